@@ -1,0 +1,169 @@
+//! Bytes that are lent ([`Slice`]) and bytes that change hands ([`Bytes`]), both without copying.
+
+use std::{marker::PhantomData, ptr};
+
+use abi_stable::StableAbi;
+
+/// Bytes lent for the duration of one call. The receiver copies what it wants to keep.
+#[repr(C)]
+#[derive(StableAbi, Clone, Copy)]
+pub struct Slice<'a> {
+    ptr: *const u8,
+    len: usize,
+    lifetime: PhantomData<&'a u8>,
+}
+
+// SAFETY: a `Slice` is a shared borrow of plain bytes, which are `Send + Sync`.
+unsafe impl Send for Slice<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Slice<'_> {}
+
+impl<'a> Slice<'a> {
+    /// Lends `bytes`.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self { ptr: bytes.as_ptr(), len: bytes.len(), lifetime: PhantomData }
+    }
+
+    /// Lends the bytes of `text`.
+    pub const fn text(text: &'a str) -> Self {
+        Self::new(text.as_bytes())
+    }
+
+    /// The lent bytes.
+    pub const fn get(&self) -> &'a [u8] {
+        if self.ptr.is_null() {
+            return &[];
+        }
+        // SAFETY: `new` took pointer and length from a `&'a [u8]`, and the fields are private.
+        unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
+    }
+
+    /// The lent bytes as text, `None` when they are not UTF-8.
+    pub fn as_text(&self) -> Option<&'a str> {
+        std::str::from_utf8(self.get()).ok()
+    }
+}
+
+impl Default for Slice<'_> {
+    fn default() -> Self {
+        Self::new(&[])
+    }
+}
+
+/// Bytes that the receiver owns. Dropping them calls back into the side that made them, from
+/// whichever thread drops them.
+#[repr(C)]
+#[derive(StableAbi)]
+pub struct Bytes {
+    ptr: *const u8,
+    len: usize,
+    owner: *mut (),
+    free: Option<unsafe extern "C" fn(owner: *mut (), ptr: *const u8, len: usize)>,
+}
+
+// SAFETY: the bytes are immutable, and every `free` of this module may run on any thread:
+// the constructors ask for `Send + Sync` owners.
+unsafe impl Send for Bytes {}
+// SAFETY: as above; no method mutates through a shared reference.
+unsafe impl Sync for Bytes {}
+
+impl Bytes {
+    /// No bytes; nothing to free.
+    pub const EMPTY: Self = Self::from_static(&[]);
+
+    /// Bytes that live as long as the program (the libraries are never unloaded).
+    pub const fn from_static(bytes: &'static [u8]) -> Self {
+        Self { ptr: bytes.as_ptr(), len: bytes.len(), owner: ptr::null_mut(), free: None }
+    }
+
+    /// Hands over a vector without copying it (but for shrinking spare capacity away).
+    pub fn from_vec(bytes: Vec<u8>) -> Self {
+        if bytes.is_empty() {
+            return Self::EMPTY;
+        }
+        let len = bytes.len();
+        let ptr = Box::into_raw(bytes.into_boxed_slice()).cast::<u8>();
+        Self { ptr, len, owner: ptr::null_mut(), free: Some(free_boxed_slice) }
+    }
+
+    /// Hands over bytes that `owner` keeps alive, without copying them: a `bytes::Bytes`, an `Arc`.
+    ///
+    /// The bytes of `owner` must stay where they are while it is moved and shared, which holds for
+    /// every heap-backed buffer; `owner` is boxed here before they are looked at.
+    pub fn from_owner<O: AsRef<[u8]> + Send + Sync + 'static>(owner: O) -> Self {
+        let owner = Box::new(owner);
+        let bytes = (*owner).as_ref();
+        if bytes.is_empty() {
+            return Self::EMPTY;
+        }
+        let (ptr, len) = (bytes.as_ptr(), bytes.len());
+        Self { ptr, len, owner: Box::into_raw(owner).cast(), free: Some(free_owner::<O>) }
+    }
+
+    /// The bytes.
+    pub fn get(&self) -> &[u8] {
+        if self.len == 0 {
+            return &[];
+        }
+        // SAFETY: the constructors took pointer and length from a slice that `owner` (or the
+        // program) keeps alive and unchanged until `free` runs in `drop`.
+        unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
+    }
+
+    /// The bytes as text, `None` when they are not UTF-8.
+    pub fn as_text(&self) -> Option<&str> {
+        std::str::from_utf8(self.get()).ok()
+    }
+}
+
+impl AsRef<[u8]> for Bytes {
+    fn as_ref(&self) -> &[u8] {
+        self.get()
+    }
+}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::from_vec(bytes)
+    }
+}
+
+impl From<String> for Bytes {
+    fn from(text: String) -> Self {
+        Self::from_vec(text.into_bytes())
+    }
+}
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Bytes({})", self.len)
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        if let Some(free) = self.free {
+            // SAFETY: `free` was stored together with exactly these three values and runs once.
+            unsafe { free(self.owner, self.ptr, self.len) }
+        }
+    }
+}
+
+unsafe extern "C" fn free_boxed_slice(_: *mut (), ptr: *const u8, len: usize) {
+    let slice = ptr::slice_from_raw_parts_mut(ptr.cast_mut(), len);
+    // SAFETY: `from_vec` made this very slice with `Box::into_raw`, in this library.
+    drop(unsafe { Box::from_raw(slice) });
+}
+
+unsafe extern "C" fn free_owner<O>(owner: *mut (), _: *const u8, _: usize) {
+    crate::door::contain(|| {
+        // SAFETY: `from_owner` made this pointer from a `Box<O>`, in this library.
+        drop(unsafe { Box::from_raw(owner.cast::<O>()) });
+    });
+}

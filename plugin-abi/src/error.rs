@@ -1,0 +1,74 @@
+//! The one error that crosses, either way.
+
+use abi_stable::StableAbi;
+
+use crate::Bytes;
+
+/// What went wrong. `code` says who may act on it, `message` is for people, `details` is a JSON
+/// object for programs (may be empty).
+#[repr(C)]
+#[derive(StableAbi, Debug, Default)]
+pub struct Error {
+    /// One of the codes of this module; an unknown one is treated as [`INTERNAL`].
+    pub code: u32,
+    /// Bits of [`flags`]; unknown bits are ignored.
+    pub flags: u32,
+    /// UTF-8 expected, checked by the reader.
+    pub message: Bytes,
+    /// A JSON object or nothing. Keys that are read today: `status` (100..=599), `code` (kebab-case),
+    /// `errors` (`[{pointer, detail}]`), `sqlstate`, `constraint`, `schema`, `table`, `column`.
+    pub details: Bytes,
+}
+
+/// Something failed that is nobody's request's fault; the message goes to the log only.
+pub const INTERNAL: u32 = 1;
+/// Code of the other side panicked; the message is the panic's.
+pub const PANICKED: u32 = 2;
+/// The work was cancelled: its future was dropped, its call has ended, or its plugin is retired.
+pub const CANCELLED: u32 = 3;
+/// The handle (context, call, connection, statement) is not known or no longer valid.
+pub const BAD_HANDLE: u32 = 4;
+/// An argument is malformed: not UTF-8, not JSON, not a UUID, out of range.
+pub const INVALID_ARGUMENT: u32 = 5;
+/// The rights of the call do not cover this; `details.required_scope` names what was missing.
+pub const FORBIDDEN: u32 = 6;
+/// The card (or other object) does not exist.
+pub const NOT_FOUND: u32 = 7;
+/// A rule of the catalogue was broken; `details.code` names it (`kind-not-declared`, ...).
+pub const REFUSED: u32 = 8;
+/// PostgreSQL answered with an error; `details.sqlstate` has its code.
+pub const DATABASE: u32 = 9;
+/// The database, or a place in a bounded pool or queue, could not be had in time.
+pub const UNAVAILABLE: u32 = 10;
+/// The deadline of the call passed.
+pub const TIMED_OUT: u32 = 11;
+/// A reply that a handler made on purpose: `details.status` and `details.code` are for the client,
+/// and so is the message.
+pub const REPLY: u32 = 12;
+/// The host does not offer this function (it is older than the plugin expects).
+pub const UNSUPPORTED: u32 = 13;
+
+/// Bits of [`Error::flags`].
+pub mod flags {
+    /// Trying the same again later may help.
+    pub const RETRY: u32 = 1;
+    /// The message may be shown to the client as it is.
+    pub const PUBLIC: u32 = 2;
+}
+
+impl Error {
+    /// An error with a code and a message, no flags, no details.
+    pub fn new(code: u32, message: impl Into<String>) -> Self {
+        Self { code, flags: 0, message: Bytes::from(message.into()), details: Bytes::EMPTY }
+    }
+
+    /// The error that stands for a caught panic.
+    pub fn panicked(message: impl Into<String>) -> Self {
+        Self::new(PANICKED, message)
+    }
+
+    /// The message, with a replacement for what is not UTF-8.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(self.message.get()).into_owned()
+    }
+}

@@ -1,0 +1,95 @@
+//! What the host gives a plugin: the table of its functions.
+
+use abi_stable::StableAbi;
+
+use crate::{Bytes, Fut, Slice, Stream};
+
+/// The number of a plugin instance's context. Given at `create`, refused after its retirement.
+pub type CtxId = u64;
+/// The number of a call in flight; 0 means no call (the plugin itself is at work).
+pub type CallId = u64;
+/// The number of a database connection that is checked out.
+pub type ConnId = u64;
+/// The number of a prepared statement of one connection.
+pub type StmtId = u64;
+/// A UUID's 16 bytes, in network order.
+pub type Id = [u8; 16];
+
+/// The host's functions.
+///
+/// * They take numbers that the host looks up and refuses ([`crate::error::BAD_HANDLE`]) when the
+///   context is retired, the call is over or the connection was given back; never pointers.
+/// * Every one may be called from any thread, with or without an async runtime, also after the
+///   plugin's shutdown. None blocks.
+/// * What a future stands for runs on the host's runtime from the moment that it is made (its
+///   first poll only fetches the outcome); dropping it cancels the work.
+/// * [`Slice`] arguments are read before the function returns; the futures don't borrow them.
+/// * JSON is UTF-8; a result's JSON may gain fields.
+///
+/// The table grows at the end only, as [`crate::PluginModule`] does.
+#[repr(C)]
+#[derive(StableAbi)]
+#[sabi(kind(Prefix(prefix_ref = HostApiRef, prefix_fields = HostApiPrefix)))]
+#[sabi(missing_field(option))]
+pub struct HostApi {
+    /// Writes a log line under the plugin's name. `level`: 1 error, 2 warn, 3 info, 4 debug,
+    /// 5 trace. `fields`: a JSON object or nothing.
+    pub log: extern "C" fn(ctx: CtxId, call: CallId, level: u32, message: Slice<'_>, fields: Slice<'_>),
+    /// Changes a metric. `kind`: 1 counter (add `value`), 2 gauge (set), 3 histogram (observe).
+    /// `labels`: a JSON object of strings or nothing. Unknown kinds are ignored.
+    pub metric: extern "C" fn(ctx: CtxId, kind: u32, name: Slice<'_>, value: f64, labels: Slice<'_>),
+    /// The operator's settings over the defaults of the manifest: a JSON object.
+    pub settings: extern "C" fn(ctx: CtxId) -> Bytes,
+    /// The plugin's own service user: `{"id", "name", "kind": "plugin"}`.
+    pub service_user: extern "C" fn(ctx: CtxId) -> Fut<Bytes>,
+    /// Ready when the call is cancelled or past its deadline; with call 0, when the plugin retires.
+    pub cancelled: extern "C" fn(ctx: CtxId, call: CallId) -> Fut<u8>,
+
+    /// The card as JSON: `{"id", "title", "sku", "status", "attributes", "version", "created_at",
+    /// "updated_at"}`.
+    pub read_card: extern "C" fn(ctx: CtxId, call: CallId, card: Id, user: Id) -> Fut<Bytes>,
+    /// A page of cards. `query`: the list's parameters as a JSON object (`limit`, `cursor`, `sort`,
+    /// `q`, `status`, `kind`, `plugin`, ...); answers `{"items", "next_cursor", ...}`.
+    pub list_cards: extern "C" fn(ctx: CtxId, call: CallId, user: Id, query: Slice<'_>) -> Fut<Bytes>,
+    /// Writes one source of a card; answers the card's new version. `data` is JSON.
+    pub enrich_card: extern "C" fn(
+        ctx: CtxId,
+        call: CallId,
+        card: Id,
+        user: Id,
+        source_key: Slice<'_>,
+        kind: Slice<'_>,
+        data: Slice<'_>,
+    ) -> Fut<u64>,
+    /// Removes one of the plugin's own sources of a card; answers the card's new version.
+    pub remove_source: extern "C" fn(ctx: CtxId, call: CallId, card: Id, user: Id, source_key: Slice<'_>) -> Fut<u64>,
+
+    /// Checks a connection of the plugin's own pool out.
+    pub db_connect: extern "C" fn(ctx: CtxId, call: CallId) -> Fut<u64>,
+    /// Gives it back: it is cleaned (open transaction, role, settings, LISTEN, locks) before
+    /// anybody else gets it, or closed when something is still running on it.
+    pub db_release: extern "C" fn(ctx: CtxId, conn: ConnId),
+    /// Prepares `sql` (cached per connection); answers JSON: `{"statement": number, "params":
+    /// [type], "columns": [{"name", "type": type}]}` where a type is `{"oid", "name", "schema",
+    /// "kind": "simple" | "enum" | "pseudo" | {"array": type} | {"range": type} | {"multirange":
+    /// type} | {"domain": type} | {"composite": [{"name", "type"}]}}`, an enum with `"variants"`.
+    pub db_prepare: extern "C" fn(ctx: CtxId, conn: ConnId, sql: Slice<'_>) -> Fut<Bytes>,
+    /// Runs a statement; the stream gives its rows in batches ([`crate::values`]). Dropping the
+    /// stream early cancels the statement.
+    pub db_query: extern "C" fn(ctx: CtxId, conn: ConnId, statement: StmtId, params: Slice<'_>) -> Fut<Stream>,
+    /// Runs a statement; answers how many rows it changed.
+    pub db_execute: extern "C" fn(ctx: CtxId, conn: ConnId, statement: StmtId, params: Slice<'_>) -> Fut<u64>,
+    /// Runs statements without parameters, in one go (`BEGIN`, `COMMIT` too).
+    pub db_batch: extern "C" fn(ctx: CtxId, conn: ConnId, sql: Slice<'_>) -> Fut<u8>,
+    /// `COPY ... FROM STDIN`, fed from `data`; answers the number of rows.
+    pub db_copy_in: extern "C" fn(ctx: CtxId, conn: ConnId, sql: Slice<'_>, data: Stream) -> Fut<u64>,
+    /// `COPY ... TO STDOUT`.
+    pub db_copy_out: extern "C" fn(ctx: CtxId, conn: ConnId, sql: Slice<'_>) -> Fut<Stream>,
+    /// For authors with a driver of their own: `{"host", "port", "dbname", "user", "password",
+    /// "options"}` of the plugin's run-time role. Do not log it.
+    pub connect_options: extern "C" fn(ctx: CtxId) -> Fut<Bytes>,
+
+    /// Abilities beyond this table, by number; null = not there. What it points to is static.
+    #[sabi(last_prefix_field)]
+    pub get_extension: extern "C" fn(id: u32) -> *const (),
+}

@@ -1,0 +1,80 @@
+//! What a plugin gives the host: the root table, a request, a reply.
+
+use abi_stable::{StableAbi, library::RootModule, package_version_strings, sabi_types::VersionStrings};
+
+use crate::{Bytes, CtxId, Error, Fut, HostApiRef, Stream, host::CallId};
+
+/// The root table of a plugin library.
+///
+/// It grows at the end only: a new field comes after `last_prefix_field` with
+/// `#[sabi(missing_field(option))]`, and the attribute never moves.
+///
+/// **Instances.** One library may carry many instances at the same time. `instance` pointers come
+/// from [`create`](Self::create), belong to the plugin, and are given back to
+/// [`destroy`](Self::destroy) exactly once, after every future of the instance has been dropped.
+/// All functions but `create` and `destroy` may be called from any thread, many at a time.
+#[repr(C)]
+#[derive(StableAbi)]
+#[sabi(kind(Prefix(prefix_ref = PluginModuleRef, prefix_fields = PluginModulePrefix)))]
+#[sabi(missing_field(option))]
+pub struct PluginModule {
+    /// JSON, static: `{"name", "version", "sdk", "rustc"}`, to be compared with the manifest.
+    pub describe: extern "C" fn() -> Bytes,
+    /// Makes an instance: runs the author's `routes(ctx)`, which does no I/O. `host` stays valid
+    /// for ever. Writes the instance to `out` and answers [`crate::door::READY`], or writes `err`
+    /// and answers `FAILED` or `PANICKED`. Called on a blocking thread.
+    pub create: unsafe extern "C" fn(host: HostApiRef, ctx: CtxId, out: *mut *const (), err: *mut Error) -> u8,
+    /// JSON array of what the instance's router holds, in the order of their numbers (the handler
+    /// numbers that `call` takes): `{"name", "method"?, "path"?}`; without a path it is a handler
+    /// for tools alone.
+    pub exports: unsafe extern "C" fn(instance: *const ()) -> Bytes,
+    /// Calls handler number `handler`. The future owns `request`; dropping it cancels the call.
+    pub call: unsafe extern "C" fn(instance: *const (), handler: u32, call: CallId, request: Request) -> Fut<Reply>,
+    /// Stops what the instance started: its tasks, its io thread. Called once, before `destroy`.
+    pub shutdown: unsafe extern "C" fn(instance: *const ()) -> Fut<u8>,
+    /// Frees the instance. Answers `READY`, or `PANICKED` when its drop panicked (then it leaks).
+    pub destroy: unsafe extern "C" fn(instance: *const ()) -> u8,
+    /// Abilities beyond this table, by number; null = not there. What it points to is static.
+    #[sabi(last_prefix_field)]
+    pub get_extension: extern "C" fn(id: u32) -> *const (),
+}
+
+impl RootModule for PluginModuleRef {
+    abi_stable::declare_root_module_statics! {PluginModuleRef}
+    const BASE_NAME: &'static str = "cardinal_plugin";
+    const NAME: &'static str = "cardinal_plugin";
+    const VERSION_STRINGS: VersionStrings = package_version_strings!();
+}
+
+/// One call of a handler. Moved into the plugin; everything in it is freed by dropping it.
+#[repr(C)]
+#[derive(StableAbi, Default)]
+pub struct Request {
+    /// A record ([`crate::record`]) of the fields in [`crate::record::attr`].
+    pub head: Bytes,
+    /// Pairs ([`crate::pairs`]): header names in lower case, values as they came. Never
+    /// `authorization` or `cookie`.
+    pub headers: Bytes,
+    /// Pairs: the path's parameters, percent-decoded, in the order of the template.
+    pub params: Bytes,
+    /// The body, or a tool's arguments as JSON, when `stream` is none.
+    pub body: Bytes,
+    /// The body when it is not read ahead.
+    pub stream: Stream,
+}
+
+/// What a handler answers.
+#[repr(C)]
+#[derive(StableAbi, Default)]
+pub struct Reply {
+    /// 200..=599; anything else is refused as a `plugin-error`.
+    pub status: u16,
+    /// Pairs.
+    pub headers: Bytes,
+    /// The body when `stream` is none.
+    pub body: Bytes,
+    /// The body when it is made piece by piece; dropped when the client goes away.
+    pub stream: Stream,
+    /// A record for what later versions add.
+    pub extra: Bytes,
+}

@@ -1,0 +1,111 @@
+//! A record: fields by number in one buffer. A reader takes the numbers that it knows; a number
+//! that is absent, or that an older writer never heard of, reads as empty.
+//!
+//! Layout, native byte order: `count: u32`, then `count` times `{number: u32, offset: u32,
+//! length: u32}` with offsets into the buffer, then the values.
+
+/// Numbers of the fields of a request's head ([`crate::Request::head`]).
+///
+/// Text is UTF-8; a path, a query and header values are as they came.
+pub mod attr {
+    /// The method, upper case; empty in a tool call.
+    pub const METHOD: u32 = 1;
+    /// The path below the plugin's prefix, beginning with `/`, percent-encoded as it came.
+    pub const PATH: u32 = 2;
+    /// The query without `?`, percent-encoded as it came.
+    pub const QUERY: u32 = 3;
+    /// Who calls: the user's id as hyphenated text.
+    pub const USER_ID: u32 = 10;
+    /// `user`, `api_key`, `oidc` or `plugin`.
+    pub const USER_KIND: u32 = 11;
+    /// The user's name.
+    pub const USER_NAME: u32 = 12;
+    /// The call's effective scopes, separated by spaces.
+    pub const SCOPES: u32 = 13;
+    /// `hmac`, `api_key` or `jwt`.
+    pub const AUTH_METHOD: u32 = 14;
+    /// The request id that is in every log line and error body.
+    pub const REQUEST_ID: u32 = 20;
+    /// The W3C `traceparent`.
+    pub const TRACE_PARENT: u32 = 21;
+    /// Milliseconds that were left until the deadline when the call began, decimal.
+    pub const DEADLINE_MS: u32 = 22;
+    /// The client's address, as text.
+    pub const PEER: u32 = 23;
+    /// The tenant; always empty today.
+    pub const TENANT: u32 = 24;
+    /// The generation of the plugin that is being called, decimal.
+    pub const GENERATION: u32 = 25;
+    /// `route` or `tool`.
+    pub const CALL_KIND: u32 = 26;
+    /// The length of a streamed request body when the client said it, decimal.
+    pub const CONTENT_LENGTH: u32 = 27;
+}
+
+const HEAD: usize = 4;
+const ENTRY: usize = 12;
+
+/// Writes a record. Fields longer than 4 GiB in all are left out from there on.
+pub fn write(fields: &[(u32, &[u8])]) -> Vec<u8> {
+    let table = HEAD + ENTRY * fields.len();
+    let total = fields.iter().map(|(_, value)| value.len()).sum::<usize>();
+    let mut out = Vec::with_capacity(table + total);
+    out.extend_from_slice(&(fields.len() as u32).to_ne_bytes());
+    let mut offset = table;
+    for (number, value) in fields {
+        for word in [*number, offset as u32, value.len() as u32] {
+            out.extend_from_slice(&word.to_ne_bytes());
+        }
+        offset += value.len();
+    }
+    for (_, value) in fields {
+        out.extend_from_slice(value);
+    }
+    out
+}
+
+/// The field `number` of `record`; empty when it is absent or the record is malformed.
+pub fn field(record: &[u8], number: u32) -> &[u8] {
+    entries(record)
+        .find(|entry| entry.0 == number)
+        .and_then(|(_, offset, length)| record.get(offset..offset.checked_add(length)?))
+        .unwrap_or_default()
+}
+
+fn entries(record: &[u8]) -> impl Iterator<Item = (u32, usize, usize)> + '_ {
+    let count = word(record, 0).unwrap_or(0) as usize;
+    (0..count).map_while(move |i| {
+        let at = HEAD.checked_add(i.checked_mul(ENTRY)?)?;
+        Some((word(record, at)?, word(record, at + 4)? as usize, word(record, at + 8)? as usize))
+    })
+}
+
+pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let word = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_ne_bytes(word.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_was_written_and_nothing_else() {
+        let record = write(&[(attr::METHOD, b"GET"), (attr::PATH, b"/items"), (99, b"")]);
+        assert_eq!(field(&record, attr::METHOD), b"GET");
+        assert_eq!(field(&record, attr::PATH), b"/items");
+        assert_eq!(field(&record, attr::QUERY), b"");
+    }
+
+    #[test]
+    fn a_malformed_record_reads_as_empty() {
+        let record = write(&[(1, b"abc")]);
+        for end in 0..record.len() {
+            field(&record[..end], 1); // must not panic, whatever is missing
+        }
+        let mut wild = record.clone();
+        wild[8..12].copy_from_slice(&u32::MAX.to_ne_bytes());
+        assert_eq!(field(&wild, 1), b"");
+        assert_eq!(field(&[0xff; 16], 1), b"");
+    }
+}

@@ -1,0 +1,172 @@
+//! What a library carries in two ELF sections, so that a host can judge it without running it.
+//!
+//! Both are found by section name and read by file offset alone; they survive LTO and strip.
+//! Integers are little-endian.
+
+/// The section of [`Header`].
+pub const HEADER_SECTION: &str = ".crd_hdr";
+/// The section of the embedded package: manifest.json, schema.sql, frontend files.
+pub const PACKAGE_SECTION: &str = ".crd_pkg";
+/// The first bytes of [`HEADER_SECTION`].
+pub const HEADER_MAGIC: [u8; 8] = *b"CRDPLUG\n";
+/// The first bytes of [`PACKAGE_SECTION`].
+pub const PACKAGE_MAGIC: [u8; 8] = *b"CRDPKG1\n";
+/// The layout of [`Header`] itself.
+pub const HEADER_FORMAT: u32 = 1;
+/// The largest [`PACKAGE_SECTION`] that a host reads: 64 MiB.
+pub const PACKAGE_LIMIT: usize = 64 << 20;
+/// [`Header::panic`]: panics unwind, so that they can be contained.
+pub const PANIC_UNWIND: u32 = 1;
+/// [`Header::panic`]: panics abort; such a library is refused.
+pub const PANIC_ABORT: u32 = 2;
+
+/// The fixed 64 bytes of [`HEADER_SECTION`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// [`HEADER_MAGIC`].
+    pub magic: [u8; 8],
+    /// [`HEADER_FORMAT`], little-endian.
+    pub format: [u8; 4],
+    /// [`crate::API_VERSION`], little-endian.
+    pub api: [u8; 4],
+    /// [`PANIC_UNWIND`] or [`PANIC_ABORT`], little-endian.
+    pub panic: [u8; 4],
+    /// `arch-os-env`, ASCII, padded with zeros.
+    pub target: [u8; 44],
+}
+
+impl Header {
+    /// The header of the library that is being compiled.
+    pub const fn of_this_build() -> Self {
+        let panic = if cfg!(panic = "unwind") { PANIC_UNWIND } else { PANIC_ABORT };
+        Self {
+            magic: HEADER_MAGIC,
+            format: HEADER_FORMAT.to_le_bytes(),
+            api: crate::API_VERSION.to_le_bytes(),
+            panic: panic.to_le_bytes(),
+            target: target(),
+        }
+    }
+
+    /// Reads a section; `None` when it is not such a header.
+    pub fn read(section: &[u8]) -> Option<Self> {
+        let bytes: &[u8; 64] = section.get(..64)?.try_into().ok()?;
+        let (magic, rest) = bytes.split_first_chunk()?;
+        let (format, rest) = rest.split_first_chunk()?;
+        let (api, rest) = rest.split_first_chunk()?;
+        let (panic, rest) = rest.split_first_chunk()?;
+        let header = Self { magic: *magic, format: *format, api: *api, panic: *panic, target: rest.try_into().ok()? };
+        (header.magic == HEADER_MAGIC).then_some(header)
+    }
+
+    /// The target as text.
+    pub fn target_text(&self) -> String {
+        let end = self.target.iter().position(|byte| *byte == 0).unwrap_or(self.target.len());
+        String::from_utf8_lossy(&self.target[..end]).into_owned()
+    }
+}
+
+const fn target() -> [u8; 44] {
+    let parts = [std::env::consts::ARCH, "-", std::env::consts::OS, "-", ENV];
+    let mut out = [0; 44];
+    let (mut at, mut part) = (0, 0);
+    while part < parts.len() {
+        let bytes = parts[part].as_bytes();
+        let mut i = 0;
+        while i < bytes.len() && at < out.len() {
+            out[at] = bytes[i];
+            at += 1;
+            i += 1;
+        }
+        part += 1;
+    }
+    out
+}
+
+const ENV: &str = if cfg!(target_env = "gnu") {
+    "gnu"
+} else if cfg!(target_env = "musl") {
+    "musl"
+} else if cfg!(target_env = "msvc") {
+    "msvc"
+} else {
+    "unknown"
+};
+
+/// The bytes that [`write_package`] needs.
+pub const fn package_size(files: &[(&str, &[u8])]) -> usize {
+    let mut size = 12;
+    let mut i = 0;
+    while i < files.len() {
+        size += 8 + files[i].0.len() + files[i].1.len();
+        i += 1;
+    }
+    size
+}
+
+/// Lays out [`PACKAGE_SECTION`] at compile time: magic, `count: u32`, and for each file
+/// `{name_length: u32, data_length: u32, name, data}`.
+pub const fn write_package<const N: usize>(files: &[(&str, &[u8])]) -> [u8; N] {
+    let mut out = [0; N];
+    let mut at = copy(&mut out, 0, &PACKAGE_MAGIC);
+    at = copy(&mut out, at, &(files.len() as u32).to_le_bytes());
+    let mut i = 0;
+    while i < files.len() {
+        let (name, data) = files[i];
+        at = copy(&mut out, at, &(name.len() as u32).to_le_bytes());
+        at = copy(&mut out, at, &(data.len() as u32).to_le_bytes());
+        at = copy(&mut out, at, name.as_bytes());
+        at = copy(&mut out, at, data);
+        i += 1;
+    }
+    out
+}
+
+const fn copy<const N: usize>(out: &mut [u8; N], at: usize, from: &[u8]) -> usize {
+    let (_, rest) = out.split_at_mut(at);
+    let (room, _) = rest.split_at_mut(from.len());
+    room.copy_from_slice(from);
+    at + from.len()
+}
+
+/// The files of a package section; `None` when it is malformed.
+pub fn read_package(section: &[u8]) -> Option<Vec<(&str, &[u8])>> {
+    let rest = section.strip_prefix(&PACKAGE_MAGIC)?;
+    let (count, mut rest) = rest.split_first_chunk::<4>()?;
+    let mut files = Vec::new();
+    for _ in 0..u32::from_le_bytes(*count) {
+        let (name, after) = rest.split_first_chunk::<4>()?;
+        let (data, after) = after.split_first_chunk::<4>()?;
+        let (name, data) = (u32::from_le_bytes(*name) as usize, u32::from_le_bytes(*data) as usize);
+        let (name, after) = after.split_at_checked(name)?;
+        let (data, after) = after.split_at_checked(data)?;
+        files.push((std::str::from_utf8(name).ok()?, data));
+        rest = after;
+    }
+    Some(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_reads_as_written() {
+        const FILES: &[(&str, &[u8])] = &[("manifest.json", b"{}"), ("frontend/plugin.js", b"export {}")];
+        const SIZE: usize = package_size(FILES);
+        static SECTION: [u8; SIZE] = write_package(FILES);
+        assert_eq!(read_package(&SECTION).unwrap(), FILES);
+        for end in 0..SIZE {
+            assert!(read_package(&SECTION[..end]).is_none(), "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn the_header_names_this_build() {
+        let header = Header::of_this_build();
+        assert_eq!(size_of::<Header>(), 64);
+        assert!(header.target_text().starts_with(std::env::consts::ARCH));
+        assert!(Header::read(&[0; 64]).is_none());
+    }
+}

@@ -1,0 +1,142 @@
+//! The one stream that crosses, either way: request bodies, reply bodies, rows, COPY data.
+
+use std::{
+    mem::MaybeUninit,
+    pin::Pin,
+    ptr,
+    task::{Context, Poll},
+};
+
+use abi_stable::StableAbi;
+
+use crate::{
+    Bytes, Error,
+    door::{self, END, FAILED, PANICKED, PENDING, READY},
+    waker::{RawWaker, with_waker},
+};
+
+/// What a side implements to give a stream away. (The `Stream` of the `futures` crates, which this
+/// crate does not depend on.)
+pub trait Source: Send {
+    /// The next piece; `None` ends the stream. Not called again after an end or an error.
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>>;
+}
+
+/// A stream of byte pieces of the other side. Dropping it cancels what feeds it. Pieces are pulled
+/// one at a time, which is the back-pressure: nothing is made before it is asked for.
+#[repr(C)]
+#[derive(StableAbi)]
+pub struct Stream {
+    data: *mut (),
+    poll: Option<unsafe extern "C" fn(*mut (), *const RawWaker, *mut Bytes, *mut Error) -> u8>,
+    drop: Option<unsafe extern "C" fn(*mut ()) -> u8>,
+}
+
+// SAFETY: `new`, the only constructor with data, takes `Send` sources alone.
+unsafe impl Send for Stream {}
+
+impl Stream {
+    /// No stream: ends at once.
+    pub const NONE: Self = Self { data: ptr::null_mut(), poll: None, drop: None };
+
+    /// Hands `source` over.
+    pub fn new<S: Source + 'static>(source: S) -> Self {
+        let cell: Box<Cell<S>> = Box::new(Some(Box::pin(source)));
+        Self { data: Box::into_raw(cell).cast(), poll: Some(poll_cell::<S>), drop: Some(drop_cell::<S>) }
+    }
+
+    /// Whether this is [`Stream::NONE`].
+    pub fn is_none(&self) -> bool {
+        self.poll.is_none()
+    }
+
+    /// The next piece; `None` at the end, and for ever after.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+        let Some(poll) = self.poll else { return Poll::Ready(None) };
+        let mut out = MaybeUninit::uninit();
+        let mut err = MaybeUninit::uninit();
+        let tag = RawWaker::lend(cx.waker(), |waker| {
+            // SAFETY: `poll` belongs to `data`; both out pointers are valid for a write.
+            unsafe { poll(self.data, waker, out.as_mut_ptr(), err.as_mut_ptr()) }
+        });
+        Poll::Ready(match tag {
+            PENDING => return Poll::Pending,
+            // SAFETY: the contract of `poll`: READY means that `out` was written.
+            READY => Some(Ok(unsafe { out.assume_init() })),
+            END => None,
+            // SAFETY: the contract of `poll`: FAILED and PANICKED mean that `err` was written.
+            FAILED | PANICKED => Some(Err(unsafe { err.assume_init() })),
+            tag => Some(Err(Error::new(crate::error::INTERNAL, format!("a stream answered the unknown tag {tag}")))),
+        })
+    }
+
+    /// The next piece, as a future.
+    pub async fn next(&mut self) -> Option<Result<Bytes, Error>> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Some(drop) = self.drop {
+            // SAFETY: `drop` belongs to `data` and runs once.
+            unsafe { drop(self.data) };
+        }
+    }
+}
+
+/// `None` once the source has ended, failed or panicked.
+type Cell<S> = Option<Pin<Box<S>>>;
+
+unsafe extern "C" fn poll_cell<S: Source>(
+    data: *mut (),
+    waker: *const RawWaker,
+    out: *mut Bytes,
+    err: *mut Error,
+) -> u8 {
+    // SAFETY: `Stream::new` made `data` from this type, and a stream is polled through `&mut` alone.
+    let cell = unsafe { &mut *data.cast::<Cell<S>>() };
+    let mut next = MaybeUninit::<Poll<Option<Bytes>>>::uninit();
+    let poll = || {
+        let Some(source) = cell.as_mut() else { return Ok(Poll::Ready(None)) };
+        // SAFETY: the other side lends its waker for this call.
+        match unsafe { with_waker(waker, |cx| source.as_mut().poll_next(cx)) } {
+            Poll::Ready(Some(Err(error))) => Err(error),
+            Poll::Ready(Some(Ok(bytes))) => Ok(Poll::Ready(Some(bytes))),
+            Poll::Ready(None) => Ok(Poll::Ready(None)),
+            Poll::Pending => Ok(Poll::Pending),
+        }
+    };
+    // SAFETY: `next` is ours, and the other side gives an `err` that is valid for a write.
+    let tag = unsafe { door::guard(next.as_mut_ptr(), err, poll) };
+    let tag = if tag == READY {
+        // SAFETY: `guard` wrote `next` when it says so.
+        match unsafe { next.assume_init() } {
+            Poll::Pending => return PENDING,
+            Poll::Ready(Some(bytes)) => {
+                // SAFETY: the other side gives an `out` that is valid for a write.
+                unsafe { out.write(bytes) };
+                return READY;
+            }
+            Poll::Ready(None) => END,
+        }
+    } else {
+        tag
+    };
+    door::contain(|| *cell = None);
+    tag
+}
+
+unsafe extern "C" fn drop_cell<S>(data: *mut ()) -> u8 {
+    let done = door::contain(|| {
+        // SAFETY: `Stream::new` boxed this very type; `Stream`'s drop runs once.
+        drop(unsafe { Box::from_raw(data.cast::<Cell<S>>()) });
+    });
+    if done { READY } else { PANICKED }
+}

@@ -1,0 +1,91 @@
+//! PostgreSQL values across the border, in PostgreSQL's own binary formats.
+//!
+//! * **Parameters** of a statement: `{length: i32, bytes}` for each, length -1 for NULL.
+//! * **Rows**, one batch per stream piece: `{column_count: u16}` and the columns as above, row
+//!   after row to the end of the piece. A piece never ends inside a row.
+//!
+//! All integers are in network byte order, as in PostgreSQL's protocol.
+
+/// Appends one value; `None` is NULL. Values over 2 GiB can't be written (`false`).
+pub fn push(out: &mut Vec<u8>, value: Option<&[u8]>) -> bool {
+    match value {
+        None => out.extend_from_slice(&(-1i32).to_be_bytes()),
+        Some(bytes) => {
+            let Ok(length) = i32::try_from(bytes.len()) else { return false };
+            out.extend_from_slice(&length.to_be_bytes());
+            out.extend_from_slice(bytes);
+        }
+    }
+    true
+}
+
+/// Begins a row of `columns` columns; [`push`] its values after it.
+pub fn push_row(out: &mut Vec<u8>, columns: u16) {
+    out.extend_from_slice(&columns.to_be_bytes());
+}
+
+/// Reads values one by one. After `None` nothing more can be read.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// Reads `bytes` from their beginning.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes }
+    }
+
+    /// Whether everything has been read.
+    pub fn is_done(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The next value: `Some(None)` is NULL, `None` means that the buffer is malformed or done.
+    #[allow(clippy::should_implement_trait)] // a malformed buffer and its end are the same to an iterator, not to us
+    pub fn next(&mut self) -> Option<Option<&'a [u8]>> {
+        let (length, rest) = self.bytes.split_first_chunk::<4>()?;
+        let Ok(length) = usize::try_from(i32::from_be_bytes(*length)) else {
+            self.bytes = rest;
+            return Some(None);
+        };
+        let value = rest.get(..length)?;
+        self.bytes = &rest[length..];
+        Some(Some(value))
+    }
+
+    /// The column count of the next row.
+    pub fn row(&mut self) -> Option<u16> {
+        let (count, rest) = self.bytes.split_first_chunk::<2>()?;
+        self.bytes = rest;
+        Some(u16::from_be_bytes(*count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_and_nulls_come_back() {
+        let mut buffer = Vec::new();
+        push_row(&mut buffer, 3);
+        for value in [Some(&b"x"[..]), None, Some(&b""[..])] {
+            assert!(push(&mut buffer, value));
+        }
+        let mut reader = Reader::new(&buffer);
+        assert_eq!(reader.row(), Some(3));
+        assert_eq!(reader.next(), Some(Some(&b"x"[..])));
+        assert_eq!(reader.next(), Some(None));
+        assert_eq!(reader.next(), Some(Some(&b""[..])));
+        assert!(reader.is_done());
+    }
+
+    #[test]
+    fn a_cut_buffer_is_not_read_past_its_end() {
+        let mut buffer = Vec::new();
+        push(&mut buffer, Some(b"hello"));
+        assert_eq!(Reader::new(&buffer[..6]).next(), None);
+        assert_eq!(Reader::new(&[0, 0]).next(), None);
+    }
+}
