@@ -1,0 +1,107 @@
+//! Every setting of the host: read once, by the keeper, from the environment and the command line; the only readers
+//! of the environment. The validated [`Config`] crosses the control socket to the worker, whose environment is empty.
+
+use serde::{Deserialize, Serialize};
+
+mod auth;
+mod cards;
+mod database;
+mod http;
+mod mcp;
+mod network;
+mod observe;
+mod paths;
+mod plugins;
+mod proxy;
+mod reader;
+mod secret;
+
+pub use auth::Auth;
+pub use cards::Cards;
+pub use database::Database;
+pub use http::Http;
+pub use mcp::{Confirm, Mcp};
+pub use network::Cidr;
+pub use observe::{LogFormat, Observe};
+pub use paths::Paths;
+pub use plugins::{Plugins, Trust};
+pub use proxy::{Proxy, ProxyRoute};
+pub use reader::{BadSettings, Fault};
+pub use secret::Secret;
+
+use reader::Reader;
+
+/// The settings in force. Built by [`Config::read`] only, so whoever holds one may rely on every value.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Config {
+    pub http: Http,
+    pub auth: Auth,
+    pub paths: Paths,
+    pub database: Database,
+    pub plugins: Plugins,
+    pub observe: Observe,
+    pub proxy: Proxy,
+    pub mcp: Mcp,
+    pub cards: Cards,
+}
+
+/// Every setting as it was typed: each is an environment variable and a flag of the same name.
+///
+/// All values are plain text here: clap would otherwise print a rejected value itself, secrets included, and stop at
+/// the first one. [`Config::read`] judges them all and names each bad one.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[group(skip)]
+pub struct Settings {
+    #[command(flatten)]
+    http: http::Args,
+    #[command(flatten)]
+    auth: auth::Args,
+    #[command(flatten)]
+    paths: paths::Args,
+    #[command(flatten)]
+    database: database::Args,
+    #[command(flatten)]
+    plugins: plugins::Args,
+    #[command(flatten)]
+    observe: observe::Args,
+    #[command(flatten)]
+    proxy: proxy::Args,
+    #[command(flatten)]
+    mcp: mcp::Args,
+    #[command(flatten)]
+    cards: cards::Args,
+}
+
+impl Config {
+    /// Validates every setting, reading `PLUGIN_SETTINGS_<NAME>` from this process's environment.
+    ///
+    /// # Errors
+    /// All bad settings at once, each by the name of its variable and flag.
+    pub fn read(settings: &Settings) -> Result<Config, BadSettings> {
+        Self::read_with(settings, std::env::vars_os())
+    }
+
+    fn read_with(
+        settings: &Settings,
+        environment: impl Iterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
+    ) -> Result<Config, BadSettings> {
+        let mut reader = Reader::default();
+        let paths = Paths::read(&settings.paths, &mut reader);
+        let config = Config {
+            http: Http::read(&settings.http, &mut reader),
+            auth: Auth::read(&settings.auth, &mut reader),
+            database: Database::read(&settings.database, &mut reader),
+            plugins: Plugins::read(&settings.plugins, &paths, environment, &mut reader),
+            observe: Observe::read(&settings.observe, &mut reader),
+            proxy: Proxy::read(&settings.proxy, &mut reader),
+            mcp: Mcp::read(&settings.mcp, &mut reader),
+            cards: Cards::read(&settings.cards, &mut reader),
+            paths,
+        };
+        reader.finish(config)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests;

@@ -1,0 +1,184 @@
+//! How addresses, host names, origins and URLs are written in settings.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use url::{Host, Url};
+
+/// A network such as `10.0.0.0/8`; a bare address is a network of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Cidr {
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl Cidr {
+    /// Whether the network has the address. An IPv4 address seen through an IPv6 socket (`::ffff:a.b.c.d`) counts as
+    /// the IPv4 address that it is.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address.to_canonical(), address.to_canonical()) {
+            (IpAddr::V4(net), IpAddr::V4(ip)) => same_prefix(&net.octets(), &ip.octets(), self.prefix),
+            (IpAddr::V6(net), IpAddr::V6(ip)) => same_prefix(&net.octets(), &ip.octets(), self.prefix),
+            _ => false,
+        }
+    }
+}
+
+fn same_prefix(left: &[u8], right: &[u8], bits: u8) -> bool {
+    let whole = usize::from(bits / 8);
+    let rest = bits % 8;
+    left[..whole] == right[..whole] && (rest == 0 || (left[whole] ^ right[whole]) >> (8 - rest) == 0)
+}
+
+impl FromStr for Cidr {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("{text:?} is not a network such as 10.0.0.0/8 or an address");
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| bad())?;
+        let widest = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = match prefix {
+            Some(prefix) => prefix.parse().ok().filter(|bits| *bits <= widest).ok_or_else(bad)?,
+            None => widest,
+        };
+        Ok(Cidr { address, prefix })
+    }
+}
+
+impl TryFrom<String> for Cidr {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Cidr> for String {
+    fn from(cidr: Cidr) -> String {
+        cidr.to_string()
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}/{}", self.address, self.prefix)
+    }
+}
+
+pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("{text:?} is not an address and port such as 127.0.0.1:8080 or [::1]:8080"))
+}
+
+/// A host name or address as it stands in a `Host` header, with or without a port; lower-cased.
+pub(super) fn host_name(text: &str) -> Result<String, String> {
+    let bad = || format!("{text:?} is not a host name such as shop.example.com or shop.example.com:8443");
+    let url = Url::parse(&format!("http://{text}")).map_err(|_| bad())?;
+    let only_host = url.path() == "/" && url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
+    if !only_host || url.password().is_some() || text.contains(['/', '@', '?', '#', '*', ' ']) {
+        return Err(bad());
+    }
+    let host = url.host_str().ok_or_else(bad)?;
+    // `Url` drops the scheme's default port; a `Host` header may still carry it.
+    let port = text.rsplit_once(':').map(|(_, port)| port).filter(|port| port.bytes().all(|b| b.is_ascii_digit()));
+    Ok(match port {
+        Some(port) if !text.ends_with(']') => format!("{host}:{port}"),
+        _ => host.to_owned(),
+    })
+}
+
+/// Scheme and authority and nothing else, normalised as a browser writes an `Origin`.
+pub(super) fn base_url(text: &str) -> Result<String, String> {
+    let url = http_url(text)?;
+    if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
+        return Err(format!(
+            "{text:?} must have no path, query or fragment: write scheme and host only, such as https://shop.example.com"
+        ));
+    }
+    Ok(url.origin().ascii_serialization())
+}
+
+pub(super) fn origin(text: &str) -> Result<String, String> {
+    if text == "*" {
+        return Err("\"*\" is not allowed here: name each origin, such as https://admin.example.com".to_owned());
+    }
+    base_url(text)
+}
+
+/// An http or https URL without credentials in it.
+pub(super) fn http_url(text: &str) -> Result<Url, String> {
+    let bad = || format!("{text:?} is not an http or https URL");
+    let url = Url::parse(text).map_err(|_| bad())?;
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        return Err(bad());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        // The URL is not repeated: it holds a password.
+        return Err("a user name or password in the URL is not allowed".to_owned());
+    }
+    Ok(url)
+}
+
+/// An identity provider's address: https, or http on this machine, since keys fetched in clear could be anyone's.
+pub(super) fn provider_url(text: &str) -> Result<String, String> {
+    let url = http_url(text)?;
+    if url.scheme() == "http" && !is_loopback(&url) {
+        return Err(format!("{text:?} must be https (http is accepted for loopback addresses only)"));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(format!("{text:?} must have no query or fragment"));
+    }
+    Ok(url.as_str().trim_end_matches('/').to_owned())
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_has_its_addresses_and_no_others() {
+        let net: Cidr = "10.1.128.0/17".parse().unwrap();
+        assert!(net.contains("10.1.200.7".parse().unwrap()));
+        assert!(net.contains("::ffff:10.1.200.7".parse().unwrap()));
+        assert!(!net.contains("10.1.127.7".parse().unwrap()));
+        assert!(!net.contains("::1".parse().unwrap()));
+        let all: Cidr = "::/0".parse().unwrap();
+        assert!(all.contains("2001:db8::1".parse().unwrap()));
+        let one: Cidr = "192.0.2.1".parse().unwrap();
+        assert!(one.contains("192.0.2.1".parse().unwrap()) && !one.contains("192.0.2.2".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_is_no_network_is_refused() {
+        for text in ["", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/8/8", "example.com", "::1/129", "10.0.0/8"] {
+            assert!(text.parse::<Cidr>().is_err(), "{text:?} was taken");
+        }
+    }
+
+    #[test]
+    fn host_names_keep_their_port_and_lose_their_case() {
+        assert_eq!(host_name("Shop.Example.com"), Ok("shop.example.com".to_owned()));
+        assert_eq!(host_name("shop.example.com:80"), Ok("shop.example.com:80".to_owned()));
+        assert_eq!(host_name("[::1]:8080"), Ok("[::1]:8080".to_owned()));
+        assert_eq!(host_name("[::1]"), Ok("[::1]".to_owned()));
+        for text in ["http://x", "x/y", "a b", "*", "u@h", "h:port", "h:99999"] {
+            assert!(host_name(text).is_err(), "{text:?} was taken");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::reader::Reader;
+
+const DEFAULT_DATA_DIR: &str = "./var/data";
+const DEFAULT_PLUGINS_DIR: &str = "./var/plugins";
+
+/// The host's folders; absolute, so that a process with another working directory finds them too.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Paths {
+    pub data_dir: PathBuf,
+    pub plugins_dir: PathBuf,
+}
+
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Folders")]
+#[group(skip)]
+pub(super) struct Args {
+    /// Folder for everything the host keeps, made when missing, e.g. /var/lib/cardinal [default: ./var/data]
+    #[arg(long, env, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// Folder with the plugins, e.g. /usr/lib/cardinal/plugins [default: ./var/plugins]
+    #[arg(long, env, value_name = "DIR")]
+    plugins_dir: Option<String>,
+}
+
+impl Paths {
+    pub(super) fn read(args: &Args, reader: &mut Reader) -> Paths {
+        let mut folder = |setting, raw, default: &str| {
+            let folder = reader.optional(setting, raw, folder);
+            folder.or_else(|| absolute(default).ok()).unwrap_or_else(|| PathBuf::from(default))
+        };
+        Paths {
+            data_dir: folder("DATA_DIR", &args.data_dir, DEFAULT_DATA_DIR),
+            plugins_dir: folder("PLUGINS_DIR", &args.plugins_dir, DEFAULT_PLUGINS_DIR),
+        }
+    }
+}
+
+/// A missing folder is fine (it is made, or the plugins are none yet); a file in its place is not.
+fn folder(text: &str) -> Result<PathBuf, String> {
+    let path = absolute(text)?;
+    match std::fs::metadata(&path) {
+        Ok(found) if !found.is_dir() => Err(format!("{} is not a folder", path.display())),
+        _ => Ok(path),
+    }
+}
+
+pub(super) fn existing_file(text: &str) -> Result<PathBuf, String> {
+    let path = absolute(text)?;
+    match std::fs::metadata(&path) {
+        Ok(found) if found.is_file() => Ok(path),
+        Ok(_) => Err(format!("{} is not a file", path.display())),
+        Err(error) => Err(format!("{} cannot be read: {error}", path.display())),
+    }
+}
+
+pub(super) fn absolute(text: impl AsRef<Path>) -> Result<PathBuf, String> {
+    let path = std::path::absolute(text.as_ref()).map_err(|error| error.to_string())?;
+    // Paths travel to the worker as JSON, and into PostgreSQL's command line as text.
+    match path.to_str() {
+        Some(text) if !text.contains(['\n', '\0']) => Ok(path),
+        _ => Err("the path must be UTF-8 text of one line".to_owned()),
+    }
+}

@@ -1,0 +1,114 @@
+use std::fmt;
+
+/// One setting that cannot be used: its variable, and what is wrong with it and how to write it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    pub setting: String,
+    pub problem: String,
+}
+
+/// Every bad setting of one start, so that an operator does not repair them one start at a time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct BadSettings(pub Vec<Fault>);
+
+impl fmt::Display for BadSettings {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, Fault { setting, problem }) in self.0.iter().enumerate() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            write!(out, "{setting} (--{}): {problem}", flag(setting))?;
+        }
+        Ok(())
+    }
+}
+
+fn flag(setting: &str) -> String {
+    if setting.starts_with("PLUGIN_SETTINGS_") {
+        return "plugin-settings".to_owned();
+    }
+    setting.to_ascii_lowercase().replace('_', "-")
+}
+
+/// Judges settings one after another and collects what is wrong, so that one bad value does not hide the next.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    faults: Vec<Fault>,
+}
+
+impl Reader {
+    pub fn fault(&mut self, setting: impl Into<String>, problem: impl Into<String>) {
+        self.faults.push(Fault { setting: setting.into(), problem: problem.into() });
+    }
+
+    /// An absent or empty value is `None` (`NAME=` in a container's environment file means "not set").
+    pub fn optional<T>(
+        &mut self,
+        setting: &'static str,
+        raw: &Option<String>,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let text = raw.as_deref().map(str::trim).filter(|text| !text.is_empty())?;
+        match parse(text) {
+            Ok(value) => Some(value),
+            Err(problem) => {
+                self.fault(setting, problem);
+                None
+            }
+        }
+    }
+
+    /// As [`Reader::optional`], for a setting that always has a value.
+    pub fn value<T>(
+        &mut self,
+        setting: &'static str,
+        raw: &Option<String>,
+        default: T,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> T {
+        self.optional(setting, raw, parse).unwrap_or(default)
+    }
+
+    /// A comma-separated list; empty items (a trailing comma) are ignored.
+    pub fn list<T>(
+        &mut self,
+        setting: &'static str,
+        raw: &Option<String>,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Vec<T> {
+        let text = raw.as_deref().unwrap_or_default();
+        let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+        let mut values = Vec::new();
+        for item in items {
+            match parse(item) {
+                Ok(value) => values.push(value),
+                Err(problem) => self.fault(setting, problem),
+            }
+        }
+        values
+    }
+
+    pub fn finish<T>(self, value: T) -> Result<T, BadSettings> {
+        if self.faults.is_empty() { Ok(value) } else { Err(BadSettings(self.faults)) }
+    }
+}
+
+/// A whole number within its range.
+pub(super) fn number<T>(range: std::ops::RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String>
+where
+    T: std::str::FromStr + PartialOrd + fmt::Display,
+{
+    move |text| match text.parse::<T>() {
+        Ok(value) if range.contains(&value) => Ok(value),
+        _ => Err(format!("{text:?} is not a whole number from {} to {}", range.start(), range.end())),
+    }
+}
+
+/// `on` or `off`, and the spellings people try first.
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "on" | "true" | "1" | "yes" => Ok(true),
+        "off" | "false" | "0" | "no" => Ok(false),
+        _ => Err(format!("{text:?} is neither on nor off")),
+    }
+}
