@@ -1,1 +1,19 @@
+#![doc = include_str!("../README.md")]
+// A harness may stop at the first thing that is not as it should be: that is what it is for.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::missing_panics_doc)]
 
+mod answer;
+mod client;
+mod host;
+mod pages;
+mod plugins;
+mod process;
+mod user;
+
+pub use answer::Answer;
+pub use client::{Call, Client};
+pub use host::{Host, HostSettings, OWNER, OWNER_PASSWORD};
+pub use pages::Pages;
+pub use plugins::{Package, PluginsFolder};
+pub use process::{PATIENCE, Program, built, command_line, descendants, eventually, lives, repository};
+pub use user::{User, unique};

@@ -1,0 +1,189 @@
+//! The real host: keeper, worker and PostgreSQL of its own, in a folder of its own, on a port of its own.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::{Mutex, OnceCell};
+
+use crate::client::Client;
+use crate::plugins::PluginsFolder;
+use crate::process::{Program, built, descendants, eventually};
+use crate::user::User;
+
+pub const OWNER: &str = "owner";
+pub const OWNER_PASSWORD: &str = "correct horse battery staple";
+
+/// Settings of a host before it starts, named as in the environment.
+#[derive(Default)]
+pub struct HostSettings {
+    environment: BTreeMap<String, String>,
+    plugins: Option<PluginsFolder>,
+    folder: Option<TempDir>,
+}
+
+impl HostSettings {
+    #[must_use]
+    pub fn set(mut self, name: &str, value: impl Into<String>) -> HostSettings {
+        self.environment.insert(name.to_owned(), value.into());
+        self
+    }
+
+    #[must_use]
+    pub fn plugins(mut self, plugins: PluginsFolder) -> HostSettings {
+        self.plugins = Some(plugins);
+        self
+    }
+
+    /// Starts it and waits until it is ready.
+    pub async fn start(self) -> Host {
+        let mut host = self.launch();
+        host.wait_until_ready().await;
+        host
+    }
+
+    /// Starts it, ready or not; for hosts that must refuse to start.
+    pub fn launch(mut self) -> Host {
+        let new_folder = || tempfile::Builder::new().prefix("cardinal-test-").tempdir().unwrap();
+        let folder = self.folder.take().unwrap_or_else(new_folder);
+        let plugins = self.plugins.take().unwrap_or_default();
+        let program =
+            Program::start(&binary(), &["serve"], self.environment(&folder, &plugins), &folder.path().join("log"));
+        Host { program, changed: self.environment, address: None, plugins, owner: OnceCell::new(), folder }
+    }
+
+    fn environment(&self, folder: &TempDir, plugins: &PluginsFolder) -> BTreeMap<String, String> {
+        let mut environment = BTreeMap::from(
+            [
+                ("LISTEN_ADDR", "127.0.0.1:0"),
+                ("ADMIN_BOOTSTRAP_USERNAME", OWNER),
+                ("ADMIN_BOOTSTRAP_PASSWORD", OWNER_PASSWORD),
+                ("SHUTDOWN_GRACE_SECONDS", "10"),
+                ("DATA_DIR", data_folder(folder).to_str().unwrap()),
+                ("PLUGINS_DIR", plugins.path().to_str().unwrap()),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned())),
+        );
+        environment.extend(self.environment.clone());
+        environment
+    }
+}
+
+pub struct Host {
+    program: Program,
+    changed: BTreeMap<String, String>,
+    address: Option<SocketAddr>,
+    plugins: PluginsFolder,
+    owner: OnceCell<User>,
+    folder: TempDir,
+}
+
+impl Host {
+    pub fn settings() -> HostSettings {
+        HostSettings::default()
+    }
+
+    /// The host that tests share which do not break it, with the bundled plugins. It lives while a test holds it; who
+    /// comes after the last one left starts another, so that nothing is left behind when the tests end.
+    pub async fn shared() -> Arc<Host> {
+        static SHARED: Mutex<Weak<Host>> = Mutex::const_new(Weak::new());
+        let mut shared = SHARED.lock().await;
+        if let Some(host) = shared.upgrade() {
+            return host;
+        }
+        let settings = Host::settings()
+            .plugins(PluginsFolder::bundled())
+            // The pages that tests serve are on loopback.
+            .set("PLUGIN_SETTINGS_SUPPLIER", json!({"allow_private_addresses": true}).to_string());
+        let host = Arc::new(settings.start().await);
+        *shared = Arc::downgrade(&host);
+        host
+    }
+
+    async fn wait_until_ready(&mut self) {
+        let addresses = self.data().join("addresses.json");
+        let program = &mut self.program;
+        let ready = eventually("the host is ready", async || {
+            if let Some(status) = program.exited() {
+                panic!("the host ended instead of starting, {status}:\n{}", program.printed());
+            }
+            let written: Value = serde_json::from_slice(&std::fs::read(&addresses).ok()?).ok()?;
+            let address: SocketAddr = written["listen"].as_str()?.parse().ok()?;
+            let answer = Client::new(address).call(http::Method::GET, "/readyz").try_send().await.ok()?;
+            (answer.status == 200).then_some(address)
+        });
+        self.address = Some(ready.await);
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address.expect("the host is ready")
+    }
+
+    /// Without a credential.
+    pub fn client(&self) -> Client {
+        Client::new(self.address())
+    }
+
+    /// `http://127.0.0.1:PORT`
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address())
+    }
+
+    /// The bootstrap user, logged in once.
+    pub async fn owner(&self) -> &User {
+        let client = self.client();
+        self.owner.get_or_init(|| User::log_in(&client, OWNER, OWNER_PASSWORD)).await
+    }
+
+    pub fn program(&mut self) -> &mut Program {
+        &mut self.program
+    }
+
+    pub fn keeper_pid(&self) -> i32 {
+        self.program.pid()
+    }
+
+    /// The process that serves; there is one while the host is ready.
+    pub fn worker_pid(&self) -> i32 {
+        let family = descendants(self.keeper_pid());
+        let worker = family.iter().find(|(_, line)| line.split(' ').nth(1) == Some("worker"));
+        worker.unwrap_or_else(|| panic!("no worker among {family:?}")).0
+    }
+
+    /// Its `DATA_DIR`.
+    pub fn data(&self) -> PathBuf {
+        data_folder(&self.folder)
+    }
+
+    pub fn plugins(&self) -> &PluginsFolder {
+        &self.plugins
+    }
+
+    /// What it printed and logged so far.
+    pub fn log(&self) -> String {
+        self.program.printed()
+    }
+
+    /// Ends it as an operator does and starts it again on the same data, perhaps with changed settings.
+    pub async fn restart(mut self, change: impl FnOnce(HostSettings) -> HostSettings) -> Host {
+        self.program.signal(Signal::TERM);
+        assert!(self.program.ended().await.success(), "the host did not end in order:\n{}", self.log());
+        // What stands there is the address of the host that ended.
+        let _ = std::fs::remove_file(self.data().join("addresses.json"));
+        let settings =
+            HostSettings { environment: self.changed, plugins: Some(self.plugins), folder: Some(self.folder) };
+        change(settings).start().await
+    }
+}
+
+fn data_folder(folder: &TempDir) -> PathBuf {
+    folder.path().join("data")
+}
+
+fn binary() -> PathBuf {
+    std::env::var_os("CARDINAL_BIN").map_or_else(|| built("cardinal"), PathBuf::from)
+}

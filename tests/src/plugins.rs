@@ -1,0 +1,129 @@
+//! Folders of plugin packages, laid out as `scripts/run` lays them out, and bent where a test wants them bent.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{built, repository};
+
+/// A package as its crate has it: manifest, built library, schema, frontend.
+pub struct Package {
+    source: PathBuf,
+    manifest: Vec<u8>,
+    schema: Option<String>,
+    library: Option<Vec<u8>>,
+}
+
+impl Package {
+    /// A plugin of `plugins/`.
+    pub fn bundled(name: &str) -> Package {
+        Package::of(&repository().join("plugins").join(name))
+    }
+
+    /// A plugin of `tests/fixtures/`.
+    pub fn fixture(name: &str) -> Package {
+        Package::of(&repository().join("tests/fixtures").join(name))
+    }
+
+    fn of(source: &Path) -> Package {
+        let name = source.file_name().unwrap().to_str().unwrap().replace('-', "_");
+        Package {
+            source: source.to_owned(),
+            manifest: std::fs::read(source.join("manifest.json")).unwrap(),
+            schema: std::fs::read_to_string(source.join("schema.sql")).ok(),
+            library: Some(std::fs::read(built(&format!("lib{name}.so"))).unwrap()),
+        }
+    }
+
+    #[must_use]
+    pub fn manifest(mut self, change: impl FnOnce(&mut Value)) -> Package {
+        let mut manifest: Value = serde_json::from_slice(&self.manifest).unwrap();
+        change(&mut manifest);
+        self.manifest = manifest.to_string().into_bytes();
+        self
+    }
+
+    #[must_use]
+    pub fn manifest_text(mut self, text: &str) -> Package {
+        self.manifest = text.as_bytes().to_vec();
+        self
+    }
+
+    #[must_use]
+    pub fn schema(mut self, sql: &str) -> Package {
+        self.schema = Some(sql.to_owned());
+        self
+    }
+
+    #[must_use]
+    pub fn library(mut self, change: impl FnOnce(Vec<u8>) -> Option<Vec<u8>>) -> Package {
+        self.library = change(self.library.unwrap_or_default());
+        self
+    }
+
+    fn write(&self, folder: &Path) {
+        std::fs::create_dir(folder).unwrap();
+        std::fs::write(folder.join("manifest.json"), &self.manifest).unwrap();
+        if let Some(library) = &self.library {
+            std::fs::write(folder.join("libplugin.so"), library).unwrap();
+        }
+        if let Some(schema) = &self.schema {
+            std::fs::write(folder.join("schema.sql"), schema).unwrap();
+        }
+        let frontend = self.source.join("frontend");
+        if frontend.is_dir() {
+            std::fs::create_dir(folder.join("frontend")).unwrap();
+            for file in std::fs::read_dir(frontend).unwrap().flatten().filter(|entry| entry.path().is_file()) {
+                std::fs::copy(file.path(), folder.join("frontend").join(file.file_name())).unwrap();
+            }
+        }
+        close_to_others(folder);
+    }
+}
+
+/// A `PLUGINS_DIR`.
+pub struct PluginsFolder {
+    folder: TempDir,
+}
+
+impl Default for PluginsFolder {
+    fn default() -> PluginsFolder {
+        PluginsFolder { folder: tempfile::Builder::new().prefix("cardinal-plugins-").tempdir().unwrap() }
+    }
+}
+
+impl PluginsFolder {
+    /// What `scripts/run` lays out.
+    pub fn bundled() -> PluginsFolder {
+        let plugins = repository().join("plugins");
+        let names =
+            std::fs::read_dir(plugins).unwrap().flatten().filter(|entry| entry.path().join("Cargo.toml").is_file());
+        names.fold(PluginsFolder::default(), |folder, entry| {
+            let name = entry.file_name().into_string().unwrap();
+            folder.with(&name, &Package::bundled(&name))
+        })
+    }
+
+    /// With one more package in the folder `name`.
+    #[must_use]
+    pub fn with(self, name: &str, package: &Package) -> PluginsFolder {
+        package.write(&self.path().join(name));
+        self
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// The tests' umask may leave files writable for others, which the host refuses.
+fn close_to_others(path: &Path) {
+    let mut mode = std::fs::metadata(path).unwrap().permissions();
+    mode.set_mode(mode.mode() & !0o022);
+    std::fs::set_permissions(path, mode).unwrap();
+    if path.is_dir() {
+        std::fs::read_dir(path).unwrap().flatten().for_each(|entry| close_to_others(&entry.path()));
+    }
+}

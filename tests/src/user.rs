@@ -1,0 +1,73 @@
+//! Who calls: a session or an API key, and the few steps that most tests begin with.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::answer::Answer;
+use crate::client::Client;
+
+/// A caller of the admin API.
+pub struct User {
+    pub id: Uuid,
+    pub token: String,
+    client: Client,
+}
+
+impl std::ops::Deref for User {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl User {
+    /// Logs in with a password.
+    pub async fn log_in(client: &Client, username: &str, password: &str) -> User {
+        let credentials = json!({"username": username, "password": password});
+        let answer = client.post("/v1/admin/auth/login", &credentials).await.expect(200);
+        User::with(client, answer["access_token"].as_str().unwrap()).await
+    }
+
+    async fn with(client: &Client, token: &str) -> User {
+        let client = client.bearer(token);
+        let me = client.get("/v1/admin/auth/me").await.expect(200);
+        User { id: me["user"]["id"].as_str().unwrap().parse().unwrap(), token: token.to_owned(), client }
+    }
+
+    /// A key of this user with these scopes.
+    pub async fn key(&self, scopes: &[&str]) -> User {
+        let made = self.make_key(json!({"name": unique("key"), "scopes": scopes})).await;
+        User::with(&self.client, made["key"].as_str().unwrap()).await
+    }
+
+    /// `{item, key}` of a new key.
+    pub async fn make_key(&self, wanted: Value) -> Value {
+        self.post("/v1/admin/api-keys", &wanted).await.expect(201)
+    }
+
+    /// A new card with a SKU of its own.
+    pub async fn card(&self, title: &str) -> Value {
+        let wanted = json!({"title": title, "sku": unique("SKU")});
+        self.post("/v1/admin/master-cards", &wanted).await.expect(201)["item"].clone()
+    }
+
+    pub async fn read_card(&self, id: &str) -> Value {
+        self.get(&format!("/v1/admin/master-cards/{id}")).await.expect(200)["item"].clone()
+    }
+
+    /// A JSON-RPC request to the MCP endpoint.
+    pub async fn mcp(&self, message: &Value) -> Answer {
+        self.call(http::Method::POST, "/api")
+            .json(message)
+            .header("accept", "application/json, text/event-stream")
+            .header("mcp-protocol-version", "2025-06-18")
+            .send()
+            .await
+    }
+}
+
+/// A name that no other test uses.
+pub fn unique(prefix: &str) -> String {
+    format!("{prefix}-{}", Uuid::now_v7().simple())
+}
