@@ -1,1 +1,4 @@
+//! Reads product pages of suppliers into master cards.
 
+pub mod fetch;
+pub mod product;

@@ -1,0 +1,197 @@
+//! Prices as decimal strings, from the many ways in which people write them.
+
+use std::iter;
+
+/// Zeros that an exponent may append; no price needs more.
+const MAX_EXPONENT: usize = 18;
+
+/// `"€ 1.299,00"` → `"1299.00"`. Digits are never rounded nor dropped.
+///
+/// What stands last decides when both `.` and `,` are used. A lone comma before exactly three
+/// digits groups thousands (`1,299`); a lone point is always the decimal point, as schema.org
+/// demands (`1.299` is a little more than one).
+pub fn decimal(text: &str) -> Option<String> {
+    let text = text.trim();
+    if text.starts_with(['-', '−']) {
+        return None;
+    }
+    let start = text.find(|c: char| c.is_ascii_digit())?;
+    let (mut number, rest) = number_at(&text[start..]);
+    if follows_bare_point(&text[..start]) {
+        number.insert_str(0, "0.");
+    }
+    let (whole, fraction) = split_at_decimal_point(&number);
+    let (whole, fraction) = shifted(digits(whole), digits(fraction), exponent(rest)?);
+    let whole = whole.trim_start_matches('0');
+    let whole = if whole.is_empty() { "0" } else { whole };
+    Some(if fraction.is_empty() {
+        whole.to_owned()
+    } else {
+        format!("{whole}.{fraction}")
+    })
+}
+
+/// The currency as ISO 4217 has it, from a code or an unmistakable sign. `$` and `¥` are several.
+pub fn currency(text: &str) -> Option<String> {
+    const SIGNS: [(&str, &str); 8] = [
+        ("€", "EUR"),
+        ("£", "GBP"),
+        ("zł", "PLN"),
+        ("₴", "UAH"),
+        ("₹", "INR"),
+        ("₺", "TRY"),
+        ("₽", "RUB"),
+        ("₩", "KRW"),
+    ];
+    let text = text.trim();
+    if text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+        return Some(text.to_ascii_uppercase());
+    }
+    SIGNS
+        .into_iter()
+        .find(|(sign, _)| text.contains(sign))
+        .map(|(_, code)| code.to_owned())
+}
+
+/// Digits with the separators between them, and what follows. A space or an apostrophe belongs to
+/// the number only where it groups three digits: `10 20` is two numbers.
+fn number_at(text: &str) -> (String, &str) {
+    let mut number = String::new();
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let next = &rest[c.len_utf8()..];
+        let leading_digits = next.bytes().take_while(u8::is_ascii_digit).count();
+        match c {
+            '0'..='9' => number.push(c),
+            '.' | ',' if leading_digits > 0 => number.push(c),
+            '\'' | '’' | ' ' | '\u{a0}' | '\u{202f}' | '\u{2009}' if leading_digits == 3 => {}
+            _ => break,
+        }
+        rest = next;
+    }
+    (number, rest)
+}
+
+fn split_at_decimal_point(number: &str) -> (&str, &str) {
+    let Some(last) = number.rfind(['.', ',']) else {
+        return (number, "");
+    };
+    let (whole, fraction) = (&number[..last], &number[last + 1..]);
+    let separator = &number[last..=last];
+    let groups = if whole.contains(separator) {
+        true // 1.299.000
+    } else if whole.contains(['.', ',']) {
+        false // 1.299,000
+    } else {
+        separator == "," && fraction.len() == 3 && !whole.starts_with('0')
+    };
+    if groups {
+        (number, "")
+    } else {
+        (whole, fraction)
+    }
+}
+
+/// `.99`, but not `Rs.99`.
+fn follows_bare_point(before: &str) -> bool {
+    before
+        .strip_suffix(['.', ','])
+        .is_some_and(|before| !before.ends_with(char::is_alphabetic))
+}
+
+fn digits(text: &str) -> String {
+    text.chars().filter(char::is_ascii_digit).collect()
+}
+
+/// `e3` after the number, as some programs print JSON numbers. `None` when it is absurd.
+fn exponent(rest: &str) -> Option<i32> {
+    let Some(exponent) = rest.strip_prefix(['e', 'E']) else {
+        return Some(0);
+    };
+    let (negative, exponent) = match exponent.strip_prefix('-') {
+        Some(exponent) => (true, exponent),
+        None => (false, exponent.strip_prefix('+').unwrap_or(exponent)),
+    };
+    let length = exponent.bytes().take_while(u8::is_ascii_digit).count();
+    if length == 0 {
+        return Some(0); // "5 EUR" without its space
+    }
+    let places: i32 = exponent[..length].parse().ok()?;
+    let absurd = usize::try_from(places).is_ok_and(|places| places > MAX_EXPONENT);
+    (!absurd).then_some(if negative { -places } else { places })
+}
+
+/// Moves the decimal point without arithmetic.
+fn shifted(mut whole: String, mut fraction: String, places: i32) -> (String, String) {
+    let count = places.unsigned_abs() as usize;
+    if places >= 0 {
+        fraction.extend(iter::repeat_n('0', count.saturating_sub(fraction.len())));
+        let rest = fraction.split_off(count);
+        (whole + &fraction, rest)
+    } else {
+        whole.insert_str(0, &"0".repeat(count.saturating_sub(whole.len())));
+        let moved = whole.split_off(whole.len() - count);
+        (whole, moved + &fraction)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{currency, decimal};
+
+    #[test]
+    fn prices_of_many_countries() {
+        for (text, expected) in [
+            ("1299", "1299"),
+            ("19.90", "19.90"),
+            ("19,9", "19.9"),
+            ("1.299,00", "1299.00"),
+            ("1,299.00", "1299.00"),
+            ("1,299", "1299"),
+            ("0,299", "0.299"),
+            ("1.299", "1.299"),
+            ("1.299.000", "1299000"),
+            ("1.299.000,5", "1299000.5"),
+            ("€ 1.299,00", "1299.00"),
+            ("1 299,00 kr", "1299.00"),
+            ("1\u{a0}299,00\u{a0}€", "1299.00"),
+            ("CHF 1'299.–", "1299"),
+            ("1299,-", "1299"),
+            ("Rs.500", "500"),
+            (".99", "0.99"),
+            ("$ .5", "0.5"),
+            ("10 - 20", "10"),
+            ("10 20", "10"),
+            ("from 12,50 EUR", "12.50"),
+            ("5EUR", "5"),
+            ("007", "7"),
+            ("0.00", "0.00"),
+            ("1.2995e3", "1299.5"),
+            ("1.5E+3", "1500"),
+            ("129900e-2", "1299.00"),
+            ("5e-3", "0.005"),
+            (
+                "12345678901234567890.123456789",
+                "12345678901234567890.123456789",
+            ),
+        ] {
+            assert_eq!(decimal(text).as_deref(), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_price() {
+        for text in ["", "on request", "-5", "1e400", "1e99999999999"] {
+            assert_eq!(decimal(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn currencies_from_codes_and_signs() {
+        assert_eq!(currency(" eur ").as_deref(), Some("EUR"));
+        assert_eq!(currency("€").as_deref(), Some("EUR"));
+        assert_eq!(currency("1 299,00 zł").as_deref(), Some("PLN"));
+        assert_eq!(currency("$"), None);
+        assert_eq!(currency("¥ 500"), None);
+    }
+}
