@@ -12,9 +12,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, LOCATION, USER_AGENT,
-};
+use hyper::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, LOCATION, USER_AGENT};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use url::{Position, Url};
@@ -47,9 +45,7 @@ pub enum FetchError {
     TooLong,
     #[error("a web address with a user name or password in it is not read")]
     Credentials,
-    #[error(
-        "the address of this page is {0}; only the setting allow_private_addresses opens private networks"
-    )]
+    #[error("the address of this page is {0}; only the setting allow_private_addresses opens private networks")]
     OutOfReach(&'static str),
     #[error("the page redirects more than {MAX_REDIRECTS} times")]
     TooManyRedirects,
@@ -87,9 +83,7 @@ pub fn parse(text: &str) -> Result<Url, FetchError> {
 
 /// Reads the HTML page at `url`, following redirects; each step is checked like the first.
 pub async fn page(url: &Url, reach: Reach) -> Result<Page, FetchError> {
-    tokio::time::timeout(TOTAL_TIMEOUT, follow(url.clone(), reach))
-        .await
-        .unwrap_or(Err(FetchError::Timeout))
+    tokio::time::timeout(TOTAL_TIMEOUT, follow(url.clone(), reach)).await.unwrap_or(Err(FetchError::Timeout))
 }
 
 async fn follow(mut url: Url, reach: Reach) -> Result<Page, FetchError> {
@@ -97,11 +91,7 @@ async fn follow(mut url: Url, reach: Reach) -> Result<Page, FetchError> {
         check(&url)?;
         match get(&url, reach).await? {
             Answer::Page { content_type, body } => {
-                return Ok(Page {
-                    url,
-                    content_type,
-                    body,
-                });
+                return Ok(Page { url, content_type, body });
             }
             Answer::Redirect(to) => url = to,
         }
@@ -126,16 +116,10 @@ enum Answer {
 
 async fn get(url: &Url, reach: Reach) -> Result<Answer, FetchError> {
     let stream = connection::open(url, reach).await?;
-    let (mut sender, connection) = http1::Builder::new()
-        .max_buf_size(MAX_HEAD)
-        .handshake(TokioIo::new(stream))
-        .await
-        .map_err(FetchError::Http)?;
+    let (mut sender, connection) =
+        http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream)).await.map_err(FetchError::Http)?;
     let exchange = async {
-        let response = sender
-            .send_request(request(url)?)
-            .await
-            .map_err(FetchError::Http)?;
+        let response = sender.send_request(request(url)?).await.map_err(FetchError::Http)?;
         read(url, response).await
     };
     // The connection is driven here and not in a task of its own: when this future is dropped,
@@ -188,9 +172,7 @@ fn redirect(url: &Url, response: &Response<Incoming>) -> Option<Result<Url, Fetc
 
 fn html_type(headers: &HeaderMap) -> Result<String, FetchError> {
     let text = |name| {
-        let value = headers
-            .get(name)
-            .map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let value = headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
         value.unwrap_or_default().into_owned()
     };
     let encoding = text(CONTENT_ENCODING);
@@ -198,12 +180,7 @@ fn html_type(headers: &HeaderMap) -> Result<String, FetchError> {
         return Err(FetchError::Compressed);
     }
     let content_type = text(CONTENT_TYPE);
-    let essence = content_type
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .to_ascii_lowercase();
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match essence.as_str() {
         "text/html" | "application/xhtml+xml" => Ok(content_type),
         "" => Err(FetchError::NotHtml("something without a type".into())),

@@ -74,15 +74,8 @@ impl Facts {
 
     /// How much is known, to choose between several products on one page.
     fn weight(&self) -> usize {
-        let texts = [
-            &self.title,
-            &self.brand,
-            &self.sku,
-            &self.gtin,
-            &self.description,
-            &self.price,
-            &self.availability,
-        ];
+        let texts =
+            [&self.title, &self.brand, &self.sku, &self.gtin, &self.description, &self.price, &self.availability];
         texts.into_iter().flatten().count() + usize::from(!self.images.is_empty())
     }
 }

@@ -60,11 +60,7 @@ impl Site {
 }
 
 fn answer(head: &str, body: &str) -> Vec<u8> {
-    format!(
-        "HTTP/1.1 {head}\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .into_bytes()
+    format!("HTTP/1.1 {head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
 fn html(body: &str) -> Vec<u8> {
@@ -84,20 +80,13 @@ async fn a_page_is_read_with_an_honest_request() {
     assert_eq!(page.content_type, "text/html; charset=utf-8");
     let request = String::from_utf8(page.body.to_vec()).unwrap();
     assert!(request.starts_with("GET /p?a=1 HTTP/1.1\r\n"), "{request}");
-    assert!(
-        request.contains(&format!("host: 127.0.0.1:{}\r\n", site.port)),
-        "{request}"
-    );
-    assert!(
-        request.contains("user-agent: cardinal-supplier/"),
-        "{request}"
-    );
+    assert!(request.contains(&format!("host: 127.0.0.1:{}\r\n", site.port)), "{request}");
+    assert!(request.contains("user-agent: cardinal-supplier/"), "{request}");
 }
 
 #[tokio::test]
 async fn a_body_without_a_length_ends_with_the_connection() {
-    let page =
-        b"HTTP/1.1 200 OK\r\ncontent-type: application/xhtml+xml\r\n\r\n<p>to the end".to_vec();
+    let page = b"HTTP/1.1 200 OK\r\ncontent-type: application/xhtml+xml\r\n\r\n<p>to the end".to_vec();
     let site = Site::serving(vec![("/", page)]).await;
     assert_eq!(&site.get("/").await.unwrap().body[..], b"<p>to the end");
 }
@@ -107,21 +96,10 @@ async fn without_the_setting_nothing_private_is_even_connected_to() {
     let site = Site::serving(vec![("/", html("secret"))]).await;
     let port = site.port;
     // However this machine is spelt.
-    for host in [
-        "127.0.0.1",
-        "localhost",
-        "127.1",
-        "2130706433",
-        "0x7f.0.0.1",
-        "[::1]",
-        "[::ffff:127.0.0.1]",
-    ] {
+    for host in ["127.0.0.1", "localhost", "127.1", "2130706433", "0x7f.0.0.1", "[::1]", "[::ffff:127.0.0.1]"] {
         let url = fetch::parse(&format!("http://{host}:{port}/")).unwrap();
         let refused = fetch::page(&url, Reach::Internet).await;
-        assert!(
-            matches!(refused, Err(FetchError::OutOfReach(_))),
-            "{host}: {refused:?}"
-        );
+        assert!(matches!(refused, Err(FetchError::OutOfReach(_))), "{host}: {refused:?}");
     }
     assert_eq!(site.visits.load(Ordering::SeqCst), 0);
 }
@@ -129,29 +107,17 @@ async fn without_the_setting_nothing_private_is_even_connected_to() {
 #[tokio::test]
 async fn every_redirect_is_checked_like_the_first_address() {
     let site = Site::serving(vec![
-        (
-            "/metadata",
-            redirect("http://169.254.169.254/latest/meta-data/"),
-        ),
+        ("/metadata", redirect("http://169.254.169.254/latest/meta-data/")),
         ("/mapped", redirect("http://[::ffff:a9fe:a9fe]/")),
         ("/file", redirect("file:///etc/passwd")),
         ("/user", redirect("http://user:secret@127.0.0.1/")),
     ])
     .await;
     for path in ["/metadata", "/mapped"] {
-        assert!(
-            matches!(site.get(path).await, Err(FetchError::OutOfReach(_))),
-            "{path}"
-        );
+        assert!(matches!(site.get(path).await, Err(FetchError::OutOfReach(_))), "{path}");
     }
-    assert!(matches!(
-        site.get("/file").await,
-        Err(FetchError::NotAWebAddress)
-    ));
-    assert!(matches!(
-        site.get("/user").await,
-        Err(FetchError::Credentials)
-    ));
+    assert!(matches!(site.get("/file").await, Err(FetchError::NotAWebAddress)));
+    assert!(matches!(site.get("/user").await, Err(FetchError::Credentials)));
 }
 
 #[tokio::test]
@@ -168,16 +134,8 @@ async fn five_redirects_are_followed_and_not_one_more() {
     };
     let with_port = |site: u16, pages: Vec<(&'static str, Vec<u8>)>| {
         let port = site.to_string();
-        let fill = |body: Vec<u8>| {
-            String::from_utf8(body)
-                .unwrap()
-                .replace("PORT", &port)
-                .into_bytes()
-        };
-        pages
-            .into_iter()
-            .map(|(path, body)| (path, fill(body)))
-            .collect::<Vec<_>>()
+        let fill = |body: Vec<u8>| String::from_utf8(body).unwrap().replace("PORT", &port).into_bytes();
+        pages.into_iter().map(|(path, body)| (path, fill(body))).collect::<Vec<_>>()
     };
     // The chain names another site by its port, so that site must exist first.
     let end = Site::serving(with_port(0, chain(html("there"))).split_off(3)).await;
@@ -187,10 +145,7 @@ async fn five_redirects_are_followed_and_not_one_more() {
     assert_eq!(&page.body[..], b"there");
 
     let circle = Site::serving(vec![("/", redirect("/"))]).await;
-    assert!(matches!(
-        circle.get("/").await,
-        Err(FetchError::TooManyRedirects)
-    ));
+    assert!(matches!(circle.get("/").await, Err(FetchError::TooManyRedirects)));
     assert_eq!(circle.visits.load(Ordering::SeqCst), 6);
 }
 
@@ -206,14 +161,8 @@ async fn what_is_too_large_is_refused_with_and_without_a_length() {
         ("/head", many_headers.into_bytes()),
     ])
     .await;
-    assert!(matches!(
-        site.get("/length").await,
-        Err(FetchError::TooLarge)
-    ));
-    assert!(matches!(
-        site.get("/endless").await,
-        Err(FetchError::TooLarge)
-    ));
+    assert!(matches!(site.get("/length").await, Err(FetchError::TooLarge)));
+    assert!(matches!(site.get("/endless").await, Err(FetchError::TooLarge)));
     assert_eq!(site.get("/just").await.unwrap().body.len(), 4 << 20);
     assert!(matches!(site.get("/head").await, Err(FetchError::Http(_))));
 }
@@ -221,51 +170,21 @@ async fn what_is_too_large_is_refused_with_and_without_a_length() {
 #[tokio::test]
 async fn only_html_that_is_there_is_read() {
     let site = Site::serving(vec![
-        (
-            "/pdf",
-            answer("200 OK\r\ncontent-type: application/pdf", "%PDF"),
-        ),
+        ("/pdf", answer("200 OK\r\ncontent-type: application/pdf", "%PDF")),
         ("/untyped", answer("200 OK", "<p>")),
-        (
-            "/gzip",
-            answer(
-                "200 OK\r\ncontent-type: text/html\r\ncontent-encoding: gzip",
-                "\u{1f}",
-            ),
-        ),
-        (
-            "/not-modified",
-            answer("304 Not Modified\r\nlocation: /pdf", ""),
-        ),
+        ("/gzip", answer("200 OK\r\ncontent-type: text/html\r\ncontent-encoding: gzip", "\u{1f}")),
+        ("/not-modified", answer("304 Not Modified\r\nlocation: /pdf", "")),
         ("/nonsense", b"220 smtp.example ESMTP\r\n".to_vec()),
-        (
-            "/cut",
-            b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 9\r\n\r\nhalf".to_vec(),
-        ),
+        ("/cut", b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 9\r\n\r\nhalf".to_vec()),
     ])
     .await;
     let said = |failure: Result<Page, FetchError>| failure.unwrap_err().to_string();
-    assert_eq!(
-        said(site.get("/pdf").await),
-        "the address leads to application/pdf, not to an HTML page"
-    );
+    assert_eq!(said(site.get("/pdf").await), "the address leads to application/pdf, not to an HTML page");
     assert!(said(site.get("/untyped").await).contains("without a type"));
-    assert!(matches!(
-        site.get("/gzip").await,
-        Err(FetchError::Compressed)
-    ));
-    assert_eq!(
-        said(site.get("/missing").await),
-        "the supplier's site answered 404 Not Found"
-    );
-    assert!(matches!(
-        site.get("/not-modified").await,
-        Err(FetchError::Status(_))
-    ));
-    assert!(matches!(
-        site.get("/nonsense").await,
-        Err(FetchError::Http(_))
-    ));
+    assert!(matches!(site.get("/gzip").await, Err(FetchError::Compressed)));
+    assert_eq!(said(site.get("/missing").await), "the supplier's site answered 404 Not Found");
+    assert!(matches!(site.get("/not-modified").await, Err(FetchError::Status(_))));
+    assert!(matches!(site.get("/nonsense").await, Err(FetchError::Http(_))));
     assert!(matches!(site.get("/cut").await, Err(FetchError::Http(_))));
 }
 
@@ -274,10 +193,7 @@ async fn a_silent_site_ends_with_the_total_time() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
     // The kernel accepts the connection; nobody ever answers on it.
-    assert!(matches!(
-        fetch::page(&url, Reach::PrivateNetworks).await,
-        Err(FetchError::Timeout)
-    ));
+    assert!(matches!(fetch::page(&url, Reach::PrivateNetworks).await, Err(FetchError::Timeout)));
 }
 
 #[tokio::test]
@@ -285,10 +201,7 @@ async fn a_closed_port_is_told() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let closed = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
     drop(listener);
-    assert!(matches!(
-        fetch::page(&closed, Reach::PrivateNetworks).await,
-        Err(FetchError::Connect(_))
-    ));
+    assert!(matches!(fetch::page(&closed, Reach::PrivateNetworks).await, Err(FetchError::Connect(_))));
 }
 
 #[tokio::test]
@@ -322,27 +235,11 @@ fn self_signed() -> TlsAcceptor {
 
 #[test]
 fn addresses_that_are_not_read() {
-    for text in [
-        "",
-        "shop.example/p",
-        "ftp://shop.example/",
-        "file:///etc/passwd",
-        "http://",
-        "javascript:alert(1)",
-    ] {
-        assert!(
-            matches!(fetch::parse(text), Err(FetchError::NotAWebAddress)),
-            "{text}"
-        );
+    for text in ["", "shop.example/p", "ftp://shop.example/", "file:///etc/passwd", "http://", "javascript:alert(1)"] {
+        assert!(matches!(fetch::parse(text), Err(FetchError::NotAWebAddress)), "{text}");
     }
-    assert!(matches!(
-        fetch::parse("https://u:p@shop.example/"),
-        Err(FetchError::Credentials)
-    ));
-    assert!(matches!(
-        fetch::parse("https://u@shop.example/"),
-        Err(FetchError::Credentials)
-    ));
+    assert!(matches!(fetch::parse("https://u:p@shop.example/"), Err(FetchError::Credentials)));
+    assert!(matches!(fetch::parse("https://u@shop.example/"), Err(FetchError::Credentials)));
     let long = format!("https://shop.example/{}", "x".repeat(2048));
     assert!(matches!(fetch::parse(&long), Err(FetchError::TooLong)));
 }

@@ -8,41 +8,23 @@ use serde_json::{Map, Value};
 use supplier::product::{self, charset};
 use url::Url;
 
-const FIELDS: [&str; 9] = [
-    "title",
-    "brand",
-    "sku",
-    "gtin",
-    "description",
-    "price",
-    "currency",
-    "availability",
-    "images",
-];
+const FIELDS: [&str; 9] =
+    ["title", "brand", "sku", "gtin", "description", "price", "currency", "availability", "images"];
 
 #[test]
 fn every_page_gives_the_expected_product() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pages");
     let url = Url::parse("https://shop.example/product").unwrap();
-    let mut pages: Vec<_> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let mut pages: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     pages.sort();
     let mut wrong = Vec::new();
-    for page in pages
-        .iter()
-        .filter(|path| path.extension().is_some_and(|kind| kind == "html"))
-    {
+    for page in pages.iter().filter(|path| path.extension().is_some_and(|kind| kind == "html")) {
         let body = fs::read(page).unwrap();
         let found = product::find(&charset::decode(&body, Some("text/html")), &url);
         let found = serde_json::to_value(found).unwrap();
         let expected = expected(&fs::read_to_string(page.with_extension("json")).unwrap());
         if found != expected {
-            wrong.push(format!(
-                "{}\n   found: {found}\nexpected: {expected}",
-                page.display()
-            ));
+            wrong.push(format!("{}\n   found: {found}\nexpected: {expected}", page.display()));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -53,17 +35,9 @@ fn every_page_gives_the_expected_product() {
 fn expected(json: &str) -> Value {
     match serde_json::from_str(json).unwrap() {
         Value::Object(known) => {
-            assert!(
-                known.keys().all(|key| FIELDS.contains(&key.as_str())),
-                "{json}"
-            );
+            assert!(known.keys().all(|key| FIELDS.contains(&key.as_str())), "{json}");
             let field = |name: &str| known.get(name).cloned().unwrap_or_default();
-            Value::Object(
-                FIELDS
-                    .iter()
-                    .map(|name| (name.to_string(), field(name)))
-                    .collect::<Map<_, _>>(),
-            )
+            Value::Object(FIELDS.iter().map(|name| (name.to_string(), field(name))).collect::<Map<_, _>>())
         }
         other => other,
     }

@@ -35,12 +35,7 @@ const SPECIAL: [Range; 31] = [
     v4([10, 0, 0, 0], 8, true, "in a private network"),
     v4([100, 64, 0, 0], 10, true, "in a provider's private network"),
     v4([127, 0, 0, 0], 8, true, "this machine itself"),
-    v4(
-        [169, 254, 0, 0],
-        16,
-        false,
-        "link-local or a cloud metadata service",
-    ),
+    v4([169, 254, 0, 0], 16, false, "link-local or a cloud metadata service"),
     v4([172, 16, 0, 0], 12, true, "in a private network"),
     v4([192, 0, 0, 0], 24, false, "reserved"),
     v4([192, 0, 2, 0], 24, false, "reserved for documentation"),
@@ -55,51 +50,16 @@ const SPECIAL: [Range; 31] = [
     v4([224, 0, 0, 0], 4, false, "a multicast address"),
     v4([240, 0, 0, 0], 4, false, "reserved"),
     v6([0, 0, 0, 0, 0, 0, 0, 1], 128, true, "this machine itself"),
-    v6(
-        [0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254],
-        128,
-        false,
-        "a cloud metadata service",
-    ),
-    v6(
-        [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254],
-        128,
-        false,
-        "a cloud metadata service",
-    ),
-    v6(
-        [0xfc00, 0, 0, 0, 0, 0, 0, 0],
-        7,
-        true,
-        "in a private network",
-    ),
+    v6([0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254], 128, false, "a cloud metadata service"),
+    v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128, false, "a cloud metadata service"),
+    v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7, true, "in a private network"),
     v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10, false, "link-local"),
-    v6(
-        [0xff00, 0, 0, 0, 0, 0, 0, 0],
-        8,
-        false,
-        "a multicast address",
-    ),
+    v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, false, "a multicast address"),
     v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 23, false, "reserved"),
-    v6(
-        [0x2001, 0xdb8, 0, 0, 0, 0, 0, 0],
-        32,
-        false,
-        "reserved for documentation",
-    ),
-    v6(
-        [0x2002, 0, 0, 0, 0, 0, 0, 0],
-        16,
-        false,
-        "a tunnel into IPv4",
-    ),
+    v6([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32, false, "reserved for documentation"),
+    v6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16, false, "a tunnel into IPv4"),
     v6([0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0], 48, false, "reserved"),
-    v6(
-        [0x3fff, 0, 0, 0, 0, 0, 0, 0],
-        20,
-        false,
-        "reserved for documentation",
-    ),
+    v6([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20, false, "reserved for documentation"),
 ];
 
 /// The only part of IPv6 that is given out for the internet at large.
@@ -112,11 +72,7 @@ const NAT64: Range = v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96, false, "");
 pub fn check(address: IpAddr, reach: Reach) -> Result<(), OutOfReach> {
     let address = mapped(address);
     if let Some(range) = SPECIAL.iter().find(|range| range.contains(address)) {
-        return if range.private && reach == Reach::PrivateNetworks {
-            Ok(())
-        } else {
-            Err(OutOfReach(range.what))
-        };
+        return if range.private && reach == Reach::PrivateNetworks { Ok(()) } else { Err(OutOfReach(range.what)) };
     }
     if address.to_ipv4_mapped().is_some() || INTERNET_V6.contains(address) {
         Ok(())
@@ -146,23 +102,13 @@ impl Range {
 
 const fn v4([a, b, c, d]: [u8; 4], prefix: u8, private: bool, what: &'static str) -> Range {
     let first = Ipv4Addr::new(a, b, c, d).to_ipv6_mapped();
-    Range {
-        first,
-        prefix: 96 + prefix,
-        private,
-        what,
-    }
+    Range { first, prefix: 96 + prefix, private, what }
 }
 
 const fn v6(segments: [u16; 8], prefix: u8, private: bool, what: &'static str) -> Range {
     let [a, b, c, d, e, f, g, h] = segments;
     let first = Ipv6Addr::new(a, b, c, d, e, f, g, h);
-    Range {
-        first,
-        prefix,
-        private,
-        what,
-    }
+    Range { first, prefix, private, what }
 }
 
 #[cfg(test)]

@@ -28,26 +28,17 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 pub async fn open(url: &Url, reach: Reach) -> Result<Box<dyn Stream>, FetchError> {
     let host = url.host().ok_or(FetchError::NotAWebAddress)?;
-    let port = url
-        .port_or_known_default()
-        .ok_or(FetchError::NotAWebAddress)?;
+    let port = url.port_or_known_default().ok_or(FetchError::NotAWebAddress)?;
     let addresses = permitted(resolve(&host, port).await?, reach)?;
     let stream = connect(&addresses).await?;
-    if url.scheme() == "https" {
-        Ok(Box::new(secure(stream, &host).await?))
-    } else {
-        Ok(Box::new(stream))
-    }
+    if url.scheme() == "https" { Ok(Box::new(secure(stream, &host).await?)) } else { Ok(Box::new(stream)) }
 }
 
 async fn resolve(host: &Host<&str>, port: u16) -> Result<Vec<SocketAddr>, FetchError> {
     let addresses = match host {
         Host::Ipv4(address) => vec![SocketAddr::new(IpAddr::V4(*address), port)],
         Host::Ipv6(address) => vec![SocketAddr::new(IpAddr::V6(*address), port)],
-        Host::Domain(name) => tokio::net::lookup_host((*name, port))
-            .await
-            .map_err(FetchError::NoSuchHost)?
-            .collect(),
+        Host::Domain(name) => tokio::net::lookup_host((*name, port)).await.map_err(FetchError::NoSuchHost)?.collect(),
     };
     Ok(addresses)
 }
@@ -83,28 +74,21 @@ async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, FetchError> {
 }
 
 async fn secure(stream: TcpStream, host: &Host<&str>) -> Result<TlsStream<TcpStream>, FetchError> {
-    static CONNECTOR: LazyLock<Result<TlsConnector, tokio_rustls::rustls::Error>> =
-        LazyLock::new(connector);
-    let connector = CONNECTOR
-        .as_ref()
-        .map_err(|error| FetchError::Tls(std::io::Error::other(error.clone())))?;
+    static CONNECTOR: LazyLock<Result<TlsConnector, tokio_rustls::rustls::Error>> = LazyLock::new(connector);
+    let connector = CONNECTOR.as_ref().map_err(|error| FetchError::Tls(std::io::Error::other(error.clone())))?;
     let name = match host {
-        Host::Domain(name) => ServerName::try_from((*name).to_owned())
-            .map_err(|error| FetchError::Tls(std::io::Error::other(error)))?,
+        Host::Domain(name) => {
+            ServerName::try_from((*name).to_owned()).map_err(|error| FetchError::Tls(std::io::Error::other(error)))?
+        }
         Host::Ipv4(address) => IpAddr::V4(*address).into(),
         Host::Ipv6(address) => IpAddr::V6(*address).into(),
     };
-    connector
-        .connect(name, stream)
-        .await
-        .map_err(FetchError::Tls)
+    connector.connect(name, stream).await.map_err(FetchError::Tls)
 }
 
 /// Mozilla's roots are compiled in: a bare machine may have none of its own.
 fn connector() -> Result<TlsConnector, tokio_rustls::rustls::Error> {
-    let roots = RootCertStore {
-        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-    };
+    let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)

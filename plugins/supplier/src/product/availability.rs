@@ -18,18 +18,13 @@ const NAMES: [&str; 11] = [
 
 /// `https://schema.org/InStock`, `in stock` and `instock` are `InStock`; unknown words are `None`.
 pub fn normal(text: &str) -> Option<String> {
-    let letters: String = short_name(text.trim())
-        .chars()
-        .filter(|c| c.is_alphanumeric())
-        .collect();
+    let letters: String = short_name(text.trim()).chars().filter(|c| c.is_alphanumeric()).collect();
     let name = match letters.to_ascii_lowercase().as_str() {
         // How OpenGraph says it.
         "oos" => "OutOfStock",
         "availablefororder" => "BackOrder",
         "pending" => "PreOrder",
-        known => NAMES
-            .into_iter()
-            .find(|name| name.eq_ignore_ascii_case(known))?,
+        known => NAMES.into_iter().find(|name| name.eq_ignore_ascii_case(known))?,
     };
     Some(name.to_owned())
 }
@@ -40,13 +35,7 @@ mod tests {
 
     #[test]
     fn addresses_and_plain_words_are_one_name() {
-        for text in [
-            "https://schema.org/InStock",
-            "http://schema.org/InStock",
-            "InStock",
-            "in stock",
-            "instock",
-        ] {
+        for text in ["https://schema.org/InStock", "http://schema.org/InStock", "InStock", "in stock", "instock"] {
             assert_eq!(normal(text).as_deref(), Some("InStock"), "{text}");
         }
         assert_eq!(normal("oos").as_deref(), Some("OutOfStock"));

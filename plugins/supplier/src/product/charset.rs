@@ -9,10 +9,8 @@ use html5gum::{StartTag, Token, Tokenizer};
 const PRESCAN: usize = 1024;
 
 pub fn decode<'a>(body: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
-    let encoding = content_type
-        .and_then(charset_parameter)
-        .or_else(|| declared_in_page(body))
-        .unwrap_or_else(|| guess(body));
+    let encoding =
+        content_type.and_then(charset_parameter).or_else(|| declared_in_page(body)).unwrap_or_else(|| guess(body));
     // `decode` itself lets a byte order mark win over `encoding`.
     encoding.decode(body).0
 }
@@ -21,11 +19,7 @@ fn charset_parameter(content_type: &str) -> Option<&'static Encoding> {
     content_type.split(';').skip(1).find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
         let label = value.trim().trim_matches(['"', '\'']);
-        if name.trim().eq_ignore_ascii_case("charset") {
-            Encoding::for_label(label.as_bytes())
-        } else {
-            None
-        }
+        if name.trim().eq_ignore_ascii_case("charset") { Encoding::for_label(label.as_bytes()) } else { None }
     })
 }
 
@@ -45,18 +39,13 @@ fn declared_by(meta: &StartTag<()>) -> Option<&'static Encoding> {
     if let Some(label) = attribute(b"charset") {
         return Encoding::for_label(label);
     }
-    let is_content_type =
-        attribute(b"http-equiv").is_some_and(|value| value.eq_ignore_ascii_case(b"content-type"));
+    let is_content_type = attribute(b"http-equiv").is_some_and(|value| value.eq_ignore_ascii_case(b"content-type"));
     let content = is_content_type.then(|| attribute(b"content")).flatten()?;
     charset_parameter(&String::from_utf8_lossy(content))
 }
 
 fn guess(body: &[u8]) -> &'static Encoding {
-    if std::str::from_utf8(body).is_ok() {
-        UTF_8
-    } else {
-        WINDOWS_1252
-    }
+    if std::str::from_utf8(body).is_ok() { UTF_8 } else { WINDOWS_1252 }
 }
 
 #[cfg(test)]

@@ -84,32 +84,20 @@ fn read(raw: &RawValue, depth: usize) -> Json {
 
 fn object(text: &str, depth: usize) -> Option<Json> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(text).ok()?;
-    let fields = fields
-        .into_iter()
-        .map(|(key, raw)| (short_name(&key).to_owned(), read(raw, depth + 1)));
+    let fields = fields.into_iter().map(|(key, raw)| (short_name(&key).to_owned(), read(raw, depth + 1)));
     Some(Json::Object(fields.collect()))
 }
 
 fn list(text: &str, depth: usize) -> Option<Json> {
     let items: Vec<&RawValue> = serde_json::from_str(text).ok()?;
-    Some(Json::List(
-        items.into_iter().map(|raw| read(raw, depth + 1)).collect(),
-    ))
+    Some(Json::List(items.into_iter().map(|raw| read(raw, depth + 1)).collect()))
 }
 
 /// `http://schema.org/Product`, `https://schema.org/Product` and `schema:Product` are `Product`.
 pub fn short_name(name: &str) -> &str {
-    const PREFIXES: [&str; 5] = [
-        "https://schema.org/",
-        "http://schema.org/",
-        "https://www.schema.org/",
-        "http://www.schema.org/",
-        "schema:",
-    ];
-    PREFIXES
-        .into_iter()
-        .find_map(|prefix| name.strip_prefix(prefix))
-        .unwrap_or(name)
+    const PREFIXES: [&str; 5] =
+        ["https://schema.org/", "http://schema.org/", "https://www.schema.org/", "http://www.schema.org/", "schema:"];
+    PREFIXES.into_iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -139,11 +127,7 @@ mod tests {
             ("\n<!-- //", "// -->;\n"),
             ("", ";"),
         ] {
-            assert_eq!(
-                price(&format!(r#"{before}{{"price":1}}{after}"#)),
-                "1",
-                "{before}"
-            );
+            assert_eq!(price(&format!(r#"{before}{{"price":1}}{after}"#)), "1", "{before}");
         }
     }
 

@@ -8,25 +8,12 @@ use url::Url;
 use super::json::{Json, short_name};
 use super::{Facts, availability, gtin, price, text};
 
-const PRODUCT_TYPES: [&str; 7] = [
-    "Product",
-    "ProductGroup",
-    "ProductModel",
-    "IndividualProduct",
-    "SomeProducts",
-    "Vehicle",
-    "Car",
-];
+const PRODUCT_TYPES: [&str; 7] =
+    ["Product", "ProductGroup", "ProductModel", "IndividualProduct", "SomeProducts", "Vehicle", "Car"];
 
 /// Where a page names its main thing. Lists of other products (`itemListElement`, `isRelatedTo`)
 /// are left out on purpose: a page that shows twenty products is not the page of one.
-const WAYS_TO_THE_PRODUCT: [&str; 5] = [
-    "@graph",
-    "mainEntity",
-    "mainEntityOfPage",
-    "about",
-    "itemReviewed",
-];
+const WAYS_TO_THE_PRODUCT: [&str; 5] = ["@graph", "mainEntity", "mainEntityOfPage", "about", "itemReviewed"];
 
 /// How deep products are looked for, and offers and prices below them.
 const MAX_STEPS: usize = 8;
@@ -37,10 +24,7 @@ const FUEL: usize = 16 << 20;
 
 /// The product of the page at `url` from its JSON-LD blocks; broken blocks are passed over.
 pub fn read(blocks: &[String], url: &Url) -> Option<Facts> {
-    let roots: Vec<Json> = blocks
-        .iter()
-        .filter_map(|block| Json::parse(block))
-        .collect();
+    let roots: Vec<Json> = blocks.iter().filter_map(|block| Json::parse(block)).collect();
     let graph = Graph::over(&roots);
     let mut products = Vec::new();
     for root in &roots {
@@ -85,14 +69,12 @@ fn is_product(json: &Json) -> bool {
 }
 
 fn is_about(product: &Json, url: &Url) -> bool {
-    ["url", "@id", "mainEntityOfPage"]
-        .iter()
-        .any(|key| match product.get(key) {
-            Json::Text(address) => url.join(address).is_ok_and(|address| {
-                address[..url::Position::AfterQuery] == url[..url::Position::AfterQuery]
-            }),
-            _ => false,
-        })
+    ["url", "@id", "mainEntityOfPage"].iter().any(|key| match product.get(key) {
+        Json::Text(address) => url
+            .join(address)
+            .is_ok_and(|address| address[..url::Position::AfterQuery] == url[..url::Position::AfterQuery]),
+        _ => false,
+    })
 }
 
 /// All values of a page, so that `{"@id": "#offer"}` leads to the offer that stands elsewhere.
@@ -103,10 +85,7 @@ struct Graph<'a> {
 
 impl<'a> Graph<'a> {
     fn over(roots: &'a [Json]) -> Graph<'a> {
-        let mut graph = Graph {
-            nodes: HashMap::new(),
-            fuel: Cell::new(FUEL),
-        };
+        let mut graph = Graph { nodes: HashMap::new(), fuel: Cell::new(FUEL) };
         for root in roots {
             graph.index(root);
         }
@@ -136,10 +115,7 @@ impl<'a> Graph<'a> {
     }
 
     fn items(&self, json: &'a Json) -> impl Iterator<Item = &'a Json> {
-        json.items()
-            .iter()
-            .take_while(|_| self.spend(1))
-            .map(|item| self.follow(item))
+        json.items().iter().take_while(|_| self.spend(1)).map(|item| self.follow(item))
     }
 
     fn spend(&self, amount: usize) -> bool {
@@ -174,16 +150,9 @@ impl<'a> Graph<'a> {
         const GTIN: [&str; 7] = ["gtin", "gtin13", "gtin14", "gtin12", "gtin8", "ean", "isbn"];
         Facts {
             title: self.text(json.get("name")),
-            brand: ["brand", "manufacturer"]
-                .iter()
-                .find_map(|key| self.name(json.get(key))),
-            sku: ["sku", "mpn"]
-                .iter()
-                .find_map(|key| self.text(json.get(key))),
-            gtin: GTIN.iter().find_map(|key| {
-                self.text(json.get(key))
-                    .and_then(|text| gtin::normal(&text))
-            }),
+            brand: ["brand", "manufacturer"].iter().find_map(|key| self.name(json.get(key))),
+            sku: ["sku", "mpn"].iter().find_map(|key| self.text(json.get(key))),
+            gtin: GTIN.iter().find_map(|key| self.text(json.get(key)).and_then(|text| gtin::normal(&text))),
             description: self.text(json.get("description")),
             images: self.addresses(json.get("image")),
             ..Facts::default()
@@ -201,9 +170,7 @@ impl<'a> Graph<'a> {
             offers.push(Facts {
                 price,
                 currency,
-                availability: self
-                    .text(offer.get("availability"))
-                    .and_then(|text| availability::normal(&text)),
+                availability: self.schema_name(offer.get("availability")).and_then(|text| availability::normal(&text)),
                 ..self.own_facts(offer)
             });
             offers.extend(self.offers(offer, steps - 1));
@@ -212,9 +179,7 @@ impl<'a> Graph<'a> {
     }
 
     fn price(&self, offer: &'a Json, steps: usize) -> (Option<String>, Option<String>) {
-        let written = ["price", "lowPrice"]
-            .iter()
-            .find_map(|key| self.text(offer.get(key)));
+        let written = ["price", "lowPrice"].iter().find_map(|key| self.text(offer.get(key)));
         let currency = self
             .text(offer.get("priceCurrency"))
             .and_then(|text| price::currency(&text))
@@ -235,13 +200,9 @@ impl<'a> Graph<'a> {
 
     /// The crossed-out price beside the one that counts.
     fn is_former_price(&self, specification: &'a Json) -> bool {
-        self.name_of_schema(specification.get("priceType"))
-            .is_some_and(|kind| {
-                matches!(
-                    short_name(&kind),
-                    "ListPrice" | "StrikethroughPrice" | "SRP" | "MSRP" | "MinimumAdvertisedPrice"
-                )
-            })
+        self.schema_name(specification.get("priceType")).is_some_and(|kind| {
+            matches!(short_name(&kind), "ListPrice" | "StrikethroughPrice" | "SRP" | "MSRP" | "MinimumAdvertisedPrice")
+        })
     }
 
     fn text(&self, json: &'a Json) -> Option<String> {
@@ -249,22 +210,19 @@ impl<'a> Graph<'a> {
             Json::Text(words) if self.spend(words.len()) => text::plain(words),
             Json::Number(digits) if self.spend(digits.len()) => Some(digits.clone()),
             Json::List(items) => items.iter().find_map(|item| self.text(item)),
-            Json::Object(_) => self
-                .text(json.get("@value"))
-                .or_else(|| self.text(json.get("@id"))),
+            Json::Object(_) => self.text(json.get("@value")),
             _ => None,
         }
     }
 
     /// A schema.org name such as `InStock`, which may stand as a reference.
-    fn name_of_schema(&self, json: &'a Json) -> Option<String> {
+    fn schema_name(&self, json: &'a Json) -> Option<String> {
         self.text(json).or_else(|| self.text(json.get("@id")))
     }
 
     /// A brand is a string, or an organisation with a name.
     fn name(&self, json: &'a Json) -> Option<String> {
-        self.items(json)
-            .find_map(|item| self.text(item).or_else(|| self.text(item.get("name"))))
+        self.items(json).find_map(|item| self.text(item).or_else(|| self.text(item.get("name"))))
     }
 
     /// An image is an address, or an `ImageObject` with one.
@@ -273,9 +231,7 @@ impl<'a> Graph<'a> {
             .filter_map(|item| match item {
                 // Entities other than this one could be part of an address: `?a=1&copy=2`.
                 Json::Text(address) => Some(address.trim().replace("&amp;", "&")),
-                _ => ["contentUrl", "url", "@id"]
-                    .iter()
-                    .find_map(|key| self.text(item.get(key))),
+                _ => ["contentUrl", "url", "@id"].iter().find_map(|key| self.text(item.get(key))),
             })
             .filter(|address| !address.is_empty())
             .collect()

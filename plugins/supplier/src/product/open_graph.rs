@@ -15,24 +15,12 @@ pub fn read(meta: &[(String, String)]) -> OpenGraph {
             text::plain(content)
         })
     };
-    let written_price = first(&[
-        "product:sale_price:amount",
-        "product:price:amount",
-        "og:price:amount",
-    ]);
-    let currency = first(&[
-        "product:sale_price:currency",
-        "product:price:currency",
-        "og:price:currency",
-    ]);
+    let written_price = first(&["product:sale_price:amount", "product:price:amount", "og:price:amount"]);
+    let currency = first(&["product:sale_price:currency", "product:price:currency", "og:price:currency"]);
     let facts = Facts {
         title: first(&["og:title", "twitter:title"]),
         brand: first(&["product:brand", "og:brand"]),
-        sku: first(&[
-            "product:retailer_item_id",
-            "product:sku",
-            "product:mfr_part_no",
-        ]),
+        sku: first(&["product:retailer_item_id", "product:sku", "product:mfr_part_no"]),
         gtin: first(&["product:gtin", "product:ean", "product:upc", "product:isbn"])
             .and_then(|text| gtin::normal(&text)),
         description: first(&["og:description", "description", "twitter:description"]),
@@ -41,8 +29,7 @@ pub fn read(meta: &[(String, String)]) -> OpenGraph {
             .as_deref()
             .and_then(price::currency)
             .or_else(|| written_price.as_deref().and_then(price::currency)),
-        availability: first(&["product:availability", "og:availability"])
-            .and_then(|text| availability::normal(&text)),
+        availability: first(&["product:availability", "og:availability"]).and_then(|text| availability::normal(&text)),
         images: images(meta),
     };
     let is_product = match first(&["og:type"]) {
@@ -58,15 +45,8 @@ fn images(meta: &[(String, String)]) -> Vec<String> {
     const NAMES: [&str; 3] = ["og:image", "og:image:url", "og:image:secure_url"];
     let named = |name: &str| {
         let found = meta.iter().filter(|(known, _)| known == name);
-        found
-            .map(|(_, content)| content.clone())
-            .collect::<Vec<_>>()
+        found.map(|(_, content)| content.clone()).collect::<Vec<_>>()
     };
     // `og:image:url` is another spelling of `og:image`, not a further image.
-    NAMES
-        .into_iter()
-        .chain(["twitter:image"])
-        .map(named)
-        .find(|images| !images.is_empty())
-        .unwrap_or_default()
+    NAMES.into_iter().chain(["twitter:image"]).map(named).find(|images| !images.is_empty()).unwrap_or_default()
 }

@@ -26,12 +26,7 @@ enum Open {
 
 impl Page {
     pub fn read(html: &str, url: &Url) -> Page {
-        let mut page = Page {
-            base: url.clone(),
-            title: None,
-            meta: Vec::new(),
-            json_ld: Vec::new(),
-        };
+        let mut page = Page { base: url.clone(), title: None, meta: Vec::new(), json_ld: Vec::new() };
         let mut base = None;
         let mut open = None;
         // The tokenizer alone does not know that a script holds no tags.
@@ -71,8 +66,7 @@ fn opened(tag: &StartTag<()>) -> Option<Open> {
         b"script" => {
             let kind = attribute(tag, b"type")?;
             let kind = kind.split(';').next().unwrap_or_default().trim();
-            kind.eq_ignore_ascii_case("application/ld+json")
-                .then_some(Open::JsonLd)
+            kind.eq_ignore_ascii_case("application/ld+json").then_some(Open::JsonLd)
         }
         _ => None,
     }

@@ -24,11 +24,7 @@ pub fn decimal(text: &str) -> Option<String> {
     let (whole, fraction) = shifted(digits(whole), digits(fraction), exponent(rest)?);
     let whole = whole.trim_start_matches('0');
     let whole = if whole.is_empty() { "0" } else { whole };
-    Some(if fraction.is_empty() {
-        whole.to_owned()
-    } else {
-        format!("{whole}.{fraction}")
-    })
+    Some(if fraction.is_empty() { whole.to_owned() } else { format!("{whole}.{fraction}") })
 }
 
 /// The currency as ISO 4217 has it, from a code or an unmistakable sign. `$` and `¥` are several.
@@ -47,10 +43,7 @@ pub fn currency(text: &str) -> Option<String> {
     if text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_alphabetic()) {
         return Some(text.to_ascii_uppercase());
     }
-    SIGNS
-        .into_iter()
-        .find(|(sign, _)| text.contains(sign))
-        .map(|(_, code)| code.to_owned())
+    SIGNS.into_iter().find(|(sign, _)| text.contains(sign)).map(|(_, code)| code.to_owned())
 }
 
 /// Digits with the separators between them, and what follows. A space or an apostrophe belongs to
@@ -85,18 +78,12 @@ fn split_at_decimal_point(number: &str) -> (&str, &str) {
     } else {
         separator == "," && fraction.len() == 3 && !whole.starts_with('0')
     };
-    if groups {
-        (number, "")
-    } else {
-        (whole, fraction)
-    }
+    if groups { (number, "") } else { (whole, fraction) }
 }
 
 /// `.99`, but not `Rs.99`.
 fn follows_bare_point(before: &str) -> bool {
-    before
-        .strip_suffix(['.', ','])
-        .is_some_and(|before| !before.ends_with(char::is_alphabetic))
+    before.strip_suffix(['.', ',']).is_some_and(|before| !before.ends_with(char::is_alphabetic))
 }
 
 fn digits(text: &str) -> String {
@@ -170,10 +157,7 @@ mod tests {
             ("1.5E+3", "1500"),
             ("129900e-2", "1299.00"),
             ("5e-3", "0.005"),
-            (
-                "12345678901234567890.123456789",
-                "12345678901234567890.123456789",
-            ),
+            ("12345678901234567890.123456789", "12345678901234567890.123456789"),
         ] {
             assert_eq!(decimal(text).as_deref(), Some(expected), "{text}");
         }

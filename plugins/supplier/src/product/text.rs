@@ -7,11 +7,7 @@ const MAX_LENGTH: usize = 20_000;
 /// Shops write `Tom &amp; Jerry` and `<p>Soft</p>` into JSON too, where neither is markup.
 /// `None` when nothing readable is left.
 pub fn plain(text: &str) -> Option<String> {
-    let plain = if text.contains(['<', '&']) {
-        collapse(&without_markup(text))
-    } else {
-        collapse(text)
-    };
+    let plain = if text.contains(['<', '&']) { collapse(&without_markup(text)) } else { collapse(text) };
     (!plain.is_empty()).then_some(plain)
 }
 
