@@ -20,7 +20,10 @@ const MAX_STEPS: usize = 8;
 
 /// Bytes of text and nodes that may be looked at. References let a small page name one long node
 /// again and again, in circles too, so that the page's own size is no bound.
-const FUEL: usize = 16 << 20;
+const FUEL: usize = 8 << 20;
+
+/// The first offer with a price counts; thousands of others add nothing.
+const MAX_OFFERS: usize = 100;
 
 /// The product of the page at `url` from its JSON-LD blocks; broken blocks are passed over.
 pub fn read(blocks: &[String], url: &Url) -> Option<Facts> {
@@ -126,7 +129,9 @@ impl<'a> Graph<'a> {
 
     fn facts(&self, product: &'a Json, steps: usize) -> Facts {
         let mut facts = self.own_facts(product);
-        for offer in self.offers(product, steps) {
+        let mut offers = Vec::new();
+        self.collect_offers(product, steps, &mut offers);
+        for offer in offers {
             // The offer that is described first is the one that the page shows.
             if facts.price.is_none() {
                 facts.price = offer.price;
@@ -160,22 +165,21 @@ impl<'a> Graph<'a> {
     }
 
     /// The offers below `json`, flattened: shops nest `offers` in an `AggregateOffer`.
-    fn offers(&self, json: &'a Json, steps: usize) -> Vec<Facts> {
-        let mut offers = Vec::new();
-        if steps == 0 {
-            return offers;
-        }
+    fn collect_offers(&self, json: &'a Json, steps: usize, found: &mut Vec<Facts>) {
         for offer in self.items(json.get("offers")) {
+            if steps == 0 || found.len() == MAX_OFFERS {
+                return;
+            }
             let (price, currency) = self.price(offer, steps);
-            offers.push(Facts {
+            let availability = self.schema_name(offer.get("availability"));
+            found.push(Facts {
                 price,
                 currency,
-                availability: self.schema_name(offer.get("availability")).and_then(|text| availability::normal(&text)),
+                availability: availability.and_then(|text| availability::normal(&text)),
                 ..self.own_facts(offer)
             });
-            offers.extend(self.offers(offer, steps - 1));
+            self.collect_offers(offer, steps - 1, found);
         }
-        offers
     }
 
     fn price(&self, offer: &'a Json, steps: usize) -> (Option<String>, Option<String>) {
