@@ -19,6 +19,7 @@ pub struct Page {
 }
 
 /// The element whose text comes next.
+#[derive(Clone, Copy)]
 enum Open {
     Title,
     JsonLd,
@@ -35,7 +36,7 @@ impl Page {
         for Ok(token) in Tokenizer::new_with_emitter(html, emitter) {
             match token {
                 Token::StartTag(tag) => {
-                    open = opened(&tag);
+                    open = page.open(&tag);
                     match tag.name.as_slice() {
                         b"meta" => page.meta.extend(meta(&tag)),
                         b"base" if base.is_none() => base = attribute(&tag, b"href"),
@@ -43,33 +44,49 @@ impl Page {
                     }
                 }
                 Token::EndTag(_) => open = None,
-                Token::String(string) => match open {
-                    Some(Open::JsonLd) => page.json_ld.push(utf8(&string)),
-                    Some(Open::Title) if page.title.is_none() => {
-                        page.title = text::plain(&utf8(&string));
-                    }
-                    _ => {}
-                },
+                Token::String(string) => page.add_text(open, &utf8(&string)),
                 _ => {}
             }
         }
         if let Some(base) = base.and_then(|href| url.join(&href).ok()) {
             page.base = base;
         }
+        page.title = page.title.as_deref().and_then(text::plain);
         page
+    }
+
+    /// Makes room for the text of an element that matters. Its text may come in several tokens.
+    fn open(&mut self, tag: &StartTag<()>) -> Option<Open> {
+        match tag.name.as_slice() {
+            // Images of the SVG kind have titles of their own further down.
+            b"title" if self.title.is_none() => {
+                self.title = Some(String::new());
+                Some(Open::Title)
+            }
+            b"script" if is_json_ld(tag) => {
+                self.json_ld.push(String::new());
+                Some(Open::JsonLd)
+            }
+            _ => None,
+        }
+    }
+
+    fn add_text(&mut self, open: Option<Open>, text: &str) {
+        let place = match open {
+            Some(Open::Title) => self.title.as_mut(),
+            Some(Open::JsonLd) => self.json_ld.last_mut(),
+            None => None,
+        };
+        if let Some(place) = place {
+            place.push_str(text);
+        }
     }
 }
 
-fn opened(tag: &StartTag<()>) -> Option<Open> {
-    match tag.name.as_slice() {
-        b"title" => Some(Open::Title),
-        b"script" => {
-            let kind = attribute(tag, b"type")?;
-            let kind = kind.split(';').next().unwrap_or_default().trim();
-            kind.eq_ignore_ascii_case("application/ld+json").then_some(Open::JsonLd)
-        }
-        _ => None,
-    }
+fn is_json_ld(script: &StartTag<()>) -> bool {
+    let kind = attribute(script, b"type").unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("application/ld+json")
 }
 
 fn meta(tag: &StartTag<()>) -> Option<(String, String)> {
