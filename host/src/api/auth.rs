@@ -1,0 +1,124 @@
+//! `/v1/admin/auth`: logging in and out, who am I, changing one's password.
+
+use std::sync::Arc;
+
+use http::{StatusCode, header};
+use serde::Deserialize;
+use serde_json::json;
+use time::format_description::well_known::Rfc3339;
+
+use crate::{
+    app::App,
+    auth::{login, password},
+    config::Secret,
+    db::{self, audit::Act},
+    http::{
+        codes,
+        error::{ApiError, ApiResult},
+        reply::{self, Reply},
+    },
+    request::Call,
+    route,
+    router::{Access, Reads, Route, SMALL},
+};
+
+pub fn routes() -> Vec<Route> {
+    vec![
+        route!(POST "/v1/admin/auth/login", Access::Public, Reads::Json(SMALL), log_in),
+        route!(POST "/v1/admin/auth/logout", Access::Authenticated, Reads::Nothing, log_out),
+        route!(GET "/v1/admin/auth/me", Access::Authenticated, Reads::Nothing, me),
+        route!(POST "/v1/admin/auth/password", Access::Authenticated, Reads::Json(SMALL), change_password),
+    ]
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Login {
+    username: String,
+    password: Secret,
+}
+
+async fn log_in(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    call.no_query()?;
+    let body: Login = call.json()?;
+    let agent = call.header(header::USER_AGENT);
+    let (name, ip) = (body.username.trim(), call.peer);
+    let opened = login::open(&app.auth, &app.pools.core, name, body.password, ip, agent).await;
+    let (outcome, actor) = match &opened {
+        Ok(opened) => ("ok", json!({"kind": "user", "id": opened.user_id, "name": name})),
+        Err(_) => ("refused", json!({"kind": "user", "id": null, "name": name.chars().take(120).collect::<String>()})),
+    };
+    let worth_noting = opened.as_ref().err().is_none_or(|error| error.status() == StatusCode::UNAUTHORIZED);
+    if worth_noting {
+        audit(app, &call, actor, "auth.login", outcome).await;
+    }
+    let opened = opened?;
+    reply::ok(&json!({"access_token": opened.token, "token_type": "bearer", "expires_in": opened.expires_in}))
+}
+
+/// A line that can't be written doesn't undo what was done; the log has it instead.
+async fn audit(app: &App, call: &Call, actor: serde_json::Value, action: &str, outcome: &str) {
+    let request_id = call.request_id.to_string();
+    let act = Act { actor, action, target: None, outcome, ip: Some(call.peer), request_id: &request_id, detail: None };
+    if let Err(error) = db::audit::write(&app.pools.core, &act).await {
+        tracing::error!(request_id, action, outcome, error = ?error, "the audit line could not be written");
+    }
+}
+
+async fn log_out(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let caller = call.caller()?;
+    let Some(session) = caller.session_id else {
+        return Err(
+            ApiError::new(&codes::INVALID_REQUEST).detail("Only a login can be logged out; revoke a key instead.")
+        );
+    };
+    db::sessions::revoke(&app.pools.core, session, "logout").await?;
+    app.auth.forget_session(session);
+    audit(app, &call, caller.actor(), "auth.logout", "ok").await;
+    Ok(reply::no_content())
+}
+
+async fn me(_: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let caller = call.caller()?;
+    let expires_at = match caller.expires_at {
+        Some(at) => Some(at.format(&Rfc3339).map_err(ApiError::internal)?),
+        None => None,
+    };
+    reply::ok(&json!({
+        "user": {"id": caller.user_id, "username": caller.username, "kind": caller.user_kind},
+        "scopes": caller.scopes.to_strings(),
+        "auth": caller.auth_method(),
+        "expires_at": expires_at,
+    }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Passwords {
+    current_password: Secret,
+    new_password: Secret,
+}
+
+async fn change_password(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let caller = call.caller()?;
+    if caller.session_id.is_none() {
+        return Err(ApiError::new(&codes::FORBIDDEN)
+            .detail("A password is changed by its owner after logging in, never by a key."));
+    }
+    let body: Passwords = call.json()?;
+    password::check_new(&body.new_password, "/new_password")?;
+    let (ip, name) = (call.peer, caller.username.as_str());
+    if let Some(wait) = app.auth.throttle.wait(ip, name, app.clock.unix()) {
+        return Err(ApiError::new(&codes::RATE_LIMITED).retry_after(wait));
+    }
+    let stored = db::users::by_id(&app.pools.core, caller.user_id).await?.and_then(|user| user.password_hash);
+    if !app.auth.hasher.verify(body.current_password, stored).await? {
+        app.auth.throttle.failed(ip, name, app.clock.unix());
+        return Err(ApiError::invalid("/current_password", "This is not the current password."));
+    }
+    let hash = app.auth.hasher.hash(body.new_password).await?;
+    db::users::set_password(&app.pools.core, caller.user_id, &hash).await?;
+    app.auth.forget_user(caller.user_id);
+    audit(app, &call, caller.actor(), "auth.password", "ok").await;
+    Ok(reply::no_content())
+}

@@ -1,0 +1,49 @@
+//! `/healthz`: the process is alive. `/readyz`: it can serve. Neither says more than that.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use http::StatusCode;
+
+use crate::{
+    app::App,
+    http::{
+        codes,
+        error::{ApiError, ApiResult},
+        reply::{self, Reply},
+    },
+    request::Call,
+    route,
+    router::{Access, Reads, Route},
+};
+
+/// How long the database may take to say that it is there.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+pub fn routes() -> Vec<Route> {
+    vec![
+        route!(GET "/healthz", Access::Public, Reads::Nothing, alive),
+        route!(GET "/readyz", Access::Public, Reads::Nothing, ready),
+    ]
+}
+
+async fn alive(_: &Arc<App>, _: Call) -> ApiResult<Reply> {
+    Ok(reply::text(StatusCode::OK, "text/plain; charset=utf-8", "ok\n"))
+}
+
+async fn ready(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
+    if app.draining.load(Ordering::Acquire) {
+        return Err(ApiError::new(&codes::DRAINING));
+    }
+    let answered = tokio::time::timeout(PATIENCE, async {
+        app.pools.core.get().await?.simple_query("").await.map_err(ApiError::from)
+    })
+    .await;
+    match answered {
+        Ok(Ok(_)) => Ok(reply::text(StatusCode::OK, "text/plain; charset=utf-8", "ready\n")),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(ApiError::new(&codes::DATABASE_UNAVAILABLE)),
+    }
+}

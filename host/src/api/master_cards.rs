@@ -1,0 +1,179 @@
+//! `/v1/admin/master-cards`.
+
+use std::sync::Arc;
+
+use http::{HeaderValue, StatusCode, header};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::{
+    app::App,
+    cards::{
+        card::{Card, NewCard},
+        filter::{Filter, ListQuery, Sort},
+        patch::CardPatch,
+    },
+    db::{self, card_list, cards::Precondition},
+    http::{
+        codes,
+        error::{ApiError, ApiResult},
+        input,
+        reply::{self, Reply},
+    },
+    request::Call,
+    route,
+    router::{Access, CARD, Reads, Route},
+};
+
+pub fn routes() -> Vec<Route> {
+    vec![
+        route!(GET "/v1/admin/master-cards", Access::Scope("cards:read"), Reads::Nothing, list),
+        route!(POST "/v1/admin/master-cards", Access::Scope("cards:write"), Reads::Json(CARD), create),
+        route!(GET "/v1/admin/master-cards/{id}", Access::Scope("cards:read"), Reads::Nothing, get),
+        route!(PATCH "/v1/admin/master-cards/{id}", Access::Scope("cards:write"), Reads::MergePatch(CARD), update),
+        route!(DELETE "/v1/admin/master-cards/{id}", Access::Scope("cards:write"), Reads::Nothing, delete),
+        route!(POST "/v1/admin/master-cards/{id}/restore", Access::Scope("cards:write"), Reads::Nothing, restore),
+    ]
+}
+
+async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let query: ListQuery = call.query()?;
+    reply::ok(&list_page(app, &query).await?)
+}
+
+/// A page as the API and plugins see it.
+pub async fn list_page(app: &App, query: &ListQuery) -> ApiResult<Value> {
+    let (filter, sort, limit) = (query.filter()?, query.sort()?, query.limit()?);
+    let (fields, exact) = (query.fields()?, query.exact_count()?);
+    let place = match &query.cursor {
+        Some(cursor) => Some(app.cursors.open(&filter, sort, cursor)?),
+        None => None,
+    };
+    let pool = &app.pools.core;
+    let page = card_list::page(pool, &filter, sort, place.as_ref(), limit).await?;
+    let back = place.as_ref().is_some_and(|place| place.back);
+    // Coming from one side, that side has more; on the other the page itself knows.
+    let has_next = if back { true } else { page.more };
+    let has_previous = if back { page.more } else { place.is_some() };
+    let next = edge(app, &filter, sort, page.cards.last().filter(|_| has_next), false)?;
+    let previous = edge(app, &filter, sort, page.cards.first().filter(|_| has_previous), true)?;
+    let mut body = json!({
+        "items": cut(&page.cards, fields.as_deref())?,
+        "next_cursor": next,
+        "prev_cursor": previous,
+        "total_estimate": app.estimates.get(pool, &filter, app.clock.now()).await?,
+    });
+    if exact {
+        body["total"] = card_list::count(pool, &filter).await?.into();
+    }
+    Ok(body)
+}
+
+fn edge(app: &App, filter: &Filter, sort: Sort, card: Option<&Card>, back: bool) -> ApiResult<Option<String>> {
+    let Some(card) = card else { return Ok(None) };
+    let place = card_list::place_of(card, sort.column, back)?;
+    app.cursors.seal(filter, sort, &place).map(Some)
+}
+
+fn cut(cards: &[Card], fields: Option<&[&str]>) -> ApiResult<Value> {
+    let mut items = serde_json::to_value(cards).map_err(ApiError::internal)?;
+    if let (Some(fields), Value::Array(items)) = (fields, &mut items) {
+        for item in items {
+            if let Value::Object(members) = item {
+                members.retain(|name, _| fields.contains(&name.as_str()));
+            }
+        }
+    }
+    Ok(items)
+}
+
+async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    call.no_query()?;
+    let fields = call.json::<NewCard>()?.check()?;
+    let card = db::cards::insert(&app.pools.core, Uuid::now_v7(), fields, &call.caller()?.actor()).await?;
+    let reply = reply::created(&format!("/v1/admin/master-cards/{}", card.id), &json!({"item": card}))?;
+    with_etag(reply, card.version)
+}
+
+async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    call.no_query()?;
+    let id = call.params.id("id", "card")?;
+    let card = db::cards::get(&app.pools.core, id).await?.ok_or_else(|| ApiError::not_found("card"))?;
+    if call.header(header::IF_NONE_MATCH).is_some_and(|tags| names_version(tags, card.version)) {
+        return with_etag(reply::status(StatusCode::NOT_MODIFIED), card.version);
+    }
+    with_etag(reply::ok(&json!({"item": card}))?, card.version)
+}
+
+async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    call.no_query()?;
+    let id = call.params.id("id", "card")?;
+    let precondition = if_match(&call)?;
+    let change = call.json::<CardPatch>()?.check()?;
+    let sent: Value = input::json(&call.body)?;
+    let card = db::cards::update(&app.pools.core, id, &change, &sent, &precondition, &call.caller()?.actor()).await?;
+    with_etag(reply::ok(&json!({"item": card}))?, card.version)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeleteQuery {
+    purge: Option<bool>,
+}
+
+async fn delete(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let id = call.params.id("id", "card")?;
+    let query: DeleteQuery = call.query()?;
+    let precondition = if_match(&call)?;
+    let caller = call.caller()?;
+    if query.purge == Some(true) {
+        caller.require("cards:purge")?;
+        match db::cards::delete(&app.pools.core, id, &precondition, &caller.actor()).await {
+            // A card that is hidden already may still be purged.
+            Err(error) if error.status() == StatusCode::NOT_FOUND => {}
+            outcome => outcome?,
+        }
+        db::cards::purge(&app.pools.reaper, id).await?;
+    } else {
+        db::cards::delete(&app.pools.core, id, &precondition, &caller.actor()).await?;
+    }
+    Ok(reply::no_content())
+}
+
+async fn restore(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let id = call.params.id("id", "card")?;
+    let card = db::cards::restore(&app.pools.core, id, &call.caller()?.actor()).await?;
+    with_etag(reply::ok(&json!({"item": card}))?, card.version)
+}
+
+fn with_etag(mut reply: Reply, version: i64) -> ApiResult<Reply> {
+    let tag = HeaderValue::try_from(format!("\"{version}\"")).map_err(ApiError::internal)?;
+    reply.headers_mut().insert(header::ETAG, tag);
+    Ok(reply)
+}
+
+/// Whether a list of entity tags names this version; weak ones count for reading.
+fn names_version(tags: &str, version: i64) -> bool {
+    tags.trim() == "*" || tags.split(',').any(|tag| tag.trim().trim_start_matches("W/") == format!("\"{version}\""))
+}
+
+/// `If-Match`, compared strongly: a weak tag never matches.
+fn if_match(call: &Call) -> ApiResult<Precondition> {
+    let Some(value) = call.headers.get(header::IF_MATCH) else { return Ok(Precondition::None) };
+    let malformed = || ApiError::new(&codes::INVALID_REQUEST).detail("If-Match is a list of entity tags or `*`.");
+    let text = value.to_str().map_err(|_| malformed())?.trim();
+    if text == "*" {
+        return Ok(Precondition::Exists);
+    }
+    let mut versions = Vec::new();
+    for tag in text.split(',').map(str::trim) {
+        let strong = tag.strip_prefix("W/").unwrap_or(tag);
+        let inner = strong.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).ok_or_else(malformed)?;
+        // A tag that isn't one of ours is well-formed and matches nothing.
+        if let (true, Ok(version)) = (strong.len() == tag.len(), inner.parse()) {
+            versions.push(version);
+        }
+    }
+    Ok(Precondition::Versions(versions))
+}

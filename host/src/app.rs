@@ -1,0 +1,149 @@
+//! Everything that the worker serves with, built once and in order. No globals.
+
+use std::{
+    fs,
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+    sync::atomic::AtomicBool,
+    time::Duration,
+};
+
+use anyhow::Context;
+use rand::RngExt;
+use uuid::Uuid;
+
+use crate::{
+    auth::{Auth, password::Hasher, session_token::Ring},
+    cards::page::Cursors,
+    clock::Clock,
+    config::{Config, Secret},
+    db::{self, card_estimates::Estimates, pool::Pools},
+    http::{cors::Origins, host::Hosts},
+    router::Router,
+};
+
+/// The application.
+pub struct App {
+    pub config: Config,
+    pub base_url: String,
+    pub clock: Clock,
+    pub pools: Pools,
+    pub auth: Auth,
+    pub cursors: Cursors,
+    pub estimates: Estimates,
+    pub origins: Origins,
+    pub hosts: Hosts,
+    pub routes: Router,
+    pub draining: AtomicBool,
+}
+
+/// Where the secret that signs login tokens is kept when no setting gives it.
+const TOKEN_SECRET_FILE: &str = "token-secret";
+/// Where a made-up bootstrap password is written for the operator.
+const BOOTSTRAP_PASSWORD_FILE: &str = "bootstrap-password";
+const SECRET_BYTES: usize = 32;
+const DEFAULT_USERNAME: &str = "admin";
+const SHORTEST_GOOD_PASSWORD: usize = 8;
+
+impl App {
+    pub fn build(config: Config, pools: Pools, clock: Clock) -> anyhow::Result<Self> {
+        let secret = token_secret(&config)?;
+        let ring = Ring::derive([secret.as_slice()]);
+        let base_url = config.http.base_url.clone();
+        let token_ttl = Duration::from_secs(u64::from(config.auth.token_ttl_hours) * 3600);
+        Ok(Self {
+            cursors: Cursors::new(ring.sibling(b"card list cursors")),
+            auth: Auth::new(pools.core.clone(), clock.clone(), ring, token_ttl, &base_url),
+            estimates: Estimates::default(),
+            origins: Origins::new(&base_url, &config.http.cors_origins),
+            hosts: Hosts::new(&base_url, &config.http.allowed_hosts),
+            routes: Router::new()?,
+            draining: AtomicBool::new(false),
+            config,
+            base_url,
+            clock,
+            pools,
+        })
+    }
+
+    /// Makes the first user when there is none. What is set later never overwrites one.
+    pub async fn bootstrap(&self) -> anyhow::Result<()> {
+        let pool = &self.pools.core;
+        if db::users::any(pool).await? {
+            return Ok(());
+        }
+        let auth = &self.config.auth;
+        let name = auth.bootstrap_username.as_deref().unwrap_or(DEFAULT_USERNAME);
+        let (password, made_up) = match &auth.bootstrap_password {
+            Some(password) => (password.clone(), false),
+            None => (Secret::new(random_text(24)), true),
+        };
+        if password.expose().len() < SHORTEST_GOOD_PASSWORD {
+            tracing::warn!(
+                "ADMIN_BOOTSTRAP_PASSWORD is shorter than {SHORTEST_GOOD_PASSWORD} bytes; change it after the first login"
+            );
+        }
+        let hash = Hasher::default().hash(password.clone()).await?;
+        // The file comes first: a password that nobody can read is worse than a file for nobody.
+        let file = self.config.paths.data_dir.join(BOOTSTRAP_PASSWORD_FILE);
+        if made_up {
+            write_secret(&file, format!("{}\n", password.expose()).as_bytes())
+                .context("writing the bootstrap password")?;
+        }
+        let made = db::users::bootstrap(pool, Uuid::now_v7(), name, &hash).await?;
+        match (made, made_up) {
+            (true, true) => {
+                tracing::info!(username = name, file = %file.display(), "the first user was made; its password is in the file");
+                tell_terminal(name, &password);
+            }
+            (true, false) => tracing::info!(username = name, "the first user was made"),
+            (false, true) => drop(fs::remove_file(&file)), // another host on this database was first
+            (false, false) => {}
+        }
+        Ok(())
+    }
+}
+
+/// A password is shown to a person at a terminal only, never written to a log.
+#[allow(clippy::print_stderr)]
+fn tell_terminal(name: &str, password: &Secret) {
+    if io::IsTerminal::is_terminal(&io::stderr()) {
+        eprintln!("\n  First login:  {name}  {}\n", password.expose());
+    }
+}
+
+fn token_secret(config: &Config) -> anyhow::Result<Vec<u8>> {
+    if let Some(secret) = &config.auth.token_secret {
+        return Ok(secret.expose().as_bytes().to_vec());
+    }
+    let file = config.paths.data_dir.join(TOKEN_SECRET_FILE);
+    match fs::read(&file) {
+        Ok(secret) if secret.len() >= SECRET_BYTES => Ok(secret),
+        Ok(_) => anyhow::bail!(
+            "{} is damaged: it has fewer than {SECRET_BYTES} bytes; remove it to end all logins and make a new one",
+            file.display()
+        ),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let secret = random_text(64).into_bytes();
+            write_secret(&file, &secret).with_context(|| format!("writing {}", file.display()))?;
+            Ok(secret)
+        }
+        Err(error) => Err(error).with_context(|| format!("reading {}", file.display())),
+    }
+}
+
+/// Writes a file that only its owner can read, whole or not at all.
+fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let parent = path.parent().unwrap_or(Path::new("."));
+    let temporary = parent.join(format!(".{}", random_text(16)));
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(temporary, path)
+}
+
+fn random_text(length: usize) -> String {
+    let mut random = rand::rng();
+    (0..length).map(|_| char::from(random.sample(rand::distr::Alphanumeric))).collect()
+}

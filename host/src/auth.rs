@@ -1,0 +1,210 @@
+//! From a credential to a [`Caller`]: one rule of detection, three methods, no falling through.
+
+pub mod api_key;
+pub mod bearer;
+mod cache;
+pub mod caller;
+pub mod login;
+pub mod password;
+pub mod scope;
+pub mod session_token;
+pub mod throttle;
+
+use std::{net::IpAddr, sync::Arc};
+
+use deadpool_postgres::Pool;
+use http::{HeaderMap, header};
+use uuid::Uuid;
+
+use self::{
+    api_key::PlainKey,
+    bearer::Token,
+    cache::{Cache, Found},
+    caller::{Caller, CallerKind, SharedCaller},
+    password::Hasher,
+    scope::ScopeSet,
+    session_token::{Refused, Ring},
+    throttle::Throttle,
+};
+use crate::{
+    clock::Clock,
+    db::{self, api_keys::KeyRecord, users::User},
+    http::{
+        codes::{self, Code},
+        error::{ApiError, ApiResult},
+    },
+};
+
+/// Everything that authentication keeps.
+pub struct Auth {
+    pub clock: Clock,
+    pub ring: Ring,
+    pub hasher: Hasher,
+    pub throttle: Throttle,
+    pub token_ttl: std::time::Duration,
+    /// Where a client that has no token is sent: the resource metadata of the MCP endpoint.
+    challenge: String,
+    pool: Pool,
+    keys: Cache,
+    sessions: Cache,
+    uses: cache::Uses,
+}
+
+impl Auth {
+    pub fn new(pool: Pool, clock: Clock, ring: Ring, token_ttl: std::time::Duration, base_url: &str) -> Self {
+        let challenge = format!(r#"resource_metadata="{base_url}/.well-known/oauth-protected-resource/api""#);
+        Self {
+            clock,
+            ring,
+            hasher: Hasher::default(),
+            throttle: Throttle::default(),
+            token_ttl,
+            challenge,
+            pool,
+            keys: Cache::default(),
+            sessions: Cache::default(),
+            uses: cache::Uses::default(),
+        }
+    }
+
+    /// Who sends these headers. 401 without a credential or with a bad one, 503 when nobody can say.
+    pub async fn identify(&self, headers: &HeaderMap, peer: IpAddr) -> ApiResult<SharedCaller> {
+        match bearer::read(headers)? {
+            None => Err(self.unauthorized(&codes::MISSING_TOKEN, None)),
+            Some(Token::ApiKey(text)) => self.by_key(text, peer).await,
+            Some(Token::Hmac(text)) => self.by_session(text).await,
+            // Without an identity provider there is nobody whose signature would count.
+            Some(Token::Jwt(_)) => Err(self.unauthorized(&codes::INVALID_TOKEN, Some("This server accepts no JWTs."))),
+        }
+    }
+
+    async fn by_key(&self, text: &str, peer: IpAddr) -> ApiResult<SharedCaller> {
+        // The checksum turns noise away before anything is looked up.
+        let key = PlainKey::parse(text).ok_or_else(|| self.unauthorized(&codes::INVALID_TOKEN, None))?;
+        let hash = key.hash();
+        let now = self.clock.now();
+        let load = || async {
+            let Some((record, owner)) = db::api_keys::by_hash(&self.pool, &hash).await? else {
+                return Ok(Found::Nobody);
+            };
+            if record.revoked_at.is_some_and(|at| at <= self.clock.now()) {
+                return Ok(Found::Revoked);
+            }
+            Ok(found(&owner, |owner| key_caller(&record, owner)))
+        };
+        let caller = self.accept(self.keys.get(&hash, now, load).await?)?;
+        if let Some((id, _)) = &caller.key {
+            self.uses.note(*id, now, peer);
+        }
+        Ok(caller)
+    }
+
+    async fn by_session(&self, text: &str) -> ApiResult<SharedCaller> {
+        let claims = self.ring.verify(text, self.clock.unix()).map_err(|refused| match refused {
+            Refused::Invalid => self.unauthorized(&codes::INVALID_TOKEN, None),
+            Refused::Expired => self.unauthorized(&codes::EXPIRED_TOKEN, None),
+        })?;
+        let load = || async {
+            let Some(session) = db::sessions::find(&self.pool, claims.session_id).await? else {
+                return Ok(Found::Nobody);
+            };
+            let ended = session.revoked || i64::from(claims.epoch) != i64::from(session.user.token_epoch);
+            if ended || session.user.id != claims.user_id {
+                return Ok(Found::Revoked);
+            }
+            Ok(found(&session.user, |user| session_caller(claims.session_id, session.expires_at, user)))
+        };
+        let key: [u8; 32] = api_key::hash(text);
+        self.accept(self.sessions.get(&key, self.clock.now(), load).await?)
+    }
+
+    fn accept(&self, found: Found) -> ApiResult<SharedCaller> {
+        match found {
+            Found::Caller(caller) if caller.expires_at.is_some_and(|end| end <= self.clock.now()) => {
+                Err(self.unauthorized(&codes::EXPIRED_TOKEN, None))
+            }
+            Found::Caller(caller) => Ok(caller),
+            Found::Nobody => Err(self.unauthorized(&codes::INVALID_TOKEN, None)),
+            Found::Revoked => Err(self.unauthorized(&codes::REVOKED_TOKEN, None)),
+            Found::Disabled => Err(ApiError::new(&codes::ACCOUNT_DISABLED)),
+        }
+    }
+
+    /// 401 with the challenge of RFC 6750: no error attribute when no token was shown.
+    pub fn unauthorized(&self, code: &'static Code, detail: Option<&str>) -> ApiError {
+        let challenge = match code.name {
+            "missing-token" => format!("Bearer {}", self.challenge),
+            _ => format!(r#"Bearer error="invalid_token", error_description="{}", {}"#, code.title, self.challenge),
+        };
+        let error = ApiError::new(code).header(header::WWW_AUTHENTICATE, challenge);
+        match detail {
+            Some(detail) => error.detail(detail),
+            None => error,
+        }
+    }
+
+    /// Forgets what is known of a key, so that a change acts at once on this host.
+    pub fn forget_key(&self, id: Uuid) {
+        self.keys.forget(|caller| caller.key.as_ref().is_some_and(|(known, _)| *known == id));
+    }
+
+    /// Forgets one session.
+    pub fn forget_session(&self, id: Uuid) {
+        self.sessions.forget(|caller| caller.session_id == Some(id));
+    }
+
+    /// Forgets everything of a user: sessions and keys.
+    pub fn forget_user(&self, id: Uuid) {
+        self.sessions.forget(|caller| caller.user_id == id);
+        self.keys.forget(|caller| caller.user_id == id);
+    }
+
+    /// Writes down when keys were last used; called every few seconds.
+    pub async fn flush_uses(&self) -> ApiResult<()> {
+        let uses = self.uses.take();
+        if uses.is_empty() {
+            return Ok(());
+        }
+        let written = db::api_keys::touch(&self.pool, &uses).await;
+        if written.is_err() {
+            self.uses.put_back(uses);
+        }
+        written
+    }
+}
+
+fn found(user: &User, make: impl FnOnce(&User) -> Caller) -> Found {
+    if user.disabled_at.is_some() { Found::Disabled } else { Found::Caller(Arc::new(make(user))) }
+}
+
+fn role_scopes(user: &User) -> ScopeSet {
+    user.role.as_deref().map(scope::of_role).unwrap_or_default()
+}
+
+fn key_caller(record: &KeyRecord, owner: &User) -> Caller {
+    Caller {
+        user_id: owner.id,
+        username: owner.username.clone(),
+        user_kind: owner.kind.clone(),
+        role: owner.role.clone(),
+        kind: CallerKind::ApiKey,
+        key: Some((record.id, record.name.clone())),
+        session_id: None,
+        scopes: ScopeSet::lenient(&record.scopes).intersect(&role_scopes(owner)),
+        expires_at: record.expires_at,
+    }
+}
+
+fn session_caller(session_id: Uuid, expires_at: time::OffsetDateTime, user: &User) -> Caller {
+    Caller {
+        user_id: user.id,
+        username: user.username.clone(),
+        user_kind: user.kind.clone(),
+        role: user.role.clone(),
+        kind: CallerKind::User,
+        key: None,
+        session_id: Some(session_id),
+        scopes: role_scopes(user),
+        expires_at: Some(expires_at),
+    }
+}

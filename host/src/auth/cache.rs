@@ -1,0 +1,156 @@
+//! What was found for a credential, kept for a few seconds so that the hot path asks no database.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    net::IpAddr,
+    sync::{Mutex, PoisonError, RwLock},
+};
+
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use super::caller::{Caller, SharedCaller};
+use crate::http::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+
+/// How long a finding is good: the bound within which every host notices a revocation.
+const FRESH: Duration = Duration::seconds(5);
+/// How long it still serves while the database is away: clients must not be logged out by that.
+const STALE: Duration = Duration::seconds(60);
+const SHARDS: usize = 16;
+/// Findings per shard; a full shard drops what is no longer fresh, then everything.
+const PER_SHARD: usize = 2_048;
+
+/// What a credential turned out to be.
+#[derive(Clone)]
+pub enum Found {
+    Caller(SharedCaller),
+    Nobody,
+    Revoked,
+    Disabled,
+}
+
+#[derive(Clone)]
+struct Entry {
+    found: Found,
+    checked: OffsetDateTime,
+}
+
+type Shard = RwLock<HashMap<[u8; 32], Entry>>;
+
+/// Findings by the credential's hash.
+#[derive(Default)]
+pub struct Cache([Shard; SHARDS]);
+
+impl Cache {
+    /// The fresh finding, or what `load` finds; while the database is away, a stale one.
+    pub async fn get<F>(&self, key: &[u8; 32], now: OffsetDateTime, load: impl FnOnce() -> F) -> ApiResult<Found>
+    where
+        F: Future<Output = ApiResult<Found>>,
+    {
+        let known = self.shard(key).read().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
+        if let Some(entry) = &known
+            && now - entry.checked < FRESH
+        {
+            return Ok(entry.found.clone());
+        }
+        match load().await {
+            Ok(found) => {
+                self.keep(key, Entry { found: found.clone(), checked: now });
+                Ok(found)
+            }
+            Err(error) => match known {
+                Some(entry) if is_outage(&error) && now - entry.checked < STALE => Ok(entry.found),
+                _ => Err(error),
+            },
+        }
+    }
+
+    fn keep(&self, key: &[u8; 32], entry: Entry) {
+        let now = entry.checked;
+        let mut shard = self.shard(key).write().unwrap_or_else(PoisonError::into_inner);
+        if shard.len() >= PER_SHARD {
+            shard.retain(|_, entry| now - entry.checked < FRESH);
+        }
+        if shard.len() >= PER_SHARD {
+            shard.clear();
+        }
+        shard.insert(*key, entry);
+    }
+
+    /// Drops the callers that `which` picks.
+    pub fn forget(&self, which: impl Fn(&Caller) -> bool) {
+        for shard in &self.0 {
+            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+            shard.retain(|_, entry| !matches!(&entry.found, Found::Caller(caller) if which(caller)));
+        }
+    }
+
+    fn shard(&self, key: &[u8; 32]) -> &Shard {
+        &self.0[usize::from(key[0]) % SHARDS]
+    }
+}
+
+fn is_outage(error: &ApiError) -> bool {
+    [codes::DATABASE_UNAVAILABLE.name, codes::OVERLOADED.name].contains(&error.code())
+}
+
+/// When keys were last used, until it is written down.
+#[derive(Default)]
+pub struct Uses(Mutex<HashMap<Uuid, (OffsetDateTime, IpAddr)>>);
+
+impl Uses {
+    pub fn note(&self, key: Uuid, at: OffsetDateTime, from: IpAddr) {
+        // A contended lock means that somebody else is noting a use right now: theirs will do,
+        // and no request waits for a statistic.
+        if let Ok(mut uses) = self.0.try_lock() {
+            uses.insert(key, (at, from));
+        }
+    }
+
+    pub fn take(&self) -> Vec<(Uuid, OffsetDateTime, Option<IpAddr>)> {
+        let uses = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        uses.into_iter().map(|(id, (at, ip))| (id, at, Some(ip))).collect()
+    }
+
+    pub fn put_back(&self, uses: Vec<(Uuid, OffsetDateTime, Option<IpAddr>)>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (id, at, ip) in uses {
+            if let Some(ip) = ip {
+                kept.entry(id).or_insert((at, ip));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: OffsetDateTime = time::macros::datetime!(2026-01-01 00:00 UTC);
+
+    async fn find(cache: &Cache, at: OffsetDateTime, answer: ApiResult<Found>) -> ApiResult<Found> {
+        cache.get(&[7; 32], at, || std::future::ready(answer)).await
+    }
+
+    #[tokio::test]
+    async fn asks_again_after_five_seconds() {
+        let cache = Cache::default();
+        find(&cache, AT, Ok(Found::Nobody)).await.unwrap();
+        assert!(matches!(find(&cache, AT + Duration::seconds(4), Ok(Found::Revoked)).await.unwrap(), Found::Nobody));
+        assert!(matches!(find(&cache, AT + Duration::seconds(5), Ok(Found::Revoked)).await.unwrap(), Found::Revoked));
+    }
+
+    #[tokio::test]
+    async fn an_outage_does_not_log_out_for_a_minute() {
+        let cache = Cache::default();
+        let outage = || Err(ApiError::new(&codes::DATABASE_UNAVAILABLE));
+        assert!(find(&cache, AT, outage()).await.is_err());
+        find(&cache, AT, Ok(Found::Nobody)).await.unwrap();
+        assert!(find(&cache, AT + Duration::seconds(59), outage()).await.is_ok());
+        assert!(find(&cache, AT + Duration::seconds(60), outage()).await.is_err());
+    }
+}

@@ -1,0 +1,94 @@
+//! Who is calling, once a credential has been accepted.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::scope::{self, ScopeSet};
+use crate::http::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+
+/// What kind of principal acts; `updated_by.kind` of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallerKind {
+    User,
+    ApiKey,
+    Oidc,
+    Plugin,
+}
+
+impl CallerKind {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::ApiKey => "api_key",
+            Self::Oidc => "oidc",
+            Self::Plugin => "plugin",
+        }
+    }
+}
+
+/// The user behind a credential and what the credential may do.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The user: of a session itself, of a key its owner.
+    pub user_id: Uuid,
+    pub username: String,
+    /// `user`, `oidc` or `plugin`: the kind of the user record, not of the credential.
+    pub user_kind: String,
+    pub role: Option<String>,
+    pub kind: CallerKind,
+    /// The key's id and name when a key was shown.
+    pub key: Option<(Uuid, String)>,
+    pub session_id: Option<Uuid>,
+    pub scopes: ScopeSet,
+    pub expires_at: Option<OffsetDateTime>,
+}
+
+impl Caller {
+    /// Whether the call may do what `scope` names.
+    pub fn holds(&self, scope: &str) -> bool {
+        (scope != scope::APPROVE || self.session_id.is_some()) && self.scopes.holds(scope)
+    }
+
+    /// 403 naming the scope when it is not held.
+    pub fn require(&self, scope: &str) -> ApiResult<()> {
+        if self.holds(scope) {
+            return Ok(());
+        }
+        Err(insufficient(scope))
+    }
+
+    /// `hmac`, `api_key` or `jwt`.
+    pub const fn auth_method(&self) -> &'static str {
+        match self.kind {
+            CallerKind::ApiKey => "api_key",
+            CallerKind::Oidc => "jwt",
+            CallerKind::User | CallerKind::Plugin => "hmac",
+        }
+    }
+
+    /// `{kind, id, name}` for history, audit and `updated_by`.
+    pub fn actor(&self) -> Value {
+        let (id, name) = match &self.key {
+            Some((id, name)) => (*id, name.as_str()),
+            None => (self.user_id, self.username.as_str()),
+        };
+        json!({"kind": self.kind.name(), "id": id, "name": name})
+    }
+}
+
+/// 403 for a missing scope, with the challenge that tells an OAuth client what to ask for.
+pub fn insufficient(scope: &str) -> ApiError {
+    ApiError::new(&codes::INSUFFICIENT_SCOPE)
+        .detail(format!("This needs the scope `{scope}`."))
+        .with("required_scope", scope)
+        .header(::http::header::WWW_AUTHENTICATE, format!(r#"Bearer error="insufficient_scope", scope="{scope}""#))
+}
+
+/// A caller behind one pointer: it is looked up once and shared by the call's parts.
+pub type SharedCaller = Arc<Caller>;

@@ -1,0 +1,6 @@
+//! The rules of cards; pure, no database, no HTTP.
+
+pub mod card;
+pub mod filter;
+pub mod page;
+pub mod patch;

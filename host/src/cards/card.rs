@@ -1,0 +1,186 @@
+//! A master card and what its fields may hold.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::http::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+
+pub const TITLE_LIMIT: usize = 500;
+pub const SKU_LIMIT: usize = 120;
+/// Levels of nesting in attributes and source data.
+pub const NESTING_LIMIT: usize = 64;
+
+/// A card as the API shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Card {
+    pub id: Uuid,
+    pub title: String,
+    pub sku: String,
+    pub status: String,
+    pub attributes: Value,
+    pub version: i64,
+    #[serde(with = "time::serde::rfc3339")]
+    pub created_at: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339")]
+    pub updated_at: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
+    pub deleted_at: Option<OffsetDateTime>,
+}
+
+/// Where a card stands in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    #[default]
+    Draft,
+    Active,
+    Archived,
+}
+
+impl Status {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Draft => "draft",
+            Self::Active => "active",
+            Self::Archived => "archived",
+        }
+    }
+}
+
+/// What a client sends to make a card.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewCard {
+    pub title: String,
+    pub sku: String,
+    #[serde(default)]
+    pub status: Status,
+    #[serde(default, deserialize_with = "crate::http::input::maybe::present")]
+    pub attributes: Option<Option<Map<String, Value>>>,
+}
+
+impl NewCard {
+    /// Checks every field and gives all that is wrong at once; then the attributes, with the
+    /// empty `sources` that every card has.
+    pub fn check(self) -> ApiResult<(String, String, Status, Value)> {
+        let mut faults = Faults::default();
+        faults.title(&self.title);
+        faults.sku(&self.sku);
+        let mut attributes = match self.attributes {
+            Some(None) => {
+                faults.add("/attributes", "Attributes can't be null; leave them out or send an object.");
+                Map::new()
+            }
+            Some(Some(attributes)) => attributes,
+            None => Map::new(),
+        };
+        faults.attributes(&attributes);
+        faults.result()?;
+        attributes.insert("sources".to_owned(), Value::Object(Map::new()));
+        Ok((self.title, self.sku, self.status, Value::Object(attributes)))
+    }
+}
+
+/// Everything that is wrong with a card's fields.
+#[derive(Default)]
+pub struct Faults(Vec<(&'static str, String)>);
+
+impl Faults {
+    pub fn add(&mut self, pointer: &'static str, detail: impl Into<String>) {
+        self.0.push((pointer, detail.into()));
+    }
+
+    pub fn title(&mut self, title: &str) {
+        self.text("/title", title, TITLE_LIMIT);
+    }
+
+    pub fn sku(&mut self, sku: &str) {
+        self.text("/sku", sku, SKU_LIMIT);
+        if sku.trim() != sku {
+            self.add("/sku", "A SKU doesn't begin or end with white space.");
+        }
+    }
+
+    fn text(&mut self, pointer: &'static str, text: &str, limit: usize) {
+        let length = text.chars().count();
+        if text.trim().is_empty() || length > limit {
+            self.add(pointer, format!("1 to {limit} characters are needed, {length} were sent."));
+        } else if text.contains('\0') {
+            self.add(pointer, "The character U+0000 can't be stored.");
+        }
+    }
+
+    /// Attributes that a client sends: an object of any JSON but `sources`, which only plugins write.
+    pub fn attributes(&mut self, attributes: &Map<String, Value>) {
+        if attributes.contains_key("sources") {
+            self.add("/attributes/sources", "Sources are written by plugins, not through the card.");
+        }
+        for (_, value) in attributes {
+            if !storable(value, NESTING_LIMIT - 1) {
+                let what = format!("The value is nested deeper than {NESTING_LIMIT} levels or contains U+0000.");
+                self.add("/attributes", what);
+                return;
+            }
+        }
+        if attributes.keys().any(|key| key.contains('\0')) {
+            self.add("/attributes", "The character U+0000 can't be stored.");
+        }
+    }
+
+    pub fn result(self) -> ApiResult<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let error = ApiError::new(&codes::VALIDATION_FAILED);
+        Err(self.0.into_iter().fold(error, |error, (pointer, detail)| error.field(pointer, detail)))
+    }
+}
+
+/// Whether PostgreSQL's jsonb takes `value` and it is nested at most `depth` levels.
+pub fn storable(value: &Value, depth: usize) -> bool {
+    match value {
+        Value::String(text) => !text.contains('\0'),
+        Value::Array(items) => depth > 0 && items.iter().all(|item| storable(item, depth - 1)),
+        Value::Object(members) => {
+            depth > 0 && members.iter().all(|(key, value)| !key.contains('\0') && storable(value, depth - 1))
+        }
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(body: Value) -> Vec<String> {
+        let card: NewCard = crate::http::input::json(body.to_string().as_bytes()).unwrap();
+        card.check().err().map(|e| e.fields().iter().map(|(pointer, _)| pointer.clone()).collect()).unwrap_or_default()
+    }
+
+    #[test]
+    fn names_every_field_that_is_wrong() {
+        assert!(check(json!({"title": "a", "sku": "b"})).is_empty());
+        assert_eq!(
+            check(json!({"title": " ", "sku": "x".repeat(121), "attributes": null})),
+            ["/title", "/sku", "/attributes"]
+        );
+        assert_eq!(check(json!({"title": "a", "sku": "b", "attributes": {"sources": {}}})), ["/attributes/sources"]);
+        assert_eq!(
+            check(json!({"title": "a\u{0}", "sku": "b", "attributes": {"x": ["\u{0}"]}})),
+            ["/title", "/attributes"]
+        );
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+        assert!(storable(&nested(64), 64));
+        assert!(!storable(&nested(65), 64));
+    }
+}

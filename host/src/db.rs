@@ -1,0 +1,11 @@
+//! All SQL text of the core, a file per table, and the ways to the database.
+
+pub mod api_keys;
+pub mod audit;
+pub mod card_estimates;
+pub mod card_list;
+pub mod cards;
+pub mod fault;
+pub mod pool;
+pub mod sessions;
+pub mod users;

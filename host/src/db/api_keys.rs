@@ -1,0 +1,158 @@
+//! The table `admin_api_keys`.
+
+use std::net::IpAddr;
+
+use deadpool_postgres::Pool;
+use time::OffsetDateTime;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::users::{self, User};
+use crate::{auth::api_key::KeyHash, http::error::ApiResult};
+
+/// A key's row, never the key.
+#[derive(Clone, Debug)]
+pub struct KeyRecord {
+    pub id: Uuid,
+    pub name: String,
+    pub key_hint: String,
+    pub owner_id: Uuid,
+    pub scopes: Vec<String>,
+    pub rate_per_minute: Option<i32>,
+    pub rate_burst: Option<i32>,
+    pub expires_at: Option<OffsetDateTime>,
+    pub created_at: OffsetDateTime,
+    pub last_used_at: Option<OffsetDateTime>,
+    pub last_used_ip: Option<IpAddr>,
+    pub revoked_at: Option<OffsetDateTime>,
+    pub revoked_reason: Option<String>,
+    pub replaces_id: Option<Uuid>,
+}
+
+const COLUMNS: &str = "k.id, k.name, k.key_hint, k.owner_id, k.scopes, k.rate_per_minute, k.rate_burst, k.expires_at, \
+     k.created_at, k.last_used_at, k.last_used_ip, k.revoked_at, k.revoked_reason, k.replaces_id";
+const COLUMN_COUNT: usize = 14;
+
+fn from_row(row: &Row) -> KeyRecord {
+    KeyRecord {
+        id: row.get(0),
+        name: row.get(1),
+        key_hint: row.get(2),
+        owner_id: row.get(3),
+        scopes: row.get(4),
+        rate_per_minute: row.get(5),
+        rate_burst: row.get(6),
+        expires_at: row.get(7),
+        created_at: row.get(8),
+        last_used_at: row.get(9),
+        last_used_ip: row.get(10),
+        revoked_at: row.get(11),
+        revoked_reason: row.get(12),
+        replaces_id: row.get(13),
+    }
+}
+
+/// The key with this hash and its owner, for authentication.
+pub async fn by_hash(pool: &Pool, hash: &KeyHash) -> ApiResult<Option<(KeyRecord, User)>> {
+    let client = pool.get().await?;
+    let sql = format!(
+        "SELECT {COLUMNS}, {} FROM public.admin_api_keys k JOIN public.admin_users u ON u.id = k.owner_id WHERE k.key_hash = $1",
+        users::columns()
+    );
+    let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&hash.as_slice()]).await?;
+    Ok(row.map(|row| (from_row(&row), users::from_row(&row, COLUMN_COUNT))))
+}
+
+pub async fn insert(pool: &Pool, key: &KeyRecord, hash: &KeyHash) -> ApiResult<()> {
+    let client = pool.get().await?;
+    client
+        .execute(
+            "INSERT INTO public.admin_api_keys (id, name, key_hash, key_hint, owner_id, scopes, rate_per_minute, \
+             rate_burst, expires_at, created_at, replaces_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+            &[
+                &key.id,
+                &key.name,
+                &hash.as_slice(),
+                &key.key_hint,
+                &key.owner_id,
+                &key.scopes,
+                &key.rate_per_minute,
+                &key.rate_burst,
+                &key.expires_at,
+                &key.created_at,
+                &key.replaces_id,
+            ],
+        )
+        .await?;
+    Ok(())
+}
+
+/// Keys, newest first; of one owner, or of all. `before` is the last id of the page before.
+pub async fn list(pool: &Pool, owner: Option<Uuid>, before: Option<Uuid>, limit: i64) -> ApiResult<Vec<KeyRecord>> {
+    let client = pool.get().await?;
+    let sql = format!(
+        "SELECT {COLUMNS} FROM public.admin_api_keys k WHERE ($1::uuid IS NULL OR k.owner_id = $1) \
+         AND ($2::uuid IS NULL OR k.id < $2) ORDER BY k.id DESC LIMIT $3"
+    );
+    let rows = client.query(&client.prepare_cached(&sql).await?, &[&owner, &before, &limit]).await?;
+    Ok(rows.iter().map(from_row).collect())
+}
+
+pub async fn get(pool: &Pool, id: Uuid) -> ApiResult<Option<KeyRecord>> {
+    let client = pool.get().await?;
+    let sql = format!("SELECT {COLUMNS} FROM public.admin_api_keys k WHERE k.id = $1");
+    let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&id]).await?;
+    Ok(row.map(|row| from_row(&row)))
+}
+
+/// Writes what an owner may change.
+pub async fn update(pool: &Pool, key: &KeyRecord) -> ApiResult<()> {
+    let client = pool.get().await?;
+    client
+        .execute(
+            "UPDATE public.admin_api_keys SET name = $2, scopes = $3, rate_per_minute = $4, rate_burst = $5, expires_at = $6 WHERE id = $1",
+            &[&key.id, &key.name, &key.scopes, &key.rate_per_minute, &key.rate_burst, &key.expires_at],
+        )
+        .await?;
+    Ok(())
+}
+
+/// Revokes a key from `at` on; an earlier end stays.
+pub async fn revoke(pool: &Pool, id: Uuid, reason: &str) -> ApiResult<()> {
+    let client = pool.get().await?;
+    client
+        .execute(
+            "UPDATE public.admin_api_keys SET revoked_at = now(), revoked_reason = $2 WHERE id = $1 AND revoked_at IS NULL",
+            &[&id, &reason],
+        )
+        .await?;
+    Ok(())
+}
+
+/// Lets a key that was rotated live until `at`, never longer than it would have.
+pub async fn expire(pool: &Pool, id: Uuid, at: OffsetDateTime) -> ApiResult<()> {
+    let client = pool.get().await?;
+    client
+        .execute("UPDATE public.admin_api_keys SET expires_at = least(expires_at, $2) WHERE id = $1", &[&id, &at])
+        .await?;
+    Ok(())
+}
+
+/// Notes when and from where keys were last used; called in batches.
+pub async fn touch(pool: &Pool, uses: &[(Uuid, OffsetDateTime, Option<IpAddr>)]) -> ApiResult<()> {
+    let client = pool.get().await?;
+    let (mut ids, mut times, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
+    for (id, at, ip) in uses {
+        ids.push(*id);
+        times.push(*at);
+        addresses.push(*ip);
+    }
+    client
+        .execute(
+            "UPDATE public.admin_api_keys k SET last_used_at = greatest(k.last_used_at, used.at), last_used_ip = coalesce(used.ip, k.last_used_ip) \
+             FROM unnest($1::uuid[], $2::timestamptz[], $3::inet[]) AS used (id, at, ip) WHERE k.id = used.id",
+            &[&ids, &times, &addresses],
+        )
+        .await?;
+    Ok(())
+}

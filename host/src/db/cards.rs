@@ -1,0 +1,212 @@
+//! The table `master_cards`: reading, making, changing, deleting. Sources are in `card_sources`.
+
+use deadpool_postgres::{Pool, Transaction};
+use serde_json::{Value, json};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::fault;
+use crate::{
+    cards::{
+        card::{Card, Status},
+        patch::{self, Change},
+    },
+    http::{
+        codes,
+        error::{ApiError, ApiResult},
+    },
+};
+
+pub(super) const COLUMNS: &str =
+    "c.id, c.title, c.sku, c.status, c.attributes, c.version, c.created_at, c.updated_at, c.deleted_at";
+
+pub(super) fn from_row(row: &Row) -> Card {
+    Card {
+        id: row.get(0),
+        title: row.get(1),
+        sku: row.get(2),
+        status: row.get(3),
+        attributes: row.get(4),
+        version: row.get(5),
+        created_at: row.get(6),
+        updated_at: row.get(7),
+        deleted_at: row.get(8),
+    }
+}
+
+/// The card, unless it is deleted.
+pub async fn get(pool: &Pool, id: Uuid) -> ApiResult<Option<Card>> {
+    let client = pool.get().await?;
+    let sql = format!("SELECT {COLUMNS} FROM public.master_cards c WHERE c.id = $1 AND c.deleted_at IS NULL");
+    let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&id]).await?;
+    Ok(row.map(|row| from_row(&row)))
+}
+
+/// A new card, with its first line of history.
+pub async fn insert(pool: &Pool, id: Uuid, fields: (String, String, Status, Value), actor: &Value) -> ApiResult<Card> {
+    let (title, sku, status, attributes) = fields;
+    let client = pool.get().await?;
+    let sql = format!(
+        "WITH c AS (INSERT INTO public.master_cards AS c (id, title, sku, status, attributes) VALUES ($1, $2, $3, $4, $5) RETURNING {COLUMNS}), \
+         h AS (INSERT INTO public.card_history (id, card_id, version, actor, action, change) \
+               SELECT $6, c.id, c.version, $7, 'create', $8 FROM c) \
+         SELECT {COLUMNS} FROM c"
+    );
+    let change = json!({"title": title, "sku": sku, "status": status, "attributes": attributes});
+    let statement = client.prepare_cached(&sql).await?;
+    let row = client
+        .query_one(&statement, &[&id, &title, &sku, &status.name(), &attributes, &Uuid::now_v7(), actor, &change])
+        .await
+        .map_err(sku_taken)?;
+    Ok(from_row(&row))
+}
+
+fn sku_taken(error: tokio_postgres::Error) -> ApiError {
+    match fault::violated(&error) {
+        Some("master_cards_sku") => ApiError::new(&codes::SKU_TAKEN).detail("Another card has this SKU."),
+        _ => error.into(),
+    }
+}
+
+/// What `If-Match` asks of a card before it is changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Precondition {
+    None,
+    /// `*`: it must exist, which it must anyway.
+    Exists,
+    /// One of these versions.
+    Versions(Vec<i64>),
+}
+
+impl Precondition {
+    fn check(&self, current: i64) -> ApiResult<()> {
+        match self {
+            Self::Versions(versions) if !versions.contains(&current) => Err(ApiError::new(&codes::VERSION_MISMATCH)
+                .detail(format!("The card is at version {current} now."))
+                .with("current_version", current)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Changes a card. The row is locked while the merge patch is worked out, so that nothing that
+/// others write meanwhile is lost; `sources` stays whatever it is.
+pub async fn update(
+    pool: &Pool,
+    id: Uuid,
+    change: &Change,
+    sent: &Value,
+    precondition: &Precondition,
+    actor: &Value,
+) -> ApiResult<Card> {
+    let mut client = pool.get().await?;
+    let transaction = client.transaction().await?;
+    let card = lock(&transaction, id).await?;
+    precondition.check(card.version)?;
+    let mut attributes = card.attributes.clone();
+    if let Some(patch) = &change.attributes {
+        patch::merge(&mut attributes, &Value::Object(patch.clone()));
+    }
+    let sql = format!(
+        "UPDATE public.master_cards AS c SET title = $2, sku = $3, status = $4, \
+         attributes = $5::jsonb || jsonb_build_object('sources', c.attributes->'sources'), \
+         version = c.version + 1, updated_at = now() WHERE c.id = $1 RETURNING {COLUMNS}"
+    );
+    let statement = transaction.prepare_cached(&sql).await?;
+    let status = match change.status {
+        Some(status) => status.name(),
+        None => card.status.as_str(),
+    };
+    let row = transaction
+        .query_one(
+            &statement,
+            &[
+                &id,
+                &change.title.as_ref().unwrap_or(&card.title),
+                &change.sku.as_ref().unwrap_or(&card.sku),
+                &status,
+                &attributes,
+            ],
+        )
+        .await
+        .map_err(sku_taken)?;
+    let card = from_row(&row);
+    remember(&transaction, &card, actor, "update", sent).await?;
+    transaction.commit().await?;
+    Ok(card)
+}
+
+/// Hides a card.
+pub async fn delete(pool: &Pool, id: Uuid, precondition: &Precondition, actor: &Value) -> ApiResult<()> {
+    let mut client = pool.get().await?;
+    let transaction = client.transaction().await?;
+    let card = lock(&transaction, id).await?;
+    precondition.check(card.version)?;
+    let sql = format!(
+        "UPDATE public.master_cards AS c SET deleted_at = now(), version = c.version + 1, updated_at = now() WHERE c.id = $1 RETURNING {COLUMNS}"
+    );
+    let card = from_row(&transaction.query_one(&sql, &[&id]).await?);
+    remember(&transaction, &card, actor, "delete", &json!({})).await?;
+    transaction.commit().await?;
+    Ok(())
+}
+
+/// Brings a hidden card back.
+pub async fn restore(pool: &Pool, id: Uuid, actor: &Value) -> ApiResult<Card> {
+    let mut client = pool.get().await?;
+    let transaction = client.transaction().await?;
+    let sql = format!(
+        "UPDATE public.master_cards AS c SET deleted_at = NULL, version = c.version + 1, updated_at = now() \
+         WHERE c.id = $1 AND c.deleted_at IS NOT NULL RETURNING {COLUMNS}"
+    );
+    let row = transaction.query_opt(&sql, &[&id]).await.map_err(sku_taken)?;
+    let card = from_row(&row.ok_or_else(|| ApiError::not_found("deleted card"))?);
+    remember(&transaction, &card, actor, "restore", &json!({})).await?;
+    transaction.commit().await?;
+    Ok(card)
+}
+
+/// Removes a hidden card for good, as the reaper: the core itself has no right to delete cards.
+pub async fn purge(reaper: &Pool, id: Uuid) -> ApiResult<()> {
+    let client = reaper.get().await?;
+    let gone = client
+        .execute("DELETE FROM public.master_cards WHERE id = $1 AND deleted_at IS NOT NULL", &[&id])
+        .await
+        .map_err(card_in_use)?;
+    if gone == 0 { Err(ApiError::not_found("deleted card")) } else { Ok(()) }
+}
+
+/// A plugin's foreign key that forbids the removal names its schema, and so the plugin.
+fn card_in_use(error: tokio_postgres::Error) -> ApiError {
+    let in_use = error.as_db_error().filter(|fault| fault.code().code() == "23503" || fault.code().code() == "23001");
+    match in_use.and_then(|fault| fault.schema()).and_then(|schema| schema.strip_prefix("plugin_")) {
+        Some(plugin) => {
+            let plugin = plugin.replace('_', "-");
+            ApiError::new(&codes::CARD_IN_USE)
+                .detail(format!("The plugin `{plugin}` still refers to this card."))
+                .with("plugin", plugin)
+        }
+        None => error.into(),
+    }
+}
+
+async fn lock(transaction: &Transaction<'_>, id: Uuid) -> ApiResult<Card> {
+    let sql =
+        format!("SELECT {COLUMNS} FROM public.master_cards c WHERE c.id = $1 AND c.deleted_at IS NULL FOR UPDATE");
+    let row = transaction.query_opt(&transaction.prepare_cached(&sql).await?, &[&id]).await?;
+    row.map(|row| from_row(&row)).ok_or_else(|| ApiError::not_found("card"))
+}
+
+async fn remember(
+    transaction: &Transaction<'_>,
+    card: &Card,
+    actor: &Value,
+    action: &str,
+    change: &Value,
+) -> ApiResult<()> {
+    let sql =
+        "INSERT INTO public.card_history (id, card_id, version, actor, action, change) VALUES ($1, $2, $3, $4, $5, $6)";
+    let statement = transaction.prepare_cached(sql).await?;
+    transaction.execute(&statement, &[&Uuid::now_v7(), &card.id, &card.version, actor, &action, change]).await?;
+    Ok(())
+}

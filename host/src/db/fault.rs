@@ -1,0 +1,57 @@
+//! What a database failure means to a request.
+
+use deadpool_postgres::{PoolError, TimeoutType};
+use tokio_postgres::error::SqlState;
+
+use crate::http::{codes, error::ApiError};
+
+/// Whether trying again later may help, because the server is away or has no place.
+pub fn is_unavailable(error: &tokio_postgres::Error) -> bool {
+    match error.code() {
+        // Class 08 connection, 57 operator intervention, 53 resources, 28 rights of the login
+        // (a role that is being made again); read-only and recovery are a failover under way.
+        Some(code) => {
+            ["08", "57", "53", "28"].contains(&&code.code()[..2])
+                || *code == SqlState::READ_ONLY_SQL_TRANSACTION
+                || *code == SqlState::LOCK_NOT_AVAILABLE
+        }
+        // No SQLSTATE: the connection itself failed.
+        None => error.is_closed() || error.as_db_error().is_none() && !is_conversion(error),
+    }
+}
+
+/// The driver's own conversion errors are ours, not the network's.
+fn is_conversion(error: &tokio_postgres::Error) -> bool {
+    let text = error.to_string();
+    text.starts_with("error serializing")
+        || text.starts_with("error deserializing")
+        || text.starts_with("invalid column")
+        || text.starts_with("query returned")
+}
+
+impl From<tokio_postgres::Error> for ApiError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        let unavailable = is_unavailable(&error);
+        let cause = anyhow::Error::new(error).context("talking to the database");
+        if unavailable { Self::new(&codes::DATABASE_UNAVAILABLE).cause(cause) } else { Self::internal(cause) }
+    }
+}
+
+impl From<PoolError> for ApiError {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Backend(error) => error.into(),
+            // Every connection is busy: the server is up, we are not keeping up.
+            PoolError::Timeout(TimeoutType::Wait) => {
+                Self::new(&codes::OVERLOADED).cause(anyhow::anyhow!("no database connection became free in time"))
+            }
+            other => Self::new(&codes::DATABASE_UNAVAILABLE)
+                .cause(anyhow::Error::new(other).context("getting a database connection")),
+        }
+    }
+}
+
+/// The name of the constraint that was broken, if this is that.
+pub fn violated(error: &tokio_postgres::Error) -> Option<&str> {
+    error.as_db_error().filter(|fault| fault.code().code().starts_with("23"))?.constraint()
+}

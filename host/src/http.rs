@@ -1,0 +1,10 @@
+//! HTTP without a framework: bodies, replies, errors, what a path may look like.
+
+pub mod body;
+pub mod codes;
+pub mod cors;
+pub mod error;
+pub mod host;
+pub mod input;
+pub mod path;
+pub mod reply;

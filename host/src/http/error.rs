@@ -1,0 +1,179 @@
+//! The one failure type of the request path, and the only place that makes a failure body.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use serde_json::{Map, Value, json};
+
+use super::{
+    body::Body,
+    codes::{self, Code},
+};
+
+/// A failure: plain words for the client, a cause for the log.
+pub struct ApiError(Box<Inner>);
+
+struct Inner {
+    status: StatusCode,
+    code: Cow<'static, str>,
+    title: Cow<'static, str>,
+    detail: Option<String>,
+    fields: Vec<(String, String)>,
+    extra: Map<String, Value>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    cause: Option<anyhow::Error>,
+}
+
+pub type ApiResult<T> = Result<T, ApiError>;
+
+/// How long a client is asked to wait when the answer is 503 and nothing better is known.
+const RETRY_AFTER_SECONDS: u32 = 1;
+
+impl ApiError {
+    /// A failure with a code of the contract.
+    pub fn new(code: &'static Code) -> Self {
+        let error = Self::custom(code.status(), code.name, code.title);
+        if code.status == 503 { error.retry_after(RETRY_AFTER_SECONDS) } else { error }
+    }
+
+    /// A failure with a plugin's own status and code.
+    pub fn custom(status: StatusCode, code: impl Into<Cow<'static, str>>, title: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Inner {
+            status,
+            code: code.into(),
+            title: title.into(),
+            detail: None,
+            fields: Vec::new(),
+            extra: Map::new(),
+            headers: Vec::new(),
+            cause: None,
+        }))
+    }
+
+    /// A failure that is ours; the client learns nothing but the request id.
+    pub fn internal(cause: impl Into<anyhow::Error>) -> Self {
+        Self::new(&codes::INTERNAL_ERROR).cause(cause)
+    }
+
+    /// 422 with one field.
+    pub fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(&codes::VALIDATION_FAILED).field(pointer, detail)
+    }
+
+    /// 404 for an object.
+    pub fn not_found(what: &str) -> Self {
+        Self::new(&codes::NOT_FOUND).detail(format!("There is no such {what}."))
+    }
+
+    /// Plain words for the client.
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.0.detail = Some(detail.into());
+        self
+    }
+
+    /// One field that is wrong, by JSON pointer.
+    pub fn field(mut self, pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        self.0.fields.push((pointer.into(), detail.into()));
+        self
+    }
+
+    /// A further member of the problem.
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.0.extra.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// A response header.
+    pub fn header(mut self, name: HeaderName, value: impl AsRef<str>) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
+            self.0.headers.retain(|(known, _)| *known != name);
+            self.0.headers.push((name, value));
+        }
+        self
+    }
+
+    /// `Retry-After`.
+    pub fn retry_after(self, seconds: u32) -> Self {
+        self.header(header::RETRY_AFTER, seconds.to_string())
+    }
+
+    /// What the log is told.
+    pub fn cause(mut self, cause: impl Into<anyhow::Error>) -> Self {
+        self.0.cause = Some(cause.into());
+        self
+    }
+
+    pub fn status(&self) -> StatusCode {
+        self.0.status
+    }
+
+    pub fn code(&self) -> &str {
+        &self.0.code
+    }
+
+    pub fn client_detail(&self) -> Option<&str> {
+        self.0.detail.as_deref()
+    }
+
+    pub fn fields(&self) -> &[(String, String)] {
+        &self.0.fields
+    }
+
+    /// The cause chain, for the log.
+    pub fn cause_text(&self) -> Option<String> {
+        self.0.cause.as_ref().map(|cause| format!("{cause:#}"))
+    }
+
+    /// The problem document.
+    pub fn to_problem(&self, base_url: &str, request_id: &str) -> Value {
+        let inner = &self.0;
+        let mut problem = json!({
+            "type": format!("{base_url}/problems/{}", inner.code),
+            "title": inner.title,
+            "status": inner.status.as_u16(),
+            "detail": inner.detail.as_deref().unwrap_or(&inner.title),
+            "code": inner.code,
+            "request_id": request_id,
+        });
+        if let Value::Object(members) = &mut problem {
+            if inner.status == StatusCode::UNPROCESSABLE_ENTITY {
+                let errors = inner.fields.iter().map(|(pointer, detail)| json!({"pointer": pointer, "detail": detail}));
+                members.insert("errors".to_owned(), errors.collect());
+            }
+            for (name, value) in &inner.extra {
+                members.entry(name).or_insert_with(|| value.clone());
+            }
+        }
+        problem
+    }
+
+    /// The failure as a response.
+    pub fn into_response(self, base_url: &str, request_id: &str) -> Response<Body> {
+        let problem = self.to_problem(base_url, request_id);
+        let mut response = Response::new(Body::full(Bytes::from(problem.to_string())));
+        *response.status_mut() = self.0.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        for (name, value) in self.0.headers {
+            headers.append(name, value);
+        }
+        response
+    }
+}
+
+impl std::fmt::Debug for ApiError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let inner = &self.0;
+        write!(f, "{} {}: {:?} {:?} cause {:?}", inner.status, inner.code, inner.detail, inner.fields, inner.cause)
+    }
+}
+
+impl std::fmt::Display for ApiError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.0.code, self.0.detail.as_deref().unwrap_or(&self.0.title))
+    }
+}
+
+impl std::error::Error for ApiError {}

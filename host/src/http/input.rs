@@ -1,0 +1,135 @@
+//! Reading what a client sent, strictly: a wrong field is named, an unknown one refused.
+
+use http::{HeaderMap, header};
+use serde::de::DeserializeOwned;
+
+use super::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+
+/// Deeper JSON than this is refused before anything looks at it.
+pub const JSON_DEPTH: usize = 128;
+
+/// A JSON body as `T`. 400 when it is not JSON, 422 with the pointer when a field is wrong.
+pub fn json<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    match serde_path_to_error::deserialize(&mut reader) {
+        Ok(value) => {
+            reader.end().map_err(|error| not_json(&error))?;
+            Ok(value)
+        }
+        Err(error) if error.inner().is_data() => Err(wrong_field(&error)),
+        Err(error) => Err(not_json(error.inner())),
+    }
+}
+
+fn not_json(error: &serde_json::Error) -> ApiError {
+    let place = format!("line {}, column {}", error.line(), error.column());
+    ApiError::new(&codes::INVALID_JSON).detail(format!("The body is not valid JSON ({place})."))
+}
+
+fn wrong_field(error: &serde_path_to_error::Error<serde_json::Error>) -> ApiError {
+    let text = error.inner().to_string();
+    let text = text.split(" at line ").next().unwrap_or(&text);
+    let mut pointer = pointer(error.path());
+    // serde names an unknown or missing field in its text, not in its path.
+    let named = ["unknown field `", "missing field `"].iter().find_map(|lead| text.strip_prefix(lead));
+    if let Some(name) = named.and_then(|rest| rest.split('`').next())
+        && !pointer.ends_with(&format!("/{}", escape(name)))
+    {
+        pointer.push('/');
+        pointer.push_str(&escape(name));
+    }
+    ApiError::invalid(pointer, capitalised(text))
+}
+
+fn pointer(path: &serde_path_to_error::Path) -> String {
+    use serde_path_to_error::Segment;
+    path.iter().fold(String::new(), |mut out, segment| {
+        match segment {
+            Segment::Seq { index } => out.push_str(&format!("/{index}")),
+            Segment::Map { key } => out.push_str(&format!("/{}", escape(key))),
+            Segment::Enum { variant } => out.push_str(&format!("/{}", escape(variant))),
+            Segment::Unknown => {}
+        }
+        out
+    })
+}
+
+/// One segment of a JSON pointer.
+pub fn escape(segment: &str) -> String {
+    segment.replace('~', "~0").replace('/', "~1")
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + chars.as_str() + ".")
+}
+
+/// The query as `T`; 400 names what is unknown or wrong.
+pub fn query<T: DeserializeOwned>(query: Option<&str>) -> ApiResult<T> {
+    serde_urlencoded::from_str(query.unwrap_or_default()).map_err(|error| {
+        ApiError::new(&codes::INVALID_REQUEST).detail(format!("A query parameter is not valid: {error}."))
+    })
+}
+
+/// The media type of the body, lower case, without parameters; `None` when there is none.
+pub fn media_type(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+}
+
+/// A field that may be absent, null or a value; serde's `Option` can't tell the first two apart.
+pub mod maybe {
+    use serde::{Deserialize, Deserializer};
+
+    /// For `#[serde(default, deserialize_with = "maybe::present")]` on `Option<Option<T>>`.
+    pub fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(reader: D) -> Result<Option<Option<T>>, D::Error> {
+        Option::<T>::deserialize(reader).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Deserialize, Debug)]
+    #[serde(deny_unknown_fields)]
+    struct Limit {
+        #[allow(dead_code)]
+        per_minute: u32,
+    }
+
+    #[derive(Deserialize, Debug)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code)]
+    struct Body {
+        name: String,
+        limit: Option<Limit>,
+    }
+
+    fn pointer_of(body: &str) -> String {
+        let error = json::<Body>(body.as_bytes()).unwrap_err();
+        assert_eq!(error.code(), "validation-failed", "{error:?}");
+        error.fields()[0].0.clone()
+    }
+
+    #[test]
+    fn names_the_field() {
+        assert_eq!(pointer_of(r#"{"name": 3}"#), "/name");
+        assert_eq!(pointer_of(r#"{"name": "a", "nmae": 1}"#), "/nmae");
+        assert_eq!(pointer_of(r#"{}"#), "/name");
+        assert_eq!(pointer_of(r#"{"name": "a", "limit": {"per_minute": -1}}"#), "/limit/per_minute");
+        assert_eq!(pointer_of(r#"{"name": "a", "limit": {"per_hour": 1}}"#), "/limit/per_hour");
+        assert_eq!(pointer_of("[]"), "");
+    }
+
+    #[test]
+    fn what_is_not_json_is_400() {
+        for body in ["", "{", "{}x", "\u{1}", "{\"name\": \"a\"} {}"] {
+            assert_eq!(json::<serde_json::Value>(body.as_bytes()).unwrap_err().code(), "invalid-json", "{body}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Which spellings of a path are taken at all.
+//!
+//! Two spellings of one path are how a request walks past a check: the proxy would forward what
+//! the admin API refuses, a plugin would see what its prefix does not cover. So a path that names
+//! one of our own in any other than its plain spelling is an error, not a guess.
+
+use http::uri::PathAndQuery;
+
+use super::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+
+/// The longest path and query together.
+pub const URI_LIMIT: usize = 8 * 1024;
+
+/// First segments that are ours and never the proxy's.
+const OWN: &[&str] = &["v1", "api", "admin", "healthz", "readyz", "metrics", "problems"];
+const OWN_WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+/// Refuses what is too long, has control bytes, or spells one of our own paths unusually.
+pub fn check(uri: &http::Uri) -> ApiResult<()> {
+    let path = uri.path();
+    if uri.path_and_query().map_or(0, |both: &PathAndQuery| both.as_str().len()) > URI_LIMIT {
+        return Err(ApiError::new(&codes::URI_TOO_LONG));
+    }
+    if !path.starts_with('/') {
+        return Err(refused("The path does not begin with a slash."));
+    }
+    let plain = path.bytes().all(|byte| byte != b'%' && byte != b'\\')
+        && !path.contains("//")
+        && !path.split('/').any(|segment| segment == "." || segment == "..");
+    if plain {
+        return Ok(());
+    }
+    let decoded = percent_encoding::percent_decode_str(path).collect::<Vec<u8>>();
+    if decoded.iter().any(|byte| *byte < 0x20 || *byte == 0x7f) {
+        return Err(refused("The path contains control characters."));
+    }
+    let Ok(decoded) = String::from_utf8(decoded) else {
+        return Err(refused("The path is not UTF-8."));
+    };
+    let resolved = resolve(&decoded);
+    if !is_own(&resolved) {
+        return Ok(()); // the proxy forwards it as it came
+    }
+    // Below our own paths a parameter may be percent-encoded; the structure may not be.
+    let structure = path.contains("//")
+        || path.contains('\\')
+        || path.split('/').any(|segment| matches!(decode(segment).as_str(), "." | ".."))
+        || path.split('/').any(|segment| decode(segment).contains(['/', '\\']))
+        || !is_own_plainly(path);
+    if structure { Err(refused("The path is not in its plain spelling.")) } else { Ok(()) }
+}
+
+/// Whether a plain path is one of our own.
+pub fn is_own(path: &str) -> bool {
+    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    OWN.iter().any(|own| first.eq_ignore_ascii_case(own)) || path.starts_with(OWN_WELL_KNOWN)
+}
+
+/// The fixed parts of our paths must come unencoded; only what follows the resource may not.
+fn is_own_plainly(path: &str) -> bool {
+    is_own(path)
+        && path.split('/').take(if path.starts_with("/v1/") { 4 } else { 2 }).all(|segment| !segment.contains('%'))
+}
+
+fn decode(segment: &str) -> String {
+    percent_encoding::percent_decode_str(segment).decode_utf8_lossy().into_owned()
+}
+
+/// The path with empty, `.` and `..` segments worked off.
+fn resolve(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    for segment in path.split(['/', '\\']) {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                kept.pop();
+            }
+            segment => kept.push(segment),
+        }
+    }
+    format!("/{}", kept.join("/"))
+}
+
+fn refused(detail: &str) -> ApiError {
+    ApiError::new(&codes::INVALID_REQUEST).detail(detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(path: &str) -> bool {
+        check(&path.parse().unwrap()).is_ok()
+    }
+
+    #[test]
+    fn our_own_paths_come_in_one_spelling() {
+        for path in
+            ["/v1/admin/master-cards", "/admin/", "/api", "/v1/admin/master-cards/1/sources/supplier%3Ashop.example"]
+        {
+            assert!(taken(path), "{path}");
+        }
+        for path in [
+            "/%761/admin/users",
+            "/v1//admin/users",
+            "//v1/admin/users",
+            "/x/../v1/admin/users",
+            "/v1/admin/plugins/echo/%2e%2e/%2e%2e/users",
+            "/v1/admin/plugins/echo/..%2f..%2fusers",
+            "/v1/%61dmin/users",
+            "/./admin/",
+            "/shop/%2e%2e/admin/",
+            "/v1/admin/x%00y",
+        ] {
+            assert!(!taken(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_proxys_paths_are_left_as_they_are() {
+        for path in ["/shop/a%20b", "/shop//double", "/shop/./here", "/apiary/x%2Fy"] {
+            assert!(taken(path), "{path}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The walk of a request: one short way from what came in to what goes out.
+
+use std::{
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header, request::Parts};
+use hyper::body::Incoming;
+use serde::de::DeserializeOwned;
+use uuid::Uuid;
+
+use crate::{
+    api,
+    app::App,
+    auth::caller::SharedCaller,
+    http::{
+        body::{self, Body},
+        codes, cors,
+        error::{ApiError, ApiResult},
+        input, path,
+        reply::Reply,
+    },
+    router::{Access, Found, Params, Reads},
+};
+
+/// From request to response. Nothing of the body is read before the caller is known.
+pub async fn serve(app: Arc<App>, peer: IpAddr, request: Request<Incoming>) -> Response<Body> {
+    let mut cx = Cx::begin(peer, &request);
+    let outcome = answer(&app, &mut cx, request).await;
+    cx.finish(&app, outcome)
+}
+
+async fn answer(app: &Arc<App>, cx: &mut Cx, request: Request<Incoming>) -> ApiResult<Reply> {
+    path::check(request.uri())?;
+    app.hosts.check(&request)?;
+    if let Some(preflight) = app.origins.preflight(&request) {
+        return Ok(preflight);
+    }
+    if let Some(file) = api::pages::find(app, &request) {
+        return file;
+    }
+    let found = app.routes.find(request.method(), request.uri().path());
+    if let Ok(found) = &found {
+        cx.template = found.route.path;
+        if found.route.access == Access::Public {
+            return run(app, cx, None, request, found).await;
+        }
+    } else if !is_guarded(request.uri().path()) {
+        return found.and(Err(ApiError::new(&codes::NOT_FOUND)));
+    }
+    let caller = app.auth.identify(request.headers(), cx.peer).await?; // 401, 503; before 404: only the known learn what exists
+    cx.caller = Some(Arc::clone(&caller));
+    let found = found?; // 404, 405
+    if let Access::Scope(scope) = found.route.access {
+        caller.require(scope)?; // 403
+    }
+    run(app, cx, Some(caller), request, &found).await
+}
+
+/// Below these nothing is said to somebody without a credential.
+fn is_guarded(path: &str) -> bool {
+    path == "/v1/admin" || path.starts_with("/v1/admin/")
+}
+
+async fn run(
+    app: &Arc<App>,
+    cx: &Cx,
+    caller: Option<SharedCaller>,
+    request: Request<Incoming>,
+    found: &Found<'_>,
+) -> ApiResult<Reply> {
+    let call = Call::read(cx, caller, request, found).await?; // 400, 413, 415
+    (found.route.handler)(app, call).await
+}
+
+/// What is known of a request from its first byte on.
+pub struct Cx {
+    pub request_id: Uuid,
+    pub started: Instant,
+    pub peer: IpAddr,
+    pub method: Method,
+    pub uri: Uri,
+    pub origin: Option<HeaderValue>,
+    /// The route's template, for the log and metrics; empty while none is found.
+    pub template: &'static str,
+    pub caller: Option<SharedCaller>,
+}
+
+impl Cx {
+    fn begin(peer: IpAddr, request: &Request<Incoming>) -> Self {
+        Self {
+            request_id: Uuid::now_v7(),
+            started: Instant::now(),
+            peer,
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            origin: request.headers().get(header::ORIGIN).cloned(),
+            template: "",
+            caller: None,
+        }
+    }
+
+    /// The only place that makes a failure body; one log line per request.
+    fn finish(self, app: &App, outcome: ApiResult<Reply>) -> Response<Body> {
+        let mut id = Uuid::encode_buffer();
+        let id: &str = self.request_id.hyphenated().encode_lower(&mut id);
+        let (code, cause, mut response) = match outcome {
+            Ok(response) => (None, None, response),
+            Err(error) => {
+                let (code, cause) = (error.code().to_owned(), error.cause_text());
+                (Some(code), cause, error.into_response(&app.base_url, id))
+            }
+        };
+        let rule = cors::rule(self.uri.path());
+        let headers = response.headers_mut();
+        if let Ok(id) = HeaderValue::from_str(id) {
+            headers.insert("x-request-id", id);
+        }
+        headers.entry(header::X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
+        if rule == cors::Rule::Listed {
+            headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+        }
+        app.origins.decorate(rule, self.origin.as_ref(), headers);
+        self.log(response.status().as_u16(), code.as_deref(), cause.as_deref(), id);
+        response
+    }
+
+    fn log(&self, status: u16, code: Option<&str>, cause: Option<&str>, id: &str) {
+        let took: Duration = self.started.elapsed();
+        let user = self.caller.as_ref().map(|caller| caller.username.as_str());
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let (method, path) = (self.method.as_str(), self.uri.path());
+        match cause {
+            Some(cause) => {
+                tracing::error!(target: "cardinal::access", request_id = id, method, path, status, us, user, code, cause, "request failed");
+            }
+            None => {
+                tracing::info!(target: "cardinal::access", request_id = id, method, path, status, us, user, code, "request");
+            }
+        }
+    }
+}
+
+/// A request that may be handled: its caller is known and its body within bounds.
+pub struct Call {
+    pub request_id: Uuid,
+    pub peer: IpAddr,
+    pub started: Instant,
+    pub method: Method,
+    pub uri: Uri,
+    pub headers: HeaderMap,
+    pub params: Params,
+    pub template: &'static str,
+    caller: Option<SharedCaller>,
+    /// What the route reads ahead.
+    pub body: Bytes,
+    /// What it doesn't.
+    pub stream: Option<Incoming>,
+}
+
+impl Call {
+    async fn read(
+        cx: &Cx,
+        caller: Option<SharedCaller>,
+        request: Request<Incoming>,
+        found: &Found<'_>,
+    ) -> ApiResult<Self> {
+        let (parts, incoming) = request.into_parts();
+        let (bytes, stream) = match found.route.reads {
+            Reads::Nothing => (Bytes::new(), Some(incoming)),
+            Reads::Json(limit) => {
+                media(&parts, &["application/json"], true)?;
+                (body::read(incoming, limit).await?, None)
+            }
+            Reads::MergePatch(limit) => {
+                media(&parts, &["application/merge-patch+json", "application/json"], false)?;
+                (body::read(incoming, limit).await?, None)
+            }
+        };
+        Ok(Self {
+            request_id: cx.request_id,
+            peer: cx.peer,
+            started: cx.started,
+            method: parts.method,
+            uri: parts.uri,
+            headers: parts.headers,
+            params: found.params.clone(),
+            template: found.route.path,
+            caller,
+            body: bytes,
+            stream,
+        })
+    }
+
+    /// Who calls; routes that are not public always have one.
+    pub fn caller(&self) -> ApiResult<&SharedCaller> {
+        self.caller.as_ref().ok_or_else(|| ApiError::new(&codes::MISSING_TOKEN))
+    }
+
+    /// The body as JSON, strictly.
+    pub fn json<T: DeserializeOwned>(&self) -> ApiResult<T> {
+        input::json(&self.body)
+    }
+
+    /// The query, strictly.
+    pub fn query<T: DeserializeOwned>(&self) -> ApiResult<T> {
+        input::query(self.uri.query())
+    }
+
+    /// Refuses any query parameter.
+    pub fn no_query(&self) -> ApiResult<()> {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Nothing {}
+        self.query::<Nothing>().map(|_| ())
+    }
+
+    pub fn header(&self, name: header::HeaderName) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+}
+
+/// 415 unless the body is of one of these types and not encoded. A body without a type is taken
+/// for the first one where `untyped` says so.
+fn media(parts: &Parts, types: &[&str], untyped: bool) -> ApiResult<()> {
+    let refused =
+        || ApiError::new(&codes::UNSUPPORTED_MEDIA_TYPE).detail(format!("Send the body as {}.", types.join(" or ")));
+    if parts.headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        return Err(refused());
+    }
+    match input::media_type(&parts.headers) {
+        Some(media) if types.contains(&media.as_str()) => Ok(()),
+        None if untyped => Ok(()),
+        _ => Err(refused()),
+    }
+}

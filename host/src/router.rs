@@ -1,0 +1,155 @@
+//! One table of routes, and finding a path in it.
+//!
+//! Access is part of the table: no handler can forget it, and a route without it doesn't compile.
+//! Plugins' routes live in the registry's snapshot and are found through the one row that ends
+//! with the plugin's prefix.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use http::{Method, header};
+
+use crate::{
+    api,
+    app::App,
+    http::{
+        codes,
+        error::{ApiError, ApiResult},
+        reply::Reply,
+    },
+    request::Call,
+};
+
+/// Who may come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Everybody, without a credential.
+    Public,
+    /// Everybody with a valid credential.
+    Authenticated,
+    /// Who holds this scope.
+    Scope(&'static str),
+    /// What the plugin's route asks for; the registry knows it.
+    Plugin,
+}
+
+/// What is read of the body before the handler runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// Nothing; the handler takes the body as a stream or not at all.
+    Nothing,
+    /// JSON of at most this many bytes.
+    Json(usize),
+    /// JSON or JSON Merge Patch of at most this many bytes; the type must be said.
+    MergePatch(usize),
+}
+
+/// Bytes of a small JSON body: a login, a key.
+pub const SMALL: usize = 16 * 1024;
+/// Bytes of a card's JSON body.
+pub const CARD: usize = 4 * 1024 * 1024;
+
+pub type Handler = for<'a> fn(&'a Arc<App>, Call) -> BoxFuture<'a, ApiResult<Reply>>;
+
+/// A row of the table.
+pub struct Route {
+    pub method: Method,
+    pub path: &'static str,
+    pub access: Access,
+    pub reads: Reads,
+    pub handler: Handler,
+}
+
+/// A row: `route!(GET "/path", Access, Reads, handler)`.
+#[macro_export]
+macro_rules! route {
+    ($method:ident $path:literal, $access:expr, $reads:expr, $handler:path) => {
+        $crate::router::Route {
+            method: ::http::Method::$method,
+            path: $path,
+            access: $access,
+            reads: $reads,
+            handler: |app, call| Box::pin($handler(app, call)),
+        }
+    };
+}
+
+/// The compiled table.
+pub struct Router {
+    routes: Vec<Route>,
+    /// Path → the rows with that path.
+    paths: matchit::Router<Vec<usize>>,
+}
+
+/// A route that fits a request.
+pub struct Found<'r> {
+    pub route: &'r Route,
+    pub params: Params,
+}
+
+/// Path parameters, percent-decoded, in the order of the template.
+#[derive(Clone, Debug, Default)]
+pub struct Params(Vec<(String, String)>);
+
+impl Params {
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// An id; what is no UUID names nothing: 404.
+    pub fn id(&self, name: &str, what: &str) -> ApiResult<uuid::Uuid> {
+        self.get(name).and_then(|text| uuid::Uuid::try_parse(text).ok()).ok_or_else(|| ApiError::not_found(what))
+    }
+}
+
+impl Router {
+    /// Compiles the core's table.
+    pub fn new() -> anyhow::Result<Self> {
+        let routes = api::routes();
+        let mut by_path: Vec<(&'static str, Vec<usize>)> = Vec::new();
+        for (i, route) in routes.iter().enumerate() {
+            match by_path.iter_mut().find(|(path, _)| *path == route.path) {
+                Some((_, rows)) => rows.push(i),
+                None => by_path.push((route.path, vec![i])),
+            }
+        }
+        let mut paths = matchit::Router::new();
+        for (path, rows) in by_path {
+            paths.insert(path, rows)?;
+        }
+        Ok(Self { routes, paths })
+    }
+
+    /// The table's rows, for tests and the API description.
+    pub fn routes(&self) -> &[Route] {
+        &self.routes
+    }
+
+    /// The row for `method` and `path`; 404, or 405 with `Allow`. HEAD works where GET does.
+    pub fn find(&self, method: &Method, path: &str) -> ApiResult<Found<'_>> {
+        let matched = self.paths.at(path).map_err(|_| ApiError::new(&codes::NOT_FOUND))?;
+        let method = if method == Method::HEAD { &Method::GET } else { method };
+        let rows = matched.value.iter().map(|row| &self.routes[*row]);
+        let Some(route) = rows.clone().find(|route| route.method == *method || route.access == Access::Plugin) else {
+            return Err(method_not_allowed(rows.map(|route| &route.method)));
+        };
+        let params = matched.params.iter().map(|(name, value)| (name.to_owned(), decode(value))).collect();
+        Ok(Found { route, params: Params(params) })
+    }
+}
+
+/// 405 with the methods that work.
+pub fn method_not_allowed<'m>(methods: impl Iterator<Item = &'m Method>) -> ApiError {
+    let mut allow = Vec::new();
+    for method in methods {
+        allow.push(method.as_str());
+        if method == Method::GET {
+            allow.push("HEAD");
+        }
+    }
+    ApiError::new(&codes::METHOD_NOT_ALLOWED).header(header::ALLOW, allow.join(", "))
+}
+
+fn decode(segment: &str) -> String {
+    percent_encoding::percent_decode_str(segment).decode_utf8_lossy().into_owned()
+}
