@@ -203,9 +203,9 @@ function supplierOf(sourceKey) {
   return sourceKey.slice(sourceKey.indexOf(':') + 1);
 }
 
-/** `LimitedAvailability` → `limited availability`. @param {unknown} name */
+/** `LimitedAvailability` → `Limited availability`. @param {unknown} name */
 function words(name) {
-  return String(name ?? '').replace(/(?<=[a-z])(?=[A-Z])/g, ' ').toLowerCase();
+  return String(name ?? '').replace(/(?<=[a-z])[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 }
 
 /** The address, when it is one of the web: `javascript:` must never become a link. @param {unknown} address */
