@@ -1,5 +1,6 @@
 //! HTTP without a framework: bodies, replies, errors, what a path may look like.
 
+pub mod assets;
 pub mod body;
 pub mod codes;
 pub mod cors;

@@ -1,0 +1,116 @@
+/**
+ * The browser side of the plugin interface, version "1".
+ *
+ * A plugin's `frontend.main` is an ES module that exports `activate(host)`. No build step is needed:
+ * put `// @ts-check` and `/** @type {import('./plugin-host').Activate} *\/` above `activate`
+ * and an editor checks it against this file.
+ */
+
+/** The product card that is open. `item` is absent when there is none. */
+export interface CardDetail {
+  item?: Card;
+}
+
+export interface Card {
+  id: string;
+  title: string;
+  sku: string;
+  status: 'draft' | 'active' | 'archived';
+  attributes: { sources?: Record<string, SourceEntry>; [name: string]: unknown };
+  version: number;
+  created_at: string;
+  updated_at: string;
+}
+
+/** What plugins wrote to the card, by source key (`<plugin name>:<suffix>`). */
+export interface SourceEntry {
+  kind: string;
+  data: unknown;
+  plugin?: string;
+  plugin_version?: string;
+  updated_at?: string;
+  updated_by?: { kind: string; id: string; name?: string };
+}
+
+export interface ApiRequestOptions {
+  /** GET when absent. */
+  method?: string;
+  /** Sent as JSON. */
+  body?: unknown;
+  /** Cancels the request. Requests also end with the plugin itself. */
+  signal?: AbortSignal;
+}
+
+/** What `apiRequest` rejects with. */
+export interface ApiRequestError extends Error {
+  /** The HTTP status; 0 when no answer came, or nothing was sent. */
+  status: number;
+  /** Stable, for programs: `not-found`, `insufficient-scope`, `plugin-timeout`… */
+  code: string;
+  /** One plain sentence, for people. */
+  detail: string;
+  /** Finds the request in the server's log. */
+  request_id: string | null;
+}
+
+/** Frozen. Holds no credential. */
+export interface HostState {
+  readonly user: { readonly id: string; readonly username: string } | null;
+  /** A BCP 47 tag. */
+  readonly locale: string;
+  readonly theme: 'light' | 'dark';
+  readonly scopes: readonly string[];
+  /** The path and query of the page, below `/admin`. */
+  readonly route: string;
+}
+
+/** The third argument of a renderer. */
+export interface RenderContext {
+  /** Aborted when the tab is left or drawn again. */
+  readonly signal: AbortSignal;
+  /** Runs `fn` when the tab is left or drawn again. */
+  onDispose(fn: () => void): void;
+}
+
+/**
+ * Fills `container`, an element of the plugin's own inside a shadow root: neither the page's styles nor
+ * another plugin's reach it. A function that it returns runs when the tab is left. It has 10 seconds.
+ */
+export type CardTabRenderer = (
+  container: HTMLElement,
+  cardDetail: CardDetail,
+  context: RenderContext,
+) => void | (() => void) | Promise<void | (() => void)>;
+
+export interface PluginHost {
+  /**
+   * An authenticated request; `path` begins with `/` and is relative to `/v1/admin`.
+   * Resolves to the parsed JSON, to text when the answer is not JSON, to null when there is none (204).
+   * Rejects with an {@link ApiRequestError}.
+   */
+  apiRequest<T = any>(path: string, opts?: ApiRequestOptions): Promise<T>;
+  /** Text made safe for HTML, in element content and in quoted attributes. */
+  esc(text: unknown): string;
+  /** A number or a decimal string as money. A currency that is not known shows as its code. */
+  formatMoney(value: number | string | null | undefined, currency?: string | null): string;
+  /** An ISO 8601 date or time as people of this locale write it. */
+  formatDate(isoString: string | null | undefined): string;
+  showToast(message: string): void;
+  getState(): HostState;
+  /** A copy of the card that is open, as it was read last. */
+  getCardDetail(): CardDetail;
+  /** `tabId` is one of the manifest's `contributes.cardTabs[].id`. */
+  registerCardTabRenderer(tabId: string, fn: CardTabRenderer): void;
+
+  // Beyond version 1's eight members, and so optional: test for them (`host.css?.(…)`).
+
+  /** Styles for the plugin's own tabs. (`<style>` and `style="…"` are dropped by the page's security policy.) */
+  css?(text: string): void;
+  /** Runs `fn` when the plugin is unloaded. */
+  onDispose?(fn: () => void): void;
+  /** Aborted when the plugin is unloaded. */
+  readonly signal?: AbortSignal;
+}
+
+/** The function that the module exports. It has 5 seconds. */
+export type Activate = (host: PluginHost) => void | Promise<void>;

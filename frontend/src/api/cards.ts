@@ -1,0 +1,42 @@
+import { query, request, requestWithHeaders } from './client.ts';
+import type { Card, CardPage, CardStatus, JsonObject } from './types.ts';
+
+export const CARDS_PER_PAGE = 50;
+
+export interface CardFilter {
+  q: string;
+  status: string;
+  sort: string;
+  cursor: string;
+}
+
+export interface NewCard {
+  title: string;
+  sku: string;
+  status: CardStatus;
+}
+
+const cardPath = (id: string) => `/master-cards/${encodeURIComponent(id)}`;
+
+export function listCards(filter: CardFilter, signal: AbortSignal): Promise<CardPage> {
+  return request(`/master-cards${query({ limit: CARDS_PER_PAGE, ...filter })}`, { signal });
+}
+
+export async function getCard(id: string, signal?: AbortSignal): Promise<Card> {
+  return (await request<{ item: Card }>(cardPath(id), signal ? { signal } : {})).item;
+}
+
+export async function createCard(card: NewCard): Promise<Card> {
+  return (await request<{ item: Card }>('/master-cards', { method: 'POST', body: card })).item;
+}
+
+/** Sends a merge patch that the server refuses (412) when the card is no longer at `version`. */
+export async function patchCard(id: string, patch: JsonObject, version: number): Promise<Card> {
+  const answer = await requestWithHeaders<{ item: Card }>(cardPath(id), {
+    method: 'PATCH',
+    body: patch,
+    contentType: 'application/merge-patch+json',
+    ifMatch: `"${version}"`,
+  });
+  return answer.data.item;
+}

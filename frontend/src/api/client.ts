@@ -1,0 +1,101 @@
+import { errorFromResponse, networkError } from './error.ts';
+
+export const API_ROOT = '/v1/admin';
+
+export interface RequestOptions {
+  method?: string;
+  /** Sent as JSON. */
+  body?: unknown;
+  /** Another media type than `application/json`, for merge patches. */
+  contentType?: string;
+  ifMatch?: string;
+  signal?: AbortSignal;
+  /** Sign-in itself: sent without a token, and its 401 means a wrong password. */
+  anonymous?: boolean;
+  /** A refused token is an error at once, without asking for the password again. */
+  once?: boolean;
+}
+
+export interface Answer<T> {
+  data: T;
+  status: number;
+  headers: Headers;
+}
+
+/** Who holds the token. The session registers itself here, so that the client depends on nothing. */
+export interface Credentials {
+  token(): string | null;
+  /** The token was refused: resolves once somebody signed in again, rejects when they gave up. */
+  renew(refused: string | null): Promise<void>;
+}
+
+let credentials: Credentials = { token: () => null, renew: () => Promise.reject(new Error('not signed in')) };
+
+export function useCredentials(source: Credentials): void {
+  credentials = source;
+}
+
+/** The one way to the server: `path` is relative to `/v1/admin`. */
+export async function request<T = unknown>(path: string, options: RequestOptions = {}): Promise<T> {
+  return (await requestWithHeaders<T>(path, options)).data;
+}
+
+export async function requestWithHeaders<T = unknown>(path: string, options: RequestOptions = {}): Promise<Answer<T>> {
+  const token = options.anonymous ? null : credentials.token();
+  let response = await send(path, options, token);
+  if (response.status === 401 && !options.anonymous && !options.once) {
+    // A 401 was refused before anything was done, so sending it again is safe for every method.
+    try {
+      await credentials.renew(token);
+    } catch {
+      throw await errorFromResponse(response);
+    }
+    options.signal?.throwIfAborted();
+    response = await send(path, options, credentials.token());
+  }
+  if (!response.ok) throw await errorFromResponse(response);
+  return { data: (await read(response)) as T, status: response.status, headers: response.headers };
+}
+
+async function send(path: string, options: RequestOptions, token: string | null): Promise<Response> {
+  const headers = new Headers({ Accept: 'application/json, */*;q=0.5' });
+  if (token) headers.set('Authorization', `Bearer ${token}`);
+  if (options.ifMatch) headers.set('If-Match', options.ifMatch);
+  if (options.body !== undefined) headers.set('Content-Type', options.contentType ?? 'application/json');
+  try {
+    return await fetch(API_ROOT + path, {
+      method: options.method ?? 'GET',
+      headers,
+      body: options.body === undefined ? null : JSON.stringify(options.body),
+      signal: options.signal ?? null,
+      credentials: 'omit',
+      // Lists and cards must be fresh; where an ETag helps, the browser still revalidates.
+      cache: 'no-cache',
+      redirect: 'error',
+    });
+  } catch (thrown) {
+    if (options.signal?.aborted) throw thrown;
+    throw networkError();
+  }
+}
+
+/** Parsed JSON; text when it is not JSON; null when there is nothing. */
+async function read(response: Response): Promise<unknown> {
+  if (response.status === 204) return null;
+  const type = response.headers.get('content-type') ?? '';
+  if (/[/+]json\b/i.test(type)) {
+    const text = await response.text();
+    return text === '' ? null : JSON.parse(text);
+  }
+  return response.text();
+}
+
+/** A query string of what is set, in a stable order; `''` when nothing is. */
+export function query(values: Record<string, string | number | null | undefined>): string {
+  const params = new URLSearchParams();
+  for (const [name, value] of Object.entries(values)) {
+    if (value !== null && value !== undefined && value !== '') params.set(name, String(value));
+  }
+  const text = params.toString();
+  return text ? `?${text}` : '';
+}

@@ -1,0 +1,17 @@
+import { installTrustedTypes } from './plugin-host/trusted-types.ts';
+import './styles/tokens.css';
+import './styles/elements.css';
+import './styles/app.css';
+import { mount } from 'svelte';
+import App from './App.svelte';
+import { session } from './api/session.svelte.ts';
+
+installTrustedTypes();
+
+// After an upgrade of the server the old page's chunks are gone; a fresh page has the new ones.
+addEventListener('vite:preloadError', () => location.reload());
+
+const target = document.getElementById('app');
+if (!target) throw new Error('index.html has no element #app');
+mount(App, { target });
+void session.start();

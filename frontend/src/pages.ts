@@ -1,0 +1,41 @@
+import type { Component } from 'svelte';
+
+/** Every page: its path below `/admin`, the scope without which it shows nothing, and its code, fetched when first opened. */
+export interface Page {
+  pattern: RegExp;
+  scope: string;
+  /** A page takes the named groups of its pattern as `params`, or nothing. */
+  load: () => Promise<{ default: Component<any> }>;
+}
+
+export const PAGES: readonly Page[] = [
+  { pattern: /^\/cards$/, scope: 'cards:read', load: () => import('./pages/Cards.svelte') },
+  { pattern: /^\/cards\/(?<id>[^/]+)$/, scope: 'cards:read', load: () => import('./pages/card/CardPage.svelte') },
+  { pattern: /^\/mcp\/keys$/, scope: 'keys:read', load: () => import('./pages/keys/Keys.svelte') },
+  { pattern: /^\/plugins$/, scope: 'plugins:read', load: () => import('./pages/Plugins.svelte') },
+];
+
+export interface NavigationEntry {
+  path: string;
+  label: string;
+  scope: string;
+}
+
+export const NAVIGATION: readonly NavigationEntry[] = [
+  { path: '/cards', label: 'Cards', scope: 'cards:read' },
+  { path: '/mcp/keys', label: 'MCP & API keys', scope: 'keys:read' },
+  { path: '/plugins', label: 'Plugins', scope: 'plugins:read' },
+];
+
+export interface Found {
+  page: Page;
+  params: Record<string, string>;
+}
+
+export function findPage(path: string): Found | null {
+  for (const page of PAGES) {
+    const match = page.pattern.exec(path);
+    if (match) return { page, params: { ...match.groups } };
+  }
+  return null;
+}

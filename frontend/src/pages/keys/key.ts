@@ -1,0 +1,36 @@
+import type { ApiKey } from '../../api/types.ts';
+
+const SOON_MS = 14 * 86_400_000;
+
+export interface KeyState {
+  text: string;
+  tone: 'good' | 'warn' | 'bad' | 'idle';
+  usable: boolean;
+}
+
+export function keyState(key: Pick<ApiKey, 'revoked_at' | 'expires_at'>, now = Date.now()): KeyState {
+  if (key.revoked_at) {
+    // A rotated key is revoked at a time to come: until then both work.
+    const later = Date.parse(key.revoked_at) > now;
+    return later ? { text: 'ends soon', tone: 'warn', usable: true } : { text: 'revoked', tone: 'idle', usable: false };
+  }
+  if (!key.expires_at) return { text: 'active', tone: 'good', usable: true };
+  const left = Date.parse(key.expires_at) - now;
+  if (left <= 0) return { text: 'expired', tone: 'idle', usable: false };
+  return left < SOON_MS ? { text: 'expires soon', tone: 'warn', usable: true } : { text: 'active', tone: 'good', usable: true };
+}
+
+/** The Admin UI and MCP are served by one host under one origin. */
+export function mcpEndpoint(origin = location.origin): string {
+  return `${origin}/api`;
+}
+
+export function curlSnippet(secret: string, origin = location.origin): string {
+  return `curl -H 'Authorization: Bearer ${secret}' '${origin}/v1/admin/master-cards?limit=10'`;
+}
+
+/** The form that most MCP clients read. */
+export function mcpClientSnippet(secret: string, origin = location.origin): string {
+  const server = { type: 'http', url: mcpEndpoint(origin), headers: { Authorization: `Bearer ${secret}` } };
+  return JSON.stringify({ mcpServers: { cardinal: server } }, null, 2);
+}

@@ -1,0 +1,65 @@
+/** How values are shown, on the UI's own pages and by plugins alike. */
+
+export function uiLocale(): string {
+  return navigator.language || 'en';
+}
+
+const ENTITIES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;', '`': '&#96;' };
+
+/** Text made safe for HTML, in element content and in quoted attributes. */
+export function esc(text: unknown): string {
+  return String(text ?? '').replace(/[&<>"'`]/g, (char) => ENTITIES[char] ?? char);
+}
+
+type Money = number | string | null | undefined;
+
+/** Decimal strings keep every digit: Intl formats them without going through a float. */
+export function formatMoney(value: Money, currency?: string | null, locale = uiLocale()): string {
+  if (value === null || value === undefined || value === '') return '';
+  const decimal = typeof value === 'string' ? value.trim() : value;
+  if (!Number.isFinite(Number(decimal))) return String(value);
+  const exact = decimal as Intl.StringNumericLiteral;
+  const code = currency?.trim() ?? '';
+  try {
+    if (code) return new Intl.NumberFormat(locale, { style: 'currency', currency: code }).format(exact);
+  } catch {
+    // Not three letters, so Intl will not have it: shown as it is, below.
+  }
+  const amount = new Intl.NumberFormat(locale, { minimumFractionDigits: 2, maximumFractionDigits: 20 }).format(exact);
+  return code ? `${amount} ${code}` : amount;
+}
+
+/** A date, with its time when it has one. What is no date comes back as it is. */
+export function formatDate(isoString: string | null | undefined, locale = uiLocale()): string {
+  if (!isoString) return '';
+  const date = new Date(isoString);
+  if (Number.isNaN(date.getTime())) return String(isoString);
+  // A date without a time is the same day everywhere; as midnight UTC it would be yesterday in the west.
+  if (/^\d{4}-\d{2}-\d{2}$/.test(isoString)) return new Intl.DateTimeFormat(locale, { dateStyle: 'medium', timeZone: 'UTC' }).format(date);
+  return new Intl.DateTimeFormat(locale, { dateStyle: 'medium', timeStyle: 'short' }).format(date);
+}
+
+const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [['year', 31_536_000], ['month', 2_592_000], ['day', 86_400], ['hour', 3_600], ['minute', 60]];
+
+/** "3 hours ago", "in 2 days". */
+export function formatRelative(isoString: string, now = Date.now(), locale = uiLocale()): string {
+  const seconds = (new Date(isoString).getTime() - now) / 1000;
+  if (Number.isNaN(seconds)) return isoString;
+  const format = new Intl.RelativeTimeFormat(locale, { numeric: 'auto' });
+  for (const [unit, size] of UNITS) {
+    if (Math.abs(seconds) >= size) return format.format(Math.trunc(seconds / size), unit);
+  }
+  return format.format(0, 'minute');
+}
+
+/** "1 minute 20 seconds": how long to wait. */
+export function formatWait(seconds: number): string {
+  const whole = Math.max(1, Math.ceil(seconds));
+  const minutes = Math.floor(whole / 60);
+  const parts = [minutes ? plural(minutes, 'minute') : '', whole % 60 ? plural(whole % 60, 'second') : ''];
+  return parts.filter(Boolean).join(' ');
+}
+
+function plural(n: number, word: string): string {
+  return `${n} ${word}${n === 1 ? '' : 's'}`;
+}

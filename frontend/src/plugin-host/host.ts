@@ -1,0 +1,315 @@
+import type { CardDetail, CardTabRenderer, RenderContext } from '../../plugin-host.d.ts';
+import type { ActivePlugin } from '../api/types.ts';
+import { createFacade, type Page } from './facade.ts';
+import { Cancelled, describe, PluginFailure, within, type FailurePhase } from './failure.ts';
+import { RateGate } from './flood.ts';
+import { pluginInStack, type LoadModule, type PluginModule } from './load.ts';
+
+export const ACTIVATE_LIMIT_MS = 5_000;
+export const RENDER_LIMIT_MS = 10_000;
+const REPORTS_PER_MINUTE = 10;
+
+export interface Report {
+  plugin: string;
+  version: string;
+  phase: FailurePhase;
+  message: string;
+}
+
+export interface HostOptions {
+  page: Page;
+  load: LoadModule;
+  /** Styles that every tab begins with, so that a plugin's buttons look like the page's. */
+  baseSheet: CSSStyleSheet;
+  /** A failure, for the server's page about the plugin. Sampled. */
+  report(report: Report): void;
+  activateMs?: number;
+  renderMs?: number;
+}
+
+/** A tab that is on the page. */
+export interface MountedTab {
+  /** Settles when the tab is drawn; rejects with a `PluginFailure`, or `Cancelled` when it was left. */
+  readonly done: Promise<void>;
+  dispose(): void;
+}
+
+export type LateErrorListener = (plugin: string, message: string) => void;
+
+/**
+ * Runs the plugins' browser code: loads it when one of its tabs is first opened, gives it its frozen host,
+ * draws its tabs into shadow roots, and turns whatever goes wrong into one message in that tab.
+ */
+export class PluginHostRuntime {
+  readonly #options: HostOptions;
+  readonly #loaded = new Map<string, LoadedPlugin>();
+  /** How often a plugin's code was tried, so that a retry does not get the browser's remembered failure. */
+  readonly #attempts = new Map<string, number>();
+  readonly #ownedErrors = new WeakMap<object, string>();
+  readonly #reports = new Map<string, RateGate>();
+  readonly #lateListeners = new Set<LateErrorListener>();
+
+  constructor(options: HostOptions) {
+    this.#options = options;
+  }
+
+  /** Draws `tabId` of `plugin` into `slot`, which it takes over. */
+  mount(slot: HTMLElement, plugin: ActivePlugin, tabId: string, detail: CardDetail): MountedTab {
+    const abort = new AbortController();
+    const disposers: (() => unknown)[] = [];
+    const host = document.createElement('div');
+    host.dataset.plugin = plugin.name;
+    slot.replaceChildren(host);
+    const root = host.attachShadow({ mode: 'open' });
+    let stopFollowing: (() => void) | null = null;
+
+    const dispose = () => {
+      abort.abort();
+      stopFollowing?.();
+      this.#runDisposers(plugin, disposers.splice(0));
+      host.remove();
+    };
+    const draw = async () => {
+      const loaded = await this.#ready(plugin, abort.signal);
+      const renderer = await this.#renderer(loaded, tabId, abort.signal);
+      stopFollowing = loaded.followSheets((sheets) => {
+        root.adoptedStyleSheets = [this.#options.baseSheet, ...sheets];
+      });
+      const container = document.createElement('div');
+      container.className = 'plugin-tab';
+      root.append(container);
+      await this.#render(renderer, container, detail, abort.signal, disposers);
+    };
+    const done = draw().catch((thrown: unknown) => {
+      dispose();
+      if (thrown instanceof PluginFailure) this.#report(plugin.name, plugin.version, thrown.phase, thrown.technical ?? thrown.message);
+      throw thrown;
+    });
+    return { done, dispose };
+  }
+
+  /** Forgets a plugin's code, and everything that it registered. */
+  unload(name: string): void {
+    const loaded = this.#loaded.get(name);
+    if (!loaded) return;
+    this.#loaded.delete(name);
+    loaded.abort.abort();
+    const last = loaded.module?.deactivate;
+    this.#runDisposers(loaded.plugin, typeof last === 'function' ? [...loaded.disposers, last as () => unknown] : loaded.disposers);
+  }
+
+  unloadAll(): void {
+    for (const name of this.#loaded.keys()) this.unload(name);
+  }
+
+  /** Blames errors that nobody caught on the plugin whose code they come from. Returns how to stop. */
+  watchLateErrors(target: Window): () => void {
+    const onError = (event: ErrorEvent) => this.#blame(event.error, `${event.filename}\n${stackOf(event.error)}`, event.message);
+    const onRejection = (event: PromiseRejectionEvent) => this.#blame(event.reason, stackOf(event.reason), describe(event.reason));
+    target.addEventListener('error', onError);
+    target.addEventListener('unhandledrejection', onRejection);
+    return () => {
+      target.removeEventListener('error', onError);
+      target.removeEventListener('unhandledrejection', onRejection);
+    };
+  }
+
+  onLateError(listener: LateErrorListener): () => void {
+    this.#lateListeners.add(listener);
+    return () => this.#lateListeners.delete(listener);
+  }
+
+  async #ready(plugin: ActivePlugin, signal: AbortSignal): Promise<LoadedPlugin> {
+    const loaded = this.#current(plugin);
+    // Code and activation have one limit each; the sum of both bounds what a tab waits for somebody else's first opening.
+    const limit = 2 * this.#activateMs + 1_000;
+    await within(loaded.ready, limit, () => this.#tooSlow('load', 'starting', limit), signal);
+    return loaded;
+  }
+
+  #current(plugin: ActivePlugin): LoadedPlugin {
+    const known = this.#loaded.get(plugin.name);
+    if (known && known.plugin.frontend?.main_url === plugin.frontend?.main_url && !known.failed) return known;
+    this.unload(plugin.name);
+    const loaded = new LoadedPlugin(plugin, this.#ownedErrors);
+    this.#loaded.set(plugin.name, loaded);
+    loaded.ready = this.#start(loaded);
+    loaded.ready.catch(() => {
+      loaded.failed = true;
+    });
+    return loaded;
+  }
+
+  async #start(loaded: LoadedPlugin): Promise<void> {
+    const { plugin, signal } = loaded;
+    const { frontend } = plugin;
+    if (!frontend) throw new PluginFailure('load', 'This plugin has tabs, but no code for them.');
+    const attempt = this.#attempts.get(frontend.main_url) ?? 0;
+    this.#attempts.set(frontend.main_url, attempt + 1);
+
+    const module = await within(
+      this.#options.load(frontend.main_url, frontend.integrity, attempt),
+      this.#activateMs,
+      () => this.#tooSlow('load', 'loading', this.#activateMs),
+      signal,
+    );
+    const { activate } = module;
+    if (typeof activate !== 'function') throw new PluginFailure('load', 'This plugin’s code does not export a function "activate".');
+    loaded.module = module;
+    const facade = createFacade(loaded, this.#options.page);
+    try {
+      await within(
+        invoke(() => activate(facade)),
+        this.#activateMs,
+        () => this.#tooSlow('activate', 'starting', this.#activateMs),
+        signal,
+      );
+    } catch (thrown) {
+      if (thrown instanceof PluginFailure || thrown instanceof Cancelled) throw thrown;
+      throw new PluginFailure('activate', 'This plugin failed while it started.', thrown);
+    }
+  }
+
+  /** A plugin may register after `activate` has returned; it has the same time for it. */
+  #renderer(loaded: LoadedPlugin, tabId: string, signal: AbortSignal): Promise<CardTabRenderer> {
+    return within(
+      loaded.whenRegistered(tabId),
+      this.#activateMs,
+      () => new PluginFailure('register', `This plugin started, but registered no renderer for its tab "${tabId}".`),
+      signal,
+    );
+  }
+
+  async #render(renderer: CardTabRenderer, container: HTMLElement, detail: CardDetail, signal: AbortSignal, disposers: (() => unknown)[]): Promise<void> {
+    const context: RenderContext = Object.freeze({ signal, onDispose: (fn: () => void) => void disposers.push(asFunction(fn, 'onDispose')) });
+    let left = false;
+    const work = invoke(() => renderer(container, structuredClone(detail), context)).then((returned) => {
+      if (typeof returned !== 'function') return;
+      // Too late for the tab to call it: it was left, or ran out of time.
+      if (left || signal.aborted) returned();
+      else disposers.push(returned);
+    });
+    try {
+      await within(work, this.#renderMs, () => this.#tooSlow('render', 'drawing this tab', this.#renderMs), signal);
+    } catch (thrown) {
+      left = true;
+      if (thrown instanceof PluginFailure || thrown instanceof Cancelled) throw thrown;
+      throw new PluginFailure('render', 'This plugin failed while it drew its tab.', thrown);
+    }
+  }
+
+  #runDisposers(plugin: ActivePlugin, disposers: (() => unknown)[]): void {
+    for (const fn of disposers) {
+      invoke(fn).catch((thrown: unknown) => this.#late(plugin.name, describe(thrown)));
+    }
+  }
+
+  #blame(thrown: unknown, stack: string, message: string): void {
+    const owned = typeof thrown === 'object' && thrown !== null ? this.#ownedErrors.get(thrown) : undefined;
+    const name = owned ?? pluginInStack(stack);
+    if (name) this.#late(name, message);
+  }
+
+  #late(name: string, message: string): void {
+    this.#report(name, this.#loaded.get(name)?.plugin.version ?? '', 'late', message);
+    for (const listener of this.#lateListeners) listener(name, message);
+  }
+
+  #report(plugin: string, version: string, phase: FailurePhase, message: string): void {
+    const gate = this.#reports.get(plugin) ?? new RateGate(REPORTS_PER_MINUTE, 60_000);
+    this.#reports.set(plugin, gate);
+    if (gate.admit()) this.#options.report({ plugin, version, phase, message: message.slice(0, 2_000) });
+  }
+
+  #tooSlow(phase: FailurePhase, doing: string, ms: number): PluginFailure {
+    return new PluginFailure(phase, `This plugin took longer than ${ms / 1000} seconds for ${doing}, and was stopped.`);
+  }
+
+  get #activateMs(): number {
+    return this.#options.activateMs ?? ACTIVATE_LIMIT_MS;
+  }
+
+  get #renderMs(): number {
+    return this.#options.renderMs ?? RENDER_LIMIT_MS;
+  }
+}
+
+/** One plugin's code in this page, from its first opened tab until it is unloaded. */
+class LoadedPlugin {
+  readonly abort = new AbortController();
+  readonly disposers: (() => unknown)[] = [];
+  module: PluginModule | null = null;
+  ready: Promise<void> = Promise.resolve();
+  failed = false;
+  readonly #sheets: CSSStyleSheet[] = [];
+  readonly #sheetFollowers = new Set<(sheets: CSSStyleSheet[]) => void>();
+  readonly #renderers = new Map<string, CardTabRenderer>();
+  readonly #awaited = new Map<string, ((renderer: CardTabRenderer) => void)[]>();
+
+  constructor(
+    readonly plugin: ActivePlugin,
+    private readonly errors: WeakMap<object, string>,
+  ) {}
+
+  get name(): string {
+    return this.plugin.name;
+  }
+
+  get tabs(): ActivePlugin['tabs'] {
+    return this.plugin.tabs;
+  }
+
+  get signal(): AbortSignal {
+    return this.abort.signal;
+  }
+
+  /** Of two renderers for one tab the later counts, from the next opening on. */
+  register(tabId: string, renderer: CardTabRenderer): void {
+    this.#renderers.set(tabId, renderer);
+    for (const resolve of this.#awaited.get(tabId) ?? []) resolve(renderer);
+    this.#awaited.delete(tabId);
+  }
+
+  whenRegistered(tabId: string): Promise<CardTabRenderer> {
+    const renderer = this.#renderers.get(tabId);
+    if (renderer) return Promise.resolve(renderer);
+    return new Promise((resolve) => this.#awaited.set(tabId, [...(this.#awaited.get(tabId) ?? []), resolve]));
+  }
+
+  addSheet(sheet: CSSStyleSheet): void {
+    this.#sheets.push(sheet);
+    for (const follow of this.#sheetFollowers) follow(this.#sheets);
+  }
+
+  followSheets(follow: (sheets: CSSStyleSheet[]) => void): () => void {
+    follow(this.#sheets);
+    this.#sheetFollowers.add(follow);
+    return () => this.#sheetFollowers.delete(follow);
+  }
+
+  onDispose(fn: () => void): void {
+    this.disposers.push(asFunction(fn, 'onDispose'));
+  }
+
+  own(error: object): void {
+    this.errors.set(error, this.name);
+  }
+}
+
+/** Calls foreign code so that a throw, too, arrives as a rejection. */
+async function invoke<T>(fn: () => T | Promise<T>): Promise<T> {
+  return fn();
+}
+
+function asFunction(fn: unknown, where: string): () => unknown {
+  if (typeof fn !== 'function') throw new TypeError(`${where} needs a function.`);
+  return fn as () => unknown;
+}
+
+function stackOf(thrown: unknown): string {
+  try {
+    return String((thrown as { stack?: unknown } | null)?.stack ?? '');
+  } catch {
+    return '';
+  }
+}

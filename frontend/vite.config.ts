@@ -1,0 +1,25 @@
+import { svelte } from '@sveltejs/vite-plugin-svelte';
+import { defineConfig } from 'vitest/config';
+import { publish } from './build/publish.ts';
+
+/** The running host that `npm run dev` talks to. */
+const host = process.env.CARDINAL_URL ?? 'http://127.0.0.1:8080';
+
+export default defineConfig({
+  base: '/admin/',
+  plugins: [svelte(), publish()],
+  build: {
+    target: 'es2022',
+    // Nothing inline: the content security policy of the page allows files of our own only.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+  },
+  server: {
+    proxy: Object.fromEntries(
+      ['/v1', '/api', '/.well-known', '/admin/assets/plugins'].map((path) => [path, { target: host, changeOrigin: true }]),
+    ),
+  },
+  test: { environment: 'happy-dom', include: ['src/**/*.test.ts'] },
+  // Vitest takes a package's server build otherwise, in which Svelte cannot mount a component.
+  ...(process.env.VITEST ? { resolve: { conditions: ['browser'] } } : {}),
+});
