@@ -135,6 +135,12 @@ impl<T> Future for Fut<T> {
     }
 }
 
+impl<T> std::fmt::Debug for Fut<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Fut")
+    }
+}
+
 impl<T> Drop for Fut<T> {
     fn drop(&mut self) {
         // SAFETY: `drop` belongs to `data` and runs once. Its status is for nobody: the panic

@@ -48,7 +48,7 @@ impl RootModule for PluginModuleRef {
 
 /// One call of a handler. Moved into the plugin; everything in it is freed by dropping it.
 #[repr(C)]
-#[derive(StableAbi, Default)]
+#[derive(StableAbi, Debug, Default)]
 pub struct Request {
     /// A record ([`crate::record`]) of the fields in [`crate::record::attr`].
     pub head: Bytes,
@@ -65,7 +65,7 @@ pub struct Request {
 
 /// What a handler answers.
 #[repr(C)]
-#[derive(StableAbi, Default)]
+#[derive(StableAbi, Debug, Default)]
 pub struct Reply {
     /// 200..=599; anything else is refused as a `plugin-error`.
     pub status: u16,

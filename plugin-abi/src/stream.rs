@@ -76,6 +76,12 @@ impl Stream {
     }
 }
 
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.is_none() { "Stream(none)" } else { "Stream" })
+    }
+}
+
 impl Default for Stream {
     fn default() -> Self {
         Self::NONE

@@ -41,6 +41,11 @@ impl<'a> Reader<'a> {
         self.bytes.is_empty()
     }
 
+    /// How many bytes have not been read.
+    pub fn left(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The next value: `Some(None)` is NULL, `None` means that the buffer is malformed or done.
     #[allow(clippy::should_implement_trait)] // a malformed buffer and its end are the same to an iterator, not to us
     pub fn next(&mut self) -> Option<Option<&'a [u8]>> {

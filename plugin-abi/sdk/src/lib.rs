@@ -1,1 +1,100 @@
+//! Write a Cardinal plugin in safe, ordinary async Rust.
+//!
+//! A plugin is a `cdylib` crate beside a `manifest.json`. Its root is one line:
+//!
+//! ```ignore
+//! // src/lib.rs
+//! mod routes;
+//! mod service;
+//! cardinal_plugin::plugin!(routes::routes);
+//! ```
+//!
+//! and its routes a function:
+//!
+//! ```
+//! // src/routes.rs
+//! use cardinal_plugin::{PluginContext, Request, Response, Result, Router, json};
+//! use serde::Deserialize;
+//!
+//! pub fn routes(_ctx: &PluginContext) -> Router {
+//!     Router::new().get("/hello", hello)
+//! }
+//!
+//! #[derive(Deserialize)]
+//! struct Hello {
+//!     name: Option<String>,
+//! }
+//!
+//! /// `GET /v1/admin/plugins/<prefix>/hello?name=Ada`, or a tool whose handler is `hello`.
+//! async fn hello(ctx: PluginContext, req: Request) -> Result<Response> {
+//!     let hello: Hello = req.input().await?;
+//!     let user = ctx.user()?;
+//!     Ok(Response::json(&json!({ "hello": hello.name.unwrap_or(user.name) })))
+//! }
+//! ```
+//!
+//! What to know:
+//!
+//! * **Threads.** Handlers run on the host's threads, many at a time, and must not block them. The
+//!   plugin's own tokio is at hand everywhere: `tokio::time::sleep`, sockets, `tokio::spawn`,
+//!   `spawn_blocking` just work. Depend on the [`tokio`] of this crate, or on the same version.
+//! * **Cancellation.** When the client goes away, the deadline passes or the plugin is replaced, a
+//!   handler's future is dropped at its next await. What must go on belongs into
+//!   [`PluginContext::spawn`].
+//! * **Panics** end their call with an internal error and are logged; nothing else is harmed.
+//! * **Errors.** [`Error`]'s constructors speak to the client, `?` speaks to the log.
+//! * **Blocking work** belongs into `tokio::task::spawn_blocking`; `block_in_place` panics here.
 
+#![deny(missing_docs)]
+
+mod cards;
+mod context;
+mod database;
+mod error;
+mod input;
+mod instance;
+mod observe;
+mod panics;
+mod request;
+mod response;
+mod router;
+mod runtime;
+mod scope;
+mod stream;
+
+pub use cardinal_plugin_macros::plugin;
+pub use cards::{Card, CardPage, CardQuery, Source, User, UserKind};
+pub use context::PluginContext;
+pub use database::{
+    Column, ConnectOptions, Connection, Pool, Row, RowIndex, RowStream, Statement, ToStatement, Transaction,
+};
+pub use error::{Error, Result};
+pub use observe::{Level, Metrics};
+pub use request::Request;
+pub use response::Response;
+pub use router::{Handler, Router};
+pub use runtime::{Task, block_on};
+pub use stream::ByteStream;
+
+pub use bytes;
+pub use futures_util as futures;
+pub use http;
+pub use http::Method;
+pub use postgres_types as postgres;
+pub use serde;
+pub use serde_json::{self, json};
+pub use time;
+pub use tokio;
+pub use uuid::{self, Uuid};
+
+/// For the code that [`plugin!`] writes, and for tests that drive a plugin without loading it.
+/// Not part of what is kept stable.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::instance::{Plugin, header, module};
+    pub use cardinal_plugin_abi as abi;
+    pub use cardinal_plugin_abi::{
+        abi_stable::library::LibHeader,
+        section::{Header, package_size, write_package},
+    };
+}

@@ -1,1 +1,99 @@
+//! The macro behind `cardinal_plugin::plugin!`. It depends on nothing, so that it costs a plugin's
+//! build nothing.
 
+#![deny(missing_docs)]
+
+mod package;
+
+use proc_macro::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
+
+/// Makes the crate that it stands in a Cardinal plugin. It takes the path of the plugin's `routes`
+/// function:
+///
+/// ```ignore
+/// cardinal_plugin::plugin!(routes::routes);
+/// ```
+///
+/// The library carries, in sections of its own that a host can read without running it, a header
+/// (API version, panic strategy, target) and the package: `manifest.json` (which must be there),
+/// `schema.sql` and all files below `frontend/`, read now from beside `Cargo.toml`. A change of one
+/// of them rebuilds the plugin; a file that is *added* is seen at the next rebuild.
+///
+/// It stands once, in the crate root. The crate may `#![forbid(unsafe_code)]`.
+#[proc_macro]
+pub fn plugin(input: TokenStream) -> TokenStream {
+    expand(input).unwrap_or_else(|message| compile_error(&message))
+}
+
+fn expand(routes: TokenStream) -> Result<TokenStream, String> {
+    if routes.is_empty() {
+        return Err("plugin! takes the path of a function: `cardinal_plugin::plugin!(routes::routes);`".to_owned());
+    }
+    let root = std::env::var("CARGO_MANIFEST_DIR").map_err(|_| "plugin! works in a build by cargo only".to_owned())?;
+    let files = package::find(std::path::Path::new(&root))?;
+    let mut entries = String::new();
+    for file in &files {
+        entries.push_str(&format!("({:?}, include_bytes!({:?})),", file.name, file.path));
+    }
+    let code = TEMPLATE.replace("$FILES", &entries).replace("$MANIFEST", &format!("{:?}", files[0].path));
+    let code: TokenStream = code.parse().map_err(|error| format!("plugin! wrote code that does not parse: {error}"))?;
+    Ok(put(code, &routes))
+}
+
+/// What `plugin!` writes. `ROUTES!()` stands for the author's path. Everything that needs no
+/// symbol of this crate is in the SDK.
+const TEMPLATE: &str = r#"
+const _: () = {
+    struct ThisPlugin;
+
+    impl ::cardinal_plugin::__private::Plugin for ThisPlugin {
+        const MANIFEST: &'static [u8] = include_bytes!($MANIFEST);
+        fn routes(ctx: &::cardinal_plugin::PluginContext) -> ::cardinal_plugin::Router {
+            ROUTES(ctx)
+        }
+    }
+
+    #[unsafe(export_name = "_1as_0lib_1header_0root_bmodule_bloader")]
+    pub static LIBRARY: ::cardinal_plugin::__private::LibHeader =
+        ::cardinal_plugin::__private::header::<ThisPlugin>();
+
+    #[used]
+    #[unsafe(link_section = ".crd_hdr")]
+    static HEADER: ::cardinal_plugin::__private::Header = ::cardinal_plugin::__private::Header::of_this_build();
+
+    const FILES: &[(&str, &[u8])] = &[$FILES];
+    const SIZE: usize = ::cardinal_plugin::__private::package_size(FILES);
+
+    #[used]
+    #[unsafe(link_section = ".crd_pkg")]
+    static PACKAGE: [u8; SIZE] = ::cardinal_plugin::__private::write_package(FILES);
+};
+"#;
+
+/// Puts the author's path, with its own spans, in place of `ROUTES`.
+fn put(code: TokenStream, routes: &TokenStream) -> TokenStream {
+    let mut out = TokenStream::new();
+    for token in code {
+        match token {
+            TokenTree::Ident(ident) if ident.to_string() == "ROUTES" => out.extend(routes.clone()),
+            TokenTree::Group(group) => {
+                let mut inner = Group::new(group.delimiter(), put(group.stream(), routes));
+                inner.set_span(group.span());
+                out.extend([TokenTree::Group(inner)]);
+            }
+            other => out.extend([other]),
+        }
+    }
+    out
+}
+
+fn compile_error(message: &str) -> TokenStream {
+    let literal = TokenTree::Literal(Literal::string(message));
+    let arguments = Group::new(Delimiter::Parenthesis, literal.into());
+    TokenStream::from_iter([
+        TokenTree::Ident(Ident::new("compile_error", Span::call_site())),
+        TokenTree::Punct(Punct::new('!', Spacing::Alone)),
+        TokenTree::Group(arguments),
+        TokenTree::Punct(Punct::new(';', Spacing::Alone)),
+    ])
+}

@@ -1,0 +1,10 @@
+//! Records which compiler builds a plugin, for `describe`.
+
+use std::process::Command;
+
+fn main() {
+    println!("cargo:rerun-if-env-changed=RUSTC");
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    let version = Command::new(rustc).arg("--version").output().ok().and_then(|out| String::from_utf8(out.stdout).ok());
+    println!("cargo:rustc-env=CARDINAL_RUSTC={}", version.as_deref().map_or("unknown", str::trim));
+}

@@ -1,0 +1,58 @@
+//! The files that a plugin carries: manifest.json, schema.sql, frontend/.
+
+use std::path::Path;
+
+/// A file of the package.
+pub(crate) struct File {
+    /// Its name in the package, with `/` between the parts.
+    pub(crate) name: String,
+    /// Where it lies.
+    pub(crate) path: String,
+}
+
+/// The package's files beside the `Cargo.toml` in `root`; the manifest comes first.
+pub(crate) fn find(root: &Path) -> Result<Vec<File>, String> {
+    if !root.join("manifest.json").is_file() {
+        return Err(format!(
+            "a plugin needs a manifest.json beside its Cargo.toml; there is none in {}",
+            root.display()
+        ));
+    }
+    let mut files = vec![file(root, "manifest.json")?];
+    if root.join("schema.sql").is_file() {
+        files.push(file(root, "schema.sql")?);
+    }
+    if root.join("frontend").is_dir() {
+        walk(root, "frontend", &mut files)?;
+    }
+    Ok(files)
+}
+
+/// Adds the files below `dir`, in the order of their names: the same tree gives the same library.
+fn walk(root: &Path, dir: &str, files: &mut Vec<File>) -> Result<(), String> {
+    let fault = |error: std::io::Error| format!("{}: {error}", root.join(dir).display());
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(root.join(dir)).map_err(fault)? {
+        let entry = entry.map_err(fault)?;
+        let name = entry.file_name().into_string().map_err(|name| format!("{dir}: the name {name:?} is not UTF-8"))?;
+        if !name.starts_with('.') {
+            names.push((name, entry.file_type().map_err(fault)?));
+        }
+    }
+    names.sort_by(|a, b| a.0.cmp(&b.0));
+    for (name, kind) in names {
+        let name = format!("{dir}/{name}");
+        match kind {
+            kind if kind.is_dir() => walk(root, &name, files)?,
+            kind if kind.is_file() => files.push(file(root, &name)?),
+            _ => return Err(format!("{name} is neither a file nor a folder; a plugin's frontend takes no links")),
+        }
+    }
+    Ok(())
+}
+
+fn file(root: &Path, name: &str) -> Result<File, String> {
+    let path = root.join(name).into_os_string().into_string();
+    let path = path.map_err(|path| format!("the path {path:?} is not UTF-8"))?;
+    Ok(File { name: name.to_owned(), path })
+}

@@ -1,0 +1,315 @@
+//! What a plugin may do with the host: [`PluginContext`].
+
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Waker},
+};
+
+use cardinal_plugin_abi::{CallId, CtxId, Fut, HostApiRef, Slice, error as codes};
+use futures_util::FutureExt;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::{
+    Card, CardPage, CardQuery, Connection, Error, Level, Metrics, Pool, Result, Task, User, database::ConnectOptions,
+    instance::About, panics::Registration, runtime::Runtime, scope::Scope,
+};
+
+/// One instance of the plugin, shared by all its contexts.
+pub(crate) struct Core {
+    pub(crate) host: HostApiRef,
+    pub(crate) ctx: CtxId,
+    pub(crate) about: About,
+    pub(crate) runtime: Runtime,
+    _registration: Registration,
+}
+
+impl Core {
+    pub(crate) fn new(host: HostApiRef, ctx: CtxId, about: About) -> Self {
+        Self { host, ctx, about, runtime: Runtime::new(), _registration: Registration::new(ctx, host) }
+    }
+
+    /// A scope without a runtime.
+    pub(crate) fn scope(&self, call: CallId) -> Scope {
+        Scope { ctx: self.ctx, call, runtime: None }
+    }
+
+    /// The scope of a call: starts the runtime when it is the first.
+    pub(crate) fn call_scope(&self, call: CallId) -> Result<Scope> {
+        Ok(Scope { runtime: Some(self.runtime.handle(&self.about.name)?), ..self.scope(call) })
+    }
+}
+
+/// The call that a context is bound to.
+pub(crate) struct InCall {
+    id: CallId,
+    user: Result<User, String>,
+    cancelled: Mutex<Cancelled>,
+}
+
+enum Cancelled {
+    Unasked,
+    Asked(Fut<u8>),
+    Yes,
+}
+
+impl InCall {
+    pub(crate) fn read(id: CallId, head: &[u8]) -> Self {
+        Self { id, user: User::read(head), cancelled: Mutex::new(Cancelled::Unasked) }
+    }
+}
+
+/// The plugin's way to the host: cards, database, settings, log, metrics, tasks.
+///
+/// There are two kinds. The one given to a **handler** is bound to its call: what it does is done
+/// for the calling user, with the rights of the call, and is refused once the call is over. The
+/// one given to **`routes`** is the plugin's own, for work that nobody asked for just now; with it
+/// the plugin acts as its own [`service_user`](Self::service_user), which may read cards and write
+/// the plugin's declared kinds. [`as_plugin`](Self::as_plugin) makes the second from the first.
+///
+/// Cloning is cheap. Everything here may be called from any thread, with or without tokio, also
+/// after the plugin has been stopped, when it is an error ([`Error::is_cancelled`]). Dropping a
+/// future of this type cancels what it stands for.
+///
+/// ```
+/// use cardinal_plugin::{Error, PluginContext, Request, Response, Result, Uuid, json};
+///
+/// async fn enrich(ctx: PluginContext, req: Request) -> Result<Response> {
+///     let card: Uuid = req.param("card_id").unwrap_or_default().parse().map_err(|_| Error::not_found("No such card."))?;
+///     let user = ctx.user()?.id;
+///     let version = ctx.enrich_card(card, user, "echo:demo", "echo", &json!({ "seen": true })).await?;
+///     Ok(Response::json(&json!({ "version": version })))
+/// }
+/// ```
+#[derive(Clone)]
+pub struct PluginContext {
+    pub(crate) core: Arc<Core>,
+    call: Option<Arc<InCall>>,
+}
+
+impl PluginContext {
+    pub(crate) fn of_instance(core: Arc<Core>) -> Self {
+        Self { core, call: None }
+    }
+
+    pub(crate) fn of_call(core: Arc<Core>, call: InCall) -> Self {
+        Self { core, call: Some(Arc::new(call)) }
+    }
+
+    /// The number of the call, 0 outside of any.
+    pub(crate) fn call_id(&self) -> CallId {
+        self.call.as_ref().map_or(0, |call| call.id)
+    }
+
+    /// The plugin's name, from its manifest.
+    pub fn name(&self) -> &str {
+        &self.core.about.name
+    }
+
+    /// The plugin's version, from its manifest.
+    pub fn version(&self) -> &str {
+        &self.core.about.version
+    }
+
+    /// The plugin's own context, for work that outlives the call.
+    #[must_use]
+    pub fn as_plugin(&self) -> Self {
+        Self::of_instance(self.core.clone())
+    }
+
+    /// Who calls, and with which rights.
+    ///
+    /// # Errors
+    /// Outside a call.
+    pub fn user(&self) -> Result<User> {
+        let call = self.call.as_ref().ok_or_else(|| Error::internal("there is no calling user outside a call"))?;
+        call.user.clone().map_err(Error::internal)
+    }
+
+    /// The user that the plugin itself is, of kind `plugin`.
+    pub fn service_user(&self) -> impl Future<Output = Result<User>> + Send + use<> {
+        let answer = (self.core.host.service_user())(self.core.ctx);
+        async { User::parse(answer.await.map_err(Error::of_host)?.get()) }
+    }
+
+    /// Writes one source of a card: `attributes.sources[source_key] = {kind, data, ...}`. Gives the
+    /// card's new version. Concurrent writes to one card never lose each other.
+    ///
+    /// `user_id` is the caller's ([`user`](Self::user)), or the service user's outside a call.
+    ///
+    /// # Errors
+    /// The host refuses a `source_key` that is not `<plugin name>:<suffix>`, a `kind` that the
+    /// manifest does not declare in `provides_kinds`, an unknown card, data over the limits
+    /// (256 KiB, 256 sources a card), another user's id, and a call without the right to write.
+    /// These errors can be passed on with `?`: the client gets the fitting status.
+    pub fn enrich_card<D: Serialize + ?Sized>(
+        &self,
+        card_id: Uuid,
+        user_id: Uuid,
+        source_key: &str,
+        kind: &str,
+        data: &D,
+    ) -> impl Future<Output = Result<i64>> + Send + use<D> {
+        let answer = serde_json::to_vec(data).map_err(Error::internal).map(|data| {
+            let enrich = self.core.host.enrich_card();
+            let (card, user) = (card_id.into_bytes(), user_id.into_bytes());
+            let (key, kind) = (Slice::text(source_key), Slice::text(kind));
+            enrich(self.core.ctx, self.call_id(), card, user, key, kind, Slice::new(&data))
+        });
+        async { version(answer?.await) }
+    }
+
+    /// Reads a card.
+    ///
+    /// # Errors
+    /// When there is no such card ([`Error::is_not_found`]), or the call may not read cards.
+    pub fn read_card(&self, card_id: Uuid, user_id: Uuid) -> impl Future<Output = Result<Card>> + Send + use<> {
+        let read = self.core.host.read_card();
+        let answer = read(self.core.ctx, self.call_id(), card_id.into_bytes(), user_id.into_bytes());
+        async { parse(answer.await, "card") }
+    }
+
+    /// A page of cards that match `query`, which the service user reads outside a call.
+    pub fn list_cards(&self, query: CardQuery) -> impl Future<Output = Result<CardPage>> + Send + use<> {
+        let ctx = self.clone();
+        async move {
+            let user = match ctx.user() {
+                Ok(user) => user.id,
+                Err(_) => ctx.service_user().await?.id,
+            };
+            let query = serde_json::to_vec(&query)?;
+            let list = ctx.core.host.list_cards();
+            let answer = list(ctx.core.ctx, ctx.call_id(), user.into_bytes(), Slice::new(&query));
+            parse(answer.await, "page of cards")
+        }
+    }
+
+    /// Removes one of the plugin's own sources of a card. Gives the card's new version.
+    pub fn remove_source(
+        &self,
+        card_id: Uuid,
+        user_id: Uuid,
+        source_key: &str,
+    ) -> impl Future<Output = Result<i64>> + Send + use<> {
+        let remove = self.core.host.remove_source();
+        let (card, user) = (card_id.into_bytes(), user_id.into_bytes());
+        let answer = remove(self.core.ctx, self.call_id(), card, user, Slice::text(source_key));
+        async { version(answer.await) }
+    }
+
+    /// A connection of the plugin's own pool: its `search_path` is the plugin's schema. Dropping it
+    /// gives it back, clean, whatever was left open on it.
+    ///
+    /// # Errors
+    /// When none becomes free in time ([`Error::is_retryable`]).
+    pub fn get_plugin_conn(&self) -> impl Future<Output = Result<Connection>> + Send + use<> {
+        Connection::open(self)
+    }
+
+    /// The pool that [`get_plugin_conn`](Self::get_plugin_conn) takes from.
+    pub fn pool(&self) -> Pool {
+        Pool::new(self.clone())
+    }
+
+    /// Where the plugin's run-time role connects to, for authors who bring a driver of their own.
+    pub fn connect_options(&self) -> impl Future<Output = Result<ConnectOptions>> + Send + use<> {
+        let answer = (self.core.host.connect_options())(self.core.ctx);
+        async { parse(answer.await, "connect options") }
+    }
+
+    /// The operator's settings over the defaults of the manifest's `settings_schema`.
+    ///
+    /// # Errors
+    /// When they do not fit `T`; the message names the field, never a value.
+    pub fn settings<T: DeserializeOwned>(&self) -> Result<T> {
+        let bytes = (self.core.host.settings())(self.core.ctx);
+        let json = if bytes.get().is_empty() { b"{}" } else { bytes.get() };
+        serde_json::from_slice(json).map_err(|error| Error::internal(format!("the settings do not fit: {error}")))
+    }
+
+    /// Writes a line to the host's log, under the plugin's name and the call's request id.
+    pub fn log(&self, level: Level, message: impl AsRef<str>) {
+        self.log_with(level, message, &Value::Null);
+    }
+
+    /// [`log`](Self::log) with fields: a JSON object.
+    pub fn log_with(&self, level: Level, message: impl AsRef<str>, fields: &Value) {
+        let fields = if fields.is_object() { fields.to_string() } else { String::new() };
+        let (message, fields) = (Slice::text(message.as_ref()), Slice::text(&fields));
+        (self.core.host.log())(self.core.ctx, self.call_id(), level as u32, message, fields);
+    }
+
+    /// The plugin's metrics, in the host's `/metrics`.
+    pub fn metrics(&self) -> Metrics<'_> {
+        Metrics::new(&self.core)
+    }
+
+    /// Whether the call has been cancelled or is past its deadline; outside a call, whether the
+    /// plugin is being stopped. For loops without an await: anything that awaits is simply dropped.
+    pub fn cancelled(&self) -> bool {
+        let Some(call) = &self.call else { return self.core.runtime.is_stopped() };
+        let mut state = call.cancelled.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*state, Cancelled::Unasked) {
+            *state = Cancelled::Asked((self.core.host.cancelled())(self.core.ctx, call.id));
+        }
+        if let Cancelled::Asked(answer) = &mut *state
+            && answer.poll_unpin(&mut Context::from_waker(Waker::noop())).is_ready()
+        {
+            *state = Cancelled::Yes;
+        }
+        matches!(*state, Cancelled::Yes)
+    }
+
+    /// Ready when [`cancelled`](Self::cancelled) becomes true.
+    pub fn until_cancelled(&self) -> impl Future<Output = ()> + Send + use<> {
+        let answer = (self.core.host.cancelled())(self.core.ctx, self.call_id());
+        answer.map(|_| ())
+    }
+
+    /// Runs `future` on the plugin's own tokio, beside the calls, until it ends or the plugin is
+    /// stopped. It has a thread of its own for all tasks of the plugin: a task that blocks holds
+    /// up the others.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use cardinal_plugin::{Level, PluginContext, tokio};
+    ///
+    /// fn keep_warm(ctx: &PluginContext) {
+    ///     let own = ctx.as_plugin();
+    ///     drop(ctx.spawn(async move {
+    ///         loop {
+    ///             own.log(Level::Debug, "still here");
+    ///             tokio::time::sleep(Duration::from_secs(60)).await;
+    ///         }
+    ///     }));
+    /// }
+    /// ```
+    pub fn spawn<F>(&self, future: F) -> Task<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        self.core.runtime.spawn(self.name(), self.core.scope(self.call_id()), future)
+    }
+}
+
+impl std::fmt::Debug for PluginContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PluginContext({}, call {})", self.name(), self.call_id())
+    }
+}
+
+/// The host's JSON as `T`.
+pub(crate) fn parse<T: DeserializeOwned>(
+    answer: Result<cardinal_plugin_abi::Bytes, cardinal_plugin_abi::Error>,
+    what: &str,
+) -> Result<T> {
+    let bytes = answer.map_err(Error::of_host)?;
+    serde_json::from_slice(bytes.get()).map_err(|error| Error::internal(format!("the host's {what}: {error}")))
+}
+
+fn version(answer: Result<u64, cardinal_plugin_abi::Error>) -> Result<i64> {
+    let version = answer.map_err(Error::of_host)?;
+    i64::try_from(version).map_err(|_| Error::of_code(codes::INTERNAL, "the host's version of the card is no version"))
+}

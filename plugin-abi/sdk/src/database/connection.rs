@@ -1,0 +1,367 @@
+//! A connection that is checked out of the plugin's pool.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    future::{Future, poll_fn},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Bytes, BytesMut};
+use cardinal_plugin_abi::{Fut, Slice, host::ConnId, values};
+use futures_util::{FutureExt, Stream};
+use postgres_types::{IsNull, ToSql, Type};
+
+use super::{
+    row::{Column, Row, RowStream},
+    transaction::Transaction,
+    types::Prepared,
+};
+use crate::{
+    ByteStream, Error, PluginContext, Result,
+    context::{Core, parse},
+    stream,
+};
+
+/// A connection of the plugin's own pool, to use as tokio-postgres' `Client`.
+///
+/// Parameters are `$1`, `$2`, ... in the SQL, never text put into it. Statements are prepared on
+/// first use and kept with the connection. Dropping a future of it cancels the statement.
+/// Dropping the connection gives it back; the host cleans it (open transaction, role, settings,
+/// LISTEN, locks) before anybody else gets it.
+///
+/// ```
+/// # use cardinal_plugin::{PluginContext, Result};
+/// async fn rename(ctx: &PluginContext, id: i64, name: &str) -> Result<bool> {
+///     let conn = ctx.get_plugin_conn().await?;
+///     let changed = conn.execute("UPDATE items SET name = $2 WHERE id = $1", &[&id, &name]).await?;
+///     Ok(changed == 1)
+/// }
+/// ```
+pub struct Connection {
+    ctx: PluginContext,
+    statements: Mutex<HashMap<String, Statement>>,
+    after: Mutex<Afterwork>,
+    lease: Option<Lease>,
+}
+
+/// The connection's number; dropping it gives the connection back.
+struct Lease {
+    core: Arc<Core>,
+    id: ConnId,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        (self.core.host.db_release())(self.core.ctx, self.id);
+    }
+}
+
+/// What dropped transactions have left to do before the next statement.
+#[derive(Default)]
+pub(super) struct Afterwork {
+    /// A rollback that is under way.
+    running: Option<Fut<u8>>,
+    /// A rollback to a savepoint, which can wait.
+    queued: Option<String>,
+}
+
+/// A prepared statement of one connection. Cheap to clone.
+#[derive(Clone)]
+pub struct Statement {
+    inner: Arc<StatementInner>,
+}
+
+struct StatementInner {
+    id: u64,
+    conn: ConnId,
+    params: Vec<Type>,
+    columns: Arc<[Column]>,
+}
+
+impl Statement {
+    /// The types of the parameters.
+    pub fn params(&self) -> &[Type] {
+        &self.inner.params
+    }
+
+    /// The columns of the result; none when it has no rows.
+    pub fn columns(&self) -> &[Column] {
+        &self.inner.columns
+    }
+
+    /// The parameters on their way to the host; checks number and types.
+    fn encode(&self, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<u8>> {
+        let types = self.params();
+        if types.len() != params.len() {
+            let text = format!("the statement takes {} parameters, {} were given", types.len(), params.len());
+            return Err(Error::internal(text));
+        }
+        let (mut out, mut value) = (Vec::new(), BytesMut::new());
+        for (i, (param, of)) in params.iter().zip(types).enumerate() {
+            value.clear();
+            let fault = |error| Error::internal(format!("parameter ${} of type {of}: {error}", i + 1));
+            let written = match param.to_sql_checked(of, &mut value).map_err(fault)? {
+                IsNull::Yes => values::push(&mut out, None),
+                IsNull::No => values::push(&mut out, Some(&value)),
+            };
+            if !written {
+                return Err(Error::internal(format!("parameter ${} is larger than PostgreSQL takes", i + 1)));
+            }
+        }
+        Ok(out)
+    }
+}
+
+impl fmt::Debug for Statement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Statement").field("params", &self.inner.params).finish_non_exhaustive()
+    }
+}
+
+/// SQL text, or a [`Statement`] that [`Connection::prepare`] made.
+pub trait ToStatement: sealed::Sealed + Sync {
+    #[doc(hidden)]
+    fn source(&self) -> Source<'_>;
+}
+
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Source<'a> {
+    Sql(&'a str),
+    Prepared(&'a Statement),
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for str {}
+    impl Sealed for String {}
+    impl Sealed for super::Statement {}
+}
+
+impl ToStatement for str {
+    fn source(&self) -> Source<'_> {
+        Source::Sql(self)
+    }
+}
+
+impl ToStatement for String {
+    fn source(&self) -> Source<'_> {
+        Source::Sql(self)
+    }
+}
+
+impl ToStatement for Statement {
+    fn source(&self) -> Source<'_> {
+        Source::Prepared(self)
+    }
+}
+
+impl Connection {
+    pub(crate) fn open(ctx: &PluginContext) -> impl Future<Output = Result<Self>> + Send + use<> {
+        let ctx = ctx.clone();
+        let answer = (ctx.core.host.db_connect())(ctx.core.ctx, ctx.call_id());
+        // `map` makes the lease in the very poll that brings the number: no await lies between.
+        answer.map(move |id| {
+            let lease = Lease { core: ctx.core.clone(), id: id.map_err(Error::of_host)? };
+            Ok(Self { ctx, statements: Mutex::default(), after: Mutex::default(), lease: Some(lease) })
+        })
+    }
+
+    /// Prepares a statement. [`query`](Self::query) and the others do so themselves when they get
+    /// text, and remember it; doing it oneself tells the types.
+    pub async fn prepare(&self, sql: &str) -> Result<Statement> {
+        if let Some(statement) = lock(&self.statements).get(sql) {
+            return Ok(statement.clone());
+        }
+        self.settle().await?;
+        let prepare = self.core().host.db_prepare();
+        let answer = prepare(self.core().ctx, self.id(), Slice::text(sql)).await;
+        let prepared: Prepared = parse(answer, "prepared statement")?;
+        let params = prepared.params.into_iter().map(|of| of.build()).collect::<Result<_>>()?;
+        let column = |column: super::types::ColumnJson| Ok(Column::new(column.name, column.of.build()?));
+        let columns = prepared.columns.into_iter().map(column).collect::<Result<_>>()?;
+        let inner = StatementInner { id: prepared.statement, conn: self.id(), params, columns };
+        let statement = Statement { inner: Arc::new(inner) };
+        lock(&self.statements).insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    /// Runs a statement and collects its rows.
+    ///
+    /// # Errors
+    /// Those of PostgreSQL ([`Error::sqlstate`]), and a parameter whose type does not fit.
+    pub async fn query<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>>
+    where
+        T: ToStatement + ?Sized,
+    {
+        let mut stream = self.query_stream(statement, params).await?;
+        let mut rows = Vec::new();
+        while let Some(row) = stream.next().await {
+            rows.push(row?);
+        }
+        Ok(rows)
+    }
+
+    /// Runs a statement that gives exactly one row; more or none is an error.
+    pub async fn query_one<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<Row>
+    where
+        T: ToStatement + ?Sized,
+    {
+        let row = self.query_opt(statement, params).await?;
+        row.ok_or_else(|| Error::internal("the statement gave no row where one was expected"))
+    }
+
+    /// Runs a statement that gives one row or none; more is an error.
+    pub async fn query_opt<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>>
+    where
+        T: ToStatement + ?Sized,
+    {
+        let mut rows = self.query_stream(statement, params).await?;
+        let first = rows.next().await.transpose()?;
+        match rows.next().await.transpose()? {
+            None => Ok(first),
+            Some(_) => Err(Error::internal("the statement gave more than one row")),
+        }
+    }
+
+    /// Runs a statement and gives its rows as they come, in constant memory.
+    pub async fn query_stream<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<RowStream>
+    where
+        T: ToStatement + ?Sized,
+    {
+        let statement = self.statement(statement).await?;
+        let params = statement.encode(params)?;
+        let query = self.core().host.db_query();
+        let answer = query(self.core().ctx, self.id(), statement.inner.id, Slice::new(&params));
+        let batches = answer.await.map_err(Error::of_host)?;
+        Ok(RowStream::new(statement.inner.columns.clone(), batches))
+    }
+
+    /// Runs a statement; gives how many rows it changed.
+    pub async fn execute<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<u64>
+    where
+        T: ToStatement + ?Sized,
+    {
+        let statement = self.statement(statement).await?;
+        let params = statement.encode(params)?;
+        let execute = self.core().host.db_execute();
+        let answer = execute(self.core().ctx, self.id(), statement.inner.id, Slice::new(&params));
+        answer.await.map_err(Error::of_host)
+    }
+
+    /// Runs several statements, separated by `;`, without parameters and rows.
+    pub async fn batch_execute(&self, sql: &str) -> Result<()> {
+        self.settle().await?;
+        self.batch(sql).await.map(drop).map_err(Error::of_host)
+    }
+
+    /// Begins a transaction. It is rolled back unless [`commit`](Transaction::commit) succeeds.
+    pub async fn transaction(&mut self) -> Result<Transaction<'_>> {
+        Transaction::begin(self, None).await
+    }
+
+    /// `COPY ... FROM STDIN`: the pieces are sent as they come, in the format that the SQL names.
+    /// Gives the number of rows. An error among the pieces undoes it.
+    pub async fn copy_in<S>(&self, sql: &str, pieces: S) -> Result<u64>
+    where
+        S: Stream<Item = Result<Bytes>> + Send + 'static,
+    {
+        self.settle().await?;
+        let core = self.core();
+        let scope = core.call_scope(self.ctx.call_id())?;
+        let copy = core.host.db_copy_in();
+        let answer = copy(core.ctx, self.id(), Slice::text(sql), stream::give(scope, pieces));
+        answer.await.map_err(Error::of_host)
+    }
+
+    /// `COPY ... TO STDOUT`, piece by piece. Dropping it before its end cancels the statement.
+    pub async fn copy_out(&self, sql: &str) -> Result<ByteStream> {
+        self.settle().await?;
+        let copy = self.core().host.db_copy_out();
+        let answer = copy(self.core().ctx, self.id(), Slice::text(sql));
+        answer.await.map(ByteStream::new).map_err(Error::of_host)
+    }
+
+    async fn statement<T: ToStatement + ?Sized>(&self, statement: &T) -> Result<Statement> {
+        let prepared = match statement.source() {
+            Source::Sql(sql) => self.prepare(sql).await?,
+            Source::Prepared(statement) => statement.clone(),
+        };
+        if prepared.inner.conn != self.id() {
+            return Err(Error::internal("the statement was prepared on another connection"));
+        }
+        self.settle().await?;
+        Ok(prepared)
+    }
+
+    /// Runs SQL without waiting for what dropped transactions left.
+    pub(super) fn batch(&self, sql: &str) -> Fut<u8> {
+        (self.core().host.db_batch())(self.core().ctx, self.id(), Slice::text(sql))
+    }
+
+    /// Rolls back at once what a dropped transaction began; nobody waits for it here.
+    pub(super) fn roll_back(&self) {
+        let mut after = lock(&self.after);
+        after.queued = None; // it goes with the whole
+        after.running = Some(self.batch("ROLLBACK"));
+    }
+
+    /// Rolls back to a savepoint before the next statement.
+    pub(super) fn roll_back_later(&self, sql: String) {
+        // An outer savepoint, dropped after an inner one, takes it along.
+        lock(&self.after).queued = Some(sql);
+    }
+
+    /// Does what dropped transactions left to do. Nothing is lost when this is dropped half-way.
+    pub(super) async fn settle(&self) -> Result<()> {
+        poll_fn(|cx| self.poll_settle(cx)).await
+    }
+
+    fn poll_settle(&self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let mut after = lock(&self.after);
+        loop {
+            if let Some(running) = after.running.as_mut() {
+                let outcome = ready!(running.poll_unpin(cx));
+                after.running = None;
+                outcome.map_err(Error::of_host)?;
+            }
+            match after.queued.take() {
+                None => return Poll::Ready(Ok(())),
+                Some(sql) => after.running = Some(self.batch(&sql)),
+            }
+        }
+    }
+
+    fn core(&self) -> &Core {
+        &self.ctx.core
+    }
+
+    fn id(&self) -> ConnId {
+        self.lease.as_ref().map_or(0, |lease| lease.id)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let running = lock(&self.after).running.take();
+        let (Some(rollback), Some(lease)) = (running, self.lease.take()) else { return };
+        // Given back while the rollback runs it would have to be closed. Should the plugin be
+        // stopped meanwhile, the task is dropped: rollback first, then the lease.
+        drop(self.ctx.spawn(async move {
+            let _ = rollback.await; // the host looks at the connection itself when it gets it
+            drop(lease);
+        }));
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Connection({})", self.id())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,215 @@
+//! Rows: from the host's batches to Rust values.
+
+use std::{
+    fmt,
+    ops::Range,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use cardinal_plugin_abi::{self as abi, values::Reader};
+use futures_util::Stream;
+use postgres_types::{FromSql, Type, WrongType};
+
+use crate::{Error, Result, stream::bytes_in};
+
+/// A column of a result.
+#[derive(Clone, Debug)]
+pub struct Column {
+    name: String,
+    of: Type,
+}
+
+impl Column {
+    pub(super) fn new(name: String, of: Type) -> Self {
+        Self { name, of }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its PostgreSQL type.
+    pub fn type_(&self) -> &Type {
+        &self.of
+    }
+}
+
+/// A row of a result.
+pub struct Row {
+    columns: Arc<[Column]>,
+    /// The batch that it came in; rows of one batch share it.
+    batch: Bytes,
+    /// Where each column's value stands in the batch; `None` is NULL.
+    values: Vec<Option<Range<usize>>>,
+}
+
+impl Row {
+    /// The columns, in their order.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// How many columns there are.
+    pub fn len(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Whether there are no columns.
+    pub fn is_empty(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    /// The value of a column, by number or name.
+    ///
+    /// # Panics
+    /// When there is no such column, or its type does not fit `T`; that is a mistake in the
+    /// plugin's code, and ends the call with an internal error. [`try_get`](Self::try_get) doesn't.
+    pub fn get<'a, I: RowIndex, T: FromSql<'a>>(&'a self, column: I) -> T {
+        match self.try_get(column) {
+            Ok(value) => value,
+            Err(error) => panic!("a column cannot be read: {error}"),
+        }
+    }
+
+    /// The value of a column, by number or name.
+    ///
+    /// # Errors
+    /// When there is no such column, its type does not fit `T`, or it is NULL and `T` is no
+    /// `Option`.
+    pub fn try_get<'a, I: RowIndex, T: FromSql<'a>>(&'a self, column: I) -> Result<T> {
+        let at = column.find(&self.columns).ok_or_else(|| Error::internal(format!("there is no column {column}")))?;
+        let of = &self.columns[at].of;
+        if !T::accepts(of) {
+            return Err(read_error(&self.columns[at], Box::new(WrongType::new::<T>(of.clone()))));
+        }
+        let raw = self.values[at].clone().and_then(|range| self.batch.get(range));
+        T::from_sql_nullable(of, raw).map_err(|error| read_error(&self.columns[at], error))
+    }
+}
+
+fn read_error(column: &Column, error: Box<dyn std::error::Error + Send + Sync>) -> Error {
+    Error::internal(format!("column `{}` of type {}: {error}", column.name, column.of))
+}
+
+impl fmt::Debug for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.columns.iter().map(Column::name)).finish()
+    }
+}
+
+/// A column's number or name.
+pub trait RowIndex: fmt::Display + sealed::Sealed {
+    #[doc(hidden)]
+    fn find(&self, columns: &[Column]) -> Option<usize>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for usize {}
+    impl Sealed for str {}
+    impl<T: Sealed + ?Sized> Sealed for &T {}
+}
+
+impl RowIndex for usize {
+    fn find(&self, columns: &[Column]) -> Option<usize> {
+        (*self < columns.len()).then_some(*self)
+    }
+}
+
+impl RowIndex for str {
+    fn find(&self, columns: &[Column]) -> Option<usize> {
+        let exact = columns.iter().position(|column| column.name == self);
+        exact.or_else(|| columns.iter().position(|column| column.name.eq_ignore_ascii_case(self)))
+    }
+}
+
+impl<T: RowIndex + ?Sized> RowIndex for &T {
+    fn find(&self, columns: &[Column]) -> Option<usize> {
+        T::find(self, columns)
+    }
+}
+
+/// Rows as they arrive, in batches that are asked for as they are used up. Dropping it before its
+/// end cancels the statement.
+///
+/// As with tokio-postgres, another statement on the same connection waits for this one's rows.
+pub struct RowStream {
+    columns: Arc<[Column]>,
+    batches: abi::Stream,
+    batch: Bytes,
+    /// How much of `batch` has been read.
+    at: usize,
+}
+
+impl RowStream {
+    pub(super) fn new(columns: Arc<[Column]>, batches: abi::Stream) -> Self {
+        Self { columns, batches, batch: Bytes::new(), at: 0 }
+    }
+
+    /// The columns of the rows to come.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The next row; `None` at the end.
+    pub async fn next(&mut self) -> Option<Result<Row>> {
+        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+
+    fn next_of_batch(&mut self) -> Option<Result<Row>> {
+        if self.at == self.batch.len() {
+            return None;
+        }
+        let row = read_row(&self.batch, &mut self.at, &self.columns);
+        if row.is_none() {
+            // Nothing after a malformed row makes sense.
+            (self.batches, self.at) = (abi::Stream::NONE, self.batch.len());
+        }
+        Some(row.ok_or_else(|| Error::internal("the host's rows are malformed")))
+    }
+}
+
+fn read_row(batch: &Bytes, at: &mut usize, columns: &Arc<[Column]>) -> Option<Row> {
+    let mut reader = Reader::new(batch.get(*at..)?);
+    if usize::from(reader.row()?) != columns.len() {
+        return None;
+    }
+    let start = batch.as_ptr() as usize;
+    let mut values = Vec::with_capacity(columns.len());
+    for _ in 0..columns.len() {
+        values.push(reader.next()?.map(|value| {
+            let from = value.as_ptr() as usize - start;
+            from..from + value.len()
+        }));
+    }
+    *at = batch.len() - reader.left();
+    Some(Row { columns: columns.clone(), batch: batch.clone(), values })
+}
+
+impl Stream for RowStream {
+    type Item = Result<Row>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(row) = self.next_of_batch() {
+                return Poll::Ready(Some(row));
+            }
+            match self.batches.poll_next(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(Error::of_host(error)))),
+                Poll::Ready(Some(Ok(batch))) => (self.batch, self.at) = (bytes_in(batch), 0),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for RowStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RowStream")
+    }
+}

@@ -1,0 +1,94 @@
+//! Transactions and savepoints.
+
+use std::ops::Deref;
+
+use super::Connection;
+use crate::{Error, Result};
+
+/// A transaction. Everything that a [`Connection`] can do is done inside it through this.
+///
+/// [`commit`](Self::commit) ends it; dropping it, on an early `?` or when the call is cancelled,
+/// rolls it back.
+///
+/// ```
+/// # use cardinal_plugin::{PluginContext, Result};
+/// async fn transfer(ctx: &PluginContext, from: i64, to: i64, n: i32) -> Result<()> {
+///     let mut conn = ctx.get_plugin_conn().await?;
+///     let tx = conn.transaction().await?;
+///     tx.execute("UPDATE stock SET n = n - $2 WHERE id = $1", &[&from, &n]).await?;
+///     tx.execute("UPDATE stock SET n = n + $2 WHERE id = $1", &[&to, &n]).await?;
+///     tx.commit().await
+/// }
+/// ```
+#[derive(Debug)]
+#[must_use = "a transaction that is dropped is rolled back"]
+pub struct Transaction<'a> {
+    conn: &'a Connection,
+    /// The depth of the savepoint; 0 is the transaction itself.
+    depth: u32,
+    over: bool,
+}
+
+impl<'a> Transaction<'a> {
+    pub(super) async fn begin(conn: &'a Connection, outer: Option<u32>) -> Result<Self> {
+        conn.settle().await?;
+        let depth = outer.map_or(0, |depth| depth + 1);
+        // Made before the answer: when this future is dropped, nobody knows whether it has begun.
+        let transaction = Self { conn, depth, over: false };
+        let sql = if depth == 0 { "BEGIN".to_owned() } else { format!("SAVEPOINT cardinal_{depth}") };
+        transaction.conn.batch(&sql).await.map_err(Error::of_host)?;
+        Ok(transaction)
+    }
+
+    /// A transaction inside this one (a savepoint), which can be rolled back alone.
+    pub async fn transaction(&mut self) -> Result<Transaction<'_>> {
+        Transaction::begin(self.conn, Some(self.depth)).await
+    }
+
+    /// Makes it last. When this fails, nothing of it has lasted.
+    pub async fn commit(self) -> Result<()> {
+        let sql = match self.depth {
+            0 => "COMMIT".to_owned(),
+            depth => format!("RELEASE SAVEPOINT cardinal_{depth}"),
+        };
+        self.end(&sql).await
+    }
+
+    /// Undoes it, and says whether that worked. Dropping does the same and says nothing.
+    pub async fn rollback(self) -> Result<()> {
+        let sql = self.undo();
+        self.end(&sql).await
+    }
+
+    async fn end(mut self, sql: &str) -> Result<()> {
+        self.conn.settle().await?;
+        self.conn.batch(sql).await.map_err(Error::of_host)?;
+        self.over = true; // only now: whatever failed before this leaves it to the drop
+        Ok(())
+    }
+
+    fn undo(&self) -> String {
+        match self.depth {
+            0 => "ROLLBACK".to_owned(),
+            depth => format!("ROLLBACK TO SAVEPOINT cardinal_{depth}; RELEASE SAVEPOINT cardinal_{depth}"),
+        }
+    }
+}
+
+impl Deref for Transaction<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.conn
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        match (self.over, self.depth) {
+            (true, _) => {}
+            (false, 0) => self.conn.roll_back(),
+            (false, _) => self.conn.roll_back_later(self.undo()),
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! What a handler answers when it does not answer a [`Response`](crate::Response).
+
+use std::fmt::{self, Display};
+
+use cardinal_plugin_abi::{self as abi, error as codes};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// The result of everything in this crate that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A failure, in one of two forms:
+///
+/// * **made for the client** by one of the constructors below: status, code and detail reach the
+///   client as a problem document, word for word;
+/// * **anything else**: whatever `?` converts from a [`std::error::Error`], and what the host
+///   answers. The client sees only what the host decides to show (an internal error shows nothing);
+///   the whole chain of causes goes to the log under the request's id.
+///
+/// It does not implement [`std::error::Error`] itself, so that `?` can convert from all that do.
+///
+/// ```
+/// use cardinal_plugin::{Error, Result};
+///
+/// fn quantity(text: &str) -> Result<u32> {
+///     let n: u32 = text.parse()?; // a ParseIntError: "500 internal-error" for the client, all of it in the log
+///     if n == 0 {
+///         return Err(Error::unprocessable("The quantity must be at least 1.").field("/quantity", "is 0"));
+///     }
+///     Ok(n)
+/// }
+/// assert_eq!(quantity("0").unwrap_err().status(), Some(422));
+/// assert_eq!(quantity("x").unwrap_err().status(), None);
+/// ```
+pub struct Error {
+    kind: Kind,
+    message: String,
+    details: Value,
+    retry: bool,
+}
+
+enum Kind {
+    /// For the client, with the status.
+    Reply(u16),
+    /// A code of [`codes`], of the host or ours.
+    Code(u32),
+}
+
+impl Error {
+    /// A failure for the client: any status from 400 to 599 and a stable kebab-case code. Another
+    /// status becomes 500.
+    pub fn with_code(status: u16, code: &str, detail: impl Into<String>) -> Self {
+        let status = if (400..600).contains(&status) { status } else { 500 };
+        Self { kind: Kind::Reply(status), message: detail.into(), details: json!({ "code": code }), retry: false }
+    }
+
+    /// 400 `invalid-request`: the request cannot be understood.
+    pub fn bad_request(detail: impl Into<String>) -> Self {
+        Self::with_code(400, "invalid-request", detail)
+    }
+
+    /// 403 `forbidden`: understood, and refused to this caller.
+    pub fn forbidden(detail: impl Into<String>) -> Self {
+        Self::with_code(403, "forbidden", detail)
+    }
+
+    /// 404 `not-found`.
+    pub fn not_found(detail: impl Into<String>) -> Self {
+        Self::with_code(404, "not-found", detail)
+    }
+
+    /// 409 `conflict`: the state of things does not allow it.
+    pub fn conflict(detail: impl Into<String>) -> Self {
+        Self::with_code(409, "conflict", detail)
+    }
+
+    /// 422 `validation-failed`: well-formed, but a value is wrong; name it with [`field`](Self::field).
+    pub fn unprocessable(detail: impl Into<String>) -> Self {
+        Self::with_code(422, "validation-failed", detail)
+    }
+
+    /// 502 `upstream-error`: a server that the plugin asked answered nonsense or not at all.
+    pub fn bad_gateway(detail: impl Into<String>) -> Self {
+        Self::with_code(502, "upstream-error", detail)
+    }
+
+    /// 503 `unavailable`: try again later.
+    pub fn unavailable(detail: impl Into<String>) -> Self {
+        Self { retry: true, ..Self::with_code(503, "unavailable", detail) }
+    }
+
+    /// A failure that is not the request's fault. The client sees nothing of `cause`; the log has
+    /// it with its chain of sources. `?` does the same.
+    pub fn internal(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::of_code(codes::INTERNAL, chain(&*cause.into()))
+    }
+
+    /// Adds a field at fault to the problem's `errors`: a JSON pointer into the input
+    /// (`/offers/0/price`) and what is wrong there. Can be repeated.
+    #[must_use]
+    pub fn field(mut self, pointer: &str, detail: &str) -> Self {
+        let entry = json!({ "pointer": pointer, "detail": detail });
+        match self.details.get_mut("errors").and_then(Value::as_array_mut) {
+            Some(errors) => errors.push(entry),
+            None => self.set("errors", Value::from(vec![entry])),
+        }
+        self
+    }
+
+    /// The status that the client gets, when this error was made for it.
+    pub fn status(&self) -> Option<u16> {
+        match self.kind {
+            Kind::Reply(status) => Some(status),
+            Kind::Code(_) => None,
+        }
+    }
+
+    /// The stable code, when there is one: of an error made for the client, or the name of the rule
+    /// that the host refused with (`kind-not-declared`, `source-key-invalid`, ...).
+    pub fn code(&self) -> Option<&str> {
+        self.details.get("code").and_then(Value::as_str)
+    }
+
+    /// The text: the detail for the client, or what the log gets.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// PostgreSQL's five-character code, when this came from the database.
+    pub fn sqlstate(&self) -> Option<&str> {
+        self.details.get("sqlstate").and_then(Value::as_str)
+    }
+
+    /// The constraint that PostgreSQL said was violated.
+    pub fn constraint(&self) -> Option<&str> {
+        self.details.get("constraint").and_then(Value::as_str)
+    }
+
+    /// The card (or other object) that was asked for does not exist.
+    pub fn is_not_found(&self) -> bool {
+        self.status() == Some(404) || self.is(codes::NOT_FOUND)
+    }
+
+    /// The work was cancelled: the call is over, or the plugin is being stopped.
+    pub fn is_cancelled(&self) -> bool {
+        self.is(codes::CANCELLED) || self.is(codes::BAD_HANDLE)
+    }
+
+    /// Trying the same again later may help.
+    pub fn is_retryable(&self) -> bool {
+        self.retry
+    }
+
+    fn is(&self, code: u32) -> bool {
+        matches!(self.kind, Kind::Code(own) if own == code)
+    }
+
+    fn set(&mut self, key: &str, value: Value) {
+        match &mut self.details {
+            Value::Object(details) => {
+                details.insert(key.to_owned(), value);
+            }
+            other => *other = json!({ key: value }),
+        }
+    }
+
+    pub(crate) fn of_code(code: u32, message: impl Into<String>) -> Self {
+        Self { kind: Kind::Code(code), message: message.into(), details: Value::Null, retry: false }
+    }
+
+    /// The plugin, or its call, is over.
+    pub(crate) fn over(what: &str) -> Self {
+        Self::of_code(codes::BAD_HANDLE, what)
+    }
+}
+
+/// The part of [`abi::Error::details`] that decides what kind of error it is.
+#[derive(Deserialize)]
+struct Reply {
+    status: u16,
+}
+
+impl Error {
+    /// An error of the host's. (Not `From`: that would collide with the conversion from every
+    /// `std::error::Error`.)
+    pub(crate) fn of_host(error: abi::Error) -> Self {
+        let details: Value = serde_json::from_slice(error.details.get()).unwrap_or_default();
+        let kind = match error.code {
+            codes::REPLY => Reply::deserialize(&details).map_or(Kind::Code(codes::INTERNAL), |r| Kind::Reply(r.status)),
+            code => Kind::Code(code),
+        };
+        Self { kind, message: error.text(), details, retry: error.flags & codes::flags::RETRY != 0 }
+    }
+}
+
+impl From<Error> for abi::Error {
+    fn from(mut error: Error) -> Self {
+        let mut flags = if error.retry { codes::flags::RETRY } else { 0 };
+        let code = match error.kind {
+            Kind::Code(code) => code,
+            Kind::Reply(status) => {
+                error.set("status", status.into());
+                flags |= codes::flags::PUBLIC;
+                codes::REPLY
+            }
+        };
+        let details = if error.details.is_null() { String::new() } else { error.details.to_string() };
+        Self { code, flags, message: error.message.into(), details: details.into() }
+    }
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
+    fn from(error: E) -> Self {
+        Self::of_code(codes::INTERNAL, chain(&error))
+    }
+}
+
+impl Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Kind::Reply(status) => write!(f, "{status} {}: {}", self.code().unwrap_or("-"), self.message)?,
+            Kind::Code(code) => write!(f, "host error {code}: {}", self.message)?,
+        }
+        if self.details.is_null() { Ok(()) } else { write!(f, " {}", self.details) }
+    }
+}
+
+/// An error and its sources, outermost first. A source whose text its parent already ends with is
+/// left out: many errors print their source themselves.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_survives_the_border() {
+        let sent = Error::conflict("taken").field("/sku", "exists").field("/title", "empty");
+        let error = Error::of_host(abi::Error::from(sent));
+        assert_eq!((error.status(), error.code(), error.message()), (Some(409), Some("conflict"), "taken"));
+        assert_eq!(error.details["errors"][1]["pointer"], "/title");
+    }
+
+    #[test]
+    fn an_internal_error_tells_its_causes_once_and_has_no_status() {
+        #[derive(Debug)]
+        struct Outer(std::num::ParseIntError);
+        impl Display for Outer {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("no such page")
+            }
+        }
+        impl std::error::Error for Outer {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let error = Error::from(Outer("x".parse::<u32>().unwrap_err()));
+        assert_eq!(error.message(), "no such page: invalid digit found in string");
+        assert_eq!(error.status(), None);
+        assert_eq!(abi::Error::from(error).code, codes::INTERNAL);
+    }
+
+    #[test]
+    fn malformed_details_of_the_other_side_do_no_harm() {
+        let mut raw = abi::Error::new(codes::REPLY, "x");
+        raw.details = String::from("{\"status\": \"many\"").into();
+        assert_eq!(Error::of_host(raw).status(), None);
+    }
+}

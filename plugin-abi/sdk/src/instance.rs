@@ -1,0 +1,195 @@
+//! One instance of the plugin, and the doors through which the host comes in.
+
+use std::{future::Future, sync::Arc};
+
+use cardinal_plugin_abi::{
+    self as abi, Bytes, CallId, CtxId, Fut, HostApiRef, PluginModule, PluginModuleRef,
+    abi_stable::{
+        library::{__call_root_module_loader, CheckTypeLayout, LibHeader, RootModuleResult},
+        prefix_type::PrefixTypeTrait,
+    },
+    door,
+};
+use futures_util::FutureExt;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    Error, PluginContext, Request, Result, Router,
+    context::{Core, InCall},
+    router::Entry,
+    scope::Scope,
+};
+
+/// What `plugin!` says of the crate that it stands in.
+pub trait Plugin: Send + Sync + 'static {
+    /// The bytes of manifest.json.
+    const MANIFEST: &'static [u8];
+    /// The author's `routes`.
+    fn routes(ctx: &PluginContext) -> Router;
+}
+
+/// The header that the host looks up in the library. Called by `plugin!` alone.
+pub const fn header<P: Plugin>() -> LibHeader {
+    // SAFETY: `construct::<P>` gives a `PluginModuleRef`, made by `leak_into_prefix`.
+    unsafe { LibHeader::from_constructor::<PluginModuleRef>(construct::<P>, CheckTypeLayout::Yes) }
+}
+
+extern "C" fn construct<P: Plugin>() -> RootModuleResult {
+    __call_root_module_loader(module::<P>)
+}
+
+/// The root table of the plugin `P`. For tests that drive a plugin without loading a library;
+/// `plugin!` needs no more than [`header`].
+pub fn module<P: Plugin>() -> PluginModuleRef {
+    PluginModule { describe: describe::<P>, create: create::<P>, exports, call, shutdown, destroy, get_extension }
+        .leak_into_prefix()
+}
+
+extern "C" fn get_extension(_id: u32) -> *const () {
+    std::ptr::null()
+}
+
+extern "C" fn describe<P: Plugin>() -> Bytes {
+    caught(|| {
+        let about = About::read(P::MANIFEST).unwrap_or_default();
+        let text = json!({
+            "name": about.name, "version": about.version,
+            "sdk": env!("CARGO_PKG_VERSION"), "rustc": env!("CARDINAL_RUSTC"),
+        });
+        text.to_string().into()
+    })
+}
+
+unsafe extern "C" fn create<P: Plugin>(host: HostApiRef, ctx: CtxId, out: *mut *const (), err: *mut abi::Error) -> u8 {
+    let body = || {
+        let instance = Instance::create::<P>(host, ctx).map_err(abi::Error::from)?;
+        Ok(Arc::into_raw(instance).cast::<()>())
+    };
+    // SAFETY: the host gives an `out` and an `err` that are valid for a write.
+    unsafe { door::guard(out, err, body) }
+}
+
+unsafe extern "C" fn exports(instance: *const ()) -> Bytes {
+    // SAFETY: the host gives an instance of `create` that it has not destroyed.
+    let instance = unsafe { Instance::borrow(instance) };
+    caught(|| instance.exports().into())
+}
+
+unsafe extern "C" fn call(instance: *const (), handler: u32, call: CallId, request: abi::Request) -> Fut<abi::Reply> {
+    // SAFETY: as in `exports`.
+    let instance = unsafe { Instance::borrow(instance) };
+    Fut::guarded(|| instance.call(handler, call, request))
+}
+
+unsafe extern "C" fn shutdown(instance: *const ()) -> Fut<u8> {
+    // SAFETY: as in `exports`.
+    let core = unsafe { Instance::borrow(instance) }.core.clone();
+    Fut::guarded(move || async move {
+        core.runtime.shut_down().await;
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn destroy(instance: *const ()) -> u8 {
+    let gone = door::contain(|| {
+        // SAFETY: `create` made the pointer with `Arc::into_raw`, and the host gives it back once.
+        drop(unsafe { Arc::from_raw(instance.cast::<Instance>()) });
+    });
+    if gone { door::READY } else { door::PANICKED }
+}
+
+/// What a door without a place for errors answers; nothing when `body` panics.
+fn caught(body: impl FnOnce() -> Bytes) -> Bytes {
+    let mut bytes = Bytes::EMPTY;
+    door::contain(|| bytes = body());
+    bytes
+}
+
+/// The part of the manifest that the library itself reads.
+#[derive(Default, Deserialize)]
+pub(crate) struct About {
+    pub(crate) name: String,
+    pub(crate) version: String,
+}
+
+impl About {
+    fn read(manifest: &[u8]) -> Result<Self> {
+        serde_json::from_slice(manifest)
+            .map_err(|error| Error::internal(format!("the embedded manifest.json cannot be read: {error}")))
+    }
+}
+
+struct Instance {
+    core: Arc<Core>,
+    entries: Vec<Entry>,
+}
+
+impl Instance {
+    /// # Safety
+    /// `instance` must come from `create` and live as long as the reference is used.
+    unsafe fn borrow<'a>(instance: *const ()) -> &'a Self {
+        // SAFETY: as promised by the caller; an instance is shared by `&` alone.
+        unsafe { &*instance.cast::<Self>() }
+    }
+
+    fn create<P: Plugin>(host: HostApiRef, ctx: CtxId) -> Result<Arc<Self>> {
+        let core = Arc::new(Core::new(host, ctx, About::read(P::MANIFEST)?));
+        let context = PluginContext::of_instance(core.clone());
+        let router = core.scope(0).enter(|| P::routes(&context));
+        let entries = router.finish(&named_handlers(P::MANIFEST)).map_err(Error::internal)?;
+        Ok(Arc::new(Self { core, entries }))
+    }
+
+    fn exports(&self) -> String {
+        let export = |entry: &Entry| match &entry.route {
+            Some((method, path)) => json!({ "name": entry.name, "method": method.as_str(), "path": path }),
+            None => json!({ "name": entry.name }),
+        };
+        Value::from_iter(self.entries.iter().map(export)).to_string()
+    }
+
+    /// The sync part of a call: runs the handler function up to its future.
+    fn call(
+        &self,
+        handler: u32,
+        call: CallId,
+        request: abi::Request,
+    ) -> impl Future<Output = Result<abi::Reply, abi::Error>> + Send + use<> {
+        let scope = self.core.call_scope(call);
+        let begun = scope.and_then(|scope| Ok((self.begin(handler, call, request, &scope)?, scope)));
+        match begun {
+            Ok((future, scope)) => {
+                let reply = scope.clone().wrap(future);
+                reply
+                    .map(move |reply| reply?.into_abi(scope))
+                    .map(|reply| reply.map_err(abi::Error::from))
+                    .left_future()
+            }
+            Err(error) => std::future::ready(Err(error.into())).right_future(),
+        }
+    }
+
+    fn begin(
+        &self,
+        handler: u32,
+        call: CallId,
+        request: abi::Request,
+        scope: &Scope,
+    ) -> Result<crate::router::HandlerFuture> {
+        let entry = usize::try_from(handler).ok().and_then(|at| self.entries.get(at));
+        let entry = entry.ok_or_else(|| Error::over("there is no handler of this number"))?;
+        let in_call = InCall::read(call, request.head.get());
+        let context = PluginContext::of_call(self.core.clone(), in_call);
+        let request = Request::receive(request)?;
+        Ok(scope.enter(|| (entry.handler)(context, request)))
+    }
+}
+
+/// The handlers that a manifest names in its tools and routes.
+fn named_handlers(manifest: &[u8]) -> Vec<String> {
+    let manifest: Value = serde_json::from_slice(manifest).unwrap_or_default();
+    let lists = [manifest.pointer("/mcp/tools"), manifest.pointer("/backend/routes")];
+    let entries = lists.into_iter().flatten().filter_map(Value::as_array).flatten();
+    entries.filter_map(|entry| entry.get("handler")?.as_str()).map(str::to_owned).collect()
+}

@@ -1,0 +1,79 @@
+//! Log lines and metrics.
+
+use cardinal_plugin_abi::Slice;
+use serde_json::{Map, Value};
+
+use crate::context::Core;
+
+/// How much a log line matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum Level {
+    /// Something failed that should have worked.
+    Error = 1,
+    /// Something is odd, and the plugin went on.
+    Warn = 2,
+    /// Worth knowing in everyday operation.
+    Info = 3,
+    /// For finding a fault.
+    Debug = 4,
+    /// Everything.
+    Trace = 5,
+}
+
+/// The plugin's metrics. Names are snake_case; the host puts its own prefix and the plugin's name
+/// on them.
+///
+/// ```
+/// # fn f(ctx: &cardinal_plugin::PluginContext) {
+/// ctx.metrics().count("pages_fetched", 1);
+/// ctx.metrics().label("source", "json-ld").observe("parse_seconds", 0.003);
+/// # }
+/// ```
+#[must_use = "a label alone counts nothing"]
+pub struct Metrics<'a> {
+    core: &'a Core,
+    labels: Map<String, Value>,
+}
+
+const COUNTER: u32 = 1;
+const GAUGE: u32 = 2;
+const HISTOGRAM: u32 = 3;
+
+impl<'a> Metrics<'a> {
+    pub(crate) fn new(core: &'a Core) -> Self {
+        Self { core, labels: Map::new() }
+    }
+
+    /// Adds a label to what follows. Few different values: each makes a series of its own.
+    pub fn label(mut self, name: &str, value: &str) -> Self {
+        self.labels.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Adds `n` to a counter.
+    pub fn count(&self, name: &str, n: u64) {
+        self.send(COUNTER, name, n as f64);
+    }
+
+    /// Sets a gauge.
+    pub fn gauge(&self, name: &str, value: f64) {
+        self.send(GAUGE, name, value);
+    }
+
+    /// Puts a value into a histogram; times in seconds.
+    pub fn observe(&self, name: &str, value: f64) {
+        self.send(HISTOGRAM, name, value);
+    }
+
+    fn send(&self, kind: u32, name: &str, value: f64) {
+        let labels = if self.labels.is_empty() { String::new() } else { Value::from(self.labels.clone()).to_string() };
+        (self.core.host.metric())(self.core.ctx, kind, Slice::text(name), value, Slice::text(&labels));
+    }
+}
+
+impl std::fmt::Debug for Metrics<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Metrics")
+    }
+}

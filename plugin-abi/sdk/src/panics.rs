@@ -1,0 +1,66 @@
+//! The panic hook: what would go to the standard error of a library goes to the host's log, under
+//! the plugin's name and, when it is known, the call.
+
+use std::{
+    panic::PanicHookInfo,
+    sync::{Once, PoisonError, RwLock},
+};
+
+use cardinal_plugin_abi::{CtxId, HostApiRef, Slice};
+use serde_json::json;
+
+use crate::{Level, scope::Scope};
+
+static INSTALL: Once = Once::new();
+/// The living instances of this library, and where each one's log goes.
+static INSTANCES: RwLock<Vec<(CtxId, HostApiRef)>> = RwLock::new(Vec::new());
+
+/// An instance's line in [`INSTANCES`], for as long as this lives.
+pub(crate) struct Registration {
+    ctx: CtxId,
+}
+
+impl Registration {
+    pub(crate) fn new(ctx: CtxId, host: HostApiRef) -> Self {
+        INSTALL.call_once(install);
+        INSTANCES.write().unwrap_or_else(PoisonError::into_inner).push((ctx, host));
+        Self { ctx }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut instances = INSTANCES.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = instances.iter().position(|(ctx, _)| *ctx == self.ctx) {
+            instances.swap_remove(at);
+        }
+    }
+}
+
+fn install() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| match logger() {
+        Some((host, ctx)) => report(host, ctx, info),
+        None => before(info),
+    }));
+}
+
+/// The log of the instance that is running on this thread; on a thread of the plugin's own, which
+/// belongs to no instance, that of any. Never waits: a hook that blocks would hide the panic.
+fn logger() -> Option<(HostApiRef, CtxId)> {
+    let (current, _) = Scope::current();
+    let instances = INSTANCES.try_read().ok()?;
+    let (ctx, host) = instances.iter().find(|(ctx, _)| *ctx == current).or(instances.last())?;
+    Some((*host, *ctx))
+}
+
+/// Formats nothing of the author's: a panic inside the hook would end the process.
+fn report(host: HostApiRef, ctx: CtxId, info: &PanicHookInfo<'_>) {
+    let (_, call) = Scope::current();
+    let message = info.payload_as_str().unwrap_or("a panic without a message");
+    let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+    let thread = std::thread::current();
+    let fields = json!({ "panic": true, "location": place, "thread": thread.name() }).to_string();
+    let line = format!("panicked at {place}: {message}");
+    (host.log())(ctx, call, Level::Error as u32, Slice::text(&line), Slice::text(&fields));
+}

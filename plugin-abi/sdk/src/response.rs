@@ -1,0 +1,177 @@
+//! What a handler answers.
+
+use bytes::Bytes;
+use cardinal_plugin_abi::{self as abi, pairs};
+use futures_util::Stream;
+use http::{HeaderName, HeaderValue};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{Error, Result, scope::Scope, stream};
+
+/// A reply: status (200 unless said otherwise), headers, body.
+///
+/// The host sends it when the handler is done. It drops headers that are not a plugin's to set
+/// (hop-by-hop, `Set-Cookie`, `Access-Control-*` and a few more), and refuses a status outside
+/// 200..=599. A body larger than the host's limit (8 MiB) must be a [`stream`](Self::stream).
+///
+/// ```
+/// use cardinal_plugin::{Response, json};
+///
+/// let reply = Response::json(&json!({ "ok": true })).status(201).header("location", "/items/7");
+/// ```
+#[derive(Debug)]
+pub struct Response {
+    status: u16,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Body,
+    /// The first thing that went wrong in a builder method; it becomes the handler's error.
+    fault: Option<Error>,
+}
+
+enum Body {
+    Full(Bytes),
+    /// Waits for the scope of the call that answers with it.
+    Stream(Box<dyn FnOnce(Scope) -> abi::Stream + Send>),
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Full(bytes) => write!(f, "{} bytes", bytes.len()),
+            Self::Stream(_) => f.write_str("a stream"),
+        }
+    }
+}
+
+impl Response {
+    /// JSON. A value that cannot be serialised makes the call fail with an internal error.
+    pub fn json(value: &(impl Serialize + ?Sized)) -> Self {
+        match serde_json::to_vec(value) {
+            Ok(bytes) => Self::of("application/json", bytes.into()),
+            Err(error) => Self { fault: Some(Error::internal(error)), ..Self::empty() },
+        }
+    }
+
+    /// Plain text in UTF-8.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::of("text/plain; charset=utf-8", Bytes::from(text.into()))
+    }
+
+    /// Bytes with a media type, which are not copied on their way out.
+    pub fn bytes(content_type: &str, bytes: impl Into<Bytes>) -> Self {
+        Self::of(content_type, bytes.into())
+    }
+
+    /// 204 without a body.
+    pub fn empty() -> Self {
+        Self { status: 204, headers: Vec::new(), body: Body::Full(Bytes::new()), fault: None }
+    }
+
+    /// A body made piece by piece. Pieces are asked for one at a time, as the client takes them;
+    /// the stream is dropped when it ends, fails, or the client goes away. After the first piece
+    /// has been sent, an error can only cut the connection.
+    ///
+    /// It is polled on the host's threads with the plugin's tokio entered, as a handler is.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Response, Result, bytes::Bytes, futures::stream};
+    ///
+    /// let lines = stream::iter((1..=3).map(|n| Result::Ok(Bytes::from(format!("{n}\n")))));
+    /// let reply = Response::stream("text/plain", lines);
+    /// ```
+    pub fn stream<S>(content_type: &str, pieces: S) -> Self
+    where
+        S: Stream<Item = Result<Bytes>> + Send + 'static,
+    {
+        let give = |scope| stream::give(scope, pieces);
+        Self { body: Body::Stream(Box::new(give)), ..Self::of(content_type, Bytes::new()) }
+    }
+
+    /// Sets the status.
+    #[must_use]
+    pub fn status(mut self, status: u16) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// Sets a header, in place of one of that name. A name or value that HTTP does not allow makes
+    /// the call fail with an internal error.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        match (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            (Ok(name), Ok(value)) => {
+                self.headers.retain(|(own, _)| *own != name);
+                self.headers.push((name, value));
+            }
+            (Err(error), _) => self.fail(Error::internal(format!("header name `{name}`: {error}"))),
+            (_, Err(error)) => self.fail(Error::internal(format!("value of the header `{name}`: {error}"))),
+        }
+        self
+    }
+
+    fn of(content_type: &str, bytes: Bytes) -> Self {
+        Self { status: 200, body: Body::Full(bytes), ..Self::empty() }.header("content-type", content_type)
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.fault.get_or_insert(error);
+    }
+
+    pub(crate) fn into_abi(self, scope: Scope) -> Result<abi::Reply> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        let headers = self.headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
+        let mut reply =
+            abi::Reply { status: self.status, headers: pairs::write(headers).into(), ..abi::Reply::default() };
+        match self.body {
+            Body::Full(bytes) => reply.body = stream::bytes_out(bytes),
+            Body::Stream(give) => reply.stream = give(scope),
+        }
+        Ok(reply)
+    }
+}
+
+impl From<()> for Response {
+    /// 204 without a body.
+    fn from((): ()) -> Self {
+        Self::empty()
+    }
+}
+
+impl From<Value> for Response {
+    fn from(value: Value) -> Self {
+        Self::json(&value)
+    }
+}
+
+impl From<String> for Response {
+    fn from(text: String) -> Self {
+        Self::text(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_builder_fault_becomes_the_error_of_the_call() {
+        let reply = Response::text("x").header("bad name", "v").header("x", "a\nb");
+        let error = reply.into_abi(Scope::default()).unwrap_err();
+        assert!(error.message().contains("bad name"), "{error}");
+        assert_eq!(error.status(), None);
+        let unserialisable = std::collections::HashMap::from([(vec![1u8], 1)]);
+        assert!(Response::json(&unserialisable).into_abi(Scope::default()).is_err());
+    }
+
+    #[test]
+    fn a_header_replaces_one_of_its_name() {
+        let reply =
+            Response::json(&1).header("Content-Type", "application/ld+json").into_abi(Scope::default()).unwrap();
+        let headers: Vec<_> = pairs::read(reply.headers.get()).unwrap().collect();
+        assert_eq!(headers, [(&b"content-type"[..], &b"application/ld+json"[..])]);
+        assert_eq!((reply.status, reply.body.get()), (200, &b"1"[..]));
+    }
+}

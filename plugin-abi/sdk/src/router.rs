@@ -1,0 +1,244 @@
+//! The table that `routes` returns: which handler answers which method and path.
+
+use std::{any::TypeId, collections::HashMap, future::Future, pin::Pin, sync::Arc};
+
+use http::Method;
+
+use crate::{PluginContext, Request, Response, Result};
+
+pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
+pub(crate) type DynHandler = dyn Fn(PluginContext, Request) -> HandlerFuture + Send + Sync;
+
+/// A handler: `async fn(PluginContext, Request) -> Result<impl Into<Response>>`.
+///
+/// Implemented by every such function and closure; not to be implemented by hand.
+///
+/// It runs on the host's threads, many calls at a time, and must not block them: no
+/// `std::thread::sleep`, no blocking I/O, no long computation ([`tokio::task::spawn_blocking`]
+/// takes those). When the client goes away, or the deadline passes, its future is dropped.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler",
+    note = "a handler is `async fn(PluginContext, Request) -> cardinal_plugin::Result<Response>`, and its future is `Send`"
+)]
+pub trait Handler: Send + Sync + 'static {
+    /// Calls it.
+    fn call(&self, ctx: PluginContext, req: Request) -> Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
+}
+
+impl<F, Fut, R> Handler for F
+where
+    F: Fn(PluginContext, Request) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<R>> + Send + 'static,
+    R: Into<Response>,
+{
+    fn call(&self, ctx: PluginContext, req: Request) -> HandlerFuture {
+        let future = self(ctx, req);
+        Box::pin(async move { future.await.map(Into::into) })
+    }
+}
+
+/// What the plugin offers: routes below its prefix, and handlers that only tools reach.
+///
+/// A handler's name, by which `mcp.tools[].handler` and `backend.routes[].handler` of the manifest
+/// refer to it, is the name of its function. Paths are matched by the host:
+/// `/items/{id}` takes one segment, `/files/{*rest}` all that follows.
+///
+/// ```
+/// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, json};
+///
+/// pub fn routes(_ctx: &PluginContext) -> Router {
+///     Router::new()
+///         .get("/items/{id}", item)
+///         .handler("warm", warm) // no route: for a tool of the manifest
+/// }
+///
+/// async fn item(_ctx: PluginContext, req: Request) -> Result<Response> {
+///     Ok(Response::json(&json!({ "id": req.param("id") })))
+/// }
+///
+/// async fn warm(_ctx: PluginContext, _req: Request) -> Result<Response> {
+///     Ok(Response::empty())
+/// }
+/// ```
+#[derive(Default)]
+pub struct Router {
+    entries: Vec<Entry>,
+}
+
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    /// The author gave the name, so no other of this name is meant.
+    pub(crate) named: bool,
+    pub(crate) route: Option<(Method, String)>,
+    pub(crate) handler: Arc<DynHandler>,
+    identity: TypeId,
+}
+
+impl Router {
+    /// An empty table.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Answers GET (and HEAD) on `path`. Its default scope is the plugin's `read`.
+    #[must_use]
+    pub fn get<H: Handler>(self, path: &str, handler: H) -> Self {
+        self.route(Method::GET, path, handler)
+    }
+
+    /// Answers POST on `path`. Its default scope is the plugin's `write`, as for all but GET.
+    #[must_use]
+    pub fn post<H: Handler>(self, path: &str, handler: H) -> Self {
+        self.route(Method::POST, path, handler)
+    }
+
+    /// Answers PUT on `path`.
+    #[must_use]
+    pub fn put<H: Handler>(self, path: &str, handler: H) -> Self {
+        self.route(Method::PUT, path, handler)
+    }
+
+    /// Answers PATCH on `path`.
+    #[must_use]
+    pub fn patch<H: Handler>(self, path: &str, handler: H) -> Self {
+        self.route(Method::PATCH, path, handler)
+    }
+
+    /// Answers DELETE on `path`.
+    #[must_use]
+    pub fn delete<H: Handler>(self, path: &str, handler: H) -> Self {
+        self.route(Method::DELETE, path, handler)
+    }
+
+    /// Answers `method` on `path`. A closure, which has no name of its own, is called
+    /// `"<method> <path>"`, as in `"GET /items"`.
+    #[must_use]
+    pub fn route<H: Handler>(self, method: Method, path: &str, handler: H) -> Self {
+        let name = function_name::<H>().map_or_else(|| format!("{method} {path}"), str::to_owned);
+        self.push(name, false, Some((method, path.to_owned())), handler)
+    }
+
+    /// A handler without a route, for tools of the manifest that name it as `name`.
+    #[must_use]
+    pub fn handler<H: Handler>(self, name: &str, handler: H) -> Self {
+        self.push(name.to_owned(), true, None, handler)
+    }
+
+    fn push<H: Handler>(mut self, name: String, named: bool, route: Option<(Method, String)>, handler: H) -> Self {
+        self.entries.push(Entry {
+            name,
+            named,
+            route,
+            handler: Arc::new(move |ctx, req| handler.call(ctx, req)),
+            identity: TypeId::of::<H>(),
+        });
+        self
+    }
+
+    /// The table in the order of handler numbers: where several have one name, the one that a
+    /// reader of names should find comes first.
+    ///
+    /// Fails, in words for the author, when a path is malformed, a route stands twice, or one of
+    /// `wanted` (the names in the manifest) could mean two functions.
+    pub(crate) fn finish(mut self, wanted: &[String]) -> Result<Vec<Entry>, String> {
+        self.entries.sort_by_key(|entry| !entry.named);
+        check_routes(&self.entries)?;
+        for name in wanted {
+            check_name(&self.entries, name)?;
+        }
+        Ok(self.entries)
+    }
+}
+
+fn check_routes(entries: &[Entry]) -> Result<(), String> {
+    let mut by_method: HashMap<&Method, matchit::Router<&str>> = HashMap::new();
+    for (method, path) in entries.iter().filter_map(|entry| entry.route.as_ref()) {
+        if !path.starts_with('/') {
+            return Err(format!("the path `{path}` of a route must begin with `/`"));
+        }
+        let table = by_method.entry(method).or_default();
+        table.insert(path.as_str(), path.as_str()).map_err(|error| format!("route {method} `{path}`: {error}"))?;
+    }
+    Ok(())
+}
+
+fn check_name(entries: &[Entry], name: &str) -> Result<(), String> {
+    let mut of_name = entries.iter().filter(|entry| entry.name == name);
+    let Some(first) = of_name.next() else { return Ok(()) }; // the host says which name is missing
+    let rival = of_name.find(|other| other.identity != first.identity && other.named == first.named);
+    match rival {
+        None => Ok(()),
+        Some(_) => Err(format!(
+            "the manifest names the handler `{name}`, and the router has two functions of that name; \
+             give the one that is meant a name of its own with `.handler(\"...\", f)`"
+        )),
+    }
+}
+
+/// The last segment of a function's type name; `None` for closures.
+fn function_name<F>() -> Option<&'static str> {
+    let full = std::any::type_name::<F>();
+    let plain = full.split('<').next().unwrap_or(full);
+    let name = plain.rsplit("::").next().unwrap_or(plain);
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    is_name.then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn preview(_: PluginContext, _: Request) -> Result<Response> {
+        Ok(Response::empty())
+    }
+
+    mod other {
+        use super::super::*;
+        pub(super) async fn preview(_: PluginContext, _: Request) -> Result<Response> {
+            Ok(Response::empty())
+        }
+    }
+
+    #[allow(clippy::extra_unused_type_parameters)]
+    async fn generic<T: Send + 'static>(_: PluginContext, _: Request) -> Result<Response> {
+        Ok(Response::empty())
+    }
+
+    fn names(router: Router) -> Vec<String> {
+        router.finish(&[]).unwrap().into_iter().map(|entry| entry.name).collect()
+    }
+
+    #[test]
+    fn a_handler_is_called_as_its_function() {
+        let router = Router::new()
+            .get("/a", preview)
+            .get("/b", generic::<Vec<std::string::String>>)
+            .post("/c", |_: PluginContext, _: Request| async { Ok(Response::empty()) })
+            .handler("warm", preview);
+        assert_eq!(names(router), ["warm", "preview", "generic", "POST /c"]);
+    }
+
+    #[test]
+    fn one_function_may_answer_several_routes() {
+        let router = Router::new().get("/a", preview).post("/a", preview).get("/a/{id}", preview);
+        assert_eq!(router.finish(&["preview".to_owned()]).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn two_functions_of_one_name_matter_only_when_the_manifest_names_them() {
+        let router = || Router::new().get("/a", preview).get("/b", other::preview);
+        assert!(router().finish(&[]).is_ok());
+        let error = router().finish(&["preview".to_owned()]).err().unwrap();
+        assert!(error.contains("`preview`"), "{error}");
+        let named = router().handler("preview", other::preview);
+        assert!(named.finish(&["preview".to_owned()]).unwrap()[0].named);
+    }
+
+    #[test]
+    fn routes_that_collide_or_make_no_sense_are_refused() {
+        for (path, other_path) in [("/a", "/a"), ("/a/{x}", "/a/{y}"), ("a", "/b"), ("/{", "/b")] {
+            let router = Router::new().get(path, preview).get(other_path, preview);
+            assert!(router.finish(&[]).is_err(), "{path} {other_path}");
+        }
+    }
+}

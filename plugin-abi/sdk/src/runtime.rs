@@ -1,0 +1,212 @@
+//! The plugin's own tokio: one io thread for the whole library, started when the first instance
+//! needs it and stopped when the last one that used it shuts down.
+//!
+//! A library has its own copy of tokio, which knows nothing of the host's. Handlers run on the
+//! host's threads all the same: this runtime is only *entered* there, so that its timers and
+//! sockets register with the io thread, which wakes the handler through the host's waker.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::{oneshot, watch},
+};
+
+use crate::{Error, Result, scope::Scope};
+
+/// How long the io thread waits, when it stops, for blocking work that has begun.
+const BLOCKING_GRACE: Duration = Duration::from_secs(5);
+
+/// The library's io thread, as long as an instance holds it.
+static SHARED: Mutex<Weak<IoThread>> = Mutex::new(Weak::new());
+
+/// A running io thread; dropping it stops it.
+struct IoThread {
+    handle: Handle,
+    _stop: oneshot::Sender<()>,
+    /// Its sender ends with the thread.
+    ended: watch::Receiver<()>,
+}
+
+impl IoThread {
+    fn shared(name: &str) -> Result<Arc<Self>> {
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = shared.upgrade() {
+            return Ok(running);
+        }
+        let started = Arc::new(Self::start(name)?);
+        *shared = Arc::downgrade(&started);
+        Ok(started)
+    }
+
+    fn start(name: &str) -> Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot_start)?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (ending, ended) = watch::channel(());
+        let run = move || {
+            let _ = runtime.block_on(stopped); // the sender is dropped, never used: that is the signal
+            runtime.shutdown_timeout(BLOCKING_GRACE);
+            drop(ending);
+        };
+        std::thread::Builder::new().name(format!("{name}-io")).spawn(run).map_err(cannot_start)?;
+        Ok(Self { handle, _stop: stop, ended })
+    }
+}
+
+fn cannot_start(error: std::io::Error) -> Error {
+    Error::of_code(cardinal_plugin_abi::error::UNAVAILABLE, format!("the plugin's io thread cannot start: {error}"))
+}
+
+/// An instance's use of the runtime, and the tasks that it runs there.
+pub(crate) struct Runtime {
+    state: Mutex<State>,
+    /// `true` tells the tasks to end; each holds a receiver until it has.
+    stop: watch::Sender<bool>,
+}
+
+enum State {
+    Idle,
+    Running(Arc<IoThread>),
+    Stopped,
+}
+
+impl Runtime {
+    pub(crate) fn new() -> Self {
+        Self { state: Mutex::new(State::Idle), stop: watch::Sender::new(false) }
+    }
+
+    /// The runtime to enter, started now when it wasn't.
+    pub(crate) fn handle(&self, name: &str) -> Result<Handle> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*state {
+            State::Running(io) => Ok(io.handle.clone()),
+            State::Stopped => Err(Error::over("the plugin has been stopped")),
+            State::Idle => {
+                let io = IoThread::shared(name)?;
+                let handle = io.handle.clone();
+                *state = State::Running(io);
+                Ok(handle)
+            }
+        }
+    }
+
+    /// Runs `future` on the io thread until it ends or the instance is stopped.
+    pub(crate) fn spawn<F>(&self, name: &str, scope: Scope, future: F) -> Task<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        // The receiver is taken first: `stop` waits for it, or this sees that it is too late.
+        let mut stop = self.stop.subscribe();
+        let handle = match self.handle(name) {
+            Ok(handle) => handle,
+            Err(error) => return Task { running: Err(Some(error)) },
+        };
+        let scope = Scope { runtime: Some(handle.clone()), ..scope };
+        let task = scope.wrap(Box::pin(future));
+        let running = handle.spawn(async move {
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => None,
+                output = task => Some(output),
+            }
+        });
+        Task { running: Ok(running) }
+    }
+
+    /// Ends the tasks, then the io thread when nobody else uses it, and waits for both.
+    pub(crate) async fn shut_down(&self) {
+        let before = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *state, State::Stopped)
+        };
+        self.stop.send_replace(true);
+        self.stop.closed().await;
+        let State::Running(io) = before else { return };
+        let mut ended = io.ended.clone();
+        // `into_inner` gives it to exactly one of several that let go at the same time.
+        if let Some(last) = Arc::into_inner(io) {
+            drop(last);
+            while ended.changed().await.is_ok() {}
+        }
+    }
+
+    /// Whether the instance has been told to stop.
+    pub(crate) fn is_stopped(&self) -> bool {
+        *self.stop.borrow()
+    }
+}
+
+/// Work that [`PluginContext::spawn`](crate::PluginContext::spawn) started. Awaiting it gives its
+/// output; dropping it lets the work go on.
+///
+/// It may be awaited anywhere, also without tokio. It is an error when the work panicked, was
+/// [aborted](Self::abort), or the plugin was stopped meanwhile.
+#[must_use = "dropping a task lets it run on; say `drop(task)` if that is meant"]
+pub struct Task<T> {
+    running: Result<tokio::task::JoinHandle<Option<T>>, Option<Error>>,
+}
+
+impl<T> Task<T> {
+    /// Stops the work at its next await.
+    pub fn abort(&self) {
+        if let Ok(running) = &self.running {
+            running.abort();
+        }
+    }
+
+    /// Whether it has ended, one way or another.
+    pub fn is_finished(&self) -> bool {
+        self.running.as_ref().map_or(true, tokio::task::JoinHandle::is_finished)
+    }
+}
+
+impl<T> Future for Task<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        let over = || Error::over("the plugin has been stopped");
+        match &mut self.running {
+            Err(error) => Poll::Ready(Err(error.take().unwrap_or_else(over))),
+            Ok(running) => Pin::new(running).poll(cx).map(|outcome| match outcome {
+                Ok(output) => output.ok_or_else(over),
+                Err(error) if error.is_cancelled() => Err(Error::over("the task was aborted")),
+                Err(error) => Err(Error::internal(error)),
+            }),
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Task<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.is_finished() { "Task(finished)" } else { "Task(running)" })
+    }
+}
+
+/// Waits for a future on a plain thread, one that the plugin started itself. Never in a handler:
+/// it would block the host.
+///
+/// The future may ask the host for anything. Tokio's own types find no runtime here.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let mut future = std::pin::pin!(future);
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut cx = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut cx) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}

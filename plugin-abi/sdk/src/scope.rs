@@ -1,0 +1,84 @@
+//! For whom the code on this thread is running just now: the instance, the call, and the runtime
+//! that its tokio types find.
+
+use std::{
+    cell::Cell,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use cardinal_plugin_abi::{CallId, CtxId};
+use tokio::runtime::Handle;
+
+thread_local! {
+    static CURRENT: Cell<(CtxId, CallId)> = const { Cell::new((0, 0)) };
+}
+
+/// Entered around every poll and every drop of an author's code.
+#[derive(Clone, Default)]
+pub(crate) struct Scope {
+    pub(crate) ctx: CtxId,
+    pub(crate) call: CallId,
+    pub(crate) runtime: Option<Handle>,
+}
+
+impl Scope {
+    /// Runs `body` inside: the panic hook knows for whom, and tokio finds the plugin's runtime.
+    pub(crate) fn enter<R>(&self, body: impl FnOnce() -> R) -> R {
+        let _inside = Inside { before: CURRENT.replace((self.ctx, self.call)) };
+        let _runtime = self.runtime.as_ref().map(Handle::enter);
+        body()
+    }
+
+    /// The instance and the call of the code on this thread; zeros outside of any.
+    pub(crate) fn current() -> (CtxId, CallId) {
+        CURRENT.get()
+    }
+
+    /// A future (boxed already: it must be `Unpin`) that is polled and dropped inside.
+    pub(crate) fn wrap<F: Future + Unpin>(self, future: F) -> Scoped<F> {
+        Scoped { scope: self, future: Some(future) }
+    }
+}
+
+/// Puts back what was current, also when `body` panics.
+struct Inside {
+    before: (CtxId, CallId),
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        CURRENT.set(self.before);
+    }
+}
+
+/// See [`Scope::wrap`].
+pub(crate) struct Scoped<F> {
+    scope: Scope,
+    /// `None` once it has ended: what it held is dropped inside the scope, too.
+    future: Option<F>,
+}
+
+impl<F: Future + Unpin> Future for Scoped<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let Self { scope, future } = self.get_mut();
+        scope.enter(|| {
+            let Some(running) = future.as_mut() else { return Poll::Pending };
+            let outcome = Pin::new(running).poll(cx);
+            if outcome.is_ready() {
+                *future = None;
+            }
+            outcome
+        })
+    }
+}
+
+impl<F> Drop for Scoped<F> {
+    fn drop(&mut self) {
+        let future = self.future.take();
+        self.scope.enter(|| drop(future));
+    }
+}
