@@ -1,4 +1,10 @@
-//! Reads product pages of suppliers into master cards.
+//! Reads product pages of suppliers into master cards. The plugin to read before writing one:
+//! `README.md` beside this crate walks through it.
 
+mod cache;
 pub mod fetch;
 pub mod product;
+mod routes;
+mod service;
+
+cardinal_plugin::plugin!(routes::routes);

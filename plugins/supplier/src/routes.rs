@@ -1,0 +1,81 @@
+//! What can be asked of this plugin, over HTTP and by tools. Each handler reads its input, asks the
+//! service, and shapes the answer; nothing else happens here.
+
+use cardinal_plugin::serde_json::Value;
+use cardinal_plugin::{Error, PluginContext, Request, Result, Router, Uuid, json};
+use serde::Deserialize;
+
+use crate::service::{self, Page};
+
+const ITEMS_DEFAULT: u32 = 50;
+const ITEMS_MAX: u32 = 200;
+
+/// The handlers' names are what `manifest.json` calls its tools' and routes' handlers.
+pub fn routes(_ctx: &PluginContext) -> Router {
+    Router::new()
+        .get("/preview", preview)
+        .post("/enrich/{card_id}", enrich)
+        .post("/process", enrich)
+        .get("/items", items)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PreviewInput {
+    url: String,
+    #[serde(default)]
+    refresh: bool,
+}
+
+async fn preview(ctx: PluginContext, request: Request) -> Result<Value> {
+    let input: PreviewInput = request.input().await?;
+    let page = Page { address: input.url, refresh: input.refresh };
+    let product = service::preview(&ctx, &page).await?;
+    Ok(json!({ "product": product }))
+}
+
+/// `card_id` comes from the path, from the body, or from a tool's arguments; `input` takes either.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EnrichInput {
+    card_id: Uuid,
+    url: String,
+    #[serde(default)]
+    refresh: bool,
+}
+
+async fn enrich(ctx: PluginContext, request: Request) -> Result<Value> {
+    let input: EnrichInput = request.input().await?;
+    let page = Page { address: input.url, refresh: input.refresh };
+    let enriched = service::enrich(&ctx, input.card_id, &page).await?;
+    Ok(json!({
+        "source_key": enriched.source_key,
+        "version": enriched.version,
+        "product": enriched.product,
+    }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ItemsInput {
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+async fn items(ctx: PluginContext, request: Request) -> Result<Value> {
+    let input: ItemsInput = request.input().await?;
+    let limit = input.limit.unwrap_or(ITEMS_DEFAULT);
+    if !(1..=ITEMS_MAX).contains(&limit) {
+        return Err(Error::bad_request(format!("`limit` must be between 1 and {ITEMS_MAX}.")));
+    }
+    let before = input.cursor.as_deref().map(read_cursor).transpose()?;
+    let items = service::items(&ctx, limit, before).await?;
+    let is_full = items.len() as u64 == u64::from(limit);
+    let next_cursor = items.last().filter(|_| is_full).map(|item| item.id.to_string());
+    Ok(json!({ "items": items, "next_cursor": next_cursor }))
+}
+
+fn read_cursor(cursor: &str) -> Result<i64> {
+    let id = cursor.parse().ok().filter(|id| *id > 0);
+    id.ok_or_else(|| Error::with_code(400, "invalid-cursor", "This cursor is not one that `next_cursor` gave."))
+}
