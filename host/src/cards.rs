@@ -4,3 +4,4 @@ pub mod card;
 pub mod filter;
 pub mod page;
 pub mod patch;
+pub mod source;

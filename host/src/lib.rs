@@ -9,6 +9,7 @@ pub mod config;
 pub mod db;
 pub mod http;
 mod mac;
+pub mod plugin;
 pub mod request;
 pub mod router;
 pub mod server;

@@ -12,8 +12,20 @@ pub type CallId = u64;
 pub type ConnId = u64;
 /// The number of a prepared statement of one connection.
 pub type StmtId = u64;
-/// A UUID's 16 bytes, in network order.
-pub type Id = [u8; 16];
+
+/// A UUID's 16 bytes, in network order. (A struct: C has no way to pass an array by value.)
+#[repr(C)]
+#[derive(StableAbi, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Id {
+    /// The bytes.
+    pub bytes: [u8; 16],
+}
+
+impl From<[u8; 16]> for Id {
+    fn from(bytes: [u8; 16]) -> Self {
+        Self { bytes }
+    }
+}
 
 /// The host's functions.
 ///

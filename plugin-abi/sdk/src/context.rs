@@ -154,7 +154,7 @@ impl PluginContext {
     ) -> impl Future<Output = Result<i64>> + Send + use<D> {
         let answer = serde_json::to_vec(data).map_err(Error::internal).map(|data| {
             let enrich = self.core.host.enrich_card();
-            let (card, user) = (card_id.into_bytes(), user_id.into_bytes());
+            let (card, user) = (card_id.into_bytes().into(), user_id.into_bytes().into());
             let (key, kind) = (Slice::text(source_key), Slice::text(kind));
             enrich(self.core.ctx, self.call_id(), card, user, key, kind, Slice::new(&data))
         });
@@ -167,7 +167,7 @@ impl PluginContext {
     /// When there is no such card ([`Error::is_not_found`]), or the call may not read cards.
     pub fn read_card(&self, card_id: Uuid, user_id: Uuid) -> impl Future<Output = Result<Card>> + Send + use<> {
         let read = self.core.host.read_card();
-        let answer = read(self.core.ctx, self.call_id(), card_id.into_bytes(), user_id.into_bytes());
+        let answer = read(self.core.ctx, self.call_id(), card_id.into_bytes().into(), user_id.into_bytes().into());
         async { parse(answer.await, "card") }
     }
 
@@ -181,7 +181,7 @@ impl PluginContext {
             };
             let query = serde_json::to_vec(&query)?;
             let list = ctx.core.host.list_cards();
-            let answer = list(ctx.core.ctx, ctx.call_id(), user.into_bytes(), Slice::new(&query));
+            let answer = list(ctx.core.ctx, ctx.call_id(), user.into_bytes().into(), Slice::new(&query));
             parse(answer.await, "page of cards")
         }
     }
@@ -194,7 +194,7 @@ impl PluginContext {
         source_key: &str,
     ) -> impl Future<Output = Result<i64>> + Send + use<> {
         let remove = self.core.host.remove_source();
-        let (card, user) = (card_id.into_bytes(), user_id.into_bytes());
+        let (card, user) = (card_id.into_bytes().into(), user_id.into_bytes().into());
         let answer = remove(self.core.ctx, self.call_id(), card, user, Slice::text(source_key));
         async { version(answer.await) }
     }

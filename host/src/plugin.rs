@@ -1,0 +1,14 @@
+//! Plugins: found, judged, loaded, called, retired. `host/README.md` tells their walk.
+//!
+//! What judges (`state`, `manifest`, `compat`, `preflight`) is pure: bytes in, verdict out. What
+//! touches the disk is `package` and `trust`; what runs foreign code is `probe`, `library` and
+//! `instance`. `registry` leads a plugin from one to the next.
+
+pub mod bridge;
+pub mod call;
+pub mod connection;
+pub mod context;
+pub mod current;
+pub mod instance;
+pub mod library;
+pub mod state;

@@ -1,0 +1,205 @@
+//! The doors to the plugin's own database.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use cardinal_plugin_abi::{
+    Bytes, CallId, CtxId, Error, Fut, Slice, Stream,
+    door::contain,
+    host::{ConnId, StmtId},
+    stream::Source,
+};
+
+use super::{
+    door::{begin, begin_with, call_of, contained, live, sql},
+    fault,
+    scope::{self, Scope},
+    table::Table,
+};
+use crate::plugin::{
+    connection::{Connection, CopyOut, Rows},
+    context::Fault,
+    current,
+};
+
+static CONNECTIONS: Table<Arc<Checkout>> = Table::new();
+
+/// A connection in a plugin's hands.
+struct Checkout {
+    ctx: CtxId,
+    connection: Arc<Connection>,
+}
+
+/// Takes back every connection that a plugin still holds.
+pub fn reclaim(ctx: CtxId) {
+    for checkout in CONNECTIONS.remove_where(|checkout| checkout.ctx == ctx) {
+        checkout.connection.release();
+    }
+}
+
+fn connection(ctx: CtxId, number: ConnId) -> Result<Arc<Connection>, Fault> {
+    live(ctx)?;
+    let checkout = CONNECTIONS.get(number).filter(|checkout| checkout.ctx == ctx);
+    let gone = || Fault::Gone("the connection was given back".to_owned());
+    Ok(checkout.ok_or_else(gone)?.connection.clone())
+}
+
+/// A connection's number on its way to the plugin. Dropped before it got there, it goes back.
+struct Ticket(ConnId);
+
+impl Ticket {
+    fn deliver(self) -> ConnId {
+        let number = self.0;
+        std::mem::forget(self);
+        number
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        give_back(self.0);
+    }
+}
+
+fn give_back(number: ConnId) {
+    if let Some(checkout) = CONNECTIONS.remove(number) {
+        checkout.connection.release();
+    }
+}
+
+pub extern "C" fn connect(ctx: CtxId, call: CallId) -> Fut<u64> {
+    let start = |scope: &Arc<Scope>| {
+        call_of(ctx, call)?;
+        let scope = scope.clone();
+        Ok(async move {
+            let connection = scope.context.pool()?.get().await?;
+            let number = CONNECTIONS.insert(Arc::new(Checkout { ctx, connection }));
+            let ticket = Ticket(number.ok_or_else(|| Fault::Unavailable(anyhow::anyhow!("too many connections")))?);
+            live(ctx)?; // retired meanwhile: `reclaim` may have been and gone
+            Ok(ticket)
+        })
+    };
+    begin_with(ctx, start, Ticket::deliver)
+}
+
+pub extern "C" fn release(ctx: CtxId, number: ConnId) {
+    contain(|| {
+        if connection(ctx, number).is_ok() {
+            give_back(number);
+        }
+    });
+}
+
+pub extern "C" fn prepare(ctx: CtxId, number: ConnId, text: Slice<'_>) -> Fut<Bytes> {
+    let cached = contained(|| Ok(connection(ctx, number)?.prepared(text.as_text().unwrap_or_default())));
+    if let Ok(Some(description)) = cached {
+        return Fut::ready(Ok(Bytes::from_owner(description)));
+    }
+    begin(ctx, |_| {
+        let (connection, sql) = (connection(ctx, number)?, sql(text)?);
+        Ok(async move { Ok(Bytes::from_owner(connection.prepare(sql).await?)) })
+    })
+}
+
+pub extern "C" fn query(ctx: CtxId, number: ConnId, statement: StmtId, params: Slice<'_>) -> Fut<Stream> {
+    begin(ctx, |_| {
+        let connection = connection(ctx, number)?;
+        let params = bytes::Bytes::copy_from_slice(params.get());
+        Ok(async move { Ok(Stream::new(RowSource(connection.query(statement, params).await?))) })
+    })
+}
+
+pub extern "C" fn execute(ctx: CtxId, number: ConnId, statement: StmtId, params: Slice<'_>) -> Fut<u64> {
+    begin(ctx, |_| {
+        let connection = connection(ctx, number)?;
+        let params = bytes::Bytes::copy_from_slice(params.get());
+        Ok(connection.execute(statement, params))
+    })
+}
+
+pub extern "C" fn batch(ctx: CtxId, number: ConnId, text: Slice<'_>) -> Fut<u8> {
+    begin(ctx, |_| {
+        let (connection, sql) = (connection(ctx, number)?, sql(text)?);
+        Ok(async move { connection.batch(sql).await.map(|()| 0) })
+    })
+}
+
+pub extern "C" fn copy_in(ctx: CtxId, number: ConnId, text: Slice<'_>, data: Stream) -> Fut<u64> {
+    let start = |scope: &Arc<Scope>| {
+        let (connection, sql) = (connection(ctx, number)?, sql(text)?);
+        let data = Lent::new(ctx, scope, data)?;
+        Ok(connection.copy_in(sql, data))
+    };
+    let outcome: Fut<Result<u64, Error>> = begin(ctx, start);
+    // An error of the plugin's own stream comes back to it as it was.
+    Fut::new(async move { outcome.await? })
+}
+
+pub extern "C" fn copy_out(ctx: CtxId, number: ConnId, text: Slice<'_>) -> Fut<Stream> {
+    begin(ctx, |_| {
+        let (connection, sql) = (connection(ctx, number)?, sql(text)?);
+        Ok(async move { Ok(Stream::new(CopySource(connection.copy_out(sql).await?))) })
+    })
+}
+
+pub extern "C" fn connect_options(ctx: CtxId) -> Fut<Bytes> {
+    begin(ctx, |scope| {
+        let options = scope.context.pool()?.connect_options().to_string();
+        Ok(async move { Ok(Bytes::from(options)) })
+    })
+}
+
+struct RowSource(Rows);
+
+impl Source for RowSource {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+        self.0.poll_batch(cx).map(|batch| batch.map(|batch| batch.map(Bytes::from_vec).map_err(fault::report)))
+    }
+}
+
+struct CopySource(CopyOut);
+
+impl Source for CopySource {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+        self.0.poll_piece(cx).map(|piece| piece.map(|piece| piece.map(Bytes::from_owner).map_err(fault::report)))
+    }
+}
+
+/// A stream of the plugin's that the host reads: it keeps its instance alive while it lasts.
+struct Lent {
+    ctx: CtxId,
+    stream: Stream,
+    scope: Arc<Scope>,
+    _instance: scope::Anchor,
+}
+
+impl Lent {
+    fn new(ctx: CtxId, scope: &Arc<Scope>, stream: Stream) -> Result<Self, Fault> {
+        let gone = || Fault::Gone("the plugin is stopping".to_owned());
+        let instance = scope.anchor().ok_or_else(gone)?;
+        if !scope.leases.take() {
+            return Err(gone());
+        }
+        Ok(Self { ctx, stream, scope: scope.clone(), _instance: instance })
+    }
+}
+
+impl futures_util::Stream for Lent {
+    type Item = Result<bytes::Bytes, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let _entered = current::enter(self.ctx);
+        self.stream.poll_next(cx).map(|piece| piece.map(|piece| piece.map(bytes::Bytes::from_owner)))
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let _entered = current::enter(self.ctx);
+        self.stream = Stream::NONE; // while the instance is still there
+        self.scope.leases.give_back();
+    }
+}

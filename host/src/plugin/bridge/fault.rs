@@ -1,0 +1,106 @@
+//! What a plugin gets to know of a failure of the host, and what only the log does.
+
+use cardinal_plugin_abi::{Bytes, Error, error, error::flags};
+use serde_json::{Map, Value, json};
+use tokio_postgres::error::{DbError, ErrorPosition};
+
+use crate::{http::error::ApiError, plugin::context::Fault};
+
+/// The error for the plugin; the cause goes to the log.
+pub fn report(fault: Fault) -> Error {
+    match fault {
+        Fault::Forbidden { detail, scope } => {
+            let mut details = json!({"status": 403, "code": "insufficient-scope"});
+            if let Some(scope) = scope {
+                details["required_scope"] = scope.into();
+            }
+            public(error::FORBIDDEN, detail, details)
+        }
+        Fault::NotFound(detail) => public(error::NOT_FOUND, detail, json!({"status": 404, "code": "not-found"})),
+        Fault::Refused(broken) => public(error::REFUSED, broken.detail, json!({"status": 422, "code": broken.code})),
+        Fault::Answer(answer) => of_api(&answer),
+        Fault::Invalid(reason) => Error::new(error::INVALID_ARGUMENT, reason),
+        Fault::Unsupported(reason) => Error::new(error::UNSUPPORTED, reason),
+        Fault::Gone(reason) => Error::new(error::BAD_HANDLE, reason),
+        Fault::Unavailable(cause) => {
+            tracing::warn!(error = format!("{cause:#}"), "a plugin could not have the database");
+            unavailable()
+        }
+        Fault::Internal(cause) => {
+            tracing::error!(error = format!("{cause:#}"), "a host function failed");
+            Error::new(error::INTERNAL, "the host function failed; the log says why")
+        }
+        Fault::Database(cause) => database(&cause),
+    }
+}
+
+fn unavailable() -> Error {
+    let details = json!({"status": 503, "code": "database-unavailable"});
+    let error = public(error::UNAVAILABLE, "The database could not be had in time.".to_owned(), details);
+    Error { flags: error.flags | flags::RETRY, ..error }
+}
+
+fn of_api(answer: &ApiError) -> Error {
+    let status = answer.status();
+    if let Some(cause) = answer.cause_text() {
+        tracing::warn!(error = cause, code = answer.code(), "a host function failed");
+    }
+    match status.as_u16() {
+        503 => unavailable(),
+        500.. => Error::new(error::INTERNAL, "the host function failed; the log says why"),
+        status => {
+            let detail = answer.client_detail().unwrap_or(answer.code()).to_owned();
+            public(error::REFUSED, detail, json!({"status": status, "code": answer.code()}))
+        }
+    }
+}
+
+fn public(code: u32, message: String, details: Value) -> Error {
+    Error { code, flags: flags::PUBLIC, message: Bytes::from(message), details: Bytes::from(details.to_string()) }
+}
+
+/// PostgreSQL's error on one of the plugin's own connections: all of it is the plugin's to know.
+fn database(cause: &tokio_postgres::Error) -> Error {
+    let Some(fault) = cause.as_db_error() else {
+        return Error::new(error::DATABASE, plain(cause));
+    };
+    let details = Value::Object(details(fault));
+    Error {
+        code: error::DATABASE,
+        flags: if is_worth_retrying(fault.code().code()) { flags::RETRY } else { 0 },
+        message: Bytes::from(fault.message().to_owned()),
+        details: Bytes::from(details.to_string()),
+    }
+}
+
+fn details(fault: &DbError) -> Map<String, Value> {
+    let position = match fault.position() {
+        Some(ErrorPosition::Original(position)) => Some(position.to_string()),
+        _ => None,
+    };
+    let fields = [
+        ("sqlstate", Some(fault.code().code())),
+        ("constraint", fault.constraint()),
+        ("schema", fault.schema()),
+        ("table", fault.table()),
+        ("column", fault.column()),
+        ("type", fault.datatype()),
+        ("detail", fault.detail()),
+        ("hint", fault.hint()),
+        ("position", position.as_deref()),
+    ];
+    fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect()
+}
+
+/// Serialization failure, deadlock, lock or connection not to be had, server going down.
+fn is_worth_retrying(sqlstate: &str) -> bool {
+    ["40001", "40P01", "55P03", "53300", "57P01", "57P03"].contains(&sqlstate)
+}
+
+/// The driver's error with its cause, which its Display leaves out.
+fn plain(error: &tokio_postgres::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,215 @@
+//! What stands behind the numbers that a plugin holds: its context and its calls.
+
+use std::{
+    any::Any,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use cardinal_plugin_abi::{CallId, CtxId};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::{metrics::Metrics, table::Table};
+use crate::{
+    auth::caller::Caller,
+    plugin::{call::BodyStream, context::PluginContext},
+};
+
+// A door is a plain C function: all that it gets is a number, so the tables must be static.
+static CONTEXTS: Table<Arc<Scope>> = Table::new();
+static CALLS: Table<Arc<CallScope>> = Table::new();
+
+/// One live plugin instance, seen from its doors.
+pub struct Scope {
+    pub context: PluginContext,
+    pub metrics: Metrics,
+    pub leases: Leases,
+    /// Cancelled when the instance is told to stop.
+    pub stopping: CancellationToken,
+    instance: OnceLock<Weak<dyn Any + Send + Sync>>,
+}
+
+/// Keeps an instance from being destroyed, whatever type it has.
+pub type Anchor = Arc<dyn Any + Send + Sync>;
+
+impl Scope {
+    pub fn new(context: PluginContext) -> Arc<Self> {
+        Arc::new(Self {
+            context,
+            metrics: Metrics::default(),
+            leases: Leases::default(),
+            stopping: CancellationToken::new(),
+            instance: OnceLock::new(),
+        })
+    }
+
+    /// Says what the context belongs to, once it exists.
+    pub fn belongs_to(&self, instance: &Anchor) {
+        let _ = self.instance.set(Arc::downgrade(instance));
+    }
+
+    /// Keeps the instance alive; `None` before it exists and after it is gone.
+    pub fn anchor(&self) -> Option<Anchor> {
+        self.instance.get()?.upgrade()
+    }
+}
+
+/// Gives a context its number; `None` when the table is full.
+pub fn admit(scope: Arc<Scope>) -> Option<CtxId> {
+    CONTEXTS.insert(scope)
+}
+
+/// The live context of a number.
+pub fn context(ctx: CtxId) -> Option<Arc<Scope>> {
+    CONTEXTS.get(ctx)
+}
+
+/// Ends a context's number: its doors answer `BAD_HANDLE` from here on.
+pub fn retire(ctx: CtxId) {
+    CONTEXTS.remove(ctx);
+}
+
+/// One call in flight.
+pub struct CallScope {
+    pub ctx: CtxId,
+    pub caller: Arc<Caller>,
+    pub request_id: String,
+    pub deadline: Instant,
+    /// A streamed request body. It stands here so that it goes with the call, whoever still holds
+    /// the plugin's end of it.
+    body: Mutex<Option<BodyStream>>,
+    ended: AtomicBool,
+    cancelled: OnceLock<CancellationToken>,
+}
+
+impl CallScope {
+    pub fn new(ctx: CtxId, caller: Arc<Caller>, request_id: String, deadline: Instant) -> Self {
+        Self {
+            ctx,
+            caller,
+            request_id,
+            deadline,
+            body: Mutex::new(None),
+            ended: AtomicBool::new(false),
+            cancelled: OnceLock::new(),
+        }
+    }
+
+    /// The same call, with a request body that is read as it comes.
+    pub fn with_body(mut self, body: BodyStream) -> Self {
+        self.body = Mutex::new(Some(body));
+        self
+    }
+
+    /// Works on the request body; `None` inside when the call is over.
+    pub fn with_request_body<R>(&self, work: impl FnOnce(&mut Option<BodyStream>) -> R) -> R {
+        work(&mut self.body.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    /// Cancelled when the call ends. Made only for those who ask: most calls never do.
+    pub fn cancellation(&self) -> CancellationToken {
+        let token = self.cancelled.get_or_init(CancellationToken::new).clone();
+        if self.is_over() {
+            token.cancel(); // `end` may have looked before the token was there
+        }
+        token
+    }
+
+    fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+        if let Some(token) = self.cancelled.get() {
+            token.cancel();
+        }
+        drop(self.with_request_body(Option::take));
+    }
+}
+
+/// The call of a number, when it belongs to the context.
+pub fn call(ctx: CtxId, call: CallId) -> Option<Arc<CallScope>> {
+    CALLS.get(call).filter(|scope| scope.ctx == ctx)
+}
+
+/// A call's number, for as long as the call lives.
+pub struct CallNumber {
+    number: CallId,
+    scope: Arc<CallScope>,
+}
+
+impl CallNumber {
+    /// Gives a call its number; `None` when too many are in flight.
+    pub fn give(scope: CallScope) -> Option<Self> {
+        let scope = Arc::new(scope);
+        Some(Self { number: CALLS.insert(scope.clone())?, scope })
+    }
+
+    pub fn get(&self) -> CallId {
+        self.number
+    }
+
+    pub fn scope(&self) -> &Arc<CallScope> {
+        &self.scope
+    }
+}
+
+impl Drop for CallNumber {
+    fn drop(&mut self) {
+        CALLS.remove(self.number);
+        self.scope.end();
+    }
+}
+
+/// Counts what still runs code of an instance: calls, reply streams, streams lent to the host.
+/// `destroy` waits for all of it; once closed, nothing new begins.
+#[derive(Default)]
+pub struct Leases {
+    state: AtomicUsize,
+    idle: Notify,
+}
+
+const CLOSED: usize = 1 << (usize::BITS - 1);
+
+impl Leases {
+    /// Takes one; `false` when closed.
+    pub fn take(&self) -> bool {
+        if self.state.fetch_add(1, Ordering::SeqCst) & CLOSED == 0 {
+            return true;
+        }
+        self.give_back();
+        false
+    }
+
+    pub fn give_back(&self) {
+        if self.state.fetch_sub(1, Ordering::SeqCst) == CLOSED | 1 {
+            self.idle.notify_waiters();
+        }
+    }
+
+    /// Lets nothing new begin.
+    pub fn close(&self) {
+        self.state.fetch_or(CLOSED, Ordering::SeqCst);
+    }
+
+    pub fn count(&self) -> usize {
+        self.state.load(Ordering::SeqCst) & !CLOSED
+    }
+
+    /// Ready when nothing is out any more. Call [`close`](Self::close) first.
+    pub async fn idle(&self) {
+        loop {
+            let mut idle = std::pin::pin!(self.idle.notified());
+            idle.as_mut().enable(); // before the count is read, or the last one could slip between
+            if self.count() == 0 {
+                return;
+            }
+            idle.await;
+        }
+    }
+}

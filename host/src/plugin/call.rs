@@ -1,0 +1,89 @@
+//! What goes into a call of a plugin's handler and what comes out, in the host's own types.
+
+use std::{net::IpAddr, pin::Pin, sync::Arc, time::Instant};
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+use super::instance::ReplyStream;
+use crate::auth::caller::Caller;
+
+/// A failure inside a body that is read or written piece by piece.
+pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
+/// A streamed request body. Its limits and time-outs are the host's, already around it.
+pub type BodyStream = Pin<Box<dyn http_body::Body<Data = Bytes, Error = BodyError> + Send>>;
+
+/// One call, complete: what the plugin may know of it and nothing else.
+pub struct CallParts {
+    /// Upper case; empty in a tool call.
+    pub method: String,
+    /// Below the plugin's prefix, beginning with `/`, as it came.
+    pub path: String,
+    /// Without `?`, as it came.
+    pub query: String,
+    /// The path's parameters, decoded, in the template's order.
+    pub params: Vec<(String, String)>,
+    /// Without `authorization`, `cookie` and hop-by-hop headers.
+    pub headers: HeaderMap,
+    pub body: CallBody,
+    pub caller: Arc<Caller>,
+    pub request_id: String,
+    /// The W3C trace context, when there is one.
+    pub traceparent: Option<String>,
+    pub deadline: Instant,
+    pub peer: Option<IpAddr>,
+    /// A tool call: `body` holds its arguments.
+    pub is_tool: bool,
+}
+
+/// A request's body.
+pub enum CallBody {
+    Full(Bytes),
+    /// With the length that the client announced.
+    Stream(BodyStream, Option<u64>),
+}
+
+/// What a handler answered, checked.
+#[derive(Debug)]
+pub struct PluginReply {
+    /// 200..=599.
+    pub status: http::StatusCode,
+    pub headers: HeaderMap,
+    pub body: ReplyBody,
+}
+
+/// A reply's body.
+#[derive(Debug)]
+pub enum ReplyBody {
+    Full(Bytes),
+    Stream(ReplyStream),
+}
+
+/// Why a call has no reply.
+#[derive(Debug)]
+pub enum CallFault {
+    /// The plugin panicked; the message is for the log.
+    Panicked { message: String },
+    /// The plugin, or a host function that it did not handle, answered with an error.
+    Error(PluginError),
+    /// The reply can't be sent as it is.
+    BadReply { reason: String },
+    /// The instance is being retired, or there is no room for another call.
+    Retired,
+}
+
+/// An error that a handler ended with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PluginError {
+    /// 400..=599.
+    pub status: u16,
+    /// Kebab-case.
+    pub code: String,
+    pub message: String,
+    /// Whether `message` is for the client; else for the log alone.
+    pub public: bool,
+    /// Trying again later may help.
+    pub retry: bool,
+    /// `errors`, `required_scope` and the like; an object or null.
+    pub details: serde_json::Value,
+}

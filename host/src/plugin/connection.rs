@@ -1,0 +1,349 @@
+//! A plugin's own PostgreSQL connections: one pool with the plugin's own LOGIN role.
+//!
+//! A connection always comes back clean. What was left on it (an open transaction, a role,
+//! settings, LISTEN, locks) is undone in the background when it is given back, before anybody else
+//! gets it. When something was still running on it, or anything at all is in doubt, the statement
+//! is cancelled and the connection closed: making a new one costs 5 ms, a wrong one costs trust.
+
+mod copy;
+mod prepared;
+mod rows;
+mod session;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use deadpool::managed::{self, PoolError};
+use serde_json::{Value, json};
+use tokio::{runtime::Handle, sync::Notify};
+use tokio_postgres::config::Host;
+
+pub use self::{copy::CopyOut, rows::Rows};
+use self::{
+    prepared::{Prepared, RawParam},
+    session::{Session, Sessions},
+};
+use super::context::Fault;
+
+/// Connections of a plugin whose manifest does not say (`limits.db_connections`), and the most that
+/// it can ask for: the role's own CONNECTION LIMIT.
+pub const DEFAULT_CONNECTIONS: usize = 4;
+pub const MOST_CONNECTIONS: usize = 8;
+
+/// How long a caller waits for a free connection, and a new one may take.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
+const CREATE_TIMEOUT: Duration = Duration::from_secs(5);
+const RECYCLE_TIMEOUT: Duration = Duration::from_secs(1);
+/// An unused connection is closed after this.
+const IDLE_LIMIT: Duration = Duration::from_secs(60);
+/// How long cleaning may take before the connection is closed instead.
+const CLEAN_LIMIT: Duration = Duration::from_secs(2);
+/// How long a stream of rows that was dropped early may take to run out by itself.
+const SETTLE_LIMIT: Duration = Duration::from_millis(50);
+/// Statements that one checkout may hold by number.
+const STATEMENTS_LIMIT: usize = 4_096;
+
+/// The pool of one plugin. Cheap to clone.
+#[derive(Clone)]
+pub struct PluginPool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    pool: managed::Pool<Sessions>,
+    config: tokio_postgres::Config,
+    runtime: Handle,
+}
+
+impl PluginPool {
+    /// A pool of at most `size` connections by `config`, the plugin's own run-time role. Nothing is
+    /// connected before the first use.
+    pub fn new(mut config: tokio_postgres::Config, schema: &str, size: usize, runtime: Handle) -> anyhow::Result<Self> {
+        session::set_options(&mut config, schema);
+        let pool = managed::Pool::builder(Sessions::new(config.clone(), schema))
+            .max_size(size.clamp(1, MOST_CONNECTIONS))
+            .runtime(deadpool::Runtime::Tokio1)
+            .wait_timeout(Some(WAIT_TIMEOUT))
+            .create_timeout(Some(CREATE_TIMEOUT))
+            .recycle_timeout(Some(RECYCLE_TIMEOUT))
+            .build()?;
+        let shared = Arc::new(Shared { pool, config, runtime: runtime.clone() });
+        runtime.spawn(close_idle(Arc::downgrade(&shared)));
+        Ok(Self { shared })
+    }
+
+    /// Checks a connection out.
+    pub async fn get(&self) -> Result<Arc<Connection>, Fault> {
+        let object = self.shared.pool.get().await.map_err(no_connection)?;
+        Ok(Arc::new(Connection::new(object, self.shared.runtime.clone())))
+    }
+
+    /// What a driver of the author's own needs to connect.
+    pub fn connect_options(&self) -> Value {
+        let config = &self.shared.config;
+        let host = config.get_hosts().first().map(|host| match host {
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(path) => path.to_string_lossy().into_owned(),
+        });
+        json!({
+            "host": host,
+            "port": config.get_ports().first().copied().unwrap_or(5432),
+            "dbname": config.get_dbname(),
+            "user": config.get_user(),
+            "password": config.get_password().map(|password| String::from_utf8_lossy(password).into_owned()),
+            "options": config.get_options(),
+        })
+    }
+
+    /// How many connections there are, and how many of them are free.
+    pub fn status(&self) -> (usize, usize) {
+        let status = self.shared.pool.status();
+        (status.size, status.available)
+    }
+
+    /// Gives no connection out any more and closes the free ones.
+    pub fn close(&self) {
+        self.shared.pool.close();
+    }
+}
+
+async fn close_idle(shared: Weak<Shared>) {
+    let mut tick = tokio::time::interval(IDLE_LIMIT / 2);
+    loop {
+        tick.tick().await;
+        let Some(shared) = shared.upgrade().filter(|shared| !shared.pool.is_closed()) else { return };
+        shared.pool.retain(|_, metrics| metrics.last_used() < IDLE_LIMIT);
+    }
+}
+
+fn no_connection(error: PoolError<session::ConnectError>) -> Fault {
+    match error {
+        PoolError::Closed => Fault::Gone("the plugin is retired".to_owned()),
+        PoolError::Timeout(_) => Fault::Unavailable(anyhow::anyhow!("no database connection became free in time")),
+        PoolError::Backend(error) => Fault::Unavailable(anyhow::Error::new(error)),
+        other => Fault::Internal(anyhow::anyhow!("{other}")),
+    }
+}
+
+/// A connection that is checked out.
+pub struct Connection {
+    session: Arc<Session>,
+    /// What goes back to the pool; `None` once it was given back.
+    object: Mutex<Option<managed::Object<Sessions>>>,
+    statements: Mutex<HashMap<u64, Arc<Prepared>>>,
+    usage: Usage,
+    runtime: Handle,
+}
+
+#[derive(Default)]
+struct Usage {
+    running: AtomicUsize,
+    /// Of those that run, streams that were dropped and are running out by themselves.
+    settling: AtomicUsize,
+    settled: Notify,
+    /// Work on it was broken off: nothing more may run on it.
+    broken: AtomicBool,
+    /// It works, but must not be used again after this checkout.
+    discard: AtomicBool,
+}
+
+impl Connection {
+    fn new(object: managed::Object<Sessions>, runtime: Handle) -> Self {
+        Self {
+            session: Arc::clone(&object),
+            object: Mutex::new(Some(object)),
+            statements: Mutex::default(),
+            usage: Usage::default(),
+            runtime,
+        }
+    }
+
+    /// A statement that is prepared already: its description, without a round trip.
+    pub fn prepared(&self, sql: &str) -> Option<Bytes> {
+        let prepared = self.session.cached(sql)?;
+        self.keep(prepared).ok()
+    }
+
+    /// Prepares `sql`; its description as JSON, with the number that runs it.
+    pub async fn prepare(self: Arc<Self>, sql: String) -> Result<Bytes, Fault> {
+        self.mark_statements(&sql);
+        let running = self.run()?;
+        let prepared = running.finish(self.session.prepare(sql).await)?;
+        self.keep(prepared)
+    }
+
+    /// Runs a statement that gives rows.
+    pub async fn query(self: Arc<Self>, statement: u64, params: Bytes) -> Result<Rows, Fault> {
+        let prepared = self.statement(statement)?;
+        let params = prepared.params(&params)?;
+        let running = self.run()?;
+        match self.session.client.query_raw(&prepared.statement, params).await {
+            Ok(rows) => Ok(Rows::new(rows, running)),
+            Err(error) => Err(self.forget_stale(&prepared, running.fail(error))),
+        }
+    }
+
+    /// Runs a statement; how many rows it changed.
+    pub async fn execute(self: Arc<Self>, statement: u64, params: Bytes) -> Result<u64, Fault> {
+        let prepared = self.statement(statement)?;
+        let params = prepared.params(&params)?;
+        let running = self.run()?;
+        let outcome = self.session.client.execute_raw::<_, RawParam, _>(&prepared.statement, params).await;
+        running.finish(outcome).map_err(|fault| self.forget_stale(&prepared, fault))
+    }
+
+    /// Runs statements without parameters.
+    pub async fn batch(self: Arc<Self>, sql: String) -> Result<(), Fault> {
+        self.mark_statements(&sql);
+        let running = self.run()?;
+        running.finish(self.session.client.batch_execute(&sql).await)
+    }
+
+    /// Gives the connection back: in the background, so that the one who had it need not wait.
+    pub fn release(self: &Arc<Self>) {
+        let Some(object) = self.object.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        self.statements.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let connection = self.clone();
+        self.runtime.spawn(async move {
+            if connection.is_reusable().await && connection.session.clean(CLEAN_LIMIT).await {
+                drop(object); // back to the pool
+            } else {
+                drop(managed::Object::take(object));
+                connection.session.end().await;
+            }
+        });
+    }
+
+    /// Whether anything that was running has come to its end by itself.
+    async fn is_reusable(&self) -> bool {
+        let usage = &self.usage;
+        let settle = async {
+            loop {
+                let mut settled = std::pin::pin!(usage.settled.notified());
+                settled.as_mut().enable();
+                let running = usage.running.load(Ordering::SeqCst);
+                if running == 0 || running > usage.settling.load(Ordering::SeqCst) {
+                    return running == 0;
+                }
+                settled.await;
+            }
+        };
+        let idle = tokio::time::timeout(SETTLE_LIMIT * 2, settle).await.unwrap_or(false);
+        idle && !usage.broken.load(Ordering::SeqCst) && !usage.discard.load(Ordering::SeqCst)
+    }
+
+    fn run(self: &Arc<Self>) -> Result<Running, Fault> {
+        if self.usage.broken.load(Ordering::SeqCst) {
+            let reason = "work on this connection was broken off before its end, so it is closed; take another";
+            return Err(Fault::Gone(reason.to_owned()));
+        }
+        if self.object.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+            return Err(given_back());
+        }
+        self.usage.running.fetch_add(1, Ordering::SeqCst);
+        Ok(Running { connection: self.clone(), ended: false })
+    }
+
+    fn keep(&self, prepared: Arc<Prepared>) -> Result<Bytes, Fault> {
+        let mut statements = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        if statements.len() >= STATEMENTS_LIMIT && !statements.contains_key(&prepared.number) {
+            return Err(Fault::Invalid(format!("more than {STATEMENTS_LIMIT} statements on one connection")));
+        }
+        let description = prepared.description.clone();
+        statements.insert(prepared.number, prepared);
+        Ok(description)
+    }
+
+    fn statement(&self, number: u64) -> Result<Arc<Prepared>, Fault> {
+        let statements = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        let none = || Fault::Gone("the connection has no such statement".to_owned());
+        statements.get(&number).cloned().ok_or_else(none)
+    }
+
+    /// Statements that the plugin prepares or drops by SQL are out of our sight: what is left after
+    /// them would be a surprise to the next one.
+    fn mark_statements(&self, sql: &str) {
+        if prepared::handles_statements(sql) {
+            self.usage.discard.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// A statement that the server has dropped, or whose result has changed under it.
+    fn forget_stale(&self, prepared: &Prepared, fault: Fault) -> Fault {
+        if let Fault::Database(error) = &fault
+            && prepared::is_stale(error)
+        {
+            self.session.forget(prepared);
+            self.usage.discard.store(true, Ordering::SeqCst);
+        }
+        fault
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // Whoever had it did not give it back; nothing of it runs any more, but it is not clean.
+        let object = self.object.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(object) = object {
+            drop(managed::Object::take(object));
+            self.session.cut();
+        }
+    }
+}
+
+fn given_back() -> Fault {
+    Fault::Gone("the connection was given back".to_owned())
+}
+
+/// Something that runs on a connection. Dropped before its end it is cancelled, and the connection
+/// is closed when it is given back.
+struct Running {
+    connection: Arc<Connection>,
+    ended: bool,
+}
+
+impl Running {
+    fn finish<T>(mut self, outcome: Result<T, tokio_postgres::Error>) -> Result<T, Fault> {
+        match outcome {
+            Ok(value) => {
+                self.ended = true;
+                Ok(value)
+            }
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    /// Ends with an error of the driver. Only the server's own errors leave the connection in a
+    /// known state.
+    fn fail(mut self, error: tokio_postgres::Error) -> Fault {
+        self.ended = true;
+        if error.as_db_error().is_none() {
+            self.connection.usage.discard.store(true, Ordering::SeqCst);
+        }
+        if error.is_closed() { Fault::Unavailable(error.into()) } else { Fault::Database(error) }
+    }
+
+    fn end(mut self) {
+        self.ended = true;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let usage = &self.connection.usage;
+        if !self.ended {
+            usage.broken.store(true, Ordering::SeqCst);
+            let session = self.connection.session.clone();
+            self.connection.runtime.spawn(async move { session.cancel().await });
+        }
+        usage.running.fetch_sub(1, Ordering::SeqCst);
+        usage.settled.notify_waiters();
+    }
+}

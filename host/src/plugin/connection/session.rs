@@ -1,0 +1,161 @@
+//! One connection to the server, and how it is made, cleaned and ended.
+
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
+use futures_util::future::poll_fn;
+use tokio::task::AbortHandle;
+use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, SimpleQueryMessage, Socket, tls::NoTlsStream};
+
+use super::prepared::{Cache, Prepared};
+
+/// Limits of a plugin's session. They are startup options, which outrank what the role could set
+/// for itself; a plugin may raise them in its own session, where its call's deadline still holds.
+const SESSION_OPTIONS: &str = "-c statement_timeout=15000 -c idle_in_transaction_session_timeout=15000 \
+                               -c lock_timeout=3000 -c client_connection_check_interval=1000";
+/// Undoes whatever a plugin may have left. RESET ALL goes back to the startup options.
+const CLEAN: &str = "ROLLBACK; CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; \
+                     SELECT pg_advisory_unlock_all(); DISCARD SEQUENCES; DISCARD TEMP";
+/// How long a cancel request may take.
+const CANCEL_LIMIT: Duration = Duration::from_secs(2);
+/// Statements that a connection keeps prepared.
+const CACHED_STATEMENTS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+
+/// Adds a session's settings to what connects.
+pub fn set_options(config: &mut tokio_postgres::Config, schema: &str) {
+    let own = config.get_options().map(|options| format!("{options} ")).unwrap_or_default();
+    config.options(format!("{own}-c search_path={} {SESSION_OPTIONS}", search_path(schema)));
+}
+
+fn search_path(schema: &str) -> String {
+    format!("{schema},pg_temp")
+}
+
+/// Why a connection could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error("the database does not take the plugin's connection")]
+    Database(#[from] tokio_postgres::Error),
+    #[error("the session's search_path is {0:?}")]
+    SearchPath(String),
+}
+
+/// Makes sessions for the pool.
+pub struct Sessions {
+    config: tokio_postgres::Config,
+    search_path: String,
+}
+
+impl Sessions {
+    pub fn new(config: tokio_postgres::Config, schema: &str) -> Self {
+        Self { config, search_path: search_path(schema) }
+    }
+}
+
+impl Manager for Sessions {
+    type Type = Arc<Session>;
+    type Error = ConnectError;
+
+    async fn create(&self) -> Result<Arc<Session>, ConnectError> {
+        let (client, connection) = self.config.connect(NoTls).await?;
+        let driver = tokio::spawn(drive(connection)).abort_handle();
+        let session =
+            Session { client, driver, cache: Mutex::new(Cache::new(CACHED_STATEMENTS)), next: AtomicU64::new(1) };
+        // An older server, a pooler in between or a role's own setting could have its way.
+        let found = session.show_search_path().await?;
+        if found.replace(' ', "") == self.search_path {
+            Ok(Arc::new(session))
+        } else {
+            Err(ConnectError::SearchPath(found))
+        }
+    }
+
+    async fn recycle(&self, session: &mut Arc<Session>, _: &Metrics) -> RecycleResult<ConnectError> {
+        if session.client.is_closed() { Err(RecycleError::message("the connection is closed")) } else { Ok(()) }
+    }
+}
+
+async fn drive(mut connection: Connection<Socket, NoTlsStream>) {
+    while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
+        match message {
+            Ok(AsyncMessage::Notice(notice)) => tracing::debug!(notice = notice.message(), "PostgreSQL says"),
+            Ok(_) => {} // a notification that nobody waits for
+            Err(error) => {
+                tracing::debug!(error = %error, "a plugin's connection ended");
+                return;
+            }
+        }
+    }
+}
+
+/// One connection to the server.
+pub struct Session {
+    pub client: Client,
+    driver: AbortHandle,
+    cache: Mutex<Cache>,
+    next: AtomicU64,
+}
+
+impl Session {
+    async fn show_search_path(&self) -> Result<String, tokio_postgres::Error> {
+        let shown = self.client.simple_query("SHOW search_path").await?;
+        let value = shown.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        });
+        Ok(value.unwrap_or_default())
+    }
+
+    /// The statement, if it is prepared already.
+    pub fn cached(&self, sql: &str) -> Option<Arc<Prepared>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(sql)
+    }
+
+    pub async fn prepare(&self, sql: String) -> Result<Arc<Prepared>, tokio_postgres::Error> {
+        if let Some(prepared) = self.cached(&sql) {
+            return Ok(prepared);
+        }
+        let statement = self.client.prepare(&sql).await?;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let prepared = Arc::new(Prepared::new(number, sql, statement));
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).insert(prepared.clone());
+        Ok(prepared)
+    }
+
+    pub fn forget(&self, prepared: &Prepared) {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).remove(&prepared.sql);
+    }
+
+    /// Undoes what was left on the session; whether that worked.
+    pub async fn clean(&self, limit: Duration) -> bool {
+        matches!(tokio::time::timeout(limit, self.client.batch_execute(CLEAN)).await, Ok(Ok(())))
+    }
+
+    /// Asks the server to stop what runs on this session.
+    pub async fn cancel(&self) {
+        let cancel = self.client.cancel_token();
+        match tokio::time::timeout(CANCEL_LIMIT, cancel.cancel_query(NoTls)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(error = %error, "a plugin's statement could not be cancelled"),
+            Err(_) => tracing::debug!("a plugin's statement could not be cancelled in time"),
+        }
+    }
+
+    /// Stops what runs and closes the connection.
+    pub async fn end(&self) {
+        self.cancel().await;
+        self.cut();
+    }
+
+    /// Closes the connection at once. The server notices within a second, whatever it is doing.
+    pub fn cut(&self) {
+        self.driver.abort();
+    }
+}

@@ -1,0 +1,273 @@
+//! What a plugin may ask of the host, and the rules of asking (contract 5.4), in plain Rust. The
+//! bridge turns it into doors; nothing here knows of the ABI.
+//!
+//! Rights come from the call, never from an argument: `user_id` must be the caller's own, and only
+//! says that the plugin means to act for him. Without a call the plugin acts as its service user,
+//! which may write the plugin's declared kinds and read cards, no more.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json, value::RawValue};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use tokio::{runtime::Handle, sync::OnceCell};
+use uuid::Uuid;
+
+use super::connection::PluginPool;
+use crate::{
+    auth::caller::Caller,
+    cards::{
+        filter::ListQuery,
+        source::{self, Broken},
+    },
+    db::{
+        card_sources::{self, Entry, StoreError, Written},
+        cards, service_users,
+    },
+    http::error::{ApiError, ApiResult},
+};
+
+/// The page of cards that a query asks for, as the admin API gives it.
+pub type ListCards = Arc<dyn Fn(ListQuery) -> BoxFuture<'static, ApiResult<Value>> + Send + Sync>;
+
+/// What the host shares with every plugin's context.
+pub struct Services {
+    /// The core's own pool. Plugins' SQL never runs on it.
+    pub core: deadpool_postgres::Pool,
+    /// Cursors and estimates of lists are the admin API's own.
+    pub list_cards: ListCards,
+    /// Where the doors' work runs.
+    pub runtime: Handle,
+}
+
+/// Who a plugin instance is and what it was given.
+pub struct PluginIdentity {
+    pub name: String,
+    pub version: String,
+    /// Counts up with every instance that the host makes.
+    pub generation: u64,
+    /// `provides_kinds` of the manifest.
+    pub provides_kinds: Vec<String>,
+    /// The operator's settings over the manifest's defaults: a JSON object.
+    pub settings: Value,
+    /// The plugin's own pool; none when it has no database.
+    pub pool: Option<PluginPool>,
+}
+
+/// Why the host does not do what a plugin asks.
+#[derive(Debug)]
+pub enum Fault {
+    /// 403. The scope that was missing, when one was.
+    Forbidden {
+        detail: String,
+        scope: Option<String>,
+    },
+    NotFound(String),
+    /// 422 with this code.
+    Refused(Broken),
+    /// What the admin API would answer to the same question.
+    Answer(ApiError),
+    /// An argument that is none.
+    Invalid(String),
+    /// Something that the plugin was not given.
+    Unsupported(String),
+    /// Try again later.
+    Unavailable(anyhow::Error),
+    /// PostgreSQL's own error on one of the plugin's connections.
+    Database(tokio_postgres::Error),
+    /// The connection or statement is not there any more.
+    Gone(String),
+    Internal(anyhow::Error),
+}
+
+impl From<Broken> for Fault {
+    fn from(broken: Broken) -> Self {
+        Self::Refused(broken)
+    }
+}
+
+impl From<ApiError> for Fault {
+    fn from(error: ApiError) -> Self {
+        Self::Answer(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Database(database) if is_bad_value(&database) => Self::Refused(Broken {
+                code: "validation-failed",
+                detail: "The data has a value that the database can't hold.".to_owned(),
+            }),
+            StoreError::Database(database) if database.as_db_error().is_some() => Self::Internal(database.into()),
+            unreachable => Self::Unavailable(unreachable.into()),
+        }
+    }
+}
+
+/// What `check_data` does not foresee of jsonb's limits.
+fn is_bad_value(error: &tokio_postgres::Error) -> bool {
+    const REFUSED: [&str; 5] = ["22P05", "22P02", "22003", "54001", "54000"];
+    error.code().is_some_and(|code| REFUSED.contains(&code.code()))
+}
+
+/// The context of one plugin instance.
+pub struct PluginContext {
+    services: Arc<Services>,
+    identity: PluginIdentity,
+    service_user: OnceCell<Uuid>,
+}
+
+impl PluginContext {
+    pub fn new(services: Arc<Services>, identity: PluginIdentity) -> Self {
+        Self { services, identity, service_user: OnceCell::new() }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.identity.name
+    }
+
+    pub fn generation(&self) -> u64 {
+        self.identity.generation
+    }
+
+    pub fn runtime(&self) -> &Handle {
+        &self.services.runtime
+    }
+
+    pub fn settings(&self) -> &Value {
+        &self.identity.settings
+    }
+
+    /// The plugin's own pool.
+    pub fn pool(&self) -> Result<&PluginPool, Fault> {
+        let none = || Fault::Unsupported("this plugin was given no database".to_owned());
+        self.identity.pool.as_ref().ok_or_else(none)
+    }
+
+    /// Closes the plugin's pool.
+    pub fn close(&self) {
+        if let Some(pool) = &self.identity.pool {
+            pool.close();
+        }
+    }
+
+    /// The id of the plugin's own user, made on first use.
+    pub async fn service_user(&self) -> Result<Uuid, Fault> {
+        let find = || service_users::find_or_create(&self.services.core, self.name());
+        self.service_user.get_or_try_init(find).await.copied().map_err(Fault::from)
+    }
+
+    /// The card as JSON.
+    pub async fn read_card(&self, caller: Option<&Caller>, card: Uuid, user: Uuid) -> Result<String, Fault> {
+        self.authorise(caller, user, Access::Read).await?;
+        let found = cards::get(&self.services.core, card).await?;
+        let card = found.ok_or_else(|| Fault::NotFound("There is no such card.".to_owned()))?;
+        serde_json::to_string(&card).map_err(|error| Fault::Internal(error.into()))
+    }
+
+    /// A page of cards as JSON.
+    pub async fn list_cards(&self, caller: Option<&Caller>, user: Uuid, query: &str) -> Result<String, Fault> {
+        self.authorise(caller, user, Access::Read).await?;
+        let query = if query.is_empty() { "{}" } else { query };
+        let query: ListQuery =
+            serde_json::from_str(query).map_err(|error| Fault::Invalid(format!("the query: {error}")))?;
+        Ok((self.services.list_cards)(query).await?.to_string())
+    }
+
+    /// Writes one source of a card; the card's new version.
+    pub async fn enrich_card(&self, caller: Option<&Caller>, source: Source<'_>) -> Result<u64, Fault> {
+        let actor = self.authorise(caller, source.user, Access::Write).await?;
+        source::check_key(self.name(), source.key)?;
+        source::check_kind(&self.identity.provides_kinds, source.kind)?;
+        source::check_data(source.data)?;
+        let data: &RawValue =
+            serde_json::from_str(source.data).map_err(|error| Fault::Invalid(format!("data is not JSON: {error}")))?;
+        let entry = Entry {
+            kind: source.kind,
+            data,
+            plugin: self.name(),
+            plugin_version: &self.identity.version,
+            updated_at: OffsetDateTime::now_utc().format(&Rfc3339).map_err(|error| Fault::Internal(error.into()))?,
+            updated_by: &actor,
+        };
+        written(card_sources::enrich(&self.services.core, source.card, source.key, &entry).await?)
+    }
+
+    /// Removes one of the plugin's own sources of a card; the card's new version.
+    pub async fn remove_source(
+        &self,
+        caller: Option<&Caller>,
+        card: Uuid,
+        user: Uuid,
+        key: &str,
+    ) -> Result<u64, Fault> {
+        let actor = self.authorise(caller, user, Access::Write).await?;
+        source::check_key(self.name(), key)?;
+        written(card_sources::remove(&self.services.core, card, key, &actor).await?)
+    }
+
+    /// Checks that the call may do this and that the plugin acts for the one who calls; who that is,
+    /// as `{kind, id, name}`.
+    async fn authorise(&self, caller: Option<&Caller>, user: Uuid, access: Access) -> Result<Value, Fault> {
+        let Some(caller) = caller else {
+            let own = self.service_user().await?;
+            same_user(own, user)?;
+            return Ok(json!({"kind": "plugin", "id": own, "name": self.name()}));
+        };
+        same_user(caller.user_id, user)?;
+        let own = format!("plugin:{}:{}", self.name(), access.action());
+        if caller.holds(&own) || caller.holds(access.of_cards()) {
+            return Ok(caller.actor());
+        }
+        Err(Fault::Forbidden { detail: format!("This needs the scope `{own}`."), scope: Some(own) })
+    }
+}
+
+/// One source to be written.
+pub struct Source<'a> {
+    pub card: Uuid,
+    pub user: Uuid,
+    pub key: &'a str,
+    pub kind: &'a str,
+    /// JSON.
+    pub data: &'a str,
+}
+
+#[derive(Clone, Copy)]
+enum Access {
+    Read,
+    Write,
+}
+
+impl Access {
+    const fn action(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+
+    const fn of_cards(self) -> &'static str {
+        match self {
+            Self::Read => "cards:read",
+            Self::Write => "cards:write",
+        }
+    }
+}
+
+fn same_user(own: Uuid, asked: Uuid) -> Result<(), Fault> {
+    if own == asked {
+        return Ok(());
+    }
+    Err(Fault::Forbidden { detail: "A plugin acts only for the user who calls it.".to_owned(), scope: None })
+}
+
+fn written(outcome: Written) -> Result<u64, Fault> {
+    match outcome {
+        Written::Version(version) => u64::try_from(version).map_err(|error| Fault::Internal(error.into())),
+        Written::NoCard => Err(Fault::NotFound("There is no such card.".to_owned())),
+        Written::NoSource => Err(Fault::NotFound("The card has no such source.".to_owned())),
+        Written::Full => Err(Fault::Refused(source::too_many_sources())),
+    }
+}

@@ -1,0 +1,160 @@
+//! A handler's reply, checked before anything of it is sent.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use cardinal_plugin_abi::{Reply, Stream, pairs};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http_body::Frame;
+
+use super::CallLease;
+use crate::plugin::{
+    call::{BodyError, CallFault, PluginReply, ReplyBody},
+    current,
+};
+
+/// Of a reply's header: the most fields, and bytes in all.
+const HEADER_COUNT_LIMIT: usize = 100;
+const HEADER_BYTES_LIMIT: usize = 64 << 10;
+/// A body that is not streamed (contract 5.2).
+pub const BODY_LIMIT: usize = 8 << 20;
+
+/// Turns the plugin's reply into ours. The lease goes with a streamed body, else it ends here.
+pub(super) fn check(reply: Reply, lease: CallLease) -> Result<PluginReply, CallFault> {
+    let Reply { status, headers, body, stream, extra: _ } = reply;
+    let parsed = status_of(status).and_then(|status| Ok((status, header_map(headers.get())?)));
+    let (status, headers) = match parsed {
+        Ok(parsed) => parsed,
+        Err(reason) => return Err(CallFault::BadReply { reason }),
+    };
+    let body = if stream.is_none() {
+        if body.get().len() > BODY_LIMIT {
+            let reason = format!("a body of {} bytes; one over {BODY_LIMIT} must be streamed", body.get().len());
+            return Err(CallFault::BadReply { reason });
+        }
+        ReplyBody::Full(owned(body))
+    } else {
+        ReplyBody::Stream(ReplyStream { inner: Some((stream, lease)) })
+    };
+    Ok(PluginReply { status, headers, body })
+}
+
+fn owned(body: cardinal_plugin_abi::Bytes) -> Bytes {
+    // An empty one has no owner worth an allocation.
+    if body.get().is_empty() { Bytes::new() } else { Bytes::from_owner(body) }
+}
+
+fn status_of(status: u16) -> Result<StatusCode, String> {
+    match StatusCode::from_u16(status) {
+        Ok(code) if (200..=599).contains(&status) => Ok(code),
+        _ => Err(format!("the status {status}, which is not in 200..=599")),
+    }
+}
+
+fn header_map(buffer: &[u8]) -> Result<HeaderMap, String> {
+    if buffer.is_empty() {
+        return Ok(HeaderMap::new());
+    }
+    if buffer.len() > HEADER_BYTES_LIMIT {
+        return Err(format!("{} bytes of headers", buffer.len()));
+    }
+    let pairs = pairs::read(buffer).ok_or("headers that are not laid out as the plugin API says")?;
+    let mut headers = HeaderMap::new();
+    for (count, (name, value)) in pairs.enumerate() {
+        if count == HEADER_COUNT_LIMIT {
+            return Err(format!("more than {HEADER_COUNT_LIMIT} headers"));
+        }
+        let shown = || String::from_utf8_lossy(name).into_owned();
+        let key = HeaderName::from_bytes(name).map_err(|_| format!("the header name {:?}", shown()))?;
+        let value = HeaderValue::from_bytes(value).map_err(|_| format!("an illegal value of header {:?}", shown()))?;
+        headers.append(key, value);
+    }
+    Ok(headers)
+}
+
+/// A reply's body that the plugin makes piece by piece. The call lives as long as it does; dropping
+/// it cancels what feeds it.
+pub struct ReplyStream {
+    // The order of drop matters: the plugin's end first, then the lease that keeps its instance.
+    inner: Option<(Stream, CallLease)>,
+}
+
+impl ReplyStream {
+    fn end(&mut self) {
+        if let Some((stream, lease)) = self.inner.take() {
+            let _entered = current::enter(lease.ctx());
+            drop(stream);
+            drop(lease);
+        }
+    }
+}
+
+impl http_body::Body for ReplyStream {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some((stream, lease)) = self.inner.as_mut() else { return Poll::Ready(None) };
+        let polled = {
+            let _entered = current::enter(lease.ctx());
+            stream.poll_next(cx)
+        };
+        let frame = match polled {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Some(Ok(piece))) => return Poll::Ready(Some(Ok(Frame::data(owned(piece))))),
+            Poll::Ready(Some(Err(error))) => Some(Err(error.text().into())),
+            Poll::Ready(None) => None,
+        };
+        self.end();
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_none()
+    }
+}
+
+impl Drop for ReplyStream {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl std::fmt::Debug for ReplyStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ReplyStream")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn only_a_status_that_can_be_sent_passes() {
+        for status in [0, 99, 100, 101, 199, 600, 999, u16::MAX] {
+            assert!(status_of(status).is_err(), "{status}");
+        }
+        for status in [200, 204, 418, 599] {
+            assert_eq!(status_of(status).unwrap().as_u16(), status);
+        }
+    }
+
+    #[test]
+    fn headers_are_checked() {
+        let good = pairs::write([(&b"Content-Type"[..], &b"text/plain"[..]), (b"x-a", b"1"), (b"x-a", b"2")]);
+        let headers = header_map(&good).unwrap();
+        assert_eq!(headers["content-type"], "text/plain");
+        assert_eq!(headers.get_all("x-a").iter().count(), 2);
+        for (name, value) in [(&b"x y"[..], &b"1"[..]), (b"", b"1"), (b"x", b"a\r\nset-cookie: b"), (b"\xff", b"1")] {
+            assert!(header_map(&pairs::write([(name, value)])).is_err(), "{name:?}");
+        }
+        assert!(header_map(&[1, 2, 3]).is_err());
+        let many = vec![(&b"x"[..], &b"1"[..]); HEADER_COUNT_LIMIT + 1];
+        assert!(header_map(&pairs::write(many)).is_err());
+    }
+}

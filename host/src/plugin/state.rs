@@ -1,0 +1,288 @@
+//! Where a plugin stands on its walk, and why it was turned away.
+
+use serde::{Deserialize, Serialize};
+
+/// The states of a plugin (contract 5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    Discovered,
+    Checked,
+    Loaded,
+    Migrated,
+    Active,
+    Draining,
+    Retired,
+    /// By an operator; its data is untouched.
+    Disabled,
+    /// Turned away with a [`Refusal`].
+    Refused,
+    /// The host could not do its part (database down, out of memory): worth another try.
+    Failed,
+    /// Set aside after it took the worker down.
+    Quarantined,
+}
+
+impl State {
+    /// Whether a plugin may go from here to `next`.
+    pub fn may_become(self, next: State) -> bool {
+        use State::*;
+        match self {
+            Discovered => matches!(next, Checked | Disabled | Refused | Failed | Quarantined),
+            Checked => matches!(next, Loaded | Refused | Failed | Quarantined),
+            Loaded => matches!(next, Migrated | Refused | Failed | Quarantined),
+            Migrated => matches!(next, Active | Refused | Failed | Quarantined),
+            Active => matches!(next, Draining | Quarantined),
+            Draining => matches!(next, Retired | Quarantined),
+            Retired => false,
+            Disabled | Refused | Failed | Quarantined => next == Discovered,
+        }
+    }
+
+    /// Whether its prefix is known but cannot be served: 503 `plugin-unavailable`.
+    pub fn is_out_of_service(self) -> bool {
+        self != State::Active
+    }
+}
+
+/// Why a plugin was refused. Stable: tests, scripts and the Admin UI know them by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Code {
+    BadManifest,
+    BadName,
+    ReservedName,
+    BadToolName,
+    UnsupportedApiVersion,
+    CoreOutOfRange,
+    DuplicateName,
+    DuplicatePrefix,
+    DuplicateTool,
+    DuplicateTab,
+    ManifestMismatch,
+    LibraryMissing,
+    SeveralLibraries,
+    WrongPlatform,
+    WrongArchitecture,
+    NotAPlugin,
+    Truncated,
+    PanicAbort,
+    LayoutMismatch,
+    NotLoadable,
+    ConstructorPanicked,
+    ProbeFailed,
+    CreatePanicked,
+    CreateFailed,
+    RouteNotDeclared,
+    RouteMissing,
+    RouteInvalid,
+    ToolHandlerMissing,
+    FrontendInvalid,
+    TooLarge,
+    Unreadable,
+    LinkRefused,
+    WorldWritable,
+    UntrustedOwner,
+    HashNotTrusted,
+    SignatureMissing,
+    SchemaFailed,
+    SchemaUnsafe,
+    DestructiveMigration,
+    SettingsInvalid,
+}
+
+impl Code {
+    /// The code as it is written everywhere: kebab-case.
+    pub fn as_str(self) -> &'static str {
+        use Code::*;
+        match self {
+            BadManifest => "bad-manifest",
+            BadName => "bad-name",
+            ReservedName => "reserved-name",
+            BadToolName => "bad-tool-name",
+            UnsupportedApiVersion => "unsupported-api-version",
+            CoreOutOfRange => "core-out-of-range",
+            DuplicateName => "duplicate-name",
+            DuplicatePrefix => "duplicate-prefix",
+            DuplicateTool => "duplicate-tool",
+            DuplicateTab => "duplicate-tab",
+            ManifestMismatch => "manifest-mismatch",
+            LibraryMissing => "library-missing",
+            SeveralLibraries => "several-libraries",
+            WrongPlatform => "wrong-platform",
+            WrongArchitecture => "wrong-architecture",
+            NotAPlugin => "not-a-plugin",
+            Truncated => "truncated",
+            PanicAbort => "panic-abort",
+            LayoutMismatch => "layout-mismatch",
+            NotLoadable => "not-loadable",
+            ConstructorPanicked => "constructor-panicked",
+            ProbeFailed => "probe-failed",
+            CreatePanicked => "create-panicked",
+            CreateFailed => "create-failed",
+            RouteNotDeclared => "route-not-declared",
+            RouteMissing => "route-missing",
+            RouteInvalid => "route-invalid",
+            ToolHandlerMissing => "tool-handler-missing",
+            FrontendInvalid => "frontend-invalid",
+            TooLarge => "too-large",
+            Unreadable => "unreadable",
+            LinkRefused => "link-refused",
+            WorldWritable => "world-writable",
+            UntrustedOwner => "untrusted-owner",
+            HashNotTrusted => "hash-not-trusted",
+            SignatureMissing => "signature-missing",
+            SchemaFailed => "schema-failed",
+            SchemaUnsafe => "schema-unsafe",
+            DestructiveMigration => "destructive-migration",
+            SettingsInvalid => "settings-invalid",
+        }
+    }
+
+    /// Reads a code that another process wrote.
+    pub fn parse(text: &str) -> Option<Self> {
+        serde_json::from_value(serde_json::Value::String(text.to_owned())).ok()
+    }
+
+    /// What to do about it, when the place that refuses knows nothing better.
+    fn usual_fix(self) -> &'static str {
+        use Code::*;
+        match self {
+            BadManifest | BadName | ReservedName | BadToolName => "Correct manifest.json and build the plugin again.",
+            UnsupportedApiVersion => {
+                "Build the plugin with the SDK of this host's plugin API, or install a host that supports its API."
+            }
+            CoreOutOfRange => {
+                "Install a version of the plugin made for this core, or another core; engine.core_version says which."
+            }
+            DuplicateName => "Keep one of the two packages in the plugins folder.",
+            DuplicatePrefix | DuplicateTool | DuplicateTab => "Rename it in one of the two plugins, or remove one.",
+            ManifestMismatch => "Copy manifest.json and library from the same build.",
+            LibraryMissing => "Put the plugin's shared library (.so) beside manifest.json.",
+            SeveralLibraries => "Leave exactly one shared library (.so) in the folder.",
+            WrongPlatform | WrongArchitecture => "Build the plugin for this machine.",
+            NotAPlugin => "Build the library with the Cardinal plugin SDK, crate-type cdylib.",
+            Truncated => "Copy the library again: the file is not complete.",
+            PanicAbort => "Build the plugin with panic = \"unwind\".",
+            LayoutMismatch => "Build the plugin again with the SDK of this host's plugin API.",
+            NotLoadable => "Build the plugin on (or for) this system, and install the libraries that it links to.",
+            ConstructorPanicked => "Report it to the plugin's author; the log has the panic's message.",
+            ProbeFailed => "Run `cardinal check` for the details and correct what the library does when it is opened.",
+            CreatePanicked | CreateFailed => "Correct the plugin's `routes` function.",
+            RouteNotDeclared => "Declare the route under backend.routes, or drop it from the plugin's router.",
+            RouteMissing => "Add the route to the plugin's router, or drop it from backend.routes.",
+            RouteInvalid => "Correct the route's path or method in the plugin's router.",
+            ToolHandlerMissing => "Register the handler in the plugin's router, or correct mcp.tools[].handler.",
+            FrontendInvalid => "Correct the plugin's frontend folder.",
+            TooLarge => "Make the file smaller.",
+            Unreadable => "Let the host's user read the plugin's files.",
+            LinkRefused => "Replace the link by the file itself.",
+            WorldWritable => "Take the write permission from group and others: chmod go-w.",
+            UntrustedOwner => "Give the files to root or to the user that runs the host: chown.",
+            HashNotTrusted => "Check where the files come from, then record their hash in the lock file.",
+            SignatureMissing => "Set PLUGIN_TRUST to record or lock.",
+            SchemaFailed => "Correct schema.sql; every statement must be repeatable (IF NOT EXISTS).",
+            SchemaUnsafe => "Take the named object out of schema.sql.",
+            DestructiveMigration => "Confirm the migration, or keep the column or table in schema.sql.",
+            SettingsInvalid => "Correct the plugin's settings.",
+        }
+    }
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A plugin turned away: what for, both values, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    pub code: Code,
+    /// One plain sentence.
+    pub reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<String>,
+    pub fix: String,
+}
+
+/// Values of a refusal come from foreign files; longer ones are cut.
+const VALUE_LIMIT: usize = 2_000;
+
+impl Refusal {
+    pub fn new(code: Code, reason: impl Into<String>) -> Self {
+        let reason = cut(reason.into());
+        Self { code, reason, expected: None, found: None, fix: code.usual_fix().to_owned() }
+    }
+
+    pub fn expected(mut self, expected: impl Into<String>) -> Self {
+        self.expected = Some(cut(expected.into()));
+        self
+    }
+
+    pub fn found(mut self, found: impl Into<String>) -> Self {
+        self.found = Some(cut(found.into()));
+        self
+    }
+
+    pub fn fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = cut(fix.into());
+        self
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.code, self.reason)?;
+        if let Some(expected) = &self.expected {
+            write!(f, " Expected: {expected}.")?;
+        }
+        if let Some(found) = &self.found {
+            write!(f, " Found: {found}.")?;
+        }
+        write!(f, " {}", self.fix)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+fn cut(mut text: String) -> String {
+    if text.len() > VALUE_LIMIT {
+        let end = (0..=VALUE_LIMIT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_written_as_it_is_read() {
+        for code in [Code::BadManifest, Code::NotAPlugin, Code::DestructiveMigration, Code::UnsupportedApiVersion] {
+            assert_eq!(Code::parse(code.as_str()), Some(code));
+            assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
+        }
+        assert_eq!(Code::parse("no-such-code"), None);
+    }
+
+    #[test]
+    fn only_an_active_plugin_serves_and_a_retired_one_stays_so() {
+        assert!(!State::Active.is_out_of_service());
+        assert!(State::Quarantined.is_out_of_service());
+        assert!(!State::Retired.may_become(State::Active));
+        assert!(State::Migrated.may_become(State::Active));
+        assert!(!State::Discovered.may_become(State::Active), "no step of the walk can be skipped");
+        assert!(State::Disabled.may_become(State::Discovered));
+    }
+
+    #[test]
+    fn foreign_text_is_cut_on_a_character() {
+        let refusal = Refusal::new(Code::BadManifest, "é".repeat(VALUE_LIMIT));
+        assert!(refusal.reason.len() <= VALUE_LIMIT + '…'.len_utf8());
+    }
+}
