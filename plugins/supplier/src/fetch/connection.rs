@@ -11,7 +11,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 use url::{Host, Url};
 
 use super::FetchError;
@@ -74,24 +74,84 @@ async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, FetchError> {
 }
 
 async fn secure(stream: TcpStream, host: &Host<&str>) -> Result<TlsStream<TcpStream>, FetchError> {
-    static CONNECTOR: LazyLock<Result<TlsConnector, tokio_rustls::rustls::Error>> = LazyLock::new(connector);
+    /// Mozilla's roots are compiled in: a bare machine may have none of its own.
+    static CONNECTOR: LazyLock<Result<TlsConnector, rustls::Error>> =
+        LazyLock::new(|| connector(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect()));
     let connector = CONNECTOR.as_ref().map_err(|error| FetchError::Tls(std::io::Error::other(error.clone())))?;
+    handshake(connector, stream, host).await.map_err(FetchError::Tls)
+}
+
+async fn handshake(
+    connector: &TlsConnector,
+    stream: TcpStream,
+    host: &Host<&str>,
+) -> std::io::Result<TlsStream<TcpStream>> {
     let name = match host {
-        Host::Domain(name) => {
-            ServerName::try_from((*name).to_owned()).map_err(|error| FetchError::Tls(std::io::Error::other(error)))?
-        }
+        Host::Domain(name) => ServerName::try_from((*name).to_owned()).map_err(std::io::Error::other)?,
         Host::Ipv4(address) => IpAddr::V4(*address).into(),
         Host::Ipv6(address) => IpAddr::V6(*address).into(),
     };
-    connector.connect(name, stream).await.map_err(FetchError::Tls)
+    connector.connect(name, stream).await
 }
 
-/// Mozilla's roots are compiled in: a bare machine may have none of its own.
-fn connector() -> Result<TlsConnector, tokio_rustls::rustls::Error> {
-    let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+fn connector(roots: RootCertStore) -> Result<TlsConnector, rustls::Error> {
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
+    use tokio_rustls::rustls::ServerConfig;
+    use tokio_rustls::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+
+    use super::*;
+
+    /// Vouches for itself, as 127.0.0.1. Made for these tests, good for nothing else.
+    const CERTIFICATE: &[u8] = include_bytes!("../../tests/tls/self-signed.crt.der");
+    const KEY: &[u8] = include_bytes!("../../tests/tls/self-signed.key.der");
+
+    /// Connects to a site that shows [`CERTIFICATE`]; whether the site saw a handshake through, too.
+    async fn meet(connector: &TlsConnector, host: Host<&str>) -> (std::io::Result<TlsStream<TcpStream>>, bool) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let server = async { site().accept(listener.accept().await.unwrap().0).await.is_ok() };
+        tokio::join!(handshake(connector, stream, &host), server)
+    }
+
+    fn site() -> TlsAcceptor {
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![CertificateDer::from(CERTIFICATE)], PrivatePkcs8KeyDer::from(KEY).into());
+        TlsAcceptor::from(Arc::new(config.unwrap()))
+    }
+
+    fn roots() -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from(CERTIFICATE)).unwrap();
+        roots
+    }
+
+    #[tokio::test]
+    async fn a_certificate_that_a_root_vouches_for_is_trusted_for_its_own_name_alone() {
+        let connector = connector(roots()).unwrap();
+        let (trusted, seen) = meet(&connector, Host::Ipv4([127, 0, 0, 1].into())).await;
+        assert!(trusted.is_ok() && seen, "{trusted:?}");
+        let (refused, seen) = meet(&connector, Host::Domain("shop.example")).await;
+        assert!(refused.unwrap_err().to_string().contains("not valid for name") && !seen);
+    }
+
+    #[tokio::test]
+    async fn a_certificate_that_nobody_vouches_for_is_refused() {
+        let connector = connector(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect()).unwrap();
+        let (refused, seen) = meet(&connector, Host::Ipv4([127, 0, 0, 1].into())).await;
+        assert!(refused.unwrap_err().to_string().contains("UnknownIssuer") && !seen);
+    }
 }

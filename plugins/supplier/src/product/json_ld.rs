@@ -132,11 +132,13 @@ impl<'a> Graph<'a> {
         let mut offers = Vec::new();
         self.collect_offers(product, steps, &mut offers);
         for offer in offers {
-            // The offer that is described first is the one that the page shows.
-            if facts.price.is_none() {
+            // The first offer with a price is the one that the page shows.
+            if facts.price.is_none() && offer.price.is_some() {
                 facts.price = offer.price;
                 facts.currency = offer.currency;
                 facts.availability = offer.availability.or(facts.availability);
+            } else {
+                facts.availability = facts.availability.or(offer.availability);
             }
             facts.sku = facts.sku.or(offer.sku);
             facts.gtin = facts.gtin.or(offer.gtin);
@@ -234,7 +236,7 @@ impl<'a> Graph<'a> {
         self.items(json)
             .filter_map(|item| match item {
                 // Entities other than this one could be part of an address: `?a=1&copy=2`.
-                Json::Text(address) => Some(address.trim().replace("&amp;", "&")),
+                Json::Text(address) => self.spend(address.len()).then(|| address.trim().replace("&amp;", "&")),
                 _ => ["contentUrl", "url", "@id"].iter().find_map(|key| self.text(item.get(key))),
             })
             .filter(|address| !address.is_empty())
