@@ -1,7 +1,9 @@
 import { query, request, requestWithHeaders } from './client.ts';
 import type { Card, CardPage, CardStatus, JsonObject } from './types.ts';
 
-export const CARDS_PER_PAGE = 50;
+const CARDS_PER_PAGE = 50;
+/** Without the attributes: a card's sources alone may be megabytes. */
+const LIST_FIELDS = 'id,title,sku,status,created_at,updated_at';
 
 export interface CardFilter {
   q: string;
@@ -19,7 +21,7 @@ export interface NewCard {
 const cardPath = (id: string) => `/master-cards/${encodeURIComponent(id)}`;
 
 export function listCards(filter: CardFilter, signal: AbortSignal): Promise<CardPage> {
-  return request(`/master-cards${query({ limit: CARDS_PER_PAGE, ...filter })}`, { signal });
+  return request(`/master-cards${query({ limit: CARDS_PER_PAGE, fields: LIST_FIELDS, ...filter })}`, { signal });
 }
 
 export async function getCard(id: string, signal?: AbortSignal): Promise<Card> {

@@ -28,8 +28,10 @@ export interface Card {
   updated_at: string;
 }
 
+export type ListedCard = Omit<Card, 'attributes' | 'version'>;
+
 export interface CardPage {
-  items: Card[];
+  items: ListedCard[];
   next_cursor: string | null;
   prev_cursor: string | null;
   total_estimate: number | null;

@@ -9,11 +9,7 @@ export interface KeyState {
 }
 
 export function keyState(key: Pick<ApiKey, 'revoked_at' | 'expires_at'>, now = Date.now()): KeyState {
-  if (key.revoked_at) {
-    // A rotated key is revoked at a time to come: until then both work.
-    const later = Date.parse(key.revoked_at) > now;
-    return later ? { text: 'ends soon', tone: 'warn', usable: true } : { text: 'revoked', tone: 'idle', usable: false };
-  }
+  if (key.revoked_at) return { text: 'revoked', tone: 'idle', usable: false };
   if (!key.expires_at) return { text: 'active', tone: 'good', usable: true };
   const left = Date.parse(key.expires_at) - now;
   if (left <= 0) return { text: 'expired', tone: 'idle', usable: false };

@@ -1,0 +1,38 @@
+import { expect, it } from 'vitest';
+import { curlSnippet, keyState, mcpClientSnippet } from './key.ts';
+import { newKey, type KeyForm } from './key-form.ts';
+
+const form: KeyForm = { name: ' Robot ', preset: 'mcp', scopes: ['cards:purge'], expiry: '90', expiresOn: '', rate: 'default', perMinute: 600 };
+
+it('a preset gives its scopes, a choice by hand its own', () => {
+  expect(newKey(form)).toEqual({ name: 'Robot', scopes: ['mcp:use', 'cards:read', 'plugin:*:read', 'plugin:*:write'], expires_in_days: 90 });
+  expect(newKey({ ...form, preset: 'own' }).scopes).toEqual(['cards:purge']);
+});
+
+it('expiry is in days, on a date, or never', () => {
+  expect(newKey({ ...form, expiry: 'never' })).not.toHaveProperty('expires_in_days');
+  const dated = newKey({ ...form, expiry: 'date', expiresOn: '2030-05-01' });
+  expect(new Date(dated.expires_at ?? '').getTime()).toBe(new Date(2030, 4, 1, 23, 59, 59).getTime());
+});
+
+it('the limit is the default, the key’s own, or none', () => {
+  expect(newKey(form)).not.toHaveProperty('rate_limit');
+  expect(newKey({ ...form, rate: 'own', perMinute: 5 }).rate_limit).toEqual({ per_minute: 5 });
+  expect(newKey({ ...form, rate: 'none' }).rate_limit).toBeNull();
+});
+
+it('tells keys that work from those that do not', () => {
+  const now = Date.parse('2025-06-01T00:00:00Z');
+  const state = (revoked_at: string | null, expires_at: string | null) => keyState({ revoked_at, expires_at }, now);
+  expect(state(null, null)).toMatchObject({ text: 'active', usable: true });
+  expect(state(null, '2025-06-03T00:00:00Z')).toMatchObject({ text: 'expires soon', usable: true });
+  expect(state(null, '2025-05-31T00:00:00Z')).toMatchObject({ text: 'expired', usable: false });
+  expect(state('2025-05-01T00:00:00Z', null)).toMatchObject({ text: 'revoked', usable: false });
+});
+
+it('the snippets name the server and carry the key', () => {
+  expect(curlSnippet('mpk_x', 'https://c.example')).toBe("curl -H 'Authorization: Bearer mpk_x' 'https://c.example/v1/admin/master-cards?limit=10'");
+  expect(JSON.parse(mcpClientSnippet('mpk_x', 'https://c.example'))).toEqual({
+    mcpServers: { cardinal: { type: 'http', url: 'https://c.example/api', headers: { Authorization: 'Bearer mpk_x' } } },
+  });
+});

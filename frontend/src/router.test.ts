@@ -1,0 +1,67 @@
+import { beforeEach, expect, it, vi } from 'vitest';
+
+/** A router that starts at `url`. */
+async function at(url: string) {
+  history.replaceState(null, '', url);
+  vi.resetModules();
+  return (await import('./router.svelte.ts')).router;
+}
+const here = () => location.pathname + location.search;
+
+beforeEach(() => vi.stubGlobal('scrollTo', () => {}));
+
+it('reads path and query below /admin', async () => {
+  const router = await at('/admin/cards?q=lamp&sort=title');
+  expect(router.place.path).toBe('/cards');
+  expect(router.place.search.get('q')).toBe('lamp');
+});
+
+it('writes state into the URL and leaves the rest of it alone', async () => {
+  const router = await at('/admin/cards?q=lamp&cursor=abc');
+  router.set({ status: 'draft', cursor: '' });
+  expect(here()).toBe('/admin/cards?q=lamp&status=draft');
+  expect(router.place.search.get('status')).toBe('draft');
+  router.go('/plugins');
+  expect(here()).toBe('/admin/plugins');
+});
+
+it('does not fill the history with what has not changed', async () => {
+  const router = await at('/admin/cards?q=lamp');
+  const before = history.length;
+  router.set({ q: 'lamp' });
+  router.set({ q: 'lamps' }, { replace: true });
+  expect(history.length).toBe(before);
+  expect(here()).toBe('/admin/cards?q=lamps');
+});
+
+it('asks before a page with unsaved changes is left, not for a change of its query', async () => {
+  const router = await at('/admin/cards/1');
+  const guard = vi.fn(() => false);
+  const stop = router.guard(guard);
+  router.set({ tab: 'raw' });
+  expect(guard).not.toHaveBeenCalled();
+  router.go('/cards');
+  expect(here()).toBe('/admin/cards/1?tab=raw');
+  stop();
+  router.go('/cards');
+  expect(here()).toBe('/admin/cards');
+});
+
+it('follows plain clicks on its own links and leaves every other click to the browser', async () => {
+  await at('/admin/cards');
+  document.body.innerHTML = '<a id="own" href="/admin/plugins?x=1"><b>in</b></a><a id="file" href="/admin/assets/x.js">f</a><a id="out" href="/api">o</a><a id="tab" target="_blank" href="/admin/cards">t</a>';
+  const click = (id: string, init: MouseEventInit = {}) => {
+    const event = new MouseEvent('click', { bubbles: true, cancelable: true, composed: true, ...init });
+    // Whatever the router leaves alone must not make the test's window navigate.
+    window.addEventListener('click', (late) => { taken = late.defaultPrevented; late.preventDefault(); }, { once: true });
+    let taken = false;
+    document.querySelector(id)?.dispatchEvent(event);
+    return taken;
+  };
+  expect(click('#file')).toBe(false);
+  expect(click('#out')).toBe(false);
+  expect(click('#tab')).toBe(false);
+  expect(click('#own', { ctrlKey: true })).toBe(false);
+  expect(click('#own b')).toBe(true);
+  expect(here()).toBe('/admin/plugins?x=1');
+});
