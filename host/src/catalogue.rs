@@ -1,0 +1,79 @@
+//! Pages of cards as everybody sees them: the admin API, plugins and MCP clients.
+
+use deadpool_postgres::Pool;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::{
+    cards::{
+        card::Card,
+        filter::{Filter, ListQuery, Sort},
+        page::Cursors,
+    },
+    clock::Clock,
+    db::{self, card_estimates::Estimates, card_list},
+    http::error::{ApiError, ApiResult},
+};
+
+/// Reading the catalogue.
+pub struct Catalogue {
+    pool: Pool,
+    cursors: Cursors,
+    estimates: Estimates,
+    clock: Clock,
+}
+
+impl Catalogue {
+    pub fn new(pool: Pool, cursors: Cursors, clock: Clock) -> Self {
+        Self { pool, cursors, estimates: Estimates::default(), clock }
+    }
+
+    /// The card, 404 when it is not there or deleted.
+    pub async fn card(&self, id: Uuid) -> ApiResult<Card> {
+        db::cards::get(&self.pool, id).await?.ok_or_else(|| ApiError::not_found("card"))
+    }
+
+    /// `{items, next_cursor, prev_cursor, total_estimate}`, and `total` when it was asked for.
+    pub async fn page(&self, query: &ListQuery) -> ApiResult<Value> {
+        let (filter, sort, limit) = (query.filter()?, query.sort()?, query.limit()?);
+        let (fields, exact) = (query.fields()?, query.exact_count()?);
+        let place = match &query.cursor {
+            Some(cursor) => Some(self.cursors.open(&filter, sort, cursor)?),
+            None => None,
+        };
+        let page = card_list::page(&self.pool, &filter, sort, place.as_ref(), limit).await?;
+        let back = place.as_ref().is_some_and(|place| place.back);
+        // Where the reader comes from there is more; on the other side the page itself knows.
+        let has_next = back || page.more;
+        let has_previous = if back { page.more } else { place.is_some() };
+        let mut body = json!({
+            "items": cut(&page.cards, fields.as_deref())?,
+            "next_cursor": self.edge(&filter, sort, page.cards.last().filter(|_| has_next), false)?,
+            "prev_cursor": self.edge(&filter, sort, page.cards.first().filter(|_| has_previous), true)?,
+            "total_estimate": self.estimates.get(&self.pool, &filter, self.clock.now()).await?,
+        });
+        if exact {
+            body["total"] = card_list::count(&self.pool, &filter).await?.into();
+        }
+        Ok(body)
+    }
+
+    fn edge(&self, filter: &Filter, sort: Sort, card: Option<&Card>, back: bool) -> ApiResult<Option<String>> {
+        let Some(card) = card else { return Ok(None) };
+        let place = card_list::place_of(card, sort.column, back)?;
+        self.cursors.seal(filter, sort, &place).map(Some)
+    }
+}
+
+/// The cards as JSON, with the members in `fields` alone when there is such a list.
+fn cut(cards: &[Card], fields: Option<&[&str]>) -> ApiResult<Value> {
+    let mut items = serde_json::to_value(cards).map_err(ApiError::internal)?;
+    if let (Some(fields), Value::Array(items)) = (fields, &mut items) {
+        for item in items {
+            if let Value::Object(members) = item {
+                members.retain(|name, _| fields.contains(&name.as_str()));
+            }
+        }
+    }
+    Ok(items)
+}

@@ -1,0 +1,150 @@
+//! What stands around every call of a plugin: a bounded number at a time, a deadline, and a plain
+//! answer for every way to fail. A call that goes wrong costs that call and nobody else's.
+
+use std::{
+    future::Future,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
+};
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use serde_json::Value;
+
+use super::call::{CallFault, PluginError, PluginReply};
+use crate::http::{codes, error::ApiError};
+
+/// Seconds after which a caller may try again when the plugin is busy.
+const BUSY_RETRY: u32 = 1;
+
+/// Headers that a plugin may not set: they speak for the host or for the connection.
+const DROPPED: [HeaderName; 13] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    header::PROXY_AUTHENTICATE,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::SET_COOKIE,
+    HeaderName::from_static("clear-site-data"),
+    HeaderName::from_static("service-worker-allowed"),
+    header::STRICT_TRANSPORT_SECURITY,
+    header::WWW_AUTHENTICATE,
+    header::SERVER,
+];
+
+/// The guard of one plugin.
+pub struct Guard {
+    name: String,
+    limit: usize,
+    pub counters: Counters,
+}
+
+/// What has happened to a plugin's calls.
+#[derive(Default)]
+pub struct Counters {
+    pub calls: AtomicU64,
+    pub errors: AtomicU64,
+    pub panics: AtomicU64,
+    pub timeouts: AtomicU64,
+    pub refused: AtomicU64,
+}
+
+impl Guard {
+    pub fn new(name: &str, limit: u32) -> Self {
+        Self { name: name.to_owned(), limit: usize::try_from(limit).unwrap_or(usize::MAX), counters: Counters::default() }
+    }
+
+    /// Runs a call until `deadline`; past it the call's future is dropped.
+    /// `in_flight` are the calls and reply streams that are under way already.
+    pub async fn run<F>(&self, in_flight: usize, deadline: Instant, call: impl FnOnce() -> F) -> Result<PluginReply, ApiError>
+    where
+        F: Future<Output = Result<PluginReply, CallFault>>,
+    {
+        count(&self.counters.calls);
+        if in_flight >= self.limit {
+            count(&self.counters.refused);
+            return Err(unavailable(format!("The plugin `{}` is busy.", self.name)).retry_after(BUSY_RETRY));
+        }
+        match tokio::time::timeout_at(deadline.into(), call()).await {
+            Ok(Ok(mut reply)) => {
+                clean(&mut reply.headers);
+                Ok(reply)
+            }
+            Ok(Err(fault)) => Err(self.fault(fault)),
+            Err(_) => {
+                count(&self.counters.timeouts);
+                Err(ApiError::new(&codes::PLUGIN_TIMEOUT).cause(anyhow::anyhow!("the plugin {} reached its deadline", self.name)))
+            }
+        }
+    }
+
+    fn fault(&self, fault: CallFault) -> ApiError {
+        match fault {
+            CallFault::Panicked { message } => {
+                count(&self.counters.panics);
+                ApiError::new(&codes::PLUGIN_PANICKED).cause(anyhow::anyhow!("the plugin {} panicked: {message}", self.name))
+            }
+            CallFault::BadReply { reason } => self.bad_reply(&reason),
+            CallFault::Retired => unavailable(format!("The plugin `{}` is being replaced.", self.name)),
+            CallFault::Error(error) => {
+                if error.status >= 500 {
+                    count(&self.counters.errors);
+                }
+                self.error(error)
+            }
+        }
+    }
+
+    fn bad_reply(&self, reason: &str) -> ApiError {
+        count(&self.counters.errors);
+        ApiError::new(&codes::PLUGIN_ERROR).cause(anyhow::anyhow!("the reply of the plugin {} cannot be sent: {reason}", self.name))
+    }
+
+    /// An error that the author chose goes to the client as it is; any other only to the log.
+    fn error(&self, error: PluginError) -> ApiError {
+        let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut answer = match codes::find(&error.code) {
+            Some(code) if code.status == error.status => ApiError::new(code),
+            _ => ApiError::custom(status, error.code, status.canonical_reason().unwrap_or("The plugin refused the request")),
+        };
+        let log = anyhow::anyhow!("the plugin {}: {}", self.name, error.message);
+        answer = if error.public { answer.detail(error.message) } else { answer.cause(log) };
+        if error.retry {
+            answer = answer.retry_after(BUSY_RETRY);
+        }
+        with_details(answer, &error.details)
+    }
+}
+
+fn with_details(mut answer: ApiError, details: &Value) -> ApiError {
+    for error in details.get("errors").and_then(Value::as_array).into_iter().flatten() {
+        let text = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        answer = answer.field(text("pointer"), text("detail"));
+    }
+    match details.get("required_scope").and_then(Value::as_str) {
+        Some(scope) => answer.with("required_scope", scope),
+        None => answer,
+    }
+}
+
+fn unavailable(detail: String) -> ApiError {
+    ApiError::new(&codes::PLUGIN_UNAVAILABLE).detail(detail)
+}
+
+/// Takes out what a plugin may not say and adds what keeps its replies from acting as pages of ours.
+fn clean(headers: &mut HeaderMap) {
+    for name in &DROPPED {
+        headers.remove(name);
+    }
+    let foreign: Vec<HeaderName> = headers.keys().filter(|name| name.as_str().starts_with("access-control-")).cloned().collect();
+    for name in foreign {
+        headers.remove(name);
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
