@@ -88,16 +88,15 @@ impl Bytes {
 
     /// Hands over bytes that `owner` keeps alive, without copying them: a `bytes::Bytes`, an `Arc`.
     ///
-    /// The bytes of `owner` must stay where they are while it is moved and shared, which holds for
-    /// every heap-backed buffer; `owner` is boxed here before they are looked at.
+    /// `owner` is boxed before its bytes are asked for, once; it is not touched again until they are
+    /// freed, so that they may also lie in `owner` itself.
     pub fn from_owner<O: AsRef<[u8]> + Send + Sync + 'static>(owner: O) -> Self {
-        let owner = Box::new(owner);
-        let bytes = (*owner).as_ref();
-        if bytes.is_empty() {
-            return Self::EMPTY;
-        }
-        let (ptr, len) = (bytes.as_ptr(), bytes.len());
-        Self { ptr, len, owner: Box::into_raw(owner).cast(), free: Some(free_owner::<O>) }
+        // A raw pointer from here on: moving a `Box` would claim its contents for itself alone.
+        let owner = Box::into_raw(Box::new(owner));
+        // SAFETY: just made, and only shared until `free_owner` takes it back. Should `as_ref`
+        // panic, the box leaks, which is safe.
+        let bytes = unsafe { &*owner }.as_ref();
+        Self { ptr: bytes.as_ptr(), len: bytes.len(), owner: owner.cast(), free: Some(free_owner::<O>) }
     }
 
     /// The bytes.
@@ -166,4 +165,56 @@ unsafe extern "C" fn free_owner<O>(owner: *mut (), _: *const u8, _: usize) {
         // SAFETY: `from_owner` made this pointer from a `Box<O>`, in this library.
         drop(unsafe { Box::from_raw(owner.cast::<O>()) });
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    struct Counted<const N: usize>([u8; N], #[allow(dead_code)] Arc<()>);
+
+    impl<const N: usize> AsRef<[u8]> for Counted<N> {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    #[test]
+    fn an_owner_lives_as_long_as_its_bytes_and_is_dropped_once() {
+        let count = Arc::new(());
+        let bytes = Bytes::from_owner(Counted(*b"inline", count.clone()));
+        let empty = Bytes::from_owner(Counted([], count.clone()));
+        let moved = std::thread::spawn(move || (bytes.as_text() == Some("inline")).then_some(bytes)).join().unwrap();
+        assert!(moved.is_some() && empty.get().is_empty());
+        assert_eq!(Arc::strong_count(&count), 3);
+        drop((moved, empty));
+        assert_eq!(Arc::strong_count(&count), 1);
+    }
+
+    #[test]
+    fn a_vector_with_spare_room_is_handed_over_whole() {
+        let mut vec = Vec::with_capacity(100);
+        vec.extend_from_slice(b"abc");
+        assert_eq!(Bytes::from_vec(vec).get(), b"abc");
+        assert_eq!(Bytes::from_vec(Vec::with_capacity(9)).get(), b"");
+        assert_eq!(Slice::default().get(), b"");
+    }
+
+    #[test]
+    fn an_owner_that_panics_in_its_drop_is_contained() {
+        struct Bad;
+        impl AsRef<[u8]> for Bad {
+            fn as_ref(&self) -> &[u8] {
+                b"x"
+            }
+        }
+        impl Drop for Bad {
+            fn drop(&mut self) {
+                panic!("expected by the test");
+            }
+        }
+        drop(Bytes::from_owner(Bad));
+    }
 }

@@ -40,7 +40,7 @@ impl<T> Fut<T> {
     where
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        let cell = Box::new(Some(Box::pin(future)));
+        let cell: Box<Cell<F>> = Box::new(Some(future));
         Self { data: Box::into_raw(cell).cast(), poll: poll_cell::<T, F>, drop: drop_cell::<F> }
     }
 
@@ -65,21 +65,24 @@ impl<T> Fut<T> {
     }
 }
 
-type Cell<F> = Option<Pin<Box<F>>>;
+/// `None` once the future has ended, failed or panicked. It stays where it was boxed until it is
+/// dropped there, so that the future in it is pinned.
+type Cell<F> = Option<F>;
 
 unsafe extern "C" fn poll_cell<T, F>(data: *mut (), waker: *const RawWaker, out: *mut T, err: *mut Error) -> u8
 where
     F: Future<Output = Result<T, Error>> + Send + 'static,
 {
     // SAFETY: `Fut::new` made `data` from this type, and a `Fut` is polled through `&mut` alone.
-    let cell = unsafe { &mut *data.cast::<Cell<F>>() };
+    // The cell is never moved out of its box: see `Cell`.
+    let mut cell = unsafe { Pin::new_unchecked(&mut *data.cast::<Cell<F>>()) };
     let mut pending = false;
     let poll = || {
-        let Some(future) = cell.as_mut() else {
+        let Some(future) = cell.as_mut().as_pin_mut() else {
             return Err(Error::new(crate::error::BAD_HANDLE, "a future was polled after it had ended"));
         };
         // SAFETY: the other side lends its waker for this call.
-        match unsafe { with_waker(waker, |cx| future.as_mut().poll(cx)) } {
+        match unsafe { with_waker(waker, |cx| future.poll(cx)) } {
             Poll::Ready(outcome) => outcome.map(Some),
             Poll::Pending => Ok(None),
         }
@@ -99,7 +102,7 @@ where
         return PENDING;
     }
     // Ended one way or another: free what it held now, not when the other side gets round to it.
-    door::contain(|| *cell = None);
+    door::contain(|| cell.set(None));
     tag
 }
 
@@ -146,5 +149,147 @@ impl<T> Drop for Fut<T> {
         // SAFETY: `drop` belongs to `data` and runs once. Its status is for nobody: the panic
         // hook of its side has already reported a panic.
         unsafe { (self.drop)(self.data) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        marker::PhantomPinned,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        task::Waker,
+    };
+
+    use super::*;
+    use crate::error;
+
+    /// Pending `left` times; then ready with 7, or a panic. Counts its drops, and may panic in it.
+    struct Script {
+        left: u32,
+        panics: bool,
+        panics_in_drop: bool,
+        drops: Arc<AtomicUsize>,
+        /// Where it was first polled: it must stay there.
+        at: usize,
+        _pinned: PhantomPinned,
+    }
+
+    impl Script {
+        fn new(left: u32) -> (Self, Arc<AtomicUsize>) {
+            let drops = Arc::new(AtomicUsize::new(0));
+            let (panics, panics_in_drop) = (false, false);
+            (Self { left, panics, panics_in_drop, drops: drops.clone(), at: 0, _pinned: PhantomPinned }, drops)
+        }
+    }
+
+    impl Future for Script {
+        type Output = Result<u64, Error>;
+
+        fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+            // SAFETY: nothing is moved out of it.
+            let this = unsafe { self.get_unchecked_mut() };
+            let here = std::ptr::from_ref(this) as usize;
+            assert!(this.at == 0 || this.at == here, "a pinned future was moved");
+            this.at = here;
+            if this.left > 0 {
+                this.left -= 1;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            assert!(!this.panics, "expected by the test");
+            Poll::Ready(Ok(7))
+        }
+    }
+
+    impl Drop for Script {
+        fn drop(&mut self) {
+            self.drops.fetch_add(1, Ordering::SeqCst);
+            assert!(!self.panics_in_drop, "expected by the test");
+        }
+    }
+
+    fn poll(future: &mut Fut<u64>) -> Poll<Result<u64, Error>> {
+        Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn it_is_pending_then_ready_then_over() {
+        let (script, drops) = Script::new(2);
+        let mut future = Fut::new(script);
+        assert!(poll(&mut future).is_pending());
+        let mut moved = future;
+        assert!(poll(&mut moved).is_pending());
+        assert!(matches!(poll(&mut moved), Poll::Ready(Ok(7))));
+        assert_eq!(drops.load(Ordering::SeqCst), 1, "what it held is freed as soon as it is ready");
+        assert!(matches!(poll(&mut moved), Poll::Ready(Err(error)) if error.code == error::BAD_HANDLE));
+        drop(moved);
+        assert_eq!(drops.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn dropping_it_early_drops_what_is_behind_it_once() {
+        let (script, drops) = Script::new(2);
+        let mut future = Fut::new(script);
+        assert!(poll(&mut future).is_pending());
+        drop(future);
+        assert_eq!(drops.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_panic_in_a_poll_is_its_result_and_frees_what_it_held() {
+        let (mut script, drops) = Script::new(1);
+        script.panics = true;
+        let mut future = Fut::new(script);
+        assert!(poll(&mut future).is_pending());
+        let Poll::Ready(Err(error)) = poll(&mut future) else { panic!("it must have failed") };
+        assert_eq!((error.code, error.text().as_str()), (error::PANICKED, "expected by the test"));
+        assert_eq!(drops.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_panic_in_its_drop_is_contained_whenever_that_comes() {
+        for polls in 0..3 {
+            let (mut script, drops) = Script::new(1);
+            script.panics_in_drop = true;
+            let mut future = Fut::new(script);
+            let last = (0..polls).map(|_| poll(&mut future)).last();
+            assert!(polls < 2 || matches!(last, Some(Poll::Ready(Ok(7)))), "the result stands");
+            drop(future);
+            assert_eq!(drops.load(Ordering::SeqCst), 1);
+        }
+    }
+
+    #[test]
+    fn a_panic_of_the_sync_part_is_the_result() {
+        let mut future = Fut::<u64>::guarded(|| -> std::future::Ready<_> { panic!("no {}", "future") });
+        let Poll::Ready(Err(error)) = poll(&mut future) else { panic!("it must have failed") };
+        assert_eq!((error.code, error.text().as_str()), (error::PANICKED, "no future"));
+    }
+
+    #[test]
+    fn a_payload_that_panics_in_its_drop_is_contained() {
+        struct Bad;
+        impl Drop for Bad {
+            fn drop(&mut self) {
+                panic!("expected by the test");
+            }
+        }
+        let mut future = Fut::<u64>::new(async { std::panic::panic_any(Bad) });
+        assert!(matches!(poll(&mut future), Poll::Ready(Err(error)) if error.code == error::PANICKED));
+    }
+
+    #[test]
+    fn an_unknown_tag_is_an_error() {
+        unsafe extern "C" fn wild(_: *mut (), _: *const RawWaker, _: *mut u64, _: *mut Error) -> u8 {
+            200
+        }
+        unsafe extern "C" fn fine(_: *mut ()) -> u8 {
+            READY
+        }
+        let mut future = Fut { data: std::ptr::null_mut(), poll: wild, drop: fine };
+        assert!(matches!(poll(&mut future), Poll::Ready(Err(error)) if error.code == error::INTERNAL));
     }
 }

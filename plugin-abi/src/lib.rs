@@ -14,6 +14,8 @@
 //!
 //! A plugin author never meets this crate; the SDK (`cardinal-plugin`) wraps it in safe Rust.
 
+#![deny(missing_docs)]
+
 pub mod bytes;
 pub mod door;
 pub mod error;

@@ -45,7 +45,7 @@ pub mod attr {
 const HEAD: usize = 4;
 const ENTRY: usize = 12;
 
-/// Writes a record. Fields longer than 4 GiB in all are left out from there on.
+/// Writes a record. A field that would end beyond 4 GiB reads as empty.
 pub fn write(fields: &[(u32, &[u8])]) -> Vec<u8> {
     let table = HEAD + ENTRY * fields.len();
     let total = fields.iter().map(|(_, value)| value.len()).sum::<usize>();
@@ -53,7 +53,9 @@ pub fn write(fields: &[(u32, &[u8])]) -> Vec<u8> {
     out.extend_from_slice(&(fields.len() as u32).to_ne_bytes());
     let mut offset = table;
     for (number, value) in fields {
-        for word in [*number, offset as u32, value.len() as u32] {
+        let place = (u32::try_from(offset), u32::try_from(value.len()));
+        let (at, length) = if let (Ok(at), Ok(length)) = place { (at, length) } else { (0, 0) };
+        for word in [*number, at, length] {
             out.extend_from_slice(&word.to_ne_bytes());
         }
         offset += value.len();

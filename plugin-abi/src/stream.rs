@@ -41,7 +41,7 @@ impl Stream {
 
     /// Hands `source` over.
     pub fn new<S: Source + 'static>(source: S) -> Self {
-        let cell: Box<Cell<S>> = Box::new(Some(Box::pin(source)));
+        let cell: Box<Cell<S>> = Box::new(Some(source));
         Self { data: Box::into_raw(cell).cast(), poll: Some(poll_cell::<S>), drop: Some(drop_cell::<S>) }
     }
 
@@ -97,8 +97,9 @@ impl Drop for Stream {
     }
 }
 
-/// `None` once the source has ended, failed or panicked.
-type Cell<S> = Option<Pin<Box<S>>>;
+/// `None` once the source has ended, failed or panicked. It stays where it was boxed until it is
+/// dropped there, so that the source in it is pinned.
+type Cell<S> = Option<S>;
 
 unsafe extern "C" fn poll_cell<S: Source>(
     data: *mut (),
@@ -107,12 +108,13 @@ unsafe extern "C" fn poll_cell<S: Source>(
     err: *mut Error,
 ) -> u8 {
     // SAFETY: `Stream::new` made `data` from this type, and a stream is polled through `&mut` alone.
-    let cell = unsafe { &mut *data.cast::<Cell<S>>() };
+    // The cell is never moved out of its box: see `Cell`.
+    let mut cell = unsafe { Pin::new_unchecked(&mut *data.cast::<Cell<S>>()) };
     let mut next = MaybeUninit::<Poll<Option<Bytes>>>::uninit();
     let poll = || {
-        let Some(source) = cell.as_mut() else { return Ok(Poll::Ready(None)) };
+        let Some(source) = cell.as_mut().as_pin_mut() else { return Ok(Poll::Ready(None)) };
         // SAFETY: the other side lends its waker for this call.
-        match unsafe { with_waker(waker, |cx| source.as_mut().poll_next(cx)) } {
+        match unsafe { with_waker(waker, |cx| source.poll_next(cx)) } {
             Poll::Ready(Some(Err(error))) => Err(error),
             Poll::Ready(Some(Ok(bytes))) => Ok(Poll::Ready(Some(bytes))),
             Poll::Ready(None) => Ok(Poll::Ready(None)),
@@ -135,7 +137,7 @@ unsafe extern "C" fn poll_cell<S: Source>(
     } else {
         tag
     };
-    door::contain(|| *cell = None);
+    door::contain(|| cell.set(None));
     tag
 }
 
@@ -145,4 +147,75 @@ unsafe extern "C" fn drop_cell<S>(data: *mut ()) -> u8 {
         drop(unsafe { Box::from_raw(data.cast::<Cell<S>>()) });
     });
     if done { READY } else { PANICKED }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, task::Waker};
+
+    use super::*;
+    use crate::error;
+
+    enum Step {
+        Piece(&'static [u8]),
+        Wait,
+        Fail,
+        Panic,
+    }
+
+    /// Plays its steps, then ends.
+    struct Script(std::vec::IntoIter<Step>, #[allow(dead_code)] Arc<()>);
+
+    impl Source for Script {
+        fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+            match self.0.next() {
+                None => Poll::Ready(None),
+                Some(Step::Piece(bytes)) => Poll::Ready(Some(Ok(Bytes::from_static(bytes)))),
+                Some(Step::Wait) => Poll::Pending,
+                Some(Step::Fail) => Poll::Ready(Some(Err(Error::new(error::DATABASE, "no")))),
+                Some(Step::Panic) => panic!("expected by the test"),
+            }
+        }
+    }
+
+    fn play(steps: Vec<Step>) -> (Stream, Arc<()>) {
+        let held = Arc::new(());
+        (Stream::new(Script(steps.into_iter(), held.clone())), held)
+    }
+
+    fn next(stream: &mut Stream) -> Poll<Option<Result<Vec<u8>, u32>>> {
+        let piece = stream.poll_next(&mut Context::from_waker(Waker::noop()));
+        piece.map(|piece| piece.map(|piece| piece.map(|bytes| bytes.get().to_vec()).map_err(|error| error.code)))
+    }
+
+    #[test]
+    fn pieces_come_in_order_and_the_end_stays_the_end() {
+        let (mut stream, held) = play(vec![Step::Piece(b"a"), Step::Wait, Step::Piece(b"")]);
+        assert_eq!(next(&mut stream), Poll::Ready(Some(Ok(b"a".to_vec()))));
+        assert_eq!(next(&mut stream), Poll::Pending);
+        assert_eq!(next(&mut stream), Poll::Ready(Some(Ok(Vec::new()))));
+        assert_eq!(next(&mut stream), Poll::Ready(None));
+        assert_eq!(Arc::strong_count(&held), 1, "an ended source is freed at once");
+        assert_eq!(next(&mut stream), Poll::Ready(None));
+        assert_eq!(next(&mut Stream::default()), Poll::Ready(None));
+    }
+
+    #[test]
+    fn an_error_and_a_panic_end_it() {
+        for (step, code) in [(Step::Fail, error::DATABASE), (Step::Panic, error::PANICKED)] {
+            let (mut stream, held) = play(vec![Step::Piece(b"a"), step, Step::Piece(b"never")]);
+            assert!(next(&mut stream).is_ready());
+            assert_eq!(next(&mut stream), Poll::Ready(Some(Err(code))));
+            assert_eq!(Arc::strong_count(&held), 1);
+            assert_eq!(next(&mut stream), Poll::Ready(None));
+        }
+    }
+
+    #[test]
+    fn dropping_it_drops_the_source() {
+        let (mut stream, held) = play(vec![Step::Wait, Step::Piece(b"never")]);
+        assert_eq!(next(&mut stream), Poll::Pending);
+        drop(stream);
+        assert_eq!(Arc::strong_count(&held), 1);
+    }
 }
