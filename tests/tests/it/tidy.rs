@@ -142,7 +142,7 @@ const FLOORS: [&[&str]; 6] = [
     &["request", "router", "api", "mcp", "proxy"],
     &["plugin"],
     // Rows come out of the database as the types of their domain.
-    &["auth", "limit", "cards", "db"],
+    &["auth", "limit", "cards", "db", "link"],
     &["http", "observe"],
 ];
 

@@ -1,0 +1,85 @@
+//! The commands of the one binary, a file each.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod log;
+mod provision;
+mod serve;
+mod server;
+mod version;
+mod worker;
+
+/// What a command that was written wrongly exits with (`EX_USAGE`); a bad setting too.
+const EXIT_USAGE: u8 = 64;
+
+#[derive(Debug, Parser)]
+#[command(name = "cardinal", version, about = "Cardinal: product cards, native plugins, an admin API and MCP")]
+#[command(propagate_version = true, arg_required_else_help = true, max_term_width = 120)]
+struct Line {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(Box<serve::Args>),
+    Version,
+    #[command(hide = true)]
+    Worker(worker::Args),
+    #[command(hide = true)]
+    Provision(provision::Args),
+    #[command(hide = true)]
+    Server(server::Args),
+}
+
+/// Runs the command that this process was started with.
+pub fn main() -> ExitCode {
+    let line = match Line::try_parse() {
+        Ok(line) => line,
+        Err(told) => return wrong_line(&told),
+    };
+    let outcome = match line.command {
+        Command::Serve(args) => return serve::run(&args),
+        Command::Version => version::run(),
+        Command::Worker(args) => worker::run(&args),
+        Command::Provision(args) => provision::run(&args),
+        Command::Server(args) => server::run(&args),
+    };
+    exit_code(outcome)
+}
+
+/// clap's own code for a wrong line is 2; help and version are no fault.
+fn wrong_line(told: &clap::Error) -> ExitCode {
+    // Nothing can be done about a closed standard output.
+    let _ = told.print();
+    if told.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS }
+}
+
+fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("cardinal: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn say(text: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Line::command().debug_assert();
+    }
+}

@@ -1,0 +1,31 @@
+use std::process::ExitCode;
+
+use super::{EXIT_USAGE, exit_code, log, say};
+use crate::config::{Config, Settings};
+use crate::keeper;
+
+/// Start the host: admin API, Admin UI, MCP, plugins and HTTP proxy
+///
+/// Every setting is an environment variable and a flag; the flag wins.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cardinal serve
+      with a private PostgreSQL below ./var/data, on http://127.0.0.1:8080
+  LISTEN_ADDR=0.0.0.0:8080 BASE_URL=https://shop.example.com cardinal serve --data-dir /var/lib/cardinal
+      behind a TLS proxy, with its data elsewhere")]
+pub struct Args {
+    #[command(flatten)]
+    settings: Settings,
+}
+
+pub fn run(args: &Args) -> ExitCode {
+    let config = match Config::read(&args.settings) {
+        Ok(config) => config,
+        Err(bad) => {
+            say(&format!("cardinal serve: {bad}"));
+            return ExitCode::from(EXIT_USAGE);
+        }
+    };
+    exit_code(log::start(&config.observe).and_then(|()| keeper::serve(config)))
+}

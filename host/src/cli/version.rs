@@ -1,0 +1,7 @@
+use std::io::Write as _;
+
+/// Print the version
+pub fn run() -> anyhow::Result<()> {
+    writeln!(std::io::stdout(), "cardinal {}", env!("CARGO_PKG_VERSION"))?;
+    Ok(())
+}

@@ -1,0 +1,282 @@
+//! A plugin's roles and schema: made, and `schema.sql` run in its cage, once per content.
+//!
+//! Three sessions take part. The provisioner's first one holds the lock on the plugin's row of `plugin_schema_state`
+//! for as long as the step lasts, so that hosts side by side take turns (a plugin cannot take that lock, as it could an
+//! advisory one). Its second one makes roles and schema, which must be committed before anybody can log in with them.
+//! The third one is the plugin's own schema role, in one transaction that schema.sql cannot leave.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use tokio_postgres::{Client, Transaction};
+
+use super::connect::{self, ConnectParams};
+use super::roles::{self, RoleNames, RolePasswords};
+use super::sql;
+
+mod cage;
+mod diff;
+mod safety;
+
+const PLUGIN_SQL: &str = include_str!("../../../sql/plugin.sql");
+/// How long to wait for another host that is at the same plugin; longer than its whole step may take.
+const TURN_TIMEOUT: &str = "90s";
+/// The whole of schema.sql with its checks. Its foreign keys block writers of cards meanwhile.
+const CAGE_TIMEOUT: Duration = Duration::from_secs(60);
+/// For deadlocks, and for locks on cards that busy writers did not let it have in time.
+const TRIES: u32 = 3;
+/// What a plugin's session begins with. As start-up options these win over whatever the plugin made its login's
+/// defaults.
+const RUNTIME_SETTINGS: [(&str, &str); 4] = [
+    ("statement_timeout", "15000"),
+    ("idle_in_transaction_session_timeout", "15000"),
+    ("lock_timeout", "3000"),
+    // Ends a statement soon after its host was killed.
+    ("client_connection_check_interval", "1000"),
+];
+
+/// A plugin's schema and the login that its statements run as.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PluginDatabase {
+    pub schema: String,
+    pub role: String,
+    pub connect: ConnectParams,
+}
+
+/// Why a plugin did not get its database.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "lowercase")]
+pub enum ProvisionFault {
+    /// The package or its schema.sql will not do; trying again changes nothing.
+    #[error("{code}: expected {expected}, found {found}; {fix}")]
+    Refused { code: String, expected: String, found: String, fix: String },
+    /// The database or a process was not there; trying again may help.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl ProvisionFault {
+    pub fn refused(code: &str, expected: impl Into<String>, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::Refused { code: code.to_owned(), expected: expected.into(), found: found.into(), fix: fix.into() }
+    }
+}
+
+/// What is asked for.
+#[derive(Debug)]
+pub struct Step<'a> {
+    pub plugin: &'a str,
+    pub version: &'a str,
+    /// Empty when the package has none.
+    pub schema_sql: &'a str,
+    /// The provisioner's login.
+    pub provisioner: &'a ConnectParams,
+    pub names: &'a RoleNames,
+    pub passwords: &'a RolePasswords,
+    /// Whether sessions may begin with settings of their own; a pooler between may refuse that.
+    pub start_options: bool,
+}
+
+/// Why a step was not made.
+#[derive(Debug)]
+pub enum Trouble {
+    /// Told to the operator as it is; nothing was changed.
+    Refused(ProvisionFault),
+    Failed(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Trouble {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Step<'_> {
+    /// Brings roles and schema in line with the package.
+    ///
+    /// # Errors
+    /// Refused: see `cage`, `diff` and `safety`. Failed: the database was not there.
+    pub async fn make(&self) -> Result<PluginDatabase, Trouble> {
+        let mut first = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
+        let mut second = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
+        let turn = first.transaction().await.context("beginning the step")?;
+        let recorded = self.take_turn(&turn).await?;
+        let hash = Sha256::digest(self.schema_sql.as_bytes()).to_vec();
+        let unchanged = recorded.hash.as_ref() == Some(&hash);
+        self.make_roles(&mut second, !unchanged).await?;
+        if unchanged {
+            turn.commit().await.context("ending the turn")?;
+            return Ok(self.database());
+        }
+        let started = Instant::now();
+        let run = self.run_schema().await;
+        self.close_login(&second).await?;
+        match run {
+            Ok(()) => {
+                self.record(&turn, &hash, started).await?;
+                turn.commit().await.context("recording the step")?;
+                Ok(self.database())
+            }
+            Err(trouble) => {
+                if recorded.first_time {
+                    self.unmake(&mut second).await;
+                }
+                Err(trouble)
+            }
+        }
+    }
+
+    fn schema(&self) -> String {
+        roles::plugin_schema_name(self.plugin)
+    }
+
+    async fn take_turn(&self, turn: &Transaction<'_>) -> anyhow::Result<Recorded> {
+        turn.batch_execute(&format!("SET LOCAL lock_timeout = '{TURN_TIMEOUT}'")).await?;
+        let added = turn
+            .execute(
+                "INSERT INTO public.plugin_schema_state (plugin) VALUES ($1) ON CONFLICT DO NOTHING",
+                &[&self.plugin],
+            )
+            .await
+            .context("waiting for another host that is at this plugin")?;
+        let row = turn
+            .query_one(
+                "SELECT schema_sha256 FROM public.plugin_schema_state WHERE plugin = $1 FOR UPDATE",
+                &[&self.plugin],
+            )
+            .await
+            .context("waiting for another host that is at this plugin")?;
+        Ok(Recorded { hash: row.try_get(0).context("reading the recorded hash")?, first_time: added == 1 })
+    }
+
+    async fn make_roles(&self, session: &mut Client, login: bool) -> Result<(), Trouble> {
+        let statements = sql::fill(PLUGIN_SQL, &self.places(login)).context("sql/plugin.sql")?;
+        let mut tries = 1;
+        loop {
+            self.check_schema_owner(session).await?;
+            let work = session.transaction().await.context("beginning to make the plugin's roles")?;
+            let made = match work.batch_execute(&statements).await {
+                Ok(()) => work.commit().await,
+                Err(error) => Err(error),
+            };
+            match made {
+                Ok(()) => return Ok(()),
+                Err(error) if tries < TRIES && roles::is_race(&error) => tries += 1,
+                Err(error) => {
+                    return Err(Trouble::Failed(anyhow::Error::new(error).context("making the plugin's roles")));
+                }
+            }
+        }
+    }
+
+    /// A schema of that name that is somebody else's is not taken over.
+    async fn check_schema_owner(&self, session: &Client) -> Result<(), Trouble> {
+        let owner = session
+            .query_opt(
+                "SELECT pg_catalog.pg_get_userbyid(nspowner)::text FROM pg_catalog.pg_namespace WHERE nspname = $1",
+                &[&self.schema()],
+            )
+            .await
+            .context("looking for the plugin's schema")?;
+        let Some(owner) = owner else { return Ok(()) };
+        let owner: String = owner.try_get(0).context("reading the schema's owner")?;
+        if owner == self.provisioner.user {
+            return Ok(());
+        }
+        Err(Trouble::Refused(ProvisionFault::refused(
+            "schema-taken",
+            format!("schema {} to be free or made by this host", self.schema()),
+            format!("a schema of that name that belongs to {owner}"),
+            "rename that schema or the plugin",
+        )))
+    }
+
+    fn places(&self, login: bool) -> Vec<(&'static str, String)> {
+        let (schema_role, runtime_role) =
+            (self.names.plugin_schema(self.plugin), self.names.plugin_runtime(self.plugin));
+        vec![
+            ("database", sql::identifier(&self.provisioner.dbname)),
+            ("plugin", sql::identifier(&self.names.plugin())),
+            ("plugin_ddl", sql::identifier(&self.names.plugin_ddl())),
+            ("schema", sql::identifier(&self.schema())),
+            ("schema_login", if login { "LOGIN" } else { "NOLOGIN" }.to_owned()),
+            ("schema_password", sql::literal(&self.passwords.verifier(&schema_role))),
+            ("runtime_password", sql::literal(&self.passwords.verifier(&runtime_role))),
+            ("schema_role", sql::identifier(&schema_role)),
+            ("runtime_role", sql::identifier(&runtime_role)),
+        ]
+    }
+
+    async fn run_schema(&self) -> Result<(), Trouble> {
+        let mut tries = 1;
+        loop {
+            let run = tokio::time::timeout(CAGE_TIMEOUT, cage::run(self)).await;
+            match run {
+                Ok(Err(cage::Failure::Busy(error))) if tries < TRIES => {
+                    tracing::info!(plugin = self.plugin, %error, "schema.sql met other work; trying again");
+                    tries += 1;
+                }
+                Ok(Err(failure)) => return Err(failure.into()),
+                Ok(Ok(())) => return Ok(()),
+                Err(_) => return Err(cage::took_too_long(CAGE_TIMEOUT)),
+            }
+        }
+    }
+
+    async fn close_login(&self, session: &Client) -> anyhow::Result<()> {
+        let role = sql::identifier(&self.names.plugin_schema(self.plugin));
+        session.batch_execute(&format!("ALTER ROLE {role} NOLOGIN")).await.context("closing the schema role's login")
+    }
+
+    async fn record(&self, turn: &Transaction<'_>, hash: &[u8], started: Instant) -> anyhow::Result<()> {
+        let took = i32::try_from(started.elapsed().as_millis()).unwrap_or(i32::MAX);
+        turn.execute(
+            "UPDATE public.plugin_schema_state
+             SET schema_sha256 = $2, plugin_version = $3, applied_at = now(), duration_ms = $4 WHERE plugin = $1",
+            &[&self.plugin, &hash, &self.version, &took],
+        )
+        .await
+        .context("recording the step")?;
+        Ok(())
+    }
+
+    /// A plugin that was refused the first time leaves no roles behind. Never CASCADE: a schema with something in it
+    /// is one whose step was made but not recorded, when the host was killed in between.
+    async fn unmake(&self, session: &mut Client) {
+        let removed = session
+            .batch_execute(&format!(
+                "BEGIN; DROP SCHEMA {}; DROP ROLE {}; DROP ROLE {}; COMMIT",
+                sql::identifier(&self.schema()),
+                sql::identifier(&self.names.plugin_schema(self.plugin)),
+                sql::identifier(&self.names.plugin_runtime(self.plugin)),
+            ))
+            .await;
+        if let Err(error) = removed {
+            tracing::info!(plugin = self.plugin, %error, "the refused plugin's roles stay");
+        }
+    }
+
+    fn database(&self) -> PluginDatabase {
+        let role = self.names.plugin_runtime(self.plugin);
+        let options = if self.start_options { start_options(&self.schema()) } else { String::new() };
+        PluginDatabase {
+            schema: self.schema(),
+            connect: self.provisioner.with_login(&role, self.passwords.of(&role)).with_options(options),
+            role,
+        }
+    }
+}
+
+struct Recorded {
+    hash: Option<Vec<u8>>,
+    first_time: bool,
+}
+
+fn start_options(schema: &str) -> String {
+    let mut options = format!("-c search_path={schema},pg_temp");
+    for (name, value) in RUNTIME_SETTINGS {
+        options.push_str(&format!(" -c {name}={value}"));
+    }
+    options
+}

@@ -1,0 +1,221 @@
+//! The process that the operator starts. It never opens a plugin: it holds the listening sockets, the private
+//! PostgreSQL and the credentials of owner and provisioner, and keeps a worker alive that has none of these.
+
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+pub mod backoff;
+pub mod data_dir;
+pub mod launch;
+pub mod postgres;
+pub mod provisioner;
+pub mod worker;
+
+use crate::config::Config;
+use crate::db::connect::{ConnectParams, SocketDir};
+use crate::db::roles::{self, Prepared, SecretSource};
+use crate::link::{ListenerUse, ProvisionRequest, WorkerDatabase, WorkerStart};
+use crate::provision::Job;
+use backoff::Backoff;
+use data_dir::DataDir;
+use launch::Launcher;
+use postgres::PrivatePostgres;
+use provisioner::Provisioner;
+use worker::Worker;
+
+const ROLE_SECRET_FILE: &str = "database-secret";
+const DATABASE_RETRY: Duration = Duration::from_secs(2);
+
+/// Serves until told to stop (SIGTERM or SIGINT).
+///
+/// # Errors
+/// In words for an operator, when it cannot start.
+pub fn serve(config: Config) -> anyhow::Result<()> {
+    // One thread, this one, spawns every child: they end with the thread that made them.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(async {
+        let mut stop = StopSignals::new()?;
+        let started = tokio::select! {
+            started = Keeper::start(config) => started?,
+            () = stop.next() => return Ok(()),
+        };
+        let (served, postgres) = started.serve(stop).await;
+        if let Some(postgres) = postgres {
+            postgres.stop().await;
+        }
+        served
+    })
+}
+
+/// Everything that outlives a worker.
+struct Keeper {
+    launcher: Launcher,
+    start: WorkerStart,
+    listeners: Vec<TcpListener>,
+    provisioner: Provisioner,
+    postgres: Option<PrivatePostgres>,
+    _data: DataDir,
+}
+
+impl Keeper {
+    async fn start(mut config: Config) -> anyhow::Result<Self> {
+        let launcher = Launcher::this_program();
+        let data = DataDir::open(&config.paths.data_dir)?;
+        let (uses, listeners) = listen(&mut config)?;
+        let (postgres, login) = database(&config, &data, &launcher).await?;
+        let prepared = prepare(&config, &data, &login).await?;
+        let provisioner = Provisioner::new(launcher.clone(), job(&config, &login, &prepared));
+        let start = worker_start(config, &login, &prepared, data.host_id()?, uses);
+        Ok(Self { launcher, start, listeners, provisioner, postgres, _data: data })
+    }
+
+    /// Keeps a worker alive until the first signal, then drains it; the second ends it at once.
+    async fn serve(mut self, mut stop: StopSignals) -> (anyhow::Result<()>, Option<PrivatePostgres>) {
+        let mut backoff = Backoff::default();
+        loop {
+            let mut worker = match Worker::start(&self.launcher, &self.start, &self.listeners).await {
+                Ok(worker) => worker,
+                Err(error) => return (Err(error), self.postgres),
+            };
+            let death = tokio::select! {
+                death = worker.until_death(&self.provisioner) => death,
+                () = stop.next() => {
+                    // Ours would go on filling a queue that nobody empties.
+                    self.listeners.clear();
+                    worker.drain(&self.provisioner, self.start.config.http.shutdown_grace, stop.next()).await;
+                    return (Ok(()), self.postgres);
+                }
+            };
+            let wait = backoff.after_death(death.started, std::time::Instant::now());
+            let ended = worker::told(death.status);
+            tracing::error!(ended, wait_ms = wait.as_millis(), "the worker ended on its own; starting it again");
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = stop.next() => return (Ok(()), self.postgres),
+            }
+        }
+    }
+}
+
+/// Binds everything there is to bind, before anything else is touched.
+fn listen(config: &mut Config) -> anyhow::Result<(Vec<ListenerUse>, Vec<TcpListener>)> {
+    let main = bind("LISTEN_ADDR", config.http.listen_addr)?;
+    config.http.bound(main.local_addr().context("asking for the bound address")?);
+    let (mut uses, mut listeners) = (vec![ListenerUse::Main], vec![main]);
+    let others = [
+        (ListenerUse::Admin, "ADMIN_LISTEN_ADDR", config.http.admin_listen_addr.as_mut()),
+        (ListenerUse::Metrics, "METRICS_ADDR", config.observe.metrics_addr.as_mut()),
+    ];
+    for (purpose, setting, address) in others {
+        let Some(address) = address else { continue };
+        let listener = bind(setting, *address)?;
+        *address = listener.local_addr().context("asking for the bound address")?;
+        uses.push(purpose);
+        listeners.push(listener);
+    }
+    Ok((uses, listeners))
+}
+
+fn bind(setting: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind(address).with_context(|| format!("{setting}: cannot listen on {address}"))?;
+    listener.set_nonblocking(true).with_context(|| format!("{setting}: preparing the listener"))?;
+    Ok(listener)
+}
+
+/// The login that makes roles: of the private server, or of `DATABASE_URL`.
+async fn database(
+    config: &Config,
+    data: &DataDir,
+    launcher: &Launcher,
+) -> anyhow::Result<(Option<PrivatePostgres>, ConnectParams)> {
+    if let Some(url) = &config.database.url {
+        return Ok((None, ConnectParams::from_url(url).map_err(anyhow::Error::msg)?));
+    }
+    let postgres = PrivatePostgres::start(data, launcher, config.database.bin_dir.as_deref()).await?;
+    let login = postgres.superuser().clone();
+    Ok((Some(postgres), login))
+}
+
+async fn prepare(config: &Config, data: &DataDir, login: &ConnectParams) -> anyhow::Result<Prepared> {
+    let secret = match &config.database.secret_file {
+        Some(file) => {
+            let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+            SecretSource::Known(crate::config::Secret::new(text.trim()))
+        }
+        None if config.database.url.is_none() => SecretSource::Known(data.secret(ROLE_SECRET_FILE)?),
+        None => SecretSource::InDatabase,
+    };
+    let dir = SocketDir::open(&login.host, login.port).context("opening the database's socket folder")?;
+    let reachable = login.clone().through(&dir);
+    loop {
+        match roles::prepare(&reachable, secret.clone()).await {
+            Ok(prepared) => return Ok(prepared),
+            Err(error) if roles::may_pass(&error) => {
+                tracing::warn!(error = format!("{error:#}"), "the database cannot be reached; trying again");
+                tokio::time::sleep(DATABASE_RETRY).await;
+            }
+            Err(error) => return Err(error.context("preparing the database")),
+        }
+    }
+}
+
+fn job(config: &Config, login: &ConnectParams, prepared: &Prepared) -> Job {
+    let provision = prepared.names.provision();
+    Job {
+        request: ProvisionRequest { plugin: String::new(), sha256: String::new() },
+        paths: config.paths.clone(),
+        plugins: config.plugins.clone(),
+        observe: config.observe.clone(),
+        provisioner: login.with_login(&provision, prepared.passwords.of(&provision)),
+        names: prepared.names.clone(),
+        passwords: prepared.passwords.clone(),
+        start_options: config.database.prepared,
+    }
+}
+
+/// What the worker may know: neither `DATABASE_URL` nor what passwords are made from.
+fn worker_start(
+    mut config: Config,
+    login: &ConnectParams,
+    prepared: &Prepared,
+    host_id: uuid::Uuid,
+    listeners: Vec<ListenerUse>,
+) -> WorkerStart {
+    config.database.url = None;
+    config.database.secret_file = None;
+    let role = |name: String| login.with_login(name.clone(), prepared.passwords.of(&name));
+    WorkerStart {
+        database: WorkerDatabase {
+            core: role(prepared.names.core()),
+            reaper: role(prepared.names.reaper()),
+            roles: prepared.names.clone(),
+            dbname: login.dbname.clone(),
+        },
+        config,
+        host_id,
+        listeners,
+    }
+}
+
+/// SIGTERM and SIGINT, which mean the same.
+struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    fn new() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("listening for signals");
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,42 @@
+use std::time::{Duration, Instant};
+
+const FIRST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(10);
+/// Whoever lived this long was well: its next death is a new story.
+const WELL_AFTER: Duration = Duration::from_secs(60);
+
+/// How long to wait before something that died is started again: at once after a long life, ever longer after short ones.
+#[derive(Debug)]
+pub struct Backoff {
+    next: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { next: FIRST }
+    }
+}
+
+impl Backoff {
+    pub fn after_death(&mut self, started: Instant, now: Instant) -> Duration {
+        if now.duration_since(started) >= WELL_AFTER {
+            self.next = FIRST;
+        }
+        let wait = self.next;
+        self.next = (wait * 2).min(LONGEST);
+        wait
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_lives_wait_longer_and_a_long_one_forgives() {
+        let (mut backoff, start) = (Backoff::default(), Instant::now());
+        let waits: Vec<_> = (0..9).map(|_| backoff.after_death(start, start).as_millis()).collect();
+        assert_eq!(waits, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+        assert_eq!(backoff.after_death(start, start + WELL_AFTER), FIRST);
+    }
+}

@@ -1,0 +1,177 @@
+//! The folder with everything the host keeps: made private, used by one keeper at a time.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use uuid::Uuid;
+
+use crate::config::Secret;
+use crate::db::roles;
+
+const LOCK_FILE: &str = "lock";
+const HOST_ID_FILE: &str = "host-id";
+const OTHERS_WRITE: u32 = 0o022;
+
+/// `DATA_DIR`, held: as long as this value lives, no other keeper gets it.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Makes the folder when it is missing and takes it.
+    ///
+    /// # Errors
+    /// In words for an operator: another keeper has it, or it is not safe to keep secrets in.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        make_private(path)?;
+        let lock = take(path)?;
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Names this host among those that share a database; made once.
+    ///
+    /// # Errors
+    /// The file cannot be read or made, or holds something else.
+    pub fn host_id(&self) -> anyhow::Result<Uuid> {
+        let path = self.path.join(HOST_ID_FILE);
+        let text = read_or_make(&path, || Ok(Uuid::now_v7().to_string()))?;
+        text.parse().with_context(|| format!("{} does not hold a host id", path.display()))
+    }
+
+    /// A secret that is made at random on first use.
+    ///
+    /// # Errors
+    /// The file cannot be read or made, or is empty.
+    pub fn secret(&self, file: &str) -> anyhow::Result<Secret> {
+        let path = self.path.join(file);
+        let text = read_or_make(&path, || Ok(roles::random_secret()?.expose().to_owned()))?;
+        if text.is_empty() {
+            bail!("{} is empty: put the secret back from a backup", path.display());
+        }
+        Ok(Secret::new(text))
+    }
+
+    pub fn has(&self, file: &str) -> bool {
+        self.path.join(file).exists()
+    }
+}
+
+/// A folder for us alone. One that is there already is only looked at: it may be meant for more than us.
+fn make_private(path: &Path) -> anyhow::Result<()> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.with_context(|| format!("making DATA_DIR {}", path.display()))?;
+    let found = fs::metadata(path).with_context(|| format!("looking at DATA_DIR {}", path.display()))?;
+    let me = rustix::process::geteuid().as_raw();
+    if found.uid() != me && me != 0 {
+        bail!("DATA_DIR {} belongs to another user (id {}, this is {me})", path.display(), found.uid());
+    }
+    if found.mode() & OTHERS_WRITE != 0 {
+        bail!(
+            "DATA_DIR {} may be written to by other users (mode {:o}): run `chmod go-w` on it or choose another folder",
+            path.display(),
+            found.mode() & 0o7777
+        );
+    }
+    Ok(())
+}
+
+fn take(path: &Path) -> anyhow::Result<File> {
+    let file = path.join(LOCK_FILE);
+    let mut lock = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&file)
+        .with_context(|| format!("opening {}", file.display()))?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let _ = lock.read_to_string(&mut holder);
+            bail!(
+                "another cardinal (process {}) is using DATA_DIR {}: stop it, or give this one a DATA_DIR of its own",
+                holder.trim(),
+                path.display()
+            );
+        }
+        Err(fs::TryLockError::Error(error)) => return Err(error).context(format!("locking {}", file.display())),
+    }
+    lock.set_len(0)?;
+    lock.rewind()?;
+    writeln!(lock, "{}", std::process::id()).with_context(|| format!("writing {}", file.display()))?;
+    Ok(lock)
+}
+
+fn read_or_make(path: &Path, make: impl FnOnce() -> anyhow::Result<String>) -> anyhow::Result<String> {
+    match fs::read_to_string(path) {
+        Ok(text) => return Ok(text.trim().to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+    }
+    let text = make()?;
+    write_whole(path, &text).with_context(|| format!("writing {}", path.display()))?;
+    Ok(text)
+}
+
+/// Whole or not at all, also when the machine stops in between: a half-written secret could never be told from a lost one.
+fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+    let draft = path.with_extension("new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    writeln!(file, "{text}")?;
+    file.sync_all()?;
+    fs::rename(&draft, path)?;
+    if let Some(folder) = path.parent() {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_second_keeper_is_told_who_has_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        let first = DataDir::open(&path).unwrap();
+        let refused = DataDir::open(&path).unwrap_err().to_string();
+        assert!(refused.contains(&format!("process {}", std::process::id())), "{refused}");
+        drop(first);
+        DataDir::open(&path).unwrap();
+    }
+
+    #[test]
+    fn secrets_and_the_host_id_stay_and_are_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        let data = DataDir::open(&path).unwrap();
+        let (secret, id) = (data.secret("some-secret").unwrap(), data.host_id().unwrap());
+        assert_eq!(data.secret("some-secret").unwrap(), secret);
+        assert_eq!(data.host_id().unwrap(), id);
+        let mode = |file: &Path| fs::metadata(file).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&path.join("some-secret"))), (0o700, 0o600));
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o770)).unwrap();
+        let refused = DataDir::open(folder.path()).unwrap_err().to_string();
+        assert!(refused.contains("chmod go-w"), "{refused}");
+    }
+}

@@ -1,0 +1,207 @@
+//! The private server's folder: made once, configured at every start.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+
+use super::installation::Installation;
+use crate::config::Secret;
+use crate::keeper::launch::{Account, FOLDER, Launcher};
+
+pub const SUPERUSER: &str = "cardinal_superuser";
+const CLUSTER: &str = "cluster";
+const UNFINISHED: &str = "cluster.new";
+const SOCKETS: &str = "run";
+const PASSWORD_FILE: &str = "initial-password";
+const INITDB_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Everything is set here, nothing by defaults that initdb guesses from the machine. Crash safety (fsync,
+/// full_page_writes, synchronous_commit) is PostgreSQL's default and stays untouched.
+const SETTINGS: &str = "\
+# Written by cardinal at every start; changes are lost.
+listen_addresses = ''
+unix_socket_directories = '../run'
+unix_socket_permissions = 0700
+port = 5432
+password_encryption = 'scram-sha-256'
+max_connections = 300
+shared_buffers = 128MB
+dynamic_shared_memory_type = 'posix'
+jit = off
+timezone = 'UTC'
+log_timezone = 'UTC'
+datestyle = 'iso, mdy'
+lc_messages = 'C'
+default_text_search_config = 'pg_catalog.english'
+logging_collector = off
+log_destination = 'stderr'
+log_line_prefix = ''
+log_checkpoints = off
+# A failed statement is not logged with its text: it may hold a password or a plugin's data.
+log_min_error_statement = 'panic'
+autovacuum_naptime = 15s
+";
+
+/// The one way in, for root and for the server's own user alike: over the socket, with a password.
+const ACCESS: &str = "# Written by cardinal at every start; changes are lost.\nlocal all all scram-sha-256\n";
+
+/// `DATA_DIR/pg`: `cluster` is PostgreSQL's own folder, `run` holds the socket. Both are the server's user's.
+#[derive(Debug, Clone)]
+pub struct ClusterFolder {
+    root: PathBuf,
+}
+
+impl ClusterFolder {
+    pub fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    pub fn cluster(&self) -> PathBuf {
+        self.root.join(CLUSTER)
+    }
+
+    pub fn sockets(&self) -> PathBuf {
+        self.root.join(SOCKETS)
+    }
+
+    /// The major version that made the data, if there is any.
+    ///
+    /// # Errors
+    /// The folder is there and cannot be read.
+    pub fn major(&self) -> anyhow::Result<Option<u32>> {
+        let file = self.cluster().join("PG_VERSION");
+        match fs::read_to_string(&file) {
+            Ok(text) => Ok(Some(text.trim().parse().with_context(|| format!("{} holds no version", file.display()))?)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("reading {}", file.display())),
+        }
+    }
+
+    /// Makes what is missing and writes the configuration.
+    ///
+    /// # Errors
+    /// With the last words of initdb, if it was that.
+    pub async fn prepare(
+        &self,
+        launcher: &Launcher,
+        installation: &Installation,
+        account: Option<Account>,
+        password: &Secret,
+    ) -> anyhow::Result<()> {
+        make_folder(&self.root, account)?;
+        make_folder(&self.sockets(), account)?;
+        if self.major()?.is_none() {
+            self.create(launcher, installation, account, password).await?;
+        }
+        check_folder(&self.cluster(), account)?;
+        write_as(&self.cluster().join("postgresql.conf"), SETTINGS, account)?;
+        // Settings that ALTER SYSTEM left would win over ours.
+        write_as(&self.cluster().join("postgresql.auto.conf"), "", account)?;
+        write_as(&self.cluster().join("pg_hba.conf"), ACCESS, account)?;
+        write_as(&self.cluster().join("pg_ident.conf"), "", account)
+    }
+
+    /// In a folder beside, renamed when complete: an initdb that was cut off is begun anew, never half used.
+    async fn create(
+        &self,
+        launcher: &Launcher,
+        installation: &Installation,
+        account: Option<Account>,
+        password: &Secret,
+    ) -> anyhow::Result<()> {
+        if self.cluster().exists() {
+            bail!(
+                "{} is no database, and something is in it: move it away, or choose another DATA_DIR",
+                self.cluster().display()
+            );
+        }
+        let unfinished = self.root.join(UNFINISHED);
+        let password_file = self.root.join(PASSWORD_FILE);
+        if unfinished.exists() {
+            fs::remove_dir_all(&unfinished).with_context(|| format!("removing {}", unfinished.display()))?;
+        }
+        make_folder(&unfinished, account)?;
+        write_as(&password_file, &format!("{}\n", password.expose()), account)?;
+        let done = initdb(launcher, installation, account, &unfinished).await;
+        fs::remove_file(&password_file).with_context(|| format!("removing {}", password_file.display()))?;
+        done?;
+        fs::rename(&unfinished, self.cluster()).context("putting the new database in its place")?;
+        fs::File::open(&self.root)?.sync_all().context("making sure that the new database stays in its place")
+    }
+}
+
+async fn initdb(
+    launcher: &Launcher,
+    installation: &Installation,
+    account: Option<Account>,
+    folder: &Path,
+) -> anyhow::Result<()> {
+    let mut command = launcher.server_command(account, folder, &installation.program("initdb"));
+    command
+        .args(["-D", FOLDER, "-U", SUPERUSER, "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8"])
+        .arg("--no-instructions")
+        .arg(format!("--pwfile={FOLDER}/../{PASSWORD_FILE}"))
+        .stdin(Stdio::null());
+    let output = tokio::process::Command::from(command).kill_on_drop(true).output();
+    let output = tokio::time::timeout(INITDB_TIMEOUT, output).await;
+    let output = output.context("initdb took too long")?.context("starting initdb")?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        bail!("initdb could not make the private database ({}): {}", output.status, words.trim());
+    }
+    Ok(())
+}
+
+/// Only the server's user gets in. An existing folder must be its own already.
+fn make_folder(path: &Path, account: Option<Account>) -> anyhow::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => give_to(path, account),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => check_folder(path, account),
+        Err(error) => Err(error).with_context(|| format!("making {}", path.display())),
+    }
+}
+
+/// A real folder, not a link by which the server's user would have us, as root, write elsewhere.
+fn check_folder(path: &Path, account: Option<Account>) -> anyhow::Result<()> {
+    let found = fs::symlink_metadata(path).with_context(|| format!("looking at {}", path.display()))?;
+    let user = account.map_or_else(|| rustix::process::geteuid().as_raw(), |account| account.user);
+    if !found.is_dir() || found.uid() != user || found.mode() & 0o077 != 0 {
+        bail!(
+            "{} must be a folder of the user with id {user} alone (mode 700); found owner {} and mode {:o}",
+            path.display(),
+            found.uid(),
+            found.mode() & 0o7777
+        );
+    }
+    Ok(())
+}
+
+/// Written beside and renamed: the server's user owns the folder and could lay a link where we, as root, would write.
+fn write_as(path: &Path, text: &str, account: Option<Account>) -> anyhow::Result<()> {
+    let draft = path.with_extension("new");
+    let write = || -> std::io::Result<()> {
+        match fs::remove_file(&draft) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        if let Some(Account { user, group }) = account {
+            std::os::unix::fs::fchown(&file, Some(user), Some(group))?;
+        }
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&draft, path)
+    };
+    write().with_context(|| format!("writing {}", path.display()))
+}
+
+fn give_to(path: &Path, account: Option<Account>) -> anyhow::Result<()> {
+    let Some(Account { user, group }) = account else { return Ok(()) };
+    std::os::unix::fs::chown(path, Some(user), Some(group))
+        .with_context(|| format!("giving {} to the server's user", path.display()))
+}

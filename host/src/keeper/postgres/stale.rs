@@ -1,0 +1,71 @@
+//! What a killed keeper can leave behind: a server that is still ending, or the file of one that is gone.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use rustix::process::{Pid, Signal};
+
+const PID_FILE: &str = "postmaster.pid";
+/// The old server was told to end by the death of its keeper; it writes a checkpoint first.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LAST_PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Waits for a server that still uses the folder, and removes the file of one that does not.
+///
+/// PostgreSQL would take any living process with the recorded number for the old server, which after a restart of the
+/// machine or in a container is somebody else's. We hold the lock on `DATA_DIR` and can look at the process itself.
+///
+/// # Errors
+/// An old server does not end.
+pub async fn clear(cluster: &Path) -> anyhow::Result<()> {
+    let file = cluster.join(PID_FILE);
+    let Some(pid) = recorded(&file)? else { return Ok(()) };
+    if serves(pid, cluster) {
+        tracing::info!(pid = pid.as_raw_nonzero().get(), "waiting for the former PostgreSQL to end");
+        if !gone_within(pid, cluster, PATIENCE).await {
+            // Immediate shutdown: crash-safe, the next start recovers.
+            let _ = rustix::process::kill_process(pid, Signal::QUIT);
+            if !gone_within(pid, cluster, LAST_PATIENCE).await {
+                bail!("the former PostgreSQL (process {}) does not end: end it by hand", pid.as_raw_nonzero());
+            }
+        }
+    }
+    match fs::remove_file(&file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("removing {}", file.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn recorded(file: &Path) -> anyhow::Result<Option<Pid>> {
+    match fs::read_to_string(file) {
+        Ok(text) => Ok(text.lines().next().and_then(|line| line.trim().parse().ok()).and_then(Pid::from_raw)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("reading {}", file.display())),
+    }
+}
+
+/// Whether the process is a server in this folder, which is its working directory.
+fn serves(pid: Pid, cluster: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let working_dir = fs::metadata(format!("/proc/{}/cwd", pid.as_raw_nonzero()));
+    match (working_dir, fs::metadata(cluster)) {
+        (Ok(theirs), Ok(ours)) => (theirs.dev(), theirs.ino()) == (ours.dev(), ours.ino()),
+        _ => false,
+    }
+}
+
+async fn gone_within(pid: Pid, cluster: &Path, patience: Duration) -> bool {
+    let deadline = Instant::now() + patience;
+    while serves(pid, cluster) {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    true
+}

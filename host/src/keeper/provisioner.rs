@@ -1,0 +1,107 @@
+//! The keeper's side of a schema step: asks nothing of the worker but a name and a hash, and has a short-lived
+//! process do the rest with credentials that the worker never sees.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::Semaphore;
+
+use super::launch::Launcher;
+use crate::link::{PluginDatabase, ProvisionFault, ProvisionRequest};
+use crate::provision::Job;
+
+/// Side by side; more wait. Each holds a few connections of the provisioner's login.
+const AT_ONCE: usize = 2;
+/// Longer than the limits within the step itself, which give better reasons.
+const TIMEOUT: Duration = Duration::from_secs(120);
+const LONGEST_NAME: usize = 40;
+const HASH_DIGITS: usize = 64;
+
+/// Starts provision processes; clones share the limit.
+#[derive(Debug, Clone)]
+pub struct Provisioner {
+    launcher: Launcher,
+    job: Arc<Job>,
+    permits: Arc<Semaphore>,
+}
+
+impl Provisioner {
+    /// `job` is what every step gets; its request is filled in for each.
+    pub fn new(launcher: Launcher, job: Job) -> Self {
+        Self { launcher, job: Arc::new(job), permits: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// # Errors
+    /// The plugin was refused, or the step could not be made.
+    pub async fn provision(&self, request: &ProvisionRequest) -> Result<PluginDatabase, ProvisionFault> {
+        if !well_formed(request) {
+            let fault = "the request names no plugin and hash";
+            return Err(ProvisionFault::Unavailable(fault.to_owned()));
+        }
+        let _permit = self.permits.acquire().await;
+        let answered = tokio::time::timeout(TIMEOUT, self.ask(request)).await;
+        let result = match answered {
+            Ok(Ok(result)) => result,
+            Ok(Err(error)) => {
+                tracing::error!(plugin = request.plugin, error = format!("{error:#}"), "a schema step failed");
+                Err(ProvisionFault::Unavailable(
+                    "the schema step could not be made; the keeper's log says why".to_owned(),
+                ))
+            }
+            Err(_) => Err(ProvisionFault::Unavailable("the schema step took too long".to_owned())),
+        };
+        if let Err(fault) = &result {
+            tracing::warn!(plugin = request.plugin, %fault, "the plugin did not get its database");
+        }
+        result
+    }
+
+    async fn ask(&self, request: &ProvisionRequest) -> anyhow::Result<Result<PluginDatabase, ProvisionFault>> {
+        let job = Job { request: request.clone(), ..Job::clone(&self.job) };
+        let mut command = self.launcher.command("provision");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child =
+            tokio::process::Command::from(command).kill_on_drop(true).spawn().context("starting a schema step")?;
+        let mut stdin = child.stdin.take().context("a schema step without standard input")?;
+        stdin.write_all(&serde_json::to_vec(&job)?).await.context("telling a schema step what to do")?;
+        drop(stdin);
+        let output = child.wait_with_output().await.context("waiting for a schema step")?;
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("the schema step gave no answer ({})", output.status))
+    }
+}
+
+/// A name and a hash and nothing that could be more.
+fn well_formed(request: &ProvisionRequest) -> bool {
+    let name = &request.plugin;
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    (1..=LONGEST_NAME).contains(&name.len())
+        && name.bytes().all(plain)
+        && name.as_bytes()[0].is_ascii_lowercase()
+        && request.sha256.len() == HASH_DIGITS
+        && request.sha256.bytes().all(hex)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_name_and_a_hash_pass() {
+        let ask = |plugin: &str, sha256: &str| {
+            well_formed(&ProvisionRequest { plugin: plugin.to_owned(), sha256: sha256.to_owned() })
+        };
+        let hash = "0f".repeat(32);
+        assert!(ask("supplier", &hash) && ask("price-watch-2", &hash));
+        for plugin in ["", "../x", "a/b", "A", "a_b", "a\"b", "-a", &"a".repeat(41)] {
+            assert!(!ask(plugin, &hash), "{plugin:?} passed");
+        }
+        for sha256 in ["", "00", &"0F".repeat(32), &"zz".repeat(32)] {
+            assert!(!ask("supplier", sha256), "{sha256:?} passed");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! What keeper and worker say to each other, and the worker's end of it. Below the keeper, so that whatever needs a
+//! schema step can ask for one.
+//!
+//! The socket is the worker's standard input. The first message is [`WorkerStart`], with the listening sockets
+//! attached to it; after that either side speaks when it has something to say.
+
+use std::collections::HashMap;
+use std::io::{self, IoSliceMut, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+pub mod frame;
+
+use crate::config::Config;
+pub use crate::db::connect::ConnectParams;
+use crate::db::connect::SocketDir;
+pub use crate::db::plugin_schema::{PluginDatabase, ProvisionFault};
+use crate::db::roles::RoleNames;
+
+/// Listening sockets that can come with a start, with room for more purposes than there are.
+pub const MOST_LISTENERS: usize = 8;
+
+/// All that a worker knows: its environment is empty.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WorkerStart {
+    /// The settings, without the credentials that are the keeper's alone (`DATABASE_URL`).
+    pub config: Config,
+    pub database: WorkerDatabase,
+    pub host_id: Uuid,
+    /// What each listening socket is for, in their order.
+    pub listeners: Vec<ListenerUse>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ListenerUse {
+    /// `LISTEN_ADDR`.
+    Main,
+    /// `ADMIN_LISTEN_ADDR`.
+    Admin,
+    /// `METRICS_ADDR`.
+    Metrics,
+}
+
+/// The logins that a worker may know.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WorkerDatabase {
+    pub core: ConnectParams,
+    pub reaper: ConnectParams,
+    pub roles: RoleNames,
+    pub dbname: String,
+}
+
+/// Which package of which plugin wants its schema brought in line. Neither SQL nor a path comes from a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProvisionRequest {
+    pub plugin: String,
+    pub sha256: String,
+}
+
+/// Worker to keeper.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToKeeper {
+    Ready,
+    Provision { id: u64, request: ProvisionRequest },
+}
+
+/// Keeper to worker, after [`WorkerStart`].
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToWorker {
+    Drain,
+    Provisioned { id: u64, result: Result<PluginDatabase, ProvisionFault> },
+}
+
+/// The worker's end of the control socket. Clones share it; it works on any thread, with or without a runtime.
+#[derive(Debug, Clone)]
+pub struct KeeperLink {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    writer: Mutex<UnixStream>,
+    waiting: Mutex<Waiting>,
+    next_id: AtomicU64,
+    drain: CancellationToken,
+    sockets: SocketDir,
+}
+
+type Answer = Result<PluginDatabase, ProvisionFault>;
+
+#[derive(Debug)]
+enum Waiting {
+    Open(HashMap<u64, oneshot::Sender<Answer>>),
+    /// The keeper is gone and nobody will ever be answered.
+    Closed,
+}
+
+/// Takes what the keeper sends first. The socket is the worker's standard input.
+///
+/// # Errors
+/// The keeper is gone, or says something else.
+pub fn receive_start(mut socket: UnixStream) -> io::Result<(WorkerStart, KeeperLink, Vec<TcpListener>)> {
+    let mut header = [0; frame::HEADER];
+    let (taken, descriptors) = receive_descriptors(&socket, &mut header)?;
+    socket.read_exact(&mut header[taken..])?;
+    let mut start: WorkerStart = read_body(&mut socket, header)?;
+    if descriptors.len() != start.listeners.len() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not as many listening sockets as announced"));
+    }
+    let sockets = SocketDir::open(&start.database.core.host, start.database.core.port)?;
+    start.database.core = start.database.core.through(&sockets);
+    start.database.reaper = start.database.reaper.through(&sockets);
+    let link = KeeperLink::over(socket, sockets)?;
+    Ok((start, link, descriptors.into_iter().map(TcpListener::from).collect()))
+}
+
+/// Descriptors travel with the first byte of what they were sent with.
+fn receive_descriptors(socket: &UnixStream, header: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_LISTENERS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let into = &mut [IoSliceMut::new(header)];
+    let received = rustix::net::recvmsg(socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    if received.bytes == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let mut descriptors = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    Ok((received.bytes, descriptors))
+}
+
+fn read_message<T: serde::de::DeserializeOwned>(socket: &mut UnixStream) -> io::Result<T> {
+    let mut header = [0; frame::HEADER];
+    socket.read_exact(&mut header)?;
+    read_body(socket, header)
+}
+
+fn read_body<T: serde::de::DeserializeOwned>(socket: &mut UnixStream, header: [u8; frame::HEADER]) -> io::Result<T> {
+    let mut body = vec![0; frame::body_length(header)?];
+    socket.read_exact(&mut body)?;
+    frame::decode(&body)
+}
+
+impl KeeperLink {
+    /// A link over a socket on which the start has been received already.
+    ///
+    /// # Errors
+    /// No thread can be started, or the socket cannot be shared with it.
+    pub fn over(socket: UnixStream, sockets: SocketDir) -> io::Result<Self> {
+        let reader = socket.try_clone()?;
+        let shared = Arc::new(Shared {
+            writer: Mutex::new(socket),
+            waiting: Mutex::new(Waiting::Open(HashMap::new())),
+            next_id: AtomicU64::new(1),
+            drain: CancellationToken::new(),
+            sockets,
+        });
+        let listening = Arc::clone(&shared);
+        // A thread rather than a task: the link is older than any runtime, and outlives it.
+        std::thread::Builder::new().name("keeper-link".to_owned()).spawn(move || listening.listen(reader))?;
+        Ok(Self { shared })
+    }
+
+    /// Tells the keeper that requests are being served.
+    ///
+    /// # Errors
+    /// The keeper is gone.
+    pub fn ready(&self) -> io::Result<()> {
+        self.shared.send(&ToKeeper::Ready)
+    }
+
+    /// Resolves when the keeper wants the worker to finish what it has and end; also when the keeper is gone.
+    pub async fn drained(&self) {
+        self.shared.drain.cancelled().await;
+    }
+
+    /// Has the keeper bring the plugin's roles and schema in line with the package of this hash.
+    ///
+    /// # Errors
+    /// Why the plugin cannot have its database (now).
+    pub async fn provision(&self, plugin: &str, sha256: &str) -> Answer {
+        let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        self.shared.expect_answer(id, sender)?;
+        let request = ProvisionRequest { plugin: plugin.to_owned(), sha256: sha256.to_owned() };
+        if let Err(error) = self.shared.send(&ToKeeper::Provision { id, request }) {
+            return Err(ProvisionFault::Unavailable(format!("the keeper cannot be asked: {error}")));
+        }
+        match answer.await {
+            Ok(result) => {
+                result.map(|found| PluginDatabase { connect: found.connect.through(&self.shared.sockets), ..found })
+            }
+            Err(_) => Err(keeper_gone()),
+        }
+    }
+}
+
+impl Shared {
+    fn expect_answer(&self, id: u64, sender: oneshot::Sender<Answer>) -> Result<(), ProvisionFault> {
+        match &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) {
+            Waiting::Open(waiting) => {
+                waiting.insert(id, sender);
+                Ok(())
+            }
+            Waiting::Closed => Err(keeper_gone()),
+        }
+    }
+
+    fn send(&self, message: &ToKeeper) -> io::Result<()> {
+        let frame = frame::encode(message)?;
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner).write_all(&frame)
+    }
+
+    fn listen(&self, mut socket: UnixStream) {
+        loop {
+            match read_message(&mut socket) {
+                Ok(ToWorker::Drain) => self.drain.cancel(),
+                Ok(ToWorker::Provisioned { id, result }) => self.answer(id, result),
+                Err(error) => {
+                    tracing::debug!(%error, "the control socket ended");
+                    break;
+                }
+            }
+        }
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Waiting::Closed;
+        self.drain.cancel();
+    }
+
+    fn answer(&self, id: u64, result: Answer) {
+        if let Waiting::Open(waiting) = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+            && let Some(sender) = waiting.remove(&id)
+        {
+            // Nobody waits any more when the asking future was dropped.
+            let _ = sender.send(result);
+        }
+    }
+}
+
+fn keeper_gone() -> ProvisionFault {
+    ProvisionFault::Unavailable("the keeper is gone".to_owned())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -1,0 +1,36 @@
+-- What each run-time role may do with the core's tables. Runs as the owner after every migration; what is not
+-- granted here is not allowed, so a new table is closed until a line is written for it.
+
+-- Of its own tables only: a database may hold others'.
+DO $$
+DECLARE own regclass;
+BEGIN
+  FOR own IN SELECT oid FROM pg_catalog.pg_class
+             WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v') AND relowner = current_user::regrole
+  LOOP
+    EXECUTE format('REVOKE ALL ON %s FROM PUBLIC, {{core}}, {{reaper}}, {{provision}}, {{plugin}}, {{plugin_ddl}}', own);
+  END LOOP;
+END $$;
+
+-- The core: never DELETE on a card (see the reaper), never UPDATE of an id that other tables point to.
+GRANT SELECT, INSERT, UPDATE (title, sku, status, attributes, version, updated_at, deleted_at) ON public.master_cards TO {{core}};
+GRANT SELECT, INSERT, UPDATE, DELETE ON public.card_source_index TO {{core}};
+GRANT SELECT, INSERT ON public.card_history TO {{core}};
+GRANT SELECT, INSERT, UPDATE ON public.admin_users TO {{core}};
+GRANT SELECT, INSERT, UPDATE, DELETE ON public.admin_sessions TO {{core}};
+GRANT SELECT, INSERT, UPDATE ON public.admin_api_keys TO {{core}};
+-- Append-only: whoever gets hold of the core's login cannot rewrite what it did.
+GRANT SELECT, INSERT ON public.admin_audit_log TO {{core}};
+GRANT SELECT, INSERT, UPDATE ON public.plugin_state TO {{core}};
+GRANT SELECT ON public.plugin_schema_state TO {{core}};
+GRANT SELECT ON public.core_migrations TO {{core}};
+
+-- The reaper removes cards that are marked as deleted, and sees no more of them than that takes.
+GRANT SELECT (id, deleted_at), DELETE ON public.master_cards TO {{reaper}};
+
+-- The provisioner keeps the record of what schema.sql was run, and sees no card.
+GRANT SELECT, INSERT, UPDATE, DELETE ON public.plugin_schema_state TO {{provision}};
+
+-- Plugins read the one public table; only their schema.sql may point a foreign key at it.
+GRANT SELECT ON public.master_cards TO {{plugin}};
+GRANT SELECT, REFERENCES (id) ON public.master_cards TO {{plugin_ddl}};
