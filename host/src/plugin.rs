@@ -6,9 +6,11 @@
 
 pub mod bridge;
 pub mod call;
+pub mod compat;
 pub mod connection;
 pub mod context;
 pub mod current;
 pub mod instance;
 pub mod library;
+pub mod manifest;
 pub mod state;
