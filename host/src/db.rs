@@ -10,6 +10,7 @@ pub mod connect;
 pub mod fault;
 pub mod migrate;
 pub mod plugin_schema;
+pub mod plugin_session;
 pub mod pool;
 pub mod roles;
 pub mod server;

@@ -31,6 +31,7 @@ use self::{
     session::{Session, Sessions},
 };
 use super::context::Fault;
+use crate::db::plugin_session;
 
 /// Connections of a plugin whose manifest does not say (`limits.db_connections`), and the most that
 /// it can ask for: the role's own CONNECTION LIMIT.
@@ -66,7 +67,7 @@ impl PluginPool {
     /// A pool of at most `size` connections by `config`, the plugin's own run-time role. Nothing is
     /// connected before the first use.
     pub fn new(mut config: tokio_postgres::Config, schema: &str, size: usize, runtime: Handle) -> anyhow::Result<Self> {
-        session::set_options(&mut config, schema);
+        plugin_session::set_options(&mut config, schema);
         let pool = managed::Pool::builder(Sessions::new(config.clone(), schema))
             .max_size(size.clamp(1, MOST_CONNECTIONS))
             .runtime(deadpool::Runtime::Tokio1)

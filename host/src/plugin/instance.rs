@@ -11,17 +11,13 @@ mod request;
 
 use std::{
     future::Future,
-    mem::MaybeUninit,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
-use cardinal_plugin_abi::{CtxId, Error, Fut, PluginModuleRef, Reply, door};
+use cardinal_plugin_abi::{CtxId, Reply};
 
 pub use self::{
     exports::{Export, ExportKind},
@@ -34,25 +30,20 @@ use super::{
     },
     call::{CallBody, CallFault, CallParts, PluginReply},
     context::{PluginContext, PluginIdentity, Services},
-    current,
-    library::Library,
+    library::{
+        Library,
+        seat::{NotMade, Running, Seat},
+    },
     state::{Code, Refusal},
 };
 
 /// How long a plugin may take to stop what it started, once its calls are gone.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-static RESIDENT: AtomicUsize = AtomicUsize::new(0);
-
-/// How many instances exist in this process, those included that hang and can't be freed.
-pub fn resident() -> usize {
-    RESIDENT.load(Ordering::Relaxed)
-}
-
-/// A live instance. Cheap to share; dropping it without [`shutdown`](Instance::shutdown) shuts it
-/// down in the background.
+/// A live instance. Shut it down when it is done with; dropped without, it shuts itself down.
 pub struct Instance {
-    live: Arc<Live>,
+    seat: Arc<Seat>,
+    scope: Arc<Scope>,
     exports: Vec<Export>,
 }
 
@@ -60,12 +51,23 @@ impl Instance {
     /// Makes an instance: runs the author's `routes(ctx)`. Blocks, for as long as the author's code
     /// does; call it on a blocking thread.
     pub fn create(library: &Library, services: Arc<Services>, identity: PluginIdentity) -> Result<Self, Refusal> {
-        let live = Live::create(library.module(), PluginContext::new(services, identity))?;
-        let exports = live.exports()?;
-        let live = Arc::new(live);
-        let anchor: scope::Anchor = live.clone();
-        live.scope.belongs_to(&anchor);
-        Ok(Self { live, exports })
+        let scope = Scope::new(PluginContext::new(services, identity));
+        let ctx = scope::admit(scope.clone()).ok_or_else(no_room)?;
+        let made = Self::make(library, ctx, scope.clone());
+        if made.is_err() {
+            scope::retire(ctx);
+            scope.context.close();
+        }
+        made
+    }
+
+    fn make(library: &Library, ctx: CtxId, scope: Arc<Scope>) -> Result<Self, Refusal> {
+        let runtime = scope.context.runtime().clone();
+        let seat = Seat::create(library, bridge::host_api(), ctx, runtime, STOP_LIMIT).map_err(not_made)?;
+        let exports = exports::parse(seat.exports().get())?;
+        let anchor: scope::Anchor = seat.clone();
+        scope.belongs_to(&anchor);
+        Ok(Self { seat, scope, exports })
     }
 
     /// The handlers that the instance's router holds, by number.
@@ -75,189 +77,99 @@ impl Instance {
 
     /// The number of the instance's context, which marks threads that run its code.
     pub fn ctx(&self) -> CtxId {
-        self.live.seat.ctx
+        self.seat.ctx()
     }
 
     /// Calls and streams that are under way.
     pub fn in_flight(&self) -> usize {
-        self.live.scope.leases.count()
+        self.scope.leases.count()
     }
 
     /// The metrics that the plugin has set.
     pub fn metrics(&self) -> &bridge::metrics::Metrics {
-        &self.live.scope.metrics
+        &self.scope.metrics
     }
 
     /// Calls handler number `handler`. Dropping the future cancels the call.
     pub fn call(&self, handler: u32, call: CallParts) -> Call {
-        match self.begin(handler, call) {
-            Some((future, lease)) => Call { ctx: self.ctx(), future: Some(future), lease: Some(lease) },
-            None => Call { ctx: self.ctx(), future: None, lease: None },
-        }
+        Call { running: self.begin(handler, call) }
     }
 
-    fn begin(&self, handler: u32, mut call: CallParts) -> Option<(Fut<Reply>, CallLease)> {
-        let lease = Lease::take(&self.live)?;
-        let seat = self.live.seat;
-        let head = request::head(&call, self.live.scope.context.generation());
-        let mut scope =
-            CallScope::new(seat.ctx, call.caller.clone(), std::mem::take(&mut call.request_id), call.deadline);
+    fn begin(&self, handler: u32, mut call: CallParts) -> Option<(Running<Reply>, CallLease)> {
+        let lease = Lease::take(self)?;
+        let head = request::head(&call, self.scope.context.generation());
         let body = std::mem::replace(&mut call.body, CallBody::Full(bytes::Bytes::new()));
-        let full = match body {
-            CallBody::Full(bytes) => Some(bytes),
-            CallBody::Stream(stream, _) => {
-                scope = scope.with_body(stream);
-                None
-            }
+        let request_id = std::mem::take(&mut call.request_id);
+        let scope = CallScope::new(self.ctx(), call.caller.clone(), request_id, call.deadline);
+        let (scope, full) = match body {
+            CallBody::Full(bytes) => (scope, Some(bytes)),
+            CallBody::Stream(stream, _) => (scope.with_body(stream), None),
         };
         let lease = CallLease { number: CallNumber::give(scope)?, lease };
-        let runtime = self.live.scope.context.runtime();
-        let request = request::build(head, &call, full, lease.number.scope(), runtime);
-        let _entered = current::enter(seat.ctx);
-        // SAFETY: `seat` holds a table that was checked and the instance that its `create` gave;
-        // the lease keeps it from being destroyed while the future lives.
-        let future = unsafe { (seat.module.call())(seat.raw, handler, lease.number.get(), request) };
-        Some((future, lease))
+        let request = request::build(head, &call, full, lease.number.scope(), self.scope.context.runtime());
+        Some((self.seat.call(handler, lease.number.get(), request), lease))
     }
 
     /// Lets nothing new begin, waits up to `grace` for what is under way, then has the plugin stop
     /// what it started and ends all its handles. The memory is freed when the last call is gone.
     pub async fn shutdown(&self, grace: Duration) {
-        let leases = &self.live.scope.leases;
+        let (plugin, leases) = (self.scope.context.name(), &self.scope.leases);
         leases.close();
         if tokio::time::timeout(grace, leases.idle()).await.is_err() {
-            let plugin = self.live.scope.context.name();
             tracing::warn!(plugin, in_flight = leases.count(), "calls outlive the plugin's grace");
         }
-        self.live.stop_once().await;
-    }
-}
-
-/// Where an instance's code and state are.
-#[derive(Clone, Copy)]
-struct Seat {
-    module: PluginModuleRef,
-    raw: *const (),
-    ctx: CtxId,
-}
-
-// SAFETY: the ABI says that `exports`, `call` and `shutdown` may be called from any thread, many at
-// a time; `destroy` is called once, after all else (see `Live::drop`).
-unsafe impl Send for Seat {}
-// SAFETY: as above.
-unsafe impl Sync for Seat {}
-
-/// The instance itself; lives as long as anything that may run its code.
-struct Live {
-    seat: Seat,
-    scope: Arc<Scope>,
-    stopped: AtomicBool,
-}
-
-impl Live {
-    fn create(module: PluginModuleRef, context: PluginContext) -> Result<Self, Refusal> {
-        let scope = Scope::new(context);
-        let ctx = scope::admit(scope.clone()).ok_or_else(|| {
-            Refusal::new(Code::CreateFailed, "There are too many plugin instances in this process.")
-                .fix("Restart the host: instances that hang have filled its table.")
-        })?;
-        let (mut raw, mut error) = (std::ptr::null(), MaybeUninit::uninit());
-        let tag = {
-            let _entered = current::enter(ctx);
-            // SAFETY: the table was checked; both out pointers are valid for a write of their types.
-            unsafe { (module.create())(bridge::host_api(), ctx, &raw mut raw, error.as_mut_ptr()) }
-        };
-        if tag == door::READY && !raw.is_null() {
-            RESIDENT.fetch_add(1, Ordering::Relaxed);
-            return Ok(Self { seat: Seat { module, raw, ctx }, scope, stopped: AtomicBool::new(false) });
+        self.scope.stopping.cancel();
+        if let Err(reason) = self.seat.stop().await {
+            tracing::warn!(plugin, reason, "the plugin's shutdown failed");
         }
-        scope::retire(ctx);
-        let error = match tag {
-            // SAFETY: the contract of `create`: FAILED and PANICKED mean that `err` was written.
-            door::FAILED | door::PANICKED => unsafe { error.assume_init() },
-            _ => Error::new(cardinal_plugin_abi::error::INTERNAL, format!("`create` answered the tag {tag}")),
-        };
-        Err(refused(tag, &error))
+        self.retire();
     }
 
-    fn exports(&self) -> Result<Vec<Export>, Refusal> {
-        let _entered = current::enter(self.seat.ctx);
-        // SAFETY: `seat` holds a checked table and the live instance that its `create` gave.
-        let list = unsafe { (self.seat.module.exports())(self.seat.raw) };
-        exports::parse(list.get())
-    }
-
-    async fn stop_once(&self) {
-        if !self.stopped.swap(true, Ordering::SeqCst) {
-            stop(self.seat, &self.scope).await;
-        }
+    /// Ends the doors: every handle of the plugin is refused from here on.
+    fn retire(&self) {
+        scope::retire(self.seat.ctx());
+        bridge::database::reclaim(self.seat.ctx());
+        self.scope.context.close();
     }
 }
 
-impl Drop for Live {
+impl Drop for Instance {
     fn drop(&mut self) {
-        let (seat, scope, stopped) = (self.seat, self.scope.clone(), *self.stopped.get_mut());
-        let runtime = scope.context.runtime().clone();
-        runtime.spawn(async move {
-            if !stopped {
-                stop(seat, &scope).await;
-            }
-            // The author's drop code may block.
-            tokio::task::spawn_blocking(move || destroy(seat, &scope));
-        });
+        self.scope.leases.close();
+        self.scope.stopping.cancel();
+        self.retire();
     }
 }
 
-async fn stop(seat: Seat, scope: &Scope) {
-    scope.stopping.cancel();
-    // SAFETY: `seat` holds a checked table and a live instance; `stopped` says that this is the
-    // only call.
-    let future = Tagged { ctx: seat.ctx, future: Some(unsafe { (seat.module.shutdown())(seat.raw) }) };
-    let plugin = scope.context.name();
-    match tokio::time::timeout(STOP_LIMIT, future).await {
-        Ok(Ok(_)) => {}
-        Ok(Err(error)) => tracing::warn!(plugin, error = %error.text(), "the plugin's shutdown failed"),
-        Err(_) => tracing::warn!(plugin, "the plugin's shutdown did not end in {STOP_LIMIT:?}"),
-    }
-    scope::retire(seat.ctx);
-    bridge::database::reclaim(seat.ctx);
-    scope.context.close();
+fn no_room() -> Refusal {
+    Refusal::new(Code::CreateFailed, "There are too many plugin instances in this process.")
+        .fix("Restart the host: instances that hang have filled its table.")
 }
 
-fn destroy(seat: Seat, scope: &Scope) {
-    let _entered = current::enter(seat.ctx);
-    // SAFETY: `Live` is gone, and with it every lease: no future of the instance exists any more.
-    // `Live::drop` runs once, so this does.
-    let tag = unsafe { (seat.module.destroy())(seat.raw) };
-    if tag == door::READY {
-        RESIDENT.fetch_sub(1, Ordering::Relaxed);
-    } else {
-        tracing::warn!(plugin = scope.context.name(), "the plugin panicked while it was freed; its memory is lost");
+fn not_made(reason: NotMade) -> Refusal {
+    match reason {
+        NotMade::Panicked(text) => {
+            Refusal::new(Code::CreatePanicked, "The plugin's `routes` function panicked.").found(text)
+        }
+        NotMade::Failed(text) => Refusal::new(Code::CreateFailed, "The plugin's `routes` function failed.").found(text),
     }
 }
 
-fn refused(tag: u8, error: &Error) -> Refusal {
-    if tag == door::PANICKED {
-        Refusal::new(Code::CreatePanicked, "The plugin's `routes` function panicked.").found(error.text())
-    } else {
-        Refusal::new(Code::CreateFailed, "The plugin's `routes` function failed.").found(error.text())
-    }
-}
-
-/// Keeps an instance from being destroyed.
-pub(super) struct Lease {
-    live: Arc<Live>,
+/// Counts as work under way, and keeps the instance's memory.
+struct Lease {
+    scope: Arc<Scope>,
+    seat: Arc<Seat>,
 }
 
 impl Lease {
-    fn take(live: &Arc<Live>) -> Option<Self> {
-        live.scope.leases.take().then(|| Self { live: live.clone() })
+    fn take(instance: &Instance) -> Option<Self> {
+        instance.scope.leases.take().then(|| Self { scope: instance.scope.clone(), seat: instance.seat.clone() })
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.live.scope.leases.give_back();
+        self.scope.leases.give_back();
     }
 }
 
@@ -270,62 +182,26 @@ struct CallLease {
 
 impl CallLease {
     fn ctx(&self) -> CtxId {
-        self.lease.live.seat.ctx
+        self.lease.seat.ctx()
     }
 }
 
 /// A call under way. Dropping it cancels the call.
 pub struct Call {
-    ctx: CtxId,
-    future: Option<Fut<Reply>>,
-    lease: Option<CallLease>,
+    // Dropped in this order: what runs, then what it runs on.
+    running: Option<(Running<Reply>, CallLease)>,
 }
 
 impl Future for Call {
     type Output = Result<PluginReply, CallFault>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let _entered = current::enter(self.ctx);
-        let Some(future) = self.future.as_mut() else { return Poll::Ready(Err(CallFault::Retired)) };
-        let Poll::Ready(outcome) = Pin::new(future).poll(cx) else { return Poll::Pending };
-        self.future = None; // what it held goes before the lease does
-        let Some(lease) = self.lease.take() else { return Poll::Ready(Err(CallFault::Retired)) };
+        let Some((running, _)) = self.running.as_mut() else { return Poll::Ready(Err(CallFault::Retired)) };
+        let outcome = ready!(Pin::new(running).poll(cx));
+        let Some((_, lease)) = self.running.take() else { return Poll::Ready(Err(CallFault::Retired)) };
         Poll::Ready(match outcome {
             Ok(reply) => reply::check(reply, lease),
             Err(error) => Err(fault::of(&error)),
         })
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        let _entered = current::enter(self.ctx);
-        self.future = None;
-        self.lease = None;
-    }
-}
-
-/// A future of the plugin, marked as such whenever it runs.
-struct Tagged<T> {
-    ctx: CtxId,
-    future: Option<Fut<T>>,
-}
-
-impl<T> Future for Tagged<T> {
-    type Output = Result<T, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let _entered = current::enter(self.ctx);
-        match self.future.as_mut() {
-            Some(future) => Pin::new(future).poll(cx),
-            None => Poll::Ready(Err(Error::new(cardinal_plugin_abi::error::BAD_HANDLE, "polled after its end"))),
-        }
-    }
-}
-
-impl<T> Drop for Tagged<T> {
-    fn drop(&mut self) {
-        let _entered = current::enter(self.ctx);
-        self.future = None;
     }
 }

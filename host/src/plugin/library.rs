@@ -3,6 +3,8 @@
 //! Everything here assumes that `preflight` and `probe` have had their say: `dlopen` itself kills
 //! the process when a file is cut short, and so does a library whose constructors abort.
 
+pub mod seat;
+
 use std::{
     collections::HashMap,
     fs::File,
@@ -79,11 +81,6 @@ pub struct Library {
 }
 
 impl Library {
-    /// The root table.
-    pub(super) fn module(&self) -> PluginModuleRef {
-        self.module
-    }
-
     /// What the library says about itself.
     pub fn description(&self) -> &Description {
         &self.description

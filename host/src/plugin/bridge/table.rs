@@ -25,6 +25,12 @@ struct Shard<T> {
     sequence: u64,
 }
 
+impl<T: Clone> Default for Table<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T: Clone> Table<T> {
     /// An empty table.
     pub const fn new() -> Self {

@@ -15,28 +15,12 @@ use tokio::task::AbortHandle;
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, SimpleQueryMessage, Socket, tls::NoTlsStream};
 
 use super::prepared::{Cache, Prepared};
+use crate::db::plugin_session;
 
-/// Limits of a plugin's session. They are startup options, which outrank what the role could set
-/// for itself; a plugin may raise them in its own session, where its call's deadline still holds.
-const SESSION_OPTIONS: &str = "-c statement_timeout=15000 -c idle_in_transaction_session_timeout=15000 \
-                               -c lock_timeout=3000 -c client_connection_check_interval=1000";
-/// Undoes whatever a plugin may have left. RESET ALL goes back to the startup options.
-const CLEAN: &str = "ROLLBACK; CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; \
-                     SELECT pg_advisory_unlock_all(); DISCARD SEQUENCES; DISCARD TEMP";
 /// How long a cancel request may take.
 const CANCEL_LIMIT: Duration = Duration::from_secs(2);
 /// Statements that a connection keeps prepared.
 const CACHED_STATEMENTS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
-
-/// Adds a session's settings to what connects.
-pub fn set_options(config: &mut tokio_postgres::Config, schema: &str) {
-    let own = config.get_options().map(|options| format!("{options} ")).unwrap_or_default();
-    config.options(format!("{own}-c search_path={} {SESSION_OPTIONS}", search_path(schema)));
-}
-
-fn search_path(schema: &str) -> String {
-    format!("{schema},pg_temp")
-}
 
 /// Why a connection could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +39,7 @@ pub struct Sessions {
 
 impl Sessions {
     pub fn new(config: tokio_postgres::Config, schema: &str) -> Self {
-        Self { config, search_path: search_path(schema) }
+        Self { config, search_path: plugin_session::search_path(schema) }
     }
 }
 
@@ -105,7 +89,7 @@ pub struct Session {
 
 impl Session {
     async fn show_search_path(&self) -> Result<String, tokio_postgres::Error> {
-        let shown = self.client.simple_query("SHOW search_path").await?;
+        let shown = self.client.simple_query(plugin_session::SHOW_SEARCH_PATH).await?;
         let value = shown.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
             _ => None,
@@ -135,7 +119,7 @@ impl Session {
 
     /// Undoes what was left on the session; whether that worked.
     pub async fn clean(&self, limit: Duration) -> bool {
-        matches!(tokio::time::timeout(limit, self.client.batch_execute(CLEAN)).await, Ok(Ok(())))
+        matches!(tokio::time::timeout(limit, self.client.batch_execute(plugin_session::CLEAN)).await, Ok(Ok(())))
     }
 
     /// Asks the server to stop what runs on this session.
