@@ -4,6 +4,7 @@ pub mod api;
 pub mod app;
 pub mod auth;
 pub mod cards;
+pub mod catalogue;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -23,7 +23,6 @@ use bytes::Bytes;
 use deadpool::managed::{self, PoolError};
 use serde_json::{Value, json};
 use tokio::{runtime::Handle, sync::Notify};
-use tokio_postgres::config::Host;
 
 pub use self::{copy::CopyOut, rows::Rows};
 use self::{
@@ -31,7 +30,10 @@ use self::{
     session::{Session, Sessions},
 };
 use super::context::Fault;
-use crate::db::plugin_session;
+use crate::db::{
+    connect::{ConnectParams, SocketDir},
+    plugin_schema::PluginDatabase,
+};
 
 /// Connections of a plugin whose manifest does not say (`limits.db_connections`), and the most that
 /// it can ask for: the role's own CONNECTION LIMIT.
@@ -59,23 +61,27 @@ pub struct PluginPool {
 
 struct Shared {
     pool: managed::Pool<Sessions>,
-    config: tokio_postgres::Config,
+    connect: ConnectParams,
     runtime: Handle,
+    /// Holds the way to the server's socket open.
+    _socket: SocketDir,
 }
 
 impl PluginPool {
-    /// A pool of at most `size` connections by `config`, the plugin's own run-time role. Nothing is
-    /// connected before the first use.
-    pub fn new(mut config: tokio_postgres::Config, schema: &str, size: usize, runtime: Handle) -> anyhow::Result<Self> {
-        plugin_session::set_options(&mut config, schema);
-        let pool = managed::Pool::builder(Sessions::new(config.clone(), schema))
+    /// A pool of at most `size` connections with the plugin's own run-time role. Nothing is connected
+    /// before the first use.
+    pub fn open(database: &PluginDatabase, size: usize, runtime: &Handle) -> anyhow::Result<Self> {
+        let socket = SocketDir::open(&database.connect.host, database.connect.port)?;
+        let config = database.connect.clone().through(&socket).pg_config();
+        let pool = managed::Pool::builder(Sessions::new(config, &database.schema))
             .max_size(size.clamp(1, MOST_CONNECTIONS))
             .runtime(deadpool::Runtime::Tokio1)
             .wait_timeout(Some(WAIT_TIMEOUT))
             .create_timeout(Some(CREATE_TIMEOUT))
             .recycle_timeout(Some(RECYCLE_TIMEOUT))
             .build()?;
-        let shared = Arc::new(Shared { pool, config, runtime: runtime.clone() });
+        let connect = database.connect.clone();
+        let shared = Arc::new(Shared { pool, connect, runtime: runtime.clone(), _socket: socket });
         runtime.spawn(close_idle(Arc::downgrade(&shared)));
         Ok(Self { shared })
     }
@@ -88,18 +94,14 @@ impl PluginPool {
 
     /// What a driver of the author's own needs to connect.
     pub fn connect_options(&self) -> Value {
-        let config = &self.shared.config;
-        let host = config.get_hosts().first().map(|host| match host {
-            Host::Tcp(name) => name.clone(),
-            Host::Unix(path) => path.to_string_lossy().into_owned(),
-        });
+        let connect = &self.shared.connect;
         json!({
-            "host": host,
-            "port": config.get_ports().first().copied().unwrap_or(5432),
-            "dbname": config.get_dbname(),
-            "user": config.get_user(),
-            "password": config.get_password().map(|password| String::from_utf8_lossy(password).into_owned()),
-            "options": config.get_options(),
+            "host": connect.host,
+            "port": connect.port,
+            "dbname": connect.dbname,
+            "user": connect.user,
+            "password": connect.password.expose(),
+            "options": connect.options,
         })
     }
 

@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use serde_json::{Value, json, value::RawValue};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio::{runtime::Handle, sync::OnceCell};
@@ -20,22 +19,20 @@ use crate::{
         filter::ListQuery,
         source::{self, Broken},
     },
+    catalogue::Catalogue,
     db::{
         card_sources::{self, Entry, StoreError, Written},
-        cards, service_users,
+        service_users,
     },
-    http::error::{ApiError, ApiResult},
+    http::error::ApiError,
 };
-
-/// The page of cards that a query asks for, as the admin API gives it.
-pub type ListCards = Arc<dyn Fn(ListQuery) -> BoxFuture<'static, ApiResult<Value>> + Send + Sync>;
 
 /// What the host shares with every plugin's context.
 pub struct Services {
     /// The core's own pool. Plugins' SQL never runs on it.
     pub core: deadpool_postgres::Pool,
-    /// Cursors and estimates of lists are the admin API's own.
-    pub list_cards: ListCards,
+    /// Cards as everybody reads them.
+    pub catalogue: Arc<Catalogue>,
     /// Where the doors' work runs.
     pub runtime: Handle,
 }
@@ -161,8 +158,7 @@ impl PluginContext {
     /// The card as JSON.
     pub async fn read_card(&self, caller: Option<&Caller>, card: Uuid, user: Uuid) -> Result<String, Fault> {
         self.authorise(caller, user, Access::Read).await?;
-        let found = cards::get(&self.services.core, card).await?;
-        let card = found.ok_or_else(|| Fault::NotFound("There is no such card.".to_owned()))?;
+        let card = self.services.catalogue.card(card).await?;
         serde_json::to_string(&card).map_err(|error| Fault::Internal(error.into()))
     }
 
@@ -172,7 +168,7 @@ impl PluginContext {
         let query = if query.is_empty() { "{}" } else { query };
         let query: ListQuery =
             serde_json::from_str(query).map_err(|error| Fault::Invalid(format!("the query: {error}")))?;
-        Ok((self.services.list_cards)(query).await?.to_string())
+        Ok(self.services.catalogue.page(&query).await?.to_string())
     }
 
     /// Writes one source of a card; the card's new version.

@@ -45,13 +45,12 @@ fn of_api(answer: &ApiError) -> Error {
     if let Some(cause) = answer.cause_text() {
         tracing::warn!(error = cause, code = answer.code(), "a host function failed");
     }
+    let detail = || answer.client_detail().unwrap_or(answer.code()).to_owned();
     match status.as_u16() {
+        404 => public(error::NOT_FOUND, detail(), json!({"status": 404, "code": "not-found"})),
         503 => unavailable(),
         500.. => Error::new(error::INTERNAL, "the host function failed; the log says why"),
-        status => {
-            let detail = answer.client_detail().unwrap_or(answer.code()).to_owned();
-            public(error::REFUSED, detail, json!({"status": status, "code": answer.code()}))
-        }
+        status => public(error::REFUSED, detail(), json!({"status": status, "code": answer.code()})),
     }
 }
 
