@@ -69,9 +69,11 @@ async fn items(ctx: PluginContext, request: Request) -> Result<Value> {
         return Err(Error::bad_request(format!("`limit` must be between 1 and {ITEMS_MAX}.")));
     }
     let before = input.cursor.as_deref().map(read_cursor).transpose()?;
-    let items = service::items(&ctx, limit, before).await?;
-    let is_full = items.len() as u64 == u64::from(limit);
-    let next_cursor = items.last().filter(|_| is_full).map(|item| item.id.to_string());
+    // One more than asked for shows whether there is a next page.
+    let mut items = service::items(&ctx, limit + 1, before).await?;
+    let is_last = items.len() as u64 <= u64::from(limit);
+    items.truncate(limit as usize);
+    let next_cursor = items.last().filter(|_| !is_last).map(|item| item.id.to_string());
     Ok(json!({ "items": items, "next_cursor": next_cursor }))
 }
 

@@ -87,7 +87,7 @@ async fn read_product(ctx: &PluginContext, address: &Url, settings: &Settings) -
         }
     };
     ctx.metrics().count("pages_read", 1);
-    let (url, fetched_at) = (page.url.clone(), OffsetDateTime::now_utc());
+    let (url, fetched_at) = (page.url.clone(), OffsetDateTime::now_utc().truncate_to_second());
     // A page may have 4 MiB. Going through them here would hold up everybody's requests.
     let facts = tokio::task::spawn_blocking(move || {
         let html = charset::decode(&page.body, Some(&page.content_type));
