@@ -6,6 +6,7 @@ use std::{
     task::{Context, Waker},
 };
 
+use bytes::Bytes;
 use cardinal_plugin_abi::{CallId, CtxId, Fut, HostApiRef, Slice, error as codes};
 use futures_util::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
@@ -45,7 +46,7 @@ impl Core {
 /// The call that a context is bound to.
 pub(crate) struct InCall {
     id: CallId,
-    user: Result<User, String>,
+    head: Bytes,
     cancelled: Mutex<Cancelled>,
 }
 
@@ -56,8 +57,8 @@ enum Cancelled {
 }
 
 impl InCall {
-    pub(crate) fn read(id: CallId, head: &[u8]) -> Self {
-        Self { id, user: User::read(head), cancelled: Mutex::new(Cancelled::Unasked) }
+    pub(crate) fn new(id: CallId, head: Bytes) -> Self {
+        Self { id, head, cancelled: Mutex::new(Cancelled::Unasked) }
     }
 }
 
@@ -125,7 +126,7 @@ impl PluginContext {
     /// Outside a call.
     pub fn user(&self) -> Result<User> {
         let call = self.call.as_ref().ok_or_else(|| Error::internal("there is no calling user outside a call"))?;
-        call.user.clone().map_err(Error::internal)
+        User::read(&call.head).map_err(Error::internal)
     }
 
     /// The user that the plugin itself is, of kind `plugin`.
@@ -278,12 +279,12 @@ impl PluginContext {
     ///
     /// fn keep_warm(ctx: &PluginContext) {
     ///     let own = ctx.as_plugin();
-    ///     drop(ctx.spawn(async move {
+    ///     ctx.spawn(async move {
     ///         loop {
     ///             own.log(Level::Debug, "still here");
     ///             tokio::time::sleep(Duration::from_secs(60)).await;
     ///         }
-    ///     }));
+    ///     });
     /// }
     /// ```
     pub fn spawn<F>(&self, future: F) -> Task<F::Output>

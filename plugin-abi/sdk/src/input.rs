@@ -21,6 +21,8 @@ pub(crate) struct Fields {
 }
 
 enum Field {
+    /// From the path: what does not fit there is an address that leads nowhere.
+    Param(String),
     Text(Vec<String>),
     Json(Value),
 }
@@ -44,18 +46,29 @@ impl Fields {
 
     /// Adds a parameter of the path, in place of what is there.
     pub(crate) fn set_param(&mut self, name: &str, value: &str) {
-        self.fields.insert(name.to_owned(), Field::Text(vec![value.to_owned()]));
+        self.fields.insert(name.to_owned(), Field::Param(value.to_owned()));
     }
 
-    /// The author's type; a field that does not fit is a 422 with its pointer.
+    /// The author's type. A field that does not fit is a 422 with its pointer; a parameter of the
+    /// path that does not fit is a 404, as for an id that nobody has.
     pub(crate) fn read<T: DeserializeOwned>(self) -> Result<T> {
-        let mut at = None;
+        let mut at = At::default();
         let access = Access { fields: self.fields.into_iter(), value: None, at: &mut at };
         T::deserialize(de::value::MapAccessDeserializer::new(access)).map_err(|fault| {
-            let pointer = at.or_else(|| fault.missing.clone()).map_or_else(String::new, |name| pointer(&name));
+            if at.param {
+                return Error::not_found("There is nothing at this address.");
+            }
+            let pointer = at.name.or(fault.missing).map_or_else(String::new, |name| pointer(&name));
             Error::unprocessable(format!("The input does not fit: {}.", fault.text)).field(&pointer, &fault.text)
         })
     }
+}
+
+/// The field that is being read, for the pointer of a fault.
+#[derive(Default)]
+struct At {
+    name: Option<String>,
+    param: bool,
 }
 
 /// The pairs of a query or form, decoded; `+` is a space.
@@ -104,23 +117,23 @@ impl de::Error for Fault {
 struct Access<'f, I> {
     fields: I,
     value: Option<Field>,
-    /// The field that is being read, for the pointer of a fault.
-    at: &'f mut Option<String>,
+    at: &'f mut At,
 }
 
 impl<'de, I: Iterator<Item = (String, Field)>> MapAccess<'de> for Access<'_, I> {
     type Error = Fault;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
-        *self.at = None;
+        *self.at = At::default();
         let Some((name, value)) = self.fields.next() else { return Ok(None) };
+        *self.at = At { name: Some(name.clone()), param: matches!(value, Field::Param(_)) };
         self.value = Some(value);
-        *self.at = Some(name.clone());
         seed.deserialize(name.into_deserializer()).map(Some)
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
         match self.value.take() {
+            Some(Field::Param(text)) => seed.deserialize(Texts(vec![text])),
             Some(Field::Text(texts)) => seed.deserialize(Texts(texts)),
             Some(Field::Json(value)) => seed.deserialize(value).map_err(de::Error::custom),
             None => Err(de::Error::custom("a value was read before its name")),
@@ -303,6 +316,12 @@ mod tests {
         }
         let missing = Fields::default().read::<Input>().unwrap_err();
         assert!(format!("{missing:?}").contains("\"/id\""), "{missing:?}");
+    }
+
+    #[test]
+    fn a_parameter_of_the_path_that_does_not_fit_leads_nowhere() {
+        let error = fields("", json!({}), &[("id", "7")]).read::<Input>().unwrap_err();
+        assert_eq!(error.status(), Some(404));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::{
     context::{Core, InCall},
     router::Entry,
     scope::Scope,
+    stream::bytes_in,
 };
 
 /// What `plugin!` says of the crate that it stands in.
@@ -174,14 +175,14 @@ impl Instance {
         &self,
         handler: u32,
         call: CallId,
-        request: abi::Request,
+        mut request: abi::Request,
         scope: &Scope,
     ) -> Result<crate::router::HandlerFuture> {
         let entry = usize::try_from(handler).ok().and_then(|at| self.entries.get(at));
         let entry = entry.ok_or_else(|| Error::over("there is no handler of this number"))?;
-        let in_call = InCall::read(call, request.head.get());
-        let context = PluginContext::of_call(self.core.clone(), in_call);
-        let request = Request::receive(request)?;
+        let head = bytes_in(std::mem::take(&mut request.head));
+        let context = PluginContext::of_call(self.core.clone(), InCall::new(call, head.clone()));
+        let request = Request::receive(head, request)?;
         Ok(scope.enter(|| (entry.handler)(context, request)))
     }
 }

@@ -1,6 +1,7 @@
 //! What a handler is asked.
 
 use std::{
+    net::IpAddr,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -43,22 +44,13 @@ use crate::{
 /// }
 /// ```
 pub struct Request {
-    head: Head,
-    headers: Vec<(String, String)>,
-    params: Vec<(String, String)>,
-    body: Mutex<Body>,
-}
-
-/// The texts of the head, checked once.
-struct Head {
+    /// Records and pairs as they came; `receive` has checked them.
+    head: Bytes,
+    headers: Bytes,
+    params: Bytes,
     method: Method,
-    path: String,
-    query: String,
-    request_id: String,
-    trace_parent: Option<String>,
-    peer: Option<std::net::IpAddr>,
     deadline: Option<Instant>,
-    is_tool: bool,
+    body: Mutex<Body>,
 }
 
 enum Body {
@@ -69,78 +61,90 @@ enum Body {
 }
 
 impl Request {
-    /// Takes what the host sent. Its text is checked here: a host of another version is trusted no
+    /// Takes what the host sent. It is checked here: a host of another version is trusted no
     /// further than any input.
-    pub(crate) fn receive(request: abi::Request) -> Result<Self> {
-        let abi::Request { head, headers, params, body, stream } = request;
+    pub(crate) fn receive(head: Bytes, request: abi::Request) -> Result<Self> {
+        let abi::Request { head: _, headers, params, body, stream } = request;
+        let method = check_head(&head)?;
+        let millis: Option<u64> = text(&head, attr::DEADLINE_MS).parse().ok();
         let body = if stream.is_none() { Body::Full(bytes_in(body)) } else { Body::Stream(stream) };
         Ok(Self {
-            head: Head::read(head.get())?,
-            headers: texts(headers.get(), "headers")?,
-            params: texts(params.get(), "path parameters")?,
+            method,
+            deadline: millis.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms))),
+            headers: checked_pairs(bytes_in(headers), "headers")?,
+            params: checked_pairs(bytes_in(params), "path parameters")?,
+            head,
             body: Mutex::new(body),
         })
     }
 
     /// The HTTP method; POST for a tool.
     pub fn method(&self) -> &Method {
-        &self.head.method
+        &self.method
     }
 
     /// The path below the plugin's prefix, percent-encoded as it came; `/` for a tool.
     pub fn path(&self) -> &str {
-        &self.head.path
+        match text(&self.head, attr::PATH) {
+            "" => "/",
+            path => path,
+        }
     }
 
     /// The query without `?`, percent-encoded as it came.
     pub fn query(&self) -> &str {
-        &self.head.query
+        text(&self.head, attr::QUERY)
     }
 
     /// The query's pairs, decoded, in their order.
     pub fn query_pairs(&self) -> impl Iterator<Item = (String, String)> + '_ {
-        input::pairs(&self.head.query)
+        input::pairs(self.query())
     }
 
     /// A parameter of the path: `card_id` of `/enrich/{card_id}`, decoded.
     pub fn param(&self, name: &str) -> Option<&str> {
-        find(&self.params, name)
+        texts(&self.params).find(|(own, _)| *own == name).map(|(_, value)| value)
     }
 
-    /// The first value of a header; the name in any case.
+    /// The parameters of the path, decoded, in the order of the template.
+    pub fn params(&self) -> impl Iterator<Item = (&str, &str)> {
+        texts(&self.params)
+    }
+
+    /// The first value of a header; the name in any case. `None` also when it is not UTF-8.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.headers().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// Names (lower case) and values of all headers, in their order. A value that is not UTF-8 has
-    /// replacement characters.
+    /// Names (lower case) and values of the headers, in their order; without those that are not
+    /// UTF-8.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        texts(&self.headers)
     }
 
     /// Whether this is the call of a tool; its arguments are the body.
     pub fn is_tool(&self) -> bool {
-        self.head.is_tool
+        text(&self.head, attr::CALL_KIND) == "tool"
     }
 
     /// The id that stands in every log line and error body of this request.
     pub fn request_id(&self) -> &str {
-        &self.head.request_id
+        text(&self.head, attr::REQUEST_ID)
     }
 
     /// The W3C `traceparent`, to be sent along with requests to other servers.
     pub fn trace_parent(&self) -> Option<&str> {
-        self.head.trace_parent.as_deref()
+        Some(text(&self.head, attr::TRACE_PARENT)).filter(|text| !text.is_empty())
     }
 
     /// The client's address, when it is known.
-    pub fn peer(&self) -> Option<std::net::IpAddr> {
-        self.head.peer
+    pub fn peer(&self) -> Option<IpAddr> {
+        text(&self.head, attr::PEER).parse().ok()
     }
 
     /// When the host stops waiting; the handler's future is dropped then.
     pub fn deadline(&self) -> Option<Instant> {
-        self.head.deadline
+        self.deadline
     }
 
     /// The whole body. Can be asked for again; the size is bounded by the host (1 MiB unless the
@@ -173,13 +177,13 @@ impl Request {
     ///
     /// # Errors
     /// 400 `invalid-json` for a body that is not JSON; 422 with the field's pointer for what does
-    /// not fit `T`.
+    /// not fit `T`; 404 when that is a parameter of the path (an id that is none).
     pub async fn input<T: DeserializeOwned>(&self) -> Result<T> {
         let body = self.body().await?;
         let mut fields = Fields::default();
-        fields.add_query(&self.head.query);
+        fields.add_query(self.query());
         fields.set_json(input::object(&body)?);
-        self.params.iter().for_each(|(name, value)| fields.set_param(name, value));
+        self.params().for_each(|(name, value)| fields.set_param(name, value));
         fields.read()
     }
 
@@ -202,41 +206,42 @@ impl Request {
 
 impl std::fmt::Debug for Request {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kind = if self.head.is_tool { "tool" } else { "route" };
-        write!(f, "Request({kind} {} {} {})", self.head.method, self.head.path, self.head.request_id)
+        let kind = if self.is_tool() { "tool" } else { "route" };
+        write!(f, "Request({kind} {} {} {})", self.method, self.path(), self.request_id())
     }
 }
 
-impl Head {
-    fn read(record: &[u8]) -> Result<Self> {
-        let text = |number| {
-            std::str::from_utf8(record::field(record, number))
-                .map(str::to_owned)
-                .map_err(|_| Error::internal(format!("attribute {number} of the call is not UTF-8")))
-        };
-        let or = |text: String, default: &str| if text.is_empty() { default.to_owned() } else { text };
-        let millis: Option<u64> = text(attr::DEADLINE_MS)?.parse().ok();
-        Ok(Self {
-            method: or(text(attr::METHOD)?, "POST").parse()?,
-            path: or(text(attr::PATH)?, "/"),
-            query: text(attr::QUERY)?,
-            request_id: text(attr::REQUEST_ID)?,
-            trace_parent: Some(text(attr::TRACE_PARENT)?).filter(|text| !text.is_empty()),
-            peer: text(attr::PEER)?.parse().ok(),
-            deadline: millis.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms))),
-            is_tool: text(attr::CALL_KIND)? == "tool",
-        })
+/// Attributes that are read as text.
+const TEXTS: [u32; 6] = [attr::PATH, attr::QUERY, attr::REQUEST_ID, attr::TRACE_PARENT, attr::CALL_KIND, attr::PEER];
+
+/// Checks the head once, so that its texts can be read without errors; gives the method.
+fn check_head(head: &[u8]) -> Result<Method> {
+    for number in TEXTS {
+        let is_text = std::str::from_utf8(record::field(head, number)).is_ok();
+        if !is_text {
+            return Err(Error::internal(format!("attribute {number} of the call is not UTF-8")));
+        }
+    }
+    match record::field(head, attr::METHOD) {
+        b"" => Ok(Method::POST),
+        method => Ok(Method::from_bytes(method)?),
     }
 }
 
-fn texts(buffer: &[u8], what: &str) -> Result<Vec<(String, String)>> {
-    let pairs = pairs::read(buffer).ok_or_else(|| Error::internal(format!("the {what} of the call are malformed")))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(pairs.map(|(name, value)| (text(name), text(value))).collect())
+fn text(head: &[u8], number: u32) -> &str {
+    std::str::from_utf8(record::field(head, number)).unwrap_or_default()
 }
 
-fn find<'a>(pairs: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    pairs.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+fn checked_pairs(buffer: Bytes, what: &str) -> Result<Bytes> {
+    match pairs::read(&buffer) {
+        Some(_) => Ok(buffer),
+        None => Err(Error::internal(format!("the {what} of the call are malformed"))),
+    }
+}
+
+fn texts(buffer: &[u8]) -> impl Iterator<Item = (&str, &str)> {
+    let text = |bytes| std::str::from_utf8(bytes).ok();
+    pairs::read(buffer).into_iter().flatten().filter_map(move |(name, value)| Some((text(name)?, text(value)?)))
 }
 
 async fn collect(mut pieces: ByteStream) -> Result<Bytes> {

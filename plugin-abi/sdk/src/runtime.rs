@@ -148,7 +148,6 @@ impl Runtime {
 ///
 /// It may be awaited anywhere, also without tokio. It is an error when the work panicked, was
 /// [aborted](Self::abort), or the plugin was stopped meanwhile.
-#[must_use = "dropping a task lets it run on; say `drop(task)` if that is meant"]
 pub struct Task<T> {
     running: Result<tokio::task::JoinHandle<Option<T>>, Option<Error>>,
 }
@@ -208,5 +207,33 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
             Poll::Ready(output) => return output,
             Poll::Pending => std::thread::park(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The one test here that uses the shared thread: it looks at what all share.
+    #[test]
+    fn the_io_thread_lives_as_long_as_an_instance_that_uses_it() {
+        let running = || SHARED.lock().unwrap().upgrade().is_some();
+        let (first, second, idle) = (Runtime::new(), Runtime::new(), Runtime::new());
+        assert!(!running(), "nothing is started before it is needed");
+        let handle = first.handle("one").unwrap();
+        assert_eq!(handle.id(), second.handle("two").unwrap().id(), "one for the library");
+        block_on(idle.shut_down());
+        block_on(first.shut_down());
+        assert!(running() && first.handle("one").is_err());
+        let ended = SHARED.lock().unwrap().upgrade().unwrap().ended.clone();
+        block_on(second.shut_down());
+        assert!(!running() && ended.has_changed().is_err(), "the thread has ended before the shutdown has");
+
+        let third = Runtime::new();
+        assert_ne!(handle.id(), third.handle("three").unwrap().id());
+        let task = third.spawn("three", Scope::default(), std::future::pending::<()>());
+        drop(third); // an instance that was never shut down leaves nothing behind, either
+        assert!(block_on(task).is_err());
+        assert!(!running());
     }
 }

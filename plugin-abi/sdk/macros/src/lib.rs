@@ -40,8 +40,9 @@ fn expand(routes: TokenStream) -> Result<TokenStream, String> {
     Ok(put(code, &routes))
 }
 
-/// What `plugin!` writes. `ROUTES!()` stands for the author's path. Everything that needs no
-/// symbol of this crate is in the SDK.
+/// What `plugin!` writes. `ROUTES` stands for the author's path. All that needs no symbol or section
+/// of its own is in the SDK: the unsafe attributes here pass a plugin's `#![forbid(unsafe_code)]`,
+/// because that lint, as most, does not look into the macros of other crates.
 const TEMPLATE: &str = r#"
 const _: () = {
     struct ThisPlugin;
@@ -58,14 +59,16 @@ const _: () = {
         ::cardinal_plugin::__private::header::<ThisPlugin>();
 
     #[used]
-    #[unsafe(link_section = ".crd_hdr")]
+    #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,.crd_hdr"))]
+    #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".crd_hdr"))]
     static HEADER: ::cardinal_plugin::__private::Header = ::cardinal_plugin::__private::Header::of_this_build();
 
     const FILES: &[(&str, &[u8])] = &[$FILES];
     const SIZE: usize = ::cardinal_plugin::__private::package_size(FILES);
 
     #[used]
-    #[unsafe(link_section = ".crd_pkg")]
+    #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,.crd_pkg"))]
+    #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".crd_pkg"))]
     static PACKAGE: [u8; SIZE] = ::cardinal_plugin::__private::write_package(FILES);
 };
 "#;

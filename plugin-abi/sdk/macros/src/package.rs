@@ -56,3 +56,58 @@ fn file(root: &Path, name: &str) -> Result<File, String> {
     let path = path.map_err(|path| format!("the path {path:?} is not UTF-8"))?;
     Ok(File { name: name.to_owned(), path })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::PathBuf};
+
+    use super::*;
+
+    /// A folder of its own for a test, gone with it.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str, files: &[&str]) -> Self {
+            let root = std::env::temp_dir().join(format!("cardinal-macros-{}-{name}", std::process::id()));
+            for file in files {
+                let path = root.join(file);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, file).unwrap();
+            }
+            Self(root)
+        }
+
+        fn names(&self) -> Result<Vec<String>, String> {
+            find(&self.0).map(|files| files.into_iter().map(|file| file.name).collect())
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_package_is_its_manifest_its_schema_and_its_frontend_in_order() {
+        let files =
+            ["src/lib.rs", "frontend/z.js", "frontend/a/b.css", "frontend/.hidden", "schema.sql", "manifest.json"];
+        let folder = Folder::new("whole", &files);
+        assert_eq!(folder.names().unwrap(), ["manifest.json", "schema.sql", "frontend/a/b.css", "frontend/z.js"]);
+        assert_eq!(Folder::new("bare", &["manifest.json"]).names().unwrap(), ["manifest.json"]);
+    }
+
+    #[test]
+    fn what_is_missing_is_said_in_plain_words() {
+        let error = Folder::new("none", &["schema.sql"]).names().unwrap_err();
+        assert!(error.starts_with("a plugin needs a manifest.json beside its Cargo.toml"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_in_the_frontend_is_refused() {
+        let folder = Folder::new("link", &["manifest.json", "frontend/a.js"]);
+        std::os::unix::fs::symlink("/etc/hostname", folder.0.join("frontend/b.js")).unwrap();
+        assert!(folder.names().unwrap_err().contains("frontend/b.js"));
+    }
+}
