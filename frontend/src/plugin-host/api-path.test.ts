@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { ApiError } from '../api/error.ts';
 import { resolveApiPath } from './api-path.ts';
 
 const ORIGIN = 'https://cardinal.example';
@@ -26,12 +25,7 @@ describe('a path that is refused before a byte is sent', () => {
     '/..\\x', '/..%5cx', '/%5c..%5c..%5cx', '/%252e%252e/x', '/a/%252e%252e%252f%252e%252e%252f..', '/.\t./x', '/.\n./x',
     '/../admin2/x', '/../../v1/adminx', '/%', '/%zz', '/%ff',
   ])('%j', (path) => {
-    expect(() => resolve(path)).toThrow(ApiError);
-    try {
-      resolve(path);
-    } catch (error) {
-      expect(error).toMatchObject({ status: 0, code: 'invalid-path', request_id: null });
-      expect((error as ApiError).detail).toContain('apiRequest');
-    }
+    const refused = { status: 0, code: 'invalid-path', request_id: null, detail: expect.stringContaining('apiRequest') as string };
+    expect(() => resolve(path)).toThrow(expect.objectContaining(refused) as Error);
   });
 });

@@ -1,0 +1,102 @@
+import { expect, expectAccessible, expectReflows, signIn, test } from './support.ts';
+
+test('a key is created, its secret shown once, and revoked', async ({ page, request }) => {
+  const name = `Browser test ${Date.now().toString(36)}`;
+  await signIn(page, '/admin/mcp/keys');
+  await expect(page.getByText(/\/api$/)).toBeVisible();
+  await page.getByRole('button', { name: 'Create key', exact: true }).click();
+  await page.getByLabel('Name').fill(name);
+  await page.getByLabel('Choose scopes').check();
+  await expectAccessible(page);
+  await expectReflows(page);
+  await page.getByLabel('Integration').check();
+  await page.getByRole('dialog').getByRole('button', { name: 'Create key' }).click();
+
+  const secret = page.getByTestId('secret');
+  await expect(secret).toHaveText(/^mpk_[0-9A-Za-z]{46}$/);
+  const key = await secret.innerText();
+  await expect(page.getByRole('region', { name: 'MCP client configuration' })).toContainText(key);
+  await expectAccessible(page);
+  await expectReflows(page);
+  await page.keyboard.press('Escape');
+  await expect(secret).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Done' })).toBeDisabled();
+  await page.getByLabel('I have stored the key').check();
+  await page.getByRole('button', { name: 'Done' }).click();
+  await expect(secret).toBeHidden();
+  expect(await page.content()).not.toContain(key);
+  await page.reload();
+  await expect(page.getByRole('row', { name: new RegExp(name) })).toContainText('active');
+  expect(await page.content()).not.toContain(key);
+
+  const asKey = () => request.get('/v1/admin/master-cards?limit=1', { headers: { Authorization: `Bearer ${key}` } });
+  expect((await asKey()).status()).toBe(200);
+  await page.getByRole('button', { name: `Revoke ${name}` }).click();
+  await expectAccessible(page);
+  await page.getByRole('button', { name: 'Revoke key' }).click();
+  await expect(page.getByRole('row', { name: new RegExp(name) })).toContainText('revoked');
+  expect((await asKey()).status()).toBe(401);
+});
+
+test('a key is rotated', async ({ page }) => {
+  const name = `Rotated ${Date.now().toString(36)}`;
+  await signIn(page, '/admin/mcp/keys');
+  const store = async () => {
+    const secret = await page.getByTestId('secret').innerText();
+    await page.getByLabel('I have stored the key').check();
+    await page.getByRole('button', { name: 'Done' }).click();
+    await expect(page.getByTestId('secret')).toBeHidden();
+    return secret;
+  };
+  await page.getByRole('button', { name: 'Create key', exact: true }).click();
+  await page.getByLabel('Name').fill(name);
+  await page.getByRole('dialog').getByRole('button', { name: 'Create key' }).click();
+  const first = await store();
+  await page.getByRole('button', { name: `Rotate ${name}` }).first().click();
+  await page.getByLabel('The old key works for').selectOption({ label: 'not at all: it ends now' });
+  await expectAccessible(page);
+  await page.getByRole('button', { name: 'Rotate key' }).click();
+  expect(await store()).not.toBe(first);
+  await expect(page.getByRole('row', { name: new RegExp(name) })).toHaveCount(2);
+});
+
+test('the pages of keys and plugins are accessible and fit a narrow screen', async ({ page }) => {
+  await signIn(page, '/admin/mcp/keys');
+  await expect(page.getByRole('heading', { name: 'MCP endpoint' })).toBeVisible();
+  await expectAccessible(page);
+  await expectReflows(page);
+  await page.getByRole('link', { name: 'Plugins' }).click();
+  await expect(page.getByRole('heading', { name: 'Supplier' })).toBeVisible();
+  await expect(page.getByText('active').first()).toBeVisible();
+  await expectAccessible(page);
+  await expectReflows(page);
+});
+
+test('a page that the user’s scopes do not allow is not offered, and names the scope when asked for', async ({ page }) => {
+  await page.route('**/v1/admin/auth/me', async (route) => {
+    const response = await route.fetch();
+    const me = (await response.json()) as object;
+    await route.fulfill({ response, json: { ...me, scopes: ['cards:read'] } });
+  });
+  await signIn(page, '/admin/plugins');
+  await expect(page.getByRole('navigation', { name: 'Main' }).getByRole('link')).toHaveText(['Cards']);
+  await expect(page.getByText('plugins:read')).toBeVisible();
+  await expectAccessible(page);
+  await page.getByRole('link', { name: 'Cards', exact: true }).click();
+  await expect(page.getByRole('heading', { level: 1, name: 'Cards' })).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Create card' })).toBeHidden();
+});
+
+test('an error shows its request id and can be tried again', async ({ page }) => {
+  await signIn(page, '/admin/cards');
+  let failing = true;
+  await page.route('**/v1/admin/plugin-registry', (route) => failing
+    ? route.fulfill({ status: 500, contentType: 'application/problem+json', json: { status: 500, code: 'internal-error', detail: 'Something went wrong here.', request_id: 'request-42' } })
+    : route.fallback());
+  await page.getByRole('link', { name: 'Plugins' }).click();
+  await expect(page.getByText('request-42')).toBeVisible();
+  await expectAccessible(page);
+  failing = false;
+  await page.getByRole('button', { name: 'Try again' }).click();
+  await expect(page.getByRole('heading', { name: 'Supplier' })).toBeVisible();
+});

@@ -1,0 +1,113 @@
+import { AxeBuilder } from '@axe-core/playwright';
+import { test as base, expect, type Page } from '@playwright/test';
+import { createHash } from 'node:crypto';
+
+export { expect };
+
+const WCAG = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'];
+
+function fromEnvironment(name: string): string {
+  const value = process.env[name];
+  if (!value) throw new Error(`set ${name} to what the host under test was started with`);
+  return value;
+}
+
+/** Every test fails when the page broke its own security policy, or threw something that no plugin of the test threw. */
+export const test = base.extend<{ watched: { allow: (text: RegExp) => void } }>({
+  watched: [
+    async ({ page }, use) => {
+      const allowed: RegExp[] = [];
+      const seen: string[] = [];
+      page.on('console', (message) => {
+        if (/Content[- ]Security[- ]Policy|Trusted ?(Types|HTML|Script)|violates/i.test(message.text())) seen.push(message.text());
+      });
+      page.on('pageerror', (error) => seen.push(`uncaught: ${error.message}`));
+      await use({ allow: (text) => allowed.push(text) });
+      expect(seen.filter((text) => !allowed.some((pattern) => pattern.test(text)))).toEqual([]);
+    },
+    { auto: true },
+  ],
+});
+
+export async function signIn(page: Page, path = '/admin/'): Promise<void> {
+  await page.goto(path);
+  await fillSignIn(page);
+  await expect(page.getByRole('navigation', { name: 'Main' })).toBeVisible();
+}
+
+export async function fillSignIn(page: Page, password = fromEnvironment('CARDINAL_PASSWORD')): Promise<void> {
+  await page.getByLabel('User name').fill(fromEnvironment('CARDINAL_USERNAME'));
+  await page.getByLabel('Password').fill(password);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+}
+
+/** Creates a card through the UI; its page is open afterwards. Returns its id. */
+export async function createCard(page: Page, title: string, sku = uniqueSku()): Promise<string> {
+  await page.goto('/admin/cards');
+  await page.getByRole('button', { name: 'Create card' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Title').fill(title);
+  await dialog.getByLabel('SKU').fill(sku);
+  await dialog.getByRole('button', { name: 'Create card' }).click();
+  await expect(page.getByRole('heading', { level: 1, name: title })).toBeVisible();
+  return new URL(page.url()).pathname.split('/').at(-1) ?? '';
+}
+
+export function uniqueSku(): string {
+  return `E2E-${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 8)}`;
+}
+
+/** axe finds nothing, in light and in dark. */
+export async function expectAccessible(page: Page): Promise<void> {
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+    const { violations } = await new AxeBuilder({ page }).withTags(WCAG).analyze();
+    const found = violations.flatMap((violation) => violation.nodes.map((node) => `${colorScheme}: ${violation.id}: ${node.target.join(' ')}: ${node.failureSummary}`));
+    expect(found).toEqual([]);
+  }
+  await page.emulateMedia({ colorScheme: null, reducedMotion: null });
+}
+
+/** The page can be read at 320 pixels without scrolling sideways. */
+export async function expectReflows(page: Page): Promise<void> {
+  const before = page.viewportSize();
+  await page.setViewportSize({ width: 320, height: 720 });
+  const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+  expect(overflow).toBeLessThanOrEqual(0);
+  if (before) await page.setViewportSize(before);
+}
+
+export interface TestPlugin {
+  name: string;
+  /** The tab's id and label. */
+  tab: string;
+  code: string;
+  /** Announced in place of the code's own hash. */
+  integrity?: string;
+}
+
+/**
+ * Adds plugins that exist only in this browser to those of the host: the list of plugins is answered
+ * with them, and their code is served from the addresses that the list announces.
+ */
+export async function addPlugins(page: Page, plugins: TestPlugin[]): Promise<void> {
+  await page.route('**/v1/admin/plugins', async (route) => {
+    const response = await route.fetch();
+    const body = (await response.json()) as { items: unknown[] };
+    const added = plugins.map(({ name, tab, code, integrity }) => ({
+      name,
+      version: '1.0.0',
+      title: name,
+      tabs: [{ id: tab, label: tab }],
+      frontend: { main_url: `/admin/assets/plugins/${name}/0123456789abcdef/plugin.js`, integrity: integrity ?? sha256(code) },
+    }));
+    await route.fulfill({ response, json: { ...body, items: [...body.items, ...added] } });
+  });
+  for (const { name, code } of plugins) {
+    await page.route(`**/admin/assets/plugins/${name}/**`, (route) => route.fulfill({ contentType: 'text/javascript; charset=utf-8', body: code }));
+  }
+}
+
+function sha256(text: string): string {
+  return `sha256-${createHash('sha256').update(text).digest('base64')}`;
+}
