@@ -13,4 +13,7 @@ pub mod current;
 pub mod instance;
 pub mod library;
 pub mod manifest;
+pub mod package;
+pub mod preflight;
 pub mod state;
+pub mod trust;
