@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod log;
+mod probe;
 mod provision;
 mod serve;
 mod server;
@@ -31,6 +32,8 @@ enum Command {
     #[command(hide = true)]
     Provision(provision::Args),
     #[command(hide = true)]
+    Probe(probe::Args),
+    #[command(hide = true)]
     Server(server::Args),
 }
 
@@ -45,6 +48,7 @@ pub fn main() -> ExitCode {
         Command::Version => version::run(),
         Command::Worker(args) => worker::run(&args),
         Command::Provision(args) => provision::run(&args),
+        Command::Probe(args) => probe::run(&args),
         Command::Server(args) => server::run(&args),
     };
     exit_code(outcome)

@@ -11,6 +11,7 @@ pub mod fault;
 pub mod migrate;
 pub mod plugin_schema;
 pub mod plugin_session;
+pub mod plugin_state;
 pub mod pool;
 pub mod roles;
 pub mod server;

@@ -4,16 +4,22 @@
 //! touches the disk is `package` and `trust`; what runs foreign code is `probe`, `library` and
 //! `instance`. `registry` leads a plugin from one to the next.
 
+pub mod active;
 pub mod bridge;
 pub mod call;
 pub mod compat;
 pub mod connection;
 pub mod context;
 pub mod current;
+pub mod frontend;
+pub mod guard;
 pub mod instance;
 pub mod library;
 pub mod manifest;
 pub mod package;
 pub mod preflight;
+pub mod probe;
+pub mod schema;
+pub mod settings;
 pub mod state;
 pub mod trust;

@@ -32,7 +32,7 @@ impl Job {
     /// # Errors
     /// As [`ProvisionFault`] tells them apart.
     pub async fn run(&self) -> Result<PluginDatabase, ProvisionFault> {
-        let package = package::find(&self.paths.plugins_dir, &self.request)?;
+        let package = package::find(&self.paths.plugins_dir, &self.plugins, &self.request)?;
         self.make(&package).await
     }
 

@@ -86,7 +86,8 @@ impl Active {
         let mut routes = matchit::Router::new();
         for (path, entries) in by_path {
             routes.insert(path.as_str(), entries).map_err(|error| {
-                Refusal::new(Code::RouteInvalid, "The plugin's routes can't be told apart.").found(format!("{path}: {error}"))
+                Refusal::new(Code::RouteInvalid, "The plugin's routes can't be told apart.")
+                    .found(format!("{path}: {error}"))
             })?;
         }
         handlers_are_declared(&manifest, instance.exports())?;
@@ -98,7 +99,11 @@ impl Active {
     pub fn find(&self, method: &Method, path: &str) -> Result<RouteMatch<'_>, FindError> {
         let matched = self.routes.at(path).map_err(|_| FindError::NotFound)?;
         let wanted = if method == Method::HEAD { &Method::GET } else { method };
-        let route = matched.value.iter().find(|route| route.method == method).or_else(|| matched.value.iter().find(|route| route.method == wanted));
+        let route = matched
+            .value
+            .iter()
+            .find(|route| route.method == method)
+            .or_else(|| matched.value.iter().find(|route| route.method == wanted));
         let Some(route) = route else {
             return Err(FindError::MethodNotAllowed(matched.value.iter().map(|route| route.method.clone()).collect()));
         };
@@ -157,38 +162,56 @@ fn route_entries(manifest: &Manifest, exports: &[Export]) -> Result<Vec<RouteEnt
     for export in exports {
         let ExportKind::Route { method, path } = &export.kind else { continue };
         if manifest.backend.is_none() {
-            return Err(Refusal::new(Code::RouteNotDeclared, "The plugin has routes and its manifest has no `backend`.")
-                .found(format!("{method} {path}")));
+            return Err(Refusal::new(
+                Code::RouteNotDeclared,
+                "The plugin has routes and its manifest has no `backend`.",
+            )
+            .found(format!("{method} {path}")));
         }
         let entry = declared.map(|list| find_declared(list, export, method, path)).transpose()?;
         entries.push(route_entry(manifest, export.id, method, path, entry));
     }
     for route in declared.unwrap_or_default() {
         if !entries.iter().any(|entry| entry.method == route.method && entry.template == route.path) {
-            return Err(Refusal::new(Code::RouteMissing, "The manifest declares a route that the plugin's router does not have.")
-                .expected(format!("{} {}", route.method, route.path)));
+            return Err(Refusal::new(
+                Code::RouteMissing,
+                "The manifest declares a route that the plugin's router does not have.",
+            )
+            .expected(format!("{} {}", route.method, route.path)));
         }
     }
     Ok(entries)
 }
 
-fn find_declared<'m>(list: &'m [DeclaredRoute], export: &Export, method: &Method, path: &str) -> Result<&'m DeclaredRoute, Refusal> {
+fn find_declared<'m>(
+    list: &'m [DeclaredRoute],
+    export: &Export,
+    method: &Method,
+    path: &str,
+) -> Result<&'m DeclaredRoute, Refusal> {
     let declared = list.iter().find(|route| route.method == *method && route.path == path).ok_or_else(|| {
         Refusal::new(Code::RouteNotDeclared, "The plugin's router has a route that its manifest does not declare.")
             .expected("only the routes of backend.routes")
             .found(format!("{method} {path}"))
     })?;
     match &declared.handler {
-        Some(handler) if *handler != export.name => {
-            Err(Refusal::new(Code::RouteMissing, "The manifest names another handler for a route than the plugin's router.")
-                .expected(format!("{method} {path} by `{handler}`"))
-                .found(format!("`{}`", export.name)))
-        }
+        Some(handler) if *handler != export.name => Err(Refusal::new(
+            Code::RouteMissing,
+            "The manifest names another handler for a route than the plugin's router.",
+        )
+        .expected(format!("{method} {path} by `{handler}`"))
+        .found(format!("`{}`", export.name))),
         _ => Ok(declared),
     }
 }
 
-fn route_entry(manifest: &Manifest, handler: u32, method: &Method, path: &str, declared: Option<&DeclaredRoute>) -> RouteEntry {
+fn route_entry(
+    manifest: &Manifest,
+    handler: u32,
+    method: &Method,
+    path: &str,
+    declared: Option<&DeclaredRoute>,
+) -> RouteEntry {
     let access = declared.and_then(|route| route.scope).unwrap_or(Access::of_method(method));
     let max_body = declared.and_then(|route| route.max_body_bytes).unwrap_or(manifest::BODY_DEFAULT);
     RouteEntry {
@@ -210,9 +233,12 @@ fn handlers_are_declared(manifest: &Manifest, exports: &[Export]) -> Result<(), 
         export.kind == ExportKind::Handler && !manifest.tools.iter().any(|tool| tool.handler == export.name)
     });
     match stray {
-        Some(export) => Err(Refusal::new(Code::RouteNotDeclared, "The plugin's router has a handler that no tool of its manifest names.")
-            .expected("a tool in mcp.tools with this handler")
-            .found(format!("`{}`", export.name))),
+        Some(export) => Err(Refusal::new(
+            Code::RouteNotDeclared,
+            "The plugin's router has a handler that no tool of its manifest names.",
+        )
+        .expected("a tool in mcp.tools with this handler")
+        .found(format!("`{}`", export.name))),
         None => Ok(()),
     }
 }
@@ -221,14 +247,18 @@ fn tool_handler(tool: &Tool, exports: &[Export]) -> Result<u32, Refusal> {
     let found = exports.iter().find(|export| export.name == tool.handler);
     found.map(|export| export.id).ok_or_else(|| {
         let names = exports.iter().map(|export| format!("`{}`", export.name)).collect::<Vec<_>>().join(", ");
-        Refusal::new(Code::ToolHandlerMissing, format!("The tool `{}` names a handler that the library does not export.", tool.name))
-            .expected(format!("`{}`", tool.handler))
-            .found(if names.is_empty() { "no handlers".to_owned() } else { names })
+        Refusal::new(
+            Code::ToolHandlerMissing,
+            format!("The tool `{}` names a handler that the library does not export.", tool.name),
+        )
+        .expected(format!("`{}`", tool.handler))
+        .found(if names.is_empty() { "no handlers".to_owned() } else { names })
     })
 }
 
 fn compile(tool: &Tool, schema: &serde_json::Map<String, serde_json::Value>) -> Result<jsonschema::Validator, Refusal> {
     jsonschema::validator_for(&serde_json::Value::Object(schema.clone())).map_err(|error| {
-        Refusal::new(Code::BadManifest, format!("The input_schema of the tool `{}` is not a JSON Schema.", tool.name)).found(error.to_string())
+        Refusal::new(Code::BadManifest, format!("The input_schema of the tool `{}` is not a JSON Schema.", tool.name))
+            .found(error.to_string())
     })
 }

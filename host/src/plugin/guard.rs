@@ -52,12 +52,21 @@ pub struct Counters {
 
 impl Guard {
     pub fn new(name: &str, limit: u32) -> Self {
-        Self { name: name.to_owned(), limit: usize::try_from(limit).unwrap_or(usize::MAX), counters: Counters::default() }
+        Self {
+            name: name.to_owned(),
+            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+            counters: Counters::default(),
+        }
     }
 
     /// Runs a call until `deadline`; past it the call's future is dropped.
     /// `in_flight` are the calls and reply streams that are under way already.
-    pub async fn run<F>(&self, in_flight: usize, deadline: Instant, call: impl FnOnce() -> F) -> Result<PluginReply, ApiError>
+    pub async fn run<F>(
+        &self,
+        in_flight: usize,
+        deadline: Instant,
+        call: impl FnOnce() -> F,
+    ) -> Result<PluginReply, ApiError>
     where
         F: Future<Output = Result<PluginReply, CallFault>>,
     {
@@ -74,7 +83,8 @@ impl Guard {
             Ok(Err(fault)) => Err(self.fault(fault)),
             Err(_) => {
                 count(&self.counters.timeouts);
-                Err(ApiError::new(&codes::PLUGIN_TIMEOUT).cause(anyhow::anyhow!("the plugin {} reached its deadline", self.name)))
+                Err(ApiError::new(&codes::PLUGIN_TIMEOUT)
+                    .cause(anyhow::anyhow!("the plugin {} reached its deadline", self.name)))
             }
         }
     }
@@ -83,7 +93,8 @@ impl Guard {
         match fault {
             CallFault::Panicked { message } => {
                 count(&self.counters.panics);
-                ApiError::new(&codes::PLUGIN_PANICKED).cause(anyhow::anyhow!("the plugin {} panicked: {message}", self.name))
+                ApiError::new(&codes::PLUGIN_PANICKED)
+                    .cause(anyhow::anyhow!("the plugin {} panicked: {message}", self.name))
             }
             CallFault::BadReply { reason } => self.bad_reply(&reason),
             CallFault::Retired => unavailable(format!("The plugin `{}` is being replaced.", self.name)),
@@ -98,7 +109,8 @@ impl Guard {
 
     fn bad_reply(&self, reason: &str) -> ApiError {
         count(&self.counters.errors);
-        ApiError::new(&codes::PLUGIN_ERROR).cause(anyhow::anyhow!("the reply of the plugin {} cannot be sent: {reason}", self.name))
+        ApiError::new(&codes::PLUGIN_ERROR)
+            .cause(anyhow::anyhow!("the reply of the plugin {} cannot be sent: {reason}", self.name))
     }
 
     /// An error that the author chose goes to the client as it is; any other only to the log.
@@ -106,7 +118,11 @@ impl Guard {
         let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut answer = match codes::find(&error.code) {
             Some(code) if code.status == error.status => ApiError::new(code),
-            _ => ApiError::custom(status, error.code, status.canonical_reason().unwrap_or("The plugin refused the request")),
+            _ => ApiError::custom(
+                status,
+                error.code,
+                status.canonical_reason().unwrap_or("The plugin refused the request"),
+            ),
         };
         let log = anyhow::anyhow!("the plugin {}: {}", self.name, error.message);
         answer = if error.public { answer.detail(error.message) } else { answer.cause(log) };
@@ -137,7 +153,8 @@ fn clean(headers: &mut HeaderMap) {
     for name in &DROPPED {
         headers.remove(name);
     }
-    let foreign: Vec<HeaderName> = headers.keys().filter(|name| name.as_str().starts_with("access-control-")).cloned().collect();
+    let foreign: Vec<HeaderName> =
+        headers.keys().filter(|name| name.as_str().starts_with("access-control-")).cloned().collect();
     for name in foreign {
         headers.remove(name);
     }

@@ -1,13 +1,14 @@
-//! The package that a schema step was asked for, found among the plugins by its content.
+//! The package that a schema step was asked for, found among the plugins by its content. It is read and judged here
+//! again: the worker, which asks, runs plugins and is not believed.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::Deserialize;
-use sha2::{Digest as _, Sha256};
-
-use crate::db::roles::hex;
+use crate::config::{Plugins, Trust};
 use crate::link::{ProvisionFault, ProvisionRequest};
+use crate::plugin::manifest::{Manifest, name_hint};
+use crate::plugin::package;
+use crate::plugin::state::Refusal;
+use crate::plugin::trust::{Lock, Owners};
 
 /// What of a package matters to the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,26 +17,18 @@ pub struct Package {
     pub schema_sql: String,
 }
 
-const MANIFEST: &str = "manifest.json";
-const SCHEMA: &str = "schema.sql";
-const FRONTEND: &str = "frontend";
-const LIBRARY: &str = "so";
-
-#[derive(Debug, Deserialize)]
-struct Manifest {
-    name: String,
-    version: String,
-}
-
 /// # Errors
-/// No package of that plugin has this content (any more).
-pub fn find(plugins_dir: &Path, request: &ProvisionRequest) -> Result<Package, ProvisionFault> {
-    let folders = fs::read_dir(plugins_dir).map_err(|error| {
+/// No package of that plugin has this content (any more), or it is not trusted.
+pub fn find(plugins_dir: &Path, plugins: &Plugins, request: &ProvisionRequest) -> Result<Package, ProvisionFault> {
+    let unreadable = |error: std::io::Error| {
         ProvisionFault::Unavailable(format!("the folder {} cannot be read: {error}", plugins_dir.display()))
-    })?;
-    for folder in folders.flatten().map(|entry| entry.path()) {
-        if let Some(package) = read(&folder, request) {
-            return package;
+    };
+    let folder = Owners::of_this_process().check_folder(plugins_dir).map_err(fault)?;
+    for path in package::find(&folder).map_err(unreadable)? {
+        // What cannot be read is somebody else's trouble, or a package that has changed.
+        let Ok(found) = package::read(&path) else { continue };
+        if found.sha256 == request.sha256 && name_hint(&found.manifest).as_deref() == Some(&request.plugin) {
+            return judge(found, plugins, request);
         }
     }
     Err(ProvisionFault::refused(
@@ -46,54 +39,17 @@ pub fn find(plugins_dir: &Path, request: &ProvisionRequest) -> Result<Package, P
     ))
 }
 
-/// `None` when the folder is not the package that was asked for.
-fn read(folder: &Path, request: &ProvisionRequest) -> Option<Result<Package, ProvisionFault>> {
-    let manifest: Manifest = serde_json::from_slice(&fs::read(folder.join(MANIFEST)).ok()?).ok()?;
-    if manifest.name != request.plugin || content_hash(folder)? != request.sha256 {
-        return None;
+fn judge(found: package::Package, plugins: &Plugins, request: &ProvisionRequest) -> Result<Package, ProvisionFault> {
+    let (manifest, _) = Manifest::read(&found.manifest).map_err(|problems| fault(problems.into()))?;
+    if plugins.trust != Trust::Record {
+        let mut lock = Lock::load(&plugins.lock_file)
+            .map_err(|error| ProvisionFault::Unavailable(format!("the lock file cannot be read: {error}")))?;
+        lock.judge(plugins.trust, &request.plugin, &found.sha256, time::OffsetDateTime::now_utc()).map_err(fault)?;
     }
-    let schema = folder.join(SCHEMA);
-    if !schema.exists() {
-        return Some(Ok(Package { version: manifest.version, schema_sql: String::new() }));
-    }
-    let text = String::from_utf8(fs::read(schema).ok()?);
-    Some(text.map(|schema_sql| Package { version: manifest.version, schema_sql }).map_err(|_| {
-        ProvisionFault::refused("schema-failed", "schema.sql in UTF-8", "other bytes", "save it as UTF-8")
-    }))
+    Ok(Package { version: manifest.version.to_string(), schema_sql: found.schema_sql.unwrap_or_default() })
 }
 
-/// Over library, manifest, schema and frontend: of each file, sorted by relative name, `name \0 length bytes`.
-fn content_hash(folder: &Path) -> Option<String> {
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).filter(|path| counts(path)).collect();
-    collect(&folder.join(FRONTEND), &mut files);
-    let mut named: Vec<(String, PathBuf)> = files
-        .into_iter()
-        .filter_map(|path| Some((path.strip_prefix(folder).ok()?.to_str()?.to_owned(), path)))
-        .collect();
-    named.sort();
-    let mut hash = Sha256::new();
-    for (name, path) in named {
-        let bytes = fs::read(path).ok()?;
-        hash.update(name.as_bytes());
-        hash.update([0]);
-        hash.update((bytes.len() as u64).to_le_bytes());
-        hash.update(&bytes);
-    }
-    Some(hex(&hash.finalize()))
-}
-
-fn counts(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    path.is_file() && (name == MANIFEST || name == SCHEMA || path.extension().is_some_and(|end| end == LIBRARY))
-}
-
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
-    for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
-        if path.is_dir() {
-            collect(&path, files);
-        } else if path.is_file() {
-            files.push(path);
-        }
-    }
+fn fault(refusal: Refusal) -> ProvisionFault {
+    let found = refusal.found.unwrap_or(refusal.reason);
+    ProvisionFault::refused(refusal.code.as_str(), refusal.expected.unwrap_or_default(), found, refusal.fix)
 }

@@ -1,0 +1,17 @@
+use anyhow::Context as _;
+use rustix::process::Signal;
+
+use crate::keeper::launch;
+use crate::plugin::probe;
+
+/// The process in which a plugin's library is tried first; started by a worker alone.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[arg(long)]
+    parent: u32,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    launch::end_with(args.parent, Signal::KILL)?;
+    probe::child().context("answering the worker")
+}

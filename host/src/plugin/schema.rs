@@ -1,0 +1,70 @@
+//! A plugin's database: asked of the keeper, which alone may make roles and run schema.sql.
+
+use super::state::{Code, Refusal};
+use crate::link::{KeeperLink, PluginDatabase, ProvisionFault};
+
+/// Why a plugin has no database.
+#[derive(Debug)]
+pub enum NoDatabase {
+    Refused(Refusal),
+    /// Trying again may help.
+    Unavailable(String),
+}
+
+/// Brings roles and schema in line with the package that has this content hash.
+pub async fn provision(keeper: &KeeperLink, plugin: &str, sha256: &str) -> Result<PluginDatabase, NoDatabase> {
+    keeper.provision(plugin, sha256).await.map_err(why)
+}
+
+fn why(fault: ProvisionFault) -> NoDatabase {
+    match fault {
+        ProvisionFault::Unavailable(reason) => NoDatabase::Unavailable(reason),
+        ProvisionFault::Refused { code, expected, found, fix } => {
+            let known = Code::parse(&code);
+            let reason = reason(known).unwrap_or_else(|| format!("The plugin's schema was not made ({code})."));
+            let mut refusal = Refusal::new(known.unwrap_or(Code::SchemaFailed), reason);
+            if !expected.is_empty() {
+                refusal = refusal.expected(expected);
+            }
+            if !found.is_empty() {
+                refusal = refusal.found(found);
+            }
+            if !fix.is_empty() {
+                refusal = refusal.fix(fix);
+            }
+            NoDatabase::Refused(refusal)
+        }
+    }
+}
+
+fn reason(code: Option<Code>) -> Option<String> {
+    let reason = match code? {
+        Code::SchemaFailed => "The plugin's schema.sql failed; nothing of it was kept.",
+        Code::SchemaUnsafe => "The plugin's schema.sql makes something that a plugin may not have.",
+        Code::DestructiveMigration => "The plugin's new schema.sql would lose data.",
+        _ => return None,
+    };
+    Some(reason.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keepers_words_are_kept() {
+        let told = ProvisionFault::refused("schema-unsafe", "tables, views and indexes", "function f()", "drop it");
+        let NoDatabase::Refused(refusal) = why(told) else { panic!("a refusal") };
+        assert_eq!((refusal.code, refusal.found.as_deref()), (Code::SchemaUnsafe, Some("function f()")));
+        assert_eq!(refusal.fix, "drop it");
+    }
+
+    #[test]
+    fn an_unknown_code_is_still_told() {
+        let NoDatabase::Refused(refusal) = why(ProvisionFault::refused("package-changed", "", "", "load again")) else {
+            panic!("a refusal")
+        };
+        assert_eq!(refusal.code, Code::SchemaFailed);
+        assert!(refusal.reason.contains("package-changed"));
+    }
+}
