@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::Path,
-    sync::atomic::AtomicBool,
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -16,9 +16,10 @@ use uuid::Uuid;
 use crate::{
     auth::{Auth, password::Hasher, session_token::Ring},
     cards::page::Cursors,
+    catalogue::Catalogue,
     clock::Clock,
     config::{Config, Secret},
-    db::{self, card_estimates::Estimates, pool::Pools},
+    db::{self, pool::Pools},
     http::{cors::Origins, host::Hosts},
     router::Router,
 };
@@ -30,8 +31,7 @@ pub struct App {
     pub clock: Clock,
     pub pools: Pools,
     pub auth: Auth,
-    pub cursors: Cursors,
-    pub estimates: Estimates,
+    pub catalogue: Arc<Catalogue>,
     pub origins: Origins,
     pub hosts: Hosts,
     pub routes: Router,
@@ -53,9 +53,12 @@ impl App {
         let base_url = config.http.base_url.clone();
         let token_ttl = Duration::from_secs(u64::from(config.auth.token_ttl_hours) * 3600);
         Ok(Self {
-            cursors: Cursors::new(ring.sibling(b"card list cursors")),
+            catalogue: Arc::new(Catalogue::new(
+                pools.core.clone(),
+                Cursors::new(ring.sibling(b"card list cursors")),
+                clock.clone(),
+            )),
             auth: Auth::new(pools.core.clone(), clock.clone(), ring, token_ttl, &base_url),
-            estimates: Estimates::default(),
             origins: Origins::new(&base_url, &config.http.cors_origins),
             hosts: Hosts::new(&base_url, &config.http.allowed_hosts),
             routes: Router::new()?,

@@ -10,11 +10,11 @@ use uuid::Uuid;
 use crate::{
     app::App,
     cards::{
-        card::{Card, NewCard},
-        filter::{Filter, ListQuery, Sort},
+        card::NewCard,
+        filter::ListQuery,
         patch::CardPatch,
     },
-    db::{self, card_list, cards::Precondition},
+    db::{self, cards::Precondition},
     http::{
         codes,
         error::{ApiError, ApiResult},
@@ -39,53 +39,7 @@ pub fn routes() -> Vec<Route> {
 
 async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let query: ListQuery = call.query()?;
-    reply::ok(&list_page(app, &query).await?)
-}
-
-/// A page as the API and plugins see it.
-pub async fn list_page(app: &App, query: &ListQuery) -> ApiResult<Value> {
-    let (filter, sort, limit) = (query.filter()?, query.sort()?, query.limit()?);
-    let (fields, exact) = (query.fields()?, query.exact_count()?);
-    let place = match &query.cursor {
-        Some(cursor) => Some(app.cursors.open(&filter, sort, cursor)?),
-        None => None,
-    };
-    let pool = &app.pools.core;
-    let page = card_list::page(pool, &filter, sort, place.as_ref(), limit).await?;
-    let back = place.as_ref().is_some_and(|place| place.back);
-    // Coming from one side, that side has more; on the other the page itself knows.
-    let has_next = if back { true } else { page.more };
-    let has_previous = if back { page.more } else { place.is_some() };
-    let next = edge(app, &filter, sort, page.cards.last().filter(|_| has_next), false)?;
-    let previous = edge(app, &filter, sort, page.cards.first().filter(|_| has_previous), true)?;
-    let mut body = json!({
-        "items": cut(&page.cards, fields.as_deref())?,
-        "next_cursor": next,
-        "prev_cursor": previous,
-        "total_estimate": app.estimates.get(pool, &filter, app.clock.now()).await?,
-    });
-    if exact {
-        body["total"] = card_list::count(pool, &filter).await?.into();
-    }
-    Ok(body)
-}
-
-fn edge(app: &App, filter: &Filter, sort: Sort, card: Option<&Card>, back: bool) -> ApiResult<Option<String>> {
-    let Some(card) = card else { return Ok(None) };
-    let place = card_list::place_of(card, sort.column, back)?;
-    app.cursors.seal(filter, sort, &place).map(Some)
-}
-
-fn cut(cards: &[Card], fields: Option<&[&str]>) -> ApiResult<Value> {
-    let mut items = serde_json::to_value(cards).map_err(ApiError::internal)?;
-    if let (Some(fields), Value::Array(items)) = (fields, &mut items) {
-        for item in items {
-            if let Value::Object(members) = item {
-                members.retain(|name, _| fields.contains(&name.as_str()));
-            }
-        }
-    }
-    Ok(items)
+    reply::ok(&app.catalogue.page(&query).await?)
 }
 
 async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
@@ -99,7 +53,7 @@ async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     call.no_query()?;
     let id = call.params.id("id", "card")?;
-    let card = db::cards::get(&app.pools.core, id).await?.ok_or_else(|| ApiError::not_found("card"))?;
+    let card = app.catalogue.card(id).await?;
     if call.header(header::IF_NONE_MATCH).is_some_and(|tags| names_version(tags, card.version)) {
         return with_etag(reply::status(StatusCode::NOT_MODIFIED), card.version);
     }

@@ -1,0 +1,156 @@
+//! The MCP endpoint: rmcp behind our own walk. Who calls is known before a message is read; what
+//! a caller's scopes don't cover does not exist for it.
+
+mod arguments;
+mod core_tools;
+mod plugin_tools;
+mod server;
+mod sessions;
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, StatusCode, header};
+use http_body_util::Full;
+use rmcp::transport::streamable_http_server::{
+    StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tower_service::Service;
+use uuid::Uuid;
+
+use self::{server::Server, sessions::Owners};
+use crate::{
+    auth::caller::SharedCaller,
+    catalogue::Catalogue,
+    http::{
+        body::{self, Body},
+        codes,
+        error::{ApiError, ApiResult},
+        reply::{self, Reply},
+    },
+    plugin::registry::Registry,
+    request::Call,
+};
+
+/// Bytes of one message.
+const MESSAGE_LIMIT: usize = 1 << 20;
+/// An idle session ends after this long; each holds some 55 kB.
+const SESSION_IDLE: Duration = Duration::from_secs(300);
+const SESSION_HEADER: &str = "mcp-session-id";
+
+/// What a tool call must know of its request; travels in the request's extensions.
+#[derive(Clone)]
+pub struct Visit {
+    pub caller: SharedCaller,
+    pub request_id: Uuid,
+    pub peer: std::net::IpAddr,
+}
+
+/// The endpoint.
+pub struct Mcp {
+    service: StreamableHttpService<Server, LocalSessionManager>,
+    owners: Owners,
+}
+
+impl Mcp {
+    pub fn new(registry: Arc<Registry>, catalogue: Arc<Catalogue>, stop: &CancellationToken) -> Self {
+        let server = Server::new(registry, catalogue, stop.child_token());
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config.keep_alive = Some(SESSION_IDLE);
+        let config = StreamableHttpServerConfig::default()
+            .with_legacy_session_mode(true)
+            .with_json_response(true)
+            .with_allowed_hosts(Vec::<String>::new()) // the walk has checked Host already, by BASE_URL and ALLOWED_HOSTS
+            .with_max_request_body_bytes(MESSAGE_LIMIT)
+            .with_cancellation_token(stop.child_token());
+        let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::new(sessions), config);
+        Self { service, owners: Owners::default() }
+    }
+
+    /// Answers a request of a caller who may speak MCP.
+    pub async fn answer(&self, mut call: Call) -> ApiResult<Reply> {
+        let caller = Arc::clone(call.caller()?);
+        let session = call.headers.get(SESSION_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        if session.as_deref().is_some_and(|id| !self.owners.belongs(id, &caller)) {
+            return Err(ApiError::not_found("session")); // a stranger's session is as good as none
+        }
+        let message = match call.stream.take() {
+            Some(stream) if call.method == Method::POST => body::read(stream, MESSAGE_LIMIT).await?,
+            _ => Bytes::new(),
+        };
+        let initializes = if call.method == Method::POST {
+            match check(&message) {
+                Ok(method) => method == "initialize",
+                Err(refusal) => return Ok(refusal),
+            }
+        } else {
+            false
+        };
+        if initializes && !self.owners.has_room(&caller) {
+            return Err(ApiError::new(&codes::OVERLOADED).detail("There are too many open MCP sessions."));
+        }
+        let visit = Visit { caller: Arc::clone(&caller), request_id: call.request_id, peer: call.peer };
+        let mut response = self.pass_on(&call, message, visit).await;
+        if call.method == Method::DELETE && response.status() == StatusCode::ACCEPTED {
+            *response.status_mut() = StatusCode::NO_CONTENT; // clients take 202 for a failure
+            session.iter().for_each(|id| self.owners.forget(id));
+        }
+        let opened = response.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok());
+        if let (true, Some(id)) = (initializes, opened) {
+            self.owners.open(id, &caller);
+        }
+        Ok(response.map(Body::stream))
+    }
+
+    async fn pass_on(&self, call: &Call, message: Bytes, visit: Visit) -> http::Response<rmcp_body::Body> {
+        let mut request = Request::new(Full::new(message));
+        *request.method_mut() = call.method.clone();
+        *request.uri_mut() = call.uri.clone();
+        *request.headers_mut() = call.headers.clone();
+        request.headers_mut().remove(header::AUTHORIZATION);
+        request.extensions_mut().insert(visit);
+        let answered: Result<_, Infallible> = self.service.clone().call(request).await;
+        match answered {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Ends sessions that nobody has used for long; called every minute.
+    pub fn sweep(&self) {
+        self.owners.sweep(SESSION_IDLE * 2);
+    }
+}
+
+mod rmcp_body {
+    pub type Body = http_body_util::combinators::BoxBody<bytes::Bytes, std::convert::Infallible>;
+}
+
+/// The method of a message; rmcp would answer what is no message with 415 and plain text.
+fn check(message: &[u8]) -> Result<String, Reply> {
+    #[derive(serde::Deserialize)]
+    struct Peek {
+        #[serde(default)]
+        method: Option<String>,
+    }
+    match serde_json::from_slice::<Value>(message) {
+        Err(_) => Err(rpc_error(-32700, "Parse error: the body is not JSON")),
+        Ok(Value::Array(_)) => Err(rpc_error(-32600, "Invalid request: batches are not supported")),
+        Ok(value) if value.get("jsonrpc").and_then(Value::as_str) != Some("2.0") => {
+            Err(rpc_error(-32600, "Invalid request: not a JSON-RPC 2.0 message"))
+        }
+        Ok(value) => match serde_json::from_value::<Peek>(value) {
+            Ok(peek) => Ok(peek.method.unwrap_or_default()),
+            Err(_) => Err(rpc_error(-32600, "Invalid request: the method is not a string")),
+        },
+    }
+}
+
+fn rpc_error(code: i32, message: &str) -> Reply {
+    let body = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": message}});
+    let mut reply = reply::text(StatusCode::BAD_REQUEST, "application/json", body.to_string());
+    reply.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    reply
+}

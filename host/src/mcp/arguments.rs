@@ -1,0 +1,38 @@
+//! Checking a tool's arguments against its schema, so that no handler sees what it didn't ask for.
+
+use rmcp::model::JsonObject;
+use serde_json::Value;
+
+/// Complaints that are reported of one call.
+const REPORTED: usize = 10;
+
+/// What is wrong with `arguments`, a line each with the JSON pointer; `None` when nothing is.
+pub fn complaints(validator: &jsonschema::Validator, arguments: &JsonObject) -> Option<String> {
+    let arguments = Value::Object(arguments.clone());
+    let lines: Vec<String> = validator
+        .iter_errors(&arguments)
+        .take(REPORTED)
+        .map(|error| {
+            let pointer = error.instance_path().to_string();
+            format!("{}: {error}", if pointer.is_empty() { "/" } else { &pointer })
+        })
+        .collect();
+    if lines.is_empty() { None } else { Some(format!("The arguments are not valid.\n{}", lines.join("\n"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn names_each_argument_that_is_wrong() {
+        let schema = json!({"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"], "additionalProperties": false});
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        let check = |value: Value| complaints(&validator, value.as_object().unwrap());
+        assert_eq!(check(json!({"url": "x"})), None);
+        assert!(check(json!({"url": 3})).unwrap().contains("/url"));
+        assert!(check(json!({})).unwrap().contains("url"));
+        assert!(check(json!({"url": "x", "more": 1})).unwrap().contains("more"));
+    }
+}

@@ -1,0 +1,122 @@
+//! Plugins' tools: as they are declared to clients, and calling one.
+
+use std::{sync::Arc, time::Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, header};
+use http_body_util::BodyExt;
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
+use serde_json::{Map, Value, json};
+
+use super::Visit;
+use crate::{
+    auth::scope,
+    http::error::ApiError,
+    plugin::{
+        call::{CallBody, CallParts, ReplyBody},
+        registry::ToolEntry,
+    },
+};
+
+/// Bytes of a result; models can't use more.
+const RESULT_LIMIT: usize = 1 << 20;
+
+/// The declaration that clients see.
+pub fn declare(entry: &ToolEntry) -> Tool {
+    let declared = &entry.tool;
+    let schema = declared.input_schema.clone().unwrap_or_else(|| Map::from_iter([("type".to_owned(), json!("object"))]));
+    let mut tool = Tool::new_with_raw(declared.name.clone(), Some(declared.description.clone().into()), Arc::new(schema));
+    tool.title = declared.title.clone();
+    if let Some(schema) = &declared.output_schema {
+        tool = tool.with_raw_output_schema(Arc::new(schema.clone()));
+    }
+    tool.with_annotations(annotations(entry))
+}
+
+/// What the manifest says, but a tool that asks for confirmation never passes for harmless.
+fn annotations(entry: &ToolEntry) -> ToolAnnotations {
+    let declared = entry.tool.annotations.clone().unwrap_or_default();
+    let mut annotations: ToolAnnotations = serde_json::from_value(Value::Object(declared)).unwrap_or_default();
+    if entry.tool.requires_confirmation {
+        annotations.destructive_hint = Some(true);
+        annotations.read_only_hint = Some(false);
+    }
+    annotations.open_world_hint.get_or_insert(false);
+    annotations
+}
+
+/// Calls the tool. Every failure of the plugin is a result that the model can read.
+pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> CallToolResult {
+    if entry.tool.requires_confirmation && !visit.caller.holds(scope::UNATTENDED) {
+        return failure("confirmation_required: this tool changes data and has to be confirmed by a person. A key with the scope `mcp:unattended` may run it without one.");
+    }
+    if let Some(complaints) = entry.validator.as_ref().and_then(|validator| super::arguments::complaints(validator, &arguments)) {
+        return failure(complaints);
+    }
+    let body = Bytes::from(Value::Object(arguments).to_string());
+    let parts = CallParts {
+        method: String::new(),
+        path: String::new(),
+        query: String::new(),
+        params: Vec::new(),
+        headers: HeaderMap::new(),
+        body: CallBody::Full(body),
+        caller: Arc::clone(&visit.caller),
+        request_id: visit.request_id.to_string(),
+        traceparent: None,
+        deadline: Instant::now() + entry.timeout,
+        peer: Some(visit.peer),
+        is_tool: true,
+    };
+    match entry.call(parts).await {
+        Err(error) => {
+            tracing::warn!(tool = entry.tool.name, request_id = %visit.request_id, error = ?error, "a tool call failed");
+            failure(plain(&error))
+        }
+        Ok(reply) => {
+            let (status, headers) = (reply.status, reply.headers);
+            match collect(reply.body).await {
+                Ok(bytes) => result(entry, status.as_u16(), &headers, &bytes),
+                Err(detail) => failure(detail),
+            }
+        }
+    }
+}
+
+async fn collect(body: ReplyBody) -> Result<Bytes, String> {
+    let too_large = || format!("plugin-error: the result is over {RESULT_LIMIT} bytes.");
+    match body {
+        ReplyBody::Full(bytes) if bytes.len() > RESULT_LIMIT => Err(too_large()),
+        ReplyBody::Full(bytes) => Ok(bytes),
+        ReplyBody::Stream(stream) => match http_body_util::Limited::new(stream, RESULT_LIMIT).collect().await {
+            Ok(whole) => Ok(whole.to_bytes()),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
+            Err(_) => Err("plugin-error: the result broke off.".to_owned()),
+        },
+    }
+}
+
+fn result(entry: &ToolEntry, status: u16, headers: &HeaderMap, bytes: &[u8]) -> CallToolResult {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    if status >= 400 {
+        return failure(text);
+    }
+    let is_json = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(|value| value.starts_with("application/json"));
+    match serde_json::from_slice::<Value>(bytes) {
+        // Clients take only an object for structured content.
+        Ok(value @ Value::Object(_)) if is_json => CallToolResult::structured(value),
+        _ if entry.tool.output_schema.is_some() => failure("plugin-error: the tool declares an output schema and answered something else than a JSON object."),
+        _ => CallToolResult::success(vec![ContentBlock::text(text)]),
+    }
+}
+
+/// A result that says what went wrong.
+pub fn failure(text: impl Into<String>) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(text.into())])
+}
+
+/// A failure in the words that its problem document would have.
+pub fn plain(error: &ApiError) -> String {
+    let fields = error.fields().iter().map(|(pointer, detail)| format!("\n{pointer}: {detail}"));
+    format!("{}: {}{}", error.code(), error.client_detail().unwrap_or("The call failed."), fields.collect::<String>())
+}

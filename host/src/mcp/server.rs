@@ -1,0 +1,189 @@
+//! The server that rmcp drives: lists and calls tools for the caller of the request.
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{
+        CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod, CompleteRequestParams, CompleteResult,
+        Implementation, JsonObject, ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
+        ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+        ProtocolVersion, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    },
+    service::{NotificationContext, RequestContext, SubscriptionContext},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Visit, core_tools, plugin_tools};
+use crate::{
+    catalogue::Catalogue,
+    plugin::registry::{Registry, ToolEntry},
+};
+
+/// Tools of one page.
+const PAGE: usize = 100;
+/// How long clients may keep a list; short, because some ignore that it changed.
+const LIST_TTL_MS: u64 = 60_000;
+/// How often a session that nothing happens in is looked at.
+const WATCH_EVERY: Duration = Duration::from_secs(30);
+
+/// One for each request or session; cheap to clone.
+#[derive(Clone)]
+pub struct Server {
+    registry: Arc<Registry>,
+    catalogue: Arc<Catalogue>,
+    stop: CancellationToken,
+}
+
+impl Server {
+    pub fn new(registry: Arc<Registry>, catalogue: Arc<Catalogue>, stop: CancellationToken) -> Self {
+        Self { registry, catalogue, stop }
+    }
+
+    /// What the caller may see, in the order of the names.
+    fn visible(&self, visit: &Visit) -> Vec<Tool> {
+        let snapshot = self.registry.snapshot();
+        let core = core_tools::list().into_iter().filter(|_| visit.caller.holds(core_tools::SCOPE));
+        let plugins = snapshot.tools.values().filter(|entry| visit.caller.holds(&entry.scope));
+        let mut tools: Vec<Tool> = core.chain(plugins.map(|entry| plugin_tools::declare(entry))).collect();
+        tools.sort_by(|a, b| a.name.cmp(&b.name));
+        tools
+    }
+
+    /// The tool if the caller may use it; a hidden one is not told from an unknown one.
+    fn find(&self, name: &str, visit: &Visit) -> Option<ToolEntry> {
+        self.registry.snapshot().tools.get(name).filter(|entry| visit.caller.holds(&entry.scope)).cloned()
+    }
+
+    async fn run(&self, name: &str, visit: &Visit, arguments: JsonObject) -> Option<CallToolResult> {
+        if let Some(entry) = self.find(name, visit) {
+            return Some(plugin_tools::run(&entry, visit, arguments).await);
+        }
+        if !visit.caller.holds(core_tools::SCOPE) {
+            return None;
+        }
+        core_tools::run(&self.catalogue, name, arguments).await
+    }
+}
+
+fn visit(context: &RequestContext<RoleServer>) -> Result<Visit, ErrorData> {
+    let parts = context.extensions.get::<http::request::Parts>();
+    parts
+        .and_then(|parts| parts.extensions.get::<Visit>())
+        .cloned()
+        .ok_or_else(|| ErrorData::internal_error("The request has no caller.", None))
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new("cardinal", env!("CARGO_PKG_VERSION")))
+            .with_instructions("Tools of a product catalogue: cards, and what its plugins do with them.")
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(ProtocolVersion::KNOWN_VERSIONS)
+    }
+
+    async fn list_tools(&self, request: Option<PaginatedRequestParams>, context: RequestContext<RoleServer>) -> Result<ListToolsResult, ErrorData> {
+        let visit = visit(&context)?;
+        let after = request.and_then(|request| request.cursor);
+        let mut tools = self.visible(&visit);
+        tools.retain(|tool| after.as_deref().is_none_or(|after| &*tool.name > after));
+        let more = tools.len() > PAGE;
+        tools.truncate(PAGE);
+        let next = if more { tools.last().map(|tool| tool.name.to_string()) } else { None };
+        let mut result = ListToolsResult::with_all_items(tools);
+        result.next_cursor = next;
+        result.ttl_ms = Some(LIST_TTL_MS);
+        result.cache_scope = Some(CacheScope::Private);
+        Ok(result)
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.registry.snapshot().tools.get(name).map(plugin_tools::declare)
+    }
+
+    async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+        let visit = visit(&context)?;
+        let unknown = ErrorData::invalid_params(format!("Unknown tool: {}", request.name), None);
+        // A task of its own: rmcp never answers for a handler that panicked, its client would hang.
+        let (server, cancelled) = (self.clone(), context.ct.clone());
+        let task = async move {
+            let arguments = request.arguments.unwrap_or_default();
+            tokio::select! {
+                result = server.run(&request.name, &visit, arguments) => result,
+                () = cancelled.cancelled() => Some(plugin_tools::failure("cancelled: the client cancelled the call.")),
+            }
+        };
+        match tokio::spawn(task).await {
+            Ok(Some(result)) => Ok(result.into()),
+            Ok(None) => Err(unknown),
+            Err(error) => {
+                tracing::error!(%error, "a tool call broke down in the host");
+                Err(ErrorData::internal_error("The call failed.", None))
+            }
+        }
+    }
+
+    // rmcp's own answers to these are empty successes of abilities that are not offered.
+    async fn list_prompts(&self, _: Option<PaginatedRequestParams>, _: RequestContext<RoleServer>) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    async fn list_resources(&self, _: Option<PaginatedRequestParams>, _: RequestContext<RoleServer>) -> Result<ListResourcesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListResourcesRequestMethod>())
+    }
+
+    async fn list_resource_templates(&self, _: Option<PaginatedRequestParams>, _: RequestContext<RoleServer>) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
+    }
+
+    async fn complete(&self, _: CompleteRequestParams, _: RequestContext<RoleServer>) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+    }
+
+    /// Sessions of the older revisions: told on their own stream when the tools have changed.
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let (mut changes, peer, stop) = (self.registry.changes(), context.peer.clone(), self.stop.clone());
+        tokio::spawn(async move {
+            changes.mark_unchanged();
+            loop {
+                tokio::select! {
+                    changed = changes.changed() => {
+                        if changed.is_err() || peer.notify_tool_list_changed().await.is_err() {
+                            return;
+                        }
+                    }
+                    () = tokio::time::sleep(WATCH_EVERY) => {
+                        if peer.is_transport_closed() {
+                            return;
+                        }
+                    }
+                    () = stop.cancelled() => return,
+                }
+            }
+        });
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(requested.supported_by(&self.get_info().capabilities))
+    }
+
+    async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut changes = self.registry.changes();
+        changes.mark_unchanged();
+        loop {
+            tokio::select! {
+                () = subscription.cancelled() => return Ok(()),
+                () = self.stop.cancelled() => return Ok(()),
+                changed = changes.changed() => {
+                    if changed.is_err() || subscription.sink().notify_tool_list_changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
