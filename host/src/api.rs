@@ -5,6 +5,7 @@ mod api_keys;
 mod auth;
 mod health;
 mod master_cards;
+mod mcp;
 pub mod pages;
 pub mod plugins;
 mod problems;
@@ -20,6 +21,7 @@ pub fn routes() -> Vec<Route> {
         api_keys::routes(),
         master_cards::routes(),
         plugins::routes(),
+        mcp::routes(),
     ]
     .into_iter()
     .flatten()

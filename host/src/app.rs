@@ -35,6 +35,10 @@ pub struct App {
     pub origins: Origins,
     pub hosts: Hosts,
     pub routes: Router,
+    pub plugins: Arc<Registry>,
+    pub mcp: Mcp,
+    /// The first user is there and the plugins have been walked through.
+    pub ready: AtomicBool,
     pub draining: AtomicBool,
 }
 

@@ -1,20 +1,103 @@
-//! The worker's life.
+//! The life of a worker: built, serving, draining, gone. The only place that starts tasks which
+//! outlive a request.
 
-use std::net::TcpListener;
+use std::{
+    net::TcpListener,
+    sync::{Arc, atomic::Ordering},
+    thread,
+    time::Duration,
+};
 
-use anyhow::Context as _;
+use anyhow::Context;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
-use crate::link::{KeeperLink, WorkerStart};
+use crate::{
+    app::App,
+    clock::Clock,
+    db::pool::Pools,
+    keeper::link::{KeeperLink, WorkerStart},
+    server,
+};
 
-/// Lives until the keeper wants it to drain.
+/// How often what keys were used is written down; the contract allows a minute.
+const FLUSH_EVERY: Duration = Duration::from_secs(10);
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// How long to wait before the database is tried again at start.
+const RETRY_EVERY: Duration = Duration::from_millis(500);
+/// What streams that never end by themselves are left of the grace period, to say goodbye in.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Serves until the keeper says otherwise.
 ///
 /// # Errors
-/// The runtime cannot be started, or the keeper is gone.
-pub fn run_worker(_start: WorkerStart, link: KeeperLink, _listeners: Vec<TcpListener>) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
-    runtime.block_on(async {
-        link.ready().context("telling the keeper")?;
-        link.drained().await;
-        Ok(())
-    })
+/// The worker could not begin to serve.
+pub fn run_worker(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>) -> anyhow::Result<()> {
+    // One more than there are cores: a plugin that blocks a thread must not leave the core without one.
+    let threads = thread::available_parallelism().map_or(2, usize::from) + 1;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+    let outcome = runtime.block_on(serve(start, link, listeners));
+    // A thread that a plugin never gives back must not keep the process from ending.
+    runtime.shutdown_timeout(FAREWELL);
+    outcome
+}
+
+async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>) -> anyhow::Result<()> {
+    let grace = start.config.http.shutdown_grace;
+    let pools = Pools::new(start.database.core.pg_config(), start.database.reaper.pg_config())?;
+    let stop = CancellationToken::new();
+    let app = Arc::new(App::build(start, pools, Clock::System, link.clone(), &stop)?);
+    let mut serving = JoinSet::new();
+    for listener in listeners {
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(listener).context("taking over a listening socket")?;
+        serving.spawn(server::serve(Arc::clone(&app), listener, stop.clone(), grace));
+    }
+    let mut tasks = JoinSet::new();
+    tasks.spawn(prepare(Arc::clone(&app), link.clone()));
+    tasks.spawn(flush_uses(Arc::clone(&app)));
+    tasks.spawn(sweep(Arc::clone(&app)));
+
+    link.drained().await;
+    tracing::info!(seconds = grace.as_secs(), "draining");
+    app.draining.store(true, Ordering::Release);
+    stop.cancel();
+    while serving.join_next().await.is_some() {}
+    app.plugins.shutdown(FAREWELL).await;
+    if let Err(error) = app.auth.flush_uses().await {
+        tracing::warn!(error = ?error, "the last uses of keys could not be written down");
+    }
+    tasks.shutdown().await;
+    Ok(())
+}
+
+/// What must be done before the host is ready: the first user, the plugins.
+async fn prepare(app: Arc<App>, link: KeeperLink) {
+    while let Err(error) = app.bootstrap().await {
+        tracing::warn!(error = ?error, "the database is not ready yet");
+        tokio::time::sleep(RETRY_EVERY).await;
+    }
+    app.plugins.scan().await;
+    app.ready.store(true, Ordering::Release);
+    if let Err(error) = link.ready() {
+        tracing::warn!(%error, "the keeper could not be told that the worker is ready");
+    }
+}
+
+async fn flush_uses(app: Arc<App>) {
+    let mut every = tokio::time::interval(FLUSH_EVERY);
+    loop {
+        every.tick().await;
+        if let Err(error) = app.auth.flush_uses().await {
+            tracing::warn!(error = ?error, "the uses of keys could not be written down; they are kept");
+        }
+    }
+}
+
+async fn sweep(app: Arc<App>) {
+    let mut every = tokio::time::interval(SWEEP_EVERY);
+    loop {
+        every.tick().await;
+        app.mcp.sweep();
+    }
 }

@@ -37,6 +37,9 @@ async fn ready(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
     if app.draining.load(Ordering::Acquire) {
         return Err(ApiError::new(&codes::DRAINING));
     }
+    if !app.ready.load(Ordering::Acquire) {
+        return Err(ApiError::new(&codes::OVERLOADED).detail("The host is still starting."));
+    }
     let answered = tokio::time::timeout(PATIENCE, async {
         app.pools.core.get().await?.simple_query("").await.map_err(ApiError::from)
     })

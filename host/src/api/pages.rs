@@ -1,22 +1,60 @@
-//! What needs no credential and no table: redirects to the Admin UI.
+//! What needs no credential and has no row in the table: the Admin UI's files, plugins' frontend
+//! files, and the way there.
 
 use std::sync::Arc;
 
-use http::{Method, Request};
+use http::{HeaderValue, Method, Request, Response, header};
 
 use crate::{
     app::App,
     http::{
-        error::ApiResult,
+        assets::{self, Ask},
+        body::Body,
+        error::{ApiError, ApiResult},
         reply::{self, Reply},
     },
+    router::method_not_allowed,
 };
 
+const PLUGIN_FILES: &str = "/admin/assets/plugins/";
+
 /// The answer for a page or a file, `None` when the path is none.
-pub fn find<B>(_app: &Arc<App>, request: &Request<B>) -> Option<ApiResult<Reply>> {
-    let reading = matches!(*request.method(), Method::GET | Method::HEAD);
-    match request.uri().path() {
-        "/" | "/admin" if reading => Some(Ok(reply::redirect("/admin/"))),
-        _ => None,
+pub fn find<B>(app: &Arc<App>, request: &Request<B>) -> Option<ApiResult<Reply>> {
+    let path = request.uri().path();
+    let is_page = path == "/" || path == "/admin" || path.starts_with("/admin/");
+    if !is_page {
+        return None;
     }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Some(Err(method_not_allowed([&Method::GET].into_iter())));
+    }
+    if path == "/" || path == "/admin" {
+        return Some(Ok(reply::redirect("/admin/")));
+    }
+    if let Some(file) = path.strip_prefix(PLUGIN_FILES) {
+        return Some(plugin_file(app, file));
+    }
+    let ask = Ask::new(path, request.headers());
+    let response = assets::serve(ask.path, ask.accept_encoding, ask.if_none_match, ask.navigation);
+    if response.status() == http::StatusCode::NOT_FOUND {
+        return Some(Err(ApiError::not_found("page")));
+    }
+    Some(Ok(response.map(Body::full)))
+}
+
+/// `{name}/{content hash}/{path}`: what was hashed into memory when the plugin was loaded.
+fn plugin_file(app: &App, file: &str) -> ApiResult<Reply> {
+    let mut parts = file.splitn(3, '/');
+    let found = match (parts.next(), parts.next(), parts.next()) {
+        (Some(name), Some(hash), Some(path)) => app.plugins.snapshot().asset(name, hash, path),
+        _ => None,
+    };
+    let asset = found.ok_or_else(|| ApiError::not_found("file"))?;
+    let mut response = Response::new(Body::full(asset.bytes));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(asset.content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+    Ok(response)
 }
