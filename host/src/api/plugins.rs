@@ -1,7 +1,206 @@
-//! Plugins as the admin API shows them.
+//! Plugins: their own routes below `/v1/admin/plugins/{prefix}`, and what the host says of them.
 
-use crate::router::Route;
+use std::{sync::Arc, time::Instant};
+
+use http::{HeaderMap, Method, header};
+use http_body_util::{BodyExt, Limited};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    app::App,
+    http::{
+        body::{self, Body},
+        codes,
+        error::{ApiError, ApiResult},
+        reply::{self, Reply},
+    },
+    plugin::{
+        active::{FindError, RouteMatch},
+        call::{CallBody, CallParts, PluginReply, ReplyBody},
+    },
+    request::Call,
+    route,
+    router::{self, Access, Reads, Route, SMALL},
+};
+
+/// Headers of a request that a plugin never sees: the credential, and what belongs to the connection.
+const WITHHELD: [header::HeaderName; 10] = [
+    header::AUTHORIZATION,
+    header::COOKIE,
+    header::PROXY_AUTHORIZATION,
+    header::CONNECTION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::EXPECT,
+    header::HOST,
+];
 
 pub fn routes() -> Vec<Route> {
-    vec![]
+    vec![
+        route!(GET "/v1/admin/plugins", Access::Authenticated, Reads::Nothing, list_for_ui),
+        // Every method: the plugin's own table decides.
+        route!(GET "/v1/admin/plugins/{prefix}", Access::Plugin, Reads::Nothing, call_plugin),
+        route!(GET "/v1/admin/plugins/{prefix}/", Access::Plugin, Reads::Nothing, call_plugin),
+        route!(GET "/v1/admin/plugins/{prefix}/{*rest}", Access::Plugin, Reads::Nothing, call_plugin),
+        route!(GET "/v1/admin/plugin-registry", Access::Scope("plugins:read"), Reads::Nothing, list_all),
+        route!(POST "/v1/admin/plugin-registry/rescan", Access::Scope("plugins:manage"), Reads::Nothing, rescan),
+        route!(GET "/v1/admin/plugin-registry/{name}", Access::Scope("plugins:read"), Reads::Nothing, show),
+        route!(POST "/v1/admin/plugin-registry/{name}/client-errors", Access::Authenticated, Reads::Json(SMALL), client_error),
+    ]
+}
+
+/// The active plugins that the caller may read, with what the Admin UI draws of them.
+async fn list_for_ui(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    call.no_query()?;
+    let caller = call.caller()?;
+    let snapshot = app.plugins.snapshot();
+    let items: Vec<Value> = snapshot
+        .active()
+        .filter(|plugin| caller.holds(&format!("plugin:{}:read", plugin.manifest.name)))
+        .map(|plugin| {
+            let manifest = &plugin.manifest;
+            json!({
+                "name": manifest.name,
+                "version": manifest.version.to_string(),
+                "title": manifest.title.as_ref().unwrap_or(&manifest.name),
+                "description": manifest.description,
+                "api_prefix": manifest.api_prefix(),
+                "tabs": manifest.card_tabs,
+                "frontend": snapshot.frontend(&manifest.name),
+                "provides_kinds": manifest.provides_kinds,
+                "reads_kinds": manifest.reads_kinds,
+            })
+        })
+        .collect();
+    reply::ok(&json!({"items": items}))
+}
+
+async fn list_all(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    call.no_query()?;
+    reply::ok(&json!({"items": app.plugins.reports(), "host_id": app.host_id}))
+}
+
+async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let name = call.params.get("name").unwrap_or_default();
+    let report = app.plugins.reports().into_iter().find(|report| report.name == name);
+    let report = report.ok_or_else(|| ApiError::not_found("plugin"))?;
+    reply::ok(&json!({"item": report, "host_id": app.host_id}))
+}
+
+async fn rescan(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    app.plugins.scan().await;
+    list_all(app, call).await
+}
+
+#[derive(Deserialize)]
+struct ClientError {
+    #[serde(default)]
+    phase: String,
+    #[serde(default)]
+    message: String,
+}
+
+/// A plugin's frontend failed in somebody's browser; the log is where its author looks.
+async fn client_error(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    const SHOWN: usize = 1_000;
+    let name = call.params.get("name").unwrap_or_default();
+    if !app.plugins.snapshot().active().any(|plugin| plugin.manifest.name == name) {
+        return Err(ApiError::not_found("plugin"));
+    }
+    let body: ClientError = call.json()?;
+    let cut = |text: &str| text.chars().take(SHOWN).collect::<String>();
+    tracing::warn!(plugin = name, phase = cut(&body.phase), message = cut(&body.message), "the plugin's frontend failed in a browser");
+    Ok(reply::no_content())
+}
+
+async fn call_plugin(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
+    let prefix = call.params.get("prefix").unwrap_or_default();
+    let snapshot = app.plugins.snapshot();
+    let Some(active) = snapshot.by_prefix.get(prefix) else {
+        return Err(if snapshot.unavailable(prefix) {
+            ApiError::new(&codes::PLUGIN_UNAVAILABLE).detail("The plugin is not in service.")
+        } else {
+            ApiError::new(&codes::NOT_FOUND)
+        });
+    };
+    let path = below(call.uri.path(), prefix);
+    let found = active.find(&call.method, path).map_err(|error| match error {
+        FindError::NotFound => ApiError::new(&codes::NOT_FOUND),
+        FindError::MethodNotAllowed(methods) => router::method_not_allowed(methods.iter()),
+    })?;
+    call.caller()?.require(&found.route.scope)?;
+    let handler = found.route.handler;
+    let parts = parts(&mut call, &found, path.to_owned()).await?;
+    active.call(handler, parts).await.map(answer)
+}
+
+/// The path below the plugin's prefix, as it came; the root with or without its slash is `/`.
+fn below<'p>(path: &'p str, prefix: &str) -> &'p str {
+    const ROOT: usize = "/v1/admin/plugins/".len();
+    match path.get(ROOT + prefix.len()..) {
+        Some(rest) if rest.starts_with('/') => rest,
+        _ => "/",
+    }
+}
+
+async fn parts(call: &mut Call, found: &RouteMatch<'_>, path: String) -> ApiResult<CallParts> {
+    if call.headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        return Err(ApiError::new(&codes::UNSUPPORTED_MEDIA_TYPE).detail("Send the body without a Content-Encoding."));
+    }
+    let deadline = Instant::now() + found.route.timeout;
+    let body = match call.stream.take() {
+        Some(stream) => read_body(stream, found.route.max_body, &call.headers).await?,
+        None => CallBody::Full(bytes::Bytes::new()),
+    };
+    let traceparent = call.headers.get("traceparent").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    Ok(CallParts {
+        method: if call.method == Method::HEAD { Method::GET.to_string() } else { call.method.to_string() },
+        path,
+        query: call.uri.query().unwrap_or_default().to_owned(),
+        params: found.params.clone(),
+        headers: withheld(std::mem::take(&mut call.headers)),
+        body,
+        caller: Arc::clone(call.caller()?),
+        request_id: call.request_id.to_string(),
+        traceparent,
+        deadline,
+        peer: Some(call.peer),
+        is_tool: false,
+    })
+}
+
+/// A body up to this many bytes is read before the handler runs; a longer one is passed on as it comes.
+const READ_AHEAD: usize = 1 << 20;
+
+async fn read_body(stream: hyper::body::Incoming, limit: usize, headers: &HeaderMap) -> ApiResult<CallBody> {
+    if limit <= READ_AHEAD {
+        return body::read(stream, limit).await.map(CallBody::Full);
+    }
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok());
+    if length.is_some_and(|length: u64| length > limit as u64) {
+        return Err(ApiError::new(&codes::PAYLOAD_TOO_LARGE).detail(format!("The body is over {limit} bytes.")));
+    }
+    let bounded = Limited::new(stream, limit).map_err(Into::into);
+    Ok(CallBody::Stream(Box::pin(bounded), length))
+}
+
+fn withheld(mut headers: HeaderMap) -> HeaderMap {
+    for name in &WITHHELD {
+        headers.remove(name);
+    }
+    headers
+}
+
+fn answer(plugin: PluginReply) -> Reply {
+    let body = match plugin.body {
+        ReplyBody::Full(bytes) => Body::full(bytes),
+        ReplyBody::Stream(stream) => Body::stream(stream),
+    };
+    let mut reply = http::Response::new(body);
+    *reply.status_mut() = plugin.status;
+    *reply.headers_mut() = plugin.headers;
+    reply
 }
