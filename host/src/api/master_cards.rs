@@ -14,7 +14,7 @@ use crate::{
         filter::ListQuery,
         patch::CardPatch,
     },
-    db::{self, cards::Precondition},
+    db::{self, card_sources::{self, Written}, cards::Precondition},
     http::{
         codes,
         error::{ApiError, ApiResult},
@@ -26,6 +26,9 @@ use crate::{
     router::{Access, CARD, Reads, Route},
 };
 
+/// Lines of history of one page when nothing else is asked for.
+const HISTORY_PAGE: i64 = 50;
+
 pub fn routes() -> Vec<Route> {
     vec![
         route!(GET "/v1/admin/master-cards", Access::Scope("cards:read"), Reads::Nothing, list),
@@ -34,6 +37,8 @@ pub fn routes() -> Vec<Route> {
         route!(PATCH "/v1/admin/master-cards/{id}", Access::Scope("cards:write"), Reads::MergePatch(CARD), update),
         route!(DELETE "/v1/admin/master-cards/{id}", Access::Scope("cards:write"), Reads::Nothing, delete),
         route!(POST "/v1/admin/master-cards/{id}/restore", Access::Scope("cards:write"), Reads::Nothing, restore),
+        route!(GET "/v1/admin/master-cards/{id}/history", Access::Scope("cards:read"), Reads::Nothing, history),
+        route!(DELETE "/v1/admin/master-cards/{id}/sources/{source_key}", Access::Scope("cards:write"), Reads::Nothing, remove_source),
     ]
 }
 
@@ -99,6 +104,39 @@ async fn restore(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let id = call.params.id("id", "card")?;
     let card = db::cards::restore(&app.pools.core, id, &call.caller()?.actor()).await?;
     with_etag(reply::ok(&json!({"item": card}))?, card.version)
+}
+
+async fn remove_source(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    call.no_query()?;
+    let id = call.params.id("id", "card")?;
+    let key = call.params.get("source_key").unwrap_or_default();
+    match card_sources::remove(&app.pools.core, id, key, &call.caller()?.actor()).await? {
+        Written::Version(_) => Ok(reply::no_content()),
+        Written::NoCard => Err(ApiError::not_found("card")),
+        Written::NoSource | Written::Full => Err(ApiError::not_found("source")),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HistoryQuery {
+    limit: Option<i64>,
+    cursor: Option<Uuid>,
+}
+
+async fn history(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let id = call.params.id("id", "card")?;
+    let query: HistoryQuery = call.query()?;
+    let limit = match query.limit.unwrap_or(HISTORY_PAGE) {
+        limit @ 1..=200 => limit,
+        _ => return Err(ApiError::new(&codes::INVALID_REQUEST).detail("`limit` is 1 to 200.")),
+    };
+    app.catalogue.card(id).await?;
+    let mut lines = db::card_history::page(&app.pools.core, id, query.cursor, limit + 1).await?;
+    let more = lines.len() as i64 > limit;
+    lines.truncate(usize::try_from(limit).unwrap_or_default());
+    let next = if more { lines.last().map(|line| line.id) } else { None };
+    reply::ok(&json!({"items": lines, "next_cursor": next}))
 }
 
 fn with_etag(mut reply: Reply, version: i64) -> ApiResult<Reply> {

@@ -3,6 +3,7 @@
 use deadpool_postgres::{PoolError, TimeoutType};
 use tokio_postgres::error::SqlState;
 
+use super::card_sources::StoreError;
 use crate::http::{codes, error::ApiError};
 
 /// Whether trying again later may help, because the server is away or has no place.
@@ -54,4 +55,13 @@ impl From<PoolError> for ApiError {
 /// The name of the constraint that was broken, if this is that.
 pub fn violated(error: &tokio_postgres::Error) -> Option<&str> {
     error.as_db_error().filter(|fault| fault.code().code().starts_with("23"))?.constraint()
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Pool(error) => error.into(),
+            StoreError::Database(error) => error.into(),
+        }
+    }
 }

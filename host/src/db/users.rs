@@ -90,19 +90,3 @@ pub async fn set_password(pool: &Pool, id: Uuid, password_hash: &str) -> ApiResu
         .await?;
     Ok(())
 }
-
-/// The service user of a plugin, made on first use.
-pub async fn plugin_service(pool: &Pool, new_id: Uuid, plugin: &str) -> ApiResult<Uuid> {
-    let client = pool.get().await?;
-    let sql = "SELECT id FROM public.admin_users WHERE kind = 'plugin' AND lower(username) = lower($1)";
-    if let Some(row) = client.query_opt(sql, &[&plugin]).await? {
-        return Ok(row.get(0));
-    }
-    client
-        .execute(
-            "INSERT INTO public.admin_users (id, username, kind) VALUES ($1, $2, 'plugin') ON CONFLICT DO NOTHING",
-            &[&new_id, &plugin],
-        )
-        .await?;
-    Ok(client.query_one(sql, &[&plugin]).await?.get(0))
-}
