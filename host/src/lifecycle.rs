@@ -16,7 +16,7 @@ use crate::{
     app::App,
     clock::Clock,
     db::pool::Pools,
-    keeper::link::{KeeperLink, WorkerStart},
+    link::{KeeperLink, WorkerStart},
     server,
 };
 

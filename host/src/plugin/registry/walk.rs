@@ -1,0 +1,211 @@
+//! The walk of one plugin: each step takes what the one before has made sure of, and can end it.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::snapshot::{Entry, InService};
+use crate::{
+    config::Plugins,
+    link::{KeeperLink, PluginDatabase, ProvisionFault},
+    plugin::{
+        active::Active,
+        compat,
+        connection::PluginPool,
+        context::{PluginIdentity, Services},
+        frontend::Main,
+        instance::Instance,
+        library::{Libraries, Library, SealedLibrary},
+        manifest::{self, Manifest},
+        package::{self, Candidate, Package},
+        preflight, probe, settings,
+        state::{Code, Refusal, State},
+        trust,
+    },
+};
+
+/// A plugin's `routes` does no I/O; one that takes this long is stuck.
+const CREATE_LIMIT: Duration = Duration::from_secs(10);
+
+/// What became of a package when it was read.
+pub struct Read {
+    pub entry: Entry,
+    /// There when nothing speaks against it so far.
+    pub accepted: Option<Accepted>,
+}
+
+/// A package that may be loaded.
+pub struct Accepted {
+    pub package: Package,
+    pub manifest: Manifest,
+}
+
+/// What loading needs of the host.
+pub struct Step {
+    pub services: Arc<Services>,
+    pub libraries: Arc<Libraries>,
+    pub link: KeeperLink,
+    pub generation: u64,
+    pub environment: Option<Value>,
+    pub stored: Option<Value>,
+}
+
+/// Why a plugin is not in service.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    /// The host could not do its part.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Fault {
+    pub fn note(self, entry: &mut Entry) {
+        match self {
+            Self::Refused(refusal) => {
+                entry.state = State::Refused;
+                entry.refusal = Some(refusal);
+            }
+            Self::Failed(failure) => {
+                entry.state = State::Failed;
+                entry.failure = Some(failure);
+            }
+        }
+    }
+}
+
+/// Found → Read → Trusted → Preflighted → Compatible. No code of the plugin runs.
+pub async fn read(candidate: Candidate, config: Plugins) -> Read {
+    let label = candidate.label.clone();
+    let read = tokio::task::spawn_blocking(move || judge(&candidate, &config)).await;
+    read.unwrap_or_else(|error| {
+        tracing::error!(package = label, %error, "reading a plugin package broke down");
+        let entry = Entry { failure: Some("The package could not be read.".to_owned()), ..blank(&label, State::Failed) };
+        Read { entry, accepted: None }
+    })
+}
+
+fn blank(label: &str, state: State) -> Entry {
+    Entry {
+        package: label.to_owned(),
+        name: label.to_owned(),
+        state,
+        refusal: None,
+        failure: None,
+        sha256: None,
+        manifest: None,
+        warnings: Vec::new(),
+        service: None,
+    }
+}
+
+fn judge(candidate: &Candidate, config: &Plugins) -> Read {
+    let mut entry = blank(&candidate.label, State::Discovered);
+    match judge_into(candidate, config, &mut entry) {
+        Ok(accepted) => {
+            entry.state = State::Checked;
+            Read { entry, accepted: Some(accepted) }
+        }
+        Err(refusal) => {
+            tracing::warn!(package = entry.package, plugin = entry.name, %refusal, "the plugin is refused");
+            entry.state = State::Refused;
+            entry.refusal = Some(refusal);
+            Read { entry, accepted: None }
+        }
+    }
+}
+
+fn judge_into(candidate: &Candidate, config: &Plugins, entry: &mut Entry) -> Result<Accepted, Refusal> {
+    let package = package::read(candidate)?;
+    entry.sha256 = Some(package.sha256.clone());
+    if let Some(name) = manifest::name_hint(&package.manifest) {
+        entry.name = name;
+    }
+    let (manifest, warnings) = Manifest::read(&package.manifest)?;
+    entry.name.clone_from(&manifest.name);
+    entry.manifest = Some(Arc::new(manifest.clone()));
+    entry.warnings = warnings;
+    trust::check(candidate, &package, config, &manifest.name)?;
+    preflight::check(&package.library)?;
+    compat::check_engine(&manifest.engine, &compat::core_version(), &compat::api_version())?;
+    package::check_embedded(&package, &manifest)?;
+    Ok(Accepted { package, manifest })
+}
+
+/// Probed → Loaded → Migrated → Created → Active.
+pub async fn into_service(accepted: Accepted, step: Step) -> Result<InService, Fault> {
+    let Accepted { package, manifest } = accepted;
+    let settings = settings::resolve(&manifest, step.environment.as_ref(), step.stored.as_ref().unwrap_or(&Value::Null))?;
+    let main = frontend_main(&package, &manifest)?;
+    let sealed = SealedLibrary::seal(&package.library).map_err(|error| Fault::Failed(format!("The library could not be copied: {error}.")))?;
+    probe::run(&sealed).await?;
+    let library = open(Arc::clone(&step.libraries), sealed).await?;
+    described(&library, &manifest)?;
+    let database = step.link.provision(&manifest.name, &package.sha256).await.map_err(provision_fault)?;
+    let identity = identity(&manifest, &step, settings, &database)?;
+    let instance = create(library, Arc::clone(&step.services), identity).await?;
+    let active = Arc::new(Active::build(manifest, instance, step.generation)?);
+    Ok(InService { tools: active.tools()?, active, frontend: package.frontend.map(Arc::new), main, stored: step.stored })
+}
+
+fn frontend_main(package: &Package, manifest: &Manifest) -> Result<Option<Main>, Refusal> {
+    match (&manifest.frontend_main, &package.frontend) {
+        (None, _) => Ok(None),
+        (Some(main), Some(bundle)) => bundle.main(&manifest.name, main).map(Some),
+        (Some(main), None) => Err(Refusal::new(Code::FrontendInvalid, "The manifest names a frontend and the package has none.")
+            .expected(format!("frontend/{main}"))),
+    }
+}
+
+async fn open(libraries: Arc<Libraries>, sealed: SealedLibrary) -> Result<Library, Fault> {
+    let opened = tokio::task::spawn_blocking(move || libraries.open(sealed)).await;
+    Ok(opened.map_err(|error| Fault::Failed(format!("Opening the library broke down: {error}.")))??)
+}
+
+/// The library says itself which plugin it is; a manifest of another build is found out here.
+fn described(library: &Library, manifest: &Manifest) -> Result<(), Refusal> {
+    let theirs = library.description();
+    if theirs.name == manifest.name && theirs.version == manifest.version.to_string() {
+        return Ok(());
+    }
+    Err(Refusal::new(Code::ManifestMismatch, "Manifest and library are not of the same build.")
+        .expected(format!("{} {}", manifest.name, manifest.version))
+        .found(format!("a library of {} {}", theirs.name, theirs.version)))
+}
+
+fn provision_fault(fault: ProvisionFault) -> Fault {
+    match fault {
+        ProvisionFault::Unavailable(reason) => Fault::Failed(reason),
+        ProvisionFault::Refused { code, expected, found, fix } => {
+            let code = Code::parse(&code).unwrap_or(Code::SchemaFailed);
+            Fault::Refused(Refusal::new(code, "The plugin's database schema is refused.").expected(expected).found(found).fix(fix))
+        }
+    }
+}
+
+fn identity(manifest: &Manifest, step: &Step, settings: Value, database: &PluginDatabase) -> Result<PluginIdentity, Fault> {
+    let size = usize::try_from(manifest.limits.db_connections).unwrap_or(1);
+    let pool = PluginPool::new(database.connect.pg_config(), &database.schema, size, step.services.runtime.clone())
+        .map_err(|error| Fault::Failed(format!("The plugin's pool could not be made: {error:#}.")))?;
+    Ok(PluginIdentity {
+        name: manifest.name.clone(),
+        version: manifest.version.to_string(),
+        generation: step.generation,
+        provides_kinds: manifest.provides_kinds.clone(),
+        settings: if settings.is_object() { settings } else { json!({}) },
+        pool: Some(pool),
+    })
+}
+
+async fn create(library: Library, services: Arc<Services>, identity: PluginIdentity) -> Result<Instance, Fault> {
+    let creating = tokio::task::spawn_blocking(move || Instance::create(&library, services, identity));
+    match timeout(CREATE_LIMIT, creating).await {
+        Ok(Ok(created)) => Ok(created?),
+        Ok(Err(error)) => Err(Fault::Failed(format!("Making the plugin's instance broke down: {error}."))),
+        Err(_) => Err(Refusal::new(Code::CreateFailed, "The plugin's `routes` function does not return.")
+            .expected(format!("an answer within {CREATE_LIMIT:?}"))
+            .into()),
+    }
+}
