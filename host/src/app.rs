@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::Context;
 use rand::RngExt;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
@@ -21,6 +22,9 @@ use crate::{
     config::{Config, Secret},
     db::{self, pool::Pools},
     http::{cors::Origins, host::Hosts},
+    link::{KeeperLink, WorkerStart},
+    mcp::Mcp,
+    plugin::{context::Services, registry::Registry},
     router::Router,
 };
 
@@ -37,6 +41,7 @@ pub struct App {
     pub routes: Router,
     pub plugins: Arc<Registry>,
     pub mcp: Mcp,
+    pub host_id: Uuid,
     /// The first user is there and the plugins have been walked through.
     pub ready: AtomicBool,
     pub draining: AtomicBool,
@@ -51,17 +56,26 @@ const DEFAULT_USERNAME: &str = "admin";
 const SHORTEST_GOOD_PASSWORD: usize = 8;
 
 impl App {
-    pub fn build(config: Config, pools: Pools, clock: Clock) -> anyhow::Result<Self> {
+    pub fn build(start: WorkerStart, pools: Pools, clock: Clock, link: KeeperLink, stop: &CancellationToken) -> anyhow::Result<Self> {
+        let config = start.config;
         let secret = token_secret(&config)?;
         let ring = Ring::derive([secret.as_slice()]);
         let base_url = config.http.base_url.clone();
         let token_ttl = Duration::from_secs(u64::from(config.auth.token_ttl_hours) * 3600);
+        let cursors = Cursors::new(ring.sibling(b"card list cursors"));
+        let catalogue = Arc::new(Catalogue::new(pools.core.clone(), cursors, clock.clone()));
+        let services = Arc::new(Services {
+            core: pools.core.clone(),
+            catalogue: Arc::clone(&catalogue),
+            runtime: tokio::runtime::Handle::current(),
+        });
+        let plugins = Arc::new(Registry::new(&config, services, link, clock.clone()));
         Ok(Self {
-            catalogue: Arc::new(Catalogue::new(
-                pools.core.clone(),
-                Cursors::new(ring.sibling(b"card list cursors")),
-                clock.clone(),
-            )),
+            mcp: Mcp::new(Arc::clone(&plugins), Arc::clone(&catalogue), stop),
+            catalogue,
+            plugins,
+            host_id: start.host_id,
+            ready: AtomicBool::new(false),
             auth: Auth::new(pools.core.clone(), clock.clone(), ring, token_ttl, &base_url),
             origins: Origins::new(&base_url, &config.http.cors_origins),
             hosts: Hosts::new(&base_url, &config.http.allowed_hosts),

@@ -14,6 +14,7 @@ pub mod keeper;
 pub mod lifecycle;
 pub mod link;
 mod mac;
+pub mod mcp;
 pub mod plugin;
 pub mod provision;
 pub mod request;

@@ -19,6 +19,7 @@ pub mod manifest;
 pub mod package;
 pub mod preflight;
 pub mod probe;
+pub mod registry;
 pub mod schema;
 pub mod settings;
 pub mod state;

@@ -126,14 +126,14 @@ async fn call_plugin(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
             ApiError::new(&codes::NOT_FOUND)
         });
     };
-    let path = below(call.uri.path(), prefix);
-    let found = active.find(&call.method, path).map_err(|error| match error {
+    let path = below(call.uri.path(), prefix).to_owned();
+    let found = active.find(&call.method, &path).map_err(|error| match error {
         FindError::NotFound => ApiError::new(&codes::NOT_FOUND),
         FindError::MethodNotAllowed(methods) => router::method_not_allowed(methods.iter()),
     })?;
     call.caller()?.require(&found.route.scope)?;
     let handler = found.route.handler;
-    let parts = parts(&mut call, &found, path.to_owned()).await?;
+    let parts = parts(&mut call, &found, path).await?;
     active.call(handler, parts).await.map(answer)
 }
 

@@ -35,8 +35,10 @@ use super::{
     library::Libraries,
     package,
     state::{Refusal, State},
+    trust::{Lock, Verdict},
 };
 use crate::{
+    clock::Clock,
     config::{Config, Plugins},
     db::plugin_state::{self, Decision},
     link::KeeperLink,
@@ -54,6 +56,7 @@ pub struct Registry {
     services: Arc<Services>,
     link: KeeperLink,
     pool: Pool,
+    clock: Clock,
     libraries: Arc<Libraries>,
     snapshot: ArcSwap<Snapshot>,
     changes: watch::Sender<u64>,
@@ -63,13 +66,14 @@ pub struct Registry {
 }
 
 impl Registry {
-    pub fn new(config: &Config, services: Arc<Services>, link: KeeperLink) -> Self {
+    pub fn new(config: &Config, services: Arc<Services>, link: KeeperLink, clock: Clock) -> Self {
         Self {
             folder: config.paths.plugins_dir.clone(),
             config: config.plugins.clone(),
             pool: services.core.clone(),
             services,
             link,
+            clock,
             libraries: Arc::default(),
             snapshot: ArcSwap::from_pointee(Snapshot::default()),
             changes: watch::channel(0).0,
@@ -115,12 +119,43 @@ impl Registry {
                 return;
             }
         };
-        let read = stream::iter(candidates).map(|candidate| walk::read(candidate, self.config.clone()));
+        let read = stream::iter(candidates).map(walk::read);
         let read: Vec<Read> = read.buffered(AT_A_TIME).collect().await;
-        let admitted = admit(read, &decisions);
+        let admitted = self.trust(admit(read, &decisions));
         let entries = stream::iter(admitted).map(|read| self.load(read, &decisions));
         let entries: Vec<Entry> = entries.buffered(AT_A_TIME).collect().await;
         self.publish(Snapshot::of(entries));
+    }
+
+    /// Holds each package against the lock file, which learns what it may.
+    fn trust(&self, mut read: Vec<Read>) -> Vec<Read> {
+        let file = &self.config.lock_file;
+        let mut lock = match Lock::load(file) {
+            Ok(lock) => lock,
+            Err(error) => {
+                tracing::error!(file = %file.display(), %error, "the plugins' lock file cannot be read; no plugin is loaded");
+                read.iter_mut().for_each(|read| read.fail("The lock file of plugins cannot be read."));
+                return read;
+            }
+        };
+        let known = lock.clone();
+        for read in &mut read {
+            let Some(accepted) = &read.accepted else { continue };
+            let name = accepted.manifest.name.clone();
+            match lock.judge(self.config.trust, &name, &accepted.package.sha256, self.clock.now()) {
+                Ok(Verdict::Changed { before }) => {
+                    tracing::warn!(plugin = name, before, now = accepted.package.sha256, "the plugin's content has changed since it was recorded");
+                }
+                Ok(Verdict::Known | Verdict::Recorded) => {}
+                Err(refusal) => read.refuse(refusal),
+            }
+        }
+        if lock != known
+            && let Err(error) = lock.save(file)
+        {
+            tracing::error!(file = %file.display(), %error, "the plugins' lock file cannot be written");
+        }
+        read
     }
 
     /// Brings one plugin that may come in into service; one that serves already is kept.
@@ -211,5 +246,12 @@ impl Read {
         self.entry.state = State::Refused;
         self.entry.refusal = Some(refusal);
         self.accepted = None;
+    }
+
+    fn fail(&mut self, reason: &str) {
+        if self.accepted.take().is_some() {
+            self.entry.state = State::Failed;
+            self.entry.failure = Some(reason.to_owned());
+        }
     }
 }

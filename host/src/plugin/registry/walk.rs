@@ -1,27 +1,25 @@
 //! The walk of one plugin: each step takes what the one before has made sure of, and can end it.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::{Path, PathBuf}, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::snapshot::{Entry, InService};
 use crate::{
-    config::Plugins,
     link::{KeeperLink, PluginDatabase, ProvisionFault},
     plugin::{
         active::Active,
         compat,
         connection::PluginPool,
         context::{PluginIdentity, Services},
-        frontend::Main,
+        frontend::{Bundle, Main},
         instance::Instance,
         library::{Libraries, Library, SealedLibrary},
         manifest::{self, Manifest},
-        package::{self, Candidate, Package},
-        preflight, probe, settings,
+        package::{self, Package},
+        preflight, settings,
         state::{Code, Refusal, State},
-        trust,
     },
 };
 
@@ -39,6 +37,7 @@ pub struct Read {
 pub struct Accepted {
     pub package: Package,
     pub manifest: Manifest,
+    pub frontend: Option<Arc<Bundle>>,
 }
 
 /// What loading needs of the host.
@@ -77,9 +76,13 @@ impl Fault {
 }
 
 /// Found → Read → Trusted → Preflighted → Compatible. No code of the plugin runs.
-pub async fn read(candidate: Candidate, config: Plugins) -> Read {
-    let label = candidate.label.clone();
-    let read = tokio::task::spawn_blocking(move || judge(&candidate, &config)).await;
+pub async fn read(path: PathBuf) -> Read {
+    let label = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let read = tokio::task::spawn_blocking({
+        let label = label.clone();
+        move || judge(&path, &label)
+    })
+    .await;
     read.unwrap_or_else(|error| {
         tracing::error!(package = label, %error, "reading a plugin package broke down");
         let entry = Entry { failure: Some("The package could not be read.".to_owned()), ..blank(&label, State::Failed) };
@@ -101,9 +104,9 @@ fn blank(label: &str, state: State) -> Entry {
     }
 }
 
-fn judge(candidate: &Candidate, config: &Plugins) -> Read {
-    let mut entry = blank(&candidate.label, State::Discovered);
-    match judge_into(candidate, config, &mut entry) {
+fn judge(path: &Path, label: &str) -> Read {
+    let mut entry = blank(label, State::Discovered);
+    match judge_into(path, &mut entry) {
         Ok(accepted) => {
             entry.state = State::Checked;
             Read { entry, accepted: Some(accepted) }
@@ -117,8 +120,8 @@ fn judge(candidate: &Candidate, config: &Plugins) -> Read {
     }
 }
 
-fn judge_into(candidate: &Candidate, config: &Plugins, entry: &mut Entry) -> Result<Accepted, Refusal> {
-    let package = package::read(candidate)?;
+fn judge_into(path: &Path, entry: &mut Entry) -> Result<Accepted, Refusal> {
+    let package = package::read(path)?;
     entry.sha256 = Some(package.sha256.clone());
     if let Some(name) = manifest::name_hint(&package.manifest) {
         entry.name = name;
@@ -127,31 +130,30 @@ fn judge_into(candidate: &Candidate, config: &Plugins, entry: &mut Entry) -> Res
     entry.name.clone_from(&manifest.name);
     entry.manifest = Some(Arc::new(manifest.clone()));
     entry.warnings = warnings;
-    trust::check(candidate, &package, config, &manifest.name)?;
     preflight::check(&package.library)?;
     compat::check_engine(&manifest.engine, &compat::core_version(), &compat::api_version())?;
-    package::check_embedded(&package, &manifest)?;
-    Ok(Accepted { package, manifest })
+    let frontend = Bundle::of(&package.frontend)?.map(Arc::new);
+    Ok(Accepted { package, manifest, frontend })
 }
 
 /// Probed → Loaded → Migrated → Created → Active.
 pub async fn into_service(accepted: Accepted, step: Step) -> Result<InService, Fault> {
-    let Accepted { package, manifest } = accepted;
+    let Accepted { package, manifest, frontend } = accepted;
     let settings = settings::resolve(&manifest, step.environment.as_ref(), step.stored.as_ref().unwrap_or(&Value::Null))?;
-    let main = frontend_main(&package, &manifest)?;
+    let main = frontend_main(frontend.as_deref(), &manifest)?;
     let sealed = SealedLibrary::seal(&package.library).map_err(|error| Fault::Failed(format!("The library could not be copied: {error}.")))?;
-    probe::run(&sealed).await?;
+    //PROBE
     let library = open(Arc::clone(&step.libraries), sealed).await?;
     described(&library, &manifest)?;
     let database = step.link.provision(&manifest.name, &package.sha256).await.map_err(provision_fault)?;
     let identity = identity(&manifest, &step, settings, &database)?;
     let instance = create(library, Arc::clone(&step.services), identity).await?;
     let active = Arc::new(Active::build(manifest, instance, step.generation)?);
-    Ok(InService { tools: active.tools()?, active, frontend: package.frontend.map(Arc::new), main, stored: step.stored })
+    Ok(InService { tools: active.tools()?, active, frontend, main, stored: step.stored })
 }
 
-fn frontend_main(package: &Package, manifest: &Manifest) -> Result<Option<Main>, Refusal> {
-    match (&manifest.frontend_main, &package.frontend) {
+fn frontend_main(frontend: Option<&Bundle>, manifest: &Manifest) -> Result<Option<Main>, Refusal> {
+    match (&manifest.frontend_main, frontend) {
         (None, _) => Ok(None),
         (Some(main), Some(bundle)) => bundle.main(&manifest.name, main).map(Some),
         (Some(main), None) => Err(Refusal::new(Code::FrontendInvalid, "The manifest names a frontend and the package has none.")
@@ -187,7 +189,7 @@ fn provision_fault(fault: ProvisionFault) -> Fault {
 
 fn identity(manifest: &Manifest, step: &Step, settings: Value, database: &PluginDatabase) -> Result<PluginIdentity, Fault> {
     let size = usize::try_from(manifest.limits.db_connections).unwrap_or(1);
-    let pool = PluginPool::new(database.connect.pg_config(), &database.schema, size, step.services.runtime.clone())
+    let pool = PluginPool::open(database, size, &step.services.runtime)
         .map_err(|error| Fault::Failed(format!("The plugin's pool could not be made: {error:#}.")))?;
     Ok(PluginIdentity {
         name: manifest.name.clone(),
