@@ -56,7 +56,13 @@ const DEFAULT_USERNAME: &str = "admin";
 const SHORTEST_GOOD_PASSWORD: usize = 8;
 
 impl App {
-    pub fn build(start: WorkerStart, pools: Pools, clock: Clock, link: KeeperLink, stop: &CancellationToken) -> anyhow::Result<Self> {
+    pub fn build(
+        start: WorkerStart,
+        pools: Pools,
+        clock: Clock,
+        link: KeeperLink,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Self> {
         let config = start.config;
         let secret = token_secret(&config)?;
         let ring = Ring::derive([secret.as_slice()]);

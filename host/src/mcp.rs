@@ -11,7 +11,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, header};
-use http_body_util::Full;
+use http_body_util::{Full, combinators::BoxBody};
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
 };
@@ -38,6 +38,8 @@ use crate::{
 const MESSAGE_LIMIT: usize = 1 << 20;
 /// An idle session ends after this long; each holds some 55 kB.
 const SESSION_IDLE: Duration = Duration::from_secs(300);
+/// Where a message of the newest revision says which revision it is of.
+const REVISION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const SESSION_HEADER: &str = "mcp-session-id";
 
 /// What a tool call must know of its request; travels in the request's extensions.
@@ -48,25 +50,23 @@ pub struct Visit {
     pub peer: std::net::IpAddr,
 }
 
+type Transport = StreamableHttpService<Server, LocalSessionManager>;
+
 /// The endpoint.
 pub struct Mcp {
-    service: StreamableHttpService<Server, LocalSessionManager>,
+    /// For clients that open a session, and for the newest revision, which has none.
+    sessions: Transport,
+    /// For a message by itself: a script that calls one tool needs no handshake.
+    single: Transport,
     owners: Owners,
 }
 
 impl Mcp {
     pub fn new(registry: Arc<Registry>, catalogue: Arc<Catalogue>, stop: &CancellationToken) -> Self {
         let server = Server::new(registry, catalogue, stop.child_token());
-        let mut sessions = LocalSessionManager::default();
-        sessions.session_config.keep_alive = Some(SESSION_IDLE);
-        let config = StreamableHttpServerConfig::default()
-            .with_legacy_session_mode(true)
-            .with_json_response(true)
-            .with_allowed_hosts(Vec::<String>::new()) // the walk has checked Host already, by BASE_URL and ALLOWED_HOSTS
-            .with_max_request_body_bytes(MESSAGE_LIMIT)
-            .with_cancellation_token(stop.child_token());
-        let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::new(sessions), config);
-        Self { service, owners: Owners::default() }
+        let sessions = transport(server.clone(), true, stop);
+        let single = transport(server, false, stop);
+        Self { sessions, single, owners: Owners::default() }
     }
 
     /// Answers a request of a caller who may speak MCP.
@@ -80,19 +80,21 @@ impl Mcp {
             Some(stream) if call.method == Method::POST => body::read(stream, MESSAGE_LIMIT).await?,
             _ => Bytes::new(),
         };
-        let initializes = if call.method == Method::POST {
-            match check(&message) {
-                Ok(method) => method == "initialize",
-                Err(refusal) => return Ok(refusal),
-            }
-        } else {
-            false
+        let first = match call.method {
+            Method::POST => match Message::read(&message) {
+                Ok(message) => message,
+                Err(refusal) => return Ok(*refusal),
+            },
+            _ => Message::default(),
         };
+        let initializes = first.method == "initialize";
         if initializes && !self.owners.has_room(&caller) {
             return Err(ApiError::new(&codes::OVERLOADED).detail("There are too many open MCP sessions."));
         }
         let visit = Visit { caller: Arc::clone(&caller), request_id: call.request_id, peer: call.peer };
-        let mut response = self.pass_on(&call, message, visit).await;
+        let by_itself = call.method == Method::POST && session.is_none() && !initializes && !first.is_modern;
+        let transport = if by_itself { &self.single } else { &self.sessions };
+        let mut response = pass_on(transport, &call, message, visit).await;
         if call.method == Method::DELETE && response.status() == StatusCode::ACCEPTED {
             *response.status_mut() = StatusCode::NO_CONTENT; // clients take 202 for a failure
             session.iter().for_each(|id| self.owners.forget(id));
@@ -104,47 +106,74 @@ impl Mcp {
         Ok(response.map(Body::stream))
     }
 
-    async fn pass_on(&self, call: &Call, message: Bytes, visit: Visit) -> http::Response<rmcp_body::Body> {
-        let mut request = Request::new(Full::new(message));
-        *request.method_mut() = call.method.clone();
-        *request.uri_mut() = call.uri.clone();
-        *request.headers_mut() = call.headers.clone();
-        request.headers_mut().remove(header::AUTHORIZATION);
-        request.extensions_mut().insert(visit);
-        let answered: Result<_, Infallible> = self.service.clone().call(request).await;
-        match answered {
-            Ok(response) => response,
-            Err(never) => match never {},
-        }
-    }
-
     /// Ends sessions that nobody has used for long; called every minute.
     pub fn sweep(&self) {
         self.owners.sweep(SESSION_IDLE * 2);
     }
 }
 
-mod rmcp_body {
-    pub type Body = http_body_util::combinators::BoxBody<bytes::Bytes, std::convert::Infallible>;
+fn transport(server: Server, sessions: bool, stop: &CancellationToken) -> Transport {
+    let mut manager = LocalSessionManager::default();
+    manager.session_config.keep_alive = Some(SESSION_IDLE);
+    let config = StreamableHttpServerConfig::default()
+        .with_legacy_session_mode(sessions)
+        .with_json_response(true)
+        // The walk has checked Host already, by BASE_URL and ALLOWED_HOSTS.
+        .with_allowed_hosts(Vec::<String>::new())
+        .with_max_request_body_bytes(MESSAGE_LIMIT)
+        .with_cancellation_token(stop.child_token());
+    StreamableHttpService::new(move || Ok(server.clone()), Arc::new(manager), config)
 }
 
-/// The method of a message; rmcp would answer what is no message with 415 and plain text.
-fn check(message: &[u8]) -> Result<String, Reply> {
-    #[derive(serde::Deserialize)]
-    struct Peek {
-        #[serde(default)]
-        method: Option<String>,
+async fn pass_on(
+    transport: &Transport,
+    call: &Call,
+    message: Bytes,
+    visit: Visit,
+) -> http::Response<BoxBody<Bytes, Infallible>> {
+    let mut request = Request::new(Full::new(message));
+    *request.method_mut() = call.method.clone();
+    *request.uri_mut() = call.uri.clone();
+    *request.headers_mut() = call.headers.clone();
+    request.headers_mut().remove(header::AUTHORIZATION);
+    request.extensions_mut().insert(visit);
+    let answered: Result<_, Infallible> = transport.clone().call(request).await;
+    match answered {
+        Ok(response) => response,
+        Err(never) => match never {},
     }
-    match serde_json::from_slice::<Value>(message) {
-        Err(_) => Err(rpc_error(-32700, "Parse error: the body is not JSON")),
-        Ok(Value::Array(_)) => Err(rpc_error(-32600, "Invalid request: batches are not supported")),
-        Ok(value) if value.get("jsonrpc").and_then(Value::as_str) != Some("2.0") => {
-            Err(rpc_error(-32600, "Invalid request: not a JSON-RPC 2.0 message"))
+}
+
+/// What must be known of a message before rmcp reads it.
+#[derive(Default)]
+struct Message {
+    method: String,
+    /// Of a revision without sessions: it says itself which.
+    is_modern: bool,
+}
+
+impl Message {
+    /// rmcp would answer what is no message with 415 and plain text.
+    fn read(bytes: &[u8]) -> Result<Self, Box<Reply>> {
+        let refused = |code, text| Box::new(rpc_error(code, text));
+        let value =
+            serde_json::from_slice::<Value>(bytes).map_err(|_| refused(-32700, "Parse error: the body is not JSON"))?;
+        if value.is_array() {
+            return Err(refused(-32600, "Invalid request: batches are not supported"));
         }
-        Ok(value) => match serde_json::from_value::<Peek>(value) {
-            Ok(peek) => Ok(peek.method.unwrap_or_default()),
-            Err(_) => Err(rpc_error(-32600, "Invalid request: the method is not a string")),
-        },
+        if value.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+            return Err(refused(-32600, "Invalid request: not a JSON-RPC 2.0 message"));
+        }
+        let method = match value.get("method") {
+            None => String::new(),
+            Some(Value::String(method)) => method.clone(),
+            Some(_) => return Err(refused(-32600, "Invalid request: the method is not a string")),
+        };
+        let is_modern = value
+            .pointer("/params/_meta")
+            .and_then(Value::as_object)
+            .is_some_and(|meta| meta.contains_key(REVISION_KEY));
+        Ok(Self { method, is_modern })
     }
 }
 

@@ -9,12 +9,12 @@ use uuid::Uuid;
 
 use crate::{
     app::App,
-    cards::{
-        card::NewCard,
-        filter::ListQuery,
-        patch::CardPatch,
+    cards::{card::NewCard, filter::ListQuery, patch::CardPatch},
+    db::{
+        self,
+        card_sources::{self, Written},
+        cards::Precondition,
     },
-    db::{self, card_sources::{self, Written}, cards::Precondition},
     http::{
         codes,
         error::{ApiError, ApiResult},

@@ -112,7 +112,12 @@ async fn client_error(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     }
     let body: ClientError = call.json()?;
     let cut = |text: &str| text.chars().take(SHOWN).collect::<String>();
-    tracing::warn!(plugin = name, phase = cut(&body.phase), message = cut(&body.message), "the plugin's frontend failed in a browser");
+    tracing::warn!(
+        plugin = name,
+        phase = cut(&body.phase),
+        message = cut(&body.message),
+        "the plugin's frontend failed in a browser"
+    );
     Ok(reply::no_content())
 }
 
@@ -179,7 +184,8 @@ async fn read_body(stream: hyper::body::Incoming, limit: usize, headers: &Header
     if limit <= READ_AHEAD {
         return body::read(stream, limit).await.map(CallBody::Full);
     }
-    let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok());
+    let length =
+        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok());
     if length.is_some_and(|length: u64| length > limit as u64) {
         return Err(ApiError::new(&codes::PAYLOAD_TOO_LARGE).detail(format!("The body is over {limit} bytes.")));
     }

@@ -24,8 +24,10 @@ const RESULT_LIMIT: usize = 1 << 20;
 /// The declaration that clients see.
 pub fn declare(entry: &ToolEntry) -> Tool {
     let declared = &entry.tool;
-    let schema = declared.input_schema.clone().unwrap_or_else(|| Map::from_iter([("type".to_owned(), json!("object"))]));
-    let mut tool = Tool::new_with_raw(declared.name.clone(), Some(declared.description.clone().into()), Arc::new(schema));
+    let schema =
+        declared.input_schema.clone().unwrap_or_else(|| Map::from_iter([("type".to_owned(), json!("object"))]));
+    let mut tool =
+        Tool::new_with_raw(declared.name.clone(), Some(declared.description.clone().into()), Arc::new(schema));
     tool.title = declared.title.clone();
     if let Some(schema) = &declared.output_schema {
         tool = tool.with_raw_output_schema(Arc::new(schema.clone()));
@@ -48,9 +50,13 @@ fn annotations(entry: &ToolEntry) -> ToolAnnotations {
 /// Calls the tool. Every failure of the plugin is a result that the model can read.
 pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> CallToolResult {
     if entry.tool.requires_confirmation && !visit.caller.holds(scope::UNATTENDED) {
-        return failure("confirmation_required: this tool changes data and has to be confirmed by a person. A key with the scope `mcp:unattended` may run it without one.");
+        return failure(
+            "confirmation_required: this tool changes data and has to be confirmed by a person. A key with the scope `mcp:unattended` may run it without one.",
+        );
     }
-    if let Some(complaints) = entry.validator.as_ref().and_then(|validator| super::arguments::complaints(validator, &arguments)) {
+    if let Some(complaints) =
+        entry.validator.as_ref().and_then(|validator| super::arguments::complaints(validator, &arguments))
+    {
         return failure(complaints);
     }
     let body = Bytes::from(Value::Object(arguments).to_string());
@@ -101,11 +107,16 @@ fn result(entry: &ToolEntry, status: u16, headers: &HeaderMap, bytes: &[u8]) -> 
     if status >= 400 {
         return failure(text);
     }
-    let is_json = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(|value| value.starts_with("application/json"));
+    let is_json = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|value| value.starts_with("application/json"));
     match serde_json::from_slice::<Value>(bytes) {
         // Clients take only an object for structured content.
         Ok(value @ Value::Object(_)) if is_json => CallToolResult::structured(value),
-        _ if entry.tool.output_schema.is_some() => failure("plugin-error: the tool declares an output schema and answered something else than a JSON object."),
+        _ if entry.tool.output_schema.is_some() => {
+            failure("plugin-error: the tool declares an output schema and answered something else than a JSON object.")
+        }
         _ => CallToolResult::success(vec![ContentBlock::text(text)]),
     }
 }

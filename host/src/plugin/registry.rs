@@ -22,12 +22,12 @@ use deadpool_postgres::Pool;
 use futures_util::{StreamExt, stream};
 use tokio::sync::{Mutex, watch};
 
+use self::walk::Read;
 pub use self::{
     report::PluginReport,
     snapshot::{Entry, Snapshot},
 };
 pub use super::active::ToolEntry;
-use self::walk::Read;
 use super::{
     active::Active,
     compat::Claims,
@@ -40,7 +40,7 @@ use super::{
 use crate::{
     clock::Clock,
     config::{Config, Plugins},
-    db::plugin_state::{self, Decision},
+    db::plugin_state::{self, PluginState},
     link::KeeperLink,
 };
 
@@ -144,7 +144,12 @@ impl Registry {
             let name = accepted.manifest.name.clone();
             match lock.judge(self.config.trust, &name, &accepted.package.sha256, self.clock.now()) {
                 Ok(Verdict::Changed { before }) => {
-                    tracing::warn!(plugin = name, before, now = accepted.package.sha256, "the plugin's content has changed since it was recorded");
+                    tracing::warn!(
+                        plugin = name,
+                        before,
+                        now = accepted.package.sha256,
+                        "the plugin's content has changed since it was recorded"
+                    );
                 }
                 Ok(Verdict::Known | Verdict::Recorded) => {}
                 Err(refusal) => read.refuse(refusal),
@@ -159,7 +164,7 @@ impl Registry {
     }
 
     /// Brings one plugin that may come in into service; one that serves already is kept.
-    async fn load(&self, read: Read, decisions: &HashMap<String, Decision>) -> Entry {
+    async fn load(&self, read: Read, decisions: &HashMap<String, PluginState>) -> Entry {
         let Some(accepted) = read.accepted else { return read.entry };
         let before = self.snapshot();
         let stored = decisions.get(&accepted.manifest.name).map(|decision| &decision.settings);
@@ -222,7 +227,7 @@ async fn retire(active: &Active, grace: Duration) {
 }
 
 /// Turns away who claims what is somebody else's, in the order of the packages, and who is disabled.
-fn admit(read: Vec<Read>, decisions: &HashMap<String, Decision>) -> Vec<Read> {
+fn admit(read: Vec<Read>, decisions: &HashMap<String, PluginState>) -> Vec<Read> {
     let mut claims = Claims::default();
     let mut admitted = Vec::with_capacity(read.len());
     for mut read in read {

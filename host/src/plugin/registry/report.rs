@@ -42,7 +42,9 @@ pub struct PluginReport {
 impl PluginReport {
     pub fn of(entry: &Entry) -> Self {
         let manifest = entry.manifest.as_deref();
-        let list = |pick: fn(&crate::plugin::manifest::Manifest) -> &Vec<String>| manifest.map(|m| pick(m).clone()).unwrap_or_default();
+        let list = |pick: fn(&crate::plugin::manifest::Manifest) -> &Vec<String>| {
+            manifest.map(|m| pick(m).clone()).unwrap_or_default()
+        };
         Self {
             name: entry.name.clone(),
             package: entry.package.clone(),
@@ -71,7 +73,10 @@ impl PluginReport {
 
 fn routes(service: &InService) -> Vec<Value> {
     let routes = service.active.routes();
-    routes.iter().map(|route| json!({"method": route.method.as_str(), "path": route.template, "scope": route.scope})).collect()
+    routes
+        .iter()
+        .map(|route| json!({"method": route.method.as_str(), "path": route.template, "scope": route.scope}))
+        .collect()
 }
 
 fn tools(service: &InService) -> Vec<Value> {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::plugin::{
     active::{Active, ToolEntry},
-    frontend::{Asset, Bundle, Main},
+    frontend::{Asset, Bundle},
     manifest::{Manifest, Warning},
     state::{Refusal, State},
 };
@@ -37,7 +37,6 @@ pub struct InService {
     pub active: Arc<Active>,
     pub tools: Vec<ToolEntry>,
     pub frontend: Option<Arc<Bundle>>,
-    pub main: Option<Main>,
     /// The stored settings that the instance was made with.
     pub stored: Option<Value>,
 }
@@ -74,20 +73,20 @@ impl Snapshot {
 
     /// Whether `prefix` belongs to a plugin that is known and not in service.
     pub fn unavailable(&self, prefix: &str) -> bool {
-        let prefix_of = |entry: &Entry| entry.manifest.as_ref().and_then(|manifest| manifest.api_prefix().map(str::to_owned));
+        let prefix_of =
+            |entry: &Entry| entry.manifest.as_ref().and_then(|manifest| manifest.api_prefix().map(str::to_owned));
         self.entries.iter().any(|entry| entry.service.is_none() && prefix_of(entry).as_deref() == Some(prefix))
     }
 
     /// `{main_url, integrity}` of a plugin's frontend, null when it has none.
     pub fn frontend(&self, name: &str) -> Value {
-        let main = self.service(name).and_then(|service| service.main.as_ref());
-        main.map_or(Value::Null, |main| json!({"main_url": main.url, "integrity": main.integrity}))
+        let bundle = self.service(name).and_then(|service| service.frontend.as_ref());
+        bundle.map_or(Value::Null, |bundle| json!(bundle.main()))
     }
 
     /// A frontend file, by the hash of its bundle.
     pub fn asset(&self, name: &str, hash: &str, path: &str) -> Option<Asset> {
-        let bundle = self.service(name)?.frontend.as_ref()?;
-        if bundle.hash == hash { bundle.files.get(path).cloned() } else { None }
+        self.service(name)?.frontend.as_ref()?.asset(hash, path)
     }
 
     /// The entry that serves the same content with the same settings already.

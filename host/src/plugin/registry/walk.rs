@@ -1,24 +1,31 @@
 //! The walk of one plugin: each step takes what the one before has made sure of, and can end it.
 
-use std::{path::{Path, PathBuf}, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::timeout;
 
 use super::snapshot::{Entry, InService};
 use crate::{
-    link::{KeeperLink, PluginDatabase, ProvisionFault},
+    link::{KeeperLink, PluginDatabase},
     plugin::{
         active::Active,
         compat,
         connection::PluginPool,
         context::{PluginIdentity, Services},
-        frontend::{Bundle, Main},
+        frontend::Bundle,
         instance::Instance,
         library::{Libraries, Library, SealedLibrary},
         manifest::{self, Manifest},
         package::{self, Package},
-        preflight, settings,
+        preflight,
+        probe::Prober,
+        schema::{self, NoDatabase},
+        settings,
         state::{Code, Refusal, State},
     },
 };
@@ -85,7 +92,8 @@ pub async fn read(path: PathBuf) -> Read {
     .await;
     read.unwrap_or_else(|error| {
         tracing::error!(package = label, %error, "reading a plugin package broke down");
-        let entry = Entry { failure: Some("The package could not be read.".to_owned()), ..blank(&label, State::Failed) };
+        let entry =
+            Entry { failure: Some("The package could not be read.".to_owned()), ..blank(&label, State::Failed) };
         Read { entry, accepted: None }
     })
 }
@@ -132,33 +140,31 @@ fn judge_into(path: &Path, entry: &mut Entry) -> Result<Accepted, Refusal> {
     entry.warnings = warnings;
     preflight::check(&package.library)?;
     compat::check_engine(&manifest.engine, &compat::core_version(), &compat::api_version())?;
-    let frontend = Bundle::of(&package.frontend)?.map(Arc::new);
+    let frontend = frontend(&package, &manifest)?;
     Ok(Accepted { package, manifest, frontend })
 }
 
 /// Probed → Loaded → Migrated → Created → Active.
 pub async fn into_service(accepted: Accepted, step: Step) -> Result<InService, Fault> {
     let Accepted { package, manifest, frontend } = accepted;
-    let settings = settings::resolve(&manifest, step.environment.as_ref(), step.stored.as_ref().unwrap_or(&Value::Null))?;
-    let main = frontend_main(frontend.as_deref(), &manifest)?;
-    let sealed = SealedLibrary::seal(&package.library).map_err(|error| Fault::Failed(format!("The library could not be copied: {error}.")))?;
-    //PROBE
+    let settings =
+        settings::resolve(manifest.settings_schema.as_ref(), step.environment.as_ref(), step.stored.as_ref())?;
+    let sealed = SealedLibrary::seal(&package.library)
+        .map_err(|error| Fault::Failed(format!("The library could not be copied: {error}.")))?;
+    Prober::of_this_program().try_open(&sealed).await?;
     let library = open(Arc::clone(&step.libraries), sealed).await?;
     described(&library, &manifest)?;
-    let database = step.link.provision(&manifest.name, &package.sha256).await.map_err(provision_fault)?;
+    let database = schema::provision(&step.link, &manifest.name, &package.sha256).await.map_err(no_database)?;
     let identity = identity(&manifest, &step, settings, &database)?;
     let instance = create(library, Arc::clone(&step.services), identity).await?;
     let active = Arc::new(Active::build(manifest, instance, step.generation)?);
-    Ok(InService { tools: active.tools()?, active, frontend, main, stored: step.stored })
+    Ok(InService { tools: active.tools()?, active, frontend, stored: step.stored })
 }
 
-fn frontend_main(frontend: Option<&Bundle>, manifest: &Manifest) -> Result<Option<Main>, Refusal> {
-    match (&manifest.frontend_main, frontend) {
-        (None, _) => Ok(None),
-        (Some(main), Some(bundle)) => bundle.main(&manifest.name, main).map(Some),
-        (Some(main), None) => Err(Refusal::new(Code::FrontendInvalid, "The manifest names a frontend and the package has none.")
-            .expected(format!("frontend/{main}"))),
-    }
+/// The files that the Admin UI may load; a package without `frontend.main` has none.
+fn frontend(package: &Package, manifest: &Manifest) -> Result<Option<Arc<Bundle>>, Refusal> {
+    let Some(main) = &manifest.frontend_main else { return Ok(None) };
+    Bundle::build(&manifest.name, main, package.frontend.clone()).map(Arc::new).map(Some)
 }
 
 async fn open(libraries: Arc<Libraries>, sealed: SealedLibrary) -> Result<Library, Fault> {
@@ -177,17 +183,19 @@ fn described(library: &Library, manifest: &Manifest) -> Result<(), Refusal> {
         .found(format!("a library of {} {}", theirs.name, theirs.version)))
 }
 
-fn provision_fault(fault: ProvisionFault) -> Fault {
-    match fault {
-        ProvisionFault::Unavailable(reason) => Fault::Failed(reason),
-        ProvisionFault::Refused { code, expected, found, fix } => {
-            let code = Code::parse(&code).unwrap_or(Code::SchemaFailed);
-            Fault::Refused(Refusal::new(code, "The plugin's database schema is refused.").expected(expected).found(found).fix(fix))
-        }
+fn no_database(why: NoDatabase) -> Fault {
+    match why {
+        NoDatabase::Unavailable(reason) => Fault::Failed(reason),
+        NoDatabase::Refused(refusal) => Fault::Refused(refusal),
     }
 }
 
-fn identity(manifest: &Manifest, step: &Step, settings: Value, database: &PluginDatabase) -> Result<PluginIdentity, Fault> {
+fn identity(
+    manifest: &Manifest,
+    step: &Step,
+    settings: Value,
+    database: &PluginDatabase,
+) -> Result<PluginIdentity, Fault> {
     let size = usize::try_from(manifest.limits.db_connections).unwrap_or(1);
     let pool = PluginPool::open(database, size, &step.services.runtime)
         .map_err(|error| Fault::Failed(format!("The plugin's pool could not be made: {error:#}.")))?;
@@ -196,7 +204,7 @@ fn identity(manifest: &Manifest, step: &Step, settings: Value, database: &Plugin
         version: manifest.version.to_string(),
         generation: step.generation,
         provides_kinds: manifest.provides_kinds.clone(),
-        settings: if settings.is_object() { settings } else { json!({}) },
+        settings,
         pool: Some(pool),
     })
 }
