@@ -11,7 +11,7 @@ use crate::{Bytes, CtxId, Error, Fut, HostApiRef, Stream, host::CallId};
 ///
 /// **Instances.** One library may carry many instances at the same time. `instance` pointers come
 /// from [`create`](Self::create), belong to the plugin, and are given back to
-/// [`destroy`](Self::destroy) exactly once, after every future of the instance has been dropped.
+/// [`destroy`](Self::destroy) exactly once, after every future and stream of the instance has been dropped.
 /// All functions but `create` and `destroy` may be called from any thread, many at a time.
 #[repr(C)]
 #[derive(StableAbi)]

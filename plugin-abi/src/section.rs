@@ -130,7 +130,14 @@ const fn copy<const N: usize>(out: &mut [u8; N], at: usize, from: &[u8]) -> usiz
     at + from.len()
 }
 
-/// The files of a package section; `None` when it is malformed.
+/// Whether a name stays below the folder that it is put in, on any system.
+fn is_plain(name: &str) -> bool {
+    let legal = |part: &str| !matches!(part, "" | "." | "..") && !part.contains(['\\', ':', '\0']);
+    name.split('/').all(legal)
+}
+
+/// The files of a package section; `None` when it is malformed, a name that is not plain and
+/// relative included.
 pub fn read_package(section: &[u8]) -> Option<Vec<(&str, &[u8])>> {
     let rest = section.strip_prefix(&PACKAGE_MAGIC)?;
     let (count, mut rest) = rest.split_first_chunk::<4>()?;
@@ -141,7 +148,7 @@ pub fn read_package(section: &[u8]) -> Option<Vec<(&str, &[u8])>> {
         let (name, data) = (u32::from_le_bytes(*name) as usize, u32::from_le_bytes(*data) as usize);
         let (name, after) = after.split_at_checked(name)?;
         let (data, after) = after.split_at_checked(data)?;
-        files.push((std::str::from_utf8(name).ok()?, data));
+        files.push((std::str::from_utf8(name).ok().filter(|name| is_plain(name))?, data));
         rest = after;
     }
     Some(files)
@@ -159,6 +166,18 @@ mod tests {
         assert_eq!(read_package(&SECTION).unwrap(), FILES);
         for end in 0..SIZE {
             assert!(read_package(&SECTION[..end]).is_none(), "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_leads_elsewhere_is_refused() {
+        for name in ["", "/etc/passwd", "../x", "a/../b", "a//b", "./a", "a/", "c:x", "a\\b", "a\0"] {
+            let mut section = PACKAGE_MAGIC.to_vec();
+            section.extend(1u32.to_le_bytes());
+            section.extend((name.len() as u32).to_le_bytes());
+            section.extend(0u32.to_le_bytes());
+            section.extend(name.as_bytes());
+            assert!(read_package(&section).is_none(), "{name:?}");
         }
     }
 

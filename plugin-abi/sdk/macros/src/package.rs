@@ -23,26 +23,25 @@ pub(crate) fn find(root: &Path) -> Result<Vec<File>, String> {
         files.push(file(root, "schema.sql")?);
     }
     if root.join("frontend").is_dir() {
-        walk(root, "frontend", &mut files)?;
+        let mut frontend = Vec::new();
+        walk(root, "frontend", &mut frontend)?;
+        frontend.sort_by(|a: &File, b: &File| a.name.cmp(&b.name)); // the same tree gives the same library
+        files.extend(frontend);
     }
     Ok(files)
 }
 
-/// Adds the files below `dir`, in the order of their names: the same tree gives the same library.
+/// Adds the files below `dir`.
 fn walk(root: &Path, dir: &str, files: &mut Vec<File>) -> Result<(), String> {
     let fault = |error: std::io::Error| format!("{}: {error}", root.join(dir).display());
-    let mut names = Vec::new();
     for entry in std::fs::read_dir(root.join(dir)).map_err(fault)? {
         let entry = entry.map_err(fault)?;
         let name = entry.file_name().into_string().map_err(|name| format!("{dir}: the name {name:?} is not UTF-8"))?;
-        if !name.starts_with('.') {
-            names.push((name, entry.file_type().map_err(fault)?));
+        if name.starts_with('.') {
+            continue;
         }
-    }
-    names.sort_by(|a, b| a.0.cmp(&b.0));
-    for (name, kind) in names {
         let name = format!("{dir}/{name}");
-        match kind {
+        match entry.file_type().map_err(fault)? {
             kind if kind.is_dir() => walk(root, &name, files)?,
             kind if kind.is_file() => files.push(file(root, &name)?),
             _ => return Err(format!("{name} is neither a file nor a folder; a plugin's frontend takes no links")),
@@ -90,10 +89,20 @@ mod tests {
 
     #[test]
     fn a_package_is_its_manifest_its_schema_and_its_frontend_in_order() {
-        let files =
-            ["src/lib.rs", "frontend/z.js", "frontend/a/b.css", "frontend/.hidden", "schema.sql", "manifest.json"];
+        let files = [
+            "src/lib.rs",
+            "frontend/z.js",
+            "frontend/a/b.css",
+            "frontend/a.js",
+            "frontend/.hidden",
+            "schema.sql",
+            "manifest.json",
+        ];
         let folder = Folder::new("whole", &files);
-        assert_eq!(folder.names().unwrap(), ["manifest.json", "schema.sql", "frontend/a/b.css", "frontend/z.js"]);
+        assert_eq!(
+            folder.names().unwrap(),
+            ["manifest.json", "schema.sql", "frontend/a.js", "frontend/a/b.css", "frontend/z.js"]
+        );
         assert_eq!(Folder::new("bare", &["manifest.json"]).names().unwrap(), ["manifest.json"]);
     }
 

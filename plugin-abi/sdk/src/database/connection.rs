@@ -46,6 +46,10 @@ pub struct Connection {
     lease: Option<Lease>,
 }
 
+/// PostgreSQL's codes for a statement that must be prepared again.
+const CACHED_PLAN: &str = "0A000";
+const NO_SUCH_STATEMENT: &str = "26000";
+
 /// The connection's number; dropping it gives the connection back.
 struct Lease {
     core: Arc<Core>,
@@ -235,7 +239,7 @@ impl Connection {
         let params = statement.encode(params)?;
         let query = self.core().host.db_query();
         let answer = query(self.core().ctx, self.id(), statement.inner.id, Slice::new(&params));
-        let batches = answer.await.map_err(Error::of_host)?;
+        let batches = answer.await.map_err(|error| self.fault(&statement, error))?;
         Ok(RowStream::new(statement.inner.columns.clone(), batches))
     }
 
@@ -248,7 +252,7 @@ impl Connection {
         let params = statement.encode(params)?;
         let execute = self.core().host.db_execute();
         let answer = execute(self.core().ctx, self.id(), statement.inner.id, Slice::new(&params));
-        answer.await.map_err(Error::of_host)
+        answer.await.map_err(|error| self.fault(&statement, error))
     }
 
     /// Runs several statements, separated by `;`, without parameters and rows.
@@ -294,6 +298,16 @@ impl Connection {
         }
         self.settle().await?;
         Ok(prepared)
+    }
+
+    /// The error of a statement. One that the server no longer takes (a table has changed, somebody
+    /// said DEALLOCATE) is forgotten, so that the next try prepares it anew.
+    fn fault(&self, statement: &Statement, error: cardinal_plugin_abi::Error) -> Error {
+        let error = Error::of_host(error);
+        if matches!(error.sqlstate(), Some(CACHED_PLAN | NO_SUCH_STATEMENT)) {
+            lock(&self.statements).retain(|_, known| !Arc::ptr_eq(&known.inner, &statement.inner));
+        }
+        error
     }
 
     /// Runs SQL without waiting for what dropped transactions left.

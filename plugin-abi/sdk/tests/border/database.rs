@@ -322,6 +322,20 @@ fn a_statement_belongs_to_its_connection() {
 }
 
 #[test]
+fn a_statement_that_the_server_no_longer_takes_is_prepared_anew() {
+    let plugin = Instance::new();
+    let conn = plugin.connection();
+    for (sqlstate, prepared) in [("23505", 1), ("0A000", 1), ("26000", 2), ("23505", 3)] {
+        let mut failure = abi::Error::new(codes::DATABASE, "no");
+        failure.details = json!({ "sqlstate": sqlstate }).to_string().into();
+        lock(&plugin.host.failing).insert("execute".to_owned(), failure);
+        assert_eq!(block_on(conn.execute("INSERT", &[])).unwrap_err().sqlstate(), Some(sqlstate));
+        let times = plugin.host.journal().iter().filter(|line| line.starts_with("prepare")).count();
+        assert_eq!(times, prepared, "after {sqlstate}");
+    }
+}
+
+#[test]
 fn copy_streams_in_and_out() {
     let plugin = Instance::new();
     let conn = plugin.connection();
