@@ -8,7 +8,7 @@ pub mod package;
 
 use crate::config::{Observe, Paths, Plugins};
 use crate::db::connect::{ConnectParams, SocketDir};
-use crate::db::plugin_schema::{Step, Trouble};
+use crate::db::plugin_schema::{SCHEMA_TIMEOUT, Step, Trouble};
 use crate::db::roles::{RoleNames, RolePasswords};
 use crate::link::{PluginDatabase, ProvisionFault, ProvisionRequest};
 use package::Package;
@@ -52,6 +52,7 @@ impl Job {
             names: &self.names,
             passwords: &self.passwords,
             start_options: self.start_options,
+            schema_timeout: SCHEMA_TIMEOUT,
         };
         match step.make().await {
             // By the folder's real path again: the short way is this process's alone.

@@ -15,6 +15,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    launch::be_called(c"cardinal-schema");
     launch::end_with(args.parent, Signal::KILL)?;
     let mut told = Vec::new();
     std::io::stdin().read_to_end(&mut told).context("listening to the keeper")?;

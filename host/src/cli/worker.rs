@@ -17,6 +17,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    launch::be_called(c"cardinal-worker");
     launch::end_with(args.parent, Signal::KILL)?;
     let socket = std::io::stdin().as_fd().try_clone_to_owned().context("taking the control socket")?;
     // Whoever reads standard input from now on, a plugin above all, must not read the keeper's words.

@@ -23,8 +23,10 @@ mod safety;
 const PLUGIN_SQL: &str = include_str!("../../../sql/plugin.sql");
 /// How long to wait for another host that is at the same plugin; longer than its whole step may take.
 const TURN_TIMEOUT: &str = "90s";
-/// The whole of schema.sql with its checks. Its foreign keys block writers of cards meanwhile.
-const CAGE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long schema.sql may run. Its foreign keys block writers of cards meanwhile.
+pub const SCHEMA_TIMEOUT: Duration = Duration::from_secs(30);
+/// What logging in, the look at what was done and the commit may take beyond it.
+const CHECKS_TIMEOUT: Duration = Duration::from_secs(30);
 /// For deadlocks, and for locks on cards that busy writers did not let it have in time.
 const TRIES: u32 = 3;
 /// What a plugin's session begins with. As start-up options these win over whatever the plugin made its login's
@@ -76,6 +78,7 @@ pub struct Step<'a> {
     pub passwords: &'a RolePasswords,
     /// Whether sessions may begin with settings of their own; a pooler between may refuse that.
     pub start_options: bool,
+    pub schema_timeout: Duration,
 }
 
 /// Why a step was not made.
@@ -211,7 +214,7 @@ impl Step<'_> {
     async fn run_schema(&self) -> Result<(), Trouble> {
         let mut tries = 1;
         loop {
-            let run = tokio::time::timeout(CAGE_TIMEOUT, cage::run(self)).await;
+            let run = tokio::time::timeout(self.schema_timeout + CHECKS_TIMEOUT, cage::run(self)).await;
             match run {
                 Ok(Err(cage::Failure::Busy(error))) if tries < TRIES => {
                     tracing::info!(plugin = self.plugin, %error, "schema.sql met other work; trying again");
@@ -219,7 +222,7 @@ impl Step<'_> {
                 }
                 Ok(Err(failure)) => return Err(failure.into()),
                 Ok(Ok(())) => return Ok(()),
-                Err(_) => return Err(cage::took_too_long(CAGE_TIMEOUT)),
+                Err(_) => return Err(cage::took_too_long(self.schema_timeout)),
             }
         }
     }

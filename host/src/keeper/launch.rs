@@ -58,6 +58,12 @@ pub struct Account {
     pub group: u32,
 }
 
+/// What `ps` and `top` show for this process; it would be `exe`, by the name that it was started under.
+pub fn be_called(name: &std::ffi::CStr) {
+    // Of no consequence when it fails.
+    let _ = rustix::thread::set_name(name);
+}
+
 /// Asks the system for `signal` when the parent ends, and makes sure that it has not ended before.
 ///
 /// # Errors

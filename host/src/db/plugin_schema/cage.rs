@@ -11,7 +11,6 @@ use super::{ProvisionFault, Step, Trouble, diff, safety};
 use crate::db::{connect, roles, sql};
 
 const LOCK_TIMEOUT: &str = "3s";
-const STATEMENT_TIMEOUT: &str = "30s";
 const TAG_BYTES: usize = 16;
 
 /// How a run of schema.sql ended badly. Its transaction is gone in every case.
@@ -48,7 +47,7 @@ pub(super) async fn run(step: &Step<'_>) -> Result<(), Failure> {
     let work = session.transaction().await.context("beginning schema.sql")?;
     let schema = step.schema();
     let runtime_role = step.names.plugin_runtime(step.plugin);
-    prepare(&work, &schema, &runtime_role).await?;
+    prepare(&work, &schema, &runtime_role, step.schema_timeout).await?;
     let before = diff::tables(&work, &schema).await?;
     work.batch_execute(&caged(step.schema_sql)?).await.map_err(|error| judged(error, step.schema_sql))?;
     settle(&work).await.map_err(|error| judged(error, step.schema_sql))?;
@@ -72,15 +71,16 @@ pub(super) fn took_too_long(limit: Duration) -> Trouble {
     ))
 }
 
-async fn prepare(work: &Transaction<'_>, schema: &str, runtime_role: &str) -> anyhow::Result<()> {
+async fn prepare(work: &Transaction<'_>, schema: &str, runtime_role: &str, timeout: Duration) -> anyhow::Result<()> {
     let (schema, runtime_role) = (sql::identifier(schema), sql::identifier(runtime_role));
     work.batch_execute(&format!(
         "SET LOCAL search_path = {schema}, pg_temp;
          SET LOCAL lock_timeout = '{LOCK_TIMEOUT}';
-         SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT}';
+         SET LOCAL statement_timeout = {};
          SET LOCAL client_connection_check_interval = '1s';
          ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {runtime_role};
-         ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT USAGE, SELECT ON SEQUENCES TO {runtime_role}"
+         ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT USAGE, SELECT ON SEQUENCES TO {runtime_role}",
+        timeout.as_millis()
     ))
     .await
     .context("preparing the transaction of schema.sql")

@@ -1,0 +1,20 @@
+//! Keeper, private PostgreSQL, roles, migrations and schema steps, against a real server that the code under test
+//! starts: one for the whole binary, a database for each test.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "keeper/cage.rs"]
+mod cage;
+#[path = "keeper/database.rs"]
+mod database;
+#[path = "keeper/hostile.rs"]
+mod hostile;
+#[path = "keeper/migrations.rs"]
+mod migrations;
+#[path = "keeper/privileges.rs"]
+mod privileges;
+#[path = "keeper/process.rs"]
+mod process;
+#[path = "keeper/server.rs"]
+mod server;
+#[path = "keeper/steps.rs"]
+mod steps;

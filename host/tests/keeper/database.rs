@@ -1,0 +1,159 @@
+//! The shared server and the databases of the tests.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use cardinal::config::Secret;
+use cardinal::db::connect::{self, ConnectParams, SocketDir};
+use cardinal::db::plugin_schema::{PluginDatabase, ProvisionFault, SCHEMA_TIMEOUT, Step, Trouble};
+use cardinal::db::roles::{self, Prepared, SecretSource};
+use cardinal::keeper::data_dir::DataDir;
+use cardinal::keeper::launch::Launcher;
+use cardinal::keeper::postgres::PrivatePostgres;
+use tokio_postgres::Client;
+
+pub const CARDINAL: &str = env!("CARGO_BIN_EXE_cardinal");
+
+/// A folder of this test run; those of earlier runs, which nothing removes at their end, are removed by the next.
+pub fn scratch() -> &'static Path {
+    static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
+    SCRATCH.get_or_init(|| {
+        let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keeper");
+        std::fs::create_dir_all(&all).unwrap();
+        for old in std::fs::read_dir(&all).unwrap().flatten() {
+            let pid = old.file_name().into_string().unwrap();
+            if !Path::new("/proc").join(pid).exists() {
+                let _ = std::fs::remove_dir_all(old.path());
+            }
+        }
+        let own = all.join(std::process::id().to_string());
+        std::fs::create_dir_all(&own).unwrap();
+        own
+    })
+}
+
+/// The login of the shared server's administrator, at its database `postgres`.
+fn server() -> &'static ConnectParams {
+    static SERVER: OnceLock<ConnectParams> = OnceLock::new();
+    SERVER.get_or_init(|| {
+        let (tell, told) = std::sync::mpsc::channel();
+        // The server ends with the thread that started it, so that thread stays.
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let data = DataDir::open(&scratch().join("shared")).unwrap();
+                let postgres = PrivatePostgres::start(&data, &Launcher::program(CARDINAL), None).await.unwrap();
+                tell.send(postgres.superuser().clone()).unwrap();
+                std::future::pending::<()>().await;
+            });
+        });
+        let login: ConnectParams = told.recv().unwrap();
+        // Kept for the whole run: the short way to the socket lives as long as this does.
+        let dir = Box::leak(Box::new(SocketDir::open(&login.host, login.port).unwrap()));
+        ConnectParams { dbname: "postgres".to_owned(), ..login.through(dir) }
+    })
+}
+
+/// One database, prepared as a host prepares its own.
+pub struct Database {
+    pub admin: ConnectParams,
+    pub prepared: Prepared,
+}
+
+/// An empty database.
+pub async fn empty_database() -> ConnectParams {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let name = format!("test_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    let client = connect::connect(server()).await.unwrap();
+    client.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE template0")).await.unwrap();
+    ConnectParams { dbname: name, ..server().clone() }
+}
+
+pub fn secret() -> SecretSource {
+    SecretSource::Known(Secret::new("the secret of the tests"))
+}
+
+impl Database {
+    pub async fn new() -> Self {
+        let admin = empty_database().await;
+        let prepared = roles::prepare(&admin, secret()).await.unwrap();
+        Self { admin, prepared }
+    }
+
+    pub fn login(&self, role: &str) -> ConnectParams {
+        self.admin.with_login(role, self.prepared.passwords.of(role))
+    }
+
+    pub async fn admin(&self) -> Client {
+        connect::connect(&self.admin).await.unwrap()
+    }
+
+    pub async fn core(&self) -> Client {
+        connect::connect(&self.login(&self.prepared.names.core())).await.unwrap()
+    }
+
+    pub async fn reaper(&self) -> Client {
+        connect::connect(&self.login(&self.prepared.names.reaper())).await.unwrap()
+    }
+
+    pub async fn provisioner(&self) -> Client {
+        connect::connect(&self.login(&self.prepared.names.provision())).await.unwrap()
+    }
+
+    pub async fn card(&self, sku: &str) -> uuid::Uuid {
+        let id = uuid::Uuid::now_v7();
+        let insert = "INSERT INTO public.master_cards (id, title, sku) VALUES ($1, 'a card', $2)";
+        self.core().await.execute(insert, &[&id, &sku]).await.unwrap();
+        id
+    }
+
+    /// A schema step as the provision process makes it.
+    pub async fn provision(&self, plugin: &str, schema_sql: &str) -> Result<PluginDatabase, ProvisionFault> {
+        self.provision_within(SCHEMA_TIMEOUT, plugin, schema_sql).await
+    }
+
+    pub async fn provision_within(
+        &self,
+        schema_timeout: Duration,
+        plugin: &str,
+        schema_sql: &str,
+    ) -> Result<PluginDatabase, ProvisionFault> {
+        let provisioner = self.login(&self.prepared.names.provision());
+        let step = Step {
+            plugin,
+            version: "1.0.0",
+            schema_sql,
+            provisioner: &provisioner,
+            names: &self.prepared.names,
+            passwords: &self.prepared.passwords,
+            start_options: true,
+            schema_timeout,
+        };
+        step.make().await.map_err(|trouble| match trouble {
+            Trouble::Refused(fault) => fault,
+            Trouble::Failed(error) => panic!("the step failed: {error:#}"),
+        })
+    }
+
+    /// Tables of a plugin's schema, by name.
+    pub async fn tables(&self, schema: &str) -> Vec<String> {
+        let listed = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1 ORDER BY 1";
+        self.admin().await.query(listed, &[&schema]).await.unwrap().iter().map(|row| row.get(0)).collect()
+    }
+
+    pub async fn has_role(&self, role: &str) -> bool {
+        let asked = "SELECT 1 FROM pg_roles WHERE rolname = $1";
+        self.admin().await.query_opt(asked, &[&role]).await.unwrap().is_some()
+    }
+}
+
+/// The parts of a refusal, whose code must be this one.
+#[track_caller]
+pub fn found_in(refused: Result<PluginDatabase, ProvisionFault>, code: &str) -> String {
+    match refused {
+        Err(ProvisionFault::Refused { code: told, found, fix, .. }) if told == code && !fix.is_empty() => found,
+        other => panic!("not refused as {code}: {other:?}"),
+    }
+}
