@@ -101,15 +101,18 @@ test('errors after the tab was drawn are shown below it and reported as the plug
 test('HTML that a plugin forgot to escape is inert, and its styles stay in its tab', async ({ page, watched }) => {
   watched.allow(/javascript:/); // the browser says that a click on such a link was refused
   const html = '<h3 class="x">Kept</h3><img src="data:,x" onerror="globalThis.ran = 1"><a href="javascript:globalThis.ran=2">link</a><script>globalThis.ran = 3</script><p style="position:fixed">p</p><iframe srcdoc="x"></iframe>';
-  const code = `export function activate(host) { host.css('h1, h3 { color: rgb(1, 2, 3); }'); host.registerCardTabRenderer('html', (box) => { box.innerHTML = ${JSON.stringify(html)}; }); }`;
+  const code = `export function activate(host) { host.css('h1, h3 { color: rgb(1, 2, 3); } :host { position: fixed; inset: 0; z-index: 9999; background: red; }'); host.registerCardTabRenderer('html', (box) => { box.innerHTML = ${JSON.stringify(html)}; }); }`;
   await addPlugins(page, [{ name: 'e2e-html', tab: 'html', code }]);
   await signIn(page);
   await createCard(page, 'Unescaped');
   await page.getByRole('tab', { name: 'html' }).click();
   await expect(page.getByRole('heading', { level: 3, name: 'Kept' })).toHaveCSS('color', 'rgb(1, 2, 3)');
   await expect(page.getByRole('heading', { level: 1 })).not.toHaveCSS('color', 'rgb(1, 2, 3)');
+  // Even where its styles say so, it cannot lie over the page.
+  await page.getByRole('tab', { name: 'Raw JSON' }).click();
+  await page.getByRole('tab', { name: 'html' }).click();
   await expect(page.locator('[data-plugin="e2e-html"] iframe, [data-plugin="e2e-html"] script, [data-plugin="e2e-html"] [style]')).toHaveCount(0);
-  await page.getByText('link', { exact: true }).click();
+  await page.getByText('link', { exact: true }).dispatchEvent('click');
   expect(await page.evaluate(() => (globalThis as { ran?: number }).ran)).toBeUndefined();
 });
 

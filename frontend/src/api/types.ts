@@ -79,7 +79,18 @@ export interface RegisteredPlugin {
   title?: string | null;
   description?: string | null;
   state: string;
+  /** In one sentence, whatever keeps it from serving. */
+  reason?: string | null;
   refusal?: Refusal | null;
+  /** The folder or file that it was found in. */
+  package?: string;
+  sha256?: string | null;
+  api_prefix?: string | null;
+  routes?: unknown[];
+  tools?: { name: string }[];
+  tabs?: PluginTab[];
+  warnings?: { pointer: string; message: string }[];
+  counters?: { calls: number; errors: number; panics: number; timeouts: number } | null;
 }
 
 export interface Refusal {

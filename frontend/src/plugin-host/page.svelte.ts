@@ -13,8 +13,7 @@ import { loadModule } from './load.ts';
 
 /** Joins the plugin host to this page. */
 
-/** A tab of a plugin keeps to its box, however its styles are positioned. */
-const TAB_SHEET = ':host { display: block; contain: content; font: inherit; color: var(--text); }';
+const TAB_SHEET = ':host { display: block; color: var(--text); }';
 
 let card: Card | null = null;
 
