@@ -1,6 +1,9 @@
 //! Plugins: their own routes below `/v1/admin/plugins/{prefix}`, and what the host says of them.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
 
 use http::{HeaderMap, Method, header};
 use http_body_util::{BodyExt, Limited};
@@ -125,7 +128,8 @@ async fn call_plugin(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
     let prefix = call.params.get("prefix").unwrap_or_default();
     let snapshot = app.plugins.snapshot();
     let Some(active) = snapshot.by_prefix.get(prefix) else {
-        return Err(if snapshot.unavailable(prefix) {
+        // Until the first walk through the folder has ended, nobody knows which prefixes there are.
+        return Err(if snapshot.unavailable(prefix) || !app.ready.load(Ordering::Acquire) {
             ApiError::new(&codes::PLUGIN_UNAVAILABLE).detail("The plugin is not in service.")
         } else {
             ApiError::new(&codes::NOT_FOUND)

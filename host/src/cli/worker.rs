@@ -25,6 +25,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     rustix::stdio::dup2_stdin(&nothing).context("closing standard input")?;
     let (start, link, listeners) =
         link::receive_start(UnixStream::from(socket)).context("listening to the keeper (start `cardinal serve`)")?;
-    log::start(&start.config.observe)?;
+    let _log = log::start_buffered(&start.config.observe)?;
     lifecycle::run_worker(start, link, listeners)
 }

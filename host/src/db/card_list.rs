@@ -75,8 +75,10 @@ pub async fn count(pool: &Pool, filter: &Filter) -> ApiResult<i64> {
 pub async fn estimate(pool: &Pool, filter: &Filter) -> ApiResult<i64> {
     let query = Conditions::of(filter);
     let client = pool.get().await?;
-    let sql =
-        format!("SELECT count(*) FROM (SELECT 1 FROM public.master_cards c WHERE {} LIMIT {COUNTED}) some", query.sql);
+    let sql = format!(
+        "SELECT count(*) FROM (SELECT 1 FROM public.master_cards c WHERE {} LIMIT {COUNTED}) AS counted",
+        query.sql
+    );
     let counted: i64 = client.query_one(&client.prepare_cached(&sql).await?, &query.references()).await?.get(0);
     if counted < COUNTED {
         return Ok(counted);
