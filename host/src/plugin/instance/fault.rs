@@ -20,7 +20,9 @@ pub fn of(error: &Error) -> CallFault {
         _ => Value::Null,
     };
     let (status, code) = usual(error.code);
-    let public = error.code == error::REPLY || error.flags & flags::PUBLIC != 0;
+    // Codes that say something to whoever asked; the SDK passes the host's own words on with them.
+    let spoken = matches!(error.code, error::REPLY | error::FORBIDDEN | error::NOT_FOUND | error::REFUSED);
+    let public = spoken || error.flags & flags::PUBLIC != 0;
     CallFault::Error(PluginError {
         status: status_in(&details).unwrap_or(status),
         code: code_in(&details).unwrap_or(code).to_owned(),

@@ -1,0 +1,244 @@
+//! A connection comes back clean, or not at all.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use cardinal::plugin::{connection::Connection, context::Fault};
+use cardinal_plugin_abi::values;
+use futures_util::StreamExt;
+
+use crate::support::{Echo, eventually};
+
+/// The one connection of a pool of one.
+async fn checkout(echo: &Echo) -> Arc<Connection> {
+    let begun = std::time::Instant::now();
+    loop {
+        match echo.pool.get().await {
+            Ok(connection) => return connection,
+            Err(error) => assert!(begun.elapsed() < Duration::from_secs(20), "{error:?}"),
+        }
+    }
+}
+
+/// One text that a statement without parameters gives.
+pub async fn ask(connection: &Arc<Connection>, sql: &str) -> String {
+    let described = connection.clone().prepare(sql.to_owned()).await.unwrap();
+    let described: serde_json::Value = serde_json::from_slice(&described).unwrap();
+    let number = described["statement"].as_u64().unwrap();
+    let mut rows = connection.clone().query(number, Bytes::new()).await.unwrap();
+    let batch = std::future::poll_fn(|cx| rows.poll_batch(cx)).await.unwrap().unwrap();
+    while std::future::poll_fn(|cx| rows.poll_batch(cx)).await.is_some() {}
+    let mut reader = values::Reader::new(&batch);
+    reader.row().unwrap();
+    String::from_utf8(reader.next().unwrap().unwrap_or_default().to_vec()).unwrap()
+}
+
+const STATE: &str = "SELECT concat_ws(' ', current_user = session_user, current_setting('search_path'),
+    current_setting('statement_timeout'), current_setting('work_mem'),
+    (SELECT count(*) FROM pg_listening_channels()), (SELECT count(*) FROM pg_cursors),
+    (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()),
+    (SELECT count(*) FROM notes))";
+const PID: &str = "SELECT pg_backend_pid()::text";
+/// Two statements of one transaction see one time.
+const NOW: &str = "SELECT now()::text";
+
+/// What is left to the next one after `sql`, and whether it got the same session.
+async fn after(sql: &str) -> (String, bool) {
+    let echo = Echo::with_connections(1).await;
+    let first = checkout(&echo).await;
+    let (clean, pid) = (ask(&first, STATE).await, ask(&first, PID).await);
+    let outcome = first.clone().batch(sql.to_owned()).await;
+    drop(outcome);
+    first.release();
+    let second = checkout(&echo).await;
+    assert_eq!(ask(&second, STATE).await, clean, "after {sql}");
+    let now = ask(&second, NOW).await;
+    assert_ne!(ask(&second, NOW).await, now, "a transaction is open after {sql}");
+    let same = ask(&second, PID).await == pid;
+    second.release();
+    (clean, same)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_was_left_is_undone() {
+    for sql in [
+        "BEGIN; INSERT INTO notes (text) VALUES ('left')",
+        "BEGIN; SELECT 1/0",
+        "SET search_path = public; SET statement_timeout = 1; SET work_mem = '1MB'",
+        "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+        "LISTEN news",
+        "SELECT pg_advisory_lock(7)",
+        "BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT 1; COMMIT",
+    ] {
+        let (_, same) = after(sql).await;
+        assert!(same, "the session is good for another after {sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_that_was_taken_is_given_back() {
+    let echo = Echo::with_connections(1).await;
+    let group = echo.database.prepared.names.plugin();
+    let first = checkout(&echo).await;
+    if first.clone().batch(format!("SET ROLE {group}")).await.is_ok() {
+        assert_ne!(ask(&first, "SELECT current_user::text").await, ask(&first, "SELECT session_user::text").await);
+    }
+    first.release();
+    let second = checkout(&echo).await;
+    assert_eq!(ask(&second, "SELECT current_user::text").await, ask(&second, "SELECT session_user::text").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_made_by_sql_do_not_stay() {
+    for sql in ["PREPARE mine AS SELECT 1", "DEALLOCATE ALL", "DISCARD PLANS"] {
+        let (_, same) = after(sql).await;
+        assert!(!same, "the session goes after {sql}");
+    }
+}
+
+/// How many of the plugin's sessions are at a statement like this.
+async fn running(echo: &Echo, like: &str) -> i64 {
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND query LIKE $1 AND pid <> pg_backend_pid()";
+    echo.database.admin().await.query_one(sql, &[&like]).await.unwrap().get(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_future_cancels_its_statement_and_ends_its_connection() {
+    let echo = Echo::with_connections(1).await;
+    let first = checkout(&echo).await;
+    let pid = ask(&first, PID).await;
+    first.clone().batch("BEGIN".into()).await.unwrap();
+    let sleeping = tokio::spawn(first.clone().batch("SELECT pg_sleep(600)".into()));
+    eventually("it sleeps", async || running(&echo, "SELECT pg_sleep%").await == 1).await;
+    sleeping.abort();
+    eventually("it is cancelled", async || running(&echo, "SELECT pg_sleep%").await == 0).await;
+    let refused = first.clone().batch("COMMIT".into()).await;
+    assert!(matches!(refused, Err(Fault::Gone(_))), "nothing more runs on it: {refused:?}");
+    first.release();
+    let second = checkout(&echo).await;
+    assert_ne!(ask(&second, PID).await, pid);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_given_back_while_it_works_is_not_used_again() {
+    let echo = Echo::with_connections(1).await;
+    let first = checkout(&echo).await;
+    let pid = ask(&first, PID).await;
+    let sleeping = tokio::spawn(first.clone().batch("SELECT pg_sleep(600)".into()));
+    eventually("it sleeps", async || running(&echo, "SELECT pg_sleep%").await == 1).await;
+    first.release();
+    assert!(sleeping.await.unwrap().is_err());
+    let second = checkout(&echo).await;
+    assert_ne!(ask(&second, PID).await, pid);
+    assert_eq!(running(&echo, "SELECT pg_sleep%").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_dropped_leaves_the_pool_whole() {
+    let echo = Echo::with_connections(1).await;
+    for _ in 0..3 {
+        let call = tokio::spawn(echo.call("/db/sleep").query("seconds=600").begin());
+        eventually("it sleeps", async || running(&echo, "SELECT pg_sleep%").await == 1).await;
+        call.abort();
+        assert_eq!(echo.call("count").ok().await["in_transaction"], false);
+    }
+    echo.call("leave_open").ok().await;
+    let after = echo.call("count").ok().await;
+    assert_eq!((after["notes"].as_i64(), after["search_path"].as_str()), (Some(0), Some("plugin_echo,pg_temp")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_is_dropped_early_is_cancelled() {
+    let echo = Echo::with_connections(1).await;
+    let first = checkout(&echo).await;
+    let pid = ask(&first, PID).await;
+    let sql = "SELECT repeat('x', 1000) FROM generate_series(1, 100000000)";
+    let described = first.clone().prepare(sql.into()).await.unwrap();
+    let described: serde_json::Value = serde_json::from_slice(&described).unwrap();
+    let mut rows = first.clone().query(described["statement"].as_u64().unwrap(), Bytes::new()).await.unwrap();
+    std::future::poll_fn(|cx| rows.poll_batch(cx)).await.unwrap().unwrap();
+    assert_eq!(running(&echo, "%100000000%").await, 1);
+    drop(rows);
+    eventually("it is cancelled", async || running(&echo, "%100000000%").await == 0).await;
+    first.release();
+    let second = checkout(&echo).await;
+    assert_ne!(ask(&second, PID).await, pid);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_stream_that_is_dropped_costs_nothing() {
+    let echo = Echo::with_connections(1).await;
+    let first = checkout(&echo).await;
+    let pid = ask(&first, PID).await;
+    let described = first.clone().prepare("SELECT n FROM generate_series(1, 1000) n".into()).await.unwrap();
+    let described: serde_json::Value = serde_json::from_slice(&described).unwrap();
+    let number = described["statement"].as_u64().unwrap();
+    for _ in 0..5 {
+        drop(first.clone().query(number, Bytes::new()).await.unwrap());
+    }
+    assert_eq!(ask(&first, PID).await, pid, "the connection goes on");
+    drop(first.clone().query(number, Bytes::new()).await.unwrap());
+    first.release();
+    let second = checkout(&echo).await;
+    assert_eq!(ask(&second, PID).await, pid, "and is good for another");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_died_is_replaced() {
+    let echo = Echo::with_connections(1).await;
+    let first = checkout(&echo).await;
+    let pid: i32 = ask(&first, PID).await.parse().unwrap();
+    let killed = echo.database.admin().await;
+    killed.execute("SELECT pg_terminate_backend($1)", &[&pid]).await.unwrap();
+    eventually("it notices", async || first.clone().batch("SELECT 1".into()).await.is_err()).await;
+    first.release();
+    let second = checkout(&echo).await;
+    assert_ne!(ask(&second, PID).await, pid.to_string());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_changed_its_shape_is_prepared_again() {
+    let echo = Echo::with_connections(1).await;
+    let first = checkout(&echo).await;
+    let sql = "SELECT * FROM notes";
+    let described = |bytes: Bytes| serde_json::from_slice::<serde_json::Value>(&bytes).unwrap();
+    let number = described(first.clone().prepare(sql.into()).await.unwrap())["statement"].as_u64().unwrap();
+    first.clone().execute(number, Bytes::new()).await.unwrap();
+    let admin = echo.database.admin().await;
+    admin.batch_execute("ALTER TABLE plugin_echo.notes ADD COLUMN more text").await.unwrap();
+    let stale = match first.clone().query(number, Bytes::new()).await {
+        Err(error) => Some(error),
+        Ok(mut rows) => std::future::poll_fn(|cx| rows.poll_batch(cx)).await.and_then(Result::err),
+    };
+    assert!(matches!(stale, Some(Fault::Database(_))), "{stale:?}");
+    let again = described(first.clone().prepare(sql.into()).await.unwrap());
+    assert_eq!(again["columns"].as_array().unwrap().len(), 5);
+    assert_ne!(again["statement"].as_u64(), Some(number));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_breaks_off_leaves_nothing() {
+    let echo = Echo::with_connections(1).await;
+    let first = checkout(&echo).await;
+    let pieces = futures_util::stream::iter([Ok(Bytes::from_static(b"one\n")), Err("the source dried up")]);
+    let broken = first.clone().copy_in("COPY notes (text) FROM STDIN".into(), pieces).await.unwrap();
+    assert_eq!(broken, Err("the source dried up"));
+    first.release();
+
+    let pending =
+        futures_util::stream::iter([Ok::<_, ()>(Bytes::from_static(b"two\n"))]).chain(futures_util::stream::pending());
+    let second = checkout(&echo).await;
+    let copying = tokio::spawn(second.clone().copy_in("COPY notes (text) FROM STDIN".into(), Box::pin(pending)));
+    eventually("it copies", async || running(&echo, "COPY notes%").await == 1).await;
+    copying.abort();
+    eventually("it is over", async || running(&echo, "COPY notes%").await == 0).await;
+    second.release();
+
+    let third = checkout(&echo).await;
+    assert_eq!(ask(&third, "SELECT count(*)::text FROM notes").await, "0");
+    let wrong = third.clone().copy_in("SELECT 1".into(), futures_util::stream::iter([Ok::<_, ()>(Bytes::new())])).await;
+    assert!(wrong.is_err());
+    third.release();
+    let fourth = checkout(&echo).await;
+    assert_eq!(ask(&fourth, "SELECT count(*)::text FROM notes").await, "0");
+}

@@ -1,0 +1,210 @@
+//! The doors as a library sees them: plain functions that take numbers, from any thread, at any
+//! time.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::Thread,
+    time::Duration,
+};
+
+use cardinal::plugin::{bridge::host_api, connection::PluginPool};
+use cardinal_plugin_abi::{Slice, Stream, error, host::Id};
+use serde_json::json;
+use tokio::runtime::Handle;
+
+use crate::support::{Echo, create, identity};
+
+const NOBODY: Id = Id { bytes: [0; 16] };
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits on this thread, without any runtime.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+/// The code of each door's refusal of these numbers.
+fn refusals(ctx: u64, call: u64, conn: u64) -> Vec<(&'static str, u32)> {
+    let (host, none) = (host_api(), Slice::default());
+    let some = Slice::text("SELECT 1");
+    fn code<T>(outcome: Result<T, cardinal_plugin_abi::Error>) -> u32 {
+        outcome.err().map_or(0, |error| error.code)
+    }
+    vec![
+        ("read_card", code(block_on(host.read_card()(ctx, call, NOBODY, NOBODY)))),
+        ("list_cards", code(block_on(host.list_cards()(ctx, call, NOBODY, none)))),
+        ("enrich_card", code(block_on(host.enrich_card()(ctx, call, NOBODY, NOBODY, some, some, some)))),
+        ("remove_source", code(block_on(host.remove_source()(ctx, call, NOBODY, NOBODY, some)))),
+        ("db_connect", code(block_on(host.db_connect()(ctx, call)))),
+        ("db_prepare", code(block_on(host.db_prepare()(ctx, conn, some)))),
+        ("db_query", code(block_on(host.db_query()(ctx, conn, 1, none)))),
+        ("db_execute", code(block_on(host.db_execute()(ctx, conn, 1, none)))),
+        ("db_batch", code(block_on(host.db_batch()(ctx, conn, some)))),
+        ("db_copy_in", code(block_on(host.db_copy_in()(ctx, conn, some, Stream::NONE)))),
+        ("db_copy_out", code(block_on(host.db_copy_out()(ctx, conn, some)))),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plain_thread_and_a_task_of_the_plugin_may_ask() {
+    let echo = Echo::new().await;
+    for handler in ["thread", "task"] {
+        assert_eq!(echo.call(handler).ok().await["service_user"]["name"], "echo", "{handler}");
+    }
+    let ctx = echo.instance.ctx();
+    let asked = std::thread::spawn(move || block_on(host_api().service_user()(ctx)).unwrap());
+    let user: serde_json::Value = serde_json::from_slice(asked.join().unwrap().get()).unwrap();
+    assert_eq!(user["kind"], "plugin");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_that_nobody_gave_are_refused() {
+    let echo = Echo::new().await;
+    for made_up in [0, 1, u64::MAX] {
+        for (door, code) in refusals(made_up, 0, 0) {
+            assert_eq!(code, error::BAD_HANDLE, "{door} with context {made_up}");
+        }
+    }
+    let ctx = echo.instance.ctx();
+    for (door, code) in refusals(ctx, 99, 99) {
+        assert_eq!(code, error::BAD_HANDLE, "{door} with call and connection 99");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_belongs_to_its_own_plugin() {
+    let echo = Echo::new().await;
+    let other = create(&echo.services, identity("other", json!({}), None)).await;
+    let conn = host_api().db_connect()(echo.instance.ctx(), 0).await.unwrap();
+    let stolen = host_api().db_batch()(other.ctx(), conn, Slice::text("SELECT 1")).await;
+    assert_eq!(stolen.unwrap_err().code, error::BAD_HANDLE);
+    host_api().db_release()(other.ctx(), conn);
+    host_api().db_batch()(echo.instance.ctx(), conn, Slice::text("SELECT 1")).await.unwrap();
+    host_api().db_release()(echo.instance.ctx(), conn);
+    let unsupported = host_api().db_connect()(other.ctx(), 0).await.unwrap_err();
+    assert_eq!(unsupported.code, error::UNSUPPORTED, "it was given no database");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retired_plugin_is_refused_everything() {
+    let echo = Echo::new().await;
+    let ctx = echo.instance.ctx();
+    let conn = host_api().db_connect()(ctx, 0).await.unwrap();
+    let waiting = host_api().cancelled()(ctx, 0);
+    let waiting = tokio::spawn(waiting);
+    echo.instance.shutdown(Duration::ZERO).await;
+    waiting.await.unwrap().unwrap();
+    std::thread::spawn(move || {
+        for (door, code) in refusals(ctx, 0, conn) {
+            assert_eq!(code, error::BAD_HANDLE, "{door}");
+        }
+        host_api().log()(ctx, 0, 3, Slice::text("still here"), Slice::default());
+        host_api().metric()(ctx, 1, Slice::text("n"), 1.0, Slice::default());
+        host_api().db_release()(ctx, conn);
+        assert!(host_api().settings()(ctx).get().is_empty());
+        block_on(host_api().cancelled()(ctx, 0)).unwrap();
+    })
+    .join()
+    .unwrap();
+    crate::support::eventually("its connections are closed", async || echo.pool.status().0 == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn text_is_checked() {
+    let echo = Echo::new().await;
+    let ctx = echo.instance.ctx();
+    let bad = Slice::new(b"\xff\xfe");
+    let conn = host_api().db_connect()(ctx, 0).await.unwrap();
+    assert_eq!(host_api().db_batch()(ctx, conn, bad).await.unwrap_err().code, error::INVALID_ARGUMENT);
+    assert_eq!(host_api().db_prepare()(ctx, conn, bad).await.unwrap_err().code, error::INVALID_ARGUMENT);
+    let nul = Slice::text("SELECT 1\0; DROP TABLE notes");
+    assert_eq!(host_api().db_batch()(ctx, conn, nul).await.unwrap_err().code, error::INVALID_ARGUMENT);
+    host_api().db_release()(ctx, conn);
+    assert_eq!(host_api().list_cards()(ctx, 0, NOBODY, bad).await.unwrap_err().code, error::INVALID_ARGUMENT);
+    host_api().log()(ctx, 0, 99, bad, bad);
+    host_api().metric()(ctx, 99, bad, f64::NAN, bad);
+
+    let own = serde_json::from_slice::<serde_json::Value>(host_api().service_user()(ctx).await.unwrap().get()).unwrap();
+    let own: uuid::Uuid = own["id"].as_str().unwrap().parse().unwrap();
+    let card = echo.database.card("text").await;
+    let enrich = |data| {
+        let (card, own) = (card.into_bytes().into(), own.into_bytes().into());
+        host_api().enrich_card()(ctx, 0, card, own, Slice::text("echo:x"), Slice::text("echo"), data)
+    };
+    for data in [Slice::text("{"), Slice::text(""), Slice::text("{} {}"), bad] {
+        assert_eq!(enrich(data).await.unwrap_err().code, error::INVALID_ARGUMENT);
+    }
+    let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
+    assert_eq!(enrich(Slice::text(&deep)).await.unwrap_err().code, error::REFUSED);
+    let very_deep = "[".repeat(200_000);
+    assert_eq!(enrich(Slice::text(&very_deep)).await.unwrap_err().code, error::REFUSED);
+    assert_eq!(enrich(Slice::text("[]")).await.unwrap(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outcome_that_nobody_fetched_is_undone() {
+    let echo = Echo::with_connections(1).await;
+    let ctx = echo.instance.ctx();
+    for _ in 0..20 {
+        let connecting = host_api().db_connect()(ctx, 0);
+        tokio::task::yield_now().await;
+        drop(connecting);
+    }
+    let conn = host_api().db_connect()(ctx, 0).await.expect("the only connection is free again");
+    host_api().db_release()(ctx, conn);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_is_used_up_says_so_in_time() {
+    let echo = Echo::with_connections(1).await;
+    let ctx = echo.instance.ctx();
+    let conn = host_api().db_connect()(ctx, 0).await.unwrap();
+    let refused = host_api().db_connect()(ctx, 0).await.unwrap_err();
+    assert_eq!((refused.code, refused.flags & error::flags::RETRY), (error::UNAVAILABLE, error::flags::RETRY));
+    host_api().db_release()(ctx, conn);
+    let again = host_api().db_connect()(ctx, 0).await.unwrap();
+    host_api().db_release()(ctx, again);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_author_may_bring_his_own_driver() {
+    let echo = Echo::new().await;
+    let options = host_api().connect_options()(echo.instance.ctx()).await.unwrap();
+    let options: serde_json::Value = serde_json::from_slice(options.get()).unwrap();
+    let text = |name: &str| options[name].as_str().unwrap().to_owned();
+    let mut config = tokio_postgres::Config::new();
+    config.host(text("host")).port(5432).dbname(text("dbname")).user(text("user"));
+    config.password(text("password")).options(text("options"));
+    let (client, driver) = config.connect(tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(driver);
+    let row = client.query_one("SELECT current_schema()::text, session_user::text", &[]).await.unwrap();
+    assert_eq!((row.get::<_, &str>(0), row.get::<_, String>(1)), ("plugin_echo", text("user")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_not_there_is_unavailable() {
+    let echo = Echo::new().await;
+    let mut made = echo.database.provision("gone", "").await.unwrap();
+    made.connect.host = "/nonexistent".into();
+    let pool = PluginPool::open(&made, 1, &Handle::current()).unwrap();
+    let gone = create(&echo.services, identity("gone", json!({}), Some(pool))).await;
+    let refused = host_api().db_connect()(gone.ctx(), 0).await.unwrap_err();
+    assert_eq!(refused.code, error::UNAVAILABLE);
+    assert!(!refused.text().contains("nonexistent"), "the place is for the log");
+}

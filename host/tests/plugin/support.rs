@@ -1,0 +1,230 @@
+//! An instance of `echo` with a database of its own, and the ways to call it.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use cardinal::{
+    auth::{
+        caller::{Caller, CallerKind},
+        scope::ScopeSet,
+    },
+    cards::page::Cursors,
+    catalogue::Catalogue,
+    clock::Clock,
+    db::pool::Pools,
+    plugin::{
+        call::{CallBody, CallFault, CallParts, PluginError, PluginReply, ReplyBody},
+        connection::PluginPool,
+        context::{PluginIdentity, Services},
+        instance::{Export, ExportKind, Instance},
+        library::{Libraries, Library, SealedLibrary},
+    },
+};
+use http::HeaderMap;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+use uuid::Uuid;
+
+use crate::database::Database;
+
+/// How long anything awaited may take before the test fails.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+pub fn libraries() -> &'static Libraries {
+    static LIBRARIES: OnceLock<Libraries> = OnceLock::new();
+    LIBRARIES.get_or_init(Libraries::default)
+}
+
+/// The bytes of a library that `cargo build --workspace` made.
+pub fn built(file: &str) -> Vec<u8> {
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_cardinal"));
+    let path = program.with_file_name(file);
+    std::fs::read(&path).unwrap_or_else(|_| panic!("{} is missing: run `cargo build --workspace`", path.display()))
+}
+
+pub fn echo_library() -> Library {
+    libraries().open(SealedLibrary::seal(&built("libecho.so")).unwrap()).unwrap()
+}
+
+/// What a test has.
+pub struct Echo {
+    pub database: Database,
+    pub instance: Arc<Instance>,
+    pub services: Arc<Services>,
+    pub pool: PluginPool,
+    pub caller: Arc<Caller>,
+}
+
+/// A caller with these scopes.
+pub fn caller(scopes: &[&str]) -> Arc<Caller> {
+    Arc::new(Caller {
+        user_id: Uuid::now_v7(),
+        username: "ada".into(),
+        user_kind: "user".into(),
+        role: None,
+        kind: CallerKind::User,
+        key: None,
+        session_id: None,
+        scopes: ScopeSet::lenient(scopes),
+        expires_at: None,
+    })
+}
+
+pub fn identity(name: &str, settings: Value, pool: Option<PluginPool>) -> PluginIdentity {
+    PluginIdentity {
+        name: name.into(),
+        version: "1.0.0".into(),
+        generation: 1,
+        provides_kinds: vec![name.into()],
+        settings,
+        pool,
+    }
+}
+
+impl Echo {
+    /// With a pool of up to four connections.
+    pub async fn new() -> Self {
+        Self::with_connections(4).await
+    }
+
+    pub async fn with_connections(connections: usize) -> Self {
+        let _ = tracing_subscriber::fmt().with_test_writer().with_ansi(false).try_init();
+        let database = Database::new().await;
+        let core = database.login(&database.prepared.names.core()).pg_config();
+        let reaper = database.login(&database.prepared.names.reaper()).pg_config();
+        let pools = Pools::new(core, reaper).unwrap();
+        let catalogue = Arc::new(Catalogue::new(pools.core.clone(), Cursors::new([7; 32]), Clock::System));
+        let services = Arc::new(Services { core: pools.core, catalogue, runtime: Handle::current() });
+        let schema = include_str!("../../../tests/fixtures/echo/schema.sql");
+        let made = database.provision("echo", schema).await.unwrap();
+        let pool = PluginPool::open(&made, connections, &Handle::current()).unwrap();
+        let instance = create(&services, identity("echo", json!({}), Some(pool.clone()))).await;
+        let caller = caller(&["plugin:echo:write"]);
+        Self { database, instance, services, pool, caller }
+    }
+
+    pub fn call(&self, handler: &str) -> Request<'_> {
+        Request::new(&self.instance, &self.caller, handler)
+    }
+}
+
+pub async fn create(services: &Arc<Services>, identity: PluginIdentity) -> Arc<Instance> {
+    let services = services.clone();
+    let made = tokio::task::spawn_blocking(move || Instance::create(&echo_library(), services, identity));
+    Arc::new(made.await.unwrap().unwrap())
+}
+
+/// A call in the making, of a handler by its name or its path.
+pub struct Request<'a> {
+    instance: &'a Arc<Instance>,
+    handler: String,
+    pub parts: CallParts,
+}
+
+impl<'a> Request<'a> {
+    pub fn new(instance: &'a Arc<Instance>, caller: &Arc<Caller>, handler: &str) -> Self {
+        let parts = CallParts {
+            method: "GET".into(),
+            path: "/".into(),
+            query: String::new(),
+            params: Vec::new(),
+            headers: HeaderMap::new(),
+            body: CallBody::Full(Bytes::new()),
+            caller: caller.clone(),
+            request_id: "req-1".into(),
+            traceparent: None,
+            deadline: Instant::now() + PATIENCE,
+            peer: None,
+            is_tool: false,
+        };
+        Self { instance, handler: handler.into(), parts }
+    }
+
+    pub fn by(mut self, caller: &Arc<Caller>) -> Self {
+        self.parts.caller = caller.clone();
+        self
+    }
+
+    pub fn query(mut self, query: impl Into<String>) -> Self {
+        self.parts.query = query.into();
+        self
+    }
+
+    pub fn param(mut self, name: &str, value: impl ToString) -> Self {
+        self.parts.params.push((name.into(), value.to_string()));
+        self
+    }
+
+    pub fn json(mut self, body: &Value) -> Self {
+        self.parts.method = "POST".into();
+        self.parts.headers.insert("content-type", http::HeaderValue::from_static("application/json"));
+        self.parts.body = CallBody::Full(body.to_string().into());
+        self
+    }
+
+    pub fn body(mut self, body: CallBody) -> Self {
+        self.parts.body = body;
+        self
+    }
+
+    /// Begins the call.
+    pub fn begin(self) -> cardinal::plugin::instance::Call {
+        let exports = self.instance.exports();
+        let is_it = |export: &&Export| match &export.kind {
+            ExportKind::Route { path, .. } if self.handler.starts_with('/') => *path == self.handler,
+            _ => export.name == self.handler,
+        };
+        let handler = exports.iter().find(is_it);
+        let handler = handler.unwrap_or_else(|| panic!("echo has no handler {}", self.handler));
+        self.instance.call(handler.id, self.parts)
+    }
+
+    pub async fn send(self) -> Result<PluginReply, CallFault> {
+        tokio::time::timeout(PATIENCE, self.begin()).await.expect("the call ends")
+    }
+
+    /// The JSON of a 2xx reply.
+    pub async fn ok(self) -> Value {
+        let reply = self.send().await.unwrap();
+        assert!(reply.status.is_success(), "{reply:?}");
+        serde_json::from_slice(&whole(reply).await).unwrap_or_default()
+    }
+
+    /// The error that the call ends with.
+    pub async fn error(self) -> PluginError {
+        match self.send().await {
+            Err(CallFault::Error(error)) => error,
+            other => panic!("not an error: {other:?}"),
+        }
+    }
+
+    /// The message of the panic that the call ends with.
+    pub async fn panic(self) -> String {
+        match self.send().await {
+            Err(CallFault::Panicked { message }) => message,
+            other => panic!("not a panic: {other:?}"),
+        }
+    }
+}
+
+/// A reply's whole body.
+pub async fn whole(reply: PluginReply) -> Bytes {
+    match reply.body {
+        ReplyBody::Full(bytes) => bytes,
+        ReplyBody::Stream(stream) => stream.collect().await.unwrap().to_bytes(),
+    }
+}
+
+/// Waits until a condition holds.
+pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition().await {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
