@@ -3,6 +3,7 @@
 
 #![deny(missing_docs)]
 
+mod json;
 mod package;
 
 use proc_macro::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
