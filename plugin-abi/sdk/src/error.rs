@@ -37,6 +37,8 @@ pub struct Error {
     message: String,
     details: Value,
     retry: bool,
+    /// Whether the host's own words may go to the client as they are.
+    public: bool,
 }
 
 enum Kind {
@@ -51,7 +53,13 @@ impl Error {
     /// status becomes 500.
     pub fn with_code(status: u16, code: &str, detail: impl Into<String>) -> Self {
         let status = if (400..600).contains(&status) { status } else { 500 };
-        Self { kind: Kind::Reply(status), message: detail.into(), details: json!({ "code": code }), retry: false }
+        Self {
+            kind: Kind::Reply(status),
+            message: detail.into(),
+            details: json!({ "code": code }),
+            retry: false,
+            public: true,
+        }
     }
 
     /// 400 `invalid-request`: the request cannot be understood.
@@ -165,7 +173,7 @@ impl Error {
     }
 
     pub(crate) fn of_code(code: u32, message: impl Into<String>) -> Self {
-        Self { kind: Kind::Code(code), message: message.into(), details: Value::Null, retry: false }
+        Self { kind: Kind::Code(code), message: message.into(), details: Value::Null, retry: false, public: false }
     }
 
     /// The plugin, or its call, is over.
@@ -189,18 +197,20 @@ impl Error {
             codes::REPLY => Reply::deserialize(&details).map_or(Kind::Code(codes::INTERNAL), |r| Kind::Reply(r.status)),
             code => Kind::Code(code),
         };
-        Self { kind, message: error.text(), details, retry: error.flags & codes::flags::RETRY != 0 }
+        let has = |flag| error.flags & flag != 0;
+        let (retry, public) = (has(codes::flags::RETRY), has(codes::flags::PUBLIC));
+        Self { kind, message: error.text(), details, retry, public }
     }
 }
 
 impl From<Error> for abi::Error {
     fn from(mut error: Error) -> Self {
-        let mut flags = if error.retry { codes::flags::RETRY } else { 0 };
+        let flag = |set, flag| if set { flag } else { 0 };
+        let flags = flag(error.retry, codes::flags::RETRY) | flag(error.public, codes::flags::PUBLIC);
         let code = match error.kind {
             Kind::Code(code) => code,
             Kind::Reply(status) => {
                 error.set("status", status.into());
-                flags |= codes::flags::PUBLIC;
                 codes::REPLY
             }
         };
