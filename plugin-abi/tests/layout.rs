@@ -2,6 +2,7 @@
 //! crate's version as README.md says.
 
 #![cfg(target_pointer_width = "64")]
+#![allow(clippy::unwrap_used)]
 
 use std::{collections::BTreeSet, fmt::Write};
 

@@ -176,10 +176,7 @@ impl PluginContext {
     pub fn list_cards(&self, query: CardQuery) -> impl Future<Output = Result<CardPage>> + Send + use<> {
         let ctx = self.clone();
         async move {
-            let user = match ctx.user() {
-                Ok(user) => user.id,
-                Err(_) => ctx.service_user().await?.id,
-            };
+            let user = if ctx.call.is_some() { ctx.user()?.id } else { ctx.service_user().await?.id };
             let query = serde_json::to_vec(&query)?;
             let list = ctx.core.host.list_cards();
             let answer = list(ctx.core.ctx, ctx.call_id(), user.into_bytes().into(), Slice::new(&query));

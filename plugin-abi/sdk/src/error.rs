@@ -36,9 +36,8 @@ pub struct Error {
     kind: Kind,
     message: String,
     details: Value,
-    retry: bool,
-    /// Whether the host's own words may go to the client as they are.
-    public: bool,
+    /// Bits of [`codes::flags`], kept so that an error of the host's can be passed on as it came.
+    flags: u32,
 }
 
 enum Kind {
@@ -57,8 +56,7 @@ impl Error {
             kind: Kind::Reply(status),
             message: detail.into(),
             details: json!({ "code": code }),
-            retry: false,
-            public: true,
+            flags: codes::flags::PUBLIC,
         }
     }
 
@@ -94,7 +92,8 @@ impl Error {
 
     /// 503 `unavailable`: try again later.
     pub fn unavailable(detail: impl Into<String>) -> Self {
-        Self { retry: true, ..Self::with_code(503, "unavailable", detail) }
+        let error = Self::with_code(503, "unavailable", detail);
+        Self { flags: error.flags | codes::flags::RETRY, ..error }
     }
 
     /// A failure that is not the request's fault. The client sees nothing of `cause`; the log has
@@ -156,7 +155,7 @@ impl Error {
 
     /// Trying the same again later may help.
     pub fn is_retryable(&self) -> bool {
-        self.retry
+        self.flags & codes::flags::RETRY != 0
     }
 
     fn is(&self, code: u32) -> bool {
@@ -173,7 +172,7 @@ impl Error {
     }
 
     pub(crate) fn of_code(code: u32, message: impl Into<String>) -> Self {
-        Self { kind: Kind::Code(code), message: message.into(), details: Value::Null, retry: false, public: false }
+        Self { kind: Kind::Code(code), message: message.into(), details: Value::Null, flags: 0 }
     }
 
     /// The plugin, or its call, is over.
@@ -197,16 +196,12 @@ impl Error {
             codes::REPLY => Reply::deserialize(&details).map_or(Kind::Code(codes::INTERNAL), |r| Kind::Reply(r.status)),
             code => Kind::Code(code),
         };
-        let has = |flag| error.flags & flag != 0;
-        let (retry, public) = (has(codes::flags::RETRY), has(codes::flags::PUBLIC));
-        Self { kind, message: error.text(), details, retry, public }
+        Self { kind, message: error.text(), details, flags: error.flags }
     }
 }
 
 impl From<Error> for abi::Error {
     fn from(mut error: Error) -> Self {
-        let flag = |set, flag| if set { flag } else { 0 };
-        let flags = flag(error.retry, codes::flags::RETRY) | flag(error.public, codes::flags::PUBLIC);
         let code = match error.kind {
             Kind::Code(code) => code,
             Kind::Reply(status) => {
@@ -215,7 +210,7 @@ impl From<Error> for abi::Error {
             }
         };
         let details = if error.details.is_null() { String::new() } else { error.details.to_string() };
-        Self { code, flags, message: error.message.into(), details: details.into() }
+        Self { code, flags: error.flags, message: error.message.into(), details: details.into() }
     }
 }
 
@@ -267,6 +262,16 @@ mod tests {
         let error = Error::of_host(abi::Error::from(sent));
         assert_eq!((error.status(), error.code(), error.message()), (Some(409), Some("conflict"), "taken"));
         assert_eq!(error.details["errors"][1]["pointer"], "/title");
+    }
+
+    #[test]
+    fn an_error_of_the_host_is_passed_on_as_it_came() {
+        let mut raw = abi::Error::new(codes::FORBIDDEN, "no");
+        (raw.flags, raw.details) =
+            (codes::flags::PUBLIC | 1 << 9, String::from("{\"required_scope\":\"x:read\"}").into());
+        let passed = abi::Error::from(Error::of_host(raw));
+        assert_eq!((passed.code, passed.flags), (codes::FORBIDDEN, codes::flags::PUBLIC | 1 << 9));
+        assert_eq!(passed.details.get(), b"{\"required_scope\":\"x:read\"}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{
     fmt,
     future::{Future, poll_fn},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
 };
 
 use bytes::{Bytes, BytesMut};
@@ -359,8 +359,11 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        let running = lock(&self.after).running.take();
-        let (Some(rollback), Some(lease)) = (running, self.lease.take()) else { return };
+        let Some(mut rollback) = lock(&self.after).running.take() else { return };
+        if rollback.poll_unpin(&mut Context::from_waker(Waker::noop())).is_ready() {
+            return;
+        }
+        let Some(lease) = self.lease.take() else { return };
         // Given back while the rollback runs it would have to be closed. Should the plugin be
         // stopped meanwhile, the task is dropped: rollback first, then the lease.
         drop(self.ctx.spawn(async move {

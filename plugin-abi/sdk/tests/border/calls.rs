@@ -121,7 +121,7 @@ fn the_calling_user_is_known_in_a_call_and_only_there() {
 #[test]
 fn cards_are_read_written_and_listed() {
     let plugin = Instance::new();
-    let reply = json_of(&plugin.call("/card", request(&[], "")).unwrap());
+    let reply = json_of(&plugin.call("/card", request(&[(attr::USER_ID, USER)], "")).unwrap());
     assert_eq!(
         reply,
         json!({
