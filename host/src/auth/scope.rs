@@ -81,8 +81,12 @@ impl ScopeSet {
     }
 
     /// Whether the set covers `scope`, a single one as a route names it.
+    /// Asked at every request, so nothing is allocated.
     pub fn holds(&self, scope: &str) -> bool {
-        Grant::parse(scope).is_some_and(|wanted| self.covers(&wanted))
+        let Some((resource, action)) = scope.rsplit_once(':') else {
+            return scope == "*" && self.0.contains(&Grant::All);
+        };
+        self.0.iter().any(|grant| grant.holds(resource, action))
     }
 
     /// Whether everything in `other` is covered.
@@ -136,6 +140,22 @@ impl Grant {
             None => return None,
         };
         Some(Self::One { resource, action: Action::parse(action)? })
+    }
+
+    fn holds(&self, resource: &str, action: &str) -> bool {
+        let Self::One { resource: granted, action: allowed } = self else { return true };
+        let resource_fits = match granted {
+            Resource::Core(name) => name == resource,
+            Resource::Plugin(name) => resource.strip_prefix("plugin:") == Some(name),
+            Resource::AnyPlugin => resource.starts_with("plugin:"),
+        };
+        resource_fits
+            && match allowed {
+                Action::Any => true,
+                Action::Write => action == "write" || action == "read",
+                Action::Read => action == "read",
+                Action::Other(name) => name == action,
+            }
     }
 
     fn is_known(&self) -> bool {
@@ -239,6 +259,8 @@ mod tests {
         assert!(!set(&["plugin:other:write"]).holds("plugin:supplier:read"));
         assert!(!set(&["plugins:read"]).holds("plugin:supplier:read"));
         assert!(!set(&[]).holds("cards:read"));
+        assert!(!set(&["plugin:*:read"]).holds("plugins:read"));
+        assert!(!set(&["cards:*"]).holds("*"));
     }
 
     #[test]
