@@ -79,6 +79,20 @@ impl Claims {
         self.tabs.extend(manifest.card_tabs.iter().map(|tab| (tab.id.clone(), owner.clone())));
         Ok(())
     }
+
+    /// Gives back what [`take`](Self::take) took for the same manifest.
+    pub fn release(&mut self, manifest: &Manifest) {
+        self.names.remove(&manifest.name);
+        if let Some(prefix) = manifest.api_prefix() {
+            self.prefixes.remove(prefix);
+        }
+        for tool in &manifest.tools {
+            self.tools.remove(&tool.name);
+        }
+        for tab in &manifest.card_tabs {
+            self.tabs.remove(&tab.id);
+        }
+    }
 }
 
 fn free(taken: &HashMap<String, Owner>, key: &str, asking: &Owner, code: Code, what: &str) -> Result<(), Refusal> {
@@ -150,6 +164,14 @@ mod tests {
         claims.take(&manifest("a", "p", "t"), "1").unwrap();
         claims.take(&manifest("b", "free", "t"), "2").unwrap_err();
         claims.take(&manifest("b", "free", "u"), "3").unwrap();
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_taken_by_another() {
+        let mut claims = Claims::default();
+        claims.take(&manifest("a", "p", "t"), "1").unwrap();
+        claims.release(&manifest("a", "p", "t"));
+        claims.take(&manifest("a", "p", "t"), "2").unwrap();
     }
 
     proptest! {

@@ -225,11 +225,28 @@ impl Manifest {
     }
 }
 
-/// The name in a manifest that may be wrong everywhere else, to say which plugin is refused.
-pub fn name_hint(bytes: &[u8]) -> Option<String> {
-    let value: Value = serde_json::from_slice(bytes).ok()?;
-    let name = value.get("name")?.as_str()?;
-    is_kebab(name).then(|| name.to_owned())
+/// What a manifest that may be wrong everywhere else says of who it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hints {
+    pub name: Option<String>,
+    pub api_prefix: Option<String>,
+}
+
+/// Reads what can be read, to say which plugin is refused and which routes are out of service.
+pub fn hints(bytes: &[u8]) -> Hints {
+    let Ok(value) = serde_json::from_slice::<Value>(bytes) else { return Hints::default() };
+    let name = value.get("name").and_then(Value::as_str).filter(|name| is_kebab(name)).map(str::to_owned);
+    let api_prefix = value.get("backend").and_then(|backend| match backend.get("apiPrefix") {
+        Some(prefix) => prefix.as_str().filter(|prefix| is_prefix(prefix)).map(str::to_owned),
+        None => name.clone(),
+    });
+    Hints { name, api_prefix }
+}
+
+/// Whether plugin routes may stand below it: 1 to 40 of a-z, 0-9 and hyphens.
+pub fn is_prefix(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    (1..=NAME_LIMIT).contains(&text.len()) && text.bytes().all(plain)
 }
 
 /// Lower-case words of letters and digits, joined by single hyphens, the first of them beginning

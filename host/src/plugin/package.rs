@@ -90,6 +90,14 @@ pub fn read(path: &Path) -> Result<Package, Refusal> {
     Ok(Package { sha256: package.content_hash(), ..package })
 }
 
+/// The manifest of a package that is refused as a whole, to say which one it is; not to be loaded.
+pub fn manifest_of(path: &Path) -> Option<Bytes> {
+    let owners = Owners::anybody();
+    let name = path.file_name()?.to_str()?;
+    let folder = Folder::open(path.parent()?, &owners).ok()?.folder(name).ok()?;
+    folder.file(MANIFEST, MANIFEST_LIMIT).ok()
+}
+
 fn read_folder(origin: &str, folder: &Folder) -> Result<Package, Refusal> {
     let names = folder.names()?;
     let library_name = one_library(&names)?;

@@ -1,15 +1,11 @@
-//! The plugins of this host: walked from the folder to service, published as one snapshot.
+//! The walk of every plugin, from the plugins folder to one immutable snapshot.
 //!
-//! A request takes the snapshot once and keeps it: whatever is published meanwhile, it ends on the
-//! generation that it began with.
-
-mod report;
-mod snapshot;
-mod walk;
+//! A scan looks at all packages, leads each on its own way, and publishes once, at its end.
+//! Whoever serves takes a snapshot and keeps it for the request: what it holds stays alive. A
+//! package that is unchanged keeps its running instance; one that is refused stops nobody else.
 
 use std::{
-    collections::HashMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -18,245 +14,170 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use deadpool_postgres::Pool;
-use futures_util::{StreamExt, stream};
-use tokio::sync::{Mutex, watch};
-
-use self::walk::Read;
-pub use self::{
-    report::PluginReport,
-    snapshot::{Entry, Snapshot},
+use futures_util::{StreamExt, future::join_all, stream};
+use tokio::{
+    sync::{Mutex, watch},
+    task::spawn_blocking,
+    time::Instant,
 };
+
+use self::{found::Found, judge::Judge, load::Loader, settle::settle, snapshot::Entry};
+pub use self::{report::PluginReport, snapshot::Snapshot};
 pub use super::active::ToolEntry;
-use super::{
-    active::Active,
-    compat::Claims,
-    context::Services,
-    library::Libraries,
-    package,
-    state::{Refusal, State},
-    trust::{Lock, Verdict},
-};
-use crate::{
-    clock::Clock,
-    config::{Config, Plugins},
-    db::plugin_state::{self, PluginState},
-    link::KeeperLink,
-};
+use super::{active::Active, context::Services, package, state::Refusal, trust::Owners};
+use crate::{clock::Clock, config::Config, db::plugin_state, link::KeeperLink};
 
-/// Plugins that are read, or loaded, at the same time.
-const AT_A_TIME: usize = 4;
-/// How long a retired generation's calls may still run before it is left to itself.
-const RETIRE_GRACE: Duration = Duration::from_secs(60);
+mod found;
+mod judge;
+mod load;
+mod report;
+mod settle;
+mod snapshot;
 
-/// The registry.
+/// Packages that are read at the same time; each may take a library's size of memory.
+const READ_AT_ONCE: usize = 4;
+/// How long calls of a replaced instance may take to their end.
+const DRAIN_LIMIT: Duration = Duration::from_secs(60);
+/// How often a replaced instance is looked at: whether somebody still holds its snapshot.
+const DRAIN_TICK: Duration = Duration::from_millis(20);
+
+/// All plugins of this host.
 pub struct Registry {
-    folder: PathBuf,
-    config: Plugins,
-    services: Arc<Services>,
-    link: KeeperLink,
-    pool: Pool,
-    clock: Clock,
-    libraries: Arc<Libraries>,
-    snapshot: ArcSwap<Snapshot>,
-    changes: watch::Sender<u64>,
-    generation: AtomicU64,
-    /// One walk through the folder at a time.
-    walking: Mutex<()>,
+    plugins_dir: PathBuf,
+    judge: Judge,
+    loader: Arc<Loader>,
+    current: ArcSwap<Snapshot>,
+    published: watch::Sender<u64>,
+    /// One scan at a time.
+    scanning: Mutex<()>,
+    scans: AtomicU64,
 }
 
 impl Registry {
-    pub fn new(config: &Config, services: Arc<Services>, link: KeeperLink, clock: Clock) -> Self {
+    /// An empty registry; [`scan`](Self::scan) fills it.
+    pub fn new(config: &Config, services: Arc<Services>, keeper: KeeperLink, clock: Clock) -> Self {
         Self {
-            folder: config.paths.plugins_dir.clone(),
-            config: config.plugins.clone(),
-            pool: services.core.clone(),
-            services,
-            link,
-            clock,
-            libraries: Arc::default(),
-            snapshot: ArcSwap::from_pointee(Snapshot::default()),
-            changes: watch::channel(0).0,
-            generation: AtomicU64::new(0),
-            walking: Mutex::new(()),
+            plugins_dir: config.paths.plugins_dir.clone(),
+            judge: Judge::new(&config.plugins, clock),
+            loader: Arc::new(Loader::new(services, keeper)),
+            current: ArcSwap::default(),
+            published: watch::Sender::new(0),
+            scanning: Mutex::default(),
+            scans: AtomicU64::new(0),
         }
     }
 
-    /// What is in service now.
+    /// What is in service now. Holding it keeps its plugins alive.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.snapshot.load_full()
+        self.current.load_full()
     }
 
-    /// Told of every snapshot that is published.
+    /// Counts up whenever another snapshot is published.
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+        self.published.subscribe()
     }
 
-    /// Every plugin that was found, for operators.
+    /// Every plugin that was found, in the order of the names.
     pub fn reports(&self) -> Vec<PluginReport> {
-        self.snapshot().entries().iter().map(PluginReport::of).collect()
+        self.snapshot().reports()
     }
 
-    /// Walks through the folder and publishes what comes of it. What has not changed stays as it is.
+    /// Leads every package in the plugins folder on its walk and publishes the outcome.
     pub async fn scan(&self) {
-        let _walking = self.walking.lock().await;
-        let decisions = match plugin_state::all(&self.pool).await {
-            Ok(decisions) => decisions,
-            Err(error) => {
-                tracing::error!(error = ?error, "the plugins' stored state cannot be read; nothing changes");
+        let _alone = self.scanning.lock().await;
+        let started = Instant::now();
+        let found = self.look().await;
+        let entries = match plugin_state::all(&self.loader.services.core).await {
+            Ok(states) => {
+                let before = self.snapshot();
+                let steps = self.judge.judge(found, &states, &before).await;
+                settle(&self.loader, steps).await
+            }
+            Err(error) if self.scans.load(Ordering::Relaxed) > 0 => {
+                tracing::warn!(error = ?error, "the plugins were not looked at again: the database is away");
                 return;
             }
-        };
-        let folder = self.folder.clone();
-        let candidates = match tokio::task::spawn_blocking(move || package::find(&folder)).await {
-            Ok(Ok(candidates)) => candidates,
-            Ok(Err(error)) => {
-                tracing::error!(folder = %self.folder.display(), %error, "the plugins folder cannot be read; nothing changes");
-                return;
-            }
+            // What an operator has disabled must not run; so nothing runs until that is known.
             Err(error) => {
-                tracing::error!(%error, "looking through the plugins folder broke down");
-                return;
+                tracing::error!(error = ?error, "no plugin is loaded: the database is away");
+                found.into_iter().map(|found| Entry::failed(found.about, "The database is away.".to_owned())).collect()
             }
         };
-        let read = stream::iter(candidates).map(walk::read);
-        let read: Vec<Read> = read.buffered(AT_A_TIME).collect().await;
-        let admitted = self.trust(admit(read, &decisions));
-        let entries = stream::iter(admitted).map(|read| self.load(read, &decisions));
-        let entries: Vec<Entry> = entries.buffered(AT_A_TIME).collect().await;
-        self.publish(Snapshot::of(entries));
+        self.scans.fetch_add(1, Ordering::Relaxed);
+        let active = entries.iter().filter(|entry| entry.service.is_some()).count();
+        let (all, took) = (entries.len(), started.elapsed().as_millis() as u64);
+        self.publish(entries);
+        tracing::info!(found = all, active, ms = took, "plugins looked at");
     }
 
-    /// Holds each package against the lock file, which learns what it may.
-    fn trust(&self, mut read: Vec<Read>) -> Vec<Read> {
-        let file = &self.config.lock_file;
-        let mut lock = match Lock::load(file) {
-            Ok(lock) => lock,
-            Err(error) => {
-                tracing::error!(file = %file.display(), %error, "the plugins' lock file cannot be read; no plugin is loaded");
-                read.iter_mut().for_each(|read| read.fail("The lock file of plugins cannot be read."));
-                return read;
+    /// Everything in the plugins folder, read and judged by itself.
+    async fn look(&self) -> Vec<Found> {
+        let folder = self.plugins_dir.clone();
+        let looked = spawn_blocking(move || packages(&folder)).await;
+        let (paths, refusal) = looked.unwrap_or_else(|error| {
+            tracing::error!(%error, "looking into the plugins folder failed");
+            (Vec::new(), None)
+        });
+        let read = paths.into_iter().map(|path| {
+            let refusal = refusal.clone();
+            async move {
+                let at = path.clone();
+                let found = spawn_blocking(move || found::inspect(&path, refusal)).await;
+                found.unwrap_or_else(|error| Found::broken(&at, &error))
             }
-        };
-        let known = lock.clone();
-        for read in &mut read {
-            let Some(accepted) = &read.accepted else { continue };
-            let name = accepted.manifest.name.clone();
-            match lock.judge(self.config.trust, &name, &accepted.package.sha256, self.clock.now()) {
-                Ok(Verdict::Changed { before }) => {
-                    tracing::warn!(
-                        plugin = name,
-                        before,
-                        now = accepted.package.sha256,
-                        "the plugin's content has changed since it was recorded"
-                    );
-                }
-                Ok(Verdict::Known | Verdict::Recorded) => {}
-                Err(refusal) => read.refuse(refusal),
-            }
-        }
-        if lock != known
-            && let Err(error) = lock.save(file)
-        {
-            tracing::error!(file = %file.display(), %error, "the plugins' lock file cannot be written");
-        }
-        read
+        });
+        stream::iter(read).buffered(READ_AT_ONCE).collect().await
     }
 
-    /// Brings one plugin that may come in into service; one that serves already is kept.
-    async fn load(&self, read: Read, decisions: &HashMap<String, PluginState>) -> Entry {
-        let Some(accepted) = read.accepted else { return read.entry };
-        let before = self.snapshot();
-        let stored = decisions.get(&accepted.manifest.name).map(|decision| &decision.settings);
-        if let Some(kept) = before.unchanged(&read.entry, stored) {
-            return kept;
-        }
-        let generation = self.generation.fetch_add(1, Ordering::Relaxed) + 1;
-        let step = walk::Step {
-            services: Arc::clone(&self.services),
-            libraries: Arc::clone(&self.libraries),
-            link: self.link.clone(),
-            generation,
-            environment: self.config.settings.get(&accepted.manifest.snake_name()).cloned(),
-            stored: stored.cloned(),
-        };
-        let name = accepted.manifest.name.clone();
-        let mut entry = read.entry;
-        // A task of its own: a bug in the walk of one plugin is that plugin's failure.
-        match tokio::spawn(walk::into_service(accepted, step)).await {
-            Ok(Ok(in_service)) => {
-                tracing::info!(plugin = name, generation, "the plugin is active");
-                entry.state = State::Active;
-                entry.service = Some(in_service);
-            }
-            Ok(Err(fault)) => {
-                tracing::warn!(plugin = name, %fault, "the plugin is not active");
-                fault.note(&mut entry);
-            }
-            Err(error) => {
-                tracing::error!(plugin = name, %error, "loading the plugin broke down");
-                entry.state = State::Failed;
-            }
-        }
-        entry
-    }
-
-    fn publish(&self, next: Snapshot) {
-        let next = Arc::new(next);
-        let before = self.snapshot.swap(Arc::clone(&next));
-        self.changes.send_modify(|count| *count += 1);
-        for old in before.active() {
-            if !next.active().any(|new| Arc::ptr_eq(new, old)) {
-                let old = Arc::clone(old);
-                tokio::spawn(async move { retire(&old, RETIRE_GRACE).await });
-            }
+    /// Swaps the snapshot once, then lets go of what is not in it any more.
+    fn publish(&self, entries: Vec<Entry>) {
+        let new = Arc::new(Snapshot::of(entries));
+        let kept: Vec<Arc<Active>> = new.active().cloned().collect();
+        let old = self.current.swap(new);
+        self.published.send_modify(|count| *count += 1);
+        let leaving: Vec<_> =
+            old.active().filter(|old| !kept.iter().any(|kept| Arc::ptr_eq(kept, old))).cloned().collect();
+        drop(old);
+        for active in leaving {
+            self.loader.services.runtime.spawn(retire(active));
         }
     }
 
-    /// Ends every plugin; at the end of the process.
+    /// Stops every plugin: nothing new begins, what is under way has `grace` to end.
     pub async fn shutdown(&self, grace: Duration) {
-        let last = self.snapshot.swap(Arc::new(Snapshot::default()));
-        let all = last.active().map(|active| retire(active, grace));
-        futures_util::future::join_all(all).await;
+        let _alone = self.scanning.lock().await;
+        let last = self.current.swap(Arc::default());
+        self.published.send_modify(|count| *count += 1);
+        join_all(last.active().map(|active| active.instance.shutdown(grace))).await;
     }
 }
 
-async fn retire(active: &Active, grace: Duration) {
-    active.instance.shutdown(grace).await;
-    tracing::info!(plugin = active.manifest.name, generation = active.generation, "the plugin's generation is retired");
+/// Waits until nobody can begin a call any more, so that none is turned away, then stops it.
+async fn retire(active: Arc<Active>) {
+    let deadline = Instant::now() + DRAIN_LIMIT;
+    while Arc::strong_count(&active) > 1 && Instant::now() < deadline {
+        tokio::time::sleep(DRAIN_TICK).await;
+    }
+    active.instance.shutdown(deadline.saturating_duration_since(Instant::now())).await;
+    tracing::info!(plugin = active.manifest.name, generation = active.generation, "retired");
 }
 
-/// Turns away who claims what is somebody else's, in the order of the packages, and who is disabled.
-fn admit(read: Vec<Read>, decisions: &HashMap<String, PluginState>) -> Vec<Read> {
-    let mut claims = Claims::default();
-    let mut admitted = Vec::with_capacity(read.len());
-    for mut read in read {
-        if let Some(accepted) = &read.accepted {
-            let disabled = decisions.get(&accepted.manifest.name).is_some_and(|decision| decision.disabled);
-            if let Err(refusal) = claims.take(&accepted.manifest, &read.entry.package) {
-                read.refuse(refusal);
-            } else if disabled {
-                read.entry.state = State::Disabled;
-                read.accepted = None;
-            }
+/// The packages, and why none of them may be loaded when the folder itself is at fault.
+fn packages(folder: &Path) -> (Vec<PathBuf>, Option<Refusal>) {
+    if !folder.exists() {
+        tracing::warn!(folder = %folder.display(), "there is no plugins folder");
+        return (Vec::new(), None);
+    }
+    let (real, refusal) = match Owners::of_this_process().check_folder(folder) {
+        Ok(real) => (real, None),
+        Err(refusal) => {
+            tracing::error!(%refusal, "no plugin is loaded: the plugins folder is not safe");
+            (folder.to_owned(), Some(refusal))
         }
-        admitted.push(read);
-    }
-    admitted
-}
-
-impl Read {
-    fn refuse(&mut self, refusal: Refusal) {
-        tracing::warn!(package = self.entry.package, %refusal, "the plugin is refused");
-        self.entry.state = State::Refused;
-        self.entry.refusal = Some(refusal);
-        self.accepted = None;
-    }
-
-    fn fail(&mut self, reason: &str) {
-        if self.accepted.take().is_some() {
-            self.entry.state = State::Failed;
-            self.entry.failure = Some(reason.to_owned());
-        }
-    }
+    };
+    let paths = package::find(&real).unwrap_or_else(|error| {
+        tracing::error!(folder = %real.display(), %error, "the plugins folder cannot be read");
+        Vec::new()
+    });
+    (paths, refusal)
 }

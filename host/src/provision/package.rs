@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::config::{Plugins, Trust};
 use crate::link::{ProvisionFault, ProvisionRequest};
-use crate::plugin::manifest::{Manifest, name_hint};
+use crate::plugin::manifest::{Manifest, hints};
 use crate::plugin::package;
 use crate::plugin::state::Refusal;
 use crate::plugin::trust::{Lock, Owners};
@@ -27,7 +27,7 @@ pub fn find(plugins_dir: &Path, plugins: &Plugins, request: &ProvisionRequest) -
     for path in package::find(&folder).map_err(unreadable)? {
         // What cannot be read is somebody else's trouble, or a package that has changed.
         let Ok(found) = package::read(&path) else { continue };
-        if found.sha256 == request.sha256 && name_hint(&found.manifest).as_deref() == Some(&request.plugin) {
+        if found.sha256 == request.sha256 && hints(&found.manifest).name.as_deref() == Some(&request.plugin) {
             return judge(found, plugins, request);
         }
     }

@@ -9,7 +9,7 @@ use super::{
     Access, BODY_LIMIT, Backend, CONCURRENCY_LIMIT, CONNECTIONS_LIMIT, CardTab, DeclaredRoute, Engine, Limits,
     Manifest, PATH_LIMIT, Problem, Problems, TIMEOUT_LIMIT, TOOL_NAME_ADVICE, TOOL_NAME_LIMIT, Tool, Warning,
     field::{Field, Findings, Object},
-    is_kebab, is_plain_relative, is_reserved,
+    is_kebab, is_plain_relative, is_prefix, is_reserved,
 };
 use crate::plugin::state::Code;
 
@@ -218,8 +218,7 @@ fn backend(object: &Object, plugin: &str) -> Option<Backend> {
 
 fn api_prefix(field: &Field) -> Option<String> {
     let prefix = field.string()?;
-    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    let fits = (1..=40).contains(&prefix.len()) && prefix.bytes().all(plain);
+    let fits = is_prefix(prefix);
     if !fits {
         field.wrong(Code::BadManifest, "1 to 40 of the characters a-z, 0-9 and -, without slashes");
     }

@@ -182,8 +182,16 @@ fn what_is_no_json_is_refused_as_such() {
 
 #[test]
 fn the_name_of_a_wrong_manifest_is_still_found() {
-    assert_eq!(name_hint(br#"{"name":"p","version":1}"#).as_deref(), Some("p"));
-    assert_eq!(name_hint(br#"{"name":"../p"}"#), None);
+    let found = |text: &str| {
+        let Hints { name, api_prefix } = hints(text.as_bytes());
+        (name, api_prefix)
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(found(r#"{"name":"p","version":1}"#), (some("p"), None));
+    assert_eq!(found(r#"{"name":"p","backend":{}}"#), (some("p"), some("p")));
+    assert_eq!(found(r#"{"name":"../p","backend":{"apiPrefix":"x"}}"#), (None, some("x")));
+    assert_eq!(found(r#"{"name":1,"backend":{"apiPrefix":"/x"}}"#), (None, None));
+    assert_eq!(found("{"), (None, None));
 }
 
 fn any_json() -> impl Strategy<Value = Value> {

@@ -1,106 +1,146 @@
-//! A plugin as operators see it.
+//! A plugin as the admin API shows it to operators.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
-use serde_json::{Value, json};
 
-use super::snapshot::{Entry, InService};
+use super::snapshot::{Entry, Service};
 use crate::plugin::{
-    manifest::CardTab,
+    manifest::{CardTab, Manifest, Tool},
     state::{Refusal, State},
 };
 
-/// One row of the plugin registry.
-#[derive(Serialize)]
+/// Everything that an operator may want to know of a plugin that was found.
+#[derive(Clone, Debug, Serialize)]
 pub struct PluginReport {
     pub name: String,
+    /// The name of its folder or file in the plugins folder.
     pub package: String,
     pub state: State,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub refusal: Option<Refusal>,
     /// In one sentence, whatever keeps the plugin from serving.
     pub reason: Option<String>,
+    pub warnings: Vec<String>,
     pub version: Option<String>,
     pub title: Option<String>,
     pub description: Option<String>,
     pub author: Option<String>,
     pub core_version: Option<String>,
     pub plugin_api_version: Option<String>,
-    pub sha256: Option<String>,
     pub api_prefix: Option<String>,
+    pub sha256: Option<String>,
+    pub generation: Option<u64>,
+    pub library: Option<Library>,
     pub tabs: Vec<CardTab>,
     pub provides_kinds: Vec<String>,
     pub reads_kinds: Vec<String>,
-    pub routes: Vec<Value>,
-    pub tools: Vec<Value>,
-    pub warnings: Vec<Value>,
-    pub generation: Option<u64>,
-    pub counters: Option<Value>,
+    /// Of a plugin in service: what its library exports.
+    pub routes: Vec<Route>,
+    pub tools: Vec<ToolReport>,
+    pub counters: Option<Counters>,
+}
+
+/// What the library was made with.
+#[derive(Clone, Debug, Serialize)]
+pub struct Library {
+    pub sdk: String,
+    pub rustc: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Route {
+    pub method: String,
+    pub path: String,
+    pub scope: String,
+    pub timeout_ms: u64,
+    pub max_body_bytes: usize,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct ToolReport {
+    pub name: String,
+    pub title: Option<String>,
+    pub description: String,
+    pub handler: String,
+    pub scope: String,
+    pub requires_confirmation: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Counters {
+    pub calls: u64,
+    pub errors: u64,
+    pub panics: u64,
+    pub timeouts: u64,
+    pub refused: u64,
+    pub in_flight: usize,
 }
 
 impl PluginReport {
-    pub fn of(entry: &Entry) -> Self {
-        let manifest = entry.manifest.as_deref();
-        let list = |pick: fn(&crate::plugin::manifest::Manifest) -> &Vec<String>| {
-            manifest.map(|m| pick(m).clone()).unwrap_or_default()
-        };
+    pub(super) fn of(entry: &Entry) -> Self {
+        let manifest = entry.about.manifest.as_ref();
+        let service = entry.service.as_deref();
+        let text = |field: fn(&Manifest) -> &Option<String>| manifest.and_then(|manifest| field(manifest).clone());
         Self {
-            name: entry.name.clone(),
-            package: entry.package.clone(),
+            name: entry.about.name.clone(),
+            package: entry.about.origin.clone(),
             state: entry.state,
-            reason: entry.refusal.as_ref().map(|refusal| refusal.reason.clone()).or_else(|| entry.failure.clone()),
             refusal: entry.refusal.clone(),
-            version: manifest.map(|m| m.version.to_string()),
-            title: manifest.map(|m| m.display_title().to_owned()),
-            description: manifest.and_then(|m| m.description.clone()),
-            author: manifest.and_then(|m| m.author.clone()),
-            core_version: manifest.map(|m| m.engine.core_version.to_string()),
-            plugin_api_version: manifest.map(|m| m.engine.plugin_api_version.clone()),
-            sha256: entry.sha256.clone(),
-            api_prefix: manifest.and_then(|m| m.api_prefix().map(str::to_owned)),
-            tabs: manifest.map(|m| m.card_tabs.clone()).unwrap_or_default(),
-            provides_kinds: list(|m| &m.provides_kinds),
-            reads_kinds: list(|m| &m.reads_kinds),
-            routes: entry.service.as_ref().map(routes).unwrap_or_default(),
-            tools: entry.service.as_ref().map(tools).unwrap_or_default(),
-            warnings: entry.warnings.iter().map(|warning| json!(warning)).collect(),
-            generation: entry.service.as_ref().map(|service| service.active.generation),
-            counters: entry.service.as_ref().map(counters),
+            reason: entry.refusal.as_ref().map(|refusal| refusal.reason.clone()).or_else(|| entry.failure.clone()),
+            warnings: entry.about.warnings.clone(),
+            version: manifest.map(|manifest| manifest.version.to_string()),
+            title: manifest.map(|manifest| manifest.display_title().to_owned()),
+            description: text(|manifest| &manifest.description),
+            author: text(|manifest| &manifest.author),
+            core_version: manifest.map(|manifest| manifest.engine.core_version.to_string()),
+            plugin_api_version: manifest.map(|manifest| manifest.engine.plugin_api_version.clone()),
+            api_prefix: entry.about.api_prefix.clone(),
+            sha256: entry.about.sha256.clone(),
+            generation: service.map(|service| service.active.generation),
+            library: service
+                .map(|service| Library { sdk: service.library.sdk.clone(), rustc: service.library.rustc.clone() }),
+            tabs: manifest.map(|manifest| manifest.card_tabs.clone()).unwrap_or_default(),
+            provides_kinds: manifest.map(|manifest| manifest.provides_kinds.clone()).unwrap_or_default(),
+            reads_kinds: manifest.map(|manifest| manifest.reads_kinds.clone()).unwrap_or_default(),
+            routes: service.map(routes).unwrap_or_default(),
+            tools: manifest.map(tools).unwrap_or_default(),
+            counters: service.map(counters),
         }
     }
 }
 
-fn routes(service: &InService) -> Vec<Value> {
-    let routes = service.active.routes();
-    routes
-        .iter()
-        .map(|route| json!({"method": route.method.as_str(), "path": route.template, "scope": route.scope}))
-        .collect()
+fn routes(service: &Service) -> Vec<Route> {
+    let report = |route: &crate::plugin::active::RouteEntry| Route {
+        method: route.method.to_string(),
+        path: route.template.clone(),
+        scope: route.scope.clone(),
+        timeout_ms: u64::try_from(route.timeout.as_millis()).unwrap_or(u64::MAX),
+        max_body_bytes: route.max_body,
+    };
+    service.active.routes().into_iter().map(report).collect()
 }
 
-fn tools(service: &InService) -> Vec<Value> {
-    let tools = service.tools.iter();
-    tools
-        .map(|entry| {
-            json!({
-                "name": entry.tool.name,
-                "title": entry.tool.title,
-                "scope": entry.scope,
-                "requires_confirmation": entry.tool.requires_confirmation,
-            })
-        })
-        .collect()
+fn tools(manifest: &Manifest) -> Vec<ToolReport> {
+    let report = |tool: &Tool| ToolReport {
+        name: tool.name.clone(),
+        title: tool.title.clone(),
+        description: tool.description.clone(),
+        handler: tool.handler.clone(),
+        scope: format!("plugin:{}:{}", manifest.name, tool.access().as_str()),
+        requires_confirmation: tool.requires_confirmation,
+    };
+    manifest.tools.iter().map(report).collect()
 }
 
-fn counters(service: &InService) -> Value {
-    let counters = &service.active.guard.counters;
-    json!({
-        "calls": counters.calls.load(Ordering::Relaxed),
-        "errors": counters.errors.load(Ordering::Relaxed),
-        "panics": counters.panics.load(Ordering::Relaxed),
-        "timeouts": counters.timeouts.load(Ordering::Relaxed),
-        "refused": counters.refused.load(Ordering::Relaxed),
-        "in_flight": service.active.instance.in_flight(),
-    })
+fn counters(service: &Service) -> Counters {
+    let counted = &service.active.guard.counters;
+    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    Counters {
+        calls: read(&counted.calls),
+        errors: read(&counted.errors),
+        panics: read(&counted.panics),
+        timeouts: read(&counted.timeouts),
+        refused: read(&counted.refused),
+        in_flight: service.active.instance.in_flight(),
+    }
 }

@@ -1,102 +1,143 @@
-//! One immutable picture of all plugins, with the ways into those that serve.
+//! All plugins at one moment: what serves, and what became of the rest. Never changed, only
+//! replaced.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::{
+    found::{About, NotGood},
+    report::PluginReport,
+};
 use crate::plugin::{
     active::{Active, ToolEntry},
-    frontend::{Asset, Bundle},
-    manifest::{Manifest, Warning},
+    frontend::{Asset, Bundle, Main},
+    library::Description,
     state::{Refusal, State},
 };
 
-/// A plugin that was found, whatever became of it.
-#[derive(Clone)]
-pub struct Entry {
-    /// The folder or file in the plugins folder.
-    pub package: String,
-    /// The manifest's name; the package's where there is none.
-    pub name: String,
-    pub state: State,
-    pub refusal: Option<Refusal>,
-    /// Why the host could not do its part, in plain words.
-    pub failure: Option<String>,
-    pub sha256: Option<String>,
-    pub manifest: Option<Arc<Manifest>>,
-    pub warnings: Vec<Warning>,
-    pub service: Option<InService>,
+/// The plugins of one moment.
+#[derive(Default)]
+pub struct Snapshot {
+    pub by_prefix: HashMap<String, Arc<Active>>,
+    pub tools: BTreeMap<String, ToolEntry>,
+    /// In the order of the names; of one name, the one in service first.
+    entries: Vec<Entry>,
+    /// Prefixes of plugins that are not in service.
+    out_of_service: HashSet<String>,
 }
 
-/// What an active plugin serves with.
-#[derive(Clone)]
-pub struct InService {
+/// A plugin that was found, and where its walk ended.
+pub(super) struct Entry {
+    pub about: About,
+    pub state: State,
+    pub refusal: Option<Refusal>,
+    pub failure: Option<String>,
+    pub service: Option<Arc<Service>>,
+}
+
+/// What a plugin in service is made of.
+pub(super) struct Service {
     pub active: Arc<Active>,
     pub tools: Vec<ToolEntry>,
     pub frontend: Option<Arc<Bundle>>,
-    /// The stored settings that the instance was made with.
-    pub stored: Option<Value>,
-}
-
-/// All plugins.
-#[derive(Default)]
-pub struct Snapshot {
-    entries: Vec<Entry>,
-    pub by_prefix: HashMap<String, Arc<Active>>,
-    pub tools: BTreeMap<String, ToolEntry>,
+    pub library: Description,
+    pub sha256: String,
+    pub settings: Value,
 }
 
 impl Snapshot {
-    pub fn of(entries: Vec<Entry>) -> Self {
+    pub(super) fn of(mut entries: Vec<Entry>) -> Self {
+        entries.sort_by(|a, b| {
+            let key = |entry: &Entry| (entry.about.name.clone(), entry.service.is_none(), entry.about.origin.clone());
+            key(a).cmp(&key(b))
+        });
         let mut snapshot = Self::default();
-        for service in entries.iter().filter_map(|entry| entry.service.as_ref()) {
-            if let Some(prefix) = service.active.manifest.api_prefix() {
-                snapshot.by_prefix.insert(prefix.to_owned(), Arc::clone(&service.active));
+        for entry in &entries {
+            match &entry.service {
+                Some(service) => snapshot.serve(service),
+                None => snapshot.out_of_service.extend(entry.about.api_prefix.clone()),
             }
-            snapshot.tools.extend(service.tools.iter().map(|tool| (tool.tool.name.clone(), tool.clone())));
         }
         snapshot.entries = entries;
         snapshot
     }
 
-    pub fn entries(&self) -> &[Entry] {
-        &self.entries
+    fn serve(&mut self, service: &Service) {
+        if let Some(prefix) = service.active.manifest.api_prefix() {
+            self.by_prefix.insert(prefix.to_owned(), Arc::clone(&service.active));
+        }
+        self.tools.extend(service.tools.iter().map(|entry| (entry.tool.name.clone(), entry.clone())));
     }
 
-    /// The plugins that serve, in the order of their packages.
+    /// The plugins in service, in the order of their names.
     pub fn active(&self) -> impl Iterator<Item = &Arc<Active>> {
-        self.entries.iter().filter_map(|entry| entry.service.as_ref()).map(|service| &service.active)
+        self.entries.iter().filter_map(|entry| Some(&entry.service.as_ref()?.active))
     }
 
-    /// Whether `prefix` belongs to a plugin that is known and not in service.
+    /// Whether a plugin with this prefix is known and not in service.
     pub fn unavailable(&self, prefix: &str) -> bool {
-        let prefix_of =
-            |entry: &Entry| entry.manifest.as_ref().and_then(|manifest| manifest.api_prefix().map(str::to_owned));
-        self.entries.iter().any(|entry| entry.service.is_none() && prefix_of(entry).as_deref() == Some(prefix))
+        !self.by_prefix.contains_key(prefix) && self.out_of_service.contains(prefix)
     }
 
-    /// `{main_url, integrity}` of a plugin's frontend, null when it has none.
-    pub fn frontend(&self, name: &str) -> Value {
-        let bundle = self.service(name).and_then(|service| service.frontend.as_ref());
-        bundle.map_or(Value::Null, |bundle| json!(bundle.main()))
+    /// What the Admin UI loads the plugin's frontend by, if it is in service and has one.
+    pub fn frontend(&self, name: &str) -> Option<&Main> {
+        Some(self.service(name)?.frontend.as_ref()?.main())
     }
 
-    /// A frontend file, by the hash of its bundle.
+    /// A frontend file of a plugin in service, under the hash of its contents.
     pub fn asset(&self, name: &str, hash: &str, path: &str) -> Option<Asset> {
         self.service(name)?.frontend.as_ref()?.asset(hash, path)
     }
 
-    /// The entry that serves the same content with the same settings already.
-    pub(super) fn unchanged(&self, found: &Entry, stored: Option<&Value>) -> Option<Entry> {
-        let known = self.entries.iter().find(|entry| entry.name == found.name && entry.service.is_some())?;
-        let same = known.sha256 == found.sha256 && known.service.as_ref()?.stored.as_ref() == stored;
-        same.then(|| Entry { package: found.package.clone(), ..known.clone() })
+    /// Every plugin that was found.
+    pub fn reports(&self) -> Vec<PluginReport> {
+        self.entries.iter().map(PluginReport::of).collect()
     }
 
-    fn service(&self, name: &str) -> Option<&InService> {
-        self.entries.iter().find(|entry| entry.name == name)?.service.as_ref()
+    fn service(&self, name: &str) -> Option<&Service> {
+        self.entries.iter().filter(|entry| entry.about.name == name).find_map(|entry| entry.service.as_deref())
+    }
+
+    /// What runs of this package already, when neither its content nor its settings have changed.
+    pub(super) fn unchanged(&self, origin: &str, sha256: &str, settings: &Value) -> Option<&Arc<Service>> {
+        let service = self.entries.iter().find(|entry| entry.about.origin == origin)?.service.as_ref()?;
+        (service.sha256 == sha256 && service.settings == *settings).then_some(service)
+    }
+}
+
+impl Entry {
+    pub fn at(about: About, state: State) -> Self {
+        Self { about, state, refusal: None, failure: None, service: None }
+    }
+
+    /// One whose walk ended before it was in service.
+    pub fn ended(about: About, why: NotGood) -> Self {
+        match why {
+            NotGood::Failed(reason) => Self::failed(about, reason),
+            NotGood::Refused(refusal) => {
+                let mut entry = Self::at(about, State::Refused);
+                entry.refuse(refusal);
+                entry
+            }
+        }
+    }
+
+    pub fn in_service(about: About, service: Arc<Service>) -> Self {
+        Self { service: Some(service), ..Self::at(about, State::Active) }
+    }
+
+    pub fn failed(about: About, reason: String) -> Self {
+        tracing::error!(plugin = about.name, package = about.origin, reason, "a plugin failed");
+        Self { failure: Some(reason), ..Self::at(about, State::Failed) }
+    }
+
+    pub fn refuse(&mut self, refusal: Refusal) {
+        let About { name, origin, .. } = &self.about;
+        tracing::warn!(plugin = name, package = origin, code = %refusal.code, %refusal, "a plugin was refused");
+        (self.state, self.refusal, self.service) = (State::Refused, Some(refusal), None);
     }
 }

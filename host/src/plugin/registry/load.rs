@@ -1,0 +1,123 @@
+//! The part of the walk that runs the plugin's code: tried in a child, opened, given its database,
+//! made, and held against its manifest.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+
+use super::{
+    found::{Candidate, NotGood},
+    snapshot::Service,
+};
+use crate::{
+    link::KeeperLink,
+    plugin::{
+        active::Active,
+        connection::PluginPool,
+        context::{PluginIdentity, Services},
+        instance::Instance,
+        library::{Description, Libraries, Library, SealedLibrary},
+        manifest::Manifest,
+        probe::Prober,
+        schema::{self, NoDatabase},
+        state::{Code, Refusal},
+    },
+};
+
+/// How long a plugin's `routes` function may take; it does no I/O.
+const CREATE_LIMIT: Duration = Duration::from_secs(10);
+
+/// What loading takes.
+pub(super) struct Loader {
+    pub services: Arc<Services>,
+    keeper: KeeperLink,
+    prober: Prober,
+    libraries: Arc<Libraries>,
+    generations: AtomicU64,
+}
+
+impl Loader {
+    pub fn new(services: Arc<Services>, keeper: KeeperLink) -> Self {
+        Self {
+            services,
+            keeper,
+            prober: Prober::of_this_program(),
+            libraries: Arc::default(),
+            generations: AtomicU64::new(1),
+        }
+    }
+
+    /// From bytes that were judged good to a plugin that can be called.
+    pub async fn load(&self, candidate: Candidate, settings: Value) -> Result<Service, NotGood> {
+        let Candidate { manifest, sha256, library, frontend } = candidate;
+        let library = self.open(library).await?;
+        same_plugin(&manifest, library.description())?;
+        let pool = self.database(&manifest, &sha256).await?;
+        let generation = self.generations.fetch_add(1, Ordering::Relaxed);
+        let identity = PluginIdentity {
+            name: manifest.name.clone(),
+            version: manifest.version.to_string(),
+            generation,
+            provides_kinds: manifest.provides_kinds.clone(),
+            settings: settings.clone(),
+            pool: Some(pool),
+        };
+        let instance = self.create(library.clone(), identity).await?;
+        let active = Arc::new(Active::build(manifest, instance, generation)?);
+        let tools = active.tools()?;
+        let library = library.description().clone();
+        Ok(Service { active, tools, frontend, library, sha256, settings })
+    }
+
+    async fn open(&self, bytes: Bytes) -> Result<Library, NotGood> {
+        let sealed = blocking(move || SealedLibrary::seal(&bytes)).await?;
+        let sealed = sealed.map_err(|error| NotGood::Failed(format!("The library could not be copied: {error}")))?;
+        self.prober.try_open(&sealed).await?;
+        let libraries = Arc::clone(&self.libraries);
+        Ok(blocking(move || libraries.open(sealed)).await??)
+    }
+
+    async fn database(&self, manifest: &Manifest, sha256: &str) -> Result<PluginPool, NotGood> {
+        let database = schema::provision(&self.keeper, &manifest.name, sha256).await.map_err(|why| match why {
+            NoDatabase::Refused(refusal) => NotGood::Refused(refusal),
+            NoDatabase::Unavailable(reason) => NotGood::Failed(format!("The plugin has no database: {reason}.")),
+        })?;
+        let size = usize::try_from(manifest.limits.db_connections).unwrap_or(1);
+        PluginPool::open(&database, size, &self.services.runtime)
+            .map_err(|error| NotGood::Failed(format!("The plugin's connections could not be made: {error:#}")))
+    }
+
+    async fn create(&self, library: Library, identity: PluginIdentity) -> Result<Instance, NotGood> {
+        let services = Arc::clone(&self.services);
+        let create = blocking(move || Instance::create(&library, services, identity));
+        match tokio::time::timeout(CREATE_LIMIT, create).await {
+            Ok(created) => Ok(created??),
+            // The thread is lost to it; should it come back, the instance is freed there.
+            Err(_) => Err(Refusal::new(Code::CreateFailed, "The plugin's `routes` function does not return.")
+                .expected(format!("done within {} s", CREATE_LIMIT.as_secs()))
+                .found("it was still running")
+                .into()),
+        }
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, NotGood> {
+    spawn_blocking(work).await.map_err(|error| NotGood::Failed(format!("Loading it failed: {error}")))
+}
+
+fn same_plugin(manifest: &Manifest, library: &Description) -> Result<(), Refusal> {
+    if library.name == manifest.name && library.version == manifest.version.to_string() {
+        return Ok(());
+    }
+    Err(Refusal::new(Code::ManifestMismatch, "manifest.json is not the one that the library was built with.")
+        .expected(format!("{} {}", library.name, library.version))
+        .found(format!("{} {}", manifest.name, manifest.version)))
+}

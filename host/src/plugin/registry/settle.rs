@@ -1,0 +1,105 @@
+//! Which of the plugins that may be tried get into service, when several want the same thing.
+//!
+//! The first by name gets it. But a plugin that is refused owns nothing: whoever was turned away
+//! because of it gets another turn. So a broken package never keeps a good one out.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt, stream};
+use serde_json::Value;
+
+use super::{
+    found::{About, Candidate, NotGood},
+    load::Loader,
+    snapshot::{Entry, Service},
+};
+use crate::plugin::{compat::Claims, manifest::Manifest, state::Refusal};
+
+/// Plugins that are loaded at the same time.
+const LOAD_AT_ONCE: usize = 4;
+
+/// What is to be done with a package.
+pub(super) enum Step {
+    Done(Entry),
+    /// It is in service already, unchanged.
+    Keep(Entry),
+    Try(Box<Ready>),
+}
+
+/// A package that may be loaded.
+pub(super) struct Ready {
+    pub about: About,
+    pub settings: Value,
+    pub candidate: Candidate,
+}
+
+/// Takes every step to its end.
+pub(super) async fn settle(loader: &Arc<Loader>, steps: Vec<Step>) -> Vec<Entry> {
+    let mut claims = Claims::default();
+    let (mut entries, mut waiting) = (Vec::new(), Vec::new());
+    for step in steps {
+        match step {
+            Step::Done(entry) => entries.push(entry),
+            Step::Keep(entry) => entries.push(keep(&mut claims, entry)),
+            Step::Try(ready) => waiting.push(*ready),
+        }
+    }
+    while !waiting.is_empty() {
+        let (going, blocked) = divide(&mut claims, waiting);
+        let mut room_made = false;
+        for (about, manifest, outcome) in load_all(loader, going).await {
+            entries.push(match outcome {
+                Ok(service) => Entry::in_service(about, Arc::new(service)),
+                Err(not_good) => {
+                    claims.release(&manifest);
+                    room_made = true;
+                    Entry::ended(about, not_good)
+                }
+            });
+        }
+        if !room_made {
+            entries.extend(blocked.into_iter().map(|(ready, refusal)| Entry::ended(ready.about, refusal.into())));
+            break;
+        }
+        waiting = blocked.into_iter().map(|(ready, _)| ready).collect();
+    }
+    entries
+}
+
+/// What runs is first in line, so its claims are free; were they not, it would have to go.
+fn keep(claims: &mut Claims, mut entry: Entry) -> Entry {
+    let taken = entry.about.manifest.as_ref().map_or(Ok(()), |manifest| claims.take(manifest, &entry.about.origin));
+    if let Err(refusal) = taken {
+        entry.refuse(refusal);
+    }
+    entry
+}
+
+/// Those whose claims are free, and the rest with who stands in their way.
+fn divide(claims: &mut Claims, waiting: Vec<Ready>) -> (Vec<Ready>, Vec<(Ready, Refusal)>) {
+    let (mut going, mut blocked) = (Vec::new(), Vec::new());
+    for ready in waiting {
+        match claims.take(&ready.candidate.manifest, &ready.about.origin) {
+            Ok(()) => going.push(ready),
+            Err(refusal) => blocked.push((ready, refusal)),
+        }
+    }
+    (going, blocked)
+}
+
+type Loaded = (About, Manifest, Result<Service, NotGood>);
+
+/// Each in a task of its own: one that breaks down takes nobody with it.
+async fn load_all(loader: &Arc<Loader>, going: Vec<Ready>) -> Vec<Loaded> {
+    let loads = going.into_iter().map(|Ready { about, settings, candidate }| {
+        let loader = Arc::clone(loader);
+        let manifest = candidate.manifest.clone();
+        async move {
+            let task = tokio::spawn(async move { loader.load(candidate, settings).await });
+            let outcome =
+                task.await.unwrap_or_else(|error| Err(NotGood::Failed(format!("Loading it failed: {error}"))));
+            (about, manifest, outcome)
+        }
+    });
+    stream::iter(loads).buffered(LOAD_AT_ONCE).collect().await
+}
