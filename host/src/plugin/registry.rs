@@ -91,7 +91,9 @@ impl Registry {
             Ok(states) => {
                 let before = self.snapshot();
                 let steps = self.judge.judge(found, &states, &before).await;
-                settle(&self.loader, steps).await
+                let mut entries = settle(&self.loader, steps).await;
+                self.judge.record(&mut entries).await;
+                entries
             }
             Err(error) if self.scans.load(Ordering::Relaxed) > 0 => {
                 tracing::warn!(error = ?error, "the plugins were not looked at again: the database is away");

@@ -113,7 +113,7 @@ struct Entry {
     previous: Vec<String>,
 }
 
-/// What the lock says of a package that may be loaded.
+/// What the lock knew of a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Known,
@@ -148,10 +148,10 @@ impl Lock {
         Ok(())
     }
 
-    /// Whether the package with this content hash may be loaded.
-    pub fn judge(&mut self, trust: Trust, name: &str, sha256: &str, now: OffsetDateTime) -> Result<Verdict, Refusal> {
+    /// Whether the rule lets the package with this content hash in.
+    pub fn admit(&self, trust: Trust, name: &str, sha256: &str) -> Result<(), Refusal> {
         match trust {
-            Trust::Record => Ok(self.record(name, sha256, now)),
+            Trust::Record => Ok(()),
             Trust::Lock => self.demand(name, sha256),
             Trust::Signed => Err(Refusal::new(
                 Code::SignatureMissing,
@@ -162,17 +162,18 @@ impl Lock {
         }
     }
 
-    fn demand(&self, name: &str, sha256: &str) -> Result<Verdict, Refusal> {
+    fn demand(&self, name: &str, sha256: &str) -> Result<(), Refusal> {
         let listed = self.plugins.get(name).map(|entry| entry.sha256.as_str());
         if listed == Some(sha256) {
-            return Ok(Verdict::Known);
+            return Ok(());
         }
         Err(Refusal::new(Code::HashNotTrusted, "The plugin's content hash is not the one in the lock file.")
             .expected(listed.unwrap_or("an entry for this plugin"))
             .found(sha256))
     }
 
-    fn record(&mut self, name: &str, sha256: &str, now: OffsetDateTime) -> Verdict {
+    /// Writes the hash down as the plugin's own from now on.
+    pub fn record(&mut self, name: &str, sha256: &str, now: OffsetDateTime) -> Verdict {
         let recorded_at = now.format(&Rfc3339).ok();
         let Some(entry) = self.plugins.get_mut(name) else {
             let entry = Entry { sha256: sha256.to_owned(), recorded_at, previous: Vec::new() };
@@ -236,7 +237,7 @@ mod tests {
     #[test]
     fn a_hash_is_recorded_and_a_change_is_told_once() {
         let mut lock = Lock::default();
-        let mut judge = |hash: &str| lock.judge(Trust::Record, "p", hash, NOW).unwrap();
+        let mut judge = |hash: &str| lock.record("p", hash, NOW);
         assert_eq!(judge("a"), Verdict::Recorded);
         assert_eq!(judge("a"), Verdict::Known);
         assert_eq!(judge("b"), Verdict::Changed { before: "a".to_owned() });
@@ -247,12 +248,12 @@ mod tests {
     #[test]
     fn a_lock_takes_what_it_lists_and_nothing_else() {
         let mut lock = Lock::default();
-        lock.judge(Trust::Record, "p", "a", NOW).unwrap();
-        assert_eq!(lock.judge(Trust::Lock, "p", "a", NOW), Ok(Verdict::Known));
+        lock.record("p", "a", NOW);
+        assert_eq!(lock.admit(Trust::Lock, "p", "a"), Ok(()));
         for (name, hash) in [("p", "b"), ("q", "a")] {
-            assert_eq!(lock.judge(Trust::Lock, name, hash, NOW).unwrap_err().code, Code::HashNotTrusted);
+            assert_eq!(lock.admit(Trust::Lock, name, hash).unwrap_err().code, Code::HashNotTrusted);
         }
-        assert_eq!(lock.judge(Trust::Signed, "p", "a", NOW).unwrap_err().code, Code::SignatureMissing);
+        assert_eq!(lock.admit(Trust::Signed, "p", "a").unwrap_err().code, Code::SignatureMissing);
     }
 
     #[test]
@@ -260,7 +261,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("plugins.lock");
         let mut lock = Lock::load(&path).unwrap();
-        lock.judge(Trust::Record, "p", "a", NOW).unwrap();
+        lock.record("p", "a", NOW);
         lock.save(&path).unwrap();
         assert_eq!(Lock::load(&path).unwrap(), lock);
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);

@@ -42,9 +42,9 @@ pub fn find(plugins_dir: &Path, plugins: &Plugins, request: &ProvisionRequest) -
 fn judge(found: package::Package, plugins: &Plugins, request: &ProvisionRequest) -> Result<Package, ProvisionFault> {
     let (manifest, _) = Manifest::read(&found.manifest).map_err(|problems| fault(problems.into()))?;
     if plugins.trust != Trust::Record {
-        let mut lock = Lock::load(&plugins.lock_file)
+        let lock = Lock::load(&plugins.lock_file)
             .map_err(|error| ProvisionFault::Unavailable(format!("the lock file cannot be read: {error}")))?;
-        lock.judge(plugins.trust, &request.plugin, &found.sha256, time::OffsetDateTime::now_utc()).map_err(fault)?;
+        lock.admit(plugins.trust, &request.plugin, &found.sha256).map_err(fault)?;
     }
     Ok(Package { version: manifest.version.to_string(), schema_sql: found.schema_sql.unwrap_or_default() })
 }

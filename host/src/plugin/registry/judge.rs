@@ -41,21 +41,41 @@ impl Judge {
         states: &HashMap<String, PluginState>,
         running: &Snapshot,
     ) -> Vec<Step> {
-        let mut lock = self.load_lock().await;
-        let before = lock.clone();
-        let steps = found.into_iter().map(|found| self.step(found, states, running, &mut lock)).collect();
-        if lock.is_some() && lock != before {
-            self.save_lock(lock.unwrap_or_default()).await;
+        let lock = self.load_lock().await;
+        found.into_iter().map(|found| self.step(found, states, running, lock.as_ref())).collect()
+    }
+
+    /// Writes down what got into service, where that is the rule, and tells what has changed. Not
+    /// earlier: of two packages of one name only the one that is loaded counts.
+    pub async fn record(&self, entries: &mut [Entry]) {
+        if self.trust != Trust::Record {
+            return;
         }
-        steps
+        let Some(mut lock) = self.load_lock().await else { return };
+        let before = lock.clone();
+        for entry in entries.iter_mut().filter(|entry| entry.service.is_some()) {
+            let About { name, sha256: Some(sha256), warnings, .. } = &mut entry.about else { continue };
+            if let Verdict::Changed { before } = lock.record(name, sha256, self.clock.now()) {
+                tracing::warn!(
+                    plugin = name,
+                    before,
+                    now = sha256,
+                    "the plugin's files have changed since they were recorded"
+                );
+                warnings.push(format!("The plugin's files have changed; their hash was {before} before."));
+            }
+        }
+        if lock != before {
+            self.save_lock(lock).await;
+        }
     }
 
     fn step(
         &self,
-        Found { mut about, outcome }: Found,
+        Found { about, outcome }: Found,
         states: &HashMap<String, PluginState>,
         running: &Snapshot,
-        lock: &mut Option<Lock>,
+        lock: Option<&Lock>,
     ) -> Step {
         let state = states.get(&about.name);
         if about.manifest.is_some() && state.is_some_and(|state| state.disabled) {
@@ -65,7 +85,7 @@ impl Judge {
             Ok(candidate) => candidate,
             Err(not_good) => return Step::Done(Entry::ended(about, not_good)),
         };
-        let settings = match self.allow(&mut about, state, lock) {
+        let settings = match self.allow(&about, state, lock) {
             Ok(settings) => settings,
             Err(refusal) => return Step::Done(Entry::ended(about, refusal.into())),
         };
@@ -76,34 +96,23 @@ impl Judge {
     }
 
     /// The settings of a package that is trusted.
-    fn allow(&self, about: &mut About, state: Option<&PluginState>, lock: &mut Option<Lock>) -> Result<Value, Refusal> {
+    fn allow(&self, about: &About, state: Option<&PluginState>, lock: Option<&Lock>) -> Result<Value, Refusal> {
         self.trust(lock, about)?;
         let schema = about.manifest.as_ref().and_then(|manifest| manifest.settings_schema.as_ref());
         let environment = self.settings.get(&about.name.replace('-', "_"));
         settings::resolve(schema, environment, state.map(|state| &state.settings))
     }
 
-    fn trust(&self, lock: &mut Option<Lock>, about: &mut About) -> Result<(), Refusal> {
+    fn trust(&self, lock: Option<&Lock>, about: &About) -> Result<(), Refusal> {
         let sha256 = about.sha256.as_deref().unwrap_or_default();
-        let Some(lock) = lock else {
-            // A damaged lock is no empty one: with record nothing is recorded, else nothing is trusted.
-            return match self.trust {
-                Trust::Record => Ok(()),
-                Trust::Lock | Trust::Signed => Err(Refusal::new(Code::HashNotTrusted, "The lock file cannot be read.")
-                    .found(self.lock_file.display().to_string())
-                    .fix("Repair the lock file; the log says what is wrong with it.")),
-            };
-        };
-        if let Verdict::Changed { before } = lock.judge(self.trust, &about.name, sha256, self.clock.now())? {
-            tracing::warn!(
-                plugin = about.name,
-                before,
-                now = sha256,
-                "the plugin's files have changed since they were recorded"
-            );
-            about.warnings.push(format!("The plugin's files have changed; their hash was {before} before."));
+        match (self.trust, lock) {
+            (Trust::Record, _) => Ok(()),
+            (trust, Some(lock)) => lock.admit(trust, &about.name, sha256),
+            // A damaged lock is no empty one.
+            (_, None) => Err(Refusal::new(Code::HashNotTrusted, "The lock file cannot be read.")
+                .found(self.lock_file.display().to_string())
+                .fix("Repair the lock file; the log says what is wrong with it.")),
         }
-        Ok(())
     }
 
     async fn load_lock(&self) -> Option<Lock> {
