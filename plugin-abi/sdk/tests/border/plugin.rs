@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -240,7 +240,8 @@ impl Instance {
         let host = FakeHost::new();
         *lock(&host.settings) = format!("{{\"kept\": {}}}", host.ctx);
         lock(&HOSTS).push(host.clone());
-        let module = module::<Echo>();
+        static MODULE: OnceLock<PluginModuleRef> = OnceLock::new(); // a library makes its table once, too
+        let module = *MODULE.get_or_init(module::<Echo>);
         let mut raw = std::ptr::null();
         let mut err = abi::Error::default();
         // SAFETY: both out pointers are valid; `err` is plain when overwritten.
