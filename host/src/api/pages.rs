@@ -36,7 +36,8 @@ pub fn find<B>(app: &Arc<App>, request: &Request<B>) -> Option<ApiResult<Reply>>
     }
     let ask = Ask::new(path, request.headers());
     let response = assets::serve(ask.path, ask.accept_encoding, ask.if_none_match, ask.navigation);
-    if response.status() == http::StatusCode::NOT_FOUND {
+    // With a body it says itself what is missing.
+    if response.status() == http::StatusCode::NOT_FOUND && response.body().is_empty() {
         return Some(Err(ApiError::not_found("page")));
     }
     Some(Ok(response.map(Body::full)))
