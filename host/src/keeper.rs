@@ -2,7 +2,9 @@
 //! PostgreSQL and the credentials of owner and provisioner, and keeps a worker alive that has none of these.
 
 use std::net::{SocketAddr, TcpListener};
-use std::time::Duration;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -42,11 +44,10 @@ pub fn serve(config: Config) -> anyhow::Result<()> {
             started = Keeper::start(config) => started?,
             () = stop.next() => return Ok(()),
         };
-        let (served, postgres) = started.serve(stop).await;
-        if let Some(postgres) = postgres {
+        if let Some(postgres) = started.serve(stop).await {
             postgres.stop().await;
         }
-        served
+        Ok(())
     })
 }
 
@@ -64,6 +65,7 @@ impl Keeper {
     async fn start(mut config: Config) -> anyhow::Result<Self> {
         let launcher = Launcher::this_program();
         let data = DataDir::open(&config.paths.data_dir)?;
+        make_plugins_dir(&config.paths.plugins_dir);
         let (uses, listeners) = listen(&mut config)?;
         let (postgres, login) = database(&config, &data, &launcher).await?;
         let prepared = prepare(&config, &data, &login).await?;
@@ -73,30 +75,36 @@ impl Keeper {
     }
 
     /// Keeps a worker alive until the first signal, then drains it; the second ends it at once.
-    async fn serve(mut self, mut stop: StopSignals) -> (anyhow::Result<()>, Option<PrivatePostgres>) {
+    async fn serve(mut self, mut stop: StopSignals) -> Option<PrivatePostgres> {
         let mut backoff = Backoff::default();
         loop {
-            let mut worker = match Worker::start(&self.launcher, &self.start, &self.listeners).await {
-                Ok(worker) => worker,
-                Err(error) => return (Err(error), self.postgres),
+            let started = Instant::now();
+            let ended = match Worker::start(&self.launcher, &self.start, &self.listeners).await {
+                Ok(mut worker) => tokio::select! {
+                    status = worker.until_death(&self.provisioner) => worker::told(status),
+                    () = stop.next() => {
+                        // Ours would go on filling a queue that nobody empties.
+                        self.listeners.clear();
+                        worker.drain(&self.provisioner, self.start.config.http.shutdown_grace, stop.next()).await;
+                        return self.postgres;
+                    }
+                },
+                Err(error) => format!("{error:#}"),
             };
-            let death = tokio::select! {
-                death = worker.until_death(&self.provisioner) => death,
-                () = stop.next() => {
-                    // Ours would go on filling a queue that nobody empties.
-                    self.listeners.clear();
-                    worker.drain(&self.provisioner, self.start.config.http.shutdown_grace, stop.next()).await;
-                    return (Ok(()), self.postgres);
-                }
-            };
-            let wait = backoff.after_death(death.started, std::time::Instant::now());
-            let ended = worker::told(death.status);
+            let wait = backoff.after_death(started, Instant::now());
             tracing::error!(ended, wait_ms = wait.as_millis(), "the worker ended on its own; starting it again");
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                () = stop.next() => return (Ok(()), self.postgres),
+                () = stop.next() => return self.postgres,
             }
         }
+    }
+}
+
+/// So that a plugin can be dropped in at any time. A folder that cannot be made (a read-only system) has no plugins.
+fn make_plugins_dir(path: &Path) {
+    if let Err(error) = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(path) {
+        tracing::warn!(%error, path = %path.display(), "the plugins folder cannot be made");
     }
 }
 

@@ -18,6 +18,7 @@ use tokio_postgres::error::SqlState;
 pub mod account;
 pub mod cluster;
 pub mod installation;
+mod reach;
 mod stale;
 
 use crate::config::Secret;
@@ -75,6 +76,7 @@ impl PrivatePostgres {
             bail!("{} is missing: put it back from a backup", data.path().join(PASSWORD_FILE).display());
         }
         let installation = installation::choose(bin_dir, data.path(), major)?;
+        let installation = reach::reachable(installation, account, launcher).await?;
         let password = data.secret(PASSWORD_FILE)?;
         folder.prepare(launcher, &installation, account, &password).await?;
         stale::clear(&folder.cluster()).await?;

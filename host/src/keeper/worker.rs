@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::ExitStatus;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
@@ -31,14 +31,6 @@ pub struct Worker {
     child: Child,
     from: OwnedReadHalf,
     outbox: mpsc::Sender<ToWorker>,
-    started: Instant,
-}
-
-/// How a life ended.
-#[derive(Debug)]
-pub struct Death {
-    pub status: Option<ExitStatus>,
-    pub started: Instant,
 }
 
 impl Worker {
@@ -58,14 +50,14 @@ impl Worker {
         let (from, to) = socket.into_split();
         let (outbox, mail) = mpsc::channel(OUTBOX);
         tokio::spawn(deliver(to, mail));
-        Ok(Self { child, from, outbox, started: Instant::now() })
+        Ok(Self { child, from, outbox })
     }
 
-    /// Serves the worker's requests until it dies. Safe to drop and call again.
-    pub async fn until_death(&mut self, provisioner: &Provisioner) -> Death {
+    /// Serves the worker's requests until it dies, and tells how.
+    pub async fn until_death(&mut self, provisioner: &Provisioner) -> Option<ExitStatus> {
         loop {
             tokio::select! {
-                status = self.child.wait() => return self.death(status),
+                status = self.child.wait() => return status.ok(),
                 // Cancelled by a drain at most: a half-read message does not matter then.
                 message = receive(&mut self.from) => match message {
                     Ok(ToKeeper::Ready) => tracing::info!("the worker is ready"),
@@ -79,8 +71,7 @@ impl Worker {
                     }
                     Err(error) => {
                         tracing::debug!(%error, "the worker's end of the control socket is closed");
-                        let status = self.child.wait().await;
-                        return self.death(status);
+                        return self.child.wait().await.ok();
                     }
                 },
             }
@@ -91,17 +82,13 @@ impl Worker {
     pub async fn drain(mut self, provisioner: &Provisioner, grace: Duration, hurry: impl Future<Output = ()>) {
         let _ = self.outbox.send(ToWorker::Drain).await;
         tokio::select! {
-            death = self.until_death(provisioner) => tracing::info!(ended = told(death.status), "the worker has drained"),
+            status = self.until_death(provisioner) => tracing::info!(ended = told(status), "the worker has drained"),
             () = tokio::time::sleep(grace + DRAIN_MARGIN) => tracing::warn!("the worker did not drain in time; ending it"),
             () = hurry => tracing::warn!("told to stop once more; ending the worker at once"),
         }
         if let Err(error) = self.child.kill().await {
             tracing::debug!(%error, "the worker had ended already");
         }
-    }
-
-    fn death(&self, status: std::io::Result<ExitStatus>) -> Death {
-        Death { status: status.ok(), started: self.started }
     }
 }
 

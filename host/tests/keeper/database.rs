@@ -34,6 +34,11 @@ pub fn scratch() -> &'static Path {
     })
 }
 
+/// The PostgreSQL to test with, when another than the machine's newest is wanted.
+pub fn programs() -> Option<PathBuf> {
+    std::env::var_os("POSTGRES_BIN_DIR").map(PathBuf::from)
+}
+
 /// The login of the shared server's administrator, at its database `postgres`.
 fn server() -> &'static ConnectParams {
     static SERVER: OnceLock<ConnectParams> = OnceLock::new();
@@ -44,7 +49,9 @@ fn server() -> &'static ConnectParams {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let data = DataDir::open(&scratch().join("shared")).unwrap();
-                let postgres = PrivatePostgres::start(&data, &Launcher::program(CARDINAL), None).await.unwrap();
+                let postgres =
+                    PrivatePostgres::start(&data, &Launcher::program(CARDINAL), programs().as_deref()).await.unwrap();
+                forget_crashes(postgres.superuser()).await;
                 tell.send(postgres.superuser().clone()).unwrap();
                 std::future::pending::<()>().await;
             });
@@ -54,6 +61,15 @@ fn server() -> &'static ConnectParams {
         let dir = Box::leak(Box::new(SocketDir::open(&login.host, login.port).unwrap()));
         ConnectParams { dbname: "postgres".to_owned(), ..login.through(dir) }
     })
+}
+
+/// This one server need not survive the machine, and waiting for a busy disk is most of what its tests would do. Tests
+/// of crashes start servers of their own.
+async fn forget_crashes(login: &ConnectParams) {
+    let dir = SocketDir::open(&login.host, login.port).unwrap();
+    let client = connect::connect(&login.clone().through(&dir)).await.unwrap();
+    client.batch_execute("ALTER SYSTEM SET fsync = off").await.unwrap();
+    client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
 }
 
 /// One database, prepared as a host prepares its own.

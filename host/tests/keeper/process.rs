@@ -6,7 +6,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use rustix::process::{Pid, Signal};
 
-use super::database::{CARDINAL, empty_database, scratch};
+use super::database::{CARDINAL, empty_database, programs, scratch};
 use super::server::{server_pid, wait_for_end};
 
 /// A host under test; killed when it is dropped.
@@ -20,6 +20,7 @@ fn command(data_dir: &Path) -> Command {
     let mut command = Command::new(CARDINAL);
     command.env_clear().env("PATH", "/usr/bin:/bin").env("LOG_FORMAT", "json").env("LISTEN_ADDR", "127.0.0.1:0");
     command.arg("serve").arg("--data-dir").arg(data_dir).arg("--plugins-dir").arg(data_dir.join("plugins"));
+    command.envs(programs().map(|folder| ("POSTGRES_BIN_DIR", folder)));
     command.stderr(Stdio::piped()).stdin(Stdio::null()).stdout(Stdio::null());
     command
 }

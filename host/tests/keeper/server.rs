@@ -2,23 +2,24 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cardinal::db::connect::{self, ConnectParams, SocketDir};
 use cardinal::keeper::data_dir::DataDir;
 use cardinal::keeper::launch::Launcher;
-use cardinal::keeper::postgres::PrivatePostgres;
+use cardinal::keeper::postgres::{PrivatePostgres, installation};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use tokio_postgres::Client;
 
-use super::database::{CARDINAL, scratch};
+use super::database::{CARDINAL, programs, scratch};
 
 /// Nothing that these tests wait for takes longer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn start(data_dir: &Path) -> anyhow::Result<(PrivatePostgres, DataDir)> {
     let data = DataDir::open(data_dir)?;
-    let postgres = PrivatePostgres::start(&data, &Launcher::program(CARDINAL), None).await?;
+    let postgres = PrivatePostgres::start(&data, &Launcher::program(CARDINAL), programs().as_deref()).await?;
     Ok((postgres, data))
 }
 
@@ -180,4 +181,27 @@ async fn a_lost_password_is_told_before_anything_is_started() {
     std::fs::remove_file(data_dir.join("postgres-password")).unwrap();
     let refused = format!("{:#}", start(&data_dir).await.unwrap_err());
     assert!(refused.contains("postgres-password is missing"), "{refused}");
+}
+
+/// As root, with the programs in a folder that the server's user cannot walk to.
+#[tokio::test]
+async fn programs_in_a_private_folder_are_copied_to_where_the_servers_user_gets() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let private = private_folder("private-programs");
+    let original = private.join("original");
+    let installed = installation::choose(programs().as_deref(), &private, None).unwrap();
+    let copied = Command::new("cp").arg("-a").arg(installed.bin_dir.parent().unwrap()).arg(&original).status().unwrap();
+    assert!(copied.success());
+    let data = DataDir::open(&private.join("data")).unwrap();
+    let found = original.join("bin");
+    let postgres = PrivatePostgres::start(&data, &Launcher::program(CARDINAL), Some(&found)).await.unwrap();
+    logged_in(postgres.superuser()).await.unwrap();
+    let running =
+        std::fs::read_link(format!("/proc/{}/exe", server_pid(&private.join("data")).as_raw_nonzero())).unwrap();
+    assert!(running.starts_with("/var/lib/cardinal"), "{}", running.display());
+    postgres.stop().await;
+    std::fs::remove_dir_all(running.parent().unwrap().parent().unwrap()).unwrap();
+    let _ = std::fs::remove_dir("/var/lib/cardinal");
 }
