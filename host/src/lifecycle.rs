@@ -9,7 +9,10 @@ use std::{
 };
 
 use anyhow::Context;
-use tokio::task::JoinSet;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -43,6 +46,10 @@ pub fn run_worker(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListen
 }
 
 async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>) -> anyhow::Result<()> {
+    // A service manager may signal every process at once; when to end is the keeper's word alone. Taking the signals
+    // and never looking at them is what keeps the process deaf to them.
+    let _deaf_to_terminate = signal(SignalKind::terminate())?;
+    let _deaf_to_interrupt = signal(SignalKind::interrupt())?;
     let grace = start.config.http.shutdown_grace;
     let pools = Pools::new(start.database.core.pg_config(), start.database.reaper.pg_config())?;
     let stop = CancellationToken::new();

@@ -113,6 +113,19 @@ fn killed_and_started_again_at_once_it_waits_for_the_old_server() {
 }
 
 #[test]
+fn a_worker_that_is_told_to_stop_by_a_stranger_waits_for_its_keeper() {
+    let mut host = Host::start("deaf-worker");
+    let worker = host.worker();
+    rustix::process::kill_process(worker, Signal::TERM).unwrap();
+    rustix::process::kill_process(worker, Signal::INT).unwrap();
+    host.signal(Signal::TERM);
+    assert!(host.child.wait().unwrap().success());
+    let rest: Vec<String> = host.log.by_ref().map(Result::unwrap).collect();
+    assert!(rest.iter().any(|line| line.contains("exit status: 0") && line.contains("has drained")), "{rest:?}");
+    assert!(!rest.iter().any(|line| line.contains("ended on its own")), "{rest:?}");
+}
+
+#[test]
 fn a_worker_that_dies_is_named_and_started_again() {
     let mut host = Host::start("dying-worker");
     let first = host.worker();
