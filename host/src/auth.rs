@@ -69,7 +69,8 @@ impl Auth {
 
     /// Who sends these headers. 401 without a credential or with a bad one, 503 when nobody can say.
     pub async fn identify(&self, headers: &HeaderMap, peer: IpAddr) -> ApiResult<SharedCaller> {
-        match bearer::read(headers)? {
+        let token = bearer::read(headers).map_err(|reason| self.unauthorized(&codes::INVALID_TOKEN, Some(reason)))?;
+        match token {
             None => Err(self.unauthorized(&codes::MISSING_TOKEN, None)),
             Some(Token::ApiKey(text)) => self.by_key(text, peer).await,
             Some(Token::Hmac(text)) => self.by_session(text).await,
