@@ -1,6 +1,6 @@
 //! Scopes: `resource:action`, with `*` for all, `resource:*` and `plugin:*:action`. Deny by default.
 
-use std::fmt;
+use std::{fmt, sync::OnceLock};
 
 /// The most scopes that one key or token may carry.
 pub const SCOPE_LIMIT: usize = 64;
@@ -36,8 +36,26 @@ pub const KNOWN: &[&str] = &[
 ];
 
 /// A set of granted scopes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ScopeSet(Vec<Grant>);
+#[derive(Clone, Debug, Default)]
+pub struct ScopeSet {
+    grants: Vec<Grant>,
+    /// Written down when it is first asked for; a plugin gets it at every call.
+    text: OnceLock<String>,
+}
+
+impl PartialEq for ScopeSet {
+    fn eq(&self, other: &Self) -> bool {
+        self.grants == other.grants
+    }
+}
+
+impl Eq for ScopeSet {}
+
+impl From<Vec<Grant>> for ScopeSet {
+    fn from(grants: Vec<Grant>) -> Self {
+        Self { grants, text: OnceLock::new() }
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Grant {
@@ -65,59 +83,64 @@ enum Action {
 impl ScopeSet {
     /// Every right there is.
     pub fn all() -> Self {
-        Self(vec![Grant::All])
+        vec![Grant::All].into()
     }
 
     /// Takes what is well-formed and drops the rest: what came from the database or a token is
     /// never a reason to grant more.
     pub fn lenient<S: AsRef<str>>(scopes: impl IntoIterator<Item = S>) -> Self {
-        Self(scopes.into_iter().filter_map(|scope| Grant::parse(scope.as_ref())).collect())
+        scopes.into_iter().filter_map(|scope| Grant::parse(scope.as_ref())).collect::<Vec<_>>().into()
     }
 
     /// Takes what a client asks for; the first that is not a scope comes back as the error.
     pub fn strict(scopes: &[String]) -> Result<Self, usize> {
         let grants = scopes.iter().enumerate().map(|(i, scope)| Grant::parse(scope).filter(Grant::is_known).ok_or(i));
-        grants.collect::<Result<_, _>>().map(Self)
+        grants.collect::<Result<Vec<_>, _>>().map(Self::from)
     }
 
     /// Whether the set covers `scope`, a single one as a route names it.
     /// Asked at every request, so nothing is allocated.
     pub fn holds(&self, scope: &str) -> bool {
         let Some((resource, action)) = scope.rsplit_once(':') else {
-            return scope == "*" && self.0.contains(&Grant::All);
+            return scope == "*" && self.grants.contains(&Grant::All);
         };
-        self.0.iter().any(|grant| grant.holds(resource, action))
+        self.grants.iter().any(|grant| grant.holds(resource, action))
     }
 
     /// Whether everything in `other` is covered.
     pub fn includes(&self, other: &ScopeSet) -> bool {
-        other.0.iter().all(|wanted| self.covers(wanted))
+        other.grants.iter().all(|wanted| self.covers(wanted))
     }
 
     fn covers(&self, wanted: &Grant) -> bool {
-        self.0.iter().any(|grant| grant.intersect(wanted).as_ref() == Some(wanted))
+        self.grants.iter().any(|grant| grant.intersect(wanted).as_ref() == Some(wanted))
     }
 
     /// What both sets grant.
     pub fn intersect(&self, other: &ScopeSet) -> ScopeSet {
         let mut both: Vec<Grant> = Vec::new();
-        for a in &self.0 {
-            for grant in other.0.iter().filter_map(|b| a.intersect(b)) {
+        for a in &self.grants {
+            for grant in other.grants.iter().filter_map(|b| a.intersect(b)) {
                 if !both.contains(&grant) {
                     both.push(grant);
                 }
             }
         }
-        ScopeSet(both)
+        both.into()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.grants.is_empty()
+    }
+
+    /// Separated by spaces, as OAuth writes them.
+    pub fn as_text(&self) -> &str {
+        self.text.get_or_init(|| self.to_strings().join(" "))
     }
 
     /// As the API shows them.
     pub fn to_strings(&self) -> Vec<String> {
-        self.0.iter().map(ToString::to_string).collect()
+        self.grants.iter().map(ToString::to_string).collect()
     }
 }
 

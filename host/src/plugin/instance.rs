@@ -45,6 +45,8 @@ pub struct Instance {
     seat: Arc<Seat>,
     scope: Arc<Scope>,
     exports: Vec<Export>,
+    /// As every call's head says it.
+    generation: String,
 }
 
 impl Instance {
@@ -67,7 +69,8 @@ impl Instance {
         let exports = exports::parse(seat.exports().get())?;
         let anchor: scope::Anchor = seat.clone();
         scope.belongs_to(&anchor);
-        Ok(Self { seat, scope, exports })
+        let generation = scope.context.generation().to_string();
+        Ok(Self { seat, scope, exports, generation })
     }
 
     /// The handlers that the instance's router holds, by number.
@@ -97,7 +100,7 @@ impl Instance {
 
     fn begin(&self, handler: u32, mut call: CallParts) -> Option<(Running<Reply>, CallLease)> {
         let lease = Lease::take(self)?;
-        let head = request::head(&call, self.scope.context.generation());
+        let head = request::head(&call, &self.generation);
         let body = std::mem::replace(&mut call.body, CallBody::Full(bytes::Bytes::new()));
         let request_id = std::mem::take(&mut call.request_id);
         let scope = CallScope::new(self.ctx(), call.caller.clone(), request_id, call.deadline);

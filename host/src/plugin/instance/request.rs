@@ -16,17 +16,16 @@ use crate::plugin::{
 };
 
 /// The fields that a plugin may read by number.
-pub fn head(call: &CallParts, generation: u64) -> Bytes {
+pub fn head(call: &CallParts, generation: &str) -> Bytes {
     let caller = &*call.caller;
     let mut user_id = [0; uuid::fmt::Hyphenated::LENGTH];
     let user_id = caller.user_id.as_hyphenated().encode_lower(&mut user_id);
     let left = call.deadline.saturating_duration_since(Instant::now()).as_millis();
-    let (mut deadline, mut number, mut peer, mut length) = (Text::new(), Text::new(), Text::new(), Text::new());
+    let (mut deadline, mut peer, mut length) = (Text::new(), Text::new(), Text::new());
     let announced = match &call.body {
         CallBody::Stream(_, announced) => *announced,
         CallBody::Full(_) => None,
     };
-    let scopes = caller.scopes.to_strings().join(" ");
     let fields = [
         (attr::METHOD, call.method.as_bytes()),
         (attr::PATH, call.path.as_bytes()),
@@ -34,13 +33,13 @@ pub fn head(call: &CallParts, generation: u64) -> Bytes {
         (attr::USER_ID, user_id.as_bytes()),
         (attr::USER_KIND, caller.kind.name().as_bytes()),
         (attr::USER_NAME, caller.username.as_bytes()),
-        (attr::SCOPES, scopes.as_bytes()),
+        (attr::SCOPES, caller.scopes.as_text().as_bytes()),
         (attr::AUTH_METHOD, caller.auth_method().as_bytes()),
         (attr::REQUEST_ID, call.request_id.as_bytes()),
         (attr::TRACE_PARENT, call.traceparent.as_deref().unwrap_or_default().as_bytes()),
         (attr::DEADLINE_MS, deadline.show(format_args!("{left}"))),
         (attr::PEER, call.peer.map(|ip| peer.show(format_args!("{ip}"))).unwrap_or_default()),
-        (attr::GENERATION, number.show(format_args!("{generation}"))),
+        (attr::GENERATION, generation.as_bytes()),
         (attr::CALL_KIND, if call.is_tool { b"tool" } else { b"route" }),
         (attr::CONTENT_LENGTH, announced.map(|n| length.show(format_args!("{n}"))).unwrap_or_default()),
     ];
