@@ -42,7 +42,10 @@ pub fn serve(config: Config) -> anyhow::Result<()> {
         let mut stop = StopSignals::new()?;
         let started = tokio::select! {
             started = Keeper::start(config) => started?,
-            () = stop.next() => return Ok(()),
+            () = stop.next() => {
+                tracing::info!("told to stop before the start was done");
+                return Ok(());
+            }
         };
         if let Some(postgres) = started.serve(stop).await {
             postgres.stop().await;
@@ -83,6 +86,7 @@ impl Keeper {
                 Ok(mut worker) => tokio::select! {
                     status = worker.until_death(&self.provisioner) => worker::told(status),
                     () = stop.next() => {
+                        tracing::info!("told to stop");
                         // Ours would go on filling a queue that nobody empties.
                         self.listeners.clear();
                         worker.drain(&self.provisioner, self.start.config.http.shutdown_grace, stop.next()).await;
