@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+pub mod announce;
 pub mod backoff;
 pub mod data_dir;
 pub mod launch;
@@ -21,6 +22,7 @@ use crate::db::connect::{ConnectParams, SocketDir};
 use crate::db::roles::{self, Prepared, SecretSource};
 use crate::link::{ListenerUse, ProvisionRequest, WorkerDatabase, WorkerStart};
 use crate::provision::Job;
+use announce::Announcement;
 use backoff::Backoff;
 use data_dir::DataDir;
 use launch::Launcher;
@@ -60,6 +62,7 @@ struct Keeper {
     start: WorkerStart,
     listeners: Vec<TcpListener>,
     provisioner: Provisioner,
+    announcement: Announcement,
     postgres: Option<PrivatePostgres>,
     _data: DataDir,
 }
@@ -70,11 +73,13 @@ impl Keeper {
         let data = DataDir::open(&config.paths.data_dir)?;
         make_plugins_dir(&config.paths.plugins_dir);
         let (uses, listeners) = listen(&mut config)?;
+        announce::write_addresses(&data, &config)?;
+        let announcement = Announcement::new(&config);
         let (postgres, login) = database(&config, &data, &launcher).await?;
         let prepared = prepare(&config, &data, &login).await?;
         let provisioner = Provisioner::new(launcher.clone(), job(&config, &login, &prepared));
         let start = worker_start(config, &login, &prepared, data.host_id()?, uses);
-        Ok(Self { launcher, start, listeners, provisioner, postgres, _data: data })
+        Ok(Self { launcher, start, listeners, provisioner, announcement, postgres, _data: data })
     }
 
     /// Keeps a worker alive until the first signal, then drains it; the second ends it at once.
@@ -84,12 +89,13 @@ impl Keeper {
             let started = Instant::now();
             let ended = match Worker::start(&self.launcher, &self.start, &self.listeners).await {
                 Ok(mut worker) => tokio::select! {
-                    status = worker.until_death(&self.provisioner) => worker::told(status),
+                    status = worker.until_death(&self.provisioner, &self.announcement) => worker::told(status),
                     () = stop.next() => {
                         tracing::info!("told to stop");
                         // Ours would go on filling a queue that nobody empties.
                         self.listeners.clear();
-                        worker.drain(&self.provisioner, self.start.config.http.shutdown_grace, stop.next()).await;
+                        let grace = self.start.config.http.shutdown_grace;
+                        worker.drain((&self.provisioner, &self.announcement), grace, stop.next()).await;
                         return self.postgres;
                     }
                 },

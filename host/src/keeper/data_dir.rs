@@ -60,6 +60,15 @@ impl DataDir {
         Ok(Secret::new(text))
     }
 
+    /// Writes a file, whole or not at all.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn put(&self, file: &str, text: &str) -> anyhow::Result<()> {
+        let path = self.path.join(file);
+        write_whole(&path, text).with_context(|| format!("writing {}", path.display()))
+    }
+
     pub fn has(&self, file: &str) -> bool {
         self.path.join(file).exists()
     }

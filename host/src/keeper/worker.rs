@@ -17,6 +17,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Child;
 use tokio::sync::mpsc;
 
+use super::announce::Announcement;
 use super::launch::Launcher;
 use super::provisioner::Provisioner;
 use crate::link::{MOST_LISTENERS, ToKeeper, ToWorker, WorkerStart, frame};
@@ -54,13 +55,16 @@ impl Worker {
     }
 
     /// Serves the worker's requests until it dies, and tells how.
-    pub async fn until_death(&mut self, provisioner: &Provisioner) -> Option<ExitStatus> {
+    pub async fn until_death(&mut self, provisioner: &Provisioner, announcement: &Announcement) -> Option<ExitStatus> {
         loop {
             tokio::select! {
                 status = self.child.wait() => return status.ok(),
                 // Cancelled by a drain at most: a half-read message does not matter then.
                 message = receive(&mut self.from) => match message {
-                    Ok(ToKeeper::Ready) => tracing::info!("the worker is ready"),
+                    Ok(ToKeeper::Ready) => {
+                        tracing::info!("the worker is ready");
+                        announcement.ready();
+                    }
                     Ok(ToKeeper::Provision { id, request }) => {
                         let (provisioner, outbox) = (provisioner.clone(), self.outbox.clone());
                         tokio::spawn(async move {
@@ -79,10 +83,15 @@ impl Worker {
     }
 
     /// Tells the worker to finish, and waits for it as long as it may take. `hurry` cuts the wait short.
-    pub async fn drain(mut self, provisioner: &Provisioner, grace: Duration, hurry: impl Future<Output = ()>) {
+    pub async fn drain(
+        mut self,
+        (provisioner, announcement): (&Provisioner, &Announcement),
+        grace: Duration,
+        hurry: impl Future<Output = ()>,
+    ) {
         let _ = self.outbox.send(ToWorker::Drain).await;
         tokio::select! {
-            status = self.until_death(provisioner) => tracing::info!(ended = told(status), "the worker has drained"),
+            status = self.until_death(provisioner, announcement) => tracing::info!(ended = told(status), "the worker has drained"),
             () = tokio::time::sleep(grace + DRAIN_MARGIN) => tracing::warn!("the worker did not drain in time; ending it"),
             () = hurry => tracing::warn!("told to stop once more; ending the worker at once"),
         }

@@ -1,0 +1,56 @@
+//! Where this host is found: for people on standard output, for programs in `DATA_DIR/addresses.json`.
+
+use std::io::Write as _;
+use std::sync::Once;
+
+use anyhow::Context as _;
+
+use super::data_dir::DataDir;
+use crate::config::Config;
+
+const ADDRESSES_FILE: &str = "addresses.json";
+const BOOTSTRAP_PASSWORD_FILE: &str = "bootstrap-password";
+
+/// What is told when the first worker is ready; later ones change none of it.
+#[derive(Debug)]
+pub struct Announcement {
+    text: String,
+    told: Once,
+}
+
+impl Announcement {
+    pub fn new(config: &Config) -> Self {
+        let base = &config.http.base_url;
+        let file = config.paths.data_dir.join(BOOTSTRAP_PASSWORD_FILE);
+        let name = config.auth.bootstrap_username.as_deref().unwrap_or("admin");
+        let password = match &config.auth.bootstrap_password {
+            Some(_) => "the password of ADMIN_BOOTSTRAP_PASSWORD".to_owned(),
+            None => format!("the password in {}", file.display()),
+        };
+        let text = format!(
+            "Cardinal is ready.\n  Admin UI     {base}/admin/\n  MCP          {base}/api\n  First login  {name}, {password}"
+        );
+        Self { text, told: Once::new() }
+    }
+
+    pub fn ready(&self) {
+        self.told.call_once(|| {
+            // A closed standard output must not stop the host.
+            let _ = writeln!(std::io::stdout(), "{}", self.text);
+        });
+    }
+}
+
+/// Leaves the bound addresses where programs on this machine find them, port 0 resolved.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_addresses(data: &DataDir, config: &Config) -> anyhow::Result<()> {
+    let addresses = serde_json::json!({
+        "listen": config.http.listen_addr,
+        "admin": config.http.admin_listen_addr,
+        "metrics": config.observe.metrics_addr,
+        "base_url": config.http.base_url,
+    });
+    data.put(ADDRESSES_FILE, &addresses.to_string()).context("leaving the bound addresses")
+}
