@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::sync::{Mutex, OnceCell};
 
 use crate::client::Client;
-use crate::plugins::PluginsFolder;
+use crate::plugins::{Package, PluginsFolder};
 use crate::process::{Program, built, descendants, eventually};
 use crate::user::User;
 
@@ -98,7 +98,7 @@ impl Host {
             return host;
         }
         let settings = Host::settings()
-            .plugins(PluginsFolder::bundled())
+            .plugins(PluginsFolder::bundled().with("unruly", &Package::fixture("unruly")))
             // The pages that tests serve are on loopback.
             .set("PLUGIN_SETTINGS_SUPPLIER", json!({"allow_private_addresses": true}).to_string());
         let host = Arc::new(settings.start().await);

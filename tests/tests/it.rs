@@ -2,5 +2,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod it {
+    mod browser;
+    mod card_list;
+    mod cards;
+    mod keys;
+    mod login;
+    mod mcp;
+    mod plugin_calls;
+    mod processes;
+    mod refusals;
+    mod settings;
+    mod supplier;
     mod tidy;
+    mod walk;
 }

@@ -1,0 +1,123 @@
+//! Contract 8: keeper, worker and PostgreSQL begin, end and come back together.
+
+use cardinal_tests::{Host, PATIENCE, descendants, eventually, lives};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+fn kill(pid: i32) {
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+}
+
+#[tokio::test]
+async fn a_killed_worker_is_started_again_and_loses_nothing() {
+    let host = Host::settings().start().await;
+    let owner = host.owner().await;
+    let card = owner.card("Survivor").await;
+    let first = host.worker_pid();
+    kill(first);
+    let path = format!("/v1/admin/master-cards/{}", card["id"].as_str().unwrap());
+    let read = eventually("the host serves again", async || {
+        let answer = owner.call(http::Method::GET, &path).try_send().await.ok()?;
+        (answer.status == 200).then(|| answer.json())
+    });
+    assert_eq!(read.await["item"], card);
+    assert_ne!(host.worker_pid(), first);
+}
+
+#[tokio::test]
+async fn a_killed_keeper_leaves_nothing_behind() {
+    let mut host = Host::settings().start().await;
+    let keeper = host.keeper_pid();
+    let family = descendants(keeper);
+    assert!(family.iter().any(|(_, line)| line.contains("postgres")), "{family:?}");
+    kill(keeper);
+    host.program().ended().await;
+    eventually("worker and PostgreSQL end", async || family.iter().all(|(pid, _)| !lives(*pid)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_everything_was_killed() {
+    let mut host = Host::settings().start().await;
+    let token = host.owner().await.token.clone();
+    let card = host.owner().await.card("Durable").await;
+    let family = descendants(host.keeper_pid());
+    family.iter().for_each(|(pid, _)| kill(*pid));
+    kill(host.keeper_pid());
+    host.program().ended().await;
+    let host = host.again(|settings| settings).await;
+    let path = format!("/v1/admin/master-cards/{}", card["id"].as_str().unwrap());
+    assert_eq!(host.client().bearer(token).get(&path).await.expect(200)["item"], card);
+}
+
+#[tokio::test]
+async fn a_stopped_host_ends_in_order_and_takes_postgresql_along() {
+    let mut host = Host::settings().start().await;
+    let family = descendants(host.keeper_pid());
+    host.program().signal(Signal::TERM);
+    let begun = std::time::Instant::now();
+    assert!(host.program().ended().await.success(), "{}", host.log());
+    assert!(begun.elapsed() < PATIENCE / 2, "an idle host took {:?} to stop", begun.elapsed());
+    assert!(family.iter().all(|(pid, _)| !lives(*pid)), "left behind of {family:?}");
+}
+
+#[tokio::test]
+async fn without_its_database_the_host_is_unready_and_says_503_and_comes_back() {
+    let host = Host::settings().start().await;
+    let owner = host.owner().await;
+    owner.card("Before").await;
+    // Stopped, it neither answers nor closes; the worst a database can do.
+    let postgres: Vec<i32> = descendants(host.keeper_pid())
+        .into_iter()
+        .filter(|(_, line)| line.contains("postgres"))
+        .map(|(pid, _)| pid)
+        .collect();
+    assert!(!postgres.is_empty());
+    let signal_all = |signal: Signal| {
+        for pid in &postgres {
+            let _ = kill_process(Pid::from_raw(*pid).unwrap(), signal);
+        }
+    };
+    signal_all(Signal::STOP);
+    let answer = owner.post("/v1/admin/master-cards", &json!({"title": "T", "sku": "database-gone"})).await;
+    answer.refused(503, "database-unavailable");
+    let unknown = host.client().bearer(&owner.token).get("/v1/admin/auth/me").await;
+    assert_ne!(unknown.status, 401, "a database that is away must not log anybody out: {unknown}");
+    eventually("the host is unready", async || (host.client().get("/readyz").await.status == 503).then_some(())).await;
+    assert_eq!(host.client().get("/healthz").await.status, 200);
+    signal_all(Signal::CONT);
+    eventually("the host is ready again", async || (host.client().get("/readyz").await.status == 200).then_some(()))
+        .await;
+    owner.card("After").await;
+}
+
+#[tokio::test]
+async fn the_data_folder_is_closed_to_everybody_else() {
+    use std::os::unix::fs::PermissionsExt;
+    let host = Host::settings().start().await;
+    let mut open = Vec::new();
+    for entry in std::fs::read_dir(host.data()).unwrap().flatten() {
+        let (path, mode) = (entry.path(), entry.metadata().unwrap().permissions().mode());
+        let secret = !path.ends_with("addresses.json");
+        if secret && mode & 0o007 != 0 && !entry.metadata().unwrap().is_dir() {
+            open.push(format!("{} {:o}", path.display(), mode & 0o777));
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+#[tokio::test]
+async fn two_hosts_never_share_a_data_folder() {
+    let host = Host::settings().start().await;
+    let data = host.data().to_str().unwrap().to_owned();
+    let mut second = Host::settings().set("DATA_DIR", data).launch();
+    let status = second.program().ended().await;
+    assert!(!status.success(), "{}", second.log());
+    assert_eq!(host.client().get("/readyz").await.status, 200, "the first is not disturbed");
+}
+
+#[tokio::test]
+async fn the_worker_has_an_empty_environment() {
+    let host = Host::settings().set("DATABASE_SECRET_NOT_OURS", "x").start().await;
+    let environment = std::fs::read(format!("/proc/{}/environ", host.worker_pid())).unwrap();
+    assert!(environment.is_empty(), "{}", String::from_utf8_lossy(&environment));
+}
