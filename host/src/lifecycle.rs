@@ -19,7 +19,7 @@ use crate::{
     app::App,
     clock::Clock,
     db::pool::Pools,
-    link::{KeeperLink, WorkerStart},
+    link::{KeeperLink, ListenerUse, WorkerStart},
     server,
 };
 
@@ -53,12 +53,21 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>
     let grace = start.config.http.shutdown_grace;
     let pools = Pools::new(start.database.core.pg_config(), start.database.reaper.pg_config())?;
     let stop = CancellationToken::new();
+    let uses = start.listeners.clone();
     let app = Arc::new(App::build(start, pools, Clock::System, link.clone(), &stop)?);
     let mut serving = JoinSet::new();
-    for listener in listeners {
+    for (listener, purpose) in listeners.into_iter().zip(&uses) {
+        if *purpose == ListenerUse::Metrics {
+            tracing::warn!("METRICS_ADDR is set, and this version has no metrics to serve there");
+            continue;
+        }
+        let public = *purpose == ListenerUse::Main && uses.contains(&ListenerUse::Admin);
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener).context("taking over a listening socket")?;
-        serving.spawn(server::serve(Arc::clone(&app), listener, stop.clone(), grace));
+        serving.spawn(server::serve(Arc::clone(&app), listener, public, stop.clone(), grace));
+    }
+    if !app.config.proxy.routes.is_empty() {
+        tracing::warn!("PROXY_ROUTES is set, and this version does not proxy yet");
     }
     let mut tasks = JoinSet::new();
     tasks.spawn(prepare(Arc::clone(&app), link.clone()));

@@ -26,15 +26,26 @@ use crate::{
     router::{Access, Found, Params, Reads},
 };
 
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    pub ip: IpAddr,
+    /// Through the listener for the public, where the admin API has one of its own.
+    pub public: bool,
+}
+
 /// From request to response. Nothing of the body is read before the caller is known.
-pub async fn serve(app: Arc<App>, peer: IpAddr, request: Request<Incoming>) -> Response<Body> {
-    let mut cx = Cx::begin(peer, &request);
-    let outcome = answer(&app, &mut cx, request).await;
+pub async fn serve(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
+    let mut cx = Cx::begin(peer.ip, &request);
+    let outcome = answer(&app, &mut cx, peer, request).await;
     cx.finish(&app, outcome)
 }
 
-async fn answer(app: &Arc<App>, cx: &mut Cx, request: Request<Incoming>) -> ApiResult<Reply> {
+async fn answer(app: &Arc<App>, cx: &mut Cx, peer: Peer, request: Request<Incoming>) -> ApiResult<Reply> {
     path::check(request.uri())?;
+    if peer.public && path::is_private(request.uri().path()) {
+        return Err(ApiError::new(&codes::NOT_FOUND));
+    }
     app.hosts.check(&request)?;
     if let Some(preflight) = app.origins.preflight(&request) {
         return Ok(preflight);

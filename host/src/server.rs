@@ -17,7 +17,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{app::App, request};
+use crate::{
+    app::App,
+    request::{self, Peer},
+};
 
 /// A request's headers must have arrived after this long; also the longest idle keep-alive.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -29,8 +32,9 @@ const CONNECTIONS: usize = 10_000;
 /// How long to wait after the listener failed (out of file descriptors, say) before trying again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves until `stop`, then lets the requests in flight finish for at most `grace`.
-pub async fn serve(app: Arc<App>, listener: TcpListener, stop: CancellationToken, grace: Duration) {
+/// Serves until `stop`, then lets the requests in flight finish for at most `grace`. With `public`,
+/// only what is meant for the public: the admin API and its like have a listener of their own.
+pub async fn serve(app: Arc<App>, listener: TcpListener, public: bool, stop: CancellationToken, grace: Duration) {
     let graceful = GracefulShutdown::new();
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let mut server = http1::Builder::new();
@@ -47,7 +51,7 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, stop: CancellationToken
         match accepted {
             Ok((stream, peer, place)) => {
                 let app = Arc::clone(&app);
-                let peer = canonical(peer);
+                let peer = Peer { ip: canonical(peer), public };
                 let service = service_fn(move |request| {
                     let app = Arc::clone(&app);
                     async move { Ok::<_, std::convert::Infallible>(request::serve(app, peer, request).await) }
@@ -57,7 +61,7 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, stop: CancellationToken
                 tokio::spawn(async move {
                     // A broken connection is the client's business; its requests have their own log lines.
                     if let Err(error) = connection.await {
-                        tracing::debug!(%peer, %error, "connection ended");
+                        tracing::debug!(peer = %peer.ip, %error, "connection ended");
                     }
                     drop(place);
                 });

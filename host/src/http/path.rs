@@ -59,6 +59,11 @@ pub fn is_own(path: &str) -> bool {
     OWN.iter().any(|own| first.eq_ignore_ascii_case(own)) || path.starts_with(OWN_WELL_KNOWN)
 }
 
+/// Whether a path is ours and not for the public: everything but health and the error pages.
+pub fn is_private(path: &str) -> bool {
+    is_own(path) && !["/healthz", "/readyz"].contains(&path) && !path.starts_with("/problems")
+}
+
 /// The fixed parts of our paths must come unencoded; only what follows the resource may not.
 fn is_own_plainly(path: &str) -> bool {
     is_own(path)
@@ -117,6 +122,12 @@ mod tests {
         ] {
             assert!(!taken(path), "{path}");
         }
+    }
+
+    #[test]
+    fn health_and_error_pages_are_for_everybody() {
+        assert!(["/v1/admin/users", "/api", "/admin/", "/metrics"].into_iter().all(is_private));
+        assert!(!["/healthz", "/readyz", "/problems/not-found", "/shop"].into_iter().any(is_private));
     }
 
     #[test]
