@@ -1,0 +1,133 @@
+//! What is left of plugins that are retired: nothing but their mapped library. Alone in its program,
+//! since it counts what the whole process has.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use cardinal::{
+    auth::{
+        caller::{Caller, CallerKind},
+        scope::ScopeSet,
+    },
+    cards::page::Cursors,
+    catalogue::Catalogue,
+    clock::Clock,
+    db::pool::Pools,
+    plugin::{
+        call::{CallBody, CallParts, ReplyBody},
+        context::{PluginIdentity, Services},
+        instance::{Call, ExportKind, Instance},
+        library::{Library, SealedLibrary, open, seat::resident},
+    },
+};
+use http_body_util::BodyExt;
+use tokio::runtime::Handle;
+use uuid::Uuid;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn library() -> Library {
+    let path = PathBuf::from(env!("CARGO_BIN_EXE_cardinal")).with_file_name("libecho.so");
+    let bytes = std::fs::read(&path).unwrap_or_else(|_| panic!("{} is missing", path.display()));
+    open(SealedLibrary::seal(&bytes).unwrap()).unwrap()
+}
+
+/// Nothing connects: the handlers here ask for nothing.
+async fn create(library: &Library, generation: u64) -> Instance {
+    let pools = Pools::new(tokio_postgres::Config::new(), tokio_postgres::Config::new()).unwrap();
+    let catalogue = Arc::new(Catalogue::new(pools.core.clone(), Cursors::new([0; 32]), Clock::System));
+    let services = Arc::new(Services { core: pools.core, catalogue, runtime: Handle::current() });
+    let identity = PluginIdentity {
+        name: "echo".into(),
+        version: "1.0.0".into(),
+        generation,
+        provides_kinds: Vec::new(),
+        settings: serde_json::json!({}),
+        pool: None,
+    };
+    let library = library.clone();
+    tokio::task::spawn_blocking(move || Instance::create(&library, services, identity).unwrap()).await.unwrap()
+}
+
+fn call(instance: &Instance, route: &str, query: &str) -> Call {
+    let is_it = |kind: &ExportKind| matches!(kind, ExportKind::Route { path, .. } if path == route);
+    let handler = instance.exports().iter().find(|export| is_it(&export.kind)).unwrap().id;
+    let caller = Caller {
+        user_id: Uuid::now_v7(),
+        username: "ada".into(),
+        user_kind: "user".into(),
+        role: None,
+        kind: CallerKind::User,
+        key: None,
+        session_id: None,
+        scopes: ScopeSet::all(),
+        expires_at: None,
+    };
+    let parts = CallParts {
+        method: "GET".into(),
+        path: route.into(),
+        query: query.into(),
+        params: Vec::new(),
+        headers: http::HeaderMap::new(),
+        body: CallBody::Full(bytes::Bytes::new()),
+        caller: Arc::new(caller),
+        request_id: "req".into(),
+        traceparent: None,
+        deadline: Instant::now() + PATIENCE,
+        peer: None,
+        is_tool: false,
+    };
+    instance.call(handler, parts)
+}
+
+async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The io threads of plugins.
+fn plugin_threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    tasks.filter(|task| task.path().exists()).map(name).filter(|name| name.trim() == "echo-io").count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retired_plugins_leave_nothing_behind() {
+    let library = library();
+    assert_eq!((resident(), plugin_threads()), (0, 0));
+    for round in 0..10 {
+        let instances = [create(&library, round * 3).await, create(&library, round * 3 + 1).await];
+        for instance in &instances {
+            // A sleep starts the plugin's own runtime.
+            assert!(call(instance, "/sleep", "ms=1").await.unwrap().status.is_success());
+        }
+        assert_eq!((resident(), plugin_threads()), (2, 1), "a library has one io thread");
+        let [shut_down, dropped] = instances;
+        shut_down.shutdown(Duration::from_secs(5)).await;
+        drop((shut_down, dropped));
+        eventually("both are freed", || resident() == 0 && plugin_threads() == 0).await;
+    }
+
+    // What is still under way keeps the instance; it is freed with the last of it.
+    let instance = create(&library, 100).await;
+    let reply = call(&instance, "/stream", "pieces=1000000").await.unwrap();
+    let hanging = tokio::spawn(call(&instance, "/sleep", "ms=600000"));
+    eventually("both are under way", || instance.in_flight() == 2).await;
+    instance.shutdown(Duration::ZERO).await;
+    drop(instance);
+    assert_eq!(resident(), 1);
+    hanging.abort();
+    let ReplyBody::Stream(mut stream) = reply.body else { panic!("not a stream") };
+    let _ = tokio::time::timeout(Duration::from_millis(50), stream.frame()).await;
+    assert_eq!(resident(), 1);
+    drop(stream);
+    eventually("it is freed", || resident() == 0 && plugin_threads() == 0).await;
+}
