@@ -41,6 +41,8 @@ fn reason(code: Option<Code>) -> Option<String> {
     let reason = match code? {
         Code::SchemaFailed => "The plugin's schema.sql failed; nothing of it was kept.",
         Code::SchemaUnsafe => "The plugin's schema.sql makes something that a plugin may not have.",
+        Code::SchemaTaken => "The plugin's schema belongs to somebody else.",
+        Code::PackageChanged => "The plugin's files changed while it was being loaded.",
         Code::DestructiveMigration => "The plugin's new schema.sql would lose data.",
         _ => return None,
     };
@@ -61,10 +63,10 @@ mod tests {
 
     #[test]
     fn an_unknown_code_is_still_told() {
-        let NoDatabase::Refused(refusal) = why(ProvisionFault::refused("package-changed", "", "", "load again")) else {
+        let NoDatabase::Refused(refusal) = why(ProvisionFault::refused("made-up", "", "", "load again")) else {
             panic!("a refusal")
         };
         assert_eq!(refusal.code, Code::SchemaFailed);
-        assert!(refusal.reason.contains("package-changed"));
+        assert!(refusal.reason.contains("made-up"));
     }
 }

@@ -87,6 +87,8 @@ pub enum Code {
     SignatureMissing,
     SchemaFailed,
     SchemaUnsafe,
+    SchemaTaken,
+    PackageChanged,
     DestructiveMigration,
     SettingsInvalid,
 }
@@ -134,6 +136,8 @@ impl Code {
             SignatureMissing => "signature-missing",
             SchemaFailed => "schema-failed",
             SchemaUnsafe => "schema-unsafe",
+            SchemaTaken => "schema-taken",
+            PackageChanged => "package-changed",
             DestructiveMigration => "destructive-migration",
             SettingsInvalid => "settings-invalid",
         }
@@ -182,6 +186,8 @@ impl Code {
             HashNotTrusted => "Check where the files come from, then record their hash in the lock file.",
             SignatureMissing => "Set PLUGIN_TRUST to record or lock.",
             SchemaFailed => "Correct schema.sql; every statement must be repeatable (IF NOT EXISTS).",
+            SchemaTaken => "Give the plugin another name, or remove the schema of that name.",
+            PackageChanged => "Load the plugin again.",
             SchemaUnsafe => "Take the named object out of schema.sql.",
             DestructiveMigration => "Confirm the migration, or keep the column or table in schema.sql.",
             SettingsInvalid => "Correct the plugin's settings.",

@@ -1,49 +1,306 @@
-//! Contract 5.2: what is not a good plugin is refused with a reason, and harms nobody.
+//! What must not get in is turned away in plain words, and harms nobody: not the host, not another
+//! plugin, not the plugin of the same name that is well.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use cardinal_tests::{Host, Package, PluginsFolder};
 use serde_json::{Value, json};
 
-/// The registry's entry of the package in `folder`, whatever the host made of it.
-async fn entry(host: &Host, about: &str) -> Value {
-    let found = host.owner().await.get("/v1/admin/plugin-registry").await.expect(200);
-    let items = found["items"].as_array().unwrap();
-    items.iter().find(|item| item.to_string().contains(about)).cloned().unwrap_or_else(|| panic!("{about} in {found}"))
+/// The state of every package, by its folder.
+async fn registry(host: &Host) -> Vec<Value> {
+    let items = host.owner().await.get("/v1/admin/plugin-registry").await.expect(200)["items"].take();
+    items.as_array().unwrap().clone()
+}
+
+fn of<'r>(registry: &'r [Value], package: &str) -> &'r Value {
+    registry.iter().find(|item| item["package"] == package).unwrap_or_else(|| panic!("{package} was not found"))
+}
+
+/// Every package was refused for its reason, which says what to do.
+fn refused(registry: &[Value], expected: &[(&str, &str)]) {
+    let wrong: Vec<String> = expected
+        .iter()
+        .filter_map(|(package, code)| {
+            let item = of(registry, package);
+            let refusal = &item["refusal"];
+            let told = !refusal["reason"].as_str().unwrap_or_default().is_empty()
+                && !refusal["fix"].as_str().unwrap_or_default().is_empty();
+            let right = item["state"] == "refused" && refusal["code"] == *code && told;
+            (!right).then(|| format!("{package}: expected {code}, found {} {refusal}", item["state"]))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// `echo`, with the bytes of its library changed.
+fn bytes(change: impl FnOnce(&mut Vec<u8>)) -> Package {
+    Package::fixture("echo").library(|mut bytes| {
+        change(&mut bytes);
+        Some(bytes)
+    })
+}
+
+/// `echo`, with its manifest changed.
+fn manifest(pointer: &'static str, value: Value) -> Package {
+    Package::fixture("echo").manifest(move |manifest| {
+        let (parent, name) = pointer.rsplit_once('/').unwrap();
+        let parent = manifest.pointer_mut(parent).unwrap();
+        match value {
+            Value::Null => drop(parent.as_object_mut().unwrap().remove(name)),
+            value => parent[name] = value,
+        }
+    })
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> usize {
+    bytes.windows(what.len()).position(|window| window == what).expect("the library has it")
+}
+
+/// Field `offset` of the plugin header that every library carries.
+fn header(offset: usize, value: u32) -> Package {
+    bytes(|library| {
+        let at = find(library, b"CRDPLUG\n") + offset;
+        library[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    })
+}
+
+/// `bad-constructor`, committing this sin.
+fn constructor(sin: &[u8; 5]) -> Package {
+    Package::fixture("bad-constructor").library(|mut library| {
+        let marker = b"cardinal-fixture-sin:";
+        let at = find(&library, marker) + marker.len();
+        library[at..at + sin.len()].copy_from_slice(sin);
+        Some(library)
+    })
+}
+
+async fn echo_answers(host: &Host) {
+    let answer = host.owner().await.get("/v1/admin/plugins/echo/hello").await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
 #[tokio::test]
-async fn each_bad_package_is_refused_for_its_own_reason_and_the_good_one_serves() {
-    let unruly = || Package::fixture("unruly");
-    let text = |library: &[u8]| {
-        let library = library.to_vec();
-        unruly().library(move |_| Some(library))
-    };
-    let folders = [
-        ("text-as-library", text(b"this is no library")),
-        ("empty-library", text(b"")),
-        ("truncated-library", unruly().library(|whole| Some(whole[..whole.len() / 2].to_vec()))),
-        ("no-library", unruly().library(|_| None)),
-        ("broken-manifest", unruly().manifest_text("{\"name\": ")),
-        ("no-name", unruly().manifest(|manifest| drop(manifest.as_object_mut().unwrap().remove("name")))),
-        ("bad-name", unruly().manifest(|manifest| manifest["name"] = json!("Not Kebab"))),
-        ("reserved-name", unruly().manifest(|manifest| manifest["name"] = json!("core"))),
-        ("bad-version", unruly().manifest(|manifest| manifest["version"] = json!("one"))),
-        ("wrong-type", unruly().manifest(|manifest| manifest["provides_kinds"] = json!("unruly-note"))),
-        ("later-api", unruly().manifest(|manifest| manifest["engine"]["plugin_api_version"] = json!("2"))),
-        ("later-core", unruly().manifest(|manifest| manifest["engine"]["core_version"] = json!(">=2.0.0"))),
-        ("other-name", unruly().manifest(|manifest| manifest["name"] = json!("other-name"))),
-    ];
-    let plugins = folders.iter().fold(PluginsFolder::bundled(), |plugins, (name, package)| plugins.with(name, package));
+async fn what_the_files_give_away_is_refused_before_any_code_runs() {
+    const FOREIGN: u16 = if cfg!(target_arch = "aarch64") { 62 } else { 183 };
+    let header_symbol = b"_1as_0lib_1header_0root_bmodule_bloader";
+    let plugins = PluginsFolder::default()
+        .with("a-text", &Package::fixture("echo").library(|_| Some(b"this is not a library\n".to_vec())))
+        .with("a-nothing", &Package::fixture("echo").library(|_| Some(Vec::new())))
+        .with("a-truncated", &bytes(|library| library.truncate(library.len() / 2)))
+        .with("a-last-byte", &bytes(|library| library.truncate(library.len() - 1)))
+        .with("a-foreign", &bytes(|library| library[18..20].copy_from_slice(&FOREIGN.to_le_bytes())))
+        .with("a-windows", &Package::fixture("echo").library(|_| Some(b"MZ\x90\0\x03".to_vec())))
+        .with(
+            "a-no-header",
+            &bytes(|library| {
+                let at = find(library, header_symbol);
+                library[at] = b'x';
+            }),
+        )
+        .with("a-api", &header(12, 2))
+        .with("a-abort", &header(16, 2))
+        .with("a-no-library", &Package::fixture("echo").library(|_| None))
+        .with("a-two", &Package::fixture("echo"))
+        .with("a-writable", &Package::fixture("echo"))
+        .with("a-writable-folder", &Package::fixture("echo"))
+        .with("a-link", &Package::fixture("echo"))
+        .with("m-json", &Package::fixture("echo").manifest_text("{"))
+        .with("m-name", &manifest("/name", json!("Echo_1")))
+        .with("m-reserved", &manifest("/name", json!("pg-echo")))
+        .with("m-type", &manifest("/provides_kinds", json!("echo")))
+        .with("m-no-engine", &manifest("/engine", Value::Null))
+        .with("m-api", &manifest("/engine/plugin_api_version", json!("2")))
+        .with("m-core", &manifest("/engine/core_version", json!(">=99.0.0")))
+        .with("m-tool", &manifest("/mcp/tools/0/name", json!("echo_say")))
+        .with("m-tabs", &manifest("/frontend", Value::Null))
+        .with("m-main", &manifest("/frontend/main", json!("other.js")))
+        .with("m-version", &manifest("/version", json!("1.0.1")))
+        .with("echo", &Package::fixture("echo"));
+    let at = |path: &str| plugins.path().join(path);
+    let chmod = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    std::fs::copy(at("a-two/libplugin.so"), at("a-two/second.so")).unwrap();
+    chmod(&at("a-writable/libplugin.so"), 0o666);
+    chmod(&at("a-writable-folder"), 0o777);
+    std::fs::rename(at("a-link/libplugin.so"), at("a-link/real")).unwrap();
+    std::os::unix::fs::symlink("real", at("a-link/libplugin.so")).unwrap();
+    std::fs::create_dir(at("a-dll")).unwrap();
+    std::fs::copy(at("echo/manifest.json"), at("a-dll/manifest.json")).unwrap();
+    std::fs::write(at("a-dll/echo.dll"), b"MZ").unwrap();
+
     let host = Host::settings().plugins(plugins).start().await;
-    for (folder, _) in &folders {
-        let refused = entry(&host, folder).await;
-        assert_eq!(refused["state"], "refused", "{folder}: {refused}");
-        let code = refused["refusal"]["code"].as_str().unwrap_or_else(|| panic!("{folder}: no code in {refused}"));
-        assert!(!code.is_empty() && refused["refusal"]["fix"].is_string(), "{folder}: {refused}");
+    let registry = registry(&host).await;
+    refused(
+        &registry,
+        &[
+            ("a-text", "not-a-plugin"),
+            ("a-nothing", "not-a-plugin"),
+            ("a-truncated", "truncated"),
+            ("a-last-byte", "truncated"),
+            ("a-foreign", "wrong-architecture"),
+            ("a-windows", "wrong-platform"),
+            ("a-dll", "wrong-platform"),
+            ("a-no-header", "not-a-plugin"),
+            ("a-api", "unsupported-api-version"),
+            ("a-abort", "panic-abort"),
+            ("a-no-library", "library-missing"),
+            ("a-two", "several-libraries"),
+            ("a-writable", "world-writable"),
+            ("a-writable-folder", "world-writable"),
+            ("a-link", "link-refused"),
+            ("m-json", "bad-manifest"),
+            ("m-name", "bad-name"),
+            ("m-reserved", "reserved-name"),
+            ("m-type", "bad-manifest"),
+            ("m-no-engine", "bad-manifest"),
+            ("m-api", "unsupported-api-version"),
+            ("m-core", "core-out-of-range"),
+            ("m-tool", "bad-tool-name"),
+            ("m-tabs", "bad-manifest"),
+            ("m-main", "frontend-invalid"),
+            ("m-version", "manifest-mismatch"),
+        ],
+    );
+    let wrong_type = &of(&registry, "m-type")["refusal"];
+    assert_eq!(wrong_type["expected"], "/provides_kinds: an array");
+    assert_eq!(wrong_type["found"], "/provides_kinds: the string \"echo\"");
+    assert_eq!(of(&registry, "echo")["state"], "active", "the good one of the name is not kept out");
+    echo_answers(&host).await;
+}
+
+#[tokio::test]
+async fn a_library_that_ends_or_holds_its_process_never_does_so_to_the_host() {
+    let plugins = PluginsFolder::default()
+        .with("c-abort", &constructor(b"abort"))
+        .with("c-crash", &constructor(b"crash"))
+        .with("c-exit", &constructor(b"exit."))
+        .with("c-hang", &constructor(b"hang."))
+        .with("l-layout", &Package::fixture("other-layout"))
+        .with("r-panic", &Package::fixture("panics-in-routes"))
+        .with("echo", &Package::fixture("echo"));
+    let host = Host::settings().plugins(plugins).start().await;
+    let worker = host.worker_pid();
+    let registry = registry(&host).await;
+    refused(
+        &registry,
+        &[
+            ("c-abort", "probe-failed"),
+            ("c-crash", "probe-failed"),
+            ("c-exit", "probe-failed"),
+            ("c-hang", "probe-failed"),
+            ("l-layout", "layout-mismatch"),
+            ("r-panic", "create-panicked"),
+        ],
+    );
+    let found = |package| of(&registry, package)["refusal"]["found"].as_str().unwrap_or_default().to_owned();
+    assert!(found("c-abort").contains("SIGABRT"), "{}", found("c-abort"));
+    assert!(found("c-crash").contains("SIGSEGV"), "{}", found("c-crash"));
+    assert!(found("c-exit").contains("status 0"), "{}", found("c-exit"));
+    assert!(found("r-panic").contains("no routes for panics-in-routes today"), "{}", found("r-panic"));
+    echo_answers(&host).await;
+    assert_eq!(host.worker_pid(), worker, "the worker that looked at them is the one that serves");
+    assert!(!host.log().contains("has ended"), "no worker ended:\n{}", host.log());
+}
+
+/// Each of them is `echo` by name and gets its turn, because the one before it was refused.
+#[tokio::test]
+async fn a_library_gives_what_its_manifest_says_or_is_refused_and_then_owns_nothing() {
+    let declared = |routes: Value| manifest("/backend/routes", routes);
+    let plugins = PluginsFolder::default()
+        .with("1-no-backend", &manifest("/backend", Value::Null))
+        .with("2-undeclared", &declared(json!([{"method": "GET", "path": "/hello"}])))
+        .with("3-handler", &manifest("/mcp/tools/0/handler", json!("nobody")))
+        .with("4-schema", &Package::fixture("echo").schema("CREATE TABLE notes (id nonsense)"))
+        .with(
+            "5-unsafe",
+            &Package::fixture("echo").schema("CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'"),
+        )
+        .with("6-good", &Package::fixture("echo"))
+        .with("7-late", &Package::fixture("echo"));
+    let host = Host::settings().plugins(plugins).start().await;
+    let registry = registry(&host).await;
+    refused(
+        &registry,
+        &[
+            ("1-no-backend", "route-not-declared"),
+            ("2-undeclared", "route-not-declared"),
+            ("3-handler", "tool-handler-missing"),
+            ("4-schema", "schema-failed"),
+            ("5-unsafe", "schema-unsafe"),
+            ("7-late", "duplicate-name"),
+        ],
+    );
+    assert_eq!(of(&registry, "6-good")["state"], "active");
+    let reason = of(&registry, "7-late")["refusal"]["reason"].as_str().unwrap();
+    assert!(reason.contains("6-good") && reason.contains("7-late"), "both owners are named: {reason}");
+    echo_answers(&host).await;
+}
+
+#[tokio::test]
+async fn two_plugins_cannot_own_the_same_thing_and_both_are_named() {
+    let supplier = |pointer: &'static str, value: Value| {
+        Package::bundled("supplier").manifest(move |manifest| *manifest.pointer_mut(pointer).unwrap() = value)
+    };
+    for (pointer, code) in [("/backend/apiPrefix", "duplicate-prefix"), ("/contributes/cardTabs/0/id", "duplicate-tab")]
+    {
+        let plugins = PluginsFolder::default()
+            .with("first", &Package::fixture("echo"))
+            .with("second", &supplier(pointer, json!("echo")));
+        let host = Host::settings().plugins(plugins).start().await;
+        let registry = registry(&host).await;
+        refused(&registry, &[("second", code)]);
+        let reason = of(&registry, "second")["refusal"]["reason"].as_str().unwrap();
+        assert!(reason.contains("first") && reason.contains("second"), "{reason}");
+        echo_answers(&host).await;
     }
+}
+
+#[tokio::test]
+async fn the_prefix_of_a_refused_plugin_is_unavailable_and_an_unknown_one_is_not_found() {
+    let plugins = PluginsFolder::default()
+        .with("supplier", &Package::bundled("supplier").library(|_| Some(b"text".to_vec())))
+        .with("wrong", &manifest("/version", json!("not a version")));
+    let host = Host::settings().plugins(plugins).start().await;
     let owner = host.owner().await;
-    let active = owner.get("/v1/admin/plugins").await.expect(200);
-    let names: Vec<&str> =
-        active["items"].as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap()).collect();
-    assert!(names.contains(&"supplier") && !names.contains(&"unruly"), "{active}");
-    owner.get("/v1/admin/plugins/unruly/who").await.refused(503, "plugin-unavailable");
+    for prefix in ["supplier", "echo"] {
+        let answer = owner.get(&format!("/v1/admin/plugins/{prefix}/items")).await;
+        answer.refused(503, "plugin-unavailable");
+        assert!(answer.header("retry-after").is_some());
+    }
+    owner.get("/v1/admin/plugins/nobody/items").await.refused(404, "not-found");
+}
+
+#[tokio::test]
+async fn one_library_alone_is_a_plugin() {
+    let plugins = PluginsFolder::default().with("echo", &Package::fixture("echo"));
+    std::fs::rename(plugins.path().join("echo/libplugin.so"), plugins.path().join("anything.so")).unwrap();
+    std::fs::remove_dir_all(plugins.path().join("echo")).unwrap();
+    let host = Host::settings().plugins(plugins).start().await;
+    let registry = registry(&host).await;
+    assert_eq!(of(&registry, "anything.so")["state"], "active", "{registry:?}");
+    echo_answers(&host).await;
+    let ui = host.owner().await.get("/v1/admin/plugins").await.expect(200);
+    let main = ui["items"][0]["frontend"]["main_url"].as_str().unwrap();
+    let file = host.client().get(main).await;
+    assert_eq!((file.status.as_u16(), file.header("content-type")), (200, Some("text/javascript; charset=utf-8")));
+    host.client().get(&main.replace("plugin.js", "manifest.json")).await.refused(404, "not-found");
+}
+
+#[tokio::test]
+async fn a_lock_lets_in_what_it_lists_and_says_what_it_found_instead() {
+    let plugins = PluginsFolder::default().with("echo", &Package::fixture("echo"));
+    let host = Host::settings().plugins(plugins).start().await;
+    echo_answers(&host).await;
+    let known = of(&registry(&host).await, "echo")["sha256"].as_str().unwrap().to_owned();
+
+    let host = host.restart(|settings| settings.set("PLUGIN_TRUST", "lock")).await;
+    echo_answers(&host).await;
+    let manifest = host.plugins().path().join("echo/manifest.json");
+    let text = std::fs::read_to_string(&manifest).unwrap().replace("Answers what it is asked", "Changed");
+    std::fs::write(&manifest, text).unwrap();
+    host.owner().await.post("/v1/admin/plugin-registry/rescan", &json!({})).await.expect(200);
+    let registry = registry(&host).await;
+    refused(&registry, &[("echo", "hash-not-trusted")]);
+    assert_eq!(of(&registry, "echo")["refusal"]["expected"], known);
+    host.owner().await.get("/v1/admin/plugins/echo/hello").await.refused(503, "plugin-unavailable");
 }
