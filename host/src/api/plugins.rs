@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     app::App,
+    db::{self, audit::Act},
     http::{
         body::{self, Body},
         codes,
@@ -51,6 +52,8 @@ pub fn routes() -> Vec<Route> {
         route!(GET "/v1/admin/plugin-registry", Access::Scope("plugins:read"), Reads::Nothing, list_all),
         route!(POST "/v1/admin/plugin-registry/rescan", Access::Scope("plugins:manage"), Reads::Nothing, rescan),
         route!(GET "/v1/admin/plugin-registry/{name}", Access::Scope("plugins:read"), Reads::Nothing, show),
+        route!(POST "/v1/admin/plugin-registry/{name}/enable", Access::Scope("plugins:manage"), Reads::Nothing, enable),
+        route!(POST "/v1/admin/plugin-registry/{name}/disable", Access::Scope("plugins:manage"), Reads::Nothing, disable),
         route!(POST "/v1/admin/plugin-registry/{name}/client-errors", Access::Authenticated, Reads::Json(SMALL), client_error),
     ]
 }
@@ -96,6 +99,41 @@ async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 async fn rescan(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     app.plugins.scan().await;
     list_all(app, call).await
+}
+
+async fn enable(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    set_disabled(app, call, false).await
+}
+
+async fn disable(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    set_disabled(app, call, true).await
+}
+
+/// Written down for every host first, then acted on here. What is under way in the plugin ends in peace.
+async fn set_disabled(app: &Arc<App>, call: Call, disabled: bool) -> ApiResult<Reply> {
+    call.no_query()?;
+    let name = call.params.get("name").unwrap_or_default();
+    if !app.plugins.reports().iter().any(|report| report.name == name) {
+        return Err(ApiError::not_found("plugin"));
+    }
+    let actor = call.caller()?.actor();
+    let changed = db::plugin_state::set_disabled(&app.pools.core, name, disabled.then_some(&actor)).await?;
+    if changed {
+        let act = Act {
+            actor,
+            action: if disabled { "plugin.disable" } else { "plugin.enable" },
+            target: Some(name.to_owned()),
+            outcome: "ok",
+            ip: Some(call.peer),
+            request_id: &call.request_id.to_string(),
+            detail: None,
+        };
+        if let Err(error) = db::audit::write(&app.pools.core, &act).await {
+            tracing::error!(action = act.action, error = ?error, "the audit line could not be written");
+        }
+    }
+    app.plugins.scan().await;
+    show(app, call).await
 }
 
 #[derive(Deserialize)]

@@ -213,7 +213,8 @@ async fn a_library_gives_what_its_manifest_says_or_is_refused_and_then_owns_noth
         .with("4-schema", &Package::fixture("echo").schema("CREATE TABLE notes (id nonsense)"))
         .with(
             "5-unsafe",
-            &Package::fixture("echo").schema("CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'"),
+            &Package::fixture("echo")
+                .schema("CREATE FUNCTION f() RETURNS int LANGUAGE sql SECURITY DEFINER AS 'SELECT 1'"),
         )
         .with("6-good", &Package::fixture("echo"))
         .with("7-late", &Package::fixture("echo"));
@@ -303,4 +304,33 @@ async fn a_lock_lets_in_what_it_lists_and_says_what_it_found_instead() {
     refused(&registry, &[("echo", "hash-not-trusted")]);
     assert_eq!(of(&registry, "echo")["refusal"]["expected"], known);
     host.owner().await.get("/v1/admin/plugins/echo/hello").await.refused(503, "plugin-unavailable");
+}
+
+#[tokio::test]
+async fn a_disabled_plugin_is_out_of_service_until_it_is_enabled_restarts_included() {
+    let plugins = PluginsFolder::default()
+        .with("echo", &Package::fixture("echo"))
+        .with("supplier", &Package::bundled("supplier"));
+    let host = Host::settings().plugins(plugins).start().await;
+    let owner = host.owner().await;
+    let note = json!({"text": "kept"});
+    owner.post("/v1/admin/plugins/echo/db/notes", &note).await;
+    let kept = owner.get("/v1/admin/plugins/echo/db").await.expect(200)["notes"].clone();
+    assert_eq!(kept, 1);
+
+    let answer = owner.post("/v1/admin/plugin-registry/echo/disable", &json!({})).await.expect(200);
+    assert_eq!(answer["item"]["state"], "disabled");
+    owner.get("/v1/admin/plugins/echo/hello").await.refused(503, "plugin-unavailable");
+    let host = host.restart(|settings| settings).await;
+    assert_eq!(of(&registry(&host).await, "echo")["state"], "disabled");
+    assert_eq!(of(&registry(&host).await, "supplier")["state"], "active", "nobody else is touched");
+
+    let owner = host.owner().await;
+    let answer = owner.post("/v1/admin/plugin-registry/echo/enable", &json!({})).await.expect(200);
+    assert_eq!(answer["item"]["state"], "active");
+    assert_eq!(owner.get("/v1/admin/plugins/echo/db").await.expect(200)["notes"], kept, "its data is untouched");
+    owner.post("/v1/admin/plugin-registry/nobody/disable", &json!({})).await.refused(404, "not-found");
+    let reader = owner.key(&["plugins:read"]).await;
+    reader.post("/v1/admin/plugin-registry/echo/disable", &json!({})).await.refused(403, "insufficient-scope");
+    reader.post("/v1/admin/plugin-registry/echo/enable", &json!({})).await.refused(403, "insufficient-scope");
 }
