@@ -116,6 +116,13 @@ async fn what_the_files_give_away_is_refused_before_any_code_runs() {
         .with("m-tabs", &manifest("/frontend", Value::Null))
         .with("m-main", &manifest("/frontend/main", json!("other.js")))
         .with("m-version", &manifest("/version", json!("1.0.1")))
+        .with(
+            "m-other-name",
+            &manifest("/name", json!("reverb"))
+                .manifest(|manifest| drop(manifest.as_object_mut().unwrap().remove("mcp"))),
+        )
+        .with("m-no-name", &manifest("/name", Value::Null))
+        .with("m-no-semver", &manifest("/version", json!("one")))
         .with("echo", &Package::fixture("echo"));
     let at = |path: &str| plugins.path().join(path);
     let chmod = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -159,6 +166,9 @@ async fn what_the_files_give_away_is_refused_before_any_code_runs() {
             ("m-tabs", "bad-manifest"),
             ("m-main", "frontend-invalid"),
             ("m-version", "manifest-mismatch"),
+            ("m-other-name", "manifest-mismatch"),
+            ("m-no-name", "bad-manifest"),
+            ("m-no-semver", "bad-manifest"),
         ],
     );
     let wrong_type = &of(&registry, "m-type")["refusal"];
@@ -166,6 +176,8 @@ async fn what_the_files_give_away_is_refused_before_any_code_runs() {
     assert_eq!(wrong_type["found"], "/provides_kinds: the string \"echo\"");
     assert_eq!(of(&registry, "echo")["state"], "active", "the good one of the name is not kept out");
     echo_answers(&host).await;
+    let shown = host.owner().await.get("/v1/admin/plugins").await.expect(200);
+    assert_eq!(shown["items"].as_array().unwrap().len(), 1, "the Admin UI sees what serves: {shown}");
 }
 
 #[tokio::test]
