@@ -9,3 +9,4 @@ pub mod host;
 pub mod input;
 pub mod path;
 pub mod reply;
+pub mod request_id;

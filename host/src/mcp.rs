@@ -18,7 +18,6 @@ use rmcp::transport::streamable_http_server::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
-use uuid::Uuid;
 
 use self::{server::Server, sessions::Owners};
 use crate::{
@@ -29,6 +28,7 @@ use crate::{
         codes,
         error::{ApiError, ApiResult},
         reply::{self, Reply},
+        request_id::RequestId,
     },
     plugin::registry::Registry,
     request::Call,
@@ -46,7 +46,7 @@ const SESSION_HEADER: &str = "mcp-session-id";
 #[derive(Clone)]
 pub struct Visit {
     pub caller: SharedCaller,
-    pub request_id: Uuid,
+    pub request_id: RequestId,
     pub peer: std::net::IpAddr,
 }
 

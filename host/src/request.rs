@@ -10,7 +10,6 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header, request::Parts};
 use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
-use uuid::Uuid;
 
 use crate::{
     api,
@@ -22,6 +21,7 @@ use crate::{
         error::{ApiError, ApiResult},
         input, path,
         reply::Reply,
+        request_id::{self, RequestId},
     },
     router::{Access, Found, Params, Reads},
 };
@@ -33,6 +33,9 @@ pub struct Peer {
     /// Through the listener for the public, where the admin API has one of its own.
     pub public: bool,
 }
+
+/// Longer than this no endpoint of the core works on one request.
+const CORE_ANSWER: Duration = Duration::from_secs(20);
 
 /// From request to response. Nothing of the body is read before the caller is known.
 pub async fn serve(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
@@ -62,7 +65,7 @@ async fn answer(app: &Arc<App>, cx: &mut Cx, peer: Peer, request: Request<Incomi
     } else if !is_guarded(request.uri().path()) {
         return found.and(Err(ApiError::new(&codes::NOT_FOUND)));
     }
-    let caller = app.auth.identify(request.headers(), cx.peer).await?; // 401, 503; before 404: only the known learn what exists
+    let caller = in_time(app.auth.identify(request.headers(), cx.peer)).await?; // 401, 503; before 404: only the known learn what exists
     cx.caller = Some(Arc::clone(&caller));
     let found = found?; // 404, 405
     if let Access::Scope(scope) = found.route.access {
@@ -84,12 +87,28 @@ async fn run(
     found: &Found<'_>,
 ) -> ApiResult<Reply> {
     let call = Call::read(cx, caller, request, found).await?; // 400, 413, 415
-    (found.route.handler)(app, call).await
+    let answer = (found.route.handler)(app, call);
+    // A plugin's calls, by route or by tool, have deadlines of their own.
+    if found.route.access == Access::Plugin || found.route.path.starts_with("/api") {
+        return answer.await;
+    }
+    in_time(answer).await
+}
+
+/// The core's own endpoints wait for nothing but the database. One that is stopped, not gone, answers nothing and
+/// closes nothing, so a connection alone never shows it.
+async fn in_time<T>(work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
+    match tokio::time::timeout(CORE_ANSWER, work).await {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            Err(ApiError::new(&codes::DATABASE_UNAVAILABLE).cause(anyhow::anyhow!("no answer in {CORE_ANSWER:?}")))
+        }
+    }
 }
 
 /// What is known of a request from its first byte on.
 pub struct Cx {
-    pub request_id: Uuid,
+    pub request_id: RequestId,
     pub started: Instant,
     pub peer: IpAddr,
     pub method: Method,
@@ -103,7 +122,7 @@ pub struct Cx {
 impl Cx {
     fn begin(peer: IpAddr, request: &Request<Incoming>) -> Self {
         Self {
-            request_id: Uuid::now_v7(),
+            request_id: RequestId::of(request.headers()),
             started: Instant::now(),
             peer,
             method: request.method().clone(),
@@ -116,8 +135,7 @@ impl Cx {
 
     /// The only place that makes a failure body; one log line per request.
     fn finish(self, app: &App, outcome: ApiResult<Reply>) -> Response<Body> {
-        let mut id = Uuid::encode_buffer();
-        let id: &str = self.request_id.hyphenated().encode_lower(&mut id);
+        let id = self.request_id.as_str();
         let (code, cause, mut response) = match outcome {
             Ok(response) => (None, None, response),
             Err(error) => {
@@ -128,7 +146,7 @@ impl Cx {
         let rule = cors::rule(self.uri.path());
         let headers = response.headers_mut();
         if let Ok(id) = HeaderValue::from_str(id) {
-            headers.insert("x-request-id", id);
+            headers.insert(request_id::HEADER, id);
         }
         headers.entry(header::X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
         if rule == cors::Rule::Listed {
@@ -157,7 +175,7 @@ impl Cx {
 
 /// A request that may be handled: its caller is known and its body within bounds.
 pub struct Call {
-    pub request_id: Uuid,
+    pub request_id: RequestId,
     pub peer: IpAddr,
     pub started: Instant,
     pub method: Method,

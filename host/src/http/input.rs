@@ -69,7 +69,12 @@ fn capitalised(text: &str) -> String {
 
 /// The query as `T`; 400 names what is unknown or wrong.
 pub fn query<T: DeserializeOwned>(query: Option<&str>) -> ApiResult<T> {
-    serde_urlencoded::from_str(query.unwrap_or_default()).map_err(|error| {
+    let query = query.unwrap_or_default();
+    // Read lossily, another text than the client's would be searched for.
+    if percent_encoding::percent_decode_str(query).decode_utf8().is_err() {
+        return Err(ApiError::new(&codes::INVALID_REQUEST).detail("The query is not UTF-8."));
+    }
+    serde_urlencoded::from_str(query).map_err(|error| {
         ApiError::new(&codes::INVALID_REQUEST).detail(format!("A query parameter is not valid: {error}."))
     })
 }
