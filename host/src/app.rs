@@ -75,7 +75,7 @@ impl App {
             catalogue: Arc::clone(&catalogue),
             runtime: tokio::runtime::Handle::current(),
         });
-        let plugins = Arc::new(Registry::new(&config, services, link, clock.clone()));
+        let plugins = Arc::new(Registry::new(&config, services, link, clock.clone())?);
         Ok(Self {
             mcp: Mcp::new(Arc::clone(&plugins), Arc::clone(&catalogue), stop),
             catalogue,

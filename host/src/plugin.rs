@@ -24,3 +24,4 @@ pub mod schema;
 pub mod settings;
 pub mod state;
 pub mod trust;
+pub mod watchdog;

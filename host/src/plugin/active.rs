@@ -10,6 +10,7 @@ use super::{
     instance::{Export, ExportKind, Instance},
     manifest::{self, Access, DeclaredRoute, Manifest, Tool},
     state::{Code, Refusal},
+    watchdog::Watchdog,
 };
 use crate::http::error::ApiError;
 
@@ -70,7 +71,12 @@ impl ToolEntry {
 impl Active {
     /// Holds what the instance exports against the manifest: exactly what is declared, no less and
     /// no more.
-    pub fn build(manifest: Manifest, instance: Instance, generation: u64) -> Result<Self, Refusal> {
+    pub fn build(
+        manifest: Manifest,
+        instance: Instance,
+        generation: u64,
+        watchdog: Arc<Watchdog>,
+    ) -> Result<Self, Refusal> {
         let routes = route_entries(&manifest, instance.exports())?;
         let mut by_path: Vec<(String, Vec<RouteEntry>)> = Vec::new();
         for route in routes {
@@ -91,7 +97,7 @@ impl Active {
             })?;
         }
         handlers_are_declared(&manifest, instance.exports())?;
-        let guard = Guard::new(&manifest.name, manifest.limits.max_concurrency);
+        let guard = Guard::new(&manifest.name, manifest.limits.max_concurrency, watchdog);
         Ok(Self { manifest, generation, instance, guard, routes })
     }
 

@@ -3,23 +3,32 @@
 
 use std::{
     future::Future,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Instant,
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde_json::Value;
 
-use super::call::{CallFault, PluginError, PluginReply};
+use super::{
+    call::{CallFault, PluginError, PluginReply},
+    watchdog::Watchdog,
+};
 use crate::http::{codes, error::ApiError};
 
 /// Seconds after which a caller may try again when the plugin is busy.
 const BUSY_RETRY: u32 = 1;
 
 /// Headers that a plugin may not set: they speak for the host or for the connection.
-const DROPPED: [HeaderName; 13] = [
+const DROPPED: [HeaderName; 15] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    // The host knows how long a body is; another length would break the connection.
+    header::CONTENT_LENGTH,
     header::PROXY_AUTHENTICATE,
     header::TE,
     header::TRAILER,
@@ -36,6 +45,7 @@ const DROPPED: [HeaderName; 13] = [
 /// The guard of one plugin.
 pub struct Guard {
     name: String,
+    watchdog: Arc<Watchdog>,
     limit: usize,
     pub counters: Counters,
 }
@@ -51,8 +61,9 @@ pub struct Counters {
 }
 
 impl Guard {
-    pub fn new(name: &str, limit: u32) -> Self {
+    pub fn new(name: &str, limit: u32, watchdog: Arc<Watchdog>) -> Self {
         Self {
+            watchdog,
             name: name.to_owned(),
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
             counters: Counters::default(),
@@ -75,6 +86,7 @@ impl Guard {
             count(&self.counters.refused);
             return Err(unavailable(format!("The plugin `{}` is busy.", self.name)).retry_after(BUSY_RETRY));
         }
+        let _watched = self.watchdog.call();
         match tokio::time::timeout_at(deadline.into(), call()).await {
             Ok(Ok(mut reply)) => {
                 clean(&mut reply.headers);
@@ -150,6 +162,9 @@ fn unavailable(detail: String) -> ApiError {
 
 /// Takes out what a plugin may not say and adds what keeps its replies from acting as pages of ours.
 fn clean(headers: &mut HeaderMap) {
+    for name in nominated(headers) {
+        headers.remove(name);
+    }
     for name in &DROPPED {
         headers.remove(name);
     }
@@ -162,6 +177,40 @@ fn clean(headers: &mut HeaderMap) {
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
 }
 
+/// What `Connection` names belongs to the connection too.
+fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
+    let values = headers.get_all(header::CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect()
+}
+
 fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_speaks_for_host_or_connection_is_taken_out() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close, X-Hop"),
+            ("x-hop", "1"),
+            ("content-length", "7"),
+            ("set-cookie", "a=b"),
+            ("access-control-allow-origin", "*"),
+            ("www-authenticate", "Basic"),
+            ("content-security-policy", "default-src *"),
+            ("content-type", "text/plain"),
+            ("x-own", "kept"),
+        ] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        clean(&mut headers);
+        let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["content-security-policy", "content-type", "x-content-type-options", "x-own"]);
+        assert_eq!(headers["content-security-policy"], "sandbox; default-src 'none'");
+    }
 }

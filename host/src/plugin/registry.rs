@@ -5,6 +5,7 @@
 //! package that is unchanged keeps its running instance; one that is refused stops nobody else.
 
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -55,16 +56,19 @@ pub struct Registry {
 
 impl Registry {
     /// An empty registry; [`scan`](Self::scan) fills it.
-    pub fn new(config: &Config, services: Arc<Services>, keeper: KeeperLink, clock: Clock) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// The thread that watches over plugins can't be started.
+    pub fn new(config: &Config, services: Arc<Services>, keeper: KeeperLink, clock: Clock) -> io::Result<Self> {
+        Ok(Self {
             plugins_dir: config.paths.plugins_dir.clone(),
             judge: Judge::new(&config.plugins, clock),
-            loader: Arc::new(Loader::new(services, keeper)),
+            loader: Arc::new(Loader::new(services, keeper)?),
             current: ArcSwap::default(),
             published: watch::Sender::new(0),
             scanning: Mutex::default(),
             scans: AtomicU64::new(0),
-        }
+        })
     }
 
     /// What is in service now. Holding it keeps its plugins alive.

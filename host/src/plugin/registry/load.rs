@@ -2,6 +2,7 @@
 //! made, and held against its manifest.
 
 use std::{
+    io,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -29,6 +30,7 @@ use crate::{
         probe::Prober,
         schema::{self, NoDatabase},
         state::{Code, Refusal},
+        watchdog::Watchdog,
     },
 };
 
@@ -42,17 +44,20 @@ pub(super) struct Loader {
     prober: Prober,
     libraries: Arc<Libraries>,
     generations: AtomicU64,
+    watchdog: Arc<Watchdog>,
 }
 
 impl Loader {
-    pub fn new(services: Arc<Services>, keeper: KeeperLink) -> Self {
-        Self {
+    pub fn new(services: Arc<Services>, keeper: KeeperLink) -> io::Result<Self> {
+        let watchdog = Arc::new(Watchdog::start(services.runtime.clone())?);
+        Ok(Self {
+            watchdog,
             services,
             keeper,
             prober: Prober::of_this_program(),
             libraries: Arc::default(),
             generations: AtomicU64::new(1),
-        }
+        })
     }
 
     /// From bytes that were judged good to a plugin that can be called.
@@ -71,7 +76,7 @@ impl Loader {
             pool: Some(pool),
         };
         let instance = self.create(library.clone(), identity).await?;
-        let active = Arc::new(Active::build(manifest, instance, generation)?);
+        let active = Arc::new(Active::build(manifest, instance, generation, Arc::clone(&self.watchdog))?);
         let tools = active.tools()?;
         let library = library.description().clone();
         Ok(Service { active, tools, frontend, library, sha256, settings })
