@@ -33,7 +33,7 @@ test('a key is created, its secret shown once, and revoked', async ({ page, requ
   expect((await asKey()).status()).toBe(200);
   await page.getByRole('button', { name: `Revoke ${name}` }).click();
   await expectAccessible(page);
-  await page.getByRole('button', { name: 'Revoke key' }).click();
+  await page.getByRole('button', { name: 'Revoke key', exact: true }).click();
   await expect(page.getByRole('row', { name: new RegExp(name) })).toContainText('revoked');
   expect((await asKey()).status()).toBe(401);
 });
@@ -55,7 +55,7 @@ test('a key is rotated', async ({ page }) => {
   await page.getByRole('button', { name: `Rotate ${name}` }).first().click();
   await page.getByLabel('The old key works for').selectOption({ label: 'not at all: it ends now' });
   await expectAccessible(page);
-  await page.getByRole('button', { name: 'Rotate key' }).click();
+  await page.getByRole('button', { name: 'Rotate key', exact: true }).click();
   expect(await store()).not.toBe(first);
   await expect(page.getByRole('row', { name: new RegExp(name) })).toHaveCount(2);
 });

@@ -79,7 +79,7 @@ impl PrivatePostgres {
         let installation = reach::reachable(installation, account, launcher).await?;
         let password = data.secret(PASSWORD_FILE)?;
         folder.prepare(launcher, &installation, account, &password).await?;
-        stale::clear(&folder.cluster()).await?;
+        stale::clear(&folder.cluster(), &folder.sockets()).await?;
         tracing::info!(major = installation.major, programs = %installation.bin_dir.display(), "starting PostgreSQL");
         let superuser = superuser(&folder.sockets(), password)?;
         let server = Server { launcher: launcher.clone(), installation, account, folder, last_words: Arc::default() };
@@ -189,7 +189,7 @@ impl Server {
     }
 
     async fn start_again(&self) -> anyhow::Result<Child> {
-        stale::clear(&self.folder.cluster()).await?;
+        stale::clear(&self.folder.cluster(), &self.folder.sockets()).await?;
         self.spawn()
     }
 }

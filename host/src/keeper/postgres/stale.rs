@@ -8,37 +8,49 @@ use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal};
 
 const PID_FILE: &str = "postmaster.pid";
+/// The socket's own file of the same kind, beside the socket.
+const SOCKET_LOCK: &str = ".s.PGSQL.5432.lock";
 /// The old server was told to end by the death of its keeper; it writes a checkpoint first.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LAST_PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Waits for a server that still uses the folder, and removes the file of one that does not.
+/// Waits for a server that still uses the folder, and removes the files of one that does not.
 ///
 /// PostgreSQL would take any living process with the recorded number for the old server, which after a restart of the
-/// machine or in a container is somebody else's. We hold the lock on `DATA_DIR` and can look at the process itself.
+/// machine or in a container is somebody else's, or a killed one that nobody has fetched yet. We hold the lock on
+/// `DATA_DIR` and can look at the process itself.
 ///
 /// # Errors
 /// An old server does not end.
-pub async fn clear(cluster: &Path) -> anyhow::Result<()> {
-    let file = cluster.join(PID_FILE);
-    let Some(pid) = recorded(&file)? else { return Ok(()) };
-    if serves(pid, cluster) {
-        tracing::info!(pid = pid.as_raw_nonzero().get(), "waiting for the former PostgreSQL to end");
-        if !gone_within(pid, cluster, PATIENCE).await {
-            // Immediate shutdown: crash-safe, the next start recovers.
-            let _ = rustix::process::kill_process(pid, Signal::QUIT);
-            if !gone_within(pid, cluster, LAST_PATIENCE).await {
-                bail!("the former PostgreSQL (process {}) does not end: end it by hand", pid.as_raw_nonzero());
+pub async fn clear(cluster: &Path, sockets: &Path) -> anyhow::Result<()> {
+    for file in [cluster.join(PID_FILE), sockets.join(SOCKET_LOCK)] {
+        let Some(pid) = recorded(&file)? else { continue };
+        ended(pid, cluster).await?;
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("removing {}", file.display()));
             }
+            _ => {}
         }
     }
-    match fs::remove_file(&file) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("removing {}", file.display()))
-        }
-        _ => Ok(()),
+    Ok(())
+}
+
+async fn ended(pid: Pid, cluster: &Path) -> anyhow::Result<()> {
+    if !serves(pid, cluster) {
+        return Ok(());
     }
+    tracing::info!(pid = pid.as_raw_nonzero().get(), "waiting for the former PostgreSQL to end");
+    if gone_within(pid, cluster, PATIENCE).await {
+        return Ok(());
+    }
+    // Immediate shutdown: crash-safe, the next start recovers.
+    let _ = rustix::process::kill_process(pid, Signal::QUIT);
+    if !gone_within(pid, cluster, LAST_PATIENCE).await {
+        bail!("the former PostgreSQL (process {}) does not end: end it by hand", pid.as_raw_nonzero());
+    }
+    Ok(())
 }
 
 fn recorded(file: &Path) -> anyhow::Result<Option<Pid>> {
