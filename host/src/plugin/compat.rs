@@ -96,7 +96,8 @@ impl Claims {
 }
 
 fn free(taken: &HashMap<String, Owner>, key: &str, asking: &Owner, code: Code, what: &str) -> Result<(), Refusal> {
-    let Some(first) = taken.get(key) else { return Ok(()) };
+    // The next version of a package may have what the one before has.
+    let Some(first) = taken.get(key).filter(|first| first.package != asking.package) else { return Ok(()) };
     let reason = format!("The {what} \"{key}\" belongs to {first} and is claimed by {asking} too.");
     Err(Refusal::new(code, reason)
         .expected(format!("a {what} that no other plugin has"))
@@ -164,6 +165,14 @@ mod tests {
         claims.take(&manifest("a", "p", "t"), "1").unwrap();
         claims.take(&manifest("b", "free", "t"), "2").unwrap_err();
         claims.take(&manifest("b", "free", "u"), "3").unwrap();
+    }
+
+    #[test]
+    fn the_next_version_of_a_package_may_have_what_the_one_before_has() {
+        let mut claims = Claims::default();
+        claims.take(&manifest("a", "p", "t"), "1").unwrap();
+        claims.take(&manifest("a", "q", "t"), "1").unwrap();
+        claims.take(&manifest("b", "p", "u"), "2").unwrap_err();
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! A scan looks at all packages, leads each on its own way, and publishes once, at its end.
 //! Whoever serves takes a snapshot and keeps it for the request: what it holds stays alive. A
-//! package that is unchanged keeps its running instance; one that is refused stops nobody else.
+//! package that is unchanged keeps its running instance; one that is refused stops nobody else, its
+//! own predecessor included.
 
 use std::{
     io,
@@ -95,7 +96,7 @@ impl Registry {
             Ok(states) => {
                 let before = self.snapshot();
                 let steps = self.judge.judge(found, &states, &before).await;
-                let mut entries = settle(&self.loader, steps).await;
+                let mut entries = settle(&self.loader, steps, &before).await;
                 self.judge.record(&mut entries).await;
                 entries
             }

@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use cardinal_tests::{Host, Package, PluginsFolder};
+use cardinal_tests::{Host, Package, PluginsFolder, repository};
 use serde_json::{Value, json};
 
 /// The state of every package, by its folder.
@@ -312,10 +312,50 @@ async fn a_lock_lets_in_what_it_lists_and_says_what_it_found_instead() {
     let text = std::fs::read_to_string(&manifest).unwrap().replace("Answers what it is asked", "Changed");
     std::fs::write(&manifest, text).unwrap();
     host.owner().await.post("/v1/admin/plugin-registry/rescan", &json!({})).await.expect(200);
-    let registry = registry(&host).await;
-    refused(&registry, &[("echo", "hash-not-trusted")]);
-    assert_eq!(of(&registry, "echo")["refusal"]["expected"], known);
+    let item = of(&registry(&host).await, "echo").clone();
+    assert_eq!((&item["state"], &item["refusal"]["code"]), (&json!("active"), &json!("hash-not-trusted")));
+    assert_eq!((&item["sha256"], &item["refusal"]["expected"]), (&json!(known), &json!(known)));
+    echo_answers(&host).await; // by what was loaded before
+
+    let host = host.restart(|settings| settings).await;
+    refused(&registry(&host).await, &[("echo", "hash-not-trusted")]);
     host.owner().await.get("/v1/admin/plugins/echo/hello").await.refused(503, "plugin-unavailable");
+}
+
+/// Files that are no good are refused beside the running generation, which they never touch.
+#[tokio::test]
+async fn what_serves_goes_on_serving_while_its_successor_is_no_good() {
+    let plugins = PluginsFolder::default().with("echo", &Package::fixture("echo"));
+    let library = plugins.path().join("echo/libplugin.so");
+    let good = std::fs::read(&library).unwrap();
+    let host = Host::settings().plugins(plugins).start().await;
+    let rescan = async || {
+        host.owner().await.post("/v1/admin/plugin-registry/rescan", &json!({})).await.expect(200)["items"][0].take()
+    };
+    let first = rescan().await;
+    assert_eq!(first["generation"], 1, "unchanged files are not loaded again");
+    for (bytes, code) in [(&good[..good.len() / 2], "truncated"), (b"text", "not-a-plugin")] {
+        std::fs::write(&library, bytes).unwrap();
+        let item = rescan().await;
+        assert_eq!((&item["state"], &item["generation"]), (&json!("active"), &json!(1)));
+        assert_eq!(item["refusal"]["code"], code);
+        echo_answers(&host).await;
+    }
+    std::fs::write(host.plugins().path().join("echo/manifest.json"), "{").unwrap();
+    assert_eq!(rescan().await["refusal"]["code"], "bad-manifest");
+    echo_answers(&host).await;
+
+    let manifest = repository().join("tests/fixtures/echo/manifest.json");
+    std::fs::copy(manifest, host.plugins().path().join("echo/manifest.json")).unwrap();
+    std::fs::write(&library, [&good[..], b"\n"].concat()).unwrap();
+    let item = rescan().await;
+    assert_eq!((&item["state"], &item["refusal"]), (&json!("active"), &Value::Null));
+    assert!(item["generation"].as_u64() > Some(1), "the good successor took its place: {item}");
+    echo_answers(&host).await;
+
+    std::fs::remove_dir_all(host.plugins().path().join("echo")).unwrap();
+    host.owner().await.post("/v1/admin/plugin-registry/rescan", &json!({})).await.expect(200);
+    host.owner().await.get("/v1/admin/plugins/echo/hello").await.refused(404, "not-found");
 }
 
 #[tokio::test]

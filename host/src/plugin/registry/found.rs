@@ -22,6 +22,7 @@ pub(super) struct Found {
 }
 
 /// What is known of a package.
+#[derive(Clone)]
 pub(super) struct About {
     /// The name of its folder or file.
     pub origin: String,

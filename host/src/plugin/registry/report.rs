@@ -17,6 +17,7 @@ pub struct PluginReport {
     /// The name of its folder or file in the plugins folder.
     pub package: String,
     pub state: State,
+    /// Of a plugin in service: why the files that lie there now do not replace what serves.
     pub refusal: Option<Refusal>,
     /// In one sentence, whatever keeps the plugin from serving.
     pub reason: Option<String>,

@@ -11,9 +11,13 @@ use serde_json::Value;
 use super::{
     found::{About, Candidate, NotGood},
     load::Loader,
-    snapshot::{Entry, Service},
+    snapshot::{Entry, Service, Snapshot},
 };
-use crate::plugin::{compat::Claims, manifest::Manifest, state::Refusal};
+use crate::plugin::{
+    compat::Claims,
+    manifest::Manifest,
+    state::{Refusal, State},
+};
 
 /// Plugins that are loaded at the same time.
 const LOAD_AT_ONCE: usize = 4;
@@ -33,37 +37,73 @@ pub(super) struct Ready {
     pub candidate: Candidate,
 }
 
-/// Takes every step to its end.
-pub(super) async fn settle(loader: &Arc<Loader>, steps: Vec<Step>) -> Vec<Entry> {
+/// Takes every step to its end. What serves in `before` owns what it owns until it is replaced.
+pub(super) async fn settle(loader: &Arc<Loader>, steps: Vec<Step>, before: &Snapshot) -> Vec<Entry> {
     let mut claims = Claims::default();
     let (mut entries, mut waiting) = (Vec::new(), Vec::new());
     for step in steps {
         match step {
-            Step::Done(entry) => entries.push(entry),
+            Step::Done(entry) => entries.push(stay(&mut claims, before, entry)),
             Step::Keep(entry) => entries.push(keep(&mut claims, entry)),
-            Step::Try(ready) => waiting.push(*ready),
+            Step::Try(ready) => {
+                if let Some((_, service)) = before.serving(&ready.about) {
+                    // Cannot fail: all that serve together have been in the claims of one scan.
+                    let _ = claims.take(&service.active.manifest, &ready.about.origin);
+                }
+                waiting.push(*ready);
+            }
         }
     }
     while !waiting.is_empty() {
         let (going, blocked) = divide(&mut claims, waiting);
         let mut room_made = false;
         for (about, manifest, outcome) in load_all(loader, going).await {
-            entries.push(match outcome {
-                Ok(service) => Entry::in_service(about, Arc::new(service)),
-                Err(not_good) => {
-                    claims.release(&manifest);
-                    room_made = true;
-                    Entry::ended(about, not_good)
-                }
-            });
+            room_made |= outcome.is_err() || before.serving(&about).is_some();
+            entries.push(arrive(&mut claims, before, about, &manifest, outcome));
         }
         if !room_made {
-            entries.extend(blocked.into_iter().map(|(ready, refusal)| Entry::ended(ready.about, refusal.into())));
+            let turned_away = blocked.into_iter().map(|(ready, refusal)| Entry::ended(ready.about, refusal.into()));
+            entries.extend(turned_away.map(|entry| stay(&mut claims, before, entry)));
             break;
         }
         waiting = blocked.into_iter().map(|(ready, _)| ready).collect();
     }
     entries
+}
+
+/// The end of a walk: what was replaced gives back what it owned, and so does what was refused.
+fn arrive(
+    claims: &mut Claims,
+    before: &Snapshot,
+    about: About,
+    manifest: &Manifest,
+    outcome: Result<Service, NotGood>,
+) -> Entry {
+    match outcome {
+        Ok(service) => {
+            if let Some((_, replaced)) = before.serving(&about) {
+                claims.release(&replaced.active.manifest);
+                let _ = claims.take(manifest, &about.origin); // what both of them own
+            }
+            Entry::in_service(about, Arc::new(service))
+        }
+        Err(not_good) => {
+            claims.release(manifest);
+            stay(claims, before, Entry::ended(about, not_good))
+        }
+    }
+}
+
+/// What serves goes on serving while the files that would replace it are no good.
+fn stay(claims: &mut Claims, before: &Snapshot, entry: Entry) -> Entry {
+    if entry.state == State::Disabled {
+        return entry;
+    }
+    let Some((about, service)) = before.serving(&entry.about) else { return entry };
+    match claims.take(&service.active.manifest, &entry.about.origin) {
+        Ok(()) => entry.behind(about.clone(), Arc::clone(service)),
+        Err(_) => entry,
+    }
 }
 
 /// What runs is first in line, so its claims are free; were they not, it would have to go.

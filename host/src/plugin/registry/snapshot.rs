@@ -34,6 +34,7 @@ pub struct Snapshot {
 pub(super) struct Entry {
     pub about: About,
     pub state: State,
+    /// Of a plugin in service: why the files that lie there now do not replace what serves.
     pub refusal: Option<Refusal>,
     pub failure: Option<String>,
     pub service: Option<Arc<Service>>,
@@ -102,6 +103,13 @@ impl Snapshot {
         self.entries.iter().filter(|entry| entry.about.name == name).find_map(|entry| entry.service.as_deref())
     }
 
+    /// What serves of this package, whatever its files are now.
+    pub(super) fn serving(&self, now: &About) -> Option<(&About, &Arc<Service>)> {
+        let known = self.entries.iter().find(|entry| entry.about.origin == now.origin)?;
+        let same = known.about.name == now.name || now.name == now.origin; // a manifest that says no name
+        known.service.as_ref().filter(|_| same).map(|service| (&known.about, service))
+    }
+
     /// What runs of this package already, when neither its content nor its settings have changed.
     pub(super) fn unchanged(&self, origin: &str, sha256: &str, settings: &Value) -> Option<&Arc<Service>> {
         let service = self.entries.iter().find(|entry| entry.about.origin == origin)?.service.as_ref()?;
@@ -133,6 +141,16 @@ impl Entry {
     pub fn failed(about: About, reason: String) -> Self {
         tracing::error!(plugin = about.name, package = about.origin, reason, "a plugin failed");
         Self { failure: Some(reason), ..Self::at(about, State::Failed) }
+    }
+
+    /// What serves in the place of these files, which are no good.
+    pub fn behind(self, about: About, service: Arc<Service>) -> Self {
+        tracing::warn!(
+            plugin = about.name,
+            package = about.origin,
+            "the version that was loaded before goes on serving"
+        );
+        Self { about, state: State::Active, service: Some(service), ..self }
     }
 
     pub fn refuse(&mut self, refusal: Refusal) {
