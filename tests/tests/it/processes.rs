@@ -60,6 +60,30 @@ async fn a_stopped_host_ends_in_order_and_takes_postgresql_along() {
     assert!(family.iter().all(|(pid, _)| !lives(*pid)), "left behind of {family:?}");
 }
 
+/// Processes that stand still until this is dropped: a failed test must not leave them so, deaf even to their end.
+struct Stopped(Vec<i32>);
+
+impl Stopped {
+    fn all(processes: Vec<i32>) -> Stopped {
+        let stopped = Stopped(processes);
+        stopped.signal(Signal::STOP);
+        stopped
+    }
+
+    fn signal(&self, signal: Signal) {
+        for pid in &self.0 {
+            // One of them may have ended by itself.
+            let _ = kill_process(Pid::from_raw(*pid).unwrap(), signal);
+        }
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.signal(Signal::CONT);
+    }
+}
+
 #[tokio::test]
 async fn without_its_database_the_host_is_unready_and_says_503_and_comes_back() {
     let host = Host::settings().start().await;
@@ -72,19 +96,14 @@ async fn without_its_database_the_host_is_unready_and_says_503_and_comes_back() 
         .map(|(pid, _)| pid)
         .collect();
     assert!(!postgres.is_empty());
-    let signal_all = |signal: Signal| {
-        for pid in &postgres {
-            let _ = kill_process(Pid::from_raw(*pid).unwrap(), signal);
-        }
-    };
-    signal_all(Signal::STOP);
+    let stopped = Stopped::all(postgres);
     let answer = owner.post("/v1/admin/master-cards", &json!({"title": "T", "sku": "database-gone"})).await;
     answer.refused(503, "database-unavailable");
     let unknown = host.client().bearer(&owner.token).get("/v1/admin/auth/me").await;
     assert_ne!(unknown.status, 401, "a database that is away must not log anybody out: {unknown}");
     eventually("the host is unready", async || (host.client().get("/readyz").await.status == 503).then_some(())).await;
     assert_eq!(host.client().get("/healthz").await.status, 200);
-    signal_all(Signal::CONT);
+    drop(stopped);
     eventually("the host is ready again", async || (host.client().get("/readyz").await.status == 200).then_some(()))
         .await;
     owner.card("After").await;
