@@ -89,7 +89,7 @@ export interface RegisteredPlugin {
   routes?: unknown[];
   tools?: { name: string }[];
   tabs?: PluginTab[];
-  warnings?: { pointer: string; message: string }[];
+  warnings?: string[];
   counters?: { calls: number; errors: number; panics: number; timeouts: number } | null;
 }
 

@@ -56,6 +56,8 @@ fn plugin_file(app: &App, file: &str) -> ApiResult<Reply> {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(asset.content_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // An SVG that is opened by itself is a document, on the Admin UI's origin.
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
     headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
     Ok(response)
 }

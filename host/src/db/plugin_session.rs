@@ -2,7 +2,11 @@
 //! session begins with is set where its login is made, in `plugin_schema`.
 
 /// Undoes whatever a plugin may have left. RESET ALL goes back to the startup options.
-pub const CLEAN: &str = "ROLLBACK; CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; \
+///
+/// `BEGIN` first: a bare `ROLLBACK` outside a transaction is a warning in the server's log, at every
+/// return of every connection. Now it warns of the transaction that a plugin did leave open; one
+/// that has failed refuses the `BEGIN`, and the connection is closed instead.
+pub const CLEAN: &str = "BEGIN; ROLLBACK; CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; \
                          SELECT pg_advisory_unlock_all(); DISCARD SEQUENCES; DISCARD TEMP";
 
 pub const SHOW_SEARCH_PATH: &str = "SHOW search_path";
