@@ -4,10 +4,12 @@
 /// Undoes whatever a plugin may have left. RESET ALL goes back to the startup options.
 ///
 /// `BEGIN` first: a bare `ROLLBACK` outside a transaction is a warning in the server's log, at every
-/// return of every connection. Now it warns of the transaction that a plugin did leave open; one
-/// that has failed refuses the `BEGIN`, and the connection is closed instead.
+/// return of every connection. Now it warns of the transaction that a plugin did leave open. One
+/// that has failed refuses the `BEGIN` and needs [`ROLL_BACK`] before.
 pub const CLEAN: &str = "BEGIN; ROLLBACK; CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; \
                          SELECT pg_advisory_unlock_all(); DISCARD SEQUENCES; DISCARD TEMP";
+
+pub const ROLL_BACK: &str = "ROLLBACK";
 
 pub const SHOW_SEARCH_PATH: &str = "SHOW search_path";
 

@@ -12,6 +12,7 @@ use std::{
 use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
 use futures_util::future::poll_fn;
 use tokio::task::AbortHandle;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, SimpleQueryMessage, Socket, tls::NoTlsStream};
 
 use super::prepared::{Cache, Prepared};
@@ -119,7 +120,17 @@ impl Session {
 
     /// Undoes what was left on the session; whether that worked.
     pub async fn clean(&self, limit: Duration) -> bool {
-        matches!(tokio::time::timeout(limit, self.client.batch_execute(plugin_session::CLEAN)).await, Ok(Ok(())))
+        let clean = async {
+            match self.client.batch_execute(plugin_session::CLEAN).await {
+                // A transaction that has failed takes nothing but its end.
+                Err(error) if error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => {
+                    self.client.batch_execute(plugin_session::ROLL_BACK).await?;
+                    self.client.batch_execute(plugin_session::CLEAN).await
+                }
+                outcome => outcome,
+            }
+        };
+        matches!(tokio::time::timeout(limit, clean).await, Ok(Ok(())))
     }
 
     /// Asks the server to stop what runs on this session.
