@@ -313,7 +313,5 @@ async fn audit(app: &App, call: &Call, caller: &Caller, action: &str, key: &KeyR
         request_id: &call.request_id.to_string(),
         detail: Some(json!({"name": key.name, "scopes": key.scopes, "key_hint": key.key_hint})),
     };
-    if let Err(error) = db::audit::write(&app.pools.core, &act).await {
-        tracing::error!(action, error = ?error, "the audit line could not be written");
-    }
+    db::audit::record(&app.pools.core, &act).await;
 }

@@ -128,9 +128,7 @@ async fn set_disabled(app: &Arc<App>, call: Call, disabled: bool) -> ApiResult<R
             request_id: &call.request_id.to_string(),
             detail: None,
         };
-        if let Err(error) = db::audit::write(&app.pools.core, &act).await {
-            tracing::error!(action = act.action, error = ?error, "the audit line could not be written");
-        }
+        db::audit::record(&app.pools.core, &act).await;
     }
     app.plugins.scan().await;
     show(app, call).await

@@ -21,7 +21,15 @@ pub struct Act<'a> {
     pub detail: Option<Value>,
 }
 
-pub async fn write(pool: &Pool, act: &Act<'_>) -> ApiResult<()> {
+/// Writes the line. One that can't be written doesn't undo what was done; the log has it instead.
+pub async fn record(pool: &Pool, act: &Act<'_>) {
+    if let Err(error) = write(pool, act).await {
+        let Act { action, outcome, request_id, target, .. } = act;
+        tracing::error!(request_id, action, outcome, ?target, ?error, "the audit line could not be written");
+    }
+}
+
+async fn write(pool: &Pool, act: &Act<'_>) -> ApiResult<()> {
     let client = pool.get().await?;
     let sql = "INSERT INTO public.admin_audit_log (actor, action, target, outcome, ip, request_id, detail) VALUES ($1, $2, $3, $4, $5, $6, $7)";
     let statement = client.prepare_cached(sql).await?;
