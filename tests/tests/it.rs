@@ -9,6 +9,7 @@ mod it {
     mod login;
     mod mcp;
     mod plugin_calls;
+    mod problems;
     mod processes;
     mod refusals;
     mod settings;

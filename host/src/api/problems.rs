@@ -1,15 +1,21 @@
-//! `/problems/{code}`: what an error code means, for whoever follows a problem's `type`.
+//! `/problems/{code}`: what an error code means, for whoever follows a problem's `type`. A page for
+//! people, JSON for programs.
+//!
+//! A manifest has no place for a plugin's own codes, so their page names the plugins of this host
+//! that have answered with the code since they were loaded, and their description. A code that
+//! nobody has answered with is 404.
 
 use std::sync::Arc;
 
 use http::{HeaderValue, StatusCode, header};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     app::App,
     http::{
         codes::{self, Code},
         error::{ApiError, ApiResult},
+        input,
         reply::{self, Reply},
     },
     request::Call,
@@ -24,35 +30,89 @@ pub fn routes() -> Vec<Route> {
     ]
 }
 
-async fn list(_: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    if wants_json(&call) {
-        return reply::ok(&json!({"items": codes::ALL.iter().map(|code| describe(code)).collect::<Vec<_>>()}));
+async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    if !wants_html(&call) {
+        let items = codes::ALL.iter().map(|code| describe(app, code)).collect::<Vec<_>>();
+        return negotiated(reply::ok(&json!({"items": items})));
     }
-    let rows =
-        codes::ALL.iter().map(|code| format!("<li><a href=\"/problems/{0}\">{0}</a> {1}</li>", code.name, code.title));
-    Ok(page("Problems", &format!("<ul>{}</ul>", rows.collect::<String>())))
+    let row = |code: &&Code| format!("<li><a href=\"/problems/{0}\">{0}</a>: {1}</li>", code.name, escape(code.title));
+    negotiated(Ok(page("Problems", &format!("<ul>{}</ul>", codes::ALL.iter().map(row).collect::<String>()))))
 }
 
-async fn explain(_: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let code = call.params.get("code").and_then(codes::find).ok_or_else(|| ApiError::not_found("problem"))?;
-    if wants_json(&call) {
-        return reply::ok(&describe(code));
+async fn explain(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let name = call.params.get("code").unwrap_or_default();
+    let explained = match codes::find(name) {
+        Some(code) => describe(app, code),
+        None => plugins_own(app, name).ok_or_else(|| ApiError::not_found("problem"))?,
+    };
+    if !wants_html(&call) {
+        return negotiated(reply::ok(&explained));
     }
-    let text = code.meaning.replace('&', "&amp;").replace('<', "&lt;");
-    Ok(page(code.title, &format!("<p><code>{}</code>, status {}</p><p>{text}</p>", code.name, code.status)))
+    let text = |member: &str| escape(explained[member].as_str().unwrap_or_default());
+    let status = explained["status"].as_u64().map(|status| format!(", status {status}")).unwrap_or_default();
+    let body = format!(
+        "<p><code>{}</code>{status}</p><h2>When it comes</h2><p>{}</p><h2>What to do</h2><p>{}</p>\
+         <p><a href=\"/problems\">All problems</a></p>",
+        text("code"),
+        text("when"),
+        text("what_to_do"),
+    );
+    negotiated(Ok(page(explained["title"].as_str().unwrap_or_default(), &body)))
 }
 
-fn wants_json(call: &Call) -> bool {
-    call.header(header::ACCEPT).is_some_and(|accept| accept.contains("application/json"))
+fn describe(app: &App, code: &Code) -> Value {
+    json!({
+        "type": format!("{}/problems/{}", app.base_url, code.name),
+        "code": code.name,
+        "status": code.status,
+        "title": code.title,
+        "when": code.when,
+        "what_to_do": code.advice,
+    })
 }
 
-fn describe(code: &Code) -> serde_json::Value {
-    json!({"code": code.name, "status": code.status, "title": code.title, "meaning": code.meaning})
+/// A code that is not the host's, when a plugin in service has answered with it.
+fn plugins_own(app: &App, name: &str) -> Option<Value> {
+    let snapshot = app.plugins.snapshot();
+    let speakers: Vec<_> = snapshot.active().filter(|plugin| plugin.guard.own_codes.has(name)).collect();
+    let first = speakers.first()?;
+    let names: Vec<&str> = speakers.iter().map(|plugin| plugin.manifest.name.as_str()).collect();
+    let about = first.manifest.description.as_deref().unwrap_or_default();
+    let when = format!("This code is not the server's own: the plugin {} answers with it. {about}", names.join(", "));
+    Some(json!({
+        "type": format!("{}/problems/{name}", app.base_url),
+        "code": name,
+        "status": null,
+        "title": format!("A problem of the plugin {}", names.join(", ")),
+        "when": when.trim_end(),
+        "what_to_do": "The `detail` of the answer says what was wrong. The plugin's documentation explains the code.",
+        "plugins": names,
+    }))
+}
+
+/// A page goes to who asks for one by name, as browsers do; a program that takes anything gets JSON.
+fn wants_html(call: &Call) -> bool {
+    let accept = call.header(header::ACCEPT).unwrap_or_default();
+    let html = input::preference(accept, &["text/html", "application/xhtml+xml"]);
+    html > 0.0 && html >= input::preference(accept, &["application/json", "application/problem+json"])
+}
+
+/// What the answer depends on, for caches.
+fn negotiated(answer: ApiResult<Reply>) -> ApiResult<Reply> {
+    let mut reply = answer?;
+    reply.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+    Ok(reply)
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 fn page(title: &str, body: &str) -> Reply {
+    let title = escape(title);
     let html = format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title><h1>{title}</h1>{body}</html>\n"
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width\"><title>{title}</title><h1>{title}</h1>{body}</html>\n"
     );
     let mut reply = reply::text(StatusCode::OK, "text/html; charset=utf-8", html);
     reply.headers_mut().insert(

@@ -11,8 +11,10 @@ pub struct Code {
     pub status: u16,
     /// One line for people.
     pub title: &'static str,
-    /// What it means and what to do, for `/problems/<code>`.
-    pub meaning: &'static str,
+    /// When it comes, for `/problems/<code>`.
+    pub when: &'static str,
+    /// What whoever gets it can do.
+    pub advice: &'static str,
 }
 
 impl Code {
@@ -28,8 +30,8 @@ pub fn find(name: &str) -> Option<&'static Code> {
 }
 
 macro_rules! codes {
-    ($($(#[$doc:meta])* $ident:ident = $name:literal, $status:literal, $title:literal, $meaning:literal;)*) => {
-        $($(#[$doc])* pub static $ident: Code = Code { name: $name, status: $status, title: $title, meaning: $meaning };)*
+    ($($(#[$doc:meta])* $ident:ident = $name:literal, $status:literal, $title:literal, $when:literal, $advice:literal;)*) => {
+        $($(#[$doc])* pub static $ident: Code = Code { name: $name, status: $status, title: $title, when: $when, advice: $advice };)*
         /// All of them.
         pub static ALL: &[&Code] = &[$(&$ident),*];
     };
@@ -37,87 +39,128 @@ macro_rules! codes {
 
 codes! {
     INVALID_REQUEST = "invalid-request", 400, "The request is malformed",
-        "A header, the path or a query parameter is not what this endpoint takes. The detail names it. Unknown query parameters are refused, so that a typing error is never silently ignored.";
+        "A header, the path or a query parameter is not what this endpoint takes; the detail names it. An unknown query parameter is refused too, so that a typing error is never silently ignored.",
+        "Correct what the detail names and send the request again.";
     INVALID_JSON = "invalid-json", 400, "The body is not JSON",
-        "The request body could not be read as JSON. The detail says at which line and column.";
+        "The request body could not be read as JSON.",
+        "Correct the body at the line and column that the detail names.";
     INVALID_CURSOR = "invalid-cursor", 400, "The cursor does not fit this list",
-        "A cursor belongs to the list, filter and sort order that it came from. Start again without one.";
+        "A cursor belongs to the list, filter and sort order that it came from, and this one came from another.",
+        "Start again from the first page, without a cursor.";
     MISSING_TOKEN = "missing-token", 401, "A credential is needed",
+        "The request carries no credential, and this path needs one.",
         "Send `Authorization: Bearer <token>` with an API key, a login token or a JWT.";
     INVALID_TOKEN = "invalid-token", 401, "The credential is not valid",
-        "The token is unknown, damaged or not meant for this server. Log in again or use another key.";
+        "The token is unknown, damaged or not meant for this server.",
+        "Log in again or use another key. A key is sent whole, from `mpk_` to its last character.";
     EXPIRED_TOKEN = "expired-token", 401, "The credential has expired",
+        "The token was good and its time is over.",
         "Log in again, or ask for a new key.";
     REVOKED_TOKEN = "revoked-token", 401, "The credential has been revoked",
-        "Somebody ended this session or revoked this key. Log in again or use another key.";
+        "Somebody ended this session or revoked this key. A new password, a new role and a disabled account end every session of a user.",
+        "Log in again or use another key.";
     INVALID_CREDENTIALS = "invalid-credentials", 401, "Wrong username or password",
-        "The username and password do not belong together. Which of the two is wrong is not said on purpose.";
+        "The username and password do not belong together. Which of the two is wrong is not said on purpose.",
+        "Check both. After several failures the address has to wait before it may try again.";
     INSUFFICIENT_SCOPE = "insufficient-scope", 403, "The credential lacks a right",
-        "The credential is valid, but its scopes do not cover this. `required_scope` names the one that is missing.";
+        "The credential is valid, but its scopes do not cover this. What a key may do is what its own scopes and its owner's role both allow.",
+        "Use a credential with the scope that `required_scope` names, or ask an administrator for it.";
     ACCOUNT_DISABLED = "account-disabled", 403, "The account is disabled",
-        "An administrator has disabled this account.";
+        "An administrator has disabled the account behind this credential, or has deleted it.",
+        "Ask an administrator to enable it.";
     FORBIDDEN = "forbidden", 403, "This is not allowed",
-        "The request is understood and refused; the detail says why.";
+        "The request is understood and refused, and no scope would change that.",
+        "The detail says why, and what to do instead.";
     NOT_FOUND = "not-found", 404, "There is nothing here",
-        "The path or the object that it names does not exist.";
+        "The path, or the object that it names, does not exist.",
+        "Check the path and the id. What is in another's possession may look as if it did not exist.";
     METHOD_NOT_ALLOWED = "method-not-allowed", 405, "The method does not fit this path",
-        "The `Allow` header lists the methods that work here.";
+        "The path exists, and the method is not one of those that work on it.",
+        "Use a method that the `Allow` header lists.";
     SKU_TAKEN = "sku-taken", 409, "Another card has this SKU",
-        "A SKU is unique among the cards that are not deleted.";
+        "A SKU is unique among the cards that are not deleted, and another card has this one.",
+        "Choose another SKU, or change the card that has it.";
     NAME_TAKEN = "name-taken", 409, "The name is taken",
+        "Another one of the kind has this name; letters in another case make no other name.",
         "Choose another name.";
     CARD_IN_USE = "card-in-use", 409, "A plugin still needs this card",
-        "A plugin's table refers to the card and forbids its removal. The detail names the plugin.";
+        "A row of a plugin's table refers to the card and forbids its removal. The detail names the plugin.",
+        "Remove what the plugin keeps of the card first, or leave the card deleted but not purged.";
     CONFLICT = "conflict", 409, "The state does not allow this now",
+        "The object is in a state that does not allow this.",
         "The detail says what is in the way.";
     DESTRUCTIVE_MIGRATION = "destructive-migration", 409, "The schema change would lose data",
-        "The plugin's new schema.sql loses a column or a table. An operator has to confirm it.";
+        "The plugin's new schema.sql loses a column or a table.",
+        "An operator has to confirm it, after a backup, or the plugin's author keeps what would be lost.";
     VERSION_MISMATCH = "version-mismatch", 412, "The object has changed meanwhile",
-        "`If-Match` names another version than the current one, which is in `current_version`. Read the object again and repeat the change.";
+        "`If-Match` names another version than the current one: somebody has changed the object meanwhile.",
+        "Read the object again and repeat the change. The current version is in `current_version`.";
     PAYLOAD_TOO_LARGE = "payload-too-large", 413, "The body is too large",
-        "The detail says the limit in bytes.";
+        "The request body is over the limit of this endpoint; the detail says the limit in bytes.",
+        "Send less at once.";
     URI_TOO_LONG = "uri-too-long", 414, "The address is too long",
+        "The address is over 8 KiB.",
         "Shorten the path or the query.";
     UNSUPPORTED_MEDIA_TYPE = "unsupported-media-type", 415, "The body's type does not fit",
+        "The `Content-Type` of the body is not one that this endpoint reads, or the body is encoded.",
         "Send the `Content-Type` that the detail names, and no `Content-Encoding`.";
     MISDIRECTED_REQUEST = "misdirected-request", 421, "This host name is not served here",
-        "The `Host` header names neither BASE_URL nor one of ALLOWED_HOSTS.";
+        "The `Host` header names neither BASE_URL nor one of ALLOWED_HOSTS.",
+        "Use the address of BASE_URL. An operator may add the name to ALLOWED_HOSTS.";
     VALIDATION_FAILED = "validation-failed", 422, "Some fields are not valid",
-        "`errors` lists each field by JSON pointer and says what is wrong with it.";
+        "The body is JSON, and some of its fields are not what they have to be.",
+        "Correct each field of `errors`: `pointer` says where it is, `detail` what is wrong with it.";
     KIND_NOT_DECLARED = "kind-not-declared", 422, "The plugin has not declared this kind",
-        "A plugin may only write kinds that its manifest lists in `provides_kinds`.";
+        "A plugin tried to write a kind of data that its manifest does not list.",
+        "The plugin's author adds the kind to `provides_kinds`.";
     SOURCE_KEY_INVALID = "source-key-invalid", 422, "The source key does not fit the plugin",
-        "A source key is the plugin's name, a colon and a suffix that is not empty.";
+        "A source key is the plugin's name, a colon and a suffix that is not empty; this one is something else.",
+        "The plugin's author corrects the key.";
     SOURCE_LIMIT_EXCEEDED = "source-limit-exceeded", 422, "The source is over a limit",
-        "A card has at most 256 sources, a source at most 256 KiB and 64 levels of nesting.";
+        "A card has at most 256 sources, a source at most 256 KiB and 64 levels of nesting.",
+        "Store less, or remove a source that is no longer needed.";
     RATE_LIMITED = "rate-limited", 429, "Too many requests",
-        "Wait as long as `Retry-After` says.";
+        "The key, user or address has used up its requests, or a login failed too often.",
+        "Wait as long as `Retry-After` says. The headers `RateLimit` and `RateLimit-Policy` tell what is left.";
     HEADERS_TOO_LARGE = "headers-too-large", 431, "The headers are too large",
+        "The request's headers are over the limit.",
         "Send fewer or shorter headers.";
     INTERNAL_ERROR = "internal-error", 500, "Something went wrong on the server",
-        "The server's log has the cause under this `request_id`.";
+        "Something failed that should not have. What it was is not told to clients.",
+        "Tell an operator the `request_id`: the server's log has the cause under it.";
     PLUGIN_PANICKED = "plugin-panicked", 500, "The plugin broke down during this call",
-        "The plugin's code panicked. Only this call is lost; the server's log has the cause.";
+        "The plugin's code panicked during this call. Only this call is lost.",
+        "Try again; if it happens again, tell the plugin's author. The server's log has the cause under the `request_id`.";
     PLUGIN_ERROR = "plugin-error", 502, "The plugin's answer could not be used",
-        "The plugin answered with something that cannot be sent: a bad status, a bad header, a body over its limit.";
+        "The plugin answered with something that cannot be sent: a bad status, a bad header, a body over its limit.",
+        "Tell the plugin's author. The server's log has the cause under the `request_id`.";
     UPSTREAM_ERROR = "upstream-error", 502, "The server behind this path failed",
-        "The upstream of this proxy route could not be reached or broke off.";
+        "The upstream of this proxy route could not be reached or broke off.",
+        "Try again later; if it stays so, tell an operator.";
     PLUGIN_UNAVAILABLE = "plugin-unavailable", 503, "The plugin is not available",
-        "The plugin is disabled, refused, failed or busy. Operators find the reason in the plugin registry.";
+        "The plugin is disabled, refused, failed, busy or being replaced.",
+        "Try again after `Retry-After`. Operators find the reason in the plugin registry.";
     DATABASE_UNAVAILABLE = "database-unavailable", 503, "The database cannot be reached",
-        "Try again after `Retry-After`. Credentials stay valid; nobody has to log in again.";
-    IDENTITY_PROVIDER_UNAVAILABLE = "identity-provider-unavailable", 503, "The identity provider cannot be reached",
+        "The server cannot reach its database. Credentials stay valid; nobody has to log in again.",
         "Try again after `Retry-After`.";
+    IDENTITY_PROVIDER_UNAVAILABLE = "identity-provider-unavailable", 503, "The identity provider cannot be reached",
+        "The identity provider's keys are needed to check a JWT, and it cannot be reached.",
+        "Try again after `Retry-After`. Other credentials work meanwhile.";
     OVERLOADED = "overloaded", 503, "The server is busy",
-        "A bounded queue is full. Try again after `Retry-After`.";
+        "A bounded queue is full: the server has more to do than it can.",
+        "Try again after `Retry-After`.";
     DRAINING = "draining", 503, "The server is shutting down",
+        "The server is shutting down and takes no more requests.",
         "Try again after `Retry-After`; another instance or the next start will answer.";
     PLUGIN_TIMEOUT = "plugin-timeout", 504, "The plugin took too long",
-        "The call reached its deadline and was cancelled.";
+        "The plugin's call reached its deadline and was cancelled.",
+        "Ask for less at once, or try again later.";
     UPSTREAM_TIMEOUT = "upstream-timeout", 504, "The server behind this path took too long",
-        "The upstream of this proxy route did not answer in time.";
+        "The upstream of this proxy route did not answer in time.",
+        "Try again later; if it stays so, tell an operator.";
     REQUEST_TIMEOUT = "request-timeout", 408, "The request came too slowly",
-        "The body did not arrive in time.";
+        "The request's body did not arrive in time.",
+        "Send it again over a better connection.";
 }
 
 #[cfg(test)]
@@ -129,6 +172,7 @@ mod tests {
         for (i, code) in ALL.iter().enumerate() {
             assert!(code.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{}", code.name);
             assert!((400..600).contains(&code.status), "{}", code.name);
+            assert!([code.title, code.when, code.advice].iter().all(|text| !text.is_empty()), "{}", code.name);
             assert!(ALL[i + 1..].iter().all(|other| other.name != code.name), "{} twice", code.name);
         }
     }

@@ -85,6 +85,17 @@ pub fn media_type(headers: &HeaderMap) -> Option<String> {
     Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
 }
 
+/// How much an `Accept` header wants one of these types, named in full: 0 when it names none of them.
+pub fn preference(accept: &str, types: &[&str]) -> f32 {
+    let wanted = accept.split(',').filter_map(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let name = parts.next()?.to_ascii_lowercase();
+        let quality = parts.find_map(|part| part.strip_prefix("q="));
+        types.contains(&name.as_str()).then(|| quality.map_or(1.0, |q| q.parse().unwrap_or(0.0)))
+    });
+    wanted.fold(0.0, f32::max)
+}
+
 /// A field that may be absent, null or a value; serde's `Option` can't tell the first two apart.
 pub mod maybe {
     use serde::{Deserialize, Deserializer};
@@ -129,6 +140,14 @@ mod tests {
         assert_eq!(pointer_of(r#"{"name": "a", "limit": {"per_minute": -1}}"#), "/limit/per_minute");
         assert_eq!(pointer_of(r#"{"name": "a", "limit": {"per_hour": 1}}"#), "/limit/per_hour");
         assert_eq!(pointer_of("[]"), "");
+    }
+
+    #[test]
+    fn accept_is_weighed() {
+        let html = |accept: &str| preference(accept, &["text/html"]);
+        assert_eq!(html("text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"), 1.0);
+        assert_eq!(html("application/json, TEXT/HTML ; q=0.5"), 0.5);
+        assert_eq!((html("*/*"), html(""), html("text/html;q=0"), html("text/html;q=x")), (0.0, 0.0, 0.0, 0.0));
     }
 
     #[test]

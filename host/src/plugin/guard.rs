@@ -2,9 +2,10 @@
 //! answer for every way to fail. A call that goes wrong costs that call and nobody else's.
 
 use std::{
+    collections::BTreeSet,
     future::Future,
     sync::{
-        Arc,
+        Arc, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Instant,
@@ -48,6 +49,30 @@ pub struct Guard {
     watchdog: Arc<Watchdog>,
     limit: usize,
     pub counters: Counters,
+    pub own_codes: OwnCodes,
+}
+
+/// Error codes that are not the host's and that this plugin has answered with.
+#[derive(Default)]
+pub struct OwnCodes(RwLock<BTreeSet<String>>);
+
+/// A plugin that makes up a code per answer must not fill the memory.
+const OWN_CODES_KEPT: usize = 64;
+
+impl OwnCodes {
+    pub fn has(&self, code: &str) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(code)
+    }
+
+    fn note(&self, code: &str) {
+        if codes::find(code).is_some() || self.has(code) {
+            return;
+        }
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < OWN_CODES_KEPT {
+            known.insert(code.to_owned());
+        }
+    }
 }
 
 /// What has happened to a plugin's calls.
@@ -67,6 +92,7 @@ impl Guard {
             name: name.to_owned(),
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
             counters: Counters::default(),
+            own_codes: OwnCodes::default(),
         }
     }
 
@@ -128,6 +154,7 @@ impl Guard {
     /// An error that the author chose goes to the client as it is; any other only to the log.
     fn error(&self, error: PluginError) -> ApiError {
         let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        self.own_codes.note(&error.code);
         let mut answer = match codes::find(&error.code) {
             Some(code) if code.status == error.status => ApiError::new(code),
             _ => ApiError::custom(

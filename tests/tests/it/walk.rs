@@ -79,17 +79,6 @@ async fn outside_our_paths_there_is_nothing_without_a_proxy_route() {
 }
 
 #[tokio::test]
-async fn every_error_code_has_a_page_that_explains_it() {
-    let host = Host::shared().await;
-    let problem = host.client().get("/v1/admin/auth/me").await.refused(401, "missing-token");
-    let page = problem["type"].as_str().unwrap().strip_prefix(&host.url()).unwrap().to_owned();
-    let answer = host.client().get(&page).await;
-    assert_eq!(answer.status, 200, "{answer}");
-    assert!(answer.text().contains("missing-token"), "{answer}");
-    host.client().get("/problems/no-such-code").await.refused(404, "not-found");
-}
-
-#[tokio::test]
 async fn a_request_id_is_kept_when_it_is_well_formed_and_made_otherwise() {
     let host = Host::shared().await;
     let ask = async |id: &str| {
