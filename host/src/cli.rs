@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod log;
+mod plugin;
 mod probe;
 mod provision;
 mod serve;
@@ -26,6 +27,7 @@ struct Line {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(Box<serve::Args>),
+    Plugin(plugin::Args),
     Version,
     #[command(hide = true)]
     Worker(worker::Args),
@@ -45,6 +47,7 @@ pub fn main() -> ExitCode {
     };
     let outcome = match line.command {
         Command::Serve(args) => return serve::run(&args),
+        Command::Plugin(args) => return plugin::run(args),
         Command::Version => version::run(),
         Command::Worker(args) => worker::run(&args),
         Command::Provision(args) => provision::run(&args),

@@ -13,6 +13,7 @@ pub mod context;
 pub mod current;
 pub mod frontend;
 pub mod guard;
+pub mod inspect;
 pub mod instance;
 pub mod library;
 pub mod manifest;

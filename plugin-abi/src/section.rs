@@ -3,6 +3,8 @@
 //! Both are found by section name and read by file offset alone; they survive LTO and strip.
 //! Integers are little-endian.
 
+use std::collections::HashSet;
+
 /// The section of [`Header`].
 pub const HEADER_SECTION: &str = ".crd_hdr";
 /// The section of the embedded package: manifest.json, schema.sql, frontend files.
@@ -15,6 +17,8 @@ pub const PACKAGE_MAGIC: [u8; 8] = *b"CRDPKG1\n";
 pub const HEADER_FORMAT: u32 = 1;
 /// The largest [`PACKAGE_SECTION`] that a host reads: 64 MiB.
 pub const PACKAGE_LIMIT: usize = 64 << 20;
+/// The most files of a package.
+pub const PACKAGE_FILES: usize = 4096;
 /// [`Header::panic`]: panics unwind, so that they can be contained.
 pub const PANIC_UNWIND: u32 = 1;
 /// [`Header::panic`]: panics abort; such a library is refused.
@@ -136,22 +140,84 @@ fn is_plain(name: &str) -> bool {
     name.split('/').all(legal)
 }
 
-/// The files of a package section; `None` when it is malformed, a name that is not plain and
-/// relative included.
-pub fn read_package(section: &[u8]) -> Option<Vec<(&str, &[u8])>> {
-    let rest = section.strip_prefix(&PACKAGE_MAGIC)?;
-    let (count, mut rest) = rest.split_first_chunk::<4>()?;
+/// Why a section is not a package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// It does not begin with [`PACKAGE_MAGIC`].
+    Magic,
+    /// It ends before what it announces does.
+    Cut,
+    /// It announces more than [`PACKAGE_FILES`] files.
+    TooMany(u32),
+    /// A name is not UTF-8, or not plain and relative; shown with replacements, and not whole if long.
+    Name(String),
+    /// Two files have this name.
+    Twice(String),
+    /// Something else than zeros follows the last file: more than one package was linked in.
+    Trailing,
+}
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Magic => f.write_str("something that does not begin as a package does"),
+            Self::Cut => f.write_str("a package that ends too early"),
+            Self::TooMany(count) => write!(f, "{count} files, of which at most {PACKAGE_FILES} are read"),
+            Self::Name(name) => write!(f, "the name {name:?}, which is not plain and relative"),
+            Self::Twice(name) => write!(f, "two files with the name {name:?}"),
+            Self::Trailing => f.write_str("something behind the last file"),
+        }
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// How much of a bad name is shown.
+const SHOWN: usize = 100;
+
+/// The files of a package section, in its order; each name is plain, relative and there once. What is
+/// given lies within `section`, whatever that claims.
+///
+/// # Errors
+/// The section is not such a package.
+pub fn read_package(section: &[u8]) -> Result<Vec<(&str, &[u8])>, Malformed> {
+    let rest = section.strip_prefix(&PACKAGE_MAGIC).ok_or(Malformed::Magic)?;
+    let (count, mut rest) = number(rest)?;
+    if count as usize > PACKAGE_FILES {
+        return Err(Malformed::TooMany(count));
+    }
     let mut files = Vec::new();
-    for _ in 0..u32::from_le_bytes(*count) {
-        let (name, after) = rest.split_first_chunk::<4>()?;
-        let (data, after) = after.split_first_chunk::<4>()?;
-        let (name, data) = (u32::from_le_bytes(*name) as usize, u32::from_le_bytes(*data) as usize);
-        let (name, after) = after.split_at_checked(name)?;
-        let (data, after) = after.split_at_checked(data)?;
-        files.push((std::str::from_utf8(name).ok().filter(|name| is_plain(name))?, data));
+    let mut seen = HashSet::new();
+    for _ in 0..count {
+        let (name, after) = number(rest)?;
+        let (data, after) = number(after)?;
+        let (name, after) = after.split_at_checked(name as usize).ok_or(Malformed::Cut)?;
+        let (data, after) = after.split_at_checked(data as usize).ok_or(Malformed::Cut)?;
+        let name = plain(name)?;
+        if !seen.insert(name) {
+            return Err(Malformed::Twice(shown(name.as_bytes())));
+        }
+        files.push((name, data));
         rest = after;
     }
-    Some(files)
+    // A tool that rounds a section up fills it with zeros.
+    if rest.iter().any(|byte| *byte != 0) {
+        return Err(Malformed::Trailing);
+    }
+    Ok(files)
+}
+
+fn number(bytes: &[u8]) -> Result<(u32, &[u8]), Malformed> {
+    let (number, rest) = bytes.split_first_chunk::<4>().ok_or(Malformed::Cut)?;
+    Ok((u32::from_le_bytes(*number), rest))
+}
+
+fn plain(name: &[u8]) -> Result<&str, Malformed> {
+    std::str::from_utf8(name).ok().filter(|name| is_plain(name)).ok_or_else(|| Malformed::Name(shown(name)))
+}
+
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(&name[..name.len().min(SHOWN)]).into_owned()
 }
 
 #[cfg(test)]
@@ -165,19 +231,49 @@ mod tests {
         static SECTION: [u8; SIZE] = write_package(FILES);
         assert_eq!(read_package(&SECTION).unwrap(), FILES);
         for end in 0..SIZE {
-            assert!(read_package(&SECTION[..end]).is_none(), "cut at {end}");
+            let expected = if end < 8 { Malformed::Magic } else { Malformed::Cut };
+            assert_eq!(read_package(&SECTION[..end]), Err(expected), "cut at {end}");
         }
+    }
+
+    /// A section that announces `count` files and lists these.
+    fn section(count: u32, files: &[(&[u8], &[u8])]) -> Vec<u8> {
+        let mut section = [&PACKAGE_MAGIC[..], &count.to_le_bytes()].concat();
+        for (name, data) in files {
+            section.extend([(name.len() as u32).to_le_bytes(), (data.len() as u32).to_le_bytes()].concat());
+            section.extend([*name, *data].concat());
+        }
+        section
     }
 
     #[test]
     fn a_name_that_leads_elsewhere_is_refused() {
         for name in ["", "/etc/passwd", "../x", "a/../b", "a//b", "./a", "a/", "c:x", "a\\b", "a\0"] {
-            let mut section = PACKAGE_MAGIC.to_vec();
-            section.extend(1u32.to_le_bytes());
-            section.extend((name.len() as u32).to_le_bytes());
-            section.extend(0u32.to_le_bytes());
-            section.extend(name.as_bytes());
-            assert!(read_package(&section).is_none(), "{name:?}");
+            let section = section(1, &[(name.as_bytes(), b"")]);
+            assert_eq!(read_package(&section), Err(Malformed::Name(name.to_owned())), "{name:?}");
+        }
+        assert!(matches!(read_package(&section(1, &[(b"a\xff", b"")])), Err(Malformed::Name(_))));
+        let long = [b"/".as_slice(), &[b'a'; 1 << 20]].concat();
+        let Err(Malformed::Name(shown)) = read_package(&section(1, &[(&long, b"")])) else { panic!("it was read") };
+        assert_eq!(shown.len(), SHOWN);
+    }
+
+    #[test]
+    fn a_name_stands_once_and_nothing_stands_behind_the_last_file() {
+        let twice = section(2, &[(b"manifest.json", b"{}"), (b"manifest.json", b"[]")]);
+        assert_eq!(read_package(&twice), Err(Malformed::Twice("manifest.json".to_owned())));
+        let one = section(1, &[(b"manifest.json", b"{}")]);
+        assert_eq!(read_package(&[&one[..], &[0; 15]].concat()).unwrap().len(), 1);
+        assert_eq!(read_package(&[&one[..], &one[..]].concat()), Err(Malformed::Trailing));
+    }
+
+    #[test]
+    fn what_a_section_announces_is_not_believed() {
+        assert_eq!(read_package(&section(u32::MAX, &[])), Err(Malformed::TooMany(u32::MAX)));
+        assert_eq!(read_package(&section(2, &[(b"a", b"")])), Err(Malformed::Cut));
+        for lengths in [[u32::MAX, 0], [0, u32::MAX], [u32::MAX, u32::MAX], [1, 64 << 20]] {
+            let section = [section(1, &[]), lengths.map(u32::to_le_bytes).concat(), b"a".to_vec()].concat();
+            assert_eq!(read_package(&section), Err(Malformed::Cut), "{lengths:?}");
         }
     }
 

@@ -15,5 +15,5 @@ pub use client::{Call, Client};
 pub use host::{Host, HostSettings, OWNER, OWNER_PASSWORD};
 pub use pages::Pages;
 pub use plugins::{Package, PluginsFolder};
-pub use process::{PATIENCE, Program, built, command_line, descendants, eventually, lives, repository};
+pub use process::{PATIENCE, Program, built, cardinal, command_line, descendants, eventually, lives, repository};
 pub use user::{User, unique};

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -41,6 +41,12 @@ pub fn built(file: &str) -> PathBuf {
     let path = folder.join(file);
     assert!(path.exists(), "{} is missing: run `cargo build --workspace` first", path.display());
     path
+}
+
+/// Runs `cardinal` with these arguments to its end.
+pub fn cardinal<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
+    let program = std::env::var_os("CARDINAL_BIN").map_or_else(|| built("cardinal"), PathBuf::from);
+    Command::new(program).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
 /// A started program; killed when dropped, and by the kernel when the tests end without dropping it.

@@ -13,6 +13,7 @@ mod it {
     mod processes;
     mod refusals;
     mod settings;
+    mod single_file;
     mod supplier;
     mod tidy;
     mod walk;

@@ -10,18 +10,17 @@ use std::{
 };
 
 use bytes::Bytes;
-use cardinal_plugin_abi::section;
 use sha2::{Digest, Sha256};
 
 use self::folder::Folder;
+pub use self::single::files as embedded_files;
 use super::{
-    manifest::is_plain_relative,
-    preflight,
     state::{Code, Refusal},
     trust::Owners,
 };
 
 mod folder;
+mod single;
 
 pub const MANIFEST: &str = "manifest.json";
 pub const SCHEMA: &str = "schema.sql";
@@ -74,16 +73,20 @@ pub fn find(plugins_dir: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Reads a package of either form. Owners and modes are checked on what was opened. Blocks.
 pub fn read(path: &Path) -> Result<Package, Refusal> {
-    let owners = Owners::of_this_process();
+    read_for(path, &Owners::of_this_process())
+}
+
+/// Reads a package of either form that lies where these owners may have put it. Blocks.
+pub fn read_for(path: &Path, owners: &Owners) -> Result<Package, Refusal> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Err(Refusal::new(Code::Unreadable, "A package has a name in UTF-8.").found(path.display().to_string()));
     };
     if is_foreign_library(name) {
         return Err(wrong_platform(name));
     }
-    let parent = Folder::open(parent, &owners)?;
+    let parent = Folder::open(parent, owners)?;
     let package = if is_library(name) && !parent.has_folder(name) {
-        read_single(name, parent.file(name, LIBRARY_LIMIT)?)?
+        single::read(name, parent.file(name, LIBRARY_LIMIT)?)?
     } else {
         read_folder(name, &parent.folder(name)?)?
     };
@@ -94,8 +97,11 @@ pub fn read(path: &Path) -> Result<Package, Refusal> {
 pub fn manifest_of(path: &Path) -> Option<Bytes> {
     let owners = Owners::anybody();
     let name = path.file_name()?.to_str()?;
-    let folder = Folder::open(path.parent()?, &owners).ok()?.folder(name).ok()?;
-    folder.file(MANIFEST, MANIFEST_LIMIT).ok()
+    let parent = Folder::open(path.parent()?, &owners).ok()?;
+    if is_library(name) && !parent.has_folder(name) {
+        return single::manifest_in(&parent.file(name, LIBRARY_LIMIT).ok()?);
+    }
+    parent.folder(name).ok()?.file(MANIFEST, MANIFEST_LIMIT).ok()
 }
 
 fn read_folder(origin: &str, folder: &Folder) -> Result<Package, Refusal> {
@@ -124,56 +130,6 @@ fn read_folder(origin: &str, folder: &Folder) -> Result<Package, Refusal> {
         frontend,
         sha256: String::new(),
     })
-}
-
-/// A library that carries its other files in a section.
-fn read_single(name: &str, library: Bytes) -> Result<Package, Refusal> {
-    let checked = preflight::check(&library)?;
-    let files = checked.package.and_then(section::read_package).ok_or_else(|| {
-        Refusal::new(Code::BadManifest, "The library has no package inside it.")
-            .expected(format!("manifest.json in the section {}", section::PACKAGE_SECTION))
-            .fix("Put the library into a folder of its own, beside its manifest.json.")
-    })?;
-    let mut package = Package {
-        origin: name.to_owned(),
-        manifest: Bytes::new(),
-        library_name: name.to_owned(),
-        library: library.clone(),
-        schema_sql: None,
-        frontend: BTreeMap::new(),
-        sha256: String::new(),
-    };
-    let mut has_manifest = false;
-    for (name, data) in files {
-        let data = library.slice_ref(data);
-        match name {
-            MANIFEST => (package.manifest, has_manifest) = (capped(name, data, MANIFEST_LIMIT)?, true),
-            SCHEMA => package.schema_sql = Some(text(capped(name, data, SCHEMA_LIMIT)?)?),
-            _ => add_frontend(&mut package.frontend, name, data)?,
-        }
-    }
-    if !has_manifest {
-        return Err(Refusal::new(Code::BadManifest, "The package inside the library has no manifest.json."));
-    }
-    Ok(package)
-}
-
-fn add_frontend(frontend: &mut BTreeMap<String, Bytes>, name: &str, data: Bytes) -> Result<(), Refusal> {
-    let path = name.strip_prefix("frontend/").filter(|path| is_plain_relative(path)).ok_or_else(|| {
-        Refusal::new(Code::BadManifest, "The package inside the library has a file that does not belong there.")
-            .expected("manifest.json, schema.sql and files below frontend/")
-            .found(name)
-    })?;
-    let total = frontend.values().map(|data| data.len() as u64).sum::<u64>() + data.len() as u64;
-    if total > FRONTEND_LIMIT || frontend.len() >= FRONTEND_FILES {
-        return Err(folder::frontend_too_large());
-    }
-    frontend.insert(path.to_owned(), data);
-    Ok(())
-}
-
-fn capped(name: &str, data: Bytes, limit: u64) -> Result<Bytes, Refusal> {
-    if data.len() as u64 > limit { Err(folder::too_large(Path::new(name), limit)) } else { Ok(data) }
 }
 
 fn text(bytes: Bytes) -> Result<String, Refusal> {
@@ -222,13 +178,19 @@ fn is_foreign_library(name: &str) -> bool {
 }
 
 impl Package {
-    /// Over every file, in the order of their names: `name \0 length (u64, little-endian) bytes`.
-    fn content_hash(&self) -> String {
+    /// Every file but the library, by its name in a package.
+    pub fn carried(&self) -> BTreeMap<String, &[u8]> {
         let mut files: BTreeMap<String, &[u8]> =
             self.frontend.iter().map(|(path, data)| (format!("{FRONTEND}/{path}"), &data[..])).collect();
-        files.insert(self.library_name.clone(), &self.library);
         files.insert(MANIFEST.to_owned(), &self.manifest);
         files.extend(self.schema_sql.as_ref().map(|sql| (SCHEMA.to_owned(), sql.as_bytes())));
+        files
+    }
+
+    /// Over every file, in the order of their names: `name \0 length (u64, little-endian) bytes`.
+    fn content_hash(&self) -> String {
+        let mut files = self.carried();
+        files.insert(self.library_name.clone(), &self.library);
         let mut hash = Sha256::new();
         for (name, data) in files {
             hash.update(name.as_bytes());
@@ -238,6 +200,11 @@ impl Package {
         }
         hex(&hash.finalize())
     }
+}
+
+/// SHA-256, in hex.
+pub fn hash(data: &[u8]) -> String {
+    hex(&Sha256::digest(data))
 }
 
 /// Lower-case hex.

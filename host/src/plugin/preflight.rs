@@ -51,6 +51,12 @@ pub fn check(bytes: &[u8]) -> Result<Checked<'_>, Refusal> {
     }
     check_segments(file, endian, bytes)?;
     let sections = file.sections(endian, bytes).map_err(|_| truncated("its section table lies behind its end"))?;
+    if sections.is_empty() {
+        return Err(not_a_plugin(
+            "The library has no section table, so nothing in it can be found without running it.",
+        )
+        .fix("Strip the library with `strip`, `strip = true` or `cardinal plugin pack`; all of them keep the table."));
+    }
     let symbols =
         sections.symbols(endian, bytes, elf::SHT_DYNSYM).map_err(|_| truncated("its symbols cannot be read"))?;
     let exported = |symbol: &elf::Sym64<Endianness>| {
@@ -77,6 +83,14 @@ pub fn check(bytes: &[u8]) -> Result<Checked<'_>, Refusal> {
             .expected(format!("at most {PACKAGE_LIMIT} bytes")));
     }
     Ok(Checked { header, package })
+}
+
+/// The embedded package of a library that may be unfit to be loaded.
+pub fn package_of(bytes: &[u8]) -> Option<&[u8]> {
+    let file = File::parse(bytes).ok()?;
+    let endian = file.endian().ok()?;
+    let (_, section) = file.sections(endian, bytes).ok()?.section_by_name(endian, PACKAGE_SECTION.as_bytes())?;
+    section.data(endian, bytes).ok().filter(|package| package.len() <= PACKAGE_LIMIT)
 }
 
 /// Whether it is an ELF file at all; if not, what else it is.

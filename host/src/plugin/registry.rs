@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use self::{found::Found, judge::Judge, load::Loader, settle::settle, snapshot::Entry};
-pub use self::{report::PluginReport, snapshot::Snapshot};
+pub use self::{found::examine, report::PluginReport, snapshot::Snapshot};
 pub use super::active::ToolEntry;
 use super::{active::Active, context::Services, package, state::Refusal, trust::Owners};
 use crate::{clock::Clock, config::Config, db::plugin_state, link::KeeperLink};

@@ -171,7 +171,9 @@ impl Code {
             LayoutMismatch => "Build the plugin again with the SDK of this host's plugin API.",
             NotLoadable => "Build the plugin on (or for) this system, and install the libraries that it links to.",
             ConstructorPanicked => "Report it to the plugin's author; the log has the panic's message.",
-            ProbeFailed => "Run `cardinal check` for the details and correct what the library does when it is opened.",
+            ProbeFailed => {
+                "Correct what the library does when it is opened; `cardinal plugin check --open` tries it again."
+            }
             CreatePanicked | CreateFailed => "Correct the plugin's `routes` function.",
             RouteNotDeclared => "Declare the route under backend.routes, or drop it from the plugin's router.",
             RouteMissing => "Add the route to the plugin's router, or drop it from backend.routes.",

@@ -4,7 +4,7 @@
 use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
-use cardinal_plugin_abi::section;
+use serde_json::Value;
 
 use crate::plugin::{
     compat,
@@ -57,15 +57,30 @@ impl From<Refusal> for NotGood {
     }
 }
 
+impl About {
+    fn of(package: &Package) -> Self {
+        let hints = manifest::hints(&package.manifest);
+        Self {
+            origin: package.origin.clone(),
+            name: hints.name.unwrap_or_else(|| package.origin.clone()),
+            api_prefix: hints.api_prefix,
+            manifest: None,
+            sha256: Some(package.sha256.clone()),
+            warnings: Vec::new(),
+        }
+    }
+}
+
 impl Found {
     fn unread(path: &Path, outcome: NotGood) -> Self {
         let origin = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let hints = package::manifest_of(path).map(|bytes| manifest::hints(&bytes)).unwrap_or_default();
+        let manifest = package::manifest_of(path);
+        let hints = manifest.as_deref().map(manifest::hints).unwrap_or_default();
         let about = About {
             name: hints.name.unwrap_or_else(|| origin.clone()),
             origin,
             api_prefix: hints.api_prefix,
-            manifest: None,
+            manifest: manifest.and_then(|bytes| Some(Manifest::read(&bytes).ok()?.0)),
             sha256: None,
             warnings: Vec::new(),
         };
@@ -79,21 +94,20 @@ impl Found {
     }
 }
 
+/// Judges a package that was read: its manifest, what is to be warned about, why it is refused.
+pub fn examine(package: Package) -> (Option<Manifest>, Vec<String>, Option<Refusal>) {
+    let mut about = About::of(&package);
+    let refusal = judge(package, &mut about).err();
+    (about.manifest, about.warnings, refusal)
+}
+
 /// Reads and judges the package at `path`; `refusal` is what the whole folder is refused for. Blocks.
 pub(super) fn inspect(path: &Path, refusal: Option<Refusal>) -> Found {
     let package = match refusal.map_or_else(|| package::read(path), Err) {
         Ok(package) => package,
         Err(refusal) => return Found::unread(path, refusal.into()),
     };
-    let hints = manifest::hints(&package.manifest);
-    let mut about = About {
-        origin: package.origin.clone(),
-        name: hints.name.unwrap_or_else(|| package.origin.clone()),
-        api_prefix: hints.api_prefix,
-        manifest: None,
-        sha256: Some(package.sha256.clone()),
-        warnings: Vec::new(),
-    };
+    let mut about = About::of(&package);
     let outcome = judge(package, &mut about).map_err(NotGood::from);
     Found { about, outcome }
 }
@@ -106,7 +120,7 @@ fn judge(package: Package, about: &mut About) -> Result<Candidate, Refusal> {
     compat::check_engine(&manifest.engine, &compat::core_version(), &compat::api_version())?;
     let checked = preflight::check(&package.library)?;
     if let Some(section) = checked.package {
-        same_manifest(manifest, section)?;
+        same_manifest(manifest, &package.manifest, section)?;
     }
     let frontend = match &manifest.frontend_main {
         Some(main) => Some(Arc::new(Bundle::build(&manifest.name, main, package.frontend)?)),
@@ -115,19 +129,32 @@ fn judge(package: Package, about: &mut About) -> Result<Candidate, Refusal> {
     Ok(Candidate { manifest: manifest.clone(), sha256: package.sha256, library: package.library, frontend })
 }
 
-/// The manifest beside the library against the one inside it: in a folder the files count, but they
-/// must be of one build.
-fn same_manifest(manifest: &Manifest, section: &[u8]) -> Result<(), Refusal> {
-    let files = section::read_package(section).unwrap_or_default();
-    let embedded = files.iter().find(|(name, _)| *name == MANIFEST).map(|(_, data)| Manifest::read(data));
-    let Some(Ok((embedded, _))) = embedded else { return Ok(()) };
-    let tell = |it: &Manifest| {
-        format!("{} {} for core {}, API {}", it.name, it.version, it.engine.core_version, it.engine.plugin_api_version)
+/// The manifest beside the library against the one inside it: in a folder the files count, but both
+/// must say the same of name, version and engine.
+fn same_manifest(manifest: &Manifest, beside: &[u8], section: &[u8]) -> Result<(), Refusal> {
+    let files = package::embedded_files(section)?;
+    let inside = files.iter().find(|(name, _)| *name == MANIFEST).map_or(&[][..], |(_, data)| data);
+    let same = match Manifest::read(inside) {
+        Ok((it, _)) => (&it.name, &it.version, &it.engine) == (&manifest.name, &manifest.version, &manifest.engine),
+        // What else is wrong with it does not matter: the files count.
+        Err(_) => identity(inside) == identity(beside),
     };
-    if (&manifest.name, &manifest.version, &manifest.engine) == (&embedded.name, &embedded.version, &embedded.engine) {
+    if same {
         return Ok(());
     }
     Err(Refusal::new(Code::ManifestMismatch, "manifest.json is not the one that the library was built with.")
-        .expected(tell(&embedded))
-        .found(tell(manifest)))
+        .expected(tell(&identity(inside)))
+        .found(tell(&identity(beside))))
+}
+
+/// Name, version, core range and API version, as they are written.
+fn identity(manifest: &[u8]) -> [Value; 4] {
+    let manifest: Value = serde_json::from_slice(manifest).unwrap_or_default();
+    ["/name", "/version", "/engine/core_version", "/engine/plugin_api_version"]
+        .map(|pointer| manifest.pointer(pointer).cloned().unwrap_or_default())
+}
+
+fn tell([name, version, core, api]: &[Value; 4]) -> String {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    format!("{} {} for core {}, API {}", text(name), text(version), text(core), text(api))
 }

@@ -1,0 +1,104 @@
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context as _;
+use bytes::Bytes;
+
+use crate::plugin::{
+    inspect::{Form, Inspection, inspect},
+    library::SealedLibrary,
+    probe::Prober,
+    state::Refusal,
+};
+
+/// Check a plugin package as a host does before it loads it
+///
+/// Reads a library that carries everything, or a folder with manifest.json and a library. None of the plugin's code
+/// runs, unless --open is given. Exits 0 when a host would go on with it, 1 when it would refuse it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cardinal plugin check target/release/libnotes.so
+  cardinal plugin check --json var/plugins/notes | jq .refusal.code
+  cardinal plugin check --open target/release/libnotes.so
+      and open it in a process of its own, which runs what the library does when it is opened")]
+pub struct Args {
+    /// A shared library, or a plugin's folder
+    package: PathBuf,
+    /// Open the library in a process of its own, too
+    #[arg(long)]
+    open: bool,
+    /// Print the verdict as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    // `.` and `..` have no name; a package does. A link is looked at by its own name, and refused.
+    let path = if args.package.file_name().is_some() {
+        std::path::absolute(&args.package)
+    } else {
+        args.package.canonicalize()
+    };
+    let path = path.with_context(|| format!("looking for {}", args.package.display()))?;
+    let mut seen = verdict(&path, args.open)?;
+    seen.warnings.sort();
+    let text = if args.json { serde_json::to_string_pretty(&seen)? + "\n" } else { told(&seen) };
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(if seen.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn verdict(path: &Path, open: bool) -> anyhow::Result<Inspection> {
+    let (seen, package) = inspect(path);
+    match package {
+        Some(package) if open && seen.ok => Ok(match try_open(&package.library)? {
+            Ok(()) => seen,
+            Err(refusal) => seen.refused(refusal),
+        }),
+        _ => Ok(seen),
+    }
+}
+
+fn try_open(library: &Bytes) -> anyhow::Result<Result<(), Refusal>> {
+    let sealed = SealedLibrary::seal(library).context("copying the library")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    Ok(runtime.block_on(Prober::of_this_program().try_open(&sealed)))
+}
+
+fn told(seen: &Inspection) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let mut line = |what: &str, value: Option<&str>| {
+        if let Some(value) = value {
+            let _ = writeln!(text, "{what:<10} {value}");
+        }
+    };
+    let form = seen.form.map(|form| match form {
+        Form::Folder => "folder",
+        Form::SingleFile => "single file",
+    });
+    line("package", Some(&seen.package));
+    line("form", form);
+    line("name", seen.name.as_deref());
+    line("version", seen.version.as_deref());
+    line("core", seen.core_version.as_deref());
+    line("plugin API", seen.plugin_api_version.as_deref());
+    line("target", seen.target.as_deref());
+    line("sha256", seen.sha256.as_deref());
+    line("library", seen.library_bytes.map(|bytes| format!("{bytes} bytes")).as_deref());
+    for file in &seen.files {
+        line("file", Some(&format!("{} ({} bytes)", file.name, file.bytes)));
+    }
+    for warning in &seen.warnings {
+        line("warning", Some(warning));
+    }
+    match &seen.refusal {
+        Some(refusal) => line("refused", Some(&refusal.to_string())),
+        None => line("verdict", Some("a host would go on with it")),
+    }
+    text
+}

@@ -1,0 +1,100 @@
+use std::{
+    fs::Permissions,
+    io::{ErrorKind, Write as _},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, bail};
+use cardinal_plugin_abi::section;
+
+use crate::plugin::{inspect::inspect, package::Package, preflight};
+
+/// The programs that can strip a library, best known first.
+const STRIPPERS: [&str; 2] = ["strip", "llvm-strip"];
+
+/// Make one small file of a built plugin, to be dropped into PLUGINS_DIR
+///
+/// The library is checked as by `cardinal plugin check`, stripped of symbols and debug information (by `strip` of
+/// binutils or llvm-strip), checked again and written to one file. A folder is packed when its files are those that the
+/// library was built with.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cardinal plugin pack target/release/libnotes.so
+      writes ./notes.so
+  cardinal plugin pack var/plugins/notes --output /srv/plugins/notes.so")]
+pub struct Args {
+    /// A shared library, or a plugin's folder
+    package: PathBuf,
+    /// The file to write; ./NAME.so unless told
+    #[arg(long, short)]
+    output: Option<PathBuf>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let package = checked(&args.package)?;
+    let name = crate::plugin::manifest::hints(&package.manifest).name.context("the plugin has no name")?;
+    let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.so")));
+    anyhow::ensure!(output.extension().is_some_and(|kind| kind == "so"), "{} does not end in .so", output.display());
+    same_files(&package)?;
+    let folder = match output.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    // A name that begins with a dot: a host that watches the folder does not look at it. The rename puts it in whole.
+    let mut file = tempfile::Builder::new()
+        .prefix(".cardinal-pack-")
+        .suffix(".so")
+        .permissions(Permissions::from_mode(0o644))
+        .tempfile_in(folder)
+        .with_context(|| format!("writing into {}", folder.display()))?;
+    file.write_all(&package.library).context("writing the library")?;
+    strip(file.path())?;
+    let packed = checked(file.path()).context("the stripped library is no good")?;
+    anyhow::ensure!(packed.carried() == package.carried(), "the files inside did not survive stripping");
+    std::fs::set_permissions(file.path(), Permissions::from_mode(0o644)).context("setting the file's mode")?;
+    file.persist(&output).with_context(|| format!("writing {}", output.display()))?;
+    let (before, after) = (package.library.len(), packed.library.len());
+    writeln!(std::io::stdout(), "{} ({after} bytes, {before} before)", output.display())?;
+    Ok(())
+}
+
+fn checked(path: &Path) -> anyhow::Result<Package> {
+    let path = path.canonicalize().with_context(|| format!("looking for {}", path.display()))?;
+    match inspect(&path) {
+        (seen, Some(package)) if seen.ok => Ok(package),
+        (seen, _) => match seen.refusal {
+            Some(refusal) => bail!("{}: {refusal}", path.display()),
+            None => bail!("{} cannot be read", path.display()),
+        },
+    }
+}
+
+/// A folder's files become the inside of the library only by building it.
+fn same_files(package: &Package) -> anyhow::Result<()> {
+    let inside = preflight::package_of(&package.library).and_then(|section| section::read_package(section).ok());
+    let inside = inside.context("the library carries no package: build it with the Cardinal plugin SDK")?;
+    let beside = package.carried();
+    let differs = |name: &str, data: &[u8]| beside.get(name).is_none_or(|beside| *beside != data);
+    if let Some((name, _)) = inside.iter().find(|(name, data)| differs(name, data)) {
+        bail!("{name} is not the one that the library was built with; build the plugin again, then pack its library");
+    }
+    if let Some(name) = beside.keys().find(|name| inside.iter().all(|(inside, _)| inside != name)) {
+        bail!("{name} came after the library was built; build the plugin again, then pack its library");
+    }
+    Ok(())
+}
+
+fn strip(library: &Path) -> anyhow::Result<()> {
+    for program in STRIPPERS {
+        match Command::new(program).arg("--strip-all").arg(library).output() {
+            Ok(done) if done.status.success() => return Ok(()),
+            Ok(done) => bail!("{program} failed: {}", String::from_utf8_lossy(&done.stderr).trim()),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| format!("running {program}")),
+        }
+    }
+    bail!("neither of {} is installed; install binutils", STRIPPERS.join(", "))
+}
