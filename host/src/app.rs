@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    auth::{Auth, password::Hasher, session_token::Ring},
+    auth::{Auth, oidc::Oidc, password::Hasher, session_token::Ring},
     cards::page::Cursors,
     catalogue::Catalogue,
     clock::Clock,
@@ -75,6 +75,7 @@ impl App {
             catalogue: Arc::clone(&catalogue),
             runtime: tokio::runtime::Handle::current(),
         });
+        let provider = Oidc::configured(&config.auth, &base_url, &clock)?;
         let plugins = Arc::new(Registry::new(&config, services, link, clock.clone())?);
         Ok(Self {
             mcp: Mcp::new(Arc::clone(&plugins), Arc::clone(&catalogue), stop),
@@ -82,7 +83,7 @@ impl App {
             plugins,
             host_id: start.host_id,
             ready: AtomicBool::new(false),
-            auth: Auth::new(pools.core.clone(), clock.clone(), ring, token_ttl, &base_url),
+            auth: Auth::new(pools.core.clone(), clock.clone(), ring, token_ttl, &base_url).with_provider(provider),
             origins: Origins::new(&base_url, &config.http.cors_origins),
             hosts: Hosts::new(&base_url, &config.http.allowed_hosts),
             routes: Router::new()?,

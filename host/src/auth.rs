@@ -5,6 +5,7 @@ pub mod bearer;
 mod cache;
 pub mod caller;
 pub mod login;
+pub mod oidc;
 pub mod password;
 pub mod scope;
 pub mod session_token;
@@ -21,6 +22,7 @@ use self::{
     bearer::Token,
     cache::{Cache, Found},
     caller::{Caller, CallerKind, SharedCaller},
+    oidc::{Failure, Identity, Oidc},
     password::Hasher,
     scope::ScopeSet,
     session_token::{Refused, Ring},
@@ -42,11 +44,14 @@ pub struct Auth {
     pub hasher: Hasher,
     pub throttle: Throttle,
     pub token_ttl: std::time::Duration,
+    /// The identity provider, when one is configured.
+    pub oidc: Option<Arc<Oidc>>,
     /// Where a client that has no token is sent: the resource metadata of the MCP endpoint.
     challenge: String,
     pool: Pool,
     keys: Cache,
     sessions: Cache,
+    jwts: Cache,
     uses: cache::Uses,
 }
 
@@ -59,12 +64,21 @@ impl Auth {
             hasher: Hasher::default(),
             throttle: Throttle::default(),
             token_ttl,
+            oidc: None,
             challenge,
             pool,
             keys: Cache::default(),
             sessions: Cache::default(),
+            jwts: Cache::default(),
             uses: cache::Uses::default(),
         }
+    }
+
+    /// Accepts the JWTs of an identity provider too.
+    #[must_use]
+    pub fn with_provider(mut self, oidc: Option<Oidc>) -> Self {
+        self.oidc = oidc.map(Arc::new);
+        self
     }
 
     /// Who sends these headers. 401 without a credential or with a bad one, 503 when nobody can say.
@@ -74,8 +88,7 @@ impl Auth {
             None => Err(self.unauthorized(&codes::MISSING_TOKEN, None)),
             Some(Token::ApiKey(text)) => self.by_key(text, peer).await,
             Some(Token::Hmac(text)) => self.by_session(text).await,
-            // Without an identity provider there is nobody whose signature would count.
-            Some(Token::Jwt(_)) => Err(self.unauthorized(&codes::INVALID_TOKEN, Some("This server accepts no JWTs."))),
+            Some(Token::Jwt(text)) => self.by_jwt(text).await,
         }
     }
 
@@ -119,9 +132,33 @@ impl Auth {
         self.accept(self.sessions.get(&key, self.clock.now(), load).await?)
     }
 
+    async fn by_jwt(&self, text: &str) -> ApiResult<SharedCaller> {
+        // Without an identity provider there is nobody whose signature would count.
+        let Some(oidc) = &self.oidc else {
+            return Err(self.unauthorized(&codes::INVALID_TOKEN, Some("This server accepts no JWTs.")));
+        };
+        let hash = api_key::hash(text);
+        let load = || async {
+            let identity = oidc.verify(text, &hash).await.map_err(|failure| self.jwt_failure(failure))?;
+            let user = db::oidc_users::of(&self.pool, &identity.issuer, &identity.subject, &identity.name).await?;
+            Ok(found(&user, |user| jwt_caller(&identity, user)))
+        };
+        self.accept(self.jwts.get(&hash, self.clock.now(), load).await?)
+    }
+
+    fn jwt_failure(&self, failure: Failure) -> ApiError {
+        match failure {
+            Failure::Refused(oidc::Refused::Expired) => self.unauthorized(&codes::EXPIRED_TOKEN, None),
+            Failure::Refused(oidc::Refused::Invalid(reason)) => {
+                self.unauthorized(&codes::INVALID_TOKEN, None).cause(anyhow::anyhow!("the JWT is refused: {reason}"))
+            }
+            Failure::Unavailable(seconds) => ApiError::new(&codes::IDENTITY_PROVIDER_UNAVAILABLE).retry_after(seconds),
+        }
+    }
+
     fn accept(&self, found: Found) -> ApiResult<SharedCaller> {
         match found {
-            Found::Caller(caller) if caller.expires_at.is_some_and(|end| end <= self.clock.now()) => {
+            Found::Caller(caller) if caller.has_expired(self.clock.now()) => {
                 Err(self.unauthorized(&codes::EXPIRED_TOKEN, None))
             }
             Found::Caller(caller) => Ok(caller),
@@ -144,6 +181,20 @@ impl Auth {
         }
     }
 
+    /// A refusal for want of a scope tells an OAuth client what to ask its provider for, and where. All of it: some
+    /// clients ask for just what they are told, and would lose what they have.
+    pub fn step_up(&self, refusal: ApiError, caller: &Caller, scope: &str) -> ApiError {
+        if caller.kind != CallerKind::Oidc {
+            return refusal;
+        }
+        let wanted = match caller.scopes.as_text() {
+            "" => scope.to_owned(),
+            held => format!("{held} {scope}"),
+        };
+        let challenge = format!(r#"Bearer error="insufficient_scope", scope="{wanted}", {}"#, self.challenge);
+        refusal.header(header::WWW_AUTHENTICATE, challenge)
+    }
+
     /// Forgets what is known of a key, so that a change acts at once on this host.
     pub fn forget_key(&self, id: Uuid) {
         self.keys.forget(|caller| caller.key.as_ref().is_some_and(|(known, _)| *known == id));
@@ -154,9 +205,10 @@ impl Auth {
         self.sessions.forget(|caller| caller.session_id == Some(id));
     }
 
-    /// Forgets everything of a user: sessions and keys.
+    /// Forgets everything of a user: sessions, keys and JWTs.
     pub fn forget_user(&self, id: Uuid) {
         self.sessions.forget(|caller| caller.user_id == id);
+        self.jwts.forget(|caller| caller.user_id == id);
         self.keys.forget(|caller| caller.user_id == id);
     }
 
@@ -207,5 +259,24 @@ fn session_caller(session_id: Uuid, expires_at: time::OffsetDateTime, user: &Use
         session_id: Some(session_id),
         scopes: role_scopes(user),
         expires_at: Some(expires_at),
+    }
+}
+
+/// What the token grants, less what the user's role doesn't hold where an administrator gave one.
+fn jwt_caller(identity: &Identity, user: &User) -> Caller {
+    let scopes = match &user.role {
+        Some(role) => identity.scopes.intersect(&scope::of_role(role)),
+        None => identity.scopes.clone(),
+    };
+    Caller {
+        user_id: user.id,
+        username: user.username.clone(),
+        user_kind: user.kind.clone(),
+        role: user.role.clone(),
+        kind: CallerKind::Oidc,
+        key: None,
+        session_id: None,
+        scopes,
+        expires_at: Some(identity.expires_at),
     }
 }

@@ -16,12 +16,12 @@ mod proxy;
 mod reader;
 mod secret;
 
-pub use auth::Auth;
+pub use auth::{Auth, DEFAULT_OIDC_MAX_SCOPES};
 pub use cards::Cards;
 pub use database::Database;
 pub use http::Http;
 pub use mcp::{Confirm, Mcp};
-pub use network::Cidr;
+pub use network::{Cidr, is_safe_provider};
 pub use observe::{LogFormat, Observe};
 pub use paths::Paths;
 pub use plugins::{Plugins, Trust};

@@ -10,6 +10,7 @@ pub mod cards;
 pub mod connect;
 pub mod fault;
 pub mod migrate;
+pub mod oidc_users;
 pub mod plugin_schema;
 pub mod plugin_session;
 pub mod plugin_state;

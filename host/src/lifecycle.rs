@@ -73,6 +73,10 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>
     tasks.spawn(prepare(Arc::clone(&app), link.clone()));
     tasks.spawn(flush_uses(Arc::clone(&app)));
     tasks.spawn(sweep(Arc::clone(&app)));
+    if let Some(oidc) = app.auth.oidc.clone() {
+        // The start does not wait for it: a provider that is away takes only its own tokens with it.
+        tasks.spawn(async move { oidc.keep_fresh().await });
+    }
 
     link.drained().await;
     tracing::info!(seconds = grace.as_secs(), "draining");

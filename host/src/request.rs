@@ -69,7 +69,7 @@ async fn answer(app: &Arc<App>, cx: &mut Cx, peer: Peer, request: Request<Incomi
     cx.caller = Some(Arc::clone(&caller));
     let found = found?; // 404, 405
     if let Access::Scope(scope) = found.route.access {
-        caller.require(scope)?; // 403
+        caller.require(scope).map_err(|refusal| app.auth.step_up(refusal, &caller, scope))?; // 403
     }
     run(app, cx, Some(caller), request, &found).await
 }
@@ -163,6 +163,10 @@ impl Cx {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let (method, path) = (self.method.as_str(), self.uri.path());
         match cause {
+            // A refusal has its reason, but nothing that an operator must mend.
+            Some(cause) if status < 500 => {
+                tracing::info!(target: "cardinal::access", request_id = id, method, path, status, us, user, code, cause, "request");
+            }
             Some(cause) => {
                 tracing::error!(target: "cardinal::access", request_id = id, method, path, status, us, user, code, cause, "request failed");
             }

@@ -35,13 +35,17 @@ async fn speak(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     app.mcp.answer(call).await
 }
 
-/// RFC 9728.
+/// RFC 9728. Without an identity provider there is nobody to send a client to, and the member is left out.
 async fn metadata(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
-    let issuer = app.config.auth.oidc_issuer.as_ref().or(app.config.auth.auth_url.as_ref());
-    reply::ok(&json!({
+    let mut metadata = json!({
         "resource": format!("{}/api", app.base_url),
-        "authorization_servers": issuer.into_iter().collect::<Vec<_>>(),
-        "scopes_supported": [MCP_USE, "cards:read"],
+        "scopes_supported": [MCP_USE],
         "bearer_methods_supported": ["header"],
-    }))
+        "resource_name": "Cardinal",
+    });
+    if let Some(oidc) = &app.auth.oidc {
+        metadata["authorization_servers"] = oidc.issuer().into_iter().collect();
+        metadata["scopes_supported"] = oidc.scopes_to_ask_for().into();
+    }
+    reply::ok(&metadata)
 }

@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::scope::{self, ScopeSet};
+use super::{
+    oidc::LEEWAY,
+    scope::{self, ScopeSet},
+};
 use crate::http::{
     codes,
     error::{ApiError, ApiResult},
@@ -61,6 +64,12 @@ impl Caller {
             return Ok(());
         }
         Err(insufficient(scope))
+    }
+
+    /// Whether its credential has ended. A provider's clock may differ from ours a little; our own doesn't.
+    pub fn has_expired(&self, now: OffsetDateTime) -> bool {
+        let leeway = if self.kind == CallerKind::Oidc { LEEWAY } else { time::Duration::ZERO };
+        self.expires_at.is_some_and(|end| end.saturating_add(leeway) <= now)
     }
 
     /// `hmac`, `api_key` or `jwt`.

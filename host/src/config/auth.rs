@@ -11,7 +11,8 @@ const LONGEST_PASSWORD_BYTES: usize = 256;
 const LONGEST_USERNAME: usize = 120;
 const DEFAULT_KEY_RATE_PER_MINUTE: u32 = 6000;
 const HIGHEST_KEY_RATE_PER_MINUTE: u32 = 100_000_000;
-const DEFAULT_OIDC_MAX_SCOPES: [&str; 4] = ["mcp:use", "cards:read", "plugin:*:read", "plugin:*:write"];
+/// What a JWT may do unless OIDC_MAX_SCOPES says otherwise.
+pub const DEFAULT_OIDC_MAX_SCOPES: [&str; 4] = ["mcp:use", "cards:read", "plugin:*:read", "plugin:*:write"];
 
 /// Who gets in and for how long.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -62,6 +63,17 @@ pub(super) struct Args {
 
 impl Auth {
     pub(super) fn read(args: &Args, reader: &mut Reader) -> Auth {
+        let auth = Self::each(args, reader);
+        if auth.oidc_jwks_url.is_some() && auth.auth_url.is_none() && auth.oidc_issuer.is_none() {
+            reader.fault(
+                "OIDC_JWKS_URL",
+                "keys alone are not enough: set OIDC_ISSUER to the issuer that tokens name, or AUTH_URL",
+            );
+        }
+        auth
+    }
+
+    fn each(args: &Args, reader: &mut Reader) -> Auth {
         Auth {
             bootstrap_username: reader.optional("ADMIN_BOOTSTRAP_USERNAME", &args.admin_bootstrap_username, username),
             bootstrap_password: password(&args.admin_bootstrap_password, reader),

@@ -128,13 +128,18 @@ pub(super) fn http_url(text: &str) -> Result<Url, String> {
 /// An identity provider's address: https, or http on this machine, since keys fetched in clear could be anyone's.
 pub(super) fn provider_url(text: &str) -> Result<String, String> {
     let url = http_url(text)?;
-    if url.scheme() == "http" && !is_loopback(&url) {
+    if !is_safe_provider(&url) {
         return Err(format!("{text:?} must be https (http is accepted for loopback addresses only)"));
     }
     if url.query().is_some() || url.fragment().is_some() {
         return Err(format!("{text:?} must have no query or fragment"));
     }
     Ok(url.as_str().trim_end_matches('/').to_owned())
+}
+
+/// Whether what is read there can't be forged on the way.
+pub fn is_safe_provider(url: &Url) -> bool {
+    url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url))
 }
 
 fn is_loopback(url: &Url) -> bool {
