@@ -8,6 +8,7 @@ mod host;
 mod pages;
 mod plugins;
 mod process;
+mod provider;
 mod user;
 
 pub use answer::Answer;
@@ -16,4 +17,5 @@ pub use host::{Host, HostSettings, OWNER, OWNER_PASSWORD};
 pub use pages::Pages;
 pub use plugins::{Package, PluginsFolder};
 pub use process::{PATIENCE, Program, built, cardinal, command_line, descendants, eventually, lives, repository};
+pub use provider::{Federated, Provider};
 pub use user::{User, unique};

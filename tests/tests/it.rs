@@ -8,6 +8,8 @@ mod it {
     mod keys;
     mod login;
     mod mcp;
+    mod oidc;
+    mod oidc_keys;
     mod plugin_calls;
     mod problems;
     mod processes;
