@@ -101,10 +101,55 @@ mod tests {
         }
     }
 
+    /// The rule of the contract once more, as plainly as can be.
+    fn kind(token: &str) -> &'static str {
+        if token.len() >= 4 && &token.as_bytes()[..4] == b"mpk_" {
+            return "key";
+        }
+        if token.bytes().filter(|byte| *byte == b'.').count() == 2 { "jwt" } else { "hmac" }
+    }
+
     proptest! {
         #[test]
         fn any_header_is_a_token_or_an_error(value in "[ -~]{0,200}") {
             let _ = read(&headers(&[&value]));
+        }
+
+        #[test]
+        fn any_bytes_are_a_token_or_an_error(value in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let mut headers = HeaderMap::new();
+            if let Ok(value) = HeaderValue::from_bytes(&value) {
+                headers.append(header::AUTHORIZATION, value);
+                let _ = read(&headers);
+            }
+        }
+
+        #[test]
+        fn every_token_is_of_one_kind_and_comes_through_unchanged(
+            scheme in "[Bb][Ee][Aa][Rr][Ee][Rr]",
+            token in "(mpk_|mps_|Mpk_|)[A-Za-z0-9._~+/=-]{1,80}",
+        ) {
+            let value = format!("{scheme} {token}");
+            let headers = headers(&[&value]);
+            let expected = match kind(&token) {
+                "key" => Token::ApiKey(&token),
+                "jwt" => Token::Jwt(&token),
+                _ => Token::Hmac(&token),
+            };
+            prop_assert_eq!(read(&headers).unwrap(), Some(expected));
+        }
+
+        #[test]
+        fn one_odd_character_spoils_a_token(before in "[a-z.]{0,20}", odd in "[ !\"#$%&'(),:;<>?@\\[\\]\\\\^`{|}]", after in "[a-z.]{0,20}") {
+            let value = format!("Bearer {before}{odd}{after}");
+            // A space at the end is no part of a header's value for any HTTP server.
+            prop_assume!(!value.ends_with(' '));
+            prop_assert!(read(&headers(&[&value])).is_err());
+        }
+
+        #[test]
+        fn two_headers_are_refused_whatever_they_are(one in "[ -~]{0,40}", two in "[ -~]{0,40}") {
+            prop_assert!(read(&headers(&[&one, &two])).is_err());
         }
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use url::Url;
 
 use self::{
-    source::{Provider, Source, State},
+    source::{Fresher, Provider, Source, State},
     token::{Claims, Jwt},
     verified::Verified,
 };
@@ -106,10 +106,14 @@ impl Oidc {
                 self.verified.keep(hash, Arc::clone(&identity), self.clock.now());
                 return Ok(identity);
             }
-            let later = if waits > 0 { self.source.later_than(state.round).await } else { None };
-            match later {
-                Some(later) => (state, waits) = (later, waits - 1),
-                None => return Err(self.unsettled(&state)),
+            if waits == 0 {
+                return Err(self.unsettled(&state));
+            }
+            waits -= 1;
+            match self.source.later_than(state.round).await {
+                Fresher::State(later) => state = later,
+                Fresher::NotYet => return Err(self.unavailable(&state)),
+                Fresher::No => return Err(self.unsettled(&state)),
             }
         }
     }
@@ -127,9 +131,13 @@ impl Oidc {
     /// outage must not log anybody out.
     fn unsettled(&self, state: &State) -> Failure {
         if state.failed || state.trusted.is_none() {
-            return Failure::Unavailable(state.retry_after(self.clock.now()));
+            return self.unavailable(state);
         }
         Failure::Refused(Refused::Invalid("no key of the provider has signed it"))
+    }
+
+    fn unavailable(&self, state: &State) -> Failure {
+        Failure::Unavailable(state.retry_after(self.clock.now()))
     }
 
     fn identity(&self, claims: &Claims, signed_by: [u8; 32]) -> Identity {

@@ -110,6 +110,15 @@ fn an_empty_value_counts_as_not_set() {
 }
 
 #[test]
+fn a_providers_keys_need_an_issuer_beside_them() {
+    let keys = ["--oidc-jwks-url", "https://auth.example.com/jwks"];
+    assert_eq!(faults(&keys), ["OIDC_JWKS_URL"]);
+    for more in [["--auth-url", "https://auth.example.com"], ["--oidc-issuer", "https://auth.example.com/x"]] {
+        assert!(read(&[keys, more].concat()).is_ok());
+    }
+}
+
+#[test]
 fn the_base_url_follows_the_bound_port_unless_it_was_set() {
     let address = "127.0.0.1:4711".parse().unwrap();
     let mut config = read(&["--listen-addr", "127.0.0.1:0"]).unwrap();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cardinal_tests::{Host, Package, PluginsFolder, Program, User, built, eventually};
+use cardinal_tests::{Federated, Host, HostSettings, Package, PluginsFolder, Program, User, built, eventually};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
@@ -53,10 +53,13 @@ async fn measure_all() {
     let (bare, bare_address) = start_bare(folder.path()).await;
     let plugins = PluginsFolder::bundled().with("quick", &Package::fixture("quick"));
     // Rates are limits, not what is measured here.
-    let host = Host::settings().plugins(plugins).set("API_KEY_RATE_PER_MINUTE", "100000000").start().await;
+    let settings = |host: HostSettings| host.plugins(plugins).set("API_KEY_RATE_PER_MINUTE", "100000000");
+    let federated = Federated::start(settings).await;
+    let host = &federated.host;
     let owner = host.owner().await;
     let key = owner.key(&["cards:read", "plugin:quick:read"]).await;
-    let mut subjects = subjects(&host, bare_address, owner, &key).await;
+    let jwt = federated.token("measured", "plugin:*:read").await;
+    let mut subjects = subjects(host, bare_address, owner, &key, &jwt).await;
     for _ in 0..ROUNDS {
         for subject in &mut subjects {
             let figure = measure(subject).await;
@@ -69,20 +72,24 @@ async fn measure_all() {
     drop(bare);
 }
 
-async fn subjects(host: &Host, bare: SocketAddr, owner: &User, key: &User) -> Vec<Subject> {
+async fn subjects(host: &Host, bare: SocketAddr, owner: &User, key: &User, jwt: &str) -> Vec<Subject> {
     let card = owner.card("Measured").await;
     let card = format!("/v1/admin/master-cards/{}", card["id"].as_str().unwrap());
-    let subject = |name, address, path: &str, token: Option<&User>| Subject {
+    let subject = |name, address, path: &str, token: Option<&str>| Subject {
         name,
         address,
         path: path.to_owned(),
-        token: token.map(|user| user.token.clone()),
+        token: token.map(str::to_owned),
         best: Figure::default(),
     };
+    let (owner, key) = (owner.token.as_str(), key.token.as_str());
+    let hello = "/v1/admin/plugins/quick/hello";
     vec![
         subject("bare hyper handler", bare, "/", None),
         subject("host: /healthz", host.address(), "/healthz", None),
-        subject("plugin route, API key", host.address(), "/v1/admin/plugins/quick/hello", Some(key)),
+        subject("plugin route, API key", host.address(), hello, Some(key)),
+        subject("plugin route, session", host.address(), hello, Some(owner)),
+        subject("plugin route, JWT", host.address(), hello, Some(jwt)),
         subject("plugin route, one database query", host.address(), "/v1/admin/plugins/quick/query", Some(key)),
         subject("one card, API key", host.address(), &card, Some(key)),
         subject("one card, session", host.address(), &card, Some(owner)),

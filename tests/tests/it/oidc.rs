@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use cardinal_tests::{Client, Federated, Host, User, repository, unique};
+use cardinal_tests::{Federated, Host, repository, unique};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -250,25 +250,4 @@ async fn a_host_without_a_provider_accepts_no_jwt() {
     let metadata = host.client().get("/.well-known/oauth-protected-resource").await.expect(200);
     assert!(metadata.get("authorization_servers").is_none(), "{metadata}");
     assert_eq!(metadata["resource"], json!(format!("{}/api", host.url())));
-}
-
-/// Requests a second of one caller on a plugin's route.
-async fn rate(caller: &Client) -> f64 {
-    let begun = std::time::Instant::now();
-    for _ in 0..300 {
-        caller.get("/v1/admin/plugins/unruly/who").await.expect(200);
-    }
-    300.0 / begun.elapsed().as_secs_f64()
-}
-
-#[tokio::test]
-#[ignore = "long: prints figures, asserts none"]
-async fn what_each_credential_costs() {
-    let all = Federated::shared().await;
-    let owner: &User = all.host.owner().await;
-    let key = owner.key(&["plugin:*:read"]).await;
-    let jwt = all.holder("runner", ALLOWED).await;
-    for (name, caller) in [("session", &**owner), ("key", &*key), ("jwt", &jwt), ("session", &**owner)] {
-        println!("{name}: {:.0}/s", rate(caller).await);
-    }
 }

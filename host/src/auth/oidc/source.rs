@@ -28,7 +28,7 @@ const RETRY: Duration = Duration::from_secs(30);
 /// Between two fetches that tokens asked for.
 const ASKED_EVERY: time::Duration = time::Duration::seconds(30);
 /// How long a request waits for a fetch that it needs.
-const WAIT: Duration = Duration::from_secs(12);
+const WAIT: Duration = Duration::from_secs(6);
 
 /// The provider as it was configured.
 #[derive(Clone, Debug)]
@@ -73,6 +73,15 @@ impl State {
     }
 }
 
+/// What a request that needs fresher keys comes to.
+pub enum Fresher {
+    State(State),
+    /// A fetch is under way and takes longer than a request may wait.
+    NotYet,
+    /// None is to be had now: too soon after the last that was asked for.
+    No,
+}
+
 /// The one place that fetches.
 pub struct Source {
     provider: Provider,
@@ -80,12 +89,14 @@ pub struct Source {
     clock: Clock,
     state: watch::Sender<State>,
     wanted: Notify,
+    /// How long a request waits.
+    pub(super) patience: Duration,
 }
 
 impl Source {
     pub fn new(provider: Provider, clock: Clock) -> anyhow::Result<Self> {
         let (state, _) = watch::channel(State::default());
-        Ok(Self { provider, fetcher: Fetcher::new()?, clock, state, wanted: Notify::new() })
+        Ok(Self { provider, fetcher: Fetcher::new()?, clock, state, wanted: Notify::new(), patience: WAIT })
     }
 
     pub fn state(&self) -> State {
@@ -98,21 +109,23 @@ impl Source {
         self.provider.issuer.clone().or(known).or_else(|| self.provider.base.clone())
     }
 
-    /// The state after a fetch that ended later than `seen`, waited for; `None` when none is to be had now.
-    pub async fn later_than(&self, seen: u64) -> Option<State> {
+    /// The state after a fetch that ended later than round `seen`, waited for.
+    pub async fn later_than(&self, seen: u64) -> Fresher {
         let mut updates = self.state.subscribe();
         let state = updates.borrow_and_update().clone();
         if state.round > seen {
-            return Some(state);
+            return Fresher::State(state);
         }
         if !state.fetching {
             if !state.may_be_asked(self.clock.now()) {
-                return None;
+                return Fresher::No;
             }
             self.wanted.notify_one();
         }
-        let later = tokio::time::timeout(WAIT, updates.wait_for(|state| state.round > seen)).await;
-        later.ok()?.ok().map(|state| state.clone())
+        match tokio::time::timeout(self.patience, updates.wait_for(|state| state.round > seen)).await {
+            Ok(Ok(state)) => Fresher::State(state.clone()),
+            _ => Fresher::NotYet,
+        }
     }
 
     /// Fetches now, then in intervals and when asked, for ever. `changed` hears of every set that was read.

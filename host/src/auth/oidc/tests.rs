@@ -225,6 +225,24 @@ async fn who_hangs_up_does_not_end_the_fetch_of_others() {
 }
 
 #[tokio::test]
+async fn a_provider_that_hangs_holds_nobody_up_for_long_and_logs_nobody_out() {
+    let (fake, _serving) = Fake::start().await;
+    let mut oidc = oidc(&fake.base);
+    Arc::get_mut(&mut oidc).unwrap().source.patience = Duration::from_millis(1);
+    let keeping = Arc::clone(&oidc);
+    tokio::spawn(async move { keeping.keep_fresh().await });
+    while verify(&oidc, &fake.token("a", "first")).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    fake.allowed.forget_permits(1_000_000);
+    for subject in ["one", "two"] {
+        assert!(matches!(verify(&oidc, &fake.token("b", subject)).await, Err(Failure::Unavailable(_))));
+        assert!(verify(&oidc, &fake.token("a", subject)).await.is_ok());
+    }
+    assert_eq!(fake.fetches(), 2);
+}
+
+#[tokio::test]
 async fn what_is_no_key_set_leaves_the_keys_alone() {
     let (fake, _serving) = Fake::start().await;
     let oidc = ready(&fake).await;
