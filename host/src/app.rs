@@ -1,10 +1,7 @@
 //! Everything that the worker serves with, built once and in order. No globals.
 
 use std::{
-    fs,
-    io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
-    path::Path,
+    fs, io,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -26,6 +23,7 @@ use crate::{
     mcp::Mcp,
     plugin::{context::Services, registry::Registry},
     router::Router,
+    secret_file,
 };
 
 /// The application.
@@ -116,8 +114,7 @@ impl App {
         // The file comes first: a password that nobody can read is worse than a file for nobody.
         let file = self.config.paths.data_dir.join(BOOTSTRAP_PASSWORD_FILE);
         if made_up {
-            write_secret(&file, format!("{}\n", password.expose()).as_bytes())
-                .context("writing the bootstrap password")?;
+            secret_file::write(&file, password.expose()).context("writing the bootstrap password")?;
         }
         let made = db::users::bootstrap(pool, Uuid::now_v7(), name, &hash).await?;
         match (made, made_up) {
@@ -146,29 +143,14 @@ fn token_secret(config: &Config) -> anyhow::Result<Vec<u8>> {
         return Ok(secret.expose().as_bytes().to_vec());
     }
     let file = config.paths.data_dir.join(TOKEN_SECRET_FILE);
-    match fs::read(&file) {
-        Ok(secret) if secret.len() >= SECRET_BYTES => Ok(secret),
-        Ok(_) => anyhow::bail!(
+    let secret = secret_file::read_or_make(&file, || Ok(random_text(64)))?;
+    if secret.len() < SECRET_BYTES {
+        anyhow::bail!(
             "{} is damaged: it has fewer than {SECRET_BYTES} bytes; remove it to end all logins and make a new one",
             file.display()
-        ),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let secret = random_text(64).into_bytes();
-            write_secret(&file, &secret).with_context(|| format!("writing {}", file.display()))?;
-            Ok(secret)
-        }
-        Err(error) => Err(error).with_context(|| format!("reading {}", file.display())),
+        );
     }
-}
-
-/// Writes a file that only its owner can read, whole or not at all.
-fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let parent = path.parent().unwrap_or(Path::new("."));
-    let temporary = parent.join(format!(".{}", random_text(16)));
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(temporary, path)
+    Ok(secret.into_bytes())
 }
 
 fn random_text(length: usize) -> String {

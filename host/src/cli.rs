@@ -4,6 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::config::BadSettings;
+
+mod database;
 mod log;
 mod plugin;
 mod probe;
@@ -28,6 +31,7 @@ struct Line {
 enum Command {
     Serve(Box<serve::Args>),
     Plugin(plugin::Args),
+    Database(database::Args),
     Version,
     #[command(hide = true)]
     Worker(worker::Args),
@@ -48,6 +52,7 @@ pub fn main() -> ExitCode {
     let outcome = match line.command {
         Command::Serve(args) => return serve::run(&args),
         Command::Plugin(args) => return plugin::run(args),
+        Command::Database(args) => database::run(&args),
         Command::Version => version::run(),
         Command::Worker(args) => worker::run(&args),
         Command::Provision(args) => provision::run(&args),
@@ -68,6 +73,11 @@ fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            // A setting that proved wrong in use says all there is to say.
+            if let Some(bad) = error.downcast_ref::<BadSettings>() {
+                say(&format!("cardinal: {bad}"));
+                return ExitCode::from(EXIT_USAGE);
+            }
             say(&format!("cardinal: {error:#}"));
             ExitCode::FAILURE
         }

@@ -18,7 +18,7 @@ mod secret;
 
 pub use auth::{Auth, DEFAULT_OIDC_MAX_SCOPES};
 pub use cards::Cards;
-pub use database::Database;
+pub use database::{BootstrapSettings, Database};
 pub use http::Http;
 pub use mcp::{Confirm, Mcp};
 pub use network::{Cidr, is_safe_provider};

@@ -15,6 +15,7 @@ pub mod plugin_schema;
 pub mod plugin_session;
 pub mod plugin_state;
 pub mod pool;
+pub mod prepare;
 pub mod roles;
 pub mod server;
 pub mod service_users;

@@ -19,7 +19,7 @@ pub mod worker;
 
 use crate::config::Config;
 use crate::db::connect::{ConnectParams, SocketDir};
-use crate::db::roles::{self, Prepared, SecretSource};
+use crate::db::prepare::{self, Prepared, SecretSource};
 use crate::link::{ListenerUse, ProvisionRequest, WorkerDatabase, WorkerStart};
 use crate::provision::Job;
 use announce::Announcement;
@@ -169,10 +169,13 @@ async fn prepare(config: &Config, data: &DataDir, login: &ConnectParams) -> anyh
     let dir = SocketDir::open(&login.host, login.port).context("opening the database's socket folder")?;
     let reachable = login.clone().through(&dir);
     loop {
-        match roles::prepare(&reachable, secret.clone()).await {
+        match prepare::prepare(&reachable, secret.clone()).await {
             Ok(prepared) => return Ok(prepared),
-            Err(error) if roles::may_pass(&error) => {
-                tracing::warn!(error = format!("{error:#}"), "the database cannot be reached; trying again");
+            Err(error) if prepare::may_pass(&error) => {
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "waiting for the database: start it, or correct DATABASE_URL"
+                );
                 tokio::time::sleep(DATABASE_RETRY).await;
             }
             Err(error) => return Err(error.context("preparing the database")),

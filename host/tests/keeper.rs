@@ -6,6 +6,8 @@
 mod cage;
 #[path = "keeper/database.rs"]
 mod database;
+#[path = "keeper/everywhere.rs"]
+mod everywhere;
 #[path = "keeper/hostile.rs"]
 mod hostile;
 #[path = "keeper/migrations.rs"]
@@ -18,3 +20,5 @@ mod process;
 mod server;
 #[path = "keeper/steps.rs"]
 mod steps;
+#[path = "keeper/url.rs"]
+mod url;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use tokio_postgres::config::SslMode;
 
 use super::paths;
-use super::reader::{Reader, switch};
+use super::reader::{BadSettings, Reader, switch};
 use super::secret::Secret;
 
 /// Which PostgreSQL holds the cards. Without `url` the keeper starts a private one below `DATA_DIR`.
@@ -26,7 +26,7 @@ pub(super) struct Args {
     /// PostgreSQL to use, e.g. postgres://admin:secret@db.internal/cardinal [default: a private one in DATA_DIR]
     #[arg(long, env, value_name = "URL", hide_env_values = true)]
     database_url: Option<String>,
-    /// Secret from which the role passwords are made, for a DATABASE_URL without superuser, e.g. /etc/cardinal/db.secret
+    /// Secret that `cardinal database bootstrap-sql` made the role passwords from, e.g. /etc/cardinal/db.secret
     #[arg(long, env, value_name = "FILE")]
     database_secret_file: Option<String>,
     /// on or off: prepared statements; off behind a transaction pooler that does not keep them, e.g. off [default: on]
@@ -39,22 +39,73 @@ pub(super) struct Args {
 
 impl Database {
     pub(super) fn read(args: &Args, reader: &mut Reader) -> Database {
+        let secret_file = reader.optional("DATABASE_SECRET_FILE", &args.database_secret_file, secret_file);
         Database {
-            url: reader.optional("DATABASE_URL", &args.database_url, url),
-            secret_file: reader.optional("DATABASE_SECRET_FILE", &args.database_secret_file, paths::existing_file),
+            url: reader.optional("DATABASE_URL", &args.database_url, |text| url(text, secret_file.is_none())),
+            secret_file,
             prepared: reader.value("DB_PREPARED", &args.db_prepared, true, switch),
             bin_dir: reader.optional("POSTGRES_BIN_DIR", &args.postgres_bin_dir, bin_dir),
         }
     }
 }
 
+/// What `cardinal database bootstrap-sql` works with: the database's name, and a file that need not be there yet.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct BootstrapSettings {
+    /// The database to make roles for; its login and password are not used, e.g. postgres://db.internal/cardinal
+    #[arg(long, env, value_name = "URL", hide_env_values = true)]
+    database_url: Option<String>,
+    /// File for the secret that the role passwords are made from, made when missing, e.g. /etc/cardinal/db.secret
+    #[arg(long, env, value_name = "FILE")]
+    database_secret_file: Option<String>,
+}
+
+impl BootstrapSettings {
+    /// The database's name, and the file.
+    ///
+    /// # Errors
+    /// Both are needed.
+    pub fn read(&self) -> Result<(String, PathBuf), BadSettings> {
+        let mut reader = Reader::default();
+        let url = reader.optional("DATABASE_URL", &self.database_url, |text| url(text, false));
+        let file = reader.optional("DATABASE_SECRET_FILE", &self.database_secret_file, |text| paths::absolute(text));
+        let given = |value: &Option<String>| value.as_deref().is_some_and(|text| !text.trim().is_empty());
+        if !given(&self.database_url) {
+            reader.fault("DATABASE_URL", format!("it names the database that the roles are for; {URL_FORM}"));
+        }
+        if !given(&self.database_secret_file) {
+            let problem = "it names the file that keeps the secret of the role passwords, e.g. /etc/cardinal/db.secret";
+            reader.fault("DATABASE_SECRET_FILE", problem);
+        }
+        let dbname = url.and_then(|url| tokio_postgres::Config::from_str(url.expose()).ok());
+        let dbname = dbname.and_then(|parsed| parsed.get_dbname().map(str::to_owned)).unwrap_or_default();
+        reader.finish((dbname, file.unwrap_or_default()))
+    }
+}
+
+const URL_FORM: &str = "write it as postgres://user:password@host:5432/database";
+/// As long as what `cardinal database bootstrap-sql` makes, or long enough.
+const SHORTEST_SECRET: usize = 32;
+
+fn secret_file(text: &str) -> Result<PathBuf, String> {
+    let file = paths::existing_file(text)?;
+    let secret =
+        std::fs::read_to_string(&file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+    if secret.trim().len() < SHORTEST_SECRET {
+        return Err(format!(
+            "{} holds no secret of {SHORTEST_SECRET} characters or more: make one with `cardinal database bootstrap-sql`",
+            file.display()
+        ));
+    }
+    Ok(file)
+}
+
 /// The text is never repeated in the message: it holds a password.
-fn url(text: &str) -> Result<Secret, String> {
-    const FORM: &str = "write it as postgres://user:password@host:5432/database";
+fn url(text: &str, needs_user: bool) -> Result<Secret, String> {
     let parsed = tokio_postgres::Config::from_str(text)
-        .map_err(|error| format!("it is not a PostgreSQL address ({error}); {FORM}"))?;
-    if parsed.get_user().is_none() || parsed.get_hosts().is_empty() || parsed.get_dbname().is_none() {
-        return Err(format!("it must name user, host and database; {FORM}"));
+        .map_err(|error| format!("it is not a PostgreSQL address ({error}); {URL_FORM}"))?;
+    if needs_user && parsed.get_user().is_none() || parsed.get_hosts().is_empty() || parsed.get_dbname().is_none() {
+        return Err(format!("it must name user, host and database; {URL_FORM}"));
     }
     if parsed.get_ssl_mode() == SslMode::Require {
         return Err("sslmode=require: this version does not speak TLS to PostgreSQL".to_owned());

@@ -23,6 +23,13 @@ impl fmt::Display for BadSettings {
     }
 }
 
+impl BadSettings {
+    /// One setting that proved to be wrong only when it was used.
+    pub fn one(setting: &str, problem: impl Into<String>) -> Self {
+        Self(vec![Fault { setting: setting.to_owned(), problem: problem.into() }])
+    }
+}
+
 fn flag(setting: &str) -> String {
     if setting.starts_with("PLUGIN_SETTINGS_") {
         return "plugin-settings".to_owned();

@@ -27,6 +27,9 @@ const MIGRATIONS: &[Migration] = &migrations![
     2 "0002_reaper_fence",
 ];
 
+/// How many there are.
+pub const COUNT: usize = MIGRATIONS.len();
+
 /// Where it is recorded what was run. Its lock is also what makes hosts that start together take turns: a plugin's
 /// role cannot take it, as it could an advisory lock.
 pub(super) const TABLE_SQL: &str = "
@@ -46,8 +49,8 @@ pub(super) async fn lock(work: &Transaction<'_>) -> anyhow::Result<()> {
 }
 
 /// Runs what has not been run. The caller holds the lock and is the owner.
-pub(super) async fn apply(work: &Transaction<'_>) -> anyhow::Result<()> {
-    apply_list(work, MIGRATIONS).await
+pub(super) async fn apply(work: &Transaction<'_>, at_most: usize) -> anyhow::Result<()> {
+    apply_list(work, &MIGRATIONS[..at_most.min(COUNT)]).await
 }
 
 async fn apply_list(work: &Transaction<'_>, list: &[Migration]) -> anyhow::Result<()> {

@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use tokio_postgres::{Client, Transaction};
 
 use super::connect::{self, ConnectParams};
+use super::prepare;
 use super::roles::{self, RoleNames, RolePasswords};
 use super::sql;
 
@@ -134,6 +135,11 @@ impl Step<'_> {
         roles::plugin_schema_name(self.plugin)
     }
 
+    /// As the functions of `sql/roles.sql` want it.
+    fn plugin_literal(&self) -> String {
+        sql::literal(&self.plugin.replace('-', "_"))
+    }
+
     async fn take_turn(&self, turn: &Transaction<'_>) -> anyhow::Result<Recorded> {
         turn.batch_execute(&format!("SET LOCAL lock_timeout = '{TURN_TIMEOUT}'")).await?;
         let added = turn
@@ -165,7 +171,7 @@ impl Step<'_> {
             };
             match made {
                 Ok(()) => return Ok(()),
-                Err(error) if tries < TRIES && roles::is_race(&error) => tries += 1,
+                Err(error) if tries < TRIES && prepare::is_race(&error) => tries += 1,
                 Err(error) => {
                     return Err(Trouble::Failed(anyhow::Error::new(error).context("making the plugin's roles")));
                 }
@@ -199,11 +205,9 @@ impl Step<'_> {
         let (schema_role, runtime_role) =
             (self.names.plugin_schema(self.plugin), self.names.plugin_runtime(self.plugin));
         vec![
-            ("database", sql::identifier(&self.provisioner.dbname)),
-            ("plugin", sql::identifier(&self.names.plugin())),
-            ("plugin_ddl", sql::identifier(&self.names.plugin_ddl())),
+            ("plugin_name", self.plugin_literal()),
             ("schema", sql::identifier(&self.schema())),
-            ("schema_login", if login { "LOGIN" } else { "NOLOGIN" }.to_owned()),
+            ("schema_login", login.to_string()),
             ("schema_password", sql::literal(&self.passwords.verifier(&schema_role))),
             ("runtime_password", sql::literal(&self.passwords.verifier(&runtime_role))),
             ("schema_role", sql::identifier(&schema_role)),
@@ -228,8 +232,8 @@ impl Step<'_> {
     }
 
     async fn close_login(&self, session: &Client) -> anyhow::Result<()> {
-        let role = sql::identifier(&self.names.plugin_schema(self.plugin));
-        session.batch_execute(&format!("ALTER ROLE {role} NOLOGIN")).await.context("closing the schema role's login")
+        let close = format!("SELECT cardinal.close_plugin_login({})", self.plugin_literal());
+        session.batch_execute(&close).await.context("closing the schema role's login")
     }
 
     async fn record(&self, turn: &Transaction<'_>, hash: &[u8], started: Instant) -> anyhow::Result<()> {
@@ -249,10 +253,9 @@ impl Step<'_> {
     async fn unmake(&self, session: &mut Client) {
         let removed = session
             .batch_execute(&format!(
-                "BEGIN; DROP SCHEMA {}; DROP ROLE {}; DROP ROLE {}; COMMIT",
+                "BEGIN; DROP SCHEMA {}; SELECT cardinal.drop_plugin_roles({}); COMMIT",
                 sql::identifier(&self.schema()),
-                sql::identifier(&self.names.plugin_schema(self.plugin)),
-                sql::identifier(&self.names.plugin_runtime(self.plugin)),
+                self.plugin_literal(),
             ))
             .await;
         if let Err(error) = removed {

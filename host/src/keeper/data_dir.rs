@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::config::Secret;
 use crate::db::roles;
+use crate::secret_file;
 
 const LOCK_FILE: &str = "lock";
 const HOST_ID_FILE: &str = "host-id";
@@ -43,7 +44,7 @@ impl DataDir {
     /// The file cannot be read or made, or holds something else.
     pub fn host_id(&self) -> anyhow::Result<Uuid> {
         let path = self.path.join(HOST_ID_FILE);
-        let text = read_or_make(&path, || Ok(Uuid::now_v7().to_string()))?;
+        let text = secret_file::read_or_make(&path, || Ok(Uuid::now_v7().to_string()))?;
         text.parse().with_context(|| format!("{} does not hold a host id", path.display()))
     }
 
@@ -53,10 +54,7 @@ impl DataDir {
     /// The file cannot be read or made, or is empty.
     pub fn secret(&self, file: &str) -> anyhow::Result<Secret> {
         let path = self.path.join(file);
-        let text = read_or_make(&path, || Ok(roles::random_secret()?.expose().to_owned()))?;
-        if text.is_empty() {
-            bail!("{} is empty: put the secret back from a backup", path.display());
-        }
+        let text = secret_file::read_or_make(&path, || Ok(roles::random_secret()?.expose().to_owned()))?;
         Ok(Secret::new(text))
     }
 
@@ -66,7 +64,7 @@ impl DataDir {
     /// The file cannot be written.
     pub fn put(&self, file: &str, text: &str) -> anyhow::Result<()> {
         let path = self.path.join(file);
-        write_whole(&path, text).with_context(|| format!("writing {}", path.display()))
+        secret_file::write(&path, text).with_context(|| format!("writing {}", path.display()))
     }
 
     pub fn has(&self, file: &str) -> bool {
@@ -120,30 +118,6 @@ fn take(path: &Path) -> anyhow::Result<File> {
     lock.rewind()?;
     writeln!(lock, "{}", std::process::id()).with_context(|| format!("writing {}", file.display()))?;
     Ok(lock)
-}
-
-fn read_or_make(path: &Path, make: impl FnOnce() -> anyhow::Result<String>) -> anyhow::Result<String> {
-    match fs::read_to_string(path) {
-        Ok(text) => return Ok(text.trim().to_owned()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
-    }
-    let text = make()?;
-    write_whole(path, &text).with_context(|| format!("writing {}", path.display()))?;
-    Ok(text)
-}
-
-/// Whole or not at all, also when the machine stops in between: a half-written secret could never be told from a lost one.
-fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
-    let draft = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-    writeln!(file, "{text}")?;
-    file.sync_all()?;
-    fs::rename(&draft, path)?;
-    if let Some(folder) = path.parent() {
-        File::open(folder)?.sync_all()?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

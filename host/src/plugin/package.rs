@@ -208,9 +208,7 @@ pub fn hash(data: &[u8]) -> String {
 }
 
 /// Lower-case hex.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
+pub use crate::hex::hex;
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cardinal::config::Secret;
 use cardinal::db::connect::{self, ConnectParams, SocketDir};
 use cardinal::db::plugin_schema::{PluginDatabase, ProvisionFault, SCHEMA_TIMEOUT, Step, Trouble};
-use cardinal::db::roles::{self, Prepared, SecretSource};
+use cardinal::db::prepare::{self, Prepared, SecretSource};
 use cardinal::keeper::data_dir::DataDir;
 use cardinal::keeper::launch::Launcher;
 use cardinal::keeper::postgres::PrivatePostgres;
@@ -42,25 +42,102 @@ pub fn programs() -> Option<PathBuf> {
 /// The login of the shared server's administrator, at its database `postgres`.
 fn server() -> &'static ConnectParams {
     static SERVER: OnceLock<ConnectParams> = OnceLock::new();
-    SERVER.get_or_init(|| {
-        let (tell, told) = std::sync::mpsc::channel();
-        // The server ends with the thread that started it, so that thread stays.
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let data = DataDir::open(&scratch().join("shared")).unwrap();
-                let postgres =
-                    PrivatePostgres::start(&data, &Launcher::program(CARDINAL), programs().as_deref()).await.unwrap();
-                forget_crashes(postgres.superuser()).await;
-                tell.send(postgres.superuser().clone()).unwrap();
-                std::future::pending::<()>().await;
-            });
+    SERVER.get_or_init(|| shared_server("shared", programs()))
+}
+
+/// A server for the whole run.
+fn shared_server(name: &'static str, programs: Option<PathBuf>) -> ConnectParams {
+    let (tell, told) = std::sync::mpsc::channel();
+    // The server ends with the thread that started it, so that thread stays.
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let data = DataDir::open(&scratch().join(name)).unwrap();
+            let postgres =
+                PrivatePostgres::start(&data, &Launcher::program(CARDINAL), programs.as_deref()).await.unwrap();
+            forget_crashes(postgres.superuser()).await;
+            tell.send(postgres.superuser().clone()).unwrap();
+            std::future::pending::<()>().await;
         });
-        let login: ConnectParams = told.recv().unwrap();
-        // Kept for the whole run: the short way to the socket lives as long as this does.
-        let dir = Box::leak(Box::new(SocketDir::open(&login.host, login.port).unwrap()));
-        ConnectParams { dbname: "postgres".to_owned(), ..login.through(dir) }
-    })
+    });
+    let login: ConnectParams = told.recv().unwrap();
+    // Kept for the whole run: the short way to the socket lives as long as this does.
+    let dir = Box::leak(Box::new(SocketDir::open(&login.host, login.port).unwrap()));
+    ConnectParams { dbname: "postgres".to_owned(), ..login.through(dir) }
+}
+
+/// What the login of `DATABASE_URL` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Login {
+    Superuser,
+    /// May create roles and owns the database.
+    Owner,
+    /// May do nothing: an administrator ran the output of `cardinal database bootstrap-sql`.
+    Plain,
+}
+
+/// Where a test is run.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    server: &'static ConnectParams,
+    pub login: Login,
+}
+
+impl Place {
+    /// `None` on a machine that has no server of this version and none to download.
+    pub fn new(major: u32, login: Login) -> Option<Self> {
+        static SERVERS: [OnceLock<Option<ConnectParams>>; 4] = [const { OnceLock::new() }; 4];
+        const NAMES: [&str; 4] = ["pg15", "pg16", "pg17", "pg18"];
+        let index = (major - 15) as usize;
+        let server = SERVERS[index].get_or_init(|| {
+            let programs = programs_of(major)?;
+            Some(shared_server(NAMES[index], Some(programs)))
+        });
+        server.as_ref().map(|server| Self { server, login })
+    }
+
+    /// An empty database, and the login that `DATABASE_URL` would name.
+    pub async fn empty_database(&self) -> (ConnectParams, ConnectParams) {
+        let admin = empty_database_at(self.server).await;
+        let name = format!("{:?}_of_{}", self.login, admin.dbname).to_lowercase();
+        let client = connect::connect(&admin).await.unwrap();
+        let made = match self.login {
+            Login::Superuser => return (admin.clone(), admin),
+            Login::Owner => format!(
+                "CREATE ROLE {name} LOGIN CREATEROLE PASSWORD 'x'; ALTER DATABASE {} OWNER TO {name}",
+                admin.dbname
+            ),
+            Login::Plain => format!(
+                "CREATE ROLE {name} LOGIN PASSWORD 'x'; {}",
+                prepare::bootstrap_sql(&admin.dbname, &Secret::new(SECRET)).unwrap()
+            ),
+        };
+        client.batch_execute(&made).await.unwrap();
+        let login = admin.with_login(name, Secret::new("x"));
+        (admin, login)
+    }
+
+    pub async fn database(&self) -> Database {
+        let (admin, login) = self.empty_database().await;
+        let prepared = prepare::prepare(&login, secret()).await.unwrap();
+        Database { admin, prepared }
+    }
+}
+
+/// Debian's, or fetched by the function of the scripts.
+fn programs_of(major: u32) -> Option<PathBuf> {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/lib.sh");
+    let script = "set -euo pipefail; source \"$1\"; test_postgres \"$2\"";
+    let output = std::process::Command::new("bash")
+        .args(["-c", script, "test"])
+        .arg(scripts)
+        .arg(major.to_string())
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "no PostgreSQL {major} to test with");
+    let folder = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    Some(folder).filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
 /// This one server need not survive the machine, and waiting for a busy disk is most of what its tests would do. Tests
@@ -80,21 +157,27 @@ pub struct Database {
 
 /// An empty database.
 pub async fn empty_database() -> ConnectParams {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let name = format!("test_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-    let client = connect::connect(server()).await.unwrap();
-    client.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE template0")).await.unwrap();
-    ConnectParams { dbname: name, ..server().clone() }
+    empty_database_at(server()).await
 }
 
+async fn empty_database_at(server: &ConnectParams) -> ConnectParams {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let name = format!("test_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    let client = connect::connect(server).await.unwrap();
+    client.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE template0")).await.unwrap();
+    ConnectParams { dbname: name, ..server.clone() }
+}
+
+pub const SECRET: &str = "the secret of the tests, of a good length";
+
 pub fn secret() -> SecretSource {
-    SecretSource::Known(Secret::new("the secret of the tests"))
+    SecretSource::Known(Secret::new(SECRET))
 }
 
 impl Database {
     pub async fn new() -> Self {
         let admin = empty_database().await;
-        let prepared = roles::prepare(&admin, secret()).await.unwrap();
+        let prepared = prepare::prepare(&admin, secret()).await.unwrap();
         Self { admin, prepared }
     }
 

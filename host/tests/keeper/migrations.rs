@@ -1,7 +1,8 @@
 //! The core's own tables: once, also when hosts start together, and only with the history that this program knows.
 
 use cardinal::db::connect;
-use cardinal::db::roles::{self, SecretSource};
+use cardinal::db::prepare::{self, SecretSource};
+use cardinal::db::roles;
 
 use super::database::{Database, empty_database, secret};
 
@@ -10,7 +11,7 @@ async fn hosts_that_start_together_migrate_once() {
     let login = empty_database().await;
     let hosts = (0..6).map(|_| {
         let login = login.clone();
-        tokio::spawn(async move { roles::prepare(&login, SecretSource::InDatabase).await })
+        tokio::spawn(async move { prepare::prepare(&login, SecretSource::InDatabase).await })
     });
     let mut passwords = Vec::new();
     for host in hosts.collect::<Vec<_>>() {
@@ -30,7 +31,7 @@ async fn hosts_that_start_together_migrate_once() {
 async fn preparing_again_changes_nothing_and_lets_the_core_in() {
     let database = Database::new().await;
     let core = database.core().await;
-    roles::prepare(&database.admin, secret()).await.unwrap();
+    prepare::prepare(&database.admin, secret()).await.unwrap();
     core.query("SELECT 1 FROM public.master_cards", &[]).await.unwrap();
     database.core().await;
 }
@@ -41,7 +42,7 @@ async fn a_database_of_a_newer_program_is_refused() {
     let newer =
         "INSERT INTO public.core_migrations (version, name, checksum, core) VALUES (999, '0999_future', '', '7.0.0')";
     database.admin().await.batch_execute(newer).await.unwrap();
-    let refused = format!("{:#}", roles::prepare(&database.admin, secret()).await.unwrap_err());
+    let refused = format!("{:#}", prepare::prepare(&database.admin, secret()).await.unwrap_err());
     assert!(refused.contains("newer than this program") && refused.contains("7.0.0"), "{refused}");
 }
 
@@ -50,7 +51,7 @@ async fn an_edited_history_is_refused() {
     let database = Database::new().await;
     let edited = "UPDATE public.core_migrations SET checksum = '\\x00' WHERE version = 1";
     database.admin().await.batch_execute(edited).await.unwrap();
-    let refused = format!("{:#}", roles::prepare(&database.admin, secret()).await.unwrap_err());
+    let refused = format!("{:#}", prepare::prepare(&database.admin, secret()).await.unwrap_err());
     assert!(refused.contains("0001_core") && refused.contains("changed after"), "{refused}");
 }
 
@@ -68,7 +69,7 @@ async fn a_login_that_owns_the_database_and_makes_roles_will_do() {
         .unwrap();
     let operator = admin.with_login(login, cardinal::config::Secret::new("x"));
     for _start in 0..2 {
-        let prepared = roles::prepare(&operator, SecretSource::InDatabase).await.unwrap();
+        let prepared = prepare::prepare(&operator, SecretSource::InDatabase).await.unwrap();
         let core = prepared.names.core();
         connect::connect(&operator.with_login(&core, prepared.passwords.of(&core))).await.unwrap();
     }
@@ -81,8 +82,8 @@ async fn a_login_without_rights_is_told_what_to_do() {
     let login = format!("guest_of_{}", admin.dbname);
     client.batch_execute(&format!("CREATE ROLE {login} LOGIN PASSWORD 'x'")).await.unwrap();
     let guest = admin.with_login(login, cardinal::config::Secret::new("x"));
-    let refused = format!("{:#}", roles::prepare(&guest, SecretSource::InDatabase).await.unwrap_err());
+    let refused = format!("{:#}", prepare::prepare(&guest, SecretSource::InDatabase).await.unwrap_err());
     assert!(refused.contains("bootstrap-sql") && refused.contains("DATABASE_SECRET_FILE"), "{refused}");
-    let refused = format!("{:#}", roles::prepare(&guest, secret()).await.unwrap_err());
+    let refused = format!("{:#}", prepare::prepare(&guest, secret()).await.unwrap_err());
     assert!(refused.contains("bootstrap-sql"), "{refused}");
 }

@@ -6,17 +6,17 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use rustix::process::{Pid, Signal};
 
-use super::database::{CARDINAL, empty_database, programs, scratch};
+use super::database::{CARDINAL, programs, scratch};
 use super::server::{server_pid, wait_for_end};
 
 /// A host under test; killed when it is dropped.
-struct Host {
-    child: Child,
+pub struct Host {
+    pub child: Child,
     log: std::io::Lines<BufReader<ChildStderr>>,
-    data_dir: PathBuf,
+    pub data_dir: PathBuf,
 }
 
-fn command(data_dir: &Path) -> Command {
+pub fn command(data_dir: &Path) -> Command {
     let mut command = Command::new(CARDINAL);
     command.env_clear().env("PATH", "/usr/bin:/bin").env("LOG_FORMAT", "json").env("LISTEN_ADDR", "127.0.0.1:0");
     command.arg("serve").arg("--data-dir").arg(data_dir).arg("--plugins-dir").arg(data_dir.join("plugins"));
@@ -31,12 +31,16 @@ impl Host {
     }
 
     /// Returns once the worker is ready.
-    fn with(command: &mut Command, data_dir: PathBuf) -> Self {
-        let mut child = command.spawn().unwrap();
-        let log = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut host = Self { child, log, data_dir };
+    pub fn with(command: &mut Command, data_dir: PathBuf) -> Self {
+        let mut host = Self::starting(command, data_dir);
         host.until("the worker is ready");
         host
+    }
+
+    pub fn starting(command: &mut Command, data_dir: PathBuf) -> Self {
+        let mut child = command.spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap()).lines();
+        Self { child, log, data_dir }
     }
 
     fn pid(&self) -> Pid {
@@ -44,7 +48,7 @@ impl Host {
     }
 
     /// The log up to the line with these words.
-    fn until(&mut self, words: &str) -> String {
+    pub fn until(&mut self, words: &str) -> String {
         let mut read = Vec::new();
         for line in self.log.by_ref() {
             read.push(line.unwrap());
@@ -76,7 +80,7 @@ impl Drop for Host {
 }
 
 /// What a start that fails says, and its exit code.
-fn failure(command: &mut Command) -> (i32, String) {
+pub fn failure(command: &mut Command) -> (i32, String) {
     let output = command.output().unwrap();
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
 }
@@ -173,31 +177,6 @@ fn a_port_that_is_taken_is_told_by_its_setting() {
     let (code, told) = failure(command(&scratch().join("unbound")).args(["--listen-addr", &address]));
     assert_eq!(code, 1);
     assert!(told.contains(&format!("LISTEN_ADDR: cannot listen on {address}")), "{told}");
-}
-
-#[test]
-fn with_a_database_url_no_server_is_started() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let login = runtime.block_on(empty_database());
-    let url = format!(
-        "host='{}' port={} dbname={} user={} password={}",
-        real_folder(&login.host),
-        login.port,
-        login.dbname,
-        login.user,
-        login.password.expose()
-    );
-    let data_dir = scratch().join("elsewhere");
-    let host = Host::with(command(&data_dir).env("DATABASE_URL", url), data_dir);
-    assert!(!host.data_dir.join("pg").exists());
-    let seen =
-        String::from_utf8_lossy(&std::fs::read(format!("/proc/{}/cmdline", host.child.id())).unwrap()).into_owned();
-    assert!(!seen.contains(login.password.expose()));
-}
-
-/// The shared server's login may name its folder by a descriptor of this process.
-fn real_folder(host: &str) -> String {
-    std::fs::canonicalize(host).unwrap().to_str().unwrap().to_owned()
 }
 
 #[test]

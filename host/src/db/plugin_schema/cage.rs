@@ -8,7 +8,8 @@ use tokio_postgres::Transaction;
 use tokio_postgres::error::{DbError, ErrorPosition};
 
 use super::{ProvisionFault, Step, Trouble, diff, safety};
-use crate::db::{connect, roles, sql};
+use crate::db::{connect, sql};
+use crate::hex::hex;
 
 const LOCK_TIMEOUT: &str = "3s";
 const TAG_BYTES: usize = 16;
@@ -90,7 +91,7 @@ async fn prepare(work: &Transaction<'_>, schema: &str, runtime_role: &str, timeo
 fn caged(schema_sql: &str) -> anyhow::Result<String> {
     let mut bytes = [0; TAG_BYTES];
     rand::rngs::SysRng.try_fill_bytes(&mut bytes).context("getting random numbers")?;
-    let tag = format!("$cage_{}$", roles::hex(&bytes));
+    let tag = format!("$cage_{}$", hex(&bytes));
     Ok(format!("DO {tag} BEGIN EXECUTE {}; END {tag}", sql::literal(schema_sql)))
 }
 

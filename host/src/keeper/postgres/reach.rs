@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use sha2::{Digest as _, Sha256};
 
 use super::installation::Installation;
-use crate::db::roles::hex;
+use crate::hex::hex;
 use crate::keeper::launch::{Account, Launcher};
 
 const COPIES: &str = "/var/lib/cardinal";

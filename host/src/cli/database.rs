@@ -1,0 +1,45 @@
+use std::io::Write as _;
+
+use anyhow::Context as _;
+
+use crate::config::{BootstrapSettings, Secret};
+use crate::db::{prepare, roles};
+use crate::secret_file;
+
+/// Prepare a PostgreSQL of your own
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    BootstrapSql(BootstrapArgs),
+}
+
+/// Print the SQL that makes Cardinal's roles, for an administrator to run once
+///
+/// For a DATABASE_URL whose login may not make roles. Makes DATABASE_SECRET_FILE (mode 0600) when it is not there; the
+/// host needs the same file. The SQL holds no password, only what PostgreSQL stores of one. It may be run again.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  export DATABASE_URL=postgres://db.internal/cardinal DATABASE_SECRET_FILE=/etc/cardinal/db.secret
+  cardinal database bootstrap-sql > roles.sql
+  psql -h db.internal -U postgres -d cardinal -f roles.sql
+  cardinal serve")]
+struct BootstrapArgs {
+    #[command(flatten)]
+    settings: BootstrapSettings,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let Command::BootstrapSql(args) = &args.command;
+    let (dbname, file) = args.settings.read()?;
+    let secret = secret_file::read_or_make(&file, || Ok(roles::random_secret()?.expose().to_owned()))
+        .context("DATABASE_SECRET_FILE")?;
+    let sql = prepare::bootstrap_sql(&dbname, &Secret::new(secret))?;
+    let mut out = std::io::stdout();
+    out.write_all(sql.as_bytes()).and_then(|()| out.flush()).context("writing the SQL")
+}
