@@ -22,6 +22,7 @@ use crate::{
     link::{KeeperLink, WorkerStart},
     mcp::Mcp,
     plugin::{context::Services, registry::Registry},
+    proxy::Proxy,
     router::Router,
     secret_file,
 };
@@ -39,6 +40,7 @@ pub struct App {
     pub routes: Router,
     pub plugins: Arc<Registry>,
     pub mcp: Mcp,
+    pub proxy: Proxy,
     pub host_id: Uuid,
     /// The first user is there and the plugins have been walked through.
     pub ready: AtomicBool,
@@ -75,6 +77,8 @@ impl App {
         });
         let provider = Oidc::configured(&config.auth, &base_url, &clock)?;
         let plugins = Arc::new(Registry::new(&config, services, link, clock.clone())?);
+        let hosts = Hosts::new(&base_url, &config.http.allowed_hosts, &config.http.proxy_hosts);
+        let shares_origin = !hosts.set_the_proxy_apart() && config.http.admin_listen_addr.is_none();
         Ok(Self {
             mcp: Mcp::new(Arc::clone(&plugins), Arc::clone(&catalogue), stop),
             catalogue,
@@ -83,7 +87,8 @@ impl App {
             ready: AtomicBool::new(false),
             auth: Auth::new(pools.core.clone(), clock.clone(), ring, token_ttl, &base_url).with_provider(provider),
             origins: Origins::new(&base_url, &config.http.cors_origins),
-            hosts: Hosts::new(&base_url, &config.http.allowed_hosts),
+            proxy: Proxy::new(&config.proxy, start.host_id, shares_origin)?,
+            hosts,
             routes: Router::new()?,
             draining: AtomicBool::new(false),
             config,

@@ -18,6 +18,7 @@ mod mac;
 pub mod mcp;
 pub mod plugin;
 pub mod provision;
+pub mod proxy;
 pub mod request;
 pub mod router;
 mod secret_file;

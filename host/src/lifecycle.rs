@@ -5,7 +5,7 @@ use std::{
     net::TcpListener,
     sync::{Arc, atomic::Ordering},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
@@ -20,6 +20,7 @@ use crate::{
     clock::Clock,
     db::pool::Pools,
     link::{KeeperLink, ListenerUse, WorkerStart},
+    request::Door,
     server,
 };
 
@@ -61,14 +62,16 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>
             tracing::warn!("METRICS_ADDR is set, and this version has no metrics to serve there");
             continue;
         }
-        let public = *purpose == ListenerUse::Main && uses.contains(&ListenerUse::Admin);
+        let door = match purpose {
+            ListenerUse::Main if uses.contains(&ListenerUse::Admin) => Door::Public,
+            ListenerUse::Admin => Door::Admin,
+            _ => Door::Whole,
+        };
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener).context("taking over a listening socket")?;
-        serving.spawn(server::serve(Arc::clone(&app), listener, public, stop.clone(), grace));
+        serving.spawn(server::serve(Arc::clone(&app), listener, door, stop.clone(), grace));
     }
-    if !app.config.proxy.routes.is_empty() {
-        tracing::warn!("PROXY_ROUTES is set, and this version does not proxy yet");
-    }
+    app.proxy.warn_of_shared_origin();
     let mut tasks = JoinSet::new();
     tasks.spawn(prepare(Arc::clone(&app), link.clone()));
     tasks.spawn(flush_uses(Arc::clone(&app)));
@@ -81,8 +84,10 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>
     link.drained().await;
     tracing::info!(seconds = grace.as_secs(), "draining");
     app.draining.store(true, Ordering::Release);
+    let deadline = Instant::now() + grace;
     stop.cancel();
     while serving.join_next().await.is_some() {}
+    app.proxy.drain(deadline).await;
     app.plugins.shutdown(FAREWELL).await;
     if let Err(error) = app.auth.flush_uses().await {
         tracing::warn!(error = ?error, "the last uses of keys could not be written down");

@@ -19,19 +19,33 @@ use crate::{
         body::{self, Body},
         codes, cors,
         error::{ApiError, ApiResult},
+        forwarded::{self, Origin},
+        host::Site,
         input, path,
         reply::Reply,
         request_id::{self, RequestId},
     },
+    proxy,
     router::{Access, Found, Params, Reads},
 };
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
+    /// The other end of the connection.
     pub ip: IpAddr,
-    /// Through the listener for the public, where the admin API has one of its own.
-    pub public: bool,
+    pub door: Door,
+}
+
+/// What a listener is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// Everything.
+    Whole,
+    /// The public, where the admin API has a listener of its own.
+    Public,
+    /// The admin API and its like, without proxied pages.
+    Admin,
 }
 
 /// Longer than this no endpoint of the core works on one request.
@@ -39,17 +53,27 @@ const CORE_ANSWER: Duration = Duration::from_secs(20);
 
 /// From request to response. Nothing of the body is read before the caller is known.
 pub async fn serve(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
-    let mut cx = Cx::begin(peer.ip, &request);
+    let origin = forwarded::origin(peer.ip, request.headers(), &app.config.http.trusted_proxies);
+    let mut cx = Cx::begin(origin, &request);
     let outcome = answer(&app, &mut cx, peer, request).await;
     cx.finish(&app, outcome)
 }
 
 async fn answer(app: &Arc<App>, cx: &mut Cx, peer: Peer, request: Request<Incoming>) -> ApiResult<Reply> {
     path::check(request.uri())?;
-    if peer.public && path::is_private(request.uri().path()) {
+    if peer.door == Door::Public && path::is_private(request.uri().path()) {
         return Err(ApiError::new(&codes::NOT_FOUND));
     }
-    app.hosts.check(&request)?;
+    let site = app.hosts.check(&request)?;
+    if !path::is_own(request.uri().path()) && proxies(app, peer.door, site) {
+        if let Some(route) = app.proxy.find(request.uri().path()) {
+            return relay(app, cx, peer, &route, request).await;
+        }
+    }
+    // Where the Admin UI isn't, nothing leads there.
+    if site == Site::Proxied || (peer.door == Door::Public && request.uri().path() == "/") {
+        return Err(ApiError::new(&codes::NOT_FOUND));
+    }
     if let Some(preflight) = app.origins.preflight(&request) {
         return Ok(preflight);
     }
@@ -72,6 +96,26 @@ async fn answer(app: &Arc<App>, cx: &mut Cx, peer: Peer, request: Request<Incomi
         caller.require(scope).map_err(|refusal| app.auth.step_up(refusal, &caller, scope))?; // 403
     }
     run(app, cx, Some(caller), request, &found).await
+}
+
+/// Whether this listener and host name serve proxied pages: not where they would share ours with the Admin UI though
+/// they were given their own.
+fn proxies(app: &App, door: Door, site: Site) -> bool {
+    door != Door::Admin && (site == Site::Proxied || !app.hosts.set_the_proxy_apart())
+}
+
+async fn relay(
+    app: &App,
+    cx: &mut Cx,
+    peer: Peer,
+    route: &Arc<proxy::table::Route>,
+    request: Request<Incoming>,
+) -> ApiResult<Reply> {
+    cx.template = "(proxy)";
+    let visitor = proxy::Visitor { request_id: cx.request_id, peer: peer.ip, trusted: cx.trusted, client: cx.peer };
+    let reply = app.proxy.forward(&visitor, route, request).await?;
+    cx.relayed = true;
+    Ok(reply)
 }
 
 /// Below these nothing is said to somebody without a credential.
@@ -110,7 +154,12 @@ async fn in_time<T>(work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
 pub struct Cx {
     pub request_id: RequestId,
     pub started: Instant,
+    /// The client, behind whatever proxies are trusted.
     pub peer: IpAddr,
+    /// The connection comes from a proxy whose headers are believed.
+    trusted: bool,
+    /// The answer is an upstream's, whose headers are its own.
+    relayed: bool,
     pub method: Method,
     pub uri: Uri,
     pub origin: Option<HeaderValue>,
@@ -120,11 +169,13 @@ pub struct Cx {
 }
 
 impl Cx {
-    fn begin(peer: IpAddr, request: &Request<Incoming>) -> Self {
+    fn begin(from: Origin, request: &Request<Incoming>) -> Self {
         Self {
             request_id: RequestId::of(request.headers()),
             started: Instant::now(),
-            peer,
+            peer: from.client,
+            trusted: from.trusted,
+            relayed: false,
             method: request.method().clone(),
             uri: request.uri().clone(),
             origin: request.headers().get(header::ORIGIN).cloned(),
@@ -148,11 +199,13 @@ impl Cx {
         if let Ok(id) = HeaderValue::from_str(id) {
             headers.insert(request_id::HEADER, id);
         }
-        headers.entry(header::X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
-        if rule == cors::Rule::Listed {
-            headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+        if !self.relayed {
+            headers.entry(header::X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
+            if rule == cors::Rule::Listed {
+                headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+            }
+            app.origins.decorate(rule, self.origin.as_ref(), headers);
         }
-        app.origins.decorate(rule, self.origin.as_ref(), headers);
         self.log(response.status().as_u16(), code.as_deref(), cause.as_deref(), id);
         response
     }

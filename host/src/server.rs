@@ -1,16 +1,15 @@
 //! Listeners and connections: bare hyper, every wait with a bound.
 
 use std::{
+    future::{Future, poll_fn},
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use hyper::{server::conn::http1, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
-};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -19,30 +18,30 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::App,
-    request::{self, Peer},
+    http::paced::Paced,
+    request::{self, Door, Peer},
 };
 
 /// A request's headers must have arrived after this long; also the longest idle keep-alive.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of request line and headers together.
 const HEADER_BYTES: usize = 64 * 1024;
-const HEADER_COUNT: usize = 100;
 /// Open connections per listener; the next one waits in the kernel's queue.
-const CONNECTIONS: usize = 10_000;
+const CONNECTIONS: u32 = 10_000;
+/// A client that takes nothing of its answer for this long is given up.
+const WRITE_STALL: Duration = Duration::from_secs(60);
 /// How long to wait after the listener failed (out of file descriptors, say) before trying again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves until `stop`, then lets the requests in flight finish for at most `grace`. With `public`,
-/// only what is meant for the public: the admin API and its like have a listener of their own.
-pub async fn serve(app: Arc<App>, listener: TcpListener, public: bool, stop: CancellationToken, grace: Duration) {
-    let graceful = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+/// Serves until `stop`, then lets the requests in flight finish for at most `grace`.
+pub async fn serve(app: Arc<App>, listener: TcpListener, door: Door, stop: CancellationToken, grace: Duration) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS as usize));
     let mut server = http1::Builder::new();
     server
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
-        .max_buf_size(HEADER_BYTES)
-        .max_headers(HEADER_COUNT);
+        // Their number stays at hyper's 100: said out loud, it would cost an allocation per request.
+        .max_buf_size(HEADER_BYTES);
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
@@ -50,21 +49,8 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, public: bool, stop: Can
         };
         match accepted {
             Ok((stream, peer, place)) => {
-                let app = Arc::clone(&app);
-                let peer = Peer { ip: canonical(peer), public };
-                let service = service_fn(move |request| {
-                    let app = Arc::clone(&app);
-                    async move { Ok::<_, std::convert::Infallible>(request::serve(app, peer, request).await) }
-                });
-                let connection = server.serve_connection(TokioIo::new(stream), service);
-                let connection = graceful.watch(connection);
-                tokio::spawn(async move {
-                    // A broken connection is the client's business; its requests have their own log lines.
-                    if let Err(error) = connection.await {
-                        tracing::debug!(peer = %peer.ip, %error, "connection ended");
-                    }
-                    drop(place);
-                });
+                let peer = Peer { ip: canonical(peer), door };
+                tokio::spawn(connection(Arc::clone(&app), server.clone(), stream, peer, stop.clone(), place));
             }
             Err(error) => {
                 tracing::warn!(%error, "accepting a connection failed");
@@ -73,9 +59,47 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, public: bool, stop: Can
         }
     }
     drop(listener);
-    if tokio::time::timeout(grace, graceful.shutdown()).await.is_err() {
+    if tokio::time::timeout(grace, places.acquire_many(CONNECTIONS)).await.is_err() {
         tracing::warn!(seconds = grace.as_secs(), "requests were still running at the end of the grace period");
     }
+}
+
+/// Serves one connection until it ends or changes its protocol. After `stop` it ends with the request in flight, an
+/// idle one at once.
+async fn connection(
+    app: Arc<App>,
+    server: http1::Builder,
+    stream: TcpStream,
+    peer: Peer,
+    stop: CancellationToken,
+    place: OwnedSemaphorePermit,
+) {
+    let state = Arc::clone(&app);
+    let service = service_fn(move |request| {
+        let app = Arc::clone(&app);
+        async move { Ok::<_, std::convert::Infallible>(request::serve(app, peer, request).await) }
+    });
+    let io = Paced::new(TokioIo::new(stream), WRITE_STALL);
+    let mut connection = pin!(server.serve_connection(io, service).with_upgrades());
+    let mut stopped = pin!(stop.cancelled());
+    let mut watching = true;
+    let mut asleep = false;
+    let ended = poll_fn(|cx| {
+        // One look is enough to be woken at the stop, and each costs a lock that all connections share.
+        if watching && (!asleep || state.draining.load(Ordering::Acquire)) {
+            asleep = true;
+            if stopped.as_mut().poll(cx).is_ready() {
+                watching = false;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+        connection.as_mut().poll(cx)
+    });
+    // A broken connection is the client's business; its requests have their own log lines.
+    if let Err(error) = ended.await {
+        tracing::debug!(peer = %peer.ip, %error, "connection ended");
+    }
+    drop(place);
 }
 
 async fn accept(

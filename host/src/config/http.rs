@@ -73,13 +73,17 @@ impl Http {
             number(0..=LONGEST_SHUTDOWN_GRACE_SECONDS),
         );
         refuse_tls(args, reader);
+        let proxy_hosts = reader.list("PROXY_HOSTS", &args.proxy_hosts, network::host_name);
+        let base_url_derived = base_url.is_none();
+        let base_url = base_url.unwrap_or_else(|| derived_base_url(listen_addr));
+        refuse_own_host(&proxy_hosts, &base_url, reader);
         Http {
             listen_addr,
-            base_url_derived: base_url.is_none(),
-            base_url: base_url.unwrap_or_else(|| derived_base_url(listen_addr)),
+            base_url_derived,
+            base_url,
             admin_listen_addr: reader.optional("ADMIN_LISTEN_ADDR", &args.admin_listen_addr, network::socket_address),
             allowed_hosts: reader.list("ALLOWED_HOSTS", &args.allowed_hosts, network::host_name),
-            proxy_hosts: reader.list("PROXY_HOSTS", &args.proxy_hosts, network::host_name),
+            proxy_hosts,
             cors_origins: reader.list("ADMIN_CORS_ORIGINS", &args.admin_cors_origins, network::origin),
             trusted_proxies: reader.list("TRUSTED_PROXIES", &args.trusted_proxies, str::parse),
             shutdown_grace: Duration::from_secs(grace),
@@ -97,6 +101,18 @@ impl Http {
 
 fn derived_base_url(address: SocketAddr) -> String {
     format!("http://{address}")
+}
+
+/// On its own host a proxied page would share the Admin UI's origin, or hide it.
+fn refuse_own_host(proxy_hosts: &[String], base_url: &str, reader: &mut Reader) {
+    let authority = base_url.split_once("://").map_or(base_url, |(_, authority)| authority);
+    for host in proxy_hosts {
+        let covers =
+            host == authority || authority.strip_prefix(host.as_str()).is_some_and(|rest| rest.starts_with(':'));
+        if covers {
+            reader.fault("PROXY_HOSTS", format!("{host:?} is the host of BASE_URL; proxied pages need another one"));
+        }
+    }
 }
 
 /// Serving in clear while the operator believes in TLS would be worse than not starting.

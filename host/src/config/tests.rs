@@ -25,7 +25,7 @@ fn faults(flags: &[&str]) -> Vec<String> {
 }
 
 /// The settings of the public contract, in its order.
-const SETTINGS: [&str; 37] = [
+const SETTINGS: [&str; 39] = [
     "ADMIN_BOOTSTRAP_USERNAME",
     "ADMIN_BOOTSTRAP_PASSWORD",
     "ADMIN_TOKEN_TTL_HOURS",
@@ -56,6 +56,8 @@ const SETTINGS: [&str; 37] = [
     "CARD_RETENTION_DAYS",
     "AUDIT_RETENTION_DAYS",
     "PROXY_ROUTES",
+    "PROXY_TIMEOUT_SECONDS",
+    "PROXY_IDLE_SECONDS",
     "METRICS_ADDR",
     "LOG_FORMAT",
     "LOG_LEVEL",
@@ -171,6 +173,10 @@ fn values_that_cannot_work_are_refused() {
         ("proxy-routes", "/a=http://x,/a=http://y"),
         ("proxy-routes", "/a/../v1=http://x"),
         ("proxy-routes", "/%61=http://x"),
+        ("proxy-routes", "/a=https://x"),
+        ("proxy-timeout-seconds", "0"),
+        ("proxy-idle-seconds", "never"),
+        ("proxy-hosts", "127.0.0.1:8080"),
         ("log-format", "xml"),
         ("log-level", "inof"),
         ("log-level", "info,cardinal=loud"),

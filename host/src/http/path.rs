@@ -27,7 +27,7 @@ pub fn check(uri: &http::Uri) -> ApiResult<()> {
     if !path.starts_with('/') {
         return Err(refused("The path does not begin with a slash."));
     }
-    let plain = path.bytes().all(|byte| byte != b'%' && byte != b'\\')
+    let plain = path.bytes().all(|byte| !matches!(byte, b'%' | b'\\' | b';'))
         && !path.contains("//")
         && !path.split('/').any(|segment| segment == "." || segment == "..");
     if plain {
@@ -40,8 +40,7 @@ pub fn check(uri: &http::Uri) -> ApiResult<()> {
     let Ok(decoded) = String::from_utf8(decoded) else {
         return Err(refused("The path is not UTF-8."));
     };
-    let resolved = resolve(&decoded);
-    if !is_own(&resolved) {
+    if !is_own(&resolve(&decoded)) && !is_own_decoded_again(&decoded) {
         return Ok(()); // the proxy forwards it as it came
     }
     // Below our own paths a parameter may be percent-encoded; the structure may not be.
@@ -53,10 +52,34 @@ pub fn check(uri: &http::Uri) -> ApiResult<()> {
     if structure { Err(refused("The path is not in its plain spelling.")) } else { Ok(()) }
 }
 
+/// A server that decodes its path twice must not find one of ours in it either.
+fn is_own_decoded_again(decoded: &str) -> bool {
+    decoded.contains('%') && is_own(&resolve(&decode(decoded)))
+}
+
+/// Whether some segment climbs, in whatever spelling: what is proxied below a prefix stays below it.
+pub fn climbs(path: &str) -> bool {
+    let climbing = |path: &str| path.split(['/', '\\']).any(|segment| without_parameters(segment) == "..");
+    if !path.contains('%') {
+        return path.contains("..") && climbing(path);
+    }
+    let once = decode(path);
+    climbing(&once) || (once.contains('%') && climbing(&decode(&once)))
+}
+
+/// Some servers take what follows a semicolon for a parameter of the segment, not for its name.
+fn without_parameters(segment: &str) -> &str {
+    segment.split(';').next().unwrap_or(segment)
+}
+
 /// Whether a plain path is one of our own.
 pub fn is_own(path: &str) -> bool {
     let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-    OWN.iter().any(|own| first.eq_ignore_ascii_case(own)) || path.starts_with(OWN_WELL_KNOWN)
+    OWN.iter().any(|own| first.eq_ignore_ascii_case(own)) || below_well_known(path)
+}
+
+fn below_well_known(path: &str) -> bool {
+    path.get(..OWN_WELL_KNOWN.len()).is_some_and(|start| start.eq_ignore_ascii_case(OWN_WELL_KNOWN))
 }
 
 /// Whether a path is ours and not for the public: everything but health and the error pages.
@@ -78,7 +101,7 @@ fn decode(segment: &str) -> String {
 fn resolve(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for segment in path.split(['/', '\\']) {
-        match segment {
+        match without_parameters(segment) {
             "" | "." => {}
             ".." => {
                 kept.pop();
@@ -119,6 +142,10 @@ mod tests {
             "/./admin/",
             "/shop/%2e%2e/admin/",
             "/v1/admin/x%00y",
+            "/admin;x/",
+            "/x/..;/admin/",
+            "/%2561dmin/",
+            "/shop/..\\admin",
         ] {
             assert!(!taken(path), "{path}");
         }
@@ -132,8 +159,92 @@ mod tests {
 
     #[test]
     fn the_proxys_paths_are_left_as_they_are() {
-        for path in ["/shop/a%20b", "/shop//double", "/shop/./here", "/apiary/x%2Fy"] {
+        for path in ["/shop/a%20b", "/shop//double", "/shop/./here", "/apiary/x%2Fy", "/shop/a;b=c", "/shop/100%25"] {
             assert!(taken(path), "{path}");
+            assert!(!climbs(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn nothing_climbs_out_of_its_prefix() {
+        for path in
+            ["/a/../b", "/a/..", "/a/%2e%2e/b", "/a/.%2E", "/a/..%2fb", "/a/%252e%252e/b", "/a/..;x/b", "/a/..%5cb"]
+        {
+            assert!(climbs(path), "{path}");
+        }
+        for path in ["/a/...", "/a/..b", "/a/b..", "/a/.", "/a/%2e"] {
+            assert!(!climbs(path), "{path}");
+        }
+    }
+
+    /// What upstreams make of a path before they look at it: decoded, backslashes turned, parameters cut off, dot
+    /// segments and empty ones worked off, letters folded.
+    fn as_an_upstream_reads_it(path: &str) -> String {
+        let turned = decode(path).replace('\\', "/");
+        let mut kept: Vec<&str> = Vec::new();
+        for segment in turned.split('/').map(|segment| segment.split(';').next().unwrap()) {
+            match segment {
+                "" | "." => {}
+                ".." => drop(kept.pop()),
+                segment => kept.push(segment),
+            }
+        }
+        format!("/{}", kept.join("/")).to_ascii_lowercase()
+    }
+
+    /// Paths put together from what aliases are made of.
+    fn crooked_paths() -> impl proptest::strategy::Strategy<Value = String> {
+        let piece = proptest::sample::select(vec![
+            "/",
+            "//",
+            "/./",
+            "/../",
+            "\\",
+            ";",
+            ";x=1",
+            "%2f",
+            "%5C",
+            "%2e",
+            "%2E%2e",
+            "..",
+            ".",
+            "%252e",
+            "%2561",
+            "%61",
+            "a",
+            "dmin",
+            "Admin",
+            "admin",
+            "v1",
+            "V1",
+            "%761",
+            "api",
+            "apiary",
+            "shop",
+            "x",
+            "healthz",
+            "problems",
+            "metrics",
+            ".well-known",
+            "oauth-protected-resource",
+            "%3b",
+        ]);
+        proptest::strategy::Strategy::prop_map(proptest::collection::vec(piece, 0..8), |pieces| {
+            format!("/{}", pieces.concat())
+        })
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(20_000))]
+        #[test]
+        fn what_is_left_to_the_proxy_is_no_alias_of_ours(path in crooked_paths()) {
+            let uri: http::Uri = path.parse().unwrap();
+            if check(&uri).is_ok() && !is_own(&path) {
+                let read = as_an_upstream_reads_it(&path);
+                proptest::prop_assert!(!is_own(&read), "{path} is read as {read}");
+                let again = as_an_upstream_reads_it(&read);
+                proptest::prop_assert!(!is_own(&again), "{path} is read twice as {again}");
+            }
         }
     }
 }
