@@ -65,10 +65,11 @@ async fn answer(app: &Arc<App>, cx: &mut Cx, peer: Peer, request: Request<Incomi
         return Err(ApiError::new(&codes::NOT_FOUND));
     }
     let site = app.hosts.check(&request)?;
-    if !path::is_own(request.uri().path()) && proxies(app, peer.door, site) {
-        if let Some(route) = app.proxy.find(request.uri().path()) {
-            return relay(app, cx, peer, &route, request).await;
-        }
+    if !path::is_own(request.uri().path())
+        && proxies(app, peer.door, site)
+        && let Some(route) = app.proxy.find(request.uri().path())
+    {
+        return relay(app, cx, peer, &route, request).await;
     }
     // Where the Admin UI isn't, nothing leads there.
     if site == Site::Proxied || (peer.door == Door::Public && request.uri().path() == "/") {

@@ -9,6 +9,7 @@ mod pages;
 mod plugins;
 mod process;
 mod provider;
+mod upstream;
 mod user;
 
 pub use answer::Answer;
@@ -18,4 +19,5 @@ pub use pages::Pages;
 pub use plugins::{Package, PluginsFolder};
 pub use process::{PATIENCE, Program, built, cardinal, command_line, descendants, eventually, lives, repository};
 pub use provider::{Federated, Provider};
+pub use upstream::{Seen, Upstream};
 pub use user::{User, unique};

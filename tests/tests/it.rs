@@ -13,6 +13,9 @@ mod it {
     mod plugin_calls;
     mod problems;
     mod processes;
+    mod proxy;
+    mod proxy_walls;
+    mod proxy_wire;
     mod refusals;
     mod settings;
     mod single_file;
