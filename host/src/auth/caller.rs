@@ -53,9 +53,14 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Whether the call may do what `scope` names.
+    /// Whether the call may do what `scope` names. Some rights are never a credential's of another kind, `*` included.
     pub fn holds(&self, scope: &str) -> bool {
-        (scope != scope::APPROVE || self.session_id.is_some()) && self.scopes.holds(scope)
+        let of_its_kind = match scope {
+            scope::APPROVE => self.session_id.is_some(),
+            scope::UNATTENDED => self.kind != CallerKind::Oidc,
+            _ => true,
+        };
+        of_its_kind && self.scopes.holds(scope)
     }
 
     /// 403 naming the scope when it is not held.
@@ -101,3 +106,39 @@ pub fn insufficient(scope: &str) -> ApiError {
 
 /// A caller behind one pointer: it is looked up once and shared by the call's parts.
 pub type SharedCaller = Arc<Caller>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn everything(kind: CallerKind, session_id: Option<Uuid>) -> Caller {
+        Caller {
+            user_id: Uuid::nil(),
+            username: String::new(),
+            user_kind: String::new(),
+            role: None,
+            kind,
+            key: None,
+            session_id,
+            scopes: ScopeSet::all(),
+            expires_at: Some(OffsetDateTime::UNIX_EPOCH),
+        }
+    }
+
+    #[test]
+    fn a_star_does_not_cover_what_is_another_kinds() {
+        let (person, key) = (everything(CallerKind::User, Some(Uuid::nil())), everything(CallerKind::ApiKey, None));
+        let jwt = everything(CallerKind::Oidc, None);
+        assert!(person.holds(scope::APPROVE) && !key.holds(scope::APPROVE) && !jwt.holds(scope::APPROVE));
+        assert!(key.holds(scope::UNATTENDED) && !jwt.holds(scope::UNATTENDED));
+        assert!(jwt.holds("users:write"));
+    }
+
+    #[test]
+    fn only_a_providers_clock_may_differ() {
+        let at = |seconds| OffsetDateTime::UNIX_EPOCH + time::Duration::seconds(seconds);
+        let (key, jwt) = (everything(CallerKind::ApiKey, None), everything(CallerKind::Oidc, None));
+        assert!(key.has_expired(at(0)) && !key.has_expired(at(-1)));
+        assert!(jwt.has_expired(at(30)) && !jwt.has_expired(at(29)));
+    }
+}

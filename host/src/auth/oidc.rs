@@ -22,7 +22,7 @@ pub use self::{
     token::{LEEWAY, Refused},
     verified::Identity,
 };
-use super::scope::{APPROVE, ScopeSet};
+use super::scope::{APPROVE, ScopeSet, UNATTENDED};
 use crate::{clock::Clock, config};
 
 /// How often a token waits for keys: once for a fetch that is under way already, once for its own.
@@ -57,13 +57,11 @@ impl Oidc {
             return Ok(None);
         }
         let keys_at = settings.oidc_jwks_url.as_deref().map(Url::parse).transpose()?;
-        for scope in &settings.oidc_max_scopes {
-            if scope == APPROVE || ScopeSet::strict(std::slice::from_ref(scope)).is_err() {
-                tracing::warn!(scope, "OIDC_MAX_SCOPES names a scope that no token can have; it is ignored");
-            }
+        let (granted, never): (Vec<_>, Vec<_>) =
+            settings.oidc_max_scopes.iter().partition(|scope| can_be_a_tokens(scope));
+        if !never.is_empty() {
+            tracing::warn!(scopes = ?never, "OIDC_MAX_SCOPES names scopes that no token can have; they are ignored");
         }
-        // Only a person who has logged in here answers confirmations.
-        let granted = settings.oidc_max_scopes.iter().filter(|scope| *scope != APPROVE);
         Ok(Some(Self {
             source: Source::new(Provider { base, issuer, keys_at }, clock.clone())?,
             verified: Verified::default(),
@@ -150,6 +148,11 @@ impl Oidc {
             signed_by,
         }
     }
+}
+
+/// Confirmations are answered by a person who has logged in here, and waived for a key that was made for it.
+fn can_be_a_tokens(scope: &String) -> bool {
+    ![APPROVE, UNATTENDED].contains(&scope.as_str()) && ScopeSet::strict(std::slice::from_ref(scope)).is_ok()
 }
 
 #[cfg(test)]

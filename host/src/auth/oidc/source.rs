@@ -168,7 +168,7 @@ impl Source {
         }
         // Without an address of its own the provider is where its issuer says.
         let base = base.as_ref().or(issuer.as_ref()).context("no address of a provider is set")?;
-        let mut last = anyhow!("no place to look at");
+        let mut failures = Vec::new();
         for at in discovery::addresses(base) {
             let at = at?;
             // Nobody there: nobody is at the next place of the same host either.
@@ -179,10 +179,10 @@ impl Source {
                     let keys_at = keys_at.clone().unwrap_or(found.keys_at);
                     return Ok(Discovered { issuer: found.issuer, keys_at });
                 }
-                Err(error) => last = error.context(format!("discovery at {at}")),
+                Err(error) => failures.push(format!("discovery at {at}: {error:#}")),
             }
         }
-        Err(last)
+        Err(anyhow!(failures.join("; ")))
     }
 
     async fn keys(&self, found: Discovered) -> anyhow::Result<Arc<Trusted>> {
