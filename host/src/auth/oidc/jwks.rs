@@ -70,12 +70,13 @@ impl KeySet {
         self.0.iter().map(|key| &key.print)
     }
 
-    /// Which key has signed `message`. A token that names no key is fine while there is only one: trying
-    /// all of them would let a flood of tokens cost a multiple.
+    /// Which key has signed `message`. A token that names no key, and a key without a name, are fine while there is
+    /// only one: trying all of them would let a flood of tokens cost a multiple.
     pub fn signer(&self, id: Option<&str>, message: &str, signature: &str) -> Option<Print> {
-        let named = self.0.iter().filter(|key| match id {
-            Some(id) => key.id.as_deref() == Some(id),
-            None => self.0.len() == 1,
+        let only = self.0.len() == 1;
+        let named = self.0.iter().filter(|key| match (id, key.id.as_deref()) {
+            (Some(wanted), Some(id)) => wanted == id,
+            _ => only,
         });
         let signed = |key: &&Key| crypto::verify(signature, message.as_bytes(), &key.key, Algorithm::ES384).ok();
         named.take(SAME_ID).find(|key| signed(key) == Some(true)).map(|key| key.print)
@@ -153,5 +154,8 @@ mod tests {
         let (message, signature) = token.rsplit_once('.').unwrap();
         assert!(set(&[sample::jwk("a")]).signer(None, message, signature).is_some());
         assert!(set(&[sample::jwk("a"), sample::jwk("b")]).signer(None, message, signature).is_none());
+        let nameless = with(json!({"kid": null}));
+        assert!(set(std::slice::from_ref(&nameless)).signer(Some("a"), message, signature).is_some());
+        assert!(set(&[nameless, sample::jwk("b")]).signer(Some("a"), message, signature).is_none());
     }
 }

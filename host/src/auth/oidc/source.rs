@@ -255,3 +255,18 @@ fn pause(failures: u32, keys_known: bool) -> Duration {
         _ => RETRY.min(Duration::from_secs(1 << (failures - 1).min(5))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_provider_is_asked_again_soon_only_while_it_was_never_reached() {
+        let seconds = |failures, known| pause(failures, known).as_secs();
+        assert_eq!([1, 2, 3, 4, 5, 6, 7, u32::MAX].map(|n| seconds(n, false)), [1, 2, 4, 8, 16, 30, 30, 30]);
+        assert_eq!([1, 2, u32::MAX].map(|n| seconds(n, true)), [30, 30, 30]);
+        for known in [true, false] {
+            assert!((300..=330).contains(&seconds(0, known)));
+        }
+    }
+}
