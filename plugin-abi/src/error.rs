@@ -16,7 +16,8 @@ pub struct Error {
     /// UTF-8 expected, checked by the reader.
     pub message: Bytes,
     /// A JSON object or nothing. Keys that are read today: `status` (100..=599), `code` (kebab-case),
-    /// `errors` (`[{pointer, detail}]`), `sqlstate`, `constraint`, `schema`, `table`, `column`.
+    /// `errors` (`[{pointer, detail}]`), `retry_after` (seconds, with [`flags::RETRY`]), `sqlstate`,
+    /// `constraint`, `schema`, `table`, `column`.
     pub details: Bytes,
 }
 

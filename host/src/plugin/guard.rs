@@ -22,6 +22,8 @@ use crate::http::{codes, error::ApiError};
 
 /// Seconds after which a caller may try again when the plugin is busy.
 const BUSY_RETRY: u32 = 1;
+/// No plugin sends its clients away for longer than a day.
+const RETRY_LIMIT: u32 = 24 * 3600;
 
 /// Headers that a plugin may not set: they speak for the host or for the connection.
 const DROPPED: [HeaderName; 15] = [
@@ -166,10 +168,16 @@ impl Guard {
         let log = anyhow::anyhow!("the plugin {}: {}", self.name, error.message);
         answer = if error.public { answer.detail(error.message) } else { answer.cause(log) };
         if error.retry {
-            answer = answer.retry_after(BUSY_RETRY);
+            answer = answer.retry_after(retry_in(&error.details).unwrap_or(BUSY_RETRY));
         }
         with_details(answer, &error.details)
     }
+}
+
+/// The seconds that the author asks the client to wait.
+fn retry_in(details: &Value) -> Option<u32> {
+    let seconds = details.get("retry_after")?.as_u64()?;
+    Some(u32::try_from(seconds).unwrap_or(RETRY_LIMIT).min(RETRY_LIMIT))
 }
 
 fn with_details(mut answer: ApiError, details: &Value) -> ApiError {
@@ -217,6 +225,20 @@ fn count(counter: &AtomicU64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_author_names_the_wait_within_reason() {
+        use serde_json::json;
+        for (details, seconds) in [
+            (json!({"retry_after": 30}), Some(30)),
+            (json!({"retry_after": u64::MAX}), Some(RETRY_LIMIT)),
+            (json!({"retry_after": "soon"}), None),
+            (json!({"retry_after": -1}), None),
+            (Value::Null, None),
+        ] {
+            assert_eq!(retry_in(&details), seconds, "{details}");
+        }
+    }
 
     #[test]
     fn what_speaks_for_host_or_connection_is_taken_out() {

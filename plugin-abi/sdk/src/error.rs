@@ -1,6 +1,9 @@
 //! What a handler answers when it does not answer a [`Response`](crate::Response).
 
-use std::fmt::{self, Display};
+use std::{
+    fmt::{self, Display},
+    time::Duration,
+};
 
 use cardinal_plugin_abi::{self as abi, error as codes};
 use serde::Deserialize;
@@ -111,6 +114,15 @@ impl Error {
             Some(errors) => errors.push(entry),
             None => self.set("errors", Value::from(vec![entry])),
         }
+        self
+    }
+
+    /// Tells the client when to try again (`Retry-After`), at least a second from now.
+    #[must_use]
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.flags |= codes::flags::RETRY;
+        let started = u64::from(wait.subsec_nanos() > 0);
+        self.set("retry_after", wait.as_secs().saturating_add(started).max(1).into());
         self
     }
 
@@ -262,6 +274,14 @@ mod tests {
         let error = Error::of_host(abi::Error::from(sent));
         assert_eq!((error.status(), error.code(), error.message()), (Some(409), Some("conflict"), "taken"));
         assert_eq!(error.details["errors"][1]["pointer"], "/title");
+    }
+
+    #[test]
+    fn a_wait_is_told_in_whole_seconds() {
+        for (wait, seconds) in [(0, 1), (1000, 1), (1001, 2), (29_500, 30)] {
+            let error = Error::unavailable("later").retry_after(Duration::from_millis(wait));
+            assert_eq!((error.details["retry_after"].as_u64(), error.is_retryable()), (Some(seconds), true));
+        }
     }
 
     #[test]
