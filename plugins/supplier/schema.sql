@@ -9,6 +9,13 @@ CREATE TABLE IF NOT EXISTS pages (
 );
 CREATE INDEX IF NOT EXISTS pages_fetched_at ON pages (fetched_at);
 
+-- Added later, hence not above: a table that is there already is not made again. What to ask the site whether the page
+-- has changed, and which version of the plugin read it: the next one may find more in the same page.
+ALTER TABLE pages ADD COLUMN IF NOT EXISTS found_at text;
+ALTER TABLE pages ADD COLUMN IF NOT EXISTS etag text;
+ALTER TABLE pages ADD COLUMN IF NOT EXISTS last_modified text;
+ALTER TABLE pages ADD COLUMN IF NOT EXISTS read_by text;
+
 -- Which cards were enriched from which page. Goes with the card, and with the page.
 CREATE TABLE IF NOT EXISTS card_pages (
   card_id     uuid NOT NULL REFERENCES public.master_cards (id) ON DELETE CASCADE,

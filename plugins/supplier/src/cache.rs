@@ -5,12 +5,13 @@
 
 use std::time::Duration;
 
-use cardinal_plugin::postgres::Json;
+use cardinal_plugin::postgres::{Json, ToSql};
 use cardinal_plugin::{PluginContext, Result, Uuid};
 use serde::Serialize;
 use time::OffsetDateTime;
 use url::Url;
 
+use crate::fetch::Validators;
 use crate::product::Product;
 
 /// Pages that no card was enriched from are forgotten after this.
@@ -28,28 +29,62 @@ pub struct Item {
     pub card_ids: Vec<Uuid>,
 }
 
-/// The product of the page, if it was read less than `lifetime` ago.
-pub async fn fresh(ctx: &PluginContext, address: &Url, lifetime: Duration) -> Result<Option<Product>> {
-    const SQL: &str = "SELECT product FROM pages WHERE address = $1 AND fetched_at > $2";
-    let since = OffsetDateTime::now_utc() - lifetime;
-    let row = ctx.get_plugin_conn().await?.query_opt(SQL, &[&address.as_str(), &since]).await?;
-    let product = row.map(|row| row.try_get::<_, Json<Product>>("product")).transpose()?;
-    Ok(product.map(|Json(product)| product))
+/// A page as it was read last.
+pub struct Cached {
+    pub product: Product,
+    pub validators: Validators,
+    pub read_at: OffsetDateTime,
 }
 
-/// Remembers a page, and forgets a few old ones.
-pub async fn keep(ctx: &PluginContext, address: &Url, product: &Product) -> Result<()> {
+impl Cached {
+    pub fn is_fresh(&self, lifetime: Duration) -> bool {
+        self.read_at > OffsetDateTime::now_utc() - lifetime
+    }
+}
+
+/// The page, if it is known. What another version of the plugin found in it does not count: this one
+/// may find more.
+pub async fn find(ctx: &PluginContext, address: &Url) -> Result<Option<Cached>> {
+    const SQL: &str = "
+        SELECT product, fetched_at, found_at, etag, last_modified FROM pages WHERE address = $1 AND read_by = $2";
+    let row = ctx.get_plugin_conn().await?.query_opt(SQL, &[&address.as_str(), &ctx.version()]).await?;
+    row.map(|row| {
+        let Json(product) = row.try_get("product")?;
+        let url = Url::parse(row.try_get("found_at")?)?;
+        let validators = Validators { url, etag: row.try_get("etag")?, last_modified: row.try_get("last_modified")? };
+        Ok(Cached { product, validators, read_at: row.try_get("fetched_at")? })
+    })
+    .transpose()
+}
+
+/// Remembers a page, and forgets a few: those that nobody needs any more, and the oldest when there
+/// are too many.
+pub async fn keep(ctx: &PluginContext, address: &Url, page: &Cached, max_pages: i64) -> Result<()> {
     const KEEP: &str = "
-        INSERT INTO pages (address, product, fetched_at) VALUES ($1, $2, $3)
-        ON CONFLICT (address) DO UPDATE SET product = excluded.product, fetched_at = excluded.fetched_at";
+        INSERT INTO pages (address, product, fetched_at, found_at, etag, last_modified, read_by)
+        VALUES ($1, $2, $3, $4, $5, $6, $7)
+        ON CONFLICT (address) DO UPDATE SET
+            product = excluded.product, fetched_at = excluded.fetched_at, found_at = excluded.found_at,
+            etag = excluded.etag, last_modified = excluded.last_modified, read_by = excluded.read_by";
     const FORGET: &str = "
         DELETE FROM pages WHERE id IN (
             SELECT id FROM pages
             WHERE fetched_at < $1 AND NOT EXISTS (SELECT FROM card_pages WHERE page_id = pages.id)
-            ORDER BY fetched_at LIMIT 100)";
+            ORDER BY fetched_at LIMIT 100)
+        OR id IN (SELECT id FROM pages ORDER BY fetched_at DESC OFFSET $2 LIMIT 100)";
+    let Cached { product, validators, read_at } = page;
     let connection = ctx.get_plugin_conn().await?;
-    connection.execute(KEEP, &[&address.as_str(), &Json(product), &product.fetched_at]).await?;
-    connection.execute(FORGET, &[&(OffsetDateTime::now_utc() - KEPT_FOR)]).await?;
+    let values: [&(dyn ToSql + Sync); 7] = [
+        &address.as_str(),
+        &Json(product),
+        read_at,
+        &validators.url.as_str(),
+        &validators.etag,
+        &validators.last_modified,
+        &ctx.version(),
+    ];
+    connection.execute(KEEP, &values).await?;
+    connection.execute(FORGET, &[&(OffsetDateTime::now_utc() - KEPT_FOR), &max_pages]).await?;
     Ok(())
 }
 

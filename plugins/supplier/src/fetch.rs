@@ -5,68 +5,60 @@
 
 pub mod address;
 mod connection;
+mod error;
+mod exchange;
+mod permission;
+mod validators;
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt, Empty};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, LOCATION, USER_AGENT};
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
-use url::{Position, Url};
+use bytes::Bytes;
+use hyper::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use hyper::{Response, StatusCode};
+use tokio::time::{Instant, timeout};
+use url::Url;
 
+use crate::politeness::{Sites, Turn};
 use address::Reach;
+pub use error::FetchError;
+use exchange::Exchange;
+pub use validators::Validators;
 
-/// For everything together: names, connections, redirects, the body.
+/// For everything together but the waiting for turns: names, connections, robots.txt, redirects,
+/// the body.
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_REDIRECTS: usize = 5;
 const MAX_BODY: usize = 4 << 20;
-const MAX_HEAD: usize = 64 << 10;
 const MAX_URL: usize = 2048;
-const OUR_NAME: &str = concat!("cardinal-supplier/", env!("CARGO_PKG_VERSION"));
 
-/// A page as it came.
-#[derive(Debug)]
-pub struct Page {
-    /// Where it was finally found.
-    pub url: Url,
-    pub content_type: String,
-    pub body: Bytes,
+/// How robots.txt files call us, and the beginning of our `User-Agent`.
+const OUR_TOKEN: &str = "cardinal-supplier";
+pub const OUR_NAME: &str = concat!("cardinal-supplier/", env!("CARGO_PKG_VERSION"));
+
+/// How the operator wants us to behave towards sites.
+#[derive(Debug, Clone)]
+pub struct Manners {
+    pub reach: Reach,
+    /// Between two visits of a site.
+    pub delay: Duration,
+    pub honour_robots: bool,
+    pub user_agent: String,
 }
 
-/// Every text is for the caller: plain words, and nothing about the network behind the host.
-#[derive(Debug, thiserror::Error)]
-pub enum FetchError {
-    #[error("this is not a web address: it must begin with http:// or https:// and name a host")]
-    NotAWebAddress,
-    #[error("a web address of more than {MAX_URL} characters is not read")]
-    TooLong,
-    #[error("a web address with a user name or password in it is not read")]
-    Credentials,
-    #[error("the address of this page is {0}; only the setting allow_private_addresses opens private networks")]
-    OutOfReach(&'static str),
-    #[error("the page redirects more than {MAX_REDIRECTS} times")]
-    TooManyRedirects,
-    #[error("the page is larger than 4 MiB")]
-    TooLarge,
-    #[error("the address leads to {0}, not to an HTML page")]
-    NotHtml(String),
-    #[error("the page came compressed though this was not asked for")]
-    Compressed,
-    #[error("the supplier's site answered {0}")]
-    Status(hyper::StatusCode),
-    #[error("the page did not arrive within {} seconds", TOTAL_TIMEOUT.as_secs())]
-    Timeout,
-    #[error("no host of this name was found")]
-    NoSuchHost(#[source] std::io::Error),
-    #[error("the supplier's site could not be connected to")]
-    Connect(#[source] std::io::Error),
-    #[error("no secure connection to the supplier's site could be made")]
-    Tls(#[source] std::io::Error),
-    #[error("the supplier's site broke off or does not speak HTTP")]
-    Http(#[source] hyper::Error),
+/// A page as it came, without the compression of its transport.
+#[derive(Debug)]
+pub struct Page {
+    pub content_type: String,
+    pub body: Bytes,
+    /// With where it was finally found.
+    pub validators: Validators,
+}
+
+#[derive(Debug)]
+pub enum Fetched {
+    Page(Page),
+    /// The page that `known` came from has not changed; these validators are to be kept now.
+    Unchanged(Validators),
 }
 
 /// A page's address as somebody typed it.
@@ -81,24 +73,6 @@ pub fn parse(text: &str) -> Result<Url, FetchError> {
     Ok(url)
 }
 
-/// Reads the HTML page at `url`, following redirects; each step is checked like the first.
-pub async fn page(url: &Url, reach: Reach) -> Result<Page, FetchError> {
-    tokio::time::timeout(TOTAL_TIMEOUT, follow(url.clone(), reach)).await.unwrap_or(Err(FetchError::Timeout))
-}
-
-async fn follow(mut url: Url, reach: Reach) -> Result<Page, FetchError> {
-    for _ in 0..=MAX_REDIRECTS {
-        check(&url)?;
-        match get(&url, reach).await? {
-            Answer::Page { content_type, body } => {
-                return Ok(Page { url, content_type, body });
-            }
-            Answer::Redirect(to) => url = to,
-        }
-    }
-    Err(FetchError::TooManyRedirects)
-}
-
 fn check(url: &Url) -> Result<(), FetchError> {
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
         return Err(FetchError::NotAWebAddress);
@@ -109,96 +83,93 @@ fn check(url: &Url) -> Result<(), FetchError> {
     Ok(())
 }
 
-enum Answer {
-    Page { content_type: String, body: Bytes },
+/// Reads the HTML page at `url`, unless it is still the one that `known` came from.
+///
+/// Follows redirects: each step is checked, and asks its site's permission, like the first. `turn`
+/// is the one at the site of `url`; a step to another site gives it up and waits for one there.
+pub async fn page(
+    sites: &Sites,
+    mut turn: Turn,
+    url: &Url,
+    manners: &Manners,
+    known: Option<&Validators>,
+) -> Result<Fetched, FetchError> {
+    let mut url = url.clone();
+    let mut left = TOTAL_TIMEOUT;
+    for _ in 0..=MAX_REDIRECTS {
+        check(&url)?;
+        if !turn.covers(&url) {
+            drop(turn);
+            turn = sites.turn(&url, manners.delay).await?;
+        }
+        let begun = Instant::now();
+        let known = known.filter(|known| known.url == url);
+        let step = timeout(left, step(&mut turn, &url, manners, known));
+        match step.await.unwrap_or(Err(FetchError::Timeout))? {
+            Step::There(fetched) => return Ok(fetched),
+            Step::Redirect(to) => url = to,
+        }
+        left = left.saturating_sub(begun.elapsed());
+    }
+    Err(FetchError::TooManyRedirects)
+}
+
+enum Step {
+    There(Fetched),
     Redirect(Url),
 }
 
-async fn get(url: &Url, reach: Reach) -> Result<Answer, FetchError> {
-    let stream = connection::open(url, reach).await?;
-    let (mut sender, connection) =
-        http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream)).await.map_err(FetchError::Http)?;
-    let exchange = async {
-        let response = sender.send_request(request(url)?).await.map_err(FetchError::Http)?;
-        read(url, response).await
-    };
-    // The connection is driven here and not in a task of its own: when this future is dropped,
-    // everything it opened is closed with it.
-    let driver = async {
-        let _ = connection.await; // its failure reaches the exchange too, which then says so
-        std::future::pending().await
-    };
-    tokio::select! {
-        answer = exchange => answer,
-        never = driver => never,
+async fn step(turn: &mut Turn, url: &Url, manners: &Manners, known: Option<&Validators>) -> Result<Step, FetchError> {
+    if manners.honour_robots {
+        permission::ask(turn, url, manners).await?;
     }
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT, HeaderValue::from_static("text/html, application/xhtml+xml;q=0.9"));
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+    known.into_iter().for_each(|known| known.ask(&mut headers));
+    let exchange = Exchange { url, manners, headers };
+    exchange.run(async |response| read(turn, url, known, response).await).await
 }
 
-fn request(url: &Url) -> Result<Request<Empty<Bytes>>, FetchError> {
-    Request::get(&url[Position::BeforePath..Position::AfterQuery])
-        .header(HOST, &url[Position::BeforeHost..Position::AfterPort])
-        .header(USER_AGENT, OUR_NAME)
-        .header(ACCEPT, "text/html, application/xhtml+xml;q=0.9")
-        .header(ACCEPT_ENCODING, "identity")
-        .body(Empty::new())
-        .map_err(|_| FetchError::NotAWebAddress)
-}
-
-async fn read(url: &Url, response: Response<Incoming>) -> Result<Answer, FetchError> {
-    if let Some(to) = redirect(url, &response) {
-        return Ok(Answer::Redirect(to?));
+async fn read(
+    turn: &mut Turn,
+    url: &Url,
+    known: Option<&Validators>,
+    response: Response<hyper::body::Incoming>,
+) -> Result<Step, FetchError> {
+    if let Some(to) = exchange::redirect(url, &response) {
+        return Ok(Step::Redirect(to?));
     }
-    if !response.status().is_success() {
-        return Err(FetchError::Status(response.status()));
+    let status = response.status();
+    if let (StatusCode::NOT_MODIFIED, Some(known)) = (status, known) {
+        return Ok(Step::There(Fetched::Unchanged(known.clone().renewed(response.headers()))));
+    }
+    if !status.is_success() {
+        if let Some(asked) = rest(&response) {
+            turn.rest(asked);
+        }
+        return Err(FetchError::Status(status));
     }
     let content_type = html_type(response.headers())?;
-    let body = read_body(response.into_body()).await?;
-    Ok(Answer::Page { content_type, body })
+    let validators = Validators::of(url.clone(), response.headers());
+    let body = exchange::body(response, MAX_BODY).await?;
+    Ok(Step::There(Fetched::Page(Page { content_type, body, validators })))
 }
 
-fn redirect(url: &Url, response: &Response<Incoming>) -> Option<Result<Url, FetchError>> {
-    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
-        return None;
-    }
-    let location = response.headers().get(LOCATION)?;
-    // Not `to_str`: sites send raw UTF-8 in here.
-    let location = String::from_utf8_lossy(location.as_bytes());
-    let to = url.join(&location).map_err(|_| FetchError::NotAWebAddress);
-    Some(to.map(|mut to| {
-        to.set_fragment(None);
-        to
-    }))
+/// A site that is overrun may say for how long.
+fn rest(response: &Response<hyper::body::Incoming>) -> Option<Duration> {
+    let overrun = matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    let seconds = response.headers().get(RETRY_AFTER).filter(|_| overrun)?.to_str().ok()?;
+    seconds.trim().parse().ok().map(Duration::from_secs)
 }
 
 fn html_type(headers: &HeaderMap) -> Result<String, FetchError> {
-    let text = |name| {
-        let value = headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
-        value.unwrap_or_default().into_owned()
-    };
-    let encoding = text(CONTENT_ENCODING);
-    if !encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity") {
-        return Err(FetchError::Compressed);
-    }
-    let content_type = text(CONTENT_TYPE);
+    let content_type = headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let content_type = content_type.unwrap_or_default().into_owned();
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match essence.as_str() {
         "text/html" | "application/xhtml+xml" => Ok(content_type),
         "" => Err(FetchError::NotHtml("something without a type".into())),
         other => Err(FetchError::NotHtml(other.chars().take(80).collect())),
     }
-}
-
-async fn read_body(mut body: Incoming) -> Result<Bytes, FetchError> {
-    let mut read = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(FetchError::Http)?;
-        let Some(data) = frame.data_ref() else {
-            continue;
-        };
-        if read.len() + data.len() > MAX_BODY {
-            return Err(FetchError::TooLarge);
-        }
-        read.extend_from_slice(data);
-    }
-    Ok(read.freeze())
 }

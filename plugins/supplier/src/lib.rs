@@ -2,9 +2,12 @@
 //! `README.md` beside this crate walks through it.
 
 mod cache;
+mod cursor;
 pub mod fetch;
+pub mod politeness;
 pub mod product;
 mod routes;
 mod service;
+mod settings;
 
 cardinal_plugin::plugin!(routes::routes);

@@ -1,31 +1,32 @@
 //! From the text of a page to the product it shows. Pure: no network, no clock, no database.
 
+mod address;
 mod availability;
 pub mod charset;
+mod elements;
 mod gtin;
 mod json;
-mod json_ld;
+mod microdata;
 mod open_graph;
 mod page;
 mod price;
+mod schema_org;
 mod text;
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use url::Url;
 
+use address::Place;
+use json::Json;
 use page::Page;
-
-/// More images than this are never shown, and a source of a card may weigh 256 KiB at most.
-const MAX_IMAGES: usize = 50;
-const MAX_ADDRESS_LENGTH: usize = 2048;
 
 /// What a card's source holds (kind `supplier`), and what every route of this plugin answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Product {
     #[serde(flatten)]
     pub facts: Facts,
-    /// Where the page was finally read, after redirects.
+    /// The page's own name for itself, else where it was finally read, after redirects.
     pub url: Url,
     #[serde(with = "time::serde::rfc3339")]
     pub fetched_at: OffsetDateTime,
@@ -80,35 +81,36 @@ impl Facts {
     }
 }
 
-/// The product that the page at `url` shows: from JSON-LD, what is missing there from OpenGraph.
-pub fn find(html: &str, url: &Url) -> Option<Facts> {
-    let page = Page::read(html, url);
-    let open_graph = open_graph::read(&page.meta);
-    let mut facts = match json_ld::read(&page.json_ld, url) {
-        Some(mut facts) => {
-            facts.fill_from(open_graph.facts);
-            facts
-        }
-        None if open_graph.is_product => open_graph.facts,
-        None => return None,
-    };
-    facts.title = facts.title.or(page.title);
-    facts.images = absolute(&facts.images, &page.base);
-    facts.title.is_some().then_some(facts)
+/// The product of a page.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Found {
+    #[serde(flatten)]
+    pub facts: Facts,
+    /// See [`Product::url`].
+    pub url: Url,
 }
 
-fn absolute(addresses: &[String], base: &Url) -> Vec<String> {
-    let mut images: Vec<String> = Vec::new();
-    for address in addresses {
-        let Ok(url) = base.join(address) else {
-            continue;
-        };
-        let usable = matches!(url.scheme(), "http" | "https")
-            && url.as_str().len() <= MAX_ADDRESS_LENGTH
-            && !images.iter().any(|known| known == url.as_str());
-        if usable && images.len() < MAX_IMAGES {
-            images.push(url.into());
-        }
+/// The product that the page at `url` shows: from JSON-LD and microdata, what is missing there from
+/// OpenGraph.
+pub fn find(html: &str, url: &Url) -> Option<Found> {
+    let page = Page::read(html, url);
+    let named = [page.canonical.as_deref(), page.meta("og:url")].into_iter().flatten();
+    let canonical = { named }.find_map(|written| address::canonical(written, &page.base, url));
+    let mut nodes: Vec<Json> = page.json_ld.iter().filter_map(|block| Json::parse(block)).collect();
+    nodes.extend(microdata::nodes(&page.elements, &page.language));
+    let place = Place { url, canonical: canonical.as_ref(), base: &page.base };
+    let described = schema_org::product(&nodes, &place);
+    // What the address says about the variant is not in the page's name for all of them.
+    let is_variant = described.as_ref().is_some_and(|described| described.is_variant_of_address);
+    let mut facts = described.map(|described| described.facts);
+    let open_graph = open_graph::read(&page);
+    match &mut facts {
+        Some(facts) => facts.fill_from(open_graph.facts),
+        None => facts = Some(open_graph.facts).filter(|_| open_graph.is_product),
     }
-    images
+    let mut facts = facts?;
+    facts.title = facts.title.or(page.title);
+    facts.images = address::images(&facts.images, &page.base);
+    let canonical = canonical.filter(|_| !is_variant);
+    facts.title.is_some().then(|| Found { facts, url: canonical.unwrap_or_else(|| url.clone()) })
 }

@@ -5,7 +5,8 @@ use cardinal_plugin::serde_json::Value;
 use cardinal_plugin::{Error, PluginContext, Request, Result, Router, Uuid, json};
 use serde::Deserialize;
 
-use crate::service::{self, Page};
+use crate::cursor;
+use crate::service::{self, Wanted};
 
 const ITEMS_DEFAULT: u32 = 50;
 const ITEMS_MAX: u32 = 200;
@@ -29,8 +30,8 @@ struct PreviewInput {
 
 async fn preview(ctx: PluginContext, request: Request) -> Result<Value> {
     let input: PreviewInput = request.input().await?;
-    let page = Page { address: input.url, refresh: input.refresh };
-    let product = service::preview(&ctx, &page).await?;
+    let wanted = Wanted { address: input.url, refresh: input.refresh };
+    let product = service::preview(&ctx, &wanted).await?;
     Ok(json!({ "product": product }))
 }
 
@@ -46,8 +47,8 @@ struct EnrichInput {
 
 async fn enrich(ctx: PluginContext, request: Request) -> Result<Value> {
     let input: EnrichInput = request.input().await?;
-    let page = Page { address: input.url, refresh: input.refresh };
-    let enriched = service::enrich(&ctx, input.card_id, &page).await?;
+    let wanted = Wanted { address: input.url, refresh: input.refresh };
+    let enriched = service::enrich(&ctx, input.card_id, &wanted).await?;
     Ok(json!({
         "source_key": enriched.source_key,
         "version": enriched.version,
@@ -68,16 +69,15 @@ async fn items(ctx: PluginContext, request: Request) -> Result<Value> {
     if !(1..=ITEMS_MAX).contains(&limit) {
         return Err(Error::bad_request(format!("`limit` must be between 1 and {ITEMS_MAX}.")));
     }
-    let before = input.cursor.as_deref().map(read_cursor).transpose()?;
+    let before = input.cursor.as_deref().map(|cursor| cursor::read(cursor).ok_or_else(bad_cursor)).transpose()?;
     // One more than asked for shows whether there is a next page.
     let mut items = service::items(&ctx, limit + 1, before).await?;
     let is_last = items.len() as u64 <= u64::from(limit);
     items.truncate(limit as usize);
-    let next_cursor = items.last().filter(|_| !is_last).map(|item| item.id.to_string());
+    let next_cursor = items.last().filter(|_| !is_last).map(|item| cursor::write(item.id));
     Ok(json!({ "items": items, "next_cursor": next_cursor }))
 }
 
-fn read_cursor(cursor: &str) -> Result<i64> {
-    let id = cursor.parse().ok().filter(|id| *id > 0);
-    id.ok_or_else(|| Error::with_code(400, "invalid-cursor", "This cursor is not one that `next_cursor` gave."))
+fn bad_cursor() -> Error {
+    Error::with_code(400, "invalid-cursor", "This cursor is not one that `next_cursor` gave.")
 }

@@ -1,24 +1,28 @@
 //! What the plugin does: look at a supplier's page, and keep what it says in a card.
 
-use std::time::Duration;
+use std::sync::LazyLock;
 
 use cardinal_plugin::{Error, Level, PluginContext, Result, Uuid, json};
-use serde::Deserialize;
 use time::OffsetDateTime;
 use url::Url;
 
-use crate::cache::{self, Item};
-use crate::fetch::address::Reach;
-use crate::fetch::{self, FetchError};
+use crate::cache::{self, Cached, Item};
+use crate::fetch::{self, FetchError, Fetched, Page};
+use crate::politeness::{Sites, Turn};
 use crate::product::{self, Product, charset};
+use crate::settings::Settings;
 
 /// The data kind of `provides_kinds` in the manifest. Other plugins look for it in the cards.
 const KIND: &str = "supplier";
 
-const NO_PRODUCT: &str = "No product was found on this page: neither schema.org data nor OpenGraph describes one.";
+const NO_PRODUCT: &str =
+    "No product was found on this page: neither schema.org data (JSON-LD, microdata) nor OpenGraph describes one.";
+
+/// Of the whole library and not of an instance: a site does not care that the plugin was reloaded.
+static SITES: LazyLock<Sites> = LazyLock::new(Sites::default);
 
 /// The page that is asked for.
-pub struct Page {
+pub struct Wanted {
     pub address: String,
     /// Not from the cache.
     pub refresh: bool,
@@ -31,24 +35,17 @@ pub struct Enriched {
     pub product: Product,
 }
 
-/// The operator's settings. Their defaults stand in the manifest's `settings_schema`.
-#[derive(Deserialize)]
-struct Settings {
-    allow_private_addresses: bool,
-    cache_ttl_seconds: u32,
-}
-
 /// What the page says about its product. Changes nothing but the cache.
-pub async fn preview(ctx: &PluginContext, page: &Page) -> Result<Product> {
-    let address = read_address(page)?;
-    product_at(ctx, &address, page.refresh).await
+pub async fn preview(ctx: &PluginContext, wanted: &Wanted) -> Result<Product> {
+    let address = read_address(wanted)?;
+    product_at(ctx, &address, wanted.refresh).await
 }
 
 /// Writes what the page says into the card, as the user who asks for it.
-pub async fn enrich(ctx: &PluginContext, card_id: Uuid, page: &Page) -> Result<Enriched> {
+pub async fn enrich(ctx: &PluginContext, card_id: Uuid, wanted: &Wanted) -> Result<Enriched> {
     let user = ctx.user()?;
-    let address = read_address(page)?;
-    let product = product_at(ctx, &address, page.refresh).await?;
+    let address = read_address(wanted)?;
+    let product = product_at(ctx, &address, wanted.refresh).await?;
     // One source per site: reading a page again replaces what it said before.
     let source_key = format!("{}:{}", ctx.name(), address.host_str().unwrap_or_default());
     let version = ctx.enrich_card(card_id, user.id, &source_key, KIND, &product).await?;
@@ -61,42 +58,69 @@ pub async fn items(ctx: &PluginContext, limit: u32, before: Option<i64>) -> Resu
     cache::items(ctx, limit, before).await
 }
 
-fn read_address(page: &Page) -> Result<Url> {
-    fetch::parse(&page.address).map_err(|error| reply(&error))
+fn read_address(wanted: &Wanted) -> Result<Url> {
+    fetch::parse(&wanted.address).map_err(|error| reply(&error))
 }
 
 async fn product_at(ctx: &PluginContext, address: &Url, refresh: bool) -> Result<Product> {
     let settings: Settings = ctx.settings()?;
-    let lifetime = Duration::from_secs(settings.cache_ttl_seconds.into());
-    if !refresh && let Some(product) = cache::fresh(ctx, address, lifetime).await? {
+    let fresh = async || -> Result<Option<Product>> {
+        let known = cache::find(ctx, address).await?.filter(|known| !refresh && known.is_fresh(settings.lifetime()));
+        Ok(known.map(|known| known.product))
+    };
+    if let Some(product) = fresh().await? {
         ctx.metrics().count("cache_hits", 1);
         return Ok(product);
     }
-    let product = read_product(ctx, address, &settings).await?;
-    cache::keep(ctx, address, &product).await?;
-    Ok(product)
+    let turn = SITES.turn(address, settings.manners().delay).await;
+    let turn = turn.map_err(|busy| failed(ctx, address, &busy.into()))?;
+    // Of many who want the same page at the same time, one reads it for all.
+    if let Some(product) = fresh().await? {
+        return Ok(product);
+    }
+    read(ctx, address, turn, &settings).await
 }
 
-async fn read_product(ctx: &PluginContext, address: &Url, settings: &Settings) -> Result<Product> {
-    let reach = if settings.allow_private_addresses { Reach::PrivateNetworks } else { Reach::Internet };
-    let page = match fetch::page(address, reach).await {
-        Ok(page) => page,
-        Err(error) => {
-            ctx.log_with(Level::Info, "a page was not read", &json!({ "url": address, "reason": reason(&error) }));
-            return Err(reply(&error));
+/// Reads the page, or hears that it is still what it was.
+async fn read(ctx: &PluginContext, address: &Url, turn: Turn, settings: &Settings) -> Result<Product> {
+    let known = cache::find(ctx, address).await?;
+    let validators = known.as_ref().map(|known| &known.validators);
+    let fetched = fetch::page(&SITES, turn, address, &settings.manners(), validators).await;
+    let read_at = OffsetDateTime::now_utc();
+    let fetched_at = read_at.truncate_to_second();
+    let (product, validators) = match (fetched.map_err(|error| failed(ctx, address, &error))?, known) {
+        (Fetched::Unchanged(validators), Some(known)) => {
+            ctx.metrics().count("pages_unchanged", 1);
+            (Product { fetched_at, ..known.product }, validators)
+        }
+        (Fetched::Unchanged(_), None) => return Err(Error::internal("an unknown page cannot be unchanged")),
+        (Fetched::Page(page), _) => {
+            ctx.metrics().count("pages_read", 1);
+            let validators = page.validators.clone();
+            let found = find_product(page).await?;
+            (Product { facts: found.facts, url: found.url, fetched_at }, validators)
         }
     };
-    ctx.metrics().count("pages_read", 1);
-    let (url, fetched_at) = (page.url.clone(), OffsetDateTime::now_utc().truncate_to_second());
-    // A page may have 4 MiB. Going through them here would hold up everybody's requests.
-    let facts = tokio::task::spawn_blocking(move || {
+    let cached = Cached { product, validators, read_at };
+    cache::keep(ctx, address, &cached, settings.max_pages()).await?;
+    Ok(cached.product)
+}
+
+/// A page may have 4 MiB. Going through them on a thread of the host would hold up everybody's
+/// requests.
+async fn find_product(page: Page) -> Result<product::Found> {
+    let search = tokio::task::spawn_blocking(move || {
         let html = charset::decode(&page.body, Some(&page.content_type));
-        product::find(&html, &page.url)
+        product::find(&html, &page.validators.url)
     });
-    match facts.await? {
-        Some(facts) => Ok(Product { facts, url, fetched_at }),
-        None => Err(Error::with_code(422, "no-product", NO_PRODUCT).field("/url", "the page shows no product")),
-    }
+    let none = || Error::with_code(422, "no-product", NO_PRODUCT).field("/url", "the page shows no product");
+    search.await?.ok_or_else(none)
+}
+
+/// What the log and what the caller gets to know of a page that could not be read.
+fn failed(ctx: &PluginContext, address: &Url, error: &FetchError) -> Error {
+    ctx.log_with(Level::Info, "a page was not read", &json!({ "url": address, "reason": reason(error) }));
+    reply(error)
 }
 
 /// How the caller hears of a page that could not be read.
@@ -110,6 +134,9 @@ fn reply(error: &FetchError) -> Error {
         FetchError::NotAWebAddress | FetchError::TooLong | FetchError::Credentials => {
             Error::unprocessable(detail).field("/url", &text)
         }
+        FetchError::RobotsRefused => Error::with_code(422, "robots-refused", detail).field("/url", &text),
+        FetchError::RobotsUnavailable(_) => Error::with_code(502, "robots-unavailable", detail),
+        FetchError::Busy(wait) => Error::with_code(503, "supplier-busy", detail).retry_after(*wait),
         FetchError::OutOfReach(_) => Error::with_code(422, "address-refused", detail).field("/url", &text),
         FetchError::NotHtml(_) | FetchError::TooLarge | FetchError::TooManyRedirects | FetchError::Compressed => {
             Error::with_code(422, "page-unusable", detail).field("/url", &text)

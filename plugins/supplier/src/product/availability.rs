@@ -1,8 +1,6 @@
 //! Availability by its short schema.org name, <https://schema.org/ItemAvailability>.
 
-use super::json::short_name;
-
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "BackOrder",
     "Discontinued",
     "InStock",
@@ -12,13 +10,15 @@ const NAMES: [&str; 11] = [
     "OnlineOnly",
     "OutOfStock",
     "PreOrder",
+    "PreSale",
     "Reserved",
     "SoldOut",
 ];
 
 /// `https://schema.org/InStock`, `in stock` and `instock` are `InStock`; unknown words are `None`.
 pub fn normal(text: &str) -> Option<String> {
-    let letters: String = short_name(text.trim()).chars().filter(|c| c.is_alphanumeric()).collect();
+    let name = text.trim().trim_end_matches('/').rsplit(['/', '#', ':']).next().unwrap_or_default();
+    let letters: String = name.chars().filter(|c| c.is_alphanumeric()).collect();
     let name = match letters.to_ascii_lowercase().as_str() {
         // How OpenGraph says it.
         "oos" => "OutOfStock",
@@ -35,7 +35,16 @@ mod tests {
 
     #[test]
     fn addresses_and_plain_words_are_one_name() {
-        for text in ["https://schema.org/InStock", "http://schema.org/InStock", "InStock", "in stock", "instock"] {
+        for text in [
+            "https://schema.org/InStock",
+            "http://schema.org/InStock",
+            "InStock",
+            "in stock",
+            "in_stock",
+            " http://schema.org/InStock/ ",
+            "schema:InStock",
+            "http://purl.org/goodrelations/v1#InStock",
+        ] {
             assert_eq!(normal(text).as_deref(), Some("InStock"), "{text}");
         }
         assert_eq!(normal("oos").as_deref(), Some("OutOfStock"));

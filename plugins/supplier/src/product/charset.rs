@@ -1,12 +1,14 @@
-//! From bytes to text by the rules of browsers: byte order mark, then header, then `<meta>`.
+//! From bytes to text by the rules of browsers: byte order mark, then header, then what the page
+//! itself declares.
 
 use std::borrow::Cow;
 
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 use html5gum::{StartTag, Token, Tokenizer};
 
-/// Browsers look for `<meta charset>` no further than this.
-const PRESCAN: usize = 1024;
+/// Where `<meta charset>` is looked for. Pages have it further down than the first kilobyte, which is
+/// all that the standard asks for.
+const PRESCAN: usize = 8 << 10;
 
 pub fn decode<'a>(body: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
     let encoding =
@@ -25,13 +27,25 @@ fn charset_parameter(content_type: &str) -> Option<&'static Encoding> {
 
 fn declared_in_page(body: &[u8]) -> Option<&'static Encoding> {
     let start = String::from_utf8_lossy(&body[..body.len().min(PRESCAN)]);
-    let declared = Tokenizer::new(&*start).find_map(|Ok(token)| match token {
-        Token::StartTag(tag) if *tag.name == b"meta" => declared_by(&tag),
-        _ => None,
-    })?;
+    let declared = declared_by_xml(&start).or_else(|| declared_by_meta(&start))?;
     // The declaration was readable as ASCII, so the page cannot be UTF-16.
     let is_utf_16 = declared == UTF_16LE || declared == UTF_16BE;
     Some(if is_utf_16 { UTF_8 } else { declared })
+}
+
+/// `<?xml version="1.0" encoding="ISO-8859-2"?>`
+fn declared_by_xml(start: &str) -> Option<&'static Encoding> {
+    let declaration = start.strip_prefix("<?xml")?.split("?>").next()?;
+    let value = declaration.split("encoding").nth(1)?.trim_start().strip_prefix('=')?.trim_start();
+    let label = value.get(1..)?.split(['"', '\'']).next()?;
+    Encoding::for_label(label.as_bytes())
+}
+
+fn declared_by_meta(start: &str) -> Option<&'static Encoding> {
+    Tokenizer::new(start).find_map(|Ok(token)| match token {
+        Token::StartTag(tag) if *tag.name == b"meta" => declared_by(&tag),
+        _ => None,
+    })
 }
 
 fn declared_by(meta: &StartTag<()>) -> Option<&'static Encoding> {

@@ -1,5 +1,7 @@
 //! JSON as shops really write it, with numbers kept digit for digit.
 
+mod repair;
+
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
@@ -22,13 +24,11 @@ pub enum Json {
 }
 
 impl Json {
+    /// The value of a block. Mistakes that do not hide what is meant are forgiven; of a block that is
+    /// broken further down, the whole values before the break count.
     pub fn parse(text: &str) -> Option<Json> {
-        let text = unframed(text);
-        parse(text).or_else(|| {
-            // Line breaks inside strings are the commonest mistake, and everywhere else in JSON a
-            // control character is white space anyway.
-            parse(&text.replace(|c: char| c.is_control(), " "))
-        })
+        // What frames the whole is a comment too, when it stands in lines of its own.
+        parse(unframed(text)).or_else(|| parse_mended(text)).or_else(|| parse_mended(unframed(text)))
     }
 
     pub fn get(&self, key: &str) -> &Json {
@@ -67,6 +67,13 @@ fn unframed(text: &str) -> &str {
 fn parse(text: &str) -> Option<Json> {
     let raw: &RawValue = serde_json::from_str(text).ok()?;
     Some(read(raw, 0))
+}
+
+fn parse_mended(text: &str) -> Option<Json> {
+    let mended = repair::repaired(text);
+    let values = serde_json::Deserializer::from_str(&mended).into_iter::<&RawValue>();
+    let mut values: Vec<Json> = values.map_while(Result::ok).map(|raw| read(raw, 0)).collect();
+    if values.len() > 1 { Some(Json::List(values)) } else { values.pop() }
 }
 
 fn read(raw: &RawValue, depth: usize) -> Json {
@@ -129,6 +136,15 @@ mod tests {
         ] {
             assert_eq!(price(&format!(r#"{before}{{"price":1}}{after}"#)), "1", "{before}");
         }
+    }
+
+    #[test]
+    fn several_values_in_one_block_are_a_list() {
+        let Some(Json::List(values)) = Json::parse(r#"{"price": 1} {"price": 2} {"price": "#) else {
+            panic!("no list");
+        };
+        assert_eq!(values.len(), 2);
+        assert!(Json::parse("{\"price\": ").is_none());
     }
 
     #[test]

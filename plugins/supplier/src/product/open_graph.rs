@@ -1,5 +1,6 @@
 //! OpenGraph and the product properties that grew around it, <https://ogp.me>.
 
+use super::page::Page;
 use super::{Facts, availability, gtin, price, text};
 
 pub struct OpenGraph {
@@ -8,13 +9,8 @@ pub struct OpenGraph {
     pub is_product: bool,
 }
 
-pub fn read(meta: &[(String, String)]) -> OpenGraph {
-    let first = |names: &[&str]| {
-        names.iter().find_map(|name| {
-            let (_, content) = meta.iter().find(|(known, _)| known == name)?;
-            text::plain(content)
-        })
-    };
+pub fn read(page: &Page) -> OpenGraph {
+    let first = |names: &[&str]| names.iter().find_map(|name| text::plain(page.meta(name)?));
     let written_price = first(&["product:sale_price:amount", "product:price:amount", "og:price:amount"]);
     let currency = first(&["product:sale_price:currency", "product:price:currency", "og:price:currency"]);
     let facts = Facts {
@@ -30,7 +26,7 @@ pub fn read(meta: &[(String, String)]) -> OpenGraph {
             .and_then(price::currency)
             .or_else(|| written_price.as_deref().and_then(price::currency)),
         availability: first(&["product:availability", "og:availability"]).and_then(|text| availability::normal(&text)),
-        images: images(meta),
+        images: images(&page.meta),
     };
     let is_product = match first(&["og:type"]) {
         Some(kind) if kind.to_ascii_lowercase().contains("product") => true,

@@ -1,35 +1,50 @@
 //! One pass over a page, keeping the few things in which shops describe products.
-//!
-//! Tokens are enough: nothing here depends on how elements nest, so no tree is built and a page of
-//! a million open tags costs no more than its length.
 
 use html5gum::{DefaultEmitter, StartTag, Token, Tokenizer};
 use url::Url;
 
+use super::elements::Elements;
 use super::text;
 
 pub struct Page {
     /// What relative addresses are relative to.
     pub base: Url,
+    /// `<html lang>`, lower-cased.
+    pub language: String,
     pub title: Option<String>,
+    /// `<link rel="canonical">` as it was written.
+    pub canonical: Option<String>,
     /// `<meta>` by lower-cased `property` or `name`, in the order of the page.
     pub meta: Vec<(String, String)>,
     /// The contents of `<script type="application/ld+json">`.
     pub json_ld: Vec<String>,
+    /// What carries microdata.
+    pub elements: Elements,
 }
 
-/// The element whose text comes next.
+/// What to do with the text that comes next.
 #[derive(Clone, Copy)]
 enum Open {
     Title,
     JsonLd,
+    /// Of a script, or of an element that browsers do not show.
+    Hidden,
+    Visible,
 }
 
 impl Page {
     pub fn read(html: &str, url: &Url) -> Page {
-        let mut page = Page { base: url.clone(), title: None, meta: Vec::new(), json_ld: Vec::new() };
+        let mut page = Page {
+            base: url.clone(),
+            language: String::new(),
+            title: None,
+            canonical: None,
+            meta: Vec::new(),
+            json_ld: Vec::new(),
+            elements: Elements::default(),
+        };
         let mut base = None;
-        let mut open = None;
+        let mut open = Open::Visible;
         // The tokenizer alone does not know that a script holds no tags.
         let mut emitter = DefaultEmitter::default();
         emitter.naively_switch_states(true);
@@ -37,17 +52,20 @@ impl Page {
             match token {
                 Token::StartTag(tag) => {
                     open = page.open(&tag);
-                    match tag.name.as_slice() {
-                        b"meta" => page.meta.extend(meta(&tag)),
-                        b"base" if base.is_none() => base = attribute(&tag, b"href"),
-                        _ => {}
+                    if tag.name.as_slice() == b"base" && base.is_none() {
+                        base = attribute(&tag, b"href");
                     }
+                    page.elements.start(&tag);
                 }
-                Token::EndTag(_) => open = None,
+                Token::EndTag(tag) => {
+                    open = Open::Visible;
+                    page.elements.end(&tag.name);
+                }
                 Token::String(string) => page.add_text(open, &utf8(&string)),
                 _ => {}
             }
         }
+        page.elements.finish();
         if let Some(base) = base.and_then(|href| url.join(&href).ok()) {
             page.base = base;
         }
@@ -55,27 +73,45 @@ impl Page {
         page
     }
 
-    /// Makes room for the text of an element that matters. Its text may come in several tokens.
-    fn open(&mut self, tag: &StartTag<()>) -> Option<Open> {
+    /// The first content of a `<meta>` of this name.
+    pub fn meta(&self, name: &str) -> Option<&str> {
+        self.meta.iter().find(|(known, _)| known == name).map(|(_, content)| content.as_str())
+    }
+
+    /// Keeps what a tag says, and makes room for the text of an element that matters. Its text may
+    /// come in several tokens.
+    fn open(&mut self, tag: &StartTag<()>) -> Open {
         match tag.name.as_slice() {
             // Images of the SVG kind have titles of their own further down.
             b"title" if self.title.is_none() => {
                 self.title = Some(String::new());
-                Some(Open::Title)
+                return Open::Title;
             }
             b"script" if is_json_ld(tag) => {
                 self.json_ld.push(String::new());
-                Some(Open::JsonLd)
+                return Open::JsonLd;
             }
-            _ => None,
+            b"title" | b"script" | b"style" | b"noscript" | b"iframe" | b"textarea" | b"xmp" | b"noembed" => {
+                return Open::Hidden;
+            }
+            b"html" if self.language.is_empty() => {
+                self.language = attribute(tag, b"lang").unwrap_or_default().to_ascii_lowercase();
+            }
+            b"meta" => self.meta.extend(meta(tag)),
+            b"link" if self.canonical.is_none() && has_word(tag, b"rel", "canonical") => {
+                self.canonical = attribute(tag, b"href");
+            }
+            _ => {}
         }
+        Open::Visible
     }
 
-    fn add_text(&mut self, open: Option<Open>, text: &str) {
+    fn add_text(&mut self, open: Open, text: &str) {
         let place = match open {
-            Some(Open::Title) => self.title.as_mut(),
-            Some(Open::JsonLd) => self.json_ld.last_mut(),
-            None => None,
+            Open::Title => self.title.as_mut(),
+            Open::JsonLd => self.json_ld.last_mut(),
+            Open::Hidden => None,
+            Open::Visible => return self.elements.text(text),
         };
         if let Some(place) = place {
             place.push_str(text);
@@ -95,7 +131,12 @@ fn meta(tag: &StartTag<()>) -> Option<(String, String)> {
     Some((name.to_ascii_lowercase(), content))
 }
 
-fn attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
+fn has_word(tag: &StartTag<()>, name: &[u8], word: &str) -> bool {
+    attribute(tag, name).is_some_and(|words| words.split_ascii_whitespace().any(|one| one.eq_ignore_ascii_case(word)))
+}
+
+/// The value of an attribute without the white space around it.
+pub fn attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
     let value = tag.attributes.get(name)?;
     Some(utf8(value).trim().to_owned())
 }

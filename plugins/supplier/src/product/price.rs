@@ -2,6 +2,9 @@
 
 use std::iter;
 
+/// A longer text is not a price, though one may stand in it.
+const MAX_LENGTH: usize = 256;
+
 /// Zeros that an exponent may append; no price needs more.
 const MAX_EXPONENT: usize = 18;
 
@@ -12,7 +15,7 @@ const MAX_EXPONENT: usize = 18;
 /// demands (`1.299` is a little more than one).
 pub fn decimal(text: &str) -> Option<String> {
     let text = text.trim();
-    if text.starts_with(['-', '−']) {
+    if text.len() > MAX_LENGTH || text.starts_with(['-', '−']) {
         return None;
     }
     let start = text.find(|c: char| c.is_ascii_digit())?;
@@ -25,6 +28,40 @@ pub fn decimal(text: &str) -> Option<String> {
     let whole = whole.trim_start_matches('0');
     let whole = if whole.is_empty() { "0" } else { whole };
     Some(if fraction.is_empty() { whole.to_owned() } else { format!("{whole}.{fraction}") })
+}
+
+/// A price that was written for people, in the form that machines are told: where the language of
+/// the page has the decimal comma, the points of `1.299` and `12.345.678` only group.
+///
+/// Needed because `1.299` alone says nothing. Values that are meant for machines (JSON, `content`)
+/// have the decimal point whatever the language, see [`decimal`].
+pub fn as_read(text: &str, language: &str) -> String {
+    if !has_decimal_comma(language) || text.contains(',') {
+        return text.to_owned();
+    }
+    let mut read = String::with_capacity(text.len());
+    for (at, c) in text.char_indices() {
+        let groups = || {
+            let digits_behind = text[at + 1..].bytes().take(4).take_while(u8::is_ascii_digit).count();
+            text[..at].ends_with(|c: char| c.is_ascii_digit()) && digits_behind == 3
+        };
+        if c != '.' || !groups() {
+            read.push(c);
+        }
+    }
+    read
+}
+
+/// By CLDR, for the languages of shops. Some countries differ from their language.
+fn has_decimal_comma(language: &str) -> bool {
+    const LANGUAGES: [&str; 36] = [
+        "bg", "bs", "ca", "cs", "da", "de", "el", "es", "et", "eu", "fi", "fr", "gl", "hr", "hu", "id", "is", "it",
+        "lt", "lv", "mk", "nb", "nl", "nn", "no", "pl", "pt", "ro", "ru", "sk", "sl", "sr", "sv", "tr", "uk", "vi",
+    ];
+    const DIFFERENT: [&str; 11] = ["ch", "li", "mx", "us", "pr", "gt", "hn", "ni", "pa", "sv", "do"];
+    let mut tags = language.split(['-', '_']);
+    let primary = tags.next().unwrap_or_default();
+    LANGUAGES.contains(&primary) && !tags.any(|region| DIFFERENT.contains(&region))
 }
 
 /// The currency as ISO 4217 has it, from a code or an unmistakable sign. `$` and `¥` are several.

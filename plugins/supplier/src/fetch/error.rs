@@ -1,0 +1,51 @@
+//! Why a page could not be read.
+
+use std::time::Duration;
+
+use super::{MAX_REDIRECTS, MAX_URL, TOTAL_TIMEOUT};
+use crate::politeness::Busy;
+
+/// Every text is for the caller: plain words, and nothing about the network behind the host.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    #[error("this is not a web address: it must begin with http:// or https:// and name a host")]
+    NotAWebAddress,
+    #[error("a web address of more than {MAX_URL} characters is not read")]
+    TooLong,
+    #[error("a web address with a user name or password in it is not read")]
+    Credentials,
+    #[error("the address of this page is {0}; only the setting allow_private_addresses opens private networks")]
+    OutOfReach(&'static str),
+    #[error("the supplier's robots.txt does not permit robots to read this page")]
+    RobotsRefused,
+    #[error("the supplier's site answered {0} for its robots.txt, so nobody knows which pages it permits to read")]
+    RobotsUnavailable(u16),
+    #[error("the supplier's site is asked by many at the moment, or wants a pause: try again in {} seconds", .0.as_secs().max(1))]
+    Busy(Duration),
+    #[error("the page redirects more than {MAX_REDIRECTS} times")]
+    TooManyRedirects,
+    #[error("the page is larger than 4 MiB")]
+    TooLarge,
+    #[error("the address leads to {0}, not to an HTML page")]
+    NotHtml(String),
+    #[error("the page came in a compression that was not asked for, or damaged")]
+    Compressed,
+    #[error("the supplier's site answered {0}")]
+    Status(hyper::StatusCode),
+    #[error("the page did not arrive within {} seconds", TOTAL_TIMEOUT.as_secs())]
+    Timeout,
+    #[error("no host of this name was found")]
+    NoSuchHost(#[source] std::io::Error),
+    #[error("the supplier's site could not be connected to")]
+    Connect(#[source] std::io::Error),
+    #[error("no secure connection to the supplier's site could be made")]
+    Tls(#[source] std::io::Error),
+    #[error("the supplier's site broke off or does not speak HTTP")]
+    Http(#[source] hyper::Error),
+}
+
+impl From<Busy> for FetchError {
+    fn from(busy: Busy) -> FetchError {
+        FetchError::Busy(busy.retry_after)
+    }
+}

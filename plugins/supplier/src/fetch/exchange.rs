@@ -1,0 +1,156 @@
+//! One request, one answer, one connection.
+
+use std::io::Read;
+
+use bytes::{Bytes, BytesMut};
+use flate2::read::MultiGzDecoder;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::header::{CONTENT_ENCODING, HOST, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use url::{Position, Url};
+
+use super::{FetchError, Manners, connection};
+
+const MAX_HEAD: usize = 64 << 10;
+
+pub struct Exchange<'a> {
+    pub url: &'a Url,
+    pub manners: &'a Manners,
+    pub headers: HeaderMap,
+}
+
+impl Exchange<'_> {
+    /// Sends the request and gives the answer to `read`.
+    pub async fn run<T>(
+        self,
+        read: impl AsyncFnOnce(Response<Incoming>) -> Result<T, FetchError>,
+    ) -> Result<T, FetchError> {
+        let stream = connection::open(self.url, self.manners.reach).await?;
+        let handshake = http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream));
+        let (mut sender, connection) = handshake.await.map_err(FetchError::Http)?;
+        let exchange = async {
+            let response = sender.send_request(self.request()?).await.map_err(FetchError::Http)?;
+            read(response).await
+        };
+        // The connection is driven here and not in a task of its own: when this future is dropped,
+        // everything it opened is closed with it.
+        let driver = async {
+            let _ = connection.await; // its failure reaches the exchange too, which then says so
+            std::future::pending().await
+        };
+        tokio::select! {
+            answer = exchange => answer,
+            never = driver => never,
+        }
+    }
+
+    fn request(&self) -> Result<Request<Empty<Bytes>>, FetchError> {
+        let request = Request::get(&self.url[Position::BeforePath..Position::AfterQuery])
+            .header(HOST, &self.url[Position::BeforeHost..Position::AfterPort]);
+        let mut request = request.body(Empty::new()).map_err(|_| FetchError::NotAWebAddress)?;
+        let name = HeaderValue::from_str(&self.manners.user_agent);
+        let name = name.unwrap_or(HeaderValue::from_static(super::OUR_NAME));
+        request.headers_mut().insert(USER_AGENT, name);
+        request.headers_mut().extend(self.headers.clone());
+        Ok(request)
+    }
+}
+
+/// Where the answer sends us, when it does.
+pub fn redirect(url: &Url, response: &Response<Incoming>) -> Option<Result<Url, FetchError>> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let location = response.headers().get(LOCATION)?;
+    // Not `to_str`: sites send raw UTF-8 in here.
+    let location = String::from_utf8_lossy(location.as_bytes());
+    let to = url.join(&location).map_err(|_| FetchError::NotAWebAddress);
+    Some(to.map(|mut to| {
+        to.set_fragment(None);
+        to
+    }))
+}
+
+/// The body, unpacked, of `limit` bytes at most: on the way and unpacked alike.
+pub async fn body(response: Response<Incoming>, limit: usize) -> Result<Bytes, FetchError> {
+    let gzip = is_gzip(response.headers())?;
+    let body = beginning(response, limit + 1).await?;
+    if body.len() > limit {
+        return Err(FetchError::TooLarge);
+    }
+    if !gzip {
+        return Ok(body);
+    }
+    // Unpacking megabytes would hold up everybody's requests here.
+    let unpacked = tokio::task::spawn_blocking(move || unpack(&body, limit));
+    unpacked.await.unwrap_or(Err(FetchError::Compressed))
+}
+
+fn is_gzip(headers: &HeaderMap) -> Result<bool, FetchError> {
+    let encoding = headers.get(CONTENT_ENCODING).map(|value| value.as_bytes().to_ascii_lowercase());
+    match encoding.as_deref().unwrap_or_default() {
+        b"" | b"identity" => Ok(false),
+        b"gzip" | b"x-gzip" => Ok(true),
+        _ => Err(FetchError::Compressed),
+    }
+}
+
+/// The first `limit` bytes of the body as they come; what is behind them is not waited for.
+pub async fn beginning(response: Response<Incoming>, limit: usize) -> Result<Bytes, FetchError> {
+    let mut body = response.into_body();
+    let mut read = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(FetchError::Http)?;
+        let data = frame.data_ref().map(|data| &**data).unwrap_or_default();
+        read.extend_from_slice(&data[..data.len().min(limit - read.len())]);
+        if read.len() == limit {
+            break;
+        }
+    }
+    Ok(read.freeze())
+}
+
+/// A few kilobytes can unpack to gigabytes: what is over the limit is never made.
+fn unpack(packed: &[u8], limit: usize) -> Result<Bytes, FetchError> {
+    let mut unpacked = Vec::new();
+    let over = limit as u64 + 1;
+    MultiGzDecoder::new(packed).take(over).read_to_end(&mut unpacked).map_err(|_| FetchError::Compressed)?;
+    if unpacked.len() > limit { Err(FetchError::TooLarge) } else { Ok(unpacked.into()) }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn packed(data: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn what_unpacks_to_too_much_is_refused_before_it_is_made() {
+        let bomb = packed(&vec![0; 64 << 20]);
+        assert!(bomb.len() < 1 << 20);
+        assert!(matches!(unpack(&bomb, 4 << 20), Err(FetchError::TooLarge)));
+        assert_eq!(unpack(&packed(b"just"), 4).unwrap(), "just");
+        assert!(matches!(unpack(&packed(b"just"), 3), Err(FetchError::TooLarge)));
+    }
+
+    #[test]
+    fn what_is_damaged_is_no_page() {
+        let whole = packed(b"a page");
+        for damaged in [&whole[..whole.len() - 9], b"", b"<html>"] {
+            assert!(matches!(unpack(damaged, 1000), Err(FetchError::Compressed)));
+        }
+    }
+}

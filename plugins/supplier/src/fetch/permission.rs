@@ -1,0 +1,73 @@
+//! Asks a site which of its pages it permits robots to read, once in a while.
+
+use std::sync::Arc;
+
+use hyper::header::HeaderMap;
+use hyper::{Response, StatusCode};
+use url::Url;
+
+use super::exchange::{self, Exchange};
+use super::{FetchError, MAX_REDIRECTS, Manners, OUR_TOKEN, check};
+use crate::politeness::robots::Robots;
+use crate::politeness::{Turn, Verdict};
+
+/// RFC 9309 wants at least 500 KiB read; what a longer file says further down is not heard.
+const MAX_ROBOTS: usize = 512 << 10;
+
+/// Goes well when the site permits the page. Part of the visit that `turn` stands for: there is no
+/// pause between robots.txt and the page.
+pub async fn ask(turn: &mut Turn, url: &Url, manners: &Manners) -> Result<(), FetchError> {
+    let verdict = match turn.verdict(url) {
+        Some(verdict) => verdict,
+        None => {
+            let verdict = read(url, manners).await?;
+            turn.remember(url, verdict.clone());
+            verdict
+        }
+    };
+    match verdict {
+        Verdict::Rules(robots) if robots.permits(url) => Ok(()),
+        Verdict::Rules(_) => Err(FetchError::RobotsRefused),
+        Verdict::Failed(status) => Err(FetchError::RobotsUnavailable(status)),
+    }
+}
+
+/// A site that cannot be reached at all is an error of its own: the page would meet the same.
+async fn read(url: &Url, manners: &Manners) -> Result<Verdict, FetchError> {
+    let mut url = url.clone();
+    url.set_path("/robots.txt");
+    url.set_query(None);
+    for _ in 0..=MAX_REDIRECTS {
+        // The rules may stand at another site, which is asked for this one file without waiting for
+        // a turn there: to hold two turns at a time could lock two calls against each other.
+        check(&url)?;
+        let exchange = Exchange { url: &url, manners, headers: HeaderMap::new() };
+        match exchange.run(async |response| answer(&url, response).await).await? {
+            Answer::Verdict(verdict) => return Ok(verdict),
+            Answer::Redirect(to) => url = to,
+        }
+    }
+    // As if there were none, RFC 9309 2.3.1.2.
+    Ok(Verdict::Rules(Arc::default()))
+}
+
+enum Answer {
+    Verdict(Verdict),
+    Redirect(Url),
+}
+
+async fn answer(url: &Url, response: Response<hyper::body::Incoming>) -> Result<Answer, FetchError> {
+    if let Some(to) = exchange::redirect(url, &response) {
+        return Ok(Answer::Redirect(to?));
+    }
+    let status = response.status();
+    if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+        return Ok(Answer::Verdict(Verdict::Failed(status.as_u16())));
+    }
+    if !status.is_success() {
+        return Ok(Answer::Verdict(Verdict::Rules(Arc::default())));
+    }
+    let text = exchange::beginning(response, MAX_ROBOTS).await?;
+    let robots = Robots::parse(&String::from_utf8_lossy(&text), OUR_TOKEN);
+    Ok(Answer::Verdict(Verdict::Rules(Arc::new(robots))))
+}
