@@ -15,7 +15,7 @@ mod user;
 pub use answer::Answer;
 pub use client::{Call, Client};
 pub use host::{Host, HostSettings, OWNER, OWNER_PASSWORD};
-pub use pages::Pages;
+pub use pages::{PageAnswer, Pages};
 pub use plugins::{Package, PluginsFolder};
 pub use process::{PATIENCE, Program, built, cardinal, command_line, descendants, eventually, lives, repository};
 pub use provider::{Federated, Provider};
