@@ -20,6 +20,7 @@ mod it {
     mod settings;
     mod single_file;
     mod supplier;
+    mod supplier_sites;
     mod tidy;
     mod walk;
 }

@@ -9,8 +9,8 @@ use html5gum::StartTag;
 
 use super::page::attribute;
 
-/// Browsers have the same limit: what nests deeper lies side by side.
-const MAX_DEPTH: usize = 512;
+/// Browsers have such a limit too (512): what nests deeper lies side by side.
+const MAX_DEPTH: usize = 256;
 
 /// Microdata of one product has some hundred elements. What comes after these is not looked at.
 const MAX_ELEMENTS: usize = 50_000;
@@ -58,8 +58,31 @@ pub enum Value {
 /// A start tag that waits for its end.
 struct Open {
     name: Vec<u8>,
+    kind: Kind,
     /// Its place in the list, when it is kept.
     kept: Option<usize>,
+}
+
+/// How far an end tag inside the element reaches.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Inline,
+    /// The end of an inline element does not reach out of it.
+    Block,
+    /// No end tag reaches out of it: a cell of a table.
+    Scope,
+}
+
+impl Kind {
+    fn of(name: &[u8]) -> Kind {
+        if SCOPES.contains(&name) {
+            Kind::Scope
+        } else if BLOCKS.contains(&name) {
+            Kind::Block
+        } else {
+            Kind::Inline
+        }
+    }
 }
 
 impl Elements {
@@ -73,7 +96,7 @@ impl Elements {
         let foreign = self.open.iter().rev().take(16).any(|open| matches!(open.name.as_slice(), b"svg" | b"math"));
         let empty = VOID.contains(&name) || (foreign && tag.self_closing);
         if !empty && self.open.len() < MAX_DEPTH {
-            self.open.push(Open { name: name.to_vec(), kept });
+            self.open.push(Open { name: name.to_vec(), kind: Kind::of(name), kept });
         } else if let Some(kept) = kept {
             self.close(kept);
         }
@@ -83,9 +106,8 @@ impl Elements {
         if !INLINE.contains(&name) {
             self.text.push(' ');
         }
-        // The end of an inline element does not reach out of the block that it stands in.
-        let barriers: &[&[u8]] = if INLINE.contains(&name) { &BLOCKS } else { &SCOPES };
-        self.close_nearest(&[name], barriers);
+        let barrier = if Kind::of(name) == Kind::Inline { Kind::Block } else { Kind::Scope };
+        self.close_nearest(&[name], |open| open.kind >= barrier);
     }
 
     pub fn text(&mut self, text: &str) {
@@ -135,21 +157,22 @@ impl Elements {
             b"td" | b"th" => (&[b"td", b"th"], &[b"tr", b"table"]),
             b"tr" => (&[b"tr"], &[b"table", b"tbody", b"thead", b"tfoot"]),
             b"option" => (&[b"option"], &[b"select"]),
-            _ if BLOCKS.contains(&name) => (&[b"p"], &SCOPES),
+            _ if Kind::of(name) == Kind::Block || name == b"table" => {
+                return self.close_nearest(&[b"p"], |open| open.kind == Kind::Scope);
+            }
             _ => return,
         };
-        self.close_nearest(closed, barriers);
+        self.close_nearest(closed, |open| barriers.contains(&open.name.as_slice()));
     }
 
-    /// Closes the innermost element of these names, and what is inside it, unless one of `barriers`
-    /// is in between.
-    fn close_nearest(&mut self, names: &[&[u8]], barriers: &[&[u8]]) {
+    /// Closes the innermost element of these names, and what is inside it, unless a barrier is in
+    /// between.
+    fn close_nearest(&mut self, names: &[&[u8]], is_barrier: impl Fn(&Open) -> bool) {
         for (at, open) in self.open.iter().enumerate().rev() {
-            let name = open.name.as_slice();
-            if names.contains(&name) {
+            if names.contains(&open.name.as_slice()) {
                 return self.close_from(at);
             }
-            if barriers.contains(&name) {
+            if is_barrier(open) {
                 return;
             }
         }

@@ -10,9 +10,12 @@ use super::{price, text};
 /// Items inside items. `itemref` can lead in circles.
 const MAX_DEPTH: usize = 12;
 
-/// Values that are looked at on one page, and bytes of text in them: elements that nest, and several
+/// One value under several names.
+const MAX_NAMES: usize = 8;
+
+/// Elements that are looked at on one page, and bytes of text in them: elements that nest, and several
 /// references to one element, could make a small page large.
-const MAX_VALUES: usize = 20_000;
+const MAX_STEPS: usize = 200_000;
 const MAX_TEXT: usize = 4 << 20;
 
 /// Properties whose value is an address or the name of something in schema.org: of a link they take
@@ -37,7 +40,7 @@ const ADDRESSES: [&str; 15] = [
 
 /// The items of the page that are no property of another one.
 pub fn nodes(elements: &Elements, language: &str) -> Vec<Json> {
-    let mut reader = Reader { elements, language, values: MAX_VALUES, text: MAX_TEXT };
+    let mut reader = Reader { elements, language, steps: MAX_STEPS, text: MAX_TEXT };
     let mut nodes = Vec::new();
     let referred = referred(elements);
     for (at, element) in elements.list.iter().enumerate() {
@@ -71,7 +74,7 @@ fn referred(elements: &Elements) -> Vec<bool> {
 struct Reader<'a> {
     elements: &'a Elements,
     language: &'a str,
-    values: usize,
+    steps: usize,
     text: usize,
 }
 
@@ -94,10 +97,10 @@ impl Reader<'_> {
 
     /// The properties among the elements from `at` to `end`, but not those of items inside.
     fn collect(&mut self, mut at: usize, end: usize, depth: usize, fields: &mut Fields) {
-        while at < end && depth > 0 && self.values > 0 {
+        while at < end && depth > 0 && self.steps > 0 {
+            self.steps -= 1;
             let element = &self.elements.list[at];
-            for name in &element.names {
-                self.values = self.values.saturating_sub(1);
+            for name in element.names.iter().take(MAX_NAMES) {
                 let name = short_name(name);
                 let value = match &element.item {
                     Some(item) => self.node(at, element, item, depth - 1),

@@ -23,6 +23,9 @@ pub fn decimal(text: &str) -> Option<String> {
     if follows_bare_point(&text[..start]) {
         number.insert_str(0, "0.");
     }
+    if let Some(point) = bare_decimal_sign(rest) {
+        number.retain(|c| c.is_ascii_digit() || c == point);
+    }
     let (whole, fraction) = split_at_decimal_point(&number);
     let (whole, fraction) = shifted(digits(whole), digits(fraction), exponent(rest)?);
     let whole = whole.trim_start_matches('0');
@@ -118,6 +121,13 @@ fn split_at_decimal_point(number: &str) -> (&str, &str) {
     if groups { (number, "") } else { (whole, fraction) }
 }
 
+/// The comma of `1.299,-`: what else stands in the number can then only group.
+fn bare_decimal_sign(rest: &str) -> Option<char> {
+    let mut rest = rest.chars();
+    let sign = rest.next().filter(|c| matches!(c, ',' | '.'))?;
+    matches!(rest.next(), Some('-' | '–' | '—' | '−')).then_some(sign)
+}
+
 /// `.99`, but not `Rs.99`.
 fn follows_bare_point(before: &str) -> bool {
     before.strip_suffix(['.', ',']).is_some_and(|before| !before.ends_with(char::is_alphabetic))
@@ -161,7 +171,10 @@ fn shifted(mut whole: String, mut fraction: String, places: i32) -> (String, Str
 
 #[cfg(test)]
 mod tests {
-    use super::{currency, decimal};
+    use proptest::prelude::{Just, Strategy, prop_assert, prop_assert_eq, proptest};
+    use proptest::prop_oneof;
+
+    use super::{as_read, currency, decimal};
 
     #[test]
     fn prices_of_many_countries() {
@@ -181,6 +194,9 @@ mod tests {
             ("1\u{a0}299,00\u{a0}€", "1299.00"),
             ("CHF 1'299.–", "1299"),
             ("1299,-", "1299"),
+            ("1.299,-", "1299"),
+            ("1,299.–", "1299"),
+            ("1.299.-", "1.299"),
             ("Rs.500", "500"),
             (".99", "0.99"),
             ("$ .5", "0.5"),
@@ -214,5 +230,91 @@ mod tests {
         assert_eq!(currency("1 299,00 zł").as_deref(), Some("PLN"));
         assert_eq!(currency("$"), None);
         assert_eq!(currency("¥ 500"), None);
+    }
+
+    #[test]
+    fn points_group_where_the_language_of_the_page_says_so() {
+        for (language, text, expected) in [
+            ("de", "ab 1.299 €", "1299"),
+            ("de-de", "12.345.678", "12345678"),
+            ("nl", "€ 1.299,-", "1299"),
+            ("de", "1.299,00 €", "1299.00"),
+            ("de", "19.90", "19.90"),
+            ("de", "1.2990", "1.2990"),
+            ("de-ch", "1.299", "1.299"),
+            ("es-mx", "1.299", "1.299"),
+            ("en", "1.299", "1.299"),
+            ("", "1.299", "1.299"),
+        ] {
+            assert_eq!(decimal(&as_read(text, language)).as_deref(), Some(expected), "{language} {text}");
+        }
+    }
+
+    /// An amount as countries group it: groups of three, a sign between them, a decimal sign.
+    fn grouped(whole: u64, fraction: &str, group: &str, point: &str) -> String {
+        let digits = whole.to_string();
+        let mut text = String::new();
+        for (at, digit) in digits.chars().enumerate() {
+            if at > 0 && (digits.len() - at) % 3 == 0 {
+                text.push_str(group);
+            }
+            text.push(digit);
+        }
+        if fraction.is_empty() { text } else { format!("{text}{point}{fraction}") }
+    }
+
+    fn habits() -> impl Strategy<Value = (&'static str, &'static str)> {
+        prop_oneof![
+            Just((",", ".")),
+            Just((".", ",")),
+            Just((" ", ",")),
+            Just(("\u{a0}", ",")),
+            Just(("\u{202f}", ",")),
+            Just(("\u{2009}", ".")),
+            Just(("'", ".")),
+            Just(("’", ".")),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn an_amount_with_cents_is_read_in_every_habit(
+            whole in 0_u64..1_000_000_000_000,
+            fraction in "[0-9]{2}",
+            (group, point) in habits(),
+            (before, after) in prop_oneof![
+                Just(("", "")), Just(("€ ", "")), Just(("$", "")), Just(("CHF ", "")), Just(("from £", " each")),
+                Just(("", " €")), Just(("", "\u{a0}zł")), Just(("Rs.", "")), Just(("", " kr")), Just(("", "€*")),
+            ],
+        ) {
+            let text = format!("{before}{}{after}", grouped(whole, &fraction, group, point));
+            prop_assert_eq!(decimal(&text), Some(format!("{whole}.{fraction}")), "{}", text);
+        }
+
+        #[test]
+        fn a_whole_amount_is_read_in_every_habit_that_says_what_it_means(
+            whole in 0_u64..1_000_000_000_000,
+            (group, _) in habits(),
+            end in prop_oneof![Just(",-"), Just(",–"), Just(".-"), Just(".–"), Just(",—"), Just(" €"), Just("")],
+        ) {
+            // One group behind a point is the ambiguous one.
+            let text = grouped(whole, "", group, "") + end;
+            let ambiguous = group == "." && !end.starts_with(',') && (1_000..1_000_000).contains(&whole);
+            let expected = if ambiguous { format!("{}.{:03}", whole / 1000, whole % 1000) } else { whole.to_string() };
+            prop_assert_eq!(decimal(&text), Some(expected), "{}", text);
+        }
+
+        #[test]
+        fn what_is_read_is_a_decimal_whatever_was_written(text in "[0-9.,'’ €eE+~\u{a0}-]{0,24}", any in "\\PC{0,24}") {
+            for text in [text, any] {
+                let read = decimal(&as_read(&text, "de")).into_iter().chain(decimal(&text));
+                for price in read {
+                    let (whole, fraction) = price.split_once('.').unwrap_or((&price, "0"));
+                    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+                    prop_assert!(digits(whole) && digits(fraction), "{} -> {}", text, price);
+                    prop_assert!(whole == "0" || !whole.starts_with('0'), "{} -> {}", text, price);
+                }
+            }
+        }
     }
 }

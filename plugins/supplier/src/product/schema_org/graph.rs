@@ -11,7 +11,7 @@ use crate::product::text;
 const FUEL: usize = 8 << 20;
 
 /// What looking at a node costs, beside its text.
-const NODE: usize = 64;
+const NODE: usize = 256;
 
 /// All values of a page, so that `{"@id": "#offer"}` leads to the offer that stands elsewhere.
 pub struct Graph<'a> {
