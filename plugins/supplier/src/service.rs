@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use cardinal_plugin::{Error, Level, PluginContext, Result, Uuid, json};
 use time::OffsetDateTime;
+use tokio::sync::Semaphore;
 use url::Url;
 
 use crate::cache::{self, Cached, Item};
@@ -20,6 +21,9 @@ const NO_PRODUCT: &str =
 
 /// Of the whole library and not of an instance: a site does not care that the plugin was reloaded.
 static SITES: LazyLock<Sites> = LazyLock::new(Sites::default);
+
+/// Pages that are gone through at the same time: a page of 4 MiB can take many times that while it is.
+static SEARCHES: Semaphore = Semaphore::const_new(4);
 
 /// The page that is asked for.
 pub struct Wanted {
@@ -64,26 +68,28 @@ fn read_address(wanted: &Wanted) -> Result<Url> {
 
 async fn product_at(ctx: &PluginContext, address: &Url, refresh: bool) -> Result<Product> {
     let settings: Settings = ctx.settings()?;
-    let fresh = async || -> Result<Option<Product>> {
-        let known = cache::find(ctx, address).await?.filter(|known| !refresh && known.is_fresh(settings.lifetime()));
-        Ok(known.map(|known| known.product))
-    };
-    if let Some(product) = fresh().await? {
+    let is_fresh = |known: &Cached| !refresh && known.is_fresh(settings.lifetime());
+    if let Some(known) = cache::find(ctx, address).await?.filter(is_fresh) {
         ctx.metrics().count("cache_hits", 1);
-        return Ok(product);
+        return Ok(known.product);
     }
     let turn = SITES.turn(address, settings.manners().delay).await;
     let turn = turn.map_err(|busy| failed(ctx, address, &busy.into()))?;
-    // Of many who want the same page at the same time, one reads it for all.
-    if let Some(product) = fresh().await? {
-        return Ok(product);
+    // Asked again: of many who want the same page at the same time, one reads it for all.
+    match cache::find(ctx, address).await? {
+        Some(known) if is_fresh(&known) => Ok(known.product),
+        known => read(ctx, address, known, turn, &settings).await,
     }
-    read(ctx, address, turn, &settings).await
 }
 
 /// Reads the page, or hears that it is still what it was.
-async fn read(ctx: &PluginContext, address: &Url, turn: Turn, settings: &Settings) -> Result<Product> {
-    let known = cache::find(ctx, address).await?;
+async fn read(
+    ctx: &PluginContext,
+    address: &Url,
+    known: Option<Cached>,
+    turn: Turn,
+    settings: &Settings,
+) -> Result<Product> {
     let validators = known.as_ref().map(|known| &known.validators);
     let fetched = fetch::page(&SITES, turn, address, &settings.manners(), validators).await;
     let read_at = OffsetDateTime::now_utc();
@@ -109,7 +115,9 @@ async fn read(ctx: &PluginContext, address: &Url, turn: Turn, settings: &Setting
 /// A page may have 4 MiB. Going through them on a thread of the host would hold up everybody's
 /// requests.
 async fn find_product(page: Page) -> Result<product::Found> {
+    let permit = SEARCHES.acquire().await?;
     let search = tokio::task::spawn_blocking(move || {
+        let _permit = permit; // until the search is over, also when its caller has left
         let html = charset::decode(&page.body, Some(&page.content_type));
         product::find(&html, &page.validators.url)
     });

@@ -40,14 +40,16 @@ async fn read(url: &Url, manners: &Manners) -> Result<Verdict, FetchError> {
     for _ in 0..=MAX_REDIRECTS {
         // The rules may stand at another site, which is asked for this one file without waiting for
         // a turn there: to hold two turns at a time could lock two calls against each other.
-        check(&url)?;
+        if check(&url).is_err() {
+            break;
+        }
         let exchange = Exchange { url: &url, manners, headers: HeaderMap::new() };
         match exchange.run(async |response| answer(&url, response).await).await? {
             Answer::Verdict(verdict) => return Ok(verdict),
             Answer::Redirect(to) => url = to,
         }
     }
-    // As if there were none, RFC 9309 2.3.1.2.
+    // Nowhere to be found: as if there were none, RFC 9309 2.3.1.2.
     Ok(Verdict::Rules(Arc::default()))
 }
 

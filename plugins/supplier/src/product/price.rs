@@ -255,7 +255,7 @@ mod tests {
         let digits = whole.to_string();
         let mut text = String::new();
         for (at, digit) in digits.chars().enumerate() {
-            if at > 0 && (digits.len() - at) % 3 == 0 {
+            if at > 0 && (digits.len() - at).is_multiple_of(3) {
                 text.push_str(group);
             }
             text.push(digit);
