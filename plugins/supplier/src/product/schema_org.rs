@@ -8,6 +8,7 @@ use super::address::{Closeness, Place};
 use super::json::{Json, short_name};
 use super::{Facts, gtin};
 use graph::Graph;
+use offers::Offer;
 
 const PRODUCT_TYPES: [&str; 7] =
     ["Product", "ProductGroup", "ProductModel", "IndividualProduct", "SomeProducts", "Vehicle", "Car"];
@@ -174,9 +175,16 @@ impl<'a> Reader<'a> {
     fn single(&self, product: &'a Json, steps: usize) -> Described {
         let graph = &self.graph;
         let mut facts = graph.own_facts(product);
-        facts.add_offers(graph.offers(product, steps));
+        let mut offers = graph.offers(product, steps);
+        let is_variant_of_address = self.put_first_what_is_meant(&mut offers);
+        if is_variant_of_address {
+            offers.truncate(1);
+            facts.number_as(&offers);
+        }
+        facts.add_offers(offers.into_iter().map(|offer| offer.facts).collect());
         // By the letter a price belongs into an offer. In microdata many leave the offer out.
-        facts.fill_from(Facts { title: None, ..graph.offer(product, steps) });
+        let Facts { price, currency, availability, .. } = graph.offer(product, steps);
+        facts.fill_from(Facts { price, currency, availability, ..Facts::default() });
         let addresses = self.addresses(product);
         let by_address = addresses.iter().map(|address| self.place.closeness(address)).max().unwrap_or_default();
         let numbers =
@@ -184,11 +192,30 @@ impl<'a> Reader<'a> {
         let by_number = numbers.map(|number| self.place.closeness_of_number(&number)).max().unwrap_or_default();
         Described {
             facts,
-            is_variant_of_address: false,
+            is_variant_of_address,
             closeness: by_address.max(by_number),
             is_elsewhere: by_address == Closeness::Unknown && !addresses.is_empty(),
             ids: graph.text(product.get("@id")).into_iter().collect(),
         }
+    }
+
+    /// Shops without groups have an offer for each variant, with the address of the variant. Says
+    /// whether the page's address means one of several.
+    fn put_first_what_is_meant(&self, offers: &mut [Offer<'a>]) -> bool {
+        let closeness = |offer: &Offer<'a>| {
+            let address = self.graph.schema_name(offer.node.get("url")).map(|url| self.place.closeness(&url));
+            address.max(offer.facts.sku.as_deref().map(|sku| self.place.closeness_of_number(sku))).unwrap_or_default()
+        };
+        let closeness: Vec<Closeness> = offers.iter().map(closeness).collect();
+        let meant = closeness.iter().copied().max().filter(|one| *one > Closeness::Page).unwrap_or_default();
+        let alone = closeness.iter().filter(|one| **one == meant).count() == 1;
+        // Where all are alike, none is meant.
+        let at = closeness.iter().position(|one| *one == meant).filter(|_| alone && offers.len() > 1);
+        if let Some(at) = at.filter(|_| meant > Closeness::Page) {
+            offers[..=at].rotate_right(1);
+            return true;
+        }
+        false
     }
 
     /// What a product names as its own page. Its offer may name the page of the variant.
@@ -208,7 +235,16 @@ impl Facts {
         Facts { sku: None, gtin: None, price: None, currency: None, availability: None, ..self }
     }
 
-    /// What a product or an offer says itself, but for its price.
+    /// Takes the numbers of the variant that was offered: the product's own are those of another one.
+    fn number_as(&mut self, offers: &[Offer]) {
+        for Offer { facts: variant, .. } in offers {
+            if variant.sku.is_some() && variant.sku != self.sku {
+                (self.sku, self.gtin) = (variant.sku.clone(), variant.gtin.clone());
+            }
+        }
+    }
+
+    /// What the offers say, where the product does not.
     fn add_offers(&mut self, offers: Vec<Facts>) {
         for offer in offers {
             // The first offer with a price is the one that the page shows.

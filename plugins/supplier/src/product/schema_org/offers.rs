@@ -9,25 +9,30 @@ const MAX_OFFERS: usize = 100;
 
 type Price = (Option<String>, Option<String>);
 
+pub struct Offer<'a> {
+    pub facts: Facts,
+    pub node: &'a Json,
+}
+
 impl<'a> Graph<'a> {
     /// The offers below `json`, flattened: shops nest `offers` in an `AggregateOffer`.
-    pub fn offers(&self, json: &'a Json, steps: usize) -> Vec<Facts> {
+    pub fn offers(&self, json: &'a Json, steps: usize) -> Vec<Offer<'a>> {
         let mut found = Vec::new();
         self.collect_offers(json, None, steps, &mut found);
         found
     }
 
-    fn collect_offers(&self, json: &'a Json, currency: Option<&String>, steps: usize, found: &mut Vec<Facts>) {
-        for offer in self.items(json.get("offers")) {
+    fn collect_offers(&self, json: &'a Json, currency: Option<&String>, steps: usize, found: &mut Vec<Offer<'a>>) {
+        for node in self.items(json.get("offers")) {
             if steps == 0 || found.len() == MAX_OFFERS {
                 return;
             }
-            let mut facts = self.offer(offer, steps);
+            let mut facts = self.offer(node, steps);
             // What all have in common stands on the offer around them.
             facts.currency = facts.currency.or(currency.cloned());
             let common = facts.currency.clone();
-            found.push(facts);
-            self.collect_offers(offer, common.as_ref(), steps - 1, found);
+            found.push(Offer { facts, node });
+            self.collect_offers(node, common.as_ref(), steps - 1, found);
         }
     }
 
