@@ -37,6 +37,9 @@ use crate::{
     },
 };
 
+/// The kind of the users of an identity provider.
+const OIDC: &str = "oidc";
+
 /// Everything that authentication keeps.
 pub struct Auth {
     pub clock: Clock,
@@ -104,7 +107,7 @@ impl Auth {
             if record.revoked_at.is_some_and(|at| at <= self.clock.now()) {
                 return Ok(Found::Revoked);
             }
-            Ok(found(&owner, |owner| key_caller(&record, owner)))
+            Ok(found(&owner, |owner| key_caller(&record, owner, &self.rights_of(owner))))
         };
         let caller = self.accept(self.keys.get(&hash, now, load).await?)?;
         if let Some((id, _)) = &caller.key {
@@ -141,9 +144,19 @@ impl Auth {
         let load = || async {
             let identity = oidc.verify(text, &hash).await.map_err(|failure| self.jwt_failure(failure))?;
             let user = db::oidc_users::of(&self.pool, &identity.issuer, &identity.subject, &identity.name).await?;
-            Ok(found(&user, |user| jwt_caller(&identity, user)))
+            Ok(found(&user, |user| jwt_caller(&identity, user, &self.rights_of(user))))
         };
         self.accept(self.jwts.get(&hash, self.clock.now(), load).await?)
+    }
+
+    /// The most that a user may do, by whatever credential: its role, and for the users of an identity provider what
+    /// the operator lets it vouch for, a role or not. Without the provider they may nothing.
+    fn rights_of(&self, user: &User) -> ScopeSet {
+        if user.kind != OIDC {
+            return role_scopes(user);
+        }
+        let most = self.oidc.as_ref().map(|oidc| oidc.max_scopes.clone()).unwrap_or_default();
+        if user.role.is_some() { most.intersect(&role_scopes(user)) } else { most }
     }
 
     fn jwt_failure(&self, failure: Failure) -> ApiError {
@@ -234,7 +247,7 @@ fn role_scopes(user: &User) -> ScopeSet {
     user.role.as_deref().map(scope::of_role).unwrap_or_default()
 }
 
-fn key_caller(record: &KeyRecord, owner: &User) -> Caller {
+fn key_caller(record: &KeyRecord, owner: &User, rights: &ScopeSet) -> Caller {
     Caller {
         user_id: owner.id,
         username: owner.username.clone(),
@@ -243,7 +256,7 @@ fn key_caller(record: &KeyRecord, owner: &User) -> Caller {
         kind: CallerKind::ApiKey,
         key: Some((record.id, record.name.clone())),
         session_id: None,
-        scopes: ScopeSet::lenient(&record.scopes).intersect(&role_scopes(owner)),
+        scopes: ScopeSet::lenient(&record.scopes).intersect(rights),
         expires_at: record.expires_at,
     }
 }
@@ -262,12 +275,8 @@ fn session_caller(session_id: Uuid, expires_at: time::OffsetDateTime, user: &Use
     }
 }
 
-/// What the token grants, less what the user's role doesn't hold where an administrator gave one.
-fn jwt_caller(identity: &Identity, user: &User) -> Caller {
-    let scopes = match &user.role {
-        Some(role) => identity.scopes.intersect(&scope::of_role(role)),
-        None => identity.scopes.clone(),
-    };
+/// What the token grants, less what its holder may not do.
+fn jwt_caller(identity: &Identity, user: &User, rights: &ScopeSet) -> Caller {
     Caller {
         user_id: user.id,
         username: user.username.clone(),
@@ -276,7 +285,7 @@ fn jwt_caller(identity: &Identity, user: &User) -> Caller {
         kind: CallerKind::Oidc,
         key: None,
         session_id: None,
-        scopes,
+        scopes: identity.scopes.intersect(rights),
         expires_at: Some(identity.expires_at),
     }
 }

@@ -242,6 +242,11 @@ async fn a_token_never_raises_its_own_rights() {
         let answer = holder.post("/v1/admin/api-keys", &key(scopes)).await;
         assert!(matches!(answer.status.as_u16(), 403 | 422), "{answer}");
     }
+    // What it may give, its key may do, and no more.
+    let made = holder.post("/v1/admin/api-keys", &key(json!(["cards:read"]))).await.expect(201);
+    let made = all.host.client().bearer(made["key"].as_str().unwrap());
+    made.get(CARDS).await.expect(200);
+    made.post("/v1/admin/api-keys", &key(json!(["cards:read"]))).await.refused(403, "insufficient-scope");
     let passwords = json!({"current_password": "x", "new_password": "long enough a password"});
     holder.post("/v1/admin/auth/password", &passwords).await.refused(403, "forbidden");
     // Nothing to log out of here: the session is the provider's.
