@@ -162,6 +162,32 @@ ensure_chromium() {
     apt_install chromium fonts-dejavu-core
 }
 
+# The upstream of the proxy's tests. Only the program is wanted, so it is unpacked rather than installed: Debian's
+# package would start a server on port 80.
+ensure_nginx() {
+    [ -x /usr/sbin/nginx ] || [ -x "$root/var/nginx/usr/sbin/nginx" ] && return
+    command -v apt-get >/dev/null || fail "no nginx found for the proxy's tests; install it at /usr/sbin/nginx"
+    say "unpacking nginx from Debian's package into var/nginx"
+    if may_install && [ -z "$apt_lists_fresh" ]; then
+        as_root apt-get update -qq
+        apt_lists_fresh=yes
+    fi
+    local work
+    mkdir -p "$root/var"
+    work=$(mktemp -d "$root/var/unpack.XXXXXX")
+    (cd "$work" && apt-get download -qq nginx >&2) || fail "apt could not fetch nginx"
+    rm -rf "$root/var/nginx"
+    dpkg-deb -x "$work"/nginx_*.deb "$root/var/nginx"
+    rm -rf "$work"
+    "$root/var/nginx/usr/sbin/nginx" -v 2>/dev/null || fail "nginx in var/nginx does not start on this machine; install it at /usr/sbin/nginx"
+}
+
+ensure_curl() {
+    command -v curl >/dev/null && return
+    may_install || fail "no curl found for the proxy's tests; ask an administrator for: apt-get install curl"
+    apt_install curl
+}
+
 # --- building -----------------------------------------------------------------------------------
 
 # npm_ci FOLDER: its dependencies, only when package-lock.json has changed since.

@@ -11,6 +11,7 @@ mod process;
 mod provider;
 mod upstream;
 mod user;
+mod wire;
 
 pub use answer::Answer;
 pub use client::{Call, Client};
@@ -21,3 +22,4 @@ pub use process::{PATIENCE, Program, built, cardinal, command_line, descendants,
 pub use provider::{Federated, Provider};
 pub use upstream::{Seen, Upstream};
 pub use user::{User, unique};
+pub use wire::{WebSocketEcho, exchange};

@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -203,8 +204,11 @@ fn play(
     state: &State,
 ) -> io::Result<bool> {
     let fixed = |text: &str| text.replace('\n', "\r\n").into_bytes();
+    if name == "slow" {
+        thread::sleep(Duration::from_millis(argument.parse().map_err(io::Error::other)?));
+    }
     match name {
-        "echo" | "continue" | "no-continue" | "drop-kept" => {
+        "slow" | "echo" | "continue" | "no-continue" | "drop-kept" => {
             let body = json!({"lines": seen.lines, "length": seen.length, "trailers": seen.trailers}).to_string();
             let length = body.len();
             let body = if seen.lines[0].starts_with("HEAD ") { String::new() } else { body };

@@ -14,6 +14,9 @@ mod it {
     mod problems;
     mod processes;
     mod proxy;
+    mod proxy_load;
+    mod proxy_nginx;
+    mod proxy_tunnels;
     mod proxy_walls;
     mod proxy_wire;
     mod refusals;

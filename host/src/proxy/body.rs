@@ -85,6 +85,10 @@ impl Progress {
     }
 
     fn leave_gate(&self, state: u8) {
+        if self.gate.load(Ordering::Acquire) != SHUT {
+            return;
+        }
+        self.moved();
         if self.gate.compare_exchange(SHUT, state, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             self.at_gate.wake();
         }
@@ -92,7 +96,8 @@ impl Progress {
 
     /// How long the upstream has had everything there was to have; zero while the client is waited for.
     pub fn upstream_idle(&self) -> Duration {
-        if self.waiting.load(Ordering::Acquire) {
+        // A shut gate has a time of its own.
+        if self.waiting.load(Ordering::Acquire) || self.gate.load(Ordering::Acquire) == SHUT {
             return Duration::ZERO;
         }
         let last = Duration::from_millis(self.last.load(Ordering::Acquire));
@@ -113,15 +118,20 @@ pub struct Upload {
     progress: Option<Arc<Progress>>,
     idle: Duration,
     stall: Stall,
+    /// Through the gate, whose time is not the body's.
+    inside: bool,
 }
 
 impl Upload {
     pub fn new(body: Incoming, progress: Option<Arc<Progress>>, idle: Duration) -> Self {
-        Self { body, progress, idle, stall: Stall::default() }
+        Self { body, progress, idle, stall: Stall::default(), inside: false }
     }
 
     /// Ready when the body may be touched.
     fn pass_gate(&mut self, progress: &Progress, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        if self.inside {
+            return Poll::Ready(Ok(()));
+        }
         if progress.gate.load(Ordering::Acquire) == SHUT {
             progress.at_gate.register(cx.waker());
             if self.stall.poll(cx, CONTINUE_WITHIN).is_ready() {
@@ -131,7 +141,11 @@ impl Upload {
         match progress.gate.load(Ordering::Acquire) {
             SHUT => Poll::Pending,
             REFUSED => Poll::Ready(Err(Broken::Unwanted)),
-            _ => Poll::Ready(Ok(())),
+            _ => {
+                self.inside = true;
+                self.stall.over();
+                Poll::Ready(Ok(()))
+            }
         }
     }
 }

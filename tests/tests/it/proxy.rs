@@ -1,8 +1,8 @@
 //! Contract 1, "everything else": what crosses the HTTP proxy, and what of it is changed.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
-use cardinal_tests::{Host, Seen, Upstream, unique};
+use cardinal_tests::{Host, Seen, Upstream, WebSocketEcho, unique};
 use http::Method;
 use tokio::sync::Mutex;
 
@@ -14,12 +14,24 @@ pub async fn proxying() -> Arc<Host> {
         return host;
     }
     let up = Upstream::shared().url();
-    let routes = format!("/kept={up},/cut={up}/,/based={up}/some/base/,/kept/nobody=http://127.0.0.1:1");
+    let mut routes = format!("/kept={up},/cut={up}/,/based={up}/some/base/,/kept/nobody=http://127.0.0.1:1");
+    for (at, lane) in LANES.iter().enumerate() {
+        routes += &format!(",/lane{at}={}", lane.get_or_init(Upstream::start).url());
+    }
+    routes += &format!(",/ws=http://{}", WebSocketEcho::shared().address());
     let settings = Host::settings().set("PROXY_ROUTES", routes).set("PROXY_TIMEOUT_SECONDS", "1");
+    let settings = settings.set("PROXY_IDLE_SECONDS", "2");
     // 127.0.0.1 is a stranger, 127.0.0.77 a proxy in front.
     let host = Arc::new(settings.set("TRUSTED_PROXIES", "127.0.0.77").start().await);
     *shared = Arc::downgrade(&host);
     host
+}
+
+static LANES: [OnceLock<Upstream>; 6] = [const { OnceLock::new() }; 6];
+
+/// An upstream at `/laneN` for one test alone, which may count its connections and bytes.
+pub fn lane(at: usize) -> &'static Upstream {
+    LANES[at].get_or_init(Upstream::start)
 }
 
 /// The one request with this mark.
