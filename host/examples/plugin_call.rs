@@ -121,7 +121,7 @@ fn parts(caller: &Arc<Caller>, headers: &HeaderMap, body: &Bytes) -> CallParts {
         body: CallBody::Full(body.clone()),
         caller: caller.clone(),
         request_id: "0198c5f7-3f7e-7c3e-8f6e-1f2a3b4c5d6e".into(),
-        traceparent: None,
+        trace: None,
         deadline: Instant::now() + Duration::from_secs(30),
         peer: Some([127, 0, 0, 1].into()),
         is_tool: false,

@@ -6,9 +6,11 @@ mod auth;
 mod health;
 mod master_cards;
 mod mcp;
+pub mod metrics;
 pub mod pages;
 pub mod plugins;
 mod problems;
+mod system;
 
 use crate::router::Route;
 
@@ -16,6 +18,8 @@ use crate::router::Route;
 pub fn routes() -> Vec<Route> {
     [
         health::routes(),
+        metrics::routes(),
+        system::routes(),
         problems::routes(),
         auth::routes(),
         api_keys::routes(),
@@ -26,4 +30,9 @@ pub fn routes() -> Vec<Route> {
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// Whether machines ask for this every few seconds, so that answers that went well are no news.
+pub fn is_probe(template: &str) -> bool {
+    ["/healthz", "/readyz", "/metrics"].contains(&template)
 }

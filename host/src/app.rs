@@ -21,6 +21,7 @@ use crate::{
     http::{cors::Origins, host::Hosts},
     link::{KeeperLink, WorkerStart},
     mcp::Mcp,
+    observe::{Telemetry, log::Log},
     plugin::{context::Services, registry::Registry},
     proxy::Proxy,
     router::Router,
@@ -41,6 +42,8 @@ pub struct App {
     pub plugins: Arc<Registry>,
     pub mcp: Mcp,
     pub proxy: Proxy,
+    pub telemetry: Arc<Telemetry>,
+    pub log: Log,
     pub host_id: Uuid,
     /// The first user is there and the plugins have been walked through.
     pub ready: AtomicBool,
@@ -62,6 +65,7 @@ impl App {
         clock: Clock,
         link: KeeperLink,
         stop: &CancellationToken,
+        log: Log,
     ) -> anyhow::Result<Self> {
         let config = start.config;
         let secret = token_secret(&config)?;
@@ -76,7 +80,8 @@ impl App {
             runtime: tokio::runtime::Handle::current(),
         });
         let provider = Oidc::configured(&config.auth, &base_url, &clock)?;
-        let plugins = Arc::new(Registry::new(&config, services, link, clock.clone())?);
+        let telemetry = Arc::new(Telemetry::new(clock.now(), start.worker_restarts));
+        let plugins = Arc::new(Registry::new(&config, services, link, clock.clone(), Arc::clone(&telemetry))?);
         let hosts = Hosts::new(&base_url, &config.http.allowed_hosts, &config.http.proxy_hosts);
         let shares_origin = !hosts.set_the_proxy_apart() && config.http.admin_listen_addr.is_none();
         Ok(Self {
@@ -89,7 +94,9 @@ impl App {
             origins: Origins::new(&base_url, &config.http.cors_origins),
             proxy: Proxy::new(&config.proxy, start.host_id, shares_origin)?,
             hosts,
-            routes: Router::new()?,
+            routes: Router::new(&telemetry.requests)?,
+            telemetry,
+            log,
             draining: AtomicBool::new(false),
             config,
             base_url,

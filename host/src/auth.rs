@@ -13,7 +13,6 @@ pub mod throttle;
 
 use std::{net::IpAddr, sync::Arc};
 
-use deadpool_postgres::Pool;
 use http::{HeaderMap, header};
 use uuid::Uuid;
 
@@ -30,7 +29,7 @@ use self::{
 };
 use crate::{
     clock::Clock,
-    db::{self, api_keys::KeyRecord, users::User},
+    db::{self, api_keys::KeyRecord, pool::Pool, users::User},
     http::{
         codes::{self, Code},
         error::{ApiError, ApiResult},
@@ -206,6 +205,11 @@ impl Auth {
         };
         let challenge = format!(r#"Bearer error="insufficient_scope", scope="{wanted}", {}"#, self.challenge);
         refusal.header(header::WWW_AUTHENTICATE, challenge)
+    }
+
+    /// How often credentials were known already, by their kind.
+    pub fn cache_counts(&self) -> [(&'static str, cache::Counts); 2] {
+        [("api_key", self.keys.counts()), ("session", self.sessions.counts())]
     }
 
     /// Forgets what is known of a key, so that a change acts at once on this host.

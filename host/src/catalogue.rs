@@ -1,6 +1,5 @@
 //! Pages of cards as everybody sees them: the admin API, plugins and MCP clients.
 
-use deadpool_postgres::Pool;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -11,7 +10,7 @@ use crate::{
         page::Cursors,
     },
     clock::Clock,
-    db::{self, card_estimates::Estimates, card_list},
+    db::{self, card_estimates::Estimates, card_list, pool::Pool},
     http::error::{ApiError, ApiResult},
 };
 

@@ -7,7 +7,6 @@ use clap::{Parser, Subcommand};
 use crate::config::BadSettings;
 
 mod database;
-mod log;
 mod plugin;
 mod probe;
 mod provision;

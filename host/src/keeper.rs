@@ -101,6 +101,7 @@ impl Keeper {
                 },
                 Err(error) => format!("{error:#}"),
             };
+            self.start.worker_restarts += 1;
             let wait = backoff.after_death(started, Instant::now());
             tracing::error!(ended, wait_ms = wait.as_millis(), "the worker ended on its own; starting it again");
             tokio::select! {
@@ -205,7 +206,8 @@ fn worker_start(
     host_id: uuid::Uuid,
     listeners: Vec<ListenerUse>,
 ) -> WorkerStart {
-    config.database.url = None;
+    // That there is one may be known, and no more.
+    config.database.url = config.database.url.map(|_| crate::config::Secret::new(""));
     config.database.secret_file = None;
     let role = |name: String| login.with_login(name.clone(), prepared.passwords.of(&name));
     WorkerStart {
@@ -218,6 +220,7 @@ fn worker_start(
         config,
         host_id,
         listeners,
+        worker_restarts: 0,
     }
 }
 

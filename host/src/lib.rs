@@ -16,6 +16,7 @@ pub mod lifecycle;
 pub mod link;
 mod mac;
 pub mod mcp;
+pub mod observe;
 pub mod plugin;
 pub mod provision;
 pub mod proxy;

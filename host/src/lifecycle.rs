@@ -20,6 +20,7 @@ use crate::{
     clock::Clock,
     db::pool::Pools,
     link::{KeeperLink, ListenerUse, WorkerStart},
+    observe::log::Log,
     request::Door,
     server,
 };
@@ -36,17 +37,17 @@ const FAREWELL: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// The worker could not begin to serve.
-pub fn run_worker(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>) -> anyhow::Result<()> {
+pub fn run_worker(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>, log: Log) -> anyhow::Result<()> {
     // One more than there are cores: a plugin that blocks a thread must not leave the core without one.
     let threads = thread::available_parallelism().map_or(2, usize::from) + 1;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-    let outcome = runtime.block_on(serve(start, link, listeners));
+    let outcome = runtime.block_on(serve(start, link, listeners, log));
     // A thread that a plugin never gives back must not keep the process from ending.
     runtime.shutdown_timeout(FAREWELL);
     outcome
 }
 
-async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>) -> anyhow::Result<()> {
+async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>, log: Log) -> anyhow::Result<()> {
     // A service manager may signal every process at once; when to end is the keeper's word alone. Taking the signals
     // and never looking at them is what keeps the process deaf to them.
     let _deaf_to_terminate = signal(SignalKind::terminate())?;
@@ -55,21 +56,21 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>
     let pools = Pools::new(start.database.core.pg_config(), start.database.reaper.pg_config())?;
     let stop = CancellationToken::new();
     let uses = start.listeners.clone();
-    let app = Arc::new(App::build(start, pools, Clock::System, link.clone(), &stop)?);
+    let app = Arc::new(App::build(start, pools, Clock::System, link.clone(), &stop, log)?);
     let mut serving = JoinSet::new();
     for (listener, purpose) in listeners.into_iter().zip(&uses) {
-        if *purpose == ListenerUse::Metrics {
-            tracing::warn!("METRICS_ADDR is set, and this version has no metrics to serve there");
-            continue;
-        }
         let door = match purpose {
             ListenerUse::Main if uses.contains(&ListenerUse::Admin) => Door::Public,
+            ListenerUse::Main => Door::Whole,
             ListenerUse::Admin => Door::Admin,
-            _ => Door::Whole,
+            ListenerUse::Metrics => Door::Metrics,
         };
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener).context("taking over a listening socket")?;
         serving.spawn(server::serve(Arc::clone(&app), listener, door, stop.clone(), grace));
+    }
+    if app.config.observe.otlp_endpoint.is_some() {
+        tracing::warn!("OTEL_EXPORTER_OTLP_ENDPOINT is set, and this version does not send traces yet");
     }
     app.proxy.warn_of_shared_origin();
     let mut tasks = JoinSet::new();
@@ -80,6 +81,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>
         // The start does not wait for it: a provider that is away takes only its own tokens with it.
         tasks.spawn(async move { oidc.keep_fresh().await });
     }
+    tasks.spawn(revert_log_levels(Arc::clone(&app)));
 
     link.drained().await;
     tracing::info!(seconds = grace.as_secs(), "draining");
@@ -124,5 +126,22 @@ async fn sweep(app: Arc<App>) {
     loop {
         every.tick().await;
         app.mcp.sweep();
+    }
+}
+
+/// Takes changed log levels back when their time has come.
+async fn revert_log_levels(app: Arc<App>) {
+    loop {
+        let wait = app.log.revert_levels().map(|until| until - app.clock.now());
+        let time_comes = async {
+            match wait {
+                Some(wait) => tokio::time::sleep(wait.try_into().unwrap_or_default()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = time_comes => {}
+            () = app.log.level_changed() => {}
+        }
     }
 }

@@ -39,6 +39,8 @@ pub struct WorkerStart {
     pub host_id: Uuid,
     /// What each listening socket is for, in their order.
     pub listeners: Vec<ListenerUse>,
+    /// How often a worker of this keeper ended on its own.
+    pub worker_restarts: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

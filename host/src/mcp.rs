@@ -30,6 +30,7 @@ use crate::{
         reply::{self, Reply},
         request_id::RequestId,
     },
+    observe::trace::Trace,
     plugin::registry::Registry,
     request::Call,
 };
@@ -47,6 +48,7 @@ const SESSION_HEADER: &str = "mcp-session-id";
 pub struct Visit {
     pub caller: SharedCaller,
     pub request_id: RequestId,
+    pub trace: Trace,
     pub peer: std::net::IpAddr,
 }
 
@@ -91,7 +93,8 @@ impl Mcp {
         if initializes && !self.owners.has_room(&caller) {
             return Err(ApiError::new(&codes::OVERLOADED).detail("There are too many open MCP sessions."));
         }
-        let visit = Visit { caller: Arc::clone(&caller), request_id: call.request_id, peer: call.peer };
+        let visit =
+            Visit { caller: Arc::clone(&caller), request_id: call.request_id, trace: call.trace, peer: call.peer };
         let by_itself = call.method == Method::POST && session.is_none() && !initializes && !first.is_modern;
         let transport = if by_itself { &self.single } else { &self.sessions };
         let mut response = pass_on(transport, &call, message, visit).await;

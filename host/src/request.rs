@@ -1,7 +1,9 @@
 //! The walk of a request: one short way from what came in to what goes out.
 
 use std::{
+    future::poll_fn,
     net::IpAddr,
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -25,6 +27,7 @@ use crate::{
         reply::Reply,
         request_id::{self, RequestId},
     },
+    observe::{log::AccessLine, meter::Meter, spent::Spent, trace::Trace},
     proxy,
     router::{Access, Found, Params, Reads},
 };
@@ -46,6 +49,8 @@ pub enum Door {
     Public,
     /// The admin API and its like, without proxied pages.
     Admin,
+    /// `/metrics` alone, for whoever can reach it.
+    Metrics,
 }
 
 /// Longer than this no endpoint of the core works on one request.
@@ -54,12 +59,16 @@ const CORE_ANSWER: Duration = Duration::from_secs(20);
 /// From request to response. Nothing of the body is read before the caller is known.
 pub async fn serve(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
     let origin = forwarded::origin(peer.ip, request.headers(), &app.config.http.trusted_proxies);
-    let mut cx = Cx::begin(origin, &request);
-    let outcome = answer(&app, &mut cx, peer, request).await;
-    cx.finish(&app, outcome)
+    let mut cx = Cx::begin(&app, origin, &request);
+    let mut spent = Spent::default();
+    let outcome = {
+        let mut work = pin!(answer(&app, &mut cx, peer, request));
+        poll_fn(|task| spent.during(|| work.as_mut().poll(task))).await
+    };
+    cx.finish(outcome, spent.closed())
 }
 
-async fn answer(app: &Arc<App>, cx: &mut Cx, peer: Peer, request: Request<Incoming>) -> ApiResult<Reply> {
+async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<Incoming>) -> ApiResult<Reply> {
     path::check(request.uri())?;
     if peer.door == Door::Public && path::is_private(request.uri().path()) {
         return Err(ApiError::new(&codes::NOT_FOUND));
@@ -84,6 +93,8 @@ async fn answer(app: &Arc<App>, cx: &mut Cx, peer: Peer, request: Request<Incomi
     let found = app.routes.find(request.method(), request.uri().path());
     if let Ok(found) = &found {
         cx.template = found.route.path;
+        // A plugin's route has a meter of its own, which the registry finds.
+        cx.meter = (found.route.access != Access::Plugin).then_some(found.meter);
         if found.route.access == Access::Public {
             return run(app, cx, None, request, found).await;
         }
@@ -107,12 +118,14 @@ fn proxies(app: &App, door: Door, site: Site) -> bool {
 
 async fn relay(
     app: &App,
-    cx: &mut Cx,
+    cx: &mut Cx<'_>,
     peer: Peer,
     route: &Arc<proxy::table::Route>,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
 ) -> ApiResult<Reply> {
     cx.template = "(proxy)";
+    cx.meter = Some(app.telemetry.requests.proxied(request.method()));
+    cx.trace.mark(request.headers_mut());
     let visitor = proxy::Visitor { request_id: cx.request_id, peer: peer.ip, trusted: cx.trusted, client: cx.peer };
     let reply = app.proxy.forward(&visitor, route, request).await?;
     cx.relayed = true;
@@ -126,7 +139,7 @@ fn is_guarded(path: &str) -> bool {
 
 async fn run(
     app: &Arc<App>,
-    cx: &Cx,
+    cx: &Cx<'_>,
     caller: Option<SharedCaller>,
     request: Request<Incoming>,
     found: &Found<'_>,
@@ -152,8 +165,10 @@ async fn in_time<T>(work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
 }
 
 /// What is known of a request from its first byte on.
-pub struct Cx {
+pub struct Cx<'a> {
+    app: &'a App,
     pub request_id: RequestId,
+    pub trace: Trace,
     pub started: Instant,
     /// The client, behind whatever proxies are trusted.
     pub peer: IpAddr,
@@ -167,11 +182,16 @@ pub struct Cx {
     /// The route's template, for the log and metrics; empty while none is found.
     pub template: &'static str,
     pub caller: Option<SharedCaller>,
+    meter: Option<&'static Meter>,
+    answered: bool,
 }
 
-impl Cx {
-    fn begin(from: Origin, request: &Request<Incoming>) -> Self {
+impl<'a> Cx<'a> {
+    fn begin(app: &'a App, from: Origin, request: &Request<Incoming>) -> Self {
+        app.telemetry.requests.in_flight.up();
         Self {
+            app,
+            trace: Trace::of(request.headers(), &mut rand::rng()),
             request_id: RequestId::of(request.headers()),
             started: Instant::now(),
             peer: from.client,
@@ -182,12 +202,17 @@ impl Cx {
             origin: request.headers().get(header::ORIGIN).cloned(),
             template: "",
             caller: None,
+            meter: None,
+            answered: false,
         }
     }
 
     /// The only place that makes a failure body; one log line per request.
-    fn finish(self, app: &App, outcome: ApiResult<Reply>) -> Response<Body> {
-        let id = self.request_id.as_str();
+    fn finish(mut self, outcome: ApiResult<Reply>, spent: Spent) -> Response<Body> {
+        self.answered = true;
+        let app = self.app;
+        let request_id = self.request_id;
+        let id = request_id.as_str();
         let (code, cause, mut response) = match outcome {
             Ok(response) => (None, None, response),
             Err(error) => {
@@ -207,26 +232,53 @@ impl Cx {
             }
             app.origins.decorate(rule, self.origin.as_ref(), headers);
         }
-        self.log(response.status().as_u16(), code.as_deref(), cause.as_deref(), id);
+        self.tell(response.status().as_u16(), code.as_deref(), cause.as_deref(), &spent);
         response
     }
 
-    fn log(&self, status: u16, code: Option<&str>, cause: Option<&str>, id: &str) {
-        let took: Duration = self.started.elapsed();
-        let user = self.caller.as_ref().map(|caller| caller.username.as_str());
-        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let (method, path) = (self.method.as_str(), self.uri.path());
-        match cause {
-            // A refusal has its reason, but nothing that an operator must mend.
-            Some(cause) if status < 500 => {
-                tracing::info!(target: "cardinal::access", request_id = id, method, path, status, us, user, code, cause, "request");
-            }
-            Some(cause) => {
-                tracing::error!(target: "cardinal::access", request_id = id, method, path, status, us, user, code, cause, "request failed");
-            }
-            None => {
-                tracing::info!(target: "cardinal::access", request_id = id, method, path, status, us, user, code, "request");
-            }
+    /// Counts the request and writes its line.
+    fn tell(&self, status: u16, code: Option<&str>, cause: Option<&str>, spent: &Spent) {
+        let took = self.started.elapsed();
+        let requests = &self.app.telemetry.requests;
+        let meter = spent.meter.or(self.meter).unwrap_or_else(|| match self.template {
+            "" => requests.unmatched(&self.method),
+            template => requests.route(&self.method, template),
+        });
+        meter.observe(status, took, spent);
+        self.app.log.access(&AccessLine {
+            request_id: self.request_id.as_str(),
+            trace: &self.trace,
+            peer: self.peer,
+            method: self.method.as_str(),
+            path: self.uri.path(),
+            route: if meter.is_of_a_route() { &meter.route } else { "" },
+            status,
+            took,
+            spent,
+            user: self.caller.as_ref().map(|caller| caller.username.as_str()),
+            key_id: self.caller.as_ref().and_then(|caller| caller.key.as_ref()).map(|(id, _)| *id),
+            code,
+            cause,
+            is_probe: api::is_probe(self.template),
+        });
+    }
+}
+
+/// What the log calls the outcome when the client has gone away before there was one, as nginx does.
+const CLIENT_CLOSED: u16 = 499;
+
+impl Drop for Cx<'_> {
+    fn drop(&mut self) {
+        self.app.telemetry.requests.in_flight.down();
+        if !self.answered {
+            self.app.telemetry.requests.abandoned.count();
+            // A panic of ours ends the connection, too, and is no fault of the client's.
+            let (status, code) = if std::thread::panicking() {
+                (500, codes::INTERNAL_ERROR.name)
+            } else {
+                (CLIENT_CLOSED, "client-closed")
+            };
+            self.tell(status, Some(code), None, &Spent::default());
         }
     }
 }
@@ -234,6 +286,7 @@ impl Cx {
 /// A request that may be handled: its caller is known and its body within bounds.
 pub struct Call {
     pub request_id: RequestId,
+    pub trace: Trace,
     pub peer: IpAddr,
     pub started: Instant,
     pub method: Method,
@@ -250,7 +303,7 @@ pub struct Call {
 
 impl Call {
     async fn read(
-        cx: &Cx,
+        cx: &Cx<'_>,
         caller: Option<SharedCaller>,
         request: Request<Incoming>,
         found: &Found<'_>,
@@ -269,6 +322,7 @@ impl Call {
         };
         Ok(Self {
             request_id: cx.request_id,
+            trace: cx.trace,
             peer: cx.peer,
             started: cx.started,
             method: parts.method,

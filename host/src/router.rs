@@ -17,6 +17,7 @@ use crate::{
         error::{ApiError, ApiResult},
         reply::Reply,
     },
+    observe::meter::{Meter, Requests},
     request::Call,
 };
 
@@ -77,6 +78,8 @@ macro_rules! route {
 /// The compiled table.
 pub struct Router {
     routes: Vec<Route>,
+    /// Of each row.
+    meters: Vec<&'static Meter>,
     /// Path → the rows with that path.
     paths: matchit::Router<Vec<usize>>,
 }
@@ -84,6 +87,7 @@ pub struct Router {
 /// A route that fits a request.
 pub struct Found<'r> {
     pub route: &'r Route,
+    pub meter: &'static Meter,
     pub params: Params,
 }
 
@@ -104,7 +108,7 @@ impl Params {
 
 impl Router {
     /// Compiles the core's table.
-    pub fn new() -> anyhow::Result<Self> {
+    pub fn new(requests: &Requests) -> anyhow::Result<Self> {
         let routes = api::routes();
         let mut by_path: Vec<(&'static str, Vec<usize>)> = Vec::new();
         for (i, route) in routes.iter().enumerate() {
@@ -117,7 +121,8 @@ impl Router {
         for (path, rows) in by_path {
             paths.insert(path, rows)?;
         }
-        Ok(Self { routes, paths })
+        let meters = routes.iter().map(|route| requests.route(&route.method, route.path)).collect();
+        Ok(Self { routes, meters, paths })
     }
 
     /// The table's rows, for tests and the API description.
@@ -129,12 +134,13 @@ impl Router {
     pub fn find(&self, method: &Method, path: &str) -> ApiResult<Found<'_>> {
         let matched = self.paths.at(path).map_err(|_| ApiError::new(&codes::NOT_FOUND))?;
         let method = if method == Method::HEAD { &Method::GET } else { method };
-        let rows = matched.value.iter().map(|row| &self.routes[*row]);
-        let Some(route) = rows.clone().find(|route| route.method == *method || route.access == Access::Plugin) else {
-            return Err(method_not_allowed(rows.map(|route| &route.method)));
+        let rows = matched.value.iter().map(|row| (&self.routes[*row], self.meters[*row]));
+        let fits = |(route, _): &(&Route, _)| route.method == *method || route.access == Access::Plugin;
+        let Some((route, meter)) = rows.clone().find(fits) else {
+            return Err(method_not_allowed(rows.map(|(route, _)| &route.method)));
         };
         let params = matched.params.iter().map(|(name, value)| (name.to_owned(), decode(value))).collect();
-        Ok(Found { route, params: Params(params) })
+        Ok(Found { route, meter, params: Params(params) })
     }
 }
 

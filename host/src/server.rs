@@ -17,6 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    api,
     app::App,
     http::paced::Paced,
     request::{self, Door, Peer},
@@ -77,7 +78,12 @@ async fn connection(
     let state = Arc::clone(&app);
     let service = service_fn(move |request| {
         let app = Arc::clone(&app);
-        async move { Ok::<_, std::convert::Infallible>(request::serve(app, peer, request).await) }
+        async move {
+            Ok::<_, std::convert::Infallible>(match peer.door {
+                Door::Metrics => api::metrics::separate(&app, &request).await,
+                Door::Whole | Door::Public | Door::Admin => request::serve(app, peer, request).await,
+            })
+        }
     });
     let io = Paced::new(TokioIo::new(stream), WRITE_STALL);
     let mut connection = pin!(server.serve_connection(io, service).with_upgrades());

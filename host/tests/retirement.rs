@@ -76,7 +76,7 @@ fn call(instance: &Instance, route: &str, query: &str) -> Call {
         body: CallBody::Full(bytes::Bytes::new()),
         caller: Arc::new(caller),
         request_id: "req".into(),
-        traceparent: None,
+        trace: None,
         deadline: Instant::now() + PATIENCE,
         peer: None,
         is_tool: false,

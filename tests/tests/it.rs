@@ -24,6 +24,7 @@ mod it {
     mod single_file;
     mod supplier;
     mod supplier_sites;
+    mod telemetry;
     mod tidy;
     mod walk;
 }

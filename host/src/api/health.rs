@@ -40,13 +40,15 @@ async fn ready(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
     if !app.ready.load(Ordering::Acquire) {
         return Err(ApiError::new(&codes::OVERLOADED).detail("The host is still starting."));
     }
-    let answered = tokio::time::timeout(PATIENCE, async {
-        app.pools.core.get().await?.simple_query("").await.map_err(ApiError::from)
-    })
-    .await;
-    match answered {
-        Ok(Ok(_)) => Ok(reply::text(StatusCode::OK, "text/plain; charset=utf-8", "ready\n")),
+    match tokio::time::timeout(PATIENCE, ask_database(app)).await {
+        Ok(Ok(())) => Ok(reply::text(StatusCode::OK, "text/plain; charset=utf-8", "ready\n")),
         Ok(Err(error)) => Err(error),
         Err(_) => Err(ApiError::new(&codes::DATABASE_UNAVAILABLE)),
     }
+}
+
+/// Whether the database answers at all.
+pub async fn ask_database(app: &App) -> ApiResult<()> {
+    app.pools.core.get().await?.simple_query("").await?;
+    Ok(())
 }

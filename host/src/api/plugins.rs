@@ -19,6 +19,10 @@ use crate::{
         error::{ApiError, ApiResult},
         reply::{self, Reply},
     },
+    observe::{
+        spent,
+        trace::{self, Trace},
+    },
     plugin::{
         active::{FindError, RouteMatch},
         call::{CallBody, CallParts, PluginReply, ReplyBody},
@@ -154,7 +158,7 @@ async fn client_error(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     tracing::warn!(
         plugin = name,
         phase = cut(&body.phase),
-        message = cut(&body.message),
+        error = cut(&body.message),
         "the plugin's frontend failed in a browser"
     );
     Ok(reply::no_content())
@@ -176,6 +180,7 @@ async fn call_plugin(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
         FindError::NotFound => ApiError::new(&codes::NOT_FOUND),
         FindError::MethodNotAllowed(methods) => router::method_not_allowed(methods.iter()),
     })?;
+    spent::on_route(found.route.meter);
     call.caller()?.require(&found.route.scope)?;
     let handler = found.route.handler;
     let parts = parts(&mut call, &found, path).await?;
@@ -200,17 +205,16 @@ async fn parts(call: &mut Call, found: &RouteMatch<'_>, path: String) -> ApiResu
         Some(stream) => read_body(stream, found.route.max_body, &call.headers).await?,
         None => CallBody::Full(bytes::Bytes::new()),
     };
-    let traceparent = call.headers.get("traceparent").and_then(|value| value.to_str().ok()).map(str::to_owned);
     Ok(CallParts {
         method: if call.method == Method::HEAD { Method::GET.to_string() } else { call.method.to_string() },
         path,
         query: call.uri.query().unwrap_or_default().to_owned(),
         params: found.params.clone(),
-        headers: withheld(std::mem::take(&mut call.headers)),
+        headers: withheld(std::mem::take(&mut call.headers), &call.trace),
         body,
         caller: Arc::clone(call.caller()?),
         request_id: call.request_id.to_string(),
-        traceparent,
+        trace: Some(call.trace),
         deadline,
         peer: Some(call.peer),
         is_tool: false,
@@ -233,9 +237,12 @@ async fn read_body(stream: hyper::body::Incoming, limit: usize, headers: &Header
     Ok(CallBody::Stream(Box::pin(bounded), length))
 }
 
-fn withheld(mut headers: HeaderMap) -> HeaderMap {
+fn withheld(mut headers: HeaderMap, trace: &Trace) -> HeaderMap {
     for name in &WITHHELD {
         headers.remove(name);
+    }
+    if headers.contains_key(trace::PARENT) || headers.contains_key(trace::STATE) {
+        trace.mark(&mut headers); // what the plugin reads there is what it should pass on
     }
     headers
 }

@@ -11,9 +11,12 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::caller::{Caller, SharedCaller};
-use crate::http::{
-    codes,
-    error::{ApiError, ApiResult},
+use crate::{
+    http::{
+        codes,
+        error::{ApiError, ApiResult},
+    },
+    observe::shard::Counter,
 };
 
 /// How long a finding is good: the bound within which every host notices a revocation.
@@ -43,7 +46,20 @@ type Shard = RwLock<HashMap<[u8; 32], Entry>>;
 
 /// Findings by the credential's hash.
 #[derive(Default)]
-pub struct Cache([Shard; SHARDS]);
+pub struct Cache {
+    shards: [Shard; SHARDS],
+    hits: Counter,
+    misses: Counter,
+    stale: Counter,
+}
+
+/// How often what was asked for was known.
+pub struct Counts {
+    pub hits: u64,
+    pub misses: u64,
+    /// Known, though not of late, while the database was away.
+    pub stale: u64,
+}
 
 impl Cache {
     /// The fresh finding, or what `load` finds; while the database is away, a stale one.
@@ -55,18 +71,27 @@ impl Cache {
         if let Some(entry) = &known
             && now - entry.checked < FRESH
         {
+            self.hits.count();
             return Ok(entry.found.clone());
         }
+        self.misses.count();
         match load().await {
             Ok(found) => {
                 self.keep(key, Entry { found: found.clone(), checked: now });
                 Ok(found)
             }
             Err(error) => match known {
-                Some(entry) if is_outage(&error) && now - entry.checked < STALE => Ok(entry.found),
+                Some(entry) if is_outage(&error) && now - entry.checked < STALE => {
+                    self.stale.count();
+                    Ok(entry.found)
+                }
                 _ => Err(error),
             },
         }
+    }
+
+    pub fn counts(&self) -> Counts {
+        Counts { hits: self.hits.read(), misses: self.misses.read(), stale: self.stale.read() }
     }
 
     fn keep(&self, key: &[u8; 32], entry: Entry) {
@@ -83,14 +108,14 @@ impl Cache {
 
     /// Drops the callers that `which` picks.
     pub fn forget(&self, which: impl Fn(&Caller) -> bool) {
-        for shard in &self.0 {
+        for shard in &self.shards {
             let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
             shard.retain(|_, entry| !matches!(&entry.found, Found::Caller(caller) if which(caller)));
         }
     }
 
     fn shard(&self, key: &[u8; 32]) -> &Shard {
-        &self.0[usize::from(key[0]) % SHARDS]
+        &self.shards[usize::from(key[0]) % SHARDS]
     }
 }
 

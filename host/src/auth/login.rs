@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use deadpool_postgres::Pool;
 use http::header;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -10,7 +9,7 @@ use uuid::Uuid;
 use super::{Auth, session_token::Claims};
 use crate::{
     config::Secret,
-    db,
+    db::{self, pool::Pool},
     http::{
         codes,
         error::{ApiError, ApiResult},

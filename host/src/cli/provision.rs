@@ -3,8 +3,8 @@ use std::io::{Read as _, Write as _};
 use anyhow::Context as _;
 use rustix::process::Signal;
 
-use super::log;
 use crate::keeper::launch;
+use crate::observe::log::Log;
 use crate::provision::Job;
 
 /// The process that makes a plugin's schema; started by `cardinal serve` alone.
@@ -20,7 +20,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut told = Vec::new();
     std::io::stdin().read_to_end(&mut told).context("listening to the keeper")?;
     let job: Job = serde_json::from_slice(&told).context("listening to the keeper (start `cardinal serve`)")?;
-    log::start(&job.observe)?;
+    Log::start(&job.observe)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let result = runtime.block_on(job.run());
     let answer = serde_json::to_vec(&result).context("writing the answer")?;

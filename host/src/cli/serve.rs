@@ -1,8 +1,9 @@
 use std::process::ExitCode;
 
-use super::{EXIT_USAGE, exit_code, log, say};
+use super::{EXIT_USAGE, exit_code, say};
 use crate::config::{Config, Settings};
 use crate::keeper;
+use crate::observe::log::Log;
 
 /// Start the host: admin API, Admin UI, MCP, plugins and HTTP proxy
 ///
@@ -27,5 +28,5 @@ pub fn run(args: &Args) -> ExitCode {
             return ExitCode::from(EXIT_USAGE);
         }
     };
-    exit_code(log::start(&config.observe).and_then(|()| keeper::serve(config)))
+    exit_code(Log::start(&config.observe).and_then(|_| keeper::serve(config)))
 }

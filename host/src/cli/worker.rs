@@ -5,8 +5,8 @@ use std::os::unix::net::UnixStream;
 use anyhow::Context as _;
 use rustix::process::Signal;
 
-use super::log;
 use crate::keeper::launch;
+use crate::observe::log::Log;
 use crate::{lifecycle, link};
 
 /// The process that serves; started by `cardinal serve` alone.
@@ -25,6 +25,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     rustix::stdio::dup2_stdin(&nothing).context("closing standard input")?;
     let (start, link, listeners) =
         link::receive_start(UnixStream::from(socket)).context("listening to the keeper (start `cardinal serve`)")?;
-    let _log = log::start_buffered(&start.config.observe)?;
-    lifecycle::run_worker(start, link, listeners)
+    let (log, _flush) = Log::start_buffered(&start.config.observe)?;
+    lifecycle::run_worker(start, link, listeners, log)
 }

@@ -88,6 +88,22 @@ fn every_setting_is_a_variable_and_a_flag_with_an_example() {
 }
 
 #[test]
+fn every_setting_can_be_looked_at_and_no_secret() {
+    let secret = "hunter2-hunter2-hunter2-hunter2-hunter2";
+    let (password, token) = (format!("--admin-bootstrap-password={secret}"), format!("--admin-token-secret={secret}"));
+    let url = format!("--database-url=postgres://u:{secret}@h/d");
+    let plugin = format!(r#"--plugin-settings=supplier={{"key": "{secret}"}}"#);
+    let shown = read(&[&password, &token, &url, &plugin]).unwrap().in_force();
+    for setting in SETTINGS {
+        assert!(shown.contains_key(setting), "{setting} is not shown");
+    }
+    assert!(!serde_json::to_string(&shown).unwrap().contains("hunter2"));
+    assert_eq!(shown["DATABASE_URL"], "***");
+    assert_eq!(shown["PLUGIN_SETTINGS_SUPPLIER"], "***");
+    assert_eq!(shown["LOG_LEVEL"], "info");
+}
+
+#[test]
 fn nothing_set_gives_the_documented_defaults() {
     let config = read(&[]).unwrap();
     assert_eq!(config.http.listen_addr.to_string(), "127.0.0.1:8080");

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-use deadpool_postgres::Pool;
 use time::OffsetDateTime;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::pool::Pool;
 use super::users::{self, User};
 use crate::{auth::api_key::KeyHash, http::error::ApiResult};
 

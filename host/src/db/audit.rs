@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use deadpool_postgres::Pool;
 use serde_json::Value;
 
+use super::pool::Pool;
 use crate::http::error::ApiResult;
 
 /// One administrative act.

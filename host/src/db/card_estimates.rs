@@ -6,10 +6,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use deadpool_postgres::Pool;
 use time::{Duration, OffsetDateTime};
 
 use super::card_list;
+use super::pool::Pool;
 use crate::{
     cards::filter::Filter,
     http::error::{ApiError, ApiResult},

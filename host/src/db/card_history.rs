@@ -1,11 +1,11 @@
 //! The table `card_history`: who changed what, newest first.
 
-use deadpool_postgres::Pool;
 use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::pool::Pool;
 use crate::http::error::ApiResult;
 
 /// One change of a card.

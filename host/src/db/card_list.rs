@@ -1,10 +1,10 @@
 //! Pages of cards by keyset: page 10,000 costs what page 1 costs.
 
-use deadpool_postgres::Pool;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio_postgres::types::ToSql;
 
 use super::cards::{COLUMNS, from_row};
+use super::pool::Pool;
 use crate::{
     cards::{
         card::Card,

@@ -1,7 +1,7 @@
 //! `attributes.sources` of `public.master_cards`, `card_source_index` and their lines of
 //! `card_history`: one statement a write, so that writers of one card never lose each other.
 
-use deadpool_postgres::{Object, Pool, PoolError};
+use deadpool_postgres::PoolError;
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 use tokio_postgres::{
@@ -10,6 +10,7 @@ use tokio_postgres::{
 };
 use uuid::Uuid;
 
+use super::pool::{Connection, Pool};
 use crate::cards::source::SOURCES_PER_CARD;
 
 /// A write that met another one is tried again this often.
@@ -122,7 +123,7 @@ async fn write(
 }
 
 async fn attempt(
-    client: &Object,
+    client: &Connection,
     sql: &str,
     params: &[&(dyn ToSql + Sync)],
 ) -> Result<Option<i64>, tokio_postgres::Error> {

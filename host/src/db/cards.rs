@@ -1,11 +1,11 @@
 //! The table `master_cards`: reading, making, changing, deleting. Sources are in `card_sources`.
 
-use deadpool_postgres::{Pool, Transaction};
+use deadpool_postgres::Transaction;
 use serde_json::{Value, json};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::fault;
+use super::{fault, pool::Pool};
 use crate::{
     cards::{
         card::{Card, Status},

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use deadpool_postgres::Pool;
 use serde_json::Value;
 
+use super::pool::Pool;
 use crate::http::error::ApiResult;
 
 /// An operator's word on one plugin.

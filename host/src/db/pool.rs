@@ -1,9 +1,14 @@
 //! The worker's own pools: the core's role for everything, the reaper's for removing cards.
 
-use std::time::Duration;
+use std::{
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
 
-use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use deadpool_postgres::{Manager, ManagerConfig, Object, PoolError, RecyclingMethod, Runtime};
 use tokio_postgres::NoTls;
+
+use crate::observe::spent::Waiting;
 
 /// How long a request waits for a connection before it is told that we are overloaded.
 const WAIT: Duration = Duration::from_secs(5);
@@ -28,6 +33,50 @@ impl Pools {
 fn pool(config: tokio_postgres::Config, size: usize) -> anyhow::Result<Pool> {
     // The core leaves no state on its connections: transactions roll back when dropped.
     let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
-    let builder = Pool::builder(manager).max_size(size).runtime(Runtime::Tokio1);
-    Ok(builder.wait_timeout(Some(WAIT)).create_timeout(Some(CREATE)).recycle_timeout(Some(RECYCLE)).build()?)
+    let builder = deadpool_postgres::Pool::builder(manager).max_size(size).runtime(Runtime::Tokio1);
+    Ok(Pool(builder.wait_timeout(Some(WAIT)).create_timeout(Some(CREATE)).recycle_timeout(Some(RECYCLE)).build()?))
+}
+
+/// A pool that puts what a request waits for it, and how long it keeps a connection, on the request's account.
+#[derive(Clone, Debug)]
+pub struct Pool(deadpool_postgres::Pool);
+
+impl Pool {
+    /// Checks a connection out.
+    ///
+    /// # Errors
+    /// None became free in time, or none can be made.
+    pub async fn get(&self) -> Result<Connection, PoolError> {
+        let waiting = Waiting::begin();
+        Ok(Connection { client: self.0.get().await?, _waiting: waiting })
+    }
+}
+
+impl Deref for Pool {
+    type Target = deadpool_postgres::Pool;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+/// A connection that is checked out; the core holds one just as long as it talks to the database.
+#[derive(Debug)]
+pub struct Connection {
+    client: Object,
+    _waiting: Waiting,
+}
+
+impl Deref for Connection {
+    type Target = Object;
+
+    fn deref(&self) -> &Object {
+        &self.client
+    }
+}
+
+impl DerefMut for Connection {
+    fn deref_mut(&mut self) -> &mut Object {
+        &mut self.client
+    }
 }

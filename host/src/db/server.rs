@@ -3,7 +3,17 @@
 use anyhow::Context as _;
 use tokio_postgres::Client;
 
-use super::sql;
+use super::{pool::Pool, sql};
+use crate::http::error::ApiResult;
+
+/// The server's version, as it says it.
+///
+/// # Errors
+/// It can't be asked.
+pub async fn version(pool: &Pool) -> ApiResult<String> {
+    let row = pool.get().await?.query_one("SELECT current_setting('server_version')", &[]).await?;
+    Ok(row.try_get(0)?)
+}
 
 /// Makes the host's database when it is not there, and closes the ones that every server has: plugins log in to this
 /// server too.

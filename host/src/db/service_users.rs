@@ -1,9 +1,9 @@
 //! The users of kind `plugin` in `public.admin_users`: who a plugin is when nobody calls it.
 
-use deadpool_postgres::Pool;
 use uuid::Uuid;
 
 use super::card_sources::StoreError;
+use super::pool::Pool;
 
 const FIND: &str = "SELECT id FROM public.admin_users WHERE kind = 'plugin' AND lower(username) = lower($1)";
 const CREATE: &str =

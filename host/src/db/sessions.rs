@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use deadpool_postgres::Pool;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::pool::Pool;
 use super::users::{self, User};
 use crate::http::error::ApiResult;
 

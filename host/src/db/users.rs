@@ -1,10 +1,10 @@
 //! The table `admin_users`.
 
-use deadpool_postgres::Pool;
 use time::OffsetDateTime;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::pool::Pool;
 use crate::http::error::ApiResult;
 
 /// A user as it is stored.

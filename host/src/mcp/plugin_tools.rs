@@ -69,7 +69,7 @@ pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> Cal
         body: CallBody::Full(body),
         caller: Arc::clone(&visit.caller),
         request_id: visit.request_id.to_string(),
-        traceparent: None,
+        trace: Some(visit.trace),
         deadline: Instant::now() + entry.timeout,
         peer: Some(visit.peer),
         is_tool: true,

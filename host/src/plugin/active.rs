@@ -12,7 +12,10 @@ use super::{
     state::{Code, Refusal},
     watchdog::Watchdog,
 };
-use crate::http::error::ApiError;
+use crate::{
+    http::error::ApiError,
+    observe::{Telemetry, meter::Meter},
+};
 
 /// A plugin in service. Whoever holds it keeps this generation alive.
 pub struct Active {
@@ -35,6 +38,7 @@ pub struct RouteEntry {
     pub timeout: Duration,
     /// Bytes of a request's body.
     pub max_body: usize,
+    pub meter: &'static Meter,
 }
 
 /// A route that fits a request, and the path's parameters, percent-decoded.
@@ -76,8 +80,9 @@ impl Active {
         instance: Instance,
         generation: u64,
         watchdog: Arc<Watchdog>,
+        telemetry: &Telemetry,
     ) -> Result<Self, Refusal> {
-        let routes = route_entries(&manifest, instance.exports())?;
+        let routes = route_entries(&manifest, instance.exports(), telemetry)?;
         let mut by_path: Vec<(String, Vec<RouteEntry>)> = Vec::new();
         for route in routes {
             match by_path.iter_mut().find(|(path, _)| *path == route.template) {
@@ -97,7 +102,12 @@ impl Active {
             })?;
         }
         handlers_are_declared(&manifest, instance.exports())?;
-        let guard = Guard::new(&manifest.name, manifest.limits.max_concurrency, watchdog);
+        let guard = Guard::new(
+            &manifest.name,
+            manifest.limits.max_concurrency,
+            watchdog,
+            telemetry.plugins.meter(&manifest.name),
+        );
         Ok(Self { manifest, generation, instance, guard, routes })
     }
 
@@ -162,7 +172,7 @@ fn scope(plugin: &str, access: Access) -> String {
     format!("plugin:{plugin}:{}", access.as_str())
 }
 
-fn route_entries(manifest: &Manifest, exports: &[Export]) -> Result<Vec<RouteEntry>, Refusal> {
+fn route_entries(manifest: &Manifest, exports: &[Export], telemetry: &Telemetry) -> Result<Vec<RouteEntry>, Refusal> {
     let declared = manifest.backend.as_ref().and_then(|backend| backend.routes.as_deref());
     let mut entries = Vec::new();
     for export in exports {
@@ -175,7 +185,9 @@ fn route_entries(manifest: &Manifest, exports: &[Export]) -> Result<Vec<RouteEnt
             .found(format!("{method} {path}")));
         }
         let entry = declared.map(|list| find_declared(list, export, method, path)).transpose()?;
-        entries.push(route_entry(manifest, export.id, method, path, entry));
+        let full = format!("/v1/admin/plugins/{}{path}", manifest.api_prefix().unwrap_or(&manifest.name));
+        let meter = telemetry.requests.route(method, &full);
+        entries.push(route_entry(manifest, (export.id, meter), method, path, entry));
     }
     for route in declared.unwrap_or_default() {
         if !entries.iter().any(|entry| entry.method == route.method && entry.template == route.path) {
@@ -213,7 +225,7 @@ fn find_declared<'m>(
 
 fn route_entry(
     manifest: &Manifest,
-    handler: u32,
+    (handler, meter): (u32, &'static Meter),
     method: &Method,
     path: &str,
     declared: Option<&DeclaredRoute>,
@@ -227,6 +239,7 @@ fn route_entry(
         scope: scope(&manifest.name, access),
         timeout: declared.and_then(|route| route.timeout).unwrap_or(manifest.limits.timeout),
         max_body: usize::try_from(max_body).unwrap_or(usize::MAX),
+        meter,
     }
 }
 

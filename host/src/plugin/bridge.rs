@@ -13,6 +13,7 @@ pub mod metrics;
 pub mod scope;
 pub mod streams;
 pub mod table;
+mod waits;
 mod work;
 
 use std::sync::LazyLock;

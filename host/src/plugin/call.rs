@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::instance::ReplyStream;
-use crate::auth::caller::Caller;
+use crate::{auth::caller::Caller, observe::trace::Trace};
 
 /// A failure inside a body that is read or written piece by piece.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -28,8 +28,8 @@ pub struct CallParts {
     pub body: CallBody,
     pub caller: Arc<Caller>,
     pub request_id: String,
-    /// The W3C trace context, when there is one.
-    pub traceparent: Option<String>,
+    /// The request's place in its trace; the call is told it as its parent.
+    pub trace: Option<Trace>,
     pub deadline: Instant,
     pub peer: Option<IpAddr>,
     /// A tool call: `body` holds its arguments.

@@ -105,10 +105,9 @@ impl PluginPool {
         })
     }
 
-    /// How many connections there are, and how many of them are free.
-    pub fn status(&self) -> (usize, usize) {
-        let status = self.shared.pool.status();
-        (status.size, status.available)
+    /// How many connections there are, how many of them are free, and who waits for one.
+    pub fn status(&self) -> deadpool::Status {
+        self.shared.pool.status()
     }
 
     /// Gives no connection out any more and closes the free ones.

@@ -22,6 +22,7 @@ use crate::{
     catalogue::Catalogue,
     db::{
         card_sources::{self, Entry, StoreError, Written},
+        pool::Pool,
         service_users,
     },
     http::error::ApiError,
@@ -30,7 +31,7 @@ use crate::{
 /// What the host shares with every plugin's context.
 pub struct Services {
     /// The core's own pool. Plugins' SQL never runs on it.
-    pub core: deadpool_postgres::Pool,
+    pub core: Pool,
     /// Cards as everybody reads them.
     pub catalogue: Arc<Catalogue>,
     /// Where the doors' work runs.
@@ -140,6 +141,11 @@ impl PluginContext {
     pub fn pool(&self) -> Result<&PluginPool, Fault> {
         let none = || Fault::Unsupported("this plugin was given no database".to_owned());
         self.identity.pool.as_ref().ok_or_else(none)
+    }
+
+    /// How many connections the plugin may have open, has open, and has open and unused; how many calls wait.
+    pub fn pool_status(&self) -> Option<deadpool::Status> {
+        self.identity.pool.as_ref().map(PluginPool::status)
     }
 
     /// Closes the plugin's pool.

@@ -4,10 +4,7 @@
 use std::{
     collections::BTreeSet,
     future::Future,
-    sync::{
-        Arc, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, PoisonError, RwLock},
     time::Instant,
 };
 
@@ -18,7 +15,14 @@ use super::{
     call::{CallFault, PluginError, PluginReply},
     watchdog::Watchdog,
 };
-use crate::http::{codes, error::ApiError};
+use crate::{
+    http::{codes, error::ApiError},
+    observe::{
+        plugins::{Fault, PluginMeter},
+        shard::Counter,
+        spent,
+    },
+};
 
 /// Seconds after which a caller may try again when the plugin is busy.
 const BUSY_RETRY: u32 = 1;
@@ -50,6 +54,7 @@ pub struct Guard {
     name: String,
     watchdog: Arc<Watchdog>,
     limit: usize,
+    meter: Arc<PluginMeter>,
     pub counters: Counters,
     pub own_codes: OwnCodes,
 }
@@ -77,22 +82,23 @@ impl OwnCodes {
     }
 }
 
-/// What has happened to a plugin's calls.
+/// What has happened to the calls of this generation.
 #[derive(Default)]
 pub struct Counters {
-    pub calls: AtomicU64,
-    pub errors: AtomicU64,
-    pub panics: AtomicU64,
-    pub timeouts: AtomicU64,
-    pub refused: AtomicU64,
+    pub calls: Counter,
+    pub errors: Counter,
+    pub panics: Counter,
+    pub timeouts: Counter,
+    pub refused: Counter,
 }
 
 impl Guard {
-    pub fn new(name: &str, limit: u32, watchdog: Arc<Watchdog>) -> Self {
+    pub fn new(name: &str, limit: u32, watchdog: Arc<Watchdog>, meter: Arc<PluginMeter>) -> Self {
         Self {
             watchdog,
             name: name.to_owned(),
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
+            meter,
             counters: Counters::default(),
             own_codes: OwnCodes::default(),
         }
@@ -109,20 +115,27 @@ impl Guard {
     where
         F: Future<Output = Result<PluginReply, CallFault>>,
     {
-        count(&self.counters.calls);
+        self.counters.calls.count();
         if in_flight >= self.limit {
-            count(&self.counters.refused);
+            self.refused();
             return Err(unavailable(format!("The plugin `{}` is busy.", self.name)).retry_after(BUSY_RETRY));
         }
         let _watched = self.watchdog.call();
-        match tokio::time::timeout_at(deadline.into(), call()).await {
+        let (begun, waited_before) = (Instant::now(), spent::database());
+        let outcome = tokio::time::timeout_at(deadline.into(), call()).await;
+        let took = begun.elapsed();
+        self.meter.called(took);
+        // The call has put its waits for the database on the request's account by now.
+        spent::add_plugin(took.saturating_sub(spent::database().saturating_sub(waited_before)));
+        match outcome {
             Ok(Ok(mut reply)) => {
                 clean(&mut reply.headers);
                 Ok(reply)
             }
             Ok(Err(fault)) => Err(self.fault(fault)),
             Err(_) => {
-                count(&self.counters.timeouts);
+                self.counters.timeouts.count();
+                self.meter.failed(Fault::Timeout);
                 Err(ApiError::new(&codes::PLUGIN_TIMEOUT)
                     .cause(anyhow::anyhow!("the plugin {} reached its deadline", self.name)))
             }
@@ -132,23 +145,34 @@ impl Guard {
     fn fault(&self, fault: CallFault) -> ApiError {
         match fault {
             CallFault::Panicked { message } => {
-                count(&self.counters.panics);
+                self.counters.panics.count();
+                self.meter.failed(Fault::Panic);
                 ApiError::new(&codes::PLUGIN_PANICKED)
                     .cause(anyhow::anyhow!("the plugin {} panicked: {message}", self.name))
             }
             CallFault::BadReply { reason } => self.bad_reply(&reason),
-            CallFault::Retired => unavailable(format!("The plugin `{}` is being replaced.", self.name)),
+            CallFault::Retired => {
+                self.refused();
+                unavailable(format!("The plugin `{}` is being replaced.", self.name))
+            }
             CallFault::Error(error) => {
                 if error.status >= 500 {
-                    count(&self.counters.errors);
+                    self.counters.errors.count();
+                    self.meter.failed(Fault::Error);
                 }
                 self.error(error)
             }
         }
     }
 
+    fn refused(&self) {
+        self.counters.refused.count();
+        self.meter.failed(Fault::Refused);
+    }
+
     fn bad_reply(&self, reason: &str) -> ApiError {
-        count(&self.counters.errors);
+        self.counters.errors.count();
+        self.meter.failed(Fault::BadReply);
         ApiError::new(&codes::PLUGIN_ERROR)
             .cause(anyhow::anyhow!("the reply of the plugin {} cannot be sent: {reason}", self.name))
     }
@@ -216,10 +240,6 @@ fn clean(headers: &mut HeaderMap) {
 fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
     let values = headers.get_all(header::CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect()
-}
-
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 #[cfg(test)]

@@ -88,6 +88,11 @@ impl Instance {
         self.scope.leases.count()
     }
 
+    /// The connections of the plugin's own pool; none when it has no database.
+    pub fn pool_status(&self) -> Option<deadpool::Status> {
+        self.scope.context.pool_status()
+    }
+
     /// The metrics that the plugin has set.
     pub fn metrics(&self) -> &bridge::metrics::Metrics {
         &self.scope.metrics
@@ -103,7 +108,7 @@ impl Instance {
         let head = request::head(&call, &self.generation);
         let body = std::mem::replace(&mut call.body, CallBody::Full(bytes::Bytes::new()));
         let request_id = std::mem::take(&mut call.request_id);
-        let scope = CallScope::new(self.ctx(), call.caller.clone(), request_id, call.deadline);
+        let scope = CallScope::new(self.ctx(), call.caller.clone(), (request_id, call.trace), call.deadline);
         let (scope, full) = match body {
             CallBody::Full(bytes) => (scope, Some(bytes)),
             CallBody::Stream(stream, _) => (scope.with_body(stream), None),
@@ -202,6 +207,7 @@ impl Future for Call {
         let Some((running, _)) = self.running.as_mut() else { return Poll::Ready(Err(CallFault::Retired)) };
         let outcome = ready!(Pin::new(running).poll(cx));
         let Some((_, lease)) = self.running.take() else { return Poll::Ready(Err(CallFault::Retired)) };
+        lease.number.scope().settle(); // a streamed reply keeps the call alive
         Poll::Ready(match outcome {
             Ok(reply) => reply::check(reply, lease),
             Err(error) => Err(fault::of(&error)),

@@ -27,7 +27,7 @@ use self::{found::Found, judge::Judge, load::Loader, settle::settle, snapshot::E
 pub use self::{found::examine, report::PluginReport, snapshot::Snapshot};
 pub use super::active::ToolEntry;
 use super::{active::Active, context::Services, package, state::Refusal, trust::Owners};
-use crate::{clock::Clock, config::Config, db::plugin_state, link::KeeperLink};
+use crate::{clock::Clock, config::Config, db::plugin_state, link::KeeperLink, observe::Telemetry};
 
 mod found;
 mod judge;
@@ -60,11 +60,17 @@ impl Registry {
     ///
     /// # Errors
     /// The thread that watches over plugins can't be started.
-    pub fn new(config: &Config, services: Arc<Services>, keeper: KeeperLink, clock: Clock) -> io::Result<Self> {
+    pub fn new(
+        config: &Config,
+        services: Arc<Services>,
+        keeper: KeeperLink,
+        clock: Clock,
+        telemetry: Arc<Telemetry>,
+    ) -> io::Result<Self> {
         Ok(Self {
             plugins_dir: config.paths.plugins_dir.clone(),
             judge: Judge::new(&config.plugins, clock),
-            loader: Arc::new(Loader::new(services, keeper)?),
+            loader: Arc::new(Loader::new(services, keeper, telemetry)?),
             current: ArcSwap::default(),
             published: watch::Sender::new(0),
             scanning: Mutex::default(),

@@ -24,6 +24,37 @@ pub enum State {
 }
 
 impl State {
+    pub const ALL: [Self; 11] = [
+        Self::Discovered,
+        Self::Checked,
+        Self::Loaded,
+        Self::Migrated,
+        Self::Active,
+        Self::Draining,
+        Self::Retired,
+        Self::Disabled,
+        Self::Refused,
+        Self::Failed,
+        Self::Quarantined,
+    ];
+
+    /// As it is serialised.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Discovered => "discovered",
+            Self::Checked => "checked",
+            Self::Loaded => "loaded",
+            Self::Migrated => "migrated",
+            Self::Active => "active",
+            Self::Draining => "draining",
+            Self::Retired => "retired",
+            Self::Disabled => "disabled",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Quarantined => "quarantined",
+        }
+    }
+
     /// Whether a plugin may go from here to `next`.
     pub fn may_become(self, next: State) -> bool {
         use State::*;

@@ -3,10 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use cardinal::plugin::{
-    call::{CallBody, CallFault, ReplyBody},
-    instance::ExportKind,
-    library::SealedLibrary,
+use cardinal::{
+    observe::trace::Trace,
+    plugin::{
+        call::{CallBody, CallFault, ReplyBody},
+        instance::ExportKind,
+        library::SealedLibrary,
+    },
 };
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
@@ -53,12 +56,13 @@ async fn a_plugin_sees_what_was_sent() {
     call.parts.headers.append("x-one", http::HeaderValue::from_static("1"));
     call.parts.headers.append("x-one", http::HeaderValue::from_static("2"));
     call.parts.peer = Some([192, 0, 2, 7].into());
-    call.parts.traceparent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into());
+    let trace = Trace::of(&http::HeaderMap::new(), &mut rand::rng());
+    call.parts.trace = Some(trace);
     let seen = call.ok().await;
     assert_eq!(seen["path"], "/request/x/%C3%BC");
     assert_eq!((&seen["method"], &seen["query"], &seen["rest"]), (&json!("GET"), &json!("a=%20b&a=c"), &json!("x/ü")));
     assert_eq!((&seen["request_id"], &seen["peer"]), (&json!("req-1"), &json!("192.0.2.7")));
-    assert_eq!(seen["trace_parent"], "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    assert_eq!(seen["trace_parent"].as_str().map(str::as_bytes), Some(trace.parent().as_ref()));
     assert_eq!(seen["deadline"], true);
     assert_eq!(seen["headers"].as_array().unwrap().len(), 2, "{seen}");
 }

@@ -122,7 +122,7 @@ async fn a_retired_plugin_is_refused_everything() {
     })
     .join()
     .unwrap();
-    crate::support::eventually("its connections are closed", async || echo.pool.status().0 == 0).await;
+    crate::support::eventually("its connections are closed", async || echo.pool.status().size == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

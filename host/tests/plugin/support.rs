@@ -93,7 +93,6 @@ impl Echo {
     }
 
     pub async fn with_connections(connections: usize) -> Self {
-        let _ = tracing_subscriber::fmt().with_test_writer().with_ansi(false).try_init();
         let database = Database::new().await;
         let core = database.login(&database.prepared.names.core()).pg_config();
         let reaper = database.login(&database.prepared.names.reaper()).pg_config();
@@ -137,7 +136,7 @@ impl<'a> Request<'a> {
             body: CallBody::Full(Bytes::new()),
             caller: caller.clone(),
             request_id: "req-1".into(),
-            traceparent: None,
+            trace: None,
             deadline: Instant::now() + PATIENCE,
             peer: None,
             is_tool: false,

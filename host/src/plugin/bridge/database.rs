@@ -16,8 +16,9 @@ use cardinal_plugin_abi::{
 use super::{
     door::{begin, begin_with, call_of, contained, live, sql},
     fault,
-    scope::{self, Scope},
+    scope::{self, CallScope, Scope},
     table::Table,
+    waits::Waiting,
 };
 use crate::plugin::{
     connection::{Connection, CopyOut, Rows},
@@ -31,6 +32,8 @@ static CONNECTIONS: Table<Arc<Checkout>> = Table::new();
 struct Checkout {
     ctx: CtxId,
     connection: Arc<Connection>,
+    /// Who asked for it.
+    call: Option<Arc<CallScope>>,
 }
 
 /// Takes back every connection that a plugin still holds.
@@ -40,11 +43,20 @@ pub fn reclaim(ctx: CtxId) {
     }
 }
 
-fn connection(ctx: CtxId, number: ConnId) -> Result<Arc<Connection>, Fault> {
+fn checkout(ctx: CtxId, number: ConnId) -> Result<Arc<Checkout>, Fault> {
     live(ctx)?;
     let checkout = CONNECTIONS.get(number).filter(|checkout| checkout.ctx == ctx);
-    let gone = || Fault::Gone("the connection was given back".to_owned());
-    Ok(checkout.ok_or_else(gone)?.connection.clone())
+    checkout.ok_or_else(|| Fault::Gone("the connection was given back".to_owned()))
+}
+
+fn connection(ctx: CtxId, number: ConnId) -> Result<Arc<Connection>, Fault> {
+    Ok(checkout(ctx, number)?.connection.clone())
+}
+
+/// The connection, to run something on: the call that has it waits for the database from now on.
+fn busy(ctx: CtxId, number: ConnId) -> Result<(Arc<Connection>, Option<Waiting>), Fault> {
+    let checkout = checkout(ctx, number)?;
+    Ok((checkout.connection.clone(), Waiting::of(checkout.call.as_ref())))
 }
 
 /// A connection's number on its way to the plugin. Dropped before it got there, it goes back.
@@ -72,11 +84,12 @@ fn give_back(number: ConnId) {
 
 pub extern "C" fn connect(ctx: CtxId, call: CallId) -> Fut<u64> {
     let start = |scope: &Arc<Scope>| {
-        call_of(ctx, call)?;
-        let scope = scope.clone();
+        let (scope, call) = (scope.clone(), call_of(ctx, call)?);
+        let waiting = Waiting::of(call.as_ref());
         Ok(async move {
+            let _waiting = waiting;
             let connection = scope.context.pool()?.get().await?;
-            let number = CONNECTIONS.insert(Arc::new(Checkout { ctx, connection }));
+            let number = CONNECTIONS.insert(Arc::new(Checkout { ctx, connection, call }));
             let ticket = Ticket(number.ok_or_else(|| Fault::Unavailable(anyhow::anyhow!("too many connections")))?);
             live(ctx)?; // retired meanwhile: `reclaim` may have been and gone
             Ok(ticket)
@@ -99,31 +112,44 @@ pub extern "C" fn prepare(ctx: CtxId, number: ConnId, text: Slice<'_>) -> Fut<By
         return Fut::ready(Ok(Bytes::from_owner(description)));
     }
     begin(ctx, |_| {
-        let (connection, sql) = (connection(ctx, number)?, sql(text)?);
-        Ok(async move { Ok(Bytes::from_owner(connection.prepare(sql).await?)) })
+        let ((connection, waiting), sql) = (busy(ctx, number)?, sql(text)?);
+        Ok(async move {
+            let _waiting = waiting;
+            Ok(Bytes::from_owner(connection.prepare(sql).await?))
+        })
     })
 }
 
 pub extern "C" fn query(ctx: CtxId, number: ConnId, statement: StmtId, params: Slice<'_>) -> Fut<Stream> {
     begin(ctx, |_| {
-        let connection = connection(ctx, number)?;
+        let (connection, waiting) = busy(ctx, number)?;
+        let call = waiting.as_ref().map(|waiting| Arc::clone(waiting.call()));
         let params = bytes::Bytes::copy_from_slice(params.get());
-        Ok(async move { Ok(Stream::new(RowSource(connection.query(statement, params).await?))) })
+        Ok(async move {
+            let rows = connection.query(statement, params).await?;
+            Ok(Stream::new(RowSource { rows, call, waiting }))
+        })
     })
 }
 
 pub extern "C" fn execute(ctx: CtxId, number: ConnId, statement: StmtId, params: Slice<'_>) -> Fut<u64> {
     begin(ctx, |_| {
-        let connection = connection(ctx, number)?;
+        let (connection, waiting) = busy(ctx, number)?;
         let params = bytes::Bytes::copy_from_slice(params.get());
-        Ok(connection.execute(statement, params))
+        Ok(async move {
+            let _waiting = waiting;
+            connection.execute(statement, params).await
+        })
     })
 }
 
 pub extern "C" fn batch(ctx: CtxId, number: ConnId, text: Slice<'_>) -> Fut<u8> {
     begin(ctx, |_| {
-        let (connection, sql) = (connection(ctx, number)?, sql(text)?);
-        Ok(async move { connection.batch(sql).await.map(|()| 0) })
+        let ((connection, waiting), sql) = (busy(ctx, number)?, sql(text)?);
+        Ok(async move {
+            let _waiting = waiting;
+            connection.batch(sql).await.map(|()| 0)
+        })
     })
 }
 
@@ -152,11 +178,21 @@ pub extern "C" fn connect_options(ctx: CtxId) -> Fut<Bytes> {
     })
 }
 
-struct RowSource(Rows);
+struct RowSource {
+    rows: Rows,
+    call: Option<Arc<CallScope>>,
+    waiting: Option<Waiting>,
+}
 
 impl Source for RowSource {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
-        self.0.poll_batch(cx).map(|batch| batch.map(|batch| batch.map(Bytes::from_vec).map_err(fault::report)))
+        let polled = self.rows.poll_batch(cx);
+        if polled.is_ready() {
+            self.waiting = None; // what the plugin does between two batches is its own time
+        } else if self.waiting.is_none() {
+            self.waiting = Waiting::of(self.call.as_ref());
+        }
+        polled.map(|batch| batch.map(|batch| batch.map(Bytes::from_vec).map_err(fault::report)))
     }
 }
 

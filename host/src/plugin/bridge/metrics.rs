@@ -10,14 +10,18 @@ const SERIES_LIMIT: usize = 500;
 const NAME_LIMIT: usize = 100;
 const LABELS_LIMIT: usize = 8;
 const LABEL_VALUE_LIMIT: usize = 200;
+/// Labels that the exposition writes itself.
+const RESERVED_LABELS: [&str; 2] = ["le", "quantile"];
 /// Upper bounds of a histogram's buckets; seconds and bytes both find their place.
 pub const BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 100.0, 10_000.0, 1_000_000.0];
+
+pub type Labels = Vec<(String, String)>;
 
 /// Name and labels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Series {
     pub name: String,
-    pub labels: Vec<(String, String)>,
+    pub labels: Labels,
 }
 
 /// What a series holds.
@@ -25,7 +29,12 @@ pub struct Series {
 pub enum Value {
     Counter(f64),
     Gauge(f64),
-    Histogram { count: u64, sum: f64, buckets: [u64; BUCKETS.len()] },
+    /// Buckets each by itself; the last is for what is over every bound.
+    Histogram {
+        count: u64,
+        sum: f64,
+        buckets: [u64; BUCKETS.len() + 1],
+    },
 }
 
 #[derive(Default)]
@@ -66,10 +75,15 @@ impl Inner {
         let first = match kind {
             1 => Value::Counter(0.0),
             2 => Value::Gauge(0.0),
-            3 => Value::Histogram { count: 0, sum: 0.0, buckets: [0; BUCKETS.len()] },
+            3 => Value::Histogram { count: 0, sum: 0.0, buckets: [0; BUCKETS.len() + 1] },
             _ => return None,
         };
         if !is_name(name) || !value.is_finite() {
+            return None;
+        }
+        // A name means one kind of thing, whatever its labels.
+        let mut same = self.series.range(Series { name: name.to_owned(), labels: Vec::new() }..);
+        if same.next().is_some_and(|(known, value)| known.name == name && !value.is_like(&first)) {
             return None;
         }
         let series = Series { name: name.to_owned(), labels: read_labels(labels)? };
@@ -80,7 +94,20 @@ impl Inner {
     }
 }
 
+/// The series by their names.
+pub fn by_name(all: Vec<(Series, Value)>) -> BTreeMap<String, Vec<(Labels, Value)>> {
+    let mut names: BTreeMap<String, Vec<(Labels, Value)>> = BTreeMap::new();
+    for (series, value) in all {
+        names.entry(series.name).or_default().push((series.labels, value));
+    }
+    names
+}
+
 impl Value {
+    fn is_like(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+
     /// `false` when the series is of another kind, or a counter would go down.
     fn add(&mut self, kind: u32, value: f64) -> bool {
         match (self, kind) {
@@ -89,9 +116,7 @@ impl Value {
             (Self::Histogram { count, sum, buckets }, 3) => {
                 *count += 1;
                 *sum += value;
-                for (bucket, bound) in buckets.iter_mut().zip(BUCKETS) {
-                    *bucket += u64::from(value <= bound);
-                }
+                buckets[BUCKETS.partition_point(|bound| *bound < value)] += 1;
             }
             _ => return false,
         }
@@ -104,7 +129,9 @@ fn read_labels(labels: &str) -> Option<Vec<(String, String)>> {
         return Some(Vec::new());
     }
     let labels: BTreeMap<String, String> = serde_json::from_str(labels).ok()?;
-    let legal = |(name, value): (&String, &String)| is_name(name) && value.len() <= LABEL_VALUE_LIMIT;
+    let legal = |(name, value): (&String, &String)| {
+        is_name(name) && !RESERVED_LABELS.contains(&name.as_str()) && value.len() <= LABEL_VALUE_LIMIT
+    };
     (labels.len() <= LABELS_LIMIT && labels.iter().all(legal)).then(|| labels.into_iter().collect())
 }
 
@@ -125,12 +152,14 @@ mod tests {
         metrics.change(1, "pages", 3.0, "");
         metrics.change(1, "pages", -1.0, "");
         metrics.change(2, "pages", 9.0, "");
+        metrics.change(2, "pages", 9.0, r#"{"of":"another kind"}"#);
+        metrics.change(2, "level", 9.0, r#"{"le":"1"}"#);
         metrics.change(3, "seconds", 0.02, r#"{"step":"fetch"}"#);
         let all = metrics.snapshot();
         assert_eq!(all[0].1, Value::Counter(5.0));
         let Value::Histogram { count, buckets, .. } = &all[1].1 else { panic!("{all:?}") };
         assert_eq!((*count, buckets[2], buckets[3]), (1, 0, 1));
-        assert_eq!(metrics.dropped(), 2);
+        assert_eq!(metrics.dropped(), 4);
     }
 
     #[test]

@@ -13,9 +13,10 @@ use cardinal_plugin_abi::{CallId, CtxId};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{metrics::Metrics, table::Table};
+use super::{metrics::Metrics, table::Table, waits::Waits};
 use crate::{
     auth::caller::Caller,
+    observe::{spent, trace::Trace},
     plugin::{call::BodyStream, context::PluginContext},
 };
 
@@ -78,7 +79,9 @@ pub struct CallScope {
     pub ctx: CtxId,
     pub caller: Arc<Caller>,
     pub request_id: String,
+    pub trace: Option<Trace>,
     pub deadline: Instant,
+    pub waits: Waits,
     /// A streamed request body. It stands here so that it goes with the call, whoever still holds
     /// the plugin's end of it.
     body: Mutex<Option<BodyStream>>,
@@ -87,12 +90,19 @@ pub struct CallScope {
 }
 
 impl CallScope {
-    pub fn new(ctx: CtxId, caller: Arc<Caller>, request_id: String, deadline: Instant) -> Self {
+    pub fn new(
+        ctx: CtxId,
+        caller: Arc<Caller>,
+        (request_id, trace): (String, Option<Trace>),
+        deadline: Instant,
+    ) -> Self {
         Self {
             ctx,
             caller,
             request_id,
+            trace,
             deadline,
+            waits: Waits::default(),
             body: Mutex::new(None),
             ended: AtomicBool::new(false),
             cancelled: OnceLock::new(),
@@ -123,7 +133,13 @@ impl CallScope {
         token
     }
 
+    /// Puts the waits for the database on the account of the request that is being polled.
+    pub fn settle(&self) {
+        spent::add_database(self.waits.take());
+    }
+
     fn end(&self) {
+        self.settle();
         self.ended.store(true, Ordering::SeqCst);
         if let Some(token) = self.cancelled.get() {
             token.cancel();

@@ -1,12 +1,8 @@
 //! Numbers for things that a plugin may name: never pointers, never used twice.
 
-use std::{
-    cell::Cell,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::observe::shard;
 
 const SHARDS: usize = 16;
 /// Of a number: 4 bits shard, 16 bits slot, 44 bits sequence (a million a second for half a year).
@@ -39,7 +35,8 @@ impl<T: Clone> Table<T> {
 
     /// Gives `thing` a number; `None` when the table is full.
     pub fn insert(&self, thing: T) -> Option<u64> {
-        let shard = home_shard();
+        // Each thread fills one shard, so that the host's workers do not meet in one lock.
+        let shard = shard::home(SHARDS);
         let mut slots = self.lock(shard);
         let slot = match slots.free.pop() {
             Some(slot) => slot,
@@ -100,16 +97,6 @@ impl<T: Clone> Table<T> {
 
 fn place(number: u64) -> (usize, usize) {
     ((number as usize) & (SHARDS - 1), ((number >> SHARD_BITS) as usize) & ((1 << SLOT_BITS) - 1))
-}
-
-/// Each thread fills one shard, so that the host's workers do not meet in one lock.
-fn home_shard() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static HOME: Cell<usize> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);
-    }
-    // A thread that is ending has no thread-locals left, and may still call.
-    HOME.try_with(Cell::get).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -21,12 +21,22 @@ pub extern "C" fn log(ctx: CtxId, call: CallId, level: u32, message: Slice<'_>, 
         let message = String::from_utf8_lossy(cut(message.get(), MESSAGE_LIMIT));
         let fields = String::from_utf8_lossy(cut(fields.get(), FIELDS_LIMIT));
         let fields = (!fields.is_empty()).then_some(&*fields);
+        let trace = request.as_ref().and_then(|call| call.trace);
+        let (trace, span) = (trace.map(|trace| trace.id()), trace.map(|trace| trace.span()));
+        let trace_id = trace.as_ref().and_then(|id| std::str::from_utf8(id.as_ref()).ok());
+        let span_id = span.as_ref().and_then(|id| std::str::from_utf8(id.as_ref()).ok());
+        // A macro's level is fixed where it stands.
+        macro_rules! line {
+            ($level:ident) => {
+                tracing::$level!(target: "plugin", plugin, fields, request_id, trace_id, span_id, "{message}")
+            };
+        }
         match level {
-            1 => tracing::error!(target: "plugin", plugin, request_id, fields, "{message}"),
-            2 => tracing::warn!(target: "plugin", plugin, request_id, fields, "{message}"),
-            3 => tracing::info!(target: "plugin", plugin, request_id, fields, "{message}"),
-            4 => tracing::debug!(target: "plugin", plugin, request_id, fields, "{message}"),
-            _ => tracing::trace!(target: "plugin", plugin, request_id, fields, "{message}"),
+            1 => line!(error),
+            2 => line!(warn),
+            3 => line!(info),
+            4 => line!(debug),
+            _ => line!(trace),
         }
     });
 }

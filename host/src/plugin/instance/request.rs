@@ -22,6 +22,7 @@ pub fn head(call: &CallParts, generation: &str) -> Bytes {
     let user_id = caller.user_id.as_hyphenated().encode_lower(&mut user_id);
     let left = call.deadline.saturating_duration_since(Instant::now()).as_millis();
     let (mut deadline, mut peer, mut length) = (Text::new(), Text::new(), Text::new());
+    let parent = call.trace.map(|trace| trace.parent());
     let announced = match &call.body {
         CallBody::Stream(_, announced) => *announced,
         CallBody::Full(_) => None,
@@ -36,7 +37,7 @@ pub fn head(call: &CallParts, generation: &str) -> Bytes {
         (attr::SCOPES, caller.scopes.as_text().as_bytes()),
         (attr::AUTH_METHOD, caller.auth_method().as_bytes()),
         (attr::REQUEST_ID, call.request_id.as_bytes()),
-        (attr::TRACE_PARENT, call.traceparent.as_deref().unwrap_or_default().as_bytes()),
+        (attr::TRACE_PARENT, parent.as_ref().map(AsRef::as_ref).unwrap_or_default()),
         (attr::DEADLINE_MS, deadline.show(format_args!("{left}"))),
         (attr::PEER, call.peer.map(|ip| peer.show(format_args!("{ip}"))).unwrap_or_default()),
         (attr::GENERATION, generation.as_bytes()),

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     link::KeeperLink,
+    observe::Telemetry,
     plugin::{
         active::Active,
         connection::PluginPool,
@@ -45,13 +46,15 @@ pub(super) struct Loader {
     libraries: Arc<Libraries>,
     generations: AtomicU64,
     watchdog: Arc<Watchdog>,
+    telemetry: Arc<Telemetry>,
 }
 
 impl Loader {
-    pub fn new(services: Arc<Services>, keeper: KeeperLink) -> io::Result<Self> {
+    pub fn new(services: Arc<Services>, keeper: KeeperLink, telemetry: Arc<Telemetry>) -> io::Result<Self> {
         let watchdog = Arc::new(Watchdog::start(services.runtime.clone())?);
         Ok(Self {
             watchdog,
+            telemetry,
             services,
             keeper,
             prober: Prober::of_this_program(),
@@ -76,7 +79,8 @@ impl Loader {
             pool: Some(pool),
         };
         let instance = self.create(library.clone(), identity).await?;
-        let active = Arc::new(Active::build(manifest, instance, generation, Arc::clone(&self.watchdog))?);
+        let active =
+            Arc::new(Active::build(manifest, instance, generation, Arc::clone(&self.watchdog), &self.telemetry)?);
         let tools = active.tools()?;
         let library = library.description().clone();
         Ok(Service { active, tools, frontend, library, sha256, settings })

@@ -1,7 +1,5 @@
 //! A plugin as the admin API shows it to operators.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use serde::Serialize;
 
 use super::snapshot::{Entry, Service};
@@ -135,13 +133,12 @@ fn tools(manifest: &Manifest) -> Vec<ToolReport> {
 
 fn counters(service: &Service) -> Counters {
     let counted = &service.active.guard.counters;
-    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     Counters {
-        calls: read(&counted.calls),
-        errors: read(&counted.errors),
-        panics: read(&counted.panics),
-        timeouts: read(&counted.timeouts),
-        refused: read(&counted.refused),
+        calls: counted.calls.read(),
+        errors: counted.errors.read(),
+        panics: counted.panics.read(),
+        timeouts: counted.timeouts.read(),
+        refused: counted.refused.read(),
         in_flight: service.active.instance.in_flight(),
     }
 }

@@ -94,6 +94,11 @@ impl Snapshot {
         self.service(name)?.frontend.as_ref()?.asset(hash, path)
     }
 
+    /// The state of every plugin that was found.
+    pub fn states(&self) -> impl Iterator<Item = State> {
+        self.entries.iter().map(|entry| entry.state)
+    }
+
     /// Every plugin that was found.
     pub fn reports(&self) -> Vec<PluginReport> {
         self.entries.iter().map(PluginReport::of).collect()

@@ -1,0 +1,245 @@
+//! `/metrics`: everything that the host counts, as Prometheus reads it.
+
+use std::{sync::Arc, time::Duration};
+
+use http::{HeaderValue, Method, Request, StatusCode, header};
+use hyper::body::Incoming;
+
+use super::{
+    health,
+    system::{self, PoolReport},
+};
+use crate::{
+    app::App,
+    http::{
+        body::Body,
+        error::ApiResult,
+        reply::{self, Reply},
+    },
+    observe::{
+        exposition::{self, Exposition, Kind, seconds},
+        meter::CLASSES,
+        plugins::Fault,
+        process,
+    },
+    plugin::{bridge::metrics, state::State},
+    request::Call,
+    route,
+    router::{Access, Reads, Route},
+};
+
+/// How long a scrape waits for the database to say that it is there; less than any scraper's patience.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+pub fn routes() -> Vec<Route> {
+    vec![route!(GET "/metrics", Access::Scope("system:read"), Reads::Nothing, show)]
+}
+
+async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    call.no_query()?;
+    Ok(page(app).await)
+}
+
+/// The listener of `METRICS_ADDR`: one page, for whoever can reach it.
+pub async fn separate(app: &Arc<App>, request: &Request<Incoming>) -> Reply {
+    const TEXT: &str = "text/plain; charset=utf-8";
+    let path = request.uri().path();
+    match *request.method() {
+        _ if path != "/metrics" => reply::text(StatusCode::NOT_FOUND, TEXT, "only /metrics is here\n"),
+        Method::GET | Method::HEAD => page(app).await,
+        _ => {
+            let mut refused = reply::text(StatusCode::METHOD_NOT_ALLOWED, TEXT, "GET or HEAD\n");
+            refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            refused
+        }
+    }
+}
+
+async fn page(app: &Arc<App>) -> Reply {
+    let database_up = matches!(tokio::time::timeout(PATIENCE, health::ask_database(app)).await, Ok(Ok(())));
+    let mut page = Exposition::default();
+    host(&mut page, app, database_up);
+    requests(&mut page, app);
+    pools(&mut page, app);
+    plugins(&mut page, app);
+    process_itself(&mut page, app);
+    plugins_own(&mut page, app);
+    let mut reply: http::Response<Body> = reply::text(StatusCode::OK, exposition::CONTENT_TYPE, page.finish());
+    reply.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    reply
+}
+
+fn host(page: &mut Exposition, app: &App, database_up: bool) {
+    let (version, host_id) = (env!("CARGO_PKG_VERSION"), app.host_id.to_string());
+    if page.family("cardinal_build_info", Kind::Gauge, "What runs here; always 1.") {
+        page.sample("cardinal_build_info", &[("version", version), ("host_id", &host_id)], 1_u64);
+    }
+    let up = "Whether the database answered while this page was made.";
+    page.single("cardinal_database_up", Kind::Gauge, up, u64::from(database_up));
+    let restarts = "How often a worker ended on its own and the keeper started another.";
+    page.single("cardinal_worker_restarts_total", Kind::Counter, restarts, app.telemetry.worker_restarts);
+    let dropped = "Log lines that standard error did not take in time.";
+    page.single("cardinal_log_lines_dropped_total", Kind::Counter, dropped, app.log.dropped());
+    let name = "cardinal_auth_cache_total";
+    if page.family(name, Kind::Counter, "Credentials looked up, by whether the answer was known already.") {
+        for (cache, counts) in app.auth.cache_counts() {
+            for (outcome, count) in [("hit", counts.hits), ("miss", counts.misses), ("stale", counts.stale)] {
+                page.sample(name, &[("cache", cache), ("outcome", outcome)], count);
+            }
+        }
+    }
+}
+
+fn requests(page: &mut Exposition, app: &App) {
+    let requests = &app.telemetry.requests;
+    let name = "cardinal_http_requests_in_flight";
+    page.single(name, Kind::Gauge, "Requests whose answer has not begun.", requests.in_flight.read());
+    let gone = "Requests whose client went away before the answer began.";
+    page.single("cardinal_http_requests_abandoned_total", Kind::Counter, gone, requests.abandoned.read());
+    let read = requests.read();
+    let name = "cardinal_http_request_duration_seconds";
+    if page.family(name, Kind::Histogram, "Time from a request's headers to its answer's.") {
+        for metered in &read {
+            for (class, reading) in &metered.classes {
+                let (method, route) = (metered.meter.method, metered.meter.route.as_str());
+                page.durations(name, &[("method", method), ("route", route), ("status", CLASSES[*class])], reading);
+            }
+        }
+    }
+    let name = "cardinal_http_request_part_seconds_total";
+    if page.family(name, Kind::Counter, "The same time, split into host, plugin and database.") {
+        for metered in &read {
+            let whole: u64 = metered.classes.iter().map(|(_, reading)| reading.sum_us).sum();
+            let host = whole.saturating_sub(metered.plugin_us).saturating_sub(metered.database_us);
+            for (part, us) in [("host", host), ("plugin", metered.plugin_us), ("database", metered.database_us)] {
+                let (method, route) = (metered.meter.method, metered.meter.route.as_str());
+                page.sample(name, &[("method", method), ("route", route), ("part", part)], seconds(us));
+            }
+        }
+    }
+}
+
+type PoolGauge = (&'static str, &'static str, fn(&PoolReport) -> u64);
+
+fn pools(page: &mut Exposition, app: &App) {
+    let pools = system::pools(app);
+    let families: [PoolGauge; 4] = [
+        ("cardinal_database_pool_connections", "Open connections.", |pool| pool.size),
+        ("cardinal_database_pool_connections_idle", "Open connections that nobody uses.", |pool| pool.idle),
+        ("cardinal_database_pool_connections_max", "The most connections that may be open.", |pool| pool.max),
+        ("cardinal_database_pool_waiting", "Requests that wait for a connection.", |pool| pool.waiting),
+    ];
+    for (name, help, value) in families {
+        if page.family(name, Kind::Gauge, help) {
+            for pool in &pools {
+                let plugin = pool.plugin.as_deref().unwrap_or_default();
+                page.sample(name, &[("pool", pool.pool), ("plugin", plugin)], value(pool));
+            }
+        }
+    }
+}
+
+fn plugins(page: &mut Exposition, app: &App) {
+    let snapshot = app.plugins.snapshot();
+    let states: Vec<State> = snapshot.states().collect();
+    if page.family("cardinal_plugins", Kind::Gauge, "Plugins that were found, by state.") {
+        for state in State::ALL {
+            let count = states.iter().filter(|known| **known == state).count();
+            page.sample("cardinal_plugins", &[("state", state.as_str())], count);
+        }
+    }
+    let meters = app.telemetry.plugins.read();
+    let name = "cardinal_plugin_call_duration_seconds";
+    if page.family(name, Kind::Histogram, "Time in a plugin's calls, by route or tool, waits included.") {
+        for (plugin, meter) in &meters {
+            page.durations(name, &[("plugin", plugin)], &meter.calls.read());
+        }
+    }
+    let name = "cardinal_plugin_faults_total";
+    if page.family(name, Kind::Counter, "Calls of a plugin that went wrong, by how.") {
+        for (plugin, meter) in &meters {
+            for fault in Fault::ALL {
+                page.sample(name, &[("plugin", plugin), ("kind", fault.name())], meter.faults(fault));
+            }
+        }
+    }
+    let name = "cardinal_plugin_calls_in_flight";
+    if page.family(name, Kind::Gauge, "Calls and reply streams of a plugin that are under way.") {
+        for active in snapshot.active() {
+            page.sample(name, &[("plugin", &active.manifest.name)], active.instance.in_flight());
+        }
+    }
+    let name = "cardinal_plugin_instances_resident";
+    let help = "Plugin instances in memory, those included that were replaced and can't be freed.";
+    page.single(name, Kind::Gauge, help, crate::plugin::library::seat::resident());
+}
+
+fn process_itself(page: &mut Exposition, app: &App) {
+    let read = process::read();
+    if let Some(cpu) = read.cpu_seconds {
+        page.single("process_cpu_seconds_total", Kind::Counter, "Processor time of the worker.", cpu);
+    }
+    let gauges = [
+        ("process_resident_memory_bytes", "Memory of the worker that is in use.", read.resident_bytes),
+        ("process_virtual_memory_bytes", "Address space of the worker.", read.virtual_bytes),
+        ("process_threads", "Threads of the worker.", read.threads),
+        ("process_open_fds", "Open file descriptors of the worker.", read.open_fds),
+        ("process_max_fds", "The most file descriptors that the worker may have open.", read.max_fds),
+    ];
+    for (name, help, value) in gauges {
+        if let Some(value) = value {
+            page.single(name, Kind::Gauge, help, value);
+        }
+    }
+    let started = app.telemetry.started.unix_timestamp_nanos() / 1_000;
+    let started = seconds(u64::try_from(started).unwrap_or(0));
+    page.single("process_start_time_seconds", Kind::Gauge, "When the worker started, since 1970.", started);
+}
+
+/// What plugins count themselves, under their own names: `plugin_<plugin>_<metric>`.
+fn plugins_own(page: &mut Exposition, app: &App) {
+    let mut dropped = Vec::new();
+    for active in app.plugins.snapshot().active() {
+        let plugin = active.manifest.name.as_str();
+        let mut lost = active.instance.metrics().dropped();
+        for (name, series) in metrics::by_name(active.instance.metrics().snapshot()) {
+            if !family_of(page, plugin, &name, &series) {
+                lost += 1;
+            }
+        }
+        dropped.push((plugin.to_owned(), lost));
+    }
+    let name = "cardinal_plugin_metrics_dropped_total";
+    if page.family(name, Kind::Counter, "Changes of a plugin's own metrics that were over a limit or made no sense.") {
+        for (plugin, lost) in &dropped {
+            page.sample(name, &[("plugin", plugin)], *lost);
+        }
+    }
+}
+
+/// `false` when another metric of the plugin has taken the name.
+fn family_of(page: &mut Exposition, plugin: &str, name: &str, series: &[(metrics::Labels, metrics::Value)]) -> bool {
+    let Some((_, first)) = series.first() else { return true };
+    let mut full = format!("plugin_{}_{name}", plugin.replace('-', "_"));
+    let kind = match first {
+        metrics::Value::Counter(_) => Kind::Counter,
+        metrics::Value::Gauge(_) => Kind::Gauge,
+        metrics::Value::Histogram { .. } => Kind::Histogram,
+    };
+    if kind == Kind::Counter && !full.ends_with("_total") {
+        full.push_str("_total");
+    }
+    if !page.family(&full, kind, &format!("Of the plugin {plugin}.")) {
+        return false;
+    }
+    for (labels, value) in series {
+        let labels: Vec<(&str, &str)> = labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        match value {
+            metrics::Value::Counter(value) | metrics::Value::Gauge(value) => page.sample(&full, &labels, *value),
+            metrics::Value::Histogram { buckets, sum, .. } => {
+                page.buckets(&full, &labels, metrics::BUCKETS.into_iter(), *buckets, *sum);
+            }
+        }
+    }
+    true
+}

@@ -1,0 +1,180 @@
+//! What runs here and how it is: for operators, and their log level for a while.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use time::format_description::well_known::Rfc3339;
+
+use crate::{
+    app::App,
+    config::log_levels,
+    db::{self, audit::Act},
+    http::{
+        error::{ApiError, ApiResult},
+        reply::{self, Reply},
+    },
+    observe::process,
+    plugin::state::State,
+    request::Call,
+    route,
+    router::{Access, Reads, Route, SMALL},
+};
+
+/// How long a level may be changed for, and is when nobody says: a day, a quarter of an hour.
+const MOST_MINUTES: u32 = 24 * 60;
+const DEFAULT_MINUTES: u32 = 15;
+/// How long the database may take to say its version.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+
+pub fn routes() -> Vec<Route> {
+    vec![
+        route!(GET "/v1/admin/system", Access::Scope("system:read"), Reads::Nothing, show),
+        route!(PUT "/v1/admin/system/log-level", Access::Scope("system:write"), Reads::Json(SMALL), set_log_level),
+    ]
+}
+
+async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    call.no_query()?;
+    let telemetry = &app.telemetry;
+    let uptime = (app.clock.now() - telemetry.started).whole_seconds();
+    reply::ok(&json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "host_id": app.host_id,
+        "started_at": telemetry.started.format(&Rfc3339).map_err(ApiError::internal)?,
+        "uptime_seconds": uptime,
+        "worker_restarts": telemetry.worker_restarts,
+        "health": health(app).await,
+        "pools": pools(app),
+        "plugins": plugins(app),
+        "process": process(),
+        "requests": {
+            "in_flight": telemetry.requests.in_flight.read(),
+            "abandoned": telemetry.requests.abandoned.read(),
+        },
+        "log": log(app),
+        "settings": app.config.in_force(),
+    }))
+}
+
+async fn health(app: &App) -> Value {
+    let asked = tokio::time::timeout(PATIENCE, db::server::version(&app.pools.core)).await;
+    let version = asked.ok().and_then(Result::ok);
+    let ready = app.ready.load(Ordering::Acquire);
+    let state = match () {
+        () if app.draining.load(Ordering::Acquire) => "draining",
+        () if !ready => "starting",
+        () if version.is_none() => "database-unavailable",
+        () => "ready",
+    };
+    json!({"state": state, "ready": state == "ready", "database": {"up": version.is_some(), "version": version}})
+}
+
+/// One pool of connections.
+#[derive(Serialize)]
+pub struct PoolReport {
+    /// `core`, `reaper` or `plugin`.
+    pub pool: &'static str,
+    pub plugin: Option<String>,
+    pub max: u64,
+    pub size: u64,
+    pub idle: u64,
+    pub waiting: u64,
+}
+
+impl PoolReport {
+    fn of(pool: &'static str, plugin: Option<String>, status: deadpool::Status) -> Self {
+        let [max, size, idle, waiting] =
+            [status.max_size, status.size, status.available, status.waiting].map(|count| count as u64);
+        Self { pool, plugin, max, size, idle, waiting }
+    }
+}
+
+/// The worker's pools and those of the plugins in service.
+pub fn pools(app: &App) -> Vec<PoolReport> {
+    let mut pools = vec![
+        PoolReport::of("core", None, app.pools.core.status()),
+        PoolReport::of("reaper", None, app.pools.reaper.status()),
+    ];
+    for active in app.plugins.snapshot().active() {
+        let status = active.instance.pool_status();
+        pools.extend(status.map(|status| PoolReport::of("plugin", Some(active.manifest.name.clone()), status)));
+    }
+    pools
+}
+
+/// How many plugins there are in each state that any is in.
+fn plugins(app: &App) -> Value {
+    let states: Vec<State> = app.plugins.snapshot().states().collect();
+    let count = |state: State| states.iter().filter(|known| **known == state).count();
+    let counts = State::ALL.into_iter().map(|state| (state.as_str().to_owned(), count(state)));
+    counts.filter(|(_, count)| *count > 0).map(|(state, count)| (state, json!(count))).collect()
+}
+
+fn process() -> Value {
+    let read = process::read();
+    json!({
+        "cpu_seconds": read.cpu_seconds,
+        "resident_bytes": read.resident_bytes,
+        "virtual_bytes": read.virtual_bytes,
+        "threads": read.threads,
+        "open_fds": read.open_fds,
+        "max_fds": read.max_fds,
+    })
+}
+
+fn log(app: &App) -> Value {
+    let (level, changes) = app.log.levels();
+    json!({
+        "format": app.config.observe.log_format.as_str(),
+        "level": level,
+        "changes": changes,
+        "dropped_lines": app.log.dropped(),
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LogLevel {
+    /// A module (`cardinal::db`), a plugin (`plugin::supplier`), or `*` for everything.
+    target: String,
+    level: String,
+    /// 0 takes a change back at once.
+    #[serde(default)]
+    minutes: Option<u32>,
+}
+
+/// Changes what this host logs, for a while.
+async fn set_log_level(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    call.no_query()?;
+    let LogLevel { target, level, minutes } = call.json()?;
+    let minutes = minutes.unwrap_or(DEFAULT_MINUTES);
+    let everything = target == "*";
+    if !everything && !log_levels::is_module(&target) {
+        let detail = "Name a module such as cardinal::db, a plugin such as plugin::supplier, or * for everything.";
+        return Err(ApiError::invalid("/target", detail));
+    }
+    let Some(filter) = log_levels::level(&level) else {
+        return Err(ApiError::invalid("/level", "One of off, error, warn, info, debug and trace."));
+    };
+    if minutes > MOST_MINUTES {
+        return Err(ApiError::invalid("/minutes", format!("At most {MOST_MINUTES}; 0 takes a change back at once.")));
+    }
+    let until = app.clock.now() + time::Duration::minutes(i64::from(minutes));
+    app.log
+        .set_level((!everything).then_some(&target), filter, until)
+        .map_err(|full| ApiError::invalid("/target", format!("{full}; wait for one to end or take one back.")))?;
+    let caller = call.caller()?;
+    tracing::info!(target, level = %filter, minutes, user = caller.username, "the level of log lines was changed");
+    let act = Act {
+        actor: caller.actor(),
+        action: "system.log-level",
+        target: Some(target),
+        outcome: "ok",
+        ip: Some(call.peer),
+        request_id: call.request_id.as_str(),
+        detail: Some(json!({"level": filter.to_string(), "minutes": minutes})),
+    };
+    db::audit::record(&app.pools.core, &act).await;
+    reply::ok(&json!({"log": log(app), "host_id": app.host_id}))
+}

@@ -1,0 +1,161 @@
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use tracing::level_filters::LevelFilter;
+
+/// Longest name of a module, and the most directives of one setting.
+const TARGET_LIMIT: usize = 100;
+const DIRECTIVES_LIMIT: usize = 64;
+
+/// What is logged: a level for everything, and others for modules (`cardinal::db`) and plugins (`plugin::supplier`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct LogLevels {
+    everything: LevelFilter,
+    /// A module and what stands below it; the longest that fits counts.
+    modules: Vec<(String, LevelFilter)>,
+}
+
+impl Default for LogLevels {
+    fn default() -> Self {
+        Self { everything: LevelFilter::INFO, modules: Vec::new() }
+    }
+}
+
+impl LogLevels {
+    /// The level of a module.
+    pub fn of(&self, module: &str) -> LevelFilter {
+        let fits = self.modules.iter().filter(|(own, _)| is_within(module, own));
+        fits.max_by_key(|(own, _)| own.len()).map_or(self.everything, |(_, level)| *level)
+    }
+
+    /// The highest level of a module and of everything below it.
+    pub fn most_within(&self, module: &str) -> LevelFilter {
+        let below = self.modules.iter().filter(|(own, _)| is_within(own, module)).map(|(_, level)| *level);
+        below.fold(self.of(module), LevelFilter::max)
+    }
+
+    /// The highest level of anything.
+    pub fn most(&self) -> LevelFilter {
+        self.modules.iter().map(|(_, level)| *level).fold(self.everything, LevelFilter::max)
+    }
+
+    /// Sets the level of a module, or of everything.
+    pub fn set(&mut self, module: Option<&str>, level: LevelFilter) {
+        let Some(module) = module else {
+            self.everything = level;
+            return;
+        };
+        match self.modules.iter_mut().find(|(own, _)| own == module) {
+            Some((_, own)) => *own = level,
+            None => self.modules.push((module.to_owned(), level)),
+        }
+    }
+}
+
+fn is_within(module: &str, outer: &str) -> bool {
+    module.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+/// Whether this can be the name of a module: `cardinal::db`, `plugin::price-watch`, `hyper`.
+pub fn is_module(text: &str) -> bool {
+    let is_name =
+        |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    text.len() <= TARGET_LIMIT && text.split("::").all(is_name)
+}
+
+/// A level by its name.
+pub fn level(text: &str) -> Option<LevelFilter> {
+    match text.to_ascii_lowercase().as_str() {
+        "off" => Some(LevelFilter::OFF),
+        "error" => Some(LevelFilter::ERROR),
+        "warn" => Some(LevelFilter::WARN),
+        "info" => Some(LevelFilter::INFO),
+        "debug" => Some(LevelFilter::DEBUG),
+        "trace" => Some(LevelFilter::TRACE),
+        _ => None,
+    }
+}
+
+impl FromStr for LogLevels {
+    type Err = String;
+
+    /// Strict: a misspelt level must not be taken for the name of a module, or all goes silent.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = |what: &str| {
+            format!("{what:?} is no level: write off, error, warn, info, debug or trace, or info,module=debug")
+        };
+        let mut levels = Self::default();
+        let directives = text.split(',').map(str::trim).filter(|directive| !directive.is_empty());
+        for (count, directive) in directives.enumerate() {
+            if count == DIRECTIVES_LIMIT {
+                return Err(format!("more than {DIRECTIVES_LIMIT} modules"));
+            }
+            let (module, name) = match directive.split_once('=') {
+                Some((module, name)) => (Some(module.trim()), name.trim()),
+                None => (None, directive),
+            };
+            let level = level(name).ok_or_else(|| bad(directive))?;
+            match module {
+                Some(module) if !is_module(module) => return Err(format!("{module:?} is not the name of a module")),
+                module => levels.set(module, level),
+            }
+        }
+        Ok(levels)
+    }
+}
+
+impl fmt::Display for LogLevels {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.everything)?;
+        self.modules.iter().try_for_each(|(module, level)| write!(out, ",{module}={level}"))
+    }
+}
+
+impl TryFrom<String> for LogLevels {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<LogLevels> for String {
+    fn from(levels: LogLevels) -> Self {
+        levels.to_string()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_module_counts() {
+        let levels: LogLevels = "warn, cardinal=info,cardinal::db=debug,plugin::price-watch=trace,".parse().unwrap();
+        for (module, level) in [
+            ("hyper", LevelFilter::WARN),
+            ("cardinal", LevelFilter::INFO),
+            ("cardinal::dbx", LevelFilter::INFO),
+            ("cardinal::db", LevelFilter::DEBUG),
+            ("cardinal::db::pool", LevelFilter::DEBUG),
+            ("plugin::price-watch", LevelFilter::TRACE),
+            ("plugin::price", LevelFilter::WARN),
+        ] {
+            assert_eq!(levels.of(module), level, "{module}");
+        }
+        assert_eq!((levels.most_within("plugin"), levels.most()), (LevelFilter::TRACE, LevelFilter::TRACE));
+        assert_eq!(levels.to_string().parse::<LogLevels>().unwrap(), levels);
+    }
+
+    #[test]
+    fn what_is_misspelt_is_refused() {
+        for text in
+            ["loud", "info,cardinal::db=verbose", "cardinal::db", "a b=info", "=info", "cardinal:=info", "::=info"]
+        {
+            assert!(text.parse::<LogLevels>().is_err(), "{text:?} was taken");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! What the host tells of itself: metrics, log lines, trace context. Stands below everything that has something to
+//! tell, and knows none of it.
+
+pub mod exposition;
+pub mod histogram;
+pub mod log;
+pub mod meter;
+pub mod plugins;
+pub mod process;
+pub mod shard;
+pub mod spent;
+pub mod trace;
+
+use time::OffsetDateTime;
+
+use self::{meter::Requests, plugins::Plugins};
+
+/// What is counted while the worker serves.
+#[derive(Debug)]
+pub struct Telemetry {
+    pub requests: Requests,
+    pub plugins: Plugins,
+    pub started: OffsetDateTime,
+    /// How often the keeper had to start the worker again before this one.
+    pub worker_restarts: u64,
+}
+
+impl Telemetry {
+    pub fn new(started: OffsetDateTime, worker_restarts: u64) -> Self {
+        Self { requests: Requests::default(), plugins: Plugins::default(), started, worker_restarts }
+    }
+}

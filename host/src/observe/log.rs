@@ -1,0 +1,109 @@
+//! Log lines: human or JSON, a line an event, written by a thread of their own where requests must not wait.
+//!
+//! The log is tracing's one subscriber. Spans are not shown and so never made; what belongs to a request says its
+//! `request_id` and `trace_id` itself. Access lines don't go through tracing at all: they are what is written most.
+
+mod access;
+mod levels;
+mod line;
+mod subscriber;
+mod writer;
+
+use std::{
+    io::{self, IsTerminal},
+    sync::Arc,
+};
+
+use tracing::level_filters::LevelFilter;
+
+pub use self::{
+    access::AccessLine,
+    levels::{Override, OverrideFault},
+    writer::Flush,
+};
+use self::{levels::Levels, line::Style, writer::Writer};
+use crate::{clock::Clock, config::Observe};
+
+/// The log of this process. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Log(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    style: Style,
+    levels: Levels,
+    writer: Writer,
+    clock: Clock,
+}
+
+impl Log {
+    /// Begins to log to standard error, each line before whoever wrote it goes on. To be called once.
+    ///
+    /// # Errors
+    /// Something else has begun to log already.
+    pub fn start(observe: &Observe) -> anyhow::Result<Self> {
+        Self::begin(observe, Writer::direct(io::stderr()))
+    }
+
+    /// As [`start`](Self::start), for a process with a line for each request: lines wait a few milliseconds and are
+    /// written together. What waits is written when the second value is dropped.
+    ///
+    /// # Errors
+    /// As `start`, or the thread can't be started.
+    pub fn start_buffered(observe: &Observe) -> anyhow::Result<(Self, Flush)> {
+        let (writer, flush) = Writer::buffered(io::stderr())?;
+        Ok((Self::begin(observe, writer)?, flush))
+    }
+
+    fn begin(observe: &Observe, writer: Writer) -> anyhow::Result<Self> {
+        let log = Self::new(observe, writer, Clock::System);
+        tracing::subscriber::set_global_default(log.clone())?;
+        Ok(log)
+    }
+
+    fn new(observe: &Observe, writer: Writer, clock: Clock) -> Self {
+        let style = Style::new(observe.log_format, io::stderr().is_terminal());
+        Self(Arc::new(Shared { style, levels: Levels::new(observe.log_level.clone()), writer, clock }))
+    }
+
+    /// A log that writes nothing, for what needs one and is not asked for lines.
+    pub fn silent() -> Self {
+        let levels = Levels::new("off".parse().unwrap_or_default());
+        let style = Style::new(crate::config::LogFormat::Json, false);
+        Self(Arc::new(Shared { style, levels, writer: Writer::direct(io::sink()), clock: Clock::System }))
+    }
+
+    /// Lines that were lost because standard error did not take them.
+    pub fn dropped(&self) -> u64 {
+        self.0.writer.dropped()
+    }
+
+    /// The levels in force and what was changed for a while.
+    pub fn levels(&self) -> (String, Vec<Override>) {
+        self.0.levels.report()
+    }
+
+    /// Changes the level of a module, of a plugin or (`None`) of everything, until a time; a time that has passed takes
+    /// the change back.
+    ///
+    /// # Errors
+    /// There are too many changes already.
+    pub fn set_level(
+        &self,
+        target: Option<&str>,
+        level: LevelFilter,
+        until: time::OffsetDateTime,
+    ) -> Result<(), OverrideFault> {
+        self.0.levels.set(target, level, until, self.0.clock.now())
+    }
+
+    /// Takes back the changes whose time has come; when the next one's does.
+    pub fn revert_levels(&self) -> Option<time::OffsetDateTime> {
+        self.0.levels.revert(self.0.clock.now())
+    }
+
+    /// Resolves when a change was made, so that somebody waits for its end.
+    pub async fn level_changed(&self) {
+        self.0.levels.changed().await;
+    }
+}

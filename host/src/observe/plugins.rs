@@ -1,0 +1,74 @@
+//! What is counted of every plugin, whichever of its generations serves.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use super::{histogram::Histogram, shard::Counter};
+
+/// How a call of a plugin can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It answered with an error of the 5xx kind.
+    Error,
+    /// Its reply could not be sent.
+    BadReply,
+    Panic,
+    Timeout,
+    /// It had as many calls as it may have at a time, or is being replaced.
+    Refused,
+}
+
+impl Fault {
+    pub const ALL: [Self; 5] = [Self::Error, Self::BadReply, Self::Panic, Self::Timeout, Self::Refused];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::BadReply => "bad-reply",
+            Self::Panic => "panic",
+            Self::Timeout => "timeout",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// Of one plugin.
+#[derive(Debug, Default)]
+pub struct PluginMeter {
+    /// Calls that were let in, their waits for the database included.
+    pub calls: Histogram,
+    faults: [Counter; Fault::ALL.len()],
+}
+
+impl PluginMeter {
+    pub fn called(&self, took: Duration) {
+        self.calls.observe(took);
+    }
+
+    pub fn failed(&self, fault: Fault) {
+        self.faults[fault as usize].count();
+    }
+
+    pub fn faults(&self, fault: Fault) -> u64 {
+        self.faults[fault as usize].read()
+    }
+}
+
+/// The meters of all plugins that were ever loaded, by name.
+#[derive(Debug, Default)]
+pub struct Plugins(Mutex<BTreeMap<String, Arc<PluginMeter>>>);
+
+impl Plugins {
+    pub fn meter(&self, name: &str) -> Arc<PluginMeter> {
+        let mut meters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(meters.entry(name.to_owned()).or_default())
+    }
+
+    pub fn read(&self) -> Vec<(String, Arc<PluginMeter>)> {
+        let meters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        meters.iter().map(|(name, meter)| (name.clone(), Arc::clone(meter))).collect()
+    }
+}
