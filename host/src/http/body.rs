@@ -106,8 +106,10 @@ pub async fn read(mut body: Incoming, limit: usize) -> ApiResult<Bytes> {
 
 /// Reads on for a while what was refused, and forgets it: a client whose connection is reset while
 /// it is still writing never reads the answer that says why.
-fn drain(body: Incoming) {
-    tokio::spawn(async move {
+pub fn drain(body: Incoming) {
+    // A body can outlive the runtime that its connection was served on.
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+    runtime.spawn(async move {
         let mut body = Limited::new(body, DRAINED_BYTES);
         let rest = async { while let Some(Ok(_)) = body.frame().await {} };
         // Past the time the connection is closed, which is what is meant to happen.

@@ -17,7 +17,11 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::{headers, table::Route};
-use crate::http::{body::BoxError, paced::Stall, request_id::RequestId};
+use crate::http::{
+    body::{self, BoxError},
+    paced::Stall,
+    request_id::RequestId,
+};
 
 /// How long an upstream may think about `Expect: 100-continue`; many never answer it.
 const CONTINUE_WITHIN: Duration = Duration::from_secs(1);
@@ -113,7 +117,8 @@ impl Progress {
 
 /// A request's body, from the client to the upstream.
 pub struct Upload {
-    body: Incoming,
+    /// There until the end of this.
+    body: Option<Incoming>,
     /// `None` when there is no body.
     progress: Option<Arc<Progress>>,
     idle: Duration,
@@ -124,7 +129,7 @@ pub struct Upload {
 
 impl Upload {
     pub fn new(body: Incoming, progress: Option<Arc<Progress>>, idle: Duration) -> Self {
-        Self { body, progress, idle, stall: Stall::default(), inside: false }
+        Self { body: Some(body), progress, idle, stall: Stall::default(), inside: false }
     }
 
     /// Ready when the body may be touched.
@@ -156,15 +161,14 @@ impl Body for Upload {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
-        let Some(progress) = this.progress.clone() else {
-            return Pin::new(&mut this.body).poll_frame(cx).map_err(Into::into);
-        };
+        let Some(progress) = this.progress.clone() else { return Poll::Ready(None) };
         match this.pass_gate(&progress, cx) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Err(unwanted)) => return Poll::Ready(Some(Err(unwanted.into()))),
             Poll::Ready(Ok(())) => {}
         }
-        match Pin::new(&mut this.body).poll_frame(cx) {
+        let Some(body) = &mut this.body else { return Poll::Ready(None) };
+        match Pin::new(body).poll_frame(cx) {
             Poll::Ready(piece) => {
                 this.stall.over();
                 progress.moved();
@@ -185,11 +189,20 @@ impl Body for Upload {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.body.as_ref().map_or_else(SizeHint::default, Body::size_hint)
+    }
+}
+
+/// An upstream may answer, or fail, before it has the whole body; the client that is still sending gets to read why.
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if let Some(body) = self.body.take().filter(|body| self.inside && !body.is_end_stream()) {
+            body::drain(body);
+        }
     }
 }
 

@@ -128,8 +128,9 @@ fn connection_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 }
 
 fn drop_hop_by_hop(headers: &mut HeaderMap) {
-    let named =
-        |token: &&str| !["close", "keep-alive", "upgrade", ""].iter().any(|own| token.eq_ignore_ascii_case(own));
+    let named = |token: &&str| {
+        !["close", "keep-alive", "upgrade", "host", ""].iter().any(|own| token.eq_ignore_ascii_case(own))
+    };
     let named: Vec<HeaderName> =
         connection_tokens(headers).filter(named).filter_map(|token| token.parse().ok()).collect();
     for name in named {
@@ -271,7 +272,7 @@ mod tests {
             &[
                 ("host", "shop.example"),
                 ("connection", "close, X-Hop"),
-                ("connection", "x-other"),
+                ("connection", "x-other, host"),
                 ("x-hop", "1"),
                 ("x-other", "1"),
                 ("keep-alive", "timeout=5"),

@@ -25,6 +25,8 @@ const TUNNELS: u32 = 4096;
 /// Bytes that may be under way in either direction.
 const BUFFER: usize = 16 * 1024;
 const BUSY_RETRY: u32 = 1;
+/// How long tunnels that were told to close are waited for.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The open tunnels.
 pub struct Tunnels {
@@ -59,8 +61,8 @@ impl Tunnels {
         if tokio::time::timeout_at(deadline.into(), all_ended()).await.is_err() {
             tracing::info!(tunnels = self.open(), "closing the upgraded connections that are still open");
             self.close.cancel();
-            // They end with their next breath.
-            drop(all_ended().await);
+            // They end with their next breath; a place may also be held by a request whose upstream is still thinking.
+            let _ = tokio::time::timeout(FAREWELL, all_ended()).await;
         }
     }
 

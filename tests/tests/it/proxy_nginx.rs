@@ -94,4 +94,6 @@ async fn a_site_behind_nginx_is_the_same_through_the_proxy() {
         &url("/store/three"),
     ]);
     assert_eq!(refused, "413 0", "the upload was refused before it was sent");
+    let unasked = ["-T", &path, "-H", "Expect:", "-o", "/dev/null", "-w", "%{http_code}"];
+    assert_eq!(curl(&[&unasked[..], &[&url("/store/four")]].concat()), "413");
 }
