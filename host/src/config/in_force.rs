@@ -34,6 +34,8 @@ impl Config {
             ("ADMIN_CORS_ORIGINS", list(&http.cors_origins)),
             ("SHUTDOWN_GRACE_SECONDS", json!(http.shutdown_grace.as_secs())),
             ("PROXY_ROUTES", list(&routes.collect::<Vec<_>>())),
+            ("PROXY_TIMEOUT_SECONDS", json!(self.proxy.timeout.as_secs())),
+            ("PROXY_IDLE_SECONDS", json!(self.proxy.idle.as_secs())),
             // A start with one of them is refused as long as this version speaks no TLS.
             ("TLS_CERT", Value::Null),
             ("TLS_KEY", Value::Null),
