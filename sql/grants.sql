@@ -29,7 +29,7 @@ GRANT SELECT ON public.core_migrations TO {{core}};
 GRANT SELECT (id, deleted_at), DELETE ON public.master_cards TO {{reaper}};
 
 -- The provisioner keeps the record of what schema.sql was run, and sees no card.
-GRANT SELECT, INSERT, UPDATE, DELETE ON public.plugin_schema_state TO {{provision}};
+GRANT SELECT, INSERT, UPDATE, DELETE ON public.plugin_schema_state, public.plugin_schema_steps TO {{provision}};
 
 -- Plugins read the one public table; only their schema.sql may point a foreign key at it.
 GRANT SELECT ON public.master_cards TO {{plugin}};

@@ -25,7 +25,7 @@ use crate::{
     plugin::{context::Services, registry::Registry},
     proxy::Proxy,
     router::Router,
-    secret_file,
+    secret_file::{self, TOKEN_SECRET_FILE},
 };
 
 /// The application.
@@ -50,8 +50,6 @@ pub struct App {
     pub draining: AtomicBool,
 }
 
-/// Where the secret that signs login tokens is kept when no setting gives it.
-const TOKEN_SECRET_FILE: &str = "token-secret";
 /// Where a made-up bootstrap password is written for the operator.
 const BOOTSTRAP_PASSWORD_FILE: &str = "bootstrap-password";
 const SECRET_BYTES: usize = 32;

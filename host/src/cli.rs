@@ -6,10 +6,14 @@ use clap::{Parser, Subcommand};
 
 use crate::config::BadSettings;
 
+mod backup;
 mod database;
 mod plugin;
 mod probe;
+mod progress;
 mod provision;
+mod psql;
+mod restore;
 mod serve;
 mod server;
 mod version;
@@ -31,6 +35,9 @@ enum Command {
     Serve(Box<serve::Args>),
     Plugin(plugin::Args),
     Database(database::Args),
+    Psql(Box<psql::Args>),
+    Backup(Box<backup::Args>),
+    Restore(Box<restore::Args>),
     Version,
     #[command(hide = true)]
     Worker(worker::Args),
@@ -52,6 +59,9 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => return serve::run(&args),
         Command::Plugin(args) => return plugin::run(args),
         Command::Database(args) => database::run(&args),
+        Command::Psql(args) => return psql::run(&args),
+        Command::Backup(args) => backup::run(&args),
+        Command::Restore(args) => restore::run(&args),
         Command::Version => version::run(),
         Command::Worker(args) => worker::run(&args),
         Command::Provision(args) => provision::run(&args),

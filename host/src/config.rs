@@ -26,7 +26,7 @@ pub use log_levels::LogLevels;
 pub use mcp::{Confirm, Mcp};
 pub use network::{Cidr, is_safe_provider};
 pub use observe::{LogFormat, Observe};
-pub use paths::Paths;
+pub use paths::{Paths, program_folders};
 pub use plugins::{Plugins, Trust};
 pub use proxy::{Proxy, ProxyRoute};
 pub use reader::{BadSettings, Fault};
@@ -82,6 +82,17 @@ impl Config {
     /// All bad settings at once, each by the name of its variable and flag.
     pub fn read(settings: &Settings) -> Result<Config, BadSettings> {
         Self::read_with(settings, std::env::vars_os())
+    }
+
+    /// For a record of how a host was set up, which others may see.
+    #[must_use]
+    pub fn without_secrets(&self) -> Config {
+        let mut config = self.clone();
+        config.database.url = None;
+        config.auth.bootstrap_password = None;
+        config.auth.token_secret = None;
+        config.plugins.settings.clear();
+        config
     }
 
     fn read_with(

@@ -8,6 +8,7 @@ pub mod card_list;
 pub mod card_sources;
 pub mod cards;
 pub mod connect;
+pub mod dump;
 pub mod fault;
 pub mod migrate;
 pub mod oidc_users;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+pub mod access;
 pub mod announce;
 pub mod backoff;
 pub mod data_dir;
@@ -17,11 +18,13 @@ pub mod postgres;
 pub mod provisioner;
 pub mod worker;
 
-use crate::config::Config;
+use crate::config::{Config, Secret};
 use crate::db::connect::{ConnectParams, SocketDir};
 use crate::db::prepare::{self, Prepared, SecretSource};
+use crate::db::roles;
 use crate::link::{ListenerUse, ProvisionRequest, WorkerDatabase, WorkerStart};
 use crate::provision::Job;
+use crate::secret_file;
 use announce::Announcement;
 use backoff::Backoff;
 use data_dir::DataDir;
@@ -158,15 +161,23 @@ async fn database(
     Ok((Some(postgres), login))
 }
 
-async fn prepare(config: &Config, data: &DataDir, login: &ConnectParams) -> anyhow::Result<Prepared> {
-    let secret = match &config.database.secret_file {
+/// Where the secret of the role passwords comes from, with these settings.
+fn secret_source(config: &Config, data: &Path) -> anyhow::Result<SecretSource> {
+    Ok(match &config.database.secret_file {
         Some(file) => {
             let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-            SecretSource::Known(crate::config::Secret::new(text.trim()))
+            SecretSource::Known(Secret::new(text.trim()))
         }
-        None if config.database.url.is_none() => SecretSource::Known(data.secret(ROLE_SECRET_FILE)?),
+        None if config.database.url.is_none() => {
+            let secret = || Ok(roles::random_secret()?.expose().to_owned());
+            SecretSource::Known(Secret::new(secret_file::read_or_make(&data.join(ROLE_SECRET_FILE), secret)?))
+        }
         None => SecretSource::InDatabase,
-    };
+    })
+}
+
+async fn prepare(config: &Config, data: &DataDir, login: &ConnectParams) -> anyhow::Result<Prepared> {
+    let secret = secret_source(config, data.path())?;
     let dir = SocketDir::open(&login.host, login.port).context("opening the database's socket folder")?;
     let reachable = login.clone().through(&dir);
     loop {

@@ -53,6 +53,7 @@ impl Job {
             passwords: &self.passwords,
             start_options: self.start_options,
             schema_timeout: SCHEMA_TIMEOUT,
+            replay: false,
         };
         match step.make().await {
             // By the folder's real path again: the short way is this process's alone.

@@ -8,6 +8,9 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
+/// In `DATA_DIR`: what signs login tokens when no setting gives it.
+pub const TOKEN_SECRET_FILE: &str = "token-secret";
+
 /// What the file holds, without the line's end; made first when there is none.
 ///
 /// # Errors

@@ -2,6 +2,8 @@
 //! starts: one for the whole binary, a database for each test.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "keeper/backup.rs"]
+mod backup;
 #[path = "keeper/cage.rs"]
 mod cage;
 #[path = "keeper/database.rs"]

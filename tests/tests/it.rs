@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod it {
+    mod backup;
     mod browser;
     mod card_list;
     mod cards;
@@ -22,6 +23,7 @@ mod it {
     mod refusals;
     mod settings;
     mod single_file;
+    mod standalone;
     mod supplier;
     mod supplier_sites;
     mod telemetry;

@@ -39,6 +39,11 @@ impl Paths {
     }
 }
 
+/// Where this process looks for programs.
+pub fn program_folders() -> Vec<PathBuf> {
+    std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
+}
+
 /// A missing folder is fine (it is made, or the plugins are none yet); a file in its place is not.
 fn folder(text: &str) -> Result<PathBuf, String> {
     let path = absolute(text)?;

@@ -5,6 +5,8 @@ use anyhow::{Context as _, bail};
 use sha2::{Digest as _, Sha256};
 use tokio_postgres::Transaction;
 
+use crate::hex::hex;
+
 struct Migration {
     version: i32,
     name: &'static str,
@@ -25,6 +27,7 @@ macro_rules! migrations {
 const MIGRATIONS: &[Migration] = &migrations![
     1 "0001_core",
     2 "0002_reaper_fence",
+    3 "0003_plugin_schema_steps",
 ];
 
 /// How many there are.
@@ -46,6 +49,29 @@ pub(super) async fn lock(work: &Transaction<'_>) -> anyhow::Result<()> {
     work.batch_execute("LOCK TABLE public.core_migrations IN SHARE ROW EXCLUSIVE MODE")
         .await
         .context("waiting for another host to finish its migrations")
+}
+
+/// What was run here, as `version:checksum`, in order; empty for a database that no host has prepared yet. Any role may
+/// ask that may read the table.
+pub async fn marks(client: &tokio_postgres::Client) -> anyhow::Result<Vec<String>> {
+    let known = client.query_one("SELECT to_regclass('public.core_migrations') IS NOT NULL", &[]).await?;
+    if !known.try_get::<_, bool>(0)? {
+        return Ok(Vec::new());
+    }
+    let rows = client
+        .query("SELECT version, checksum FROM public.core_migrations ORDER BY version", &[])
+        .await
+        .context("reading which migrations were run")?;
+    let mark = |row: &tokio_postgres::Row| -> anyhow::Result<String> {
+        Ok(format!("{}:{}", row.try_get::<_, i32>(0)?, hex(row.try_get(1)?)))
+    };
+    rows.iter().map(mark).collect()
+}
+
+/// Whether these marks are a beginning of this program's migrations.
+pub fn knows(marks: &[String]) -> bool {
+    let own = MIGRATIONS.iter().map(|migration| format!("{}:{}", migration.version, hex(&checksum(migration))));
+    marks.len() <= COUNT && own.zip(marks).all(|(own, mark)| own == *mark)
 }
 
 /// Runs what has not been run. The caller holds the lock and is the owner.

@@ -19,6 +19,7 @@ use super::sql;
 
 mod cage;
 mod diff;
+pub mod dump;
 mod safety;
 
 const PLUGIN_SQL: &str = include_str!("../../../sql/plugin.sql");
@@ -80,6 +81,8 @@ pub struct Step<'a> {
     /// Whether sessions may begin with settings of their own; a pooler between may refuse that.
     pub start_options: bool,
     pub schema_timeout: Duration,
+    /// Whether this step was made before and comes from a backup: its losses were agreed to then.
+    pub replay: bool,
 }
 
 /// Why a step was not made.
@@ -110,6 +113,7 @@ impl Step<'_> {
         let unchanged = recorded.hash.as_ref() == Some(&hash);
         self.make_roles(&mut second, !unchanged).await?;
         if unchanged {
+            self.record_step(&turn, &hash, false).await?;
             turn.commit().await.context("ending the turn")?;
             return Ok(self.database());
         }
@@ -245,6 +249,19 @@ impl Step<'_> {
         )
         .await
         .context("recording the step")?;
+        self.record_step(turn, hash, true).await
+    }
+
+    /// For restores. A database that older versions worked on gets what was run last when it meets it again.
+    async fn record_step(&self, turn: &Transaction<'_>, hash: &[u8], made: bool) -> anyhow::Result<()> {
+        turn.execute(
+            "INSERT INTO public.plugin_schema_steps (plugin, number, sha256, plugin_version, schema_sql)
+             SELECT $1, coalesce(max(number), 0) + 1, $2, $3, $4 FROM public.plugin_schema_steps WHERE plugin = $1
+             HAVING $5 OR count(*) = 0",
+            &[&self.plugin, &hash, &self.version, &self.schema_sql, &made],
+        )
+        .await
+        .context("recording the step for backups")?;
         Ok(())
     }
 

@@ -91,6 +91,30 @@ impl Preparation {
         }
     }
 
+    /// A session of whoever the work begins with: the login, or the owner where the login is good for nothing.
+    ///
+    /// # Errors
+    /// As [`prepare`].
+    pub async fn session(&self) -> anyhow::Result<Client> {
+        Ok(match self.enter().await? {
+            Entered::Maker(client) | Entered::Owner(client, _) => client,
+        })
+    }
+
+    /// The login by which a program of PostgreSQL works as the owner, and the role that it has to take for that.
+    ///
+    /// # Errors
+    /// As [`prepare`].
+    pub async fn owner_login(&self) -> anyhow::Result<(ConnectParams, Option<String>)> {
+        Ok(match self.enter().await? {
+            Entered::Maker(_) => (self.login.clone(), Some(self.names.owner())),
+            Entered::Owner(_, passwords) => {
+                let owner = self.names.owner();
+                (self.login.with_login(&owner, passwords.of(&owner)), None)
+            }
+        })
+    }
+
     async fn enter(&self) -> anyhow::Result<Entered> {
         let refused = if self.login.user.is_empty() {
             None
@@ -208,18 +232,42 @@ pub(super) fn is_race(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| ["23505", "42P07", "42710", "XX000", "40001", "40P01"].contains(&code.code()))
 }
 
+/// The secret that hosts without a secret file share, where there is one. Asked as the owner of the core's tables.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn secret_in(owner: &Client) -> anyhow::Result<Option<Secret>> {
+    let known = owner.query_one("SELECT to_regclass('public.cardinal_secret') IS NOT NULL", &[]).await?;
+    if !known.try_get::<_, bool>(0)? {
+        return Ok(None);
+    }
+    let row = owner.query_opt("SELECT secret FROM public.cardinal_secret", &[]).await.context("reading the secret")?;
+    Ok(row.map(|row| row.try_get::<_, String>(0)).transpose()?.map(Secret::new))
+}
+
+/// Has hosts of another, new database share this secret.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn keep_secret(login: &ConnectParams, secret: &Secret) -> anyhow::Result<()> {
+    let mut client = connect::connect(login).await.context("logging in to the new database")?;
+    let work = client.transaction().await?;
+    work.batch_execute(SECRET_TABLE_SQL).await.context("making the table of the role secret")?;
+    work.execute("INSERT INTO public.cardinal_secret (secret) VALUES ($1)", &[&secret.expose()]).await?;
+    Ok(work.commit().await?)
+}
+
+const SECRET_TABLE_SQL: &str = "
+    CREATE TABLE IF NOT EXISTS public.cardinal_secret (
+      only_one boolean PRIMARY KEY DEFAULT true CHECK (only_one),
+      secret   text NOT NULL
+    );
+    REVOKE ALL ON public.cardinal_secret FROM PUBLIC";
+
 /// One secret for all hosts of a database that has no secret file: made by the first, in a table that only the owner
 /// of the core's tables can read.
 async fn shared_secret(work: &Transaction<'_>) -> anyhow::Result<Secret> {
-    work.batch_execute(
-        "CREATE TABLE IF NOT EXISTS public.cardinal_secret (
-           only_one boolean PRIMARY KEY DEFAULT true CHECK (only_one),
-           secret   text NOT NULL
-         );
-         REVOKE ALL ON public.cardinal_secret FROM PUBLIC",
-    )
-    .await
-    .context("making the table of the role secret")?;
+    work.batch_execute(SECRET_TABLE_SQL).await.context("making the table of the role secret")?;
     let fresh = roles::random_secret()?;
     work.execute("INSERT INTO public.cardinal_secret (secret) VALUES ($1) ON CONFLICT DO NOTHING", &[&fresh.expose()])
         .await?;

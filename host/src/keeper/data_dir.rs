@@ -29,9 +29,22 @@ impl DataDir {
     /// # Errors
     /// In words for an operator: another keeper has it, or it is not safe to keep secrets in.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
+        match Self::open_unless_used(path)? {
+            Ok(data) => Ok(data),
+            Err(holder) => bail!(
+                "another cardinal (process {holder}) is using DATA_DIR {}: stop it, or give this one a DATA_DIR of its own",
+                path.display()
+            ),
+        }
+    }
+
+    /// As [`DataDir::open`], for who can work beside a keeper too; else the keeper's process number.
+    ///
+    /// # Errors
+    /// In words for an operator.
+    pub fn open_unless_used(path: &Path) -> anyhow::Result<Result<Self, String>> {
         make_private(path)?;
-        let lock = take(path)?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        Ok(take(path)?.map(|lock| Self { path: path.to_owned(), _lock: lock }))
     }
 
     pub fn path(&self) -> &Path {
@@ -91,7 +104,7 @@ fn make_private(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn take(path: &Path) -> anyhow::Result<File> {
+fn take(path: &Path) -> anyhow::Result<Result<File, String>> {
     let file = path.join(LOCK_FILE);
     let mut lock = OpenOptions::new()
         .read(true)
@@ -106,18 +119,14 @@ fn take(path: &Path) -> anyhow::Result<File> {
         Err(fs::TryLockError::WouldBlock) => {
             let mut holder = String::new();
             let _ = lock.read_to_string(&mut holder);
-            bail!(
-                "another cardinal (process {}) is using DATA_DIR {}: stop it, or give this one a DATA_DIR of its own",
-                holder.trim(),
-                path.display()
-            );
+            return Ok(Err(holder.trim().to_owned()));
         }
         Err(fs::TryLockError::Error(error)) => return Err(error).context(format!("locking {}", file.display())),
     }
     lock.set_len(0)?;
     lock.rewind()?;
     writeln!(lock, "{}", std::process::id()).with_context(|| format!("writing {}", file.display()))?;
-    Ok(lock)
+    Ok(Ok(lock))
 }
 
 #[cfg(test)]

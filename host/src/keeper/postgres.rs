@@ -91,6 +91,26 @@ impl PrivatePostgres {
         Ok(Self { superuser: ConnectParams { dbname: DATABASE.to_owned(), ..superuser }, stop, watch })
     }
 
+    /// The administrator's login of a server that another process started in this folder.
+    ///
+    /// # Errors
+    /// There is no such server, or its password is lost.
+    pub fn login_beside(data_dir: &Path) -> anyhow::Result<ConnectParams> {
+        let file = data_dir.join(PASSWORD_FILE);
+        let password = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+        let folder = ClusterFolder::new(data_dir.join(SERVER_FOLDER));
+        let login = superuser(&folder.sockets(), Secret::new(password.trim()))?;
+        Ok(ConnectParams { dbname: DATABASE.to_owned(), ..login })
+    }
+
+    /// Whether this folder holds the data of a private server.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn has_data(data_dir: &Path) -> anyhow::Result<bool> {
+        Ok(ClusterFolder::new(data_dir.join(SERVER_FOLDER)).major()?.is_some())
+    }
+
     /// The server's own administrator, at the host's database.
     pub fn superuser(&self) -> &ConnectParams {
         &self.superuser

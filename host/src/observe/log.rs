@@ -22,7 +22,10 @@ pub use self::{
     writer::Flush,
 };
 use self::{levels::Levels, line::Style, writer::Writer};
-use crate::{clock::Clock, config::Observe};
+use crate::{
+    clock::Clock,
+    config::{LogLevels, Observe},
+};
 
 /// The log of this process. Clones share it.
 #[derive(Clone, Debug)]
@@ -43,6 +46,16 @@ impl Log {
     /// Something else has begun to log already.
     pub fn start(observe: &Observe) -> anyhow::Result<Self> {
         Self::begin(observe, Writer::direct(io::stderr()))
+    }
+
+    /// As [`start`](Self::start), for a command that tells by itself what it does: unless asked, only what goes wrong.
+    ///
+    /// # Errors
+    /// As `start`.
+    pub fn start_quiet(observe: &Observe) -> anyhow::Result<Self> {
+        let asked = observe.log_level != LogLevels::default();
+        let log_level = if asked { observe.log_level.clone() } else { "warn".parse().unwrap_or_default() };
+        Self::start(&Observe { log_level, ..observe.clone() })
     }
 
     /// As [`start`](Self::start), for a process with a line for each request: lines wait a few milliseconds and are

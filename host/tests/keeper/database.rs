@@ -119,8 +119,7 @@ impl Place {
 
     pub async fn database(&self) -> Database {
         let (admin, login) = self.empty_database().await;
-        let prepared = prepare::prepare(&login, secret()).await.unwrap();
-        Database { admin, prepared }
+        Database::prepared(admin, &login).await
     }
 }
 
@@ -181,6 +180,12 @@ impl Database {
         Self { admin, prepared }
     }
 
+    /// As the login of `DATABASE_URL` prepares it.
+    pub async fn prepared(admin: ConnectParams, login: &ConnectParams) -> Self {
+        let prepared = prepare::prepare(login, secret()).await.unwrap();
+        Self { admin, prepared }
+    }
+
     pub fn login(&self, role: &str) -> ConnectParams {
         self.admin.with_login(role, self.prepared.passwords.of(role))
     }
@@ -213,6 +218,33 @@ impl Database {
         self.provision_within(SCHEMA_TIMEOUT, plugin, schema_sql).await
     }
 
+    /// A step whose losses were agreed to.
+    pub async fn replay(&self, plugin: &str, schema_sql: &str) -> PluginDatabase {
+        let provisioner = self.login(&self.prepared.names.provision());
+        let step = Step { replay: true, ..self.step(&provisioner, SCHEMA_TIMEOUT, plugin, schema_sql) };
+        step.make().await.unwrap_or_else(|trouble| panic!("{trouble:?}"))
+    }
+
+    fn step<'a>(
+        &'a self,
+        provisioner: &'a ConnectParams,
+        schema_timeout: Duration,
+        plugin: &'a str,
+        schema_sql: &'a str,
+    ) -> Step<'a> {
+        Step {
+            plugin,
+            version: "1.0.0",
+            schema_sql,
+            provisioner,
+            names: &self.prepared.names,
+            passwords: &self.prepared.passwords,
+            start_options: true,
+            schema_timeout,
+            replay: false,
+        }
+    }
+
     pub async fn provision_within(
         &self,
         schema_timeout: Duration,
@@ -220,17 +252,7 @@ impl Database {
         schema_sql: &str,
     ) -> Result<PluginDatabase, ProvisionFault> {
         let provisioner = self.login(&self.prepared.names.provision());
-        let step = Step {
-            plugin,
-            version: "1.0.0",
-            schema_sql,
-            provisioner: &provisioner,
-            names: &self.prepared.names,
-            passwords: &self.prepared.passwords,
-            start_options: true,
-            schema_timeout,
-        };
-        step.make().await.map_err(|trouble| match trouble {
+        self.step(&provisioner, schema_timeout, plugin, schema_sql).make().await.map_err(|trouble| match trouble {
             Trouble::Refused(fault) => fault,
             Trouble::Failed(error) => panic!("the step failed: {error:#}"),
         })

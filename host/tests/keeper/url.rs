@@ -11,7 +11,7 @@ use super::database::{CARDINAL, Database, empty_database, scratch};
 use super::process::{Host, command, failure};
 
 /// The shared server's login may name its folder by a descriptor of this process.
-fn url(login: &ConnectParams) -> String {
+pub fn url(login: &ConnectParams) -> String {
     let host = std::fs::canonicalize(&login.host).unwrap();
     let user = if login.user.is_empty() { String::new() } else { format!("user={} ", login.user) };
     format!(

@@ -1,0 +1,200 @@
+//! Writing an archive: everything in the database as it is at one moment, whoever else is at work.
+
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use futures_util::TryStreamExt as _;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use tokio_postgres::Client;
+
+use super::archive::{Existing, Writer};
+use super::{
+    FORMAT, HEAD, Head, LOCK_MEMBER, Manifest, PRODUCT, Plugin, Progress, Rows, SETTINGS_MEMBER, Summary,
+    TOKEN_SECRET_MEMBER,
+};
+use crate::config::Config;
+use crate::db::plugin_schema::{SCHEMA_TIMEOUT, Step};
+use crate::db::prepare::{self, SecretSource};
+use crate::db::roles::{RolePasswords, plugin_schema_name};
+use crate::db::{dump, migrate};
+use crate::keeper::access::{Access, Missing};
+use crate::secret_file::TOKEN_SECRET_FILE;
+
+/// Rows are written in members of about this size, so that memory stays the same however large a table is.
+const PART: usize = 8 << 20;
+
+/// What goes into the archive beyond the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Secrets {
+    LeftOut,
+    Included,
+}
+
+/// Backs the host of these settings up into `file`, running or stopped.
+///
+/// # Errors
+/// In words for an operator; then there is no such file, or still the former one.
+pub async fn make(
+    config: &Config,
+    file: &Path,
+    existing: Existing,
+    secrets: Secrets,
+    progress: &mut dyn Progress,
+) -> anyhow::Result<Summary> {
+    let writer = Writer::create(file, existing)?;
+    let access = Access::open(config, Missing::Refused).await?;
+    let made = Backup { config, access: &access, writer, tables: Vec::new(), sequences: Vec::new(), progress }
+        .write(secrets)
+        .await;
+    access.close().await;
+    made
+}
+
+struct Backup<'a> {
+    config: &'a Config,
+    access: &'a Access,
+    writer: Writer,
+    tables: Vec<Rows>,
+    sequences: Vec<dump::Sequence>,
+    progress: &'a mut dyn Progress,
+}
+
+impl Backup<'_> {
+    async fn write(mut self, secrets: Secrets) -> anyhow::Result<Summary> {
+        let owner = self.access.preparation().owner_session().await?;
+        let migrations = migrate::marks(&owner).await?;
+        if migrations.is_empty() {
+            bail!("the database holds nothing yet: no host has ever worked on it");
+        }
+        if !migrate::knows(&migrations) {
+            bail!("the database was migrated by a newer Cardinal than this ({})", env!("CARGO_PKG_VERSION"));
+        }
+        let passwords = self.passwords(&owner).await?;
+        let moment = dump::begin_reading(&owner).await?;
+        self.head(migrations)?;
+        self.files(secrets)?;
+        self.schema(&owner, "public").await?;
+        let plugins = self.plugins(&owner, &passwords, &moment).await?;
+        let manifest = Manifest {
+            members: Vec::new(),
+            tables: self.tables,
+            sequences: self.sequences,
+            plugins,
+            secrets: secrets == Secrets::Included,
+        };
+        let manifest = self.writer.finish(manifest)?;
+        Ok(Summary::of(&manifest))
+    }
+
+    async fn passwords(&self, owner: &Client) -> anyhow::Result<RolePasswords> {
+        let secret = match &self.access.secret {
+            SecretSource::Known(secret) => secret.clone(),
+            SecretSource::InDatabase => prepare::secret_in(owner)
+                .await?
+                .context("the secret of the role passwords is gone: start the host once")?,
+        };
+        Ok(RolePasswords::from_secret(secret))
+    }
+
+    fn head(&mut self, migrations: Vec<String>) -> anyhow::Result<()> {
+        let head = Head {
+            product: PRODUCT.to_owned(),
+            format: FORMAT,
+            core: env!("CARGO_PKG_VERSION").to_owned(),
+            made_at: OffsetDateTime::now_utc().format(&Rfc3339)?,
+            migrations,
+        };
+        self.writer.add(HEAD, &serde_json::to_vec_pretty(&head)?)
+    }
+
+    fn files(&mut self, secrets: Secrets) -> anyhow::Result<()> {
+        if let Some(lock) = read_if_there(&self.config.plugins.lock_file)? {
+            self.writer.add(LOCK_MEMBER, &lock)?;
+        }
+        self.writer.add(SETTINGS_MEMBER, &serde_json::to_vec_pretty(&self.config.without_secrets())?)?;
+        let token_secret = self.config.paths.data_dir.join(TOKEN_SECRET_FILE);
+        if secrets == Secrets::Included
+            && let Some(secret) = read_if_there(&token_secret)?
+        {
+            self.writer.add(TOKEN_SECRET_MEMBER, &secret)?;
+        }
+        Ok(())
+    }
+
+    async fn plugins(
+        &mut self,
+        owner: &Client,
+        passwords: &RolePasswords,
+        moment: &str,
+    ) -> anyhow::Result<Vec<Plugin>> {
+        let preparation = self.access.preparation();
+        let provision = preparation.names.provision();
+        let provisioner = preparation.login.with_login(&provision, passwords.of(&provision));
+        let mut plugins: Vec<Plugin> = Vec::new();
+        let steps = dump::schema_steps(owner).await?;
+        for of_plugin in steps.chunk_by(|one, other| one.plugin == other.plugin) {
+            let name = &of_plugin[0].plugin;
+            for (index, step) in of_plugin.iter().enumerate() {
+                self.writer.add(&format!("schema/{name}/{}.sql", index + 1), step.schema_sql.as_bytes())?;
+            }
+            let step = Step {
+                plugin: name,
+                version: "",
+                schema_sql: "",
+                provisioner: &provisioner,
+                names: &preparation.names,
+                passwords,
+                start_options: self.config.database.prepared,
+                schema_timeout: SCHEMA_TIMEOUT,
+                replay: true,
+            };
+            let reader = step.reader().await?;
+            dump::read_at(&reader, moment).await?;
+            self.schema(&reader, &plugin_schema_name(name)).await?;
+            let versions = of_plugin.iter().map(|step| step.version.clone()).collect();
+            plugins.push(Plugin { name: name.clone(), steps: versions });
+        }
+        Ok(plugins)
+    }
+
+    async fn schema(&mut self, client: &Client, schema: &str) -> anyhow::Result<()> {
+        for table in dump::tables(client, schema).await? {
+            self.table(client, table).await?;
+        }
+        self.sequences.extend(dump::sequences(client, schema).await?);
+        Ok(())
+    }
+
+    async fn table(&mut self, client: &Client, table: dump::Table) -> anyhow::Result<()> {
+        let what = format!("{}.{}", table.schema, table.name);
+        let number = self.tables.len();
+        let mut lines = std::pin::pin!(dump::copy_out(client, &table).await?);
+        let (mut rows, mut parts, mut part) = (0, 0, Vec::new());
+        while let Some(line) = lines.try_next().await.with_context(|| format!("reading {what}"))? {
+            part.extend_from_slice(&line);
+            rows += 1;
+            if part.len() >= PART {
+                self.writer.add(&format!("data/{number}/{parts}.copy"), &part)?;
+                self.progress.rows(&what, rows);
+                parts += 1;
+                part.clear();
+            }
+        }
+        if !part.is_empty() {
+            self.writer.add(&format!("data/{number}/{parts}.copy"), &part)?;
+        }
+        self.progress.rows(&what, rows);
+        self.progress.done(&what);
+        self.tables.push(Rows { table, number, rows });
+        Ok(())
+    }
+}
+
+fn read_if_there(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    match std::fs::read(path) {
+        Ok(content) => Ok(Some(content)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
+    }
+}

@@ -1,0 +1,341 @@
+//! Reading an archive back. It is checked to its last byte before anything is touched; then an empty database is filled,
+//! or a new one is filled beside the one in use and put in its place when it is complete.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use futures_util::SinkExt as _;
+use tokio_postgres::Client;
+
+use super::archive::{Checked, Existing, Members};
+use super::{LOCK_MEMBER, Manifest, Plugin, Progress, Rows, SETTINGS_MEMBER, Summary, TOKEN_SECRET_MEMBER};
+use crate::config::Config;
+use crate::db::connect::{self, ConnectParams};
+use crate::db::plugin_schema::{SCHEMA_TIMEOUT, Step, Trouble};
+use crate::db::prepare::{self, Preparation, Prepared, SecretSource};
+use crate::db::roles::plugin_schema_name;
+use crate::db::{dump, migrate};
+use crate::keeper::access::{Access, Missing};
+use crate::secret_file::{self, TOKEN_SECRET_FILE};
+
+const RESTORED_SETTINGS_FILE: &str = "restored-settings.json";
+/// Databases that a server usually has, to stand on while ours is exchanged.
+const STANDPOINTS: [&str; 2] = ["postgres", "template1"];
+const HEAD_PREFIX: &str = super::HEAD;
+
+/// Restores `file` into the database and `DATA_DIR` of these settings.
+///
+/// # Errors
+/// In words for an operator; then the database holds what it held before.
+pub async fn restore(
+    config: &Config,
+    file: &Path,
+    existing: Existing,
+    progress: &mut dyn Progress,
+) -> anyhow::Result<Summary> {
+    let archive = Checked::open(file)?;
+    if !migrate::knows(&archive.head.migrations) {
+        bail!(
+            "{} was made by Cardinal {}, which has tables that this program ({}) does not know: use that version or a newer one",
+            file.display(),
+            archive.head.core,
+            env!("CARGO_PKG_VERSION")
+        );
+    }
+    progress.done("checked the backup");
+    let access = Access::open(config, Missing::Made).await?;
+    let restored = Restore { config, access: &access, archive: &archive, existing, progress }.run().await;
+    access.close().await;
+    restored
+}
+
+struct Restore<'a> {
+    config: &'a Config,
+    access: &'a Access,
+    archive: &'a Checked,
+    existing: Existing,
+    progress: &'a mut dyn Progress,
+}
+
+impl Restore<'_> {
+    async fn run(&mut self) -> anyhow::Result<Summary> {
+        let preparation = self.access.preparation();
+        // As whoever can get in: the owner, where the login is good for nothing.
+        let client = preparation.session().await?;
+        let files = if !dump::is_used(&client).await? {
+            drop(client);
+            self.fill_empty(&preparation).await?
+        } else if self.existing == Existing::Refused {
+            bail!(
+                "the database {:?} is in use: restore into an empty one (another DATA_DIR or DATABASE_URL), or say --replace \
+                 to have the backup put in its place",
+                preparation.login.dbname
+            );
+        } else {
+            self.replace(&preparation, client).await?
+        };
+        self.put_files(files)
+    }
+
+    /// What was there before was nothing, and is nothing again when this fails.
+    async fn fill_empty(&mut self, preparation: &Preparation) -> anyhow::Result<Files> {
+        match self.fill(preparation).await {
+            Ok(files) => Ok(files),
+            Err(error) => {
+                if let Err(trouble) = self.empty(preparation).await {
+                    let told = format!("the database could not be emptied again ({trouble:#}): make a new one");
+                    return Err(error.context(told));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn empty(&self, preparation: &Preparation) -> anyhow::Result<()> {
+        let owner = preparation.owner_session().await?;
+        let prepared = Prepared { names: preparation.names.clone(), passwords: self.passwords(&owner).await? };
+        let provision = prepared.names.provision();
+        let provisioner = preparation.login.with_login(&provision, prepared.passwords.of(&provision));
+        for plugin in &self.archive.manifest.plugins {
+            // It may not have been made yet.
+            if let Err(error) = step(&plugin.name, "", "", &provisioner, &prepared).drop_all().await {
+                tracing::debug!(plugin = plugin.name, error = format!("{error:#}"), "nothing to remove");
+            }
+        }
+        dump::drop_core(&owner).await
+    }
+
+    async fn passwords(&self, owner: &Client) -> anyhow::Result<crate::db::roles::RolePasswords> {
+        let secret = match &self.access.secret {
+            SecretSource::Known(secret) => secret.clone(),
+            SecretSource::InDatabase => prepare::secret_in(owner).await?.context("no secret of the role passwords")?,
+        };
+        Ok(crate::db::roles::RolePasswords::from_secret(secret))
+    }
+
+    /// A new database is filled beside the one in use, which serves on until the last moment.
+    async fn replace(&mut self, preparation: &Preparation, client: Client) -> anyhow::Result<Files> {
+        if !dump::may_replace(&client).await? {
+            bail!(
+                "the login {:?} may not make databases, so it cannot put another in the place of {:?}: let an administrator \
+                 make it anew, empty, and restore then",
+                preparation.login.user,
+                preparation.login.dbname
+            );
+        }
+        drop(client);
+        let current = preparation.login.dbname.clone();
+        let (new, old) = (format!("{current}_restoring"), format!("{current}_replaced"));
+        let standpoint = standpoint(&preparation.login).await?;
+        dump::create_database(&standpoint, &new).await?;
+        let filled = self.fill_beside(preparation, &new).await;
+        let files = match filled {
+            Ok(files) => files,
+            Err(error) => {
+                dump::drop_database(&standpoint, &new).await?;
+                return Err(error);
+            }
+        };
+        dump::drop_database(&standpoint, &old).await?;
+        if let Err(error) = dump::exchange(&standpoint, &current, &new, &old).await {
+            dump::drop_database(&standpoint, &new).await?;
+            return Err(error);
+        }
+        dump::drop_database(&standpoint, &old).await?;
+        self.progress.done("put the restored database in its place");
+        Ok(files)
+    }
+
+    async fn fill_beside(&mut self, preparation: &Preparation, new: &str) -> anyhow::Result<Files> {
+        let beside = Preparation {
+            login: ConnectParams { dbname: new.to_owned(), ..preparation.login.clone() },
+            ..preparation.clone()
+        };
+        // Role passwords are one for the whole server: hosts at work must not lose theirs.
+        if matches!(preparation.secret, SecretSource::InDatabase) {
+            let owner = preparation.owner_session().await?;
+            if let Some(secret) = prepare::secret_in(&owner).await? {
+                prepare::keep_secret(&beside.login, &secret).await?;
+            }
+        }
+        self.fill(&beside).await
+    }
+
+    async fn fill(&mut self, preparation: &Preparation) -> anyhow::Result<Files> {
+        let mut tar = self.archive.tar()?;
+        let mut members = Members::of(&mut tar, &self.archive.manifest)?;
+        members.next(HEAD_PREFIX)?;
+        let files = Files::read(&mut members)?;
+        // The core's tables as they were when the backup was made; they are brought up to date with their rows in them.
+        let then = Preparation { migrations: self.archive.head.migrations.len(), ..preparation.clone() };
+        then.make().await?;
+        let owner = then.owner_session().await?;
+        self.fill_schema(&owner, &mut members, "public").await?;
+        drop(owner);
+        let prepared = preparation.make().await?;
+        let provision = prepared.names.provision();
+        let provisioner = preparation.login.with_login(&provision, prepared.passwords.of(&provision));
+        for plugin in &self.archive.manifest.plugins {
+            self.fill_plugin(plugin, &mut members, &provisioner, &prepared)
+                .await
+                .with_context(|| format!("restoring plugin {}", plugin.name))?;
+        }
+        Ok(files)
+    }
+
+    async fn fill_plugin(
+        &mut self,
+        plugin: &Plugin,
+        members: &mut Members<'_>,
+        provisioner: &ConnectParams,
+        prepared: &Prepared,
+    ) -> anyhow::Result<()> {
+        for (index, version) in plugin.steps.iter().enumerate() {
+            let (_, text) = members
+                .next(&format!("schema/{}/{}.sql", plugin.name, index + 1))?
+                .context("a schema.sql of it is missing")?;
+            let schema_sql = String::from_utf8(text).context("its schema.sql is no text")?;
+            step(&plugin.name, version, &schema_sql, provisioner, prepared).make().await.map_err(|trouble| {
+                match trouble {
+                    Trouble::Refused(fault) => fault.into(),
+                    Trouble::Failed(error) => error,
+                }
+            })?;
+        }
+        let step = step(&plugin.name, "", "", provisioner, prepared);
+        let (writer, closer) = step.writer().await?;
+        let filled = self.fill_schema(&writer, members, &plugin_schema_name(&plugin.name)).await;
+        drop(writer);
+        step.close_writer(&closer).await?;
+        filled
+    }
+
+    async fn fill_schema(&mut self, client: &Client, members: &mut Members<'_>, schema: &str) -> anyhow::Result<()> {
+        let manifest: &Manifest = &self.archive.manifest;
+        dump::begin_writing(client, schema).await?;
+        compare(&dump::tables(client, schema).await?, manifest, schema)?;
+        let back = dump::stand_aside(client, schema).await?;
+        for rows in manifest.tables.iter().filter(|rows| rows.table.schema == schema) {
+            self.fill_table(client, members, rows).await?;
+        }
+        for sequence in manifest.sequences.iter().filter(|sequence| sequence.schema == schema) {
+            dump::set_sequence(client, sequence).await?;
+        }
+        dump::stand_again(client, &back).await?;
+        dump::commit(client).await
+    }
+
+    async fn fill_table(&mut self, client: &Client, members: &mut Members<'_>, rows: &Rows) -> anyhow::Result<()> {
+        let what = format!("{}.{}", rows.table.schema, rows.table.name);
+        let mut sink = std::pin::pin!(dump::copy_in(client, &rows.table).await?);
+        while let Some((_, part)) = members.next(&format!("data/{}/", rows.number))? {
+            sink.send(part.into()).await.with_context(|| format!("writing {what}"))?;
+        }
+        let written = sink.finish().await.with_context(|| format!("writing {what}"))?;
+        if written != rows.rows {
+            bail!("{what} took {written} rows of {}", rows.rows);
+        }
+        self.progress.rows(&what, written);
+        self.progress.done(&what);
+        Ok(())
+    }
+
+    fn put_files(&self, files: Files) -> anyhow::Result<Summary> {
+        let mut summary = Summary::of(&self.archive.manifest);
+        let data_dir = &self.config.paths.data_dir;
+        let own_secret = self.config.auth.token_secret.is_none();
+        std::fs::create_dir_all(data_dir).with_context(|| format!("making {}", data_dir.display()))?;
+        let places = [
+            (files.lock, Some(self.config.plugins.lock_file.clone())),
+            (files.settings, Some(data_dir.join(RESTORED_SETTINGS_FILE))),
+            (files.token_secret, own_secret.then(|| data_dir.join(TOKEN_SECRET_FILE))),
+        ];
+        for (content, place) in places {
+            let (Some(content), Some(place)) = (content, place) else { continue };
+            self.put(content, place, &mut summary)?;
+        }
+        Ok(summary)
+    }
+
+    fn put(&self, content: String, place: PathBuf, summary: &mut Summary) -> anyhow::Result<()> {
+        if place.exists() && self.existing == Existing::Refused {
+            summary.kept.push(place);
+            return Ok(());
+        }
+        secret_file::write(&place, content.trim_end()).with_context(|| format!("writing {}", place.display()))?;
+        summary.files.push(place);
+        Ok(())
+    }
+}
+
+/// What belongs beside the database.
+#[derive(Default)]
+struct Files {
+    lock: Option<String>,
+    settings: Option<String>,
+    token_secret: Option<String>,
+}
+
+impl Files {
+    fn read(members: &mut Members<'_>) -> anyhow::Result<Self> {
+        let mut files = Self::default();
+        for (name, place) in [
+            (LOCK_MEMBER, &mut files.lock),
+            (SETTINGS_MEMBER, &mut files.settings),
+            (TOKEN_SECRET_MEMBER, &mut files.token_secret),
+        ] {
+            if let Some((_, content)) = members.next(name)? {
+                *place = Some(String::from_utf8(content).with_context(|| format!("{name} is no text"))?);
+            }
+        }
+        Ok(files)
+    }
+}
+
+fn step<'a>(
+    plugin: &'a str,
+    version: &'a str,
+    schema_sql: &'a str,
+    provisioner: &'a ConnectParams,
+    prepared: &'a Prepared,
+) -> Step<'a> {
+    Step {
+        plugin,
+        version,
+        schema_sql,
+        provisioner,
+        names: &prepared.names,
+        passwords: &prepared.passwords,
+        start_options: false,
+        schema_timeout: SCHEMA_TIMEOUT,
+        replay: true,
+    }
+}
+
+/// Rows must find the columns that they come from: else something would be lost without a word.
+fn compare(found: &[dump::Table], manifest: &Manifest, schema: &str) -> anyhow::Result<()> {
+    for rows in manifest.tables.iter().filter(|rows| rows.table.schema == schema) {
+        let made = found.iter().find(|table| table.name == rows.table.name);
+        let Some(made) = made else {
+            bail!("the backup has rows of {schema}.{}, a table that schema.sql does not make", rows.table.name);
+        };
+        let lost: Vec<&String> = rows.table.columns.iter().filter(|column| !made.columns.contains(column)).collect();
+        if !lost.is_empty() {
+            bail!("the backup has columns of {schema}.{} that schema.sql does not make: {lost:?}", rows.table.name);
+        }
+    }
+    Ok(())
+}
+
+async fn standpoint(login: &ConnectParams) -> anyhow::Result<Client> {
+    let mut trouble = None;
+    for dbname in STANDPOINTS {
+        let elsewhere = ConnectParams { dbname: dbname.to_owned(), ..login.clone() };
+        match connect::connect(&elsewhere).await {
+            Ok(client) => return Ok(client),
+            Err(error) => trouble = Some(error),
+        }
+    }
+    let told = "no other database to stand on while this one is exchanged";
+    Err(trouble.map_or_else(|| anyhow::anyhow!(told), |error| anyhow::Error::new(error).context(told)))
+}

@@ -1,0 +1,54 @@
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+
+use super::progress::Lines;
+use crate::backup::archive::Existing;
+use crate::backup::make::{self, Secrets};
+use crate::config::{Config, Settings};
+use crate::observe::log::Log;
+
+/// Write cards, users, keys, settings and every plugin's tables into one file
+///
+/// Works beside a running host and with the host stopped. The file restores to any supported version of PostgreSQL. It
+/// holds password hashes and everybody's data: keep it as you keep the host. The plugins themselves are not in it.
+///
+/// Without --with-secrets the secret that signs logins stays out: after a restore everybody has to log in again. API keys
+/// and passwords work either way, and the passwords of the database's roles are always made anew.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cardinal backup /backups/cardinal-2026-03-01.tar
+  cardinal backup --data-dir /var/lib/cardinal --with-secrets /backups/cardinal.tar --overwrite")]
+pub struct Args {
+    /// The file to write; it appears under its name only when it is complete
+    file: PathBuf,
+    /// Put the file in the place of one that is there
+    #[arg(long)]
+    overwrite: bool,
+    /// Include the secret that signs logins
+    #[arg(long)]
+    with_secrets: bool,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let config = Config::read(&args.settings)?;
+    Log::start_quiet(&config.observe)?;
+    let existing = if args.overwrite { Existing::Replaced } else { Existing::Refused };
+    let secrets = if args.with_secrets { Secrets::Included } else { Secrets::LeftOut };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let made = runtime.block_on(make::make(&config, &args.file, existing, secrets, &mut Lines::new()))?;
+    let plugins = if made.plugins.is_empty() { "no plugin".to_owned() } else { made.plugins.join(", ") };
+    let secrets =
+        if made.secrets { "" } else { "\nWithout --with-secrets: after a restore everybody has to log in again." };
+    let told = format!(
+        "{}: {} cards, {} rows in all, tables of {plugins}.{secrets}",
+        args.file.display(),
+        made.cards,
+        made.rows
+    );
+    writeln!(std::io::stdout(), "{told}").context("telling what was done")
+}

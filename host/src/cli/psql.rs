@@ -1,0 +1,99 @@
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, bail};
+
+use super::{EXIT_USAGE, exit_code, say};
+use crate::config::{self, Config, Settings};
+use crate::db::connect::ConnectParams;
+use crate::keeper::access::{Access, Missing};
+use crate::keeper::postgres::installation;
+use crate::observe::log::Log;
+
+/// Open the host's database in psql, as the owner of Cardinal's tables
+///
+/// The private one of DATA_DIR, beside a running host or with the host stopped, or that of DATABASE_URL. Settings come
+/// first; everything from the first flag of psql on goes to psql. psql is looked for beside the PostgreSQL in use
+/// (POSTGRES_BIN_DIR), then in PATH; Debian and Ubuntu have it in the package postgresql-client.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cardinal psql
+  cardinal psql --data-dir /var/lib/cardinal -- -c 'SELECT count(*) FROM master_cards'")]
+pub struct Args {
+    #[command(flatten)]
+    settings: Settings,
+    /// Arguments of psql
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS OF PSQL")]
+    arguments: Vec<OsString>,
+}
+
+pub fn run(args: &Args) -> ExitCode {
+    let config = match Config::read(&args.settings) {
+        Ok(config) => config,
+        Err(bad) => {
+            say(&format!("cardinal psql: {bad}"));
+            return ExitCode::from(EXIT_USAGE);
+        }
+    };
+    match open(&config, &args.arguments) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => exit_code(Err(error)),
+    }
+}
+
+fn open(config: &Config, arguments: &[OsString]) -> anyhow::Result<u8> {
+    Log::start_quiet(&config.observe)?;
+    let program = find(config)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(async {
+        let access = Access::open(config, Missing::Refused).await?;
+        let code = match access.preparation().owner_login().await {
+            Ok((login, role)) => run_psql(&program, &login, role.as_deref(), arguments).await,
+            Err(error) => Err(error),
+        };
+        access.close().await;
+        code
+    })
+}
+
+/// Ctrl-C is psql's, not ours.
+async fn run_psql(
+    program: &PathBuf,
+    login: &ConnectParams,
+    role: Option<&str>,
+    arguments: &[OsString],
+) -> anyhow::Result<u8> {
+    let _deaf = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).context("taking signals")?;
+    // By this process's name for it: psql is not the one that holds the socket's folder open.
+    let host = login.host.replace("/proc/self/", &format!("/proc/{}/", std::process::id()));
+    let mut command = Command::new(program);
+    command.args(arguments).env("PGHOST", host).env("PGPORT", login.port.to_string()).env("PGUSER", &login.user);
+    command.env("PGDATABASE", &login.dbname).env("PGPASSWORD", login.password.expose());
+    command.env("PGAPPNAME", "cardinal psql").env_remove("PGSERVICE");
+    if let Some(role) = role {
+        command.env("PGOPTIONS", format!("-c role={}", role.replace(' ', "\\ ")));
+    }
+    let status = tokio::process::Command::from(command).status().await.context("starting psql")?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
+fn find(config: &Config) -> anyhow::Result<PathBuf> {
+    let beside = config.database.bin_dir.clone().or_else(|| {
+        let found = installation::choose(None, &config.paths.data_dir, None).ok()?;
+        Some(found.bin_dir)
+    });
+    let folders: Vec<PathBuf> = beside.into_iter().chain(config::program_folders()).collect();
+    match folders.iter().map(|folder| folder.join("psql")).find(|program| program.is_file()) {
+        Some(program) => Ok(program),
+        None => {
+            let looked: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            bail!(
+                "no psql was found in {}: install it (Debian and Ubuntu: apt-get install postgresql-client), or name its folder \
+                 in PATH; `cardinal backup` and `cardinal restore` do without it",
+                looked.join(", ")
+            )
+        }
+    }
+}

@@ -1,0 +1,52 @@
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+
+use super::progress::Lines;
+use crate::backup::archive::Existing;
+use crate::backup::restore;
+use crate::config::{Config, Settings};
+use crate::observe::log::Log;
+
+/// Bring back what `cardinal backup` wrote
+///
+/// The file is checked to its last byte before anything is touched. Into an empty database (a new DATA_DIR, or an empty
+/// database behind DATABASE_URL) it goes at once. A database in use is left alone unless --replace is said: then a new
+/// one is filled beside it and put in its place when it is complete; a host that is running should be started again
+/// afterwards. When anything fails, the database holds what it held before.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cardinal restore /backups/cardinal-2026-03-01.tar
+      into a DATA_DIR that was lost; then: cardinal serve
+  cardinal restore --database-url postgres://admin:secret@db.internal/cardinal /backups/cardinal.tar")]
+pub struct Args {
+    /// The file to restore
+    file: PathBuf,
+    /// Put the backup in the place of a database in use, and of files in DATA_DIR
+    #[arg(long)]
+    replace: bool,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let config = Config::read(&args.settings)?;
+    Log::start_quiet(&config.observe)?;
+    let existing = if args.replace { Existing::Replaced } else { Existing::Refused };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let done = runtime.block_on(restore::restore(&config, &args.file, existing, &mut Lines::new()))?;
+    let plugins = if done.plugins.is_empty() { "no plugin".to_owned() } else { done.plugins.join(", ") };
+    let mut told = format!("Restored {} cards, {} rows in all, tables of {plugins}.", done.cards, done.rows);
+    for file in &done.files {
+        told.push_str(&format!("\nWritten: {}", file.display()));
+    }
+    for file in &done.kept {
+        told.push_str(&format!("\nKept as it was: {}", file.display()));
+    }
+    if !done.secrets {
+        told.push_str("\nThe backup has no secrets: everybody has to log in again.");
+    }
+    writeln!(std::io::stdout(), "{told}").context("telling what was done")
+}

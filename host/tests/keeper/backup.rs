@@ -1,0 +1,158 @@
+//! A backup of one server, restored to every version and with every kind of login; with a plugin whose tables are as
+//! awkward as tables get.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use cardinal::db::connect::{self, ConnectParams};
+use tokio::sync::OnceCell;
+
+use super::database::{CARDINAL, Login, Place, SECRET, scratch};
+use super::everywhere::everywhere;
+use super::url::url;
+
+everywhere! {
+    a_backup_of_another_server_comes_back_whole
+    a_restore_that_fails_leaves_the_database_empty
+}
+
+/// Keys in a circle, computed and generated columns, a check that calls a function, a trigger that would make rows, a
+/// partition, an enumeration, a view that keeps its rows.
+const FIRST: &str = "
+    CREATE TYPE mood AS ENUM ('good', 'bad');
+    CREATE FUNCTION short(text) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'select length($1) < 9';
+    CREATE TABLE items (
+      id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, parent bigint, name text CHECK (short(name)), m mood,
+      doubled bigint GENERATED ALWAYS AS (id * 2) STORED, raw bytea, at timestamptz, lost text
+    );
+    CREATE TABLE heads (id bigint PRIMARY KEY, item bigint NOT NULL REFERENCES items (id));
+    ALTER TABLE items ADD FOREIGN KEY (parent) REFERENCES heads (id) DEFERRABLE INITIALLY DEFERRED;
+    CREATE TABLE linked (card_id uuid REFERENCES public.master_cards (id) ON DELETE CASCADE, n bigserial);
+    CREATE TABLE log (id bigserial, what text);
+    CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS 'begin insert into plugin_awkward.log (what) values (new.name); return new; end';
+    CREATE TRIGGER note AFTER INSERT ON items FOR EACH ROW EXECUTE FUNCTION note();
+    CREATE TABLE parts (k int, v text) PARTITION BY LIST (k);
+    CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1);
+    CREATE TABLE \"Odd \"\"name\"\"\" (\"select\" int);
+    CREATE TABLE nothing ();
+    CREATE MATERIALIZED VIEW counted AS SELECT count(*) AS n FROM items;";
+/// A loss that was agreed to.
+const SECOND: &str =
+    "ALTER TABLE items DROP COLUMN lost; ALTER TABLE items ADD COLUMN IF NOT EXISTS later int DEFAULT 7";
+
+const ROWS: &str = "
+    BEGIN;
+    INSERT INTO items (parent, name, m, raw, at) VALUES (1, E'a\\tb\\\\', 'bad', '\\x00ff', '2026-03-01 00:00:00.123456+03');
+    INSERT INTO heads VALUES (1, 1);
+    COMMIT;
+    INSERT INTO items (name) VALUES (NULL), ('');
+    INSERT INTO linked (card_id) SELECT id FROM public.master_cards;
+    INSERT INTO parts VALUES (1, 'one');
+    INSERT INTO \"Odd \"\"name\"\"\" VALUES (5);
+    INSERT INTO nothing DEFAULT VALUES";
+
+const LOOK: &str = "
+    SELECT json_build_array(
+      (SELECT json_agg(i ORDER BY id) FROM items i), (SELECT json_agg(h) FROM heads h), (SELECT json_agg(l) FROM linked l),
+      (SELECT json_agg(l ORDER BY id) FROM log l), (SELECT json_agg(p) FROM parts p),
+      (SELECT json_agg(o) FROM \"Odd \"\"name\"\"\" o), (SELECT count(*) FROM nothing),
+      (SELECT json_agg(m) FROM public.master_cards m))::text";
+
+fn cardinal(command: &str, login: &ConnectParams, file: &Path) -> Output {
+    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let secret = scratch().join(format!("backup-{number}.secret"));
+    std::fs::write(&secret, SECRET).unwrap();
+    Command::new(CARDINAL)
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("DATA_DIR", scratch().join(format!("backup-{number}")))
+        .env("DATABASE_URL", url(login))
+        .env("DATABASE_SECRET_FILE", secret)
+        .arg(command)
+        .arg(file)
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn done(output: &Output) {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What the plugin sees, and the file.
+async fn backup() -> &'static (String, PathBuf) {
+    static BACKUP: OnceCell<(String, PathBuf)> = OnceCell::const_new();
+    let make = async || {
+        let place = Place::new(15, Login::Superuser).unwrap();
+        let (admin, login) = place.empty_database().await;
+        let database = super::database::Database::prepared(admin, &login).await;
+        database.card("kept").await;
+        database.replay("awkward", FIRST).await;
+        let made = database.replay("awkward", SECOND).await;
+        let plugin = connect::connect(&made.connect).await.unwrap();
+        plugin.batch_execute(ROWS).await.unwrap();
+        // Locks itself out; the backup has a way in all the same.
+        plugin.batch_execute("ALTER ROLE CURRENT_USER PASSWORD 'mine'").await.unwrap();
+        let seen: String = plugin.query_one(LOOK, &[]).await.unwrap().get(0);
+        let file = scratch().join("awkward.tar");
+        done(&cardinal("backup", &login, &file));
+        (seen, file)
+    };
+    BACKUP.get_or_init(make).await
+}
+
+async fn a_backup_of_another_server_comes_back_whole(place: Place) {
+    let (seen, file) = backup().await;
+    let (admin, login) = place.empty_database().await;
+    done(&cardinal("restore", &login, file));
+    let database = super::database::Database::prepared(admin, &login).await;
+    let made = database.replay("awkward", SECOND).await;
+    let plugin = connect::connect(&made.connect).await.unwrap();
+    assert_eq!(&plugin.query_one(LOOK, &[]).await.unwrap().get::<_, String>(0), seen);
+    assert_eq!(plugin.query_one("SELECT n FROM counted", &[]).await.unwrap().get::<_, i64>(0), 3);
+    // Numbers go on, triggers and keys are at work again, and the run-time role has what it needs.
+    plugin.batch_execute("INSERT INTO items (name) VALUES ('next')").await.unwrap();
+    let row = plugin.query_one("SELECT max(id), (SELECT count(*) FROM log) FROM items", &[]).await.unwrap();
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (4, 4));
+    assert!(plugin.execute("INSERT INTO heads VALUES (9, 999)", &[]).await.is_err());
+    assert!(plugin.execute("INSERT INTO items (name) VALUES ('much too long')", &[]).await.is_err());
+    let core = database.core().await;
+    assert!(core.execute("DELETE FROM public.master_cards", &[]).await.is_err());
+    let fence = "SELECT tgenabled::text FROM pg_trigger WHERE tgname = 'master_cards_fence_delete'";
+    assert_eq!(core.query_one(fence, &[]).await.unwrap().get::<_, String>(0), "A");
+    let keys = "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND connamespace = 'public'::regnamespace";
+    assert!(core.query_one(keys, &[]).await.unwrap().get::<_, i64>(0) >= 5);
+    // A backup of the backup is the same again.
+    let again = scratch().join(format!("{}.tar", database.admin.dbname));
+    done(&cardinal("backup", &login, &again));
+}
+
+/// An archive that is whole and says more than it holds.
+async fn a_restore_that_fails_leaves_the_database_empty(place: Place) {
+    let (_, file) = backup().await;
+    let (admin, login) = place.empty_database().await;
+    let bad = scratch().join(format!("bad-{}.tar", admin.dbname));
+    let mut out = tar::Builder::new(std::fs::File::create(&bad).unwrap());
+    for entry in tar::Archive::new(std::fs::File::open(file).unwrap()).entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let name = entry.path().unwrap().to_str().unwrap().to_owned();
+        let mut content = Vec::new();
+        std::io::Read::read_to_end(&mut entry, &mut content).unwrap();
+        if name == "manifest.json" {
+            let mut manifest: serde_json::Value = serde_json::from_slice(&content).unwrap();
+            let last = manifest["tables"].as_array_mut().unwrap().last_mut().unwrap();
+            last["rows"] = serde_json::json!(99);
+            content = manifest.to_string().into_bytes();
+        }
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        out.append_data(&mut header, &name, content.as_slice()).unwrap();
+    }
+    out.finish().unwrap();
+    let output = cardinal("restore", &login, &bad);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && told.contains("rows of 99"), "{told}");
+    // So the good one goes in now.
+    done(&cardinal("restore", &login, file));
+}
