@@ -1,6 +1,12 @@
 //! `/metrics`: everything that the host counts, as Prometheus reads it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use hyper::body::Incoming;
@@ -62,6 +68,7 @@ async fn page(app: &Arc<App>) -> Reply {
     requests(&mut page, app);
     pools(&mut page, app);
     plugins(&mut page, app);
+    proxy(&mut page, app);
     process_itself(&mut page, app);
     plugins_own(&mut page, app);
     let mut reply: http::Response<Body> = reply::text(StatusCode::OK, exposition::CONTENT_TYPE, page.finish());
@@ -194,6 +201,38 @@ fn process_itself(page: &mut Exposition, app: &App) {
     let started = app.telemetry.started.unix_timestamp_nanos() / 1_000;
     let started = seconds(u64::try_from(started).unwrap_or(0));
     page.single("process_start_time_seconds", Kind::Gauge, "When the worker started, since 1970.", started);
+}
+
+/// By the operator's prefixes, never by what clients ask for.
+fn proxy(page: &mut Exposition, app: &App) {
+    let table = app.proxy.routes();
+    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    if page.family("cardinal_proxy_requests_total", Kind::Counter, "Requests for the upstream of a proxy route.") {
+        for route in table.routes() {
+            let prefix = route.settings.prefix.as_str();
+            page.sample("cardinal_proxy_requests_total", &[("prefix", prefix)], read(&route.counters.requests));
+        }
+    }
+    let faults = "Requests that an upstream failed: not answered, not in time, or broken off within the answer.";
+    if page.family("cardinal_proxy_faults_total", Kind::Counter, faults) {
+        for route in table.routes() {
+            let (prefix, counters) = (route.settings.prefix.as_str(), &route.counters);
+            let kinds =
+                [("error", &counters.errors), ("timeout", &counters.timeouts), ("broken-off", &counters.broken_off)];
+            for (kind, count) in kinds {
+                page.sample("cardinal_proxy_faults_total", &[("prefix", prefix), ("kind", kind)], read(count));
+            }
+        }
+    }
+    let tunnels = "Connections that were upgraded, such as WebSockets.";
+    if page.family("cardinal_proxy_tunnels_total", Kind::Counter, tunnels) {
+        for route in table.routes() {
+            let prefix = route.settings.prefix.as_str();
+            page.sample("cardinal_proxy_tunnels_total", &[("prefix", prefix)], read(&route.counters.tunnels));
+        }
+    }
+    let open = "Upgraded connections that are open.";
+    page.single("cardinal_proxy_tunnels_open", Kind::Gauge, open, app.proxy.open_tunnels() as u64);
 }
 
 /// What plugins count themselves, under their own names: `plugin_<plugin>_<metric>`.

@@ -19,8 +19,8 @@ pub async fn proxying() -> Arc<Host> {
         routes += &format!(",/lane{at}={}", lane.get_or_init(Upstream::start).url());
     }
     routes += &format!(",/ws=http://{}", WebSocketEcho::shared().address());
-    let settings = Host::settings().set("PROXY_ROUTES", routes).set("PROXY_TIMEOUT_SECONDS", "1");
-    let settings = settings.set("PROXY_IDLE_SECONDS", "2");
+    let settings = Host::settings().set("PROXY_ROUTES", routes).set("PROXY_TIMEOUT_SECONDS", "2");
+    let settings = settings.set("PROXY_IDLE_SECONDS", "4");
     // 127.0.0.1 is a stranger, 127.0.0.77 a proxy in front.
     let host = Arc::new(settings.set("TRUSTED_PROXIES", "127.0.0.77").start().await);
     *shared = Arc::downgrade(&host);
@@ -229,5 +229,12 @@ async fn an_upstream_that_fails_is_a_plain_problem() {
     }
     let begun = std::time::Instant::now();
     play("silent").await.refused(504, "upstream-timeout");
+    let metrics = host.owner().await.get("/metrics").await.text();
+    for line in [
+        r#"cardinal_proxy_faults_total{prefix="/kept",kind="timeout"} "#,
+        r#"cardinal_proxy_requests_total{prefix="/kept"} "#,
+    ] {
+        assert!(metrics.contains(line), "{line} is not in:\n{metrics}");
+    }
     assert!(begun.elapsed().as_secs() < 20);
 }

@@ -216,7 +216,7 @@ fn trickle(pieces: usize, pause: Duration) -> BoxBody<Bytes, std::io::Error> {
 #[tokio::test]
 async fn a_slow_upload_is_not_taken_for_a_slow_upstream() {
     let host = proxying().await;
-    // Longer in all than the upstream may think (1 s), never as long as a body may stand still (2 s).
+    // Longer in all than the upstream may think (2 s), never as long as a body may stand still (4 s).
     let mark = unique("mark");
     let call = host.client().call(Method::POST, "/kept/x").header("x-mark", &mark);
     call.stream("text/plain", trickle(4, Duration::from_millis(600))).send().await.expect(200);
