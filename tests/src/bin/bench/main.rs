@@ -1,0 +1,54 @@
+//! The figures of README's performance table. Every figure is a ratio to a bare server of the same run: wrk asks the
+//! subject and its baseline in turns, so that whatever else the machine does hits both alike.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+
+mod baseline;
+mod measure;
+mod report;
+mod subjects;
+mod usage;
+
+use std::path::PathBuf;
+
+const USAGE: &str = "bench [--rounds N] [--seconds N] [--only PART-OF-NAME] [--json FILE]";
+
+/// What the command line asks for.
+pub struct Options {
+    pub rounds: usize,
+    pub seconds: u64,
+    pub only: Option<String>,
+    pub json: Option<PathBuf>,
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).peekable();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    if arguments.peek().map(String::as_str) == Some("serve-bare") {
+        return runtime.block_on(baseline::serve(std::env::var("BENCH_DATABASE").ok()));
+    }
+    let options = parse(arguments);
+    runtime.block_on(async {
+        let bench = subjects::Bench::start().await;
+        let measured = measure::all(&bench, &options);
+        report::table(&measured, &options);
+        if let Some(file) = &options.json {
+            std::fs::write(file, report::json(&measured, &options)).expect("the file for --json can be written");
+        }
+    });
+}
+
+fn parse(mut arguments: impl Iterator<Item = String>) -> Options {
+    let mut options = Options { rounds: 5, seconds: 3, only: None, json: None };
+    while let Some(name) = arguments.next() {
+        let value = arguments.next().unwrap_or_else(|| panic!("{name} needs a value\nusage: {USAGE}"));
+        match name.as_str() {
+            "--rounds" => options.rounds = value.parse().expect("--rounds takes a number"),
+            "--seconds" => options.seconds = value.parse().expect("--seconds takes a number"),
+            "--only" => options.only = Some(value),
+            "--json" => options.json = Some(value.into()),
+            _ => panic!("unknown flag {name}\nusage: {USAGE}"),
+        }
+    }
+    assert!(options.rounds > 0 && options.seconds > 0, "rounds and seconds are at least 1");
+    options
+}

@@ -1,0 +1,184 @@
+//! What is measured, and against what.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use cardinal_tests::{Host, Package, PluginsFolder, Program, User, built, eventually, unique};
+use serde_json::json;
+use tempfile::TempDir;
+
+/// Enough that a page is full and the table is not one block.
+const CARDS: usize = 2_000;
+
+/// Where wrk is sent.
+pub struct Target {
+    pub url: String,
+    /// A Lua script that sets method, headers and body.
+    pub script: PathBuf,
+    /// Whose CPU time counts.
+    pub pid: i32,
+}
+
+pub struct Subject {
+    pub name: &'static str,
+    pub target: Target,
+    pub baseline_name: &'static str,
+    pub baseline: Target,
+}
+
+/// The host and the bare servers; they end with it.
+pub struct Bench {
+    pub subjects: Vec<Subject>,
+    _bare: (Program, Program),
+    _host: Host,
+    _folder: TempDir,
+}
+
+/// A request as wrk sends it.
+#[derive(Clone, Copy, Default)]
+struct Ask<'a> {
+    token: Option<&'a str>,
+    body: Option<&'a str>,
+    post: bool,
+}
+
+impl Bench {
+    pub async fn start() -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        let (bare, bare_address) = start_bare(folder.path(), "bare", None).await;
+        let host = start_host(bare_address).await;
+        let (store, store_address) = start_bare(folder.path(), "store", Some(&database(&host))).await;
+        let card = fill(host.owner().await).await;
+        let owner = host.owner().await;
+        let key = owner.key(&["cards:read", "plugin:quick:write", "mcp:use"]).await;
+        let scripts = Scripts { folder: folder.path() };
+        let places = Places { host: &host, bare: (bare_address, bare.pid()), store: (store_address, store.pid()) };
+        let subjects = subjects(&scripts, &places, &key.token, &owner.token, &card);
+        Bench { subjects, _bare: (bare, store), _host: host, _folder: folder }
+    }
+}
+
+/// Who listens where, and as which process.
+struct Places<'a> {
+    host: &'a Host,
+    bare: (SocketAddr, i32),
+    store: (SocketAddr, i32),
+}
+
+fn subjects(scripts: &Scripts<'_>, places: &Places<'_>, key: &str, session: &str, card: &str) -> Vec<Subject> {
+    let worker = (places.host.address(), places.host.worker_pid());
+    let target = |(address, pid): (SocketAddr, i32), path: &str, ask: Ask<'_>| Target {
+        url: format!("http://{address}{path}"),
+        script: scripts.write(ask),
+        pid,
+    };
+    let with = |token| Ask { token: Some(token), ..Ask::default() };
+    let post = Ask { post: true, ..Ask::default() };
+    let tool = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "plugin_quick_hello", "arguments": {}}});
+    let tool = tool.to_string();
+    let one_card = format!("/v1/admin/master-cards/{card}");
+    let (bare, hello) = ("bare hyper and matchit", || target(places.bare, "/hello", Ask::default()));
+    let store = |path: &str, ask| target(places.store, path, ask);
+    let subject = |name, target, baseline_name, baseline| Subject { name, target, baseline_name, baseline };
+    vec![
+        subject("health check", target(worker, "/healthz", Ask::default()), bare, hello()),
+        subject("plugin route, API key", target(worker, "/v1/admin/plugins/quick/hello", with(key)), bare, hello()),
+        subject("plugin route, session", target(worker, "/v1/admin/plugins/quick/hello", with(session)), bare, hello()),
+        subject(
+            "tools/call, API key",
+            target(worker, "/api", Ask { token: Some(key), body: Some(&tool), post: true }),
+            bare,
+            hello(),
+        ),
+        subject("proxied request", target(worker, "/bare/hello", Ask::default()), "the upstream itself", hello()),
+        subject(
+            "plugin route, one query",
+            target(worker, "/v1/admin/plugins/quick/query", with(key)),
+            "bare, the same query",
+            store("/number", Ask::default()),
+        ),
+        subject(
+            "card by id, API key",
+            target(worker, &one_card, with(key)),
+            "bare, the same select",
+            store(&format!("/cards/{card}"), Ask::default()),
+        ),
+        subject(
+            "first page of 50 cards",
+            target(worker, "/v1/admin/master-cards?limit=50", with(key)),
+            "bare, the same select",
+            store("/cards", Ask::default()),
+        ),
+        subject(
+            "enrich one card",
+            target(worker, &format!("/v1/admin/plugins/quick/enrich/{card}"), Ask { token: Some(key), ..post }),
+            "bare, the update alone",
+            store(&format!("/write/{card}"), post),
+        ),
+    ]
+}
+
+async fn start_host(bare: SocketAddr) -> Host {
+    let plugins = PluginsFolder::bundled().with("quick", &Package::fixture("quick"));
+    Host::settings()
+        .plugins(plugins)
+        // Rates are limits, not what is measured here.
+        .set("API_KEY_RATE_PER_MINUTE", "100000000")
+        .set("PROXY_ROUTES", format!("/bare=http://{bare}"))
+        .start()
+        .await
+}
+
+async fn start_bare(folder: &Path, name: &str, database: Option<&str>) -> (Program, SocketAddr) {
+    let environment = database.map(|text| ("BENCH_DATABASE", text));
+    let log = folder.join(name);
+    let program = Program::start(&built("bench"), &["serve-bare"], environment, &log);
+    let address = eventually("a bare server listens", async || program.printed().trim().parse().ok()).await;
+    (program, address)
+}
+
+/// The host's own PostgreSQL: both servers ask the same one, over the same kind of socket.
+fn database(host: &Host) -> String {
+    let password = std::fs::read_to_string(host.data().join("postgres-password")).expect("the private PostgreSQL's password");
+    let sockets = host.data().join("pg/run");
+    format!("host={} user=cardinal_superuser dbname=cardinal password={}", sockets.display(), password.trim())
+}
+
+/// Makes the cards, and gives the id of one in the middle.
+async fn fill(owner: &User) -> String {
+    let mut middle = String::new();
+    for number in 0..CARDS {
+        let title = format!("Card {number}, as long as titles are");
+        let attributes = json!({"brand": "Northwind", "weight_grams": number, "tags": ["tools", "garden"]});
+        let card = json!({"title": title, "sku": unique("SKU"), "attributes": attributes});
+        let made = owner.post("/v1/admin/master-cards", &card).await.expect(201);
+        if number == CARDS / 2 {
+            middle = made["item"]["id"].as_str().unwrap().to_owned();
+        }
+    }
+    middle
+}
+
+struct Scripts<'a> {
+    folder: &'a Path,
+}
+
+impl Scripts<'_> {
+    fn write(&self, ask: Ask<'_>) -> PathBuf {
+        let mut lua = String::new();
+        if ask.post {
+            lua += "wrk.method = \"POST\"\n";
+        }
+        if let Some(token) = ask.token {
+            lua += &format!("wrk.headers[\"Authorization\"] = \"Bearer {token}\"\n");
+        }
+        if let Some(body) = ask.body {
+            lua += "wrk.headers[\"Content-Type\"] = \"application/json\"\n";
+            lua += "wrk.headers[\"Accept\"] = \"application/json, text/event-stream\"\n";
+            lua += &format!("wrk.body = {body:?}\n");
+        }
+        let path = self.folder.join(unique("ask"));
+        std::fs::write(&path, lua).unwrap();
+        path
+    }
+}
