@@ -18,6 +18,7 @@ use cardinal::{
     catalogue::Catalogue,
     clock::Clock,
     db::pool::Pools,
+    http::request_id::RequestId,
     plugin::{
         call::{CallBody, CallParts},
         context::{PluginIdentity, Services},
@@ -111,16 +112,16 @@ fn headers_of(count: usize) -> HeaderMap {
     headers
 }
 
-fn parts(caller: &Arc<Caller>, headers: &HeaderMap, body: &Bytes) -> CallParts {
+fn parts<'a>(caller: &Arc<Caller>, headers: &'a HeaderMap, body: &Bytes) -> CallParts<'a> {
     CallParts {
-        method: "GET".into(),
-        path: "/block".into(),
-        query: "ms=0".into(),
+        method: "GET",
+        path: "/block",
+        query: "ms=0",
         params: Vec::new(),
-        headers: headers.clone(),
+        headers,
         body: CallBody::Full(body.clone()),
         caller: caller.clone(),
-        request_id: "0198c5f7-3f7e-7c3e-8f6e-1f2a3b4c5d6e".into(),
+        request_id: RequestId::of(&HeaderMap::new()),
         trace: None,
         deadline: Instant::now() + Duration::from_secs(30),
         peer: Some([127, 0, 0, 1].into()),

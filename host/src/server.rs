@@ -1,5 +1,7 @@
 //! Listeners and connections: bare hyper, every wait with a bound.
 
+mod idle_timer;
+
 use std::{
     future::{Future, poll_fn},
     net::{IpAddr, SocketAddr},
@@ -9,13 +11,14 @@ use std::{
 };
 
 use hyper::{server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
 };
 use tokio_util::sync::CancellationToken;
 
+use self::idle_timer::IdleTimer;
 use crate::{
     api,
     app::App,
@@ -39,7 +42,6 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, door: Door, stop: Cance
     let places = Arc::new(Semaphore::new(CONNECTIONS as usize));
     let mut server = http1::Builder::new();
     server
-        .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         // Their number stays at hyper's 100: said out loud, it would cost an allocation per request.
         .max_buf_size(HEADER_BYTES);
@@ -51,7 +53,9 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, door: Door, stop: Cance
         match accepted {
             Ok((stream, peer, place)) => {
                 let peer = Peer { ip: canonical(peer), door };
-                tokio::spawn(connection(Arc::clone(&app), server.clone(), stream, peer, stop.clone(), place));
+                let mut server = server.clone();
+                server.timer(IdleTimer::default());
+                tokio::spawn(connection(Arc::clone(&app), server, stream, peer, stop.clone(), place));
             }
             Err(error) => {
                 tracing::warn!(%error, "accepting a connection failed");

@@ -17,6 +17,7 @@ use cardinal::{
     catalogue::Catalogue,
     clock::Clock,
     db::pool::Pools,
+    http::request_id::RequestId,
     plugin::{
         call::{CallBody, CallParts, ReplyBody},
         context::{PluginIdentity, Services},
@@ -68,14 +69,14 @@ fn call(instance: &Instance, route: &str, query: &str) -> Call {
         expires_at: None,
     };
     let parts = CallParts {
-        method: "GET".into(),
-        path: route.into(),
-        query: query.into(),
+        method: "GET",
+        path: route,
+        query,
         params: Vec::new(),
-        headers: http::HeaderMap::new(),
+        headers: &http::HeaderMap::new(),
         body: CallBody::Full(bytes::Bytes::new()),
         caller: Arc::new(caller),
-        request_id: "req".into(),
+        request_id: RequestId::named("req").unwrap(),
         trace: None,
         deadline: Instant::now() + PATIENCE,
         peer: None,

@@ -19,12 +19,9 @@ use crate::{
         error::{ApiError, ApiResult},
         reply::{self, Reply},
     },
-    observe::{
-        spent,
-        trace::{self, Trace},
-    },
+    observe::{spent, trace},
     plugin::{
-        active::{FindError, RouteMatch},
+        active::{Active, FindError, RouteMatch},
         call::{CallBody, CallParts, PluginReply, ReplyBody},
     },
     request::Call,
@@ -32,19 +29,8 @@ use crate::{
     router::{self, Access, Reads, Route, SMALL},
 };
 
-/// Headers of a request that a plugin never sees: the credential, and what belongs to the connection.
-const WITHHELD: [header::HeaderName; 10] = [
-    header::AUTHORIZATION,
-    header::COOKIE,
-    header::PROXY_AUTHORIZATION,
-    header::CONNECTION,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    header::EXPECT,
-    header::HOST,
-];
+/// Plugins' own routes are below this.
+const ROOT: &str = "/v1/admin/plugins/";
 
 pub fn routes() -> Vec<Route> {
     vec![
@@ -165,55 +151,70 @@ async fn client_error(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 async fn call_plugin(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
-    let prefix = call.params.get("prefix").unwrap_or_default();
-    let snapshot = app.plugins.snapshot();
-    let Some(active) = snapshot.by_prefix.get(prefix) else {
-        // Until the first walk through the folder has ended, nobody knows which prefixes there are.
-        return Err(if snapshot.unavailable(prefix) || !app.ready.load(Ordering::Acquire) {
-            ApiError::new(&codes::PLUGIN_UNAVAILABLE).detail("The plugin is not in service.")
-        } else {
-            ApiError::new(&codes::NOT_FOUND)
-        });
-    };
-    let path = below(call.uri.path(), prefix).to_owned();
-    let found = active.find(&call.method, &path).map_err(|error| match error {
+    let stream = call.stream.take();
+    if call.headers.contains_key(trace::PARENT) || call.headers.contains_key(trace::STATE) {
+        call.trace.mark(&mut call.headers); // what the plugin reads there is what it should pass on
+    }
+    let (prefix, path) = below_root(call.uri.path());
+    let active = in_service(app, prefix)?;
+    let found = active.find(&call.method, path).map_err(|error| match error {
         FindError::NotFound => ApiError::new(&codes::NOT_FOUND),
         FindError::MethodNotAllowed(methods) => router::method_not_allowed(methods.iter()),
     })?;
     spent::on_route(found.route.meter);
     call.caller()?.require(&found.route.scope)?;
     let handler = found.route.handler;
-    let parts = parts(&mut call, &found, path).await?;
+    let parts = parts(&call, stream, found, path).await?;
     active.call(handler, parts).await.map(answer)
 }
 
-/// The path below the plugin's prefix, as it came; the root with or without its slash is `/`.
-fn below<'p>(path: &'p str, prefix: &str) -> &'p str {
-    const ROOT: usize = "/v1/admin/plugins/".len();
-    match path.get(ROOT + prefix.len()..) {
-        Some(rest) if rest.starts_with('/') => rest,
-        _ => "/",
+fn in_service(app: &App, prefix: &str) -> ApiResult<Arc<Active>> {
+    let snapshot = app.plugins.current();
+    if let Some(active) = snapshot.by_prefix.get(prefix) {
+        return Ok(Arc::clone(active));
+    }
+    // Until the first walk through the folder has ended, nobody knows which prefixes there are.
+    Err(if snapshot.unavailable(prefix) || !app.ready.load(Ordering::Acquire) {
+        ApiError::new(&codes::PLUGIN_UNAVAILABLE).detail("The plugin is not in service.")
+    } else {
+        ApiError::new(&codes::NOT_FOUND)
+    })
+}
+
+/// The plugin's prefix and the path below it, as it came; the root with or without its slash is `/`. A prefix is plain
+/// text, so what is percent-encoded names none.
+fn below_root(path: &str) -> (&str, &str) {
+    let below = path.strip_prefix(ROOT).unwrap_or_default();
+    match below.find('/') {
+        Some(slash) => below.split_at(slash),
+        None => (below, "/"),
     }
 }
 
-async fn parts(call: &mut Call, found: &RouteMatch<'_>, path: String) -> ApiResult<CallParts> {
+async fn parts<'a>(
+    call: &'a Call,
+    stream: Option<hyper::body::Incoming>,
+    found: RouteMatch<'a>,
+    path: &'a str,
+) -> ApiResult<CallParts<'a>> {
     if call.headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         return Err(ApiError::new(&codes::UNSUPPORTED_MEDIA_TYPE).detail("Send the body without a Content-Encoding."));
     }
     let deadline = Instant::now() + found.route.timeout;
-    let body = match call.stream.take() {
+    let body = match stream {
         Some(stream) => read_body(stream, found.route.max_body, &call.headers).await?,
         None => CallBody::Full(bytes::Bytes::new()),
     };
+    let method = if call.method == Method::HEAD { &Method::GET } else { &call.method };
     Ok(CallParts {
-        method: if call.method == Method::HEAD { Method::GET.to_string() } else { call.method.to_string() },
+        method: method.as_str(),
         path,
-        query: call.uri.query().unwrap_or_default().to_owned(),
-        params: found.params.clone(),
-        headers: withheld(std::mem::take(&mut call.headers), &call.trace),
+        query: call.uri.query().unwrap_or_default(),
+        params: found.params,
+        headers: &call.headers,
         body,
         caller: Arc::clone(call.caller()?),
-        request_id: call.request_id.to_string(),
+        request_id: call.request_id,
         trace: Some(call.trace),
         deadline,
         peer: Some(call.peer),
@@ -235,16 +236,6 @@ async fn read_body(stream: hyper::body::Incoming, limit: usize, headers: &Header
     }
     let bounded = Limited::new(stream, limit).map_err(Into::into);
     Ok(CallBody::Stream(Box::pin(bounded), length))
-}
-
-fn withheld(mut headers: HeaderMap, trace: &Trace) -> HeaderMap {
-    for name in &WITHHELD {
-        headers.remove(name);
-    }
-    if headers.contains_key(trace::PARENT) || headers.contains_key(trace::STATE) {
-        trace.mark(&mut headers); // what the plugin reads there is what it should pass on
-    }
-    headers
 }
 
 fn answer(plugin: PluginReply) -> Reply {

@@ -1,6 +1,9 @@
 //! The name of one request: in the answer, in the log, in the audit, at the plugin.
 
-use std::fmt;
+use std::{
+    fmt,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use http::HeaderMap;
 use uuid::Uuid;
@@ -20,9 +23,18 @@ impl RequestId {
     pub fn of(headers: &HeaderMap) -> Self {
         let mut sent = headers.get_all(HEADER).iter();
         match (sent.next().and_then(|value| value.to_str().ok()), sent.next()) {
-            (Some(text), None) if is_well_formed(text) => Self::holding(text),
-            _ => Self::holding(Uuid::now_v7().hyphenated().encode_lower(&mut Uuid::encode_buffer())),
+            (Some(text), None) => Self::named(text).unwrap_or_else(Self::unnamed),
+            _ => Self::unnamed(),
         }
+    }
+
+    /// This very name, when it is well-formed.
+    pub fn named(text: &str) -> Option<Self> {
+        is_well_formed(text).then(|| Self::holding(text))
+    }
+
+    fn unnamed() -> Self {
+        Self::holding(new().hyphenated().encode_lower(&mut Uuid::encode_buffer()))
     }
 
     pub fn as_str(&self) -> &str {
@@ -48,6 +60,13 @@ impl fmt::Debug for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
+}
+
+/// A UUIDv7. `Uuid::now_v7` also counts up within a millisecond, under a lock that every request would take.
+fn new() -> Uuid {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let millis = u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX);
+    uuid::Builder::from_unix_timestamp_millis(millis, &rand::random()).into_uuid()
 }
 
 fn is_well_formed(text: &str) -> bool {

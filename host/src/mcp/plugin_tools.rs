@@ -61,14 +61,14 @@ pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> Cal
     }
     let body = Bytes::from(Value::Object(arguments).to_string());
     let parts = CallParts {
-        method: String::new(),
-        path: String::new(),
-        query: String::new(),
+        method: "",
+        path: "",
+        query: "",
         params: Vec::new(),
-        headers: HeaderMap::new(),
+        headers: &HeaderMap::new(),
         body: CallBody::Full(body),
         caller: Arc::clone(&visit.caller),
-        request_id: visit.request_id.to_string(),
+        request_id: visit.request_id,
         trace: Some(visit.trace),
         deadline: Instant::now() + entry.timeout,
         peer: Some(visit.peer),

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use http::Method;
 
 use super::{
-    call::{CallParts, PluginReply},
+    call::{CallParts, PathParams, PluginReply},
     guard::Guard,
     instance::{Export, ExportKind, Instance},
     manifest::{self, Access, DeclaredRoute, Manifest, Tool},
@@ -41,10 +41,10 @@ pub struct RouteEntry {
     pub meter: &'static Meter,
 }
 
-/// A route that fits a request, and the path's parameters, percent-decoded.
+/// A route that fits a request, and the path's parameters.
 pub struct RouteMatch<'a> {
     pub route: &'a RouteEntry,
-    pub params: Vec<(String, String)>,
+    pub params: PathParams<'a>,
 }
 
 /// Why no route fits.
@@ -67,7 +67,7 @@ pub struct ToolEntry {
 }
 
 impl ToolEntry {
-    pub async fn call(&self, call: CallParts) -> Result<PluginReply, ApiError> {
+    pub async fn call(&self, call: CallParts<'_>) -> Result<PluginReply, ApiError> {
         self.plugin.call(self.handler, call).await
     }
 }
@@ -112,7 +112,7 @@ impl Active {
     }
 
     /// The route for a method and a path below the prefix, beginning with `/`. HEAD works where GET does.
-    pub fn find(&self, method: &Method, path: &str) -> Result<RouteMatch<'_>, FindError> {
+    pub fn find<'a>(&'a self, method: &Method, path: &'a str) -> Result<RouteMatch<'a>, FindError> {
         let matched = self.routes.at(path).map_err(|_| FindError::NotFound)?;
         let wanted = if method == Method::HEAD { &Method::GET } else { method };
         let route = matched
@@ -123,13 +123,13 @@ impl Active {
         let Some(route) = route else {
             return Err(FindError::MethodNotAllowed(matched.value.iter().map(|route| route.method.clone()).collect()));
         };
-        let decode = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
-        let params = matched.params.iter().map(|(name, value)| (name.to_owned(), decode(value))).collect();
+        let decode = |text| percent_encoding::percent_decode_str(text).decode_utf8_lossy();
+        let params = matched.params.iter().map(|(name, value)| (name, decode(value))).collect();
         Ok(RouteMatch { route, params })
     }
 
     /// Calls a handler under the guard.
-    pub async fn call(&self, handler: u32, call: CallParts) -> Result<PluginReply, ApiError> {
+    pub async fn call(&self, handler: u32, call: CallParts<'_>) -> Result<PluginReply, ApiError> {
         self.guard.run(self.instance.in_flight(), call.deadline, || self.instance.call(handler, call)).await
     }
 

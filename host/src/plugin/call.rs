@@ -1,33 +1,35 @@
 //! What goes into a call of a plugin's handler and what comes out, in the host's own types.
 
-use std::{net::IpAddr, pin::Pin, sync::Arc, time::Instant};
+use std::{borrow::Cow, net::IpAddr, pin::Pin, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use http::HeaderMap;
 
 use super::instance::ReplyStream;
-use crate::{auth::caller::Caller, observe::trace::Trace};
+use crate::{auth::caller::Caller, http::request_id::RequestId, observe::trace::Trace};
 
 /// A failure inside a body that is read or written piece by piece.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 /// A streamed request body. Its limits and time-outs are the host's, already around it.
 pub type BodyStream = Pin<Box<dyn http_body::Body<Data = Bytes, Error = BodyError> + Send>>;
 
-/// One call, complete: what the plugin may know of it and nothing else.
-pub struct CallParts {
+/// A path's parameters: name and value, percent-decoded, in the template's order.
+pub type PathParams<'a> = Vec<(&'a str, Cow<'a, str>)>;
+
+/// One call, complete. It is laid out for the plugin before the call begins, so most of it is lent.
+pub struct CallParts<'a> {
     /// Upper case; empty in a tool call.
-    pub method: String,
+    pub method: &'a str,
     /// Below the plugin's prefix, beginning with `/`, as it came.
-    pub path: String,
+    pub path: &'a str,
     /// Without `?`, as it came.
-    pub query: String,
-    /// The path's parameters, decoded, in the template's order.
-    pub params: Vec<(String, String)>,
-    /// Without `authorization`, `cookie` and hop-by-hop headers.
-    pub headers: HeaderMap,
+    pub query: &'a str,
+    pub params: PathParams<'a>,
+    /// As they came: those that no plugin sees are left out when they are laid out.
+    pub headers: &'a HeaderMap,
     pub body: CallBody,
     pub caller: Arc<Caller>,
-    pub request_id: String,
+    pub request_id: RequestId,
     /// The request's place in its trace; the call is told it as its parent.
     pub trace: Option<Trace>,
     pub deadline: Instant,

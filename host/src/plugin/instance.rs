@@ -99,16 +99,15 @@ impl Instance {
     }
 
     /// Calls handler number `handler`. Dropping the future cancels the call.
-    pub fn call(&self, handler: u32, call: CallParts) -> Call {
+    pub fn call(&self, handler: u32, call: CallParts<'_>) -> Call {
         Call { running: self.begin(handler, call) }
     }
 
-    fn begin(&self, handler: u32, mut call: CallParts) -> Option<(Running<Reply>, CallLease)> {
+    fn begin(&self, handler: u32, mut call: CallParts<'_>) -> Option<(Running<Reply>, CallLease)> {
         let lease = Lease::take(self)?;
         let head = request::head(&call, &self.generation);
         let body = std::mem::replace(&mut call.body, CallBody::Full(bytes::Bytes::new()));
-        let request_id = std::mem::take(&mut call.request_id);
-        let scope = CallScope::new(self.ctx(), call.caller.clone(), (request_id, call.trace), call.deadline);
+        let scope = CallScope::new(self.ctx(), call.caller.clone(), (call.request_id, call.trace), call.deadline);
         let (scope, full) = match body {
             CallBody::Full(bytes) => (scope, Some(bytes)),
             CallBody::Stream(stream, _) => (scope.with_body(stream), None),

@@ -52,12 +52,12 @@ async fn the_exports_are_the_router() {
 async fn a_plugin_sees_what_was_sent() {
     let echo = Echo::new().await;
     let mut call = echo.call("request").query("a=%20b&a=c").param("rest", "x/ü");
-    call.parts.path = "/request/x/%C3%BC".into();
-    call.parts.headers.append("x-one", http::HeaderValue::from_static("1"));
-    call.parts.headers.append("x-one", http::HeaderValue::from_static("2"));
-    call.parts.peer = Some([192, 0, 2, 7].into());
+    call.path = "/request/x/%C3%BC";
+    call.headers.append("x-one", http::HeaderValue::from_static("1"));
+    call.headers.append("x-one", http::HeaderValue::from_static("2"));
+    call.peer = Some([192, 0, 2, 7].into());
     let trace = Trace::of(&http::HeaderMap::new(), &mut rand::rng());
-    call.parts.trace = Some(trace);
+    call.trace = Some(trace);
     let seen = call.ok().await;
     assert_eq!(seen["path"], "/request/x/%C3%BC");
     assert_eq!((&seen["method"], &seen["query"], &seen["rest"]), (&json!("GET"), &json!("a=%20b&a=c"), &json!("x/ü")));

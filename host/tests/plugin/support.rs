@@ -16,6 +16,8 @@ use cardinal::{
     catalogue::Catalogue,
     clock::Clock,
     db::pool::Pools,
+    http::request_id::RequestId,
+    observe::trace::Trace,
     plugin::{
         call::{CallBody, CallFault, CallParts, PluginError, PluginReply, ReplyBody},
         connection::PluginPool,
@@ -122,52 +124,58 @@ pub async fn create(services: &Arc<Services>, identity: PluginIdentity) -> Arc<I
 pub struct Request<'a> {
     instance: &'a Arc<Instance>,
     handler: String,
-    pub parts: CallParts,
+    caller: Arc<Caller>,
+    method: &'static str,
+    pub path: &'static str,
+    query: String,
+    params: Vec<(&'static str, String)>,
+    pub headers: HeaderMap,
+    body: CallBody,
+    pub trace: Option<Trace>,
+    pub peer: Option<std::net::IpAddr>,
 }
 
 impl<'a> Request<'a> {
     pub fn new(instance: &'a Arc<Instance>, caller: &Arc<Caller>, handler: &str) -> Self {
-        let parts = CallParts {
-            method: "GET".into(),
-            path: "/".into(),
+        Self {
+            instance,
+            handler: handler.into(),
+            caller: caller.clone(),
+            method: "GET",
+            path: "/",
             query: String::new(),
             params: Vec::new(),
             headers: HeaderMap::new(),
             body: CallBody::Full(Bytes::new()),
-            caller: caller.clone(),
-            request_id: "req-1".into(),
             trace: None,
-            deadline: Instant::now() + PATIENCE,
             peer: None,
-            is_tool: false,
-        };
-        Self { instance, handler: handler.into(), parts }
+        }
     }
 
     pub fn by(mut self, caller: &Arc<Caller>) -> Self {
-        self.parts.caller = caller.clone();
+        self.caller = caller.clone();
         self
     }
 
     pub fn query(mut self, query: impl Into<String>) -> Self {
-        self.parts.query = query.into();
+        self.query = query.into();
         self
     }
 
-    pub fn param(mut self, name: &str, value: impl ToString) -> Self {
-        self.parts.params.push((name.into(), value.to_string()));
+    pub fn param(mut self, name: &'static str, value: impl ToString) -> Self {
+        self.params.push((name, value.to_string()));
         self
     }
 
     pub fn json(mut self, body: &Value) -> Self {
-        self.parts.method = "POST".into();
-        self.parts.headers.insert("content-type", http::HeaderValue::from_static("application/json"));
-        self.parts.body = CallBody::Full(body.to_string().into());
+        self.method = "POST";
+        self.headers.insert("content-type", http::HeaderValue::from_static("application/json"));
+        self.body = CallBody::Full(body.to_string().into());
         self
     }
 
     pub fn body(mut self, body: CallBody) -> Self {
-        self.parts.body = body;
+        self.body = body;
         self
     }
 
@@ -180,7 +188,21 @@ impl<'a> Request<'a> {
         };
         let handler = exports.iter().find(is_it);
         let handler = handler.unwrap_or_else(|| panic!("echo has no handler {}", self.handler));
-        self.instance.call(handler.id, self.parts)
+        let parts = CallParts {
+            method: self.method,
+            path: self.path,
+            query: &self.query,
+            params: self.params.iter().map(|(name, value)| (*name, value.into())).collect(),
+            headers: &self.headers,
+            body: self.body,
+            caller: self.caller,
+            request_id: RequestId::named("req-1").unwrap(),
+            trace: self.trace,
+            deadline: Instant::now() + PATIENCE,
+            peer: self.peer,
+            is_tool: false,
+        };
+        self.instance.call(handler.id, parts)
     }
 
     pub async fn send(self) -> Result<PluginReply, CallFault> {

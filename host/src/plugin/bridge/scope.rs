@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{metrics::Metrics, table::Table, waits::Waits};
 use crate::{
     auth::caller::Caller,
+    http::request_id::RequestId,
     observe::{spent, trace::Trace},
     plugin::{call::BodyStream, context::PluginContext},
 };
@@ -78,7 +79,7 @@ pub fn retire(ctx: CtxId) {
 pub struct CallScope {
     pub ctx: CtxId,
     pub caller: Arc<Caller>,
-    pub request_id: String,
+    pub request_id: RequestId,
     pub trace: Option<Trace>,
     pub deadline: Instant,
     pub waits: Waits,
@@ -93,7 +94,7 @@ impl CallScope {
     pub fn new(
         ctx: CtxId,
         caller: Arc<Caller>,
-        (request_id, trace): (String, Option<Trace>),
+        (request_id, trace): (RequestId, Option<Trace>),
         deadline: Instant,
     ) -> Self {
         Self {

@@ -19,6 +19,8 @@ use crate::plugin::{
 /// Of a reply's header: the most fields, and bytes in all.
 const HEADER_COUNT_LIMIT: usize = 100;
 const HEADER_BYTES_LIMIT: usize = 64 << 10;
+/// Room for the plugin's own few and for those that the host adds.
+const USUAL_HEADERS: usize = 12;
 /// A body that is not streamed (contract 5.2).
 pub const BODY_LIMIT: usize = 8 << 20;
 
@@ -62,7 +64,7 @@ fn header_map(buffer: &[u8]) -> Result<HeaderMap, String> {
         return Err(format!("{} bytes of headers", buffer.len()));
     }
     let pairs = pairs::read(buffer).ok_or("headers that are not laid out as the plugin API says")?;
-    let mut headers = HeaderMap::new();
+    let mut headers = HeaderMap::with_capacity(USUAL_HEADERS);
     for (count, (name, value)) in pairs.enumerate() {
         if count == HEADER_COUNT_LIMIT {
             return Err(format!("more than {HEADER_COUNT_LIMIT} headers"));

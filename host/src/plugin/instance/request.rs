@@ -8,6 +8,7 @@ use std::{
 };
 
 use cardinal_plugin_abi::{Bytes, Request, Stream, pairs, record, record::attr};
+use http::{HeaderName, header};
 use tokio::runtime::Handle;
 
 use crate::plugin::{
@@ -15,8 +16,22 @@ use crate::plugin::{
     call::{CallBody, CallParts},
 };
 
+/// Headers of a request that no plugin sees: the credential, and what belongs to the connection.
+const WITHHELD: [HeaderName; 10] = [
+    header::AUTHORIZATION,
+    header::HOST,
+    header::CONNECTION,
+    header::COOKIE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::EXPECT,
+];
+
 /// The fields that a plugin may read by number.
-pub fn head(call: &CallParts, generation: &str) -> Bytes {
+pub fn head(call: &CallParts<'_>, generation: &str) -> Bytes {
     let caller = &*call.caller;
     let mut user_id = [0; uuid::fmt::Hyphenated::LENGTH];
     let user_id = caller.user_id.as_hyphenated().encode_lower(&mut user_id);
@@ -36,7 +51,7 @@ pub fn head(call: &CallParts, generation: &str) -> Bytes {
         (attr::USER_NAME, caller.username.as_bytes()),
         (attr::SCOPES, caller.scopes.as_text().as_bytes()),
         (attr::AUTH_METHOD, caller.auth_method().as_bytes()),
-        (attr::REQUEST_ID, call.request_id.as_bytes()),
+        (attr::REQUEST_ID, call.request_id.as_str().as_bytes()),
         (attr::TRACE_PARENT, parent.as_ref().map(AsRef::as_ref).unwrap_or_default()),
         (attr::DEADLINE_MS, deadline.show(format_args!("{left}"))),
         (attr::PEER, call.peer.map(|ip| peer.show(format_args!("{ip}"))).unwrap_or_default()),
@@ -50,14 +65,14 @@ pub fn head(call: &CallParts, generation: &str) -> Bytes {
 /// The request whose head is `head`. `full` is the body, or else the call's scope holds it.
 pub fn build(
     head: Bytes,
-    call: &CallParts,
+    call: &CallParts<'_>,
     full: Option<bytes::Bytes>,
     scope: &Arc<CallScope>,
     runtime: &Handle,
 ) -> Request {
-    let headers: Vec<_> =
-        call.headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes())).collect();
-    let headers = pairs::write(headers);
+    let shown = call.headers.iter().filter(|(name, _)| !WITHHELD.contains(name));
+    let shown: Vec<_> = shown.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes())).collect();
+    let headers = pairs::write(shown);
     let params = pairs::write(call.params.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
     let (body, stream) = match full {
         Some(bytes) if bytes.is_empty() => (Bytes::EMPTY, Stream::NONE),

@@ -21,7 +21,9 @@ struct Summary {
 }
 
 pub fn table(all: &[Measured], options: &Options) {
-    println!("| what | requests/s | against | its requests/s | ratio (lowest to highest round) | CPU a request | its CPU | median | 99 % |");
+    println!(
+        "| what | requests/s | against | its requests/s | ratio (lowest to highest round) | CPU a request | its CPU | median | 99 % |"
+    );
     println!("|---|--:|---|--:|--:|--:|--:|--:|--:|");
     for measured in all {
         let s = summary(measured);

@@ -139,7 +139,8 @@ async fn start_bare(folder: &Path, name: &str, database: Option<&str>) -> (Progr
 
 /// The host's own PostgreSQL: both servers ask the same one, over the same kind of socket.
 fn database(host: &Host) -> String {
-    let password = std::fs::read_to_string(host.data().join("postgres-password")).expect("the private PostgreSQL's password");
+    let password =
+        std::fs::read_to_string(host.data().join("postgres-password")).expect("the private PostgreSQL's password");
     let sockets = host.data().join("pg/run");
     format!("host={} user=cardinal_superuser dbname=cardinal password={}", sockets.display(), password.trim())
 }
