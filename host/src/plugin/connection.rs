@@ -6,6 +6,7 @@
 //! is cancelled and the connection closed: making a new one costs 5 ms, a wrong one costs trust.
 
 mod copy;
+mod mend;
 mod prepared;
 mod rows;
 mod session;
@@ -24,7 +25,7 @@ use deadpool::managed::{self, PoolError};
 use serde_json::{Value, json};
 use tokio::{runtime::Handle, sync::Notify};
 
-pub use self::{copy::CopyOut, rows::Rows};
+pub use self::{copy::CopyOut, mend::Mend, rows::Rows};
 use self::{
     prepared::{Prepared, RawParam},
     session::{Session, Sessions},
@@ -70,10 +71,13 @@ struct Shared {
 impl PluginPool {
     /// A pool of at most `size` connections with the plugin's own run-time role. Nothing is connected
     /// before the first use.
-    pub fn open(database: &PluginDatabase, size: usize, runtime: &Handle) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// The way to the server cannot be opened.
+    pub fn open(database: &PluginDatabase, size: usize, runtime: &Handle, mend: Option<Mend>) -> anyhow::Result<Self> {
         let socket = SocketDir::open(&database.connect.host, database.connect.port)?;
         let config = database.connect.clone().through(&socket).pg_config();
-        let pool = managed::Pool::builder(Sessions::new(config, &database.schema))
+        let pool = managed::Pool::builder(Sessions::new(config, &database.schema, mend))
             .max_size(size.clamp(1, MOST_CONNECTIONS))
             .runtime(deadpool::Runtime::Tokio1)
             .wait_timeout(Some(WAIT_TIMEOUT))

@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use cardinal::plugin::{bridge::host_api, connection::PluginPool};
+use cardinal::plugin::{
+    bridge::host_api,
+    connection::{Mend, PluginPool},
+};
 use cardinal_plugin_abi::{Slice, Stream, error, host::Id};
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -202,9 +205,32 @@ async fn a_database_that_is_not_there_is_unavailable() {
     let echo = Echo::new().await;
     let mut made = echo.database.provision("gone", "").await.unwrap();
     made.connect.host = "/nonexistent".into();
-    let pool = PluginPool::open(&made, 1, &Handle::current()).unwrap();
+    let pool = PluginPool::open(&made, 1, &Handle::current(), None).unwrap();
     let gone = create(&echo.services, identity("gone", json!({}), Some(pool))).await;
     let refused = host_api().db_connect()(gone.ctx(), 0).await.unwrap_err();
     assert_eq!(refused.code, error::UNAVAILABLE);
     assert!(!refused.text().contains("nonexistent"), "the place is for the log");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_that_locked_itself_out_is_let_in_again_by_a_step() {
+    let echo = Echo::new().await;
+    let made = echo.database.provision("locked", "").await.unwrap();
+    let admin = echo.database.admin().await;
+    let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let (login, role) = (echo.database.admin.clone(), made.role.clone());
+    let (password, count) = (made.connect.password.clone(), asked.clone());
+    let mend = Mend::by(move || {
+        count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let (login, back) = (login.clone(), format!("ALTER ROLE {role} PASSWORD '{}'", password.expose()));
+        async move { cardinal::db::connect::connect(&login).await.unwrap().batch_execute(&back).await.is_ok() }
+    });
+    let pool = PluginPool::open(&made, 4, &Handle::current(), Some(mend)).unwrap();
+    admin.batch_execute(&format!("ALTER ROLE {} PASSWORD 'mine'", made.role)).await.unwrap();
+    let first = pool.get().await;
+    assert!(first.is_ok(), "still locked out");
+    // Once more at once is not asked for again: a plugin could go on like this for ever.
+    admin.batch_execute(&format!("ALTER ROLE {} PASSWORD 'mine'", made.role)).await.unwrap();
+    assert!(pool.get().await.is_err());
+    assert_eq!(asked.load(std::sync::atomic::Ordering::SeqCst), 1);
 }

@@ -103,7 +103,7 @@ impl Echo {
         let services = Arc::new(Services { core: pools.core, catalogue, runtime: Handle::current() });
         let schema = include_str!("../../../tests/fixtures/echo/schema.sql");
         let made = database.provision("echo", schema).await.unwrap();
-        let pool = PluginPool::open(&made, connections, &Handle::current()).unwrap();
+        let pool = PluginPool::open(&made, connections, &Handle::current(), None).unwrap();
         let instance = create(&services, identity("echo", json!({}), Some(pool.clone()))).await;
         let caller = caller(&["plugin:echo:write"]);
         Self { database, instance, services, pool, caller }

@@ -6,7 +6,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
@@ -15,6 +15,7 @@ use tokio::task::AbortHandle;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, SimpleQueryMessage, Socket, tls::NoTlsStream};
 
+use super::mend::Mend;
 use super::prepared::{Cache, Prepared};
 use crate::db::plugin_session;
 
@@ -36,11 +37,12 @@ pub enum ConnectError {
 pub struct Sessions {
     config: tokio_postgres::Config,
     search_path: String,
+    mend: Option<Mend>,
 }
 
 impl Sessions {
-    pub fn new(config: tokio_postgres::Config, schema: &str) -> Self {
-        Self { config, search_path: plugin_session::search_path(schema) }
+    pub fn new(config: tokio_postgres::Config, schema: &str, mend: Option<Mend>) -> Self {
+        Self { config, search_path: plugin_session::search_path(schema), mend }
     }
 }
 
@@ -49,7 +51,12 @@ impl Manager for Sessions {
     type Error = ConnectError;
 
     async fn create(&self) -> Result<Arc<Session>, ConnectError> {
-        let (client, connection) = self.config.connect(NoTls).await?;
+        let (client, connection) = match (self.config.connect(NoTls).await, &self.mend) {
+            (Err(error), Some(mend)) if Mend::is_lockout(&error) && mend.mended(Instant::now()).await => {
+                self.config.connect(NoTls).await?
+            }
+            (outcome, _) => outcome?,
+        };
         let driver = tokio::spawn(drive(connection)).abort_handle();
         let session =
             Session { client, driver, cache: Mutex::new(Cache::new(CACHED_STATEMENTS)), next: AtomicU64::new(1) };

@@ -23,7 +23,7 @@ use crate::{
     observe::Telemetry,
     plugin::{
         active::Active,
-        connection::PluginPool,
+        connection::{Mend, PluginPool},
         context::{PluginIdentity, Services},
         instance::Instance,
         library::{Description, Libraries, Library, SealedLibrary},
@@ -100,7 +100,12 @@ impl Loader {
             NoDatabase::Unavailable(reason) => NotGood::Failed(format!("The plugin has no database: {reason}.")),
         })?;
         let size = usize::try_from(manifest.limits.db_connections).unwrap_or(1);
-        PluginPool::open(&database, size, &self.services.runtime)
+        let (keeper, name, sha256) = (self.keeper.clone(), manifest.name.clone(), sha256.to_owned());
+        let mend = Mend::by(move || {
+            let (keeper, name, sha256) = (keeper.clone(), name.clone(), sha256.clone());
+            async move { schema::provision(&keeper, &name, &sha256).await.is_ok() }
+        });
+        PluginPool::open(&database, size, &self.services.runtime, Some(mend))
             .map_err(|error| NotGood::Failed(format!("The plugin's connections could not be made: {error:#}")))
     }
 

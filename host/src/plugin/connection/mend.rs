@@ -1,0 +1,44 @@
+//! A plugin can change its own login's password and so lock itself out. The schema step puts it back; this is how the
+//! pool asks for one.
+
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio_postgres::error::SqlState;
+
+/// A plugin that does it again and again keeps the database busy with nothing but this.
+const AT_MOST_EVERY: Duration = Duration::from_secs(5);
+
+type Asking = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+/// What to do when the server does not let the plugin in.
+pub struct Mend {
+    ask: Box<dyn Fn() -> Asking + Send + Sync>,
+    last: Mutex<Option<Instant>>,
+}
+
+impl Mend {
+    /// `ask` tells whether the login is in order now.
+    pub fn by<F: Future<Output = bool> + Send + 'static>(ask: impl Fn() -> F + Send + Sync + 'static) -> Self {
+        Self { ask: Box::new(move || Box::pin(ask())), last: Mutex::new(None) }
+    }
+
+    pub(super) fn is_lockout(error: &tokio_postgres::Error) -> bool {
+        error.code() == Some(&SqlState::INVALID_PASSWORD)
+            || error.code() == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION)
+    }
+
+    /// Whether it is worth another try.
+    pub(super) async fn mended(&self, now: Instant) -> bool {
+        {
+            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.is_some_and(|last| now.duration_since(last) < AT_MOST_EVERY) {
+                return false;
+            }
+            *last = Some(now);
+        }
+        tracing::warn!("the database does not let a plugin in any more; having its login put back");
+        (self.ask)().await
+    }
+}
