@@ -100,6 +100,7 @@ fn caller() -> Arc<Caller> {
         session_id: None,
         scopes: ScopeSet::lenient(["cards:write", "plugin:*:*", "mcp:use", "mcp:approve", "jobs:*"]),
         expires_at: None,
+        allowance: None,
     })
 }
 

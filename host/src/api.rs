@@ -3,7 +3,7 @@
 
 mod api_keys;
 mod auth;
-mod health;
+pub mod health;
 mod master_cards;
 mod mcp;
 pub mod metrics;

@@ -19,6 +19,7 @@ use crate::{
     config::{Config, Secret},
     db::{self, pool::Pools},
     http::{cors::Origins, host::Hosts},
+    limit::Limits,
     link::{KeeperLink, WorkerStart},
     mcp::Mcp,
     observe::{Telemetry, log::Log},
@@ -35,6 +36,7 @@ pub struct App {
     pub clock: Clock,
     pub pools: Pools,
     pub auth: Auth,
+    pub limits: Arc<Limits>,
     pub catalogue: Arc<Catalogue>,
     pub origins: Origins,
     pub hosts: Hosts,
@@ -69,6 +71,7 @@ impl App {
         let secret = token_secret(&config)?;
         let ring = Ring::derive([secret.as_slice()]);
         let base_url = config.http.base_url.clone();
+        let limits = Arc::new(Limits::new(config.auth.key_rate_per_minute));
         let token_ttl = Duration::from_secs(u64::from(config.auth.token_ttl_hours) * 3600);
         let cursors = Cursors::new(ring.sibling(b"card list cursors"));
         let catalogue = Arc::new(Catalogue::new(pools.core.clone(), cursors, clock.clone()));
@@ -88,7 +91,9 @@ impl App {
             plugins,
             host_id: start.host_id,
             ready: AtomicBool::new(false),
-            auth: Auth::new(pools.core.clone(), clock.clone(), ring, token_ttl, &base_url).with_provider(provider),
+            auth: Auth::new(pools.core.clone(), clock.clone(), ring, token_ttl, &base_url, Arc::clone(&limits))
+                .with_provider(provider),
+            limits,
             origins: Origins::new(&base_url, &config.http.cors_origins),
             proxy: Proxy::new(&config.proxy, start.host_id, shares_origin)?,
             hosts,

@@ -34,6 +34,7 @@ use crate::{
         codes::{self, Code},
         error::{ApiError, ApiResult},
     },
+    limit::Limits,
 };
 
 /// The kind of the users of an identity provider.
@@ -51,6 +52,7 @@ pub struct Auth {
     /// Where a client that has no token is sent: the resource metadata of the MCP endpoint.
     challenge: String,
     pool: Pool,
+    limits: Arc<Limits>,
     keys: Cache,
     sessions: Cache,
     jwts: Cache,
@@ -58,7 +60,14 @@ pub struct Auth {
 }
 
 impl Auth {
-    pub fn new(pool: Pool, clock: Clock, ring: Ring, token_ttl: std::time::Duration, base_url: &str) -> Self {
+    pub fn new(
+        pool: Pool,
+        clock: Clock,
+        ring: Ring,
+        token_ttl: std::time::Duration,
+        base_url: &str,
+        limits: Arc<Limits>,
+    ) -> Self {
         let challenge = format!(r#"resource_metadata="{base_url}/.well-known/oauth-protected-resource/api""#);
         Self {
             clock,
@@ -69,6 +78,7 @@ impl Auth {
             oidc: None,
             challenge,
             pool,
+            limits,
             keys: Cache::default(),
             sessions: Cache::default(),
             jwts: Cache::default(),
@@ -106,7 +116,7 @@ impl Auth {
             if record.revoked_at.is_some_and(|at| at <= self.clock.now()) {
                 return Ok(Found::Revoked);
             }
-            Ok(found(&owner, |owner| key_caller(&record, owner, &self.rights_of(owner))))
+            Ok(found(&owner, |owner| key_caller(&record, owner, &self.rights_of(owner), &self.limits)))
         };
         let caller = self.accept(self.keys.get(&hash, now, load).await?)?;
         if let Some((id, _)) = &caller.key {
@@ -128,7 +138,7 @@ impl Auth {
             if ended || session.user.id != claims.user_id {
                 return Ok(Found::Revoked);
             }
-            Ok(found(&session.user, |user| session_caller(claims.session_id, session.expires_at, user)))
+            Ok(found(&session.user, |user| session_caller(claims.session_id, session.expires_at, user, &self.limits)))
         };
         let key: [u8; 32] = api_key::hash(text);
         self.accept(self.sessions.get(&key, self.clock.now(), load).await?)
@@ -143,7 +153,7 @@ impl Auth {
         let load = || async {
             let identity = oidc.verify(text, &hash).await.map_err(|failure| self.jwt_failure(failure))?;
             let user = db::oidc_users::of(&self.pool, &identity.issuer, &identity.subject, &identity.name).await?;
-            Ok(found(&user, |user| jwt_caller(&identity, user, &self.rights_of(user))))
+            Ok(found(&user, |user| jwt_caller(&identity, user, &self.rights_of(user), &self.limits)))
         };
         self.accept(self.jwts.get(&hash, self.clock.now(), load).await?)
     }
@@ -251,7 +261,7 @@ fn role_scopes(user: &User) -> ScopeSet {
     user.role.as_deref().map(scope::of_role).unwrap_or_default()
 }
 
-fn key_caller(record: &KeyRecord, owner: &User, rights: &ScopeSet) -> Caller {
+fn key_caller(record: &KeyRecord, owner: &User, rights: &ScopeSet, limits: &Limits) -> Caller {
     Caller {
         user_id: owner.id,
         username: owner.username.clone(),
@@ -262,10 +272,11 @@ fn key_caller(record: &KeyRecord, owner: &User, rights: &ScopeSet) -> Caller {
         session_id: None,
         scopes: ScopeSet::lenient(&record.scopes).intersect(rights),
         expires_at: record.expires_at,
+        allowance: limits.of_key(record.id, record.rate_per_minute, record.rate_burst),
     }
 }
 
-fn session_caller(session_id: Uuid, expires_at: time::OffsetDateTime, user: &User) -> Caller {
+fn session_caller(session_id: Uuid, expires_at: time::OffsetDateTime, user: &User, limits: &Limits) -> Caller {
     Caller {
         user_id: user.id,
         username: user.username.clone(),
@@ -276,11 +287,12 @@ fn session_caller(session_id: Uuid, expires_at: time::OffsetDateTime, user: &Use
         session_id: Some(session_id),
         scopes: role_scopes(user),
         expires_at: Some(expires_at),
+        allowance: limits.of_user(user.id),
     }
 }
 
 /// What the token grants, less what its holder may not do.
-fn jwt_caller(identity: &Identity, user: &User, rights: &ScopeSet) -> Caller {
+fn jwt_caller(identity: &Identity, user: &User, rights: &ScopeSet, limits: &Limits) -> Caller {
     Caller {
         user_id: user.id,
         username: user.username.clone(),
@@ -291,5 +303,6 @@ fn jwt_caller(identity: &Identity, user: &User, rights: &ScopeSet) -> Caller {
         session_id: None,
         scopes: identity.scopes.intersect(rights),
         expires_at: Some(identity.expires_at),
+        allowance: limits.of_user(user.id),
     }
 }

@@ -17,6 +17,7 @@ pub mod plugin_session;
 pub mod plugin_state;
 pub mod pool;
 pub mod prepare;
+pub mod rate_budgets;
 pub mod roles;
 pub mod server;
 pub mod service_users;

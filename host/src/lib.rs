@@ -14,6 +14,7 @@ mod hex;
 pub mod http;
 pub mod keeper;
 pub mod lifecycle;
+pub mod limit;
 pub mod link;
 mod mac;
 pub mod mcp;

@@ -18,7 +18,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     app::App,
     clock::Clock,
-    db::pool::Pools,
+    db::{self, pool::Pools},
+    limit::lease,
     link::{KeeperLink, ListenerUse, WorkerStart},
     observe::log::Log,
     request::Door,
@@ -82,6 +83,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>
         tasks.spawn(async move { oidc.keep_fresh().await });
     }
     tasks.spawn(revert_log_levels(Arc::clone(&app)));
+    tasks.spawn(share_budgets(Arc::clone(&app)));
 
     link.drained().await;
     tracing::info!(seconds = grace.as_secs(), "draining");
@@ -95,6 +97,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>
         tracing::warn!(error = ?error, "the last uses of keys could not be written down");
     }
     tasks.shutdown().await;
+    lease::leave(&app.pools.core, app.host_id).await;
     Ok(())
 }
 
@@ -104,6 +107,7 @@ async fn prepare(app: Arc<App>, link: KeeperLink) {
         tracing::warn!(error = ?error, "the database is not ready yet");
         tokio::time::sleep(RETRY_EVERY).await;
     }
+    lease::exchange(&app.limits, &app.pools.core, app.host_id).await; // before the first call is counted
     app.plugins.scan().await;
     app.ready.store(true, Ordering::Release);
     if let Err(error) = link.ready() {
@@ -121,11 +125,19 @@ async fn flush_uses(app: Arc<App>) {
     }
 }
 
+async fn share_budgets(app: Arc<App>) {
+    lease::keep(&app.limits, &app.pools.core, app.host_id).await;
+}
+
 async fn sweep(app: Arc<App>) {
     let mut every = tokio::time::interval(SWEEP_EVERY);
     loop {
         every.tick().await;
         app.mcp.sweep();
+        app.limits.sweep();
+        if let Err(error) = db::rate_budgets::sweep(&app.pools.core).await {
+            tracing::warn!(error = ?error, "budgets that are whole again could not be forgotten");
+        }
     }
 }
 

@@ -27,6 +27,7 @@ use crate::{
         reply::Reply,
         request_id::{self, RequestId},
     },
+    limit::standing::Standing,
     observe::{log::AccessLine, meter::Meter, spent::Spent, trace::Trace},
     proxy,
     router::{Access, Found, Params, Reads},
@@ -96,13 +97,18 @@ async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<In
         // A plugin's route has a meter of its own, which the registry finds.
         cx.meter = (found.route.access != Access::Plugin).then_some(found.meter);
         if found.route.access == Access::Public {
+            if !api::health::is_probe(found.route) {
+                app.limits.admit(cx.peer, cx.started, &mut cx.standing)?; // 429
+                app.limits.charge_address(cx.peer, cx.started, &mut cx.standing);
+            }
             return run(app, cx, None, request, found).await;
         }
     } else if !is_guarded(request.uri().path()) {
         return found.and(Err(ApiError::new(&codes::NOT_FOUND)));
     }
-    let caller = in_time(app.auth.identify(request.headers(), cx.peer)).await?; // 401, 503; before 404: only the known learn what exists
-    cx.caller = Some(Arc::clone(&caller));
+    app.limits.admit(cx.peer, cx.started, &mut cx.standing)?; // 429 by address, before any credential is looked at
+    let caller = identify(app, cx, request.headers()).await?; // 401, 503; before 404: only the known learn what exists
+    app.limits.charge(&caller, cx.started, &mut cx.standing)?; // 429; what is refused from here on has cost a call, too
     let found = found?; // 404, 405
     if let Access::Scope(scope) = found.route.access {
         caller.require(scope).map_err(|refusal| app.auth.step_up(refusal, &caller, scope))?; // 403
@@ -130,6 +136,19 @@ async fn relay(
     let reply = app.proxy.forward(&visitor, route, request).await?;
     cx.relayed = true;
     Ok(reply)
+}
+
+async fn identify(app: &App, cx: &mut Cx<'_>, headers: &HeaderMap) -> ApiResult<SharedCaller> {
+    let identified = in_time(app.auth.identify(headers, cx.peer)).await;
+    match &identified {
+        Ok(caller) => cx.caller = Some(Arc::clone(caller)),
+        // That the database is away is no failure of the client's.
+        Err(error) if error.status().is_client_error() => {
+            app.limits.charge_address(cx.peer, cx.started, &mut cx.standing);
+        }
+        Err(_) => {}
+    }
+    identified
 }
 
 /// Below these nothing is said to somebody without a credential.
@@ -184,6 +203,8 @@ pub struct Cx<'a> {
     pub caller: Option<SharedCaller>,
     meter: Option<&'static Meter>,
     answered: bool,
+    /// Of the limit that the request was counted against.
+    pub standing: Option<Standing>,
 }
 
 impl<'a> Cx<'a> {
@@ -204,6 +225,7 @@ impl<'a> Cx<'a> {
             caller: None,
             meter: None,
             answered: false,
+            standing: None,
         }
     }
 
@@ -231,6 +253,9 @@ impl<'a> Cx<'a> {
                 headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
             }
             app.origins.decorate(rule, self.origin.as_ref(), headers);
+        }
+        if let Some(standing) = &self.standing {
+            standing.write(headers);
         }
         self.tell(response.status().as_u16(), code.as_deref(), cause.as_deref(), &spent);
         response

@@ -67,6 +67,7 @@ fn call(instance: &Instance, route: &str, query: &str) -> Call {
         session_id: None,
         scopes: ScopeSet::all(),
         expires_at: None,
+        allowance: None,
     };
     let parts = CallParts {
         method: "GET",

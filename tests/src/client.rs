@@ -44,6 +44,11 @@ impl Client {
         Client { source: Some(IpAddr::from(source)), ..self.clone() }
     }
 
+    /// Its credential; there has to be one.
+    pub fn token(&self) -> &str {
+        self.bearer.as_deref().unwrap()
+    }
+
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -165,6 +165,20 @@ impl Host {
         &self.plugins
     }
 
+    /// `DATABASE_URL` of its private PostgreSQL's administrator.
+    pub fn database_url(&self) -> String {
+        let password = std::fs::read_to_string(self.data().join("postgres-password")).unwrap();
+        let sockets = self.data().join("pg/run");
+        let sockets = sockets.to_str().unwrap().replace('/', "%2F");
+        format!("postgres://cardinal_superuser:{}@{sockets}/cardinal", password.trim())
+    }
+
+    /// Settings of another host on the same database.
+    pub fn beside(&self) -> HostSettings {
+        let secret = self.data().join("database-secret");
+        Host::settings().set("DATABASE_URL", self.database_url()).set("DATABASE_SECRET_FILE", secret.to_str().unwrap())
+    }
+
     /// What it printed and logged so far.
     pub fn log(&self) -> String {
         self.program.printed()

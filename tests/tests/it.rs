@@ -6,7 +6,9 @@ mod it {
     mod browser;
     mod card_list;
     mod cards;
+    mod cors;
     mod keys;
+    mod limits;
     mod login;
     mod mcp;
     mod oidc;

@@ -10,9 +10,12 @@ use super::{
     oidc::LEEWAY,
     scope::{self, ScopeSet},
 };
-use crate::http::{
-    codes,
-    error::{ApiError, ApiResult},
+use crate::{
+    http::{
+        codes,
+        error::{ApiError, ApiResult},
+    },
+    limit::Allowance,
 };
 
 /// What kind of principal acts; `updated_by.kind` of a source.
@@ -50,6 +53,8 @@ pub struct Caller {
     pub session_id: Option<Uuid>,
     pub scopes: ScopeSet,
     pub expires_at: Option<OffsetDateTime>,
+    /// What may be called how often, and where it is counted; `None` is no limit.
+    pub allowance: Option<Allowance>,
 }
 
 impl Caller {
@@ -122,6 +127,7 @@ mod tests {
             session_id,
             scopes: ScopeSet::all(),
             expires_at: Some(OffsetDateTime::UNIX_EPOCH),
+            allowance: None,
         }
     }
 

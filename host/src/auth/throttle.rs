@@ -9,6 +9,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use crate::limit::addresses::Network;
+
 const WINDOW_SECONDS: u64 = 15 * 60;
 const PER_ADDRESS_AND_NAME: u32 = 5;
 const PER_ADDRESS: u32 = 30;
@@ -21,19 +23,6 @@ enum Row {
     Both(Network, String),
     Address(Network),
     Name(String),
-}
-
-/// An address as it is charged: IPv6 by its /64, which is one subscriber.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Network(u64, u64);
-
-impl From<IpAddr> for Network {
-    fn from(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(v4) => Self(4, u64::from(u32::from(v4))),
-            IpAddr::V6(v6) => Self(6, (u128::from(v6) >> 64) as u64),
-        }
-    }
 }
 
 #[derive(Clone, Copy)]

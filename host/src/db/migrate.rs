@@ -28,6 +28,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     1 "0001_core",
     2 "0002_reaper_fence",
     3 "0003_plugin_schema_steps",
+    4 "0004_rate_budgets",
 ];
 
 /// How many there are.

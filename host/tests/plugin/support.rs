@@ -74,6 +74,7 @@ pub fn caller(scopes: &[&str]) -> Arc<Caller> {
         session_id: None,
         scopes: ScopeSet::lenient(scopes),
         expires_at: None,
+        allowance: None,
     })
 }
 
