@@ -1,6 +1,7 @@
 //! Pages of cards as everybody sees them: the admin API, plugins and MCP clients.
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
@@ -22,6 +23,26 @@ pub struct Catalogue {
     clock: Clock,
 }
 
+/// A page of cards as readers get it.
+#[derive(Serialize)]
+pub struct CardPage {
+    items: Items,
+    next_cursor: Option<String>,
+    prev_cursor: Option<String>,
+    total_estimate: i64,
+    /// Only when it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<i64>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Items {
+    Whole(Vec<Card>),
+    /// With some of the members.
+    Cut(Value),
+}
+
 impl Catalogue {
     pub fn new(pool: Pool, cursors: Cursors, clock: Clock) -> Self {
         Self { pool, cursors, estimates: Estimates::default(), clock }
@@ -32,8 +53,8 @@ impl Catalogue {
         db::cards::get(&self.pool, id).await?.ok_or_else(|| ApiError::not_found("card"))
     }
 
-    /// `{items, next_cursor, prev_cursor, total_estimate}`, and `total` when it was asked for.
-    pub async fn page(&self, query: &ListQuery) -> ApiResult<Value> {
+    /// The page that a query asks for.
+    pub async fn page(&self, query: &ListQuery) -> ApiResult<CardPage> {
         let (filter, sort, limit) = (query.filter()?, query.sort()?, query.limit()?);
         let (fields, exact) = (query.fields()?, query.exact_count()?);
         let place = match &query.cursor {
@@ -45,16 +66,13 @@ impl Catalogue {
         // Where the reader comes from there is more; on the other side the page itself knows.
         let has_next = back || page.more;
         let has_previous = if back { page.more } else { place.is_some() };
-        let mut body = json!({
-            "items": cut(&page.cards, fields.as_deref())?,
-            "next_cursor": self.edge(&filter, sort, page.cards.last().filter(|_| has_next), false)?,
-            "prev_cursor": self.edge(&filter, sort, page.cards.first().filter(|_| has_previous), true)?,
-            "total_estimate": self.estimates.get(&self.pool, &filter, self.clock.now()).await?,
-        });
-        if exact {
-            body["total"] = card_list::count(&self.pool, &filter).await?.into();
-        }
-        Ok(body)
+        Ok(CardPage {
+            next_cursor: self.edge(&filter, sort, page.cards.last().filter(|_| has_next), false)?,
+            prev_cursor: self.edge(&filter, sort, page.cards.first().filter(|_| has_previous), true)?,
+            total_estimate: self.estimates.get(&self.pool, &filter, self.clock.now()).await?,
+            total: if exact { Some(card_list::count(&self.pool, &filter).await?) } else { None },
+            items: cut(page.cards, fields.as_deref())?,
+        })
     }
 
     fn edge(&self, filter: &Filter, sort: Sort, card: Option<&Card>, back: bool) -> ApiResult<Option<String>> {
@@ -64,15 +82,12 @@ impl Catalogue {
     }
 }
 
-/// The cards as JSON, with the members in `fields` alone when there is such a list.
-fn cut(cards: &[Card], fields: Option<&[&str]>) -> ApiResult<Value> {
+/// With the members in `fields` alone when there is such a list.
+fn cut(cards: Vec<Card>, fields: Option<&[&str]>) -> ApiResult<Items> {
+    let Some(fields) = fields else { return Ok(Items::Whole(cards)) };
     let mut items = serde_json::to_value(cards).map_err(ApiError::internal)?;
-    if let (Some(fields), Value::Array(items)) = (fields, &mut items) {
-        for item in items {
-            if let Value::Object(members) = item {
-                members.retain(|name, _| fields.contains(&name.as_str()));
-            }
-        }
+    for members in items.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        members.retain(|name, _| fields.contains(&name.as_str()));
     }
-    Ok(items)
+    Ok(Items::Cut(items))
 }

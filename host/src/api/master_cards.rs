@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use http::{HeaderValue, StatusCode, header};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{
     app::App,
-    cards::{card::NewCard, filter::ListQuery, patch::CardPatch},
+    cards::{
+        card::{Card, NewCard},
+        filter::ListQuery,
+        patch::CardPatch,
+    },
     db::{
         self,
         card_sources::{self, Written},
@@ -42,6 +46,12 @@ pub fn routes() -> Vec<Route> {
     ]
 }
 
+/// One card, alone in its reply.
+#[derive(Serialize)]
+struct Item<'a> {
+    item: &'a Card,
+}
+
 async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let query: ListQuery = call.query()?;
     reply::ok(&app.catalogue.page(&query).await?)
@@ -51,7 +61,7 @@ async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     call.no_query()?;
     let fields = call.json::<NewCard>()?.check()?;
     let card = db::cards::insert(&app.pools.core, Uuid::now_v7(), fields, &call.caller()?.actor()).await?;
-    let reply = reply::created(&format!("/v1/admin/master-cards/{}", card.id), &json!({"item": card}))?;
+    let reply = reply::created(&format!("/v1/admin/master-cards/{}", card.id), &Item { item: &card })?;
     with_etag(reply, card.version)
 }
 
@@ -62,7 +72,7 @@ async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     if call.header(header::IF_NONE_MATCH).is_some_and(|tags| names_version(tags, card.version)) {
         return with_etag(reply::status(StatusCode::NOT_MODIFIED), card.version);
     }
-    with_etag(reply::ok(&json!({"item": card}))?, card.version)
+    with_etag(reply::ok(&Item { item: &card })?, card.version)
 }
 
 async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
@@ -72,7 +82,7 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let change = call.json::<CardPatch>()?.check()?;
     let sent: Value = input::json(&call.body)?;
     let card = db::cards::update(&app.pools.core, id, &change, &sent, &precondition, &call.caller()?.actor()).await?;
-    with_etag(reply::ok(&json!({"item": card}))?, card.version)
+    with_etag(reply::ok(&Item { item: &card })?, card.version)
 }
 
 #[derive(Deserialize)]
@@ -103,7 +113,7 @@ async fn delete(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 async fn restore(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let id = call.params.id("id", "card")?;
     let card = db::cards::restore(&app.pools.core, id, &call.caller()?.actor()).await?;
-    with_etag(reply::ok(&json!({"item": card}))?, card.version)
+    with_etag(reply::ok(&Item { item: &card })?, card.version)
 }
 
 async fn remove_source(app: &Arc<App>, call: Call) -> ApiResult<Reply> {

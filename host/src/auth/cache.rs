@@ -75,7 +75,8 @@ impl Cache {
             return Ok(entry.found.clone());
         }
         self.misses.count();
-        match load().await {
+        // Boxed: what is rarely needed should not make every request larger.
+        match Box::pin(load()).await {
             Ok(found) => {
                 self.keep(key, Entry { found: found.clone(), checked: now });
                 Ok(found)

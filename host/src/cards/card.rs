@@ -1,7 +1,7 @@
 //! A master card and what its fields may hold.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, value::RawValue};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -22,7 +22,8 @@ pub struct Card {
     pub title: String,
     pub sku: String,
     pub status: String,
-    pub attributes: Value,
+    /// As PostgreSQL wrote it: nobody on the way to the reader needs to know what is in it.
+    pub attributes: Box<RawValue>,
     pub version: i64,
     #[serde(with = "time::serde::rfc3339")]
     pub created_at: OffsetDateTime,

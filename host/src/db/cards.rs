@@ -1,8 +1,8 @@
 //! The table `master_cards`: reading, making, changing, deleting. Sources are in `card_sources`.
 
 use deadpool_postgres::Transaction;
-use serde_json::{Value, json};
-use tokio_postgres::Row;
+use serde_json::{Value, json, value::RawValue};
+use tokio_postgres::{Row, types::Json};
 use uuid::Uuid;
 
 use super::{fault, pool::Pool};
@@ -26,7 +26,7 @@ pub(super) fn from_row(row: &Row) -> Card {
         title: row.get(1),
         sku: row.get(2),
         status: row.get(3),
-        attributes: row.get(4),
+        attributes: row.get::<_, Json<Box<RawValue>>>(4).0,
         version: row.get(5),
         created_at: row.get(6),
         updated_at: row.get(7),
@@ -103,7 +103,7 @@ pub async fn update(
     let transaction = client.transaction().await?;
     let card = lock(&transaction, id).await?;
     precondition.check(card.version)?;
-    let mut attributes = card.attributes.clone();
+    let mut attributes: Value = serde_json::from_str(card.attributes.get()).map_err(ApiError::internal)?;
     if let Some(patch) = &change.attributes {
         patch::merge(&mut attributes, &Value::Object(patch.clone()));
     }

@@ -89,7 +89,8 @@ pub async fn read(mut body: Incoming, limit: usize) -> ApiResult<Bytes> {
         drain(body);
         return Err(too_large());
     }
-    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(&mut body, limit).collect())
+    // Boxed: most requests have no body and should not be larger for it.
+    let collected = Box::pin(tokio::time::timeout(BODY_TIMEOUT, Limited::new(&mut body, limit).collect()))
         .await
         .map_err(|_| ApiError::new(&codes::REQUEST_TIMEOUT))?;
     match collected {

@@ -6,7 +6,11 @@ use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 
 use super::plugin_tools;
-use crate::{cards::filter::ListQuery, catalogue::Catalogue, http::error::ApiResult};
+use crate::{
+    cards::filter::ListQuery,
+    catalogue::Catalogue,
+    http::error::{ApiError, ApiResult},
+};
 
 /// The scope that both need.
 pub const SCOPE: &str = "cards:read";
@@ -68,12 +72,12 @@ pub async fn run(catalogue: &Catalogue, name: &str, arguments: JsonObject) -> Op
 
 async fn get(catalogue: &Catalogue, arguments: &JsonObject) -> ApiResult<Value> {
     let id = arguments.get("id").and_then(Value::as_str).and_then(|id| id.parse().ok());
-    let id = id.ok_or_else(|| crate::http::error::ApiError::not_found("card"))?;
+    let id = id.ok_or_else(|| ApiError::not_found("card"))?;
     let card = catalogue.card(id).await?;
     Ok(json!({"item": card}))
 }
 
 async fn search(catalogue: &Catalogue, arguments: JsonObject) -> ApiResult<Value> {
     let query: ListQuery = crate::http::input::json(Value::Object(arguments).to_string().as_bytes())?;
-    catalogue.page(&query).await
+    serde_json::to_value(catalogue.page(&query).await?).map_err(ApiError::internal)
 }

@@ -174,7 +174,8 @@ impl PluginContext {
         let query = if query.is_empty() { "{}" } else { query };
         let query: ListQuery =
             serde_json::from_str(query).map_err(|error| Fault::Invalid(format!("the query: {error}")))?;
-        Ok(self.services.catalogue.page(&query).await?.to_string())
+        let page = self.services.catalogue.page(&query).await?;
+        serde_json::to_string(&page).map_err(|error| Fault::Internal(error.into()))
     }
 
     /// Writes one source of a card; the card's new version.
