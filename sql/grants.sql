@@ -19,7 +19,7 @@ GRANT SELECT, INSERT ON public.card_history TO {{core}};
 GRANT SELECT, INSERT, UPDATE ON public.admin_users TO {{core}};
 GRANT SELECT, INSERT, UPDATE, DELETE ON public.admin_sessions TO {{core}};
 GRANT SELECT, INSERT, UPDATE ON public.admin_api_keys TO {{core}};
--- Append-only: whoever gets hold of the core's login cannot rewrite what it did.
+-- Append-only: whoever gets hold of the core's login cannot rewrite what it did. No UPDATE, DELETE or TRUNCATE.
 GRANT SELECT, INSERT ON public.admin_audit_log TO {{core}};
 GRANT SELECT, INSERT, UPDATE ON public.plugin_state TO {{core}};
 GRANT SELECT, INSERT, UPDATE, DELETE ON public.hosts, public.rate_budgets TO {{core}};
@@ -28,6 +28,8 @@ GRANT SELECT ON public.core_migrations TO {{core}};
 
 -- The reaper removes cards that are marked as deleted, and sees no more of them than that takes.
 GRANT SELECT (id, deleted_at), DELETE ON public.master_cards TO {{reaper}};
+-- And lines of the audit log that are past their retention; a trigger keeps the young ones.
+GRANT SELECT (seq, at), DELETE ON public.admin_audit_log TO {{reaper}};
 
 -- The provisioner keeps the record of what schema.sql was run, and sees no card.
 GRANT SELECT, INSERT, UPDATE, DELETE ON public.plugin_schema_state, public.plugin_schema_steps TO {{provision}};

@@ -14,10 +14,10 @@ use cardinal::{
         caller::{Caller, CallerKind},
         scope::ScopeSet,
     },
-    cards::page::Cursors,
     catalogue::Catalogue,
     clock::Clock,
     db::pool::Pools,
+    http::page::Cursors,
     http::request_id::RequestId,
     plugin::{
         call::{CallBody, CallParts},

@@ -2,6 +2,7 @@
 //! the route table.
 
 mod api_keys;
+mod audit;
 mod auth;
 pub mod health;
 mod master_cards;
@@ -10,7 +11,9 @@ pub mod metrics;
 pub mod pages;
 pub mod plugins;
 mod problems;
+mod sessions;
 mod system;
+mod users;
 
 use crate::router::Route;
 
@@ -23,9 +26,12 @@ pub fn routes() -> Vec<Route> {
         problems::routes(),
         auth::routes(),
         api_keys::routes(),
+        audit::routes(),
         master_cards::routes(),
         plugins::routes(),
         mcp::routes(),
+        sessions::routes(),
+        users::routes(),
     ]
     .into_iter()
     .flatten()

@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
+    audit::{Act, Audit},
     auth::{Auth, oidc::Oidc, password::Hasher, session_token::Ring},
-    cards::page::Cursors,
     catalogue::Catalogue,
     clock::Clock,
     config::{Config, Secret},
     db::{self, pool::Pools},
-    http::{cors::Origins, host::Hosts},
+    http::{cors::Origins, host::Hosts, page::Cursors},
     limit::Limits,
     link::{KeeperLink, WorkerStart},
     mcp::Mcp,
@@ -35,9 +35,11 @@ pub struct App {
     pub base_url: String,
     pub clock: Clock,
     pub pools: Pools,
+    pub audit: Arc<Audit>,
     pub auth: Auth,
     pub limits: Arc<Limits>,
     pub catalogue: Arc<Catalogue>,
+    pub cursors: Cursors,
     pub origins: Origins,
     pub hosts: Hosts,
     pub routes: Router,
@@ -73,8 +75,9 @@ impl App {
         let base_url = config.http.base_url.clone();
         let limits = Arc::new(Limits::new(config.auth.key_rate_per_minute));
         let token_ttl = Duration::from_secs(u64::from(config.auth.token_ttl_hours) * 3600);
-        let cursors = Cursors::new(ring.sibling(b"card list cursors"));
-        let catalogue = Arc::new(Catalogue::new(pools.core.clone(), cursors, clock.clone()));
+        let cursors = Cursors::new(ring.sibling(b"list cursors"));
+        let catalogue = Arc::new(Catalogue::new(pools.core.clone(), cursors.clone(), clock.clone()));
+        let audit = Arc::new(Audit::new(pools.core.clone(), clock.clone()));
         let services = Arc::new(Services {
             core: pools.core.clone(),
             catalogue: Arc::clone(&catalogue),
@@ -86,11 +89,13 @@ impl App {
         let hosts = Hosts::new(&base_url, &config.http.allowed_hosts, &config.http.proxy_hosts);
         let shares_origin = !hosts.set_the_proxy_apart() && config.http.admin_listen_addr.is_none();
         Ok(Self {
-            mcp: Mcp::new(Arc::clone(&plugins), Arc::clone(&catalogue), stop),
+            mcp: Mcp::new(Arc::clone(&plugins), Arc::clone(&catalogue), Arc::clone(&audit), stop),
             catalogue,
+            cursors,
             plugins,
             host_id: start.host_id,
             ready: AtomicBool::new(false),
+            audit,
             auth: Auth::new(pools.core.clone(), clock.clone(), ring, token_ttl, &base_url, Arc::clone(&limits))
                 .with_provider(provider),
             limits,
@@ -131,7 +136,12 @@ impl App {
         if made_up {
             secret_file::write(&file, password.expose()).context("writing the bootstrap password")?;
         }
-        let made = db::users::bootstrap(pool, Uuid::now_v7(), name, &hash).await?;
+        let id = Uuid::now_v7();
+        let made = db::users::bootstrap(pool, id, name, &hash).await?;
+        if made {
+            let actor = serde_json::json!({"kind": "host", "id": self.host_id, "name": "bootstrap"});
+            self.audit.done_by(actor, None, String::new(), Act::Bootstrap, Some(id.to_string()), None).await;
+        }
         match (made, made_up) {
             (true, true) => {
                 tracing::info!(username = name, file = %file.display(), "the first user was made; its password is in the file");

@@ -1,6 +1,7 @@
 //! From a credential to a [`Caller`]: one rule of detection, three methods, no falling through.
 
 pub mod api_key;
+pub mod authority;
 pub mod bearer;
 mod cache;
 pub mod caller;
@@ -10,6 +11,7 @@ pub mod password;
 pub mod scope;
 pub mod session_token;
 pub mod throttle;
+pub mod username;
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -57,6 +59,7 @@ pub struct Auth {
     sessions: Cache,
     jwts: Cache,
     uses: cache::Uses,
+    seen: cache::Uses,
 }
 
 impl Auth {
@@ -83,6 +86,7 @@ impl Auth {
             sessions: Cache::default(),
             jwts: Cache::default(),
             uses: cache::Uses::default(),
+            seen: cache::Uses::default(),
         }
     }
 
@@ -99,7 +103,7 @@ impl Auth {
         match token {
             None => Err(self.unauthorized(&codes::MISSING_TOKEN, None)),
             Some(Token::ApiKey(text)) => self.by_key(text, peer).await,
-            Some(Token::Hmac(text)) => self.by_session(text).await,
+            Some(Token::Hmac(text)) => self.by_session(text, peer).await,
             Some(Token::Jwt(text)) => self.by_jwt(text).await,
         }
     }
@@ -125,7 +129,7 @@ impl Auth {
         Ok(caller)
     }
 
-    async fn by_session(&self, text: &str) -> ApiResult<SharedCaller> {
+    async fn by_session(&self, text: &str, peer: IpAddr) -> ApiResult<SharedCaller> {
         let claims = self.ring.verify(text, self.clock.unix()).map_err(|refused| match refused {
             Refused::Invalid => self.unauthorized(&codes::INVALID_TOKEN, None),
             Refused::Expired => self.unauthorized(&codes::EXPIRED_TOKEN, None),
@@ -141,7 +145,10 @@ impl Auth {
             Ok(found(&session.user, |user| session_caller(claims.session_id, session.expires_at, user, &self.limits)))
         };
         let key: [u8; 32] = api_key::hash(text);
-        self.accept(self.sessions.get(&key, self.clock.now(), load).await?)
+        let now = self.clock.now();
+        let caller = self.accept(self.sessions.get(&key, now, load).await?)?;
+        self.seen.note(claims.session_id, now, peer);
+        Ok(caller)
     }
 
     async fn by_jwt(&self, text: &str) -> ApiResult<SharedCaller> {
@@ -232,6 +239,11 @@ impl Auth {
         self.sessions.forget(|caller| caller.session_id == Some(id));
     }
 
+    /// Forgets every session of a user.
+    pub fn forget_sessions(&self, user: Uuid) {
+        self.sessions.forget(|caller| caller.user_id == user);
+    }
+
     /// Forgets everything of a user: sessions, keys and JWTs.
     pub fn forget_user(&self, id: Uuid) {
         self.sessions.forget(|caller| caller.user_id == id);
@@ -239,15 +251,23 @@ impl Auth {
         self.keys.forget(|caller| caller.user_id == id);
     }
 
-    /// Writes down when keys were last used; called every few seconds.
+    /// Writes down when keys were last used and sessions last seen; called every few seconds and at the end.
     pub async fn flush_uses(&self) -> ApiResult<()> {
         let uses = self.uses.take();
-        if uses.is_empty() {
+        if !uses.is_empty()
+            && let Err(error) = db::api_keys::touch(&self.pool, &uses).await
+        {
+            self.uses.put_back(uses);
+            return Err(error);
+        }
+        let seen = self.seen.take();
+        if seen.is_empty() {
             return Ok(());
         }
-        let written = db::api_keys::touch(&self.pool, &uses).await;
+        let times: Vec<_> = seen.iter().map(|(id, at, _)| (*id, *at)).collect();
+        let written = db::sessions::touch(&self.pool, &times).await;
         if written.is_err() {
-            self.uses.put_back(uses);
+            self.seen.put_back(seen);
         }
         written
     }

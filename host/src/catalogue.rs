@@ -8,11 +8,13 @@ use crate::{
     cards::{
         card::Card,
         filter::{Filter, ListQuery, Sort},
-        page::Cursors,
     },
     clock::Clock,
     db::{self, card_estimates::Estimates, card_list, pool::Pool},
-    http::error::{ApiError, ApiResult},
+    http::{
+        error::{ApiError, ApiResult},
+        page::Cursors,
+    },
 };
 
 /// Reading the catalogue.
@@ -58,7 +60,7 @@ impl Catalogue {
         let (filter, sort, limit) = (query.filter()?, query.sort()?, query.limit()?);
         let (fields, exact) = (query.fields()?, query.exact_count()?);
         let place = match &query.cursor {
-            Some(cursor) => Some(self.cursors.open(&filter, sort, cursor)?),
+            Some(cursor) => Some(self.cursors.open(&(&filter, sort), cursor)?),
             None => None,
         };
         let page = card_list::page(&self.pool, &filter, sort, place.as_ref(), limit).await?;
@@ -78,7 +80,7 @@ impl Catalogue {
     fn edge(&self, filter: &Filter, sort: Sort, card: Option<&Card>, back: bool) -> ApiResult<Option<String>> {
         let Some(card) = card else { return Ok(None) };
         let place = card_list::place_of(card, sort.column, back)?;
-        self.cursors.seal(filter, sort, &place).map(Some)
+        self.cursors.seal(&(filter, sort), &place).map(Some)
     }
 }
 

@@ -27,7 +27,11 @@ impl Clock {
     /// The time, UTC.
     pub fn now(&self) -> OffsetDateTime {
         match self {
-            Self::System => OffsetDateTime::now_utc(),
+            // The database keeps microseconds: what is shown before it was stored is what is read again.
+            Self::System => {
+                let now = OffsetDateTime::now_utc();
+                now.replace_nanosecond(now.microsecond() * 1000).unwrap_or(now)
+            }
             Self::Manual(hands) => {
                 let micros = i128::from(hands.load(Ordering::Relaxed));
                 OffsetDateTime::from_unix_timestamp_nanos(micros * 1000).unwrap_or(OffsetDateTime::UNIX_EPOCH)

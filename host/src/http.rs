@@ -9,6 +9,7 @@ pub mod forwarded;
 pub mod host;
 pub mod input;
 pub mod paced;
+pub mod page;
 pub mod path;
 pub mod reply;
 pub mod request_id;

@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod app;
+pub mod audit;
 pub mod auth;
 pub mod backup;
 pub mod cards;

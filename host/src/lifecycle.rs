@@ -29,6 +29,10 @@ use crate::{
 /// How often what keys were used is written down; the contract allows a minute.
 const FLUSH_EVERY: Duration = Duration::from_secs(10);
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// How often refusals are looked through whose minute is over.
+const SUM_UP_EVERY: Duration = Duration::from_secs(5);
+/// How often what has outlived its retention is removed.
+const CLEAN_EVERY: Duration = Duration::from_secs(3600);
 /// How long to wait before the database is tried again at start.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 /// What streams that never end by themselves are left of the grace period, to say goodbye in.
@@ -78,6 +82,8 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>
     tasks.spawn(prepare(Arc::clone(&app), link.clone()));
     tasks.spawn(flush_uses(Arc::clone(&app)));
     tasks.spawn(sweep(Arc::clone(&app)));
+    tasks.spawn(write_refusals(Arc::clone(&app)));
+    tasks.spawn(clean(Arc::clone(&app)));
     if let Some(oidc) = app.auth.oidc.clone() {
         // The start does not wait for it: a provider that is away takes only its own tokens with it.
         tasks.spawn(async move { oidc.keep_fresh().await });
@@ -96,6 +102,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>
     if let Err(error) = app.auth.flush_uses().await {
         tracing::warn!(error = ?error, "the last uses of keys could not be written down");
     }
+    app.audit.write_refusals(true).await;
     tasks.shutdown().await;
     lease::leave(&app.pools.core, app.host_id).await;
     Ok(())
@@ -127,6 +134,34 @@ async fn flush_uses(app: Arc<App>) {
 
 async fn share_budgets(app: Arc<App>) {
     lease::keep(&app.limits, &app.pools.core, app.host_id).await;
+}
+
+/// Refused attempts reach the audit log beside the requests, which do not wait for it.
+async fn write_refusals(app: Arc<App>) {
+    let mut every = tokio::time::interval(SUM_UP_EVERY);
+    loop {
+        tokio::select! {
+            () = app.audit.news() => {}
+            _ = every.tick() => {}
+        }
+        app.audit.write_refusals(false).await;
+    }
+}
+
+/// Removes what has outlived its retention. Hosts that share a database do it beside each other, which does no harm.
+async fn clean(app: Arc<App>) {
+    let mut every = tokio::time::interval(CLEAN_EVERY);
+    loop {
+        every.tick().await;
+        match db::audit::remove_old(&app.pools.reaper, app.config.cards.audit_retention_days).await {
+            Ok(0) => {}
+            Ok(lines) => tracing::info!(lines, "removed what was past its retention from the audit log"),
+            Err(error) => tracing::warn!(error = ?error, "the audit log's retention could not be seen to"),
+        }
+        if let Err(error) = db::sessions::forget_old(&app.pools.core).await {
+            tracing::warn!(error = ?error, "sessions that are long over could not be removed");
+        }
+    }
 }
 
 async fn sweep(app: Arc<App>) {

@@ -21,6 +21,7 @@ use tower_service::Service;
 
 use self::{server::Server, sessions::Owners};
 use crate::{
+    audit::Audit,
     auth::caller::SharedCaller,
     catalogue::Catalogue,
     http::{
@@ -64,8 +65,13 @@ pub struct Mcp {
 }
 
 impl Mcp {
-    pub fn new(registry: Arc<Registry>, catalogue: Arc<Catalogue>, stop: &CancellationToken) -> Self {
-        let server = Server::new(registry, catalogue, stop.child_token());
+    pub fn new(
+        registry: Arc<Registry>,
+        catalogue: Arc<Catalogue>,
+        audit: Arc<Audit>,
+        stop: &CancellationToken,
+    ) -> Self {
+        let server = Server::new(registry, catalogue, audit, stop.child_token());
         let sessions = transport(server.clone(), true, stop);
         let single = transport(server, false, stop);
         Self { sessions, single, owners: Owners::default() }

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use crate::{
     api,
     app::App,
+    audit::{self, Act},
     auth::caller::SharedCaller,
     http::{
         body::{self, Body},
@@ -30,7 +31,7 @@ use crate::{
     limit::standing::Standing,
     observe::{log::AccessLine, meter::Meter, spent::Spent, trace::Trace},
     proxy,
-    router::{Access, Found, Params, Reads},
+    router::{self, Access, Found, Params, Reads},
 };
 
 /// Where a request comes from.
@@ -66,6 +67,7 @@ pub async fn serve(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Res
         let mut work = pin!(answer(&app, &mut cx, peer, request));
         poll_fn(|task| spent.during(|| work.as_mut().poll(task))).await
     };
+    cx.note_refusal(&outcome);
     cx.finish(outcome, spent.closed())
 }
 
@@ -229,6 +231,14 @@ impl<'a> Cx<'a> {
         }
     }
 
+    /// An administrative act that the caller may not do is counted in the audit log.
+    fn note_refusal(&self, outcome: &ApiResult<Reply>) {
+        let (Some(caller), Some(code)) = (&self.caller, audit::is_refusal(outcome)) else { return };
+        let Some(act) = Act::of_route(&self.method, self.template) else { return };
+        let target = router::object_of(self.template, self.uri.path());
+        self.app.audit.refused(caller, self.peer, self.request_id.to_string(), act, target, code);
+    }
+
     /// The only place that makes a failure body; one log line per request.
     fn finish(mut self, outcome: ApiResult<Reply>, spent: Spent) -> Response<Body> {
         self.answered = true;
@@ -275,7 +285,7 @@ impl<'a> Cx<'a> {
             trace: &self.trace,
             peer: self.peer,
             method: self.method.as_str(),
-            path: self.uri.path(),
+            path: &path::for_log(self.uri.path()),
             route: if meter.is_of_a_route() { &meter.route } else { "" },
             status,
             took,

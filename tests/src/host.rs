@@ -173,6 +173,13 @@ impl Host {
         format!("postgres://cardinal_superuser:{}@{sockets}/cardinal", password.trim())
     }
 
+    /// A session of its private PostgreSQL's administrator, who may do everything.
+    pub async fn database(&self) -> tokio_postgres::Client {
+        let (client, connection) = tokio_postgres::connect(&self.database_url(), tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
+    }
+
     /// Settings of another host on the same database.
     pub fn beside(&self) -> HostSettings {
         let secret = self.data().join("database-secret");

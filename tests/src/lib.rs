@@ -21,5 +21,5 @@ pub use plugins::{Package, PluginsFolder};
 pub use process::{PATIENCE, Program, built, cardinal, command_line, descendants, eventually, lives, repository};
 pub use provider::{Federated, Provider};
 pub use upstream::{Seen, Upstream};
-pub use user::{User, unique};
+pub use user::{PASSWORD, User, unique};
 pub use wire::{WebSocketEcho, exchange};

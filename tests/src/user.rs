@@ -6,9 +6,13 @@ use uuid::Uuid;
 use crate::answer::Answer;
 use crate::client::Client;
 
+/// Of every user that [`User::make_user`] makes.
+pub const PASSWORD: &str = "a password of the tests";
+
 /// A caller of the admin API.
 pub struct User {
     pub id: Uuid,
+    pub username: String,
     pub token: String,
     client: Client,
 }
@@ -32,7 +36,16 @@ impl User {
     async fn with(client: &Client, token: &str) -> User {
         let client = client.bearer(token);
         let me = client.get("/v1/admin/auth/me").await.expect(200);
-        User { id: me["user"]["id"].as_str().unwrap().parse().unwrap(), token: token.to_owned(), client }
+        let username = me["user"]["username"].as_str().unwrap().to_owned();
+        User { id: me["user"]["id"].as_str().unwrap().parse().unwrap(), username, token: token.to_owned(), client }
+    }
+
+    /// Makes a user of `role` and logs it in; the password is [`PASSWORD`].
+    pub async fn make_user(&self, role: &str) -> User {
+        let username = unique(role);
+        let wanted = json!({"username": username, "password": PASSWORD, "role": role});
+        self.post("/v1/admin/users", &wanted).await.expect(201);
+        User::log_in(&self.client, &username, PASSWORD).await
     }
 
     /// A key of this user with these scopes.

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod it {
+    mod access;
+    mod audit;
     mod backup;
     mod browser;
     mod card_list;
@@ -23,6 +25,8 @@ mod it {
     mod proxy_walls;
     mod proxy_wire;
     mod refusals;
+    mod secrets;
+    mod sessions;
     mod settings;
     mod single_file;
     mod standalone;
@@ -30,5 +34,6 @@ mod it {
     mod supplier_sites;
     mod telemetry;
     mod tidy;
+    mod users;
     mod walk;
 }

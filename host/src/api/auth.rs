@@ -9,9 +9,14 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::{
     app::App,
-    auth::{login, password},
+    audit::{Act, Meant},
+    auth::{
+        authority,
+        login::{self, Failed},
+        password,
+    },
     config::Secret,
-    db::{self, audit::Act},
+    db,
     http::{
         codes,
         error::{ApiError, ApiResult},
@@ -43,23 +48,20 @@ async fn log_in(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let body: Login = call.json()?;
     let agent = call.header(header::USER_AGENT);
     let (name, ip) = (body.username.trim(), call.peer);
-    let opened = login::open(&app.auth, &app.pools.core, name, body.password, ip, agent).await;
-    let (outcome, actor) = match &opened {
-        Ok(opened) => ("ok", json!({"kind": "user", "id": opened.user_id, "name": name})),
-        Err(_) => ("refused", json!({"kind": "user", "id": null, "name": name.chars().take(120).collect::<String>()})),
+    let opened = match login::open(&app.auth, &app.pools.core, name, body.password, ip, agent).await {
+        Ok(opened) => opened,
+        Err(Failed { error, meant }) => {
+            // Neither a flood that is turned away nor a database that is away is an attempt to get in.
+            if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&error.status()) {
+                let meant = meant.map(|(id, name)| Meant { id, name });
+                app.audit.refused_stranger(ip, meant, call.request_id.to_string(), Act::LogIn, error.code());
+            }
+            return Err(error);
+        }
     };
-    let worth_noting = opened.as_ref().err().is_none_or(|error| error.status() == StatusCode::UNAUTHORIZED);
-    if worth_noting {
-        audit(app, &call, actor, "auth.login", outcome).await;
-    }
-    let opened = opened?;
+    let actor = json!({"kind": "user", "id": opened.user_id, "name": opened.username});
+    app.audit.done_by(actor, Some(ip), call.request_id.to_string(), Act::LogIn, None, None).await;
     reply::ok(&json!({"access_token": opened.token, "token_type": "bearer", "expires_in": opened.expires_in}))
-}
-
-async fn audit(app: &App, call: &Call, actor: serde_json::Value, action: &str, outcome: &str) {
-    let request_id = call.request_id.to_string();
-    let act = Act { actor, action, target: None, outcome, ip: Some(call.peer), request_id: &request_id, detail: None };
-    db::audit::record(&app.pools.core, &act).await;
 }
 
 async fn log_out(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
@@ -71,7 +73,7 @@ async fn log_out(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     };
     db::sessions::revoke(&app.pools.core, session, "logout").await?;
     app.auth.forget_session(session);
-    audit(app, &call, caller.actor(), "auth.logout", "ok").await;
+    app.audit.done(&call, Act::LogOut, None, None).await;
     Ok(reply::no_content())
 }
 
@@ -98,10 +100,8 @@ struct Passwords {
 
 async fn change_password(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let caller = call.caller()?;
-    if caller.session_id.is_none() {
-        return Err(ApiError::new(&codes::FORBIDDEN)
-            .detail("A password is changed by its owner after logging in, never by a key."));
-    }
+    authority::person(caller)?;
+    call.no_query()?;
     let body: Passwords = call.json()?;
     password::check_new(&body.new_password, "/new_password")?;
     let (ip, name) = (call.peer, caller.username.as_str());
@@ -109,13 +109,17 @@ async fn change_password(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         return Err(ApiError::new(&codes::RATE_LIMITED).retry_after(wait));
     }
     let stored = db::users::by_id(&app.pools.core, caller.user_id).await?.and_then(|user| user.password_hash);
-    if !app.auth.hasher.verify(body.current_password, stored).await? {
+    let wrong = || ApiError::invalid("/current_password", "This is not the current password.");
+    if !app.auth.hasher.verify(body.current_password, stored.clone()).await? {
         app.auth.throttle.failed(ip, name, app.clock.unix());
-        return Err(ApiError::invalid("/current_password", "This is not the current password."));
+        return Err(wrong());
     }
     let hash = app.auth.hasher.hash(body.new_password).await?;
-    db::users::set_password(&app.pools.core, caller.user_id, &hash).await?;
+    let old = stored.unwrap_or_default();
+    if !db::users::set_password(&app.pools.core, caller.user_id, &old, &hash).await? {
+        return Err(wrong()); // another one was set while these two were hashed
+    }
     app.auth.forget_user(caller.user_id);
-    audit(app, &call, caller.actor(), "auth.password", "ok").await;
+    app.audit.done(&call, Act::ChangePassword, None, None).await;
     Ok(reply::no_content())
 }

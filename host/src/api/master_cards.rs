@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::{
     app::App,
+    audit::Act,
     cards::{
         card::{Card, NewCard},
         filter::ListQuery,
@@ -22,16 +23,13 @@ use crate::{
     http::{
         codes,
         error::{ApiError, ApiResult},
-        input,
+        input, page,
         reply::{self, Reply},
     },
     request::Call,
     route,
     router::{Access, CARD, Reads, Route},
 };
-
-/// Lines of history of one page when nothing else is asked for.
-const HISTORY_PAGE: i64 = 50;
 
 pub fn routes() -> Vec<Route> {
     vec![
@@ -104,6 +102,7 @@ async fn delete(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
             outcome => outcome?,
         }
         db::cards::purge(&app.pools.reaper, id).await?;
+        app.audit.done(&call, Act::PurgeCard, Some(id.to_string()), None).await;
     } else {
         db::cards::delete(&app.pools.core, id, &precondition, &caller.actor()).await?;
     }
@@ -131,21 +130,17 @@ async fn remove_source(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 #[serde(deny_unknown_fields)]
 struct HistoryQuery {
     limit: Option<i64>,
-    cursor: Option<Uuid>,
+    cursor: Option<String>,
 }
 
 async fn history(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let id = call.params.id("id", "card")?;
     let query: HistoryQuery = call.query()?;
-    let limit = match query.limit.unwrap_or(HISTORY_PAGE) {
-        limit @ 1..=200 => limit,
-        _ => return Err(ApiError::new(&codes::INVALID_REQUEST).detail("`limit` is 1 to 200.")),
-    };
+    let (limit, list) = (page::limit(query.limit)?, ("card history", id));
+    let before = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
     app.catalogue.card(id).await?;
-    let mut lines = db::card_history::page(&app.pools.core, id, query.cursor, limit + 1).await?;
-    let more = lines.len() as i64 > limit;
-    lines.truncate(usize::try_from(limit).unwrap_or_default());
-    let next = if more { lines.last().map(|line| line.id) } else { None };
+    let mut lines = db::card_history::page(&app.pools.core, id, before, limit + 1).await?;
+    let next = app.cursors.cut(&list, &mut lines, limit, |line| line.id)?;
     reply::ok(&json!({"items": lines, "next_cursor": next}))
 }
 

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use crate::{
     app::App,
-    db::{self, audit::Act},
+    audit::Act,
+    db,
     http::{
         body::{self, Body},
         codes,
@@ -88,6 +89,7 @@ async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 
 async fn rescan(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     app.plugins.scan().await;
+    app.audit.done(&call, Act::RescanPlugins, None, None).await;
     list_all(app, call).await
 }
 
@@ -109,16 +111,8 @@ async fn set_disabled(app: &Arc<App>, call: Call, disabled: bool) -> ApiResult<R
     let actor = call.caller()?.actor();
     let changed = db::plugin_state::set_disabled(&app.pools.core, name, disabled.then_some(&actor)).await?;
     if changed {
-        let act = Act {
-            actor,
-            action: if disabled { "plugin.disable" } else { "plugin.enable" },
-            target: Some(name.to_owned()),
-            outcome: "ok",
-            ip: Some(call.peer),
-            request_id: &call.request_id.to_string(),
-            detail: None,
-        };
-        db::audit::record(&app.pools.core, &act).await;
+        let act = if disabled { Act::DisablePlugin } else { Act::EnablePlugin };
+        app.audit.done(&call, act, Some(name.to_owned()), None).await;
     }
     app.plugins.scan().await;
     show(app, call).await

@@ -8,8 +8,9 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::{
     app::App,
+    audit::Act,
     config::log_levels,
-    db::{self, audit::Act},
+    db,
     http::{
         error::{ApiError, ApiResult},
         reply::{self, Reply},
@@ -166,15 +167,7 @@ async fn set_log_level(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         .map_err(|full| ApiError::invalid("/target", format!("{full}; wait for one to end or take one back.")))?;
     let caller = call.caller()?;
     tracing::info!(target, level = %filter, minutes, user = caller.username, "the level of log lines was changed");
-    let act = Act {
-        actor: caller.actor(),
-        action: "system.log-level",
-        target: Some(target),
-        outcome: "ok",
-        ip: Some(call.peer),
-        request_id: call.request_id.as_str(),
-        detail: Some(json!({"level": filter.to_string(), "minutes": minutes})),
-    };
-    db::audit::record(&app.pools.core, &act).await;
+    let detail = json!({"level": filter.to_string(), "minutes": minutes});
+    app.audit.done(&call, Act::SetLogLevel, Some(target), Some(detail)).await;
     reply::ok(&json!({"log": log(app), "host_id": app.host_id}))
 }

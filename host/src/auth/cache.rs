@@ -4,7 +4,10 @@ use std::{
     collections::HashMap,
     future::Future,
     net::IpAddr,
-    sync::{Mutex, PoisonError, RwLock},
+    sync::{
+        Mutex, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use time::{Duration, OffsetDateTime};
@@ -48,6 +51,9 @@ type Shard = RwLock<HashMap<[u8; 32], Entry>>;
 #[derive(Default)]
 pub struct Cache {
     shards: [Shard; SHARDS],
+    /// Counts what was forgotten. What was being looked up meanwhile may be older than the change that made us forget:
+    /// it answers its own request and is not kept, or a revoked key would live on for five seconds.
+    forgotten: AtomicU64,
     hits: Counter,
     misses: Counter,
     stale: Counter,
@@ -75,10 +81,11 @@ impl Cache {
             return Ok(entry.found.clone());
         }
         self.misses.count();
+        let forgotten = self.forgotten.load(Ordering::Acquire);
         // Boxed: what is rarely needed should not make every request larger.
         match Box::pin(load()).await {
             Ok(found) => {
-                self.keep(key, Entry { found: found.clone(), checked: now });
+                self.keep(key, Entry { found: found.clone(), checked: now }, forgotten);
                 Ok(found)
             }
             Err(error) => match known {
@@ -95,9 +102,12 @@ impl Cache {
         Counts { hits: self.hits.read(), misses: self.misses.read(), stale: self.stale.read() }
     }
 
-    fn keep(&self, key: &[u8; 32], entry: Entry) {
+    fn keep(&self, key: &[u8; 32], entry: Entry, forgotten: u64) {
         let now = entry.checked;
         let mut shard = self.shard(key).write().unwrap_or_else(PoisonError::into_inner);
+        if self.forgotten.load(Ordering::Acquire) != forgotten {
+            return;
+        }
         if shard.len() >= PER_SHARD {
             shard.retain(|_, entry| now - entry.checked < FRESH);
         }
@@ -107,11 +117,12 @@ impl Cache {
         shard.insert(*key, entry);
     }
 
-    /// Drops the callers that `which` picks.
+    /// Drops the callers that `which` picks, and who was refused: the change may have let them in again.
     pub fn forget(&self, which: impl Fn(&Caller) -> bool) {
+        self.forgotten.fetch_add(1, Ordering::AcqRel);
         for shard in &self.shards {
             let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
-            shard.retain(|_, entry| !matches!(&entry.found, Found::Caller(caller) if which(caller)));
+            shard.retain(|_, entry| matches!(&entry.found, Found::Caller(caller) if !which(caller)));
         }
     }
 
@@ -124,30 +135,31 @@ fn is_outage(error: &ApiError) -> bool {
     [codes::DATABASE_UNAVAILABLE.name, codes::OVERLOADED.name].contains(&error.code())
 }
 
-/// When keys were last used, until it is written down.
+/// When keys or sessions were last used, until it is written down. There is one entry for each that is alive and was
+/// used since, so the number of those bounds it.
 #[derive(Default)]
-pub struct Uses(Mutex<HashMap<Uuid, (OffsetDateTime, IpAddr)>>);
+pub struct Uses([Mutex<UseShard>; SHARDS]);
+
+type UseShard = HashMap<Uuid, (OffsetDateTime, IpAddr)>;
 
 impl Uses {
-    pub fn note(&self, key: Uuid, at: OffsetDateTime, from: IpAddr) {
-        // A contended lock means that somebody else is noting a use right now: theirs will do,
-        // and no request waits for a statistic.
-        if let Ok(mut uses) = self.0.try_lock() {
-            uses.insert(key, (at, from));
-        }
+    pub fn note(&self, id: Uuid, at: OffsetDateTime, from: IpAddr) {
+        // The last bytes are random in a UUID of any kind that we make. The lock is held for one insertion.
+        let shard = &self.0[usize::from(id.as_bytes()[15]) % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner).insert(id, (at, from));
     }
 
-    pub fn take(&self) -> Vec<(Uuid, OffsetDateTime, Option<IpAddr>)> {
-        let uses = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        uses.into_iter().map(|(id, (at, ip))| (id, at, Some(ip))).collect()
+    pub fn take(&self) -> Vec<(Uuid, OffsetDateTime, IpAddr)> {
+        let taken =
+            self.0.iter().flat_map(|shard| std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner)));
+        taken.map(|(id, (at, ip))| (id, at, ip)).collect()
     }
 
-    pub fn put_back(&self, uses: Vec<(Uuid, OffsetDateTime, Option<IpAddr>)>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Takes back what could not be written; a later use stays.
+    pub fn put_back(&self, uses: Vec<(Uuid, OffsetDateTime, IpAddr)>) {
         for (id, at, ip) in uses {
-            if let Some(ip) = ip {
-                kept.entry(id).or_insert((at, ip));
-            }
+            let shard = &self.0[usize::from(id.as_bytes()[15]) % SHARDS];
+            shard.lock().unwrap_or_else(PoisonError::into_inner).entry(id).or_insert((at, ip));
         }
     }
 }
@@ -178,5 +190,29 @@ mod tests {
         find(&cache, AT, Ok(Found::Nobody)).await.unwrap();
         assert!(find(&cache, AT + Duration::seconds(59), outage()).await.is_ok());
         assert!(find(&cache, AT + Duration::seconds(60), outage()).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn what_was_looked_up_before_a_change_is_not_kept_after_it() {
+        let cache = Cache::default();
+        let load = || async {
+            cache.forget(|_| true); // a revocation that falls between the look-up and its answer
+            Ok(Found::Nobody)
+        };
+        cache.get(&[7; 32], AT, load).await.unwrap();
+        assert!(matches!(find(&cache, AT, Ok(Found::Revoked)).await.unwrap(), Found::Revoked));
+    }
+
+    #[test]
+    fn the_last_use_is_kept_until_it_is_written() {
+        let (uses, key, ip) = (Uses::default(), Uuid::now_v7(), IpAddr::from([192, 0, 2, 1]));
+        uses.note(key, AT, ip);
+        uses.note(key, AT + Duration::seconds(1), ip);
+        let taken = uses.take();
+        assert_eq!(taken, [(key, AT + Duration::seconds(1), ip)]);
+        uses.note(key, AT + Duration::seconds(2), ip);
+        uses.put_back(taken);
+        assert_eq!(uses.take(), [(key, AT + Duration::seconds(2), ip)]);
+        assert!(uses.take().is_empty());
     }
 }

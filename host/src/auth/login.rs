@@ -9,11 +9,8 @@ use uuid::Uuid;
 use super::{Auth, session_token::Claims};
 use crate::{
     config::Secret,
-    db::{self, pool::Pool},
-    http::{
-        codes,
-        error::{ApiError, ApiResult},
-    },
+    db::{self, pool::Pool, sessions::NewSession},
+    http::{codes, error::ApiError},
 };
 
 /// A login that worked.
@@ -21,6 +18,20 @@ pub struct Opened {
     pub token: String,
     pub expires_in: u64,
     pub user_id: Uuid,
+    pub username: String,
+}
+
+/// A login that did not.
+pub struct Failed {
+    pub error: ApiError,
+    /// Whose account was meant, when there is such a one.
+    pub meant: Option<(Uuid, String)>,
+}
+
+impl<E: Into<ApiError>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self { error: error.into(), meant: None }
+    }
 }
 
 /// Checks name and password and opens a session. The same 401 in the same time for a wrong name
@@ -32,26 +43,39 @@ pub async fn open(
     password: Secret,
     ip: IpAddr,
     agent: Option<&str>,
-) -> ApiResult<Opened> {
+) -> Result<Opened, Failed> {
     let now = auth.clock.now();
     if let Some(wait) = auth.throttle.wait(ip, username, auth.clock.unix()) {
-        return Err(ApiError::new(&codes::RATE_LIMITED).detail("Too many failed logins.").retry_after(wait));
+        return Err(ApiError::new(&codes::RATE_LIMITED).detail("Too many failed logins.").retry_after(wait).into());
     }
     let user = db::users::by_login(pool, username).await?;
     let stored = user.as_ref().and_then(|user| user.password_hash.clone());
     let genuine = auth.hasher.verify(password, stored).await?;
+    let meant = user.as_ref().map(|user| (user.id, user.username.clone()));
+    let refused = |error| Failed { error, meant };
+    let wrong = || ApiError::new(&codes::INVALID_CREDENTIALS).header(header::WWW_AUTHENTICATE, "Bearer");
     let Some(user) = user.filter(|_| genuine) else {
         auth.throttle.failed(ip, username, auth.clock.unix());
-        return Err(ApiError::new(&codes::INVALID_CREDENTIALS).header(header::WWW_AUTHENTICATE, "Bearer"));
+        return Err(refused(wrong()));
     };
     auth.throttle.succeeded(ip, username);
     if user.disabled_at.is_some() {
-        return Err(ApiError::new(&codes::ACCOUNT_DISABLED));
+        return Err(refused(ApiError::new(&codes::ACCOUNT_DISABLED)));
     }
     let expires_at = now + auth.token_ttl;
     let session_id = Uuid::now_v7();
     let agent = agent.map(|agent| agent.chars().take(AGENT_LIMIT).collect::<String>());
-    db::sessions::open(pool, session_id, user.id, expires_at, Some(ip), agent.as_deref()).await?;
+    let new = NewSession {
+        id: session_id,
+        user_id: user.id,
+        epoch: user.token_epoch,
+        expires_at,
+        ip: Some(ip),
+        user_agent: agent.as_deref(),
+    };
+    if !db::sessions::open(pool, &new).await? {
+        return Err(refused(wrong())); // the account changed while the password was checked
+    }
     let claims = Claims {
         session_id,
         user_id: user.id,
@@ -59,7 +83,8 @@ pub async fn open(
         issued: seconds(now),
         expires: seconds(expires_at),
     };
-    Ok(Opened { token: auth.ring.mint(&claims), expires_in: auth.token_ttl.as_secs(), user_id: user.id })
+    let (token, expires_in) = (auth.ring.mint(&claims), auth.token_ttl.as_secs());
+    Ok(Opened { token, expires_in, user_id: user.id, username: user.username })
 }
 
 /// Characters of a User-Agent that are kept with a session.

@@ -3,11 +3,14 @@
 use std::net::IpAddr;
 
 use time::OffsetDateTime;
-use tokio_postgres::Row;
+use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
-use super::pool::Pool;
-use super::users::{self, User};
+use super::{
+    fault,
+    pool::Pool,
+    users::{self, User},
+};
 use crate::{auth::api_key::KeyHash, http::error::ApiResult};
 
 /// A key's row, never the key.
@@ -63,27 +66,28 @@ pub async fn by_hash(pool: &Pool, hash: &KeyHash) -> ApiResult<Option<(KeyRecord
     Ok(row.map(|row| (from_row(&row), users::from_row(&row, COLUMN_COUNT))))
 }
 
+const INSERT: &str = "INSERT INTO public.admin_api_keys (id, name, key_hash, key_hint, owner_id, scopes, rate_per_minute, rate_burst, \
+     expires_at, created_at, replaces_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+
+fn values<'v>(key: &'v KeyRecord, hash: &'v &[u8]) -> [&'v (dyn ToSql + Sync); 11] {
+    [
+        &key.id,
+        &key.name,
+        hash,
+        &key.key_hint,
+        &key.owner_id,
+        &key.scopes,
+        &key.rate_per_minute,
+        &key.rate_burst,
+        &key.expires_at,
+        &key.created_at,
+        &key.replaces_id,
+    ]
+}
+
 pub async fn insert(pool: &Pool, key: &KeyRecord, hash: &KeyHash) -> ApiResult<()> {
     let client = pool.get().await?;
-    client
-        .execute(
-            "INSERT INTO public.admin_api_keys (id, name, key_hash, key_hint, owner_id, scopes, rate_per_minute, \
-             rate_burst, expires_at, created_at, replaces_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-            &[
-                &key.id,
-                &key.name,
-                &hash.as_slice(),
-                &key.key_hint,
-                &key.owner_id,
-                &key.scopes,
-                &key.rate_per_minute,
-                &key.rate_burst,
-                &key.expires_at,
-                &key.created_at,
-                &key.replaces_id,
-            ],
-        )
-        .await?;
+    client.execute(INSERT, &values(key, &hash.as_slice())).await?;
     Ok(())
 }
 
@@ -105,19 +109,21 @@ pub async fn get(pool: &Pool, id: Uuid) -> ApiResult<Option<KeyRecord>> {
     Ok(row.map(|row| from_row(&row)))
 }
 
-/// Writes what an owner may change.
-pub async fn update(pool: &Pool, key: &KeyRecord) -> ApiResult<()> {
+/// Writes what an owner may change; the end of its life only when that is asked for, since a rotation may have brought
+/// it nearer meanwhile. `false` when the key was revoked meanwhile.
+pub async fn update(pool: &Pool, key: &KeyRecord, sets_expiry: bool) -> ApiResult<bool> {
     let client = pool.get().await?;
-    client
+    let changed = client
         .execute(
-            "UPDATE public.admin_api_keys SET name = $2, scopes = $3, rate_per_minute = $4, rate_burst = $5, expires_at = $6 WHERE id = $1",
-            &[&key.id, &key.name, &key.scopes, &key.rate_per_minute, &key.rate_burst, &key.expires_at],
+            "UPDATE public.admin_api_keys SET name = $2, scopes = $3, rate_per_minute = $4, rate_burst = $5, \
+             expires_at = CASE WHEN $7 THEN $6 ELSE expires_at END WHERE id = $1 AND revoked_at IS NULL",
+            &[&key.id, &key.name, &key.scopes, &key.rate_per_minute, &key.rate_burst, &key.expires_at, &sets_expiry],
         )
         .await?;
-    Ok(())
+    Ok(changed == 1)
 }
 
-/// Revokes a key from `at` on; an earlier end stays.
+/// Revokes a key; one that was revoked before keeps its time and reason.
 pub async fn revoke(pool: &Pool, id: Uuid, reason: &str) -> ApiResult<()> {
     let client = pool.get().await?;
     client
@@ -129,17 +135,48 @@ pub async fn revoke(pool: &Pool, id: Uuid, reason: &str) -> ApiResult<()> {
     Ok(())
 }
 
-/// Lets a key that was rotated live until `at`, never longer than it would have.
-pub async fn expire(pool: &Pool, id: Uuid, at: OffsetDateTime) -> ApiResult<()> {
-    let client = pool.get().await?;
-    client
-        .execute("UPDATE public.admin_api_keys SET expires_at = least(expires_at, $2) WHERE id = $1", &[&id, &at])
-        .await?;
-    Ok(())
+/// What became of a rotation.
+pub enum Rotated {
+    Done,
+    /// The old key is revoked or expired.
+    Over,
+    /// The old key has a living successor.
+    Before,
+}
+
+/// Puts `new` in the place of `old`, which dies now or at the end of the overlap, never later than it would have. In
+/// one transaction: a rotation that fails leaves the old key as it was.
+pub async fn rotate(
+    pool: &Pool,
+    new: &KeyRecord,
+    hash: &KeyHash,
+    old: Uuid,
+    overlap: Option<OffsetDateTime>,
+) -> ApiResult<Rotated> {
+    let mut client = pool.get().await?;
+    let work = client.transaction().await?;
+    let living = "SELECT 1 FROM public.admin_api_keys \
+         WHERE id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) FOR NO KEY UPDATE";
+    if work.query_opt(living, &[&old]).await?.is_none() {
+        return Ok(Rotated::Over);
+    }
+    match work.execute(INSERT, &values(new, &hash.as_slice())).await {
+        Err(error) if fault::violated(&error) == Some("admin_api_keys_successor") => return Ok(Rotated::Before),
+        outcome => outcome?,
+    };
+    let change = match overlap {
+        None => {
+            "UPDATE public.admin_api_keys SET revoked_at = now(), revoked_reason = 'rotated' WHERE id = $1 AND $2::timestamptz IS NULL"
+        }
+        Some(_) => "UPDATE public.admin_api_keys SET expires_at = least(expires_at, $2) WHERE id = $1",
+    };
+    work.execute(change, &[&old, &overlap]).await?;
+    work.commit().await?;
+    Ok(Rotated::Done)
 }
 
 /// Notes when and from where keys were last used; called in batches.
-pub async fn touch(pool: &Pool, uses: &[(Uuid, OffsetDateTime, Option<IpAddr>)]) -> ApiResult<()> {
+pub async fn touch(pool: &Pool, uses: &[(Uuid, OffsetDateTime, IpAddr)]) -> ApiResult<()> {
     let client = pool.get().await?;
     let (mut ids, mut times, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
     for (id, at, ip) in uses {
@@ -149,8 +186,9 @@ pub async fn touch(pool: &Pool, uses: &[(Uuid, OffsetDateTime, Option<IpAddr>)])
     }
     client
         .execute(
-            "UPDATE public.admin_api_keys k SET last_used_at = greatest(k.last_used_at, used.at), last_used_ip = coalesce(used.ip, k.last_used_ip) \
-             FROM unnest($1::uuid[], $2::timestamptz[], $3::inet[]) AS used (id, at, ip) WHERE k.id = used.id",
+            "UPDATE public.admin_api_keys k SET last_used_at = used.at, last_used_ip = used.ip \
+             FROM unnest($1::uuid[], $2::timestamptz[], $3::inet[]) AS used (id, at, ip) \
+             WHERE k.id = used.id AND (k.last_used_at IS NULL OR k.last_used_at < used.at)",
             &[&ids, &times, &addresses],
         )
         .await?;

@@ -29,6 +29,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     2 "0002_reaper_fence",
     3 "0003_plugin_schema_steps",
     4 "0004_rate_budgets",
+    5 "0005_identity",
 ];
 
 /// How many there are.

@@ -1,5 +1,7 @@
 //! The table `admin_users`.
 
+pub mod accounts;
+
 use time::OffsetDateTime;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -40,8 +42,10 @@ pub(super) const fn columns() -> &'static str {
 /// The user who may log in under `username`, whatever its case.
 pub async fn by_login(pool: &Pool, username: &str) -> ApiResult<Option<User>> {
     let client = pool.get().await?;
-    let sql =
-        format!("SELECT {COLUMNS} FROM public.admin_users u WHERE u.kind = 'user' AND lower(u.username) = lower($1)");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM public.admin_users u WHERE u.kind = 'user' AND u.deleted_at IS NULL \
+         AND lower(u.username) = lower($1)"
+    );
     let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&username]).await?;
     Ok(row.map(|row| from_row(&row, 0)))
 }
@@ -78,15 +82,20 @@ pub async fn any(pool: &Pool) -> ApiResult<bool> {
     Ok(row.get(0))
 }
 
-/// Sets a password and ends every session of the user.
-pub async fn set_password(pool: &Pool, id: Uuid, password_hash: &str) -> ApiResult<()> {
+/// Sets a password in the place of `old` and ends every session of the user. `false` when another one was set, or the
+/// user disabled, since `old` was read.
+pub async fn set_password(pool: &Pool, id: Uuid, old: &str, password_hash: &str) -> ApiResult<bool> {
     let client = pool.get().await?;
-    client
-        .execute(
-            "UPDATE public.admin_users SET password_hash = $2, token_epoch = token_epoch + 1, \
-             must_change_password = false, updated_at = now() WHERE id = $1",
-            &[&id, &password_hash],
+    let changed = client
+        .query_opt(
+            "WITH changed AS (UPDATE public.admin_users SET password_hash = $3, token_epoch = token_epoch + 1, \
+               must_change_password = false, updated_at = now() \
+               WHERE id = $1 AND password_hash = $2 AND disabled_at IS NULL RETURNING id), \
+             ended AS (UPDATE public.admin_sessions s SET revoked_at = now(), revoked_reason = 'password changed' \
+               FROM changed WHERE s.user_id = changed.id AND s.revoked_at IS NULL) \
+             SELECT id FROM changed",
+            &[&id, &old, &password_hash],
         )
         .await?;
-    Ok(())
+    Ok(changed.is_some())
 }

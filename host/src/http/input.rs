@@ -100,9 +100,19 @@ pub fn preference(accept: &str, types: &[&str]) -> f32 {
 pub mod maybe {
     use serde::{Deserialize, Deserializer};
 
+    use crate::http::error::{ApiError, ApiResult};
+
     /// For `#[serde(default, deserialize_with = "maybe::present")]` on `Option<Option<T>>`.
     pub fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(reader: D) -> Result<Option<Option<T>>, D::Error> {
         Option::<T>::deserialize(reader).map(Some)
+    }
+
+    /// The value of a field that may be left out and is never null.
+    pub fn not_null<T>(field: Option<Option<T>>, pointer: &str) -> ApiResult<Option<T>> {
+        match field {
+            Some(None) => Err(ApiError::invalid(pointer, "This can't be null; leave it out to keep it.")),
+            other => Ok(other.flatten()),
+        }
     }
 }
 

@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Visit, core_tools, plugin_tools};
 use crate::{
+    audit::{Act, Audit},
+    auth::scope,
     catalogue::Catalogue,
     plugin::registry::{Registry, ToolEntry},
 };
@@ -33,12 +35,13 @@ const WATCH_EVERY: Duration = Duration::from_secs(30);
 pub struct Server {
     registry: Arc<Registry>,
     catalogue: Arc<Catalogue>,
+    audit: Arc<Audit>,
     stop: CancellationToken,
 }
 
 impl Server {
-    pub fn new(registry: Arc<Registry>, catalogue: Arc<Catalogue>, stop: CancellationToken) -> Self {
-        Self { registry, catalogue, stop }
+    pub fn new(registry: Arc<Registry>, catalogue: Arc<Catalogue>, audit: Arc<Audit>, stop: CancellationToken) -> Self {
+        Self { registry, catalogue, audit, stop }
     }
 
     /// What the caller may see, in the order of the names.
@@ -58,6 +61,10 @@ impl Server {
 
     async fn run(&self, name: &str, visit: &Visit, arguments: JsonObject) -> Option<CallToolResult> {
         if let Some(entry) = self.find(name, visit) {
+            if entry.tool.requires_confirmation && visit.caller.holds(scope::UNATTENDED) {
+                let (actor, id) = (visit.caller.actor(), visit.request_id.to_string());
+                self.audit.done_by(actor, Some(visit.peer), id, Act::RunUnattended, Some(name.to_owned()), None).await;
+            }
             return Some(plugin_tools::run(&entry, visit, arguments).await);
         }
         if !visit.caller.holds(core_tools::SCOPE) {

@@ -12,10 +12,10 @@ use cardinal::{
         caller::{Caller, CallerKind},
         scope::ScopeSet,
     },
-    cards::page::Cursors,
     catalogue::Catalogue,
     clock::Clock,
     db::pool::Pools,
+    http::page::Cursors,
     http::request_id::RequestId,
     observe::trace::Trace,
     plugin::{

@@ -1,0 +1,129 @@
+//! `/v1/admin/sessions`: who is logged in, and ending that. One's own need no scope, others' `users:write`; a key is
+//! nobody's own self, so it always needs the scope.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use uuid::Uuid;
+
+use crate::{
+    app::App,
+    audit::Act,
+    auth::{
+        authority,
+        caller::{Caller, CallerKind},
+    },
+    db::{
+        sessions::{self, Line},
+        users::accounts,
+    },
+    http::{
+        codes,
+        error::{ApiError, ApiResult},
+        page,
+        reply::{self, Reply},
+    },
+    request::Call,
+    route,
+    router::{Access, Reads, Route},
+};
+
+const OTHERS: &str = "users:write";
+
+pub fn routes() -> Vec<Route> {
+    vec![
+        route!(GET "/v1/admin/sessions", Access::Authenticated, Reads::Nothing, list),
+        route!(DELETE "/v1/admin/sessions", Access::Authenticated, Reads::Nothing, end_all),
+        route!(DELETE "/v1/admin/sessions/{id}", Access::Authenticated, Reads::Nothing, end),
+    ]
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    user_id: Option<Uuid>,
+    cursor: Option<String>,
+    limit: Option<i64>,
+}
+
+/// The sessions of a user that have not ended; one's own when no user is named.
+async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let query: ListQuery = call.query()?;
+    let caller = call.caller()?;
+    let user = query.user_id.unwrap_or(caller.user_id);
+    one_s_own_or_with_scope(caller, user)?;
+    let (limit, list) = (page::limit(query.limit)?, ("sessions", user));
+    let before = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
+    let mut lines = sessions::list(&app.pools.core, user, before, limit + 1).await?;
+    let next = app.cursors.cut(&list, &mut lines, limit, |line| line.id)?;
+    let items = lines.iter().map(|line| show(line, caller)).collect::<ApiResult<Vec<_>>>()?;
+    reply::ok(&json!({"items": items, "next_cursor": next}))
+}
+
+async fn end(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    call.no_query()?;
+    let caller = call.caller()?;
+    let id = call.params.id("id", "session")?;
+    let found = sessions::get(&app.pools.core, id).await?.ok_or_else(|| ApiError::not_found("session"))?;
+    may_end(caller, found.user_id, found.role.as_deref())?;
+    sessions::revoke(&app.pools.core, id, reason(caller, found.user_id)).await?;
+    app.auth.forget_session(id);
+    let detail = json!({"user_id": found.user_id, "username": found.username});
+    app.audit.done(&call, Act::EndSession, Some(id.to_string()), Some(detail)).await;
+    Ok(reply::no_content())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EndQuery {
+    user_id: Option<Uuid>,
+}
+
+async fn end_all(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let query: EndQuery = call.query()?;
+    let Some(user) = query.user_id else {
+        return Err(ApiError::new(&codes::INVALID_REQUEST).detail("Name the user whose sessions end: `user_id`."));
+    };
+    let caller = call.caller()?;
+    one_s_own_or_with_scope(caller, user)?;
+    let account = accounts::get(&app.pools.core, user).await?.ok_or_else(|| ApiError::not_found("user"))?;
+    may_end(caller, user, account.role.as_deref())?;
+    let ended = sessions::revoke_all(&app.pools.core, user, reason(caller, user)).await?;
+    app.auth.forget_sessions(user);
+    let detail = json!({"username": account.username, "sessions": ended});
+    app.audit.done(&call, Act::EndSessions, Some(user.to_string()), Some(detail)).await;
+    Ok(reply::no_content())
+}
+
+fn may_end(caller: &Caller, user: Uuid, role: Option<&str>) -> ApiResult<()> {
+    one_s_own_or_with_scope(caller, user)?;
+    if caller.user_id == user { Ok(()) } else { authority::over_owner(caller, role) }
+}
+
+fn one_s_own_or_with_scope(caller: &Caller, user: Uuid) -> ApiResult<()> {
+    if caller.user_id == user && caller.kind != CallerKind::ApiKey {
+        return Ok(());
+    }
+    caller.require(OTHERS)
+}
+
+fn reason(caller: &Caller, user: Uuid) -> &'static str {
+    if caller.user_id == user { "ended by its user" } else { "ended by an administrator" }
+}
+
+fn show(line: &Line, caller: &Caller) -> ApiResult<Value> {
+    let time = |at: OffsetDateTime| at.format(&Rfc3339).map_err(ApiError::internal);
+    Ok(json!({
+        "id": line.id,
+        "user_id": line.user_id,
+        "username": line.username,
+        "created_at": time(line.created_at)?,
+        "expires_at": time(line.expires_at)?,
+        "last_seen_at": line.last_seen_at.map(time).transpose()?,
+        "ip": line.ip,
+        "user_agent": line.user_agent,
+        "current": caller.session_id == Some(line.id),
+    }))
+}

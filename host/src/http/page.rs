@@ -1,0 +1,112 @@
+//! Pages of any list: how many at once, and cursors that are opaque, signed, and bound to the list,
+//! filter and order that they came from.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use hmac::Mac;
+use serde::{Serialize, de::DeserializeOwned};
+use sha2::{Digest, Sha256};
+
+use super::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+
+const MAC_LEN: usize = 16;
+/// Entries of a page when nothing else is asked for, and at most.
+const USUAL: i64 = 100;
+const MOST: i64 = 200;
+
+/// How many entries were asked for.
+pub fn limit(asked: Option<i64>) -> ApiResult<i64> {
+    match asked.unwrap_or(USUAL) {
+        limit @ 1..=MOST => Ok(limit),
+        _ => Err(ApiError::new(&codes::INVALID_REQUEST).detail(format!("`limit` is 1 to {MOST}."))),
+    }
+}
+
+/// Signs and reads cursors.
+#[derive(Clone)]
+pub struct Cursors([u8; 32]);
+
+impl Cursors {
+    pub const fn new(key: [u8; 32]) -> Self {
+        Self(key)
+    }
+
+    /// The cursor for a place in `list`, which is whatever tells it from others: name, filter, order.
+    pub fn seal(&self, list: &impl Serialize, place: &impl Serialize) -> ApiResult<String> {
+        let mut bytes = serde_json::to_vec(place).map_err(ApiError::internal)?;
+        let mac = self.mac(list, &bytes)?;
+        bytes.extend_from_slice(&mac);
+        Ok(URL_SAFE_NO_PAD.encode(bytes))
+    }
+
+    /// The place that a cursor stands for; 400 when it is not one of this list.
+    pub fn open<P: DeserializeOwned>(&self, list: &impl Serialize, cursor: &str) -> ApiResult<P> {
+        let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| refused())?;
+        let (place, mac) = bytes.split_at_checked(bytes.len().saturating_sub(MAC_LEN)).ok_or_else(refused)?;
+        if !bool::from(subtle::ConstantTimeEq::ct_eq(&self.mac(list, place)?[..], mac)) {
+            return Err(refused());
+        }
+        serde_json::from_slice(place).map_err(|_| refused())
+    }
+
+    /// Takes the one row too many off that tells whether there is more; gives the cursor of the next page.
+    pub fn cut<T, P: Serialize>(
+        &self,
+        list: &impl Serialize,
+        rows: &mut Vec<T>,
+        limit: i64,
+        place: impl Fn(&T) -> P,
+    ) -> ApiResult<Option<String>> {
+        let limit = usize::try_from(limit).unwrap_or_default();
+        if rows.len() <= limit {
+            return Ok(None);
+        }
+        rows.truncate(limit);
+        rows.last().map(|last| self.seal(list, &place(last))).transpose()
+    }
+
+    fn mac(&self, list: &impl Serialize, place: &[u8]) -> ApiResult<[u8; MAC_LEN]> {
+        let list = serde_json::to_vec(list).map_err(ApiError::internal)?;
+        let mut mac = crate::mac::keyed(&self.0);
+        mac.update(&Sha256::digest(list));
+        mac.update(place);
+        let whole: [u8; 32] = mac.finalize().into_bytes().into();
+        whole[..MAC_LEN].try_into().map_err(ApiError::internal)
+    }
+}
+
+fn refused() -> ApiError {
+    ApiError::new(&codes::INVALID_CURSOR).detail("The cursor does not belong to this list, filter and order.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_fits_its_own_list_only() {
+        let cursors = Cursors::new([1; 32]);
+        let list = ("users", Some("lamp"), false);
+        let cursor = cursors.seal(&list, &7_i64).unwrap();
+        assert_eq!(cursors.open::<i64>(&list, &cursor).unwrap(), 7);
+        for other in [("keys", Some("lamp"), false), ("users", None, false), ("users", Some("lamp"), true)] {
+            assert!(cursors.open::<i64>(&other, &cursor).is_err(), "{other:?}");
+        }
+        assert!(Cursors::new([2; 32]).open::<i64>(&list, &cursor).is_err());
+        for bad in ["", "x", "AAAA", &cursor[1..], &format!("{cursor}A")] {
+            assert_eq!(cursors.open::<i64>(&list, bad).unwrap_err().code(), "invalid-cursor", "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_page_has_a_next_one_when_a_row_too_many_was_read() {
+        let cursors = Cursors::new([1; 32]);
+        let mut rows = vec![9_i64, 8, 7];
+        let next = cursors.cut(&"list", &mut rows, 2, |row| *row).unwrap().unwrap();
+        assert_eq!((rows.as_slice(), cursors.open::<i64>(&"list", &next).unwrap()), (&[9, 8][..], 8));
+        assert_eq!(cursors.cut(&"list", &mut rows, 2, |row| *row).unwrap(), None);
+        assert!(limit(Some(0)).is_err() && limit(Some(201)).is_err() && limit(None).is_ok());
+    }
+}

@@ -1,0 +1,267 @@
+//! Who may call what: every row of the host's route table has its cases here, and every plugin route and tool is
+//! closed to whoever was not let in. A route without a case fails the test by name.
+
+use cardinal::{audit::Act, router::Access as Declared};
+use cardinal_tests::{Answer, Client, Host, Package, PluginsFolder, User, unique};
+use http::Method;
+use serde_json::json;
+
+/// Who may come in, as the contract says it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Needs {
+    /// No credential.
+    Nothing,
+    /// A credential, whatever it may do.
+    Credential,
+    /// A credential with this scope.
+    Scope(&'static str),
+    /// The scope of the plugin's own route; see the tests of plugins below.
+    PluginScope,
+}
+
+use Needs::{Credential, Nothing, PluginScope, Scope};
+
+/// What the right caller gets for a call without body to an object that is not there: the call got through.
+struct Case(&'static str, &'static str, Needs, u16);
+
+const NO_ID: &str = "00000000-0000-7000-8000-000000000000";
+
+/// In the order of the contract. The last column is the status of the right caller's call.
+const CASES: &[Case] = &[
+    Case("GET", "/healthz", Nothing, 200),
+    Case("GET", "/readyz", Nothing, 200),
+    Case("GET", "/problems", Nothing, 200),
+    Case("GET", "/problems/{code}", Nothing, 404),
+    Case("GET", "/.well-known/oauth-protected-resource", Nothing, 200),
+    Case("GET", "/.well-known/oauth-protected-resource/api", Nothing, 200),
+    Case("GET", "/.well-known/oauth-protected-resource/api/mcp", Nothing, 200),
+    Case("POST", "/v1/admin/auth/login", Nothing, 400),
+    Case("POST", "/v1/admin/auth/logout", Credential, 400),
+    Case("GET", "/v1/admin/auth/me", Credential, 200),
+    Case("POST", "/v1/admin/auth/password", Credential, 403),
+    Case("GET", "/v1/admin/api-keys", Scope("keys:read"), 200),
+    Case("POST", "/v1/admin/api-keys", Scope("keys:write"), 400),
+    Case("GET", "/v1/admin/api-keys/{id}", Scope("keys:read"), 404),
+    Case("PATCH", "/v1/admin/api-keys/{id}", Scope("keys:write"), 415),
+    Case("DELETE", "/v1/admin/api-keys/{id}", Scope("keys:write"), 404),
+    Case("POST", "/v1/admin/api-keys/{id}/rotate", Scope("keys:write"), 404),
+    Case("GET", "/v1/admin/users", Scope("users:read"), 200),
+    Case("POST", "/v1/admin/users", Scope("users:write"), 400),
+    Case("GET", "/v1/admin/users/{id}", Scope("users:read"), 404),
+    Case("PATCH", "/v1/admin/users/{id}", Scope("users:write"), 415),
+    Case("DELETE", "/v1/admin/users/{id}", Scope("users:write"), 404),
+    // One's own sessions need no scope, others' users:write: sessions.rs. A key has none of its own.
+    Case("GET", "/v1/admin/sessions", Credential, 403),
+    Case("DELETE", "/v1/admin/sessions", Credential, 400),
+    Case("DELETE", "/v1/admin/sessions/{id}", Credential, 404),
+    Case("GET", "/v1/admin/audit", Scope("audit:read"), 200),
+    Case("GET", "/v1/admin/master-cards", Scope("cards:read"), 200),
+    Case("POST", "/v1/admin/master-cards", Scope("cards:write"), 400),
+    Case("GET", "/v1/admin/master-cards/{id}", Scope("cards:read"), 404),
+    Case("PATCH", "/v1/admin/master-cards/{id}", Scope("cards:write"), 415),
+    Case("DELETE", "/v1/admin/master-cards/{id}", Scope("cards:write"), 404),
+    Case("POST", "/v1/admin/master-cards/{id}/restore", Scope("cards:write"), 404),
+    Case("GET", "/v1/admin/master-cards/{id}/history", Scope("cards:read"), 404),
+    Case("DELETE", "/v1/admin/master-cards/{id}/sources/{source_key}", Scope("cards:write"), 404),
+    Case("GET", "/v1/admin/plugins", Credential, 200),
+    Case("GET", "/v1/admin/plugins/{prefix}", PluginScope, 404),
+    Case("GET", "/v1/admin/plugins/{prefix}/", PluginScope, 404),
+    Case("GET", "/v1/admin/plugins/{prefix}/{*rest}", PluginScope, 404),
+    Case("GET", "/v1/admin/plugin-registry", Scope("plugins:read"), 200),
+    Case("POST", "/v1/admin/plugin-registry/rescan", Scope("plugins:manage"), 200),
+    Case("GET", "/v1/admin/plugin-registry/{name}", Scope("plugins:read"), 404),
+    Case("POST", "/v1/admin/plugin-registry/{name}/enable", Scope("plugins:manage"), 404),
+    Case("POST", "/v1/admin/plugin-registry/{name}/disable", Scope("plugins:manage"), 404),
+    Case("POST", "/v1/admin/plugin-registry/{name}/client-errors", Credential, 404),
+    Case("GET", "/v1/admin/system", Scope("system:read"), 200),
+    Case("PUT", "/v1/admin/system/log-level", Scope("system:write"), 400),
+    Case("GET", "/metrics", Scope("system:read"), 200),
+    Case("POST", "/api", Scope("mcp:use"), 400),
+    Case("GET", "/api", Scope("mcp:use"), 406),
+    Case("DELETE", "/api", Scope("mcp:use"), 400),
+    Case("POST", "/api/mcp", Scope("mcp:use"), 400),
+    Case("GET", "/api/mcp", Scope("mcp:use"), 406),
+    Case("DELETE", "/api/mcp", Scope("mcp:use"), 400),
+];
+
+/// Every scope but this one, and but those that hold it: a caller who may do all the rest.
+const EVERY: [&str; 17] = [
+    "cards:read",
+    "cards:write",
+    "cards:purge",
+    "keys:read",
+    "keys:write",
+    "users:read",
+    "users:write",
+    "plugins:read",
+    "plugins:manage",
+    "audit:read",
+    "jobs:read",
+    "jobs:write",
+    "system:read",
+    "system:write",
+    "proxy:read",
+    "proxy:write",
+    "mcp:use",
+];
+
+fn all_but(scope: &str) -> Vec<&'static str> {
+    let holder = scope.replace(":read", ":write");
+    EVERY.into_iter().filter(|other| *other != scope && *other != holder).collect()
+}
+
+fn sample(template: &str) -> String {
+    template
+        .replace("{id}", NO_ID)
+        .replace("{code}", "no-such-code")
+        .replace("{prefix}", "nobody")
+        .replace("{name}", "nobody")
+        .replace("{source_key}", "nobody:nothing")
+        .replace("{*rest}", "nothing")
+}
+
+async fn ask(client: &Client, case: &Case) -> Answer {
+    client.call(case.0.parse().unwrap(), &sample(case.1)).send().await
+}
+
+#[test]
+fn every_route_of_the_table_has_its_case() {
+    let router = cardinal::router::Router::new(&Default::default()).unwrap();
+    for route in router.routes() {
+        let declared = match route.access {
+            Declared::Public => Nothing,
+            Declared::Authenticated => Credential,
+            Declared::Scope(scope) => Scope(scope),
+            Declared::Plugin => PluginScope,
+        };
+        let case = CASES.iter().find(|case| case.0 == route.method.as_str() && case.1 == route.path);
+        let case = case.unwrap_or_else(|| {
+            panic!("{} {} has no case in tests/tests/it/access.rs: who may call it?", route.method, route.path)
+        });
+        assert_eq!(case.2, declared, "{} {}: the case and the table disagree", route.method, route.path);
+    }
+    for case in CASES {
+        let known = router.routes().iter().any(|route| case.0 == route.method.as_str() && case.1 == route.path);
+        assert!(known, "{} {} has a case and is not in the table", case.0, case.1);
+    }
+}
+
+/// What changes something is an act that the audit log knows, or work on data that has a history of its own.
+#[test]
+fn every_route_that_changes_something_is_an_act_or_work_on_data() {
+    const DATA: [&str; 4] =
+        ["/v1/admin/master-cards", "/api", "/v1/admin/plugins/", "/v1/admin/plugin-registry/{name}/client-errors"];
+    let router = cardinal::router::Router::new(&Default::default()).unwrap();
+    for route in router.routes().iter().filter(|route| route.method != Method::GET) {
+        let is_data = DATA.iter().any(|data| route.path.starts_with(data));
+        let act = Act::of_route(&route.method, route.path);
+        assert!(is_data != act.is_some(), "{} {}: neither an act of audit.rs nor data", route.method, route.path);
+    }
+}
+
+#[tokio::test]
+async fn without_a_credential_only_what_is_public_answers() {
+    let host = Host::shared().await;
+    for case in CASES {
+        let answer = ask(&host.client(), case).await;
+        match case.2 {
+            Nothing => assert_eq!(answer.status, case.3, "{answer}"),
+            _ => drop(answer.refused(401, "missing-token")),
+        }
+        let nonsense = ask(&host.client().bearer("mps_nonsense"), case).await;
+        assert_eq!(nonsense.status == 401, case.2 != Nothing, "{nonsense}");
+    }
+}
+
+#[tokio::test]
+async fn the_wrong_scope_is_refused_by_name_and_every_other_one_does_not_help() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    for case in CASES {
+        let Scope(scope) = case.2 else { continue };
+        let others = owner.key(&all_but(scope)).await;
+        let answer = ask(&others, case).await;
+        let problem = answer.refused(403, "insufficient-scope");
+        assert_eq!(problem["required_scope"], scope, "{answer}");
+        assert!(answer.header("www-authenticate").is_some_and(|value| value.contains(scope)), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn the_right_scope_alone_is_enough() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let mut wrong = Vec::new();
+    for case in CASES {
+        let scopes: &[&str] = match case.2 {
+            Scope(scope) => &[scope],
+            // Something that opens none of the others.
+            _ => &["proxy:read"],
+        };
+        let key = owner.key(scopes).await;
+        let answer = ask(&key, case).await;
+        if answer.status != case.3 {
+            wrong.push(format!("{:?}, expected {}: {answer}", case.2, case.3));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A key that may do everything else of the host, and of another plugin.
+async fn without_this_plugin(owner: &User, also: &[&str]) -> User {
+    let scopes = [&EVERY[..], &["plugin:other:write"], also].concat();
+    owner.key(&scopes).await
+}
+
+#[tokio::test]
+async fn a_plugins_routes_are_closed_to_whoever_was_not_let_in() {
+    let plugins = PluginsFolder::default().with("echo", &Package::fixture("echo"));
+    let host = Host::settings().plugins(plugins).start().await;
+    let owner = host.owner().await;
+    let report = owner.get("/v1/admin/plugin-registry/echo").await.expect(200)["item"].clone();
+    let routes = report["routes"].as_array().unwrap();
+    assert!(routes.len() > 5, "{report}");
+    let (stranger, reader) =
+        (without_this_plugin(owner, &[]).await, without_this_plugin(owner, &["plugin:echo:read"]).await);
+    for route in routes {
+        let method: Method = route["method"].as_str().unwrap().parse().unwrap();
+        let path = format!("/v1/admin/plugins/echo{}", route["path"].as_str().unwrap());
+        let path = path.replace("{card_id}", NO_ID).replace("{*rest}", "x");
+        host.client().call(method.clone(), &path).send().await.refused(401, "missing-token");
+        let reads = method == Method::GET;
+        let wanted = if reads { "plugin:echo:read" } else { "plugin:echo:write" };
+        let problem = stranger.call(method.clone(), &path).send().await.refused(403, "insufficient-scope");
+        assert_eq!(problem["required_scope"], wanted, "{method} {path}");
+        if !reads {
+            reader.call(method.clone(), &path).send().await.refused(403, "insufficient-scope");
+        }
+    }
+    reader.get("/v1/admin/plugins/echo/hello").await.expect(200);
+    for scope in ["plugin:echo:write", "plugin:*:read", "plugin:echo:*", "*"] {
+        owner.key(&[scope]).await.get("/v1/admin/plugins/echo/hello").await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn a_plugins_tools_do_not_exist_for_whoever_was_not_let_in() {
+    let plugins = PluginsFolder::default().with("echo", &Package::fixture("echo"));
+    let host = Host::settings().plugins(plugins).start().await;
+    let owner = host.owner().await;
+    let list = async |user: &User| {
+        let answer = user.mcp(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})).await.expect(200);
+        let tools = answer["result"]["tools"].as_array().unwrap().clone();
+        let names: Vec<String> = tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();
+        names.into_iter().filter(|name| name.starts_with("plugin_echo_")).collect::<Vec<_>>()
+    };
+    let (stranger, reader) =
+        (without_this_plugin(owner, &[]).await, without_this_plugin(owner, &["plugin:echo:read"]).await);
+    let writer = without_this_plugin(owner, &["plugin:echo:write"]).await;
+    assert_eq!(list(&stranger).await, Vec::<String>::new());
+    assert_eq!(list(&reader).await, ["plugin_echo_say"]);
+    assert_eq!(list(&writer).await, ["plugin_echo_enrich", "plugin_echo_say"]);
+    let say = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+        "params": {"name": "plugin_echo_say", "arguments": {"text": unique("hello")}}});
+    let answer = stranger.mcp(&say).await;
+    assert!(answer.json()["error"].is_object(), "a tool that is not there for the caller: {answer}");
+    assert_ne!(reader.mcp(&say).await.expect(200)["result"]["isError"], true);
+}
