@@ -1,37 +1,30 @@
 //! The walk of a request: one short way from what came in to what goes out.
 
-use std::{
-    future::poll_fn,
-    net::IpAddr,
-    pin::pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+mod call;
+mod cx;
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header, request::Parts};
+use std::{future::poll_fn, net::IpAddr, pin::pin, sync::Arc, time::Duration};
+
+use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
-use serde::de::DeserializeOwned;
 
+pub use self::{call::Call, cx::Cx};
 use crate::{
     api,
     app::App,
-    audit::{self, Act},
     auth::caller::SharedCaller,
     http::{
-        body::{self, Body},
-        codes, cors,
+        body::Body,
+        codes,
         error::{ApiError, ApiResult},
-        forwarded::{self, Origin},
+        forwarded,
         host::Site,
-        input, path,
+        path,
         reply::Reply,
-        request_id::{self, RequestId},
     },
-    limit::standing::Standing,
-    observe::{log::AccessLine, meter::Meter, spent::Spent, trace::Trace},
+    observe::spent::Spent,
     proxy,
-    router::{self, Access, Found, Params, Reads},
+    router::{Access, Found},
 };
 
 /// Where a request comes from.
@@ -182,235 +175,6 @@ async fn in_time<T>(work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
         Err(_) => {
             Err(ApiError::new(&codes::DATABASE_UNAVAILABLE).cause(anyhow::anyhow!("no answer in {CORE_ANSWER:?}")))
         }
-    }
-}
-
-/// What is known of a request from its first byte on.
-pub struct Cx<'a> {
-    app: &'a App,
-    pub request_id: RequestId,
-    pub trace: Trace,
-    pub started: Instant,
-    /// The client, behind whatever proxies are trusted.
-    pub peer: IpAddr,
-    /// The connection comes from a proxy whose headers are believed.
-    trusted: bool,
-    /// The answer is an upstream's, whose headers are its own.
-    relayed: bool,
-    pub method: Method,
-    pub uri: Uri,
-    pub origin: Option<HeaderValue>,
-    /// The route's template, for the log and metrics; empty while none is found.
-    pub template: &'static str,
-    pub caller: Option<SharedCaller>,
-    meter: Option<&'static Meter>,
-    answered: bool,
-    /// Of the limit that the request was counted against.
-    pub standing: Option<Standing>,
-}
-
-impl<'a> Cx<'a> {
-    fn begin(app: &'a App, from: Origin, request: &Request<Incoming>) -> Self {
-        app.telemetry.requests.in_flight.up();
-        Self {
-            app,
-            trace: Trace::of(request.headers(), &mut rand::rng()),
-            request_id: RequestId::of(request.headers()),
-            started: Instant::now(),
-            peer: from.client,
-            trusted: from.trusted,
-            relayed: false,
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            origin: request.headers().get(header::ORIGIN).cloned(),
-            template: "",
-            caller: None,
-            meter: None,
-            answered: false,
-            standing: None,
-        }
-    }
-
-    /// An administrative act that the caller may not do is counted in the audit log.
-    fn note_refusal(&self, outcome: &ApiResult<Reply>) {
-        let (Some(caller), Some(code)) = (&self.caller, audit::is_refusal(outcome)) else { return };
-        let Some(act) = Act::of_route(&self.method, self.template) else { return };
-        let target = router::object_of(self.template, self.uri.path());
-        self.app.audit.refused(caller, self.peer, self.request_id.to_string(), act, target, code);
-    }
-
-    /// The only place that makes a failure body; one log line per request.
-    fn finish(mut self, outcome: ApiResult<Reply>, spent: Spent) -> Response<Body> {
-        self.answered = true;
-        let app = self.app;
-        let request_id = self.request_id;
-        let id = request_id.as_str();
-        let (code, cause, mut response) = match outcome {
-            Ok(response) => (None, None, response),
-            Err(error) => {
-                let (code, cause) = (error.code().to_owned(), error.cause_text());
-                (Some(code), cause, error.into_response(&app.base_url, id))
-            }
-        };
-        let rule = cors::rule(self.uri.path());
-        let headers = response.headers_mut();
-        if let Ok(id) = HeaderValue::from_str(id) {
-            headers.insert(request_id::HEADER, id);
-        }
-        if !self.relayed {
-            headers.entry(header::X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
-            if rule == cors::Rule::Listed {
-                headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-            }
-            app.origins.decorate(rule, self.origin.as_ref(), headers);
-        }
-        if let Some(standing) = &self.standing {
-            standing.write(headers);
-        }
-        self.tell(response.status().as_u16(), code.as_deref(), cause.as_deref(), &spent);
-        response
-    }
-
-    /// Counts the request and writes its line.
-    fn tell(&self, status: u16, code: Option<&str>, cause: Option<&str>, spent: &Spent) {
-        let took = self.started.elapsed();
-        let requests = &self.app.telemetry.requests;
-        let meter = spent.meter.or(self.meter).unwrap_or_else(|| match self.template {
-            "" => requests.unmatched(&self.method),
-            template => requests.route(&self.method, template),
-        });
-        meter.observe(status, took, spent);
-        self.app.log.access(&AccessLine {
-            request_id: self.request_id.as_str(),
-            trace: &self.trace,
-            peer: self.peer,
-            method: self.method.as_str(),
-            path: &path::for_log(self.uri.path()),
-            route: if meter.is_of_a_route() { &meter.route } else { "" },
-            status,
-            took,
-            spent,
-            user: self.caller.as_ref().map(|caller| caller.username.as_str()),
-            key_id: self.caller.as_ref().and_then(|caller| caller.key.as_ref()).map(|(id, _)| *id),
-            code,
-            cause,
-            is_probe: api::is_probe(self.template),
-        });
-    }
-}
-
-/// What the log calls the outcome when the client has gone away before there was one, as nginx does.
-const CLIENT_CLOSED: u16 = 499;
-
-impl Drop for Cx<'_> {
-    fn drop(&mut self) {
-        self.app.telemetry.requests.in_flight.down();
-        if !self.answered {
-            self.app.telemetry.requests.abandoned.count();
-            // A panic of ours ends the connection, too, and is no fault of the client's.
-            let (status, code) = if std::thread::panicking() {
-                (500, codes::INTERNAL_ERROR.name)
-            } else {
-                (CLIENT_CLOSED, "client-closed")
-            };
-            self.tell(status, Some(code), None, &Spent::default());
-        }
-    }
-}
-
-/// A request that may be handled: its caller is known and its body within bounds.
-pub struct Call {
-    pub request_id: RequestId,
-    pub trace: Trace,
-    pub peer: IpAddr,
-    pub started: Instant,
-    pub method: Method,
-    pub uri: Uri,
-    pub headers: HeaderMap,
-    pub params: Params,
-    pub template: &'static str,
-    caller: Option<SharedCaller>,
-    /// What the route reads ahead.
-    pub body: Bytes,
-    /// What it doesn't.
-    pub stream: Option<Incoming>,
-}
-
-impl Call {
-    async fn read(
-        cx: &Cx<'_>,
-        caller: Option<SharedCaller>,
-        request: Request<Incoming>,
-        found: &Found<'_>,
-    ) -> ApiResult<Self> {
-        let (parts, incoming) = request.into_parts();
-        let (bytes, stream) = match found.route.reads {
-            Reads::Nothing => (Bytes::new(), Some(incoming)),
-            Reads::Json(limit) => {
-                media(&parts, &["application/json"], true)?;
-                (body::read(incoming, limit).await?, None)
-            }
-            Reads::MergePatch(limit) => {
-                media(&parts, &["application/merge-patch+json", "application/json"], false)?;
-                (body::read(incoming, limit).await?, None)
-            }
-        };
-        Ok(Self {
-            request_id: cx.request_id,
-            trace: cx.trace,
-            peer: cx.peer,
-            started: cx.started,
-            method: parts.method,
-            uri: parts.uri,
-            headers: parts.headers,
-            params: found.params.clone(),
-            template: found.route.path,
-            caller,
-            body: bytes,
-            stream,
-        })
-    }
-
-    /// Who calls; routes that are not public always have one.
-    pub fn caller(&self) -> ApiResult<&SharedCaller> {
-        self.caller.as_ref().ok_or_else(|| ApiError::new(&codes::MISSING_TOKEN))
-    }
-
-    /// The body as JSON, strictly.
-    pub fn json<T: DeserializeOwned>(&self) -> ApiResult<T> {
-        input::json(&self.body)
-    }
-
-    /// The query, strictly.
-    pub fn query<T: DeserializeOwned>(&self) -> ApiResult<T> {
-        input::query(self.uri.query())
-    }
-
-    /// Refuses any query parameter.
-    pub fn no_query(&self) -> ApiResult<()> {
-        #[derive(serde::Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Nothing {}
-        self.query::<Nothing>().map(|_| ())
-    }
-
-    pub fn header(&self, name: header::HeaderName) -> Option<&str> {
-        self.headers.get(name).and_then(|value| value.to_str().ok())
-    }
-}
-
-/// 415 unless the body is of one of these types and not encoded. A body without a type is taken
-/// for the first one where `untyped` says so.
-fn media(parts: &Parts, types: &[&str], untyped: bool) -> ApiResult<()> {
-    let refused =
-        || ApiError::new(&codes::UNSUPPORTED_MEDIA_TYPE).detail(format!("Send the body as {}.", types.join(" or ")));
-    if parts.headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
-        return Err(refused());
-    }
-    match input::media_type(&parts.headers) {
-        Some(media) if types.contains(&media.as_str()) => Ok(()),
-        None if untyped => Ok(()),
-        _ => Err(refused()),
     }
 }
 

@@ -1,0 +1,118 @@
+//! A request as its handler gets it.
+
+use std::{net::IpAddr, time::Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Uri, header, request::Parts};
+use hyper::body::Incoming;
+use serde::de::DeserializeOwned;
+
+use super::Cx;
+use crate::{
+    auth::caller::SharedCaller,
+    http::{
+        body, codes,
+        error::{ApiError, ApiResult},
+        input,
+        request_id::RequestId,
+    },
+    observe::trace::Trace,
+    router::{Found, Params, Reads},
+};
+
+/// A request that may be handled: its caller is known and its body within bounds.
+pub struct Call {
+    pub request_id: RequestId,
+    pub trace: Trace,
+    pub peer: IpAddr,
+    pub started: Instant,
+    pub method: Method,
+    pub uri: Uri,
+    pub headers: HeaderMap,
+    pub params: Params,
+    pub template: &'static str,
+    caller: Option<SharedCaller>,
+    /// What the route reads ahead.
+    pub body: Bytes,
+    /// What it doesn't.
+    pub stream: Option<Incoming>,
+}
+
+impl Call {
+    /// Reads what the route wants read.
+    pub async fn read(
+        cx: &Cx<'_>,
+        caller: Option<SharedCaller>,
+        request: Request<Incoming>,
+        found: &Found<'_>,
+    ) -> ApiResult<Self> {
+        let (parts, incoming) = request.into_parts();
+        let (bytes, stream) = match found.route.reads {
+            Reads::Nothing => (Bytes::new(), Some(incoming)),
+            Reads::Json(limit) => {
+                media(&parts, &["application/json"], true)?;
+                (body::read(incoming, limit).await?, None)
+            }
+            Reads::MergePatch(limit) => {
+                media(&parts, &["application/merge-patch+json", "application/json"], false)?;
+                (body::read(incoming, limit).await?, None)
+            }
+        };
+        Ok(Self {
+            request_id: cx.request_id,
+            trace: cx.trace,
+            peer: cx.peer,
+            started: cx.started,
+            method: parts.method,
+            uri: parts.uri,
+            headers: parts.headers,
+            params: found.params.clone(),
+            template: found.route.path,
+            caller,
+            body: bytes,
+            stream,
+        })
+    }
+
+    /// Who calls; routes that are not public always have one.
+    pub fn caller(&self) -> ApiResult<&SharedCaller> {
+        self.caller.as_ref().ok_or_else(|| ApiError::new(&codes::MISSING_TOKEN))
+    }
+
+    /// The body as JSON, strictly.
+    pub fn json<T: DeserializeOwned>(&self) -> ApiResult<T> {
+        input::json(&self.body)
+    }
+
+    /// The query, strictly.
+    pub fn query<T: DeserializeOwned>(&self) -> ApiResult<T> {
+        input::query(self.uri.query())
+    }
+
+    /// Refuses any query parameter.
+    pub fn no_query(&self) -> ApiResult<()> {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Nothing {}
+        self.query::<Nothing>().map(|_| ())
+    }
+
+    pub fn header(&self, name: header::HeaderName) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+}
+
+/// 415 unless the body is of one of these types and not encoded. A body without a type is taken
+/// for the first one where `untyped` says so.
+fn media(parts: &Parts, types: &[&str], untyped: bool) -> ApiResult<()> {
+    let refused =
+        || ApiError::new(&codes::UNSUPPORTED_MEDIA_TYPE).detail(format!("Send the body as {}.", types.join(" or ")));
+    if parts.headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        return Err(refused());
+    }
+    match input::media_type(&parts.headers) {
+        Some(media) if types.contains(&media.as_str()) => Ok(()),
+        None if untyped => Ok(()),
+        _ => Err(refused()),
+    }
+}
