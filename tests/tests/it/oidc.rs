@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use cardinal_tests::{Federated, Host, repository, unique};
+use cardinal_tests::{Federated, Host, eventually, repository, unique};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -260,4 +260,47 @@ async fn a_host_without_a_provider_accepts_no_jwt() {
     let metadata = host.client().get("/.well-known/oauth-protected-resource").await.expect(200);
     assert!(metadata.get("authorization_servers").is_none(), "{metadata}");
     assert_eq!(metadata["resource"], json!(format!("{}/api", host.url())));
+}
+
+#[tokio::test]
+async fn a_role_that_an_administrator_gives_narrows_what_a_token_may() {
+    let all = Federated::shared().await;
+    let holder = all.holder(&unique("narrowed"), ALLOWED).await;
+    let user = format!("/v1/admin/users/{}", holder.get(ME).await.expect(200)["user"]["id"].as_str().unwrap());
+    let owner = all.host.owner().await;
+    owner.patch(&user, &json!({"role": "viewer"})).await.expect(200);
+    let me = holder.get(ME).await.expect(200);
+    assert_eq!(sorted(&me["scopes"]), ["cards:read", "plugin:*:read"], "{me}");
+    // A role never gives what the token doesn't hold.
+    owner.patch(&user, &json!({"role": "owner"})).await.expect(200);
+    assert_eq!(holder.get(ME).await.expect(200)["scopes"].as_array().unwrap().len(), 4);
+}
+
+#[tokio::test]
+async fn a_disabled_or_deleted_user_is_refused_on_every_host_and_stays_known() {
+    let all = Federated::shared().await;
+    // A token for both hosts: their addresses differ, so their audiences do.
+    let other = all.host.beside().set("AUTH_URL", &all.provider.issuer).start().await;
+    let subject = unique("gone");
+    let mut claims = all.provider.claims("", &subject, ALLOWED);
+    claims["aud"] = json!([all.audience(), format!("{}/api", other.url())]);
+    let token = all.provider.sign(&json!({"claims": claims})).await;
+    let (here, there) = (all.host.client().bearer(&token), other.client().bearer(&token));
+    let id = here.get(ME).await.expect(200)["user"]["id"].clone();
+    assert_eq!(there.get(ME).await.expect(200)["user"]["id"], id);
+    let user = format!("/v1/admin/users/{}", id.as_str().unwrap());
+    let owner = all.host.owner().await;
+
+    owner.patch(&user, &json!({"disabled": true})).await.expect(200);
+    here.get(ME).await.refused(403, "account-disabled");
+    let begun = std::time::Instant::now();
+    eventually("the other host knows", async || (there.get(ME).await.status == 403).then_some(())).await;
+    assert!(begun.elapsed().as_secs() < 7, "{:?}", begun.elapsed());
+
+    owner.patch(&user, &json!({"disabled": false})).await.expect(200);
+    here.get(ME).await.expect(200);
+    owner.delete(&user).await.expect(204);
+    here.get(ME).await.refused(403, "account-disabled");
+    // Nor does a new token make a new user of it.
+    all.holder(&subject, ALLOWED).await.get(ME).await.refused(403, "account-disabled");
 }

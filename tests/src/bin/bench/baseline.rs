@@ -11,6 +11,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use time::OffsetDateTime;
 use tokio::net::TcpListener;
 use tokio_postgres::NoTls;
 use tokio_postgres::types::Json;
@@ -23,10 +24,11 @@ const OTHER_ROUTES: usize = 50;
 /// As many as the host's own pool has.
 const CONNECTIONS: usize = 16;
 
-const CARD: &str = "SELECT id, title, sku, status, attributes, version, created_at::text, updated_at::text \
-    FROM public.master_cards WHERE id = $1 AND deleted_at IS NULL";
-const PAGE: &str = "SELECT id, title, sku, status, attributes, version, created_at::text, updated_at::text \
-    FROM public.master_cards WHERE deleted_at IS NULL ORDER BY id DESC LIMIT 51";
+/// The statements of the host, word for word but for those of its columns that a reader doesn't see.
+const CARD: &str = "SELECT c.id, c.title, c.sku, c.status, c.attributes, c.version, c.created_at, c.updated_at \
+    FROM public.master_cards c WHERE c.id = $1 AND c.deleted_at IS NULL";
+const PAGE: &str = "SELECT c.id, c.title, c.sku, c.status, c.attributes, c.version, c.created_at, c.updated_at \
+    FROM public.master_cards c WHERE c.deleted_at IS NULL ORDER BY c.id DESC LIMIT $1";
 const NUMBER: &str = "SELECT 42::int8";
 const WRITE: &str = "UPDATE public.master_cards SET attributes = jsonb_set(attributes, '{sources}', \
     coalesce(attributes->'sources', '{}') || jsonb_build_object('quick:bench', $2::jsonb)), \
@@ -122,7 +124,7 @@ impl Bare {
 
     async fn page(&self) -> Bytes {
         let client = self.connection().await;
-        let rows = client.query(&client.prepare_cached(PAGE).await.unwrap(), &[]).await.unwrap();
+        let rows = client.query(&client.prepare_cached(PAGE).await.unwrap(), &[&51_i64]).await.unwrap();
         let mut body = br#"{"items":["#.to_vec();
         for (count, row) in rows.iter().take(50).enumerate() {
             if count > 0 {
@@ -153,8 +155,10 @@ fn write_card(out: &mut Vec<u8>, row: &tokio_postgres::Row) {
         status: &'a str,
         attributes: &'a serde_json::value::RawValue,
         version: i64,
-        created_at: &'a str,
-        updated_at: &'a str,
+        #[serde(with = "time::serde::rfc3339")]
+        created_at: OffsetDateTime,
+        #[serde(with = "time::serde::rfc3339")]
+        updated_at: OffsetDateTime,
     }
     let Json(attributes) = row.get::<_, Json<&serde_json::value::RawValue>>(4);
     let card = Card {

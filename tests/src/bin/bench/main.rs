@@ -10,7 +10,7 @@ mod usage;
 
 use std::path::PathBuf;
 
-const USAGE: &str = "bench [--rounds N] [--seconds N] [--only PART-OF-NAME] [--json FILE]";
+const USAGE: &str = "bench [--rounds N] [--seconds N] [--only PART-OF-NAME] [--json FILE] [--authentication]";
 
 /// What the command line asks for.
 pub struct Options {
@@ -18,6 +18,8 @@ pub struct Options {
     pub seconds: u64,
     pub only: Option<String>,
     pub json: Option<PathBuf>,
+    /// Only what authentication costs; the host is a build that needs none.
+    pub authentication: bool,
 }
 
 fn main() {
@@ -28,7 +30,7 @@ fn main() {
     }
     let options = parse(arguments);
     runtime.block_on(async {
-        let bench = subjects::Bench::start().await;
+        let bench = subjects::Bench::start(options.authentication).await;
         let measured = measure::all(&bench, &options);
         report::table(&measured, &options);
         if let Some(file) = &options.json {
@@ -38,8 +40,12 @@ fn main() {
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Options {
-    let mut options = Options { rounds: 5, seconds: 3, only: None, json: None };
+    let mut options = Options { rounds: 5, seconds: 3, only: None, json: None, authentication: false };
     while let Some(name) = arguments.next() {
+        if name == "--authentication" {
+            options.authentication = true;
+            continue;
+        }
         let value = arguments.next().unwrap_or_else(|| panic!("{name} needs a value\nusage: {USAGE}"));
         match name.as_str() {
             "--rounds" => options.rounds = value.parse().expect("--rounds takes a number"),

@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use cardinal_tests::{Host, Package, PluginsFolder, Program, User, built, eventually, unique};
+use cardinal_tests::{Federated, Host, HostSettings, Package, PluginsFolder, Program, User, built, eventually, unique};
 use serde_json::json;
 use tempfile::TempDir;
 
 /// Enough that a page is full and the table is not one block.
 const CARDS: usize = 2_000;
+const HELLO: &str = "/v1/admin/plugins/quick/hello";
 
 /// Where wrk is sent.
 pub struct Target {
@@ -30,7 +31,7 @@ pub struct Subject {
 pub struct Bench {
     pub subjects: Vec<Subject>,
     _bare: (Program, Program),
-    _host: Host,
+    _host: Federated,
     _folder: TempDir,
 }
 
@@ -43,18 +44,26 @@ struct Ask<'a> {
 }
 
 impl Bench {
-    pub async fn start() -> Bench {
+    /// With `authentication`, only what each way in costs, against a host that was built to let everybody in.
+    pub async fn start(authentication: bool) -> Bench {
         let folder = tempfile::tempdir().unwrap();
         let (bare, bare_address) = start_bare(folder.path(), "bare", None).await;
-        let host = start_host(bare_address).await;
-        let (store, store_address) = start_bare(folder.path(), "store", Some(&database(&host))).await;
-        let card = fill(host.owner().await).await;
+        let federated = start_host(bare_address).await;
+        let host = &federated.host;
+        let (store, store_address) = start_bare(folder.path(), "store", Some(&database(host))).await;
         let owner = host.owner().await;
         let key = owner.key(&["cards:read", "plugin:quick:write", "mcp:use"]).await;
+        let jwt = federated.token("measured", "plugin:*:read").await;
+        let tokens = Tokens { key: &key.token, session: &owner.token, jwt: &jwt };
         let scripts = Scripts { folder: folder.path() };
-        let places = Places { host: &host, bare: (bare_address, bare.pid()), store: (store_address, store.pid()) };
-        let subjects = subjects(&scripts, &places, &key.token, &owner.token, &card);
-        Bench { subjects, _bare: (bare, store), _host: host, _folder: folder }
+        let places = Places { host, bare: (bare_address, bare.pid()), store: (store_address, store.pid()) };
+        let subjects = if authentication {
+            ways_in(&scripts, &places, &tokens)
+        } else {
+            let card = fill(owner).await;
+            subjects(&scripts, &places, &tokens, &card)
+        };
+        Bench { subjects, _bare: (bare, store), _host: federated, _folder: folder }
     }
 }
 
@@ -65,7 +74,32 @@ struct Places<'a> {
     store: (SocketAddr, i32),
 }
 
-fn subjects(scripts: &Scripts<'_>, places: &Places<'_>, key: &str, session: &str, card: &str) -> Vec<Subject> {
+/// One of each kind of credential.
+struct Tokens<'a> {
+    key: &'a str,
+    session: &'a str,
+    jwt: &'a str,
+}
+
+/// The same plugin route with each credential and with none.
+fn ways_in(scripts: &Scripts<'_>, places: &Places<'_>, tokens: &Tokens<'_>) -> Vec<Subject> {
+    let target = |token| Target {
+        url: format!("http://{}{HELLO}", places.host.address()),
+        script: scripts.write(Ask { token, ..Ask::default() }),
+        pid: places.host.worker_pid(),
+    };
+    let ways = [("API key", tokens.key), ("session", tokens.session), ("JWT", tokens.jwt)];
+    let subject = |(name, token)| Subject {
+        name,
+        target: target(Some(token)),
+        baseline_name: "without authentication",
+        baseline: target(None),
+    };
+    ways.into_iter().map(subject).collect()
+}
+
+fn subjects(scripts: &Scripts<'_>, places: &Places<'_>, tokens: &Tokens<'_>, card: &str) -> Vec<Subject> {
+    let Tokens { key, session, jwt } = *tokens;
     let worker = (places.host.address(), places.host.worker_pid());
     let target = |(address, pid): (SocketAddr, i32), path: &str, ask: Ask<'_>| Target {
         url: format!("http://{address}{path}"),
@@ -82,8 +116,9 @@ fn subjects(scripts: &Scripts<'_>, places: &Places<'_>, key: &str, session: &str
     let subject = |name, target, baseline_name, baseline| Subject { name, target, baseline_name, baseline };
     vec![
         subject("health check", target(worker, "/healthz", Ask::default()), bare, hello()),
-        subject("plugin route, API key", target(worker, "/v1/admin/plugins/quick/hello", with(key)), bare, hello()),
-        subject("plugin route, session", target(worker, "/v1/admin/plugins/quick/hello", with(session)), bare, hello()),
+        subject("plugin route, API key", target(worker, HELLO, with(key)), bare, hello()),
+        subject("plugin route, session", target(worker, HELLO, with(session)), bare, hello()),
+        subject("plugin route, JWT", target(worker, HELLO, with(jwt)), bare, hello()),
         subject(
             "tools/call, API key",
             target(worker, "/api", Ask { token: Some(key), body: Some(&tool), post: true }),
@@ -118,15 +153,15 @@ fn subjects(scripts: &Scripts<'_>, places: &Places<'_>, key: &str, session: &str
     ]
 }
 
-async fn start_host(bare: SocketAddr) -> Host {
+async fn start_host(bare: SocketAddr) -> Federated {
     let plugins = PluginsFolder::bundled().with("quick", &Package::fixture("quick"));
-    Host::settings()
-        .plugins(plugins)
-        // Rates are limits, not what is measured here.
-        .set("API_KEY_RATE_PER_MINUTE", "100000000")
-        .set("PROXY_ROUTES", format!("/bare=http://{bare}"))
-        .start()
-        .await
+    let settings = |host: HostSettings| {
+        // Every request is counted against a limit, and none reaches it.
+        host.plugins(plugins)
+            .set("API_KEY_RATE_PER_MINUTE", "100000000")
+            .set("PROXY_ROUTES", format!("/bare=http://{bare}"))
+    };
+    Federated::start(settings).await
 }
 
 async fn start_bare(folder: &Path, name: &str, database: Option<&str>) -> (Program, SocketAddr) {
