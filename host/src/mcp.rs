@@ -31,7 +31,7 @@ use crate::{
         reply::{self, Reply},
         request_id::RequestId,
     },
-    observe::trace::Trace,
+    observe::{spent::Elsewhere, trace::Trace},
     plugin::registry::Registry,
     request::Call,
 };
@@ -51,6 +51,8 @@ pub struct Visit {
     pub request_id: RequestId,
     pub trace: Trace,
     pub peer: std::net::IpAddr,
+    /// Tools run in tasks of the protocol library; what they spend belongs to the request.
+    pub spent: Elsewhere,
 }
 
 type Transport = StreamableHttpService<Server, LocalSessionManager>;
@@ -99,11 +101,18 @@ impl Mcp {
         if initializes && !self.owners.has_room(&caller) {
             return Err(ApiError::new(&codes::OVERLOADED).detail("There are too many open MCP sessions."));
         }
-        let visit =
-            Visit { caller: Arc::clone(&caller), request_id: call.request_id, trace: call.trace, peer: call.peer };
+        let spent = Elsewhere::default();
+        let visit = Visit {
+            caller: Arc::clone(&caller),
+            request_id: call.request_id,
+            trace: call.trace,
+            peer: call.peer,
+            spent: spent.clone(),
+        };
         let by_itself = call.method == Method::POST && session.is_none() && !initializes && !first.is_modern;
         let transport = if by_itself { &self.single } else { &self.sessions };
         let mut response = pass_on(transport, &call, message, visit).await;
+        spent.take_over();
         if call.method == Method::DELETE && response.status() == StatusCode::ACCEPTED {
             *response.status_mut() = StatusCode::NO_CONTENT; // clients take 202 for a failure
             session.iter().for_each(|id| self.owners.forget(id));

@@ -3,7 +3,7 @@
 mod call;
 mod cx;
 
-use std::{future::poll_fn, net::IpAddr, pin::pin, sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
@@ -22,7 +22,7 @@ use crate::{
         path,
         reply::Reply,
     },
-    observe::spent::Spent,
+    observe::spent,
     proxy,
     router::{Access, Found},
 };
@@ -55,13 +55,9 @@ const CORE_ANSWER: Duration = Duration::from_secs(20);
 pub async fn serve(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
     let origin = forwarded::origin(peer.ip, request.headers(), &app.config.http.trusted_proxies);
     let mut cx = Cx::begin(&app, origin, &request);
-    let mut spent = Spent::default();
-    let outcome = {
-        let mut work = pin!(answer(&app, &mut cx, peer, request));
-        poll_fn(|task| spent.during(|| work.as_mut().poll(task))).await
-    };
+    let (outcome, spent) = spent::account(answer(&app, &mut cx, peer, request)).await;
     cx.note_refusal(&outcome);
-    cx.finish(outcome, spent.closed())
+    cx.finish(outcome, spent)
 }
 
 async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<Incoming>) -> ApiResult<Reply> {

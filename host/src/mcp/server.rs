@@ -20,6 +20,7 @@ use crate::{
     audit::{Act, Audit},
     auth::scope,
     catalogue::Catalogue,
+    observe::spent,
     plugin::registry::{Registry, ToolEntry},
 };
 
@@ -128,10 +129,15 @@ impl ServerHandler for Server {
         let (server, cancelled) = (self.clone(), context.ct.clone());
         let task = async move {
             let arguments = request.arguments.unwrap_or_default();
-            tokio::select! {
-                result = server.run(&request.name, &visit, arguments) => result,
-                () = cancelled.cancelled() => Some(plugin_tools::failure("cancelled: the client cancelled the call.")),
-            }
+            let call = async {
+                tokio::select! {
+                    result = server.run(&request.name, &visit, arguments) => result,
+                    () = cancelled.cancelled() => Some(plugin_tools::failure("cancelled: the client cancelled the call.")),
+                }
+            };
+            let (result, spent) = spent::account(call).await;
+            visit.spent.add(&spent);
+            result
         };
         match tokio::spawn(task).await {
             Ok(Some(result)) => Ok(result.into()),

@@ -5,6 +5,12 @@
 
 use std::{
     cell::Cell,
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -43,6 +49,33 @@ impl Spent {
             self.database += since.elapsed();
         }
         self
+    }
+}
+
+/// Does `work` with an account of its own.
+pub async fn account<F: Future>(work: F) -> (F::Output, Spent) {
+    let mut spent = Spent::default();
+    let mut work = pin!(work);
+    let outcome = poll_fn(|task| spent.during(|| work.as_mut().poll(task))).await;
+    (outcome, spent.closed())
+}
+
+/// What other tasks spend on a request's behalf, until the request itself takes it over.
+#[derive(Clone, Debug, Default)]
+pub struct Elsewhere(Arc<[AtomicU64; 2]>);
+
+impl Elsewhere {
+    pub fn add(&self, spent: &Spent) {
+        for (sum, took) in self.0.iter().zip([spent.plugin, spent.database]) {
+            sum.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+    }
+
+    /// Into the account that is open here.
+    pub fn take_over(&self) {
+        let [plugin, database] = [0, 1].map(|at| Duration::from_nanos(self.0[at].swap(0, Ordering::Relaxed)));
+        add_plugin(plugin);
+        add_database(database);
     }
 }
 

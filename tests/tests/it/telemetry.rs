@@ -208,6 +208,15 @@ async fn a_requests_line_says_where_its_time_went() {
     let line = line_of(&host, &listed).await;
     let (_, plugin, db) = parts(&line);
     assert!(plugin == 0 && db > 0, "{line}");
+    // Tools run in other tasks, and count for the request all the same.
+    let tool =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "cards_search", "arguments": {}}});
+    let searched = owner.mcp(&tool).await;
+    searched.expect(200);
+    let line = line_of(&host, &searched).await;
+    let (_, _, db) = parts(&line);
+    assert!(db > 0, "{line}");
+
     let key = owner.make_key(json!({"name": "Line", "scopes": ["plugin:echo:read"]})).await;
     let keyed = host.client().bearer(key["key"].as_str().unwrap()).get(&format!("{ECHO}/hello")).await;
     let line = line_of(&host, &keyed).await;
