@@ -159,7 +159,7 @@ async fn start_host(bare: SocketAddr) -> Federated {
         // Every request is counted against a limit, and none reaches it.
         host.plugins(plugins)
             .set("API_KEY_RATE_PER_MINUTE", "100000000")
-            .set("PROXY_ROUTES", format!("/bare=http://{bare}"))
+            .set("PROXY_ROUTES", format!("/bare=http://{bare}/"))
     };
     Federated::start(settings).await
 }
