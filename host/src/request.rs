@@ -3,7 +3,7 @@
 mod call;
 mod cx;
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
@@ -55,7 +55,7 @@ const CORE_ANSWER: Duration = Duration::from_secs(20);
 pub async fn serve(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
     let origin = forwarded::origin(peer.ip, request.headers(), &app.config.http.trusted_proxies);
     let mut cx = Cx::begin(&app, origin, &request);
-    let (outcome, spent) = spent::account(answer(&app, &mut cx, peer, request)).await;
+    let (outcome, spent) = spent::account(pin!(answer(&app, &mut cx, peer, request))).await;
     cx.note_refusal(&outcome);
     cx.finish(outcome, spent)
 }

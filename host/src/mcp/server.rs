@@ -1,6 +1,6 @@
 //! The server that rmcp drives: lists and calls tools for the caller of the request.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, pin::pin, sync::Arc, time::Duration};
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
@@ -135,7 +135,7 @@ impl ServerHandler for Server {
                     () = cancelled.cancelled() => Some(plugin_tools::failure("cancelled: the client cancelled the call.")),
                 }
             };
-            let (result, spent) = spent::account(call).await;
+            let (result, spent) = spent::account(pin!(call)).await;
             visit.spent.add(&spent);
             result
         };

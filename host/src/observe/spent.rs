@@ -6,7 +6,7 @@
 use std::{
     cell::Cell,
     future::{Future, poll_fn},
-    pin::pin,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -52,10 +52,9 @@ impl Spent {
     }
 }
 
-/// Does `work` with an account of its own.
-pub async fn account<F: Future>(work: F) -> (F::Output, Spent) {
+/// Does `work` with an account of its own. It is pinned by the caller: taken by value, it would be here twice.
+pub async fn account<F: Future>(mut work: Pin<&mut F>) -> (F::Output, Spent) {
     let mut spent = Spent::default();
-    let mut work = pin!(work);
     let outcome = poll_fn(|task| spent.during(|| work.as_mut().poll(task))).await;
     (outcome, spent.closed())
 }
