@@ -10,10 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use cardinal::{
-    auth::{
-        caller::{Caller, CallerKind},
-        scope::ScopeSet,
-    },
+    auth::{caller::Caller, scope::ScopeSet},
     catalogue::Catalogue,
     clock::Clock,
     db::pool::Pools,
@@ -90,18 +87,11 @@ fn instance() -> Instance {
 }
 
 fn caller() -> Arc<Caller> {
-    Arc::new(Caller {
-        user_id: Uuid::now_v7(),
-        username: "ada".into(),
-        user_kind: "user".into(),
-        role: None,
-        kind: CallerKind::User,
-        key: None,
-        session_id: None,
-        scopes: ScopeSet::lenient(["cards:write", "plugin:*:*", "mcp:use", "mcp:approve", "jobs:*"]),
-        expires_at: None,
-        allowance: None,
-    })
+    Arc::new(Caller::of(
+        Uuid::now_v7(),
+        "ada",
+        ScopeSet::lenient(["cards:write", "plugin:*:*", "mcp:use", "mcp:approve", "jobs:*"]),
+    ))
 }
 
 fn headers_of(count: usize) -> HeaderMap {

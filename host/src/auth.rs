@@ -288,46 +288,34 @@ fn role_scopes(user: &User) -> ScopeSet {
 
 fn key_caller(record: &KeyRecord, owner: &User, rights: &ScopeSet, limits: &Limits) -> Caller {
     Caller {
-        user_id: owner.id,
-        username: owner.username.clone(),
-        user_kind: owner.kind.clone(),
-        role: owner.role.clone(),
         kind: CallerKind::ApiKey,
         key: Some((record.id, record.name.clone())),
-        session_id: None,
-        scopes: ScopeSet::lenient(&record.scopes).intersect(rights),
         expires_at: record.expires_at,
         allowance: limits.of_key(record.id, record.rate_per_minute, record.rate_burst),
+        ..user_caller(owner, ScopeSet::lenient(&record.scopes).intersect(rights))
     }
 }
 
 fn session_caller(session_id: Uuid, expires_at: time::OffsetDateTime, user: &User, limits: &Limits) -> Caller {
     Caller {
-        user_id: user.id,
-        username: user.username.clone(),
-        user_kind: user.kind.clone(),
-        role: user.role.clone(),
-        kind: CallerKind::User,
-        key: None,
         session_id: Some(session_id),
-        scopes: role_scopes(user),
         expires_at: Some(expires_at),
         allowance: limits.of_user(user.id),
+        ..user_caller(user, role_scopes(user))
     }
 }
 
 /// What the token grants, less what its holder may not do.
 fn jwt_caller(identity: &Identity, user: &User, rights: &ScopeSet, limits: &Limits) -> Caller {
     Caller {
-        user_id: user.id,
-        username: user.username.clone(),
-        user_kind: user.kind.clone(),
-        role: user.role.clone(),
         kind: CallerKind::Oidc,
-        key: None,
-        session_id: None,
-        scopes: identity.scopes.intersect(rights),
         expires_at: Some(identity.expires_at),
         allowance: limits.of_user(user.id),
+        ..user_caller(user, identity.scopes.intersect(rights))
     }
+}
+
+fn user_caller(user: &User, scopes: ScopeSet) -> Caller {
+    let (user_kind, role) = (user.kind.clone(), user.role.clone());
+    Caller { user_kind, role, ..Caller::of(user.id, &user.username, scopes) }
 }

@@ -9,10 +9,7 @@ use std::{
 };
 
 use cardinal::{
-    auth::{
-        caller::{Caller, CallerKind},
-        scope::ScopeSet,
-    },
+    auth::{caller::Caller, scope::ScopeSet},
     catalogue::Catalogue,
     clock::Clock,
     db::pool::Pools,
@@ -57,18 +54,7 @@ async fn create(library: &Library, generation: u64) -> Instance {
 fn call(instance: &Instance, route: &str, query: &str) -> Call {
     let is_it = |kind: &ExportKind| matches!(kind, ExportKind::Route { path, .. } if path == route);
     let handler = instance.exports().iter().find(|export| is_it(&export.kind)).unwrap().id;
-    let caller = Caller {
-        user_id: Uuid::now_v7(),
-        username: "ada".into(),
-        user_kind: "user".into(),
-        role: None,
-        kind: CallerKind::User,
-        key: None,
-        session_id: None,
-        scopes: ScopeSet::all(),
-        expires_at: None,
-        allowance: None,
-    };
+    let caller = Caller::of(Uuid::now_v7(), "ada", ScopeSet::all());
     let parts = CallParts {
         method: "GET",
         path: route,

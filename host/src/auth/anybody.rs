@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use uuid::Uuid;
 
 use super::{
-    caller::{Caller, CallerKind, SharedCaller},
+    caller::{Caller, SharedCaller},
     scope::ScopeSet,
 };
 
@@ -14,17 +14,6 @@ pub fn caller() -> SharedCaller {
     static ANYBODY: OnceLock<SharedCaller> = OnceLock::new();
     Arc::clone(ANYBODY.get_or_init(|| {
         tracing::warn!("this build lets in everybody: it is for measuring, never for serving");
-        Arc::new(Caller {
-            user_id: Uuid::nil(),
-            username: "anybody".to_owned(),
-            user_kind: "user".to_owned(),
-            role: None,
-            kind: CallerKind::User,
-            key: None,
-            session_id: None,
-            scopes: ScopeSet::all(),
-            expires_at: None,
-            allowance: None,
-        })
+        Arc::new(Caller::of(Uuid::nil(), "anybody", ScopeSet::all()))
     }))
 }

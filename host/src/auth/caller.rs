@@ -58,6 +58,22 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// A user by itself: no key, no session, no end and no limit. The credential adds what it has.
+    pub fn of(user_id: Uuid, username: &str, scopes: ScopeSet) -> Self {
+        Self {
+            user_id,
+            username: username.to_owned(),
+            user_kind: "user".to_owned(),
+            role: None,
+            kind: CallerKind::User,
+            key: None,
+            session_id: None,
+            scopes,
+            expires_at: None,
+            allowance: None,
+        }
+    }
+
     /// Whether the call may do what `scope` names. Some rights are never a credential's of another kind, `*` included.
     pub fn holds(&self, scope: &str) -> bool {
         let of_its_kind = match scope {

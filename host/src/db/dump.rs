@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 use tokio_postgres::{Client, CopyInSink, CopyOutStream};
 
-use super::sql;
+use super::{prepare, sql};
 
 /// Text forms that any version reads back, and no time-outs: a large table takes what it takes.
 const SESSION_SQL: &str = "SET search_path = pg_catalog; SET datestyle = 'ISO, YMD'; SET intervalstyle = 'postgres';
@@ -298,16 +298,7 @@ pub async fn is_used(client: &Client) -> anyhow::Result<bool> {
 /// # Errors
 /// As the server reports them.
 pub async fn may_replace(client: &Client) -> anyhow::Result<bool> {
-    let row = client
-        .query_one(
-            "SELECT r.rolsuper OR r.rolcreatedb AND pg_catalog.pg_has_role(d.datdba, 'USAGE')
-             FROM pg_catalog.pg_roles r, pg_catalog.pg_database d
-             WHERE r.rolname = current_user AND d.datname = current_database()",
-            &[],
-        )
-        .await
-        .context("asking what the login may do")?;
-    Ok(row.try_get(0)?)
+    prepare::owns_database_and(client, "rolcreatedb").await
 }
 
 /// # Errors

@@ -215,15 +215,17 @@ impl Preparation {
 }
 
 async fn may_make_roles(client: &Client) -> anyhow::Result<bool> {
-    let row = client
-        .query_one(
-            "SELECT r.rolsuper OR (r.rolcreaterole AND pg_catalog.pg_has_role(d.datdba, 'USAGE'))
-             FROM pg_catalog.pg_roles r, pg_catalog.pg_database d
-             WHERE r.rolname = current_user AND d.datname = current_database()",
-            &[],
-        )
-        .await
-        .context("asking what the login may do")?;
+    owns_database_and(client, "rolcreaterole").await
+}
+
+/// Whether this login is a superuser, or owns its database and has an attribute of `pg_roles`.
+pub(super) async fn owns_database_and(client: &Client, attribute: &'static str) -> anyhow::Result<bool> {
+    let sql = format!(
+        "SELECT r.rolsuper OR (r.{attribute} AND pg_catalog.pg_has_role(d.datdba, 'USAGE'))
+         FROM pg_catalog.pg_roles r, pg_catalog.pg_database d
+         WHERE r.rolname = current_user AND d.datname = current_database()"
+    );
+    let row = client.query_one(&sql, &[]).await.context("asking what the login may do")?;
     Ok(row.try_get(0)?)
 }
 

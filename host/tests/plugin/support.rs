@@ -8,10 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use cardinal::{
-    auth::{
-        caller::{Caller, CallerKind},
-        scope::ScopeSet,
-    },
+    auth::{caller::Caller, scope::ScopeSet},
     catalogue::Catalogue,
     clock::Clock,
     db::pool::Pools,
@@ -64,18 +61,7 @@ pub struct Echo {
 
 /// A caller with these scopes.
 pub fn caller(scopes: &[&str]) -> Arc<Caller> {
-    Arc::new(Caller {
-        user_id: Uuid::now_v7(),
-        username: "ada".into(),
-        user_kind: "user".into(),
-        role: None,
-        kind: CallerKind::User,
-        key: None,
-        session_id: None,
-        scopes: ScopeSet::lenient(scopes),
-        expires_at: None,
-        allowance: None,
-    })
+    Arc::new(Caller::of(Uuid::now_v7(), "ada", ScopeSet::lenient(scopes)))
 }
 
 pub fn identity(name: &str, settings: Value, pool: Option<PluginPool>) -> PluginIdentity {

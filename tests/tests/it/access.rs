@@ -1,7 +1,11 @@
 //! Who may call what: every row of the host's route table has its cases here, and every plugin route and tool is
 //! closed to whoever was not let in. A route without a case fails the test by name.
 
-use cardinal::{audit::Act, router::Access as Declared};
+use cardinal::{
+    audit::Act,
+    auth::scope::{APPROVE, KNOWN, UNATTENDED},
+    router::Access as Declared,
+};
 use cardinal_tests::{Answer, Client, Host, Package, PluginsFolder, User, unique};
 use http::Method;
 use serde_json::json;
@@ -84,30 +88,15 @@ const CASES: &[Case] = &[
     Case("DELETE", "/api/mcp", Scope("mcp:use"), 400),
 ];
 
-/// Every scope but this one, and but those that hold it: a caller who may do all the rest.
-const EVERY: [&str; 17] = [
-    "cards:read",
-    "cards:write",
-    "cards:purge",
-    "keys:read",
-    "keys:write",
-    "users:read",
-    "users:write",
-    "plugins:read",
-    "plugins:manage",
-    "audit:read",
-    "jobs:read",
-    "jobs:write",
-    "system:read",
-    "system:write",
-    "proxy:read",
-    "proxy:write",
-    "mcp:use",
-];
+/// Every scope of the core that a key holds like any other.
+fn every() -> Vec<&'static str> {
+    KNOWN.iter().copied().filter(|scope| ![APPROVE, UNATTENDED].contains(scope)).collect()
+}
 
+/// Every scope but this one, and but those that hold it: a caller who may do all the rest.
 fn all_but(scope: &str) -> Vec<&'static str> {
     let holder = scope.replace(":read", ":write");
-    EVERY.into_iter().filter(|other| *other != scope && *other != holder).collect()
+    every().into_iter().filter(|other| *other != scope && *other != holder).collect()
 }
 
 fn sample(template: &str) -> String {
@@ -209,7 +198,7 @@ async fn the_right_scope_alone_is_enough() {
 
 /// A key that may do everything else of the host, and of another plugin.
 async fn without_this_plugin(owner: &User, also: &[&str]) -> User {
-    let scopes = [&EVERY[..], &["plugin:other:write"], also].concat();
+    let scopes = [&every()[..], &["plugin:other:write"], also].concat();
     owner.key(&scopes).await
 }
 
