@@ -30,6 +30,11 @@ const MIGRATIONS: &[Migration] = &migrations![
     3 "0003_plugin_schema_steps",
     4 "0004_rate_budgets",
     5 "0005_identity",
+    6 "0006_events",
+    7 "0007_jobs",
+    8 "0008_views_and_proxy_routes",
+    9 "0009_plugin_operations",
+    10 "0010_catalogue",
 ];
 
 /// How many there are.

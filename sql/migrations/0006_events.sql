@@ -1,0 +1,1 @@
+-- The outbox that events are sent from.

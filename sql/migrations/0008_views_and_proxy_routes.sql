@@ -1,0 +1,1 @@
+-- Saved list views, and proxy routes that are set at run time.

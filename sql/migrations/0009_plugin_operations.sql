@@ -1,0 +1,1 @@
+-- What operators decide about plugins, and what was recorded of them.
