@@ -24,7 +24,7 @@ use crate::{
     },
     observe::spent,
     proxy,
-    router::{Access, Found},
+    router::{Access, Found, Reads},
 };
 
 /// Where a request comes from.
@@ -156,8 +156,9 @@ async fn run(
 ) -> ApiResult<Reply> {
     let call = Call::read(cx, caller, request, found).await?; // 400, 413, 415
     let answer = (found.route.handler)(app, call);
-    // A plugin's calls, by route or by tool, have deadlines of their own.
-    if found.route.access == Access::Plugin || found.route.path.starts_with("/api") {
+    // A plugin's calls, by route or by tool, have deadlines of their own, and so has a body that streams in.
+    let own_deadline = found.route.access == Access::Plugin || found.route.reads == Reads::Stream;
+    if own_deadline || found.route.path.starts_with("/api") {
         return answer.await;
     }
     in_time(answer).await

@@ -39,6 +39,8 @@ pub enum Access {
 pub enum Reads {
     /// Nothing; the handler takes the body as a stream or not at all.
     Nothing,
+    /// Nothing; the handler takes the body as a stream that may last for hours, and has bounds of its own.
+    Stream,
     /// JSON of at most this many bytes.
     Json(usize),
     /// JSON or JSON Merge Patch of at most this many bytes; the type must be said.

@@ -101,14 +101,14 @@ fn column(column: Column) -> Option<&'static str> {
     }
 }
 
-/// A WHERE clause and its parameters.
-struct Conditions {
-    sql: String,
+/// A WHERE clause on cards `c` and its parameters; also what exports and bulk actions pick by.
+pub(super) struct Conditions {
+    pub(super) sql: String,
     params: Vec<Param>,
 }
 
 impl Conditions {
-    fn of(filter: &Filter) -> Self {
+    pub(super) fn of(filter: &Filter) -> Self {
         let deleted = if filter.deleted { "c.deleted_at IS NOT NULL" } else { "c.deleted_at IS NULL" };
         let mut query = Self { sql: deleted.to_owned(), params: Vec::new() };
         if let Some(status) = filter.status {
@@ -170,18 +170,18 @@ impl Conditions {
     }
 
     /// Adds a condition whose every `?` is the one parameter.
-    fn add(&mut self, condition: &str, value: impl ToSql + Send + Sync + 'static) {
+    pub(super) fn add(&mut self, condition: &str, value: impl ToSql + Send + Sync + 'static) {
         let at = self.bind(value);
         self.sql.push_str(" AND ");
         self.sql.push_str(&condition.replace('?', &format!("${at}")));
     }
 
-    fn bind(&mut self, value: impl ToSql + Send + Sync + 'static) -> usize {
+    pub(super) fn bind(&mut self, value: impl ToSql + Send + Sync + 'static) -> usize {
         self.params.push(Box::new(value));
         self.params.len()
     }
 
-    fn references(&self) -> Vec<&(dyn ToSql + Sync)> {
+    pub(super) fn references(&self) -> Vec<&(dyn ToSql + Sync)> {
         self.params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect()
     }
 }

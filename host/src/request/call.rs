@@ -48,7 +48,7 @@ impl Call {
     ) -> ApiResult<Self> {
         let (parts, incoming) = request.into_parts();
         let (bytes, stream) = match found.route.reads {
-            Reads::Nothing => (Bytes::new(), Some(incoming)),
+            Reads::Nothing | Reads::Stream => (Bytes::new(), Some(incoming)),
             Reads::Json(limit) => {
                 media(&parts, &["application/json"], true)?;
                 (body::read(incoming, limit).await?, None)
