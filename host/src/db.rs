@@ -9,6 +9,7 @@ pub mod card_sources;
 pub mod cards;
 pub mod connect;
 pub mod dump;
+pub mod events;
 pub mod fault;
 pub mod migrate;
 pub mod oidc_users;

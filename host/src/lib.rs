@@ -11,6 +11,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod db;
+pub mod events;
 mod hex;
 pub mod http;
 pub mod keeper;

@@ -13,8 +13,17 @@ const SESSION_SQL: &str = "SET search_path = pg_catalog; SET datestyle = 'ISO, Y
     SET timezone = 'UTC'; SET bytea_output = 'hex'; SET extra_float_digits = 1; SET statement_timeout = 0;
     SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '60s'; SET client_encoding = 'UTF8'";
 
-/// Made anew by whoever restores: history that the restore itself writes, and the secret.
-const NOT_DUMPED: [&str; 4] = ["core_migrations", "cardinal_secret", "plugin_schema_state", "plugin_schema_steps"];
+/// Made anew by whoever restores: history that the restore itself writes, and the secret. Events are of the database
+/// that they happened in; their readers are told to look again.
+const NOT_DUMPED: [&str; 7] = [
+    "core_migrations",
+    "cardinal_secret",
+    "plugin_schema_state",
+    "plugin_schema_steps",
+    "event_outbox",
+    "events",
+    "event_numbers",
+];
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
