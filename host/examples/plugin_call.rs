@@ -78,6 +78,7 @@ fn instance() -> Instance {
     let identity = PluginIdentity {
         name: "echo".into(),
         version: "1.0.0".into(),
+        mark: cardinal::crash::Mark::NOBODY,
         generation: 1,
         provides_kinds: Vec::new(),
         settings: serde_json::json!({}),

@@ -10,6 +10,7 @@ pub mod catalogue;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod crash;
 pub mod db;
 pub mod events;
 mod hex;

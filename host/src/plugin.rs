@@ -10,7 +10,6 @@ pub mod call;
 pub mod compat;
 pub mod connection;
 pub mod context;
-pub mod current;
 pub mod frontend;
 pub mod guard;
 pub mod inspect;

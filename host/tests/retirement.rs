@@ -42,6 +42,7 @@ async fn create(library: &Library, generation: u64) -> Instance {
     let identity = PluginIdentity {
         name: "echo".into(),
         version: "1.0.0".into(),
+        mark: cardinal::crash::Mark::NOBODY,
         generation,
         provides_kinds: Vec::new(),
         settings: serde_json::json!({}),

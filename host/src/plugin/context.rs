@@ -20,6 +20,7 @@ use crate::{
         source::{self, Broken},
     },
     catalogue::Catalogue,
+    crash::Mark,
     db::{
         card_sources::{self, Entry, StoreError, Written},
         pool::Pool,
@@ -42,6 +43,8 @@ pub struct Services {
 pub struct PluginIdentity {
     pub name: String,
     pub version: String,
+    /// What marks threads that run its code.
+    pub mark: Mark,
     /// Counts up with every instance that the host makes.
     pub generation: u64,
     /// `provides_kinds` of the manifest.
@@ -123,6 +126,10 @@ impl PluginContext {
 
     pub fn name(&self) -> &str {
         &self.identity.name
+    }
+
+    pub fn mark(&self) -> Mark {
+        self.identity.mark
     }
 
     pub fn generation(&self) -> u64 {

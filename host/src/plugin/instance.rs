@@ -36,6 +36,7 @@ use super::{
     },
     state::{Code, Refusal},
 };
+use crate::crash::{Mark, ledger};
 
 /// How long a plugin may take to stop what it started, once its calls are gone.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
@@ -65,10 +66,12 @@ impl Instance {
 
     fn make(library: &Library, ctx: CtxId, scope: Arc<Scope>) -> Result<Self, Refusal> {
         let runtime = scope.context.runtime().clone();
-        let seat = Seat::create(library, bridge::host_api(), ctx, runtime, STOP_LIMIT).map_err(not_made)?;
+        let seat = Seat::create(library, bridge::host_api(), (ctx, scope.context.mark()), runtime, STOP_LIMIT)
+            .map_err(not_made)?;
         let exports = exports::parse(seat.exports().get())?;
         let anchor: scope::Anchor = seat.clone();
         scope.belongs_to(&anchor);
+        ledger::name_handlers(seat.mark(), exports.iter().map(Export::told));
         let generation = scope.context.generation().to_string();
         Ok(Self { seat, scope, exports, generation })
     }
@@ -112,7 +115,8 @@ impl Instance {
             CallBody::Full(bytes) => (scope, Some(bytes)),
             CallBody::Stream(stream, _) => (scope.with_body(stream), None),
         };
-        let lease = CallLease { number: CallNumber::give(scope)?, lease };
+        let lease =
+            CallLease { number: CallNumber::give(scope)?, mark: self.seat.mark().handler(handler), _lease: lease };
         let request = request::build(head, &call, full, lease.number.scope(), self.scope.context.runtime());
         Some((self.seat.call(handler, lease.number.get(), request), lease))
     }
@@ -165,12 +169,12 @@ fn not_made(reason: NotMade) -> Refusal {
 /// Counts as work under way, and keeps the instance's memory.
 struct Lease {
     scope: Arc<Scope>,
-    seat: Arc<Seat>,
+    _seat: Arc<Seat>,
 }
 
 impl Lease {
     fn take(instance: &Instance) -> Option<Self> {
-        instance.scope.leases.take().then(|| Self { scope: instance.scope.clone(), seat: instance.seat.clone() })
+        instance.scope.leases.take().then(|| Self { scope: instance.scope.clone(), _seat: instance.seat.clone() })
     }
 }
 
@@ -184,13 +188,8 @@ impl Drop for Lease {
 struct CallLease {
     // The number ends first: doors must refuse the call before the instance may go.
     number: CallNumber,
-    lease: Lease,
-}
-
-impl CallLease {
-    fn ctx(&self) -> CtxId {
-        self.lease.seat.ctx()
-    }
+    mark: Mark,
+    _lease: Lease,
 }
 
 /// A call under way. Dropping it cancels the call.

@@ -9,7 +9,11 @@ use std::{
     collections::HashMap,
     fs::File,
     io::{self, Write},
-    os::fd::{AsRawFd, BorrowedFd, IntoRawFd},
+    ops::Range,
+    os::{
+        fd::{AsRawFd, BorrowedFd, IntoRawFd},
+        unix::fs::MetadataExt,
+    },
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -43,7 +47,12 @@ pub struct SealedLibrary {
 impl SealedLibrary {
     /// Copies `bytes` into sealed memory.
     pub fn seal(bytes: &[u8]) -> io::Result<Self> {
-        let mut file = File::from(memfd_create(c"cardinal-plugin", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        // The loader maps it without the right to execute it as a program, which some systems grant nobody. Systems
+        // before Linux 6.3 do not know the flag.
+        let memory = memfd_create(c"cardinal-plugin", flags | MemfdFlags::NOEXEC_SEAL)
+            .or_else(|_| memfd_create(c"cardinal-plugin", flags))?;
+        let mut file = File::from(memory);
         file.write_all(bytes)?;
         fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok(Self { file, sha256: Sha256::digest(bytes).into() })
@@ -78,9 +87,15 @@ pub struct Library {
     module: PluginModuleRef,
     description: Arc<Description>,
     sha256: [u8; 32],
+    place: Range<usize>,
 }
 
 impl Library {
+    /// The addresses that it lies at; empty when the system does not tell.
+    pub fn place(&self) -> Range<usize> {
+        self.place.clone()
+    }
+
     /// What the library says about itself.
     pub fn description(&self) -> &Description {
         &self.description
@@ -127,19 +142,20 @@ impl Libraries {
 /// runs the library's constructors.
 pub fn open(sealed: SealedLibrary) -> Result<Library, Refusal> {
     let sha256 = sealed.sha256;
-    let header = map(sealed)?;
+    let (header, place) = map(sealed)?;
     check_layout(header)?;
     let module = root_module(header)?;
     let description = Arc::new(describe(module)?);
-    Ok(Library { module, description, sha256 })
+    Ok(Library { module, description, sha256, place })
 }
 
-fn map(sealed: SealedLibrary) -> Result<&'static LibHeader, Refusal> {
+fn map(sealed: SealedLibrary) -> Result<(&'static LibHeader, Range<usize>), Refusal> {
     let path = format!("/proc/self/fd/{}", sealed.file.as_raw_fd());
     // SAFETY: opening runs the library's constructors. That is what loading a plugin means: its
     // code is trusted code, looked at by preflight and tried by a probe process before.
     let library = unsafe { libloading::os::unix::Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|error| not_loadable(&error))?;
+    let place = place_of(&sealed.file);
     // glibc knows a library by the name that it was opened under. Were this descriptor closed, the
     // next sealed copy could get its number, and dlopen would hand out this library again.
     let _kept_open = sealed.file.into_raw_fd();
@@ -148,11 +164,32 @@ fn map(sealed: SealedLibrary) -> Result<&'static LibHeader, Refusal> {
     let found = unsafe { library.get::<AbiHeaderRef>(ROOT_MODULE_LOADER_NAME_WITH_NUL.as_bytes()) }.map(|it| *it);
     std::mem::forget(library); // never dlclose: see `Library`
     let header = found.map_err(|_| not_a_plugin("The library does not export the plugin header."))?;
-    header.upgrade().map_err(|error| {
+    let header = header.upgrade().map_err(|error| {
         not_a_plugin("The library's plugin header is of another format.")
             .expected("a header of abi_stable 0.11")
             .found(first_line(&error.to_string()))
-    })
+    })?;
+    Ok((header, place))
+}
+
+/// Where the file is mapped, from the first piece of it to the last.
+fn place_of(file: &File) -> Range<usize> {
+    let inode = file.metadata().map(|found| found.ino().to_string()).unwrap_or_default();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let mut place = 0..0;
+    for line in maps.lines() {
+        // Addresses, access, offset, device, inode, name. Memory files all lie on one device.
+        let mut fields = line.split_ascii_whitespace();
+        let ends = fields.next().and_then(|ends| ends.split_once('-'));
+        if fields.nth(3) != Some(&inode) || !line.contains("/memfd:") {
+            continue;
+        }
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        if let Some((begin, end)) = ends.and_then(|(begin, end)| number(begin).zip(number(end))) {
+            place = if place.is_empty() { begin..end } else { place.start.min(begin)..place.end.max(end) };
+        }
+    }
+    place
 }
 
 fn not_a_plugin(reason: &str) -> Refusal {

@@ -68,6 +68,7 @@ pub fn identity(name: &str, settings: Value, pool: Option<PluginPool>) -> Plugin
     PluginIdentity {
         name: name.into(),
         version: "1.0.0".into(),
+        mark: cardinal::crash::Mark::NOBODY,
         generation: 1,
         provides_kinds: vec![name.into()],
         settings,

@@ -20,10 +20,10 @@ use super::{
     table::Table,
     waits::Waiting,
 };
+use crate::crash::current;
 use crate::plugin::{
     connection::{Connection, CopyOut, Rows},
     context::Fault,
-    current,
 };
 
 static CONNECTIONS: Table<Arc<Checkout>> = Table::new();
@@ -156,7 +156,7 @@ pub extern "C" fn batch(ctx: CtxId, number: ConnId, text: Slice<'_>) -> Fut<u8> 
 pub extern "C" fn copy_in(ctx: CtxId, number: ConnId, text: Slice<'_>, data: Stream) -> Fut<u64> {
     let start = |scope: &Arc<Scope>| {
         let (connection, sql) = (connection(ctx, number)?, sql(text)?);
-        let data = Lent::new(ctx, scope, data)?;
+        let data = Lent::new(scope, data)?;
         Ok(connection.copy_in(sql, data))
     };
     let outcome: Fut<Result<u64, Error>> = begin(ctx, start);
@@ -206,20 +206,19 @@ impl Source for CopySource {
 
 /// A stream of the plugin's that the host reads: it keeps its instance alive while it lasts.
 struct Lent {
-    ctx: CtxId,
     stream: Stream,
     scope: Arc<Scope>,
     _instance: scope::Anchor,
 }
 
 impl Lent {
-    fn new(ctx: CtxId, scope: &Arc<Scope>, stream: Stream) -> Result<Self, Fault> {
+    fn new(scope: &Arc<Scope>, stream: Stream) -> Result<Self, Fault> {
         let gone = || Fault::Gone("the plugin is stopping".to_owned());
         let instance = scope.anchor().ok_or_else(gone)?;
         if !scope.leases.take() {
             return Err(gone());
         }
-        Ok(Self { ctx, stream, scope: scope.clone(), _instance: instance })
+        Ok(Self { stream, scope: scope.clone(), _instance: instance })
     }
 }
 
@@ -227,14 +226,14 @@ impl futures_util::Stream for Lent {
     type Item = Result<bytes::Bytes, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let _entered = current::enter(self.ctx);
+        let _entered = current::enter(self.scope.context.mark());
         self.stream.poll_next(cx).map(|piece| piece.map(|piece| piece.map(bytes::Bytes::from_owner)))
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let _entered = current::enter(self.ctx);
+        let _entered = current::enter(self.scope.context.mark());
         self.stream = Stream::NONE; // while the instance is still there
         self.scope.leases.give_back();
     }

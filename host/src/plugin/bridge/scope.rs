@@ -4,7 +4,7 @@ use std::{
     any::Any,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Instant,
 };
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{metrics::Metrics, table::Table, waits::Waits};
 use crate::{
     auth::caller::Caller,
+    crash::ledger::{CLOSED, InFlight},
     http::request_id::RequestId,
     observe::{spent, trace::Trace},
     plugin::{call::BodyStream, context::PluginContext},
@@ -41,9 +42,9 @@ pub type Anchor = Arc<dyn Any + Send + Sync>;
 impl Scope {
     pub fn new(context: PluginContext) -> Arc<Self> {
         Arc::new(Self {
+            leases: Leases { state: InFlight::of(context.mark()), idle: Notify::new() },
             context,
             metrics: Metrics::default(),
-            leases: Leases::default(),
             stopping: CancellationToken::new(),
             instance: OnceLock::new(),
         })
@@ -185,13 +186,10 @@ impl Drop for CallNumber {
 
 /// Counts what still runs code of an instance: calls, reply streams, streams lent to the host.
 /// `destroy` waits for all of it; once closed, nothing new begins.
-#[derive(Default)]
 pub struct Leases {
-    state: AtomicUsize,
+    state: InFlight,
     idle: Notify,
 }
-
-const CLOSED: usize = 1 << (usize::BITS - 1);
 
 impl Leases {
     /// Takes one; `false` when closed.

@@ -20,6 +20,16 @@ pub struct Export {
     pub kind: ExportKind,
 }
 
+impl Export {
+    /// For people: the route, or the handler's name where it serves tools alone.
+    pub fn told(&self) -> String {
+        match &self.kind {
+            ExportKind::Route { method, path } => format!("{method} {path}"),
+            ExportKind::Handler => self.name.clone(),
+        }
+    }
+}
+
 /// What a handler serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExportKind {

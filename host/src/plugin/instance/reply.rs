@@ -11,10 +11,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body::Frame;
 
 use super::CallLease;
-use crate::plugin::{
-    call::{BodyError, CallFault, PluginReply, ReplyBody},
-    current,
-};
+use crate::crash::current;
+use crate::plugin::call::{BodyError, CallFault, PluginReply, ReplyBody};
 
 /// Of a reply's header: the most fields, and bytes in all.
 const HEADER_COUNT_LIMIT: usize = 100;
@@ -87,7 +85,7 @@ pub struct ReplyStream {
 impl ReplyStream {
     fn end(&mut self) {
         if let Some((stream, lease)) = self.inner.take() {
-            let _entered = current::enter(lease.ctx());
+            let _entered = current::enter(lease.mark);
             drop(stream);
             drop(lease);
         }
@@ -101,7 +99,7 @@ impl http_body::Body for ReplyStream {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some((stream, lease)) = self.inner.as_mut() else { return Poll::Ready(None) };
         let polled = {
-            let _entered = current::enter(lease.ctx());
+            let _entered = current::enter(lease.mark);
             stream.poll_next(cx)
         };
         let frame = match polled {

@@ -20,7 +20,7 @@ use cardinal_plugin_abi::{Bytes, CallId, CtxId, Error, Fut, HostApiRef, PluginMo
 use tokio::runtime::Handle;
 
 use super::Library;
-use crate::plugin::current;
+use crate::crash::current::{self, Mark};
 
 static RESIDENT: AtomicUsize = AtomicUsize::new(0);
 
@@ -50,6 +50,7 @@ struct Raw {
     module: PluginModuleRef,
     instance: *const (),
     ctx: CtxId,
+    mark: Mark,
 }
 
 // SAFETY: the ABI says that `exports`, `call` and `shutdown` may be called from any thread, many at
@@ -63,20 +64,20 @@ impl Seat {
     pub fn create(
         library: &Library,
         host: HostApiRef,
-        ctx: CtxId,
+        (ctx, mark): (CtxId, Mark),
         runtime: Handle,
         stop_limit: Duration,
     ) -> Result<Arc<Self>, NotMade> {
         let (mut instance, mut failure) = (std::ptr::null(), MaybeUninit::uninit());
         let tag = {
-            let _entered = current::enter(ctx);
+            let _entered = current::enter(mark);
             // SAFETY: a `Library` has a checked table; both out pointers are valid for a write.
             unsafe { (library.module.create())(host, ctx, &raw mut instance, failure.as_mut_ptr()) }
         };
         match tag {
             door::READY if !instance.is_null() => {
                 RESIDENT.fetch_add(1, Ordering::Relaxed);
-                let raw = Raw { module: library.module, instance, ctx };
+                let raw = Raw { module: library.module, instance, ctx, mark };
                 Ok(Arc::new(Self { raw, runtime, stopped: AtomicBool::new(false), stop_limit }))
             }
             // SAFETY: the contract of `create`: these tags mean that `err` was written.
@@ -92,9 +93,14 @@ impl Seat {
         self.raw.ctx
     }
 
+    /// What marks threads that run its code.
+    pub fn mark(&self) -> Mark {
+        self.raw.mark
+    }
+
     /// The list of handlers, as the plugin wrote it.
     pub fn exports(&self) -> Bytes {
-        let _entered = current::enter(self.raw.ctx);
+        let _entered = current::enter(self.raw.mark);
         // SAFETY: `raw` is a checked table and the live instance that its `create` gave.
         unsafe { (self.raw.module.exports())(self.raw.instance) }
     }
@@ -102,10 +108,11 @@ impl Seat {
     /// Calls a handler. What the reply holds may run the plugin's code, too: whoever takes it keeps
     /// an `Arc` of the seat as long.
     pub fn call(self: &Arc<Self>, handler: u32, call: CallId, request: Request) -> Running<Reply> {
-        let _entered = current::enter(self.raw.ctx);
+        let mark = self.raw.mark.handler(handler);
+        let _entered = current::enter(mark);
         // SAFETY: as in `exports`; `Running` keeps the instance while the future lives.
         let future = unsafe { (self.raw.module.call())(self.raw.instance, handler, call, request) };
-        Running { future: Some(future), seat: self.clone() }
+        Running { future: Some(future), mark, _seat: Some(self.clone()) }
     }
 
     /// Has the plugin stop what it started, once; later calls do nothing.
@@ -113,11 +120,11 @@ impl Seat {
         if self.stopped.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
-        let _entered = current::enter(self.raw.ctx);
+        let _entered = current::enter(self.raw.mark);
         // SAFETY: as in `exports`; `stopped` says that this is the only call.
         let future = unsafe { (self.raw.module.shutdown())(self.raw.instance) };
         drop(_entered);
-        bounded(Running { future: Some(future), seat: self.clone() }, self.stop_limit).await
+        bounded(Running { future: Some(future), mark: self.raw.mark, _seat: Some(self.clone()) }, self.stop_limit).await
     }
 }
 
@@ -145,15 +152,18 @@ impl Drop for Seat {
 
 /// `shutdown` comes before `destroy`, also for an instance that nobody shut down.
 async fn stop_unseated(raw: Raw, limit: Duration) {
+    let entered = current::enter(raw.mark);
     // SAFETY: as in `Seat::exports`; `destroy` runs after this only.
     let future = unsafe { (raw.module.shutdown())(raw.instance) };
-    if let Err(reason) = bounded(future, limit).await {
+    drop(entered);
+    let running = Running { future: Some(future), mark: raw.mark, _seat: None };
+    if let Err(reason) = bounded(running, limit).await {
         tracing::warn!(reason, "a plugin's shutdown failed");
     }
 }
 
 fn destroy(raw: Raw) {
-    let _entered = current::enter(raw.ctx);
+    let _entered = current::enter(raw.mark);
     // SAFETY: the last `Arc` of the seat is gone, and with it every future of the instance.
     // `Seat::drop` runs once, so this does.
     let tag = unsafe { (raw.module.destroy())(raw.instance) };
@@ -167,14 +177,16 @@ fn destroy(raw: Raw) {
 /// A future of the plugin, marked as the plugin's whenever it runs.
 pub struct Running<T> {
     future: Option<Fut<T>>,
-    seat: Arc<Seat>,
+    mark: Mark,
+    /// Keeps the instance; none when it is being freed.
+    _seat: Option<Arc<Seat>>,
 }
 
 impl<T> Future for Running<T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let _entered = current::enter(self.seat.raw.ctx);
+        let _entered = current::enter(self.mark);
         let Some(future) = self.future.as_mut() else {
             return Poll::Ready(Err(Error::new(error::BAD_HANDLE, "polled after its end")));
         };
@@ -188,7 +200,7 @@ impl<T> Future for Running<T> {
 
 impl<T> Drop for Running<T> {
     fn drop(&mut self) {
-        let _entered = current::enter(self.seat.raw.ctx);
+        let _entered = current::enter(self.mark);
         self.future = None;
     }
 }

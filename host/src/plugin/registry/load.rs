@@ -19,6 +19,7 @@ use super::{
     snapshot::Service,
 };
 use crate::{
+    crash::{Mark, current, ledger},
     link::KeeperLink,
     observe::Telemetry,
     plugin::{
@@ -66,13 +67,15 @@ impl Loader {
     /// From bytes that were judged good to a plugin that can be called.
     pub async fn load(&self, candidate: Candidate, settings: Value) -> Result<Service, NotGood> {
         let Candidate { manifest, sha256, library, frontend } = candidate;
-        let library = self.open(library).await?;
+        let mark = ledger::enlist(&manifest.name, &manifest.version.to_string(), &sha256);
+        let library = self.open(library, mark).await?;
         same_plugin(&manifest, library.description())?;
         let pool = self.database(&manifest, &sha256).await?;
         let generation = self.generations.fetch_add(1, Ordering::Relaxed);
         let identity = PluginIdentity {
             name: manifest.name.clone(),
             version: manifest.version.to_string(),
+            mark,
             generation,
             provides_kinds: manifest.provides_kinds.clone(),
             settings: settings.clone(),
@@ -86,12 +89,18 @@ impl Loader {
         Ok(Service { active, tools, frontend, library, sha256, settings })
     }
 
-    async fn open(&self, bytes: Bytes) -> Result<Library, NotGood> {
+    async fn open(&self, bytes: Bytes, mark: Mark) -> Result<Library, NotGood> {
         let sealed = blocking(move || SealedLibrary::seal(&bytes)).await?;
         let sealed = sealed.map_err(|error| NotGood::Failed(format!("The library could not be copied: {error}")))?;
         self.prober.try_open(&sealed).await?;
         let libraries = Arc::clone(&self.libraries);
-        Ok(blocking(move || libraries.open(sealed)).await??)
+        let opened = blocking(move || {
+            let _entered = current::enter(mark);
+            libraries.open(sealed)
+        });
+        let library = opened.await??;
+        ledger::located(mark, library.place());
+        Ok(library)
     }
 
     async fn database(&self, manifest: &Manifest, sha256: &str) -> Result<PluginPool, NotGood> {

@@ -1,0 +1,197 @@
+//! The crashes that are remembered, and the rule by which plugins are set aside for them.
+
+use serde::{Deserialize, Serialize};
+use time::{Duration, OffsetDateTime};
+
+use super::record::{Cause, Crash};
+
+/// A second crash of the same package within this time sets it aside.
+const WINDOW: Duration = Duration::minutes(10);
+/// A second crash of nobody's within this time sets one of those aside who had something under way.
+const UNKNOWN_WINDOW: Duration = Duration::seconds(60);
+/// The oldest are forgotten beyond.
+const CRASHES: usize = 200;
+const QUARANTINED: usize = 200;
+
+/// What a host remembers, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Book {
+    #[serde(default)]
+    pub crashes: Vec<Remembered>,
+    #[serde(default)]
+    pub quarantined: Vec<Quarantined>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remembered {
+    #[serde(flatten)]
+    pub crash: Crash,
+    /// An operator has released the plugin since: it counts no more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forgiven: bool,
+}
+
+/// A package that is not loaded until an operator releases it. Another package of the same plugin is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quarantined {
+    pub plugin: String,
+    pub version: String,
+    pub sha256: String,
+    #[serde(with = "time::serde::rfc3339")]
+    pub since: OffsetDateTime,
+    /// Nobody saw it do anything: it had something under way at crashes that nobody else can be blamed for.
+    pub suspected: bool,
+    /// The crash that did it.
+    pub crash: Crash,
+}
+
+impl Book {
+    /// Writes a crash down; gives the package that is set aside for it.
+    pub fn add(&mut self, crash: Crash) -> Option<Quarantined> {
+        let aside = match &crash.plugin {
+            Some(culprit) if self.has_crashed(&culprit.name, &culprit.sha256, crash.at - WINDOW) => {
+                Some((culprit.name.clone(), culprit.version.clone(), culprit.sha256.clone()))
+            }
+            None if crash.cause != Cause::Killed && self.had_unknown(crash.at - UNKNOWN_WINDOW) => {
+                self.suspect(&crash).map(|it| (it.plugin.clone(), it.version.clone(), it.sha256.clone()))
+            }
+            _ => None,
+        };
+        let suspected = crash.plugin.is_none();
+        let aside = aside.map(|(plugin, version, sha256)| {
+            let since = crash.at;
+            Quarantined { plugin, version, sha256, since, suspected, crash: crash.clone() }
+        });
+        self.crashes.push(Remembered { crash, forgiven: false });
+        self.quarantined.extend(aside.clone());
+        let too_many = |length: usize, limit: usize| length.saturating_sub(limit);
+        self.crashes.drain(..too_many(self.crashes.len(), CRASHES));
+        self.quarantined.drain(..too_many(self.quarantined.len(), QUARANTINED));
+        aside
+    }
+
+    fn counted(&self, since: OffsetDateTime) -> impl Iterator<Item = &Crash> {
+        self.crashes.iter().filter(move |it| !it.forgiven && it.crash.at > since).map(|it| &it.crash)
+    }
+
+    fn has_crashed(&self, plugin: &str, sha256: &str, since: OffsetDateTime) -> bool {
+        let mut culprits = self.counted(since).filter_map(|crash| crash.plugin.as_ref());
+        culprits.any(|it| it.name == plugin && it.sha256 == sha256)
+    }
+
+    fn had_unknown(&self, since: OffsetDateTime) -> bool {
+        self.counted(since).any(|crash| crash.plugin.is_none() && crash.cause != Cause::Killed)
+    }
+
+    /// Who had most under way.
+    fn suspect<'c>(&self, crash: &'c Crash) -> Option<&'c super::record::UnderWay> {
+        let free = |plugin: &str, sha256: &str| self.quarantine(plugin, sha256).is_none();
+        crash.in_flight.iter().find(|it| free(&it.plugin, &it.sha256))
+    }
+
+    /// Why a package is not loaded.
+    pub fn quarantine(&self, plugin: &str, sha256: &str) -> Option<&Quarantined> {
+        self.quarantined.iter().rev().find(|it| it.plugin == plugin && it.sha256 == sha256)
+    }
+
+    /// The last crash of a plugin, whatever its package.
+    pub fn last_of(&self, plugin: &str) -> Option<&Crash> {
+        let mut crashes = self.crashes.iter().rev().map(|it| &it.crash);
+        crashes.find(|crash| crash.plugin.as_ref().is_some_and(|culprit| culprit.name == plugin))
+    }
+
+    /// Lets a plugin back in, with a clean record; says whether it was set aside.
+    pub fn release(&mut self, plugin: &str) -> bool {
+        let before = self.quarantined.len();
+        let suspected = self.quarantined.iter().any(|it| it.plugin == plugin && it.suspected);
+        self.quarantined.retain(|it| it.plugin != plugin);
+        for it in &mut self.crashes {
+            match &it.crash.plugin {
+                Some(culprit) => it.forgiven |= culprit.name == plugin,
+                None => it.forgiven |= suspected,
+            }
+        }
+        before != self.quarantined.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crash::record::{Culprit, UnderWay};
+
+    fn crash(seconds: i64, plugin: Option<(&str, &str)>) -> Crash {
+        let culprit = |(name, sha256): (&str, &str)| Culprit {
+            name: name.to_owned(),
+            version: "1.0.0".to_owned(),
+            sha256: sha256.to_owned(),
+            handler: None,
+            offset: None,
+        };
+        let under_way = |plugin: &str, calls| UnderWay {
+            plugin: plugin.to_owned(),
+            version: "1.0.0".to_owned(),
+            sha256: "a".to_owned(),
+            calls,
+        };
+        Crash {
+            at: OffsetDateTime::UNIX_EPOCH + Duration::seconds(seconds),
+            cause: Cause::Segfault,
+            ended: String::new(),
+            plugin: plugin.map(culprit),
+            thread: None,
+            in_flight: vec![under_way("busy", 3), under_way("quiet", 0)],
+            uptime_ms: 0,
+        }
+    }
+
+    fn aside(book: &mut Book, crash: Crash) -> Option<(String, bool)> {
+        book.add(crash).map(|it| (it.plugin, it.suspected))
+    }
+
+    #[test]
+    fn the_second_crash_in_ten_minutes_sets_a_package_aside() {
+        let mut book = Book::default();
+        assert_eq!(aside(&mut book, crash(0, Some(("p", "a")))), None);
+        assert_eq!(aside(&mut book, crash(700, Some(("p", "a")))), None, "the first is too long ago");
+        assert_eq!(aside(&mut book, crash(710, Some(("p", "b")))), None, "another package of it");
+        assert_eq!(aside(&mut book, crash(720, Some(("q", "a")))), None, "another plugin");
+        assert_eq!(aside(&mut book, crash(730, Some(("p", "a")))), Some(("p".to_owned(), false)));
+        assert!(book.quarantine("p", "a").is_some() && book.quarantine("p", "b").is_none());
+        assert!(book.release("p") && !book.release("p"));
+        assert_eq!(aside(&mut book, crash(740, Some(("p", "a")))), None, "released with a clean record");
+        assert!(aside(&mut book, crash(750, Some(("p", "a")))).is_some());
+    }
+
+    #[test]
+    fn suspects_are_set_aside_one_by_one() {
+        let mut book = Book::default();
+        assert_eq!(aside(&mut book, crash(0, None)), None);
+        assert_eq!(aside(&mut book, crash(90, None)), None, "the first is too long ago");
+        assert_eq!(aside(&mut book, crash(100, None)), Some(("busy".to_owned(), true)));
+        assert_eq!(aside(&mut book, crash(110, None)), Some(("quiet".to_owned(), true)));
+        assert_eq!(aside(&mut book, crash(120, None)), None, "nobody is left");
+        assert!(book.release("busy"));
+        assert_eq!(aside(&mut book, crash(130, None)), None, "that it was released wipes the slate");
+    }
+
+    #[test]
+    fn a_kill_from_outside_is_nobodys() {
+        let mut book = Book::default();
+        for second in 0..5 {
+            assert_eq!(aside(&mut book, Crash { cause: Cause::Killed, ..crash(second, None) }), None);
+        }
+        assert_eq!(book.crashes.len(), 5);
+    }
+
+    #[test]
+    fn the_book_does_not_grow_for_ever_and_reads_as_written() {
+        let mut book = Book::default();
+        for second in 0..1_000 {
+            book.add(crash(second, Some(("p", &second.to_string()))));
+        }
+        assert_eq!(book.crashes.len(), CRASHES);
+        let text = serde_json::to_string(&book).unwrap();
+        assert_eq!(serde_json::from_str::<Book>(&text).unwrap(), book);
+    }
+}

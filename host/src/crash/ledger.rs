@@ -1,0 +1,325 @@
+//! The memory that keeper and worker share. All of it is atomics, so that either side may read at any time whatever
+//! the other does; the keeper believes none of it beyond its type, since a plugin can write anywhere in its process.
+
+use std::{
+    fs::File,
+    io,
+    ops::{Deref, Range},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+use super::current::Mark;
+
+/// Different packages that one worker can tell apart; what it loads beyond is nobody's.
+const PAGES: usize = 256;
+/// Instances whose calls are counted where the keeper can see them.
+const COUNTS: usize = 1_024;
+const NAME: usize = 40;
+const VERSION: usize = 64;
+const HASH: usize = 64;
+/// The names of a plugin's handlers, a line each; what is longer is cut.
+const HANDLERS: usize = 4_096;
+
+/// See the module.
+#[repr(C)]
+pub struct Ledger {
+    /// Not 0 when the worker ends because it wants to.
+    pub(super) leaving: AtomicU32,
+    pub(super) end: End,
+    pages: [Page; PAGES],
+    counts: [Count; COUNTS],
+}
+
+/// How the worker ended; written by the first thread that is about to end it.
+#[repr(C)]
+pub(super) struct End {
+    /// 0 nobody was here, 1 being written, 2 written.
+    pub state: AtomicU32,
+    pub signal: AtomicU32,
+    /// Bits of [`flags`].
+    pub flags: AtomicU32,
+    pub mark: AtomicU64,
+    /// Where in the culprit's library, plus one.
+    pub offset: AtomicU64,
+    pub thread: Text<16>,
+}
+
+pub(super) mod flags {
+    /// `exit()` rather than a signal.
+    pub const EXIT: u32 = 1;
+    /// The signal came from another process.
+    pub const OUTSIDE: u32 = 2;
+    /// The address that could not be reached lies where the stack ends.
+    pub const STACK: u32 = 4;
+}
+
+/// One package that is or was loaded.
+#[repr(C)]
+pub(super) struct Page {
+    used: AtomicU32,
+    pub name: Text<NAME>,
+    pub version: Text<VERSION>,
+    pub sha256: Text<HASH>,
+    /// Where its library lies.
+    pub begin: AtomicUsize,
+    pub end: AtomicUsize,
+    pub handlers: Text<HANDLERS>,
+}
+
+/// What one instance has under way. Alone on its cache line: every call of the plugin counts here.
+#[repr(C, align(64))]
+pub struct Count {
+    /// The page, plus one; 0 is free.
+    page: AtomicU32,
+    calls: AtomicUsize,
+}
+
+/// Text that ends at its first zero byte.
+#[repr(C)]
+pub(super) struct Text<const N: usize>([AtomicU8; N]);
+
+impl<const N: usize> Text<N> {
+    pub fn write(&self, text: &[u8]) {
+        for (to, from) in self.0.iter().zip(text.iter().chain(std::iter::repeat(&0))) {
+            to.store(*from, Ordering::Relaxed);
+        }
+    }
+
+    pub fn read(&self) -> String {
+        let bytes: Vec<u8> = self.0.iter().map(|b| b.load(Ordering::Relaxed)).take_while(|b| *b != 0).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+/// A ledger as the keeper has it: the memory to hand over, and a view of it.
+#[derive(Debug)]
+pub struct Shared {
+    memory: OwnedFd,
+    view: View,
+}
+
+impl Shared {
+    /// Empty memory for the life of one worker.
+    ///
+    /// # Errors
+    /// The system gives none.
+    pub fn new() -> io::Result<Self> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        // Systems before Linux 6.3 do not know the flag, some later ones insist on it.
+        let memory = memfd_create(c"cardinal-ledger", flags | MemfdFlags::NOEXEC_SEAL)
+            .or_else(|_| memfd_create(c"cardinal-ledger", flags))?;
+        rustix::fs::ftruncate(&memory, size_of::<Ledger>() as u64)?;
+        // Were it made shorter, reading it would end the keeper.
+        fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let view = View::of(memory.as_fd())?;
+        Ok(Self { memory, view })
+    }
+
+    pub fn memory(&self) -> BorrowedFd<'_> {
+        self.memory.as_fd()
+    }
+
+    pub fn ledger(&self) -> &Ledger {
+        &self.view
+    }
+}
+
+/// The memory, mapped until this is dropped.
+#[derive(Debug)]
+struct View {
+    at: *mut std::ffi::c_void,
+}
+
+// SAFETY: the mapping belongs to the process and not to a thread, and all in it is atomics.
+unsafe impl Send for View {}
+// SAFETY: as above.
+unsafe impl Sync for View {}
+
+impl View {
+    fn of(memory: BorrowedFd<'_>) -> io::Result<Self> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap};
+        let length = size_of::<Ledger>();
+        if rustix::fs::fstat(memory)?.st_size != i64::try_from(length).map_err(io::Error::other)? {
+            return Err(io::Error::other("the ledger is of another size"));
+        }
+        // SAFETY: a new mapping, where the system likes it, of memory that is as long and sealed against being cut.
+        let at = unsafe {
+            mmap(std::ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, memory, 0)
+        }?;
+        Ok(Self { at })
+    }
+}
+
+impl Deref for View {
+    type Target = Ledger;
+
+    fn deref(&self) -> &Ledger {
+        // SAFETY: `at` is a live mapping of the size of a `Ledger`, page-aligned, that ends with `self`. A `Ledger` is
+        // made of atomics alone, so any bytes are one and others may write it meanwhile.
+        unsafe { &*self.at.cast::<Ledger>() }
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        // SAFETY: what `of` has mapped, once; references into it have borrowed `self`.
+        let _ = unsafe { rustix::mm::munmap(self.at, size_of::<Ledger>()) };
+    }
+}
+
+static LEDGER: OnceLock<View> = OnceLock::new();
+
+/// The worker's own view; nothing in processes that have no keeper.
+pub(super) fn mine() -> Option<&'static Ledger> {
+    LEDGER.get().map(|view| &**view)
+}
+
+/// Takes what the keeper handed over as the ledger of this process.
+///
+/// # Errors
+/// It cannot be mapped.
+pub fn adopt(memory: OwnedFd) -> io::Result<()> {
+    let view = View::of(File::from(memory).as_fd())?;
+    LEDGER.set(view).map_err(|_| io::Error::other("there is a ledger already"))
+}
+
+/// Says that this process ends because it wants to, when it is dropped.
+pub struct Leaving;
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if let Some(ledger) = mine() {
+            ledger.leaving.store(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// The mark of a package: a page of its own, the same one whenever it is loaded again.
+pub fn enlist(name: &str, version: &str, sha256: &str) -> Mark {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let Some(ledger) = mine() else { return Mark::NOBODY };
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = ledger.pages().position(|page| page.name.read() == name && page.sha256.read() == sha256);
+    if let Some(page) = known {
+        return Mark::of_page(page);
+    }
+    let Some(free) = ledger.pages.iter().position(|page| page.used.load(Ordering::Acquire) == 0) else {
+        tracing::warn!(plugin = name, "too many packages were loaded since the start: this one's crashes are nobody's");
+        return Mark::NOBODY;
+    };
+    let page = &ledger.pages[free];
+    page.name.write(name.as_bytes());
+    page.version.write(version.as_bytes());
+    page.sha256.write(sha256.as_bytes());
+    page.used.store(1, Ordering::Release);
+    Mark::of_page(free)
+}
+
+/// Writes down where the package's library lies.
+pub fn located(mark: Mark, at: Range<usize>) {
+    if let Some(page) = mine().and_then(|ledger| ledger.page(mark)) {
+        page.begin.store(at.start, Ordering::Relaxed);
+        page.end.store(at.end, Ordering::Release);
+    }
+}
+
+/// Writes down what the plugin's handlers are called, in the order of their numbers.
+pub fn name_handlers(mark: Mark, names: impl Iterator<Item = String>) {
+    if let Some(page) = mine().and_then(|ledger| ledger.page(mark)) {
+        let lines: Vec<String> = names.map(|name| name.replace(['\n', '\0'], " ")).collect();
+        let text = lines.join("\n");
+        page.handlers.write(&text.as_bytes()[..text.len().min(HANDLERS)]);
+    }
+}
+
+impl Ledger {
+    /// The pages in use, from the first.
+    pub(super) fn pages(&self) -> impl Iterator<Item = &Page> {
+        self.pages.iter().take_while(|page| page.used.load(Ordering::Acquire) != 0)
+    }
+
+    pub(super) fn page(&self, mark: Mark) -> Option<&Page> {
+        self.pages.get(mark.page()?).filter(|page| page.used.load(Ordering::Acquire) != 0)
+    }
+
+    /// Whose library lies at an address: the mark, and how far into it. Of several packages with the same library the
+    /// last one.
+    pub(super) fn owner_of(&self, address: usize) -> Option<(Mark, usize)> {
+        let mut owner = None;
+        for (at, page) in self.pages().enumerate() {
+            let begin = page.begin.load(Ordering::Relaxed);
+            if begin != 0 && (begin..page.end.load(Ordering::Relaxed)).contains(&address) {
+                owner = Some((Mark::of_page(at), address - begin));
+            }
+        }
+        owner
+    }
+
+    /// The pages of instances that are there, with what each has under way.
+    pub(super) fn under_way(&self) -> Vec<(&Page, usize)> {
+        let counted = self.counts.iter().filter_map(|count| {
+            let page = usize::try_from(count.page.load(Ordering::Acquire)).ok()?.checked_sub(1)?;
+            Some((self.pages.get(page)?, count.calls.load(Ordering::Relaxed) & !CLOSED))
+        });
+        counted.collect()
+    }
+}
+
+/// Of a count: nothing more may begin.
+pub const CLOSED: usize = 1 << (usize::BITS - 1);
+
+/// Where an instance counts what it has under way: in the ledger when there is room.
+pub enum InFlight {
+    Seen(&'static Count),
+    Unseen(AtomicUsize),
+}
+
+impl InFlight {
+    pub fn of(mark: Mark) -> Self {
+        let taken = mine().zip(mark.page()).and_then(|(ledger, page)| {
+            let page = u32::try_from(page + 1).ok()?;
+            ledger
+                .counts
+                .iter()
+                .find(|count| count.page.compare_exchange(0, page, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+        });
+        match taken {
+            Some(count) => {
+                count.calls.store(0, Ordering::SeqCst);
+                Self::Seen(count)
+            }
+            None => Self::default(),
+        }
+    }
+}
+
+impl Default for InFlight {
+    fn default() -> Self {
+        Self::Unseen(AtomicUsize::new(0))
+    }
+}
+
+impl Deref for InFlight {
+    type Target = AtomicUsize;
+
+    fn deref(&self) -> &AtomicUsize {
+        match self {
+            Self::Seen(count) => &count.calls,
+            Self::Unseen(calls) => calls,
+        }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if let Self::Seen(count) = self {
+            count.page.store(0, Ordering::Release);
+        }
+    }
+}
