@@ -5,15 +5,18 @@ mod api_keys;
 mod audit;
 mod auth;
 pub mod health;
+mod kinds;
 mod master_cards;
 mod mcp;
 pub mod metrics;
 pub mod pages;
 pub mod plugins;
 mod problems;
+mod proxy_routes;
 mod sessions;
 mod system;
 mod users;
+mod views;
 
 use crate::router::Route;
 
@@ -32,6 +35,9 @@ pub fn routes() -> Vec<Route> {
         mcp::routes(),
         sessions::routes(),
         users::routes(),
+        views::routes(),
+        kinds::routes(),
+        proxy_routes::routes(),
     ]
     .into_iter()
     .flatten()

@@ -70,6 +70,7 @@ acts! {
     DisablePlugin = "plugin.disable": POST "/v1/admin/plugin-registry/{name}/disable";
     RescanPlugins = "plugin.rescan": POST "/v1/admin/plugin-registry/rescan";
     SetLogLevel = "system.log-level": PUT "/v1/admin/system/log-level";
+    SetProxyRoutes = "proxy.routes": PUT "/v1/admin/proxy-routes";
     PurgeCard = "card.purge";
     RunUnattended = "tool.run_unattended";
 }

@@ -13,3 +13,4 @@ pub mod page;
 pub mod path;
 pub mod reply;
 pub mod request_id;
+pub mod schema;

@@ -90,6 +90,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>
     }
     tasks.spawn(revert_log_levels(Arc::clone(&app)));
     tasks.spawn(share_budgets(Arc::clone(&app)));
+    tasks.spawn(follow_proxy_routes(Arc::clone(&app)));
 
     link.drained().await;
     tracing::info!(seconds = grace.as_secs(), "draining");
@@ -115,6 +116,9 @@ async fn prepare(app: Arc<App>, link: KeeperLink) {
         tokio::time::sleep(RETRY_EVERY).await;
     }
     lease::exchange(&app.limits, &app.pools.core, app.host_id).await; // before the first call is counted
+    if let Err(error) = app.proxy_routes.read(&app.pools.core, &app.proxy).await {
+        tracing::warn!(error = ?error, "the stored proxy routes could not be read yet");
+    }
     app.plugins.scan().await;
     app.ready.store(true, Ordering::Release);
     if let Err(error) = link.ready() {
@@ -130,6 +134,10 @@ async fn flush_uses(app: Arc<App>) {
             tracing::warn!(error = ?error, "the uses of keys could not be written down; they are kept");
         }
     }
+}
+
+async fn follow_proxy_routes(app: Arc<App>) {
+    app.proxy_routes.follow(&app.pools.core, &app.proxy).await;
 }
 
 async fn share_budgets(app: Arc<App>) {

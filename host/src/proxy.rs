@@ -3,6 +3,7 @@
 
 pub mod body;
 pub mod headers;
+pub mod stored;
 pub mod table;
 mod tunnel;
 mod upstream;
@@ -109,15 +110,21 @@ impl Proxy {
 
     /// Tells the operator where proxied pages and the Admin UI can reach each other.
     pub fn warn_of_shared_origin(&self) {
-        let table = self.table.load();
-        if self.shares_origin && !table.routes().is_empty() {
+        if let Some(warning) = self.shared_origin() {
+            let table = self.table.load();
             let prefixes: Vec<&str> = table.routes().iter().map(|route| route.settings.prefix.as_str()).collect();
-            tracing::warn!(
-                prefixes = prefixes.join(","),
-                "proxied pages share the Admin UI's origin: HTML from these routes could act as whoever is logged in; \
-                 set PROXY_HOSTS or ADMIN_LISTEN_ADDR"
-            );
+            tracing::warn!(prefixes = prefixes.join(","), "{warning}");
         }
+    }
+
+    /// The warning, where they can.
+    pub fn shared_origin(&self) -> Option<String> {
+        let is_so = self.shares_origin && !self.table.load().routes().is_empty();
+        is_so.then(|| {
+            "proxied pages share the Admin UI's origin: HTML from these routes could act as whoever is logged in; \
+             set PROXY_HOSTS or ADMIN_LISTEN_ADDR"
+                .to_owned()
+        })
     }
 
     /// Sends the request on and brings the answer back. Nothing of either body is gathered.

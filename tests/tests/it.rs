@@ -10,6 +10,7 @@ mod it {
     mod cards;
     mod cors;
     mod keys;
+    mod kinds;
     mod limits;
     mod login;
     mod mcp;
@@ -21,6 +22,7 @@ mod it {
     mod proxy;
     mod proxy_load;
     mod proxy_nginx;
+    mod proxy_routes;
     mod proxy_tunnels;
     mod proxy_walls;
     mod proxy_wire;
@@ -35,5 +37,6 @@ mod it {
     mod telemetry;
     mod tidy;
     mod users;
+    mod views;
     mod walk;
 }

@@ -144,19 +144,19 @@ async fn history(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     reply::ok(&json!({"items": lines, "next_cursor": next}))
 }
 
-fn with_etag(mut reply: Reply, version: i64) -> ApiResult<Reply> {
+pub(super) fn with_etag(mut reply: Reply, version: i64) -> ApiResult<Reply> {
     let tag = HeaderValue::try_from(format!("\"{version}\"")).map_err(ApiError::internal)?;
     reply.headers_mut().insert(header::ETAG, tag);
     Ok(reply)
 }
 
 /// Whether a list of entity tags names this version; weak ones count for reading.
-fn names_version(tags: &str, version: i64) -> bool {
+pub(super) fn names_version(tags: &str, version: i64) -> bool {
     tags.trim() == "*" || tags.split(',').any(|tag| tag.trim().trim_start_matches("W/") == format!("\"{version}\""))
 }
 
 /// `If-Match`, compared strongly: a weak tag never matches.
-fn if_match(call: &Call) -> ApiResult<Precondition> {
+pub(super) fn if_match(call: &Call) -> ApiResult<Precondition> {
     let Some(value) = call.headers.get(header::IF_MATCH) else { return Ok(Precondition::None) };
     let malformed = || ApiError::new(&codes::INVALID_REQUEST).detail("If-Match is a list of entity tags or `*`.");
     let text = value.to_str().map_err(|_| malformed())?.trim();

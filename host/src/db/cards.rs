@@ -79,10 +79,10 @@ pub enum Precondition {
 }
 
 impl Precondition {
-    fn check(&self, current: i64) -> ApiResult<()> {
+    pub(super) fn check(&self, current: i64) -> ApiResult<()> {
         match self {
             Self::Versions(versions) if !versions.contains(&current) => Err(ApiError::new(&codes::VERSION_MISMATCH)
-                .detail(format!("The card is at version {current} now."))
+                .detail(format!("It is at version {current} now."))
                 .with("current_version", current)),
             _ => Ok(()),
         }

@@ -67,6 +67,14 @@ const CASES: &[Case] = &[
     Case("POST", "/v1/admin/master-cards/{id}/restore", Scope("cards:write"), 404),
     Case("GET", "/v1/admin/master-cards/{id}/history", Scope("cards:read"), 404),
     Case("DELETE", "/v1/admin/master-cards/{id}/sources/{source_key}", Scope("cards:write"), 404),
+    Case("GET", "/v1/admin/kinds", Scope("plugins:read"), 200),
+    Case("GET", "/v1/admin/views", Scope("cards:read"), 200),
+    Case("POST", "/v1/admin/views", Scope("cards:read"), 400),
+    Case("GET", "/v1/admin/views/{id}", Scope("cards:read"), 404),
+    Case("PATCH", "/v1/admin/views/{id}", Scope("cards:read"), 415),
+    Case("DELETE", "/v1/admin/views/{id}", Scope("cards:read"), 404),
+    Case("GET", "/v1/admin/proxy-routes", Scope("proxy:read"), 200),
+    Case("PUT", "/v1/admin/proxy-routes", Scope("proxy:write"), 400),
     Case("GET", "/v1/admin/plugins", Credential, 200),
     Case("GET", "/v1/admin/plugins/{prefix}", PluginScope, 404),
     Case("GET", "/v1/admin/plugins/{prefix}/", PluginScope, 404),
@@ -138,8 +146,13 @@ fn every_route_of_the_table_has_its_case() {
 /// What changes something is an act that the audit log knows, or work on data that has a history of its own.
 #[test]
 fn every_route_that_changes_something_is_an_act_or_work_on_data() {
-    const DATA: [&str; 4] =
-        ["/v1/admin/master-cards", "/api", "/v1/admin/plugins/", "/v1/admin/plugin-registry/{name}/client-errors"];
+    const DATA: [&str; 5] = [
+        "/v1/admin/master-cards",
+        "/v1/admin/views",
+        "/api",
+        "/v1/admin/plugins/",
+        "/v1/admin/plugin-registry/{name}/client-errors",
+    ];
     let router = cardinal::router::Router::new(&Default::default()).unwrap();
     for route in router.routes().iter().filter(|route| route.method != Method::GET) {
         let is_data = DATA.iter().any(|data| route.path.starts_with(data));
