@@ -11,7 +11,10 @@ pub const CLEAN: &str = "BEGIN; ROLLBACK; CLOSE ALL; SET SESSION AUTHORIZATION D
 
 pub const ROLL_BACK: &str = "ROLLBACK";
 
-pub const SHOW_SEARCH_PATH: &str = "SHOW search_path";
+/// The search path, and whether functions lie on it that are not the server's own.
+pub const BEGINS_WITH: &str = "SELECT pg_catalog.current_setting('search_path'), EXISTS ( \
+                               SELECT FROM pg_catalog.pg_proc \
+                               WHERE pronamespace = ANY (pg_catalog.current_schemas(false)::pg_catalog.regnamespace[]))";
 
 /// Where a plugin's unqualified names are looked up, as the server shows it, without spaces.
 pub fn search_path(schema: &str) -> String {

@@ -2,14 +2,16 @@
 //!
 //! A connection always comes back clean. What was left on it (an open transaction, a role,
 //! settings, LISTEN, locks) is undone in the background when it is given back, before anybody else
-//! gets it. When something was still running on it, or anything at all is in doubt, the statement
-//! is cancelled and the connection closed: making a new one costs 5 ms, a wrong one costs trust.
+//! gets it; after statements that can leave nothing (`traceless.rs`) there is nothing to undo. When
+//! something was still running on it, or anything at all is in doubt, the statement is cancelled and
+//! the connection closed: making a new one costs 5 ms, a wrong one costs trust.
 
 mod copy;
 mod mend;
 mod prepared;
 mod rows;
 mod session;
+mod traceless;
 
 use std::{
     collections::HashMap,
@@ -158,6 +160,8 @@ struct Usage {
     broken: AtomicBool,
     /// It works, but must not be used again after this checkout.
     discard: AtomicBool,
+    /// Something ran on it that may have left something.
+    touched: AtomicBool,
 }
 
 impl Connection {
@@ -189,7 +193,7 @@ impl Connection {
     pub async fn query(self: Arc<Self>, statement: u64, params: Bytes) -> Result<Rows, Fault> {
         let prepared = self.statement(statement)?;
         let params = prepared.params(&params)?;
-        let running = self.run()?;
+        let running = self.run_prepared(&prepared)?;
         match self.session.client.query_raw(&prepared.statement, params).await {
             Ok(rows) => Ok(Rows::new(rows, running)),
             Err(error) => Err(self.forget_stale(&prepared, running.fail(error))),
@@ -200,7 +204,7 @@ impl Connection {
     pub async fn execute(self: Arc<Self>, statement: u64, params: Bytes) -> Result<u64, Fault> {
         let prepared = self.statement(statement)?;
         let params = prepared.params(&params)?;
-        let running = self.run()?;
+        let running = self.run_prepared(&prepared)?;
         let outcome = self.session.client.execute_raw::<_, RawParam, _>(&prepared.statement, params).await;
         running.finish(outcome).map_err(|fault| self.forget_stale(&prepared, fault))
     }
@@ -208,14 +212,18 @@ impl Connection {
     /// Runs statements without parameters.
     pub async fn batch(self: Arc<Self>, sql: String) -> Result<(), Fault> {
         self.mark_statements(&sql);
-        let running = self.run()?;
+        let running = self.run_anything()?;
         running.finish(self.session.client.batch_execute(&sql).await)
     }
 
-    /// Gives the connection back: in the background, so that the one who had it need not wait.
+    /// Gives the connection back. What has to be done to it first is done in the background, so that the one who had
+    /// it need not wait.
     pub fn release(self: &Arc<Self>) {
         let Some(object) = self.object.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         self.statements.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        if self.is_untouched() {
+            return drop(object); // back to the pool
+        }
         let connection = self.clone();
         self.runtime.spawn(async move {
             if connection.is_reusable().await && connection.session.clean(CLEAN_LIMIT).await {
@@ -225,6 +233,13 @@ impl Connection {
                 connection.session.end().await;
             }
         });
+    }
+
+    /// Whether nothing runs on it and nothing that ran can have left anything.
+    fn is_untouched(&self) -> bool {
+        let Usage { running, broken, discard, touched, .. } = &self.usage;
+        running.load(Ordering::SeqCst) == 0
+            && ![touched, broken, discard].into_iter().any(|mark| mark.load(Ordering::SeqCst))
     }
 
     /// Whether anything that was running has come to its end by itself.
@@ -250,11 +265,22 @@ impl Connection {
             let reason = "work on this connection was broken off before its end, so it is closed; take another";
             return Err(Fault::Gone(reason.to_owned()));
         }
-        if self.object.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+        let object = self.object.lock().unwrap_or_else(PoisonError::into_inner);
+        if object.is_none() {
             return Err(given_back());
         }
+        // While the lock is held: who gives the connection back sees either this or nothing at all.
         self.usage.running.fetch_add(1, Ordering::SeqCst);
         Ok(Running { connection: self.clone(), ended: false })
+    }
+
+    fn run_prepared(self: &Arc<Self>, prepared: &Prepared) -> Result<Running, Fault> {
+        if prepared.traceless { self.run() } else { self.run_anything() }
+    }
+
+    fn run_anything(self: &Arc<Self>) -> Result<Running, Fault> {
+        self.usage.touched.store(true, Ordering::SeqCst);
+        self.run()
     }
 
     fn keep(&self, prepared: Arc<Prepared>) -> Result<Bytes, Fault> {

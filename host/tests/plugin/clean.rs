@@ -75,6 +75,25 @@ async fn whatever_was_left_is_undone() {
     }
 }
 
+/// Plain statements leave nothing, so nothing is undone after them: the next one has the session at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_statements_give_the_session_back_at_once() {
+    let echo = Echo::with_connections(1).await;
+    let first = checkout(&echo).await;
+    let last_statement = "SELECT query FROM pg_stat_activity WHERE pid = $1::int4";
+    let pid: i32 = ask(&first, PID).await.parse().unwrap();
+    first.release();
+    for (sql, cleaned) in [("SELECT 'plain'::text", false), ("SELECT set_config('work_mem', '1MB', false)", true)] {
+        let connection = checkout(&echo).await;
+        ask(&connection, sql).await;
+        connection.release();
+        assert_eq!(echo.pool.status().available == 1, !cleaned, "after {sql}");
+        eventually("it is free", async || echo.pool.status().available == 1).await;
+        let query: String = echo.database.admin().await.query_one(last_statement, &[&pid]).await.unwrap().get(0);
+        assert_eq!(query.contains("DISCARD"), cleaned, "{query}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_that_was_taken_is_given_back() {
     let echo = Echo::with_connections(1).await;

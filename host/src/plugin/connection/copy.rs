@@ -21,7 +21,7 @@ impl Connection {
         sql: String,
         mut pieces: impl Stream<Item = Result<Bytes, E>> + Unpin,
     ) -> Result<Result<u64, E>, Fault> {
-        let running = self.run()?;
+        let running = self.run_anything()?;
         let sink = match self.session.client.copy_in::<_, Bytes>(&sql).await {
             Ok(sink) => sink,
             Err(error) => return Err(running.fail(error)),
@@ -44,7 +44,7 @@ impl Connection {
 
     /// `COPY ... TO STDOUT`.
     pub async fn copy_out(self: Arc<Self>, sql: String) -> Result<CopyOut, Fault> {
-        let running = self.run()?;
+        let running = self.run_anything()?;
         match self.session.client.copy_out(&sql).await {
             Ok(stream) => Ok(CopyOut { inner: Some((Box::pin(stream), running)) }),
             Err(error) => Err(running.fail(error)),

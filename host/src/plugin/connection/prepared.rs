@@ -20,10 +20,12 @@ pub struct Prepared {
     pub statement: Statement,
     /// For the plugin, JSON.
     pub description: Bytes,
+    /// Whether running it leaves its session as it was.
+    pub traceless: bool,
 }
 
 impl Prepared {
-    pub fn new(number: u64, sql: String, statement: Statement) -> Self {
+    pub fn new(number: u64, sql: String, statement: Statement, traceless: bool) -> Self {
         let params: Vec<_> = statement.params().iter().map(describe).collect();
         let columns: Vec<_> = statement
             .columns()
@@ -31,7 +33,7 @@ impl Prepared {
             .map(|column| json!({"name": column.name(), "type": describe(column.type_())}))
             .collect();
         let description = json!({"statement": number, "params": params, "columns": columns}).to_string().into();
-        Self { number, sql, statement, description }
+        Self { number, sql, statement, description, traceless }
     }
 
     /// The values of one execution.

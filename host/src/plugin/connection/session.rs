@@ -17,6 +17,7 @@ use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, SimpleQueryMessage
 
 use super::mend::Mend;
 use super::prepared::{Cache, Prepared};
+use super::traceless::leaves_no_trace;
 use crate::db::plugin_session;
 
 /// How long a cancel request may take.
@@ -58,10 +59,10 @@ impl Manager for Sessions {
             (outcome, _) => outcome?,
         };
         let driver = tokio::spawn(drive(connection)).abort_handle();
-        let session =
-            Session { client, driver, cache: Mutex::new(Cache::new(CACHED_STATEMENTS)), next: AtomicU64::new(1) };
+        let (found, has_functions) = begins_with(&client).await?;
+        let cache = Mutex::new(Cache::new(CACHED_STATEMENTS));
+        let session = Session { client, driver, cache, next: AtomicU64::new(1), has_functions };
         // An older server, a pooler in between or a role's own setting could have its way.
-        let found = session.show_search_path().await?;
         if found.replace(' ', "") == self.search_path {
             Ok(Arc::new(session))
         } else {
@@ -87,24 +88,28 @@ async fn drive(mut connection: Connection<Socket, NoTlsStream>) {
     }
 }
 
+/// The session's search path, and whether the schema has functions.
+async fn begins_with(client: &Client) -> Result<(String, bool), tokio_postgres::Error> {
+    let shown = client.simple_query(plugin_session::BEGINS_WITH).await?;
+    let row = shown.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    let column = |at| row.and_then(|row| row.get(at)).unwrap_or_default();
+    Ok((column(0).to_owned(), column(1) != "f"))
+}
+
 /// One connection to the server.
 pub struct Session {
     pub client: Client,
     driver: AbortHandle,
     cache: Mutex<Cache>,
     next: AtomicU64,
+    /// The schema has functions of its own, which any statement may call by a trigger or a default.
+    has_functions: bool,
 }
 
 impl Session {
-    async fn show_search_path(&self) -> Result<String, tokio_postgres::Error> {
-        let shown = self.client.simple_query(plugin_session::SHOW_SEARCH_PATH).await?;
-        let value = shown.iter().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-            _ => None,
-        });
-        Ok(value.unwrap_or_default())
-    }
-
     /// The statement, if it is prepared already.
     pub fn cached(&self, sql: &str) -> Option<Arc<Prepared>> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(sql)
@@ -116,7 +121,8 @@ impl Session {
         }
         let statement = self.client.prepare(&sql).await?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let prepared = Arc::new(Prepared::new(number, sql, statement));
+        let traceless = !self.has_functions && leaves_no_trace(&sql);
+        let prepared = Arc::new(Prepared::new(number, sql, statement, traceless));
         self.cache.lock().unwrap_or_else(PoisonError::into_inner).insert(prepared.clone());
         Ok(prepared)
     }
