@@ -14,8 +14,12 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
-    Card, CardPage, CardQuery, Connection, Error, Level, Metrics, Pool, Result, Task, User, database::ConnectOptions,
-    instance::About, panics::Registration, runtime::Runtime, scope::Scope,
+    Card, CardPage, CardQuery, Connection, Error, Level, Metrics, Pool, Result, Task, User,
+    database::{ConnectOptions, shape::Shapes},
+    instance::About,
+    panics::Registration,
+    runtime::Runtime,
+    scope::Scope,
 };
 
 /// One instance of the plugin, shared by all its contexts.
@@ -24,12 +28,14 @@ pub(crate) struct Core {
     pub(crate) ctx: CtxId,
     pub(crate) about: About,
     pub(crate) runtime: Runtime,
+    pub(crate) shapes: Shapes,
     _registration: Registration,
 }
 
 impl Core {
     pub(crate) fn new(host: HostApiRef, ctx: CtxId, about: About) -> Self {
-        Self { host, ctx, about, runtime: Runtime::new(), _registration: Registration::new(ctx, host) }
+        let registration = Registration::new(ctx, host);
+        Self { host, ctx, about, runtime: Runtime::new(), shapes: Shapes::default(), _registration: registration }
     }
 
     /// A scope without a runtime.

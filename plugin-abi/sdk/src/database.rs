@@ -6,6 +6,7 @@
 
 mod connection;
 mod row;
+pub(crate) mod shape;
 mod transaction;
 mod types;
 

@@ -15,14 +15,10 @@ use postgres_types::{IsNull, ToSql, Type};
 
 use super::{
     row::{Column, Row, RowStream},
+    shape::Shape,
     transaction::Transaction,
-    types::Prepared,
 };
-use crate::{
-    ByteStream, Error, PluginContext, Result,
-    context::{Core, parse},
-    stream,
-};
+use crate::{ByteStream, Error, PluginContext, Result, context::Core, stream};
 
 /// A connection of the plugin's own pool, to use as tokio-postgres' `Client`.
 ///
@@ -78,21 +74,19 @@ pub struct Statement {
 }
 
 struct StatementInner {
-    id: u64,
     conn: ConnId,
-    params: Vec<Type>,
-    columns: Arc<[Column]>,
+    shape: Arc<Shape>,
 }
 
 impl Statement {
     /// The types of the parameters.
     pub fn params(&self) -> &[Type] {
-        &self.inner.params
+        &self.inner.shape.params
     }
 
     /// The columns of the result; none when it has no rows.
     pub fn columns(&self) -> &[Column] {
-        &self.inner.columns
+        &self.inner.shape.columns
     }
 
     /// The parameters on their way to the host; checks number and types.
@@ -120,7 +114,7 @@ impl Statement {
 
 impl fmt::Debug for Statement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Statement").field("params", &self.inner.params).finish_non_exhaustive()
+        f.debug_struct("Statement").field("params", &self.inner.shape.params).finish_non_exhaustive()
     }
 }
 
@@ -182,12 +176,8 @@ impl Connection {
         self.settle().await?;
         let prepare = self.core().host.db_prepare();
         let answer = prepare(self.core().ctx, self.id(), Slice::text(sql)).await;
-        let prepared: Prepared = parse(answer, "prepared statement")?;
-        let params = prepared.params.into_iter().map(|of| of.build()).collect::<Result<_>>()?;
-        let column = |column: super::types::ColumnJson| Ok(Column::new(column.name, column.of.build()?));
-        let columns = prepared.columns.into_iter().map(column).collect::<Result<_>>()?;
-        let inner = StatementInner { id: prepared.statement, conn: self.id(), params, columns };
-        let statement = Statement { inner: Arc::new(inner) };
+        let shape = self.core().shapes.of(answer.map_err(Error::of_host)?.get())?;
+        let statement = Statement { inner: Arc::new(StatementInner { conn: self.id(), shape }) };
         lock(&self.statements).insert(sql.to_owned(), statement.clone());
         Ok(statement)
     }
@@ -238,9 +228,9 @@ impl Connection {
         let statement = self.statement(statement).await?;
         let params = statement.encode(params)?;
         let query = self.core().host.db_query();
-        let answer = query(self.core().ctx, self.id(), statement.inner.id, Slice::new(&params));
+        let answer = query(self.core().ctx, self.id(), statement.inner.shape.number, Slice::new(&params));
         let batches = answer.await.map_err(|error| self.fault(&statement, error))?;
-        Ok(RowStream::new(statement.inner.columns.clone(), batches))
+        Ok(RowStream::new(statement.inner.shape.columns.clone(), batches))
     }
 
     /// Runs a statement; gives how many rows it changed.
@@ -251,7 +241,7 @@ impl Connection {
         let statement = self.statement(statement).await?;
         let params = statement.encode(params)?;
         let execute = self.core().host.db_execute();
-        let answer = execute(self.core().ctx, self.id(), statement.inner.id, Slice::new(&params));
+        let answer = execute(self.core().ctx, self.id(), statement.inner.shape.number, Slice::new(&params));
         answer.await.map_err(|error| self.fault(&statement, error))
     }
 
