@@ -5,6 +5,7 @@ mod api_keys;
 mod audit;
 mod auth;
 pub mod health;
+mod jobs;
 mod kinds;
 mod master_cards;
 mod mcp;
@@ -31,6 +32,7 @@ pub fn routes() -> Vec<Route> {
         api_keys::routes(),
         audit::routes(),
         master_cards::routes(),
+        jobs::routes(),
         plugins::routes(),
         mcp::routes(),
         sessions::routes(),

@@ -19,6 +19,7 @@ use crate::{
     config::{Config, Secret},
     db::{self, kinds::Kinds, pool::Pools},
     http::{cors::Origins, host::Hosts, page::Cursors},
+    jobs::Jobs,
     limit::Limits,
     link::{KeeperLink, WorkerStart},
     mcp::Mcp,
@@ -48,6 +49,7 @@ pub struct App {
     pub proxy: Proxy,
     pub proxy_routes: StoredRoutes,
     pub kinds: Kinds,
+    pub jobs: Arc<Jobs>,
     pub telemetry: Arc<Telemetry>,
     pub log: Log,
     pub host_id: Uuid,
@@ -92,6 +94,7 @@ impl App {
         let shares_origin = !hosts.set_the_proxy_apart() && config.http.admin_listen_addr.is_none();
         Ok(Self {
             mcp: Mcp::new(Arc::clone(&plugins), Arc::clone(&catalogue), Arc::clone(&audit), stop),
+            jobs: Arc::new(Jobs::new(pools.core.clone(), start.host_id)),
             catalogue,
             cursors,
             plugins,

@@ -71,6 +71,9 @@ acts! {
     RescanPlugins = "plugin.rescan": POST "/v1/admin/plugin-registry/rescan";
     SetLogLevel = "system.log-level": PUT "/v1/admin/system/log-level";
     SetProxyRoutes = "proxy.routes": PUT "/v1/admin/proxy-routes";
+    StartJob = "job.start": POST "/v1/admin/jobs";
+    CancelJob = "job.cancel": POST "/v1/admin/jobs/{id}/cancel";
+    ImportCards = "card.import";
     PurgeCard = "card.purge";
     RunUnattended = "tool.run_unattended";
 }

@@ -7,6 +7,7 @@ pub mod authority;
 pub mod bearer;
 mod cache;
 pub mod caller;
+pub mod credential;
 pub mod login;
 pub mod oidc;
 pub mod password;

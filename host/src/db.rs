@@ -2,6 +2,7 @@
 
 pub mod api_keys;
 pub mod audit;
+pub mod card_bulk;
 pub mod card_estimates;
 pub mod card_history;
 pub mod card_list;
@@ -11,6 +12,7 @@ pub mod connect;
 pub mod dump;
 pub mod events;
 pub mod fault;
+pub mod jobs;
 pub mod kinds;
 pub mod migrate;
 pub mod oidc_users;

@@ -15,6 +15,7 @@ pub mod db;
 pub mod events;
 mod hex;
 pub mod http;
+pub mod jobs;
 pub mod keeper;
 pub mod lifecycle;
 pub mod limit;

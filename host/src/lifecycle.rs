@@ -97,7 +97,8 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>
     app.draining.store(true, Ordering::Release);
     let deadline = Instant::now() + grace;
     stop.cancel();
-    while serving.join_next().await.is_some() {}
+    // What uploads is a request in flight, and a job.
+    tokio::join!(async { while serving.join_next().await.is_some() {} }, app.jobs.drain(grace));
     app.proxy.drain(deadline).await;
     app.plugins.shutdown(FAREWELL).await;
     if let Err(error) = app.auth.flush_uses().await {
@@ -121,6 +122,7 @@ async fn prepare(app: Arc<App>, link: KeeperLink) {
     }
     app.plugins.scan().await;
     app.ready.store(true, Ordering::Release);
+    app.jobs.spawn_keeping(&app); // a job may need a plugin's tool
     if let Err(error) = link.ready() {
         tracing::warn!(%error, "the keeper could not be told that the worker is ready");
     }
@@ -165,6 +167,11 @@ async fn clean(app: Arc<App>) {
             Ok(0) => {}
             Ok(lines) => tracing::info!(lines, "removed what was past its retention from the audit log"),
             Err(error) => tracing::warn!(error = ?error, "the audit log's retention could not be seen to"),
+        }
+        match app.jobs.forget_old().await {
+            Ok(0) => {}
+            Ok(jobs) => tracing::info!(jobs, "removed jobs that are long over"),
+            Err(error) => tracing::warn!(error = ?error, "jobs that are long over could not be removed"),
         }
         if let Err(error) = db::sessions::forget_old(&app.pools.core).await {
             tracing::warn!(error = ?error, "sessions that are long over could not be removed");

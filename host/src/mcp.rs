@@ -1,7 +1,6 @@
 //! The MCP endpoint: rmcp behind our own walk. Who calls is known before a message is read; what
 //! a caller's scopes don't cover does not exist for it.
 
-mod arguments;
 mod core_tools;
 mod plugin_tools;
 mod server;

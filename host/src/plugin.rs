@@ -5,6 +5,7 @@
 //! `instance`. `registry` leads a plugin from one to the next.
 
 pub mod active;
+pub mod arguments;
 pub mod bridge;
 pub mod call;
 pub mod compat;

@@ -9,6 +9,7 @@ mod it {
     mod card_list;
     mod cards;
     mod cors;
+    mod jobs;
     mod keys;
     mod kinds;
     mod limits;

@@ -61,6 +61,11 @@ pub fn check_data(data: &str) -> Result<(), Broken> {
         let detail = format!("The data has {} bytes; a source may have {DATA_LIMIT}.", data.len());
         return Err(Broken::new("source-limit-exceeded", detail));
     }
+    check_json(data)
+}
+
+/// Nesting and what PostgreSQL's jsonb can't hold, whatever the size. `data` must be JSON already.
+pub fn check_json(data: &str) -> Result<(), Broken> {
     let mut scan = Scan { bytes: data.as_bytes(), at: 0, depth: 0 };
     while let Some(byte) = scan.next() {
         match byte {

@@ -86,6 +86,9 @@ codes! {
     CARD_IN_USE = "card-in-use", 409, "A plugin still needs this card",
         "A row of a plugin's table refers to the card and forbids its removal. The detail names the plugin.",
         "Remove what the plugin keeps of the card first, or leave the card deleted but not purged.";
+    COUNT_MOVED = "count-moved", 409, "The filter matches another number of cards now",
+        "A bulk action named how many cards it expects, and the filter matches more or fewer by now. Nothing was changed.",
+        "Look at the list again and start the action with the number that it shows; `current_count` is the one of this attempt.";
     CONFLICT = "conflict", 409, "The state does not allow this now",
         "The object is in a state that does not allow this.",
         "The detail says what is in the way.";

@@ -27,7 +27,16 @@ pub fn ok(value: &impl Serialize) -> ApiResult<Reply> {
 
 /// 201 with a JSON body and where the new thing lives.
 pub fn created(location: &str, value: &impl Serialize) -> ApiResult<Reply> {
-    let mut reply = json(StatusCode::CREATED, value)?;
+    located(StatusCode::CREATED, location, value)
+}
+
+/// 202 with a JSON body and where to see how far it is.
+pub fn accepted(location: &str, value: &impl Serialize) -> ApiResult<Reply> {
+    located(StatusCode::ACCEPTED, location, value)
+}
+
+fn located(status: StatusCode, location: &str, value: &impl Serialize) -> ApiResult<Reply> {
+    let mut reply = json(status, value)?;
     let location = HeaderValue::from_str(location).map_err(ApiError::internal)?;
     reply.headers_mut().insert(header::LOCATION, location);
     Ok(reply)

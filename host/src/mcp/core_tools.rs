@@ -59,7 +59,7 @@ pub async fn run(catalogue: &Catalogue, name: &str, arguments: JsonObject) -> Op
     let declared = list().into_iter().find(|tool| tool.name == name)?;
     let schema = Value::Object((*declared.input_schema).clone());
     if let Ok(validator) = jsonschema::validator_for(&schema)
-        && let Some(complaints) = super::arguments::complaints(&validator, &arguments)
+        && let Some(complaints) = crate::plugin::arguments::complaints(&validator, &arguments)
     {
         return Some(plugin_tools::failure(complaints));
     }

@@ -13,6 +13,7 @@ use crate::{
     auth::scope,
     http::error::ApiError,
     plugin::{
+        arguments,
         call::{CallBody, CallParts, ReplyBody},
         registry::ToolEntry,
     },
@@ -55,7 +56,7 @@ pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> Cal
         );
     }
     if let Some(complaints) =
-        entry.validator.as_ref().and_then(|validator| super::arguments::complaints(validator, &arguments))
+        entry.validator.as_ref().and_then(|validator| arguments::complaints(validator, &arguments))
     {
         return failure(complaints);
     }

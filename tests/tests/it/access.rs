@@ -75,6 +75,12 @@ const CASES: &[Case] = &[
     Case("DELETE", "/v1/admin/views/{id}", Scope("cards:read"), 404),
     Case("GET", "/v1/admin/proxy-routes", Scope("proxy:read"), 200),
     Case("PUT", "/v1/admin/proxy-routes", Scope("proxy:write"), 400),
+    Case("GET", "/v1/admin/jobs", Scope("jobs:read"), 200),
+    Case("POST", "/v1/admin/jobs", Scope("jobs:write"), 400),
+    // One's own jobs need no scope, others' jobs:read or jobs:write: jobs.rs.
+    Case("GET", "/v1/admin/jobs/{id}", Credential, 403),
+    Case("GET", "/v1/admin/jobs/{id}/errors", Credential, 403),
+    Case("POST", "/v1/admin/jobs/{id}/cancel", Credential, 403),
     Case("GET", "/v1/admin/plugins", Credential, 200),
     Case("GET", "/v1/admin/plugins/{prefix}", PluginScope, 404),
     Case("GET", "/v1/admin/plugins/{prefix}/", PluginScope, 404),

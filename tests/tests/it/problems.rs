@@ -4,7 +4,7 @@ use cardinal_tests::{Client, Host, Package, PluginsFolder};
 use http::Method;
 
 /// The codes that contract 2 names.
-const NAMED: [&str; 37] = [
+const NAMED: [&str; 38] = [
     "invalid-request",
     "invalid-json",
     "invalid-cursor",
@@ -19,6 +19,7 @@ const NAMED: [&str; 37] = [
     "sku-taken",
     "name-taken",
     "card-in-use",
+    "count-moved",
     "destructive-migration",
     "version-mismatch",
     "validation-failed",

@@ -146,7 +146,7 @@ const FLOORS: [&[&str]; 6] = [
     &["keeper", "provision", "worker", "server"],
     // A row of the table names its handler, and a handler takes the request that was found for it.
     &["request", "router", "api", "mcp", "proxy"],
-    &["plugin"],
+    &["plugin", "jobs"],
     // Rows come out of the database as the types of their domain.
     &["auth", "limit", "cards", "db", "link"],
     &["http", "observe", "crash"],

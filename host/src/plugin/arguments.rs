@@ -1,13 +1,12 @@
 //! Checking a tool's arguments against its schema, so that no handler sees what it didn't ask for.
 
-use rmcp::model::JsonObject;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Complaints that are reported of one call.
 const REPORTED: usize = 10;
 
 /// What is wrong with `arguments`, a line each with the JSON pointer; `None` when nothing is.
-pub fn complaints(validator: &jsonschema::Validator, arguments: &JsonObject) -> Option<String> {
+pub fn complaints(validator: &jsonschema::Validator, arguments: &Map<String, Value>) -> Option<String> {
     let arguments = Value::Object(arguments.clone());
     let lines: Vec<String> = validator
         .iter_errors(&arguments)
