@@ -28,6 +28,7 @@ GRANT SELECT, UPDATE ON public.event_numbers TO {{core}};
 GRANT SELECT, INSERT, UPDATE, DELETE ON public.admin_views TO {{core}};
 GRANT SELECT, INSERT, UPDATE ON public.proxy_routes TO {{core}};
 GRANT SELECT, INSERT, UPDATE, DELETE ON public.jobs, public.job_parts, public.job_errors, public.import_rows TO {{core}};
+GRANT EXECUTE ON FUNCTION public.number_events(integer), public.forget_events(integer, bigint, interval) TO {{core}};
 GRANT SELECT ON public.plugin_schema_state TO {{core}};
 GRANT SELECT ON public.core_migrations TO {{core}};
 

@@ -4,6 +4,7 @@
 mod api_keys;
 mod audit;
 mod auth;
+mod events;
 pub mod health;
 mod jobs;
 mod kinds;
@@ -31,6 +32,7 @@ pub fn routes() -> Vec<Route> {
         auth::routes(),
         api_keys::routes(),
         audit::routes(),
+        events::routes(),
         master_cards::routes(),
         jobs::routes(),
         plugins::routes(),

@@ -18,6 +18,7 @@ use crate::{
     clock::Clock,
     config::{Config, Secret},
     db::{self, kinds::Kinds, pool::Pools},
+    events::Events,
     http::{cors::Origins, host::Hosts, page::Cursors},
     jobs::Jobs,
     limit::Limits,
@@ -40,6 +41,7 @@ pub struct App {
     pub auth: Auth,
     pub limits: Arc<Limits>,
     pub catalogue: Arc<Catalogue>,
+    pub events: Arc<Events>,
     pub cursors: Cursors,
     pub origins: Origins,
     pub hosts: Hosts,
@@ -95,6 +97,7 @@ impl App {
         Ok(Self {
             mcp: Mcp::new(Arc::clone(&plugins), Arc::clone(&catalogue), Arc::clone(&audit), stop),
             jobs: Arc::new(Jobs::new(pools.core.clone(), start.host_id)),
+            events: Arc::new(Events::new(pools.core.clone(), stop)),
             catalogue,
             cursors,
             plugins,

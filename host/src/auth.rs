@@ -44,6 +44,8 @@ use crate::{
 
 /// The kind of the users of an identity provider.
 const OIDC: &str = "oidc";
+/// How old may be what is known of somebody who reads a stream, when it is looked at again.
+const AGAIN: time::Duration = time::Duration::seconds(2);
 
 /// Everything that authentication keeps.
 pub struct Auth {
@@ -102,19 +104,33 @@ impl Auth {
 
     /// Who sends these headers. 401 without a credential or with a bad one, 503 when nobody can say.
     pub async fn identify(&self, headers: &HeaderMap, peer: IpAddr) -> ApiResult<SharedCaller> {
+        self.identify_as_of(headers, peer, cache::FRESH).await
+    }
+
+    /// Who it is whose request is still being answered after some time.
+    pub async fn identify_again(&self, headers: &HeaderMap, peer: IpAddr) -> ApiResult<SharedCaller> {
+        self.identify_as_of(headers, peer, AGAIN).await
+    }
+
+    async fn identify_as_of(
+        &self,
+        headers: &HeaderMap,
+        peer: IpAddr,
+        fresh: time::Duration,
+    ) -> ApiResult<SharedCaller> {
         let token = bearer::read(headers).map_err(|reason| self.unauthorized(&codes::INVALID_TOKEN, Some(reason)))?;
         match token {
             #[cfg(feature = "without-authentication")]
             None => Ok(anybody::caller()),
             #[cfg(not(feature = "without-authentication"))]
             None => Err(self.unauthorized(&codes::MISSING_TOKEN, None)),
-            Some(Token::ApiKey(text)) => self.by_key(text, peer).await,
-            Some(Token::Hmac(text)) => self.by_session(text, peer).await,
-            Some(Token::Jwt(text)) => self.by_jwt(text).await,
+            Some(Token::ApiKey(text)) => self.by_key(text, peer, fresh).await,
+            Some(Token::Hmac(text)) => self.by_session(text, peer, fresh).await,
+            Some(Token::Jwt(text)) => self.by_jwt(text, fresh).await,
         }
     }
 
-    async fn by_key(&self, text: &str, peer: IpAddr) -> ApiResult<SharedCaller> {
+    async fn by_key(&self, text: &str, peer: IpAddr, fresh: time::Duration) -> ApiResult<SharedCaller> {
         // The checksum turns noise away before anything is looked up.
         let key = PlainKey::parse(text).ok_or_else(|| self.unauthorized(&codes::INVALID_TOKEN, None))?;
         let hash = key.hash();
@@ -128,14 +144,14 @@ impl Auth {
             }
             Ok(found(&owner, |owner| key_caller(&record, owner, &self.rights_of(owner), &self.limits)))
         };
-        let caller = self.accept(self.keys.get(&hash, now, load).await?)?;
+        let caller = self.accept(self.keys.get(&hash, now, fresh, load).await?)?;
         if let Some((id, _)) = &caller.key {
             self.uses.note(*id, now, peer);
         }
         Ok(caller)
     }
 
-    async fn by_session(&self, text: &str, peer: IpAddr) -> ApiResult<SharedCaller> {
+    async fn by_session(&self, text: &str, peer: IpAddr, fresh: time::Duration) -> ApiResult<SharedCaller> {
         let claims = self.ring.verify(text, self.clock.unix()).map_err(|refused| match refused {
             Refused::Invalid => self.unauthorized(&codes::INVALID_TOKEN, None),
             Refused::Expired => self.unauthorized(&codes::EXPIRED_TOKEN, None),
@@ -152,12 +168,12 @@ impl Auth {
         };
         let key: [u8; 32] = api_key::hash(text);
         let now = self.clock.now();
-        let caller = self.accept(self.sessions.get(&key, now, load).await?)?;
+        let caller = self.accept(self.sessions.get(&key, now, fresh, load).await?)?;
         self.seen.note(claims.session_id, now, peer);
         Ok(caller)
     }
 
-    async fn by_jwt(&self, text: &str) -> ApiResult<SharedCaller> {
+    async fn by_jwt(&self, text: &str, fresh: time::Duration) -> ApiResult<SharedCaller> {
         // Without an identity provider there is nobody whose signature would count.
         let Some(oidc) = &self.oidc else {
             return Err(self.unauthorized(&codes::INVALID_TOKEN, Some("This server accepts no JWTs.")));
@@ -168,7 +184,7 @@ impl Auth {
             let user = db::oidc_users::of(&self.pool, &identity.issuer, &identity.subject, &identity.name).await?;
             Ok(found(&user, |user| jwt_caller(&identity, user, &self.rights_of(user), &self.limits)))
         };
-        self.accept(self.jwts.get(&hash, self.clock.now(), load).await?)
+        self.accept(self.jwts.get(&hash, self.clock.now(), fresh, load).await?)
     }
 
     /// The most that a user may do, by whatever credential: its role, and for the users of an identity provider what

@@ -91,6 +91,8 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>
     tasks.spawn(revert_log_levels(Arc::clone(&app)));
     tasks.spawn(share_budgets(Arc::clone(&app)));
     tasks.spawn(follow_proxy_routes(Arc::clone(&app)));
+    let events = Arc::clone(&app.events);
+    tasks.spawn(async move { events.keep_up().await });
 
     link.drained().await;
     tracing::info!(seconds = grace.as_secs(), "draining");
@@ -185,6 +187,11 @@ async fn sweep(app: Arc<App>) {
         every.tick().await;
         app.mcp.sweep();
         app.limits.sweep();
+        match app.events.forget_old().await {
+            Ok(0) => {}
+            Ok(forgotten) => tracing::debug!(forgotten, "forgot old events"),
+            Err(error) => tracing::warn!(?error, "old events could not be forgotten"),
+        }
         if let Err(error) = db::rate_budgets::sweep(&app.pools.core).await {
             tracing::warn!(error = ?error, "budgets that are whole again could not be forgotten");
         }

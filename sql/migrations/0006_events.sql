@@ -76,3 +76,57 @@ REVOKE ALL ON FUNCTION public.master_cards_tell_purge() FROM PUBLIC;
 
 CREATE TRIGGER master_cards_tell_purge AFTER DELETE ON public.master_cards
 REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION public.master_cards_tell_purge();
+
+-- Numbers what waits, unless another host is at it: then nothing is done. The lock comes before the look at the outbox, so
+-- that a card's versions keep their order. One call, so that a host that is stopped in the middle holds nothing up.
+CREATE FUNCTION public.number_events(at_most integer) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog AS $number$
+DECLARE
+  before bigint;
+  given bigint;
+BEGIN
+  SELECT n.last INTO before FROM public.event_numbers n FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN 0;
+  END IF;
+  WITH taken AS (
+    DELETE FROM public.event_outbox WHERE entry IN (SELECT o.entry FROM public.event_outbox o ORDER BY o.entry LIMIT at_most)
+    RETURNING *
+  )
+  INSERT INTO public.events (id, at, topic, type, data)
+  SELECT before + row_number() OVER (ORDER BY t.entry), t.at, t.topic, t.type,
+         jsonb_strip_nulls(jsonb_build_object('card_id', t.card_id, 'version', t.version, 'actor', t.actor))
+         || coalesce(t.data, '{}')
+    FROM taken t;
+  GET DIAGNOSTICS given = ROW_COUNT;
+  IF given > 0 THEN
+    UPDATE public.event_numbers SET last = before + given;
+  END IF;
+  RETURN given;
+END
+$number$;
+REVOKE ALL ON FUNCTION public.number_events(integer) FROM PUBLIC;
+
+-- Forgets the oldest events that are over `age` or beyond the `most` that are kept; gives how many.
+CREATE FUNCTION public.forget_events(at_most integer, most bigint, age interval) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog AS $forget$
+DECLARE
+  numbers public.event_numbers;
+  upto bigint;
+BEGIN
+  SELECT * INTO numbers FROM public.event_numbers FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN 0;
+  END IF;
+  SELECT max(o.id) INTO upto
+    FROM (SELECT e.id, e.at FROM public.events e WHERE e.id >= numbers.kept_from ORDER BY e.id LIMIT at_most) AS o
+   WHERE o.at < now() - age OR o.id <= numbers.last - most;
+  IF upto IS NULL THEN
+    RETURN 0;
+  END IF;
+  DELETE FROM public.events WHERE id <= upto;
+  UPDATE public.event_numbers SET kept_from = upto + 1;
+  RETURN upto + 1 - numbers.kept_from;
+END
+$forget$;
+REVOKE ALL ON FUNCTION public.forget_events(integer, bigint, interval) FROM PUBLIC;

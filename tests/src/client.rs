@@ -10,12 +10,18 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpSocket;
 
 use crate::answer::Answer;
+
+type Body = BoxBody<Bytes, std::io::Error>;
+type Request = http::Request<Body>;
+type Sender = http1::SendRequest<Body>;
+type Connection = http1::Connection<TokioIo<tokio::net::TcpStream>, Body>;
 
 /// No answer may take longer; a host that hangs fails the test instead of the whole run.
 const ANSWER_WITHIN: Duration = Duration::from_secs(90);
@@ -85,7 +91,7 @@ pub struct Call {
     method: Method,
     target: String,
     headers: HeaderMap,
-    body: BoxBody<Bytes, std::io::Error>,
+    body: Body,
 }
 
 impl Call {
@@ -118,7 +124,7 @@ impl Call {
 
     /// A body of unknown length, as a client that streams sends it.
     #[must_use]
-    pub fn stream(mut self, content_type: &str, body: BoxBody<Bytes, std::io::Error>) -> Call {
+    pub fn stream(mut self, content_type: &str, body: Body) -> Call {
         self.body = body;
         self.header(CONTENT_TYPE.as_str(), content_type)
     }
@@ -137,17 +143,36 @@ impl Call {
         tokio::time::timeout(ANSWER_WITHIN, self.exchange()).await?
     }
 
-    async fn exchange(self) -> anyhow::Result<Answer> {
-        let call = format!("{} {}", self.method, self.target);
+    /// The answer's head, and its body while it comes. The connection is closed when the body is dropped. A receive
+    /// buffer that is set keeps the kernel from reading ahead for a client that doesn't read.
+    ///
+    /// # Errors
+    /// When no connection comes about, or it ends before the head is there.
+    pub async fn open(self, receive_buffer: Option<u32>) -> anyhow::Result<http::Response<Incoming>> {
+        let (mut sender, connection, request) = self.connect(receive_buffer).await?;
+        tokio::spawn(connection);
+        Ok(tokio::time::timeout(ANSWER_WITHIN, sender.send_request(request)).await??)
+    }
+
+    async fn connect(self, receive_buffer: Option<u32>) -> anyhow::Result<(Sender, Connection, Request)> {
         let socket = if self.client.address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        if let Some(bytes) = receive_buffer {
+            socket.set_recv_buffer_size(bytes)?;
+        }
         if let Some(source) = self.client.source {
             socket.bind(SocketAddr::new(source, 0))?;
         }
         let stream = socket.connect(self.client.address).await?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let mut request = http::Request::builder().method(self.method).uri(self.target).body(self.body)?;
         request.headers_mut().insert(HOST, HeaderValue::from_str(&self.client.address.to_string())?);
         request.headers_mut().extend(self.headers);
+        Ok((sender, connection, request))
+    }
+
+    async fn exchange(self) -> anyhow::Result<Answer> {
+        let call = format!("{} {}", self.method, self.target);
+        let (mut sender, connection, request) = self.connect(None).await?;
         let answer = async {
             let (parts, body) = sender.send_request(request).await?.into_parts();
             let body = body.collect().await?.to_bytes();
@@ -162,6 +187,6 @@ impl Call {
     }
 }
 
-fn empty() -> BoxBody<Bytes, std::io::Error> {
+fn empty() -> Body {
     http_body_util::Empty::new().map_err(|never| match never {}).boxed()
 }

@@ -4,6 +4,7 @@
 
 mod answer;
 mod client;
+mod event_stream;
 mod host;
 mod pages;
 mod plugins;
@@ -15,6 +16,7 @@ mod wire;
 
 pub use answer::Answer;
 pub use client::{Call, Client};
+pub use event_stream::{EventStream, Sent};
 pub use host::{Host, HostSettings, OWNER, OWNER_PASSWORD};
 pub use pages::{PageAnswer, Pages};
 pub use plugins::{Package, PluginsFolder};

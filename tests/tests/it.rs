@@ -9,6 +9,8 @@ mod it {
     mod card_list;
     mod cards;
     mod cors;
+    mod events;
+    mod events_readers;
     mod jobs;
     mod keys;
     mod kinds;

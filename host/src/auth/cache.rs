@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How long a finding is good: the bound within which every host notices a revocation.
-const FRESH: Duration = Duration::seconds(5);
+pub const FRESH: Duration = Duration::seconds(5);
 /// How long it still serves while the database is away: clients must not be logged out by that.
 const STALE: Duration = Duration::seconds(60);
 const SHARDS: usize = 16;
@@ -68,14 +68,20 @@ pub struct Counts {
 }
 
 impl Cache {
-    /// The fresh finding, or what `load` finds; while the database is away, a stale one.
-    pub async fn get<F>(&self, key: &[u8; 32], now: OffsetDateTime, load: impl FnOnce() -> F) -> ApiResult<Found>
+    /// The finding if it is no older than `fresh`, or what `load` finds; while the database is away, a stale one.
+    pub async fn get<F>(
+        &self,
+        key: &[u8; 32],
+        now: OffsetDateTime,
+        fresh: Duration,
+        load: impl FnOnce() -> F,
+    ) -> ApiResult<Found>
     where
         F: Future<Output = ApiResult<Found>>,
     {
         let known = self.shard(key).read().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
         if let Some(entry) = &known
-            && now - entry.checked < FRESH
+            && now - entry.checked < fresh
         {
             self.hits.count();
             return Ok(entry.found.clone());
@@ -171,7 +177,7 @@ mod tests {
     const AT: OffsetDateTime = time::macros::datetime!(2026-01-01 00:00 UTC);
 
     async fn find(cache: &Cache, at: OffsetDateTime, answer: ApiResult<Found>) -> ApiResult<Found> {
-        cache.get(&[7; 32], at, || std::future::ready(answer)).await
+        cache.get(&[7; 32], at, FRESH, || std::future::ready(answer)).await
     }
 
     #[tokio::test]
@@ -199,7 +205,7 @@ mod tests {
             cache.forget(|_| true); // a revocation that falls between the look-up and its answer
             Ok(Found::Nobody)
         };
-        cache.get(&[7; 32], AT, load).await.unwrap();
+        cache.get(&[7; 32], AT, FRESH, load).await.unwrap();
         assert!(matches!(find(&cache, AT, Ok(Found::Revoked)).await.unwrap(), Found::Revoked));
     }
 

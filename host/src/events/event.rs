@@ -6,6 +6,8 @@ use bytes::Bytes;
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
+use crate::auth::{caller::Caller, scope};
+
 /// What an event is about; readers choose by it, and may be let in to some of them only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
@@ -37,8 +39,37 @@ impl Topic {
             Self::Card => "cards:read",
             Self::Plugin => "plugins:read",
             Self::Job => "jobs:read",
-            Self::Approval => crate::auth::scope::APPROVE,
+            Self::Approval => scope::APPROVE,
         }
+    }
+}
+
+/// Some of the topics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Topics(u8);
+
+impl Topics {
+    #[must_use]
+    pub const fn with(self, topic: Topic) -> Self {
+        Self(self.0 | 1 << topic as u8)
+    }
+
+    pub const fn holds(self, topic: Topic) -> bool {
+        self.0 & 1 << topic as u8 != 0
+    }
+
+    /// Those that a caller may read.
+    pub fn open_to(caller: &Caller) -> Self {
+        let open = Topic::ALL.into_iter().filter(|topic| caller.holds(topic.scope()));
+        open.fold(Self::default(), Self::with)
+    }
+
+    pub const fn all_in(self, others: Self) -> bool {
+        self.0 & !others.0 == 0
+    }
+
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Topic::ALL.into_iter().filter(move |topic| self.holds(*topic)).map(Topic::name)
     }
 }
 
@@ -113,6 +144,9 @@ mod tests {
             assert_eq!(Topic::named(topic.name()), Some(topic));
         }
         assert_eq!(Topic::named("cards"), None);
+        let two = Topics::default().with(Topic::Job).with(Topic::Card);
+        assert_eq!(two.names().collect::<Vec<_>>(), ["card", "job"]);
+        assert!(!two.holds(Topic::Plugin));
         assert_eq!(Event::new(Topic::Job, "finished", Value::Null).kind(), "job.finished");
     }
 }
