@@ -12,6 +12,7 @@ mod master_cards;
 mod mcp;
 pub mod metrics;
 pub mod pages;
+mod plugin_trust;
 pub mod plugins;
 mod problems;
 mod proxy_routes;
@@ -36,6 +37,7 @@ pub fn routes() -> Vec<Route> {
         master_cards::routes(),
         jobs::routes(),
         plugins::routes(),
+        plugin_trust::routes(),
         mcp::routes(),
         sessions::routes(),
         users::routes(),

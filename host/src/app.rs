@@ -25,7 +25,7 @@ use crate::{
     link::{KeeperLink, WorkerStart},
     mcp::Mcp,
     observe::{Telemetry, log::Log},
-    plugin::{context::Services, registry::Registry},
+    plugin::{context::Services, past::Past, registry::Registry},
     proxy::{Proxy, stored::StoredRoutes},
     router::Router,
     secret_file::{self, TOKEN_SECRET_FILE},
@@ -47,6 +47,7 @@ pub struct App {
     pub hosts: Hosts,
     pub routes: Router,
     pub plugins: Arc<Registry>,
+    pub past: Arc<Past>,
     pub mcp: Mcp,
     pub proxy: Proxy,
     pub proxy_routes: StoredRoutes,
@@ -91,7 +92,9 @@ impl App {
         });
         let provider = Oidc::configured(&config.auth, &base_url, &clock)?;
         let telemetry = Arc::new(Telemetry::new(clock.now(), start.worker_restarts));
-        let plugins = Arc::new(Registry::new(&config, services, link, clock.clone(), Arc::clone(&telemetry))?);
+        let past = Arc::new(Past::new(start.crashes, start.probed, link.clone()));
+        let plugins = Registry::new(&config, services, link, Arc::clone(&past), clock.clone(), Arc::clone(&telemetry))?;
+        let plugins = Arc::new(plugins);
         let hosts = Hosts::new(&base_url, &config.http.allowed_hosts, &config.http.proxy_hosts);
         let shares_origin = !hosts.set_the_proxy_apart() && config.http.admin_listen_addr.is_none();
         Ok(Self {
@@ -101,6 +104,7 @@ impl App {
             catalogue,
             cursors,
             plugins,
+            past,
             host_id: start.host_id,
             ready: AtomicBool::new(false),
             audit,

@@ -12,13 +12,17 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub mod access;
 pub mod announce;
 pub mod backoff;
+pub mod crashes;
 pub mod data_dir;
+pub mod desk;
 pub mod launch;
 pub mod postgres;
 pub mod provisioner;
 pub mod worker;
 
+use crate::clock::Clock;
 use crate::config::{Config, Secret};
+use crate::crash::book::Book;
 use crate::db::connect::{ConnectParams, SocketDir};
 use crate::db::prepare::{self, Prepared, SecretSource};
 use crate::db::roles;
@@ -27,7 +31,9 @@ use crate::provision::Job;
 use crate::secret_file;
 use announce::Announcement;
 use backoff::Backoff;
+use crashes::Crashes;
 use data_dir::DataDir;
+use desk::Desk;
 use launch::Launcher;
 use postgres::PrivatePostgres;
 use provisioner::Provisioner;
@@ -64,8 +70,7 @@ struct Keeper {
     launcher: Launcher,
     start: WorkerStart,
     listeners: Vec<TcpListener>,
-    provisioner: Provisioner,
-    announcement: Announcement,
+    desk: Desk,
     postgres: Option<PrivatePostgres>,
     _data: DataDir,
 }
@@ -81,8 +86,9 @@ impl Keeper {
         let (postgres, login) = database(&config, &data, &launcher).await?;
         let prepared = prepare(&config, &data, &login).await?;
         let provisioner = Provisioner::new(launcher.clone(), job(&config, &login, &prepared));
+        let desk = Desk::new(Clock::System, Crashes::open(data.path()), provisioner, announcement);
         let start = worker_start(config, &login, &prepared, data.host_id()?, uses);
-        Ok(Self { launcher, start, listeners, provisioner, announcement, postgres, _data: data })
+        Ok(Self { launcher, start, listeners, desk, postgres, _data: data })
     }
 
     /// Keeps a worker alive until the first signal, then drains it; the second ends it at once.
@@ -90,21 +96,31 @@ impl Keeper {
         let mut backoff = Backoff::default();
         loop {
             let started = Instant::now();
+            self.start.crashes = self.desk.crashes.book().clone();
+            self.start.probed = self.desk.probed();
+            let mut hope = false;
             let ended = match Worker::start(&self.launcher, &self.start, &self.listeners).await {
                 Ok(mut worker) => tokio::select! {
-                    status = worker.until_death(&self.provisioner, &self.announcement) => worker::told(status),
+                    death = worker.until_death(&mut self.desk) => {
+                        let ended = worker::told(death.status);
+                        hope = self.desk.bury(death);
+                        ended
+                    }
                     () = stop.next() => {
                         tracing::info!("told to stop");
                         // Ours would go on filling a queue that nobody empties.
                         self.listeners.clear();
                         let grace = self.start.config.http.shutdown_grace;
-                        worker.drain((&self.provisioner, &self.announcement), grace, stop.next()).await;
+                        worker.drain(&mut self.desk, grace, stop.next()).await;
                         return self.postgres;
                     }
                 },
                 Err(error) => format!("{error:#}"),
             };
             self.start.worker_restarts += 1;
+            if hope {
+                backoff = Backoff::default(); // what ended it is quarantined
+            }
             let wait = backoff.after_death(started, Instant::now());
             tracing::error!(ended, wait_ms = wait.as_millis(), "the worker ended on its own; starting it again");
             tokio::select! {
@@ -232,6 +248,8 @@ fn worker_start(
         host_id,
         listeners,
         worker_restarts: 0,
+        crashes: Book::default(),
+        probed: Vec::new(),
     }
 }
 

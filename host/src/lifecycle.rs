@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     app::App,
     clock::Clock,
+    crash::current,
     db::{self, pool::Pools},
     limit::lease,
     link::{KeeperLink, ListenerUse, WorkerStart},
@@ -26,6 +27,8 @@ use crate::{
     server,
 };
 
+/// How often the keeper hears that tasks run.
+const ALIVE_EVERY: Duration = Duration::from_secs(1);
 /// How often what keys were used is written down; the contract allows a minute.
 const FLUSH_EVERY: Duration = Duration::from_secs(10);
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
@@ -45,7 +48,12 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub fn run_worker(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>, log: Log) -> anyhow::Result<()> {
     // One more than there are cores: a plugin that blocks a thread must not leave the core without one.
     let threads = thread::available_parallelism().map_or(2, usize::from) + 1;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .on_thread_start(current::be_ours)
+        .enable_all()
+        .build()?;
+    current::be_ours();
     let outcome = runtime.block_on(serve(start, link, listeners, log));
     // A thread that a plugin never gives back must not keep the process from ending.
     runtime.shutdown_timeout(FAREWELL);
@@ -80,6 +88,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>
     app.proxy.warn_of_shared_origin();
     let mut tasks = JoinSet::new();
     tasks.spawn(prepare(Arc::clone(&app), link.clone()));
+    tasks.spawn(say_alive(link.clone()));
     tasks.spawn(flush_uses(Arc::clone(&app)));
     tasks.spawn(sweep(Arc::clone(&app)));
     tasks.spawn(write_refusals(Arc::clone(&app)));
@@ -127,6 +136,15 @@ async fn prepare(app: Arc<App>, link: KeeperLink) {
     app.jobs.spawn_keeping(&app); // a job may need a plugin's tool
     if let Err(error) = link.ready() {
         tracing::warn!(%error, "the keeper could not be told that the worker is ready");
+    }
+}
+
+/// Tells the keeper that tasks run. The thread that runs this one may be the last that is not blocked.
+async fn say_alive(link: KeeperLink) {
+    let mut every = tokio::time::interval(ALIVE_EVERY);
+    loop {
+        every.tick().await;
+        link.alive();
     }
 }
 

@@ -22,13 +22,14 @@ use uuid::Uuid;
 pub mod frame;
 
 use crate::config::Config;
+use crate::crash::book::Book;
 pub use crate::db::connect::ConnectParams;
 use crate::db::connect::SocketDir;
 pub use crate::db::plugin_schema::{PluginDatabase, ProvisionFault};
 use crate::db::roles::RoleNames;
 
-/// Listening sockets that can come with a start, with room for more purposes than there are.
-pub const MOST_LISTENERS: usize = 8;
+/// Descriptors that can come with a start, with room for more purposes of listening sockets than there are.
+pub const MOST_DESCRIPTORS: usize = 8;
 
 /// All that a worker knows: its environment is empty.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -41,6 +42,10 @@ pub struct WorkerStart {
     pub listeners: Vec<ListenerUse>,
     /// How often a worker of this keeper ended on its own.
     pub worker_restarts: u64,
+    /// Crashes of this host, and the plugins that are not to be loaded because of them.
+    pub crashes: Book,
+    /// Packages, by their hash, that a probe process of this program has opened before.
+    pub probed: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +69,7 @@ pub struct WorkerDatabase {
 }
 
 /// Which package of which plugin wants its schema brought in line. Neither SQL nor a path comes from a worker.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProvisionRequest {
     pub plugin: String,
     pub sha256: String,
@@ -75,7 +80,21 @@ pub struct ProvisionRequest {
 #[serde(rename_all = "lowercase")]
 pub enum ToKeeper {
     Ready,
-    Provision { id: u64, request: ProvisionRequest },
+    Provision {
+        id: u64,
+        request: ProvisionRequest,
+    },
+    /// A probe process opened the package of this hash, and need not again.
+    Probed {
+        sha256: String,
+    },
+    /// Lets a plugin out of quarantine.
+    Release {
+        id: u64,
+        plugin: String,
+    },
+    /// The worker's tasks run.
+    Alive,
 }
 
 /// Keeper to worker, after [`WorkerStart`].
@@ -83,7 +102,15 @@ pub enum ToKeeper {
 #[serde(rename_all = "lowercase")]
 pub enum ToWorker {
     Drain,
-    Provisioned { id: u64, result: Result<PluginDatabase, ProvisionFault> },
+    Provisioned {
+        id: u64,
+        result: Result<PluginDatabase, ProvisionFault>,
+    },
+    /// Whether the plugin was in quarantine.
+    Released {
+        id: u64,
+        was_quarantined: bool,
+    },
 }
 
 /// The worker's end of the control socket. Clones share it; it works on any thread, with or without a runtime.
@@ -103,35 +130,52 @@ struct Shared {
 
 type Answer = Result<PluginDatabase, ProvisionFault>;
 
+impl From<KeeperGone> for ProvisionFault {
+    fn from(_: KeeperGone) -> Self {
+        keeper_gone()
+    }
+}
+
+/// The keeper can be asked nothing any more.
+#[derive(Debug)]
+pub struct KeeperGone;
+
 #[derive(Debug)]
 enum Waiting {
-    Open(HashMap<u64, oneshot::Sender<Answer>>),
+    Open(HashMap<u64, oneshot::Sender<ToWorker>>),
     /// The keeper is gone and nobody will ever be answered.
     Closed,
+}
+
+/// The descriptors that come with a start.
+pub struct Handed {
+    pub ledger: OwnedFd,
+    pub listeners: Vec<TcpListener>,
 }
 
 /// Takes what the keeper sends first. The socket is the worker's standard input.
 ///
 /// # Errors
 /// The keeper is gone, or says something else.
-pub fn receive_start(mut socket: UnixStream) -> io::Result<(WorkerStart, KeeperLink, Vec<TcpListener>)> {
+pub fn receive_start(mut socket: UnixStream) -> io::Result<(WorkerStart, Handed, KeeperLink)> {
     let mut header = [0; frame::HEADER];
-    let (taken, descriptors) = receive_descriptors(&socket, &mut header)?;
+    let (taken, mut descriptors) = receive_descriptors(&socket, &mut header)?;
     socket.read_exact(&mut header[taken..])?;
     let mut start: WorkerStart = read_body(&mut socket, header)?;
-    if descriptors.len() != start.listeners.len() {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "not as many listening sockets as announced"));
+    if descriptors.len() != start.listeners.len() + 1 {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not as many descriptors as announced"));
     }
+    let ledger = descriptors.remove(0);
     let sockets = SocketDir::open(&start.database.core.host, start.database.core.port)?;
     start.database.core = start.database.core.through(&sockets);
     start.database.reaper = start.database.reaper.through(&sockets);
     let link = KeeperLink::over(socket, sockets)?;
-    Ok((start, link, descriptors.into_iter().map(TcpListener::from).collect()))
+    Ok((start, Handed { ledger, listeners: descriptors.into_iter().map(TcpListener::from).collect() }, link))
 }
 
 /// Descriptors travel with the first byte of what they were sent with.
 fn receive_descriptors(socket: &UnixStream, header: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_LISTENERS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let into = &mut [IoSliceMut::new(header)];
     let received = rustix::net::recvmsg(socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
@@ -197,30 +241,64 @@ impl KeeperLink {
     /// # Errors
     /// Why the plugin cannot have its database (now).
     pub async fn provision(&self, plugin: &str, sha256: &str) -> Answer {
+        let request = ProvisionRequest { plugin: plugin.to_owned(), sha256: sha256.to_owned() };
+        match self.ask(|id| ToKeeper::Provision { id, request }).await {
+            Ok(ToWorker::Provisioned { result, .. }) => {
+                result.map(|found| PluginDatabase { connect: found.connect.through(&self.shared.sockets), ..found })
+            }
+            _ => Err(keeper_gone()),
+        }
+    }
+
+    /// Tells the keeper that a package need not be probed again while this program runs.
+    pub fn probed(&self, sha256: &str) {
+        self.tell(&ToKeeper::Probed { sha256: sha256.to_owned() });
+    }
+
+    /// Tells the keeper that tasks run.
+    pub fn alive(&self) {
+        self.tell(&ToKeeper::Alive);
+    }
+
+    /// What the keeper does not hear now it hears in another life, or it is gone and this worker is about to be.
+    fn tell(&self, message: &ToKeeper) {
+        if let Err(error) = self.shared.send(message) {
+            tracing::debug!(%error, "the keeper could not be told");
+        }
+    }
+
+    /// Lets a plugin out of quarantine; says whether it was there.
+    ///
+    /// # Errors
+    /// The keeper is gone.
+    pub async fn release(&self, plugin: &str) -> Result<bool, KeeperGone> {
+        let plugin = plugin.to_owned();
+        match self.ask(|id| ToKeeper::Release { id, plugin }).await? {
+            ToWorker::Released { was_quarantined, .. } => Ok(was_quarantined),
+            _ => Err(KeeperGone),
+        }
+    }
+
+    async fn ask(&self, question: impl FnOnce(u64) -> ToKeeper) -> Result<ToWorker, KeeperGone> {
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         self.shared.expect_answer(id, sender)?;
-        let request = ProvisionRequest { plugin: plugin.to_owned(), sha256: sha256.to_owned() };
-        if let Err(error) = self.shared.send(&ToKeeper::Provision { id, request }) {
-            return Err(ProvisionFault::Unavailable(format!("the keeper cannot be asked: {error}")));
-        }
-        match answer.await {
-            Ok(result) => {
-                result.map(|found| PluginDatabase { connect: found.connect.through(&self.shared.sockets), ..found })
-            }
-            Err(_) => Err(keeper_gone()),
-        }
+        self.shared.send(&question(id)).map_err(|error| {
+            tracing::warn!(%error, "the keeper cannot be asked");
+            KeeperGone
+        })?;
+        answer.await.map_err(|_| KeeperGone)
     }
 }
 
 impl Shared {
-    fn expect_answer(&self, id: u64, sender: oneshot::Sender<Answer>) -> Result<(), ProvisionFault> {
+    fn expect_answer(&self, id: u64, sender: oneshot::Sender<ToWorker>) -> Result<(), KeeperGone> {
         match &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) {
             Waiting::Open(waiting) => {
                 waiting.insert(id, sender);
                 Ok(())
             }
-            Waiting::Closed => Err(keeper_gone()),
+            Waiting::Closed => Err(KeeperGone),
         }
     }
 
@@ -233,7 +311,9 @@ impl Shared {
         loop {
             match read_message(&mut socket) {
                 Ok(ToWorker::Drain) => self.drain.cancel(),
-                Ok(ToWorker::Provisioned { id, result }) => self.answer(id, result),
+                Ok(answer @ (ToWorker::Provisioned { id, .. } | ToWorker::Released { id, .. })) => {
+                    self.answer(id, answer)
+                }
                 Err(error) => {
                     tracing::debug!(%error, "the control socket ended");
                     break;
@@ -244,7 +324,7 @@ impl Shared {
         self.drain.cancel();
     }
 
-    fn answer(&self, id: u64, result: Answer) {
+    fn answer(&self, id: u64, result: ToWorker) {
         if let Waiting::Open(waiting) = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
             && let Some(sender) = waiting.remove(&id)
         {

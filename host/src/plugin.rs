@@ -18,6 +18,7 @@ pub mod instance;
 pub mod library;
 pub mod manifest;
 pub mod package;
+pub mod past;
 pub mod preflight;
 pub mod probe;
 pub mod registry;

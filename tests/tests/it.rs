@@ -9,6 +9,7 @@ mod it {
     mod card_list;
     mod cards;
     mod cors;
+    mod crash;
     mod events;
     mod events_readers;
     mod jobs;

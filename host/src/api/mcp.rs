@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::plugins;
 use crate::{
     app::App,
     auth::scope::MCP_USE,
@@ -32,6 +33,7 @@ pub fn routes() -> Vec<Route> {
 }
 
 async fn speak(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    plugins::wait_for_plugins(app).await;
     app.mcp.answer(call).await
 }
 

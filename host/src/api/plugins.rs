@@ -53,6 +53,7 @@ pub fn routes() -> Vec<Route> {
 async fn list_for_ui(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     call.no_query()?;
     let caller = call.caller()?;
+    wait_for_plugins(app).await;
     let snapshot = app.plugins.snapshot();
     let items: Vec<Value> = snapshot
         .active()
@@ -77,10 +78,12 @@ async fn list_for_ui(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 
 async fn list_all(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     call.no_query()?;
+    wait_for_plugins(app).await;
     reply::ok(&json!({"items": app.plugins.reports(), "host_id": app.host_id}))
 }
 
 async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    wait_for_plugins(app).await;
     let name = call.params.get("name").unwrap_or_default();
     let report = app.plugins.reports().into_iter().find(|report| report.name == name);
     let report = report.ok_or_else(|| ApiError::not_found("plugin"))?;
@@ -144,12 +147,20 @@ async fn client_error(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     Ok(reply::no_content())
 }
 
+/// A worker that was just started knows no plugins yet.
+pub async fn wait_for_plugins(app: &App) {
+    if !app.ready.load(Ordering::Acquire) {
+        app.plugins.first_look().await;
+    }
+}
+
 async fn call_plugin(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
     let stream = call.stream.take();
     if call.headers.contains_key(trace::PARENT) || call.headers.contains_key(trace::STATE) {
         call.trace.mark(&mut call.headers); // what the plugin reads there is what it should pass on
     }
     let (prefix, path) = below_root(call.uri.path());
+    wait_for_plugins(app).await;
     let active = in_service(app, prefix)?;
     let found = active.find(&call.method, path).map_err(|error| match error {
         FindError::NotFound => ApiError::new(&codes::NOT_FOUND),

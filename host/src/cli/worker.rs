@@ -1,10 +1,14 @@
 use std::fs::File;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use anyhow::Context as _;
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 
+use crate::crash::{
+    handler,
+    ledger::{self, Leaving},
+};
 use crate::keeper::launch;
 use crate::observe::log::Log;
 use crate::{lifecycle, link};
@@ -23,8 +27,22 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // Whoever reads standard input from now on, a plugin above all, must not read the keeper's words.
     let nothing = File::open("/dev/null").context("opening /dev/null")?;
     rustix::stdio::dup2_stdin(&nothing).context("closing standard input")?;
-    let (start, link, listeners) =
+    let (start, handed, link) =
         link::receive_start(UnixStream::from(socket)).context("listening to the keeper (start `cardinal serve`)")?;
     let (log, _flush) = Log::start_buffered(&start.config.observe)?;
-    lifecycle::run_worker(start, link, listeners, log)
+    // Dropped when this process ends of its own will, and only then.
+    let _leaving = watch(handed.ledger);
+    lifecycle::run_worker(start, link, handed.listeners, log)
+}
+
+/// Without its ledger a worker serves as well; its crashes are nobody's.
+fn watch(memory: OwnedFd) -> Leaving {
+    // No image of a process that knows passwords and customers' data is written anywhere.
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    let watching = setrlimit(Resource::Core, none).map_err(std::io::Error::from);
+    let watching = watching.and_then(|()| ledger::adopt(memory)).and_then(|()| handler::install());
+    if let Err(error) = watching {
+        tracing::warn!(%error, "crashes of plugins cannot be put down to them");
+    }
+    Leaving
 }

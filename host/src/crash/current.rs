@@ -66,7 +66,7 @@ pub fn be_ours() {
     OURS.set(true);
 }
 
-pub(super) fn is_ours() -> bool {
+pub fn is_ours() -> bool {
     OURS.get()
 }
 

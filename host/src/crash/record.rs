@@ -148,6 +148,9 @@ fn culprit(ledger: &Ledger) -> Option<Culprit> {
     })
 }
 
+/// Packages that are told with a crash.
+const IN_FLIGHT_TOLD: usize = 32;
+
 /// One line a package, those with the most calls first.
 fn in_flight(ledger: &Ledger) -> Vec<UnderWay> {
     let mut packages: BTreeMap<(String, String), (&Page, usize)> = BTreeMap::new();
@@ -162,6 +165,7 @@ fn in_flight(ledger: &Ledger) -> Vec<UnderWay> {
     });
     let mut told: Vec<_> = told.collect();
     told.sort_by_key(|under_way| std::cmp::Reverse(under_way.calls));
+    told.truncate(IN_FLIGHT_TOLD);
     told
 }
 

@@ -5,7 +5,8 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Whoever lived this long was well: its next death is a new story.
 const WELL_AFTER: Duration = Duration::from_secs(60);
 
-/// How long to wait before something that died is started again: at once after a long life, ever longer after short ones.
+/// How long to wait before something that died is started again: not at all after a long life or for the first time,
+/// ever longer after short ones.
 #[derive(Debug)]
 pub struct Backoff {
     next: Duration,
@@ -13,17 +14,17 @@ pub struct Backoff {
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { next: FIRST }
+        Self { next: Duration::ZERO }
     }
 }
 
 impl Backoff {
     pub fn after_death(&mut self, started: Instant, now: Instant) -> Duration {
         if now.duration_since(started) >= WELL_AFTER {
-            self.next = FIRST;
+            self.next = Duration::ZERO;
         }
         let wait = self.next;
-        self.next = (wait * 2).min(LONGEST);
+        self.next = (wait * 2).clamp(FIRST, LONGEST);
         wait
     }
 }
@@ -36,7 +37,7 @@ mod tests {
     fn short_lives_wait_longer_and_a_long_one_forgives() {
         let (mut backoff, start) = (Backoff::default(), Instant::now());
         let waits: Vec<_> = (0..9).map(|_| backoff.after_death(start, start).as_millis()).collect();
-        assert_eq!(waits, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
-        assert_eq!(backoff.after_death(start, start + WELL_AFTER), FIRST);
+        assert_eq!(waits, [0, 100, 200, 400, 800, 1600, 3200, 6400, 10_000]);
+        assert_eq!(backoff.after_death(start, start + WELL_AFTER), Duration::ZERO);
     }
 }

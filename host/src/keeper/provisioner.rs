@@ -1,8 +1,9 @@
 //! The keeper's side of a schema step: asks nothing of the worker but a name and a hash, and has a short-lived
 //! process do the rest with credentials that the worker never sees.
 
+use std::collections::HashMap;
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -26,12 +27,29 @@ pub struct Provisioner {
     launcher: Launcher,
     job: Arc<Job>,
     permits: Arc<Semaphore>,
+    made: Arc<Mutex<HashMap<ProvisionRequest, PluginDatabase>>>,
 }
+
+/// Databases that are remembered; far more than a host has plugins.
+const MOST_REMEMBERED: usize = 1_000;
 
 impl Provisioner {
     /// `job` is what every step gets; its request is filled in for each.
     pub fn new(launcher: Launcher, job: Job) -> Self {
-        Self { launcher, job: Arc::new(job), permits: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self { launcher, job: Arc::new(job), permits: Arc::new(Semaphore::new(AT_ONCE)), made: Arc::default() }
+    }
+
+    /// What the step for this package gave when it was made last.
+    pub fn recall(&self, request: &ProvisionRequest) -> Option<PluginDatabase> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).get(request).cloned()
+    }
+
+    fn remember(&self, request: &ProvisionRequest, result: &Result<PluginDatabase, ProvisionFault>) {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        match result {
+            Ok(database) if made.len() < MOST_REMEMBERED => drop(made.insert(request.clone(), database.clone())),
+            _ => drop(made.remove(request)),
+        }
     }
 
     /// # Errors
@@ -53,6 +71,7 @@ impl Provisioner {
             }
             Err(_) => Err(ProvisionFault::Unavailable("the schema step took too long".to_owned())),
         };
+        self.remember(request, &result);
         if let Err(fault) = &result {
             tracing::warn!(plugin = request.plugin, %fault, "the plugin did not get its database");
         }

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::ExitStatus;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
@@ -16,22 +16,36 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Child;
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 
-use super::announce::Announcement;
+use super::desk::Desk;
 use super::launch::Launcher;
-use super::provisioner::Provisioner;
-use crate::link::{MOST_LISTENERS, ToKeeper, ToWorker, WorkerStart, frame};
+use crate::crash::{ledger, record::Crash};
+use crate::link::{MOST_DESCRIPTORS, ToKeeper, ToWorker, WorkerStart, frame};
 
 /// What a worker that has drained needs beyond its grace to write the last things and end.
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
 /// Answers on their way to the worker; more wait in their tasks.
 const OUTBOX: usize = 16;
+/// A worker says every second that its tasks run; one that was not heard of for so many of the keeper's own seconds
+/// stands still and is ended. Ticks rather than time, so that a machine that was asleep ends nobody.
+const MOST_SILENT_TICKS: u32 = 20;
+const TICK: Duration = Duration::from_secs(1);
 
 /// One life of the worker.
 pub struct Worker {
     child: Child,
-    from: OwnedReadHalf,
+    from: Inbox,
     outbox: mpsc::Sender<ToWorker>,
+    ledger: ledger::Shared,
+    started: Instant,
+}
+
+/// How one life of the worker ended.
+pub struct Death {
+    pub status: Option<ExitStatus>,
+    /// Nothing when it ended because it wanted to.
+    pub crash: Option<Crash>,
 }
 
 impl Worker {
@@ -47,51 +61,61 @@ impl Worker {
         let child = tokio::process::Command::from(command).kill_on_drop(true).spawn().context("starting the worker")?;
         ours.set_nonblocking(true).context("preparing the control socket")?;
         let mut socket = UnixStream::from_std(ours).context("preparing the control socket")?;
-        send_start(&mut socket, start, listeners).await.context("telling the worker its settings")?;
+        let ledger = ledger::Shared::new().context("making the ledger")?;
+        send_start(&mut socket, start, &ledger, listeners).await.context("telling the worker its settings")?;
         let (from, to) = socket.into_split();
         let (outbox, mail) = mpsc::channel(OUTBOX);
         tokio::spawn(deliver(to, mail));
-        Ok(Self { child, from, outbox })
+        let from = Inbox { from, read: Vec::new() };
+        Ok(Self { child, from, outbox, ledger, started: Instant::now() })
     }
 
-    /// Serves the worker's requests until it dies, and tells how.
-    pub async fn until_death(&mut self, provisioner: &Provisioner, announcement: &Announcement) -> Option<ExitStatus> {
+    /// Serves the worker's requests until it dies, and tells how. One that stands still is ended.
+    pub async fn until_death(&mut self, desk: &mut Desk) -> Death {
+        let mut hung = false;
+        let status = self.attend(desk, &mut hung).await;
+        let uptime = self.started.elapsed().try_into().unwrap_or_default();
+        let crash = Crash::read(self.ledger.ledger(), status, hung, desk.clock.now(), uptime);
+        Death { status, crash }
+    }
+
+    async fn attend(&mut self, desk: &mut Desk, hung: &mut bool) -> Option<ExitStatus> {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut silent = 0;
+        desk.new_worker();
         loop {
             tokio::select! {
                 status = self.child.wait() => return status.ok(),
-                // Cancelled by a drain at most: a half-read message does not matter then.
-                message = receive(&mut self.from) => match message {
-                    Ok(ToKeeper::Ready) => {
-                        tracing::info!("the worker is ready");
-                        announcement.ready();
-                    }
-                    Ok(ToKeeper::Provision { id, request }) => {
-                        let (provisioner, outbox) = (provisioner.clone(), self.outbox.clone());
-                        tokio::spawn(async move {
-                            let result = provisioner.provision(&request).await;
-                            // A worker that is gone asks again in its next life.
-                            let _ = outbox.send(ToWorker::Provisioned { id, result }).await;
-                        });
+                message = self.from.receive() => match message {
+                    Ok(message) => {
+                        silent = 0;
+                        desk.serve(message, &self.outbox);
                     }
                     Err(error) => {
                         tracing::debug!(%error, "the worker's end of the control socket is closed");
                         return self.child.wait().await.ok();
                     }
                 },
+                _ = tick.tick() => {
+                    silent += 1;
+                    if silent > MOST_SILENT_TICKS && !*hung {
+                        tracing::error!(seconds = MOST_SILENT_TICKS, "the worker does not answer any more; ending it");
+                        *hung = true;
+                        if let Err(error) = self.child.start_kill() {
+                            tracing::warn!(%error, "the worker could not be ended");
+                        }
+                    }
+                }
             }
         }
     }
 
     /// Tells the worker to finish, and waits for it as long as it may take. `hurry` cuts the wait short.
-    pub async fn drain(
-        mut self,
-        (provisioner, announcement): (&Provisioner, &Announcement),
-        grace: Duration,
-        hurry: impl Future<Output = ()>,
-    ) {
+    pub async fn drain(mut self, desk: &mut Desk, grace: Duration, hurry: impl Future<Output = ()>) {
         let _ = self.outbox.send(ToWorker::Drain).await;
         tokio::select! {
-            status = self.until_death(provisioner, announcement) => tracing::info!(ended = told(status), "the worker has drained"),
+            death = self.until_death(desk) => tracing::info!(ended = told(death.status), "the worker has drained"),
             () = tokio::time::sleep(grace + DRAIN_MARGIN) => tracing::warn!("the worker did not drain in time; ending it"),
             () = hurry => tracing::warn!("told to stop once more; ending the worker at once"),
         }
@@ -119,23 +143,49 @@ async fn deliver(mut to: OwnedWriteHalf, mut mail: mpsc::Receiver<ToWorker>) {
     }
 }
 
-async fn receive(from: &mut OwnedReadHalf) -> std::io::Result<ToKeeper> {
-    let mut header = [0; frame::HEADER];
-    from.read_exact(&mut header).await?;
-    let mut body = vec![0; frame::body_length(header)?];
-    from.read_exact(&mut body).await?;
-    frame::decode(&body)
+/// What the worker says, message by message. A read that is cut short goes on where it was.
+struct Inbox {
+    from: OwnedReadHalf,
+    read: Vec<u8>,
 }
 
-async fn send_start(socket: &mut UnixStream, start: &WorkerStart, listeners: &[TcpListener]) -> anyhow::Result<()> {
+impl Inbox {
+    async fn receive(&mut self) -> std::io::Result<ToKeeper> {
+        loop {
+            if let Some(length) = self.complete()? {
+                let message = frame::decode(&self.read[frame::HEADER..length]);
+                self.read.drain(..length);
+                return message;
+            }
+            if self.from.read_buf(&mut self.read).await? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    /// The length of the first message, once it is all there.
+    fn complete(&self) -> std::io::Result<Option<usize>> {
+        let Some((header, _)) = self.read.split_first_chunk::<{ frame::HEADER }>() else { return Ok(None) };
+        let length = frame::HEADER + frame::body_length(*header)?;
+        Ok((self.read.len() >= length).then_some(length))
+    }
+}
+
+async fn send_start(
+    socket: &mut UnixStream,
+    start: &WorkerStart,
+    ledger: &ledger::Shared,
+    listeners: &[TcpListener],
+) -> anyhow::Result<()> {
     let frame = frame::encode(start)?;
-    let descriptors: Vec<BorrowedFd<'_>> = listeners.iter().map(|listener| listener.as_fd()).collect();
+    let listeners = listeners.iter().map(|listener| listener.as_fd());
+    let descriptors: Vec<BorrowedFd<'_>> = std::iter::once(ledger.memory()).chain(listeners).collect();
     let sent = socket
         .async_io(Interest::WRITABLE, || {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_LISTENERS))];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
             let mut ancillary = SendAncillaryBuffer::new(&mut space);
             if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-                return Err(std::io::Error::other("too many listening sockets"));
+                return Err(std::io::Error::other("too many descriptors"));
             }
             Ok(rustix::net::sendmsg(&*socket, &[IoSlice::new(&frame)], &mut ancillary, SendFlags::NOSIGNAL)?)
         })

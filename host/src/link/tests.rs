@@ -26,7 +26,7 @@ fn answers_find_the_question_they_belong_to() {
         for _ in 0..2 {
             match read_message(&mut keeper).unwrap() {
                 ToKeeper::Provision { id, request } => asked.push((id, request)),
-                ToKeeper::Ready => unreachable!("nobody said so"),
+                other => unreachable!("nobody said {other:?}"),
             }
         }
         // In the other order than asked.

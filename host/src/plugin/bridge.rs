@@ -43,6 +43,7 @@ pub fn host_api() -> HostApiRef {
             db_copy_in: database::copy_in,
             db_copy_out: database::copy_out,
             connect_options: database::connect_options,
+            register_thread: work::register_thread,
             get_extension: work::get_extension,
         }
         .leak_into_prefix()

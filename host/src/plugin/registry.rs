@@ -26,7 +26,7 @@ use tokio::{
 use self::{found::Found, judge::Judge, load::Loader, settle::settle, snapshot::Entry};
 pub use self::{found::examine, report::PluginReport, snapshot::Snapshot};
 pub use super::active::ToolEntry;
-use super::{active::Active, context::Services, package, state::Refusal, trust::Owners};
+use super::{active::Active, context::Services, package, past::Past, state::Refusal, trust::Owners};
 use crate::{clock::Clock, config::Config, db::plugin_state, link::KeeperLink, observe::Telemetry};
 
 mod found;
@@ -38,6 +38,8 @@ mod snapshot;
 
 /// Packages that are read at the same time; each may take a library's size of memory.
 const READ_AT_ONCE: usize = 4;
+/// How long a request waits for the first look at the plugins folder.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
 /// How long calls of a replaced instance may take to their end.
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 /// How often a replaced instance is looked at: whether somebody still holds its snapshot.
@@ -64,13 +66,14 @@ impl Registry {
         config: &Config,
         services: Arc<Services>,
         keeper: KeeperLink,
+        past: Arc<Past>,
         clock: Clock,
         telemetry: Arc<Telemetry>,
     ) -> io::Result<Self> {
         Ok(Self {
             plugins_dir: config.paths.plugins_dir.clone(),
-            judge: Judge::new(&config.plugins, clock),
-            loader: Arc::new(Loader::new(services, keeper, telemetry)?),
+            judge: Judge::new(&config.plugins, clock, Arc::clone(&past)),
+            loader: Arc::new(Loader::new(services, keeper, past, telemetry)?),
             current: ArcSwap::default(),
             published: watch::Sender::new(0),
             scanning: Mutex::default(),
@@ -95,7 +98,19 @@ impl Registry {
 
     /// Every plugin that was found, in the order of the names.
     pub fn reports(&self) -> Vec<PluginReport> {
-        self.snapshot().reports()
+        let mut reports = self.snapshot().reports();
+        for report in &mut reports {
+            report.crash = self.judge.past.last_crash(&report.name);
+        }
+        reports
+    }
+
+    /// Waits until the plugins folder has been looked through once: a worker that was just started knows of none, and
+    /// its clients need not notice.
+    pub async fn first_look(&self) {
+        let mut changes = self.changes();
+        // Whoever has waited in vain is told that the plugin is not there yet.
+        let _ = tokio::time::timeout(FIRST_LOOK, changes.wait_for(|count| *count > 0)).await;
     }
 
     /// Leads every package in the plugins folder on its walk and publishes the outcome.

@@ -18,7 +18,7 @@ use crate::{
     database::{ConnectOptions, shape::Shapes},
     instance::About,
     panics::Registration,
-    runtime::Runtime,
+    runtime::{Register, Runtime},
     scope::Scope,
 };
 
@@ -34,8 +34,9 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(host: HostApiRef, ctx: CtxId, about: About) -> Self {
-        let registration = Registration::new(ctx, host);
-        Self { host, ctx, about, runtime: Runtime::new(), shapes: Shapes::default(), _registration: registration }
+        let (registration, register) = (Registration::new(ctx, host), Register::with(host, ctx));
+        let runtime = Runtime::new(register);
+        Self { host, ctx, about, runtime, shapes: Shapes::default(), _registration: registration }
     }
 
     /// A scope without a runtime.
@@ -118,6 +119,13 @@ impl PluginContext {
     /// The plugin's version, from its manifest.
     pub fn version(&self) -> &str {
         &self.core.about.version
+    }
+
+    /// For a thread that the plugin has started itself, called on it at its beginning: tells the host whose it is, so that
+    /// a crash of the thread, a stack overflow too, is put down to this plugin and not to whoever happened to have
+    /// calls under way. The threads of the SDK and of its tokio are registered already.
+    pub fn register_thread(&self) {
+        Register::with(self.core.host, self.core.ctx).this_thread();
     }
 
     /// The plugin's own context, for work that outlives the call.

@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use cardinal_plugin_abi::{CtxId, HostApiRef};
 use tokio::{
     runtime::{Builder, Handle},
     sync::{oneshot, watch},
@@ -35,22 +36,26 @@ struct IoThread {
 }
 
 impl IoThread {
-    fn shared(name: &str) -> Result<Arc<Self>> {
+    fn shared(name: &str, register: Register) -> Result<Arc<Self>> {
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(running) = shared.upgrade() {
             return Ok(running);
         }
-        let started = Arc::new(Self::start(name)?);
+        let started = Arc::new(Self::start(name, register)?);
         *shared = Arc::downgrade(&started);
         Ok(started)
     }
 
-    fn start(name: &str) -> Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot_start)?;
+    fn start(name: &str, register: Register) -> Result<Self> {
+        let mut builder = Builder::new_current_thread();
+        // Of the threads for blocking work; the io thread itself is no such.
+        let builder = builder.on_thread_start(move || register.this_thread());
+        let runtime = builder.enable_all().build().map_err(cannot_start)?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
         let (ending, ended) = watch::channel(());
         let run = move || {
+            register.this_thread();
             let _ = runtime.block_on(stopped); // the sender is dropped, never used: that is the signal
             runtime.shutdown_timeout(BLOCKING_GRACE);
             drop(ending);
@@ -64,11 +69,28 @@ fn cannot_start(error: std::io::Error) -> Error {
     Error::of_code(cardinal_plugin_abi::error::UNAVAILABLE, format!("the plugin's io thread cannot start: {error}"))
 }
 
+/// Tells the host of a thread of ours, so that it knows whose it is should it crash.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Register(Option<(HostApiRef, CtxId)>);
+
+impl Register {
+    pub(crate) fn with(host: HostApiRef, ctx: CtxId) -> Self {
+        Self(Some((host, ctx)))
+    }
+
+    pub(crate) fn this_thread(self) {
+        if let Some((host, ctx)) = self.0 {
+            (host.register_thread())(ctx);
+        }
+    }
+}
+
 /// An instance's use of the runtime, and the tasks that it runs there.
 pub(crate) struct Runtime {
     state: Mutex<State>,
     /// `true` tells the tasks to end; each holds a receiver until it has.
     stop: watch::Sender<bool>,
+    register: Register,
 }
 
 enum State {
@@ -78,8 +100,8 @@ enum State {
 }
 
 impl Runtime {
-    pub(crate) fn new() -> Self {
-        Self { state: Mutex::new(State::Idle), stop: watch::Sender::new(false) }
+    pub(crate) fn new(register: Register) -> Self {
+        Self { state: Mutex::new(State::Idle), stop: watch::Sender::new(false), register }
     }
 
     /// The runtime to enter, started now when it wasn't.
@@ -89,7 +111,7 @@ impl Runtime {
             State::Running(io) => Ok(io.handle.clone()),
             State::Stopped => Err(Error::over("the plugin has been stopped")),
             State::Idle => {
-                let io = IoThread::shared(name)?;
+                let io = IoThread::shared(name, self.register)?;
                 let handle = io.handle.clone();
                 *state = State::Running(io);
                 Ok(handle)
@@ -218,7 +240,8 @@ mod tests {
     #[test]
     fn the_io_thread_lives_as_long_as_an_instance_that_uses_it() {
         let running = || SHARED.lock().unwrap().upgrade().is_some();
-        let (first, second, idle) = (Runtime::new(), Runtime::new(), Runtime::new());
+        let new = || Runtime::new(Register::default());
+        let (first, second, idle) = (new(), new(), new());
         assert!(!running(), "nothing is started before it is needed");
         let handle = first.handle("one").unwrap();
         assert_eq!(handle.id(), second.handle("two").unwrap().id(), "one for the library");
@@ -229,7 +252,7 @@ mod tests {
         block_on(second.shut_down());
         assert!(!running() && ended.has_changed().is_err(), "the thread has ended before the shutdown has");
 
-        let third = Runtime::new();
+        let third = new();
         assert_ne!(handle.id(), third.handle("three").unwrap().id());
         let task = third.spawn("three", Scope::default(), std::future::pending::<()>());
         drop(third); // an instance that was never shut down leaves nothing behind, either

@@ -3,6 +3,8 @@
 use cardinal_plugin_abi::{Bytes, CallId, CtxId, Fut, Slice, door::contain};
 use serde_json::json;
 
+use crate::crash::{current, handler};
+
 use super::{
     door::{begin, call_of, live},
     scope,
@@ -97,6 +99,17 @@ pub extern "C" fn cancelled(ctx: CtxId, call: CallId) -> Fut<u8> {
             Ok(1)
         })
     })
+}
+
+pub extern "C" fn register_thread(ctx: CtxId) {
+    contain(|| {
+        if let Ok(scope) = live(ctx)
+            && !current::is_ours()
+        {
+            current::belong_to(scope.context.mark());
+            handler::prepare_thread();
+        }
+    });
 }
 
 /// No extension exists yet.

@@ -15,6 +15,7 @@ use crate::{
     config::{Plugins, Trust},
     db::plugin_state::PluginState,
     plugin::{
+        past::Past,
         settings,
         state::{Code, Refusal, State},
         trust::{Lock, Verdict},
@@ -27,11 +28,18 @@ pub(super) struct Judge {
     lock_file: PathBuf,
     settings: std::collections::BTreeMap<String, Value>,
     clock: Clock,
+    pub past: Arc<Past>,
 }
 
 impl Judge {
-    pub fn new(plugins: &Plugins, clock: Clock) -> Self {
-        Self { trust: plugins.trust, lock_file: plugins.lock_file.clone(), settings: plugins.settings.clone(), clock }
+    pub fn new(plugins: &Plugins, clock: Clock, past: Arc<Past>) -> Self {
+        Self {
+            trust: plugins.trust,
+            lock_file: plugins.lock_file.clone(),
+            settings: plugins.settings.clone(),
+            clock,
+            past,
+        }
     }
 
     /// The next step of every package that was found.
@@ -80,6 +88,10 @@ impl Judge {
         let state = states.get(&about.name);
         if about.manifest.is_some() && state.is_some_and(|state| state.disabled) {
             return Step::Done(Entry::at(about, State::Disabled));
+        }
+        let sha256 = about.sha256.as_deref().unwrap_or_default();
+        if let Some(quarantine) = self.past.quarantine(&about.name, sha256) {
+            return Step::Done(Entry::quarantined(about, quarantine));
         }
         let candidate = match outcome {
             Ok(candidate) => candidate,

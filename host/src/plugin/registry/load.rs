@@ -29,6 +29,7 @@ use crate::{
         instance::Instance,
         library::{Description, Libraries, Library, SealedLibrary},
         manifest::Manifest,
+        past::Past,
         probe::Prober,
         schema::{self, NoDatabase},
         state::{Code, Refusal},
@@ -43,6 +44,7 @@ const CREATE_LIMIT: Duration = Duration::from_secs(10);
 pub(super) struct Loader {
     pub services: Arc<Services>,
     keeper: KeeperLink,
+    past: Arc<Past>,
     prober: Prober,
     libraries: Arc<Libraries>,
     generations: AtomicU64,
@@ -51,13 +53,19 @@ pub(super) struct Loader {
 }
 
 impl Loader {
-    pub fn new(services: Arc<Services>, keeper: KeeperLink, telemetry: Arc<Telemetry>) -> io::Result<Self> {
+    pub fn new(
+        services: Arc<Services>,
+        keeper: KeeperLink,
+        past: Arc<Past>,
+        telemetry: Arc<Telemetry>,
+    ) -> io::Result<Self> {
         let watchdog = Arc::new(Watchdog::start(services.runtime.clone())?);
         Ok(Self {
             watchdog,
             telemetry,
             services,
             keeper,
+            past,
             prober: Prober::of_this_program(),
             libraries: Arc::default(),
             generations: AtomicU64::new(1),
@@ -68,7 +76,7 @@ impl Loader {
     pub async fn load(&self, candidate: Candidate, settings: Value) -> Result<Service, NotGood> {
         let Candidate { manifest, sha256, library, frontend } = candidate;
         let mark = ledger::enlist(&manifest.name, &manifest.version.to_string(), &sha256);
-        let library = self.open(library, mark).await?;
+        let library = self.open(library, (mark, &sha256)).await?;
         same_plugin(&manifest, library.description())?;
         let pool = self.database(&manifest, &sha256).await?;
         let generation = self.generations.fetch_add(1, Ordering::Relaxed);
@@ -89,10 +97,13 @@ impl Loader {
         Ok(Service { active, tools, frontend, library, sha256, settings })
     }
 
-    async fn open(&self, bytes: Bytes, mark: Mark) -> Result<Library, NotGood> {
+    async fn open(&self, bytes: Bytes, (mark, sha256): (Mark, &str)) -> Result<Library, NotGood> {
         let sealed = blocking(move || SealedLibrary::seal(&bytes)).await?;
         let sealed = sealed.map_err(|error| NotGood::Failed(format!("The library could not be copied: {error}")))?;
-        self.prober.try_open(&sealed).await?;
+        if !self.past.was_probed(sha256) {
+            self.prober.try_open(&sealed).await?;
+            self.past.probed(sha256);
+        }
         let libraries = Arc::clone(&self.libraries);
         let opened = blocking(move || {
             let _entered = current::enter(mark);

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::snapshot::{Entry, Service};
+use crate::crash::{book::Quarantined, record::Crash};
 use crate::plugin::{
     manifest::{CardTab, Manifest, Tool},
     state::{Refusal, State},
@@ -19,6 +20,10 @@ pub struct PluginReport {
     pub refusal: Option<Refusal>,
     /// In one sentence, whatever keeps the plugin from serving.
     pub reason: Option<String>,
+    /// Why it was set aside, and the crash that did it.
+    pub quarantine: Option<Quarantined>,
+    /// The last time that it ended the worker of this host.
+    pub crash: Option<Crash>,
     pub warnings: Vec<String>,
     pub version: Option<String>,
     pub title: Option<String>,
@@ -79,13 +84,21 @@ impl PluginReport {
     pub(super) fn of(entry: &Entry) -> Self {
         let manifest = entry.about.manifest.as_ref();
         let service = entry.service.as_deref();
+        let quarantine = entry.quarantine.as_deref();
         let text = |field: fn(&Manifest) -> &Option<String>| manifest.and_then(|manifest| field(manifest).clone());
         Self {
             name: entry.about.name.clone(),
             package: entry.about.origin.clone(),
             state: entry.state,
             refusal: entry.refusal.clone(),
-            reason: entry.refusal.as_ref().map(|refusal| refusal.reason.clone()).or_else(|| entry.failure.clone()),
+            reason: entry
+                .refusal
+                .as_ref()
+                .map(|refusal| refusal.reason.clone())
+                .or_else(|| entry.failure.clone())
+                .or_else(|| quarantine.map(told)),
+            quarantine: quarantine.cloned(),
+            crash: None,
             warnings: entry.about.warnings.clone(),
             version: manifest.map(|manifest| manifest.version.to_string()),
             title: manifest.map(|manifest| manifest.display_title().to_owned()),
@@ -106,6 +119,16 @@ impl PluginReport {
             counters: service.map(counters),
         }
     }
+}
+
+fn told(why: &Quarantined) -> String {
+    let what = why.crash.told();
+    if why.suspected {
+        return format!(
+            "It is suspected: it had calls under way when the worker ended by {what}, the second time within a minute."
+        );
+    }
+    format!("It ended the worker by {what}, the second time within ten minutes. It stays out until it is released.")
 }
 
 fn routes(service: &Service) -> Vec<Route> {

@@ -96,7 +96,7 @@ fn arrive(
 
 /// What serves goes on serving while the files that would replace it are no good.
 fn stay(claims: &mut Claims, before: &Snapshot, entry: Entry) -> Entry {
-    if entry.state == State::Disabled {
+    if matches!(entry.state, State::Disabled | State::Quarantined) {
         return entry;
     }
     let Some((about, service)) = before.serving(&entry.about) else { return entry };

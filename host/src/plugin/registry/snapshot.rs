@@ -12,6 +12,7 @@ use super::{
     found::{About, NotGood},
     report::PluginReport,
 };
+use crate::crash::book::Quarantined;
 use crate::plugin::{
     active::{Active, ToolEntry},
     frontend::{Asset, Bundle, Main},
@@ -37,6 +38,7 @@ pub(super) struct Entry {
     /// Of a plugin in service: why the files that lie there now do not replace what serves.
     pub refusal: Option<Refusal>,
     pub failure: Option<String>,
+    pub quarantine: Option<Box<Quarantined>>,
     pub service: Option<Arc<Service>>,
 }
 
@@ -124,7 +126,12 @@ impl Snapshot {
 
 impl Entry {
     pub fn at(about: About, state: State) -> Self {
-        Self { about, state, refusal: None, failure: None, service: None }
+        Self { about, state, refusal: None, failure: None, quarantine: None, service: None }
+    }
+
+    /// One that took the worker down.
+    pub fn quarantined(about: About, why: Quarantined) -> Self {
+        Self { quarantine: Some(Box::new(why)), ..Self::at(about, State::Quarantined) }
     }
 
     /// One whose walk ended before it was in service.

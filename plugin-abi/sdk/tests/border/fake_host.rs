@@ -183,6 +183,7 @@ pub fn api() -> HostApiRef {
             db_copy_in,
             db_copy_out,
             connect_options,
+            register_thread,
             get_extension,
         }
         .leak_into_prefix()
@@ -345,6 +346,8 @@ extern "C" fn connect_options(ctx: CtxId) -> Fut<Bytes> {
     let json = "{\"host\": \"/run\", \"port\": 5432, \"dbname\": \"d\", \"user\": \"u\", \"password\": \"hush\"}";
     host(ctx).ask("connect_options", || json.to_owned().into())
 }
+
+extern "C" fn register_thread(_ctx: CtxId) {}
 
 extern "C" fn get_extension(_id: u32) -> *const () {
     std::ptr::null()

@@ -1,0 +1,89 @@
+//! Where the keeper answers what workers ask, and remembers from one worker to the next.
+
+use std::collections::HashSet;
+
+use tokio::sync::mpsc;
+
+use super::announce::Announcement;
+use super::crashes::Crashes;
+use super::provisioner::Provisioner;
+use super::worker::Death;
+use crate::clock::Clock;
+use crate::link::{ProvisionRequest, ToKeeper, ToWorker};
+
+/// Packages that need not be tried again; far more than a host has.
+const MOST_PROBED: usize = 1_000;
+
+pub struct Desk {
+    pub clock: Clock,
+    pub crashes: Crashes,
+    provisioner: Provisioner,
+    announcement: Announcement,
+    /// Hashes of packages that a probe process has opened, by this very program.
+    probed: HashSet<String>,
+    /// What this worker has asked for already. Its first question is answered from what an earlier worker was given,
+    /// so that a restart costs no schema step; a second means that something is wrong with the answer.
+    asked: HashSet<ProvisionRequest>,
+}
+
+impl Desk {
+    pub fn new(clock: Clock, crashes: Crashes, provisioner: Provisioner, announcement: Announcement) -> Self {
+        Self { clock, crashes, provisioner, announcement, probed: HashSet::new(), asked: HashSet::new() }
+    }
+
+    pub fn new_worker(&mut self) {
+        self.asked.clear();
+    }
+
+    pub fn probed(&self) -> Vec<String> {
+        self.probed.iter().cloned().collect()
+    }
+
+    /// Answers at once or has it done; never waits.
+    pub fn serve(&mut self, message: ToKeeper, outbox: &mpsc::Sender<ToWorker>) {
+        match message {
+            ToKeeper::Alive => {}
+            ToKeeper::Ready => {
+                tracing::info!("the worker is ready");
+                self.announcement.ready();
+            }
+            ToKeeper::Probed { sha256 } => {
+                if self.probed.len() < MOST_PROBED {
+                    self.probed.insert(sha256);
+                }
+            }
+            ToKeeper::Release { id, plugin } => {
+                let was_quarantined = self.crashes.release(&plugin);
+                answer(outbox, async move { ToWorker::Released { id, was_quarantined } });
+            }
+            ToKeeper::Provision { id, request } => {
+                let known = if self.asked.insert(request.clone()) { self.provisioner.recall(&request) } else { None };
+                let provisioner = self.provisioner.clone();
+                answer(outbox, async move {
+                    let result = match known {
+                        Some(database) => Ok(database),
+                        None => provisioner.provision(&request).await,
+                    };
+                    ToWorker::Provisioned { id, result }
+                });
+            }
+        }
+    }
+
+    /// Writes down how a worker ended. Whether there is reason to hope that the next one will fare better.
+    pub fn bury(&mut self, death: Death) -> bool {
+        let Some(crash) = death.crash else { return false };
+        if let Some(culprit) = &crash.plugin {
+            self.probed.remove(&culprit.sha256);
+        }
+        self.crashes.add(crash).is_some()
+    }
+}
+
+/// A worker that is gone asks again in its next life.
+fn answer(outbox: &mpsc::Sender<ToWorker>, work: impl Future<Output = ToWorker> + Send + 'static) {
+    let outbox = outbox.clone();
+    tokio::spawn(async move {
+        let _ = outbox.send(work.await).await;
+    });
+}

@@ -1,0 +1,61 @@
+//! What earlier workers of this host left for this one: which plugins are set aside, and which libraries have been
+//! tried. The keeper keeps both; here is what it said at the start, and what has changed since.
+
+use std::{
+    collections::HashSet,
+    sync::{Mutex, MutexGuard, PoisonError, RwLock},
+};
+
+use crate::{
+    crash::{
+        book::{Book, Quarantined},
+        record::Crash,
+    },
+    link::{KeeperGone, KeeperLink},
+};
+
+pub struct Past {
+    book: RwLock<Book>,
+    probed: Mutex<HashSet<String>>,
+    keeper: KeeperLink,
+}
+
+impl Past {
+    pub fn new(book: Book, probed: Vec<String>, keeper: KeeperLink) -> Self {
+        Self { book: RwLock::new(book), probed: Mutex::new(probed.into_iter().collect()), keeper }
+    }
+
+    /// Why a package is not to be loaded.
+    pub fn quarantine(&self, plugin: &str, sha256: &str) -> Option<Quarantined> {
+        self.book.read().unwrap_or_else(PoisonError::into_inner).quarantine(plugin, sha256).cloned()
+    }
+
+    /// The last crash that a plugin caused on this host.
+    pub fn last_crash(&self, plugin: &str) -> Option<Crash> {
+        self.book.read().unwrap_or_else(PoisonError::into_inner).last_of(plugin).cloned()
+    }
+
+    /// Lets a plugin out of quarantine, with a clean record; says whether it was there.
+    ///
+    /// # Errors
+    /// The keeper, which keeps the record, is gone.
+    pub async fn release(&self, plugin: &str) -> Result<bool, KeeperGone> {
+        let was_quarantined = self.keeper.release(plugin).await?;
+        self.book.write().unwrap_or_else(PoisonError::into_inner).release(plugin);
+        Ok(was_quarantined)
+    }
+
+    /// Whether a process of this very program has opened the package before.
+    pub fn was_probed(&self, sha256: &str) -> bool {
+        self.known().contains(sha256)
+    }
+
+    pub fn probed(&self, sha256: &str) {
+        self.keeper.probed(sha256);
+        self.known().insert(sha256.to_owned());
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.probed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
