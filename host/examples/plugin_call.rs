@@ -13,6 +13,7 @@ use cardinal::{
     auth::{caller::Caller, scope::ScopeSet},
     catalogue::Catalogue,
     clock::Clock,
+    config::{Execution, PerPlugin},
     db::pool::Pools,
     http::page::Cursors,
     http::request_id::RequestId,
@@ -21,6 +22,7 @@ use cardinal::{
         context::{PluginIdentity, Services},
         instance::{ExportKind, Instance},
         library::{SealedLibrary, open},
+        watchdog::Watchdog,
     },
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -74,7 +76,16 @@ fn instance() -> Instance {
     // Nothing connects: the handler asks for nothing.
     let pools = Pools::new(tokio_postgres::Config::new(), tokio_postgres::Config::new()).unwrap();
     let catalogue = Arc::new(Catalogue::new(pools.core.clone(), Cursors::new([0; 32]), Clock::System));
-    let services = Arc::new(Services { core: pools.core, catalogue, runtime: Handle::current() });
+    let watchdog = Arc::new(Watchdog::start(Handle::current()).unwrap());
+    let execution = PerPlugin::everyone(Execution::Inline);
+    let services = Arc::new(Services {
+        core: pools.core,
+        catalogue,
+        watchdog,
+        execution,
+        breaker: PerPlugin::default(),
+        runtime: Handle::current(),
+    });
     let identity = PluginIdentity {
         name: "echo".into(),
         version: "1.0.0".into(),

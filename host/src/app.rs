@@ -25,7 +25,7 @@ use crate::{
     link::{KeeperLink, WorkerStart},
     mcp::Mcp,
     observe::{Telemetry, log::Log},
-    plugin::{context::Services, past::Past, registry::Registry},
+    plugin::{context::Services, past::Past, registry::Registry, watchdog::Watchdog},
     proxy::{Proxy, stored::StoredRoutes},
     router::Router,
     secret_file::{self, TOKEN_SECRET_FILE},
@@ -88,6 +88,9 @@ impl App {
         let services = Arc::new(Services {
             core: pools.core.clone(),
             catalogue: Arc::clone(&catalogue),
+            execution: config.plugins.execution.clone(),
+            breaker: config.plugins.breaker.clone(),
+            watchdog: Arc::new(Watchdog::start(tokio::runtime::Handle::current())?),
             runtime: tokio::runtime::Handle::current(),
         });
         let provider = Oidc::configured(&config.auth, &base_url, &clock)?;

@@ -6,6 +6,7 @@
 
 pub mod active;
 pub mod arguments;
+pub mod breaker;
 pub mod bridge;
 pub mod call;
 pub mod compat;
@@ -15,10 +16,12 @@ pub mod frontend;
 pub mod guard;
 pub mod inspect;
 pub mod instance;
+pub mod lane;
 pub mod library;
 pub mod manifest;
 pub mod package;
 pub mod past;
+pub mod placement;
 pub mod preflight;
 pub mod probe;
 pub mod registry;

@@ -12,6 +12,7 @@ use cardinal::{
     auth::{caller::Caller, scope::ScopeSet},
     catalogue::Catalogue,
     clock::Clock,
+    config::{Execution, PerPlugin},
     db::pool::Pools,
     http::page::Cursors,
     http::request_id::RequestId,
@@ -20,6 +21,7 @@ use cardinal::{
         context::{PluginIdentity, Services},
         instance::{Call, ExportKind, Instance},
         library::{Library, SealedLibrary, open, seat::resident},
+        watchdog::Watchdog,
     },
 };
 use http_body_util::BodyExt;
@@ -38,7 +40,16 @@ fn library() -> Library {
 async fn create(library: &Library, generation: u64) -> Instance {
     let pools = Pools::new(tokio_postgres::Config::new(), tokio_postgres::Config::new()).unwrap();
     let catalogue = Arc::new(Catalogue::new(pools.core.clone(), Cursors::new([0; 32]), Clock::System));
-    let services = Arc::new(Services { core: pools.core, catalogue, runtime: Handle::current() });
+    let watchdog = Arc::new(Watchdog::start(Handle::current()).unwrap());
+    let execution = PerPlugin::everyone(Execution::Inline);
+    let services = Arc::new(Services {
+        core: pools.core,
+        catalogue,
+        watchdog,
+        execution,
+        breaker: PerPlugin::default(),
+        runtime: Handle::current(),
+    });
     let identity = PluginIdentity {
         name: "echo".into(),
         version: "1.0.0".into(),

@@ -55,6 +55,9 @@ pub mod flags {
     pub const RETRY: u32 = 1;
     /// The message may be shown to the client as it is.
     pub const PUBLIC: u32 = 2;
+    /// The host made this error. A plugin that passes it on leaves the bit as it is, so that the
+    /// failure is not counted as the plugin's.
+    pub const HOST: u32 = 4;
 }
 
 impl Error {

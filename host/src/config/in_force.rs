@@ -76,6 +76,8 @@ impl Config {
             ("PLUGIN_LOCK_FILE", text(plugins.lock_file.display())),
             ("PLUGIN_TRUST_KEYS", paths(&plugins.trust_keys)),
             ("PLUGIN_UPLOAD", switch(plugins.upload)),
+            ("PLUGIN_EXECUTION", text(&plugins.execution)),
+            ("PLUGIN_BREAKER", text(&plugins.breaker)),
         ]
     }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::paths::{self, Paths};
+use super::per_plugin::{Breaking, Execution, PerPlugin};
 use super::reader::{Reader, switch};
 
 const SETTINGS_PREFIX: &str = "PLUGIN_SETTINGS_";
@@ -28,6 +29,10 @@ pub struct Plugins {
     pub lock_file: PathBuf,
     pub trust_keys: Vec<PathBuf>,
     pub upload: bool,
+    /// Where each plugin's calls run.
+    pub execution: PerPlugin<Execution>,
+    /// What becomes of a plugin whose calls go wrong.
+    pub breaker: PerPlugin<Breaking>,
     /// From `PLUGIN_SETTINGS_<NAME>`: the key is the name as in the variable, lower-cased; the value a JSON object.
     pub settings: BTreeMap<String, Value>,
 }
@@ -48,6 +53,13 @@ pub(super) struct Args {
     /// on or off: whether plugins may be uploaded through the admin API, e.g. on [default: off]
     #[arg(long, env, value_name = "SWITCH")]
     plugin_upload: Option<String>,
+    /// Where plugins' calls run: auto, inline or lane, for all or by name, e.g. auto,price-watch=lane [default: auto]
+    #[arg(long, env, value_name = "LIST")]
+    plugin_execution: Option<String>,
+    /// Whether a plugin whose calls fail again and again gets none for a while: on or observe, for all or by name,
+    /// e.g. on,price-watch=observe [default: on]
+    #[arg(long, env, value_name = "LIST")]
+    plugin_breaker: Option<String>,
     /// Settings of one plugin, repeatable, e.g. 'supplier={"allow_private_addresses":true}' (as a variable:
     /// PLUGIN_SETTINGS_SUPPLIER='{"allow_private_addresses":true}')
     #[arg(long, value_name = "NAME=JSON")]
@@ -68,6 +80,8 @@ impl Plugins {
                 .unwrap_or_else(|| paths.data_dir.join("plugins.lock")),
             trust_keys: reader.list("PLUGIN_TRUST_KEYS", &args.plugin_trust_keys, paths::existing_file),
             upload: reader.value("PLUGIN_UPLOAD", &args.plugin_upload, false, switch),
+            execution: PerPlugin::collect(reader.list("PLUGIN_EXECUTION", &args.plugin_execution, PerPlugin::item)),
+            breaker: PerPlugin::collect(reader.list("PLUGIN_BREAKER", &args.plugin_breaker, PerPlugin::item)),
             settings: settings(args, environment, reader),
         };
         if plugins.trust == Trust::Signed && plugins.trust_keys.is_empty() {

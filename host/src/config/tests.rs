@@ -25,7 +25,7 @@ fn faults(flags: &[&str]) -> Vec<String> {
 }
 
 /// The settings of the public contract, in its order.
-const SETTINGS: [&str; 39] = [
+const SETTINGS: [&str; 41] = [
     "ADMIN_BOOTSTRAP_USERNAME",
     "ADMIN_BOOTSTRAP_PASSWORD",
     "ADMIN_TOKEN_TTL_HOURS",
@@ -52,6 +52,8 @@ const SETTINGS: [&str; 39] = [
     "PLUGIN_LOCK_FILE",
     "PLUGIN_TRUST_KEYS",
     "PLUGIN_UPLOAD",
+    "PLUGIN_EXECUTION",
+    "PLUGIN_BREAKER",
     "MCP_CONFIRM",
     "CARD_RETENTION_DAYS",
     "AUDIT_RETENTION_DAYS",
@@ -182,6 +184,8 @@ fn values_that_cannot_work_are_refused() {
         ("plugin-trust", "blindly"),
         ("plugin-trust", "signed"),
         ("plugin-upload", "on"),
+        ("plugin-execution", "fast"),
+        ("plugin-breaker", "supplier=off"),
         ("plugin-settings", "supplier=[1]"),
         ("plugin-settings", "supplier"),
         ("mcp-confirm", "never"),

@@ -35,12 +35,37 @@ impl Fault {
     }
 }
 
+/// Whose fault it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    Plugin,
+    Database,
+    /// Another server that the plugin asked, as it says itself (502, 503, 504).
+    Downstream,
+    /// A function of the host's failed.
+    Host,
+}
+
+impl Cause {
+    pub const ALL: [Self; 4] = [Self::Plugin, Self::Database, Self::Downstream, Self::Host];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plugin => "plugin",
+            Self::Database => "database",
+            Self::Downstream => "downstream",
+            Self::Host => "host",
+        }
+    }
+}
+
 /// Of one plugin.
 #[derive(Debug, Default)]
 pub struct PluginMeter {
     /// Calls that were let in, their waits for the database included.
     pub calls: Histogram,
     faults: [Counter; Fault::ALL.len()],
+    causes: [Counter; Cause::ALL.len()],
 }
 
 impl PluginMeter {
@@ -50,6 +75,14 @@ impl PluginMeter {
 
     pub fn failed(&self, fault: Fault) {
         self.faults[fault as usize].count();
+    }
+
+    pub fn caused(&self, cause: Cause) {
+        self.causes[cause as usize].count();
+    }
+
+    pub fn causes(&self, cause: Cause) -> u64 {
+        self.causes[cause as usize].read()
     }
 
     pub fn faults(&self, fault: Fault) -> u64 {

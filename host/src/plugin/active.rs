@@ -6,11 +6,11 @@ use http::Method;
 
 use super::{
     call::{CallParts, PathParams, PluginReply},
-    guard::Guard,
+    context::Services,
+    guard::{Called, Guard},
     instance::{Export, ExportKind, Instance},
     manifest::{self, Access, DeclaredRoute, Manifest, Tool},
     state::{Code, Refusal},
-    watchdog::Watchdog,
 };
 use crate::{
     http::error::ApiError,
@@ -79,7 +79,7 @@ impl Active {
         manifest: Manifest,
         instance: Instance,
         generation: u64,
-        watchdog: Arc<Watchdog>,
+        services: &Services,
         telemetry: &Telemetry,
     ) -> Result<Self, Refusal> {
         let routes = route_entries(&manifest, instance.exports(), telemetry)?;
@@ -102,12 +102,8 @@ impl Active {
             })?;
         }
         handlers_are_declared(&manifest, instance.exports())?;
-        let guard = Guard::new(
-            &manifest.name,
-            manifest.limits.max_concurrency,
-            watchdog,
-            telemetry.plugins.meter(&manifest.name),
-        );
+        let (name, meter) = (&manifest.name, telemetry.plugins.meter(&manifest.name));
+        let guard = Guard::new(name, manifest.limits.max_concurrency, services.breaker.of(name), meter);
         Ok(Self { manifest, generation, instance, guard, routes })
     }
 
@@ -130,7 +126,13 @@ impl Active {
 
     /// Calls a handler under the guard.
     pub async fn call(&self, handler: u32, call: CallParts<'_>) -> Result<PluginReply, ApiError> {
-        self.guard.run(self.instance.in_flight(), call.deadline, || self.instance.call(handler, call)).await
+        let called = Called {
+            handler: self.instance.handler_name(handler),
+            request_id: call.request_id,
+            in_flight: self.instance.in_flight(),
+            deadline: call.deadline,
+        };
+        self.guard.run(called, || self.instance.call(handler, call)).await
     }
 
     /// The plugin's tools; every handler must be there.

@@ -6,7 +6,11 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::instance::ReplyStream;
-use crate::{auth::caller::Caller, http::request_id::RequestId, observe::trace::Trace};
+use crate::{
+    auth::caller::Caller,
+    http::request_id::RequestId,
+    observe::{plugins::Cause, trace::Trace},
+};
 
 /// A failure inside a body that is read or written piece by piece.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -86,6 +90,8 @@ pub struct PluginError {
     pub public: bool,
     /// Trying again later may help.
     pub retry: bool,
+    /// Whose fault it is, when the status is of the 5xx kind; none when the plugin was merely busy.
+    pub cause: Option<Cause>,
     /// `errors`, `required_scope` and the like; an object or null.
     pub details: serde_json::Value,
 }

@@ -23,7 +23,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use deadpool::managed::{self, PoolError};
+use deadpool::managed::{self, PoolError, TimeoutType};
 use serde_json::{Value, json};
 use tokio::{runtime::Handle, sync::Notify};
 
@@ -134,6 +134,9 @@ async fn close_idle(shared: Weak<Shared>) {
 fn no_connection(error: PoolError<session::ConnectError>) -> Fault {
     match error {
         PoolError::Closed => Fault::Gone("the plugin is retired".to_owned()),
+        PoolError::Timeout(TimeoutType::Wait) => {
+            Fault::Busy("All database connections of the plugin are in use.".to_owned())
+        }
         PoolError::Timeout(_) => Fault::Unavailable(anyhow::anyhow!("no database connection became free in time")),
         PoolError::Backend(error) => Fault::Unavailable(anyhow::Error::new(error)),
         other => Fault::Internal(anyhow::anyhow!("{other}")),

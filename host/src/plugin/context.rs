@@ -12,7 +12,7 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio::{runtime::Handle, sync::OnceCell};
 use uuid::Uuid;
 
-use super::connection::PluginPool;
+use super::{connection::PluginPool, watchdog::Watchdog};
 use crate::{
     auth::caller::Caller,
     cards::{
@@ -20,6 +20,7 @@ use crate::{
         source::{self, Broken},
     },
     catalogue::Catalogue,
+    config::{Breaking, Execution, PerPlugin},
     crash::Mark,
     db::{
         card_sources::{self, Entry, StoreError, Written},
@@ -37,6 +38,12 @@ pub struct Services {
     pub catalogue: Arc<Catalogue>,
     /// Where the doors' work runs.
     pub runtime: Handle,
+    /// Watches over all plugins' code.
+    pub watchdog: Arc<Watchdog>,
+    /// Where plugins' calls run, as the operator has it.
+    pub execution: PerPlugin<Execution>,
+    /// What becomes of plugins whose calls go wrong.
+    pub breaker: PerPlugin<Breaking>,
 }
 
 /// Who a plugin instance is and what it was given.
@@ -72,6 +79,8 @@ pub enum Fault {
     Invalid(String),
     /// Something that the plugin was not given.
     Unsupported(String),
+    /// The plugin itself uses all that it may have.
+    Busy(String),
     /// Try again later.
     Unavailable(anyhow::Error),
     /// PostgreSQL's own error on one of the plugin's connections.
@@ -138,6 +147,14 @@ impl PluginContext {
 
     pub fn runtime(&self) -> &Handle {
         &self.services.runtime
+    }
+
+    pub fn execution(&self) -> Execution {
+        self.services.execution.of(self.name())
+    }
+
+    pub fn watchdog(&self) -> &Arc<Watchdog> {
+        &self.services.watchdog
     }
 
     pub fn settings(&self) -> &Value {

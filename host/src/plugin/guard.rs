@@ -1,24 +1,30 @@
-//! What stands around every call of a plugin: a bounded number at a time, a deadline, and a plain
-//! answer for every way to fail. A call that goes wrong costs that call and nobody else's.
+//! What stands around every call of a plugin: a bounded number at a time, a deadline, a breaker, and
+//! a plain answer for every way to fail. A call that goes wrong costs that call and nobody else's.
+
+mod clean;
+mod faults;
 
 use std::{
     collections::BTreeSet,
     future::Future,
     sync::{Arc, PoisonError, RwLock},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::StatusCode;
 use serde_json::Value;
 
+pub use self::faults::{GuardReport, RecentFault};
+use self::{clean::clean, faults::Recent};
 use super::{
+    breaker::{Breaker, Pass},
     call::{CallFault, PluginError, PluginReply},
-    watchdog::Watchdog,
 };
 use crate::{
-    http::{codes, error::ApiError},
+    config::Breaking,
+    http::{codes, error::ApiError, request_id::RequestId},
     observe::{
-        plugins::{Fault, PluginMeter},
+        plugins::{Cause, Fault, PluginMeter},
         shard::Counter,
         spent,
     },
@@ -29,34 +35,26 @@ const BUSY_RETRY: u32 = 1;
 /// No plugin sends its clients away for longer than a day.
 const RETRY_LIMIT: u32 = 24 * 3600;
 
-/// Headers that a plugin may not set: they speak for the host or for the connection.
-const DROPPED: [HeaderName; 15] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    // The host knows how long a body is; another length would break the connection.
-    header::CONTENT_LENGTH,
-    header::PROXY_AUTHENTICATE,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    header::SET_COOKIE,
-    HeaderName::from_static("clear-site-data"),
-    HeaderName::from_static("service-worker-allowed"),
-    header::STRICT_TRANSPORT_SECURITY,
-    header::WWW_AUTHENTICATE,
-    header::SERVER,
-];
-
 /// The guard of one plugin.
 pub struct Guard {
     name: String,
-    watchdog: Arc<Watchdog>,
     limit: usize,
     meter: Arc<PluginMeter>,
     pub counters: Counters,
+    pub breaker: Breaker,
     pub own_codes: OwnCodes,
+    recent: Recent,
+}
+
+/// What a call is known by.
+#[derive(Clone, Copy)]
+pub struct Called<'a> {
+    /// `GET /items`, or the name of a tool's handler.
+    pub handler: &'a str,
+    pub request_id: RequestId,
+    /// Calls and reply streams that are under way already.
+    pub in_flight: usize,
+    pub deadline: Instant,
 }
 
 /// Error codes that are not the host's and that this plugin has answered with.
@@ -90,91 +88,132 @@ pub struct Counters {
     pub panics: Counter,
     pub timeouts: Counter,
     pub refused: Counter,
+    /// Of those that went wrong, by whose fault it was.
+    pub causes: [Counter; Cause::ALL.len()],
 }
 
 impl Guard {
-    pub fn new(name: &str, limit: u32, watchdog: Arc<Watchdog>, meter: Arc<PluginMeter>) -> Self {
+    pub fn new(name: &str, limit: u32, breaking: Breaking, meter: Arc<PluginMeter>) -> Self {
         Self {
-            watchdog,
             name: name.to_owned(),
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
             meter,
             counters: Counters::default(),
+            breaker: Breaker::new(name, breaking),
             own_codes: OwnCodes::default(),
+            recent: Recent::default(),
         }
     }
 
-    /// Runs a call until `deadline`; past it the call's future is dropped.
-    /// `in_flight` are the calls and reply streams that are under way already.
-    pub async fn run<F>(
-        &self,
-        in_flight: usize,
-        deadline: Instant,
-        call: impl FnOnce() -> F,
-    ) -> Result<PluginReply, ApiError>
+    /// Runs a call until its deadline; past it the call's future is dropped.
+    pub async fn run<F>(&self, called: Called<'_>, call: impl FnOnce() -> F) -> Result<PluginReply, ApiError>
     where
         F: Future<Output = Result<PluginReply, CallFault>>,
     {
         self.counters.calls.count();
-        if in_flight >= self.limit {
-            self.refused();
-            return Err(unavailable(format!("The plugin `{}` is busy.", self.name)).retry_after(BUSY_RETRY));
-        }
-        let _watched = self.watchdog.call();
+        let admitted = self.admit(called.in_flight)?;
         let (begun, waited_before) = (Instant::now(), spent::database());
-        let outcome = tokio::time::timeout_at(deadline.into(), call()).await;
+        let outcome = tokio::time::timeout_at(called.deadline.into(), call()).await;
         let took = begun.elapsed();
         self.meter.called(took);
         // The call has put its waits for the database on the request's account by now.
-        spent::add_plugin(took.saturating_sub(spent::database().saturating_sub(waited_before)));
+        let waited = spent::database().saturating_sub(waited_before);
+        spent::add_plugin(took.saturating_sub(waited));
         match outcome {
             Ok(Ok(mut reply)) => {
+                admitted.well();
                 clean(&mut reply.headers);
                 Ok(reply)
             }
-            Ok(Err(fault)) => Err(self.fault(fault)),
+            Ok(Err(fault)) => Err(self.fault(admitted, &called, fault, took)),
             Err(_) => {
-                self.counters.timeouts.count();
-                self.meter.failed(Fault::Timeout);
+                // A call that mostly waited for the database was not slow by itself.
+                let cause = if waited * 2 > took { Cause::Database } else { Cause::Plugin };
+                self.note(admitted, &called, Fault::Timeout, cause, took);
+                let (name, handler, ms) = (&self.name, called.handler, took.as_millis());
                 Err(ApiError::new(&codes::PLUGIN_TIMEOUT)
-                    .cause(anyhow::anyhow!("the plugin {} reached its deadline", self.name)))
+                    .cause(anyhow::anyhow!("the plugin {name} reached its deadline in {handler} after {ms} ms")))
             }
         }
     }
 
-    fn fault(&self, fault: CallFault) -> ApiError {
+    /// What an operator is told.
+    pub fn report(&self) -> GuardReport {
+        GuardReport {
+            breaker: self.breaker.report(),
+            causes: Cause::ALL
+                .into_iter()
+                .map(|cause| (cause.name(), self.counters.causes[cause as usize].read()))
+                .collect(),
+            recent_faults: self.recent.read(),
+        }
+    }
+
+    fn admit(&self, in_flight: usize) -> Result<Admitted<'_>, ApiError> {
+        if in_flight >= self.limit {
+            self.refused();
+            return Err(unavailable(format!("The plugin `{}` is busy.", self.name)).retry_after(BUSY_RETRY));
+        }
+        match self.breaker.admit() {
+            Ok(pass) => Ok(Admitted { breaker: &self.breaker, pass: Some(pass) }),
+            Err(seconds) => {
+                self.refused();
+                let detail = format!("The plugin `{}` failed too often and gets no calls for a while.", self.name);
+                Err(unavailable(detail).retry_after(seconds))
+            }
+        }
+    }
+
+    fn fault(&self, admitted: Admitted<'_>, called: &Called<'_>, fault: CallFault, took: Duration) -> ApiError {
+        let name = &self.name;
         match fault {
             CallFault::Panicked { message } => {
-                self.counters.panics.count();
-                self.meter.failed(Fault::Panic);
-                ApiError::new(&codes::PLUGIN_PANICKED)
-                    .cause(anyhow::anyhow!("the plugin {} panicked: {message}", self.name))
+                self.note(admitted, called, Fault::Panic, Cause::Plugin, took);
+                ApiError::new(&codes::PLUGIN_PANICKED).cause(anyhow::anyhow!("the plugin {name} panicked: {message}"))
             }
-            CallFault::BadReply { reason } => self.bad_reply(&reason),
+            CallFault::BadReply { reason } => {
+                self.note(admitted, called, Fault::BadReply, Cause::Plugin, took);
+                ApiError::new(&codes::PLUGIN_ERROR)
+                    .cause(anyhow::anyhow!("the reply of the plugin {name} cannot be sent: {reason}"))
+            }
             CallFault::Retired => {
                 self.refused();
-                unavailable(format!("The plugin `{}` is being replaced.", self.name))
+                unavailable(format!("The plugin `{name}` is being replaced."))
             }
             CallFault::Error(error) => {
-                if error.status >= 500 {
-                    self.counters.errors.count();
-                    self.meter.failed(Fault::Error);
+                match error.cause {
+                    _ if error.status < 500 => admitted.well(),
+                    None => self.refused(),
+                    Some(cause) if error.status == 504 => self.note(admitted, called, Fault::Timeout, cause, took),
+                    Some(cause) => self.note(admitted, called, Fault::Error, cause, took),
                 }
                 self.error(error)
             }
         }
     }
 
+    /// Counts what went wrong, by how and by whose fault.
+    fn note(&self, admitted: Admitted<'_>, called: &Called<'_>, fault: Fault, cause: Cause, took: Duration) {
+        let counters = &self.counters;
+        match fault {
+            Fault::Panic => counters.panics.count(),
+            Fault::Timeout => counters.timeouts.count(),
+            Fault::Error | Fault::BadReply | Fault::Refused => counters.errors.count(),
+        }
+        counters.causes[cause as usize].count();
+        self.meter.failed(fault);
+        self.meter.caused(cause);
+        self.recent.note(called, fault, cause, took);
+        if cause == Cause::Plugin {
+            admitted.wrong(counters.calls.read().saturating_sub(counters.refused.read()));
+        } else {
+            admitted.well();
+        }
+    }
+
     fn refused(&self) {
         self.counters.refused.count();
         self.meter.failed(Fault::Refused);
-    }
-
-    fn bad_reply(&self, reason: &str) -> ApiError {
-        self.counters.errors.count();
-        self.meter.failed(Fault::BadReply);
-        ApiError::new(&codes::PLUGIN_ERROR)
-            .cause(anyhow::anyhow!("the reply of the plugin {} cannot be sent: {reason}", self.name))
     }
 
     /// An error that the author chose goes to the client as it is; any other only to the log.
@@ -195,6 +234,34 @@ impl Guard {
             answer = answer.retry_after(retry_in(&error.details).unwrap_or(BUSY_RETRY));
         }
         with_details(answer, &error.details)
+    }
+}
+
+/// A call that was let in. Dropped without an outcome, it has shown nothing.
+struct Admitted<'g> {
+    breaker: &'g Breaker,
+    pass: Option<Pass>,
+}
+
+impl Admitted<'_> {
+    fn well(mut self) {
+        if let Some(pass) = self.pass.take() {
+            self.breaker.well(pass);
+        }
+    }
+
+    fn wrong(mut self, calls: u64) {
+        if let Some(pass) = self.pass.take() {
+            self.breaker.wrong(pass, calls);
+        }
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        if let Some(pass) = self.pass.take() {
+            self.breaker.gone(pass);
+        }
     }
 }
 
@@ -219,30 +286,6 @@ fn unavailable(detail: String) -> ApiError {
     ApiError::new(&codes::PLUGIN_UNAVAILABLE).detail(detail)
 }
 
-/// Takes out what a plugin may not say and adds what keeps its replies from acting as pages of ours.
-fn clean(headers: &mut HeaderMap) {
-    // Nearly no reply has any of them: looking at the few that are there is cheaper than removing all that could be.
-    let mut foreign: Vec<HeaderName> = headers.keys().filter(|name| is_dropped(name)).cloned().collect();
-    if foreign.contains(&header::CONNECTION) {
-        foreign.extend(nominated(headers));
-    }
-    for name in foreign {
-        headers.remove(name);
-    }
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
-}
-
-fn is_dropped(name: &HeaderName) -> bool {
-    DROPPED.contains(name) || name.as_str().starts_with("access-control-")
-}
-
-/// What `Connection` names belongs to the connection too.
-fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
-    let values = headers.get_all(header::CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,28 +302,5 @@ mod tests {
         ] {
             assert_eq!(retry_in(&details), seconds, "{details}");
         }
-    }
-
-    #[test]
-    fn what_speaks_for_host_or_connection_is_taken_out() {
-        let mut headers = HeaderMap::new();
-        for (name, value) in [
-            ("connection", "close, X-Hop"),
-            ("x-hop", "1"),
-            ("content-length", "7"),
-            ("set-cookie", "a=b"),
-            ("access-control-allow-origin", "*"),
-            ("www-authenticate", "Basic"),
-            ("content-security-policy", "default-src *"),
-            ("content-type", "text/plain"),
-            ("x-own", "kept"),
-        ] {
-            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-        }
-        clean(&mut headers);
-        let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
-        left.sort_unstable();
-        assert_eq!(left, ["content-security-policy", "content-type", "x-content-type-options", "x-own"]);
-        assert_eq!(headers["content-security-policy"], "sandbox; default-src 'none'");
     }
 }

@@ -4,22 +4,18 @@
 //! that could run its code is gone: every call, every reply stream. Whatever hangs keeps the
 //! instance resident, and never harms more than that.
 
+mod course;
 pub mod exports;
 mod fault;
 mod reply;
 mod request;
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use cardinal_plugin_abi::{CtxId, Reply};
+use cardinal_plugin_abi::{CtxId, Reply, Request};
 
 pub use self::{
+    course::Call,
     exports::{Export, ExportKind},
     reply::ReplyStream,
 };
@@ -28,15 +24,18 @@ use super::{
         self,
         scope::{self, CallNumber, CallScope, Scope},
     },
-    call::{CallBody, CallFault, CallParts, PluginReply},
+    call::{CallBody, CallParts},
     context::{PluginContext, PluginIdentity, Services},
+    lane::Entrance,
     library::{
         Library,
         seat::{NotMade, Running, Seat},
     },
+    placement::{self, Placement, PlacementReport},
     state::{Code, Refusal},
+    watchdog::Polling,
 };
-use crate::crash::{Mark, ledger};
+use crate::crash::{Mark, current, ledger};
 
 /// How long a plugin may take to stop what it started, once its calls are gone.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
@@ -72,6 +71,7 @@ impl Instance {
         let anchor: scope::Anchor = seat.clone();
         scope.belongs_to(&anchor);
         ledger::name_handlers(seat.mark(), exports.iter().map(Export::told));
+        scope.runs_at(placement(&scope, ctx, &exports));
         let generation = scope.context.generation().to_string();
         Ok(Self { seat, scope, exports, generation })
     }
@@ -103,10 +103,10 @@ impl Instance {
 
     /// Calls handler number `handler`. Dropping the future cancels the call.
     pub fn call(&self, handler: u32, call: CallParts<'_>) -> Call {
-        Call { running: self.begin(handler, call) }
+        Call::new(self.begin(handler, call))
     }
 
-    fn begin(&self, handler: u32, mut call: CallParts<'_>) -> Option<(Running<Reply>, CallLease)> {
+    fn begin(&self, handler: u32, mut call: CallParts<'_>) -> Option<(Request, CallLease)> {
         let lease = Lease::take(self)?;
         let head = request::head(&call, &self.generation);
         let body = std::mem::replace(&mut call.body, CallBody::Full(bytes::Bytes::new()));
@@ -115,10 +115,10 @@ impl Instance {
             CallBody::Full(bytes) => (scope, Some(bytes)),
             CallBody::Stream(stream, _) => (scope.with_body(stream), None),
         };
-        let lease =
-            CallLease { number: CallNumber::give(scope)?, mark: self.seat.mark().handler(handler), _lease: lease };
+        let mark = self.seat.mark().handler(handler);
+        let lease = CallLease { number: CallNumber::give(scope)?, mark, lease, handler };
         let request = request::build(head, &call, full, lease.number.scope(), self.scope.context.runtime());
-        Some((self.seat.call(handler, lease.number.get(), request), lease))
+        Some((request, lease))
     }
 
     /// Lets nothing new begin, waits up to `grace` for what is under way, then has the plugin stop
@@ -130,10 +130,34 @@ impl Instance {
             tracing::warn!(plugin, in_flight = leases.count(), "calls outlive the plugin's grace");
         }
         self.scope.stopping.cancel();
-        if let Err(reason) = self.seat.stop().await {
+        if let Err(reason) = self.stop().await {
             tracing::warn!(plugin, reason, "the plugin's shutdown failed");
         }
         self.retire();
+    }
+
+    /// On the plugin's own threads: what it started may block when it is ended.
+    async fn stop(&self) -> Result<(), String> {
+        let Some(placement) = self.scope.placement() else { return Ok(()) };
+        let seat = self.seat.clone();
+        let stopped = placement.lane().entrance().send(placement::NO_HANDLER, move |tell| async move {
+            let _ = tell.send(seat.stop().await);
+        });
+        match tokio::time::timeout(STOP_LIMIT, stopped).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err("it broke off".to_owned()),
+            Err(_) => Err(format!("its threads are blocked: it did not begin to stop in {STOP_LIMIT:?}")),
+        }
+    }
+
+    /// The route or name that a handler is known by.
+    pub fn handler_name(&self, handler: u32) -> &str {
+        self.scope.placement().map_or("", |placement| placement.name(handler))
+    }
+
+    /// Where the calls run, and what has blocked a thread.
+    pub fn placement(&self) -> Option<PlacementReport> {
+        self.scope.placement().map(Placement::report)
     }
 
     /// Ends the doors: every handle of the plugin is refused from here on.
@@ -150,6 +174,13 @@ impl Drop for Instance {
         self.scope.stopping.cancel();
         self.retire();
     }
+}
+
+fn placement(scope: &Scope, ctx: CtxId, exports: &[Export]) -> Placement {
+    let context = &scope.context;
+    let handlers = exports.iter().map(Export::told);
+    let (watchdog, runtime) = (context.watchdog().clone(), context.runtime().clone());
+    Placement::new(context.name(), (ctx, context.mark()), handlers, context.execution(), watchdog, runtime)
 }
 
 fn no_room() -> Refusal {
@@ -169,12 +200,12 @@ fn not_made(reason: NotMade) -> Refusal {
 /// Counts as work under way, and keeps the instance's memory.
 struct Lease {
     scope: Arc<Scope>,
-    _seat: Arc<Seat>,
+    seat: Arc<Seat>,
 }
 
 impl Lease {
     fn take(instance: &Instance) -> Option<Self> {
-        instance.scope.leases.take().then(|| Self { scope: instance.scope.clone(), _seat: instance.seat.clone() })
+        instance.scope.leases.take().then(|| Self { scope: instance.scope.clone(), seat: instance.seat.clone() })
     }
 }
 
@@ -189,26 +220,38 @@ struct CallLease {
     // The number ends first: doors must refuse the call before the instance may go.
     number: CallNumber,
     mark: Mark,
-    _lease: Lease,
+    lease: Lease,
+    handler: u32,
 }
 
-/// A call under way. Dropping it cancels the call.
-pub struct Call {
-    // Dropped in this order: what runs, then what it runs on.
-    running: Option<(Running<Reply>, CallLease)>,
-}
+impl CallLease {
+    /// A place on this thread for one poll; `None`: the lane is the place.
+    fn here(&self) -> Option<Polling<'_>> {
+        self.lease.scope.placement()?.here(self.handler)
+    }
 
-impl Future for Call {
-    type Output = Result<PluginReply, CallFault>;
+    /// Runs the handler up to its future.
+    fn begin(&self, request: Request) -> Running<Reply> {
+        self.lease.seat.call(self.handler, self.number.get(), request)
+    }
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some((running, _)) = self.running.as_mut() else { return Poll::Ready(Err(CallFault::Retired)) };
-        let outcome = ready!(Pin::new(running).poll(cx));
-        let Some((_, lease)) = self.running.take() else { return Poll::Ready(Err(CallFault::Retired)) };
-        lease.number.scope().settle(); // a streamed reply keeps the call alive
-        Poll::Ready(match outcome {
-            Ok(reply) => reply::check(reply, lease),
-            Err(error) => Err(fault::of(&error)),
-        })
+    /// The instance's own threads.
+    fn lane(&self) -> Option<Entrance> {
+        Some(self.lease.scope.placement()?.lane().entrance())
+    }
+
+    /// Drops what is the plugin's, and this after it: here if there is a place, else on the lane.
+    fn drop_with(self, left: impl Send + 'static) {
+        let left = match self.here() {
+            Some(_polling) => {
+                let _entered = current::enter(self.mark);
+                return drop(left);
+            }
+            None => left,
+        };
+        if let Some(lane) = self.lane() {
+            let handler = self.handler;
+            lane.leave(handler, (left, self));
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! Everything here assumes that `preflight` and `probe` have had their say: `dlopen` itself kills
 //! the process when a file is cut short, and so does a library whose constructors abort.
 
+pub mod background;
 pub mod seat;
 
 use std::{

@@ -11,6 +11,7 @@ use cardinal::{
     auth::{caller::Caller, scope::ScopeSet},
     catalogue::Catalogue,
     clock::Clock,
+    config::{Execution, PerPlugin},
     db::pool::Pools,
     http::page::Cursors,
     http::request_id::RequestId,
@@ -21,6 +22,7 @@ use cardinal::{
         context::{PluginIdentity, Services},
         instance::{Export, ExportKind, Instance},
         library::{Libraries, Library, SealedLibrary},
+        watchdog::Watchdog,
     },
 };
 use http::HeaderMap;
@@ -88,7 +90,16 @@ impl Echo {
         let reaper = database.login(&database.prepared.names.reaper()).pg_config();
         let pools = Pools::new(core, reaper).unwrap();
         let catalogue = Arc::new(Catalogue::new(pools.core.clone(), Cursors::new([7; 32]), Clock::System));
-        let services = Arc::new(Services { core: pools.core, catalogue, runtime: Handle::current() });
+        let watchdog = Arc::new(Watchdog::start(Handle::current()).unwrap());
+        let execution = PerPlugin::everyone(Execution::Inline);
+        let services = Arc::new(Services {
+            core: pools.core,
+            catalogue,
+            watchdog,
+            execution,
+            breaker: PerPlugin::default(),
+            runtime: Handle::current(),
+        });
         let schema = include_str!("../../../tests/fixtures/echo/schema.sql");
         let made = database.provision("echo", schema).await.unwrap();
         let pool = PluginPool::open(&made, connections, &Handle::current(), None).unwrap();

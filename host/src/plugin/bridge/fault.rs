@@ -4,10 +4,18 @@ use cardinal_plugin_abi::{Bytes, Error, error, error::flags};
 use serde_json::{Map, Value, json};
 use tokio_postgres::error::{DbError, ErrorPosition};
 
-use crate::{http::error::ApiError, plugin::context::Fault};
+use crate::{
+    http::{codes, error::ApiError},
+    plugin::context::Fault,
+};
 
 /// The error for the plugin; the cause goes to the log.
 pub fn report(fault: Fault) -> Error {
+    let error = told(fault);
+    Error { flags: error.flags | flags::HOST, ..error }
+}
+
+fn told(fault: Fault) -> Error {
     match fault {
         Fault::Forbidden { detail, scope } => {
             let mut details = json!({"status": 403, "code": "insufficient-scope"});
@@ -22,6 +30,11 @@ pub fn report(fault: Fault) -> Error {
         Fault::Invalid(reason) => Error::new(error::INVALID_ARGUMENT, reason),
         Fault::Unsupported(reason) => Error::new(error::UNSUPPORTED, reason),
         Fault::Gone(reason) => Error::new(error::BAD_HANDLE, reason),
+        Fault::Busy(detail) => {
+            let details = json!({"status": 503, "code": codes::PLUGIN_UNAVAILABLE.name});
+            let error = public(error::UNAVAILABLE, detail, details);
+            Error { flags: error.flags | flags::RETRY, ..error }
+        }
         Fault::Unavailable(cause) => {
             tracing::warn!(error = format!("{cause:#}"), "a plugin could not have the database");
             unavailable()

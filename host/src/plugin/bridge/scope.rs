@@ -19,7 +19,7 @@ use crate::{
     crash::ledger::{CLOSED, InFlight},
     http::request_id::RequestId,
     observe::{spent, trace::Trace},
-    plugin::{call::BodyStream, context::PluginContext},
+    plugin::{call::BodyStream, context::PluginContext, placement::Placement},
 };
 
 // A door is a plain C function: all that it gets is a number, so the tables must be static.
@@ -34,6 +34,7 @@ pub struct Scope {
     /// Cancelled when the instance is told to stop.
     pub stopping: CancellationToken,
     instance: OnceLock<Weak<dyn Any + Send + Sync>>,
+    placement: OnceLock<Placement>,
 }
 
 /// Keeps an instance from being destroyed, whatever type it has.
@@ -47,12 +48,23 @@ impl Scope {
             metrics: Metrics::default(),
             stopping: CancellationToken::new(),
             instance: OnceLock::new(),
+            placement: OnceLock::new(),
         })
     }
 
     /// Says what the context belongs to, once it exists.
     pub fn belongs_to(&self, instance: &Anchor) {
         let _ = self.instance.set(Arc::downgrade(instance));
+    }
+
+    /// Says where the instance's handlers run, once they are known.
+    pub fn runs_at(&self, placement: Placement) {
+        let _ = self.placement.set(placement);
+    }
+
+    /// Where the instance's handlers run; `None` before it exists.
+    pub fn placement(&self) -> Option<&Placement> {
+        self.placement.get()
     }
 
     /// Keeps the instance alive; `None` before it exists and after it is gone.

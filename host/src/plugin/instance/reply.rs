@@ -1,6 +1,7 @@
 //! A handler's reply, checked before anything of it is sent.
 
 use std::{
+    mem,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -9,10 +10,13 @@ use bytes::Bytes;
 use cardinal_plugin_abi::{Reply, Stream, pairs};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body::Frame;
+use tokio::sync::mpsc;
 
-use super::CallLease;
-use crate::crash::current;
-use crate::plugin::call::{BodyError, CallFault, PluginReply, ReplyBody};
+use super::{CallLease, course::Outcome};
+use crate::{
+    crash::current,
+    plugin::call::{BodyError, CallFault, PluginReply, ReplyBody},
+};
 
 /// Of a reply's header: the most fields, and bytes in all.
 const HEADER_COUNT_LIMIT: usize = 100;
@@ -37,7 +41,7 @@ pub(super) fn check(reply: Reply, lease: CallLease) -> Result<PluginReply, CallF
         }
         ReplyBody::Full(owned(body))
     } else {
-        ReplyBody::Stream(ReplyStream { inner: Some((stream, lease)) })
+        ReplyBody::Stream(ReplyStream(Feed::Here(stream, lease)))
     };
     Ok(PluginReply { status, headers, body })
 }
@@ -77,17 +81,77 @@ fn header_map(buffer: &[u8]) -> Result<HeaderMap, String> {
 
 /// A reply's body that the plugin makes piece by piece. The call lives as long as it does; dropping
 /// it cancels what feeds it.
-pub struct ReplyStream {
+pub struct ReplyStream(Feed);
+
+enum Feed {
     // The order of drop matters: the plugin's end first, then the lease that keeps its instance.
-    inner: Option<(Stream, CallLease)>,
+    Here(Stream, CallLease),
+    /// The plugin's lane makes the pieces, one ahead.
+    Piped(mpsc::Receiver<Piece>),
+    Over,
 }
 
+type Piece = Result<Bytes, BodyError>;
+
 impl ReplyStream {
+    /// The next piece, when it may be made on this thread; `None` when it may not.
+    fn poll_here(&mut self, cx: &mut Context<'_>) -> Option<Poll<Option<Piece>>> {
+        let Feed::Here(stream, lease) = &mut self.0 else { return None };
+        let _polling = lease.here()?;
+        let _entered = current::enter(lease.mark);
+        Some(stream.poll_next(cx).map(|piece| piece.map(piece_of)))
+    }
+
+    /// The rest is made on the lane.
+    fn pipe(&mut self) {
+        let Feed::Here(stream, lease) = mem::replace(&mut self.0, Feed::Over) else { return };
+        let Some(lane) = lease.lane() else { return };
+        let (feed, pieces) = mpsc::channel(1);
+        lane.send::<(), _>(lease.handler, |_| pump(stream, lease, feed)).detach();
+        self.0 = Feed::Piped(pieces);
+    }
+
     fn end(&mut self) {
-        if let Some((stream, lease)) = self.inner.take() {
-            let _entered = current::enter(lease.mark);
-            drop(stream);
-            drop(lease);
+        if let Feed::Here(stream, lease) = mem::replace(&mut self.0, Feed::Over) {
+            lease.drop_with(stream);
+        }
+    }
+}
+
+fn piece_of(piece: Result<cardinal_plugin_abi::Bytes, cardinal_plugin_abi::Error>) -> Piece {
+    piece.map(owned).map_err(|error| error.text().into())
+}
+
+/// Has a reply that was made on the lane go on there; what feeds its body, if it is streamed.
+pub(super) fn piped(outcome: Outcome) -> (Outcome, Option<impl Future<Output = ()> + Send>) {
+    let Ok(PluginReply { status, headers, body: ReplyBody::Stream(mut reply) }) = outcome else {
+        return (outcome, None);
+    };
+    let (feed, pieces) = mpsc::channel(1);
+    let pump = match mem::replace(&mut reply.0, Feed::Piped(pieces)) {
+        Feed::Here(stream, lease) => Some(pump(stream, lease, feed)),
+        other => {
+            reply.0 = other;
+            None
+        }
+    };
+    (Ok(PluginReply { status, headers, body: ReplyBody::Stream(reply) }), pump)
+}
+
+/// Makes a piece whenever there is room for one, until the end or until nobody takes them.
+async fn pump(stream: Stream, lease: CallLease, feed: mpsc::Sender<Piece>) {
+    // In this order, so that dropping this drops the plugin's end first.
+    let (_lease, mut stream) = (lease, stream);
+    while let Ok(room) = feed.reserve().await {
+        let piece = tokio::select! {
+            () = feed.closed() => break,
+            piece = stream.next() => piece,
+        };
+        let Some(piece) = piece else { break };
+        let is_last = piece.is_err();
+        room.send(piece_of(piece));
+        if is_last {
+            break;
         }
     }
 }
@@ -97,23 +161,25 @@ impl http_body::Body for ReplyStream {
     type Error = BodyError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Some((stream, lease)) = self.inner.as_mut() else { return Poll::Ready(None) };
-        let polled = {
-            let _entered = current::enter(lease.mark);
-            stream.poll_next(cx)
+        let polled = match self.poll_here(cx) {
+            Some(polled) => polled,
+            None => {
+                self.pipe();
+                match &mut self.0 {
+                    Feed::Piped(pieces) => pieces.poll_recv(cx),
+                    _ => Poll::Ready(None),
+                }
+            }
         };
-        let frame = match polled {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(Some(Ok(piece))) => return Poll::Ready(Some(Ok(Frame::data(owned(piece))))),
-            Poll::Ready(Some(Err(error))) => Some(Err(error.text().into())),
-            Poll::Ready(None) => None,
-        };
-        self.end();
-        Poll::Ready(frame)
+        let Poll::Ready(piece) = polled else { return Poll::Pending };
+        if !matches!(piece, Some(Ok(_))) {
+            self.end();
+        }
+        Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_none()
+        matches!(self.0, Feed::Over)
     }
 }
 

@@ -33,7 +33,6 @@ use crate::{
         probe::Prober,
         schema::{self, NoDatabase},
         state::{Code, Refusal},
-        watchdog::Watchdog,
     },
 };
 
@@ -48,7 +47,6 @@ pub(super) struct Loader {
     prober: Prober,
     libraries: Arc<Libraries>,
     generations: AtomicU64,
-    watchdog: Arc<Watchdog>,
     telemetry: Arc<Telemetry>,
 }
 
@@ -59,9 +57,7 @@ impl Loader {
         past: Arc<Past>,
         telemetry: Arc<Telemetry>,
     ) -> io::Result<Self> {
-        let watchdog = Arc::new(Watchdog::start(services.runtime.clone())?);
         Ok(Self {
-            watchdog,
             telemetry,
             services,
             keeper,
@@ -90,8 +86,7 @@ impl Loader {
             pool: Some(pool),
         };
         let instance = self.create(library.clone(), identity).await?;
-        let active =
-            Arc::new(Active::build(manifest, instance, generation, Arc::clone(&self.watchdog), &self.telemetry)?);
+        let active = Arc::new(Active::build(manifest, instance, generation, &self.services, &self.telemetry)?);
         let tools = active.tools()?;
         let library = library.description().clone();
         Ok(Service { active, tools, frontend, library, sha256, settings })

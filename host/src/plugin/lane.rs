@@ -1,0 +1,327 @@
+//! A plugin's own threads, for what may block: a few, made when there is something to run and gone
+//! when there is not.
+//!
+//! Whoever sent something here waits for its outcome elsewhere, and may stop waiting at any time:
+//! what is polled just then ends when the poll returns, if it does; the rest is dropped by a thread
+//! of the lane, as dropping runs the plugin's code, too.
+
+mod task;
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+    thread,
+    time::{Duration, Instant},
+};
+
+use cardinal_plugin_abi::CtxId;
+use tokio::{runtime::Handle, sync::oneshot};
+
+use self::task::Task;
+use super::watchdog::{Slot, Watchdog};
+use crate::crash::{Mark, current};
+
+/// The most threads of one lane. A plugin that blocks them all has none left, and nobody else has
+/// one less.
+pub const THREADS: usize = 4;
+/// A thread with nothing to do ends after this.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Is told how long the polls of a lane take.
+pub trait Timed: Send + Sync {
+    fn polled(&self, handler: u32, took: Duration);
+}
+
+/// The threads of one plugin instance. Dropping it ends them, once what was sent there is done.
+pub struct Lane(Arc<Shared>);
+
+struct Shared {
+    name: String,
+    ctx: CtxId,
+    mark: Mark,
+    watchdog: Arc<Watchdog>,
+    runtime: Handle,
+    timed: Arc<dyn Timed>,
+    queue: Mutex<Queue>,
+    ready: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    tasks: VecDeque<Arc<Task>>,
+    threads: usize,
+    waiting: usize,
+    closed: bool,
+}
+
+impl Lane {
+    /// A lane without threads; they come with the work.
+    pub fn new(
+        name: &str,
+        (ctx, mark): (CtxId, Mark),
+        watchdog: Arc<Watchdog>,
+        runtime: Handle,
+        timed: Arc<dyn Timed>,
+    ) -> Self {
+        let (queue, ready) = (Mutex::default(), Condvar::new());
+        Self(Arc::new(Shared { name: name.to_owned(), ctx, mark, watchdog, runtime, timed, queue, ready }))
+    }
+
+    /// The way in, which does not keep the lane open.
+    pub fn entrance(&self) -> Entrance {
+        Entrance(Arc::clone(&self.0))
+    }
+
+    /// How many threads there are.
+    pub fn threads(&self) -> usize {
+        self.0.lock().threads
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.ready.notify_all();
+    }
+}
+
+/// The way into a lane.
+pub struct Entrance(Arc<Shared>);
+
+impl Entrance {
+    /// Runs what `make` makes with the other end of the [`Ride`]. All of it is made, polled and
+    /// dropped on the lane's threads.
+    pub fn send<T, F>(&self, handler: u32, make: impl FnOnce(oneshot::Sender<T>) -> F + Send + 'static) -> Ride<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (tell, told) = oneshot::channel();
+        let task = Task::new(handler, Arc::clone(&self.0), async move { make(tell).await });
+        task.wake_up();
+        Ride { told, task: Some(task) }
+    }
+
+    /// Drops something on the lane's threads.
+    pub fn leave(&self, handler: u32, left: impl Send + 'static) {
+        let ride = self.send::<(), _>(handler, |_| async move { drop(left) });
+        ride.detach();
+    }
+}
+
+/// The outcome of what runs on a lane; an error when it ended without one. Dropping it cancels.
+pub struct Ride<T> {
+    told: oneshot::Receiver<T>,
+    task: Option<Arc<Task>>,
+}
+
+impl<T> Ride<T> {
+    /// Lets it go on without anybody who waits for it.
+    pub fn detach(mut self) {
+        self.task = None;
+    }
+}
+
+impl<T> Future for Ride<T> {
+    type Output = Result<T, oneshot::error::RecvError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let told = Pin::new(&mut self.told).poll(cx);
+        if told.is_ready() {
+            self.task = None; // what it still does is nothing to cancel
+        }
+        told
+    }
+}
+
+impl<T> Drop for Ride<T> {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.cancel();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(self: &Arc<Self>, task: Arc<Task>) {
+        let mut queue = self.lock();
+        queue.tasks.push_back(task);
+        if queue.waiting > 0 {
+            drop(queue);
+            self.ready.notify_one();
+        } else if queue.threads < THREADS {
+            self.start(queue);
+        }
+    }
+
+    fn start(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
+        queue.threads += 1;
+        drop(queue);
+        let lane = Arc::clone(self);
+        let started = thread::Builder::new().name(format!("{}-lane", self.name)).spawn(move || lane.run());
+        if let Err(error) = started {
+            // What waits in the queue is run by another thread, or meets its deadline there.
+            tracing::error!(plugin = self.name, %error, "a thread for the plugin's calls cannot be started");
+            self.lock().threads -= 1;
+        }
+    }
+
+    fn run(self: Arc<Self>) {
+        // Timers of what rides here are the host's.
+        let _entered = self.runtime.enter();
+        current::belong_to(self.mark);
+        let slot = self.watchdog.lane_thread();
+        while let Some(task) = self.next() {
+            self.step(task, &slot);
+            if slot.was_put_back() {
+                self.end(self.lock()); // a low priority stays: whoever comes next gets a new thread
+                return;
+            }
+        }
+    }
+
+    fn step(&self, task: Arc<Task>, slot: &Slot) {
+        let (handler, begun) = (task.handler, Instant::now());
+        {
+            let _polling = self.watchdog.poll_on_lane(slot, self.ctx, handler);
+            task.run();
+        }
+        self.timed.polled(handler, begun.elapsed());
+    }
+
+    /// The next one to be polled; `None` ends the thread.
+    fn next(self: &Arc<Self>) -> Option<Arc<Task>> {
+        let mut queue = self.lock();
+        loop {
+            if let Some(task) = queue.tasks.pop_front() {
+                return Some(task);
+            }
+            if queue.closed {
+                break;
+            }
+            queue.waiting += 1;
+            let (woken, waited) = self.ready.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
+            queue = woken;
+            queue.waiting -= 1;
+            if waited.timed_out() && queue.tasks.is_empty() {
+                break;
+            }
+        }
+        self.end(queue);
+        None
+    }
+
+    /// A thread ends; another takes its place when there is work.
+    fn end(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
+        queue.threads -= 1;
+        if !queue.tasks.is_empty() && queue.waiting == 0 {
+            self.start(queue);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Polls(AtomicUsize);
+
+    impl Timed for Polls {
+        fn polled(&self, _: u32, _: Duration) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn lane() -> (Lane, Arc<Polls>) {
+        let runtime = Handle::current();
+        let watchdog = Arc::new(Watchdog::start(runtime.clone()).unwrap());
+        let polls = Arc::new(Polls::default());
+        (Lane::new("tested", (7, Mark::NOBODY), watchdog, runtime, polls.clone()), polls)
+    }
+
+    #[tokio::test]
+    async fn what_rides_waits_and_is_woken_and_tells_its_outcome() {
+        let (lane, polls) = lane();
+        let outcome = lane.entrance().send(0, |tell| async move {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::task::yield_now().await;
+            let _ = tell.send(thread::current().name().map(str::to_owned));
+        });
+        assert_eq!(outcome.await.unwrap().as_deref(), Some("tested-lane"));
+        assert!(polls.0.load(Ordering::SeqCst) >= 2);
+    }
+
+    #[tokio::test]
+    async fn one_that_blocks_leaves_the_other_threads_and_no_more_than_those() {
+        let (lane, _) = lane();
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        let block = |_| {
+            let held = held.clone();
+            lane.entrance().send(0, move |tell| async move {
+                let _ = held.lock().unwrap().recv();
+                let _ = tell.send(());
+            })
+        };
+        let mut blocked: Vec<_> = (1..THREADS).map(block).collect();
+        lane.entrance()
+            .send(0, |tell| async move {
+                let _ = tell.send(());
+            })
+            .await
+            .unwrap();
+        blocked.extend((0..20).map(block));
+        assert_eq!(lane.threads(), THREADS);
+        let late = lane.entrance().send(0, |tell| async move {
+            let _ = tell.send(());
+        });
+        let in_time = tokio::time::timeout(Duration::from_millis(20), late).await;
+        assert!(in_time.is_err(), "all threads are blocked");
+        drop(release);
+        for ride in blocked {
+            ride.await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_is_dropped_there() {
+        struct Told(Option<oneshot::Sender<Option<String>>>);
+        impl Drop for Told {
+            fn drop(&mut self) {
+                let _ = self.0.take().unwrap().send(thread::current().name().map(str::to_owned));
+            }
+        }
+        let (lane, _) = lane();
+        let (gone, mut dropped) = oneshot::channel();
+        let told = Told(Some(gone));
+        let ride = lane.entrance().send::<(), _>(0, |_tell| async move {
+            let _told = told;
+            std::future::pending().await
+        });
+        assert!(tokio::time::timeout(Duration::from_millis(20), &mut dropped).await.is_err());
+        drop(ride);
+        assert_eq!(dropped.await.unwrap().as_deref(), Some("tested-lane"));
+    }
+
+    #[tokio::test]
+    async fn a_panic_ends_its_own_ride() {
+        let (lane, _) = lane();
+        let ride = lane.entrance().send::<(), _>(0, |_tell| async { panic!("expected by the test") });
+        assert!(ride.await.is_err());
+        lane.entrance()
+            .send(0, |tell| async move {
+                let _ = tell.send(());
+            })
+            .await
+            .unwrap();
+    }
+}
