@@ -25,10 +25,10 @@ use crate::{
     observe::{
         exposition::{self, Exposition, Kind, seconds},
         meter::CLASSES,
-        plugins::Fault,
+        plugins::{Cause, Fault},
         process,
     },
-    plugin::{bridge::metrics, state::State},
+    plugin::{bridge::metrics, registry::Snapshot, state::State},
     request::Call,
     route,
     router::{Access, Reads, Route},
@@ -126,6 +126,41 @@ fn requests(page: &mut Exposition, app: &App) {
     }
 }
 
+/// What stands between plugins and the core: where calls run, and which plugins get none.
+fn guards(page: &mut Exposition, app: &App, snapshot: &Snapshot) {
+    let name = "cardinal_plugin_threads_blocked";
+    if page.family(name, Kind::Gauge, "Threads that a plugin has not given back in time.") {
+        for (place, count) in ["core", "lane"].into_iter().zip(app.plugins.watchdog().blocked()) {
+            page.sample(name, &[("place", place)], count);
+        }
+    }
+    let placed: Vec<_> = snapshot
+        .active()
+        .filter_map(|active| Some((active.manifest.name.as_str(), active.instance.placement()?)))
+        .collect();
+    let name = "cardinal_plugin_blocks_total";
+    if page.family(name, Kind::Counter, "Times that a plugin kept a thread for 50 ms or longer.") {
+        for (plugin, placed) in &placed {
+            for (place, count) in [("core", placed.blocked_core), ("lane", placed.blocked_lane)] {
+                page.sample(name, &[("plugin", plugin), ("place", place)], count);
+            }
+        }
+    }
+    let name = "cardinal_plugin_lane_threads";
+    if page.family(name, Kind::Gauge, "Threads that a plugin has of its own.") {
+        for (plugin, placed) in &placed {
+            page.sample(name, &[("plugin", plugin)], placed.lane_threads);
+        }
+    }
+    let name = "cardinal_plugin_breaker_open";
+    if page.family(name, Kind::Gauge, "1 while a plugin gets no calls because too many went wrong.") {
+        for active in snapshot.active() {
+            let open = active.guard.breaker.report().state != "closed";
+            page.sample(name, &[("plugin", &active.manifest.name)], u64::from(open));
+        }
+    }
+}
+
 type PoolGauge = (&'static str, &'static str, fn(&PoolReport) -> u64);
 
 fn pools(page: &mut Exposition, app: &App) {
@@ -170,6 +205,15 @@ fn plugins(page: &mut Exposition, app: &App) {
             }
         }
     }
+    let name = "cardinal_plugin_fault_causes_total";
+    if page.family(name, Kind::Counter, "Calls of a plugin that went wrong, by whose fault it was.") {
+        for (plugin, meter) in &meters {
+            for cause in Cause::ALL {
+                page.sample(name, &[("plugin", plugin), ("cause", cause.name())], meter.causes(cause));
+            }
+        }
+    }
+    guards(page, app, &snapshot);
     let name = "cardinal_plugin_calls_in_flight";
     if page.family(name, Kind::Gauge, "Calls and reply streams of a plugin that are under way.") {
         for active in snapshot.active() {

@@ -26,7 +26,9 @@ use tokio::{
 use self::{found::Found, judge::Judge, load::Loader, settle::settle, snapshot::Entry};
 pub use self::{found::examine, report::PluginReport, snapshot::Snapshot};
 pub use super::active::ToolEntry;
-use super::{active::Active, context::Services, package, past::Past, state::Refusal, trust::Owners};
+use super::{
+    active::Active, context::Services, package, past::Past, state::Refusal, trust::Owners, watchdog::Watchdog,
+};
 use crate::{clock::Clock, config::Config, db::plugin_state, link::KeeperLink, observe::Telemetry};
 
 mod found;
@@ -89,6 +91,11 @@ impl Registry {
     /// The same for a look that ends at once: nobody else's count is touched. Not to be held over an await.
     pub fn current(&self) -> arc_swap::Guard<Arc<Snapshot>> {
         self.current.load()
+    }
+
+    /// Who watches over all plugins' code.
+    pub fn watchdog(&self) -> &Watchdog {
+        &self.loader.services.watchdog
     }
 
     /// Counts up whenever another snapshot is published.

@@ -5,7 +5,9 @@ use serde::Serialize;
 use super::snapshot::{Entry, Service};
 use crate::crash::{book::Quarantined, record::Crash};
 use crate::plugin::{
+    guard::GuardReport,
     manifest::{CardTab, Manifest, Tool},
+    placement::PlacementReport,
     state::{Refusal, State},
 };
 
@@ -78,6 +80,11 @@ pub struct Counters {
     pub timeouts: u64,
     pub refused: u64,
     pub in_flight: usize,
+    /// Breaker, causes and the last faults.
+    #[serde(flatten)]
+    pub guard: GuardReport,
+    /// Where its handlers run, and which of them have blocked a thread.
+    pub execution: Option<PlacementReport>,
 }
 
 impl PluginReport {
@@ -163,5 +170,7 @@ fn counters(service: &Service) -> Counters {
         timeouts: counted.timeouts.read(),
         refused: counted.refused.read(),
         in_flight: service.active.instance.in_flight(),
+        guard: service.active.guard.report(),
+        execution: service.active.instance.placement(),
     }
 }
