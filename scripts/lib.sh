@@ -188,6 +188,23 @@ ensure_curl() {
     apt_install curl
 }
 
+# What the API's description is validated and fuzzed with, from PyPI at the versions of tests/openapi/requirements.txt.
+ensure_openapi_tools() {
+    local folder=${CARGO_TARGET_DIR:-$root/target}/openapi-tools wanted=$root/tests/openapi/requirements.txt
+    cmp -s "$wanted" "$folder/installed.txt" && return
+    say "installing schemathesis and openapi-spec-validator from PyPI into ${folder#"$root"/}"
+    rm -rf "$folder"
+    # Debian keeps what makes a virtual environment in a package of its own.
+    if ! python3 -m venv "$folder" >/dev/null 2>&1; then
+        may_install || fail "no Python with venv found for the API's fuzzing; ask an administrator for: apt-get install python3-venv"
+        apt_install python3 python3-venv
+        rm -rf "$folder"
+        python3 -m venv "$folder" || fail "python3 -m venv does not work on this machine"
+    fi
+    "$folder/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$wanted" || fail "pip could not install $wanted"
+    cp "$wanted" "$folder/installed.txt"
+}
+
 # --- building -----------------------------------------------------------------------------------
 
 # npm_ci FOLDER: its dependencies, only when package-lock.json has changed since.

@@ -11,6 +11,7 @@ mod kinds;
 mod master_cards;
 mod mcp;
 pub mod metrics;
+pub mod openapi;
 pub mod pages;
 mod plugin_trust;
 pub mod plugins;
@@ -41,6 +42,7 @@ pub fn routes() -> Vec<Route> {
         mcp::routes(),
         sessions::routes(),
         users::routes(),
+        openapi::routes(),
         views::routes(),
         kinds::routes(),
         proxy_routes::routes(),

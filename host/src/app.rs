@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
+    api::openapi::Descriptions,
     audit::{Act, Audit},
     auth::{Auth, oidc::Oidc, password::Hasher, session_token::Ring},
     catalogue::Catalogue,
@@ -53,6 +54,7 @@ pub struct App {
     pub proxy_routes: StoredRoutes,
     pub kinds: Kinds,
     pub jobs: Arc<Jobs>,
+    pub descriptions: Descriptions,
     pub telemetry: Arc<Telemetry>,
     pub log: Log,
     pub host_id: Uuid,
@@ -118,6 +120,7 @@ impl App {
             proxy: Proxy::new(&config.proxy, start.host_id, shares_origin)?,
             proxy_routes: StoredRoutes::new(config.proxy.routes.clone()),
             kinds: Kinds::default(),
+            descriptions: Descriptions::default(),
             hosts,
             routes: Router::new(&telemetry.requests)?,
             telemetry,

@@ -1,5 +1,6 @@
 //! Pages of cards as everybody sees them: the admin API, plugins and MCP clients.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use uuid::Uuid;
@@ -26,7 +27,7 @@ pub struct Catalogue {
 }
 
 /// A page of cards as readers get it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct CardPage {
     items: Items,
     next_cursor: Option<String>,
@@ -37,12 +38,20 @@ pub struct CardPage {
     total: Option<i64>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 enum Items {
     Whole(Vec<Card>),
     /// With some of the members.
-    Cut(Value),
+    Cut(#[schemars(with = "Vec<CardPart>")] Value),
+}
+
+/// A card with the members that were asked for.
+#[derive(JsonSchema)]
+#[schemars(extend("additionalProperties" = true))]
+#[allow(dead_code, reason = "a description of what `cut` leaves")]
+struct CardPart {
+    id: Uuid,
 }
 
 impl Catalogue {

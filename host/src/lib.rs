@@ -23,6 +23,7 @@ pub mod link;
 mod mac;
 pub mod mcp;
 pub mod observe;
+pub mod openapi;
 pub mod plugin;
 pub mod provision;
 pub mod proxy;

@@ -20,6 +20,7 @@ mod it {
     mod mcp;
     mod oidc;
     mod oidc_keys;
+    mod openapi;
     mod plugin_calls;
     mod problems;
     mod processes;

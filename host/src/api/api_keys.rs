@@ -5,11 +5,12 @@
 
 mod terms;
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
-use serde::Deserialize;
-use serde_json::{Value, json};
-use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use self::terms::{Bounds, Rate};
@@ -25,8 +26,9 @@ use crate::{
         codes,
         error::{ApiError, ApiResult},
         input::maybe,
-        page,
-        reply::{self, Reply},
+        page::{self, Page},
+        reply::{self, Item, Reply},
+        schema::DateTime,
     },
     request::Call,
     route,
@@ -38,23 +40,61 @@ const LONGEST_OVERLAP: i64 = 7 * 24 * 3600;
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/api-keys", Access::Scope("keys:read"), Reads::Nothing, list),
-        route!(POST "/v1/admin/api-keys", Access::Scope("keys:write"), Reads::Json(SMALL), create),
-        route!(GET "/v1/admin/api-keys/{id}", Access::Scope("keys:read"), Reads::Nothing, get),
-        route!(PATCH "/v1/admin/api-keys/{id}", Access::Scope("keys:write"), Reads::MergePatch(SMALL), update),
-        route!(DELETE "/v1/admin/api-keys/{id}", Access::Scope("keys:write"), Reads::Nothing, revoke),
-        route!(POST "/v1/admin/api-keys/{id}/rotate", Access::Scope("keys:write"), Reads::Json(SMALL), rotate),
+        route!(GET "/v1/admin/api-keys", Access::Scope("keys:read"), Reads::Nothing, list).told(|op| {
+            op.named("listApiKeys", "api-keys", "API keys, newest first")
+                .says("One's own; everybody's with `users:read`.")
+                .query::<ListQuery>()
+                .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+                .param("cursor", "`next_cursor` of the page before.", json!({}))
+                .ok::<Page<ApiKey<'_>>>();
+        }),
+        route!(POST "/v1/admin/api-keys", Access::Scope("keys:write"), Reads::Json(SMALL), create).told(|op| {
+            op.named("createApiKey", "api-keys", "Make an API key")
+                .says("The key itself is shown in this answer only.")
+                .reads::<NewKey>()
+                .created::<NewApiKey<'_>>();
+        }),
+        route!(GET "/v1/admin/api-keys/{id}", Access::Scope("keys:read"), Reads::Nothing, get).told(|op| {
+            op.named("getApiKey", "api-keys", "One API key").ok::<Item<ApiKey<'_>>>();
+        }),
+        route!(PATCH "/v1/admin/api-keys/{id}", Access::Scope("keys:write"), Reads::MergePatch(SMALL), update).told(
+            |op| {
+                op.named("updateApiKey", "api-keys", "Change an API key")
+                    .reads::<KeyPatch>()
+                    .ok::<Item<ApiKey<'_>>>()
+                    .refuses(&[&codes::CONFLICT]);
+            },
+        ),
+        route!(DELETE "/v1/admin/api-keys/{id}", Access::Scope("keys:write"), Reads::Nothing, revoke).told(|op| {
+            op.named("revokeApiKey", "api-keys", "Revoke an API key, at once and on every host").no_content();
+        }),
+        route!(POST "/v1/admin/api-keys/{id}/rotate", Access::Scope("keys:write"), Reads::Json(SMALL), rotate).told(
+            |op| {
+                op.named("rotateApiKey", "api-keys", "Put a new key in the place of one")
+                    .reads::<Rotate>()
+                    .created::<NewApiKey<'_>>()
+                    .refuses(&[&codes::CONFLICT]);
+            },
+        ),
     ]
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NewKey {
+    #[schemars(length(min = 1, max = 120))]
     name: String,
+    /// Such as `cards:read`; none that the caller lacks.
+    #[schemars(length(min = 1, max = 64))]
     scopes: Vec<String>,
+    #[schemars(with = "Option<DateTime>")]
     expires_at: Option<String>,
+    /// In the place of `expires_at`.
+    #[schemars(range(min = 1, max = 3_650))]
     expires_in_days: Option<i64>,
+    /// Null is no limit.
     #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "Option<Rate>")]
     rate_limit: Option<Option<Rate>>,
 }
 
@@ -90,13 +130,12 @@ async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     shown_once(&record, &key)
 }
 
-/// The one answer that shows a key.
 fn shown_once(record: &KeyRecord, key: &PlainKey) -> ApiResult<Reply> {
-    let body = json!({"item": show(record)?, "key": key.expose()});
+    let body = NewApiKey { item: show(record), key: key.expose() };
     reply::created(&format!("/v1/admin/api-keys/{}", record.id), &body)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListQuery {
     cursor: Option<String>,
@@ -111,26 +150,29 @@ async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let before = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
     let mut keys = db::api_keys::list(&app.pools.core, owner, before, limit + 1).await?;
     let next = app.cursors.cut(&list, &mut keys, limit, |key| key.id)?;
-    let items = keys.iter().map(show).collect::<ApiResult<Vec<_>>>()?;
-    reply::ok(&json!({"items": items, "next_cursor": next}))
+    reply::ok(&Page { items: keys.iter().map(show).collect(), next_cursor: next })
 }
 
 async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     call.no_query()?;
     let record = find(app, &call).await?;
-    reply::ok(&json!({"item": show(&record)?}))
+    reply::ok(&Item { item: show(&record) })
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct KeyPatch {
     #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "String", length(min = 1, max = 120))]
     name: Option<Option<String>>,
     #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "Vec<String>", length(min = 1, max = 64))]
     scopes: Option<Option<Vec<String>>>,
     #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "Option<DateTime>")]
     expires_at: Option<Option<String>>,
     #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "Option<Rate>")]
     rate_limit: Option<Option<Rate>>,
 }
 
@@ -175,7 +217,7 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     }
     app.auth.forget_key(record.id);
     audit(app, &call, Act::UpdateKey, &record).await;
-    reply::ok(&json!({"item": show(&record)?}))
+    reply::ok(&Item { item: show(&record) })
 }
 
 async fn revoke(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
@@ -190,9 +232,11 @@ async fn revoke(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     Ok(reply::no_content())
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Rotate {
+    /// How long the old key goes on working.
+    #[schemars(range(min = 0, max = 604_800))]
     overlap_seconds: i64,
 }
 
@@ -261,24 +305,66 @@ async fn find(app: &App, call: &Call) -> ApiResult<KeyRecord> {
     record.filter(|key| owner.is_none_or(|owner| owner == key.owner_id)).ok_or_else(|| ApiError::not_found("API key"))
 }
 
-fn show(key: &KeyRecord) -> ApiResult<Value> {
-    let time = |at: Option<OffsetDateTime>| at.map(|at| at.format(&Rfc3339)).transpose().map_err(ApiError::internal);
-    let rate = key.rate_per_minute.map(|per_minute| json!({"per_minute": per_minute, "burst": key.rate_burst}));
-    Ok(json!({
-        "id": key.id,
-        "name": key.name,
-        "key_hint": key.key_hint,
-        "owner_id": key.owner_id,
-        "scopes": key.scopes,
-        "rate_limit": rate,
-        "expires_at": time(key.expires_at)?,
-        "created_at": time(Some(key.created_at))?,
-        "last_used_at": time(key.last_used_at)?,
-        "last_used_ip": key.last_used_ip,
-        "revoked_at": time(key.revoked_at)?,
-        "revoked_reason": key.revoked_reason,
-        "replaces_id": key.replaces_id,
-    }))
+/// A key as it is shown: never the key itself.
+#[derive(Serialize, JsonSchema)]
+struct ApiKey<'a> {
+    id: Uuid,
+    name: &'a str,
+    /// Its first and last characters.
+    key_hint: &'a str,
+    owner_id: Uuid,
+    scopes: &'a [String],
+    /// Null is no limit.
+    rate_limit: Option<RateShown>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<DateTime>")]
+    expires_at: Option<OffsetDateTime>,
+    #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "DateTime")]
+    created_at: OffsetDateTime,
+    /// At most a minute late.
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<DateTime>")]
+    last_used_at: Option<OffsetDateTime>,
+    last_used_ip: Option<IpAddr>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<DateTime>")]
+    revoked_at: Option<OffsetDateTime>,
+    revoked_reason: Option<&'a str>,
+    /// The key that this one was rotated from.
+    replaces_id: Option<Uuid>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct RateShown {
+    per_minute: i32,
+    burst: Option<i32>,
+}
+
+/// The one answer that shows a key.
+#[derive(Serialize, JsonSchema)]
+struct NewApiKey<'a> {
+    item: ApiKey<'a>,
+    /// Shown here only.
+    key: &'a str,
+}
+
+fn show(key: &KeyRecord) -> ApiKey<'_> {
+    ApiKey {
+        id: key.id,
+        name: &key.name,
+        key_hint: &key.key_hint,
+        owner_id: key.owner_id,
+        scopes: &key.scopes,
+        rate_limit: key.rate_per_minute.map(|per_minute| RateShown { per_minute, burst: key.rate_burst }),
+        expires_at: key.expires_at,
+        created_at: key.created_at,
+        last_used_at: key.last_used_at,
+        last_used_ip: key.last_used_ip,
+        revoked_at: key.revoked_at,
+        revoked_reason: key.revoked_reason.as_deref(),
+        replaces_id: key.replaces_id,
+    }
 }
 
 async fn audit(app: &App, call: &Call, act: Act, key: &KeyRecord) {

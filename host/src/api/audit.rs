@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
@@ -12,7 +13,7 @@ use crate::{
     http::{
         codes,
         error::{ApiError, ApiResult},
-        page,
+        page::{self, Page},
         reply::{self, Reply},
     },
     request::Call,
@@ -21,10 +22,20 @@ use crate::{
 };
 
 pub fn routes() -> Vec<Route> {
-    vec![route!(GET "/v1/admin/audit", Access::Scope("audit:read"), Reads::Nothing, list)]
+    vec![route!(GET "/v1/admin/audit", Access::Scope("audit:read"), Reads::Nothing, list).told(|op| {
+        op.named("listAudit", "audit", "Who did what, newest first")
+            .query::<ListQuery>()
+            .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+            .param("cursor", "`next_cursor` of the page before.", json!({}))
+            .param("actor", "An id, or else a name.", json!({}))
+            .param("since", "From this time on.", json!({"format": "date-time"}))
+            .param("until", "Before this time.", json!({"format": "date-time"}))
+            .param("outcome", "`ok` or `refused`.", json!({}))
+            .ok::<Page<audit::Line>>();
+    })]
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListQuery {
     cursor: Option<String>,
@@ -52,7 +63,7 @@ async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let before = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
     let mut lines = audit::list(&app.pools.core, &filter, before, limit + 1).await?;
     let next = app.cursors.cut(&list, &mut lines, limit, |line| line.seq)?;
-    reply::ok(&json!({"items": lines, "next_cursor": next}))
+    reply::ok(&Page { items: lines, next_cursor: next })
 }
 
 fn time(name: &str, text: Option<&str>) -> ApiResult<Option<OffsetDateTime>> {

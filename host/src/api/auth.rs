@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use http::{StatusCode, header};
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
-use time::format_description::well_known::Rfc3339;
+use time::OffsetDateTime;
+use uuid::Uuid;
 
 use crate::{
     app::App,
@@ -21,6 +23,7 @@ use crate::{
         codes,
         error::{ApiError, ApiResult},
         reply::{self, Reply},
+        schema::DateTime,
     },
     request::Call,
     route,
@@ -29,18 +32,41 @@ use crate::{
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(POST "/v1/admin/auth/login", Access::Public, Reads::Json(SMALL), log_in),
-        route!(POST "/v1/admin/auth/logout", Access::Authenticated, Reads::Nothing, log_out),
-        route!(GET "/v1/admin/auth/me", Access::Authenticated, Reads::Nothing, me),
-        route!(POST "/v1/admin/auth/password", Access::Authenticated, Reads::Json(SMALL), change_password),
+        route!(POST "/v1/admin/auth/login", Access::Public, Reads::Json(SMALL), log_in).told(|op| {
+            op.named("logIn", "auth", "Log in with a password")
+                .says("The token ends after `expires_in` seconds, with the password, or when the session is ended.")
+                .reads::<Login>()
+                .ok::<LoggedIn>()
+                .refuses(&[&codes::INVALID_CREDENTIALS, &codes::ACCOUNT_DISABLED]);
+        }),
+        route!(POST "/v1/admin/auth/logout", Access::Authenticated, Reads::Nothing, log_out).told(|op| {
+            op.named("logOut", "auth", "End the login that the call is made with").no_content();
+        }),
+        route!(GET "/v1/admin/auth/me", Access::Authenticated, Reads::Nothing, me).told(|op| {
+            op.named("whoAmI", "auth", "Who is calling, and what the credential may do").ok::<Me>();
+        }),
+        route!(POST "/v1/admin/auth/password", Access::Authenticated, Reads::Json(SMALL), change_password).told(|op| {
+            op.named("changePassword", "auth", "Change one's own password")
+                .says("Ends every login of the user. Keys and JWTs set no passwords.")
+                .reads::<Passwords>()
+                .no_content();
+        }),
     ]
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Login {
     username: String,
     password: Secret,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct LoggedIn<'a> {
+    access_token: &'a str,
+    token_type: &'static str,
+    /// Seconds.
+    expires_in: u64,
 }
 
 async fn log_in(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
@@ -61,7 +87,7 @@ async fn log_in(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     };
     let actor = json!({"kind": "user", "id": opened.user_id, "name": opened.username});
     app.audit.done_by(actor, Some(ip), call.request_id.to_string(), Act::LogIn, None, None).await;
-    reply::ok(&json!({"access_token": opened.token, "token_type": "bearer", "expires_in": opened.expires_in}))
+    reply::ok(&LoggedIn { access_token: &opened.token, token_type: "bearer", expires_in: opened.expires_in })
 }
 
 async fn log_out(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
@@ -77,21 +103,36 @@ async fn log_out(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     Ok(reply::no_content())
 }
 
-async fn me(_: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let caller = call.caller()?;
-    let expires_at = match caller.expires_at {
-        Some(at) => Some(at.format(&Rfc3339).map_err(ApiError::internal)?),
-        None => None,
-    };
-    reply::ok(&json!({
-        "user": {"id": caller.user_id, "username": caller.username, "kind": caller.user_kind},
-        "scopes": caller.scopes.to_strings(),
-        "auth": caller.auth_method(),
-        "expires_at": expires_at,
-    }))
+#[derive(Serialize, JsonSchema)]
+struct Me<'a> {
+    user: UserOfCall<'a>,
+    scopes: Vec<String>,
+    /// `hmac`, `api_key` or `jwt`.
+    auth: &'static str,
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<DateTime>")]
+    expires_at: Option<OffsetDateTime>,
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, JsonSchema)]
+struct UserOfCall<'a> {
+    id: Uuid,
+    username: &'a str,
+    /// `user`, `oidc` or `plugin`.
+    kind: &'a str,
+}
+
+async fn me(_: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let caller = call.caller()?;
+    reply::ok(&Me {
+        user: UserOfCall { id: caller.user_id, username: &caller.username, kind: &caller.user_kind },
+        scopes: caller.scopes.to_strings(),
+        auth: caller.auth_method(),
+        expires_at: caller.expires_at,
+    })
+}
+
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Passwords {
     current_password: Secret,

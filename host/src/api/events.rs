@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use http_body_util::StreamBody;
+use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::json;
 
 use self::stream::Reading;
 use crate::{
@@ -25,12 +27,23 @@ use crate::{
 };
 
 pub fn routes() -> Vec<Route> {
-    vec![route!(GET "/v1/admin/events", Access::Authenticated, Reads::Nothing, read)]
+    vec![route!(GET "/v1/admin/events", Access::Authenticated, Reads::Nothing, read).told(|op| {
+        op.named("readEvents", "events", "What happens, as server-sent events")
+            .says("`Last-Event-ID` goes on behind that event. Of each topic only for whoever holds its scope.")
+            .query::<ReadQuery>()
+            .param(
+                "topics",
+                "Of these, by commas; all that the caller may read when nothing is said.",
+                json!({"examples": ["card,job"]}),
+            )
+            .header("Last-Event-ID", "The `id` of the last event that was read.")
+            .replies_as(200, "Events without an end.", "text/event-stream", json!({"type": "string"}));
+    })]
 }
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ReadQuery {
     topics: Option<String>,

@@ -6,6 +6,7 @@ use std::{
 };
 
 use http::StatusCode;
+use serde_json::json;
 
 use crate::{
     app::App,
@@ -24,8 +25,22 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/healthz", Access::Public, Reads::Nothing, alive),
-        route!(GET "/readyz", Access::Public, Reads::Nothing, ready),
+        route!(GET "/healthz", Access::Public, Reads::Nothing, alive).told(|op| {
+            op.named("getHealth", "system", "Whether the process is alive").replies_as(
+                200,
+                "It is.",
+                "text/plain",
+                json!({"type": "string"}),
+            );
+        }),
+        route!(GET "/readyz", Access::Public, Reads::Nothing, ready).told(|op| {
+            op.named("getReadiness", "system", "Whether the host can serve").replies_as(
+                200,
+                "It can.",
+                "text/plain",
+                json!({"type": "string"}),
+            );
+        }),
     ]
 }
 

@@ -7,6 +7,7 @@ use futures_util::stream;
 use http::{HeaderValue, header};
 use http_body::Frame;
 use http_body_util::StreamBody;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
@@ -21,8 +22,9 @@ use crate::{
         body::Body,
         codes,
         error::{ApiError, ApiResult},
-        page,
-        reply::{self, Reply},
+        page::{self, Page},
+        reply::{self, Item, Reply},
+        schema::{Actor, DateTime},
     },
     jobs::bulk::{self, Cards},
     request::Call,
@@ -42,12 +44,57 @@ const WRITE: &str = "jobs:write";
 // One's own jobs need no scope of their own: whoever may import sees what became of it.
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/jobs", Access::Scope(READ), Reads::Nothing, list),
-        route!(POST "/v1/admin/jobs", Access::Scope(WRITE), Reads::Json(BULK), start),
-        route!(GET "/v1/admin/jobs/{id}", Access::Authenticated, Reads::Nothing, get),
-        route!(GET "/v1/admin/jobs/{id}/errors", Access::Authenticated, Reads::Nothing, errors),
-        route!(POST "/v1/admin/jobs/{id}/cancel", Access::Authenticated, Reads::Nothing, cancel),
+        route!(GET "/v1/admin/jobs", Access::Scope(READ), Reads::Nothing, list).told(|op| {
+op.named("listJobs", "jobs", "Jobs, newest first").query::<ListQuery>().param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+.param("cursor", "`next_cursor` of the page before.", json!({})).param("state", "Only in this state.", json!({"enum": STATES})).param("action", "Only of this action.", json!({})).ok::<Page<JobShown>>();
+}),
+        route!(POST "/v1/admin/jobs", Access::Scope(WRITE), Reads::Json(BULK), start).told(|op| {
+op.named("startJob", "jobs", "Do something to many cards").says("To those of `ids`, or to those that `filter` picks now; `expected_count` guards against a filter that picks others by now. `purge` and plugins' tools need their own scopes, too.").reads::<bulk::Wanted>().accepted::<Item<JobShown>>().refuses(&[&codes::COUNT_MOVED]);
+}),
+        route!(GET "/v1/admin/jobs/{id}", Access::Authenticated, Reads::Nothing, get).told(|op| {
+op.named("getJob", "jobs", "How far a job is").says("One's own need no scope, others' `jobs:read`.").ok::<Item<JobShown>>();
+}),
+        route!(GET "/v1/admin/jobs/{id}/errors", Access::Authenticated, Reads::Nothing, errors).told(|op| {
+op.named("getJobErrors", "jobs", "Every error of a job, a line of JSON each").replies_as(200, "Lines of JSON.", "application/x-ndjson", json!({"type": "string"}));
+}),
+        route!(POST "/v1/admin/jobs/{id}/cancel", Access::Authenticated, Reads::Nothing, cancel).told(|op| {
+op.named("cancelJob", "jobs", "Stop a job").accepted::<Item<JobShown>>().refuses(&[&codes::CONFLICT]);
+}),
     ]
+}
+
+/// What `view` and `whole` put together.
+#[derive(JsonSchema)]
+#[schemars(rename = "Job")]
+#[allow(dead_code, reason = "a description")]
+struct JobShown {
+    id: Uuid,
+    action: String,
+    /// `queued`, `running`, `done`, `failed`, `cancelled` or `interrupted`.
+    state: String,
+    started_by: Actor,
+    user_id: Uuid,
+    request_id: Option<String>,
+    args: Value,
+    done: i64,
+    /// Null while it is not known.
+    total: Option<i64>,
+    failed: i64,
+    rate_per_second: f64,
+    counts: Value,
+    notes: Value,
+    reason: Option<String>,
+    host_id: Option<Uuid>,
+    cancel_asked_at: Option<DateTime>,
+    created_at: DateTime,
+    started_at: Option<DateTime>,
+    finished_at: Option<DateTime>,
+    /// The first of them; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errors: Option<Vec<Value>>,
+    /// Where all of them are; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errors_url: Option<String>,
 }
 
 async fn start(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
@@ -80,7 +127,7 @@ pub async fn accepted(app: &App, job: &Job) -> ApiResult<Reply> {
     reply::accepted(&format!("/v1/admin/jobs/{}", job.id), &json!({"item": whole(app, job).await?}))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListQuery {
     cursor: Option<String>,

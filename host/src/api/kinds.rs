@@ -22,7 +22,10 @@ use crate::{
 };
 
 pub fn routes() -> Vec<Route> {
-    vec![route!(GET "/v1/admin/kinds", Access::Scope("plugins:read"), Reads::Nothing, list)]
+    vec![route!(GET "/v1/admin/kinds", Access::Scope("plugins:read"), Reads::Nothing, list).told(|op| {
+        op.named("listKinds", "plugins", "Who writes and reads each kind of data, and how many cards have it")
+            .ok::<Kinds>();
+    })]
 }
 
 #[derive(Serialize, JsonSchema)]

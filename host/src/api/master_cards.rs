@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use http::{HeaderValue, StatusCode, header};
-use serde::{Deserialize, Serialize};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -15,6 +16,7 @@ use crate::{
         filter::ListQuery,
         patch::CardPatch,
     },
+    catalogue::CardPage,
     db::{
         self,
         card_sources::{self, Written},
@@ -23,8 +25,9 @@ use crate::{
     http::{
         codes,
         error::{ApiError, ApiResult},
-        input, page,
-        reply::{self, Reply},
+        input,
+        page::{self, Page},
+        reply::{self, Item, Reply},
     },
     request::Call,
     route,
@@ -33,21 +36,45 @@ use crate::{
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/master-cards", Access::Scope("cards:read"), Reads::Nothing, list),
-        route!(POST "/v1/admin/master-cards", Access::Scope("cards:write"), Reads::Json(CARD), create),
-        route!(GET "/v1/admin/master-cards/{id}", Access::Scope("cards:read"), Reads::Nothing, get),
-        route!(PATCH "/v1/admin/master-cards/{id}", Access::Scope("cards:write"), Reads::MergePatch(CARD), update),
-        route!(DELETE "/v1/admin/master-cards/{id}", Access::Scope("cards:write"), Reads::Nothing, delete),
-        route!(POST "/v1/admin/master-cards/{id}/restore", Access::Scope("cards:write"), Reads::Nothing, restore),
-        route!(GET "/v1/admin/master-cards/{id}/history", Access::Scope("cards:read"), Reads::Nothing, history),
-        route!(DELETE "/v1/admin/master-cards/{id}/sources/{source_key}", Access::Scope("cards:write"), Reads::Nothing, remove_source),
+        route!(GET "/v1/admin/master-cards", Access::Scope("cards:read"), Reads::Nothing, list).told(|op| {
+op.named("listCards", "cards", "Cards by page, filter and search").says("No page costs more than the first. A cursor belongs to its filter and order.")
+.query::<ListQuery>()
+.param("limit", "Cards of a page.", json!({"minimum": 1, "maximum": 200, "default": 50}))
+.param("cursor", "`next_cursor` or `prev_cursor` of another page.", json!({}))
+.param("sort", "The order; `-` turns it round.", json!({"enum": ["title", "-title", "sku", "-sku", "created_at", "-created_at", "updated_at", "-updated_at"], "default": "-created_at"}))
+.param("q", "In title or SKU: anywhere from 3 characters on, else where they begin.", json!({"maxLength": 200}))
+.param("status", "Only of this status.", json!({"enum": ["draft", "active", "archived"]}))
+.param("kind", "Only with a source of this kind.", json!({"minLength": 1, "maxLength": 200}))
+.param("plugin", "Only with a source of this plugin.", json!({"minLength": 1, "maxLength": 200}))
+.param("missing_kind", "Only without a source of this kind.", json!({"minLength": 1, "maxLength": 200}))
+.param("updated_since", "Only changed since.", json!({"format": "date-time"}))
+.param("fields", "Members of the items, by commas; `id` is always there.", json!({"examples": ["title,sku"]}))
+.param("count", "Count exactly, which takes its time.", json!({"enum": ["exact"]}))
+.param("deleted", "Those that are deleted and not purged yet.", json!({"enum": ["true", "false"]}))
+.ok::<CardPage>();
+}),
+        route!(POST "/v1/admin/master-cards", Access::Scope("cards:write"), Reads::Json(CARD), create).told(|op| {
+op.named("createCard", "cards", "Make a card").reads::<NewCard>().created::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN]);
+}),
+        route!(GET "/v1/admin/master-cards/{id}", Access::Scope("cards:read"), Reads::Nothing, get).told(|op| {
+op.named("getCard", "cards", "One card, whole").ok::<Item<Card>>().unless_known();
+}),
+        route!(PATCH "/v1/admin/master-cards/{id}", Access::Scope("cards:write"), Reads::MergePatch(CARD), update).told(|op| {
+op.named("updateCard", "cards", "Change a card (JSON Merge Patch)").reads::<CardPatch>().if_match().ok::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN]);
+}),
+        route!(DELETE "/v1/admin/master-cards/{id}", Access::Scope("cards:write"), Reads::Nothing, delete).told(|op| {
+op.named("deleteCard", "cards", "Hide a card, or remove it for good").says("`purge` needs the scope `cards:purge`.").query::<DeleteQuery>().param("purge", "For good.", json!({})).if_match().no_content().refuses(&[&codes::CARD_IN_USE]);
+}),
+        route!(POST "/v1/admin/master-cards/{id}/restore", Access::Scope("cards:write"), Reads::Nothing, restore).told(|op| {
+op.named("restoreCard", "cards", "Bring a deleted card back").ok::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN]);
+}),
+        route!(GET "/v1/admin/master-cards/{id}/history", Access::Scope("cards:read"), Reads::Nothing, history).told(|op| {
+op.named("getCardHistory", "cards", "Who changed a card, newest first").query::<HistoryQuery>().param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100})).param("cursor", "`next_cursor` of the page before.", json!({})).ok::<Page<db::card_history::Line>>();
+}),
+        route!(DELETE "/v1/admin/master-cards/{id}/sources/{source_key}", Access::Scope("cards:write"), Reads::Nothing, remove_source).told(|op| {
+op.named("removeSource", "cards", "Remove a source of a card").param("source_key", "`<plugin>:<suffix>`", json!({"minLength": 1, "examples": ["supplier:shop.example"]})).no_content();
+}),
     ]
-}
-
-/// One card, alone in its reply.
-#[derive(Serialize)]
-struct Item<'a> {
-    item: &'a Card,
 }
 
 async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
@@ -83,7 +110,7 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     with_etag(reply::ok(&Item { item: &card })?, card.version)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DeleteQuery {
     purge: Option<bool>,
@@ -126,7 +153,7 @@ async fn remove_source(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct HistoryQuery {
     limit: Option<i64>,
@@ -141,7 +168,7 @@ async fn history(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     app.catalogue.card(id).await?;
     let mut lines = db::card_history::page(&app.pools.core, id, before, limit + 1).await?;
     let next = app.cursors.cut(&list, &mut lines, limit, |line| line.id)?;
-    reply::ok(&json!({"items": lines, "next_cursor": next}))
+    reply::ok(&Page { items: lines, next_cursor: next })
 }
 
 pub(super) fn with_etag(mut reply: Reply, version: i64) -> ApiResult<Reply> {

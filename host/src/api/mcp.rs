@@ -20,15 +20,81 @@ use crate::{
 pub fn routes() -> Vec<Route> {
     const ACCESS: Access = Access::Scope(MCP_USE);
     vec![
-        route!(POST "/api", ACCESS, Reads::Nothing, speak),
-        route!(GET "/api", ACCESS, Reads::Nothing, speak),
-        route!(DELETE "/api", ACCESS, Reads::Nothing, speak),
-        route!(POST "/api/mcp", ACCESS, Reads::Nothing, speak),
-        route!(GET "/api/mcp", ACCESS, Reads::Nothing, speak),
-        route!(DELETE "/api/mcp", ACCESS, Reads::Nothing, speak),
-        route!(GET "/.well-known/oauth-protected-resource", Access::Public, Reads::Nothing, metadata),
-        route!(GET "/.well-known/oauth-protected-resource/api", Access::Public, Reads::Nothing, metadata),
-        route!(GET "/.well-known/oauth-protected-resource/api/mcp", Access::Public, Reads::Nothing, metadata),
+        route!(POST "/api", ACCESS, Reads::Nothing, speak).told(|op| {
+            op.named("mcpSend", "mcp", "A JSON-RPC message to the MCP endpoint")
+    .says("Streamable HTTP; revisions 2025-03-26 to 2026-07-28. `Accept` names application/json and text/event-stream.")
+    .body("application/json", json!({}))
+    .replies_as(200, "The answer, or a stream of messages.", "application/json", json!({}))
+    .replies_as(200, "", "text/event-stream", json!({"type": "string"}))
+    .answers(202, "Taken; nothing to answer.")
+    .fails(&[404, 405, 406, 409]);
+        }),
+        route!(GET "/api", ACCESS, Reads::Nothing, speak).told(|op| {
+            op.named("mcpListen", "mcp", "The stream of messages of an MCP session")
+                .replies_as(200, "Messages.", "text/event-stream", json!({"type": "string"}))
+                .fails(&[404, 405, 406, 409]);
+        }),
+        route!(DELETE "/api", ACCESS, Reads::Nothing, speak).told(|op| {
+            op.named("mcpEnd", "mcp", "End an MCP session")
+                .answers(200, "Ended.")
+                .answers(202, "Ended.")
+                .answers(204, "Ended.")
+                .fails(&[404, 405, 406]);
+        }),
+        route!(POST "/api/mcp", ACCESS, Reads::Nothing, speak).told(|op| {
+            op.named("mcpAliasSend", "mcp", "A JSON-RPC message to the MCP endpoint")
+    .says("Streamable HTTP; revisions 2025-03-26 to 2026-07-28. `Accept` names application/json and text/event-stream.")
+    .body("application/json", json!({}))
+    .replies_as(200, "The answer, or a stream of messages.", "application/json", json!({}))
+    .replies_as(200, "", "text/event-stream", json!({"type": "string"}))
+    .answers(202, "Taken; nothing to answer.")
+    .fails(&[404, 405, 406, 409]);
+        }),
+        route!(GET "/api/mcp", ACCESS, Reads::Nothing, speak).told(|op| {
+            op.named("mcpAliasListen", "mcp", "The stream of messages of an MCP session")
+                .replies_as(200, "Messages.", "text/event-stream", json!({"type": "string"}))
+                .fails(&[404, 405, 406, 409]);
+        }),
+        route!(DELETE "/api/mcp", ACCESS, Reads::Nothing, speak).told(|op| {
+            op.named("mcpAliasEnd", "mcp", "End an MCP session")
+                .answers(200, "Ended.")
+                .answers(202, "Ended.")
+                .answers(204, "Ended.")
+                .fails(&[404, 405, 406]);
+        }),
+        route!(GET "/.well-known/oauth-protected-resource", Access::Public, Reads::Nothing, metadata).told(|op| {
+            op.named("getResourceMetadata", "mcp", "Which identity provider leads to the MCP endpoint (RFC 9728)")
+                .replies_as(
+                    200,
+                    "The metadata.",
+                    "application/json",
+                    json!({"type": "object", "required": ["resource"]}),
+                );
+        }),
+        route!(GET "/.well-known/oauth-protected-resource/api", Access::Public, Reads::Nothing, metadata).told(|op| {
+            op.named("getResourceMetadataOfApi", "mcp", "Which identity provider leads to the MCP endpoint (RFC 9728)")
+                .replies_as(
+                    200,
+                    "The metadata.",
+                    "application/json",
+                    json!({"type": "object", "required": ["resource"]}),
+                );
+        }),
+        route!(GET "/.well-known/oauth-protected-resource/api/mcp", Access::Public, Reads::Nothing, metadata).told(
+            |op| {
+                op.named(
+                    "getResourceMetadataOfMcp",
+                    "mcp",
+                    "Which identity provider leads to the MCP endpoint (RFC 9728)",
+                )
+                .replies_as(
+                    200,
+                    "The metadata.",
+                    "application/json",
+                    json!({"type": "object", "required": ["resource"]}),
+                );
+            },
+        ),
     ]
 }
 

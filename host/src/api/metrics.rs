@@ -38,7 +38,14 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub fn routes() -> Vec<Route> {
-    vec![route!(GET "/metrics", Access::Scope("system:read"), Reads::Nothing, show)]
+    vec![route!(GET "/metrics", Access::Scope("system:read"), Reads::Nothing, show).told(|op| {
+        op.named("getMetrics", "system", "What the host counts, as Prometheus reads it").replies_as(
+            200,
+            "Text format 0.0.4.",
+            "text/plain",
+            serde_json::json!({"type": "string"}),
+        );
+    })]
 }
 
 async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {

@@ -19,7 +19,9 @@ use crate::{
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(POST "/v1/admin/plugin-registry/{name}/release", Access::Scope("plugins:manage"), Reads::Nothing, release),
+        route!(POST "/v1/admin/plugin-registry/{name}/release", Access::Scope("plugins:manage"), Reads::Nothing, release).told(|op| {
+op.named("releasePlugin", "plugins", "Let a plugin out of quarantine").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", json!({"type": "object", "required": ["item"]})).refuses(&[&codes::CONFLICT]);
+}),
     ]
 }
 

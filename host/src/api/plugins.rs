@@ -7,6 +7,7 @@ use std::{
 
 use http::{HeaderMap, Method, header};
 use http_body_util::{BodyExt, Limited};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -35,18 +36,44 @@ const ROOT: &str = "/v1/admin/plugins/";
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/plugins", Access::Authenticated, Reads::Nothing, list_for_ui),
+        route!(GET "/v1/admin/plugins", Access::Authenticated, Reads::Nothing, list_for_ui).told(|op| {
+op.named("listPlugins", "plugins", "Active plugins that the caller may read, as the Admin UI draws them").replies_as(200, "Them.", "application/json", listed(&["name", "version", "title", "tabs", "frontend", "provides_kinds", "reads_kinds"]));
+}),
         // Every method: the plugin's own table decides.
         route!(GET "/v1/admin/plugins/{prefix}", Access::Plugin, Reads::Nothing, call_plugin),
         route!(GET "/v1/admin/plugins/{prefix}/", Access::Plugin, Reads::Nothing, call_plugin),
         route!(GET "/v1/admin/plugins/{prefix}/{*rest}", Access::Plugin, Reads::Nothing, call_plugin),
-        route!(GET "/v1/admin/plugin-registry", Access::Scope("plugins:read"), Reads::Nothing, list_all),
-        route!(POST "/v1/admin/plugin-registry/rescan", Access::Scope("plugins:manage"), Reads::Nothing, rescan),
-        route!(GET "/v1/admin/plugin-registry/{name}", Access::Scope("plugins:read"), Reads::Nothing, show),
-        route!(POST "/v1/admin/plugin-registry/{name}/enable", Access::Scope("plugins:manage"), Reads::Nothing, enable),
-        route!(POST "/v1/admin/plugin-registry/{name}/disable", Access::Scope("plugins:manage"), Reads::Nothing, disable),
-        route!(POST "/v1/admin/plugin-registry/{name}/client-errors", Access::Authenticated, Reads::Json(SMALL), client_error),
+        route!(GET "/v1/admin/plugin-registry", Access::Scope("plugins:read"), Reads::Nothing, list_all).told(|op| {
+op.named("listRegistry", "plugins", "Every plugin that was found, and what became of it").replies_as(200, "Them.", "application/json", listed(&REPORT));
+}),
+        route!(POST "/v1/admin/plugin-registry/rescan", Access::Scope("plugins:manage"), Reads::Nothing, rescan).told(|op| {
+op.named("rescanPlugins", "plugins", "Look at the plugins folder again").replies_as(200, "Every plugin that was found.", "application/json", listed(&REPORT));
+}),
+        route!(GET "/v1/admin/plugin-registry/{name}", Access::Scope("plugins:read"), Reads::Nothing, show).told(|op| {
+op.named("getRegistered", "plugins", "One plugin").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", alone(&REPORT));
+}),
+        route!(POST "/v1/admin/plugin-registry/{name}/enable", Access::Scope("plugins:manage"), Reads::Nothing, enable).told(|op| {
+op.named("enablePlugin", "plugins", "Enable a plugin, on every host of the database").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", alone(&REPORT));
+}),
+        route!(POST "/v1/admin/plugin-registry/{name}/disable", Access::Scope("plugins:manage"), Reads::Nothing, disable).told(|op| {
+op.named("disablePlugin", "plugins", "Disable a plugin, on every host of the database").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", alone(&REPORT));
+}),
+        route!(POST "/v1/admin/plugin-registry/{name}/client-errors", Access::Authenticated, Reads::Json(SMALL), client_error).told(|op| {
+op.named("reportClientError", "plugins", "Tell that a plugin's frontend failed in a browser").param("name", "Of the plugin.", json!({})).reads::<ClientError>().no_content();
+}),
     ]
+}
+
+/// Members that every plugin of the registry is shown with.
+const REPORT: [&str; 5] = ["name", "package", "state", "refusal", "warnings"];
+
+fn listed(members: &[&str]) -> Value {
+    json!({"type": "object", "required": ["items"],
+        "properties": {"items": {"type": "array", "items": {"type": "object", "required": members}}}})
+}
+
+fn alone(members: &[&str]) -> Value {
+    json!({"type": "object", "required": ["item"], "properties": {"item": {"type": "object", "required": members}}})
 }
 
 /// The active plugins that the caller may read, with what the Admin UI draws of them.
@@ -121,7 +148,7 @@ async fn set_disabled(app: &Arc<App>, call: Call, disabled: bool) -> ApiResult<R
     show(app, call).await
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct ClientError {
     #[serde(default)]
     phase: String,

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use http::{HeaderValue, StatusCode, header};
+use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use crate::{
@@ -25,9 +26,43 @@ use crate::{
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/problems", Access::Public, Reads::Nothing, list),
-        route!(GET "/problems/{code}", Access::Public, Reads::Nothing, explain),
+        route!(GET "/problems", Access::Public, Reads::Nothing, list).told(|op| {
+            op.named("listProblems", "problems", "Every error code").ok::<Problems>().replies_as(
+                200,
+                "",
+                "text/html",
+                json!({"type": "string"}),
+            );
+        }),
+        route!(GET "/problems/{code}", Access::Public, Reads::Nothing, explain).told(|op| {
+            op.named("getProblem", "problems", "What an error code means")
+                .param("code", "As a problem document names it.", json!({"examples": ["sku-taken"]}))
+                .ok::<Explained>()
+                .replies_as(200, "", "text/html", json!({"type": "string"}));
+        }),
     ]
+}
+
+/// What an error code means.
+#[derive(JsonSchema)]
+#[allow(dead_code, reason = "a description of what `describe` and `plugins_own` put together")]
+struct Explained {
+    r#type: String,
+    code: String,
+    /// Null for a plugin's own code.
+    status: Option<u16>,
+    title: String,
+    when: String,
+    what_to_do: String,
+    /// Who answers with it, when it is not the host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plugins: Option<Vec<String>>,
+}
+
+#[derive(JsonSchema)]
+#[allow(dead_code, reason = "see `Explained`")]
+struct Problems {
+    items: Vec<Explained>,
 }
 
 async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {

@@ -32,12 +32,21 @@ const BODY: usize = 512 * 1024;
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/proxy-routes", Access::Scope("proxy:read"), Reads::Nothing, show),
-        route!(PUT "/v1/admin/proxy-routes", Access::Scope("proxy:write"), Reads::Json(BODY), replace),
+        route!(GET "/v1/admin/proxy-routes", Access::Scope("proxy:read"), Reads::Nothing, show).told(|op| {
+            op.named("getProxyRoutes", "proxy", "Where paths that are not ours go").ok::<Routes>().unless_known();
+        }),
+        route!(PUT "/v1/admin/proxy-routes", Access::Scope("proxy:write"), Reads::Json(BODY), replace).told(|op| {
+            op.named("setProxyRoutes", "proxy", "Set the routes beside those of PROXY_ROUTES")
+                .reads::<NewRoutes>()
+                .if_match()
+                .ok::<Routes>()
+                .etag();
+        }),
     ]
 }
 
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ProxyRoutes")]
 struct Routes {
     /// Those of `PROXY_ROUTES` first.
     items: Vec<Shown>,
@@ -48,6 +57,7 @@ struct Routes {
 }
 
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ProxyRoute")]
 struct Shown {
     prefix: String,
     upstream: String,

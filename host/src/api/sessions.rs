@@ -1,11 +1,12 @@
 //! `/v1/admin/sessions`: who is logged in, and ending that. One's own need no scope, others' `users:write`; a key is
 //! nobody's own self, so it always needs the scope.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
-use serde::Deserialize;
-use serde_json::{Value, json};
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::{
@@ -22,8 +23,9 @@ use crate::{
     http::{
         codes,
         error::{ApiError, ApiResult},
-        page,
+        page::{self, Page},
         reply::{self, Reply},
+        schema::DateTime,
     },
     request::Call,
     route,
@@ -34,13 +36,29 @@ const OTHERS: &str = "users:write";
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/sessions", Access::Authenticated, Reads::Nothing, list),
-        route!(DELETE "/v1/admin/sessions", Access::Authenticated, Reads::Nothing, end_all),
-        route!(DELETE "/v1/admin/sessions/{id}", Access::Authenticated, Reads::Nothing, end),
+        route!(GET "/v1/admin/sessions", Access::Authenticated, Reads::Nothing, list).told(|op| {
+            op.named("listSessions", "sessions", "Logins that have not ended, newest first")
+                .says("One's own need no scope, others' `users:write`.")
+                .query::<ListQuery>()
+                .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+                .param("cursor", "`next_cursor` of the page before.", json!({}))
+                .param("user_id", "Whose; one's own when nobody is named.", json!({}))
+                .ok::<Page<Session<'_>>>();
+        }),
+        route!(DELETE "/v1/admin/sessions", Access::Authenticated, Reads::Nothing, end_all).told(|op| {
+            op.named("endSessions", "sessions", "End every login of a user")
+                .query::<EndQuery>()
+                .param("user_id", "Whose; it has to be said.", json!({}))
+                .no_content()
+                .fails(&[404]);
+        }),
+        route!(DELETE "/v1/admin/sessions/{id}", Access::Authenticated, Reads::Nothing, end).told(|op| {
+            op.named("endSession", "sessions", "End a login").no_content();
+        }),
     ]
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListQuery {
     user_id: Option<Uuid>,
@@ -58,8 +76,7 @@ async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let before = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
     let mut lines = sessions::list(&app.pools.core, user, before, limit + 1).await?;
     let next = app.cursors.cut(&list, &mut lines, limit, |line| line.id)?;
-    let items = lines.iter().map(|line| show(line, caller)).collect::<ApiResult<Vec<_>>>()?;
-    reply::ok(&json!({"items": items, "next_cursor": next}))
+    reply::ok(&Page { items: lines.iter().map(|line| show(line, caller)).collect(), next_cursor: next })
 }
 
 async fn end(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
@@ -75,7 +92,7 @@ async fn end(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     Ok(reply::no_content())
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct EndQuery {
     user_id: Option<Uuid>,
@@ -113,17 +130,37 @@ fn reason(caller: &Caller, user: Uuid) -> &'static str {
     if caller.user_id == user { "ended by its user" } else { "ended by an administrator" }
 }
 
-fn show(line: &Line, caller: &Caller) -> ApiResult<Value> {
-    let time = |at: OffsetDateTime| at.format(&Rfc3339).map_err(ApiError::internal);
-    Ok(json!({
-        "id": line.id,
-        "user_id": line.user_id,
-        "username": line.username,
-        "created_at": time(line.created_at)?,
-        "expires_at": time(line.expires_at)?,
-        "last_seen_at": line.last_seen_at.map(time).transpose()?,
-        "ip": line.ip,
-        "user_agent": line.user_agent,
-        "current": caller.session_id == Some(line.id),
-    }))
+/// A login that has not ended.
+#[derive(Serialize, JsonSchema)]
+struct Session<'a> {
+    id: Uuid,
+    user_id: Uuid,
+    username: &'a str,
+    #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "DateTime")]
+    created_at: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "DateTime")]
+    expires_at: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<DateTime>")]
+    last_seen_at: Option<OffsetDateTime>,
+    ip: Option<IpAddr>,
+    user_agent: Option<&'a str>,
+    /// The call is made with it.
+    current: bool,
+}
+
+fn show<'l>(line: &'l Line, caller: &Caller) -> Session<'l> {
+    Session {
+        id: line.id,
+        user_id: line.user_id,
+        username: &line.username,
+        created_at: line.created_at,
+        expires_at: line.expires_at,
+        last_seen_at: line.last_seen_at,
+        ip: line.ip,
+        user_agent: line.user_agent.as_deref(),
+        current: caller.session_id == Some(line.id),
+    }
 }

@@ -1,9 +1,13 @@
 //! What runs here and how it is: for operators, and their log level for a while.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use time::format_description::well_known::Rfc3339;
 
 use crate::{
@@ -14,6 +18,7 @@ use crate::{
     http::{
         error::{ApiError, ApiResult},
         reply::{self, Reply},
+        schema::DateTime,
     },
     observe::process,
     plugin::state::State,
@@ -30,9 +35,46 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/system", Access::Scope("system:read"), Reads::Nothing, show),
-        route!(PUT "/v1/admin/system/log-level", Access::Scope("system:write"), Reads::Json(SMALL), set_log_level),
+        route!(GET "/v1/admin/system", Access::Scope("system:read"), Reads::Nothing, show).told(|op| {
+            op.named("getSystem", "system", "What runs here, its settings with secrets masked, pools and health")
+                .ok::<System>();
+        }),
+        route!(PUT "/v1/admin/system/log-level", Access::Scope("system:write"), Reads::Json(SMALL), set_log_level)
+            .told(|op| {
+                op.named("setLogLevel", "system", "Change for a while what this host logs")
+                    .says("Also for one plugin: `plugin::<name>`. Of the host that answers, and no other.")
+                    .reads::<LogLevel>()
+                    .ok::<LevelSet>();
+            }),
     ]
+}
+
+/// What `show` puts together.
+#[derive(JsonSchema)]
+#[allow(dead_code, reason = "a description")]
+struct System {
+    version: String,
+    host_id: uuid::Uuid,
+    #[schemars(with = "DateTime")]
+    started_at: String,
+    uptime_seconds: i64,
+    worker_restarts: u64,
+    health: Map<String, Value>,
+    pools: Vec<PoolReport>,
+    /// How many plugins there are in each state.
+    plugins: BTreeMap<String, u64>,
+    process: Map<String, Value>,
+    requests: Map<String, Value>,
+    log: Map<String, Value>,
+    /// By name, secrets masked.
+    settings: Value,
+}
+
+#[derive(JsonSchema)]
+#[allow(dead_code, reason = "a description of what `set_log_level` answers")]
+struct LevelSet {
+    log: Map<String, Value>,
+    host_id: uuid::Uuid,
 }
 
 async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
@@ -72,7 +114,7 @@ async fn health(app: &App) -> Value {
 }
 
 /// One pool of connections.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct PoolReport {
     /// `core`, `reaper` or `plugin`.
     pub pool: &'static str,
@@ -134,7 +176,7 @@ fn log(app: &App) -> Value {
     })
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LogLevel {
     /// A module (`cardinal::db`), a plugin (`plugin::supplier`), or `*` for everything.

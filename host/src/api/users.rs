@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::{
@@ -21,8 +22,9 @@ use crate::{
         codes,
         error::{ApiError, ApiResult},
         input::maybe,
-        page,
-        reply::{self, Reply},
+        page::{self, Page},
+        reply::{self, Item, Reply},
+        schema::DateTime,
     },
     request::Call,
     route,
@@ -35,15 +37,43 @@ const KINDS: [&str; 3] = ["user", "oidc", "plugin"];
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/users", Access::Scope("users:read"), Reads::Nothing, list),
-        route!(POST "/v1/admin/users", Access::Scope("users:write"), Reads::Json(SMALL), create),
-        route!(GET "/v1/admin/users/{id}", Access::Scope("users:read"), Reads::Nothing, get),
-        route!(PATCH "/v1/admin/users/{id}", Access::Scope("users:write"), Reads::MergePatch(SMALL), update),
-        route!(DELETE "/v1/admin/users/{id}", Access::Scope("users:write"), Reads::Nothing, delete),
+        route!(GET "/v1/admin/users", Access::Scope("users:read"), Reads::Nothing, list).told(|op| {
+            op.named("listUsers", "users", "Accounts, newest first")
+                .query::<ListQuery>()
+                .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+                .param("cursor", "`next_cursor` of the page before.", json!({}))
+                .param("kind", "Only of this kind.", json!({"enum": KINDS}))
+                .param("role", "Only of this role.", json!({"enum": ROLES}))
+                .param("q", "Only whose name contains it.", json!({}))
+                .ok::<Page<User<'_>>>();
+        }),
+        route!(POST "/v1/admin/users", Access::Scope("users:write"), Reads::Json(SMALL), create).told(|op| {
+            op.named("createUser", "users", "Make an account")
+                .reads::<NewUser>()
+                .created::<Item<User<'_>>>()
+                .refuses(&[&codes::NAME_TAKEN]);
+        }),
+        route!(GET "/v1/admin/users/{id}", Access::Scope("users:read"), Reads::Nothing, get).told(|op| {
+            op.named("getUser", "users", "One account").ok::<Item<User<'_>>>();
+        }),
+        route!(PATCH "/v1/admin/users/{id}", Access::Scope("users:write"), Reads::MergePatch(SMALL), update).told(
+            |op| {
+                op.named("updateUser", "users", "Rename an account, change its role, disable it, set its password")
+                    .says("A new role or password and being disabled end its logins.")
+                    .reads::<UserPatch>()
+                    .ok::<Item<User<'_>>>()
+                    .refuses(&[&codes::NAME_TAKEN, &codes::CONFLICT]);
+            },
+        ),
+        route!(DELETE "/v1/admin/users/{id}", Access::Scope("users:write"), Reads::Nothing, delete).told(|op| {
+            op.named("deleteUser", "users", "Remove an account; its logins and keys end")
+                .no_content()
+                .refuses(&[&codes::CONFLICT]);
+        }),
     ]
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListQuery {
     cursor: Option<String>,
@@ -64,8 +94,7 @@ async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let before: Option<Uuid> = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
     let mut users = accounts::list(&app.pools.core, &filter, before, limit + 1).await?;
     let next = app.cursors.cut(&list, &mut users, limit, |user| user.id)?;
-    let items = users.iter().map(show).collect::<ApiResult<Vec<_>>>()?;
-    reply::ok(&json!({"items": items, "next_cursor": next}))
+    reply::ok(&Page { items: users.iter().map(show).collect(), next_cursor: next })
 }
 
 fn one_of(name: &str, value: Option<&str>, known: &[&str]) -> ApiResult<()> {
@@ -77,11 +106,14 @@ fn one_of(name: &str, value: Option<&str>, known: &[&str]) -> ApiResult<()> {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NewUser {
+    #[schemars(length(min = 1, max = 120))]
     username: String,
+    /// 8 to 256 bytes. Without one nobody can log in yet.
     password: Option<Secret>,
+    /// `viewer` when nothing is said.
     role: Option<String>,
 }
 
@@ -103,24 +135,28 @@ async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let made = accounts::create(&app.pools.core, &name, role, hash.as_deref()).await?;
     let detail = json!({"username": made.username, "role": role});
     app.audit.done(&call, Act::CreateUser, Some(made.id.to_string()), Some(detail)).await;
-    reply::created(&format!("/v1/admin/users/{}", made.id), &json!({"item": show(&made)?}))
+    reply::created(&format!("/v1/admin/users/{}", made.id), &Item { item: show(&made) })
 }
 
 async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     call.no_query()?;
-    reply::ok(&json!({"item": show(&find(app, &call).await?)?}))
+    reply::ok(&Item { item: show(&find(app, &call).await?) })
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct UserPatch {
     #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "String")]
     username: Option<Option<String>>,
     #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "Option<String>")]
     role: Option<Option<String>>,
     #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "bool")]
     disabled: Option<Option<bool>>,
     #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "Secret")]
     password: Option<Option<Secret>>,
 }
 
@@ -140,7 +176,7 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     app.auth.forget_user(user.id);
     let detail = difference(&changed, sets_password);
     app.audit.done(&call, Act::UpdateUser, Some(user.id.to_string()), Some(detail)).await;
-    reply::ok(&json!({"item": show(&changed.after)?}))
+    reply::ok(&Item { item: show(&changed.after) })
 }
 
 /// What the patch asks for, as far as it can be asked of this user by this caller.
@@ -232,19 +268,46 @@ fn role(name: &str) -> ApiResult<&'static str> {
     known.ok_or_else(|| ApiError::invalid("/role", format!("A role is one of {}.", ROLES.join(", "))))
 }
 
-fn show(user: &Account) -> ApiResult<Value> {
-    let time = |at: OffsetDateTime| at.format(&Rfc3339).map_err(ApiError::internal);
-    let identity = user.identity.as_ref().map(|(issuer, subject)| json!({"issuer": issuer, "subject": subject}));
-    Ok(json!({
-        "id": user.id,
-        "username": user.username,
-        "kind": user.kind,
-        "role": user.role,
-        "disabled": user.disabled_at.is_some(),
-        "disabled_at": user.disabled_at.map(time).transpose()?,
-        "has_password": user.has_password,
-        "identity": identity,
-        "created_at": time(user.created_at)?,
-        "updated_at": time(user.updated_at)?,
-    }))
+/// An account as administrators see it.
+#[derive(Serialize, JsonSchema)]
+struct User<'a> {
+    id: Uuid,
+    username: &'a str,
+    /// `user`, `oidc` or `plugin`.
+    kind: &'a str,
+    role: Option<&'a str>,
+    disabled: bool,
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<DateTime>")]
+    disabled_at: Option<OffsetDateTime>,
+    has_password: bool,
+    /// Of a user of an identity provider.
+    identity: Option<Identity<'a>>,
+    #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "DateTime")]
+    created_at: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "DateTime")]
+    updated_at: OffsetDateTime,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Identity<'a> {
+    issuer: &'a str,
+    subject: &'a str,
+}
+
+fn show(user: &Account) -> User<'_> {
+    User {
+        id: user.id,
+        username: &user.username,
+        kind: &user.kind,
+        role: user.role.as_deref(),
+        disabled: user.disabled_at.is_some(),
+        disabled_at: user.disabled_at,
+        has_password: user.has_password,
+        identity: user.identity.as_ref().map(|(issuer, subject)| Identity { issuer, subject }),
+        created_at: user.created_at,
+        updated_at: user.updated_at,
+    }
 }

@@ -16,7 +16,7 @@ use crate::{
         codes,
         error::{ApiError, ApiResult},
         input::{self, maybe},
-        reply::{self, Reply},
+        reply::{self, Item, Reply},
     },
     request::Call,
     route,
@@ -35,22 +35,38 @@ const NOT_FILTERS: [&str; 5] = ["limit", "cursor", "sort", "fields", "count"];
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/views", Access::Scope("cards:read"), Reads::Nothing, list),
-        route!(POST "/v1/admin/views", Access::Scope("cards:read"), Reads::Json(SMALL), create),
-        route!(GET "/v1/admin/views/{id}", Access::Scope("cards:read"), Reads::Nothing, get),
-        route!(PATCH "/v1/admin/views/{id}", Access::Scope("cards:read"), Reads::MergePatch(SMALL), update),
-        route!(DELETE "/v1/admin/views/{id}", Access::Scope("cards:read"), Reads::Nothing, delete),
+        route!(GET "/v1/admin/views", Access::Scope("cards:read"), Reads::Nothing, list).told(|op| {
+            op.named("listViews", "views", "One's saved list views, by name").ok::<Views>();
+        }),
+        route!(POST "/v1/admin/views", Access::Scope("cards:read"), Reads::Json(SMALL), create).told(|op| {
+            op.named("createView", "views", "Save a list view")
+                .reads::<NewView>()
+                .created::<Item<View>>()
+                .etag()
+                .refuses(&[&codes::NAME_TAKEN, &codes::CONFLICT]);
+        }),
+        route!(GET "/v1/admin/views/{id}", Access::Scope("cards:read"), Reads::Nothing, get).told(|op| {
+            op.named("getView", "views", "One saved view").ok::<Item<View>>().unless_known();
+        }),
+        route!(PATCH "/v1/admin/views/{id}", Access::Scope("cards:read"), Reads::MergePatch(SMALL), update).told(
+            |op| {
+                op.named("updateView", "views", "Change a saved view (JSON Merge Patch)")
+                    .reads::<ViewPatch>()
+                    .if_match()
+                    .ok::<Item<View>>()
+                    .etag()
+                    .refuses(&[&codes::NAME_TAKEN]);
+            },
+        ),
+        route!(DELETE "/v1/admin/views/{id}", Access::Scope("cards:read"), Reads::Nothing, delete).told(|op| {
+            op.named("deleteView", "views", "Remove a saved view").if_match().no_content();
+        }),
     ]
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Views {
     items: Vec<View>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct Item<'a> {
-    item: &'a View,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -74,10 +90,13 @@ struct ViewPatch {
     #[schemars(with = "String", length(min = 1, max = 120))]
     name: Option<Option<String>>,
     #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "Option<Map<String, Value>>")]
     filter: Option<Option<Map<String, Value>>>,
     #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "Option<String>")]
     sort: Option<Option<String>>,
     #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "Option<Vec<String>>", length(max = 50))]
     columns: Option<Option<Vec<String>>>,
 }
 

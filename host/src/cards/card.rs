@@ -1,5 +1,6 @@
 //! A master card and what its fields may hold.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 use time::OffsetDateTime;
@@ -8,6 +9,7 @@ use uuid::Uuid;
 use crate::http::{
     codes,
     error::{ApiError, ApiResult},
+    schema::{Actor, DateTime},
 };
 
 pub const TITLE_LIMIT: usize = 500;
@@ -16,25 +18,53 @@ pub const SKU_LIMIT: usize = 120;
 pub const NESTING_LIMIT: usize = 64;
 
 /// A card as the API shows it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Card {
     pub id: Uuid,
     pub title: String,
     pub sku: String,
+    #[schemars(with = "Status")]
     pub status: String,
     /// As PostgreSQL wrote it: nobody on the way to the reader needs to know what is in it.
+    #[schemars(with = "Attributes")]
     pub attributes: Box<RawValue>,
     pub version: i64,
     #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "DateTime")]
     pub created_at: OffsetDateTime,
     #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "DateTime")]
     pub updated_at: OffsetDateTime,
     #[serde(with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<DateTime>")]
     pub deleted_at: Option<OffsetDateTime>,
 }
 
+/// `attributes` of a card.
+#[derive(JsonSchema)]
+#[schemars(extend("additionalProperties" = true))]
+#[allow(dead_code, reason = "a description of what is JSON all the way through")]
+pub struct Attributes {
+    /// What plugins know of the product, by source key (`<plugin>:<suffix>`).
+    sources: std::collections::BTreeMap<String, Source>,
+}
+
+/// A source of a card.
+#[derive(JsonSchema)]
+#[allow(dead_code, reason = "see `Attributes`")]
+struct Source {
+    /// What `data` is of.
+    kind: String,
+    data: Value,
+    plugin: Option<String>,
+    plugin_version: Option<String>,
+    #[schemars(with = "Option<DateTime>")]
+    updated_at: Option<String>,
+    updated_by: Option<Actor>,
+}
+
 /// Where a card stands in its life.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     #[default]
@@ -54,14 +84,17 @@ impl Status {
 }
 
 /// What a client sends to make a card.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewCard {
+    #[schemars(length(min = 1, max = 500))]
     pub title: String,
+    #[schemars(length(min = 1, max = 120))]
     pub sku: String,
     #[serde(default)]
     pub status: Status,
     #[serde(default, deserialize_with = "crate::http::input::maybe::present")]
+    #[schemars(with = "Map<String, Value>")]
     pub attributes: Option<Option<Map<String, Value>>>,
 }
 

@@ -1,5 +1,6 @@
 //! What a list of cards is asked for.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
@@ -16,7 +17,7 @@ pub const ANYWHERE_FROM: usize = 3;
 const SEARCH_LIMIT: usize = 200;
 
 /// The query parameters of `GET /master-cards`, also what a plugin may ask for.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListQuery {
     pub limit: Option<u32>,

@@ -1,5 +1,6 @@
 //! Changing a card by JSON Merge Patch (RFC 7396).
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -7,16 +8,20 @@ use super::card::{Faults, Status};
 use crate::http::{error::ApiResult, input::maybe};
 
 /// What a client sends to change a card: null is not a value for any of the fields.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CardPatch {
     #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "String", length(min = 1, max = 500))]
     title: Option<Option<String>>,
     #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "String", length(min = 1, max = 120))]
     sku: Option<Option<String>>,
     #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "Status")]
     status: Option<Option<Status>>,
     #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "Map<String, Value>")]
     attributes: Option<Option<Map<String, Value>>>,
 }
 

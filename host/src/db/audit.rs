@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -10,7 +11,10 @@ use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use super::pool::Pool;
-use crate::http::error::ApiResult;
+use crate::http::{
+    error::ApiResult,
+    schema::{Actor, DateTime},
+};
 
 /// A row to be added.
 #[derive(Debug)]
@@ -33,13 +37,16 @@ pub struct Entry {
 }
 
 /// A row as it is read.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "AuditLine")]
 pub struct Line {
     #[serde(skip)]
     pub seq: i64,
     pub id: Uuid,
     #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "DateTime")]
     pub at: OffsetDateTime,
+    #[schemars(with = "Actor")]
     pub actor: Value,
     pub action: String,
     pub target: Option<String>,
@@ -49,6 +56,7 @@ pub struct Line {
     pub detail: Option<Value>,
     pub count: i32,
     #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "DateTime")]
     pub first_at: OffsetDateTime,
 }
 

@@ -1,5 +1,6 @@
 //! The table `card_history`: who changed what, newest first.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -9,12 +10,15 @@ use super::pool::Pool;
 use crate::http::error::ApiResult;
 
 /// One change of a card.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "HistoryLine")]
 pub struct Line {
     pub id: Uuid,
     pub version: i64,
     #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "crate::http::schema::DateTime")]
     pub at: OffsetDateTime,
+    #[schemars(with = "crate::http::schema::Actor")]
     pub actor: Value,
     pub action: String,
     pub change: Value,

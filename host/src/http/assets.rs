@@ -137,7 +137,7 @@ fn best_form(name: &str, accept_encoding: Option<&str>, files: &dyn Fn(&str) -> 
 }
 
 /// RFC 9110 12.5.3: a coding is welcome when it, or else `*`, is named with a weight above zero.
-fn accepts(header: Option<&str>, coding: &str) -> bool {
+pub fn accepts(header: Option<&str>, coding: &str) -> bool {
     let mut wildcard = false;
     for entry in header.unwrap_or_default().split(',') {
         let mut parts = entry.split(';').map(str::trim);
@@ -192,7 +192,7 @@ fn entity_tag(sha256: &[u8; 32], coding: Option<&str>) -> String {
 }
 
 /// RFC 9110 13.1.2: compared weakly, `*` is any.
-fn names_tag(if_none_match: &str, tag: &str) -> bool {
+pub fn names_tag(if_none_match: &str, tag: &str) -> bool {
     if_none_match.split(',').map(str::trim).any(|sent| sent == "*" || sent.strip_prefix("W/").unwrap_or(sent) == tag)
 }
 

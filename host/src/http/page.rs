@@ -3,6 +3,7 @@
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::Mac;
+use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
@@ -10,6 +11,15 @@ use super::{
     codes,
     error::{ApiError, ApiResult},
 };
+
+/// A page of a list.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "{T}Page")]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// Where the next page begins; null is the end.
+    pub next_cursor: Option<String>,
+}
 
 const MAC_LEN: usize = 16;
 /// Entries of a page when nothing else is asked for, and at most.

@@ -2,12 +2,20 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
     body::Body,
     error::{ApiError, ApiResult},
 };
+
+/// One object, alone in its reply.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "{T}Item")]
+pub struct Item<T> {
+    pub item: T,
+}
 
 pub type Reply = Response<Body>;
 

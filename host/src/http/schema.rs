@@ -20,3 +20,13 @@ impl JsonSchema for DateTime {
         json_schema!({"type": "string", "format": "date-time"})
     }
 }
+
+/// Who did something.
+#[derive(JsonSchema)]
+#[allow(dead_code, reason = "what is stored is JSON, and this is its description")]
+pub struct Actor {
+    /// `user`, `api_key`, `oidc`, `plugin`, `host` or `others`.
+    kind: String,
+    id: Option<uuid::Uuid>,
+    name: Option<String>,
+}

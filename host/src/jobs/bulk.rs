@@ -1,5 +1,6 @@
 //! What a bulk action is: which cards, what is done to each, and what its starter must be allowed to do.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -24,7 +25,7 @@ use crate::{
 pub const IDS_LIMIT: usize = 10_000;
 
 /// The body of `POST /v1/admin/jobs`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
     action: Action,
@@ -35,7 +36,7 @@ pub struct Wanted {
     args: Map<String, Value>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     Archive,
@@ -46,7 +47,7 @@ pub enum Action {
 }
 
 /// The list's filters, as the list takes them in its query.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct FilterFields {
     q: Option<String>,

@@ -67,6 +67,7 @@ const CASES: &[Case] = &[
     Case("POST", "/v1/admin/master-cards/{id}/restore", Scope("cards:write"), 404),
     Case("GET", "/v1/admin/master-cards/{id}/history", Scope("cards:read"), 404),
     Case("DELETE", "/v1/admin/master-cards/{id}/sources/{source_key}", Scope("cards:write"), 404),
+    Case("GET", "/v1/admin/openapi.json", Credential, 200),
     Case("GET", "/v1/admin/kinds", Scope("plugins:read"), 200),
     Case("GET", "/v1/admin/views", Scope("cards:read"), 200),
     Case("POST", "/v1/admin/views", Scope("cards:read"), 400),

@@ -149,7 +149,7 @@ const FLOORS: [&[&str]; 6] = [
     &["plugin", "jobs"],
     // Rows come out of the database as the types of their domain.
     &["auth", "limit", "cards", "db", "link"],
-    &["http", "observe", "crash"],
+    &["http", "observe", "openapi", "crash"],
 ];
 
 #[test]

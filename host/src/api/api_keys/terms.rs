@@ -1,6 +1,7 @@
 //! The terms of a key: what it may be given, by whom, and for how long. A key or a JWT gives no more than it has
 //! itself: no scope, no longer life, no higher rate.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
 
@@ -22,11 +23,13 @@ const NAME_LIMIT: usize = 120;
 const LARGEST_RATE: i64 = 100_000_000;
 const LONGEST_DAYS: i64 = 3_650;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rate {
     #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "Option<i64>", range(min = 1, max = 100_000_000))]
     per_minute: Option<Option<i64>>,
+    #[schemars(range(min = 1, max = 100_000_000))]
     burst: Option<i64>,
 }
 
