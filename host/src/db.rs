@@ -16,6 +16,7 @@ pub mod jobs;
 pub mod kinds;
 pub mod migrate;
 pub mod oidc_users;
+pub mod plugin_owners;
 pub mod plugin_schema;
 pub mod plugin_session;
 pub mod plugin_state;

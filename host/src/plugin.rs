@@ -27,6 +27,7 @@ pub mod probe;
 pub mod registry;
 pub mod schema;
 pub mod settings;
+pub mod signature;
 pub mod state;
 pub mod trust;
 pub mod watchdog;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::paths::{self, Paths};
 use super::per_plugin::{Breaking, Execution, PerPlugin};
 use super::reader::{Reader, switch};
+use crate::plugin::signature::parse_key;
 
 const SETTINGS_PREFIX: &str = "PLUGIN_SETTINGS_";
 
@@ -78,7 +79,7 @@ impl Plugins {
             lock_file: reader
                 .optional("PLUGIN_LOCK_FILE", &args.plugin_lock_file, |text| paths::absolute(text))
                 .unwrap_or_else(|| paths.data_dir.join("plugins.lock")),
-            trust_keys: reader.list("PLUGIN_TRUST_KEYS", &args.plugin_trust_keys, paths::existing_file),
+            trust_keys: reader.list("PLUGIN_TRUST_KEYS", &args.plugin_trust_keys, public_key),
             upload: reader.value("PLUGIN_UPLOAD", &args.plugin_upload, false, switch),
             execution: PerPlugin::collect(reader.list("PLUGIN_EXECUTION", &args.plugin_execution, PerPlugin::item)),
             breaker: PerPlugin::collect(reader.list("PLUGIN_BREAKER", &args.plugin_breaker, PerPlugin::item)),
@@ -94,6 +95,16 @@ impl Plugins {
             );
         }
         plugins
+    }
+}
+
+/// A file that minisign, or `cardinal plugin sign --generate`, has written.
+fn public_key(text: &str) -> Result<PathBuf, String> {
+    let path = paths::existing_file(text)?;
+    let key = std::fs::read_to_string(&path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+    match parse_key(&key) {
+        Ok(_) => Ok(path),
+        Err(_) => Err(format!("{} is not a minisign public key", path.display())),
     }
 }
 

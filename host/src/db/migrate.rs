@@ -35,6 +35,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     8 "0008_views_and_proxy_routes",
     9 "0009_plugin_operations",
     10 "0010_catalogue",
+    11 "0011_plugin_owners",
 ];
 
 /// How many there are.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{
     manifest::Manifest,
-    package::{self, Package},
+    package::{self, Form, Package},
     preflight,
     registry::examine,
     state::{Code, Refusal},
@@ -35,15 +35,6 @@ pub struct Inspection {
     pub files: Vec<CarriedFile>,
     pub warnings: Vec<String>,
     pub refusal: Option<Refusal>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Form {
-    /// A folder with a manifest and a library.
-    Folder,
-    /// A library that carries everything.
-    SingleFile,
 }
 
 #[derive(Debug, Serialize)]
@@ -104,8 +95,7 @@ impl Inspection {
     }
 
     fn tell_files(&mut self, package: &Package) {
-        let single = package.origin == package.library_name;
-        self.form = Some(if single { Form::SingleFile } else { Form::Folder });
+        self.form = Some(package.form);
         self.target = preflight::check(&package.library).ok().map(|checked| checked.header.target_text());
         self.sha256 = Some(package.sha256.clone());
         self.library_bytes = Some(package.library.len());

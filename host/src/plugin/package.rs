@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use self::folder::Folder;
 pub use self::single::files as embedded_files;
 use super::{
+    signature::{SIGNATURE_LIMIT, SUFFIX, SUMS},
     state::{Code, Refusal},
     trust::Owners,
 };
@@ -50,6 +51,19 @@ pub struct Package {
     pub frontend: BTreeMap<String, Bytes>,
     /// SHA-256 over all of the above, in hex.
     pub sha256: String,
+    /// The minisign file beside it, unchecked.
+    pub signature: Option<Bytes>,
+    pub form: Form,
+}
+
+/// How a package lies in the plugins folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// A folder with a manifest and a library.
+    Folder,
+    /// A library that carries everything.
+    SingleFile,
 }
 
 /// Everything in the plugins folder that means to be a plugin, by name: folders, and libraries that
@@ -86,7 +100,10 @@ pub fn read_for(path: &Path, owners: &Owners) -> Result<Package, Refusal> {
     }
     let parent = Folder::open(parent, owners)?;
     let package = if is_library(name) && !parent.has_folder(name) {
-        single::read(name, parent.file(name, LIBRARY_LIMIT)?)?
+        Package {
+            signature: signature_beside(&parent, name)?,
+            ..single::read(name, parent.file(name, LIBRARY_LIMIT)?)?
+        }
     } else {
         read_folder(name, &parent.folder(name)?)?
     };
@@ -129,7 +146,15 @@ fn read_folder(origin: &str, folder: &Folder) -> Result<Package, Refusal> {
         schema_sql: schema,
         frontend,
         sha256: String::new(),
+        signature: signature_beside(folder, SUMS)?,
+        form: Form::Folder,
     })
+}
+
+/// The signature of the file `name`, if there is one.
+fn signature_beside(folder: &Folder, name: &str) -> Result<Option<Bytes>, Refusal> {
+    let name = format!("{name}{SUFFIX}");
+    if folder.has(&name) { folder.file(&name, SIGNATURE_LIMIT).map(Some) } else { Ok(None) }
 }
 
 fn text(bytes: Bytes) -> Result<String, Refusal> {
@@ -185,6 +210,21 @@ impl Package {
         files.insert(MANIFEST.to_owned(), &self.manifest);
         files.extend(self.schema_sql.as_ref().map(|sql| (SCHEMA.to_owned(), sql.as_bytes())));
         files
+    }
+
+    /// What a signature is over: the library that is the package, or the sums of a folder's files.
+    pub fn signed_bytes(&self) -> Bytes {
+        match self.form {
+            Form::SingleFile => self.library.clone(),
+            Form::Folder => Bytes::from(self.sums()),
+        }
+    }
+
+    /// The files that count, in the order of their names, as `sha256sum` writes them.
+    pub fn sums(&self) -> String {
+        let mut files = self.carried();
+        files.insert(self.library_name.clone(), &self.library);
+        files.into_iter().map(|(name, data)| format!("{}  {name}\n", hash(data))).collect()
     }
 
     /// Over every file, in the order of their names: `name \0 length (u64, little-endian) bytes`.

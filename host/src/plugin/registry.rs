@@ -6,6 +6,7 @@
 //! own predecessor included.
 
 use std::{
+    collections::HashMap,
     io,
     path::{Path, PathBuf},
     sync::{
@@ -23,13 +24,29 @@ use tokio::{
     time::Instant,
 };
 
-use self::{found::Found, judge::Judge, load::Loader, settle::settle, snapshot::Entry};
+use self::{
+    found::Found,
+    judge::{Judge, Owners},
+    load::Loader,
+    settle::settle,
+    snapshot::Entry,
+};
 pub use self::{found::examine, report::PluginReport, snapshot::Snapshot};
 pub use super::active::ToolEntry;
 use super::{
-    active::Active, context::Services, package, past::Past, state::Refusal, trust::Owners, watchdog::Watchdog,
+    active::Active, context::Services, package, past::Past, signature::Keys, state::Refusal, trust, watchdog::Watchdog,
 };
-use crate::{clock::Clock, config::Config, db::plugin_state, link::KeeperLink, observe::Telemetry};
+use crate::{
+    clock::Clock,
+    config::Config,
+    db::{
+        plugin_owners,
+        plugin_state::{self, PluginState},
+    },
+    http::error::ApiResult,
+    link::KeeperLink,
+    observe::Telemetry,
+};
 
 mod found;
 mod judge;
@@ -125,12 +142,13 @@ impl Registry {
         let _alone = self.scanning.lock().await;
         let started = Instant::now();
         let found = self.look().await;
-        let entries = match plugin_state::all(&self.loader.services.core).await {
-            Ok(states) => {
+        let entries = match self.decided().await {
+            Ok((states, owners)) => {
                 let before = self.snapshot();
-                let steps = self.judge.judge(found, &states, &before).await;
+                let steps = self.judge.judge(found, &states, &owners, &before).await;
                 let mut entries = settle(&self.loader, steps, &before).await;
                 self.judge.record(&mut entries).await;
+                self.judge.claim(&entries, &owners, &self.loader.services.core).await;
                 entries
             }
             Err(error) if self.scans.load(Ordering::Relaxed) > 0 => {
@@ -150,6 +168,12 @@ impl Registry {
         tracing::info!(found = all, active, ms = took, "plugins looked at");
     }
 
+    /// What stands in the database about plugins.
+    async fn decided(&self) -> ApiResult<(HashMap<String, PluginState>, Owners)> {
+        let core = &self.loader.services.core;
+        Ok((plugin_state::all(core).await?, plugin_owners::all(core).await?))
+    }
+
     /// Everything in the plugins folder, read and judged by itself.
     async fn look(&self) -> Vec<Found> {
         let folder = self.plugins_dir.clone();
@@ -158,11 +182,13 @@ impl Registry {
             tracing::error!(%error, "looking into the plugins folder failed");
             (Vec::new(), None)
         });
+        let files = self.judge.keys.clone();
+        let keys = spawn_blocking(move || Keys::load(&files)).await.unwrap_or_default();
         let read = paths.into_iter().map(|path| {
-            let refusal = refusal.clone();
+            let (refusal, keys) = (refusal.clone(), keys.clone());
             async move {
                 let at = path.clone();
-                let found = spawn_blocking(move || found::inspect(&path, refusal)).await;
+                let found = spawn_blocking(move || found::inspect(&path, refusal, &keys)).await;
                 found.unwrap_or_else(|error| Found::broken(&at, &error))
             }
         });
@@ -208,7 +234,7 @@ fn packages(folder: &Path) -> (Vec<PathBuf>, Option<Refusal>) {
         tracing::warn!(folder = %folder.display(), "there is no plugins folder");
         return (Vec::new(), None);
     }
-    let (real, refusal) = match Owners::of_this_process().check_folder(folder) {
+    let (real, refusal) = match trust::Owners::of_this_process().check_folder(folder) {
         Ok(real) => (real, None),
         Err(refusal) => {
             tracing::error!(%refusal, "no plugin is loaded: the plugins folder is not safe");

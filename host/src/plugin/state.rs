@@ -116,6 +116,8 @@ pub enum Code {
     UntrustedOwner,
     HashNotTrusted,
     SignatureMissing,
+    SignatureInvalid,
+    SignerChanged,
     SchemaFailed,
     SchemaUnsafe,
     SchemaTaken,
@@ -165,6 +167,8 @@ impl Code {
             UntrustedOwner => "untrusted-owner",
             HashNotTrusted => "hash-not-trusted",
             SignatureMissing => "signature-missing",
+            SignatureInvalid => "signature-invalid",
+            SignerChanged => "signer-changed",
             SchemaFailed => "schema-failed",
             SchemaUnsafe => "schema-unsafe",
             SchemaTaken => "schema-taken",
@@ -217,7 +221,11 @@ impl Code {
             WorldWritable => "Take the write permission from group and others: chmod go-w.",
             UntrustedOwner => "Give the files to root or to the user that runs the host: chown.",
             HashNotTrusted => "Check where the files come from, then record their hash in the lock file.",
-            SignatureMissing => "Set PLUGIN_TRUST to record or lock.",
+            SignatureMissing => "Sign the package (`cardinal plugin sign`) with a key that this host trusts.",
+            SignatureInvalid => "Copy the files again, or have the package signed again as it is now.",
+            SignerChanged => {
+                "If you know why, accept the new signer: POST /v1/admin/plugin-registry/{name}/accept-signer with the package's sha256."
+            }
             SchemaFailed => "Correct schema.sql; every statement must be repeatable (IF NOT EXISTS).",
             SchemaTaken => "Give the plugin another name, or remove the schema of that name.",
             PackageChanged => "Load the plugin again.",

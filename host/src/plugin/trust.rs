@@ -12,7 +12,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
-use super::state::{Code, Refusal};
+use super::{
+    signature::{Signed, Signer, number_of},
+    state::{Code, Refusal},
+};
 use crate::config::Trust;
 
 const GROUP_WRITE: u32 = 0o020;
@@ -149,16 +152,12 @@ impl Lock {
     }
 
     /// Whether the rule lets the package with this content hash in.
-    pub fn admit(&self, trust: Trust, name: &str, sha256: &str) -> Result<(), Refusal> {
+    pub fn admit(&self, trust: Trust, name: &str, sha256: &str, signed: &Signed) -> Result<(), Refusal> {
+        signed.not_wrong()?;
         match trust {
             Trust::Record => Ok(()),
             Trust::Lock => self.demand(name, sha256),
-            Trust::Signed => Err(Refusal::new(
-                Code::SignatureMissing,
-                "This host loads signed plugins only and cannot check signatures.",
-            )
-            .expected("a signature by a key of PLUGIN_TRUST_KEYS")
-            .found("no signature that this version of the host can check")),
+            Trust::Signed => signed.demand(),
         }
     }
 
@@ -189,6 +188,24 @@ impl Lock {
         entry.previous.truncate(PREVIOUS_LIMIT);
         Verdict::Changed { before }
     }
+}
+
+/// Whether a package may have the name, and with it schema, data and settings: whoever signed it first keeps it. A name
+/// that came unsigned is anybody's who gets past the operator's rule; the first signer makes it theirs.
+pub fn check_owner(owner: Option<&Option<String>>, signed: &Signed) -> Result<(), Refusal> {
+    let Some(Some(owner)) = owner else { return Ok(()) };
+    let owner = Signer(owner.clone());
+    if signed.signer() == Some(&owner) {
+        return Ok(());
+    }
+    let found = match signed {
+        Signed::By(signer) => format!("key {}", number_of(signer)),
+        Signed::ByStranger(number) => format!("key {number}, which this host does not trust"),
+        Signed::No | Signed::Wrong(_) => "no signature".to_owned(),
+    };
+    Err(Refusal::new(Code::SignerChanged, "The plugin's name belongs to another signer.")
+        .expected(format!("key {}", number_of(&owner)))
+        .found(found))
 }
 
 #[cfg(test)]
@@ -249,11 +266,33 @@ mod tests {
     fn a_lock_takes_what_it_lists_and_nothing_else() {
         let mut lock = Lock::default();
         lock.record("p", "a", NOW);
-        assert_eq!(lock.admit(Trust::Lock, "p", "a"), Ok(()));
+        let code = |trust, name, hash, signed| lock.admit(trust, name, hash, signed).map_err(|it| it.code).err();
+        let (signed, wrong) = (Signed::By(Signer("key".to_owned())), Signed::Wrong("other bytes".to_owned()));
+        assert_eq!(code(Trust::Lock, "p", "a", &Signed::No), None);
         for (name, hash) in [("p", "b"), ("q", "a")] {
-            assert_eq!(lock.admit(Trust::Lock, name, hash).unwrap_err().code, Code::HashNotTrusted);
+            assert_eq!(code(Trust::Lock, name, hash, &signed), Some(Code::HashNotTrusted));
         }
-        assert_eq!(lock.admit(Trust::Signed, "p", "a").unwrap_err().code, Code::SignatureMissing);
+        assert_eq!(code(Trust::Signed, "p", "a", &Signed::No), Some(Code::SignatureMissing));
+        assert_eq!(code(Trust::Signed, "q", "b", &signed), None);
+        for trust in [Trust::Record, Trust::Lock, Trust::Signed] {
+            assert_eq!(code(trust, "p", "a", &wrong), Some(Code::SignatureInvalid), "{trust:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_belongs_to_who_signed_it_first() {
+        let by = |key: &str| Signed::By(Signer(key.to_owned()));
+        let code = |owner: Option<Option<&str>>, signed: Signed| {
+            let owner = owner.map(|owner| owner.map(str::to_owned));
+            check_owner(owner.as_ref(), &signed).map_err(|refusal| refusal.code).err()
+        };
+        for owner in [None, Some(None), Some(Some("a"))] {
+            assert_eq!(code(owner, by("a")), None);
+        }
+        for signed in [by("b"), Signed::No, Signed::ByStranger("7".to_owned())] {
+            assert_eq!(code(Some(Some("a")), signed.clone()), Some(Code::SignerChanged));
+            assert_eq!((code(None, signed.clone()), code(Some(None), signed)), (None, None));
+        }
     }
 
     #[test]

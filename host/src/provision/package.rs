@@ -7,6 +7,7 @@ use crate::config::{Plugins, Trust};
 use crate::link::{ProvisionFault, ProvisionRequest};
 use crate::plugin::manifest::{Manifest, hints};
 use crate::plugin::package;
+use crate::plugin::signature::Keys;
 use crate::plugin::state::Refusal;
 use crate::plugin::trust::{Lock, Owners};
 
@@ -41,11 +42,14 @@ pub fn find(plugins_dir: &Path, plugins: &Plugins, request: &ProvisionRequest) -
 
 fn judge(found: package::Package, plugins: &Plugins, request: &ProvisionRequest) -> Result<Package, ProvisionFault> {
     let (manifest, _) = Manifest::read(&found.manifest).map_err(|problems| fault(problems.into()))?;
-    if plugins.trust != Trust::Record {
-        let lock = Lock::load(&plugins.lock_file)
-            .map_err(|error| ProvisionFault::Unavailable(format!("the lock file cannot be read: {error}")))?;
-        lock.admit(plugins.trust, &request.plugin, &found.sha256).map_err(fault)?;
-    }
+    let signed = Keys::load(&plugins.trust_keys).judge(found.signature.as_deref(), &found.signed_bytes());
+    // What only records does not depend on what it has recorded.
+    let lock = match plugins.trust {
+        Trust::Record => Lock::default(),
+        Trust::Lock | Trust::Signed => Lock::load(&plugins.lock_file)
+            .map_err(|error| ProvisionFault::Unavailable(format!("the lock file cannot be read: {error}")))?,
+    };
+    lock.admit(plugins.trust, &request.plugin, &found.sha256, &signed).map_err(fault)?;
     Ok(Package { version: manifest.version.to_string(), schema_sql: found.schema_sql.unwrap_or_default() })
 }
 

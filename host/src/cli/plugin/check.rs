@@ -9,8 +9,9 @@ use anyhow::Context as _;
 use bytes::Bytes;
 
 use crate::plugin::{
-    inspect::{Form, Inspection, inspect},
+    inspect::{Inspection, inspect},
     library::SealedLibrary,
+    package::Form,
     probe::Prober,
     state::Refusal,
 };

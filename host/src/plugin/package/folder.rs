@@ -47,6 +47,10 @@ impl<'o> Folder<'o> {
         self.kind(name).is_ok_and(|kind| kind == FileType::Directory)
     }
 
+    pub fn has(&self, name: &str) -> bool {
+        self.kind(name).is_ok()
+    }
+
     fn kind(&self, name: &str) -> Result<FileType, Refusal> {
         let stat = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|error| unreadable(&self.path.join(name), error))?;

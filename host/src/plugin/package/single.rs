@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, path::Path};
 use bytes::Bytes;
 use cardinal_plugin_abi::section;
 
-use super::{FRONTEND_FILES, FRONTEND_LIMIT, MANIFEST, MANIFEST_LIMIT, Package, SCHEMA, SCHEMA_LIMIT, folder, text};
+use super::{
+    FRONTEND_FILES, FRONTEND_LIMIT, Form, MANIFEST, MANIFEST_LIMIT, Package, SCHEMA, SCHEMA_LIMIT, folder, text,
+};
 use crate::plugin::{
     manifest::is_plain_relative,
     preflight,
@@ -57,6 +59,8 @@ pub(super) fn read(name: &str, library: Bytes) -> Result<Package, Refusal> {
         schema_sql,
         frontend,
         sha256: String::new(),
+        signature: None,
+        form: Form::SingleFile,
         library: library.clone(),
     })
 }

@@ -12,6 +12,7 @@ use crate::plugin::{
     manifest::{self, Manifest},
     package::{self, MANIFEST, Package},
     preflight,
+    signature::{Keys, Signed},
     state::{Code, Refusal},
 };
 
@@ -32,6 +33,7 @@ pub(super) struct About {
     pub api_prefix: Option<String>,
     pub manifest: Option<Manifest>,
     pub sha256: Option<String>,
+    pub signed: Signed,
     pub warnings: Vec<String>,
 }
 
@@ -66,6 +68,7 @@ impl About {
             api_prefix: hints.api_prefix,
             manifest: None,
             sha256: Some(package.sha256.clone()),
+            signed: Signed::No,
             warnings: Vec::new(),
         }
     }
@@ -82,6 +85,7 @@ impl Found {
             api_prefix: hints.api_prefix,
             manifest: manifest.and_then(|bytes| Some(Manifest::read(&bytes).ok()?.0)),
             sha256: None,
+            signed: Signed::No,
             warnings: Vec::new(),
         };
         Self { about, outcome: Err(outcome) }
@@ -102,12 +106,13 @@ pub fn examine(package: Package) -> (Option<Manifest>, Vec<String>, Option<Refus
 }
 
 /// Reads and judges the package at `path`; `refusal` is what the whole folder is refused for. Blocks.
-pub(super) fn inspect(path: &Path, refusal: Option<Refusal>) -> Found {
+pub(super) fn inspect(path: &Path, refusal: Option<Refusal>, keys: &Keys) -> Found {
     let package = match refusal.map_or_else(|| package::read(path), Err) {
         Ok(package) => package,
         Err(refusal) => return Found::unread(path, refusal.into()),
     };
     let mut about = About::of(&package);
+    about.signed = keys.judge(package.signature.as_deref(), &package.signed_bytes());
     let outcome = judge(package, &mut about).map_err(NotGood::from);
     Found { about, outcome }
 }

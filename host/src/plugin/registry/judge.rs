@@ -13,19 +13,23 @@ use super::{
 use crate::{
     clock::Clock,
     config::{Plugins, Trust},
-    db::plugin_state::PluginState,
+    db::{plugin_owners, plugin_state::PluginState, pool::Pool},
     plugin::{
         past::Past,
         settings,
         state::{Code, Refusal, State},
-        trust::{Lock, Verdict},
+        trust::{Lock, Verdict, check_owner},
     },
 };
+
+/// Whose each plugin's name is.
+pub(super) type Owners = HashMap<String, Option<String>>;
 
 /// The operator's rules for plugins.
 pub(super) struct Judge {
     trust: Trust,
     lock_file: PathBuf,
+    pub keys: Vec<PathBuf>,
     settings: std::collections::BTreeMap<String, Value>,
     clock: Clock,
     pub past: Arc<Past>,
@@ -36,6 +40,7 @@ impl Judge {
         Self {
             trust: plugins.trust,
             lock_file: plugins.lock_file.clone(),
+            keys: plugins.trust_keys.clone(),
             settings: plugins.settings.clone(),
             clock,
             past,
@@ -47,10 +52,11 @@ impl Judge {
         &self,
         found: Vec<Found>,
         states: &HashMap<String, PluginState>,
+        owners: &Owners,
         running: &Snapshot,
     ) -> Vec<Step> {
         let lock = self.load_lock().await;
-        found.into_iter().map(|found| self.step(found, states, running, lock.as_ref())).collect()
+        found.into_iter().map(|found| self.step(found, (states, owners), running, lock.as_ref())).collect()
     }
 
     /// Writes down what got into service, where that is the rule, and tells what has changed. Not
@@ -78,10 +84,23 @@ impl Judge {
         }
     }
 
+    /// Writes down whose the names are of what got into service.
+    pub async fn claim(&self, entries: &[Entry], owners: &Owners, core: &Pool) {
+        for entry in entries.iter().filter(|entry| entry.service.is_some()) {
+            let (name, signer) = (&entry.about.name, entry.about.signed.signer());
+            if !matches!((owners.get(name), signer), (Some(Some(_)), _) | (Some(None), None)) {
+                let claimed = plugin_owners::claim(core, name, signer.map(|it| it.0.as_str())).await;
+                if let Err(error) = claimed {
+                    tracing::error!(plugin = name, error = ?error, "whose the plugin's name is could not be written down");
+                }
+            }
+        }
+    }
+
     fn step(
         &self,
         Found { about, outcome }: Found,
-        states: &HashMap<String, PluginState>,
+        (states, owners): (&HashMap<String, PluginState>, &Owners),
         running: &Snapshot,
         lock: Option<&Lock>,
     ) -> Step {
@@ -97,7 +116,8 @@ impl Judge {
             Ok(candidate) => candidate,
             Err(not_good) => return Step::Done(Entry::ended(about, not_good)),
         };
-        let settings = match self.allow(&about, state, lock) {
+        let owner = owners.get(&about.name);
+        let settings = match self.allow(&about, state, lock, owner) {
             Ok(settings) => settings,
             Err(refusal) => return Step::Done(Entry::ended(about, refusal.into())),
         };
@@ -108,8 +128,15 @@ impl Judge {
     }
 
     /// The settings of a package that is trusted.
-    fn allow(&self, about: &About, state: Option<&PluginState>, lock: Option<&Lock>) -> Result<Value, Refusal> {
+    fn allow(
+        &self,
+        about: &About,
+        state: Option<&PluginState>,
+        lock: Option<&Lock>,
+        owner: Option<&Option<String>>,
+    ) -> Result<Value, Refusal> {
         self.trust(lock, about)?;
+        check_owner(owner, &about.signed)?;
         let schema = about.manifest.as_ref().and_then(|manifest| manifest.settings_schema.as_ref());
         let environment = self.settings.get(&about.name.replace('-', "_"));
         settings::resolve(schema, environment, state.map(|state| &state.settings))
@@ -118,8 +145,8 @@ impl Judge {
     fn trust(&self, lock: Option<&Lock>, about: &About) -> Result<(), Refusal> {
         let sha256 = about.sha256.as_deref().unwrap_or_default();
         match (self.trust, lock) {
-            (Trust::Record, _) => Ok(()),
-            (trust, Some(lock)) => lock.admit(trust, &about.name, sha256),
+            (Trust::Record, _) => Lock::default().admit(Trust::Record, &about.name, sha256, &about.signed),
+            (trust, Some(lock)) => lock.admit(trust, &about.name, sha256, &about.signed),
             // A damaged lock is no empty one.
             (_, None) => Err(Refusal::new(Code::HashNotTrusted, "The lock file cannot be read.")
                 .found(self.lock_file.display().to_string())

@@ -8,6 +8,7 @@ use crate::plugin::{
     guard::GuardReport,
     manifest::{CardTab, Manifest, Tool},
     placement::PlacementReport,
+    signature::number_of,
     state::{Refusal, State},
 };
 
@@ -35,6 +36,8 @@ pub struct PluginReport {
     pub plugin_api_version: Option<String>,
     pub api_prefix: Option<String>,
     pub sha256: Option<String>,
+    /// The number of the key that signed it, when that is one of the operator's.
+    pub signed_by: Option<String>,
     pub generation: Option<u64>,
     pub library: Option<Library>,
     pub tabs: Vec<CardTab>,
@@ -115,6 +118,7 @@ impl PluginReport {
             plugin_api_version: manifest.map(|manifest| manifest.engine.plugin_api_version.clone()),
             api_prefix: entry.about.api_prefix.clone(),
             sha256: entry.about.sha256.clone(),
+            signed_by: entry.about.signed.signer().map(number_of),
             generation: service.map(|service| service.active.generation),
             library: service
                 .map(|service| Library { sdk: service.library.sdk.clone(), rustc: service.library.rustc.clone() }),
