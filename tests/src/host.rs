@@ -42,7 +42,7 @@ impl HostSettings {
     /// Starts it and waits until it is ready.
     pub async fn start(self) -> Host {
         let mut host = self.launch();
-        host.wait_until_ready().await;
+        host.until_ready().await;
         host
     }
 
@@ -106,7 +106,8 @@ impl Host {
         host
     }
 
-    async fn wait_until_ready(&mut self) {
+    /// Waits until one that was launched serves.
+    pub async fn until_ready(&mut self) {
         let addresses = self.data().join("addresses.json");
         let program = &mut self.program;
         let ready = eventually("the host is ready", async || {

@@ -12,8 +12,10 @@ mod it {
     mod crash;
     mod events;
     mod events_readers;
+    mod hosts;
     mod jobs;
     mod keys;
+    mod kills;
     mod kinds;
     mod limits;
     mod login;

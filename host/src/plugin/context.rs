@@ -24,6 +24,7 @@ use crate::{
     crash::Mark,
     db::{
         card_sources::{self, Entry, StoreError, Written},
+        fault,
         pool::Pool,
         service_users,
     },
@@ -109,7 +110,7 @@ impl From<StoreError> for Fault {
                 code: "validation-failed",
                 detail: "The data has a value that the database can't hold.".to_owned(),
             }),
-            StoreError::Database(database) if database.as_db_error().is_some() => Self::Internal(database.into()),
+            StoreError::Database(database) if !fault::is_unavailable(&database) => Self::Internal(database.into()),
             unreachable => Self::Unavailable(unreachable.into()),
         }
     }

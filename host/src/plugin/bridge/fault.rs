@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use tokio_postgres::error::{DbError, ErrorPosition};
 
 use crate::{
+    db::fault::is_gone,
     http::{codes, error::ApiError},
     plugin::context::Fault,
 };
@@ -71,8 +72,13 @@ fn public(code: u32, message: String, details: Value) -> Error {
     Error { code, flags: flags::PUBLIC, message: Bytes::from(message), details: Bytes::from(details.to_string()) }
 }
 
-/// PostgreSQL's error on one of the plugin's own connections: all of it is the plugin's to know.
+/// PostgreSQL's error on one of the plugin's own connections: all of it is the plugin's to know. That the server went
+/// away is the client's to know, too, when the plugin has nothing better to say.
 fn database(cause: &tokio_postgres::Error) -> Error {
+    if is_gone(cause) {
+        tracing::warn!(error = plain(cause), "the database went away under a plugin");
+        return unavailable();
+    }
     let Some(fault) = cause.as_db_error() else {
         return Error::new(error::DATABASE, plain(cause));
     };
@@ -104,9 +110,9 @@ fn details(fault: &DbError) -> Map<String, Value> {
     fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect()
 }
 
-/// Serialization failure, deadlock, lock or connection not to be had, server going down.
+/// Serialization failure, deadlock, lock or connection not to be had.
 fn is_worth_retrying(sqlstate: &str) -> bool {
-    ["40001", "40P01", "55P03", "53300", "57P01", "57P03"].contains(&sqlstate)
+    ["40001", "40P01", "55P03", "53300"].contains(&sqlstate)
 }
 
 /// The driver's error with its cause, which its Display leaves out.
