@@ -14,6 +14,8 @@ END $$;
 
 -- The core: never DELETE on a card (see the reaper), never UPDATE of an id that other tables point to.
 GRANT SELECT, INSERT, UPDATE (title, sku, status, attributes, version, updated_at, deleted_at) ON public.master_cards TO {{core}};
+-- Runs wherever a title or SKU is written or searched for.
+GRANT EXECUTE ON FUNCTION public.card_search_keys(text) TO {{core}};
 GRANT SELECT, INSERT, UPDATE, DELETE ON public.card_source_index TO {{core}};
 GRANT SELECT, INSERT ON public.card_history TO {{core}};
 GRANT SELECT, INSERT, UPDATE ON public.admin_users TO {{core}};

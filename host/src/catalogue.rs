@@ -11,7 +11,12 @@ use crate::{
         filter::{Filter, ListQuery, Sort},
     },
     clock::Clock,
-    db::{self, card_estimates::Estimates, card_list, pool::Pool},
+    db::{
+        self,
+        card_estimates::Estimates,
+        card_list::{self, Wanted},
+        pool::Pool,
+    },
     http::{
         error::{ApiError, ApiResult},
         page::Cursors,
@@ -33,9 +38,9 @@ pub struct CardPage {
     next_cursor: Option<String>,
     prev_cursor: Option<String>,
     total_estimate: i64,
-    /// Only when it was asked for.
+    /// Only when it was asked for; null when counting took too long.
     #[serde(skip_serializing_if = "Option::is_none")]
-    total: Option<i64>,
+    total: Option<Option<i64>>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -72,7 +77,11 @@ impl Catalogue {
             Some(cursor) => Some(self.cursors.open(&(&filter, sort), cursor)?),
             None => None,
         };
-        let page = card_list::page(&self.pool, &filter, sort, place.as_ref(), limit).await?;
+        let now = self.clock.now();
+        let known = self.estimates.of(&filter, now)?;
+        let wanted = Wanted { filter: &filter, sort, place: place.as_ref(), limit };
+        let page = card_list::page(&self.pool, &wanted, known).await?;
+        self.estimates.learn(&filter, page.count, known, now)?;
         let back = place.as_ref().is_some_and(|place| place.back);
         // Where the reader comes from there is more; on the other side the page itself knows.
         let has_next = back || page.more;
@@ -80,7 +89,7 @@ impl Catalogue {
         Ok(CardPage {
             next_cursor: self.edge(&filter, sort, page.cards.last().filter(|_| has_next), false)?,
             prev_cursor: self.edge(&filter, sort, page.cards.first().filter(|_| has_previous), true)?,
-            total_estimate: self.estimates.get(&self.pool, &filter, self.clock.now()).await?,
+            total_estimate: page.count.cards,
             total: if exact { Some(card_list::count(&self.pool, &filter).await?) } else { None },
             items: cut(page.cards, fields.as_deref())?,
         })

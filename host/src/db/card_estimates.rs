@@ -8,8 +8,7 @@ use std::{
 
 use time::{Duration, OffsetDateTime};
 
-use super::card_list;
-use super::pool::Pool;
+use super::card_list::Count;
 use crate::{
     cards::filter::Filter,
     http::error::{ApiError, ApiResult},
@@ -18,24 +17,32 @@ use crate::{
 const GOOD_FOR: Duration = Duration::seconds(5);
 const KEPT: usize = 256;
 
-/// The estimates by filter.
+/// The counts by filter.
 #[derive(Default)]
-pub struct Estimates(Mutex<HashMap<Vec<u8>, (i64, OffsetDateTime)>>);
+pub struct Estimates(Mutex<HashMap<Vec<u8>, (Count, OffsetDateTime)>>);
 
 impl Estimates {
-    pub async fn get(&self, pool: &Pool, filter: &Filter, now: OffsetDateTime) -> ApiResult<i64> {
-        let key = serde_json::to_vec(filter).map_err(ApiError::internal)?;
-        if let Some((count, at)) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key)
-            && now - *at < GOOD_FOR
-        {
-            return Ok(*count);
+    /// What is known of `filter`.
+    pub fn of(&self, filter: &Filter, now: OffsetDateTime) -> ApiResult<Option<Count>> {
+        let key = key(filter)?;
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(kept.get(&key).filter(|(_, at)| now - *at < GOOD_FOR).map(|(count, _)| *count))
+    }
+
+    /// Remembers what was found out just now, and not what was known before.
+    pub fn learn(&self, filter: &Filter, count: Count, before: Option<Count>, now: OffsetDateTime) -> ApiResult<()> {
+        if before == Some(count) {
+            return Ok(());
         }
-        let count = card_list::estimate(pool, filter).await?;
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT {
             kept.clear();
         }
-        kept.insert(key, (count, now));
-        Ok(count)
+        kept.insert(key(filter)?, (count, now));
+        Ok(())
     }
+}
+
+fn key(filter: &Filter) -> ApiResult<Vec<u8>> {
+    serde_json::to_vec(filter).map_err(ApiError::internal)
 }

@@ -1,55 +1,230 @@
 //! Pages of cards by keyset: page 10,000 costs what page 1 costs.
+//!
+//! A filtered page is had in one of two ways. A *walk* goes along the order of the list and picks what fits: quick where
+//! much fits, endless where little does. A *gathering* collects all that fits by the filter's own index and sorts it:
+//! quick where little fits. Which it will be cannot be known beforehand (the cards of a kind may lie all at one end of
+//! the list), so a walk is given up after a bounded number of steps, and then there is little enough to be gathered.
 
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
-use tokio_postgres::types::ToSql;
+use time::format_description::well_known::Rfc3339;
 
 use super::cards::{COLUMNS, from_row};
 use super::pool::Pool;
 use crate::{
     cards::{
         card::Card,
-        filter::{ANYWHERE_FROM, Column, Filter, Sort},
+        filter::{Column, Filter, Sort},
         page::Place,
     },
-    http::{
-        codes,
-        error::{ApiError, ApiResult},
-    },
+    http::error::{ApiError, ApiResult},
 };
 
-type Param = Box<dyn ToSql + Send + Sync>;
+mod bounded;
+mod conditions;
+
+use bounded::{Bounded, too_long};
+pub use conditions::Conditions;
+
+/// How many cards of the list a walk looks at before it is given up.
+const STEPS: u32 = 2_000;
+/// Where this few cards fit, a walk would not find a page of them within its steps.
+const FEW: i64 = 2_000;
+/// Up to this many that fit, they are gathered whole and thereby counted.
+const COUNTED_WHOLE: i64 = 20_000;
+/// From here on reading the table is quicker than going by the index of searches.
+const COMMON: i64 = 100_000;
+/// Up to this many an estimate of all cards is exact.
+const COUNTED: i64 = 1_000;
+
+/// How many cards a filter picks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    pub cards: i64,
+    /// Whether they were counted; else it is what the planner thinks.
+    pub exact: bool,
+}
 
 /// A page in list order, and whether there is more in the direction that was read.
 pub struct Page {
     pub cards: Vec<Card>,
     pub more: bool,
+    /// How many cards the filter picks, as well as it is known now.
+    pub count: Count,
 }
 
-/// The page of `limit` cards from `place` on.
-pub async fn page(pool: &Pool, filter: &Filter, sort: Sort, place: Option<&Place>, limit: u32) -> ApiResult<Page> {
-    let mut query = Conditions::of(filter);
-    let back = place.is_some_and(|place| place.back);
-    let descending = sort.descending != back;
-    if let Some(place) = place {
-        query.behind(sort.column, place, descending)?;
+/// What page is asked for.
+pub struct Wanted<'a> {
+    pub filter: &'a Filter,
+    pub sort: Sort,
+    pub place: Option<&'a Place>,
+    pub limit: u32,
+}
+
+/// The page; `known` is what an earlier one has found out about the filter.
+pub async fn page(pool: &Pool, wanted: &Wanted<'_>, known: Option<Count>) -> ApiResult<Page> {
+    if wanted.filter.is_open() && wanted.sort.column != Column::UpdatedAt {
+        return straight(pool, wanted, known).await;
     }
-    let direction = if descending { "DESC" } else { "ASC" };
-    let order = match column(sort.column) {
-        Some(column) => format!("{column} {direction}, c.id {direction}"),
-        None => format!("c.id {direction}"),
+    let mut client = pool.get().await?;
+    let work = Bounded::begin(&mut client).await?;
+    let known = match known {
+        Some(count) => count,
+        None => expected(&work, wanted.filter).await?,
     };
-    let limit_at = query.bind(i64::from(limit) + 1);
-    let sql =
-        format!("SELECT {COLUMNS} FROM public.master_cards c WHERE {} ORDER BY {order} LIMIT ${limit_at}", query.sql);
-    let client = pool.get().await?;
-    let statement = client.prepare_cached(&sql).await?;
-    let rows = client.query(&statement, &query.references()).await?;
-    let more = rows.len() > limit as usize;
-    let mut cards: Vec<Card> = rows.iter().take(limit as usize).map(from_row).collect();
-    if back {
-        cards.reverse();
+    let may_be_many = known.cards > FEW || !known.exact && wanted.filter.q.is_some();
+    if may_be_many && let Some(walk) = Statement::walk(wanted)? {
+        let rows = work.rows(&walk.sql, &walk.query.references()).await?.ok_or_else(too_long)?;
+        if rows.len() > wanted.limit as usize {
+            return Ok(wanted.page(rows.iter().map(from_row).collect(), known));
+        }
     }
-    Ok(Page { cards, more })
+    let count_all = !known.exact && known.cards <= COUNTED_WHOLE;
+    let gathering = if known.cards > COUNTED_WHOLE && wanted.sort.column == Column::UpdatedAt {
+        // No index has this order, so the planner cannot but sort, and does it with all the processors there are.
+        Statement::straight(wanted)?
+    } else {
+        Statement::gathering(wanted, known, count_all)?
+    };
+    let rows = work.rows(&gathering.sql, &gathering.query.references()).await?.ok_or_else(too_long)?;
+    let counted = match rows.first() {
+        Some(row) if count_all => row.get(9),
+        None if wanted.place.is_none() => Some(0),
+        _ => None,
+    };
+    let count = counted.map_or(known, |cards| Count { cards, exact: true });
+    Ok(wanted.page(rows.iter().map(from_row).collect(), count))
+}
+
+/// The whole list along an index: nothing that could turn out to be long.
+async fn straight(pool: &Pool, wanted: &Wanted<'_>, known: Option<Count>) -> ApiResult<Page> {
+    let statement = Statement::straight(wanted)?;
+    let client = pool.get().await?;
+    let known = match known {
+        Some(count) => count,
+        None => all(&client).await?,
+    };
+    let rows = client.query(&client.prepare_cached(&statement.sql).await?, &statement.query.references()).await?;
+    Ok(wanted.page(rows.iter().map(from_row).collect(), known))
+}
+
+impl Wanted<'_> {
+    fn back(&self) -> bool {
+        self.place.is_some_and(|place| place.back)
+    }
+
+    /// Which way the list is read.
+    fn descending(&self) -> bool {
+        self.sort.descending != self.back()
+    }
+
+    fn order(&self, value: &str, id: &str) -> String {
+        let direction = if self.descending() { "DESC" } else { "ASC" };
+        match self.sort.column {
+            Column::CreatedAt => format!("{id} {direction}"),
+            _ => format!("{value} {direction}, {id} {direction}"),
+        }
+    }
+
+    fn page(&self, mut cards: Vec<Card>, count: Count) -> Page {
+        let (limit, read) = (self.limit as usize, i64::try_from(cards.len()).unwrap_or(i64::MAX));
+        let more = cards.len() > limit;
+        cards.truncate(limit);
+        if self.back() {
+            cards.reverse();
+        }
+        let count = if count.exact { count } else { Count { cards: count.cards.max(read), exact: false } };
+        Page { cards, more, count }
+    }
+}
+
+/// SQL and its parameters.
+struct Statement {
+    sql: String,
+    query: Conditions,
+}
+
+impl Statement {
+    fn straight(wanted: &Wanted<'_>) -> ApiResult<Self> {
+        let mut query = Conditions::of(wanted.filter);
+        let (column, order) = (column(wanted.sort.column), wanted.order(column(wanted.sort.column), "c.id"));
+        if let Some(place) = wanted.place {
+            query.behind(wanted.sort.column, column, place, wanted.descending())?;
+        }
+        let limit = query.bind(i64::from(wanted.limit) + 1);
+        let sql =
+            format!("SELECT {COLUMNS} FROM public.master_cards c WHERE {} ORDER BY {order} LIMIT ${limit}", query.sql);
+        Ok(Self { sql, query })
+    }
+
+    /// Along the index of the list's order; none where there is no such index. Along that of a kind, a plugin or a
+    /// status, where these hold ids in order, so that cards which lie together are found together.
+    fn walk(wanted: &Wanted<'_>) -> ApiResult<Option<Self>> {
+        let filter = wanted.filter;
+        if filter.deleted || wanted.sort.column == Column::UpdatedAt {
+            return Ok(None);
+        }
+        let mut query = Conditions::of(filter);
+        let conditions = query.split();
+        let column = column(wanted.sort.column);
+        if let Some(place) = wanted.place {
+            query.behind(wanted.sort.column, column, place, wanted.descending())?;
+        }
+        let by_id = wanted.sort.column == Column::CreatedAt;
+        let of_source = [("kind", &filter.kind), ("plugin", &filter.plugin)];
+        let of_source = of_source.into_iter().find_map(|(column, value)| Some((column, value.clone()?)));
+        let steps = match of_source {
+            Some((which, value)) if by_id => {
+                let value = query.bind(value);
+                let (behind, order) = (query.split().replace("c.id", "s.card_id"), wanted.order("", "s.card_id"));
+                format!(
+                    "SELECT c.* FROM (SELECT DISTINCT s.card_id FROM public.card_source_index s \
+                     WHERE s.{which} = ${value} AND {behind} ORDER BY {order} LIMIT {STEPS}) s \
+                     JOIN public.master_cards c ON c.id = s.card_id ORDER BY {order}"
+                )
+            }
+            _ => {
+                if let Some(status) = filter.status.filter(|_| by_id) {
+                    query.add("c.status = ?", status);
+                }
+                let (behind, order) = (query.split(), wanted.order(column, "c.id"));
+                format!(
+                    "SELECT c.* FROM public.master_cards c WHERE c.deleted_at IS NULL AND {behind} \
+                     ORDER BY {order} LIMIT {STEPS}"
+                )
+            }
+        };
+        let (order, limit) = (wanted.order(column, "c.id"), query.bind(i64::from(wanted.limit) + 1));
+        let sql = format!("SELECT {COLUMNS} FROM ({steps}) c WHERE {conditions} ORDER BY {order} LIMIT ${limit}");
+        Ok(Some(Self { sql, query }))
+    }
+
+    /// All that fits, sorted; with `count_all` the tenth column says how many that is, whatever page is read.
+    fn gathering(wanted: &Wanted<'_>, known: Count, count_all: bool) -> ApiResult<Self> {
+        let filter = wanted.filter;
+        let mut query = if known.cards < COMMON { Conditions::indexed(filter) } else { Conditions::of(filter) };
+        let column = column(wanted.sort.column);
+        let mut conditions = query.split();
+        if let Some(place) = wanted.place {
+            let value = if count_all { "c.place" } else { column };
+            query.behind(wanted.sort.column, value, place, wanted.descending())?;
+        }
+        let behind = query.split();
+        let mut page_of = "found c".to_owned();
+        if count_all {
+            page_of = format!("{page_of} WHERE {}", behind);
+        } else {
+            conditions.push_str(&format!(" AND {}", behind));
+        }
+        let (place_order, order) = (wanted.order("c.place", "c.id"), wanted.order(column, "c.id"));
+        let limit = query.bind(i64::from(wanted.limit) + 1);
+        let total = if count_all { "(SELECT count(*) FROM found)" } else { "NULL::bigint" };
+        // Materialised, or the planner would walk after all, for the sake of the limit.
+        let sql = format!(
+            "WITH found AS MATERIALIZED (SELECT c.id, {column} AS place FROM public.master_cards c WHERE {conditions}), \
+             page AS (SELECT c.id FROM {page_of} ORDER BY {place_order} LIMIT ${limit}) \
+             SELECT {COLUMNS}, {total} FROM page JOIN public.master_cards c ON c.id = page.id ORDER BY {order}"
+        );
+        Ok(Self { sql, query })
+    }
 }
 
 /// The place of `card` in the list.
@@ -63,125 +238,47 @@ pub fn place_of(card: &Card, column: Column, back: bool) -> ApiResult<Place> {
     Ok(Place { value, id: card.id, back })
 }
 
-/// How many cards the filter picks, counted one by one.
-pub async fn count(pool: &Pool, filter: &Filter) -> ApiResult<i64> {
+/// How many cards the filter picks, counted one by one; none when that takes too long.
+pub async fn count(pool: &Pool, filter: &Filter) -> ApiResult<Option<i64>> {
     let query = Conditions::of(filter);
-    let client = pool.get().await?;
     let sql = format!("SELECT count(*) FROM public.master_cards c WHERE {}", query.sql);
-    Ok(client.query_one(&client.prepare_cached(&sql).await?, &query.references()).await?.get(0))
+    let mut client = pool.get().await?;
+    let rows = Bounded::begin(&mut client).await?.rows(&sql, &query.references()).await?;
+    Ok(rows.and_then(|rows| rows.first().map(|row| row.get(0))))
 }
 
-/// About how many cards the filter picks: counted up to [`COUNTED`], the planner's estimate above.
-pub async fn estimate(pool: &Pool, filter: &Filter) -> ApiResult<i64> {
-    let query = Conditions::of(filter);
-    let client = pool.get().await?;
-    let sql = format!(
-        "SELECT count(*) FROM (SELECT 1 FROM public.master_cards c WHERE {} LIMIT {COUNTED}) AS counted",
-        query.sql
-    );
-    let counted: i64 = client.query_one(&client.prepare_cached(&sql).await?, &query.references()).await?.get(0);
-    if counted < COUNTED {
-        return Ok(counted);
-    }
+/// How many cards the planner thinks that a filter picks.
+async fn expected(work: &Bounded<'_>, filter: &Filter) -> ApiResult<Count> {
+    let query = Conditions::indexed(filter);
     let sql = format!("EXPLAIN (FORMAT JSON) SELECT 1 FROM public.master_cards c WHERE {}", query.sql);
-    let plan: serde_json::Value = client.query_one(&sql, &query.references()).await?.get(0);
-    let rows = plan.pointer("/0/Plan/Plan Rows").and_then(serde_json::Value::as_i64);
-    Ok(rows.unwrap_or(counted).max(counted))
+    let rows = work.rows(&sql, &query.references()).await?.unwrap_or_default();
+    Ok(Count { cards: rows.first().map_or(0, |row| planned_rows(&row.get(0))), exact: false })
 }
 
-/// Up to this many an estimate is exact.
-const COUNTED: i64 = 1_000;
+/// How many cards there are: counted up to [`COUNTED`], what the planner thinks above.
+async fn all(client: &super::pool::Connection) -> ApiResult<Count> {
+    let sql = format!(
+        "SELECT count(*) FROM (SELECT 1 FROM public.master_cards c WHERE c.deleted_at IS NULL LIMIT {COUNTED}) AS counted"
+    );
+    let cards: i64 = client.query_one(&client.prepare_cached(&sql).await?, &[]).await?.get(0);
+    if cards < COUNTED {
+        return Ok(Count { cards, exact: true });
+    }
+    let sql = "EXPLAIN (FORMAT JSON) SELECT 1 FROM public.master_cards c WHERE c.deleted_at IS NULL";
+    let plan = client.query_one(sql, &[]).await?.get(0);
+    Ok(Count { cards: planned_rows(&plan).max(cards), exact: false })
+}
 
-fn column(column: Column) -> Option<&'static str> {
+fn planned_rows(plan: &serde_json::Value) -> i64 {
+    plan.pointer("/0/Plan/Plan Rows").and_then(serde_json::Value::as_i64).unwrap_or_default()
+}
+
+/// What a list is sorted by before the id: nothing but the id where that is the order of creation.
+fn column(column: Column) -> &'static str {
     match column {
-        Column::Title => Some("c.title"),
-        Column::Sku => Some("c.sku"),
-        Column::UpdatedAt => Some("c.updated_at"),
-        Column::CreatedAt => None,
-    }
-}
-
-/// A WHERE clause on cards `c` and its parameters; also what exports and bulk actions pick by.
-pub(super) struct Conditions {
-    pub(super) sql: String,
-    params: Vec<Param>,
-}
-
-impl Conditions {
-    pub(super) fn of(filter: &Filter) -> Self {
-        let deleted = if filter.deleted { "c.deleted_at IS NOT NULL" } else { "c.deleted_at IS NULL" };
-        let mut query = Self { sql: deleted.to_owned(), params: Vec::new() };
-        if let Some(status) = filter.status {
-            query.add("c.status = ?", status);
-        }
-        if let Some(since) = filter.updated_since {
-            query.add("c.updated_at >= ?", since);
-        }
-        if let Some(kind) = &filter.kind {
-            query.add(
-                "EXISTS (SELECT 1 FROM public.card_source_index s WHERE s.card_id = c.id AND s.kind = ?)",
-                kind.clone(),
-            );
-        }
-        if let Some(plugin) = &filter.plugin {
-            query.add(
-                "EXISTS (SELECT 1 FROM public.card_source_index s WHERE s.card_id = c.id AND s.plugin = ?)",
-                plugin.clone(),
-            );
-        }
-        if let Some(kind) = &filter.missing_kind {
-            query.add(
-                "NOT EXISTS (SELECT 1 FROM public.card_source_index s WHERE s.card_id = c.id AND s.kind = ?)",
-                kind.clone(),
-            );
-        }
-        if let Some(text) = &filter.q {
-            query.search(text);
-        }
-        query
-    }
-
-    /// Three characters or more match anywhere, fewer match beginnings: a short word anywhere
-    /// would read the whole table.
-    fn search(&mut self, text: &str) {
-        let escaped = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
-        let anywhere = text.chars().count() >= ANYWHERE_FROM;
-        let pattern = if anywhere { format!("%{escaped}%") } else { format!("{escaped}%") };
-        self.add("(c.title ILIKE ? OR c.sku ILIKE ?)", pattern);
-    }
-
-    fn behind(&mut self, by: Column, place: &Place, descending: bool) -> ApiResult<()> {
-        let compare = if descending { "<" } else { ">" };
-        let Some(column) = column(by) else {
-            self.add(&format!("c.id {compare} ?"), place.id);
-            return Ok(());
-        };
-        let value = match by {
-            Column::UpdatedAt => {
-                let at =
-                    OffsetDateTime::parse(&place.value, &Rfc3339).map_err(|_| ApiError::new(&codes::INVALID_CURSOR))?;
-                self.bind(at)
-            }
-            _ => self.bind(place.value.clone()),
-        };
-        let id = self.bind(place.id);
-        self.sql.push_str(&format!(" AND ({column}, c.id) {compare} (${value}, ${id})"));
-        Ok(())
-    }
-
-    /// Adds a condition whose every `?` is the one parameter.
-    pub(super) fn add(&mut self, condition: &str, value: impl ToSql + Send + Sync + 'static) {
-        let at = self.bind(value);
-        self.sql.push_str(" AND ");
-        self.sql.push_str(&condition.replace('?', &format!("${at}")));
-    }
-
-    pub(super) fn bind(&mut self, value: impl ToSql + Send + Sync + 'static) -> usize {
-        self.params.push(Box::new(value));
-        self.params.len()
-    }
-
-    pub(super) fn references(&self) -> Vec<&(dyn ToSql + Sync)> {
-        self.params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect()
+        Column::Title => "c.title",
+        Column::Sku => "c.sku",
+        Column::UpdatedAt => "c.updated_at",
+        Column::CreatedAt => "c.id",
     }
 }
