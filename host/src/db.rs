@@ -4,6 +4,7 @@ pub mod api_keys;
 pub mod audit;
 pub mod card_bulk;
 pub mod card_estimates;
+pub mod card_expiry;
 pub mod card_history;
 pub mod card_list;
 pub mod card_sources;

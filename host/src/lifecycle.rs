@@ -193,9 +193,26 @@ async fn clean(app: Arc<App>) {
             Ok(jobs) => tracing::info!(jobs, "removed jobs that are long over"),
             Err(error) => tracing::warn!(error = ?error, "jobs that are long over could not be removed"),
         }
+        remove_expired_cards(&app).await;
         if let Err(error) = db::sessions::forget_old(&app.pools.core).await {
             tracing::warn!(error = ?error, "sessions that are long over could not be removed");
         }
+    }
+}
+
+/// Removes for good the cards that were deleted longer ago than `CARD_RETENTION_DAYS`.
+async fn remove_expired_cards(app: &App) {
+    let before = app.clock.now() - time::Duration::days(app.config.cards.retention_days.into());
+    match db::card_expiry::remove(&app.pools.reaper, before).await {
+        Ok(removed) => {
+            if removed.cards > 0 {
+                tracing::info!(cards = removed.cards, "removed deleted cards that were past their retention");
+            }
+            for (plugin, cards) in removed.in_use {
+                tracing::warn!(plugin, cards, "deleted cards stay, because the plugin's tables still refer to them");
+            }
+        }
+        Err(error) => tracing::warn!(error = ?error, "deleted cards could not be removed for good"),
     }
 }
 

@@ -31,7 +31,7 @@ use crate::{
     },
     request::Call,
     route,
-    router::{Access, CARD, Reads, Route},
+    router::{Access, CARD, Reads, Route, SMALL},
 };
 
 pub fn routes() -> Vec<Route> {
@@ -65,8 +65,8 @@ op.named("updateCard", "cards", "Change a card (JSON Merge Patch)").reads::<Card
         route!(DELETE "/v1/admin/master-cards/{id}", Access::Scope("cards:write"), Reads::Nothing, delete).told(|op| {
 op.named("deleteCard", "cards", "Hide a card, or remove it for good").says("`purge` needs the scope `cards:purge`.").query::<DeleteQuery>().param("purge", "For good.", json!({})).if_match().no_content().refuses(&[&codes::CARD_IN_USE]);
 }),
-        route!(POST "/v1/admin/master-cards/{id}/restore", Access::Scope("cards:write"), Reads::Nothing, restore).told(|op| {
-op.named("restoreCard", "cards", "Bring a deleted card back").ok::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN]);
+        route!(POST "/v1/admin/master-cards/{id}/restore", Access::Scope("cards:write"), Reads::Json(SMALL), restore).told(|op| {
+op.named("restoreCard", "cards", "Bring a deleted card back, or make a card what it was").says("With a version, title, SKU, status and attributes but sources become what they were then, as a new version.").reads::<Restore>().if_match().ok::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN]);
 }),
         route!(GET "/v1/admin/master-cards/{id}/history", Access::Scope("cards:read"), Reads::Nothing, history).told(|op| {
 op.named("getCardHistory", "cards", "Who changed a card, newest first").query::<HistoryQuery>().param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100})).param("cursor", "`next_cursor` of the page before.", json!({})).ok::<Page<db::card_history::Line>>();
@@ -125,7 +125,9 @@ async fn delete(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         caller.require("cards:purge")?;
         match db::cards::delete(&app.pools.core, id, &precondition, &caller.actor()).await {
             // A card that is hidden already may still be purged.
-            Err(error) if error.status() == StatusCode::NOT_FOUND => {}
+            Err(error) if error.status() == StatusCode::NOT_FOUND => {
+                db::cards::check_hidden(&app.pools.core, id, &precondition).await?;
+            }
             outcome => outcome?,
         }
         db::cards::purge(&app.pools.reaper, id).await?;
@@ -136,9 +138,25 @@ async fn delete(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     Ok(reply::no_content())
 }
 
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Restore {
+    #[serde(default, deserialize_with = "input::maybe::present")]
+    #[schemars(with = "i64", range(min = 1))]
+    version: Option<Option<i64>>,
+}
+
+/// Brings a deleted card back or, with a version, makes a card what it was then.
 async fn restore(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    call.no_query()?;
     let id = call.params.id("id", "card")?;
-    let card = db::cards::restore(&app.pools.core, id, &call.caller()?.actor()).await?;
+    let precondition = if_match(&call)?;
+    let wanted: Restore = if call.body.is_empty() { Restore::default() } else { call.json()? };
+    let (pool, actor) = (&app.pools.core, call.caller()?.actor());
+    let card = match input::maybe::not_null(wanted.version, "/version")? {
+        Some(version) => db::cards::restore_version(pool, id, version, &precondition, &actor).await?,
+        None => db::cards::restore(pool, id, &precondition, &actor).await?,
+    };
     with_etag(reply::ok(&Item { item: &card })?, card.version)
 }
 

@@ -1,5 +1,6 @@
 //! The table `card_history`: who changed what, newest first.
 
+use deadpool_postgres::Transaction;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -7,7 +8,13 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::pool::Pool;
-use crate::http::error::ApiResult;
+use crate::{
+    cards::fields,
+    http::error::{ApiError, ApiResult},
+};
+
+/// Changes that an earlier version is put together from, at most.
+const REPLAYED: i64 = 5_000;
 
 /// One change of a card.
 #[derive(Serialize, JsonSchema)]
@@ -39,4 +46,19 @@ pub async fn page(pool: &Pool, card: Uuid, before: Option<Uuid>, limit: i64) -> 
         change: row.get(5),
     };
     Ok(rows.iter().map(line).collect())
+}
+
+/// What the lines up to `version` say of a card's fields, oldest first, from the last on that says all of them.
+pub async fn of_fields(transaction: &Transaction<'_>, card: Uuid, version: i64) -> ApiResult<Vec<fields::Line>> {
+    let sql = "SELECT action, change FROM public.card_history \
+               WHERE card_id = $1 AND version <= $2 AND action NOT IN ('enrich', 'remove_source') \
+                 AND version >= coalesce((SELECT max(version) FROM public.card_history \
+                                          WHERE card_id = $1 AND version <= $2 AND action = 'restore' AND change ? 'version'), 0) \
+               ORDER BY version LIMIT $3";
+    let rows = transaction.query(&transaction.prepare_cached(sql).await?, &[&card, &version, &(REPLAYED + 1)]).await?;
+    if rows.len() as i64 > REPLAYED {
+        let detail = format!("More than {REPLAYED} changes lie between that version and the last one known whole.");
+        return Err(ApiError::invalid("/version", detail));
+    }
+    Ok(rows.iter().map(|row| fields::Line { action: row.get(0), change: row.get(1) }).collect())
 }

@@ -78,12 +78,7 @@ pub async fn page(pool: &Pool, wanted: &Wanted<'_>, known: Option<Count>) -> Api
         }
     }
     let count_all = !known.exact && known.cards <= COUNTED_WHOLE;
-    let gathering = if known.cards > COUNTED_WHOLE && wanted.sort.column == Column::UpdatedAt {
-        // No index has this order, so the planner cannot but sort, and does it with all the processors there are.
-        Statement::straight(wanted)?
-    } else {
-        Statement::gathering(wanted, known, count_all)?
-    };
+    let gathering = Statement::gathering(wanted, known, count_all)?;
     let rows = work.rows(&gathering.sql, &gathering.query.references()).await?.ok_or_else(too_long)?;
     let counted = match rows.first() {
         Some(row) if count_all => row.get(9),
@@ -217,9 +212,12 @@ impl Statement {
         let (place_order, order) = (wanted.order("c.place", "c.id"), wanted.order(column, "c.id"));
         let limit = query.bind(i64::from(wanted.limit) + 1);
         let total = if count_all { "(SELECT count(*) FROM found)" } else { "NULL::bigint" };
-        // Materialised, or the planner would walk after all, for the sake of the limit.
+        // Materialised, or the planner would walk after all, for the sake of the limit; where it has no index to walk
+        // along, it may sort with all the processors there are.
+        let kept =
+            if wanted.sort.column == Column::UpdatedAt && !count_all { "NOT MATERIALIZED" } else { "MATERIALIZED" };
         let sql = format!(
-            "WITH found AS MATERIALIZED (SELECT c.id, {column} AS place FROM public.master_cards c WHERE {conditions}), \
+            "WITH found AS {kept} (SELECT c.id, {column} AS place FROM public.master_cards c WHERE {conditions}), \
              page AS (SELECT c.id FROM {page_of} ORDER BY {place_order} LIMIT ${limit}) \
              SELECT {COLUMNS}, {total} FROM page JOIN public.master_cards c ON c.id = page.id ORDER BY {order}"
         );
@@ -249,7 +247,7 @@ pub async fn count(pool: &Pool, filter: &Filter) -> ApiResult<Option<i64>> {
 
 /// How many cards the planner thinks that a filter picks.
 async fn expected(work: &Bounded<'_>, filter: &Filter) -> ApiResult<Count> {
-    let query = Conditions::indexed(filter);
+    let query = Conditions::of(filter);
     let sql = format!("EXPLAIN (FORMAT JSON) SELECT 1 FROM public.master_cards c WHERE {}", query.sql);
     let rows = work.rows(&sql, &query.references()).await?.unwrap_or_default();
     Ok(Count { cards: rows.first().map_or(0, |row| planned_rows(&row.get(0))), exact: false })

@@ -5,11 +5,12 @@ use serde_json::{Value, json, value::RawValue};
 use tokio_postgres::{Row, types::Json};
 use uuid::Uuid;
 
-use super::{fault, pool::Pool};
+use super::{card_history, fault, pool::Pool};
 use crate::{
     cards::{
         card::{Card, Status},
-        patch::{self, Change},
+        fields::Fields,
+        patch::Change,
     },
     http::{
         codes,
@@ -90,7 +91,7 @@ impl Precondition {
 }
 
 /// Changes a card. The row is locked while the merge patch is worked out, so that nothing that
-/// others write meanwhile is lost; `sources` stays whatever it is.
+/// others write meanwhile is lost; `sources` stays whatever it is. What changes nothing makes no version.
 pub async fn update(
     pool: &Pool,
     id: Uuid,
@@ -103,37 +104,59 @@ pub async fn update(
     let transaction = client.transaction().await?;
     let card = lock(&transaction, id).await?;
     precondition.check(card.version)?;
-    let mut attributes: Value = serde_json::from_str(card.attributes.get()).map_err(ApiError::internal)?;
-    if let Some(patch) = &change.attributes {
-        patch::merge(&mut attributes, &Value::Object(patch.clone()));
+    let before = Fields::of(&card)?;
+    let mut after = before.clone();
+    after.change(change);
+    if before == after {
+        return Ok(card);
     }
+    let card = store(&transaction, id, &after).await?;
+    remember(&transaction, &card, actor, "update", sent).await?;
+    transaction.commit().await?;
+    Ok(card)
+}
+
+/// Makes title, SKU, status and attributes what they were at an earlier version; sources stay as they are.
+pub async fn restore_version(
+    pool: &Pool,
+    id: Uuid,
+    version: i64,
+    precondition: &Precondition,
+    actor: &Value,
+) -> ApiResult<Card> {
+    let mut client = pool.get().await?;
+    let transaction = client.transaction().await?;
+    let card = lock(&transaction, id).await?;
+    precondition.check(card.version)?;
+    if !(1..=card.version).contains(&version) {
+        return Err(ApiError::invalid("/version", format!("The card has had the versions 1 to {}.", card.version)));
+    }
+    let changes = card_history::of_fields(&transaction, id, version).await?;
+    let earlier = Fields::at(&changes).ok_or_else(|| ApiError::not_found("version of this card"))?;
+    if Fields::of(&card)? == earlier {
+        return Ok(card);
+    }
+    let card = store(&transaction, id, &earlier).await?;
+    let change = json!({"version": version, "title": earlier.title, "sku": earlier.sku, "status": earlier.status,
+        "attributes": earlier.attributes});
+    remember(&transaction, &card, actor, "restore", &change).await?;
+    transaction.commit().await?;
+    Ok(card)
+}
+
+async fn store(transaction: &Transaction<'_>, id: Uuid, fields: &Fields) -> ApiResult<Card> {
     let sql = format!(
         "UPDATE public.master_cards AS c SET title = $2, sku = $3, status = $4, \
          attributes = $5::jsonb || jsonb_build_object('sources', c.attributes->'sources'), \
          version = c.version + 1, updated_at = now() WHERE c.id = $1 RETURNING {COLUMNS}"
     );
     let statement = transaction.prepare_cached(&sql).await?;
-    let status = match change.status {
-        Some(status) => status.name(),
-        None => card.status.as_str(),
-    };
+    let attributes = Json(&fields.attributes);
     let row = transaction
-        .query_one(
-            &statement,
-            &[
-                &id,
-                &change.title.as_ref().unwrap_or(&card.title),
-                &change.sku.as_ref().unwrap_or(&card.sku),
-                &status,
-                &attributes,
-            ],
-        )
+        .query_one(&statement, &[&id, &fields.title, &fields.sku, &fields.status, &attributes])
         .await
         .map_err(sku_taken)?;
-    let card = from_row(&row);
-    remember(&transaction, &card, actor, "update", sent).await?;
-    transaction.commit().await?;
-    Ok(card)
+    Ok(from_row(&row))
 }
 
 /// Hides a card.
@@ -152,7 +175,7 @@ pub async fn delete(pool: &Pool, id: Uuid, precondition: &Precondition, actor: &
 }
 
 /// Brings a hidden card back.
-pub async fn restore(pool: &Pool, id: Uuid, actor: &Value) -> ApiResult<Card> {
+pub async fn restore(pool: &Pool, id: Uuid, precondition: &Precondition, actor: &Value) -> ApiResult<Card> {
     let mut client = pool.get().await?;
     let transaction = client.transaction().await?;
     let sql = format!(
@@ -161,9 +184,19 @@ pub async fn restore(pool: &Pool, id: Uuid, actor: &Value) -> ApiResult<Card> {
     );
     let row = transaction.query_opt(&sql, &[&id]).await.map_err(sku_taken)?;
     let card = from_row(&row.ok_or_else(|| ApiError::not_found("deleted card"))?);
+    // Refused, the transaction is dropped and the card stays hidden.
+    precondition.check(card.version - 1)?;
     remember(&transaction, &card, actor, "restore", &json!({})).await?;
     transaction.commit().await?;
     Ok(card)
+}
+
+/// Checks what `If-Match` asks of a card that is hidden.
+pub async fn check_hidden(pool: &Pool, id: Uuid, precondition: &Precondition) -> ApiResult<()> {
+    let client = pool.get().await?;
+    let sql = "SELECT version FROM public.master_cards WHERE id = $1 AND deleted_at IS NOT NULL";
+    let row = client.query_opt(&client.prepare_cached(sql).await?, &[&id]).await?;
+    precondition.check(row.ok_or_else(|| ApiError::not_found("card"))?.get(0))
 }
 
 /// Removes a hidden card for good, as the reaper: the core itself has no right to delete cards.
@@ -177,7 +210,7 @@ pub async fn purge(reaper: &Pool, id: Uuid) -> ApiResult<()> {
 }
 
 /// A plugin's foreign key that forbids the removal names its schema, and so the plugin.
-fn card_in_use(error: tokio_postgres::Error) -> ApiError {
+pub(super) fn card_in_use(error: tokio_postgres::Error) -> ApiError {
     let in_use = error.as_db_error().filter(|fault| fault.code().code() == "23503" || fault.code().code() == "23001");
     match in_use.and_then(|fault| fault.schema()).and_then(|schema| schema.strip_prefix("plugin_")) {
         Some(plugin) => {

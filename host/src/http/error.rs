@@ -116,6 +116,11 @@ impl ApiError {
         self.0.detail.as_deref()
     }
 
+    /// A further member that [`with`](Self::with) has set.
+    pub fn member(&self, name: &str) -> Option<&Value> {
+        self.0.extra.get(name)
+    }
+
     pub fn fields(&self) -> &[(String, String)] {
         &self.0.fields
     }

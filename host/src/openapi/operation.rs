@@ -238,7 +238,7 @@ impl<'g> Operation<'g> {
         if content.is_empty() {
             return None;
         }
-        let mut body = json!({"required": true, "content": content});
+        let mut body = json!({"required": !self.body_may_be_absent, "content": content});
         if let Some((_, limit)) = facts.body {
             body["description"] = format!("At most {limit} bytes.").into();
         }

@@ -12,11 +12,11 @@ use crate::{
     },
 };
 
-/// How long a statement may take is here. A plan that is made once for all values is blind to how rare one of them is;
-/// compiling it takes longer than most of them run. Set for the transaction: nothing is left behind on a connection that
-/// others use, poolers' too.
-const TERMS: &str =
-    "SET LOCAL statement_timeout = '2s'; SET LOCAL jit = off; SET LOCAL plan_cache_mode = force_custom_plan";
+/// How long a statement may take is here, and what it may keep in memory: the ids of half a million cards. A plan that is
+/// made once for all values is blind to how rare one of them is; compiling it takes longer than most of them run. Set for
+/// the transaction: nothing is left behind on a connection that others use, poolers' too.
+const TERMS: &str = "SET LOCAL statement_timeout = '2s'; SET LOCAL work_mem = '32MB'; SET LOCAL jit = off; \
+                     SET LOCAL plan_cache_mode = force_custom_plan";
 
 /// A transaction that only reads; it ends when it is dropped, also under a request that is given up.
 pub struct Bounded<'c>(Transaction<'c>);
