@@ -1,8 +1,9 @@
-//! Pages of cards as everybody sees them: the admin API, plugins and MCP clients.
+//! Cards as everybody reads them (the admin API, plugins and MCP clients), and as plugins write them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use crate::{
@@ -15,6 +16,7 @@ use crate::{
         self,
         card_estimates::Estimates,
         card_list::{self, Wanted},
+        card_sources::{Entry, Written},
         pool::Pool,
     },
     http::{
@@ -23,9 +25,15 @@ use crate::{
     },
 };
 
-/// Reading the catalogue.
+mod turns;
+
+use turns::Turns;
+pub use turns::Unwritten;
+
+/// The cards.
 pub struct Catalogue {
     pool: Pool,
+    turns: Turns,
     cursors: Cursors,
     estimates: Estimates,
     clock: Clock,
@@ -60,8 +68,15 @@ struct CardPart {
 }
 
 impl Catalogue {
+    /// Within a runtime, which is where writers are served that had to wait.
     pub fn new(pool: Pool, cursors: Cursors, clock: Clock) -> Self {
-        Self { pool, cursors, estimates: Estimates::default(), clock }
+        let turns = Turns::new(pool.clone(), Handle::current());
+        Self { pool, turns, cursors, estimates: Estimates::default(), clock }
+    }
+
+    /// Writes source `key` of a card.
+    pub async fn enrich(&self, card: Uuid, key: &str, entry: &Entry<'_>) -> Result<Written, Unwritten> {
+        self.turns.enrich(card, key, entry).await
     }
 
     /// The card, 404 when it is not there or deleted.

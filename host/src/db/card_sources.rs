@@ -5,6 +5,7 @@ use deadpool_postgres::PoolError;
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 use tokio_postgres::{
+    Row,
     error::SqlState,
     types::{Json, ToSql},
 };
@@ -48,6 +49,8 @@ pub enum StoreError {
     Pool(#[from] PoolError),
     #[error("the database refused")]
     Database(#[from] tokio_postgres::Error),
+    #[error("the entry cannot be written as JSON")]
+    Json(#[from] serde_json::Error),
 }
 
 /// `||` and not `jsonb_set(..., '{sources,key}')`: that is a silent no-op where `sources` is missing.
@@ -74,6 +77,39 @@ WITH card AS (
 )
 SELECT version FROM card";
 
+/// As many such writes as wait for one card, in their order. What they find is the row as it is once it is locked; each
+/// is judged by itself, makes a version of its own and a line of history. The row is written once.
+const ENRICH_TOGETHER: &str = "
+WITH card AS MATERIALIZED (
+  SELECT id, version, attributes->'sources' AS sources FROM public.master_cards
+   WHERE id = $1 AND deleted_at IS NULL FOR UPDATE
+), given AS MATERIALIZED (
+  SELECT g.*, c.version, c.sources ? g.source_key AS known
+    FROM card c, unnest($2::text[], $3::jsonb[], $4::text[], $5::text[], $6::integer[], $7::uuid[], $8::jsonb[])
+         WITH ORDINALITY AS g (source_key, entry, plugin, kind, bytes, line, actor, turn)
+), adding AS (
+  SELECT source_key, row_number() OVER (ORDER BY min(turn)) AS place FROM given WHERE NOT known GROUP BY source_key
+), taken AS MATERIALIZED (
+  SELECT g.*, g.version + row_number() OVER (ORDER BY g.turn) AS made
+    FROM given g LEFT JOIN adding a USING (source_key)
+   WHERE g.known OR a.place + (SELECT count(*) FROM card c, jsonb_object_keys(c.sources)) <= $9::bigint
+), written AS (
+  UPDATE public.master_cards m
+     SET attributes = jsonb_set(m.attributes, '{sources}', c.sources || t.entries), version = t.made, updated_at = now()
+    FROM card c, (SELECT jsonb_object_agg(source_key, entry ORDER BY turn) AS entries, max(made) AS made FROM taken) t
+   WHERE m.id = c.id AND t.made IS NOT NULL
+), listed AS (
+  INSERT INTO public.card_source_index (card_id, source_key, plugin, kind, bytes)
+  SELECT DISTINCT ON (source_key) $1, source_key, plugin, kind, bytes FROM taken ORDER BY source_key, turn DESC
+  ON CONFLICT (card_id, source_key)
+  DO UPDATE SET plugin = excluded.plugin, kind = excluded.kind, bytes = excluded.bytes, updated_at = now()
+), told AS (
+  INSERT INTO public.card_history (id, card_id, version, actor, action, change)
+  SELECT line, $1, made, actor, 'enrich', jsonb_build_object('source_key', source_key, 'kind', kind)
+    FROM taken ORDER BY made
+)
+SELECT t.made FROM given g LEFT JOIN taken t USING (turn) ORDER BY g.turn";
+
 const REMOVE: &str = "
 WITH card AS (
   UPDATE public.master_cards
@@ -93,12 +129,66 @@ const EXISTS: &str = "SELECT FROM public.master_cards WHERE id = $1 AND deleted_
 
 /// Writes source `key` of a card, its line in the index and its line of history.
 pub async fn enrich(pool: &Pool, card: Uuid, key: &str, entry: &Entry<'_>) -> Result<Written, StoreError> {
-    let bytes = i32::try_from(entry.data.get().len()).unwrap_or(i32::MAX);
+    let bytes = size(entry.data);
     let (told, actor) = (Uuid::now_v7(), Json(entry.updated_by));
     let (stored, most) = (Json(entry), SOURCES_PER_CARD);
     let params: [&(dyn ToSql + Sync); 9] =
         [&card, &key, &stored, &most, &entry.plugin, &entry.kind, &bytes, &told, &actor];
     write(pool, card, ENRICH, &params, Written::Full).await
+}
+
+/// A write that can wait for others.
+pub struct Together {
+    key: String,
+    entry: Box<RawValue>,
+    plugin: String,
+    kind: String,
+    bytes: i32,
+    line: Uuid,
+    actor: Value,
+}
+
+impl Together {
+    pub fn of(key: &str, entry: &Entry<'_>) -> Result<Self, StoreError> {
+        Ok(Self {
+            key: key.to_owned(),
+            entry: serde_json::value::to_raw_value(entry)?,
+            plugin: entry.plugin.to_owned(),
+            kind: entry.kind.to_owned(),
+            bytes: size(entry.data),
+            line: Uuid::now_v7(),
+            actor: entry.updated_by.clone(),
+        })
+    }
+
+    /// The bytes that waiting takes, about.
+    pub fn size(&self) -> usize {
+        self.entry.get().len()
+    }
+}
+
+fn size(data: &RawValue) -> i32 {
+    i32::try_from(data.get().len()).unwrap_or(i32::MAX)
+}
+
+/// Writes several sources of a card in their order, by one statement; the outcome of each.
+pub async fn enrich_together(pool: &Pool, card: Uuid, given: &[Together]) -> Result<Vec<Written>, StoreError> {
+    let keys: Vec<&str> = given.iter().map(|one| one.key.as_str()).collect();
+    let entries: Vec<Json<&RawValue>> = given.iter().map(|one| Json(&*one.entry)).collect();
+    let plugins: Vec<&str> = given.iter().map(|one| one.plugin.as_str()).collect();
+    let kinds: Vec<&str> = given.iter().map(|one| one.kind.as_str()).collect();
+    let bytes: Vec<i32> = given.iter().map(|one| one.bytes).collect();
+    let lines: Vec<Uuid> = given.iter().map(|one| one.line).collect();
+    let actors: Vec<&Value> = given.iter().map(|one| &one.actor).collect();
+    let params: [&(dyn ToSql + Sync); 9] =
+        [&card, &keys, &entries, &plugins, &kinds, &bytes, &lines, &actors, &SOURCES_PER_CARD];
+    let client = pool.get().await?;
+    let rows = persist(&client, ENRICH_TOGETHER, &params).await?;
+    if rows.is_empty() {
+        return Ok(given.iter().map(|_| Written::NoCard).collect());
+    }
+    let outcome = |row: &Row| Ok(row.try_get::<_, Option<i64>>(0)?.map_or(Written::Full, Written::Version));
+    rows.iter().map(outcome).collect()
 }
 
 /// Removes source `key` of a card.
@@ -127,13 +217,22 @@ async fn attempt(
     sql: &str,
     params: &[&(dyn ToSql + Sync)],
 ) -> Result<Option<i64>, tokio_postgres::Error> {
+    let rows = persist(client, sql, params).await?;
+    rows.first().map(|row| row.try_get(0)).transpose()
+}
+
+async fn persist(
+    client: &Connection,
+    sql: &str,
+    params: &[&(dyn ToSql + Sync)],
+) -> Result<Vec<Row>, tokio_postgres::Error> {
     let statement = client.prepare_cached(sql).await?;
     let mut left = ATTEMPTS;
     loop {
         left -= 1;
-        match client.query_opt(&statement, params).await {
+        match client.query(&statement, params).await {
             Err(error) if left > 0 && met_another(&error) => {}
-            outcome => return outcome?.map(|row| row.try_get(0)).transpose(),
+            outcome => return outcome,
         }
     }
 }

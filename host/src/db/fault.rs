@@ -70,6 +70,7 @@ impl From<StoreError> for ApiError {
         match error {
             StoreError::Pool(error) => error.into(),
             StoreError::Database(error) => error.into(),
+            StoreError::Json(error) => Self::internal(error),
         }
     }
 }

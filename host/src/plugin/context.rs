@@ -19,7 +19,7 @@ use crate::{
         filter::ListQuery,
         source::{self, Broken},
     },
-    catalogue::Catalogue,
+    catalogue::{Catalogue, Unwritten},
     config::{Breaking, Execution, PerPlugin},
     crash::Mark,
     db::{
@@ -28,7 +28,7 @@ use crate::{
         pool::Pool,
         service_users,
     },
-    http::error::ApiError,
+    http::{codes, error::ApiError},
 };
 
 /// What the host shares with every plugin's context.
@@ -112,6 +112,19 @@ impl From<StoreError> for Fault {
             }),
             StoreError::Database(database) if !fault::is_unavailable(&database) => Self::Internal(database.into()),
             unreachable => Self::Unavailable(unreachable.into()),
+        }
+    }
+}
+
+impl From<Unwritten> for Fault {
+    fn from(error: Unwritten) -> Self {
+        match error {
+            Unwritten::Store(error) => error.into(),
+            Unwritten::Together(error) => Self::Unavailable(anyhow::Error::new(error)),
+            Unwritten::Crowded => {
+                ApiError::new(&codes::OVERLOADED).detail("Too many writes wait for this card.").into()
+            }
+            Unwritten::Stopped => Self::Unavailable(anyhow::anyhow!("the host is stopping")),
         }
     }
 }
@@ -219,7 +232,7 @@ impl PluginContext {
             updated_at: OffsetDateTime::now_utc().format(&Rfc3339).map_err(|error| Fault::Internal(error.into()))?,
             updated_by: &actor,
         };
-        written(card_sources::enrich(&self.services.core, source.card, source.key, &entry).await?)
+        written(self.services.catalogue.enrich(source.card, source.key, &entry).await?)
     }
 
     /// Removes one of the plugin's own sources of a card; the card's new version.
