@@ -66,7 +66,7 @@ op.named("updateCard", "cards", "Change a card (JSON Merge Patch)").reads::<Card
 op.named("deleteCard", "cards", "Hide a card, or remove it for good").says("`purge` needs the scope `cards:purge`.").query::<DeleteQuery>().param("purge", "For good.", json!({})).if_match().no_content().refuses(&[&codes::CARD_IN_USE]);
 }),
         route!(POST "/v1/admin/master-cards/{id}/restore", Access::Scope("cards:write"), Reads::Json(SMALL), restore).told(|op| {
-op.named("restoreCard", "cards", "Bring a deleted card back, or make a card what it was").says("With a version, title, SKU, status and attributes but sources become what they were then, as a new version.").reads::<Restore>().if_match().ok::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN]);
+op.named("restoreCard", "cards", "Bring a deleted card back, or make a card what it was").says("With a version, title, SKU, status and attributes but sources become what they were then, as a new version.").may_read::<Restore>().if_match().ok::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN]);
 }),
         route!(GET "/v1/admin/master-cards/{id}/history", Access::Scope("cards:read"), Reads::Nothing, history).told(|op| {
 op.named("getCardHistory", "cards", "Who changed a card, newest first").query::<HistoryQuery>().param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100})).param("cursor", "`next_cursor` of the page before.", json!({})).ok::<Page<db::card_history::Line>>();

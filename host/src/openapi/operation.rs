@@ -22,6 +22,7 @@ pub struct Operation<'g> {
     description: Option<&'static str>,
     parameters: Vec<Value>,
     bodies: Vec<(&'static str, Value)>,
+    works_without_body: bool,
     replies: BTreeMap<u16, Value>,
     fails: BTreeSet<u16>,
     codes: BTreeMap<u16, Vec<&'static Code>>,
@@ -38,6 +39,7 @@ impl<'g> Operation<'g> {
             description: None,
             parameters: Vec::new(),
             bodies: Vec::new(),
+            works_without_body: false,
             replies: BTreeMap::new(),
             fails: BTreeSet::new(),
             codes: BTreeMap::new(),
@@ -98,6 +100,12 @@ impl<'g> Operation<'g> {
         let schema = T::json_schema(self.read).to_value();
         self.bodies.push(("", schema));
         self
+    }
+
+    /// The same, and it may be left out.
+    pub fn may_read<T: JsonSchema>(&mut self) -> &mut Self {
+        self.works_without_body = true;
+        self.reads::<T>()
     }
 
     /// A body of another type, which the handler reads itself.
@@ -238,7 +246,7 @@ impl<'g> Operation<'g> {
         if content.is_empty() {
             return None;
         }
-        let mut body = json!({"required": !self.body_may_be_absent, "content": content});
+        let mut body = json!({"required": !self.works_without_body, "content": content});
         if let Some((_, limit)) = facts.body {
             body["description"] = format!("At most {limit} bytes.").into();
         }
