@@ -6,7 +6,9 @@ mod it {
     mod audit;
     mod backup;
     mod browser;
+    mod card_life;
     mod card_list;
+    mod card_list_many;
     mod cards;
     mod cors;
     mod crash;

@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use time::OffsetDateTime;
 use tokio::net::TcpListener;
 use tokio_postgres::NoTls;
-use tokio_postgres::types::Json;
+use tokio_postgres::types::{Json, ToSql};
 use uuid::Uuid;
 
 /// The same body as the measured plugin's.
@@ -29,6 +29,21 @@ const CARD: &str = "SELECT c.id, c.title, c.sku, c.status, c.attributes, c.versi
     FROM public.master_cards c WHERE c.id = $1 AND c.deleted_at IS NULL";
 const PAGE: &str = "SELECT c.id, c.title, c.sku, c.status, c.attributes, c.version, c.created_at, c.updated_at \
     FROM public.master_cards c WHERE c.deleted_at IS NULL ORDER BY c.id DESC LIMIT $1";
+/// Filtered lists as one would write them by hand for a value that is known to be frequent, or rare.
+const DEEP: &str = "SELECT c.id, c.title, c.sku, c.status, c.attributes, c.version, c.created_at, c.updated_at \
+    FROM public.master_cards c WHERE c.deleted_at IS NULL AND c.id < $1 ORDER BY c.id DESC LIMIT 51";
+const STATUS: &str = "SELECT c.id, c.title, c.sku, c.status, c.attributes, c.version, c.created_at, c.updated_at \
+    FROM public.master_cards c WHERE c.deleted_at IS NULL AND c.status = 'active' ORDER BY c.id DESC LIMIT 51";
+const KIND: &str = "SELECT c.id, c.title, c.sku, c.status, c.attributes, c.version, c.created_at, c.updated_at \
+    FROM public.card_source_index s JOIN public.master_cards c ON c.id = s.card_id \
+    WHERE s.kind = 'price' AND c.deleted_at IS NULL ORDER BY s.card_id DESC LIMIT 51";
+const MISSING: &str = "SELECT c.id, c.title, c.sku, c.status, c.attributes, c.version, c.created_at, c.updated_at \
+    FROM public.master_cards c WHERE c.deleted_at IS NULL AND NOT EXISTS \
+    (SELECT FROM public.card_source_index s WHERE s.card_id = c.id AND s.kind = 'price') ORDER BY c.id DESC LIMIT 51";
+const SEARCH: &str = r#"SELECT c.id, c.title, c.sku, c.status, c.attributes, c.version, c.created_at, c.updated_at
+    FROM public.master_cards c WHERE c.deleted_at IS NULL
+    AND public.card_search_keys(lower((E'\n' || c.title || E'\n' || c.sku) COLLATE "default")) @> public.card_search_keys('zebra')
+    AND lower((E'\n' || c.title || E'\n' || c.sku) COLLATE "default") LIKE '%zebra%' ORDER BY c.id DESC LIMIT 51"#;
 const NUMBER: &str = "SELECT 42::int8";
 const WRITE: &str = "UPDATE public.master_cards SET attributes = jsonb_set(attributes, '{sources}', \
     coalesce(attributes->'sources', '{}') || jsonb_build_object('quick:bench', $2::jsonb)), \
@@ -40,6 +55,7 @@ enum Action {
     Number,
     Card,
     Page,
+    List(&'static str),
     Write,
 }
 
@@ -71,6 +87,10 @@ fn routes() -> matchit::Router<Action> {
     routes.insert("/number", Action::Number).unwrap();
     routes.insert("/cards/{id}", Action::Card).unwrap();
     routes.insert("/cards", Action::Page).unwrap();
+    routes.insert("/deep/{id}", Action::List(DEEP)).unwrap();
+    for (path, sql) in [("/status", STATUS), ("/kind", KIND), ("/missing", MISSING), ("/search", SEARCH)] {
+        routes.insert(path, Action::List(sql)).unwrap();
+    }
     routes.insert("/write/{id}", Action::Write).unwrap();
     for other in 0..OTHER_ROUTES {
         routes.insert(format!("/other/{other}/{{id}}"), Action::Hello).unwrap();
@@ -97,7 +117,9 @@ impl Bare {
             Action::Hello => Bytes::from_static(REPLY.as_bytes()),
             Action::Number => self.number().await,
             Action::Card => self.card(id).await,
-            Action::Page => self.page().await,
+            Action::Page => self.page(PAGE, &[&51_i64]).await,
+            Action::List(DEEP) => self.page(DEEP, &[&id]).await,
+            Action::List(sql) => self.page(sql, &[]).await,
             Action::Write => self.write(id).await,
         };
         Response::builder().header("content-type", "application/json").body(Full::new(body)).unwrap()
@@ -122,9 +144,9 @@ impl Bare {
         body.into()
     }
 
-    async fn page(&self) -> Bytes {
+    async fn page(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Bytes {
         let client = self.connection().await;
-        let rows = client.query(&client.prepare_cached(PAGE).await.unwrap(), &[&51_i64]).await.unwrap();
+        let rows = client.query(&client.prepare_cached(sql).await.unwrap(), params).await.unwrap();
         let mut body = br#"{"items":["#.to_vec();
         for (count, row) in rows.iter().take(50).enumerate() {
             if count > 0 {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 mod baseline;
+mod catalogue;
 mod measure;
 mod report;
 mod subjects;
@@ -10,13 +11,16 @@ mod usage;
 
 use std::path::PathBuf;
 
-const USAGE: &str = "bench [--rounds N] [--seconds N] [--only PART-OF-NAME] [--json FILE] [--authentication]";
+const USAGE: &str =
+    "bench [--rounds N] [--seconds N] [--only PART-OF-NAME] [--cards N] [--json FILE] [--authentication]";
 
 /// What the command line asks for.
 pub struct Options {
     pub rounds: usize,
     pub seconds: u64,
     pub only: Option<String>,
+    /// How many the large catalogue has.
+    pub cards: i64,
     pub json: Option<PathBuf>,
     /// Only what authentication costs; the host is a build that needs none.
     pub authentication: bool,
@@ -31,7 +35,11 @@ fn main() {
     let options = parse(arguments);
     runtime.block_on(async {
         let bench = subjects::Bench::start(options.authentication).await;
-        let measured = measure::all(&bench, &options);
+        let mut measured = measure::all(&bench.subjects, &options);
+        if options.wants_catalogue() {
+            let large = catalogue::subjects(&bench, options.cards).await;
+            measured.extend(measure::all(&large, &options));
+        }
         report::table(&measured, &options);
         if let Some(file) = &options.json {
             std::fs::write(file, report::json(&measured, &options)).expect("the file for --json can be written");
@@ -39,8 +47,22 @@ fn main() {
     });
 }
 
+impl Options {
+    pub fn wants(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|part| name.contains(part.as_str()))
+    }
+
+    /// Filling it takes minutes: only when one of its subjects may be asked for.
+    fn wants_catalogue(&self) -> bool {
+        let named =
+            |part: &String| part.starts_with(catalogue::NAME.trim_end()) || catalogue::NAME.contains(part.as_str());
+        !self.authentication && self.only.as_ref().is_none_or(named)
+    }
+}
+
 fn parse(mut arguments: impl Iterator<Item = String>) -> Options {
-    let mut options = Options { rounds: 5, seconds: 3, only: None, json: None, authentication: false };
+    let mut options =
+        Options { rounds: 5, seconds: 3, only: None, cards: 1_000_000, json: None, authentication: false };
     while let Some(name) = arguments.next() {
         if name == "--authentication" {
             options.authentication = true;
@@ -50,11 +72,13 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Options {
         match name.as_str() {
             "--rounds" => options.rounds = value.parse().expect("--rounds takes a number"),
             "--seconds" => options.seconds = value.parse().expect("--seconds takes a number"),
+            "--cards" => options.cards = value.parse().expect("--cards takes a number"),
             "--only" => options.only = Some(value),
             "--json" => options.json = Some(value.into()),
             _ => panic!("unknown flag {name}\nusage: {USAGE}"),
         }
     }
+    assert!(options.cards >= 10_000, "there are at least 10,000 cards");
     assert!(options.rounds > 0 && options.seconds > 0, "rounds and seconds are at least 1");
     options
 }

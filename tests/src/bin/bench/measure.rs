@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::Options;
-use crate::subjects::{Bench, Subject, Target};
+use crate::subjects::{Subject, Target};
 use crate::usage;
 
 const CONNECTIONS: &str = "32";
@@ -28,9 +28,8 @@ pub struct Measured {
     pub against: Vec<Round>,
 }
 
-pub fn all(bench: &Bench, options: &Options) -> Vec<Measured> {
-    let wanted = |subject: &&Subject| options.only.as_ref().is_none_or(|part| subject.name.contains(part.as_str()));
-    bench.subjects.iter().filter(wanted).map(|subject| one(subject, options)).collect()
+pub fn all(subjects: &[Subject], options: &Options) -> Vec<Measured> {
+    subjects.iter().filter(|subject| options.wants(subject.name)).map(|subject| one(subject, options)).collect()
 }
 
 fn one(subject: &Subject, options: &Options) -> Measured {

@@ -30,17 +30,23 @@ pub struct Subject {
 /// The host and the bare servers; they end with it.
 pub struct Bench {
     pub subjects: Vec<Subject>,
+    /// An API key that may read cards and use the measured plugin.
+    pub key: User,
+    /// The bare server that has a database.
+    store: (SocketAddr, i32),
+    host: Federated,
+    folder: TempDir,
     _bare: (Program, Program),
-    _host: Federated,
-    _folder: TempDir,
 }
 
 /// A request as wrk sends it.
 #[derive(Clone, Copy, Default)]
-struct Ask<'a> {
-    token: Option<&'a str>,
-    body: Option<&'a str>,
-    post: bool,
+pub struct Ask<'a> {
+    pub token: Option<&'a str>,
+    pub body: Option<&'a str>,
+    pub post: bool,
+    /// Each request has one of these, at random, after its path.
+    pub ids: &'a [String],
 }
 
 impl Bench {
@@ -57,13 +63,34 @@ impl Bench {
         let tokens = Tokens { key: &key.token, session: &owner.token, jwt: &jwt };
         let scripts = Scripts { folder: folder.path() };
         let places = Places { host, bare: (bare_address, bare.pid()), store: (store_address, store.pid()) };
+        let store_place = places.store;
         let subjects = if authentication {
             ways_in(&scripts, &places, &tokens)
         } else {
             let card = fill(owner).await;
             subjects(&scripts, &places, &tokens, &card)
         };
-        Bench { subjects, _bare: (bare, store), _host: federated, _folder: folder }
+        Bench { subjects, key, store: store_place, host: federated, folder, _bare: (bare, store) }
+    }
+
+    pub fn host(&self) -> &Host {
+        &self.host.host
+    }
+
+    /// What the host is asked.
+    pub fn of_host(&self, path: &str, ask: Ask<'_>) -> Target {
+        let url = format!("http://{}{path}", self.host().address());
+        let ask = Ask { token: Some(&self.key.token), ..ask };
+        Target { url, script: self.scripts().write(ask), pid: self.host().worker_pid() }
+    }
+
+    /// What the bare server with the database is asked.
+    pub fn of_store(&self, path: &str, ask: Ask<'_>) -> Target {
+        Target { url: format!("http://{}{path}", self.store.0), script: self.scripts().write(ask), pid: self.store.1 }
+    }
+
+    fn scripts(&self) -> Scripts<'_> {
+        Scripts { folder: self.folder.path() }
     }
 }
 
@@ -121,7 +148,7 @@ fn subjects(scripts: &Scripts<'_>, places: &Places<'_>, tokens: &Tokens<'_>, car
         subject("plugin route, JWT", target(worker, HELLO, with(jwt)), bare, hello()),
         subject(
             "tools/call, API key",
-            target(worker, "/api", Ask { token: Some(key), body: Some(&tool), post: true }),
+            target(worker, "/api", Ask { token: Some(key), body: Some(&tool), ..post }),
             bare,
             hello(),
         ),
@@ -212,6 +239,10 @@ impl Scripts<'_> {
             lua += "wrk.headers[\"Content-Type\"] = \"application/json\"\n";
             lua += "wrk.headers[\"Accept\"] = \"application/json, text/event-stream\"\n";
             lua += &format!("wrk.body = {body:?}\n");
+        }
+        if !ask.ids.is_empty() {
+            lua += &format!("local ids = {{\"{}\"}}\n", ask.ids.join("\",\""));
+            lua += "function request() return wrk.format(nil, wrk.path .. ids[math.random(#ids)]) end\n";
         }
         let path = self.folder.join(unique("ask"));
         std::fs::write(&path, lua).unwrap();
