@@ -145,7 +145,7 @@ async fn fuzz(seconds: u32) {
     command.env("SCHEMATHESIS_HOOKS", "hooks").env("PYTHONPATH", repository().join("tests/openapi"));
     let (output, printed) = run(command).await;
     assert!(output.status.success(), "{printed}\n{}", failures(&host));
-    println!("{printed}");
+    eprintln!("{printed}");
     let log = failures(&host);
     assert!(log.is_empty(), "the host failed meanwhile:\n{log}");
 }

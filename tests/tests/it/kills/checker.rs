@@ -96,10 +96,13 @@ pub async fn check(database: &Client, done: &[Done], when: &str) {
     assert!(wrong.is_empty(), "{when}: {}", wrong.join("\n"));
 }
 
+/// Action, title, source key.
+type Line = (String, Option<String>, Option<String>);
+
 /// What is there.
 struct History {
-    /// Card and version → action, title, source key.
-    lines: HashMap<(String, i64), (String, Option<String>, Option<String>)>,
+    /// By card and version.
+    lines: HashMap<(String, i64), Line>,
     deletions: HashMap<String, i64>,
     /// Card and source key → the version of the last change, and the note that is there.
     sources: HashMap<(String, String), (i64, Option<String>)>,
