@@ -25,6 +25,7 @@ GRANT SELECT, INSERT, UPDATE ON public.admin_api_keys TO {{core}};
 GRANT SELECT, INSERT ON public.admin_audit_log TO {{core}};
 GRANT SELECT, INSERT, UPDATE ON public.plugin_state TO {{core}};
 GRANT SELECT, INSERT, UPDATE ON public.plugin_owners TO {{core}};
+GRANT SELECT, INSERT, UPDATE, DELETE ON public.plugin_versions TO {{core}};
 GRANT SELECT, INSERT, UPDATE, DELETE ON public.hosts, public.rate_budgets TO {{core}};
 GRANT SELECT, INSERT, DELETE ON public.event_outbox, public.events TO {{core}};
 GRANT SELECT, UPDATE ON public.event_numbers TO {{core}};

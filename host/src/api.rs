@@ -13,6 +13,7 @@ mod mcp;
 pub mod metrics;
 pub mod openapi;
 pub mod pages;
+mod plugin_registry;
 mod plugin_trust;
 pub mod plugins;
 mod problems;
@@ -38,6 +39,7 @@ pub fn routes() -> Vec<Route> {
         master_cards::routes(),
         jobs::routes(),
         plugins::routes(),
+        plugin_registry::routes(),
         plugin_trust::routes(),
         mcp::routes(),
         sessions::routes(),

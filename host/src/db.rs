@@ -21,6 +21,7 @@ pub mod plugin_owners;
 pub mod plugin_schema;
 pub mod plugin_session;
 pub mod plugin_state;
+pub mod plugin_versions;
 pub mod pool;
 pub mod prepare;
 pub mod proxy_routes;

@@ -13,8 +13,6 @@ use serde_json::{Value, json};
 
 use crate::{
     app::App,
-    audit::Act,
-    db,
     http::{
         body::{self, Body},
         codes,
@@ -43,37 +41,15 @@ op.named("listPlugins", "plugins", "Active plugins that the caller may read, as 
         route!(GET "/v1/admin/plugins/{prefix}", Access::Plugin, Reads::Nothing, call_plugin),
         route!(GET "/v1/admin/plugins/{prefix}/", Access::Plugin, Reads::Nothing, call_plugin),
         route!(GET "/v1/admin/plugins/{prefix}/{*rest}", Access::Plugin, Reads::Nothing, call_plugin),
-        route!(GET "/v1/admin/plugin-registry", Access::Scope("plugins:read"), Reads::Nothing, list_all).told(|op| {
-op.named("listRegistry", "plugins", "Every plugin that was found, and what became of it").replies_as(200, "Them.", "application/json", listed(&REPORT));
-}),
-        route!(POST "/v1/admin/plugin-registry/rescan", Access::Scope("plugins:manage"), Reads::Nothing, rescan).told(|op| {
-op.named("rescanPlugins", "plugins", "Look at the plugins folder again").replies_as(200, "Every plugin that was found.", "application/json", listed(&REPORT));
-}),
-        route!(GET "/v1/admin/plugin-registry/{name}", Access::Scope("plugins:read"), Reads::Nothing, show).told(|op| {
-op.named("getRegistered", "plugins", "One plugin").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", alone(&REPORT));
-}),
-        route!(POST "/v1/admin/plugin-registry/{name}/enable", Access::Scope("plugins:manage"), Reads::Nothing, enable).told(|op| {
-op.named("enablePlugin", "plugins", "Enable a plugin, on every host of the database").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", alone(&REPORT));
-}),
-        route!(POST "/v1/admin/plugin-registry/{name}/disable", Access::Scope("plugins:manage"), Reads::Nothing, disable).told(|op| {
-op.named("disablePlugin", "plugins", "Disable a plugin, on every host of the database").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", alone(&REPORT));
-}),
         route!(POST "/v1/admin/plugin-registry/{name}/client-errors", Access::Authenticated, Reads::Json(SMALL), client_error).told(|op| {
 op.named("reportClientError", "plugins", "Tell that a plugin's frontend failed in a browser").param("name", "Of the plugin.", json!({})).reads::<ClientError>().no_content();
 }),
     ]
 }
 
-/// Members that every plugin of the registry is shown with.
-const REPORT: [&str; 5] = ["name", "package", "state", "refusal", "warnings"];
-
-fn listed(members: &[&str]) -> Value {
+pub(super) fn listed(members: &[&str]) -> Value {
     json!({"type": "object", "required": ["items"],
         "properties": {"items": {"type": "array", "items": {"type": "object", "required": members}}}})
-}
-
-fn alone(members: &[&str]) -> Value {
-    json!({"type": "object", "required": ["item"], "properties": {"item": {"type": "object", "required": members}}})
 }
 
 /// The active plugins that the caller may read, with what the Admin UI draws of them.
@@ -101,51 +77,6 @@ async fn list_for_ui(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         })
         .collect();
     reply::ok(&json!({"items": items}))
-}
-
-async fn list_all(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
-    wait_for_plugins(app).await;
-    reply::ok(&json!({"items": app.plugins.reports(), "host_id": app.host_id}))
-}
-
-async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    wait_for_plugins(app).await;
-    let name = call.params.get("name").unwrap_or_default();
-    let report = app.plugins.reports().into_iter().find(|report| report.name == name);
-    let report = report.ok_or_else(|| ApiError::not_found("plugin"))?;
-    reply::ok(&json!({"item": report, "host_id": app.host_id}))
-}
-
-async fn rescan(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    app.plugins.scan().await;
-    app.audit.done(&call, Act::RescanPlugins, None, None).await;
-    list_all(app, call).await
-}
-
-async fn enable(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    set_disabled(app, call, false).await
-}
-
-async fn disable(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    set_disabled(app, call, true).await
-}
-
-/// Written down for every host first, then acted on here. What is under way in the plugin ends in peace.
-async fn set_disabled(app: &Arc<App>, call: Call, disabled: bool) -> ApiResult<Reply> {
-    call.no_query()?;
-    let name = call.params.get("name").unwrap_or_default();
-    if !app.plugins.reports().iter().any(|report| report.name == name) {
-        return Err(ApiError::not_found("plugin"));
-    }
-    let actor = call.caller()?.actor();
-    let changed = db::plugin_state::set_disabled(&app.pools.core, name, disabled.then_some(&actor)).await?;
-    if changed {
-        let act = if disabled { Act::DisablePlugin } else { Act::EnablePlugin };
-        app.audit.done(&call, act, Some(name.to_owned()), None).await;
-    }
-    app.plugins.scan().await;
-    show(app, call).await
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -39,3 +39,16 @@ pub async fn set_disabled(pool: &Pool, plugin: &str, by: Option<&Value>) -> ApiR
     let statement = client.prepare_cached(sql).await?;
     Ok(client.execute(&statement, &[&plugin, &by]).await? > 0)
 }
+
+/// Changes whenever something was decided about any plugin, on whichever host. Read a few times a second at most, from
+/// tables of a few rows; a counter would have to be kept by every writer, and times of transactions do not ascend.
+pub async fn stamp(pool: &Pool) -> ApiResult<i64> {
+    let sql = "SELECT hashtextextended(concat_ws('|',
+                 (SELECT string_agg(s::text, ';' ORDER BY s.plugin) FROM public.plugin_state s),
+                 (SELECT string_agg(o::text, ';' ORDER BY o.plugin) FROM public.plugin_owners o),
+                 (SELECT string_agg(v::text, ';' ORDER BY v.plugin, v.sha256) FROM public.plugin_versions v
+                  WHERE v.set_aside_at IS NOT NULL OR v.destructive_confirmed_at IS NOT NULL)), 0)";
+    let client = pool.get().await?;
+    let statement = client.prepare_cached(sql).await?;
+    Ok(client.query_one(&statement, &[]).await?.try_get(0)?)
+}

@@ -1,0 +1,102 @@
+//! The registry: every plugin that was found, and the operator's verbs that decide what serves.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::plugins::{listed, wait_for_plugins};
+use crate::{
+    app::App,
+    audit::Act,
+    db,
+    http::{
+        error::{ApiError, ApiResult},
+        reply::{self, Reply},
+    },
+    request::Call,
+    route,
+    router::{Access, Reads, Route},
+};
+
+pub fn routes() -> Vec<Route> {
+    vec![
+        route!(GET "/v1/admin/plugin-registry", Access::Scope("plugins:read"), Reads::Nothing, list).told(|op| {
+op.named("listRegistry", "plugins", "Every plugin that was found, and what became of it").replies_as(200, "Them.", "application/json", listed(&REPORT));
+}),
+        route!(POST "/v1/admin/plugin-registry/rescan", Access::Scope("plugins:manage"), Reads::Nothing, rescan).told(|op| {
+op.named("rescanPlugins", "plugins", "Look at the plugins folder again").replies_as(200, "Every plugin that was found.", "application/json", listed(&REPORT));
+}),
+        route!(GET "/v1/admin/plugin-registry/{name}", Access::Scope("plugins:read"), Reads::Nothing, show).told(|op| {
+op.named("getRegistered", "plugins", "One plugin").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin());
+}),
+        route!(POST "/v1/admin/plugin-registry/{name}/enable", Access::Scope("plugins:manage"), Reads::Nothing, enable).told(|op| {
+op.named("enablePlugin", "plugins", "Enable a plugin, on every host of the database").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin());
+}),
+        route!(POST "/v1/admin/plugin-registry/{name}/disable", Access::Scope("plugins:manage"), Reads::Nothing, disable).told(|op| {
+op.named("disablePlugin", "plugins", "Disable a plugin, on every host of the database").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin());
+}),
+    ]
+}
+
+/// Members that every plugin of the registry is shown with.
+const REPORT: [&str; 5] = ["name", "package", "state", "refusal", "warnings"];
+
+/// What an answer with one plugin of the registry looks like.
+pub(super) fn one_plugin() -> Value {
+    json!({"type": "object", "required": ["item"], "properties": {"item": {"type": "object", "required": REPORT}}})
+}
+
+/// The plugin that the path names, as it stands now.
+pub(super) fn answer(app: &App, name: &str) -> ApiResult<Reply> {
+    let report = app.plugins.reports().into_iter().find(|report| report.name == name);
+    let report = report.ok_or_else(|| ApiError::not_found("plugin"))?;
+    reply::ok(&json!({"item": report, "host_id": app.host_id}))
+}
+
+/// The name in the path, when there is such a plugin.
+pub(super) fn named(app: &App, call: &Call) -> ApiResult<String> {
+    let name = call.params.get("name").unwrap_or_default();
+    match app.plugins.reports().iter().any(|report| report.name == name) {
+        true => Ok(name.to_owned()),
+        false => Err(ApiError::not_found("plugin")),
+    }
+}
+
+async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    call.no_query()?;
+    wait_for_plugins(app).await;
+    reply::ok(&json!({"items": app.plugins.reports(), "host_id": app.host_id}))
+}
+
+async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    wait_for_plugins(app).await;
+    answer(app, call.params.get("name").unwrap_or_default())
+}
+
+async fn rescan(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    app.plugins.scan().await;
+    app.audit.done(&call, Act::RescanPlugins, None, None).await;
+    list(app, call).await
+}
+
+async fn enable(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    set_disabled(app, call, false).await
+}
+
+async fn disable(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    set_disabled(app, call, true).await
+}
+
+/// Written down for every host first, then acted on here. What is under way in the plugin ends in peace.
+async fn set_disabled(app: &Arc<App>, call: Call, disabled: bool) -> ApiResult<Reply> {
+    call.no_query()?;
+    let name = named(app, &call)?;
+    let actor = call.caller()?.actor();
+    let changed = db::plugin_state::set_disabled(&app.pools.core, &name, disabled.then_some(&actor)).await?;
+    if changed {
+        let act = if disabled { Act::DisablePlugin } else { Act::EnablePlugin };
+        app.audit.done(&call, act, Some(name.clone()), None).await;
+    }
+    app.plugins.scan().await;
+    answer(app, &name)
+}
