@@ -7,6 +7,8 @@ use clap::{Parser, Subcommand};
 use crate::config::BadSettings;
 
 mod backup;
+mod cards;
+mod client;
 mod database;
 mod plugin;
 mod probe;
@@ -34,6 +36,7 @@ struct Line {
 enum Command {
     Serve(Box<serve::Args>),
     Plugin(plugin::Args),
+    Cards(Box<cards::Args>),
     Database(database::Args),
     Psql(Box<psql::Args>),
     Backup(Box<backup::Args>),
@@ -58,6 +61,7 @@ pub fn main() -> ExitCode {
     let outcome = match line.command {
         Command::Serve(args) => return serve::run(&args),
         Command::Plugin(args) => return plugin::run(args),
+        Command::Cards(args) => cards::run(&args),
         Command::Database(args) => database::run(&args),
         Command::Psql(args) => return psql::run(&args),
         Command::Backup(args) => backup::run(&args),
@@ -88,7 +92,7 @@ fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
                 return ExitCode::from(EXIT_USAGE);
             }
             say(&format!("cardinal: {error:#}"));
-            ExitCode::FAILURE
+            error.downcast_ref::<client::Failure>().map_or(ExitCode::FAILURE, client::Failure::exit_code)
         }
     }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 mod auth;
 mod cards;
+mod client;
 mod database;
 mod http;
 mod in_force;
@@ -21,6 +22,7 @@ mod secret;
 
 pub use auth::{Auth, DEFAULT_OIDC_MAX_SCOPES};
 pub use cards::Cards;
+pub use client::{ClientSettings, Remote};
 pub use database::{BootstrapSettings, Database};
 pub use http::Http;
 pub use log_levels::LogLevels;

@@ -1,0 +1,208 @@
+//! A host, as commands talk to it: one connection a request, JSON or streamed bodies, and failures in plain words.
+
+mod transport;
+
+use std::{fmt, io, process::ExitCode, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Empty, Full, Limited, combinators::BoxBody};
+use hyper::body::Incoming;
+use serde_json::Value;
+
+use self::transport::Transport;
+use crate::config::Remote;
+
+/// From the request's last byte to the answer's, where neither is a stream.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+/// Bytes of an answer that is read whole.
+const ANSWER_LIMIT: usize = 16 << 20;
+const AGENT: &str = concat!("cardinal/", env!("CARGO_PKG_VERSION"));
+
+/// `EX_UNAVAILABLE` and `EX_NOPERM` of sysexits.h.
+const EXIT_UNREACHABLE: u8 = 69;
+const EXIT_NOT_ALLOWED: u8 = 77;
+
+/// A request's body.
+pub type Upload = BoxBody<Bytes, io::Error>;
+
+/// A host and the credential that it is called with.
+pub struct Client {
+    transport: Transport,
+    key: Option<HeaderValue>,
+}
+
+/// Why a call came to nothing.
+#[derive(Debug)]
+pub enum Failure {
+    /// Nobody answers there.
+    Unreachable { host: String, cause: anyhow::Error },
+    /// The connection ended in the middle.
+    BrokenOff { host: String, cause: anyhow::Error },
+    /// The host has answered, and not with what was asked for.
+    Refused { status: StatusCode, problem: Value },
+    /// The host has answered with something else than the API does.
+    Foreign { host: String, status: StatusCode },
+}
+
+impl std::error::Error for Failure {}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable { host, cause } => {
+                write!(
+                    out,
+                    "{host} cannot be reached ({cause:#}). Is it running? --url or CARDINAL_URL names another one."
+                )
+            }
+            Self::BrokenOff { host, cause } => write!(out, "the connection to {host} broke off ({cause:#})"),
+            Self::Foreign { host, status } => write!(out, "what answers at {host} is not Cardinal's API ({status})"),
+            Self::Refused { status, problem } => refusal(out, *status, problem),
+        }
+    }
+}
+
+/// Title, detail, each field that is wrong, and what an operator finds it by in the log.
+fn refusal(out: &mut fmt::Formatter<'_>, status: StatusCode, problem: &Value) -> fmt::Result {
+    let text = |name: &str| problem[name].as_str().unwrap_or_default();
+    write!(out, "{}: {}", text("title"), text("detail"))?;
+    if status == StatusCode::UNAUTHORIZED {
+        out.write_str(" The key comes from CARDINAL_API_KEY or --key-file.")?;
+    }
+    for fault in problem["errors"].as_array().into_iter().flatten() {
+        let of = |name: &str| fault[name].as_str().unwrap_or_default();
+        write!(out, "\n  {}: {}", of("pointer"), of("detail"))?;
+    }
+    write!(out, "\n  ({status}, {}, request {})", text("code"), text("request_id"))
+}
+
+impl Failure {
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Unreachable { .. } => ExitCode::from(EXIT_UNREACHABLE),
+            Self::Refused { status, .. } if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(status) => {
+                ExitCode::from(EXIT_NOT_ALLOWED)
+            }
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl Client {
+    pub fn new(remote: &Remote) -> anyhow::Result<Self> {
+        let transport = Transport::of(&remote.url)?;
+        let bearer = |key: &crate::config::Secret| HeaderValue::try_from(format!("Bearer {}", key.expose()));
+        let mut key = remote.key.as_ref().map(bearer).transpose()?;
+        if let Some(key) = &mut key {
+            key.set_sensitive(true);
+        }
+        Ok(Self { transport, key })
+    }
+
+    /// The JSON that a path answers with.
+    pub async fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.ask(Method::GET, path, None).await
+    }
+
+    /// The JSON that comes of sending `body`, or nothing, by `method`; null when the answer is empty.
+    pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        let mut request = Request::new(match body {
+            Some(body) => Full::from(body.to_string()).map_err(|never| match never {}).boxed(),
+            None => empty(),
+        });
+        *request.method_mut() = method;
+        if body.is_some() {
+            request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        let asked = async { self.whole(self.send(path, request).await?).await };
+        tokio::time::timeout(ANSWER_WITHIN, asked).await.unwrap_or_else(|_| {
+            Err(self.broken_off(anyhow::anyhow!("no answer in {} seconds", ANSWER_WITHIN.as_secs())))
+        })
+    }
+
+    /// Sends a request whose body or answer may be a stream; what is no success is a failure.
+    pub async fn send(&self, path: &str, mut request: Request<Upload>) -> Result<Response<Incoming>, Failure> {
+        *request.uri_mut() = path.parse().map_err(|error: http::uri::InvalidUri| self.broken_off(error.into()))?;
+        let headers = request.headers_mut();
+        headers.insert(header::HOST, self.transport.authority());
+        headers.insert(header::USER_AGENT, HeaderValue::from_static(AGENT));
+        if let Some(key) = &self.key {
+            headers.insert(header::AUTHORIZATION, key.clone());
+        }
+        let mut sender = self.transport.connect().await.map_err(|cause| self.unreachable(cause))?;
+        let answer = sender.send_request(request).await.map_err(|error| self.broken_off(error.into()))?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let status = answer.status();
+        let body = self.body(answer).await?;
+        match serde_json::from_slice::<Value>(&body) {
+            Ok(problem) if problem["code"].is_string() => Err(Failure::Refused { status, problem }),
+            _ => Err(Failure::Foreign { host: self.transport.to_string(), status }),
+        }
+    }
+
+    /// The whole answer as JSON.
+    pub async fn whole(&self, answer: Response<Incoming>) -> Result<Value, Failure> {
+        let status = answer.status();
+        let body = self.body(answer).await?;
+        if body.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&body).map_err(|_| Failure::Foreign { host: self.transport.to_string(), status })
+    }
+
+    async fn body(&self, answer: Response<Incoming>) -> Result<Bytes, Failure> {
+        let body = Limited::new(answer.into_body(), ANSWER_LIMIT).collect().await;
+        Ok(body.map_err(|error| self.broken_off(anyhow::anyhow!(error)))?.to_bytes())
+    }
+
+    /// What a body's reader is told when the answer ends before its end.
+    pub fn broken_off(&self, cause: anyhow::Error) -> Failure {
+        Failure::BrokenOff { host: self.transport.to_string(), cause }
+    }
+
+    fn unreachable(&self, cause: anyhow::Error) -> Failure {
+        Failure::Unreachable { host: self.transport.to_string(), cause }
+    }
+}
+
+/// No body.
+pub fn empty() -> Upload {
+    Empty::new().map_err(|never| match never {}).boxed()
+}
+
+/// A query of those pairs that have a value, with its `?`; nothing when none has.
+pub fn query(pairs: &[(&str, Option<&str>)]) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    for (name, value) in pairs {
+        if let Some(value) = value {
+            query.append_pair(name, value);
+        }
+    }
+    let query = query.finish();
+    if query.is_empty() { query } else { format!("?{query}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_refusal_is_told_in_words_with_every_field() {
+        let problem = json!({"title": "Some fields are not valid", "detail": "See `errors`.", "code": "validation-failed",
+            "request_id": "r1", "errors": [{"pointer": "/sku", "detail": "It is missing."}]});
+        let failure = Failure::Refused { status: StatusCode::UNPROCESSABLE_ENTITY, problem };
+        let told = failure.to_string();
+        assert!(told.contains("Some fields are not valid: See `errors`.\n  /sku: It is missing."), "{told}");
+        assert!(told.ends_with("(422 Unprocessable Entity, validation-failed, request r1)"), "{told}");
+    }
+
+    #[test]
+    fn queries_hold_what_has_a_value() {
+        assert_eq!(query(&[("a", None)]), "");
+        assert_eq!(query(&[("a", Some("x y&z")), ("b", None), ("c", Some("1"))]), "?a=x+y%26z&c=1");
+    }
+}
