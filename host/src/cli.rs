@@ -8,6 +8,7 @@ use crate::config::BadSettings;
 
 mod backup;
 mod cards;
+mod check;
 mod client;
 mod database;
 mod plugin;
@@ -18,6 +19,7 @@ mod psql;
 mod restore;
 mod serve;
 mod server;
+mod text;
 mod version;
 mod worker;
 
@@ -35,6 +37,7 @@ struct Line {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(Box<serve::Args>),
+    Check(Box<check::Args>),
     Plugin(plugin::Args),
     Cards(Box<cards::Args>),
     Database(database::Args),
@@ -60,6 +63,7 @@ pub fn main() -> ExitCode {
     };
     let outcome = match line.command {
         Command::Serve(args) => return serve::run(&args),
+        Command::Check(args) => return check::run(&args),
         Command::Plugin(args) => return plugin::run(args),
         Command::Cards(args) => cards::run(&args),
         Command::Database(args) => database::run(&args),

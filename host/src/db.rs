@@ -13,6 +13,7 @@ pub mod connect;
 pub mod dump;
 pub mod events;
 pub mod fault;
+pub mod isolation;
 pub mod jobs;
 pub mod kinds;
 pub mod migrate;

@@ -7,6 +7,7 @@ pub mod auth;
 pub mod backup;
 pub mod cards;
 pub mod catalogue;
+pub mod check;
 pub mod cli;
 pub mod clock;
 pub mod config;

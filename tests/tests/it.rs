@@ -10,6 +10,7 @@ mod it {
     mod card_list;
     mod card_list_many;
     mod cards;
+    mod check;
     mod cors;
     mod crash;
     mod events;

@@ -82,6 +82,17 @@ pub fn knows(marks: &[String]) -> bool {
     marks.len() <= COUNT && own.zip(marks).all(|(own, mark)| own == *mark)
 }
 
+/// What of this program's migrations was not run here yet.
+///
+/// # Errors
+/// The database's history is not this program's, in words for an operator; or it cannot be read.
+pub async fn pending(client: &mut tokio_postgres::Client) -> anyhow::Result<Vec<&'static str>> {
+    let work = client.transaction().await.context("reading which migrations were run")?;
+    let applied = history(&work).await?;
+    check(&applied, MIGRATIONS)?;
+    Ok(MIGRATIONS[applied.len()..].iter().map(|migration| migration.name).collect())
+}
+
 /// Runs what has not been run. The caller holds the lock and is the owner.
 pub(super) async fn apply(work: &Transaction<'_>, at_most: usize) -> anyhow::Result<()> {
     apply_list(work, &MIGRATIONS[..at_most.min(COUNT)]).await

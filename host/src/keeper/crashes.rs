@@ -38,6 +38,14 @@ impl Crashes {
         Self { file, book }
     }
 
+    /// What was remembered, for who only looks.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is damaged.
+    pub fn peek(data_dir: &Path) -> io::Result<Book> {
+        read(&data_dir.join(FILE))
+    }
+
     pub fn book(&self) -> &Book {
         &self.book
     }

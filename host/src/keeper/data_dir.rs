@@ -47,6 +47,18 @@ impl DataDir {
         Ok(take(path)?.map(|lock| Self { path: path.to_owned(), _lock: lock }))
     }
 
+    /// The process number of the keeper that has the folder; makes nothing.
+    pub fn holder(path: &Path) -> Option<String> {
+        let mut lock = File::open(path.join(LOCK_FILE)).ok()?;
+        // Shared: a keeper that starts at this moment is told apart from one that serves by trying again.
+        if !matches!(lock.try_lock_shared(), Err(fs::TryLockError::WouldBlock)) {
+            return None;
+        }
+        let mut holder = String::new();
+        let _ = lock.read_to_string(&mut holder);
+        Some(holder.trim().to_owned())
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -53,8 +53,20 @@ impl Log {
     /// # Errors
     /// As `start`.
     pub fn start_quiet(observe: &Observe) -> anyhow::Result<Self> {
+        Self::start_unless_asked(observe, "warn")
+    }
+
+    /// As [`start_quiet`](Self::start_quiet), for a command that tells all that goes wrong by itself, too.
+    ///
+    /// # Errors
+    /// As `start`.
+    pub fn start_silent(observe: &Observe) -> anyhow::Result<Self> {
+        Self::start_unless_asked(observe, "off")
+    }
+
+    fn start_unless_asked(observe: &Observe, level: &str) -> anyhow::Result<Self> {
         let asked = observe.log_level != LogLevels::default();
-        let log_level = if asked { observe.log_level.clone() } else { "warn".parse().unwrap_or_default() };
+        let log_level = if asked { observe.log_level.clone() } else { level.parse().unwrap_or_default() };
         Self::start(&Observe { log_level, ..observe.clone() })
     }
 

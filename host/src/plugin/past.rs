@@ -17,12 +17,18 @@ use crate::{
 pub struct Past {
     book: RwLock<Book>,
     probed: Mutex<HashSet<String>>,
-    keeper: KeeperLink,
+    /// Nobody, where plugins are only looked at.
+    keeper: Option<KeeperLink>,
 }
 
 impl Past {
     pub fn new(book: Book, probed: Vec<String>, keeper: KeeperLink) -> Self {
-        Self { book: RwLock::new(book), probed: Mutex::new(probed.into_iter().collect()), keeper }
+        Self { book: RwLock::new(book), probed: Mutex::new(probed.into_iter().collect()), keeper: Some(keeper) }
+    }
+
+    /// What was remembered, for somebody who looks at plugins and loads none.
+    pub fn read_only(book: Book) -> Self {
+        Self { book: RwLock::new(book), probed: Mutex::default(), keeper: None }
     }
 
     /// Why a package is not to be loaded.
@@ -40,7 +46,7 @@ impl Past {
     /// # Errors
     /// The keeper, which keeps the record, is gone.
     pub async fn release(&self, plugin: &str) -> Result<bool, KeeperGone> {
-        let was_quarantined = self.keeper.release(plugin).await?;
+        let was_quarantined = self.keeper.as_ref().ok_or(KeeperGone)?.release(plugin).await?;
         self.book.write().unwrap_or_else(PoisonError::into_inner).release(plugin);
         Ok(was_quarantined)
     }
@@ -51,7 +57,9 @@ impl Past {
     }
 
     pub fn probed(&self, sha256: &str) {
-        self.keeper.probed(sha256);
+        if let Some(keeper) = &self.keeper {
+            keeper.probed(sha256);
+        }
         self.known().insert(sha256.to_owned());
     }
 

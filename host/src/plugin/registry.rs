@@ -54,6 +54,7 @@ mod load;
 mod report;
 mod settle;
 mod snapshot;
+pub mod survey;
 
 /// Packages that are read at the same time; each may take a library's size of memory.
 const READ_AT_ONCE: usize = 4;

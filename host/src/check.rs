@@ -1,0 +1,73 @@
+//! `cardinal check`: whether a host would be well with these settings, and whether the one that runs with them is.
+//!
+//! Nothing is changed: no plugin's code runs in this process, no schema.sql at all, and what is tried in the database is
+//! rolled back. A private PostgreSQL that is stopped runs for as long as the check takes.
+
+use semver::Version;
+use serde::Serialize;
+
+pub mod database;
+pub mod finding;
+mod machine;
+mod plugins;
+mod proxy;
+pub mod settings;
+
+use crate::clock::Clock;
+use crate::config::{BadSettings, Config};
+use crate::keeper::data_dir::DataDir;
+use crate::plugin::registry::survey;
+use finding::{Counts, Finding};
+
+/// Everything that was found.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// No finding is an error.
+    pub ok: bool,
+    /// Of this program.
+    pub version: &'static str,
+    pub host: HostState,
+    pub counts: Counts,
+    pub findings: Vec<Finding>,
+}
+
+/// Whether a host has the `DATA_DIR` of these settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HostState {
+    Running,
+    Stopped,
+    /// The settings do not say where it would be.
+    Unknown,
+}
+
+impl Report {
+    fn of(host: HostState, findings: Vec<Finding>) -> Self {
+        let counts = Counts::of(&findings);
+        Self { ok: counts.error == 0, version: env!("CARGO_PKG_VERSION"), host, counts, findings }
+    }
+
+    /// Of settings that cannot be used, with which nothing else can be looked at.
+    pub fn of_bad_settings(bad: &BadSettings) -> Self {
+        Self::of(HostState::Unknown, settings::bad(bad))
+    }
+}
+
+/// Looks at everything. `core` is another version of the core to judge plugins by, too.
+pub async fn check(config: &Config, core: Option<&Version>) -> Report {
+    let host = match DataDir::holder(&config.paths.data_dir) {
+        Some(_) => HostState::Running,
+        None => HostState::Stopped,
+    };
+    let mut findings = settings::check(config);
+    findings.extend(machine::check(config));
+    if host == HostState::Stopped {
+        findings.extend(settings::addresses(config));
+    }
+    let mut seen = database::check(config, Clock::System.now()).await;
+    findings.append(&mut seen.findings);
+    let surveyed = survey::survey(config, std::mem::take(&mut seen.decided)).await;
+    findings.extend(plugins::check(&surveyed, &seen, core));
+    findings.extend(proxy::check(config, &seen.proxy_routes).await);
+    Report::of(host, findings)
+}

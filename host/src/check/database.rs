@@ -1,0 +1,339 @@
+//! The database: whether there is one, whether it is this program's, and whether its roles are kept apart.
+
+use std::path::Path;
+
+use time::OffsetDateTime;
+
+use super::finding::Finding;
+use crate::config::{BadSettings, Config};
+use crate::db::connect::ConnectParams;
+use crate::db::isolation::{self, Breach, Isolation, Known, Tried};
+use crate::db::pool::Pools;
+use crate::db::prepare::{self, SecretSource};
+use crate::db::roles::RolePasswords;
+use crate::db::{kinds, migrate, plugin_owners, plugin_state, proxy_routes};
+use crate::keeper::access::{Access, Missing};
+use crate::keeper::crashes::Crashes;
+use crate::keeper::postgres::{PrivatePostgres, installation};
+use crate::plugin::registry::survey::Decided;
+
+/// Seconds that the clocks of host and server may differ.
+const CLOCK_DIFFERS: f64 = 5.0;
+/// Seconds that something may have happened in the future.
+const CLOCK_WENT_BACK: f64 = 60.0;
+/// Of what a role was let do, so many are told one by one.
+const TOLD: usize = 5;
+
+/// What was found, and what of it others need.
+#[derive(Default)]
+pub struct Seen {
+    pub findings: Vec<Finding>,
+    pub decided: Decided,
+    pub plugins: Vec<Known>,
+    pub proxy_routes: Vec<proxy_routes::Line>,
+    /// Kinds of which cards hold data, and on how many.
+    pub kinds: Vec<kinds::Stored>,
+}
+
+/// Looks at the database of these settings; a private one that is stopped runs for as long as it takes.
+pub async fn check(config: &Config, now: OffsetDateTime) -> Seen {
+    let mut seen = Seen::default();
+    match Crashes::peek(&config.paths.data_dir) {
+        Ok(book) => seen.decided.crashes = book,
+        Err(error) => seen.findings.push(
+            Finding::warning(
+                "crash-journal-damaged",
+                "DATA_DIR/crashes.json",
+                "Which plugins are quarantined cannot be read.",
+            )
+            .found(error.to_string())
+            .fix("The host sets the file aside at its next start, and loads every plugin again."),
+        ),
+    }
+    if config.database.url.is_none() {
+        match PrivatePostgres::has_data(&config.paths.data_dir) {
+            Ok(true) => {}
+            Ok(false) => {
+                seen.findings.push(to_be_made(config, &config.paths.data_dir));
+                return seen;
+            }
+            Err(error) => {
+                seen.findings.push(unusable(&error));
+                return seen;
+            }
+        }
+    }
+    match Access::open(config, Missing::Refused).await {
+        Ok(access) => {
+            if let Err(error) = seen.look(&access, now).await {
+                seen.findings.push(unusable(&error));
+            }
+            access.close().await;
+        }
+        Err(error) => seen.findings.push(unusable(&error)),
+    }
+    seen
+}
+
+fn to_be_made(config: &Config, data_dir: &Path) -> Finding {
+    match installation::choose(config.database.bin_dir.as_deref(), data_dir, None) {
+        Ok(chosen) => Finding::ok(
+            "database-new",
+            "database",
+            format!("A private PostgreSQL {} will be made in {}.", chosen.major, data_dir.display()),
+        ),
+        Err(error) => {
+            Finding::error("postgres-missing", "database", "There is no PostgreSQL for the private database.")
+                .found(format!("{error:#}"))
+                .fix("Install PostgreSQL, or name a running server in DATABASE_URL.")
+        }
+    }
+}
+
+fn unusable(error: &anyhow::Error) -> Finding {
+    let told = Finding::error("database-unusable", "database", "The host could not work with its database.");
+    match error.downcast_ref::<BadSettings>() {
+        Some(bad) => told.found(bad.to_string()),
+        None => told.found(format!("{error:#}")).fix("Start the database, or correct DATABASE_URL."),
+    }
+}
+
+impl Seen {
+    async fn look(&mut self, access: &Access, now: OffsetDateTime) -> anyhow::Result<()> {
+        let preparation = access.preparation();
+        let mut session = preparation.session().await?;
+        let large_objects = isolation::large_objects_are_open(&session).await?;
+        if migrate::marks(&session).await?.is_empty() {
+            let message = "The database can be reached and is empty; the first start prepares it.";
+            self.findings.push(Finding::ok("database-new", "database", message));
+            return Ok(());
+        }
+        let pending = match migrate::pending(&mut session).await {
+            Ok(pending) => pending,
+            Err(error) => {
+                let told = Finding::error(
+                    "database-foreign",
+                    "migrations",
+                    "The database is not one that this program can use.",
+                );
+                self.findings.push(told.found(format!("{error:#}")));
+                return Ok(());
+            }
+        };
+        self.findings.push(Finding::ok("database-reachable", "database", "The database can be reached."));
+        self.findings.push(migrations(&pending));
+        if large_objects {
+            self.findings.push(
+                Finding::warning(
+                    "large-objects-open",
+                    "database",
+                    "Plugins can make large objects, which lie outside of their schema.",
+                )
+                .expected("EXECUTE on lo_create, lo_creat and lo_from_bytea revoked from PUBLIC")
+                .fix("Have a superuser run the output of `cardinal database bootstrap-sql` once."),
+            );
+        }
+        let owner = preparation.owner_session().await?;
+        self.plugins = isolation::plugins(&owner).await?;
+        self.findings.extend(clocks(now, isolation::clock(&owner).await?));
+        let secret = match &access.secret {
+            SecretSource::Known(secret) => Some(secret.clone()),
+            SecretSource::InDatabase => prepare::secret_in(&owner).await?,
+        };
+        let Some(secret) = secret else {
+            let message = "The database has no secret for its roles; the next start makes one.";
+            self.findings.push(Finding::warning("isolation-not-tried", "roles", message));
+            return Ok(());
+        };
+        let passwords = RolePasswords::from_secret(secret);
+        let core_tables = isolation::core_tables(&owner).await?;
+        let login = access.login();
+        let isolation = Isolation {
+            login: &login,
+            names: &preparation.names,
+            passwords: &passwords,
+            plugins: &self.plugins,
+            core_tables: &core_tables,
+        };
+        let tried = isolation.try_all().await;
+        self.findings.extend(told(&tried));
+        if pending.is_empty() {
+            let role = |role: String| login.with_login(role.clone(), passwords.of(&role));
+            self.read(&role(preparation.names.core()), &role(preparation.names.reaper())).await;
+        }
+        Ok(())
+    }
+
+    /// What operators have decided, with the core's own rights.
+    async fn read(&mut self, core: &ConnectParams, reaper: &ConnectParams) {
+        let read = async {
+            let pools = Pools::new(core.pg_config(), reaper.pg_config())?;
+            let pool = &pools.core;
+            let failed = |error: crate::http::error::ApiError| anyhow::anyhow!("{error:?}");
+            self.decided.states = plugin_state::all(pool).await.map_err(failed)?;
+            self.decided.owners = plugin_owners::all(pool).await.map_err(failed)?;
+            self.proxy_routes = proxy_routes::get(pool).await.map_err(failed)?.lines;
+            self.kinds = kinds::stored(pool).await.map_err(failed)?;
+            anyhow::Ok(())
+        };
+        if let Err(error) = read.await {
+            let told = Finding::error("core-cannot-read", "roles", "The core's role cannot read what it needs.");
+            let fix = "Start the host, which puts the core's rights in order.";
+            self.findings.push(told.found(format!("{error:#}")).fix(fix));
+        }
+    }
+}
+
+fn migrations(pending: &[&str]) -> Finding {
+    if pending.is_empty() {
+        return Finding::ok(
+            "migrations-current",
+            "migrations",
+            format!("All {} migrations have been run.", migrate::COUNT),
+        );
+    }
+    let message = format!("The next start runs {} migrations. There is no way back but a backup.", pending.len());
+    let told = Finding::warning("migrations-pending", "migrations", message);
+    told.found(pending.join(", ")).fix("Make a backup (`cardinal backup FILE`), then start the host.")
+}
+
+fn clocks(now: OffsetDateTime, (server, newest): (f64, Option<f64>)) -> Vec<Finding> {
+    let here = now.unix_timestamp_nanos() as f64 / 1e9;
+    let mut found = Vec::new();
+    let ahead = server - here;
+    if ahead.abs() > CLOCK_DIFFERS {
+        found.push(
+            Finding::warning("clock-differs", "clock", "The clocks of this machine and of the database differ.")
+                .found(format!("the database is {ahead:.0} s ahead"))
+                .expected(format!("less than {CLOCK_DIFFERS} s"))
+                .fix("Have both machines keep their time by NTP."),
+        );
+    }
+    if let Some(newest) = newest.filter(|newest| newest - here > CLOCK_WENT_BACK) {
+        found.push(
+            Finding::warning(
+                "clock-went-back",
+                "clock",
+                "Something happened later than now: logins and keys may end too late.",
+            )
+            .found(format!("the newest line of the audit log is {:.0} s ahead", newest - here))
+            .fix("Set this machine's clock, and have it keep its time by NTP."),
+        );
+    }
+    if found.is_empty() {
+        found.push(Finding::ok("clock", "clock", "The clocks of this machine and of the database agree."));
+    }
+    found
+}
+
+fn told(tried: &[Tried]) -> Vec<Finding> {
+    let mut found: Vec<Finding> = tried.iter().flat_map(of_role).collect();
+    if found.is_empty() {
+        let refused: usize = tried.iter().map(|it| it.refused).sum();
+        let message =
+            format!("PostgreSQL refused all {refused} attempts of {} roles to go where they may not.", tried.len());
+        found.push(Finding::ok("isolation-holds", "roles", message));
+    }
+    found
+}
+
+fn of_role(tried: &Tried) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (breach, _) in &tried.allowed {
+        let code = code(*breach);
+        if found.iter().any(|finding: &Finding| finding.code == code) {
+            continue;
+        }
+        let acts: Vec<&str> = tried.allowed.iter().filter(|it| it.0 == *breach).map(|it| it.1.as_str()).collect();
+        let more = acts.len().saturating_sub(TOLD);
+        let told = acts[..acts.len().min(TOLD)].join(", ");
+        let found_text =
+            if more > 0 { format!("{told} and {more} more were let through") } else { format!("{told}: let through") };
+        found.push(
+            Finding::error(code, &tried.role, "A role of the database can do what it must not.")
+                .found(found_text)
+                .expected("refused by PostgreSQL (insufficient privilege)")
+                .fix(fix(*breach)),
+        );
+    }
+    if let Some(first) = tried.untried.first() {
+        let told = Finding::warning("isolation-not-tried", &tried.role, "Not everything could be tried as this role.");
+        let more = tried.untried.len() - 1;
+        let found_text = if more > 0 { format!("{first}, and {more} more") } else { first.clone() };
+        found.push(
+            told.found(found_text).fix("Run the check again; roles and their passwords are put in order at a start."),
+        );
+    }
+    found
+}
+
+fn code(breach: Breach) -> &'static str {
+    match breach {
+        Breach::PluginWritesCards => "plugin-writes-cards",
+        Breach::PluginReadsCore => "plugin-reads-core",
+        Breach::PluginReadsPlugin => "plugin-reads-plugin",
+        Breach::PluginRunsDdl => "plugin-runs-ddl",
+        Breach::PluginBecomesAnother => "plugin-becomes-another",
+        Breach::CoreReadsPlugin => "core-reads-plugin",
+        Breach::CoreDeletesCards => "core-deletes-cards",
+        Breach::CoreRewritesAudit => "core-rewrites-audit",
+        Breach::CoreRunsDdl => "core-runs-ddl",
+        Breach::CoreBecomesAnother => "core-becomes-another",
+        Breach::ReaperDoesMore => "reaper-does-more",
+        Breach::ProvisionerDoesMore => "provisioner-does-more",
+    }
+}
+
+/// What of it a start puts right, and what was given by hand and has to be taken by hand.
+fn fix(breach: Breach) -> &'static str {
+    match breach {
+        Breach::PluginReadsPlugin | Breach::CoreReadsPlugin | Breach::ProvisionerDoesMore => {
+            "Somebody gave rights in a plugin's schema. As an administrator (`cardinal psql`, or psql as a superuser) revoke \
+             them: REVOKE ALL ON ALL TABLES IN SCHEMA <schema> FROM <role>, PUBLIC; REVOKE ALL ON SCHEMA <schema> FROM <role>, PUBLIC."
+        }
+        Breach::PluginBecomesAnother | Breach::CoreBecomesAnother => {
+            "Somebody made the role a member of another, or a superuser. Revoke it: REVOKE <other> FROM <role>; ALTER ROLE <role> NOSUPERUSER."
+        }
+        _ => {
+            "Start the host again: it puts the rights on the core's tables in order. What stays was given by an administrator \
+             (to the role, or by SUPERUSER) and has to be revoked."
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_that_gets_through_is_told_once_for_each_kind_of_breach() {
+        let allowed = vec![
+            (Breach::PluginReadsPlugin, "read plugin_a.x".to_owned()),
+            (Breach::PluginReadsPlugin, "read plugin_a.y".to_owned()),
+            (Breach::PluginWritesCards, "change cards".to_owned()),
+        ];
+        let tried = Tried { role: "p_b".to_owned(), refused: 3, allowed, untried: vec!["x: y".to_owned()] };
+        let found = told(&[tried]);
+        let codes: Vec<&str> = found.iter().map(|finding| finding.code).collect();
+        assert_eq!(codes, ["plugin-reads-plugin", "plugin-writes-cards", "isolation-not-tried"]);
+        assert_eq!(found[0].found.as_deref(), Some("read plugin_a.x, read plugin_a.y: let through"));
+    }
+
+    #[test]
+    fn what_holds_is_told_with_how_much_was_tried() {
+        let tried = Tried { role: "core".to_owned(), refused: 7, ..Tried::default() };
+        let found = told(&[tried]);
+        assert_eq!(found[0].code, "isolation-holds");
+        assert!(found[0].message.contains("all 7 attempts of 1 roles"), "{}", found[0].message);
+    }
+
+    #[test]
+    fn clocks_that_differ_are_warned_about() {
+        let now = OffsetDateTime::UNIX_EPOCH + time::Duration::days(20_000);
+        let here = now.unix_timestamp() as f64;
+        let codes = |server, newest| clocks(now, (server, newest)).iter().map(|it| it.code).collect::<Vec<_>>();
+        assert_eq!(codes(here + 1.0, Some(here - 100.0)), ["clock"]);
+        assert_eq!(codes(here + 90.0, None), ["clock-differs"]);
+        assert_eq!(codes(here, Some(here + 3_600.0)), ["clock-went-back"]);
+    }
+}

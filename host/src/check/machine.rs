@@ -1,0 +1,199 @@
+//! The machine below the host: room on its disks, limits of its processes, who can read its secrets.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Resource, getrlimit};
+
+use super::finding::Finding;
+use crate::config::Config;
+use crate::secret_file::TOKEN_SECRET_FILE;
+
+/// With less than this, PostgreSQL soon cannot write.
+const LITTLE_ROOM: u64 = 1 << 30;
+const NO_ROOM: u64 = 128 << 20;
+const FEWEST_INODES: u64 = 10_000;
+/// A listener takes 10,000 connections; a proxied one is two descriptors.
+const FEW_FILES: u64 = 4_096;
+const TOO_FEW_FILES: u64 = 256;
+const FEW_PROCESSES: u64 = 512;
+const OTHERS: u32 = 0o077;
+const OTHERS_WRITE: u32 = 0o022;
+/// Files of `DATA_DIR` that nobody else may read.
+const SECRETS: [&str; 5] =
+    [TOKEN_SECRET_FILE, "database-secret", "postgres-password", "bootstrap-password", "cardinal.sock"];
+
+pub fn check(config: &Config) -> Vec<Finding> {
+    let mut found = disks(config);
+    found.extend(limits());
+    found.extend(folder(&config.paths.data_dir));
+    found.extend(secrets(config));
+    found
+}
+
+fn disks(config: &Config) -> Vec<Finding> {
+    let folders = [("DATA_DIR", &config.paths.data_dir), ("PLUGINS_DIR", &config.paths.plugins_dir)];
+    folders.into_iter().filter_map(|(setting, folder)| disk(setting, folder)).collect()
+}
+
+/// Of the disk that the folder is on, or will be when it is made.
+fn disk(setting: &str, folder: &Path) -> Option<Finding> {
+    let there = folder.ancestors().find(|it| it.exists())?;
+    let stat = match rustix::fs::statvfs(there) {
+        Ok(stat) => stat,
+        Err(error) => {
+            let told = Finding::warning("disk-unknown", setting, "How much room there is cannot be told.");
+            return Some(told.found(format!("{}: {error}", there.display())));
+        }
+    };
+    Some(room(setting, folder, stat.f_bavail.saturating_mul(stat.f_frsize), stat.f_favail, stat.f_files))
+}
+
+fn room(setting: &str, folder: &Path, free: u64, inodes: u64, all_inodes: u64) -> Finding {
+    let (found, place) = (format!("{} MiB free", free >> 20), folder.display());
+    let fix = format!("Make room on the disk of {place}, or choose another {setting}.");
+    // Some file systems have no fixed number of inodes and say 0.
+    if free < NO_ROOM || (all_inodes > 0 && inodes < FEWEST_INODES / 10) {
+        let told = Finding::error("disk-full", setting, format!("There is no room left in {place}."));
+        return told.found(format!("{found}, {inodes} inodes")).expected(format!("{} MiB", LITTLE_ROOM >> 20)).fix(fix);
+    }
+    if free < LITTLE_ROOM || (all_inodes > 0 && inodes < FEWEST_INODES) {
+        let told = Finding::warning("disk-nearly-full", setting, format!("There is little room left in {place}."));
+        return told.found(format!("{found}, {inodes} inodes")).expected(format!("{} MiB", LITTLE_ROOM >> 20)).fix(fix);
+    }
+    Finding::ok("disk-space", setting, format!("{place}: {found}."))
+}
+
+fn limits() -> Vec<Finding> {
+    // The host takes all the open files that it may have.
+    let (files, processes) = (getrlimit(Resource::Nofile).maximum, getrlimit(Resource::Nproc).current);
+    let mut found = vec![file_limit(files)];
+    if let Some(most) = processes.filter(|most| *most < FEW_PROCESSES) {
+        found.push(
+            Finding::warning(
+                "process-limit-low",
+                "ulimit -u",
+                "The host may not be able to start threads and processes.",
+            )
+            .found(most.to_string())
+            .expected(format!("{FEW_PROCESSES} or more"))
+            .fix("Raise it: `ulimit -u`, or TasksMax and LimitNPROC of the service."),
+        );
+    }
+    found
+}
+
+fn file_limit(files: Option<u64>) -> Finding {
+    let told = match files {
+        None => return Finding::ok("file-limit", "ulimit -Hn", "Open files are not limited."),
+        Some(most) if most >= FEW_FILES => {
+            return Finding::ok("file-limit", "ulimit -Hn", format!("{most} files may be open at the same time."));
+        }
+        Some(most) if most < TOO_FEW_FILES => {
+            Finding::error("file-limit-low", "ulimit -Hn", "The host cannot serve with so few open files.")
+                .found(most.to_string())
+        }
+        Some(most) => {
+            let message = "Each connection takes an open file, a proxied one two; beyond the limit clients wait.";
+            Finding::warning("file-limit-low", "ulimit -Hn", message).found(most.to_string())
+        }
+    };
+    told.expected(format!("{FEW_FILES} or more"))
+        .fix("Raise it: `ulimit -Hn 65536`, or LimitNOFILE=65536 of the service.")
+}
+
+fn folder(data_dir: &Path) -> Option<Finding> {
+    let Ok(found) = fs::metadata(data_dir) else {
+        return Some(Finding::ok("data-dir-new", "DATA_DIR", format!("{} will be made.", data_dir.display())));
+    };
+    if found.mode() & OTHERS_WRITE != 0 {
+        let told = Finding::error(
+            "data-dir-writable",
+            "DATA_DIR",
+            "Other users may write into DATA_DIR; the host does not start.",
+        );
+        return Some(
+            told.found(format!("{} has mode {:04o}", data_dir.display(), found.mode() & 0o7777))
+                .expected("mode 0700")
+                .fix(format!("Run: chmod 0700 '{}'", data_dir.display())),
+        );
+    }
+    owner(data_dir, found.uid())
+}
+
+/// A host that runs as another user than the one whose file this is cannot use it.
+fn owner(path: &Path, uid: u32) -> Option<Finding> {
+    let me = rustix::process::geteuid().as_raw();
+    (uid != me && me != 0).then(|| {
+        Finding::error("owned-by-another", path.display().to_string(), "It belongs to another user.")
+            .found(format!("uid {uid}"))
+            .expected(format!("uid {me}, who runs this check"))
+            .fix("Run the check, and the host, as the user that owns DATA_DIR.")
+    })
+}
+
+fn secrets(config: &Config) -> Vec<Finding> {
+    let in_data_dir = SECRETS.iter().map(|name| config.paths.data_dir.join(name));
+    let files: Vec<PathBuf> = in_data_dir.chain(config.database.secret_file.clone()).filter(|it| it.exists()).collect();
+    let mut found: Vec<Finding> = files.iter().filter_map(|file| secret(file)).collect();
+    if found.is_empty() && !files.is_empty() {
+        let message = format!("{} files with secrets can be read by their owner alone.", files.len());
+        found.push(Finding::ok("secrets-private", "secrets", message));
+    }
+    found
+}
+
+fn secret(file: &Path) -> Option<Finding> {
+    let stat = fs::symlink_metadata(file).ok()?;
+    if stat.mode() & OTHERS == 0 || stat.is_symlink() {
+        return owner(file, stat.uid());
+    }
+    let told =
+        Finding::error("secret-readable", file.display().to_string(), "Other users may read or change a secret.");
+    Some(
+        told.found(format!("mode {:04o}", stat.mode() & 0o7777))
+            .expected("mode 0600")
+            .fix(format!("Run: chmod 0600 '{}', and change the secret if somebody may have read it.", file.display())),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::check::finding::Severity;
+
+    #[test]
+    fn room_is_judged_by_bytes_and_inodes() {
+        let code = |free, inodes, all| room("DATA_DIR", Path::new("/d"), free, inodes, all).code;
+        assert_eq!(code(LITTLE_ROOM, 1 << 20, 1 << 20), "disk-space");
+        assert_eq!(code(LITTLE_ROOM - 1, 1 << 20, 1 << 20), "disk-nearly-full");
+        assert_eq!(code(NO_ROOM - 1, 1 << 20, 1 << 20), "disk-full");
+        assert_eq!(code(LITTLE_ROOM, 50, 1 << 20), "disk-full");
+        assert_eq!(code(LITTLE_ROOM, 0, 0), "disk-space", "a file system without a number of inodes");
+    }
+
+    #[test]
+    fn few_open_files_are_warned_about_and_hardly_any_is_an_error() {
+        let severity = |files| file_limit(files).severity;
+        assert_eq!(severity(None), Severity::Ok);
+        assert_eq!(severity(Some(65_536)), Severity::Ok);
+        assert_eq!(severity(Some(1_024)), Severity::Warning);
+        assert_eq!(severity(Some(64)), Severity::Error);
+    }
+
+    #[test]
+    fn a_secret_that_others_may_read_is_named_with_what_to_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token-secret");
+        fs::write(&file, "s").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        let found = secret(&file).unwrap();
+        assert_eq!((found.code, found.found.as_deref()), ("secret-readable", Some("mode 0640")));
+        assert!(found.fix.unwrap().starts_with("Run: chmod 0600"));
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(secret(&file), None);
+    }
+}

@@ -1,0 +1,136 @@
+//! What a host would make of each package in the plugins folder, and what would change by it.
+
+use semver::Version;
+use sha2::{Digest as _, Sha256};
+
+use super::database;
+use super::finding::Finding;
+use crate::db::isolation::Known;
+use crate::plugin::compat;
+use crate::plugin::registry::PluginReport;
+use crate::plugin::registry::survey::Surveyed;
+use crate::plugin::state::State;
+
+/// Every finding on plugins that needs no running host.
+pub fn check(surveyed: &[Surveyed], seen: &database::Seen, core: Option<&Version>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if surveyed.is_empty() {
+        found.push(Finding::ok("plugins-none", "plugins", "There are no plugins in PLUGINS_DIR."));
+    }
+    for one in surveyed {
+        found.push(verdict(&one.report));
+        let name = &one.report.name;
+        found.extend(one.report.warnings.iter().map(|warning| Finding::warning("plugin-warning", name, warning)));
+        found.extend(core.and_then(|core| under(core, one)));
+        if one.schema_sql.is_some() {
+            found.extend(against_record(one, &seen.plugins));
+        }
+    }
+    found.extend(orphans(surveyed, seen));
+    found
+}
+
+fn verdict(report: &PluginReport) -> Finding {
+    let (name, package) = (&report.name, &report.package);
+    let version = report.version.as_deref().unwrap_or("of an unknown version");
+    if let Some(refusal) = &report.refusal {
+        let mut told = Finding::error("plugin-refused", name, format!("{} (package {package})", refusal.reason));
+        (told.found, told.expected) = (refusal.found.clone(), refusal.expected.clone());
+        return told.cause(refusal.code.as_str()).fix(&refusal.fix);
+    }
+    let reason = || report.reason.clone().unwrap_or_default();
+    match report.state {
+        State::Quarantined => Finding::error("plugin-quarantined", name, reason())
+            .fix(format!("Install another version, or let it in again: cardinal plugin release {name}")),
+        State::Failed => {
+            Finding::error("plugin-failed", name, reason()).fix("The log says more; the check can be repeated.")
+        }
+        State::Disabled => {
+            Finding::ok("plugin-disabled", name, format!("{name} {version} is disabled, and would stay so."))
+        }
+        _ => Finding::ok("plugin-good", name, format!("{name} {version} (package {package}) would be loaded.")),
+    }
+}
+
+/// Whether another core would take the plugin.
+fn under(core: &Version, one: &Surveyed) -> Option<Finding> {
+    let (name, manifest) = (&one.report.name, one.manifest.as_ref()?);
+    Some(match compat::check_engine(&manifest.engine, core, &compat::api_version()) {
+        Ok(()) => Finding::ok("core-version-fits", name, format!("{name} {} supports core {core}.", manifest.version)),
+        Err(refusal) => {
+            let message = format!("{name} {} would be refused by core {core}.", manifest.version);
+            let mut told = Finding::error("core-version-breaks", name, message).cause(refusal.code.as_str());
+            (told.found, told.expected) = (refusal.found, refusal.expected);
+            told.fix(format!("Install a version of {name} that supports core {core} before the core is changed."))
+        }
+    })
+}
+
+/// What loading the package would do to the database: found by what was run there last.
+fn against_record(one: &Surveyed, known: &[Known]) -> Option<Finding> {
+    let (name, manifest) = (&one.report.name, one.manifest.as_ref()?);
+    let sql = one.schema_sql.as_deref()?;
+    let hash = Sha256::digest(sql.as_bytes());
+    let recorded = known.iter().find(|known| known.plugin == *name);
+    let before = recorded.and_then(|it| it.version.as_deref());
+    match recorded.and_then(|it| it.schema_sha256.as_deref()) {
+        Some(run) if run == hash.as_slice() => None,
+        Some(_) => Some(
+            Finding::warning(
+                "plugin-schema-changes",
+                name,
+                format!("{name} {} would run another schema.sql.", manifest.version),
+            )
+            .found(format!(
+                "schema.sql of {} bytes, not the one that {} has run",
+                sql.len(),
+                before.unwrap_or("the version before")
+            ))
+            .fix("Make a backup first; a change that loses a column or a table waits for an operator's word."),
+        ),
+        None if sql.trim().is_empty() => None,
+        None => Some(Finding::ok(
+            "plugin-schema-new",
+            name,
+            format!("{name} {} would run its schema.sql.", manifest.version),
+        )),
+    }
+}
+
+/// What cards and schemas hold of plugins that are not there any more.
+fn orphans(surveyed: &[Surveyed], seen: &database::Seen) -> Vec<Finding> {
+    let there = |name: &str| surveyed.iter().any(|one| one.report.name == name);
+    let gone = seen.plugins.iter().filter(|known| !there(&known.plugin));
+    let mut found: Vec<Finding> = gone
+        .map(|known| {
+            let name = &known.plugin;
+            Finding::warning(
+                "plugin-data-orphaned",
+                name,
+                format!("The database has tables of {name}, and there is no such plugin."),
+            )
+            .found(format!(
+                "{} tables, made by version {}",
+                known.tables.len(),
+                known.version.as_deref().unwrap_or("unknown")
+            ))
+            .fix("Put the plugin back, or leave its data as it is: it harms nobody.")
+        })
+        .collect();
+    let provided = |kind: &str| {
+        let mut manifests = surveyed.iter().filter_map(|one| one.manifest.as_ref());
+        manifests.any(|manifest| manifest.provides_kinds.iter().any(|own| own == kind))
+    };
+    for stored in seen.kinds.iter().filter(|stored| !provided(&stored.kind)) {
+        found.push(
+            Finding::warning(
+                "kind-orphaned",
+                &stored.kind,
+                format!("Cards hold data of the kind {}, which no plugin provides.", stored.kind),
+            )
+            .found(format!("{}{} cards", if stored.is_estimate { "about " } else { "" }, stored.cards))
+            .fix("Put the plugin back that wrote it, or remove these sources."),
+        );
+    }
+    found
+}

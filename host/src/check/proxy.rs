@@ -1,0 +1,104 @@
+//! Proxied pages that share an origin with the Admin UI: asked for, and warned about when they are HTML.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use http::{Request, header};
+use http_body_util::Empty;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use super::finding::Finding;
+use crate::config::{Config, ProxyRoute};
+use crate::db::proxy_routes::Line;
+
+/// From the look-up of the name to the answer's headers.
+const WITHIN: Duration = Duration::from_secs(5);
+const PORT: u16 = 80;
+
+/// Asks each upstream, those of the settings first.
+pub async fn check(config: &Config, stored: &[Line]) -> Vec<Finding> {
+    let apart = !config.http.proxy_hosts.is_empty() || config.http.admin_listen_addr.is_some();
+    let stored = stored.iter().filter_map(|line| ProxyRoute::parse(&line.prefix, &line.upstream).ok());
+    let stored = stored.filter(|route| config.proxy.routes.iter().all(|own| own.prefix != route.prefix));
+    let mut found = Vec::new();
+    for route in config.proxy.routes.iter().cloned().chain(stored) {
+        found.push(judge(&route, apart, ask(config, &route).await));
+    }
+    found
+}
+
+fn judge(route: &ProxyRoute, apart: bool, answer: anyhow::Result<Option<String>>) -> Finding {
+    let (prefix, upstream) = (&route.prefix, route.upstream());
+    match answer {
+        Err(error) => Finding::warning("proxy-unreachable", prefix, "The server behind a proxy route does not answer.")
+            .found(format!("{upstream}: {error:#}"))
+            .fix("Start the server, or correct the route."),
+        Ok(Some(kind)) if !apart && is_html(&kind) => Finding::warning(
+            "proxy-serves-html",
+            prefix,
+            "Proxied pages share the Admin UI's origin: their scripts could act as whoever is logged in.",
+        )
+        .found(format!("{upstream} answers {kind}"))
+        .expected("pages on an origin of their own")
+        .fix("Set PROXY_HOSTS or ADMIN_LISTEN_ADDR."),
+        Ok(_) => Finding::ok("proxy-route", prefix, format!("{upstream} answers.")),
+    }
+}
+
+fn is_html(kind: &str) -> bool {
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    ["text/html", "application/xhtml+xml", "image/svg+xml", "text/xml", "application/xml"].contains(&kind.as_str())
+}
+
+/// The media type of the page at the route's root, if it has one.
+async fn ask(config: &Config, route: &ProxyRoute) -> anyhow::Result<Option<String>> {
+    let asked = tokio::time::timeout(WITHIN, exchange(config, route)).await;
+    asked.unwrap_or_else(|_| anyhow::bail!("no answer in {} s", WITHIN.as_secs()))
+}
+
+async fn exchange(config: &Config, route: &ProxyRoute) -> anyhow::Result<Option<String>> {
+    let has_port = route.authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let address = if has_port { route.authority.clone() } else { format!("{}:{PORT}", route.authority) };
+    let stream = TcpStream::connect(&address).await.context("connecting")?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let path = match &route.base {
+        Some(base) => format!("{base}/"),
+        None if route.prefix == "/" => "/".to_owned(),
+        None => format!("{}/", route.prefix),
+    };
+    // As a visitor's browser asks, through the host.
+    let host = config.http.base_url.split_once("//").map_or("", |(_, host)| host);
+    let request = Request::get(path)
+        .header(header::HOST, host)
+        .header(header::ACCEPT, "text/html,*/*;q=0.8")
+        .header(header::USER_AGENT, concat!("cardinal-check/", env!("CARGO_PKG_VERSION")))
+        .body(Empty::<Bytes>::new())?;
+    let driver = tokio::spawn(connection);
+    let answer = sender.send_request(request).await;
+    driver.abort();
+    let kind =
+        answer?.headers().get(header::CONTENT_TYPE).map(|kind| String::from_utf8_lossy(kind.as_bytes()).into_owned());
+    Ok(kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(apart: bool, kind: Option<&str>) -> &'static str {
+        let route = ProxyRoute::parse("/shop", "http://10.0.0.7").unwrap();
+        judge(&route, apart, Ok(kind.map(str::to_owned))).code
+    }
+
+    #[test]
+    fn html_beside_the_admin_ui_is_warned_about() {
+        assert_eq!(code(false, Some("Text/HTML; charset=utf-8")), "proxy-serves-html");
+        assert_eq!(code(false, Some("image/svg+xml")), "proxy-serves-html");
+        assert_eq!(code(true, Some("text/html")), "proxy-route");
+        assert_eq!(code(false, Some("application/json")), "proxy-route");
+        assert_eq!(code(false, None), "proxy-route");
+    }
+}

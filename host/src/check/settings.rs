@@ -1,0 +1,109 @@
+//! What the settings say together, once each is well formed by itself.
+
+use std::net::{SocketAddr, TcpListener};
+
+use super::finding::Finding;
+use crate::config::{BadSettings, Config, Fault};
+
+const SHORTEST_GOOD_PASSWORD: usize = 8;
+
+/// Every setting that cannot be used.
+pub fn bad(settings: &BadSettings) -> Vec<Finding> {
+    let told = |Fault { setting, problem }: &Fault| {
+        Finding::error("setting-invalid", setting, "A setting cannot be used; `cardinal serve` would not start.")
+            .found(problem)
+            .fix(format!("Correct {setting}; `cardinal serve --help` shows how each setting is written."))
+    };
+    settings.0.iter().map(told).collect()
+}
+
+/// What is well formed and yet not what an operator would want.
+pub fn check(config: &Config) -> Vec<Finding> {
+    let mut found = vec![Finding::ok("settings-valid", "settings", "Every setting can be used.")];
+    let (http, auth) = (&config.http, &config.auth);
+    let short = auth.bootstrap_password.as_ref().is_some_and(|it| it.expose().len() < SHORTEST_GOOD_PASSWORD);
+    if short {
+        found.push(
+            Finding::warning(
+                "bootstrap-password-short",
+                "ADMIN_BOOTSTRAP_PASSWORD",
+                "The first user's password is easily guessed.",
+            )
+            .expected(format!("{SHORTEST_GOOD_PASSWORD} bytes or more"))
+            .fix("Choose a longer one before the first start, or change it after the first login."),
+        );
+    }
+    let in_clear = http.base_url.starts_with("http://");
+    if in_clear && !is_loopback(&http.base_url) {
+        found.push(
+            Finding::warning("no-encryption", "BASE_URL", "Passwords and keys travel unencrypted.")
+                .found(&http.base_url)
+                .expected("an https address")
+                .fix("Put a TLS proxy in front of the host and name its https address in BASE_URL."),
+        );
+    }
+    if !in_clear && http.trusted_proxies.is_empty() {
+        found.push(
+            Finding::warning(
+                "trusted-proxies-unset",
+                "TRUSTED_PROXIES",
+                "All clients seem to come from the TLS proxy's address.",
+            )
+            .found("BASE_URL is https, TRUSTED_PROXIES names nobody")
+            .fix("Name the proxy's address in TRUSTED_PROXIES, so that limits, throttle and audit see who calls."),
+        );
+    }
+    found
+}
+
+fn is_loopback(base_url: &str) -> bool {
+    let url = url::Url::parse(base_url).ok();
+    match url.as_ref().and_then(url::Url::host) {
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    }
+}
+
+/// Whether the addresses of a host that is stopped are free.
+pub fn addresses(config: &Config) -> Vec<Finding> {
+    let addresses = [
+        ("LISTEN_ADDR", Some(config.http.listen_addr)),
+        ("ADMIN_LISTEN_ADDR", config.http.admin_listen_addr),
+        ("METRICS_ADDR", config.observe.metrics_addr),
+    ];
+    addresses.into_iter().filter_map(|(setting, address)| Some(address_free(setting, address?))).collect()
+}
+
+fn address_free(setting: &str, address: SocketAddr) -> Finding {
+    match TcpListener::bind(address) {
+        Ok(_) => Finding::ok("address-free", setting, format!("{address} can be listened on.")),
+        Err(error) => Finding::error("address-in-use", setting, "The host could not listen there.")
+            .found(format!("{address}: {error}"))
+            .expected("an address of this machine that nobody listens on")
+            .fix(format!("Stop what listens there, or choose another {setting}.")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_somebody_has_is_told() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        assert_eq!(address_free("LISTEN_ADDR", address).code, "address-in-use");
+        drop(taken);
+        assert_eq!(address_free("LISTEN_ADDR", address).code, "address-free");
+    }
+
+    #[test]
+    fn loopback_is_known_in_every_form() {
+        for own in ["http://127.0.0.1:8080", "http://[::1]:8080", "http://localhost", "http://x.localhost:1"] {
+            assert!(is_loopback(own), "{own}");
+        }
+        assert!(!is_loopback("http://shop.example.com") && !is_loopback("http://10.0.0.1"));
+    }
+}

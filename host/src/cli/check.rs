@@ -1,0 +1,91 @@
+use std::{fmt::Write as _, io::Write as _, process::ExitCode};
+
+use anyhow::Context as _;
+use semver::Version;
+
+use super::{exit_code, text::plain};
+use crate::check::{self, HostState, Report, finding::Severity};
+use crate::config::{Config, Settings};
+use crate::observe::log::Log;
+
+/// Tell whether the host is well: settings, database, every plugin
+///
+/// Works beside a running host, which it asks, and with the host stopped, when a private PostgreSQL is started for as
+/// long as the check takes. Nothing is changed: no plugin is activated, no schema.sql is run, and what is tried in the
+/// database is rolled back. Exits 0 when nothing is wrong, 1 when something is; warnings alone are 0 unless --strict.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cardinal check
+  cardinal check --json | jq -r '.findings[] | select(.severity == \"error\") | .code'
+  cardinal check --core-version 2.0.0
+      and which plugins core 2.0.0 would refuse")]
+pub struct Args {
+    /// Print everything that was found as JSON
+    #[arg(long)]
+    json: bool,
+    /// Exit 1 for warnings, too
+    #[arg(long)]
+    strict: bool,
+    /// Judge the plugins by this version of the core, too
+    #[arg(long, value_name = "VERSION")]
+    core_version: Option<Version>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+pub fn run(args: &Args) -> ExitCode {
+    match look(args) {
+        Ok(report) => {
+            let bad = !report.ok || (args.strict && report.counts.warning > 0);
+            if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        }
+        Err(error) => exit_code(Err(error)),
+    }
+}
+
+fn look(args: &Args) -> anyhow::Result<Report> {
+    let report = match Config::read(&args.settings) {
+        Err(bad) => Report::of_bad_settings(&bad),
+        Ok(config) => {
+            Log::start_silent(&config.observe)?;
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+            runtime.block_on(check::check(&config, args.core_version.as_ref()))
+        }
+    };
+    let text = if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { told(&report) };
+    std::io::stdout().write_all(text.as_bytes()).context("telling what was found")?;
+    Ok(report)
+}
+
+fn told(report: &Report) -> String {
+    let mut text = String::new();
+    for finding in &report.findings {
+        let severity = match finding.severity {
+            Severity::Ok => "ok     ",
+            Severity::Warning => "WARNING",
+            Severity::Error => "ERROR  ",
+        };
+        let code = match &finding.cause {
+            Some(cause) => format!("{} ({cause})", finding.code),
+            None => finding.code.to_owned(),
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{severity} {code:<24} {}: {}", plain(&finding.subject), plain(&finding.message));
+        let more = [("found", &finding.found), ("expected", &finding.expected), ("to do", &finding.fix)];
+        for (what, value) in more {
+            if let Some(value) = value {
+                let _ = writeln!(text, "          {what:<9} {}", plain(value));
+            }
+        }
+    }
+    let host = match report.host {
+        HostState::Running => "the host is running",
+        HostState::Stopped => "the host is stopped",
+        HostState::Unknown => "nothing else can be looked at with these settings",
+    };
+    let (errors, warnings) = (report.counts.error, report.counts.warning);
+    let _ = writeln!(text, "\n{errors} errors, {warnings} warnings; {host}.");
+    text
+}

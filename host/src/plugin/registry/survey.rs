@@ -1,0 +1,116 @@
+//! Every plugin's walk as far as it goes without activating anything: for `cardinal check`. No plugin's code runs in this
+//! process, and no schema.sql at all.
+
+use std::{collections::HashMap, path::Path, sync::Arc};
+
+use tokio::task::spawn_blocking;
+
+use super::{
+    found::{self, Found},
+    judge::Judge,
+    packages,
+    report::PluginReport,
+    settle::{Ready, Step},
+    snapshot::{Entry, Snapshot},
+};
+use crate::{
+    clock::Clock,
+    config::Config,
+    crash::book::Book,
+    db::plugin_state::PluginState,
+    plugin::{
+        compat::Claims,
+        library::SealedLibrary,
+        manifest::Manifest,
+        package,
+        past::Past,
+        probe::Prober,
+        signature::Keys,
+        state::{Code, Refusal, State},
+    },
+};
+
+/// What an operator and the past have decided about plugins.
+#[derive(Default)]
+pub struct Decided {
+    pub states: HashMap<String, PluginState>,
+    pub owners: HashMap<String, Option<String>>,
+    pub crashes: Book,
+}
+
+/// A package, and how far it got.
+pub struct Surveyed {
+    pub report: PluginReport,
+    pub manifest: Option<Manifest>,
+    /// Of a package that may be tried; empty when it has none.
+    pub schema_sql: Option<String>,
+}
+
+/// Looks at all packages of the plugins folder, in the order of their names.
+pub async fn survey(config: &Config, decided: Decided) -> Vec<Surveyed> {
+    let folder = config.paths.plugins_dir.clone();
+    let keys = config.plugins.trust_keys.clone();
+    let looked = spawn_blocking(move || (packages(&folder), Keys::load(&keys))).await;
+    let ((paths, refusal), keys) = match looked {
+        Ok(looked) => looked,
+        Err(error) => {
+            tracing::error!(%error, "looking into the plugins folder failed");
+            return Vec::new();
+        }
+    };
+    let mut found = Vec::new();
+    for path in paths {
+        let (at, refusal, keys) = (path.clone(), refusal.clone(), keys.clone());
+        let read = spawn_blocking(move || found::inspect(&at, refusal, &keys)).await;
+        found.push(read.unwrap_or_else(|error| Found::broken(&path, &error)));
+    }
+    let past = Arc::new(Past::read_only(decided.crashes));
+    let judge = Judge::new(&config.plugins, Clock::System, past);
+    let steps = judge.judge(found, &decided.states, &decided.owners, &Snapshot::default()).await;
+    let mut claims = Claims::default();
+    let mut surveyed = Vec::new();
+    for step in steps {
+        surveyed.push(match step {
+            Step::Done(entry) | Step::Keep(entry) => Surveyed::of(entry, None),
+            Step::Try(ready) => go_on(*ready, &mut claims, &config.paths.plugins_dir).await,
+        });
+    }
+    surveyed
+}
+
+/// Collisions and the probe, for a package that is good by itself.
+async fn go_on(ready: Ready, claims: &mut Claims, folder: &Path) -> Surveyed {
+    let Ready { about, candidate, .. } = ready;
+    if let Err(refusal) = claims.take(&candidate.manifest, &about.origin) {
+        return Surveyed::of(Entry::ended(about, refusal.into()), None);
+    }
+    let path = folder.join(&about.origin);
+    let sha256 = candidate.sha256.clone();
+    if let Err(refusal) = try_open(candidate.library).await {
+        claims.release(&candidate.manifest);
+        return Surveyed::of(Entry::ended(about, refusal.into()), None);
+    }
+    // Read again: what was judged holds no schema.sql. The hash says whether it is still the same package.
+    let again = spawn_blocking(move || package::read(&path)).await.ok().and_then(Result::ok);
+    match again.filter(|package| package.sha256 == sha256) {
+        Some(package) => Surveyed::of(Entry::at(about, State::Checked), Some(package.schema_sql.unwrap_or_default())),
+        None => {
+            let refusal = Refusal::new(Code::PackageChanged, "The package changed while it was looked at.");
+            Surveyed::of(Entry::ended(about, refusal.into()), None)
+        }
+    }
+}
+
+async fn try_open(library: bytes::Bytes) -> Result<(), Refusal> {
+    let sealed = spawn_blocking(move || SealedLibrary::seal(&library)).await;
+    let sealed = sealed.map_err(std::io::Error::other).and_then(|it| it).map_err(|error| {
+        Refusal::new(Code::ProbeFailed, "The library could not be copied.").found(error.to_string())
+    })?;
+    Prober::of_this_program().try_open(&sealed).await
+}
+
+impl Surveyed {
+    fn of(entry: Entry, schema_sql: Option<String>) -> Self {
+        Self { report: PluginReport::of(&entry), manifest: entry.about.manifest, schema_sql }
+    }
+}
