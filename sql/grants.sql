@@ -26,6 +26,8 @@ GRANT SELECT, INSERT ON public.admin_audit_log TO {{core}};
 GRANT SELECT, INSERT, UPDATE ON public.plugin_state TO {{core}};
 GRANT SELECT, INSERT, UPDATE ON public.plugin_owners TO {{core}};
 GRANT SELECT, INSERT, UPDATE, DELETE ON public.plugin_versions TO {{core}};
+GRANT SELECT, INSERT, UPDATE ON public.plugin_confirmations TO {{core}};
+GRANT SELECT, INSERT, DELETE ON public.plugin_service TO {{core}};
 GRANT SELECT, INSERT, UPDATE, DELETE ON public.hosts, public.rate_budgets TO {{core}};
 GRANT SELECT, INSERT, DELETE ON public.event_outbox, public.events TO {{core}};
 GRANT SELECT, UPDATE ON public.event_numbers TO {{core}};
@@ -34,6 +36,7 @@ GRANT SELECT, INSERT, UPDATE ON public.proxy_routes TO {{core}};
 GRANT SELECT, INSERT, UPDATE, DELETE ON public.jobs, public.job_parts, public.job_errors, public.import_rows TO {{core}};
 GRANT EXECUTE ON FUNCTION public.number_events(integer), public.forget_events(integer, bigint, interval) TO {{core}};
 GRANT SELECT ON public.plugin_schema_state TO {{core}};
+GRANT SELECT (plugin, number, sha256, plugin_version, losses, applied_at) ON public.plugin_schema_steps TO {{core}};
 GRANT SELECT ON public.core_migrations TO {{core}};
 
 -- The reaper removes cards that are marked as deleted, and sees no more of them than that takes.
@@ -43,6 +46,10 @@ GRANT SELECT (seq, at), DELETE ON public.admin_audit_log TO {{reaper}};
 
 -- The provisioner keeps the record of what schema.sql was run, and sees no card.
 GRANT SELECT, INSERT, UPDATE, DELETE ON public.plugin_schema_state, public.plugin_schema_steps TO {{provision}};
+-- What an operator confirmed; and for a purge: that the plugin is disabled and in service nowhere, and its settings.
+GRANT SELECT, UPDATE (used_at), DELETE ON public.plugin_confirmations TO {{provision}};
+GRANT SELECT, UPDATE (settings, sealed, settings_version, updated_at) ON public.plugin_state TO {{provision}};
+GRANT SELECT ON public.plugin_service, public.hosts TO {{provision}};
 
 -- Plugins read the one public table; only their schema.sql may point a foreign key at it.
 GRANT SELECT ON public.master_cards TO {{plugin}};

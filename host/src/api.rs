@@ -14,6 +14,7 @@ pub mod metrics;
 pub mod openapi;
 pub mod pages;
 mod plugin_registry;
+mod plugin_settings;
 mod plugin_trust;
 pub mod plugins;
 mod problems;
@@ -40,6 +41,7 @@ pub fn routes() -> Vec<Route> {
         jobs::routes(),
         plugins::routes(),
         plugin_registry::routes(),
+        plugin_settings::routes(),
         plugin_trust::routes(),
         mcp::routes(),
         sessions::routes(),

@@ -29,6 +29,7 @@ use crate::{
     plugin::{context::Services, past::Past, registry::Registry, watchdog::Watchdog},
     proxy::{Proxy, stored::StoredRoutes},
     router::Router,
+    seal::SealingKey,
     secret_file::{self, TOKEN_SECRET_FILE},
 };
 
@@ -98,8 +99,9 @@ impl App {
         let provider = Oidc::configured(&config.auth, &base_url, &clock)?;
         let telemetry = Arc::new(Telemetry::new(clock.now(), start.worker_restarts));
         let past = Arc::new(Past::new(start.crashes, start.probed, link.clone()));
-        let plugins = Registry::new(&config, services, link, Arc::clone(&past), clock.clone(), Arc::clone(&telemetry))?;
-        let plugins = Arc::new(plugins);
+        let key = SealingKey::import(&start.sealing_key).context("the keeper sent no key for plugins' settings")?;
+        let (past_too, counted) = (Arc::clone(&past), Arc::clone(&telemetry));
+        let plugins = Arc::new(Registry::new(&config, key, services, link, past_too, clock.clone(), counted)?);
         let hosts = Hosts::new(&base_url, &config.http.allowed_hosts, &config.http.proxy_hosts);
         let shares_origin = !hosts.set_the_proxy_apart() && config.http.admin_listen_addr.is_none();
         Ok(Self {

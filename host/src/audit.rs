@@ -69,6 +69,7 @@ acts! {
     EnablePlugin = "plugin.enable": POST "/v1/admin/plugin-registry/{name}/enable";
     DisablePlugin = "plugin.disable": POST "/v1/admin/plugin-registry/{name}/disable";
     ReleasePlugin = "plugin.release": POST "/v1/admin/plugin-registry/{name}/release";
+    SetPluginSettings = "plugin.settings": PUT "/v1/admin/plugin-registry/{name}/settings";
     RescanPlugins = "plugin.rescan": POST "/v1/admin/plugin-registry/rescan";
     SetLogLevel = "system.log-level": PUT "/v1/admin/system/log-level";
     SetProxyRoutes = "proxy.routes": PUT "/v1/admin/proxy-routes";

@@ -244,6 +244,7 @@ fn worker_start(
             roles: prepared.names.clone(),
             dbname: login.dbname.clone(),
         },
+        sealing_key: prepared.passwords.sealing_key().export(),
         config,
         host_id,
         listeners,

@@ -30,5 +30,6 @@ pub mod provision;
 pub mod proxy;
 pub mod request;
 pub mod router;
+mod seal;
 mod secret_file;
 pub mod server;

@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 pub mod frame;
 
-use crate::config::Config;
+use crate::config::{Config, Secret};
 use crate::crash::book::Book;
 pub use crate::db::connect::ConnectParams;
 use crate::db::connect::SocketDir;
@@ -37,6 +37,8 @@ pub struct WorkerStart {
     /// The settings, without the credentials that are the keeper's alone (`DATABASE_URL`).
     pub config: Config,
     pub database: WorkerDatabase,
+    /// Opens the secrets among plugins' settings.
+    pub sealing_key: Secret,
     pub host_id: Uuid,
     /// What each listening socket is for, in their order.
     pub listeners: Vec<ListenerUse>,

@@ -27,6 +27,7 @@ mod it {
     mod oidc_keys;
     mod openapi;
     mod plugin_calls;
+    mod plugin_settings;
     mod problems;
     mod processes;
     mod proxy;

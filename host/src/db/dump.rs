@@ -14,12 +14,13 @@ const SESSION_SQL: &str = "SET search_path = pg_catalog; SET datestyle = 'ISO, Y
     SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '60s'; SET client_encoding = 'UTF8'";
 
 /// Made anew by whoever restores: history that the restore itself writes, and the secret. Events are of the database
-/// that they happened in; their readers are told to look again.
-const NOT_DUMPED: [&str; 7] = [
+/// that they happened in; their readers are told to look again. What is in service is told by the hosts that live.
+const NOT_DUMPED: [&str; 8] = [
     "core_migrations",
     "cardinal_secret",
     "plugin_schema_state",
     "plugin_schema_steps",
+    "plugin_service",
     "event_outbox",
     "events",
     "event_numbers",

@@ -36,6 +36,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     9 "0009_plugin_operations",
     10 "0010_catalogue",
     11 "0011_plugin_owners",
+    12 "0012_plugin_operators",
 ];
 
 /// How many there are.

@@ -1,28 +1,55 @@
 //! What an operator decided about plugins: `plugin_state`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
+use tokio_postgres::{Row, types::Json};
 
-use super::pool::Pool;
+use super::{cards::Precondition, pool::Pool};
 use crate::http::error::ApiResult;
 
 /// An operator's word on one plugin.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PluginState {
     pub disabled: bool,
-    /// A JSON object; empty when nothing was set.
-    pub settings: Value,
+    pub settings: Settings,
+}
+
+/// What an operator has set for a plugin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// A JSON object without its secrets; empty when nothing was set.
+    pub open: Value,
+    /// The secrets by JSON pointer, encrypted.
+    pub sealed: BTreeMap<String, String>,
+    /// Counts every change; 0 before the first.
+    pub version: i64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { open: Value::Object(serde_json::Map::new()), sealed: BTreeMap::new(), version: 0 }
+    }
+}
+
+impl Settings {
+    const COLUMNS: &str = "settings, sealed, settings_version";
+
+    fn of(row: &Row) -> Result<Self, tokio_postgres::Error> {
+        let Json(sealed) = row.try_get("sealed")?;
+        Ok(Self { open: row.try_get("settings")?, sealed, version: row.try_get("settings_version")? })
+    }
 }
 
 /// All of them, by plugin.
 pub async fn all(pool: &Pool) -> ApiResult<HashMap<String, PluginState>> {
-    let sql = "SELECT plugin, disabled_at IS NOT NULL AS disabled, settings FROM public.plugin_state";
+    let columns = Settings::COLUMNS;
+    let sql = format!("SELECT plugin, disabled_at IS NOT NULL AS disabled, {columns} FROM public.plugin_state");
     let client = pool.get().await?;
-    let statement = client.prepare_cached(sql).await?;
+    let statement = client.prepare_cached(&sql).await?;
     let mut states = HashMap::new();
     for row in client.query(&statement, &[]).await? {
-        let state = PluginState { disabled: row.try_get("disabled")?, settings: row.try_get("settings")? };
+        let state = PluginState { disabled: row.try_get("disabled")?, settings: Settings::of(&row)? };
         states.insert(row.try_get("plugin")?, state);
     }
     Ok(states)
@@ -51,4 +78,38 @@ pub async fn stamp(pool: &Pool) -> ApiResult<i64> {
     let client = pool.get().await?;
     let statement = client.prepare_cached(sql).await?;
     Ok(client.query_one(&statement, &[]).await?.try_get(0)?)
+}
+
+/// What is set for a plugin.
+pub async fn settings(pool: &Pool, plugin: &str) -> ApiResult<Settings> {
+    let sql = format!("SELECT {} FROM public.plugin_state WHERE plugin = $1", Settings::COLUMNS);
+    let client = pool.get().await?;
+    let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&plugin]).await?;
+    Ok(row.as_ref().map(Settings::of).transpose()?.unwrap_or_default())
+}
+
+/// Works out new settings from those that are stored, whose row is locked meanwhile, and stores them; what changes
+/// nothing makes no version. Gives what was there before and what is there now.
+pub async fn change_settings(
+    pool: &Pool,
+    plugin: &str,
+    precondition: &Precondition,
+    change: impl FnOnce(&Settings) -> ApiResult<Option<Settings>>,
+) -> ApiResult<(Settings, Settings)> {
+    let mut client = pool.get().await?;
+    let work = client.transaction().await?;
+    work.execute("INSERT INTO public.plugin_state (plugin) VALUES ($1) ON CONFLICT DO NOTHING", &[&plugin]).await?;
+    let sql = format!("SELECT {} FROM public.plugin_state WHERE plugin = $1 FOR UPDATE", Settings::COLUMNS);
+    let before = Settings::of(&work.query_one(&sql, &[&plugin]).await?)?;
+    precondition.check(before.version)?;
+    let Some(new) = change(&before)? else { return Ok((before.clone(), before)) };
+    let now = Settings { version: before.version + 1, ..new };
+    work.execute(
+        "UPDATE public.plugin_state SET settings = $2, sealed = $3, settings_version = $4, updated_at = now()
+         WHERE plugin = $1",
+        &[&plugin, &now.open, &Json(&now.sealed), &now.version],
+    )
+    .await?;
+    work.commit().await?;
+    Ok((before, now))
 }

@@ -8,6 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::config::Secret;
 use crate::hex::hex;
+use crate::seal::SealingKey;
 
 const SECRET_BYTES: usize = 32;
 
@@ -99,6 +100,11 @@ impl RolePasswords {
         mac.update(b"cardinal-role-v1:");
         mac.update(role.as_bytes());
         Secret::new(hex(&mac.finalize().into_bytes()))
+    }
+
+    /// The key of the secrets that plugins' settings hold: the same for all hosts of the database.
+    pub fn sealing_key(&self) -> SealingKey {
+        SealingKey::derive(&self.secret)
     }
 
     /// What the server stores for the role: sent instead of the password, which a server may write to its log.

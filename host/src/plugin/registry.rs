@@ -24,6 +24,7 @@ use tokio::{
     time::Instant,
 };
 
+pub use self::{configure::Configuration, found::examine, report::PluginReport, snapshot::Snapshot};
 use self::{
     found::Found,
     judge::{Judge, Owners},
@@ -31,7 +32,6 @@ use self::{
     settle::settle,
     snapshot::Entry,
 };
-pub use self::{found::examine, report::PluginReport, snapshot::Snapshot};
 pub use super::active::ToolEntry;
 use super::{
     active::Active, context::Services, package, past::Past, signature::Keys, state::Refusal, trust, watchdog::Watchdog,
@@ -46,8 +46,10 @@ use crate::{
     http::error::ApiResult,
     link::KeeperLink,
     observe::Telemetry,
+    seal::SealingKey,
 };
 
+mod configure;
 mod found;
 mod judge;
 mod load;
@@ -84,6 +86,7 @@ impl Registry {
     /// The thread that watches over plugins can't be started.
     pub fn new(
         config: &Config,
+        key: SealingKey,
         services: Arc<Services>,
         keeper: KeeperLink,
         past: Arc<Past>,
@@ -92,7 +95,7 @@ impl Registry {
     ) -> io::Result<Self> {
         Ok(Self {
             plugins_dir: config.paths.plugins_dir.clone(),
-            judge: Judge::new(&config.plugins, clock, Arc::clone(&past)),
+            judge: Judge::new(&config.plugins, key, clock, Arc::clone(&past)),
             loader: Arc::new(Loader::new(services, keeper, past, telemetry)?),
             current: ArcSwap::default(),
             published: watch::Sender::new(0),

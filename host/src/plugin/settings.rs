@@ -1,45 +1,122 @@
-//! An operator's settings for a plugin: the schema's defaults, below what the environment says,
-//! below what is stored. Pure.
+//! An operator's settings for a plugin: the schema's defaults, below what the environment says, below what is stored.
+//! Objects are laid over each other member by member. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
 use super::state::{Code, Refusal};
+use crate::seal::SealingKey;
+
+pub mod secret;
+
+/// What is stored for a plugin, opened.
+pub struct Stored {
+    /// With the secrets in it that could be read.
+    pub document: Value,
+    /// Secrets that were stored with another key.
+    pub unreadable: BTreeSet<String>,
+}
+
+impl Stored {
+    /// Opens what is stored for a plugin: an object, and its secrets by JSON pointer.
+    pub fn open(plugin: &str, settings: &Value, sealed: &BTreeMap<String, String>, key: &SealingKey) -> Self {
+        let (mut document, mut secrets, mut unreadable) = (settings.clone(), BTreeMap::new(), BTreeSet::new());
+        for (pointer, text) in sealed {
+            let value = key.open(&place(plugin, pointer), text).ok().and_then(|it| serde_json::from_slice(&it).ok());
+            match value {
+                Some(value) => drop(secrets.insert(pointer.clone(), value)),
+                None => drop(unreadable.insert(pointer.clone())),
+            }
+        }
+        secret::put(&mut document, secrets);
+        Self { document, unreadable }
+    }
+
+    /// The document, unless something of it can't be read.
+    pub fn whole(&self) -> Result<&Value, Refusal> {
+        if self.unreadable.is_empty() {
+            return Ok(&self.document);
+        }
+        let places: Vec<&str> = self.unreadable.iter().map(String::as_str).collect();
+        Err(Refusal::new(Code::SettingsInvalid, "Secret settings of the plugin were stored with another key.")
+            .expected("settings that this host's database secret opens")
+            .found(places.join(", "))
+            .fix("Give these settings again; or restore from a backup that was made with its secrets."))
+    }
+}
+
+/// Seals the secrets of a plugin's settings, each for its place.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn seal(
+    plugin: &str,
+    secrets: BTreeMap<String, Value>,
+    key: &SealingKey,
+) -> anyhow::Result<BTreeMap<String, String>> {
+    let seal = |(pointer, value): (String, Value)| {
+        let text = key.seal(&place(plugin, &pointer), value.to_string().as_bytes())?;
+        Ok((pointer, text))
+    };
+    secrets.into_iter().map(seal).collect()
+}
+
+/// What binds a sealed secret: it opens for no other plugin and under no other name.
+pub fn place(plugin: &str, pointer: &str) -> String {
+    format!("plugin settings {plugin} {pointer}")
+}
 
 /// The settings that an instance is given.
 pub fn resolve(schema: Option<&Value>, environment: Option<&Value>, stored: Option<&Value>) -> Result<Value, Refusal> {
+    let settings = layered(schema, environment, stored);
+    let Some(schema) = schema else { return Ok(settings) };
+    let faults = faults(schema, &settings)?;
+    if faults.is_empty() {
+        return Ok(settings);
+    }
+    let places: Vec<String> = faults.into_iter().map(|(pointer, detail)| format!("{pointer} ({detail})")).collect();
+    Err(Refusal::new(Code::SettingsInvalid, "The plugin's settings do not fit its settings_schema.")
+        .found(places.join("; ")))
+}
+
+/// All layers as one, unchecked.
+pub fn layered(schema: Option<&Value>, environment: Option<&Value>, stored: Option<&Value>) -> Value {
     let mut settings = schema.map(defaults).unwrap_or_default();
     for layer in [environment, stored].into_iter().flatten().filter_map(Value::as_object) {
-        settings.extend(layer.iter().map(|(name, value)| (name.clone(), value.clone())));
+        lay_over(&mut settings, layer);
     }
-    let settings = Value::Object(settings);
-    if let Some(schema) = schema {
-        check(schema, &settings)?;
+    Value::Object(settings)
+}
+
+fn lay_over(below: &mut Map<String, Value>, above: &Map<String, Value>) {
+    for (name, value) in above {
+        match (below.get_mut(name), value) {
+            (Some(Value::Object(below)), Value::Object(above)) => lay_over(below, above),
+            _ => drop(below.insert(name.clone(), value.clone())),
+        }
     }
-    Ok(settings)
 }
 
 /// The defaults of the schema's own properties.
-fn defaults(schema: &Value) -> Map<String, Value> {
+pub fn defaults(schema: &Value) -> Map<String, Value> {
     let properties = schema.get("properties").and_then(Value::as_object);
     let default = |(name, property): (&String, &Value)| Some((name.clone(), property.get("default")?.clone()));
     properties.into_iter().flatten().filter_map(default).collect()
 }
 
-/// Values are not repeated in the message: settings may hold credentials.
-fn check(schema: &Value, settings: &Value) -> Result<(), Refusal> {
+/// What is wrong with settings, by JSON pointer. Values are not repeated: they may be credentials.
+pub fn faults(schema: &Value, settings: &Value) -> Result<Vec<(String, String)>, Refusal> {
     let validator = jsonschema::validator_for(schema).map_err(|error| {
         Refusal::new(Code::BadManifest, "settings_schema is not a JSON Schema.").found(error.to_string())
     })?;
-    let places: Vec<_> = validator
-        .iter_errors(settings)
-        .map(|error| format!("{} ({})", error.instance_path(), error.masked()))
-        .collect();
-    if places.is_empty() {
-        return Ok(());
-    }
-    Err(Refusal::new(Code::SettingsInvalid, "The plugin's settings do not fit its settings_schema.")
-        .found(places.join("; ")))
+    let fault =
+        |error: jsonschema::ValidationError<'_>| (error.instance_path().to_string(), error.masked().to_string());
+    Ok(validator.iter_errors(settings).take(REPORTED).map(fault).collect())
 }
+
+/// Faults that are told at once.
+const REPORTED: usize = 100;
 
 #[cfg(test)]
 mod tests {
@@ -53,6 +130,30 @@ mod tests {
         let settings = resolve(Some(&schema), Some(&json!({"b": 2, "c": 2})), Some(&json!({"c": 3}))).unwrap();
         assert_eq!(settings, json!({"a": 1, "b": 2, "c": 3}));
         assert_eq!(resolve(None, None, None).unwrap(), json!({}));
+    }
+
+    #[test]
+    fn objects_are_laid_over_each_other_member_by_member() {
+        let environment = json!({"smtp": {"host": "a", "port": 25}, "list": [1, 2]});
+        let stored = json!({"smtp": {"host": "b"}, "list": [3]});
+        let settings = resolve(None, Some(&environment), Some(&stored)).unwrap();
+        assert_eq!(settings, json!({"smtp": {"host": "b", "port": 25}, "list": [3]}));
+    }
+
+    #[test]
+    fn secrets_are_sealed_for_their_plugin_and_place() {
+        let key = |secret: &str| SealingKey::derive(&crate::config::Secret::new(secret));
+        let secrets = BTreeMap::from([("/smtp/password".to_owned(), json!("hunter2"))]);
+        let sealed = seal("echo", secrets, &key("one")).unwrap();
+        let open = json!({"smtp": {"host": "h"}});
+        let stored = Stored::open("echo", &open, &sealed, &key("one"));
+        assert_eq!(stored.whole().unwrap(), &json!({"smtp": {"host": "h", "password": "hunter2"}}));
+        for (plugin, secret) in [("other", "one"), ("echo", "two")] {
+            let stored = Stored::open(plugin, &open, &sealed, &key(secret));
+            assert_eq!(stored.document, open);
+            let refusal = stored.whole().unwrap_err();
+            assert_eq!((refusal.code, refusal.found.as_deref()), (Code::SettingsInvalid, Some("/smtp/password")));
+        }
     }
 
     #[test]

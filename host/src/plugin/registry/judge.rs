@@ -1,6 +1,10 @@
 //! What is decided about a package by the operator's word and by what is running already.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use serde_json::Value;
 use tokio::task::spawn_blocking;
@@ -13,13 +17,18 @@ use super::{
 use crate::{
     clock::Clock,
     config::{Plugins, Trust},
-    db::{plugin_owners, plugin_state::PluginState, pool::Pool},
+    db::{
+        plugin_owners,
+        plugin_state::{PluginState, Settings},
+        pool::Pool,
+    },
     plugin::{
         past::Past,
-        settings,
+        settings::{self, Stored},
         state::{Code, Refusal, State},
         trust::{Lock, Verdict, check_owner},
     },
+    seal::SealingKey,
 };
 
 /// Whose each plugin's name is.
@@ -30,18 +39,20 @@ pub(super) struct Judge {
     trust: Trust,
     lock_file: PathBuf,
     pub keys: Vec<PathBuf>,
-    settings: std::collections::BTreeMap<String, Value>,
+    settings: BTreeMap<String, Value>,
+    key: SealingKey,
     clock: Clock,
     pub past: Arc<Past>,
 }
 
 impl Judge {
-    pub fn new(plugins: &Plugins, clock: Clock, past: Arc<Past>) -> Self {
+    pub fn new(plugins: &Plugins, key: SealingKey, clock: Clock, past: Arc<Past>) -> Self {
         Self {
             trust: plugins.trust,
             lock_file: plugins.lock_file.clone(),
             keys: plugins.trust_keys.clone(),
             settings: plugins.settings.clone(),
+            key,
             clock,
             past,
         }
@@ -138,8 +149,24 @@ impl Judge {
         self.trust(lock, about)?;
         check_owner(owner, &about.signed)?;
         let schema = about.manifest.as_ref().and_then(|manifest| manifest.settings_schema.as_ref());
-        let environment = self.settings.get(&about.name.replace('-', "_"));
-        settings::resolve(schema, environment, state.map(|state| &state.settings))
+        let stored = state.map(|state| self.stored(&about.name, &state.settings));
+        let stored = stored.as_ref().map(Stored::whole).transpose()?;
+        settings::resolve(schema, self.environment(&about.name), stored)
+    }
+
+    /// What `PLUGIN_SETTINGS_<NAME>` says.
+    pub fn environment(&self, plugin: &str) -> Option<&Value> {
+        self.settings.get(&plugin.replace('-', "_"))
+    }
+
+    /// What an operator has stored, opened.
+    pub fn stored(&self, plugin: &str, settings: &Settings) -> Stored {
+        Stored::open(plugin, &settings.open, &settings.sealed, &self.key)
+    }
+
+    /// Seals the secrets of a plugin's settings.
+    pub fn seal(&self, plugin: &str, secrets: BTreeMap<String, Value>) -> anyhow::Result<BTreeMap<String, String>> {
+        settings::seal(plugin, secrets, &self.key)
     }
 
     fn trust(&self, lock: Option<&Lock>, about: &About) -> Result<(), Refusal> {

@@ -38,6 +38,8 @@ pub struct PluginReport {
     pub sha256: Option<String>,
     /// The number of the key that signed it, when that is one of the operator's.
     pub signed_by: Option<String>,
+    /// The files that lie there now, when what was loaded before serves in their place; `refusal` is theirs.
+    pub pending: Option<Pending>,
     pub generation: Option<u64>,
     pub library: Option<Library>,
     pub tabs: Vec<CardTab>,
@@ -47,6 +49,14 @@ pub struct PluginReport {
     pub routes: Vec<Route>,
     pub tools: Vec<ToolReport>,
     pub counters: Option<Counters>,
+}
+
+/// A package that does not get into service.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pending {
+    pub version: Option<String>,
+    pub sha256: Option<String>,
+    pub signed_by: Option<String>,
 }
 
 /// What the library was made with.
@@ -119,6 +129,11 @@ impl PluginReport {
             api_prefix: entry.about.api_prefix.clone(),
             sha256: entry.about.sha256.clone(),
             signed_by: entry.about.signed.signer().map(number_of),
+            pending: entry.pending.as_deref().map(|lying| Pending {
+                version: lying.manifest.as_ref().map(|manifest| manifest.version.to_string()),
+                sha256: lying.sha256.clone(),
+                signed_by: lying.signed.signer().map(number_of),
+            }),
             generation: service.map(|service| service.active.generation),
             library: service
                 .map(|service| Library { sdk: service.library.sdk.clone(), rustc: service.library.rustc.clone() }),

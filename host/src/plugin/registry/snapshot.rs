@@ -40,6 +40,8 @@ pub(super) struct Entry {
     pub failure: Option<String>,
     pub quarantine: Option<Box<Quarantined>>,
     pub service: Option<Arc<Service>>,
+    /// The files that lie there now, when something else serves in their place.
+    pub pending: Option<Box<About>>,
 }
 
 /// What a plugin in service is made of.
@@ -106,6 +108,12 @@ impl Snapshot {
         self.entries.iter().map(PluginReport::of).collect()
     }
 
+    /// What lies in the plugins folder under this name: what would be loaded if it could be.
+    pub(super) fn lying(&self, name: &str) -> Option<&About> {
+        let entry = self.entries.iter().find(|entry| entry.about.name == name)?;
+        Some(entry.pending.as_deref().unwrap_or(&entry.about))
+    }
+
     fn service(&self, name: &str) -> Option<&Service> {
         self.entries.iter().filter(|entry| entry.about.name == name).find_map(|entry| entry.service.as_deref())
     }
@@ -126,7 +134,7 @@ impl Snapshot {
 
 impl Entry {
     pub fn at(about: About, state: State) -> Self {
-        Self { about, state, refusal: None, failure: None, quarantine: None, service: None }
+        Self { about, state, refusal: None, failure: None, quarantine: None, service: None, pending: None }
     }
 
     /// One that took the worker down.
@@ -162,7 +170,7 @@ impl Entry {
             package = about.origin,
             "the version that was loaded before goes on serving"
         );
-        Self { about, state: State::Active, service: Some(service), ..self }
+        Self { pending: Some(Box::new(self.about)), about, state: State::Active, service: Some(service), ..self }
     }
 
     pub fn refuse(&mut self, refusal: Refusal) {
