@@ -146,6 +146,7 @@ impl Seen {
             return Ok(());
         };
         let passwords = RolePasswords::from_secret(secret);
+        self.decided.key = Some(passwords.sealing_key());
         let core_tables = isolation::core_tables(&owner).await?;
         let login = access.login();
         let isolation = Isolation {

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    config::Config,
+    config::{Config, Secret},
     crash::book::Book,
     db::plugin_state::PluginState,
     plugin::{
@@ -28,6 +28,7 @@ use crate::{
         signature::Keys,
         state::{Code, Refusal, State},
     },
+    seal::SealingKey,
 };
 
 /// What an operator and the past have decided about plugins.
@@ -36,6 +37,8 @@ pub struct Decided {
     pub states: HashMap<String, PluginState>,
     pub owners: HashMap<String, Option<String>>,
     pub crashes: Book,
+    /// Opens what of the settings is sealed; none where nothing is stored.
+    pub key: Option<SealingKey>,
 }
 
 /// A package, and how far it got.
@@ -65,7 +68,8 @@ pub async fn survey(config: &Config, decided: Decided) -> Vec<Surveyed> {
         found.push(read.unwrap_or_else(|error| Found::broken(&path, &error)));
     }
     let past = Arc::new(Past::read_only(decided.crashes));
-    let judge = Judge::new(&config.plugins, Clock::System, past);
+    let key = decided.key.unwrap_or_else(|| SealingKey::derive(&Secret::new("")));
+    let judge = Judge::new(&config.plugins, key, Clock::System, past);
     let steps = judge.judge(found, &decided.states, &decided.owners, &Snapshot::default()).await;
     let mut claims = Claims::default();
     let mut surveyed = Vec::new();
