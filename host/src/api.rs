@@ -4,6 +4,7 @@
 mod api_keys;
 mod audit;
 mod auth;
+mod card_sources;
 mod events;
 pub mod health;
 mod jobs;
@@ -38,6 +39,7 @@ pub fn routes() -> Vec<Route> {
         audit::routes(),
         events::routes(),
         master_cards::routes(),
+        card_sources::routes(),
         jobs::routes(),
         plugins::routes(),
         plugin_registry::routes(),

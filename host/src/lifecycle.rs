@@ -23,6 +23,7 @@ use crate::{
     limit::lease,
     link::{KeeperLink, ListenerUse, WorkerStart},
     observe::log::Log,
+    plugin::news,
     request::Door,
     server,
 };
@@ -102,6 +103,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>
     tasks.spawn(follow_proxy_routes(Arc::clone(&app)));
     let events = Arc::clone(&app.events);
     tasks.spawn(async move { events.keep_up().await });
+    tasks.spawn(tell_of_plugins(Arc::clone(&app), stop.clone()));
 
     link.drained().await;
     tracing::info!(seconds = grace.as_secs(), "draining");
@@ -160,6 +162,10 @@ async fn flush_uses(app: Arc<App>) {
 
 async fn follow_proxy_routes(app: Arc<App>) {
     app.proxy_routes.follow(&app.pools.core, &app.proxy).await;
+}
+
+async fn tell_of_plugins(app: Arc<App>, stop: CancellationToken) {
+    news::tell(&app.plugins, &app.pools.core, app.host_id, &stop).await;
 }
 
 async fn share_budgets(app: Arc<App>) {

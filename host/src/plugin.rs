@@ -19,6 +19,7 @@ pub mod instance;
 pub mod lane;
 pub mod library;
 pub mod manifest;
+pub mod news;
 pub mod package;
 pub mod past;
 pub mod placement;

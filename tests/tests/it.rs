@@ -9,6 +9,7 @@ mod it {
     mod card_life;
     mod card_list;
     mod card_list_many;
+    mod card_sources;
     mod cards;
     mod check;
     mod cors;
@@ -27,6 +28,7 @@ mod it {
     mod oidc_keys;
     mod openapi;
     mod plugin_calls;
+    mod plugin_news;
     mod plugin_settings;
     mod problems;
     mod processes;

@@ -133,6 +133,11 @@ impl Registry {
         reports
     }
 
+    /// Whether the plugins folder has been looked through.
+    pub fn has_looked(&self) -> bool {
+        *self.published.borrow() > 0
+    }
+
     /// Waits until the plugins folder has been looked through once: a worker that was just started knows of none, and
     /// its clients need not notice.
     pub async fn first_look(&self) {

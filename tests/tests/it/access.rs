@@ -66,6 +66,7 @@ const CASES: &[Case] = &[
     Case("DELETE", "/v1/admin/master-cards/{id}", Scope("cards:write"), 404),
     Case("POST", "/v1/admin/master-cards/{id}/restore", Scope("cards:write"), 404),
     Case("GET", "/v1/admin/master-cards/{id}/history", Scope("cards:read"), 404),
+    Case("GET", "/v1/admin/master-cards/{id}/sources", Scope("cards:read"), 404),
     Case("DELETE", "/v1/admin/master-cards/{id}/sources/{source_key}", Scope("cards:write"), 404),
     Case("GET", "/v1/admin/openapi.json", Credential, 200),
     Case("GET", "/v1/admin/kinds", Scope("plugins:read"), 200),

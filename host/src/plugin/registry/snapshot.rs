@@ -98,6 +98,11 @@ impl Snapshot {
         self.service(name)?.frontend.as_ref()?.asset(hash, path)
     }
 
+    /// The names of all plugins that were found, whatever became of them.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|entry| entry.about.name.as_str())
+    }
+
     /// The state of every plugin that was found.
     pub fn states(&self) -> impl Iterator<Item = State> {
         self.entries.iter().map(|entry| entry.state)
