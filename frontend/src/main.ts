@@ -5,6 +5,7 @@ import './styles/app.css';
 import { mount } from 'svelte';
 import App from './App.svelte';
 import { session } from './api/session.svelte.ts';
+import './api/live.svelte.ts';
 
 installTrustedTypes();
 

@@ -1,5 +1,5 @@
 import { query, request, requestWithHeaders } from './client.ts';
-import type { Card, CardPage, CardStatus, JsonObject } from './types.ts';
+import type { Card, CardPage, CardStatus, JsonObject, ListedSource } from './types.ts';
 
 const CARDS_PER_PAGE = 50;
 /** Without the attributes: a card's sources alone may be megabytes. */
@@ -41,4 +41,13 @@ export async function patchCard(id: string, patch: JsonObject, version: number):
     ifMatch: `"${version}"`,
   });
   return answer.data.item;
+}
+
+/** The card's sources without their data; what the card itself does not say is whether their plugins are still there. */
+export async function listSources(id: string, signal: AbortSignal): Promise<ListedSource[]> {
+  return (await request<{ items: ListedSource[] }>(`${cardPath(id)}/sources`, { signal })).items;
+}
+
+export function removeSource(id: string, key: string): Promise<void> {
+  return request(`${cardPath(id)}/sources/${encodeURIComponent(key)}`, { method: 'DELETE' });
 }

@@ -9,6 +9,7 @@ export interface RequestOptions {
   /** Another media type than `application/json`, for merge patches. */
   contentType?: string;
   ifMatch?: string;
+  headers?: Record<string, string>;
   signal?: AbortSignal;
   /** Sign-in itself: sent without a token, and its 401 means a wrong password. */
   anonymous?: boolean;
@@ -57,8 +58,18 @@ export async function requestWithHeaders<T = unknown>(path: string, options: Req
   return { data: (await read(response)) as T, status: response.status, headers: response.headers };
 }
 
+/**
+ * An answer that goes on for as long as both sides want it. A refused token is an error at once: what runs in the
+ * background asks nobody for a password.
+ */
+export async function openStream(path: string, headers: Record<string, string>, signal: AbortSignal): Promise<Response> {
+  const response = await send(path, { signal, headers }, credentials.token());
+  if (!response.ok) throw await errorFromResponse(response);
+  return response;
+}
+
 async function send(path: string, options: RequestOptions, token: string | null): Promise<Response> {
-  const headers = new Headers({ Accept: 'application/json, */*;q=0.5' });
+  const headers = new Headers({ Accept: 'application/json, */*;q=0.5', ...options.headers });
   if (token) headers.set('Authorization', `Bearer ${token}`);
   if (options.ifMatch) headers.set('If-Match', options.ifMatch);
   if (options.body !== undefined) headers.set('Content-Type', options.contentType ?? 'application/json');

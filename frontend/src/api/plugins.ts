@@ -5,8 +5,28 @@ export async function listActivePlugins(signal: AbortSignal): Promise<ActivePlug
   return (await request<{ items: ActivePlugin[] }>('/plugins', { signal })).items;
 }
 
-export async function listRegisteredPlugins(signal: AbortSignal): Promise<RegisteredPlugin[]> {
-  return (await request<{ items: RegisteredPlugin[] }>('/plugin-registry', { signal })).items;
+export interface Registry {
+  items: RegisteredPlugin[];
+  /** States, counters and crashes are those of this host. */
+  host_id?: string;
+}
+
+export function listRegisteredPlugins(signal: AbortSignal): Promise<Registry> {
+  return request('/plugin-registry', { signal });
+}
+
+const pluginPath = (name: string) => `/plugin-registry/${encodeURIComponent(name)}`;
+
+/** Looks at the plugins folder again. */
+export function rescanPlugins(): Promise<Registry> {
+  return request('/plugin-registry/rescan', { method: 'POST' });
+}
+
+export type PluginAct = 'enable' | 'disable' | 'release';
+
+/** Answers with the plugin as it is afterwards. */
+export async function actOnPlugin(name: string, act: PluginAct): Promise<RegisteredPlugin> {
+  return (await request<{ item: RegisteredPlugin }>(`${pluginPath(name)}/${act}`, { method: 'POST' })).item;
 }
 
 export interface ClientError {
@@ -17,7 +37,7 @@ export interface ClientError {
 
 /** Tells the server what went wrong in a plugin's browser code; nobody waits for it. */
 export function reportClientError(plugin: string, error: ClientError): void {
-  request(`/plugin-registry/${encodeURIComponent(plugin)}/client-errors`, { method: 'POST', body: error }).catch(() => {
+  request(`${pluginPath(plugin)}/client-errors`, { method: 'POST', body: error }).catch(() => {
     // A host without this endpoint, or a user who may not call it: the message on the page is enough.
   });
 }

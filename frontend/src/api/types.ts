@@ -75,28 +75,112 @@ export interface ActivePlugin {
 /** Any plugin that was found, whatever became of it. */
 export interface RegisteredPlugin {
   name: string;
-  version: string | null;
-  title?: string | null;
-  description?: string | null;
+  /** The folder or file that it was found in. */
+  package: string;
   state: string;
+  /** Of a plugin in service: why the files that lie there now do not replace what serves. */
+  refusal?: Refusal | null;
   /** In one sentence, whatever keeps it from serving. */
   reason?: string | null;
-  refusal?: Refusal | null;
-  /** The folder or file that it was found in. */
-  package?: string;
-  sha256?: string | null;
-  api_prefix?: string | null;
-  routes?: unknown[];
-  tools?: { name: string }[];
-  tabs?: PluginTab[];
+  quarantine?: Quarantine | null;
+  /** The last time that it ended the process that serves. */
+  crash?: Crash | null;
   warnings?: string[];
-  counters?: { calls: number; errors: number; panics: number; timeouts: number } | null;
+  version?: string | null;
+  title?: string | null;
+  description?: string | null;
+  author?: string | null;
+  core_version?: string | null;
+  plugin_api_version?: string | null;
+  api_prefix?: string | null;
+  sha256?: string | null;
+  signed_by?: string | null;
+  generation?: number | null;
+  library?: { sdk: string; rustc: string } | null;
+  tabs?: PluginTab[];
+  provides_kinds?: string[];
+  reads_kinds?: string[];
+  routes?: PluginRoute[];
+  tools?: PluginTool[];
+  counters?: PluginCounters | null;
 }
 
 export interface Refusal {
   code: string;
-  reason?: string;
+  reason: string;
   expected?: string | null;
   found?: string | null;
-  fix?: string | null;
+  fix: string;
+}
+
+export interface Crash {
+  at: string;
+  cause: string;
+  /** How the process ended, as a shell would say it. */
+  ended: string;
+  plugin?: { name: string; version: string; handler?: string | null; offset?: string | null } | null;
+  thread?: string | null;
+  in_flight?: { plugin: string; version: string; calls: number }[];
+  uptime_ms: number;
+}
+
+export interface Quarantine {
+  version: string;
+  since: string;
+  /** Nobody saw it do anything: it had calls under way at crashes that nobody else can be blamed for. */
+  suspected: boolean;
+  crash: Crash;
+}
+
+export interface PluginRoute {
+  method: string;
+  path: string;
+  scope: string;
+  timeout_ms: number;
+  max_body_bytes: number;
+}
+
+export interface PluginTool {
+  name: string;
+  title?: string | null;
+  description: string;
+  scope: string;
+  requires_confirmation: boolean;
+}
+
+export interface PluginFault {
+  at: string;
+  kind: string;
+  cause: string;
+  handler: string;
+  ms: number;
+  request_id: string;
+}
+
+export interface PluginCounters {
+  calls: number;
+  errors: number;
+  panics: number;
+  timeouts: number;
+  refused: number;
+  in_flight: number;
+  breaker?: { mode: string; state: string; retry_after_seconds?: number | null; opened: number; faults: number };
+  causes?: Record<string, number>;
+  recent_faults?: PluginFault[];
+  execution?: {
+    execution: string;
+    inline: number;
+    handlers: number;
+    lane_threads: number;
+    blocked_core: number;
+    blocked_lane: number;
+    blocking: { handler: string; longest_ms: number }[];
+  } | null;
+}
+
+/** A source of a card without its data, as the card's list of sources has it. */
+export interface ListedSource {
+  source_key: string;
+  /** Its plugin is not installed any more. */
+  orphaned: boolean;
 }

@@ -60,6 +60,20 @@ export function formatWait(seconds: number): string {
   return parts.filter(Boolean).join(' ');
 }
 
-function plural(n: number, word: string): string {
-  return `${n} ${word}${n === 1 ? '' : 's'}`;
+/** "1 route", "1,204 calls". */
+export function plural(n: number, word: string): string {
+  return `${formatCount(n)} ${word}${n === 1 ? '' : 's'}`;
+}
+
+export function formatCount(n: number, locale = uiLocale()): string {
+  return new Intl.NumberFormat(locale).format(n);
+}
+
+const BYTE_UNITS = ['byte', 'kilobyte', 'megabyte', 'gigabyte'];
+
+/** "64 kB", counted in steps of 1,024 as limits are. */
+export function formatBytes(bytes: number, locale = uiLocale()): string {
+  const step = Math.min(Math.floor(Math.log2(Math.max(bytes, 1)) / 10), BYTE_UNITS.length - 1);
+  const format = new Intl.NumberFormat(locale, { style: 'unit', unit: BYTE_UNITS[step] ?? 'byte', unitDisplay: 'short', maximumFractionDigits: 1 });
+  return format.format(bytes / 1024 ** step);
 }

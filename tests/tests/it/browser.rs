@@ -1,19 +1,42 @@
-//! The Admin UI in a real browser: Playwright's tests of `frontend/e2e`, against a host of their own.
+//! The Admin UI in a real browser: Playwright's tests of `frontend/e2e`, against hosts of their own.
 
 use std::process::Command;
 
-use cardinal_tests::{Host, OWNER, OWNER_PASSWORD, repository};
+use cardinal_tests::{Host, OWNER, OWNER_PASSWORD, Package, PluginsFolder, repository};
+use serde_json::json;
+use tempfile::TempDir;
 
-#[tokio::test]
-async fn the_admin_ui_works_in_chromium() {
-    let host = Host::shared().await;
+/// Runs `specs`, or all, against a host.
+async fn playwright(host: &Host, specs: &[&str], environment: &[(&str, &str)]) {
+    let results = TempDir::new().unwrap();
     let mut command = Command::new("npx");
-    command.args(["--no-install", "playwright", "test", "--reporter=list"]).current_dir(repository().join("frontend"));
+    command.args(["--no-install", "playwright", "test", "--reporter=list"]).args(specs);
+    command.current_dir(repository().join("frontend")).env("PLAYWRIGHT_OUTPUT_DIR", results.path());
     command.env("CARDINAL_URL", host.url()).env("CARDINAL_USERNAME", OWNER).env("CARDINAL_PASSWORD", OWNER_PASSWORD);
-    // The shared host lets its plugin `supplier` read pages of this machine.
-    command.env("CARDINAL_PRIVATE_PAGES", "1").env("CI", "1");
+    command.env("CI", "1").envs(environment.iter().copied());
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{printed}");
     println!("{printed}");
+}
+
+#[tokio::test]
+async fn the_admin_ui_works_in_chromium() {
+    let host = Host::shared().await;
+    // The shared host lets its plugin `supplier` read pages of this machine.
+    playwright(&host, &[], &[("CARDINAL_PRIVATE_PAGES", "1")]).await;
+}
+
+#[tokio::test]
+async fn plugins_are_looked_after_in_chromium() {
+    let reader = Package::fixture("echo").manifest(|manifest| manifest["reads_kinds"] = json!(["quick"]));
+    let broken = Package::fixture("quick").manifest_text(r#"{"name": "broken", "version": 1}"#);
+    let folder = PluginsFolder::default()
+        .with("quick", &Package::fixture("quick"))
+        .with("echo", &reader)
+        .with("broken", &broken);
+    let host = Host::settings().plugins(folder).start().await;
+    let (folder, spare) = (host.plugins().path().to_str().unwrap(), host.data());
+    let environment = [("CARDINAL_PLUGINS_DIR", folder), ("CARDINAL_SPARE_DIR", spare.to_str().unwrap())];
+    playwright(&host, &["e2e/plugins.spec.ts"], &environment).await;
 }

@@ -1,0 +1,49 @@
+import { openStream } from './client.ts';
+import { Live, type LiveEvent } from './live.ts';
+import { queryClient } from './query-client.ts';
+import { session } from './session.svelte.ts';
+
+/** Joins the server's events to what this page has fetched. */
+
+export const live = new Live(openStream);
+
+/** A hidden page lets go of its connection after this; the server has a number of places for each user. */
+const HIDDEN_MS = 30_000;
+
+live.on((event) => {
+  if (event === 'reset') void queryClient.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] !== 'cards' });
+  else if (event.topic === 'plugin') pluginsChanged();
+  else if (event.topic === 'card') cardChanged(event);
+});
+
+function pluginsChanged(): void {
+  for (const key of ['plugin-registry', 'plugins', 'card-sources']) void queryClient.invalidateQueries({ queryKey: [key] });
+}
+
+/** An event about many cards at once names none. The list on the page looks after itself: rows must not move under a pointer. */
+function cardChanged({ card_id: id }: LiveEvent): void {
+  const whose = typeof id === 'string' ? [id] : [];
+  void queryClient.invalidateQueries({ queryKey: ['card', ...whose] });
+  void queryClient.invalidateQueries({ queryKey: ['card-sources', ...whose] });
+  void queryClient.invalidateQueries({ queryKey: ['cards'], refetchType: 'none' });
+}
+
+$effect.root(() => {
+  $effect(() => {
+    if (session.phase === 'signed-out') live.forget();
+    if (session.phase !== 'signed-in') return;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const follow = () => {
+      clearTimeout(timer);
+      if (document.hidden) timer = setTimeout(() => live.stop(), HIDDEN_MS);
+      else live.start();
+    };
+    follow();
+    document.addEventListener('visibilitychange', follow);
+    return () => {
+      clearTimeout(timer);
+      document.removeEventListener('visibilitychange', follow);
+      live.stop();
+    };
+  });
+});

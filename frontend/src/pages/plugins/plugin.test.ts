@@ -1,0 +1,43 @@
+import { expect, it } from 'vitest';
+import type { RegisteredPlugin } from '../../api/types.ts';
+import { actsFor, executionInWords, needsAttention, runDry, standingOf } from './plugin.ts';
+
+const plugin = (name: string, more: Partial<RegisteredPlugin> = {}): RegisteredPlugin => ({ name, package: name, state: 'active', ...more });
+const refusal = { code: 'bad-manifest', reason: 'No.', fix: 'Correct it.' };
+
+it('a plugin that serves while its new files are refused is in service and needs a look', () => {
+  const old = plugin('a', { refusal });
+  expect(standingOf(old)).toEqual({ tone: 'warn', meaning: 'In service as it was loaded before. The files that lie there now were turned away.' });
+  expect(needsAttention(old)).toBe(true);
+  expect(needsAttention(plugin('a'))).toBe(false);
+  expect(needsAttention(plugin('a', { state: 'disabled' }))).toBe(false);
+  expect(needsAttention(plugin('a', { state: 'quarantined' }))).toBe(true);
+  expect(standingOf(plugin('a', { state: 'a state of a later host' })).tone).toBe('warn');
+});
+
+it('a plugin whose calls are refused for a while needs a look', () => {
+  const counters = { calls: 1, errors: 1, panics: 0, timeouts: 0, refused: 0, in_flight: 0, breaker: { mode: 'on', state: 'open', opened: 1, faults: 20 } };
+  expect(needsAttention(plugin('a', { counters }))).toBe(true);
+});
+
+it('what is offered follows from the state', () => {
+  expect(actsFor(plugin('a'))).toEqual(['disable']);
+  expect(actsFor(plugin('a', { state: 'disabled' }))).toEqual(['enable']);
+  expect(actsFor(plugin('a', { state: 'quarantined' }))).toEqual(['release', 'disable']);
+});
+
+it('readers run dry when nobody else writes what they read', () => {
+  const supplier = plugin('supplier', { provides_kinds: ['supplier', 'price'] });
+  const gallery = plugin('gallery', { reads_kinds: ['supplier', 'price'] });
+  const shop = plugin('shop', { provides_kinds: ['price'] });
+  const dry = (...all: RegisteredPlugin[]) => runDry(supplier, [supplier, ...all]).map(({ kind, others }) => `${kind}: ${others.map((other) => other.name).join()}`);
+  expect(dry(gallery, shop)).toEqual(['supplier: gallery']);
+  expect(dry(gallery, { ...shop, state: 'disabled' })).toEqual(['supplier: gallery', 'price: gallery']);
+  expect(dry({ ...gallery, state: 'refused' })).toEqual([]);
+});
+
+it('where calls run is said in words', () => {
+  const execution = { handlers: 3, lane_threads: 1, blocked_core: 0, blocked_lane: 0, blocking: [] };
+  expect(executionInWords({ ...execution, execution: 'lane', inline: 0 })).toBe('always on threads of its own (lane)');
+  expect(executionInWords({ ...execution, execution: 'auto', inline: 1 })).toContain('1 of 3 handlers on the core’s threads (inline)');
+});
