@@ -84,6 +84,7 @@ fn instance() -> Instance {
         watchdog,
         execution,
         breaker: PerPlugin::default(),
+        log: cardinal::observe::log::Log::silent(),
         runtime: Handle::current(),
     });
     let identity = PluginIdentity {

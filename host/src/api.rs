@@ -5,15 +5,18 @@ mod api_keys;
 mod audit;
 mod auth;
 mod card_sources;
+pub mod client_errors;
 mod events;
 pub mod health;
 mod jobs;
 mod kinds;
+mod live;
 mod master_cards;
 mod mcp;
 pub mod metrics;
 pub mod openapi;
 pub mod pages;
+mod plugin_logs;
 mod plugin_registry;
 mod plugin_settings;
 mod plugin_trust;
@@ -44,6 +47,8 @@ pub fn routes() -> Vec<Route> {
         plugins::routes(),
         plugin_registry::routes(),
         plugin_settings::routes(),
+        plugin_logs::routes(),
+        client_errors::routes(),
         plugin_trust::routes(),
         mcp::routes(),
         sessions::routes(),

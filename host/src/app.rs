@@ -12,14 +12,14 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    api::openapi::Descriptions,
+    api::{client_errors::ClientErrors, openapi::Descriptions},
     audit::{Act, Audit},
     auth::{Auth, oidc::Oidc, password::Hasher, session_token::Ring},
     catalogue::Catalogue,
     clock::Clock,
     config::{Config, Secret},
     db::{self, kinds::Kinds, pool::Pools},
-    events::Events,
+    events::{Events, seats::Seats},
     http::{cors::Origins, host::Hosts, page::Cursors},
     jobs::Jobs,
     limit::Limits,
@@ -56,6 +56,9 @@ pub struct App {
     pub kinds: Kinds,
     pub jobs: Arc<Jobs>,
     pub descriptions: Descriptions,
+    pub client_errors: ClientErrors,
+    /// Of plugins' lines.
+    pub log_readers: Arc<Seats>,
     pub telemetry: Arc<Telemetry>,
     pub log: Log,
     pub host_id: Uuid,
@@ -67,6 +70,9 @@ pub struct App {
 /// Where a made-up bootstrap password is written for the operator.
 const BOOTSTRAP_PASSWORD_FILE: &str = "bootstrap-password";
 const SECRET_BYTES: usize = 32;
+/// Who may read plugins' lines along at a time: on a host, and as one user.
+const LOG_READERS: usize = 64;
+const LOG_READERS_PER_USER: usize = 8;
 const DEFAULT_USERNAME: &str = "admin";
 const SHORTEST_GOOD_PASSWORD: usize = 8;
 
@@ -93,6 +99,7 @@ impl App {
             catalogue: Arc::clone(&catalogue),
             execution: config.plugins.execution.clone(),
             breaker: config.plugins.breaker.clone(),
+            log: log.clone(),
             watchdog: Arc::new(Watchdog::start(tokio::runtime::Handle::current())?),
             runtime: tokio::runtime::Handle::current(),
         });
@@ -123,6 +130,8 @@ impl App {
             proxy_routes: StoredRoutes::new(config.proxy.routes.clone()),
             kinds: Kinds::default(),
             descriptions: Descriptions::default(),
+            client_errors: ClientErrors::default(),
+            log_readers: Arc::new(Seats::new(LOG_READERS, LOG_READERS_PER_USER)),
             hosts,
             routes: Router::new(&telemetry.requests)?,
             telemetry,

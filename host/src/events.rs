@@ -4,7 +4,6 @@
 //! one host at a time; each host with readers looks for new numbers a few times a second, once for all of them.
 
 pub mod event;
-pub mod recent;
 pub mod seats;
 
 use std::{
@@ -18,8 +17,7 @@ use uuid::Uuid;
 
 pub use self::event::{Event, Topic};
 use self::{
-    event::Topics,
-    recent::{Portion, Recent},
+    event::{Numbered, Topics},
     seats::{Seat, Seats},
 };
 use crate::{
@@ -28,6 +26,7 @@ use crate::{
         codes,
         error::{ApiError, ApiResult},
     },
+    observe::recent::{self, Portion, Recent},
 };
 
 /// How often a host looks for events while somebody reads them there, and while nobody does: then it only sees to it
@@ -38,6 +37,11 @@ const LOOK_IDLE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Events that are numbered, or read, in one statement.
 const AT_ONCE: i32 = 1_000;
+/// Events that are kept in memory, and bytes of them: who is further behind is too slow.
+const MOST_RECENT: (usize, usize) = (4_096, 8 << 20);
+/// Readers of a host, and of one user.
+const READERS: usize = 1_000;
+const READERS_PER_USER: usize = 32;
 /// Events that a reader who comes back gets in one statement, and such statements at the same time.
 const PAGE: i64 = 500;
 const CATCHING_UP: usize = 4;
@@ -49,7 +53,7 @@ const FORGOTTEN_AT_ONCE: i32 = 5_000;
 /// The events of a host.
 pub struct Events {
     pool: Pool,
-    recent: RwLock<Recent>,
+    recent: RwLock<Recent<Numbered>>,
     /// The last number in `recent`.
     head: watch::Sender<i64>,
     seats: Arc<Seats>,
@@ -75,9 +79,9 @@ impl Events {
     pub fn new(pool: Pool, stop: &CancellationToken) -> Self {
         Self {
             pool,
-            recent: RwLock::default(),
+            recent: RwLock::new(Recent::new(MOST_RECENT)),
             head: watch::Sender::new(0),
-            seats: Arc::default(),
+            seats: Arc::new(Seats::new(READERS, READERS_PER_USER)),
             arrived: Notify::new(),
             catching_up: Semaphore::new(CATCHING_UP),
             stop: stop.clone(),
@@ -107,7 +111,7 @@ impl Events {
 
     /// What there is for a reader at `place`.
     pub fn portion(&self, place: i64, topics: Topics) -> Portion {
-        self.recent.read().unwrap_or_else(PoisonError::into_inner).portion(place, topics)
+        self.recent.read().unwrap_or_else(PoisonError::into_inner).portion(place, wanted(topics))
     }
 
     /// The same from the database, for a reader who comes back; `Gone` when it is not kept any more.
@@ -117,7 +121,7 @@ impl Events {
         Ok(match events.first() {
             None => Portion::Nothing,
             Some(first) if first.id != place + 1 => Portion::Gone,
-            Some(_) => recent::portion(events.iter(), place, topics),
+            Some(_) => recent::portion(events.iter(), place, wanted(topics)),
         })
     }
 
@@ -176,12 +180,12 @@ impl Events {
             let events = db::events::after(&self.pool, head, i64::from(AT_ONCE)).await?;
             let Some(last) = events.last() else { break };
             head = last.id;
-            self.publish(|recent| recent.add(events));
+            self.publish(|recent| events.into_iter().for_each(|event| recent.add(event)));
         }
         Ok(())
     }
 
-    fn publish(&self, change: impl FnOnce(&mut Recent)) {
+    fn publish(&self, change: impl FnOnce(&mut Recent<Numbered>)) {
         let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut recent);
         self.head.send_replace(recent.head());
@@ -198,6 +202,10 @@ impl Events {
             }
         }
     }
+}
+
+fn wanted(topics: Topics) -> impl Fn(&Numbered) -> bool {
+    move |event| topics.holds(event.topic)
 }
 
 fn begin(standing: Standing, last_read: Option<i64>) -> Begin {

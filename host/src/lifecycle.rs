@@ -99,6 +99,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>
         tasks.spawn(async move { oidc.keep_fresh().await });
     }
     tasks.spawn(revert_log_levels(Arc::clone(&app)));
+    tasks.spawn(tell_dropped_lines(Arc::clone(&app)));
     tasks.spawn(share_budgets(Arc::clone(&app)));
     tasks.spawn(follow_proxy_routes(Arc::clone(&app)));
     let events = Arc::clone(&app.events);
@@ -237,6 +238,11 @@ async fn sweep(app: Arc<App>) {
             tracing::warn!(error = ?error, "budgets that are whole again could not be forgotten");
         }
     }
+}
+
+/// Says that plugins have written more than they may.
+async fn tell_dropped_lines(app: Arc<App>) {
+    app.log.tails().tell_dropped().await;
 }
 
 /// Takes changed log levels back when their time has come.

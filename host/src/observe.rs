@@ -7,6 +7,7 @@ pub mod log;
 pub mod meter;
 pub mod plugins;
 pub mod process;
+pub mod recent;
 pub mod shard;
 pub mod spent;
 pub mod trace;

@@ -48,6 +48,7 @@ async fn create(library: &Library, generation: u64) -> Instance {
         watchdog,
         execution,
         breaker: PerPlugin::default(),
+        log: cardinal::observe::log::Log::silent(),
         runtime: Handle::current(),
     });
     let identity = PluginIdentity {

@@ -4,6 +4,7 @@
 pub mod bytes;
 pub mod door;
 pub mod error;
+pub mod extension;
 pub mod future;
 pub mod host;
 pub mod module;

@@ -34,7 +34,7 @@ pub struct PluginModule {
     pub shutdown: unsafe extern "C" fn(instance: *const ()) -> Fut<u8>,
     /// Frees the instance. Answers `READY`, or `PANICKED` when its drop panicked (then it leaks).
     pub destroy: unsafe extern "C" fn(instance: *const ()) -> u8,
-    /// Abilities beyond this table, by number; null = not there. What it points to is static.
+    /// Abilities beyond this table, by number ([`crate::extension`]); null = not there. What it points to is static.
     #[sabi(last_prefix_field)]
     pub get_extension: extern "C" fn(id: u32) -> *const (),
 }

@@ -13,6 +13,7 @@ use cardinal_plugin_abi::{
         std_types::utypeid::UTypeId,
         type_layout::{TLField, TLFunction, TypeLayout},
     },
+    extension::Memory,
 };
 
 /// What was released, or is about to be.
@@ -23,6 +24,7 @@ fn the_layouts_are_those_of_the_version() {
     let mut types = Types::default();
     types.collect(<PluginModuleRef as StableAbi>::LAYOUT);
     types.collect(<HostApiRef as StableAbi>::LAYOUT);
+    types.collect(<Memory as StableAbi>::LAYOUT);
     let found: String = types.described.into_iter().collect();
     let mine = concat!("version ", env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"), "\n\n");
     let found = format!("{mine}{found}");

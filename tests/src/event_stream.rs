@@ -62,7 +62,23 @@ impl EventStream {
         last_id: Option<&str>,
         buffer: Option<u32>,
     ) -> anyhow::Result<EventStream> {
-        let mut call = client.call(Method::GET, &format!("/v1/admin/events{query}"));
+        EventStream::try_follow(client, &format!("/v1/admin/events{query}"), last_id, buffer).await
+    }
+
+    /// Opens any path that is read live.
+    pub async fn follow(client: &Client, path: &str, last_id: Option<&str>) -> EventStream {
+        EventStream::try_follow(client, path, last_id, None).await.unwrap()
+    }
+
+    /// # Errors
+    /// As [`try_open`](Self::try_open).
+    pub async fn try_follow(
+        client: &Client,
+        path: &str,
+        last_id: Option<&str>,
+        buffer: Option<u32>,
+    ) -> anyhow::Result<EventStream> {
+        let mut call = client.call(Method::GET, path).header("accept", "text/event-stream");
         if let Some(id) = last_id {
             call = call.header("last-event-id", id);
         }

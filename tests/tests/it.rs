@@ -28,6 +28,7 @@ mod it {
     mod oidc_keys;
     mod openapi;
     mod plugin_calls;
+    mod plugin_logs;
     mod plugin_news;
     mod plugin_settings;
     mod problems;

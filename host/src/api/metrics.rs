@@ -168,6 +168,29 @@ fn guards(page: &mut Exposition, app: &App, snapshot: &Snapshot) {
     }
 }
 
+/// What plugins have to say, in the log and in browsers.
+fn told(page: &mut Exposition, app: &App) {
+    let tails = app.log.tails().read();
+    let name = "cardinal_plugin_log_lines_total";
+    if page.family(name, Kind::Counter, "Lines that a plugin has written.") {
+        for (plugin, tail) in &tails {
+            page.sample(name, &[("plugin", plugin)], tail.counts().0);
+        }
+    }
+    let name = "cardinal_plugin_log_lines_dropped_total";
+    if page.family(name, Kind::Counter, "Lines of a plugin that were dropped: more than it may write in a second.") {
+        for (plugin, tail) in &tails {
+            page.sample(name, &[("plugin", plugin)], tail.counts().1);
+        }
+    }
+    let name = "cardinal_plugin_client_errors_total";
+    if page.family(name, Kind::Counter, "Failures of a plugin's frontend that browsers have reported.") {
+        for (plugin, meter) in app.telemetry.plugins.read() {
+            page.sample(name, &[("plugin", &plugin)], meter.client_errors.read());
+        }
+    }
+}
+
 type PoolGauge = (&'static str, &'static str, fn(&PoolReport) -> u64);
 
 fn pools(page: &mut Exposition, app: &App) {
@@ -221,15 +244,43 @@ fn plugins(page: &mut Exposition, app: &App) {
         }
     }
     guards(page, app, &snapshot);
+    told(page, app);
     let name = "cardinal_plugin_calls_in_flight";
     if page.family(name, Kind::Gauge, "Calls and reply streams of a plugin that are under way.") {
         for active in snapshot.active() {
             page.sample(name, &[("plugin", &active.manifest.name)], active.instance.in_flight());
         }
     }
+    memory(page, &snapshot);
     let name = "cardinal_plugin_instances_resident";
     let help = "Plugin instances in memory, those included that were replaced and can't be freed.";
     page.single(name, Kind::Gauge, help, crate::plugin::library::seat::resident());
+}
+
+/// What plugins hold. A library that doesn't count has no sample.
+fn memory(page: &mut Exposition, snapshot: &Snapshot) {
+    let name = "cardinal_plugin_memory_bytes";
+    if page.family(name, Kind::Gauge, "Memory that a plugin's code holds, by its own allocator's count.") {
+        for active in snapshot.active() {
+            if let Some(memory) = active.instance.library().memory() {
+                page.sample(name, &[("plugin", &active.manifest.name)], memory.held());
+            }
+        }
+    }
+    let name = "cardinal_plugin_memory_allocated_bytes_total";
+    if page.family(name, Kind::Counter, "Memory that a plugin's code has asked for since it was loaded.") {
+        for active in snapshot.active() {
+            if let Some(memory) = active.instance.library().memory() {
+                page.sample(name, &[("plugin", &active.manifest.name)], memory.allocated);
+            }
+        }
+    }
+    let name = "cardinal_plugin_library_bytes";
+    if page.family(name, Kind::Gauge, "Addresses that a plugin's library takes by itself.") {
+        for active in snapshot.active() {
+            page.sample(name, &[("plugin", &active.manifest.name)], active.instance.library().place().len());
+        }
+    }
 }
 
 fn process_itself(page: &mut Exposition, app: &App) {

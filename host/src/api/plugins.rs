@@ -7,8 +7,6 @@ use std::{
 
 use http::{HeaderMap, Method, header};
 use http_body_util::{BodyExt, Limited};
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
@@ -26,7 +24,7 @@ use crate::{
     },
     request::Call,
     route,
-    router::{self, Access, Reads, Route, SMALL},
+    router::{self, Access, Reads, Route},
 };
 
 /// Plugins' own routes are below this.
@@ -35,15 +33,18 @@ const ROOT: &str = "/v1/admin/plugins/";
 pub fn routes() -> Vec<Route> {
     vec![
         route!(GET "/v1/admin/plugins", Access::Authenticated, Reads::Nothing, list_for_ui).told(|op| {
-op.named("listPlugins", "plugins", "Active plugins that the caller may read, as the Admin UI draws them").replies_as(200, "Them.", "application/json", listed(&["name", "version", "title", "tabs", "frontend", "provides_kinds", "reads_kinds"]));
-}),
+            op.named("listPlugins", "plugins", "Active plugins that the caller may read, as the Admin UI draws them")
+                .replies_as(
+                    200,
+                    "Them.",
+                    "application/json",
+                    listed(&["name", "version", "title", "tabs", "frontend", "provides_kinds", "reads_kinds"]),
+                );
+        }),
         // Every method: the plugin's own table decides.
         route!(GET "/v1/admin/plugins/{prefix}", Access::Plugin, Reads::Nothing, call_plugin),
         route!(GET "/v1/admin/plugins/{prefix}/", Access::Plugin, Reads::Nothing, call_plugin),
         route!(GET "/v1/admin/plugins/{prefix}/{*rest}", Access::Plugin, Reads::Nothing, call_plugin),
-        route!(POST "/v1/admin/plugin-registry/{name}/client-errors", Access::Authenticated, Reads::Json(SMALL), client_error).told(|op| {
-op.named("reportClientError", "plugins", "Tell that a plugin's frontend failed in a browser").param("name", "Of the plugin.", json!({})).reads::<ClientError>().no_content();
-}),
     ]
 }
 
@@ -77,32 +78,6 @@ async fn list_for_ui(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         })
         .collect();
     reply::ok(&json!({"items": items}))
-}
-
-#[derive(Deserialize, JsonSchema)]
-struct ClientError {
-    #[serde(default)]
-    phase: String,
-    #[serde(default)]
-    message: String,
-}
-
-/// A plugin's frontend failed in somebody's browser; the log is where its author looks.
-async fn client_error(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    const SHOWN: usize = 1_000;
-    let name = call.params.get("name").unwrap_or_default();
-    if !app.plugins.snapshot().active().any(|plugin| plugin.manifest.name == name) {
-        return Err(ApiError::not_found("plugin"));
-    }
-    let body: ClientError = call.json()?;
-    let cut = |text: &str| text.chars().take(SHOWN).collect::<String>();
-    tracing::warn!(
-        plugin = name,
-        phase = cut(&body.phase),
-        error = cut(&body.message),
-        "the plugin's frontend failed in a browser"
-    );
-    Ok(reply::no_content())
 }
 
 /// A worker that was just started knows no plugins yet.

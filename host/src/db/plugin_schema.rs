@@ -31,6 +31,8 @@ pub const SCHEMA_TIMEOUT: Duration = Duration::from_secs(30);
 const CHECKS_TIMEOUT: Duration = Duration::from_secs(30);
 /// For deadlocks, and for locks on cards that busy writers did not let it have in time.
 const TRIES: u32 = 3;
+/// How long a statement of a plugin may take, as the settings below say it.
+pub const STATEMENT_TIMEOUT_MS: u64 = 15_000;
 /// What a plugin's session begins with. As start-up options these win over whatever the plugin made its login's
 /// defaults.
 const RUNTIME_SETTINGS: [(&str, &str); 4] = [

@@ -2,11 +2,14 @@
 
 use std::fmt::Write as _;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
-use crate::auth::{caller::Caller, scope};
+use crate::{
+    auth::{caller::Caller, scope},
+    observe::recent::Entry,
+};
 
 /// What an event is about; readers choose by it, and may be let in to some of them only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +121,20 @@ impl Numbered {
             topic.name()
         );
         Self { id, topic, text: text.into() }
+    }
+}
+
+impl Entry for Numbered {
+    fn id(&self) -> i64 {
+        self.id
+    }
+
+    fn size(&self) -> usize {
+        self.text.len()
+    }
+
+    fn write(&self, out: &mut BytesMut) {
+        out.extend_from_slice(&self.text);
     }
 }
 

@@ -12,15 +12,16 @@ use crate::http::{
     error::{ApiError, ApiResult},
 };
 
-/// Readers of a host, and of one user.
-const PER_HOST: usize = 1_000;
-const PER_USER: usize = 32;
 /// When somebody may have left.
 const RETRY_SECONDS: u32 = 5;
 
 /// The books.
-#[derive(Debug, Default)]
-pub struct Seats(Mutex<Taken>);
+#[derive(Debug)]
+pub struct Seats {
+    per_host: usize,
+    per_user: usize,
+    taken: Mutex<Taken>,
+}
 
 #[derive(Debug, Default)]
 struct Taken {
@@ -36,22 +37,27 @@ pub struct Seat {
 }
 
 impl Seats {
+    /// So many on this host, and so many of one user.
+    pub fn new(per_host: usize, per_user: usize) -> Self {
+        Self { per_host, per_user, taken: Mutex::default() }
+    }
+
     pub fn taken(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).all
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).all
     }
 
     /// A seat for a user: 503 when the host has none left, 429 when the user has too many.
     pub fn take(self: &Arc<Self>, user: Uuid) -> ApiResult<Seat> {
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if taken.all >= PER_HOST {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if taken.all >= self.per_host {
             return Err(ApiError::new(&codes::OVERLOADED)
-                .detail("As many readers of events as this host takes are connected.")
+                .detail("As many readers as this host takes are connected.")
                 .retry_after(RETRY_SECONDS));
         }
         let own = taken.by_user.entry(user).or_default();
-        if *own >= PER_USER {
+        if *own >= self.per_user {
             return Err(ApiError::new(&codes::RATE_LIMITED)
-                .detail(format!("One user may read events {PER_USER} times at once."))
+                .detail(format!("One user may read along {} times at once.", self.per_user))
                 .retry_after(RETRY_SECONDS));
         }
         *own += 1;
@@ -62,7 +68,7 @@ impl Seats {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut taken = self.seats.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.seats.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.all -= 1;
         if let Some(own) = taken.by_user.get_mut(&self.user) {
             *own -= 1;
@@ -79,14 +85,14 @@ mod tests {
 
     #[test]
     fn seats_are_counted_by_user_and_in_all_and_given_back() {
-        let seats = Arc::new(Seats::default());
-        let own: Vec<Seat> = (0..PER_USER).map(|_| seats.take(Uuid::nil()).unwrap()).collect();
+        let seats = Arc::new(Seats::new(1_000, 32));
+        let own: Vec<Seat> = (0..32).map(|_| seats.take(Uuid::nil()).unwrap()).collect();
         assert_eq!(seats.take(Uuid::nil()).unwrap_err().status(), 429);
-        let others: Vec<Seat> = (PER_USER..PER_HOST).map(|_| seats.take(Uuid::now_v7()).unwrap()).collect();
+        let others: Vec<Seat> = (32..1_000).map(|_| seats.take(Uuid::now_v7()).unwrap()).collect();
         assert_eq!(seats.take(Uuid::now_v7()).unwrap_err().status(), 503);
         drop((own, others));
         assert_eq!(seats.taken(), 0);
-        assert!(seats.0.lock().unwrap().by_user.is_empty());
+        assert!(seats.taken.lock().unwrap().by_user.is_empty());
         seats.take(Uuid::nil()).unwrap();
     }
 }

@@ -6,7 +6,9 @@
 mod access;
 mod levels;
 mod line;
+mod mask;
 mod subscriber;
+pub mod tail;
 mod writer;
 
 use std::{
@@ -21,7 +23,12 @@ pub use self::{
     levels::{Override, OverrideFault},
     writer::Flush,
 };
-use self::{levels::Levels, line::Style, writer::Writer};
+use self::{
+    levels::Levels,
+    line::Style,
+    tail::{Tail, Tails},
+    writer::Writer,
+};
 use crate::{
     clock::Clock,
     config::{LogLevels, Observe},
@@ -36,6 +43,7 @@ struct Shared {
     style: Style,
     levels: Levels,
     writer: Writer,
+    tails: Tails,
     clock: Clock,
 }
 
@@ -88,19 +96,31 @@ impl Log {
 
     fn new(observe: &Observe, writer: Writer, clock: Clock) -> Self {
         let style = Style::new(observe.log_format, io::stderr().is_terminal());
-        Self(Arc::new(Shared { style, levels: Levels::new(observe.log_level.clone()), writer, clock }))
+        let levels = Levels::new(observe.log_level.clone());
+        Self(Arc::new(Shared { style, levels, writer, tails: Tails::default(), clock }))
     }
 
     /// A log that writes nothing, for what needs one and is not asked for lines.
     pub fn silent() -> Self {
         let levels = Levels::new("off".parse().unwrap_or_default());
         let style = Style::new(crate::config::LogFormat::Json, false);
-        Self(Arc::new(Shared { style, levels, writer: Writer::direct(io::sink()), clock: Clock::System }))
+        let (writer, tails) = (Writer::direct(io::sink()), Tails::default());
+        Self(Arc::new(Shared { style, levels, writer, tails, clock: Clock::System }))
     }
 
     /// Lines that were lost because standard error did not take them.
     pub fn dropped(&self) -> u64 {
         self.0.writer.dropped()
+    }
+
+    /// The lines of all plugins.
+    pub fn tails(&self) -> &Tails {
+        &self.0.tails
+    }
+
+    /// The lines of a plugin; `None` when there are too many plugins.
+    pub fn tail(&self, plugin: &str) -> Option<Arc<Tail>> {
+        self.0.tails.of(plugin, self.0.clock.now())
     }
 
     /// The levels in force and what was changed for a while.

@@ -66,6 +66,8 @@ pub struct PluginMeter {
     pub calls: Histogram,
     faults: [Counter; Fault::ALL.len()],
     causes: [Counter; Cause::ALL.len()],
+    /// Failures of its frontend that browsers have reported.
+    pub client_errors: Counter,
 }
 
 impl PluginMeter {

@@ -42,6 +42,23 @@ impl Spent {
         polled
     }
 
+    /// The host's share of what a request took in all.
+    pub fn host(&self, took: Duration) -> Duration {
+        took.saturating_sub(self.plugin).saturating_sub(self.database)
+    }
+
+    /// The shares as `Server-Timing` has them, in milliseconds: `host;dur=0.021, plugin;dur=1.5, db;dur=0.8`.
+    pub fn timing(&self, took: Duration) -> Timing {
+        let mut timing = Timing { text: [0; TIMING_LENGTH], length: 0 };
+        let shares = [("host", self.host(took)), (", plugin", self.plugin), (", db", self.database)];
+        for (name, share) in shares {
+            timing.push(name.as_bytes());
+            timing.push(b";dur=");
+            timing.milliseconds(share);
+        }
+        timing
+    }
+
     /// Ends a wait that goes on elsewhere: a body that is streamed from the database after the answer has begun.
     #[must_use]
     pub fn closed(mut self) -> Self {
@@ -49,6 +66,43 @@ impl Spent {
             self.database += since.elapsed();
         }
         self
+    }
+}
+
+const TIMING_LENGTH: usize = 112;
+
+/// A header's value, written without an allocation: every reply of a plugin has one.
+pub struct Timing {
+    text: [u8; TIMING_LENGTH],
+    length: usize,
+}
+
+impl Timing {
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.text[..self.length]
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let Some(room) = self.text.get_mut(self.length..self.length + bytes.len()) else { return };
+        room.copy_from_slice(bytes);
+        self.length += bytes.len();
+    }
+
+    /// With three digits behind the point.
+    fn milliseconds(&mut self, time: Duration) {
+        let mut us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let mut digits = [b'0'; 21];
+        let mut at = digits.len();
+        while us > 0 || at > digits.len() - 5 {
+            at -= 1;
+            if at == digits.len() - 4 {
+                digits[at] = b'.';
+                continue;
+            }
+            digits[at] = b'0' + (us % 10) as u8;
+            us /= 10;
+        }
+        self.push(&digits[at..]);
     }
 }
 
@@ -151,6 +205,17 @@ mod tests {
         assert!(spent.database.is_zero(), "the second still waits");
         spent.during(|| drop(second));
         assert!((long..long * 2).contains(&spent.database), "{spent:?}");
+    }
+
+    #[test]
+    fn shares_are_told_in_milliseconds() {
+        let us = Duration::from_micros;
+        let spent = Spent { plugin: us(1_234_567), database: us(20), ..Spent::default() };
+        let text = |took| String::from_utf8(spent.timing(took).as_bytes().to_vec()).unwrap();
+        assert_eq!(text(us(1_234_588)), "host;dur=0.001, plugin;dur=1234.567, db;dur=0.020");
+        assert_eq!(text(us(0)), "host;dur=0.000, plugin;dur=1234.567, db;dur=0.020");
+        let most = Spent { plugin: Duration::MAX, database: Duration::MAX, ..Spent::default() };
+        assert!(String::from_utf8_lossy(most.timing(us(0)).as_bytes()).ends_with("db;dur=18446744073709551.615"));
     }
 
     #[test]

@@ -103,7 +103,8 @@ impl Active {
         }
         handlers_are_declared(&manifest, instance.exports())?;
         let (name, meter) = (&manifest.name, telemetry.plugins.meter(&manifest.name));
-        let guard = Guard::new(name, manifest.limits.max_concurrency, services.breaker.of(name), meter);
+        let (limit, tail) = (manifest.limits.max_concurrency, services.log.tail(name));
+        let guard = Guard::new(name, limit, services.breaker.of(name), meter, tail);
         Ok(Self { manifest, generation, instance, guard, routes })
     }
 

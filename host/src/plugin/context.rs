@@ -29,6 +29,7 @@ use crate::{
         service_users,
     },
     http::{codes, error::ApiError},
+    observe::log::Log,
 };
 
 /// What the host shares with every plugin's context.
@@ -45,6 +46,8 @@ pub struct Services {
     pub execution: PerPlugin<Execution>,
     /// What becomes of plugins whose calls go wrong.
     pub breaker: PerPlugin<Breaking>,
+    /// Where plugins' lines go.
+    pub log: Log,
 }
 
 /// Who a plugin instance is and what it was given.

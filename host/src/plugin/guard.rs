@@ -24,6 +24,7 @@ use crate::{
     config::Breaking,
     http::{codes, error::ApiError, request_id::RequestId},
     observe::{
+        log::tail::Tail,
         plugins::{Cause, Fault, PluginMeter},
         shard::Counter,
         spent,
@@ -39,7 +40,8 @@ const RETRY_LIMIT: u32 = 24 * 3600;
 pub struct Guard {
     name: String,
     limit: usize,
-    meter: Arc<PluginMeter>,
+    pub meter: Arc<PluginMeter>,
+    tail: Option<Arc<Tail>>,
     pub counters: Counters,
     pub breaker: Breaker,
     pub own_codes: OwnCodes,
@@ -93,11 +95,13 @@ pub struct Counters {
 }
 
 impl Guard {
-    pub fn new(name: &str, limit: u32, breaking: Breaking, meter: Arc<PluginMeter>) -> Self {
+    /// `tail` is where those read along who look into the plugin.
+    pub fn new(name: &str, limit: u32, breaking: Breaking, meter: Arc<PluginMeter>, tail: Option<Arc<Tail>>) -> Self {
         Self {
             name: name.to_owned(),
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
             meter,
+            tail,
             counters: Counters::default(),
             breaker: Breaker::new(name, breaking),
             own_codes: OwnCodes::default(),
@@ -129,12 +133,17 @@ impl Guard {
             Err(_) => {
                 // A call that mostly waited for the database was not slow by itself.
                 let cause = if waited * 2 > took { Cause::Database } else { Cause::Plugin };
-                self.note(admitted, &called, Fault::Timeout, cause, took);
+                self.note(admitted, &called, (Fault::Timeout, cause, ""), took);
                 let (name, handler, ms) = (&self.name, called.handler, took.as_millis());
                 Err(ApiError::new(&codes::PLUGIN_TIMEOUT)
                     .cause(anyhow::anyhow!("the plugin {name} reached its deadline in {handler} after {ms} ms")))
             }
         }
+    }
+
+    /// Lines that the plugin has written, and those that were dropped.
+    pub fn log_lines(&self) -> (u64, u64) {
+        self.tail.as_ref().map(|tail| tail.counts()).unwrap_or_default()
     }
 
     /// What an operator is told.
@@ -168,11 +177,11 @@ impl Guard {
         let name = &self.name;
         match fault {
             CallFault::Panicked { message } => {
-                self.note(admitted, called, Fault::Panic, Cause::Plugin, took);
+                self.note(admitted, called, (Fault::Panic, Cause::Plugin, &message), took);
                 ApiError::new(&codes::PLUGIN_PANICKED).cause(anyhow::anyhow!("the plugin {name} panicked: {message}"))
             }
             CallFault::BadReply { reason } => {
-                self.note(admitted, called, Fault::BadReply, Cause::Plugin, took);
+                self.note(admitted, called, (Fault::BadReply, Cause::Plugin, &reason), took);
                 ApiError::new(&codes::PLUGIN_ERROR)
                     .cause(anyhow::anyhow!("the reply of the plugin {name} cannot be sent: {reason}"))
             }
@@ -184,16 +193,24 @@ impl Guard {
                 match error.cause {
                     _ if error.status < 500 => admitted.well(),
                     None => self.refused(),
-                    Some(cause) if error.status == 504 => self.note(admitted, called, Fault::Timeout, cause, took),
-                    Some(cause) => self.note(admitted, called, Fault::Error, cause, took),
+                    Some(cause) => {
+                        let fault = if error.status == 504 { Fault::Timeout } else { Fault::Error };
+                        self.note(admitted, called, (fault, cause, &error.message), took);
+                    }
                 }
                 self.error(error)
             }
         }
     }
 
-    /// Counts what went wrong, by how and by whose fault.
-    fn note(&self, admitted: Admitted<'_>, called: &Called<'_>, fault: Fault, cause: Cause, took: Duration) {
+    /// Counts what went wrong, by how and by whose fault, and tells who reads along.
+    fn note(
+        &self,
+        admitted: Admitted<'_>,
+        called: &Called<'_>,
+        (fault, cause, reason): (Fault, Cause, &str),
+        took: Duration,
+    ) {
         let counters = &self.counters;
         match fault {
             Fault::Panic => counters.panics.count(),
@@ -204,6 +221,9 @@ impl Guard {
         self.meter.failed(fault);
         self.meter.caused(cause);
         self.recent.note(called, fault, cause, took);
+        if let Some(tail) = &self.tail {
+            faults::tell(tail, called, (fault, cause, reason), took);
+        }
         if cause == Cause::Plugin {
             admitted.wrong(counters.calls.read().saturating_sub(counters.refused.read()));
         } else {

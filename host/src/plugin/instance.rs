@@ -17,7 +17,7 @@ use cardinal_plugin_abi::{CtxId, Reply, Request};
 pub use self::{
     course::Call,
     exports::{Export, ExportKind},
-    reply::ReplyStream,
+    reply::{BODY_LIMIT, ReplyStream},
 };
 use super::{
     bridge::{
@@ -45,6 +45,7 @@ pub struct Instance {
     seat: Arc<Seat>,
     scope: Arc<Scope>,
     exports: Vec<Export>,
+    library: Library,
     /// As every call's head says it.
     generation: String,
 }
@@ -73,7 +74,7 @@ impl Instance {
         ledger::name_handlers(seat.mark(), exports.iter().map(Export::told));
         scope.runs_at(placement(&scope, ctx, &exports));
         let generation = scope.context.generation().to_string();
-        Ok(Self { seat, scope, exports, generation })
+        Ok(Self { seat, scope, exports, library: library.clone(), generation })
     }
 
     /// The handlers that the instance's router holds, by number.
@@ -94,6 +95,11 @@ impl Instance {
     /// The connections of the plugin's own pool; none when it has no database.
     pub fn pool_status(&self) -> Option<deadpool::Status> {
         self.scope.context.pool_status()
+    }
+
+    /// The library that it is an instance of.
+    pub fn library(&self) -> &Library {
+        &self.library
     }
 
     /// The metrics that the plugin has set.

@@ -23,7 +23,10 @@ use abi_stable::{
     abi_stability::abi_checking::check_layout_compatibility,
     library::{AbiHeaderRef, LibHeader, LibraryError, ROOT_MODULE_LOADER_NAME_WITH_NUL, RootModuleError},
 };
-use cardinal_plugin_abi::PluginModuleRef;
+use cardinal_plugin_abi::{
+    PluginModuleRef,
+    extension::{self, Memory, MemoryUse},
+};
 use libloading::os::unix::{RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use sha2::{Digest, Sha256};
@@ -95,6 +98,14 @@ impl Library {
     /// The addresses that it lies at; empty when the system does not tell.
     pub fn place(&self) -> Range<usize> {
         self.place.clone()
+    }
+
+    /// What the library's code holds, of all its instances together; `None` when it does not count.
+    pub fn memory(&self) -> Option<MemoryUse> {
+        let table = (self.module.get_extension())(extension::MEMORY).cast::<Memory>();
+        // SAFETY: the ABI says that this number leads to nothing, or to a static table of this type.
+        let table = unsafe { table.as_ref() }?;
+        Some((table.read)())
     }
 
     /// What the library says about itself.

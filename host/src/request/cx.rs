@@ -1,8 +1,11 @@
 //! What is known of a request while it is answered, and what is told of it at its end.
 
-use std::{net::IpAddr, time::Instant};
+use std::{
+    net::IpAddr,
+    time::{Duration, Instant},
+};
 
-use http::{HeaderValue, Method, Request, Response, Uri, header};
+use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header};
 use hyper::body::Incoming;
 
 use crate::{
@@ -23,6 +26,8 @@ use crate::{
     observe::{log::AccessLine, meter::Meter, spent::Spent, trace::Trace},
     router,
 };
+
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// What is known of a request from its first byte on.
 pub struct Cx<'a> {
@@ -106,13 +111,19 @@ impl<'a> Cx<'a> {
         if let Some(standing) = &self.standing {
             standing.write(headers);
         }
-        self.tell(response.status().as_u16(), code.as_deref(), cause.as_deref(), &spent);
+        let took = self.started.elapsed();
+        // Of a plugin's routes alone; a plugin that has timings of its own adds them in a header beside this one.
+        if spent.meter.is_some()
+            && let Ok(timing) = HeaderValue::from_bytes(spent.timing(took).as_bytes())
+        {
+            headers.append(SERVER_TIMING, timing);
+        }
+        self.tell(took, response.status().as_u16(), code.as_deref(), cause.as_deref(), &spent);
         response
     }
 
     /// Counts the request and writes its line.
-    fn tell(&self, status: u16, code: Option<&str>, cause: Option<&str>, spent: &Spent) {
-        let took = self.started.elapsed();
+    fn tell(&self, took: Duration, status: u16, code: Option<&str>, cause: Option<&str>, spent: &Spent) {
         let requests = &self.app.telemetry.requests;
         let meter = spent.meter.or(self.meter).unwrap_or_else(|| match self.template {
             "" => requests.unmatched(&self.method),
@@ -152,7 +163,7 @@ impl Drop for Cx<'_> {
             } else {
                 (CLIENT_CLOSED, "client-closed")
             };
-            self.tell(status, Some(code), None, &Spent::default());
+            self.tell(self.started.elapsed(), status, Some(code), None, &Spent::default());
         }
     }
 }

@@ -98,6 +98,7 @@ impl Echo {
             watchdog,
             execution,
             breaker: PerPlugin::default(),
+            log: cardinal::observe::log::Log::silent(),
             runtime: Handle::current(),
         });
         let schema = include_str!("../../../tests/fixtures/echo/schema.sql");

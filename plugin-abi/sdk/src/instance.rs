@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::{
     Error, PluginContext, Request, Result, Router,
     context::{Core, InCall},
+    memory,
     router::Entry,
     scope::Scope,
     stream::bytes_in,
@@ -47,8 +48,11 @@ pub fn module<P: Plugin>() -> PluginModuleRef {
         .leak_into_prefix()
 }
 
-extern "C" fn get_extension(_id: u32) -> *const () {
-    std::ptr::null()
+extern "C" fn get_extension(id: u32) -> *const () {
+    match id {
+        abi::extension::MEMORY => memory::extension().map_or(std::ptr::null(), |table| (&raw const *table).cast()),
+        _ => std::ptr::null(),
+    }
 }
 
 extern "C" fn describe<P: Plugin>() -> Bytes {

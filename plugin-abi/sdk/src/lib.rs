@@ -53,6 +53,7 @@ mod database;
 mod error;
 mod input;
 mod instance;
+mod memory;
 mod observe;
 mod panics;
 mod request;
@@ -69,6 +70,7 @@ pub use database::{
     Column, ConnectOptions, Connection, Pool, Row, RowIndex, RowStream, Statement, ToStatement, Transaction,
 };
 pub use error::{Error, Result};
+pub use memory::Counting;
 pub use observe::{Level, Metrics};
 pub use request::Request;
 pub use response::Response;

@@ -97,6 +97,7 @@ const CASES: &[Case] = &[
     Case("POST", "/v1/admin/plugin-registry/{name}/release", Scope("plugins:manage"), 404),
     Case("GET", "/v1/admin/plugin-registry/{name}/settings", Scope("plugins:read"), 404),
     Case("PUT", "/v1/admin/plugin-registry/{name}/settings", Scope("plugins:manage"), 400),
+    Case("GET", "/v1/admin/plugin-registry/{name}/logs", Scope("plugins:read"), 404),
     Case("POST", "/v1/admin/plugin-registry/{name}/client-errors", Credential, 404),
     Case("GET", "/v1/admin/system", Scope("system:read"), 200),
     Case("PUT", "/v1/admin/system/log-level", Scope("system:write"), 400),

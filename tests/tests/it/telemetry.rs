@@ -193,6 +193,15 @@ async fn a_requests_line_says_where_its_time_went() {
 
     let asleep = owner.get(&format!("{ECHO}/db/sleep?seconds=0.15")).await;
     asleep.expect(200);
+    let timing = asleep.header("server-timing").unwrap().to_owned();
+    let told = |name: &str| -> f64 {
+        let part = timing.split(", ").find_map(|part| part.strip_prefix(&format!("{name};dur=")));
+        part.unwrap_or_else(|| panic!("no {name} in {timing}")).parse().unwrap()
+    };
+    assert!(told("db") >= 150.0 && told("plugin") < 100.0 && told("host") < 100.0, "{timing}");
+    assert_eq!(owner.get("/v1/admin/auth/me").await.header("server-timing"), None, "of plugins' routes alone");
+    let failed = owner.get(&format!("{ECHO}/teapot")).await;
+    assert!(failed.header("server-timing").is_some_and(|timing| timing.starts_with("host;dur=")), "{failed}");
     let line = line_of(&host, &asleep).await;
     let (_, plugin, db) = parts(&line);
     assert!(db >= 150_000 && plugin < db / 2, "waits asked for through ctx are the database's: {line}");

@@ -67,7 +67,7 @@ impl Log {
         line.number("status", access.status);
         let Spent { plugin, database, .. } = *access.spent;
         line.us("us", access.took);
-        line.us("us_host", access.took.saturating_sub(plugin).saturating_sub(database));
+        line.us("us_host", access.spent.host(access.took));
         line.us("us_plugin", plugin);
         line.us("us_db", database);
         line.some_text("user", access.user);
@@ -75,7 +75,9 @@ impl Log {
             line.ascii("key_id", key.hyphenated().encode_lower(&mut uuid::Uuid::encode_buffer()).as_bytes());
         }
         line.some_text("code", access.code);
-        line.some_text("cause", access.cause);
+        if let Some(cause) = access.cause {
+            line.foreign("cause", cause); // a driver's words, or a plugin's
+        }
         peer(&mut line, access.peer);
         line.ascii("request_id", access.request_id);
         line.ascii("trace_id", access.trace.id());

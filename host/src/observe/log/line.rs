@@ -9,6 +9,7 @@ use std::{
 use time::OffsetDateTime;
 use tracing::Level;
 
+use super::mask::{mask, mask_json};
 use crate::config::LogFormat;
 
 /// Longer values are cut.
@@ -71,6 +72,19 @@ impl<'b> Line<'b> {
         Self { out, style }
     }
 
+    /// A line as it is kept for readers: an object but for its beginning, which is its number.
+    pub fn kept(out: &'b mut String, at: OffsetDateTime, level: Level, source: &str, message: &str) -> Self {
+        out.push_str("\"at\":\"");
+        timestamp(out, at);
+        out.push_str("\",\"level\":\"");
+        out.push_str(&level.as_str().to_ascii_lowercase());
+        let mut line = Self { out, style: Style::Json };
+        line.out.push('"');
+        line.text("source", source);
+        line.text("message", message);
+        line
+    }
+
     pub fn text(&mut self, name: &str, value: &str) {
         let value = cut(value);
         self.name(name);
@@ -90,6 +104,11 @@ impl<'b> Line<'b> {
         }
     }
 
+    /// A text that somebody else wrote, without the credentials that may be in it.
+    pub fn foreign(&mut self, name: &str, value: &str) {
+        self.text(name, &mask(value));
+    }
+
     /// A text of known characters that need no escape.
     pub fn ascii(&mut self, name: &str, value: impl AsRef<[u8]>) {
         self.text(name, std::str::from_utf8(value.as_ref()).unwrap_or_default());
@@ -106,9 +125,10 @@ impl<'b> Line<'b> {
         self.number(name, took.as_micros());
     }
 
-    /// An object that somebody else has written as JSON; what is none is a text.
+    /// An object that somebody else has written as JSON; what is none is a text. Credentials in it are masked.
     pub fn json(&mut self, name: &str, value: &str) {
-        let object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(value);
+        let value = mask_json(value);
+        let object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&value);
         match (self.style, object) {
             (Style::Json, Ok(object)) => {
                 self.name(name);
@@ -118,7 +138,7 @@ impl<'b> Line<'b> {
                     if is_odd(c) { unicode(self.out, c) } else { self.out.push(c) }
                 }
             }
-            _ => self.text(name, value),
+            _ => self.text(name, &value),
         }
     }
 

@@ -5,15 +5,23 @@ use std::{
     fmt::{self, Write as _},
 };
 
+use serde_json::{Map, Value};
+use time::OffsetDateTime;
 use tracing::{
-    Event, Metadata, Subscriber,
+    Event, Level, Metadata, Subscriber,
     field::{Field, Visit},
     level_filters::LevelFilter,
     span,
     subscriber::Interest,
 };
 
-use super::{Log, levels::PLUGIN_TARGET, line::Line};
+use super::{
+    Log,
+    levels::PLUGIN_TARGET,
+    line::Line,
+    mask::mask,
+    tail::{Said, Source},
+};
 
 /// Room for a line that a thread keeps; what a very long one took is given back.
 const SCRATCH_KEPT: usize = 64 << 10;
@@ -46,25 +54,34 @@ impl Subscriber for Log {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let place = event.metadata();
+        let (place, at) = (event.metadata(), self.0.clock.now());
         let mut first = Known::default();
         event.record(&mut first);
-        let target = match (place.target(), first.plugin.as_str()) {
-            (PLUGIN_TARGET, name) if !name.is_empty() => {
-                if !self.0.levels.writes(&format!("{PLUGIN_TARGET}::{name}"), *place.level()) {
-                    return;
-                }
-                ["plugin::", name]
-            }
-            (target, _) => [target, ""],
-        };
+        let is_own = place.target() == PLUGIN_TARGET && !first.plugin.is_empty();
+        if is_own && !self.0.levels.writes(&format!("{PLUGIN_TARGET}::{}", first.plugin), *place.level()) {
+            return;
+        }
+        let tail = if first.plugin.is_empty() { None } else { self.0.tails.of(&first.plugin, at) };
+        let size = first.message.len() + first.fields.len();
+        if let Some(tail) = tail.as_ref().filter(|_| is_own)
+            && !self.0.tails.admits(tail, at, size)
+        {
+            return;
+        }
+        let message = mask(&first.message);
         with_scratch(|out| {
-            let at = self.0.clock.now();
-            let mut line = Line::begin(out, self.0.style, at, *place.level(), target, &first.message);
+            let target = if is_own { ["plugin::", &first.plugin] } else { [place.target(), ""] };
+            let mut line = Line::begin(out, self.0.style, at, *place.level(), target, &message);
             event.record(&mut Fields(&mut line));
             line.end();
             self.0.writer.write(at, *place.level(), out.as_bytes());
         });
+        if let Some(tail) = tail {
+            let source = if is_own { Source::Plugin } else { Source::Host };
+            let mut kept = Collected { source, fields: first.own_fields(), ..Collected::default() };
+            event.record(&mut kept);
+            tail.add(&kept.said(at, *place.level(), &message));
+        }
     }
 
     // Spans are never enabled, so that nothing is made of them.
@@ -82,6 +99,9 @@ impl Subscriber for Log {
 }
 
 const MESSAGE: &str = "message";
+const PLUGIN: &str = "plugin";
+/// Who says it, when that is not the host.
+const SOURCE: &str = "source";
 /// A plugin's own fields, as JSON.
 const PLUGIN_FIELDS: &str = "fields";
 
@@ -90,13 +110,27 @@ const PLUGIN_FIELDS: &str = "fields";
 struct Known {
     message: String,
     plugin: String,
+    fields: String,
+}
+
+impl Known {
+    /// The plugin's own fields; what is no object stays a text.
+    fn own_fields(&self) -> Map<String, Value> {
+        let as_text = || Map::from_iter([(PLUGIN_FIELDS.to_owned(), Value::from(self.fields.as_str()))]);
+        if self.fields.is_empty() {
+            Map::new()
+        } else {
+            serde_json::from_str(&self.fields).unwrap_or_else(|_| as_text())
+        }
+    }
 }
 
 impl Visit for Known {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             MESSAGE => value.clone_into(&mut self.message),
-            "plugin" => value.clone_into(&mut self.plugin),
+            PLUGIN => value.clone_into(&mut self.plugin),
+            PLUGIN_FIELDS => value.clone_into(&mut self.fields),
             _ => {}
         }
     }
@@ -104,6 +138,61 @@ impl Visit for Known {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == MESSAGE {
             let _ = write!(self.message, "{value:?}");
+        }
+    }
+}
+
+/// Everything else, for the plugin's readers.
+struct Collected {
+    source: Source,
+    fields: Map<String, Value>,
+    request_id: Option<String>,
+    trace_id: Option<String>,
+}
+
+impl Default for Collected {
+    fn default() -> Self {
+        Self { source: Source::Host, fields: Map::new(), request_id: None, trace_id: None }
+    }
+}
+
+impl Collected {
+    fn said<'a>(&'a self, at: OffsetDateTime, level: Level, message: &'a str) -> Said<'a> {
+        let (request_id, trace_id) = (self.request_id.as_deref(), self.trace_id.as_deref());
+        Said { at, level, source: self.source, message, fields: self.fields.clone(), request_id, trace_id }
+    }
+
+    fn put(&mut self, field: &Field, value: impl Into<Value>) {
+        self.fields.insert(field.name().to_owned(), value.into());
+    }
+}
+
+impl Visit for Collected {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            MESSAGE | PLUGIN | PLUGIN_FIELDS | "span_id" => {}
+            "request_id" => self.request_id = Some(value.to_owned()),
+            "trace_id" => self.trace_id = Some(value.to_owned()),
+            SOURCE if value == Source::Browser.name() => self.source = Source::Browser,
+            _ => self.put(field, value),
+        }
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() != MESSAGE {
+            self.put(field, format!("{value:?}"));
         }
     }
 }
@@ -116,7 +205,7 @@ impl Visit for Fields<'_, '_> {
         match field.name() {
             MESSAGE => {}
             PLUGIN_FIELDS => self.0.json(PLUGIN_FIELDS, value),
-            name => self.0.text(name, value),
+            name => self.0.foreign(name, value),
         }
     }
 
@@ -139,7 +228,7 @@ impl Visit for Fields<'_, '_> {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() != MESSAGE {
-            self.0.text(field.name(), &format!("{value:?}"));
+            self.0.foreign(field.name(), &format!("{value:?}"));
         }
     }
 }

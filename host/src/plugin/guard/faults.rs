@@ -7,11 +7,16 @@ use std::{
 };
 
 use serde::Serialize;
+use serde_json::{Value, json};
 use time::OffsetDateTime;
+use tracing::Level;
 
 use super::Called;
 use crate::{
-    observe::plugins::{Cause, Fault},
+    observe::{
+        log::tail::{Said, Source, Tail},
+        plugins::{Cause, Fault},
+    },
     plugin::breaker::BreakerReport,
 };
 
@@ -39,6 +44,26 @@ pub struct RecentFault {
     pub handler: String,
     pub ms: u64,
     pub request_id: String,
+}
+
+/// Tells who reads the plugin's lines along. The log itself has it with the request.
+pub fn tell(tail: &Tail, called: &Called<'_>, (fault, cause, reason): (Fault, Cause, &str), took: Duration) {
+    let message = match reason {
+        "" => format!("a call failed: {}", fault.name()),
+        reason => format!("a call failed: {}: {reason}", fault.name()),
+    };
+    let fields =
+        json!({"handler": called.handler, "kind": fault.name(), "cause": cause.name(), "ms": took.as_millis() as u64});
+    let Value::Object(fields) = fields else { return };
+    tail.add(&Said {
+        at: OffsetDateTime::now_utc(),
+        level: Level::ERROR,
+        source: Source::Host,
+        message: &message,
+        fields,
+        request_id: Some(called.request_id.as_str()),
+        trace_id: None,
+    });
 }
 
 #[derive(Default)]

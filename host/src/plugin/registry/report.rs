@@ -1,11 +1,15 @@
 //! A plugin as the admin API shows it to operators.
 
+use cardinal_plugin_abi::extension::MemoryUse;
 use serde::Serialize;
 
 use super::snapshot::{Entry, Service};
 use crate::crash::{book::Quarantined, record::Crash};
+use crate::db::plugin_schema::STATEMENT_TIMEOUT_MS;
 use crate::plugin::{
+    active::Active,
     guard::GuardReport,
+    instance::BODY_LIMIT,
     manifest::{CardTab, Manifest, Tool},
     placement::PlacementReport,
     signature::number_of,
@@ -49,6 +53,8 @@ pub struct PluginReport {
     pub routes: Vec<Route>,
     pub tools: Vec<ToolReport>,
     pub counters: Option<Counters>,
+    /// Of a plugin in service: what it may use, and uses.
+    pub budgets: Option<Budgets>,
 }
 
 /// A package that does not get into service.
@@ -93,11 +99,37 @@ pub struct Counters {
     pub timeouts: u64,
     pub refused: u64,
     pub in_flight: usize,
+    /// Failures of its frontend that browsers have reported.
+    pub client_errors: u64,
+    /// Lines that it has written, and lines too many that were dropped.
+    pub log_lines: u64,
+    pub log_lines_dropped: u64,
     /// Breaker, causes and the last faults.
     #[serde(flatten)]
     pub guard: GuardReport,
     /// Where its handlers run, and which of them have blocked a thread.
     pub execution: Option<PlacementReport>,
+}
+
+/// Whoever is over one of the first two waits or gets 503, over the times 504, over the size 502; nobody else does.
+#[derive(Clone, Debug, Serialize)]
+pub struct Budgets {
+    pub calls: Share,
+    /// Of its own pool; none when it has no database.
+    pub connections: Option<Share>,
+    pub timeout_ms: u64,
+    pub statement_timeout_ms: u64,
+    /// Of a reply that is not streamed.
+    pub reply_bytes: usize,
+    /// Bytes that its code holds, if its library counts them, and that the library takes by itself. Not limited.
+    pub memory_bytes: Option<u64>,
+    pub library_bytes: usize,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Share {
+    pub used: usize,
+    pub most: usize,
 }
 
 impl PluginReport {
@@ -143,6 +175,7 @@ impl PluginReport {
             routes: service.map(routes).unwrap_or_default(),
             tools: manifest.map(tools).unwrap_or_default(),
             counters: service.map(counters),
+            budgets: service.map(budgets),
         }
     }
 }
@@ -181,7 +214,9 @@ fn tools(manifest: &Manifest) -> Vec<ToolReport> {
 }
 
 fn counters(service: &Service) -> Counters {
-    let counted = &service.active.guard.counters;
+    let guard = &service.active.guard;
+    let counted = &guard.counters;
+    let (log_lines, log_lines_dropped) = guard.log_lines();
     Counters {
         calls: counted.calls.read(),
         errors: counted.errors.read(),
@@ -189,7 +224,27 @@ fn counters(service: &Service) -> Counters {
         timeouts: counted.timeouts.read(),
         refused: counted.refused.read(),
         in_flight: service.active.instance.in_flight(),
-        guard: service.active.guard.report(),
+        client_errors: guard.meter.client_errors.read(),
+        log_lines,
+        log_lines_dropped,
+        guard: guard.report(),
         execution: service.active.instance.placement(),
+    }
+}
+
+fn budgets(service: &Service) -> Budgets {
+    let Active { manifest, instance, .. } = &*service.active;
+    let limits = &manifest.limits;
+    let library = instance.library();
+    Budgets {
+        calls: Share { used: instance.in_flight(), most: limits.max_concurrency as usize },
+        connections: instance
+            .pool_status()
+            .map(|pool| Share { used: pool.size.saturating_sub(pool.available), most: pool.max_size }),
+        timeout_ms: u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX),
+        statement_timeout_ms: STATEMENT_TIMEOUT_MS,
+        reply_bytes: BODY_LIMIT,
+        memory_bytes: library.memory().map(MemoryUse::held),
+        library_bytes: library.place().len(),
     }
 }

@@ -1,11 +1,12 @@
-//! One reader's stream: what it gets, and the ways in which it ends.
+//! What is read live, as server-sent events: one reader's stream, what it gets, and the ways in which it ends.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{Stream, stream};
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http_body::Frame;
+use http_body_util::StreamBody;
 use serde_json::json;
 use tokio::{
     sync::watch,
@@ -14,8 +15,15 @@ use tokio::{
 
 use crate::{
     app::App,
-    events::{Begin, event::Topics, recent::Portion, seats::Seat},
-    http::error::ApiResult,
+    auth::caller::Caller,
+    events::seats::Seat,
+    http::{
+        body::Body,
+        codes,
+        error::{ApiError, ApiResult},
+        reply::Reply,
+    },
+    observe::recent::Portion,
     request::Call,
 };
 
@@ -28,16 +36,42 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const LOOK_AT_RIGHTS: Duration = Duration::from_secs(2);
 /// After a failure of the database.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// What is read: numbered, the newest of it at hand.
+pub trait Feed: Send + Sync + 'static {
+    /// What comes after `place`, of what is at hand.
+    fn portion(&self, place: i64) -> Portion;
+
+    /// The same, where it takes longer to find.
+    fn older(&self, place: i64) -> impl Future<Output = ApiResult<Portion>> + Send;
+
+    /// Where a reader goes on for whom what comes next is not kept any more.
+    fn anew(&self) -> impl Future<Output = ApiResult<i64>> + Send;
+
+    /// Whether the caller may read all of it, and nothing more has been opened to it.
+    fn is_open_to(&self, caller: &Caller) -> bool;
+}
+
+/// Where a reader begins.
+pub struct Beginning {
+    /// All up to this number has been read, or is not asked for.
+    pub place: i64,
+    /// What came before it may have been missed.
+    pub anew: bool,
+    /// The client is told the place at once, so that it can come back before its first event.
+    pub told: bool,
+    /// A comment that says what this is.
+    pub hello: String,
+}
 
 /// Who reads, what, and how far.
-pub struct Reading {
+pub struct Reading<F> {
     app: Arc<App>,
     /// The credential, and no more.
     headers: HeaderMap,
     peer: std::net::IpAddr,
-    topics: Topics,
-    /// The client named its topics; else they are all that it may read.
-    named: bool,
+    feed: F,
     /// All up to this number was looked at.
     place: i64,
     /// The last number that the client was told.
@@ -62,31 +96,41 @@ enum End {
     Refused(String),
 }
 
-impl Reading {
-    pub fn begin(app: &Arc<App>, call: &Call, seat: Seat, topics: Topics, named: bool, begin: Begin) -> Self {
+impl<F: Feed> Reading<F> {
+    /// `head` changes with the number of the newest.
+    pub fn begin(
+        app: &Arc<App>,
+        call: &Call,
+        (feed, head): (F, watch::Receiver<i64>),
+        seat: Seat,
+        begin: &Beginning,
+    ) -> Self {
         let credential = call.headers.get_all(header::AUTHORIZATION).iter();
-        let (Begin::Now(place) | Begin::After(place) | Begin::Anew(place)) = begin;
         let now = Instant::now();
         Self {
             app: Arc::clone(app),
             headers: credential.map(|value| (header::AUTHORIZATION, value.clone())).collect(),
             peer: call.peer,
-            topics,
-            named,
-            place,
-            told: place,
-            head: app.events.head(),
+            feed,
+            place: begin.place,
+            told: begin.place,
+            head,
             live: false,
             next_look: now + LOOK_AT_RIGHTS,
             next_beat: now + HEARTBEAT,
-            greeting: Some(greeting(topics, begin)),
+            greeting: Some(begin.greeting()),
             ended: false,
             _seat: seat,
         }
     }
 
+    /// The reply that streams it.
+    pub fn reply(self) -> Reply {
+        reply(Body::stream(StreamBody::new(self.frames())))
+    }
+
     /// The body. Nothing is made ahead: what the client doesn't take isn't there.
-    pub fn frames(self) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send + 'static {
+    fn frames(self) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send + 'static {
         stream::unfold(self, async |mut reading| {
             let bytes = reading.next().await?;
             Some((Ok(Frame::data(bytes)), reading))
@@ -112,11 +156,11 @@ impl Reading {
                     self.next_beat = now + HEARTBEAT;
                     return Some(text);
                 }
-                Ok(Some(_)) => continue, // passed over what is of other topics
+                Ok(Some(_)) => continue, // passed over what it does not want
                 Ok(None) if self.ended => return Some(End::TooSlow.farewell()),
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::debug!(?error, "a reader of events waits for the database");
+                    tracing::debug!(?error, "a live reader waits for the database");
                     self.wait(now + TRY_AGAIN).await;
                     continue;
                 }
@@ -139,15 +183,15 @@ impl Reading {
         }
     }
 
-    /// The next events, perhaps none of its topics; `None` when there is nothing new, or nothing more.
+    /// What comes next, perhaps nothing that is wanted; `None` when there is nothing new, or nothing more.
     async fn advance(&mut self) -> ApiResult<Option<Bytes>> {
-        let mut portion = self.app.events.portion(self.place, self.topics);
+        let mut portion = self.feed.portion(self.place);
         if portion == Portion::Gone {
             if self.live {
                 self.ended = true;
                 return Ok(None);
             }
-            portion = self.app.events.older(self.place, self.topics).await?;
+            portion = self.feed.older(self.place).await?;
         }
         match portion {
             Portion::Some(text, place) => {
@@ -163,7 +207,7 @@ impl Reading {
             }
             Portion::Gone => {
                 // What it wanted was forgotten while it was reading up to it.
-                self.place = self.app.events.anew().await?;
+                self.place = self.feed.anew().await?;
                 self.told = self.place;
                 Ok(Some(reset(self.place).into()))
             }
@@ -180,18 +224,14 @@ impl Reading {
         }
         self.next_look = now + LOOK_AT_RIGHTS;
         match self.app.auth.identify_again(&self.headers, self.peer).await {
-            Ok(caller) => {
-                let open = Topics::open_to(&caller);
-                let still = if self.named { self.topics.all_in(open) } else { self.topics == open };
-                (!still).then_some(End::RightsChanged)
-            }
+            Ok(caller) => (!self.feed.is_open_to(&caller)).then_some(End::RightsChanged),
             Err(error) if error.status().is_client_error() => Some(End::Refused(error.code().to_owned())),
-            // Nobody can say; without the database there are no events either.
+            // Nobody can say until the database is back.
             Err(_) => None,
         }
     }
 
-    /// A comment, and where the client is: events of other topics need not be looked through again when it comes back.
+    /// A comment, and where the client is: what was passed over need not be looked through again when it comes back.
     fn heartbeat(&mut self) -> Bytes {
         if self.place == self.told {
             return Bytes::from_static(b": \n\n");
@@ -201,22 +241,23 @@ impl Reading {
     }
 }
 
-/// Sent at once, so that proxies let the stream through and a client can come back before its first event.
-fn greeting(topics: Topics, begin: Begin) -> Bytes {
-    let names = topics.names().collect::<Vec<_>>().join(", ");
-    let hello = format!(": topics: {names}\nretry: {RETRY_MS}\n");
-    match begin {
-        Begin::Now(place) => format!("{hello}id: {place}\n\n"),
-        Begin::After(_) => format!("{hello}\n"),
-        Begin::Anew(place) => format!("{hello}\n{}", reset(place)),
+impl Beginning {
+    /// Sent at once, so that proxies let the stream through.
+    fn greeting(&self) -> Bytes {
+        let hello = format!(": {}\nretry: {RETRY_MS}\n", self.hello);
+        match self {
+            Self { anew: true, place, .. } => format!("{hello}\n{}", reset(*place)),
+            Self { told: true, place, .. } => format!("{hello}id: {place}\n\n"),
+            _ => format!("{hello}\n"),
+        }
+        .into()
     }
-    .into()
 }
 
 fn reset(place: i64) -> String {
     let data = json!({
         "reason": "not-kept",
-        "detail": "Events since the last one that you read are not kept any more. Fetch anew what you show.",
+        "detail": "What came since the last one that you read is not kept any more. Fetch anew what you show.",
     });
     format!("id: {place}\nevent: reset\ndata: {data}\n\n")
 }
@@ -226,7 +267,7 @@ impl End {
     fn farewell(&self) -> Bytes {
         let (reason, detail) = match self {
             Self::Draining => ("draining", "The server is shutting down. Connect again."),
-            Self::TooSlow => ("slow", "You read more slowly than events come. Connect again to get the rest."),
+            Self::TooSlow => ("slow", "You read more slowly than there is news. Connect again to go on."),
             Self::RightsChanged => {
                 ("rights-changed", "Your rights have changed. Connect again with what you may read.")
             }
@@ -234,5 +275,53 @@ impl End {
         };
         let data = json!({"reason": reason, "detail": detail});
         format!("event: closed\ndata: {data}\n\n").into()
+    }
+}
+
+/// A reply of this kind with such a body; of HEAD, with none.
+pub fn reply(body: Body) -> Reply {
+    let mut reply = Reply::new(body);
+    let headers = reply.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // nginx would keep events back until there are some kilobytes of them.
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    reply
+}
+
+/// `Last-Event-ID`; an empty one is none, as browsers have it.
+pub fn last_read(headers: &HeaderMap) -> ApiResult<Option<i64>> {
+    let refused = || ApiError::new(&codes::INVALID_REQUEST).detail("`Last-Event-ID` is the `id` of an event.");
+    let mut values = headers.get_all(LAST_EVENT_ID).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return if headers.contains_key(LAST_EVENT_ID) { Err(refused()) } else { Ok(None) };
+    };
+    let text = value.to_str().map_err(|_| refused())?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_number).map(Some).ok_or_else(refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_id_is_a_number_or_nothing() {
+        let read = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(LAST_EVENT_ID, HeaderValue::from_static(value));
+            }
+            last_read(&headers)
+        };
+        assert_eq!(read(&[]).unwrap(), None);
+        assert_eq!(read(&[""]).unwrap(), None);
+        assert_eq!(read(&["17"]).unwrap(), Some(17));
+        for bad in [&["x"][..], &["-1"], &["+1"], &["1.5"], &["99999999999999999999"], &["1", "2"], &[" "]] {
+            assert_eq!(read(bad).unwrap_err().code(), "invalid-request", "{bad:?}");
+        }
     }
 }
