@@ -102,6 +102,9 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>
     tasks.spawn(tell_dropped_lines(Arc::clone(&app)));
     tasks.spawn(share_budgets(Arc::clone(&app)));
     tasks.spawn(follow_proxy_routes(Arc::clone(&app)));
+    let (folder, decisions) = (Arc::clone(&app.plugins), Arc::clone(&app.plugins));
+    tasks.spawn(async move { folder.watch_folder().await });
+    tasks.spawn(async move { decisions.follow_decisions().await });
     let events = Arc::clone(&app.events);
     tasks.spawn(async move { events.keep_up().await });
     tasks.spawn(tell_of_plugins(Arc::clone(&app), stop.clone()));

@@ -63,6 +63,48 @@ impl Package {
         self
     }
 
+    /// The same plugin as another version, which has as many characters as the one that was built.
+    #[must_use]
+    pub fn version(self, version: &str) -> Package {
+        let built: Value = serde_json::from_slice(&self.manifest).unwrap();
+        let before = built["version"].as_str().unwrap().to_owned();
+        let text = |version: &str| format!("\"version\": \"{version}\"");
+        self.manifest(|manifest| manifest["version"] = version.into()).replaced(&text(&before), &text(version))
+    }
+
+    /// Writes `word` after a marker `cardinal-fixture-<marker>:` of the library, in the place of what stands there.
+    #[must_use]
+    pub fn marked(self, marker: &str, word: &str) -> Package {
+        const PADDED: usize = 16;
+        assert!(word.len() <= PADDED);
+        let marker = format!("cardinal-fixture-{marker}:");
+        self.library(|mut library| {
+            let found = library.windows(marker.len()).position(|window| window == marker.as_bytes());
+            let at = found.expect("the library has the marker") + marker.len();
+            library[at..at + PADDED].copy_from_slice(format!("{word:.<PADDED$}").as_bytes());
+            Some(library)
+        })
+    }
+
+    /// Every `from` in the library becomes `to`, which is as long.
+    fn replaced(self, from: &str, to: &str) -> Package {
+        assert_eq!(from.len(), to.len());
+        self.library(|mut library| {
+            let found: Vec<usize> =
+                (0..library.len() - from.len()).filter(|at| library[*at..].starts_with(from.as_bytes())).collect();
+            assert!(!found.is_empty(), "the library has no {from}");
+            for at in found {
+                library[at..at + to.len()].copy_from_slice(to.as_bytes());
+            }
+            Some(library)
+        })
+    }
+
+    /// The library as it is.
+    pub fn bytes(&self) -> &[u8] {
+        self.library.as_deref().unwrap_or_default()
+    }
+
     fn write(&self, folder: &Path) {
         std::fs::create_dir(folder).unwrap();
         std::fs::write(folder.join("manifest.json"), &self.manifest).unwrap();
@@ -115,6 +157,34 @@ impl PluginsFolder {
 
     pub fn path(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Puts a package into the folder `name` in one move, as a careful operator does, whatever lies there already.
+    pub fn put(&self, name: &str, package: &Package) {
+        let (new, old) = (self.path().join(format!(".{name}.new")), self.path().join(format!(".{name}.old")));
+        let place = self.path().join(name);
+        package.write(&new);
+        match place.exists() {
+            // One step: the package is there at every moment.
+            true => {
+                let here = rustix::fs::CWD;
+                rustix::fs::renameat_with(here, &new, here, &place, rustix::fs::RenameFlags::EXCHANGE).unwrap();
+                std::fs::rename(&new, &old).unwrap();
+                std::fs::remove_dir_all(&old).unwrap();
+            }
+            false => std::fs::rename(&new, &place).unwrap(),
+        }
+    }
+
+    /// Copies a package into the folder `name` file by file, over what lies there.
+    pub fn copy_over(&self, name: &str, package: &Package) {
+        let place = self.path().join(name);
+        let _ = std::fs::remove_dir_all(&place);
+        package.write(&place);
+    }
+
+    pub fn remove(&self, name: &str) {
+        std::fs::remove_dir_all(self.path().join(name)).unwrap();
     }
 }
 

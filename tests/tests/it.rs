@@ -48,6 +48,7 @@ mod it {
     mod standalone;
     mod supplier;
     mod supplier_sites;
+    mod swap;
     mod telemetry;
     mod tidy;
     mod users;

@@ -97,6 +97,9 @@ async fn set_disabled(app: &Arc<App>, call: Call, disabled: bool) -> ApiResult<R
         let act = if disabled { Act::DisablePlugin } else { Act::EnablePlugin };
         app.audit.done(&call, act, Some(name.clone()), None).await;
     }
-    app.plugins.scan().await;
+    app.plugins.apply_decisions().await;
+    if !disabled && !app.plugins.current().active().any(|active| active.manifest.name == name) {
+        app.plugins.scan().await; // what was put right a moment ago counts
+    }
     answer(app, &name)
 }

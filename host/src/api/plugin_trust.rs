@@ -35,7 +35,7 @@ async fn release(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let was_quarantined = app.past.release(&name).await.map_err(|_| ApiError::new(&codes::DRAINING))?;
     if was_quarantined {
         app.audit.done(&call, Act::ReleasePlugin, Some(name.clone()), None).await;
-        app.plugins.scan().await;
+        app.plugins.apply_decisions().await;
     }
     let report = app.plugins.reports().into_iter().find(|report| report.name == name);
     let report = report.ok_or_else(|| ApiError::not_found("plugin"))?;

@@ -3,15 +3,16 @@
 //! A scan looks at all packages, leads each on its own way, and publishes once, at its end.
 //! Whoever serves takes a snapshot and keeps it for the request: what it holds stays alive. A
 //! package that is unchanged keeps its running instance; one that is refused stops nobody else, its
-//! own predecessor included.
+//! own predecessor included. Scans are made at the start, when something has changed in the folder
+//! and lies still, when something was decided on any host, and when an operator asks.
 
 use std::{
-    collections::HashMap,
+    collections::HashSet,
     io,
     path::{Path, PathBuf},
     sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex as StdMutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -26,11 +27,12 @@ use tokio::{
 
 pub use self::{configure::Configuration, found::examine, report::PluginReport, snapshot::Snapshot};
 use self::{
+    folder::{Fingerprint, Look},
     found::Found,
-    judge::{Judge, Owners},
+    judge::{Decided, Judge},
     load::Loader,
     settle::settle,
-    snapshot::Entry,
+    snapshot::{Before, Entry},
 };
 pub use super::active::ToolEntry;
 use super::{
@@ -39,10 +41,7 @@ use super::{
 use crate::{
     clock::Clock,
     config::Config,
-    db::{
-        plugin_owners,
-        plugin_state::{self, PluginState},
-    },
+    db::{plugin_owners, plugin_state, plugin_versions},
     http::error::ApiResult,
     link::KeeperLink,
     observe::Telemetry,
@@ -50,11 +49,14 @@ use crate::{
 };
 
 mod configure;
+mod folder;
+mod follow;
 mod found;
 mod judge;
 mod load;
 mod report;
 mod settle;
+mod settling;
 mod snapshot;
 pub mod survey;
 
@@ -77,6 +79,25 @@ pub struct Registry {
     /// One scan at a time.
     scanning: Mutex<()>,
     scans: AtomicU64,
+    /// How the packages looked when they were read last.
+    read: StdMutex<Look>,
+    /// What the decisions' stamp was when they were read last.
+    stamp: StdMutex<Option<i64>>,
+    /// The worker ends: nothing gets into service any more.
+    closed: AtomicBool,
+}
+
+/// What a scan is to do beyond looking.
+#[derive(Default)]
+struct Course {
+    /// What is still being written, and is left as it is.
+    unsettled: HashSet<PathBuf>,
+    /// What may be only half there, and is not refused for it yet.
+    young: HashSet<PathBuf>,
+    /// Whatever has changed since it was read is left as it is: this scan is about something else.
+    as_read: bool,
+    /// The plugin that gets a new generation even when nothing has changed.
+    reload: Option<String>,
 }
 
 impl Registry {
@@ -101,6 +122,9 @@ impl Registry {
             published: watch::Sender::new(0),
             scanning: Mutex::default(),
             scans: AtomicU64::new(0),
+            read: StdMutex::default(),
+            stamp: StdMutex::default(),
+            closed: AtomicBool::new(false),
         })
     }
 
@@ -148,21 +172,39 @@ impl Registry {
 
     /// Leads every package in the plugins folder on its walk and publishes the outcome.
     pub async fn scan(&self) {
+        self.walk(Course::default()).await;
+    }
+
+    /// The same for what was decided alone: what has changed in the folder is left to those who follow it, since it may
+    /// be changing still.
+    pub async fn apply_decisions(&self) {
+        self.walk(Course { as_read: true, ..Course::default() }).await;
+    }
+
+    /// A scan; gives what turned out to be only half there.
+    async fn walk(&self, course: Course) -> HashSet<PathBuf> {
         let _alone = self.scanning.lock().await;
-        let started = Instant::now();
-        let found = self.look().await;
-        let entries = match self.decided().await {
-            Ok((states, owners)) => {
-                let before = self.snapshot();
-                let steps = self.judge.judge(found, &states, &owners, &before).await;
-                let mut entries = settle(&self.loader, steps, &before).await;
-                self.judge.record(&mut entries).await;
-                self.judge.claim(&entries, &owners, &self.loader.services.core).await;
-                entries
+        if self.closed.load(Ordering::Acquire) {
+            return HashSet::new();
+        }
+        let (started, is_first) = (Instant::now(), self.scans.load(Ordering::Relaxed) == 0);
+        let (found, half) = match self.look(&course).await {
+            Ok(looked) => looked,
+            // A folder that is gone for a moment, as network drives are, takes nothing out of service.
+            Err(error) if !is_first => {
+                tracing::warn!(folder = %self.plugins_dir.display(), %error, "the plugins folder cannot be read; what serves stays");
+                return HashSet::new();
             }
-            Err(error) if self.scans.load(Ordering::Relaxed) > 0 => {
+            Err(error) => {
+                tracing::warn!(folder = %self.plugins_dir.display(), %error, "there is no plugins folder");
+                (Vec::new(), HashSet::new())
+            }
+        };
+        let entries = match self.decided().await {
+            Ok(decided) => self.lead(found, &decided, &course).await,
+            Err(error) if !is_first => {
                 tracing::warn!(error = ?error, "the plugins were not looked at again: the database is away");
-                return;
+                return half;
             }
             // What an operator has disabled must not run; so nothing runs until that is known.
             Err(error) => {
@@ -175,33 +217,91 @@ impl Registry {
         let (all, took) = (entries.len(), started.elapsed().as_millis() as u64);
         self.publish(entries);
         tracing::info!(found = all, active, ms = took, "plugins looked at");
+        half
+    }
+
+    /// From what was found to what serves.
+    async fn lead(&self, found: Vec<Found>, decided: &Decided, course: &Course) -> Vec<Entry> {
+        let snapshot = self.snapshot();
+        let before = Before::new(&snapshot, &found);
+        let steps = self.judge.judge(found, decided, &before, course.reload.as_deref()).await;
+        let mut entries = settle(&self.loader, steps, &before).await;
+        let core = &self.loader.services.core;
+        self.judge.record(&mut entries).await;
+        self.judge.claim(&entries, decided, core).await;
+        entries.extend(decided.gone(&entries));
+        entries
     }
 
     /// What stands in the database about plugins.
-    async fn decided(&self) -> ApiResult<(HashMap<String, PluginState>, Owners)> {
+    async fn decided(&self) -> ApiResult<Decided> {
         let core = &self.loader.services.core;
-        Ok((plugin_state::all(core).await?, plugin_owners::all(core).await?))
+        // The stamp first: what is decided while this is read is read again.
+        let stamp = plugin_state::stamp(core).await?;
+        let decided = Decided {
+            states: plugin_state::all(core).await?,
+            owners: plugin_owners::all(core).await?,
+            versions: plugin_versions::all(core).await?,
+        };
+        *self.stamp.lock().unwrap_or_else(PoisonError::into_inner) = Some(stamp);
+        Ok(decided)
     }
 
-    /// Everything in the plugins folder, read and judged by itself.
-    async fn look(&self) -> Vec<Found> {
-        let folder = self.plugins_dir.clone();
-        let looked = spawn_blocking(move || packages(&folder)).await;
-        let (paths, refusal) = looked.unwrap_or_else(|error| {
-            tracing::error!(%error, "looking into the plugins folder failed");
-            (Vec::new(), None)
+    fn stamp(&self) -> Option<i64> {
+        *self.stamp.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How the packages looked when they were read last.
+    fn read(&self) -> Look {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Everything in the plugins folder, read and judged by itself, and what of it is only half there.
+    async fn look(&self, course: &Course) -> io::Result<(Vec<Found>, HashSet<PathBuf>)> {
+        let (folder, rules, known) = (self.plugins_dir.clone(), self.judge.rules(), self.read());
+        let (read, as_read, mut unsettled) = (known.clone(), course.as_read, course.unsettled.clone());
+        let listed = spawn_blocking(move || {
+            let (folder, mut paths, refusal) = packages(&folder)?;
+            if as_read {
+                let seen = folder::look(&folder, &rules)?;
+                let changed = seen.keys().chain(read.keys()).filter(|path| seen.get(*path) != read.get(*path));
+                unsettled.extend(changed.cloned());
+            }
+            // One that is gone for a moment is being replaced.
+            paths.extend(unsettled.iter().filter(|path| !path.exists()).cloned());
+            Ok::<_, io::Error>((folder, paths, refusal, unsettled))
         });
+        let (folder, paths, refusal, unsettled) = listed.await.map_err(io::Error::other)??;
         let files = self.judge.keys.clone();
         let keys = spawn_blocking(move || Keys::load(&files)).await.unwrap_or_default();
-        let read = paths.into_iter().map(|path| {
-            let (refusal, keys) = (refusal.clone(), keys.clone());
+        let reads = paths.into_iter().map(|path| {
+            let (folder, refusal, keys) = (folder.clone(), refusal.clone(), keys.clone());
+            let (rules, at) = (self.judge.rules(), path.clone());
+            let (is_unsettled, is_young) = (unsettled.contains(&path), course.young.contains(&path));
+            let read = move || match is_unsettled {
+                true => (Found::unsettled(&path), None),
+                false => read_still(&folder, &rules, &path, (refusal, is_young), &keys),
+            };
             async move {
-                let at = path.clone();
-                let found = spawn_blocking(move || found::inspect(&path, refusal, &keys)).await;
-                found.unwrap_or_else(|error| Found::broken(&at, &error))
+                let (found, fingerprint) =
+                    spawn_blocking(read).await.unwrap_or_else(|error| (Found::broken(&at, &error), None));
+                (at, found, fingerprint)
             }
         });
-        stream::iter(read).buffered(READ_AT_ONCE).collect().await
+        let (mut all, mut look, mut half) = (Vec::new(), Look::new(), HashSet::new());
+        let mut reads = stream::iter(reads).buffered(READ_AT_ONCE);
+        while let Some((path, found, fingerprint)) = reads.next().await {
+            if let Some(fingerprint) = fingerprint.or_else(|| known.get(&path).cloned()) {
+                look.insert(path.clone(), fingerprint);
+            }
+            if found.is_unsettled() {
+                half.insert(path);
+            }
+            all.push(found);
+        }
+        drop(reads);
+        *self.read.lock().unwrap_or_else(PoisonError::into_inner) = look;
+        Ok((all, half))
     }
 
     /// Swaps the snapshot once, then lets go of what is not in it any more.
@@ -220,6 +320,7 @@ impl Registry {
 
     /// Stops every plugin: nothing new begins, what is under way has `grace` to end.
     pub async fn shutdown(&self, grace: Duration) {
+        self.closed.store(true, Ordering::Release);
         let _alone = self.scanning.lock().await;
         let last = self.current.swap(Arc::default());
         self.published.send_modify(|count| *count += 1);
@@ -237,22 +338,32 @@ async fn retire(active: Arc<Active>) {
     tracing::info!(plugin = active.manifest.name, generation = active.generation, "retired");
 }
 
-/// The packages, and why none of them may be loaded when the folder itself is at fault.
-fn packages(folder: &Path) -> (Vec<PathBuf>, Option<Refusal>) {
-    if !folder.exists() {
-        tracing::warn!(folder = %folder.display(), "there is no plugins folder");
-        return (Vec::new(), None);
+/// Reads a package, and says how it looked unless that changed meanwhile or its rest is waited for.
+fn read_still(
+    folder: &Path,
+    rules: &[PathBuf],
+    path: &Path,
+    (refusal, is_young): (Option<Refusal>, bool),
+    keys: &Keys,
+) -> (Found, Option<Fingerprint>) {
+    let before = folder::look_at(folder, rules, path);
+    let found = found::inspect(path, refusal, keys);
+    if before != folder::look_at(folder, rules, path) || (is_young && found.looks_half()) {
+        return (Found::unsettled(path), None);
     }
+    (found, Some(before))
+}
+
+/// The folder without links in its path, its packages, and why none of them may be loaded when it is itself at fault.
+fn packages(folder: &Path) -> io::Result<(PathBuf, Vec<PathBuf>, Option<Refusal>)> {
     let (real, refusal) = match trust::Owners::of_this_process().check_folder(folder) {
         Ok(real) => (real, None),
         Err(refusal) => {
+            let real = folder.canonicalize()?;
             tracing::error!(%refusal, "no plugin is loaded: the plugins folder is not safe");
-            (folder.to_owned(), Some(refusal))
+            (real, Some(refusal))
         }
     };
-    let paths = package::find(&real).unwrap_or_else(|error| {
-        tracing::error!(folder = %real.display(), %error, "the plugins folder cannot be read");
-        Vec::new()
-    });
-    (paths, refusal)
+    let paths = package::find(&real)?;
+    Ok((real, paths, refusal))
 }

@@ -51,6 +51,8 @@ pub(super) enum NotGood {
     Refused(Refusal),
     /// The host's own fault: worth another try.
     Failed(String),
+    /// Its files are still being written.
+    Unsettled,
 }
 
 impl From<Refusal> for NotGood {
@@ -72,6 +74,19 @@ impl About {
             warnings: Vec::new(),
         }
     }
+
+    /// A plugin that is known and does not lie in the folder.
+    pub fn absent(name: &str) -> Self {
+        Self {
+            origin: String::new(),
+            name: name.to_owned(),
+            api_prefix: None,
+            manifest: None,
+            sha256: None,
+            signed: Signed::No,
+            warnings: Vec::new(),
+        }
+    }
 }
 
 impl Found {
@@ -89,6 +104,20 @@ impl Found {
             warnings: Vec::new(),
         };
         Self { about, outcome: Err(outcome) }
+    }
+
+    /// One whose files are still being written.
+    pub fn unsettled(path: &Path) -> Self {
+        Self::unread(path, NotGood::Unsettled)
+    }
+
+    pub fn is_unsettled(&self) -> bool {
+        matches!(self.outcome, Err(NotGood::Unsettled))
+    }
+
+    /// Whether it is refused for what a copy that has not ended looks like.
+    pub fn looks_half(&self) -> bool {
+        matches!(&self.outcome, Err(NotGood::Refused(refusal)) if matches!(refusal.code, Code::Truncated | Code::LibraryMissing))
     }
 
     /// One whose reading went wrong in us.

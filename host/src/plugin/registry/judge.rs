@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use super::{
     found::{About, Found},
     settle::{Ready, Step},
-    snapshot::{Entry, Snapshot},
+    snapshot::{Before, Entry},
 };
 use crate::{
     clock::Clock,
@@ -20,8 +20,10 @@ use crate::{
     db::{
         plugin_owners,
         plugin_state::{PluginState, Settings},
+        plugin_versions::{self, PluginVersion},
         pool::Pool,
     },
+    http::error::ApiResult,
     plugin::{
         past::Past,
         settings::{self, Stored},
@@ -33,6 +35,26 @@ use crate::{
 
 /// Whose each plugin's name is.
 pub(super) type Owners = HashMap<String, Option<String>>;
+
+/// What stands in the database about plugins, by their names.
+pub(super) struct Decided {
+    pub states: HashMap<String, PluginState>,
+    pub owners: Owners,
+    pub versions: HashMap<String, Vec<PluginVersion>>,
+}
+
+impl Decided {
+    /// What is known of a package.
+    pub fn version(&self, plugin: &str, sha256: &str) -> Option<&PluginVersion> {
+        self.versions.get(plugin)?.iter().find(|version| version.sha256 == sha256)
+    }
+
+    /// Plugins that were in service on this database and are none of `here`: removed, or another host's alone.
+    pub fn gone(&self, here: &[Entry]) -> Vec<Entry> {
+        let absent = |name: &&String| here.iter().all(|entry| entry.about.name != **name);
+        self.versions.keys().filter(absent).map(|name| Entry::gone(About::absent(name))).collect()
+    }
+}
 
 /// The operator's rules for plugins.
 pub(super) struct Judge {
@@ -62,12 +84,20 @@ impl Judge {
     pub async fn judge(
         &self,
         found: Vec<Found>,
-        states: &HashMap<String, PluginState>,
-        owners: &Owners,
-        running: &Snapshot,
+        decided: &Decided,
+        before: &Before<'_>,
+        reload: Option<&str>,
     ) -> Vec<Step> {
         let lock = self.load_lock().await;
-        found.into_iter().map(|found| self.step(found, (states, owners), running, lock.as_ref())).collect()
+        found.into_iter().map(|found| self.step(found, decided, before, (lock.as_ref(), reload))).collect()
+    }
+
+    /// Files that packages are judged by, so that a change of one of them is news.
+    pub fn rules(&self) -> Vec<PathBuf> {
+        let mut rules = self.keys.clone();
+        // Where the lock only records it is written here, and no package is judged by it.
+        rules.extend((self.trust == Trust::Lock).then(|| self.lock_file.clone()));
+        rules
     }
 
     /// Writes down what got into service, where that is the rule, and tells what has changed. Not
@@ -95,27 +125,38 @@ impl Judge {
         }
     }
 
-    /// Writes down whose the names are of what got into service.
-    pub async fn claim(&self, entries: &[Entry], owners: &Owners, core: &Pool) {
+    /// Writes down what got into service, and whose the names are.
+    pub async fn claim(&self, entries: &[Entry], decided: &Decided, core: &Pool) {
         for entry in entries.iter().filter(|entry| entry.service.is_some()) {
-            let (name, signer) = (&entry.about.name, entry.about.signed.signer());
-            if !matches!((owners.get(name), signer), (Some(Some(_)), _) | (Some(None), None)) {
-                let claimed = plugin_owners::claim(core, name, signer.map(|it| it.0.as_str())).await;
-                if let Err(error) = claimed {
-                    tracing::error!(plugin = name, error = ?error, "whose the plugin's name is could not be written down");
-                }
+            if let Err(error) = self.claim_one(entry, decided, core).await {
+                let plugin = &entry.about.name;
+                tracing::error!(plugin, error = ?error, "that the plugin is in service, and whose, could not be written down");
             }
         }
+    }
+
+    async fn claim_one(&self, entry: &Entry, decided: &Decided, core: &Pool) -> ApiResult<()> {
+        let (name, signer) = (&entry.about.name, entry.about.signed.signer());
+        if !matches!((decided.owners.get(name), signer), (Some(Some(_)), _) | (Some(None), None)) {
+            plugin_owners::claim(core, name, signer.map(|it| it.0.as_str())).await?;
+        }
+        let Some(service) = &entry.service else { return Ok(()) };
+        let known = decided.version(name, &service.sha256).is_some_and(|version| version.activated_at.is_some());
+        if !known {
+            let version = service.active.manifest.version.to_string();
+            plugin_versions::activated(core, name, &service.sha256, &version).await?;
+        }
+        Ok(())
     }
 
     fn step(
         &self,
         Found { about, outcome }: Found,
-        (states, owners): (&HashMap<String, PluginState>, &Owners),
-        running: &Snapshot,
-        lock: Option<&Lock>,
+        decided: &Decided,
+        before: &Before<'_>,
+        (lock, reload): (Option<&Lock>, Option<&str>),
     ) -> Step {
-        let state = states.get(&about.name);
+        let state = decided.states.get(&about.name);
         if about.manifest.is_some() && state.is_some_and(|state| state.disabled) {
             return Step::Done(Entry::at(about, State::Disabled));
         }
@@ -127,14 +168,16 @@ impl Judge {
             Ok(candidate) => candidate,
             Err(not_good) => return Step::Done(Entry::ended(about, not_good)),
         };
-        let owner = owners.get(&about.name);
+        let owner = decided.owners.get(&about.name);
         let settings = match self.allow(&about, state, lock, owner) {
             Ok(settings) => settings,
             Err(refusal) => return Step::Done(Entry::ended(about, refusal.into())),
         };
-        match running.unchanged(&about.origin, &candidate.sha256, &settings) {
-            Some(service) => Step::Keep(Entry::in_service(about, Arc::clone(service))),
-            None => Step::Try(Box::new(Ready { about, settings, candidate })),
+        match before.unchanged(&about, &candidate.sha256, &settings) {
+            Some(service) if reload != Some(about.name.as_str()) => {
+                Step::Keep(Entry::in_service(about, Arc::clone(service)))
+            }
+            _ => Step::Try(Box::new(Ready { about, settings, candidate })),
         }
     }
 

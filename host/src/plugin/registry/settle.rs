@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{
     found::{About, Candidate, NotGood},
     load::Loader,
-    snapshot::{Entry, Service, Snapshot},
+    snapshot::{Before, Entry, Service},
 };
 use crate::plugin::{
     compat::Claims,
@@ -38,7 +38,7 @@ pub(super) struct Ready {
 }
 
 /// Takes every step to its end. What serves in `before` owns what it owns until it is replaced.
-pub(super) async fn settle(loader: &Arc<Loader>, steps: Vec<Step>, before: &Snapshot) -> Vec<Entry> {
+pub(super) async fn settle(loader: &Arc<Loader>, steps: Vec<Step>, before: &Before<'_>) -> Vec<Entry> {
     let mut claims = Claims::default();
     let (mut entries, mut waiting) = (Vec::new(), Vec::new());
     for step in steps {
@@ -74,7 +74,7 @@ pub(super) async fn settle(loader: &Arc<Loader>, steps: Vec<Step>, before: &Snap
 /// The end of a walk: what was replaced gives back what it owned, and so does what was refused.
 fn arrive(
     claims: &mut Claims,
-    before: &Snapshot,
+    before: &Before<'_>,
     about: About,
     manifest: &Manifest,
     outcome: Result<Service, NotGood>,
@@ -95,7 +95,7 @@ fn arrive(
 }
 
 /// What serves goes on serving while the files that would replace it are no good.
-fn stay(claims: &mut Claims, before: &Snapshot, entry: Entry) -> Entry {
+fn stay(claims: &mut Claims, before: &Before<'_>, entry: Entry) -> Entry {
     if matches!(entry.state, State::Disabled | State::Quarantined) {
         return entry;
     }

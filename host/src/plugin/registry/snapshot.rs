@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    found::{About, NotGood},
+    found::{About, Found, NotGood},
     report::PluginReport,
 };
 use crate::crash::book::Quarantined;
@@ -19,6 +19,12 @@ use crate::plugin::{
     library::Description,
     state::{Refusal, State},
 };
+
+/// What is said of a package whose files are still being written.
+const UNSETTLED: &str = "Its files are still changing. It is looked at when they lie still.";
+
+/// What is said of a plugin that was removed.
+const GONE: &str = "Its package does not lie in this host's plugins folder. Its data is kept.";
 
 /// The plugins of one moment.
 #[derive(Default)]
@@ -64,6 +70,8 @@ impl Snapshot {
         for entry in &entries {
             match &entry.service {
                 Some(service) => snapshot.serve(service),
+                // A plugin that was removed is as if it had never been, but for its data.
+                None if entry.state == State::Retired => {}
                 None => snapshot.out_of_service.extend(entry.about.api_prefix.clone()),
             }
         }
@@ -122,17 +130,35 @@ impl Snapshot {
     fn service(&self, name: &str) -> Option<&Service> {
         self.entries.iter().filter(|entry| entry.about.name == name).find_map(|entry| entry.service.as_deref())
     }
+}
 
-    /// What serves of this package, whatever its files are now.
-    pub(super) fn serving(&self, now: &About) -> Option<(&About, &Arc<Service>)> {
-        let known = self.entries.iter().find(|entry| entry.about.origin == now.origin)?;
-        let same = known.about.name == now.name || now.name == now.origin; // a manifest that says no name
-        known.service.as_ref().filter(|_| same).map(|service| (&known.about, service))
+/// What served before a scan, seen from what it has found.
+pub(super) struct Before<'s> {
+    snapshot: &'s Snapshot,
+    /// Packages that lie in the folder now.
+    present: HashSet<String>,
+}
+
+impl<'s> Before<'s> {
+    pub fn new(snapshot: &'s Snapshot, found: &[Found]) -> Self {
+        Self { snapshot, present: found.iter().map(|found| found.about.origin.clone()).collect() }
+    }
+
+    /// What serves of this package, whatever its files are now. A package that lies there under another name takes the
+    /// place of the one of its plugin that does not lie there any more.
+    pub fn serving(&self, now: &About) -> Option<(&'s About, &'s Arc<Service>)> {
+        let of = |entry: &'s Entry| entry.service.as_ref().map(|service| (&entry.about, service));
+        let same = |entry: &&Entry| {
+            entry.about.origin == now.origin && (entry.about.name == now.name || now.name == now.origin)
+        };
+        let moved = |entry: &&Entry| entry.about.name == now.name && !self.present.contains(&entry.about.origin);
+        let mut entries = self.snapshot.entries.iter().filter(|entry| entry.service.is_some());
+        entries.clone().find(same).or_else(|| entries.find(moved)).and_then(of)
     }
 
     /// What runs of this package already, when neither its content nor its settings have changed.
-    pub(super) fn unchanged(&self, origin: &str, sha256: &str, settings: &Value) -> Option<&Arc<Service>> {
-        let service = self.entries.iter().find(|entry| entry.about.origin == origin)?.service.as_ref()?;
+    pub fn unchanged(&self, now: &About, sha256: &str, settings: &Value) -> Option<&'s Arc<Service>> {
+        let (_, service) = self.serving(now)?;
         (service.sha256 == sha256 && service.settings == *settings).then_some(service)
     }
 }
@@ -140,6 +166,11 @@ impl Snapshot {
 impl Entry {
     pub fn at(about: About, state: State) -> Self {
         Self { about, state, refusal: None, failure: None, quarantine: None, service: None, pending: None }
+    }
+
+    /// One that was removed from the folder.
+    pub fn gone(about: About) -> Self {
+        Self { failure: Some(GONE.to_owned()), ..Self::at(about, State::Retired) }
     }
 
     /// One that took the worker down.
@@ -151,6 +182,7 @@ impl Entry {
     pub fn ended(about: About, why: NotGood) -> Self {
         match why {
             NotGood::Failed(reason) => Self::failed(about, reason),
+            NotGood::Unsettled => Self { failure: Some(UNSETTLED.to_owned()), ..Self::at(about, State::Discovered) },
             NotGood::Refused(refusal) => {
                 let mut entry = Self::at(about, State::Refused);
                 entry.refuse(refusal);
@@ -168,13 +200,13 @@ impl Entry {
         Self { failure: Some(reason), ..Self::at(about, State::Failed) }
     }
 
-    /// What serves in the place of these files, which are no good.
+    /// What serves in the place of these files, which are no good (yet).
     pub fn behind(self, about: About, service: Arc<Service>) -> Self {
-        tracing::warn!(
-            plugin = about.name,
-            package = about.origin,
-            "the version that was loaded before goes on serving"
-        );
+        if self.state != State::Discovered {
+            let (plugin, package) = (&about.name, &self.about.origin);
+            tracing::warn!(plugin, package, "the version that was loaded before goes on serving");
+        }
+        let about = About { origin: self.about.origin.clone(), ..about };
         Self { pending: Some(Box::new(self.about)), about, state: State::Active, service: Some(service), ..self }
     }
 

@@ -7,11 +7,11 @@ use tokio::task::spawn_blocking;
 
 use super::{
     found::{self, Found},
-    judge::Judge,
+    judge::{self, Judge},
     packages,
     report::PluginReport,
     settle::{Ready, Step},
-    snapshot::{Entry, Snapshot},
+    snapshot::{Before, Entry, Snapshot},
 };
 use crate::{
     clock::Clock,
@@ -54,10 +54,17 @@ pub async fn survey(config: &Config, decided: Decided) -> Vec<Surveyed> {
     let folder = config.paths.plugins_dir.clone();
     let keys = config.plugins.trust_keys.clone();
     let looked = spawn_blocking(move || (packages(&folder), Keys::load(&keys))).await;
-    let ((paths, refusal), keys) = match looked {
-        Ok(looked) => looked,
+    let (listed, keys) = match looked {
+        Ok((listed, keys)) => (listed, keys),
         Err(error) => {
             tracing::error!(%error, "looking into the plugins folder failed");
+            return Vec::new();
+        }
+    };
+    let (paths, refusal) = match listed {
+        Ok((_, paths, refusal)) => (paths, refusal),
+        Err(error) => {
+            tracing::warn!(folder = %config.paths.plugins_dir.display(), %error, "there is no plugins folder");
             return Vec::new();
         }
     };
@@ -70,7 +77,10 @@ pub async fn survey(config: &Config, decided: Decided) -> Vec<Surveyed> {
     let past = Arc::new(Past::read_only(decided.crashes));
     let key = decided.key.unwrap_or_else(|| SealingKey::derive(&Secret::new("")));
     let judge = Judge::new(&config.plugins, key, Clock::System, past);
-    let steps = judge.judge(found, &decided.states, &decided.owners, &Snapshot::default()).await;
+    let (snapshot, versions) = (Snapshot::default(), HashMap::new());
+    let decided = judge::Decided { states: decided.states, owners: decided.owners, versions };
+    let before = Before::new(&snapshot, &found);
+    let steps = judge.judge(found, &decided, &before, None).await;
     let mut claims = Claims::default();
     let mut surveyed = Vec::new();
     for step in steps {

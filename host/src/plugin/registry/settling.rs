@@ -1,0 +1,164 @@
+//! When what has changed in the plugins folder may be looked at: once it lies still. Pure.
+//!
+//! Nothing says that a copy is complete, so a package that changes is given time; one that was moved into its place is
+//! whole. A package that is gone may be about to be replaced and is given longer, and longest one that looks as if its
+//! second half were missing.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use super::folder::{Fingerprint, Look};
+
+/// How long a package must lie still.
+const STILL: Duration = Duration::from_millis(800);
+/// How long a package must be gone: removing the old one and copying the new one is one change, not two.
+const GONE: Duration = Duration::from_secs(3);
+/// How long the rest of a package that is not complete is waited for before it is refused for it.
+pub(super) const COMPLETION: Duration = Duration::from_secs(10);
+
+/// What has changed and was not looked at yet.
+#[derive(Default)]
+pub(super) struct Settling(HashMap<PathBuf, Changed>);
+
+struct Changed {
+    to: Option<Fingerprint>,
+    since: Instant,
+    /// It was moved into its place.
+    is_whole: bool,
+    /// It was read and is not complete.
+    is_half: bool,
+}
+
+/// What to do now.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Observed {
+    /// Something lies still and wants to be looked at.
+    pub due: bool,
+    /// What is not to be looked at yet.
+    pub unsettled: HashSet<PathBuf>,
+    /// What may not be complete yet, should it look so.
+    pub young: HashSet<PathBuf>,
+    /// When to look again.
+    pub wait: Option<Duration>,
+}
+
+impl Settling {
+    /// The folder as it is `now`, as it was when its packages were read last, and what was moved into it meanwhile.
+    pub fn observe(&mut self, seen: &Look, read: &Look, moved: &HashSet<PathBuf>, now: Instant) -> Observed {
+        self.0.retain(|path, _| seen.get(path) != read.get(path));
+        for path in seen.keys().chain(read.keys()).filter(|path| seen.get(*path) != read.get(*path)) {
+            let fresh = || Changed { to: seen.get(path).cloned(), since: now, is_whole: false, is_half: false };
+            let changed = self.0.entry(path.clone()).or_insert_with(fresh);
+            if changed.to.as_ref() != seen.get(path) {
+                *changed = fresh();
+            }
+            changed.is_whole |= moved.contains(path);
+        }
+        let mut observed = Observed::default();
+        for (path, changed) in &self.0 {
+            let lain = now.saturating_duration_since(changed.since);
+            if lain < COMPLETION && !changed.is_whole {
+                observed.young.insert(path.clone());
+            }
+            match changed.needs().checked_sub(lain).filter(|left| !left.is_zero()) {
+                None => observed.due = true,
+                Some(left) => {
+                    observed.unsettled.insert(path.clone());
+                    observed.wait = Some(observed.wait.map_or(left, |wait| wait.min(left)));
+                }
+            }
+        }
+        observed
+    }
+
+    /// Those of them that were read and are not complete.
+    pub fn doubt(&mut self, half: &HashSet<PathBuf>) {
+        for path in half {
+            if let Some(changed) = self.0.get_mut(path) {
+                changed.is_half = true;
+            }
+        }
+    }
+}
+
+impl Changed {
+    fn needs(&self) -> Duration {
+        match (&self.to, self.is_half, self.is_whole) {
+            (None, ..) => GONE,
+            (_, true, _) => COMPLETION,
+            (_, _, true) => Duration::ZERO,
+            _ => STILL,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Packages with so many bytes.
+    fn folder(packages: &[(&str, usize)]) -> Look {
+        let root = tempfile::tempdir().unwrap();
+        for (name, bytes) in packages {
+            std::fs::write(root.path().join(format!("{name}.so")), vec![0; *bytes]).unwrap();
+        }
+        let look = super::super::folder::look(root.path(), &[]).unwrap();
+        look.into_iter().map(|(path, seen)| (path.file_name().unwrap().into(), seen)).collect()
+    }
+
+    fn set(names: &[&str]) -> HashSet<PathBuf> {
+        names.iter().map(|name| PathBuf::from(format!("{name}.so"))).collect()
+    }
+
+    #[test]
+    fn what_changes_is_waited_for_until_it_lies_still() {
+        let (mut settling, now) = (Settling::default(), Instant::now());
+        let (nothing, half, whole) = (Look::new(), folder(&[("a", 1)]), folder(&[("a", 2)]));
+        let first = settling.observe(&half, &nothing, &set(&[]), now);
+        assert_eq!((first.due, first.unsettled, first.wait), (false, set(&["a"]), Some(STILL)));
+        let more = settling.observe(&whole, &nothing, &set(&[]), now + STILL - MS);
+        assert_eq!((more.due, more.wait), (false, Some(STILL)), "it changed again");
+        let still = settling.observe(&whole, &nothing, &set(&[]), now + 2 * STILL);
+        assert_eq!((still.due, still.unsettled), (true, set(&[])));
+        assert_eq!(settling.observe(&whole, &whole, &set(&[]), now + 3 * STILL), Observed::default(), "it was read");
+    }
+
+    #[test]
+    fn what_was_moved_into_its_place_is_whole() {
+        let (mut settling, now) = (Settling::default(), Instant::now());
+        let observed = settling.observe(&folder(&[("a", 1), ("b", 1)]), &Look::new(), &set(&["a"]), now);
+        assert_eq!((observed.due, observed.unsettled), (true, set(&["b"])));
+        assert_eq!(observed.young, set(&["b"]));
+    }
+
+    #[test]
+    fn what_is_gone_may_come_back_as_another() {
+        let (mut settling, now) = (Settling::default(), Instant::now());
+        let (old, new) = (folder(&[("a", 1)]), folder(&[("a", 2)]));
+        assert!(!settling.observe(&Look::new(), &old, &set(&[]), now).due);
+        assert!(!settling.observe(&Look::new(), &old, &set(&[]), now + GONE - MS).due);
+        assert!(!settling.observe(&new, &old, &set(&[]), now + GONE).due, "it is back");
+        assert!(settling.observe(&new, &old, &set(&[]), now + GONE + STILL).due);
+        let mut settling = Settling::default();
+        settling.observe(&Look::new(), &old, &set(&[]), now);
+        assert!(settling.observe(&Look::new(), &old, &set(&[]), now + GONE).due, "it stays away");
+    }
+
+    #[test]
+    fn the_rest_of_a_half_is_waited_for_and_not_for_ever() {
+        let (mut settling, now) = (Settling::default(), Instant::now());
+        let half = folder(&[("a", 1)]);
+        settling.observe(&half, &Look::new(), &set(&[]), now);
+        let read = settling.observe(&half, &Look::new(), &set(&[]), now + STILL);
+        assert_eq!((read.due, read.young), (true, set(&["a"])));
+        settling.doubt(&set(&["a"]));
+        assert!(!settling.observe(&half, &Look::new(), &set(&[]), now + 2 * STILL).due);
+        let last = settling.observe(&half, &Look::new(), &set(&[]), now + COMPLETION);
+        assert_eq!((last.due, last.young), (true, set(&[])), "now it is refused for what it is");
+    }
+}
