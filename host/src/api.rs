@@ -4,6 +4,8 @@
 mod api_keys;
 mod audit;
 mod auth;
+mod card_export;
+mod card_import;
 mod card_sources;
 pub mod client_errors;
 mod events;
@@ -43,6 +45,8 @@ pub fn routes() -> Vec<Route> {
         events::routes(),
         master_cards::routes(),
         card_sources::routes(),
+        card_export::routes(),
+        card_import::routes(),
         jobs::routes(),
         plugins::routes(),
         plugin_registry::routes(),

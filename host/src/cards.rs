@@ -2,7 +2,9 @@
 
 pub mod card;
 pub mod fields;
+pub mod file;
 pub mod filter;
 pub mod page;
 pub mod patch;
+pub mod row;
 pub mod source;

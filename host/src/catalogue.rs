@@ -1,5 +1,9 @@
 //! Cards as everybody reads them (the admin API, plugins and MCP clients), and as plugins write them.
 
+use std::io;
+
+use bytes::Bytes;
+use futures_util::Stream;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -25,8 +29,12 @@ use crate::{
     },
 };
 
+mod export;
 mod turns;
 
+pub use export::Format;
+
+use export::Exports;
 use turns::Turns;
 pub use turns::Unwritten;
 
@@ -34,6 +42,7 @@ pub use turns::Unwritten;
 pub struct Catalogue {
     pool: Pool,
     turns: Turns,
+    exports: Exports,
     cursors: Cursors,
     estimates: Estimates,
     clock: Clock,
@@ -71,7 +80,7 @@ impl Catalogue {
     /// Within a runtime, which is where writers are served that had to wait.
     pub fn new(pool: Pool, cursors: Cursors, clock: Clock) -> Self {
         let turns = Turns::new(pool.clone(), Handle::current());
-        Self { pool, turns, cursors, estimates: Estimates::default(), clock }
+        Self { pool, turns, exports: Exports::default(), cursors, estimates: Estimates::default(), clock }
     }
 
     /// Writes source `key` of a card.
@@ -108,6 +117,15 @@ impl Catalogue {
             total: if exact { Some(card_list::count(&self.pool, &filter).await?) } else { None },
             items: cut(page.cards, fields.as_deref())?,
         })
+    }
+
+    /// All cards that a query picks, whatever page it asks for, piece by piece.
+    pub async fn export(
+        &self,
+        query: &ListQuery,
+        format: Format,
+    ) -> ApiResult<impl Stream<Item = io::Result<Bytes>> + Send + use<>> {
+        self.exports.begin(&self.pool, query, format).await
     }
 
     fn edge(&self, filter: &Filter, sort: Sort, card: Option<&Card>, back: bool) -> ApiResult<Option<String>> {

@@ -6,6 +6,7 @@
 //! lease over; an import, whose body went down with its host, is marked as interrupted.
 
 pub mod bulk;
+pub mod import;
 mod step;
 mod tool;
 
@@ -16,7 +17,10 @@ use std::{
 };
 
 use serde_json::Value;
-use tokio::{sync::Notify, task::JoinSet};
+use tokio::{
+    sync::{Notify, Semaphore},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -45,7 +49,8 @@ pub struct Jobs {
     /// Rings when this host has queued one.
     news: Notify,
     /// Jobs that run here and can be told to stop at once.
-    own: Mutex<HashMap<Uuid, CancellationToken>>,
+    own: Mutex<HashMap<Uuid, Running>>,
+    imports: Arc<Semaphore>,
     tasks: Mutex<JoinSet<()>>,
     /// No new steps: what can be gone on with is given back.
     draining: CancellationToken,
@@ -72,6 +77,7 @@ impl Jobs {
             runner: Runner { host, process: Uuid::now_v7() },
             news: Notify::new(),
             own: Mutex::default(),
+            imports: Arc::new(Semaphore::new(import::AT_ONCE)),
             tasks: Mutex::default(),
             draining: CancellationToken::new(),
         }
@@ -84,8 +90,8 @@ impl Jobs {
 
     /// Tells a job to stop that runs on this host; elsewhere it hears of it within two seconds.
     pub fn stop(&self, id: Uuid) {
-        if let Some(token) = self.own.lock().unwrap_or_else(PoisonError::into_inner).get(&id) {
-            token.cancel();
+        if let Some(running) = self.own.lock().unwrap_or_else(PoisonError::into_inner).get(&id) {
+            running.cancelled.cancel();
         }
     }
 
@@ -125,15 +131,24 @@ impl Jobs {
         jobs::remove_old(&self.pool, RETENTION_DAYS).await
     }
 
-    fn own(self: &Arc<Self>, id: Uuid) -> Own {
+    fn own(self: &Arc<Self>, id: Uuid, is_import: bool) -> Own {
         let cancelled = CancellationToken::new();
-        self.own.lock().unwrap_or_else(PoisonError::into_inner).insert(id, cancelled.clone());
+        let running = Running { cancelled: cancelled.clone(), is_import };
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).insert(id, running);
         Own { jobs: Arc::clone(self), id, cancelled }
     }
 
+    /// Bulk actions that run here.
     fn running(&self) -> usize {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner).len()
+        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        own.values().filter(|running| !running.is_import).count()
     }
+}
+
+/// What is known here of a job that runs here.
+struct Running {
+    cancelled: CancellationToken,
+    is_import: bool,
 }
 
 /// A job that runs on this host.
@@ -172,7 +187,7 @@ async fn take_what_waits(app: &Arc<App>) -> ApiResult<()> {
     while jobs.running() < AT_ONCE && !jobs.draining.is_cancelled() {
         let Some(job) = jobs::claim(&jobs.pool, jobs.runner).await? else { break };
         tracing::info!(job = %job.id, action = job.action, done = job.done, total = job.total, "a job runs");
-        let (app, own) = (Arc::clone(app), jobs.own(job.id));
+        let (app, own) = (Arc::clone(app), jobs.own(job.id, false));
         jobs.spawn(async move { run(&app, &job, own).await });
     }
     Ok(())

@@ -20,7 +20,9 @@ pub use event_stream::{EventStream, Sent};
 pub use host::{Host, HostSettings, OWNER, OWNER_PASSWORD};
 pub use pages::{PageAnswer, Pages};
 pub use plugins::{Package, PluginsFolder};
-pub use process::{PATIENCE, Program, built, cardinal, command_line, descendants, eventually, lives, repository};
+pub use process::{
+    PATIENCE, Program, built, cardinal, cardinal_program, command_line, descendants, eventually, lives, repository,
+};
 pub use provider::{Federated, Provider};
 pub use upstream::{Seen, Upstream};
 pub use user::{PASSWORD, User, unique};

@@ -43,10 +43,14 @@ pub fn built(file: &str) -> PathBuf {
     path
 }
 
+/// The program under test.
+pub fn cardinal_program() -> PathBuf {
+    std::env::var_os("CARDINAL_BIN").map_or_else(|| built("cardinal"), PathBuf::from)
+}
+
 /// Runs `cardinal` with these arguments to its end.
 pub fn cardinal<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
-    let program = std::env::var_os("CARDINAL_BIN").map_or_else(|| built("cardinal"), PathBuf::from);
-    Command::new(program).args(arguments).stdin(Stdio::null()).output().unwrap()
+    Command::new(cardinal_program()).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
 /// A started program; killed when dropped, and by the kernel when the tests end without dropping it.

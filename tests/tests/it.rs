@@ -11,12 +11,16 @@ mod it {
     mod card_list_many;
     mod card_sources;
     mod cards;
+    mod cards_cli;
     mod check;
     mod cors;
     mod crash;
     mod events;
     mod events_readers;
+    mod export;
     mod hosts;
+    mod import;
+    mod import_faults;
     mod jobs;
     mod keys;
     mod kills;

@@ -63,11 +63,14 @@ op.named("cancelJob", "jobs", "Stop a job").accepted::<Item<JobShown>>().refuses
     ]
 }
 
+/// A job alone in its reply.
+pub type JobItem = Item<JobShown>;
+
 /// What `view` and `whole` put together.
 #[derive(JsonSchema)]
 #[schemars(rename = "Job")]
 #[allow(dead_code, reason = "a description")]
-struct JobShown {
+pub struct JobShown {
     id: Uuid,
     action: String,
     /// `queued`, `running`, `done`, `failed`, `cancelled` or `interrupted`.

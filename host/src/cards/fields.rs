@@ -78,10 +78,11 @@ pub struct Line {
 }
 
 impl Line {
-    /// Whether it says what all fields became, and not what became of some; a restore then names its version.
+    /// Whether it says what all fields became, and not what became of some; a restore then names its version, and an
+    /// import always does.
     fn is_whole(&self) -> bool {
         let known = ["title", "sku"].iter().all(|name| self.change.get(name).is_some_and(Value::is_string));
-        known && (self.action == "create" || self.change.get("version").is_some())
+        known && (["create", "import"].contains(&self.action.as_str()) || self.change.get("version").is_some())
     }
 }
 
@@ -128,6 +129,7 @@ mod tests {
         restored["version"] = json!(1);
         assert_eq!(attributes(&[made(), line("update", all.clone())]), json!({"x": {"y": null}, "p": 1}));
         assert_eq!(attributes(&[made(), line("restore", restored)]), json!({"p": 1}));
+        assert_eq!(attributes(&[made(), line("import", all.clone())]), json!({"p": 1}));
         assert_eq!(Fields::at(&[line("update", all)]), None);
         assert_eq!(Fields::at(&[]), None);
     }

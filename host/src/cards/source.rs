@@ -110,11 +110,37 @@ impl Scan<'_> {
                     let detail = r"The data has the character \u0000, which the database can't hold.";
                     return Err(Broken::new("validation-failed", detail));
                 }
+                b'\\' if self.bytes.get(self.at) == Some(&b'u') => self.unit()?,
                 b'\\' => self.at += 1,
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// After the backslash of `\uXXXX`: half of a pair is no character.
+    fn unit(&mut self) -> Result<(), Broken> {
+        let half = Broken::new("validation-failed", r"The data has half of a surrogate pair (\ud800 to \udfff).");
+        match self.hex(self.at) {
+            0xD800..=0xDBFF => {
+                let low = self.bytes.get(self.at + 5) == Some(&b'\\')
+                    && self.bytes.get(self.at + 6) == Some(&b'u')
+                    && (0xDC00..=0xDFFF).contains(&self.hex(self.at + 6));
+                self.at += 11;
+                if low { Ok(()) } else { Err(half) }
+            }
+            0xDC00..=0xDFFF => Err(half),
+            _ => {
+                self.at += 5;
+                Ok(())
+            }
+        }
+    }
+
+    /// The four digits behind the `u` at `at`.
+    fn hex(&self, at: usize) -> u32 {
+        let digits = self.bytes.get(at + 1..at + 5).and_then(|digits| std::str::from_utf8(digits).ok());
+        digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()).unwrap_or_default()
     }
 
     /// After the `e` of a number, or of `true` and `false`, which no digit follows.
@@ -180,6 +206,10 @@ mod tests {
     fn what_jsonb_cannot_hold_is_refused() {
         assert_eq!(code(check_data(r#"{"a":"x\u0000"}"#)), "validation-failed");
         assert_eq!(code(check_data(r#"{"a":"x\\u0000"}"#)), "ok", "an escaped backslash and plain text");
+        assert_eq!(code(check_data(r#"["\ud83d\ude00", "\u00e4\"", "\\ud83d"]"#)), "ok");
+        for half in [r#"["\ud83d"]"#, r#"["\ude00"]"#, r#"["\ud83d\u0041"]"#, r#"["\ud83dx"]"#] {
+            assert_eq!(code(check_data(half)), "validation-failed", "{half}");
+        }
         assert_eq!(code(check_data("[1e308, -1.5E-300, true, false]")), "ok");
         assert_eq!(code(check_data("[1e309]")), "validation-failed");
         assert_eq!(code(check_data("1E+99999999999")), "validation-failed");

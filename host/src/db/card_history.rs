@@ -53,7 +53,8 @@ pub async fn of_fields(transaction: &Transaction<'_>, card: Uuid, version: i64) 
     let sql = "SELECT action, change FROM public.card_history \
                WHERE card_id = $1 AND version <= $2 AND action NOT IN ('enrich', 'remove_source') \
                  AND version >= coalesce((SELECT max(version) FROM public.card_history \
-                                          WHERE card_id = $1 AND version <= $2 AND action = 'restore' AND change ? 'version'), 0) \
+                                          WHERE card_id = $1 AND version <= $2 AND (action = 'import' \
+                                            OR action = 'restore' AND change ? 'version')), 0) \
                ORDER BY version LIMIT $3";
     let rows = transaction.query(&transaction.prepare_cached(sql).await?, &[&card, &version, &(REPLAYED + 1)]).await?;
     if rows.len() as i64 > REPLAYED {

@@ -54,6 +54,8 @@ const COLUMNS: &str = "j.id, j.action, j.state, j.user_id, j.actor, j.credential
      j.started_at, j.finished_at";
 /// How long a job is its runner's when nothing is heard of it.
 const LEASE: &str = "interval '15 seconds'";
+/// An import of this very process is given up after so long: when the database was away its lease ran out, too.
+const LONG_SILENT: &str = "interval '2 minutes'";
 /// The cards of one part: what one transaction does, and how long others wait for a card of it.
 const PART: i64 = 1_000;
 /// Jobs that wait or run, of all hosts together.
@@ -234,12 +236,14 @@ pub async fn bury_imports(pool: &Pool, runner: Runner) -> ApiResult<Vec<Job>> {
     let sql = format!(
         "UPDATE public.jobs AS j SET state = 'interrupted', finished_at = now(), reason = $3, runner = NULL, lease_until = NULL \
          WHERE j.action = 'import' AND j.state = 'running' \
-         AND (j.lease_until < now() OR (j.host_id = $1 AND j.runner <> $2)) RETURNING {COLUMNS}"
+         AND CASE WHEN j.runner = $2 THEN j.lease_until < now() - {LONG_SILENT} \
+             ELSE j.lease_until < now() OR j.host_id = $1 END RETURNING {COLUMNS}"
     );
     let work = client.transaction().await?;
     let rows = work.query(&work.prepare_cached(&sql).await?, &[&runner.host, &runner.process, &REASON]).await?;
     let buried = rows.iter().map(from_row).collect::<Result<Vec<_>, _>>()?;
     for job in &buried {
+        work.execute("DELETE FROM public.import_rows WHERE job_id = $1", &[&job.id]).await?;
         tell(&work, "finished", job).await?;
     }
     work.commit().await?;

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, PoolError, RecyclingMethod, Runtime};
+use deadpool_postgres::{ClientWrapper, Manager, ManagerConfig, Object, PoolError, RecyclingMethod, Runtime};
 use tokio_postgres::NoTls;
 
 use crate::observe::spent::Waiting;
@@ -65,6 +65,13 @@ impl Deref for Pool {
 pub struct Connection {
     client: Object,
     _waiting: Waiting,
+}
+
+impl Connection {
+    /// Takes it out of the pool for good: whoever has it closes it, and the pool may open another one.
+    pub fn detach(self) -> ClientWrapper {
+        Object::take(self.client)
+    }
 }
 
 impl Deref for Connection {

@@ -61,6 +61,8 @@ const CASES: &[Case] = &[
     Case("GET", "/v1/admin/audit", Scope("audit:read"), 200),
     Case("GET", "/v1/admin/master-cards", Scope("cards:read"), 200),
     Case("POST", "/v1/admin/master-cards", Scope("cards:write"), 400),
+    Case("POST", "/v1/admin/master-cards/import", Scope("cards:write"), 415),
+    Case("GET", "/v1/admin/master-cards/export", Scope("cards:read"), 200),
     Case("GET", "/v1/admin/master-cards/{id}", Scope("cards:read"), 404),
     Case("PATCH", "/v1/admin/master-cards/{id}", Scope("cards:write"), 415),
     Case("DELETE", "/v1/admin/master-cards/{id}", Scope("cards:write"), 404),

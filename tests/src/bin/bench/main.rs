@@ -7,6 +7,7 @@ mod catalogue;
 mod measure;
 mod report;
 mod subjects;
+mod transfer;
 mod usage;
 
 use std::path::PathBuf;
@@ -39,6 +40,7 @@ fn main() {
         if options.wants_catalogue() {
             let large = catalogue::subjects(&bench, options.cards).await;
             measured.extend(measure::all(&large, &options));
+            measured.extend(transfer::measure(&bench, &options).await);
         }
         report::table(&measured, &options);
         if let Some(file) = &options.json {

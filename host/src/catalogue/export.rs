@@ -1,0 +1,166 @@
+//! Cards on their way out, all of them at one moment, in memory that does not grow with them.
+
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use futures_util::{Stream, stream};
+use serde::Serialize;
+use time::format_description::well_known::Rfc3339;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{
+    cards::{card::Card, filter::ListQuery},
+    db::{card_export::Rows, pool::Pool},
+    http::{
+        codes,
+        error::{ApiError, ApiResult},
+    },
+};
+
+/// Exports that one host sends at the same time: each keeps a connection.
+const AT_ONCE: usize = 4;
+/// Bytes that are put together before they are sent; a card may be larger.
+const PIECE: usize = 64 << 10;
+/// What an export sees is kept by the database until it is over, and what others delete meanwhile piles up there.
+const LONGEST: Duration = Duration::from_secs(6 * 3600);
+
+/// How cards are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A line of JSON each, as the API shows a card.
+    Ndjson,
+    /// Names of columns, then a record each; `attributes` is JSON.
+    Csv,
+}
+
+/// Who may export now.
+pub struct Exports(Arc<Semaphore>);
+
+impl Default for Exports {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(AT_ONCE)))
+    }
+}
+
+struct Export {
+    rows: Rows,
+    format: Format,
+    fields: Vec<&'static str>,
+    begun: Instant,
+    over: bool,
+    _seat: OwnedSemaphorePermit,
+}
+
+impl Exports {
+    /// The cards that `query` picks, piece by piece. An error in the middle has to break the answer off: a file that
+    /// merely ended would pass for a whole one.
+    pub async fn begin(
+        &self,
+        pool: &Pool,
+        query: &ListQuery,
+        format: Format,
+    ) -> ApiResult<impl Stream<Item = io::Result<Bytes>> + Send + use<>> {
+        let (filter, fields) = (query.filter()?, fields(query)?);
+        let seat = Arc::clone(&self.0).try_acquire_owned().map_err(|_| {
+            let detail = format!("{AT_ONCE} exports are under way on this host; that is as many as there may be.");
+            ApiError::new(&codes::OVERLOADED).detail(detail).retry_after(10)
+        })?;
+        let rows = Rows::open(pool, &filter).await?;
+        let mut export = Export { rows, format, fields, begun: Instant::now(), over: false, _seat: seat };
+        // What goes wrong before the first bytes is an answer of its own.
+        let first = export.piece(true).await?;
+        Ok(stream::unfold((Some(first), export), |(first, mut export)| async move {
+            let piece = match first {
+                Some(first) => Ok(first),
+                None if export.over => return None,
+                None => export.piece(false).await,
+            };
+            let piece = piece.map_err(|error| {
+                tracing::error!(error = ?error, "an export broke off");
+                export.over = true;
+                io::Error::other(error)
+            });
+            Some((piece, (None, export)))
+        }))
+    }
+}
+
+/// The members of a line, the columns of a record.
+fn fields(query: &ListQuery) -> ApiResult<Vec<&'static str>> {
+    const ALL: [&str; 8] = ["id", "sku", "title", "status", "attributes", "version", "created_at", "updated_at"];
+    let deleted_at = query.filter()?.deleted.then_some("deleted_at");
+    let wanted = query.fields()?;
+    let is_wanted = |name: &&str| wanted.as_ref().is_none_or(|wanted| wanted.contains(name));
+    Ok(ALL.into_iter().filter(is_wanted).chain(deleted_at).collect())
+}
+
+impl Export {
+    async fn piece(&mut self, head: bool) -> ApiResult<Bytes> {
+        let mut out = Vec::with_capacity(PIECE + PIECE / 4);
+        if head && self.format == Format::Csv {
+            record(&mut out, self.fields.iter().map(|name| (*name).to_owned()))?;
+        }
+        while out.len() < PIECE {
+            let Some(card) = self.rows.next().await? else {
+                self.over = true;
+                break;
+            };
+            match self.format {
+                Format::Ndjson => self.line(&mut out, &card)?,
+                Format::Csv => record(&mut out, self.cells(&card)?)?,
+            }
+        }
+        if self.begun.elapsed() > LONGEST {
+            return Err(ApiError::internal(anyhow::anyhow!("an export was not over after {LONGEST:?}")));
+        }
+        Ok(out.into())
+    }
+
+    fn line(&self, out: &mut Vec<u8>, card: &Card) -> ApiResult<()> {
+        let whole = self.fields.len() >= 8;
+        let written = if whole { write(out, card) } else { write(out, &self.part(card)?) };
+        written.map_err(ApiError::internal)
+    }
+
+    fn part(&self, card: &Card) -> ApiResult<serde_json::Value> {
+        let mut value = serde_json::to_value(card).map_err(ApiError::internal)?;
+        if let Some(members) = value.as_object_mut() {
+            members.retain(|name, _| self.fields.contains(&name.as_str()));
+        }
+        Ok(value)
+    }
+
+    fn cells(&self, card: &Card) -> ApiResult<Vec<String>> {
+        let time = |at: time::OffsetDateTime| at.format(&Rfc3339).map_err(ApiError::internal);
+        let cell = |name: &&str| {
+            Ok(match *name {
+                "id" => card.id.to_string(),
+                "sku" => card.sku.clone(),
+                "title" => card.title.clone(),
+                "status" => card.status.clone(),
+                "attributes" => card.attributes.get().to_owned(),
+                "version" => card.version.to_string(),
+                "created_at" => time(card.created_at)?,
+                "updated_at" => time(card.updated_at)?,
+                _ => card.deleted_at.map(time).transpose()?.unwrap_or_default(),
+            })
+        };
+        self.fields.iter().map(cell).collect()
+    }
+}
+
+fn write(out: &mut Vec<u8>, card: &impl Serialize) -> serde_json::Result<()> {
+    serde_json::to_writer(&mut *out, card)?;
+    out.push(b'\n');
+    Ok(())
+}
+
+fn record(out: &mut Vec<u8>, cells: impl IntoIterator<Item = String>) -> ApiResult<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(cells).map_err(ApiError::internal)?;
+    writer.flush().map_err(ApiError::internal)
+}
