@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::{
-    auth::caller::Caller,
+    auth::caller::{Caller, CallerKind},
     clock::Clock,
     db::{
         audit::{self, Entry},
@@ -123,7 +123,8 @@ impl Audit {
     /// Writes down what the call's caller did.
     pub async fn done(&self, call: &Call, act: Act, target: Option<String>, detail: Option<Value>) {
         let actor = call.caller().map_or(Value::Null, |caller| caller.actor());
-        self.done_by(actor, Some(call.peer), call.request_id.to_string(), act, target, detail).await;
+        let is_local = call.caller().is_ok_and(|caller| matches!(caller.kind, CallerKind::Local { .. }));
+        self.done_by(actor, (!is_local).then_some(call.peer), call.request_id.to_string(), act, target, detail).await;
     }
 
     /// Writes down what `actor` did. A row that can't be written doesn't undo what was done; the log has it instead.

@@ -112,6 +112,14 @@ impl Auth {
         self.identify_as_of(headers, peer, AGAIN).await
     }
 
+    /// The system's user `uid` at the socket in `DATA_DIR`, who needs no credential.
+    pub async fn local(&self, uid: u32) -> ApiResult<SharedCaller> {
+        match db::users::first_owner(&self.pool).await? {
+            Some(owner) => Ok(Arc::new(Caller::local(uid, owner))),
+            None => Err(ApiError::new(&codes::ACCOUNT_DISABLED).detail("There is no owner yet in whose name to act.")),
+        }
+    }
+
     async fn identify_as_of(
         &self,
         headers: &HeaderMap,

@@ -6,11 +6,13 @@
 use semver::Version;
 use serde::Serialize;
 
+mod changes;
 pub mod database;
 pub mod finding;
 mod machine;
 mod plugins;
 mod proxy;
+pub mod running;
 pub mod settings;
 
 use crate::clock::Clock;
@@ -18,6 +20,7 @@ use crate::config::{BadSettings, Config};
 use crate::keeper::data_dir::DataDir;
 use crate::plugin::registry::survey;
 use finding::{Counts, Finding};
+use running::Answers;
 
 /// Everything that was found.
 #[derive(Debug, Serialize)]
@@ -53,12 +56,19 @@ impl Report {
     }
 }
 
-/// Looks at everything. `core` is another version of the core to judge plugins by, too.
-pub async fn check(config: &Config, core: Option<&Version>) -> Report {
-    let host = match DataDir::holder(&config.paths.data_dir) {
-        Some(_) => HostState::Running,
-        None => HostState::Stopped,
-    };
+impl HostState {
+    pub fn of(config: &Config) -> Self {
+        match DataDir::holder(&config.paths.data_dir) {
+            Some(_) => Self::Running,
+            None => Self::Stopped,
+        }
+    }
+}
+
+/// Looks at everything. `core` is another version of the core to judge plugins by, too; `answers` are those of the host
+/// that runs, or why there are none.
+pub async fn check(config: &Config, core: Option<&Version>, answers: Option<Result<Answers, String>>) -> Report {
+    let host = if answers.is_some() { HostState::Running } else { HostState::Stopped };
     let mut findings = settings::check(config);
     findings.extend(machine::check(config));
     if host == HostState::Stopped {
@@ -68,6 +78,14 @@ pub async fn check(config: &Config, core: Option<&Version>) -> Report {
     findings.append(&mut seen.findings);
     let surveyed = survey::survey(config, std::mem::take(&mut seen.decided)).await;
     findings.extend(plugins::check(&surveyed, &seen, core));
+    match &answers {
+        Some(Ok(answers)) => {
+            findings.extend(running::check(config, answers));
+            findings.extend(plugins::upgrades(&surveyed, &answers.registry));
+        }
+        Some(Err(why)) => findings.push(running::silent(why)),
+        None => {}
+    }
     findings.extend(proxy::check(config, &seen.proxy_routes).await);
     Report::of(host, findings)
 }

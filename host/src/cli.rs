@@ -11,6 +11,7 @@ mod cards;
 mod check;
 mod client;
 mod database;
+mod key;
 mod plugin;
 mod probe;
 mod progress;
@@ -19,6 +20,7 @@ mod psql;
 mod restore;
 mod serve;
 mod server;
+mod table;
 mod text;
 mod version;
 mod worker;
@@ -39,6 +41,7 @@ enum Command {
     Serve(Box<serve::Args>),
     Check(Box<check::Args>),
     Plugin(plugin::Args),
+    Key(Box<key::Args>),
     Cards(Box<cards::Args>),
     Database(database::Args),
     Psql(Box<psql::Args>),
@@ -65,6 +68,7 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => return serve::run(&args),
         Command::Check(args) => return check::run(&args),
         Command::Plugin(args) => return plugin::run(args),
+        Command::Key(args) => key::run(&args),
         Command::Cards(args) => cards::run(&args),
         Command::Database(args) => database::run(&args),
         Command::Psql(args) => return psql::run(&args),

@@ -22,14 +22,14 @@ mod secret;
 
 pub use auth::{Auth, DEFAULT_OIDC_MAX_SCOPES};
 pub use cards::Cards;
-pub use client::{ClientSettings, Remote};
+pub use client::{ClientSettings, Remote, Way};
 pub use database::{BootstrapSettings, Database};
 pub use http::Http;
 pub use log_levels::LogLevels;
 pub use mcp::{Confirm, Mcp};
 pub use network::{Cidr, is_safe_provider};
 pub use observe::{LogFormat, Observe};
-pub use paths::{Paths, program_folders};
+pub use paths::{Paths, PluginsDir, program_folders};
 pub use per_plugin::{Breaking, Execution, PerPlugin};
 pub use plugins::{Plugins, Trust};
 pub use proxy::{Proxy, ProxyRoute};

@@ -2,6 +2,7 @@
 //! PostgreSQL and the credentials of owner and provisioner, and keeps a worker alive that has none of these.
 
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -27,6 +28,7 @@ use crate::db::connect::{ConnectParams, SocketDir};
 use crate::db::prepare::{self, Prepared, SecretSource};
 use crate::db::roles;
 use crate::link::{ListenerUse, ProvisionRequest, WorkerDatabase, WorkerStart};
+use crate::local_socket::LocalSocket;
 use crate::provision::Job;
 use crate::secret_file;
 use announce::Announcement;
@@ -69,7 +71,8 @@ pub fn serve(config: Config) -> anyhow::Result<()> {
 struct Keeper {
     launcher: Launcher,
     start: WorkerStart,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<OwnedFd>,
+    local: LocalSocket,
     desk: Desk,
     postgres: Option<PrivatePostgres>,
     _data: DataDir,
@@ -80,7 +83,12 @@ impl Keeper {
         let launcher = Launcher::this_program();
         let data = DataDir::open(&config.paths.data_dir)?;
         make_plugins_dir(&config.paths.plugins_dir);
-        let (uses, listeners) = listen(&mut config)?;
+        let (mut uses, mut listeners) = listen(&mut config)?;
+        let local = LocalSocket::of(data.path());
+        if let Some(listener) = listen_locally(&local) {
+            uses.push(ListenerUse::Local);
+            listeners.push(listener);
+        }
         announce::write_addresses(&data, &config)?;
         let announcement = Announcement::new(&config);
         let (postgres, login) = database(&config, &data, &launcher).await?;
@@ -88,7 +96,7 @@ impl Keeper {
         let provisioner = Provisioner::new(launcher.clone(), job(&config, &login, &prepared));
         let desk = Desk::new(Clock::System, Crashes::open(data.path()), provisioner, announcement);
         let start = worker_start(config, &login, &prepared, data.host_id()?, uses);
-        Ok(Self { launcher, start, listeners, desk, postgres, _data: data })
+        Ok(Self { launcher, start, listeners, local, desk, postgres, _data: data })
     }
 
     /// Keeps a worker alive until the first signal, then drains it; the second ends it at once.
@@ -110,6 +118,7 @@ impl Keeper {
                         tracing::info!("told to stop");
                         // Ours would go on filling a queue that nobody empties.
                         self.listeners.clear();
+                        self.local.remove();
                         let grace = self.start.config.http.shutdown_grace;
                         worker.drain(&mut self.desk, grace, stop.next()).await;
                         return self.postgres;
@@ -125,7 +134,10 @@ impl Keeper {
             tracing::error!(ended, wait_ms = wait.as_millis(), "the worker ended on its own; starting it again");
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                () = stop.next() => return self.postgres,
+                () = stop.next() => {
+                    self.local.remove();
+                    return self.postgres;
+                }
             }
         }
     }
@@ -139,10 +151,10 @@ fn make_plugins_dir(path: &Path) {
 }
 
 /// Binds everything there is to bind, before anything else is touched.
-fn listen(config: &mut Config) -> anyhow::Result<(Vec<ListenerUse>, Vec<TcpListener>)> {
+fn listen(config: &mut Config) -> anyhow::Result<(Vec<ListenerUse>, Vec<OwnedFd>)> {
     let main = bind("LISTEN_ADDR", config.http.listen_addr)?;
     config.http.bound(main.local_addr().context("asking for the bound address")?);
-    let (mut uses, mut listeners) = (vec![ListenerUse::Main], vec![main]);
+    let (mut uses, mut listeners) = (vec![ListenerUse::Main], vec![OwnedFd::from(main)]);
     let others = [
         (ListenerUse::Admin, "ADMIN_LISTEN_ADDR", config.http.admin_listen_addr.as_mut()),
         (ListenerUse::Metrics, "METRICS_ADDR", config.observe.metrics_addr.as_mut()),
@@ -152,9 +164,20 @@ fn listen(config: &mut Config) -> anyhow::Result<(Vec<ListenerUse>, Vec<TcpListe
         let listener = bind(setting, *address)?;
         *address = listener.local_addr().context("asking for the bound address")?;
         uses.push(purpose);
-        listeners.push(listener);
+        listeners.push(listener.into());
     }
     Ok((uses, listeners))
+}
+
+/// Without it the host serves as well; commands on this machine then need a key.
+fn listen_locally(local: &LocalSocket) -> Option<OwnedFd> {
+    match local.bind() {
+        Ok(listener) => Some(listener.into()),
+        Err(error) => {
+            tracing::warn!(%error, socket = %local, "commands on this machine need a key: the local socket cannot be made");
+            None
+        }
+    }
 }
 
 fn bind(setting: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {

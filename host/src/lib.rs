@@ -21,6 +21,7 @@ pub mod keeper;
 pub mod lifecycle;
 pub mod limit;
 pub mod link;
+mod local_socket;
 mod mac;
 pub mod mcp;
 pub mod observe;

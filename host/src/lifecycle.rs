@@ -2,7 +2,7 @@
 //! outlive a request.
 
 use std::{
-    net::TcpListener,
+    os::fd::OwnedFd,
     sync::{Arc, atomic::Ordering},
     thread,
     time::{Duration, Instant},
@@ -46,7 +46,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// The worker could not begin to serve.
-pub fn run_worker(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>, log: Log) -> anyhow::Result<()> {
+pub fn run_worker(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, log: Log) -> anyhow::Result<()> {
     // One more than there are cores: a plugin that blocks a thread must not leave the core without one.
     let threads = thread::available_parallelism().map_or(2, usize::from) + 1;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -61,7 +61,7 @@ pub fn run_worker(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListen
     outcome
 }
 
-async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>, log: Log) -> anyhow::Result<()> {
+async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, log: Log) -> anyhow::Result<()> {
     // A service manager may signal every process at once; when to end is the keeper's word alone. Taking the signals
     // and never looking at them is what keeps the process deaf to them.
     let _deaf_to_terminate = signal(SignalKind::terminate())?;
@@ -78,10 +78,14 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<TcpListener>
             ListenerUse::Main => Door::Whole,
             ListenerUse::Admin => Door::Admin,
             ListenerUse::Metrics => Door::Metrics,
+            ListenerUse::Local => {
+                let listener = server::Listener::local(listener).context("taking over the local socket")?;
+                serving.spawn(server::serve(Arc::clone(&app), listener, stop.clone(), grace));
+                continue;
+            }
         };
-        listener.set_nonblocking(true)?;
-        let listener = tokio::net::TcpListener::from_std(listener).context("taking over a listening socket")?;
-        serving.spawn(server::serve(Arc::clone(&app), listener, door, stop.clone(), grace));
+        let listener = server::Listener::tcp(listener, door).context("taking over a listening socket")?;
+        serving.spawn(server::serve(Arc::clone(&app), listener, stop.clone(), grace));
     }
     if app.config.observe.otlp_endpoint.is_some() {
         tracing::warn!("OTEL_EXPORTER_OTLP_ENDPOINT is set, and this version does not send traces yet");

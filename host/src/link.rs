@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::io::{self, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
-use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,6 +58,8 @@ pub enum ListenerUse {
     Admin,
     /// `METRICS_ADDR`.
     Metrics,
+    /// The socket in `DATA_DIR`, for this machine's own commands.
+    Local,
 }
 
 /// The logins that a worker may know.
@@ -152,7 +153,7 @@ enum Waiting {
 /// The descriptors that come with a start.
 pub struct Handed {
     pub ledger: OwnedFd,
-    pub listeners: Vec<TcpListener>,
+    pub listeners: Vec<OwnedFd>,
 }
 
 /// Takes what the keeper sends first. The socket is the worker's standard input.
@@ -172,7 +173,7 @@ pub fn receive_start(mut socket: UnixStream) -> io::Result<(WorkerStart, Handed,
     start.database.core = start.database.core.through(&sockets);
     start.database.reaper = start.database.reaper.through(&sockets);
     let link = KeeperLink::over(socket, sockets)?;
-    Ok((start, Handed { ledger, listeners: descriptors.into_iter().map(TcpListener::from).collect() }, link))
+    Ok((start, Handed { ledger, listeners: descriptors }, link))
 }
 
 /// Descriptors travel with the first byte of what they were sent with.

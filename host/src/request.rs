@@ -5,7 +5,7 @@ mod cx;
 
 use std::{net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request, Response, header};
 use hyper::body::Incoming;
 
 pub use self::{call::Call, cx::Cx};
@@ -17,7 +17,7 @@ use crate::{
         body::Body,
         codes,
         error::{ApiError, ApiResult},
-        forwarded,
+        forwarded::{self, Origin},
         host::Site,
         path,
         reply::Reply,
@@ -46,6 +46,8 @@ pub enum Door {
     Admin,
     /// `/metrics` alone, for whoever can reach it.
     Metrics,
+    /// The socket in `DATA_DIR`: everything but proxied pages, and who it is the system has said.
+    Local { uid: u32 },
 }
 
 /// Longer than this no endpoint of the core works on one request.
@@ -53,7 +55,11 @@ const CORE_ANSWER: Duration = Duration::from_secs(20);
 
 /// From request to response. Nothing of the body is read before the caller is known.
 pub async fn serve(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
-    let origin = forwarded::origin(peer.ip, request.headers(), &app.config.http.trusted_proxies);
+    let origin = match peer.door {
+        // No proxy stands before it, whatever the headers say.
+        Door::Local { .. } => Origin { client: peer.ip, trusted: false },
+        _ => forwarded::origin(peer.ip, request.headers(), &app.config.http.trusted_proxies),
+    };
     let mut cx = Cx::begin(&app, origin, &request);
     let (outcome, spent) = spent::account(pin!(answer(&app, &mut cx, peer, request))).await;
     cx.note_refusal(&outcome);
@@ -97,8 +103,7 @@ async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<In
     } else if !is_guarded(request.uri().path()) {
         return found.and(Err(ApiError::new(&codes::NOT_FOUND)));
     }
-    app.limits.admit(cx.peer, cx.started, &mut cx.standing)?; // 429 by address, before any credential is looked at
-    let caller = identify(app, cx, request.headers()).await?; // 401, 503; before 404: only the known learn what exists
+    let caller = identify(app, cx, peer, request.headers()).await?; // 401, 503; before 404: only the known learn what exists
     app.limits.charge(&caller, cx.started, &mut cx.standing)?; // 429; what is refused from here on has cost a call, too
     let found = found?; // 404, 405
     if let Access::Scope(scope) = found.route.access {
@@ -110,7 +115,7 @@ async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<In
 /// Whether this listener and host name serve proxied pages: not where they would share ours with the Admin UI though
 /// they were given their own.
 fn proxies(app: &App, door: Door, site: Site) -> bool {
-    door != Door::Admin && (site == Site::Proxied || !app.hosts.set_the_proxy_apart())
+    !matches!(door, Door::Admin | Door::Local { .. }) && (site == Site::Proxied || !app.hosts.set_the_proxy_apart())
 }
 
 async fn relay(
@@ -129,7 +134,15 @@ async fn relay(
     Ok(reply)
 }
 
-async fn identify(app: &App, cx: &mut Cx<'_>, headers: &HeaderMap) -> ApiResult<SharedCaller> {
+async fn identify(app: &App, cx: &mut Cx<'_>, peer: Peer, headers: &HeaderMap) -> ApiResult<SharedCaller> {
+    if let Door::Local { uid } = peer.door
+        && !headers.contains_key(header::AUTHORIZATION)
+    {
+        let caller = in_time(app.auth.local(uid)).await?;
+        cx.caller = Some(Arc::clone(&caller));
+        return Ok(caller);
+    }
+    app.limits.admit(cx.peer, cx.started, &mut cx.standing)?; // 429 by address, before any credential is looked at
     let identified = in_time(app.auth.identify(headers, cx.peer)).await;
     match &identified {
         Ok(caller) => cx.caller = Some(Arc::clone(caller)),

@@ -4,7 +4,9 @@ mod idle_timer;
 
 use std::{
     future::{Future, poll_fn},
-    net::{IpAddr, SocketAddr},
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    os::fd::OwnedFd,
     pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -13,7 +15,8 @@ use std::{
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
-    net::{TcpListener, TcpStream},
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
     sync::{OwnedSemaphorePermit, Semaphore},
 };
 use tokio_util::sync::CancellationToken;
@@ -37,8 +40,20 @@ const WRITE_STALL: Duration = Duration::from_secs(60);
 /// How long to wait after the listener failed (out of file descriptors, say) before trying again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Where connections come in, and what may be asked there.
+pub enum Listener {
+    Tcp(TcpListener, Door),
+    Local(UnixListener),
+}
+
+/// A connection that came in.
+enum Stream {
+    Tcp(TcpStream),
+    Local(UnixStream),
+}
+
 /// Serves until `stop`, then lets the requests in flight finish for at most `grace`.
-pub async fn serve(app: Arc<App>, listener: TcpListener, door: Door, stop: CancellationToken, grace: Duration) {
+pub async fn serve(app: Arc<App>, listener: Listener, stop: CancellationToken, grace: Duration) {
     let places = Arc::new(Semaphore::new(CONNECTIONS as usize));
     let mut server = http1::Builder::new();
     server
@@ -52,10 +67,13 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, door: Door, stop: Cance
         };
         match accepted {
             Ok((stream, peer, place)) => {
-                let peer = Peer { ip: canonical(peer), door };
                 let mut server = server.clone();
                 server.timer(IdleTimer::default());
-                tokio::spawn(connection(Arc::clone(&app), server, stream, peer, stop.clone(), place));
+                let (app, stop) = (Arc::clone(&app), stop.clone());
+                match stream {
+                    Stream::Tcp(stream) => tokio::spawn(connection(app, server, stream, peer, stop, place)),
+                    Stream::Local(stream) => tokio::spawn(connection(app, server, stream, peer, stop, place)),
+                };
             }
             Err(error) => {
                 tracing::warn!(%error, "accepting a connection failed");
@@ -71,10 +89,10 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, door: Door, stop: Cance
 
 /// Serves one connection until it ends or changes its protocol. After `stop` it ends with the request in flight, an
 /// idle one at once.
-async fn connection(
+async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     app: Arc<App>,
     server: http1::Builder,
-    stream: TcpStream,
+    stream: S,
     peer: Peer,
     stop: CancellationToken,
     place: OwnedSemaphorePermit,
@@ -85,7 +103,9 @@ async fn connection(
         async move {
             Ok::<_, std::convert::Infallible>(match peer.door {
                 Door::Metrics => api::metrics::separate(&app, &request).await,
-                Door::Whole | Door::Public | Door::Admin => request::serve(app, peer, request).await,
+                Door::Whole | Door::Public | Door::Admin | Door::Local { .. } => {
+                    request::serve(app, peer, request).await
+                }
             })
         }
     });
@@ -112,14 +132,52 @@ async fn connection(
     drop(place);
 }
 
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> anyhow::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+impl Listener {
+    /// # Errors
+    /// The descriptor is no socket that listens.
+    pub fn tcp(listener: OwnedFd, door: Door) -> io::Result<Self> {
+        let listener = std::net::TcpListener::from(listener);
+        listener.set_nonblocking(true)?;
+        Ok(Self::Tcp(TcpListener::from_std(listener)?, door))
+    }
+
+    /// # Errors
+    /// The descriptor is no socket that listens.
+    pub fn local(listener: OwnedFd) -> io::Result<Self> {
+        let listener = std::os::unix::net::UnixListener::from(listener);
+        listener.set_nonblocking(true)?;
+        Ok(Self::Local(UnixListener::from_std(listener)?))
+    }
+}
+
+async fn accept(listener: &Listener, places: &Arc<Semaphore>) -> anyhow::Result<(Stream, Peer, OwnedSemaphorePermit)> {
     let place = Arc::clone(places).acquire_owned().await?;
-    let (stream, peer) = listener.accept().await?;
-    stream.set_nodelay(true)?;
-    Ok((stream, peer, place))
+    match listener {
+        Listener::Tcp(listener, door) => {
+            let (stream, peer) = listener.accept().await?;
+            stream.set_nodelay(true)?;
+            Ok((Stream::Tcp(stream), Peer { ip: canonical(peer), door: *door }, place))
+        }
+        Listener::Local(listener) => {
+            let (stream, uid) = accept_known(listener).await?;
+            // It has no address; what is counted by address is not counted here.
+            let peer = Peer { ip: IpAddr::V4(Ipv4Addr::LOCALHOST), door: Door::Local { uid } };
+            Ok((Stream::Local(stream), peer, place))
+        }
+    }
+}
+
+/// The next connection of this host's own user or of root; the system says who it is. Others get no answer.
+async fn accept_known(listener: &UnixListener) -> io::Result<(UnixStream, u32)> {
+    let own = rustix::process::geteuid().as_raw();
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let uid = stream.peer_cred()?.uid();
+        if uid == own || uid == 0 {
+            return Ok((stream, uid));
+        }
+        tracing::warn!(uid, "another user connected to the local socket and was turned away");
+    }
 }
 
 fn canonical(peer: SocketAddr) -> IpAddr {

@@ -16,13 +16,13 @@ pub mod attr {
     pub const QUERY: u32 = 3;
     /// Who calls: the user's id as hyphenated text.
     pub const USER_ID: u32 = 10;
-    /// `user`, `api_key`, `oidc` or `plugin`.
+    /// `user`, `api_key`, `oidc`, `plugin` or `local`.
     pub const USER_KIND: u32 = 11;
     /// The user's name.
     pub const USER_NAME: u32 = 12;
     /// The call's effective scopes, separated by spaces.
     pub const SCOPES: u32 = 13;
-    /// `hmac`, `api_key` or `jwt`.
+    /// `hmac`, `api_key`, `jwt` or `local`.
     pub const AUTH_METHOD: u32 = 14;
     /// The request id that is in every log line and error body.
     pub const REQUEST_ID: u32 = 20;

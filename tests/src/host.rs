@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, OnceCell};
 
 use crate::client::Client;
 use crate::plugins::{Package, PluginsFolder};
-use crate::process::{Program, built, descendants, eventually};
+use crate::process::{Program, cardinal_program, descendants, eventually};
 use crate::user::User;
 
 pub const OWNER: &str = "owner";
@@ -51,8 +51,12 @@ impl HostSettings {
         let new_folder = || tempfile::Builder::new().prefix("cardinal-test-").tempdir().unwrap();
         let folder = self.folder.take().unwrap_or_else(new_folder);
         let plugins = self.plugins.take().unwrap_or_default();
-        let program =
-            Program::start(&binary(), &["serve"], self.environment(&folder, &plugins), &folder.path().join("log"));
+        let program = Program::start(
+            &cardinal_program(),
+            &["serve"],
+            self.environment(&folder, &plugins),
+            &folder.path().join("log"),
+        );
         Host { program, changed: self.environment, address: None, plugins, owner: OnceCell::new(), folder }
     }
 
@@ -211,8 +215,4 @@ impl Host {
 
 fn data_folder(folder: &TempDir) -> PathBuf {
     folder.path().join("data")
-}
-
-fn binary() -> PathBuf {
-    std::env::var_os("CARDINAL_BIN").map_or_else(|| built("cardinal"), PathBuf::from)
 }

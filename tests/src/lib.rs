@@ -21,7 +21,8 @@ pub use host::{Host, HostSettings, OWNER, OWNER_PASSWORD};
 pub use pages::{PageAnswer, Pages};
 pub use plugins::{Package, PluginsFolder};
 pub use process::{
-    PATIENCE, Program, built, cardinal, cardinal_program, command_line, descendants, eventually, lives, repository,
+    PATIENCE, Program, built, cardinal, cardinal_program, cardinal_with, command_line, descendants, eventually, lives,
+    repository,
 };
 pub use provider::{Federated, Provider};
 pub use upstream::{Seen, Upstream};

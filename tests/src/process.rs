@@ -50,7 +50,13 @@ pub fn cardinal_program() -> PathBuf {
 
 /// Runs `cardinal` with these arguments to its end.
 pub fn cardinal<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
-    Command::new(cardinal_program()).args(arguments).stdin(Stdio::null()).output().unwrap()
+    cardinal_with(arguments, &[])
+}
+
+/// The same with these variables in its environment.
+pub fn cardinal_with<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>, environment: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(cardinal_program());
+    command.args(arguments).envs(environment.iter().copied()).stdin(Stdio::null()).output().unwrap()
 }
 
 /// A started program; killed when dropped, and by the kernel when the tests end without dropping it.

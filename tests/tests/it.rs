@@ -13,6 +13,8 @@ mod it {
     mod cards;
     mod cards_cli;
     mod check;
+    mod cli;
+    mod cli_author;
     mod cors;
     mod crash;
     mod events;

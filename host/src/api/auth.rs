@@ -107,7 +107,7 @@ async fn log_out(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 struct Me<'a> {
     user: UserOfCall<'a>,
     scopes: Vec<String>,
-    /// `hmac`, `api_key` or `jwt`.
+    /// `hmac`, `api_key`, `jwt` or `local`.
     auth: &'static str,
     #[serde(with = "time::serde::rfc3339::option")]
     #[schemars(with = "Option<DateTime>")]

@@ -120,7 +120,7 @@ fn may_end(caller: &Caller, user: Uuid, role: Option<&str>) -> ApiResult<()> {
 }
 
 fn one_s_own_or_with_scope(caller: &Caller, user: Uuid) -> ApiResult<()> {
-    if caller.user_id == user && caller.kind != CallerKind::ApiKey {
+    if caller.user_id == user && !matches!(caller.kind, CallerKind::ApiKey | CallerKind::Local { .. }) {
         return Ok(());
     }
     caller.require(OTHERS)

@@ -25,6 +25,10 @@ pub enum CallerKind {
     ApiKey,
     Oidc,
     Plugin,
+    /// A user of this machine's system at the socket in `DATA_DIR`.
+    Local {
+        uid: u32,
+    },
 }
 
 impl CallerKind {
@@ -34,6 +38,7 @@ impl CallerKind {
             Self::ApiKey => "api_key",
             Self::Oidc => "oidc",
             Self::Plugin => "plugin",
+            Self::Local { .. } => "local",
         }
     }
 }
@@ -74,6 +79,14 @@ impl Caller {
         }
     }
 
+    /// Whoever may act as the host's own user on its machine. It holds what a key with `*` of the owner `behind` it
+    /// holds, in whose name it makes what needs an owner.
+    pub fn local(uid: u32, behind: Uuid) -> Self {
+        let kind = CallerKind::Local { uid };
+        let role = Some("owner".to_owned());
+        Self { kind, role, ..Self::of(behind, &format!("uid {uid}"), ScopeSet::all()) }
+    }
+
     /// Whether the call may do what `scope` names. Some rights are never a credential's of another kind, `*` included.
     pub fn holds(&self, scope: &str) -> bool {
         let of_its_kind = match scope {
@@ -98,17 +111,21 @@ impl Caller {
         self.expires_at.is_some_and(|end| end.saturating_add(leeway) <= now)
     }
 
-    /// `hmac`, `api_key` or `jwt`.
+    /// `hmac`, `api_key`, `jwt` or `local`.
     pub const fn auth_method(&self) -> &'static str {
         match self.kind {
             CallerKind::ApiKey => "api_key",
             CallerKind::Oidc => "jwt",
             CallerKind::User | CallerKind::Plugin => "hmac",
+            CallerKind::Local { .. } => "local",
         }
     }
 
     /// `{kind, id, name}` for history, audit and `updated_by`.
     pub fn actor(&self) -> Value {
+        if let CallerKind::Local { .. } = self.kind {
+            return json!({"kind": self.kind.name(), "id": null, "name": self.username});
+        }
         let (id, name) = match &self.key {
             Some((id, name)) => (*id, name.as_str()),
             None => (self.user_id, self.username.as_str()),
@@ -154,6 +171,9 @@ mod tests {
         assert!(person.holds(scope::APPROVE) && !key.holds(scope::APPROVE) && !jwt.holds(scope::APPROVE));
         assert!(key.holds(scope::UNATTENDED) && !jwt.holds(scope::UNATTENDED));
         assert!(jwt.holds("users:write"));
+        let local = Caller::local(0, Uuid::nil());
+        assert!(local.holds(scope::UNATTENDED) && !local.holds(scope::APPROVE) && local.holds("users:write"));
+        assert_eq!(local.actor(), json!({"kind": "local", "id": null, "name": "uid 0"}));
     }
 
     #[test]

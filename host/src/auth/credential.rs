@@ -42,12 +42,17 @@ enum Means {
     Jwt {
         scopes: Vec<String>,
     },
+    /// The socket in `DATA_DIR`; good as long as the owner behind it is one.
+    Local {
+        uid: u32,
+    },
 }
 
 impl Credential {
     pub fn of(caller: &Caller) -> Self {
         let means = match (&caller.key, caller.kind) {
             (Some((id, _)), _) => Means::Key { id: *id },
+            (None, CallerKind::Local { uid }) => Means::Local { uid },
             (None, CallerKind::Oidc) => Means::Jwt { scopes: caller.scopes.to_strings() },
             (None, _) => Means::Session { id: caller.session_id },
         };
@@ -72,7 +77,8 @@ impl Auth {
             Means::Jwt { scopes } if user.kind == OIDC => {
                 Caller { kind: CallerKind::Oidc, scopes: ScopeSet::lenient(scopes).intersect(&rights), ..caller }
             }
-            Means::Jwt { .. } => return Err(ApiError::new(&codes::INVALID_TOKEN)),
+            Means::Local { uid } if user.role.as_deref() == Some("owner") => Caller::local(*uid, user.id),
+            Means::Local { .. } | Means::Jwt { .. } => return Err(ApiError::new(&codes::INVALID_TOKEN)),
             Means::Key { id } => {
                 let record = db::api_keys::get(&self.pool, *id).await?;
                 let record = record.ok_or_else(|| ApiError::new(&codes::INVALID_TOKEN))?;

@@ -8,6 +8,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::finding::Finding;
 use crate::config::Config;
+use crate::local_socket;
 use crate::secret_file::TOKEN_SECRET_FILE;
 
 /// With less than this, PostgreSQL soon cannot write.
@@ -22,7 +23,7 @@ const OTHERS: u32 = 0o077;
 const OTHERS_WRITE: u32 = 0o022;
 /// Files of `DATA_DIR` that nobody else may read.
 const SECRETS: [&str; 5] =
-    [TOKEN_SECRET_FILE, "database-secret", "postgres-password", "bootstrap-password", "cardinal.sock"];
+    [TOKEN_SECRET_FILE, "database-secret", "postgres-password", "bootstrap-password", local_socket::FILE];
 
 pub fn check(config: &Config) -> Vec<Finding> {
     let mut found = disks(config);

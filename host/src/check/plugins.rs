@@ -3,6 +3,7 @@
 use semver::Version;
 use sha2::{Digest as _, Sha256};
 
+use super::changes::{self, Face};
 use super::database;
 use super::finding::Finding;
 use crate::db::isolation::Known;
@@ -131,6 +132,30 @@ fn orphans(surveyed: &[Surveyed], seen: &database::Seen) -> Vec<Finding> {
             .found(format!("{}{} cards", if stored.is_estimate { "about " } else { "" }, stored.cards))
             .fix("Put the plugin back that wrote it, or remove these sources."),
         );
+    }
+    found
+}
+
+/// What would change for clients if these packages took the place of what serves.
+pub fn upgrades(surveyed: &[Surveyed], serving: &[serde_json::Value]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for one in surveyed.iter().filter(|one| one.schema_sql.is_some()) {
+        let Some(manifest) = &one.manifest else { continue };
+        let name = &one.report.name;
+        let Some(now) = serving.iter().find(|it| it["name"] == *name && it["state"] == "active") else { continue };
+        if now["sha256"].as_str() == one.report.sha256.as_deref() {
+            continue;
+        }
+        let change = changes::between(&Face::serving(now), &Face::of(manifest));
+        let message =
+            format!("{name} {} would take the place of {}.", manifest.version, now["version"].as_str().unwrap_or("?"));
+        found.push(if change.lost.is_empty() {
+            Finding::ok("plugin-upgrade", name, message).found(change.told())
+        } else {
+            Finding::warning("plugin-upgrade-loses", name, message)
+                .found(change.told())
+                .fix("Make sure that nobody uses what goes away.")
+        });
     }
     found
 }

@@ -53,7 +53,7 @@ impl fmt::Display for Failure {
             Self::Unreachable { host, cause } => {
                 write!(
                     out,
-                    "{host} cannot be reached ({cause:#}). Is it running? --url or CARDINAL_URL names another one."
+                    "{host} cannot be reached ({cause:#}). Is it running? --url or CARDINAL_URL and a key name another one, DATA_DIR another one on this machine."
                 )
             }
             Self::BrokenOff { host, cause } => write!(out, "the connection to {host} broke off ({cause:#})"),
@@ -91,13 +91,18 @@ impl Failure {
 
 impl Client {
     pub fn new(remote: &Remote) -> anyhow::Result<Self> {
-        let transport = Transport::of(&remote.url)?;
+        let transport = Transport::of(&remote.way)?;
         let bearer = |key: &crate::config::Secret| HeaderValue::try_from(format!("Bearer {}", key.expose()));
         let mut key = remote.key.as_ref().map(bearer).transpose()?;
         if let Some(key) = &mut key {
             key.set_sensitive(true);
         }
         Ok(Self { transport, key })
+    }
+
+    /// The host that has this `DATA_DIR`, on this machine.
+    pub fn local(data_dir: &std::path::Path) -> Self {
+        Self { transport: Transport::local(data_dir), key: None }
     }
 
     /// The JSON that a path answers with.

@@ -1,13 +1,20 @@
-//! Commands on plugin packages, a file each.
+//! Commands on plugins, a file each: on crates and packages of one's own, and on those of a host.
 
 use std::process::ExitCode;
 
 use crate::cli::exit_code;
 
+mod build;
 mod check;
+mod install;
+mod new;
 mod pack;
+mod remote;
+mod sign;
 
-/// Check and pack plugins
+use remote::Word;
+
+/// Make, check and install plugins, and say which a host runs
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub struct Args {
@@ -17,13 +24,44 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    New(new::Args),
+    Build(build::Args),
     Check(check::Args),
     Pack(pack::Args),
+    Sign(sign::Args),
+    Install(Box<install::Args>),
+    List(remote::List),
+    /// Let a plugin serve again that was disabled, on every host of the database
+    #[command(after_help = "Example:\n  cardinal plugin enable supplier")]
+    Enable(remote::One),
+    /// Take a plugin out of service, on every host of the database; its data stays
+    #[command(after_help = "Example:\n  cardinal plugin disable supplier")]
+    Disable(remote::One),
+    /// Load a plugin again from its files
+    #[command(after_help = "Example:\n  cardinal plugin reload supplier")]
+    Reload(remote::One),
+    /// Put the version into service that a plugin had before
+    #[command(after_help = "Example:\n  cardinal plugin rollback supplier")]
+    Rollback(remote::One),
+    /// Let a plugin out of quarantine, into which it came by ending the host's worker
+    #[command(after_help = "Example:\n  cardinal plugin release supplier")]
+    Release(remote::One),
 }
 
 pub fn run(args: Args) -> ExitCode {
-    match args.command {
-        Command::Check(args) => check::run(&args).unwrap_or_else(|error| exit_code(Err(error))),
-        Command::Pack(args) => exit_code(pack::run(&args)),
-    }
+    let outcome = match args.command {
+        Command::New(args) => new::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Build(args) => build::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Pack(args) => pack::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Sign(args) => sign::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Install(args) => install::run(&args),
+        Command::List(args) => remote::list(&args).map(|()| ExitCode::SUCCESS),
+        Command::Enable(args) => remote::say(&args, Word::Enable),
+        Command::Disable(args) => remote::say(&args, Word::Disable),
+        Command::Reload(args) => remote::say(&args, Word::Reload),
+        Command::Rollback(args) => remote::say(&args, Word::Rollback),
+        Command::Release(args) => remote::say(&args, Word::Release),
+    };
+    outcome.unwrap_or_else(|error| exit_code(Err(error)))
 }

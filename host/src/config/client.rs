@@ -2,7 +2,11 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use super::{Secret, reader::BadSettings, reader::Reader};
+use super::{
+    Secret,
+    paths::{DEFAULT_DATA_DIR, absolute, folder},
+    reader::{BadSettings, Reader},
+};
 
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 /// What holds the key when no file does; never a flag, which everybody on the machine could read.
@@ -12,19 +16,31 @@ const KEY: &str = "CARDINAL_API_KEY";
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
 pub struct ClientSettings {
-    /// Address of the host: http or https and a name, e.g. https://shop.example.com [default: http://127.0.0.1:8080]
+    /// Address of the host: http or https and a name, e.g. https://shop.example.com [default: the socket of the host in
+    /// DATA_DIR; with a key http://127.0.0.1:8080]
     #[arg(long = "url", env = "CARDINAL_URL", value_name = "URL", help_heading = "The host")]
     cardinal_url: Option<String>,
     /// File with the API key; without it the key is that of the environment variable CARDINAL_API_KEY
     #[arg(long, value_name = "FILE", help_heading = "The host")]
     key_file: Option<PathBuf>,
+    /// Folder of the host on this machine that is talked to without a key, e.g. /var/lib/cardinal [default: ./var/data]
+    #[arg(long, env, value_name = "DIR", help_heading = "The host")]
+    data_dir: Option<String>,
+}
+
+/// Where a host is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Way {
+    /// Scheme and authority alone.
+    Address(Url),
+    /// On this machine, by its `DATA_DIR`.
+    Local(PathBuf),
 }
 
 /// A host to talk to, and with what credential.
 #[derive(Debug, Clone)]
 pub struct Remote {
-    /// Scheme and authority alone.
-    pub url: Url,
+    pub way: Way,
     pub key: Option<Secret>,
 }
 
@@ -52,11 +68,17 @@ impl ClientSettings {
         if key.as_ref().is_some_and(|key| !key.bytes().all(|byte| byte.is_ascii_graphic())) {
             reader.fault(KEY, "this is no credential: it holds spaces or characters beyond ASCII");
         }
-        let fallback = address(DEFAULT_URL).ok();
-        match url.or(fallback) {
-            Some(url) => reader.finish(Remote { url, key: key.map(Secret::new) }),
-            None => Err(BadSettings::one("CARDINAL_URL", "is missing")),
-        }
+        let data_dir = reader.optional("DATA_DIR", &self.data_dir, folder);
+        let url = url.or_else(|| key.as_ref().and_then(|_| address(DEFAULT_URL).ok()));
+        let way = match url {
+            Some(url) => Way::Address(url),
+            // Without a key a host on this machine knows who asks by the system's word.
+            None => Way::Local(
+                data_dir
+                    .map_or_else(|| absolute(DEFAULT_DATA_DIR).map_err(|it| BadSettings::one("DATA_DIR", it)), Ok)?,
+            ),
+        };
+        reader.finish(Remote { way, key: key.map(Secret::new) })
     }
 }
 
@@ -74,18 +96,25 @@ mod tests {
     use super::*;
 
     fn read(url: Option<&str>, key: Option<&str>) -> Result<Remote, BadSettings> {
-        let settings = ClientSettings { cardinal_url: url.map(str::to_owned), key_file: None };
+        let settings = ClientSettings { cardinal_url: url.map(str::to_owned), ..ClientSettings::default() };
         settings.read_with(key.map(str::to_owned))
     }
 
     #[test]
     fn an_address_is_a_scheme_and_a_name() {
-        assert_eq!(read(None, None).unwrap().url.as_str(), "http://127.0.0.1:8080/");
-        assert_eq!(read(Some("https://shop.example.com"), None).unwrap().url.port_or_known_default(), Some(443));
+        let way = |url: &str| Way::Address(Url::parse(url).unwrap());
+        assert_eq!(read(None, Some("mpk_x")).unwrap().way, way("http://127.0.0.1:8080"));
+        assert_eq!(read(Some("https://shop.example.com"), None).unwrap().way, way("https://shop.example.com"));
         for bad in ["shop.example.com", "ftp://x", "http://x/path", "http://user:secret@x", "http://x?y", "unix:/x"] {
             let fault = read(Some(bad), None).unwrap_err();
             assert_eq!(fault.0[0].setting, "CARDINAL_URL", "{bad}");
         }
+    }
+
+    #[test]
+    fn without_key_and_address_the_host_on_this_machine_is_meant() {
+        let Way::Local(folder) = read(None, None).unwrap().way else { panic!("an address") };
+        assert!(folder.is_absolute() && folder.ends_with("var/data"), "{folder:?}");
     }
 
     #[test]

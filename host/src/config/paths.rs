@@ -2,9 +2,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::reader::Reader;
+use super::reader::{BadSettings, Reader};
 
-const DEFAULT_DATA_DIR: &str = "./var/data";
+pub(super) const DEFAULT_DATA_DIR: &str = "./var/data";
 const DEFAULT_PLUGINS_DIR: &str = "./var/plugins";
 
 /// The host's folders; absolute, so that a process with another working directory finds them too.
@@ -26,6 +26,26 @@ pub(super) struct Args {
     plugins_dir: Option<String>,
 }
 
+/// The plugins folder alone, for a command that puts something into it.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[group(skip)]
+pub struct PluginsDir {
+    /// The host's folder with the plugins, e.g. /usr/lib/cardinal/plugins [default: ./var/plugins]
+    #[arg(long, env, value_name = "DIR", help_heading = "The host")]
+    plugins_dir: Option<String>,
+}
+
+impl PluginsDir {
+    /// # Errors
+    /// It is no folder.
+    pub fn read(&self) -> Result<PathBuf, BadSettings> {
+        let mut reader = Reader::default();
+        let set = reader.optional("PLUGINS_DIR", &self.plugins_dir, folder);
+        let path = set.or_else(|| absolute(DEFAULT_PLUGINS_DIR).ok()).unwrap_or_else(|| DEFAULT_PLUGINS_DIR.into());
+        reader.finish(path)
+    }
+}
+
 impl Paths {
     pub(super) fn read(args: &Args, reader: &mut Reader) -> Paths {
         let mut folder = |setting, raw, default: &str| {
@@ -45,7 +65,7 @@ pub fn program_folders() -> Vec<PathBuf> {
 }
 
 /// A missing folder is fine (it is made, or the plugins are none yet); a file in its place is not.
-fn folder(text: &str) -> Result<PathBuf, String> {
+pub(super) fn folder(text: &str) -> Result<PathBuf, String> {
     let path = absolute(text)?;
     match std::fs::metadata(&path) {
         Ok(found) if !found.is_dir() => Err(format!("{} is not a folder", path.display())),

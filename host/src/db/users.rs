@@ -57,6 +57,15 @@ pub async fn by_id(pool: &Pool, id: Uuid) -> ApiResult<Option<User>> {
     Ok(row.map(|row| from_row(&row, 0)))
 }
 
+/// The owner who has been there longest and may log in.
+pub async fn first_owner(pool: &Pool) -> ApiResult<Option<Uuid>> {
+    let sql = "SELECT id FROM public.admin_users WHERE kind = 'user' AND role = 'owner' AND disabled_at IS NULL \
+               AND deleted_at IS NULL ORDER BY created_at, id LIMIT 1";
+    let client = pool.get().await?;
+    let row = client.query_opt(&client.prepare_cached(sql).await?, &[]).await?;
+    Ok(row.map(|row| row.get(0)))
+}
+
 /// Makes the first owner when there is no user yet. Two hosts that start at once make one: the
 /// table is locked against other writers for this statement's transaction.
 pub async fn bootstrap(pool: &Pool, id: Uuid, username: &str, password_hash: &str) -> ApiResult<bool> {

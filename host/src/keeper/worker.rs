@@ -3,7 +3,6 @@
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
-use std::net::TcpListener;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::ExitStatus;
@@ -53,7 +52,7 @@ impl Worker {
     ///
     /// # Errors
     /// The process cannot be started or ended before it had listened.
-    pub async fn start(launcher: &Launcher, start: &WorkerStart, listeners: &[TcpListener]) -> anyhow::Result<Self> {
+    pub async fn start(launcher: &Launcher, start: &WorkerStart, listeners: &[OwnedFd]) -> anyhow::Result<Self> {
         let (ours, theirs) = StdUnixStream::pair().context("making the control socket")?;
         let mut command = launcher.command("worker");
         // As standard input the socket gets there without a descriptor that any other child could inherit too.
@@ -175,7 +174,7 @@ async fn send_start(
     socket: &mut UnixStream,
     start: &WorkerStart,
     ledger: &ledger::Shared,
-    listeners: &[TcpListener],
+    listeners: &[OwnedFd],
 ) -> anyhow::Result<()> {
     let frame = frame::encode(start)?;
     let listeners = listeners.iter().map(|listener| listener.as_fd());

@@ -189,6 +189,8 @@ pub enum UserKind {
     Oidc,
     /// The plugin itself.
     Plugin,
+    /// A command on the host's own machine; the id is an owner's.
+    Local,
     /// A kind that this SDK does not know.
     #[default]
     #[serde(other)]

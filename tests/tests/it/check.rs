@@ -84,6 +84,14 @@ async fn a_host_that_is_well_passes_running_and_stopped() {
         checked.finding_on("plugin-good", "echo");
     }
     assert!(stopped.codes().contains(&"address-free"));
+    running.finding("host-ready");
+    for plugin in ["echo", "supplier"] {
+        running.finding_on("plugin-serving", plugin);
+    }
+    // This check was not given the host's own settings.
+    let differing = running.finding("settings-differ");
+    assert!(differing["found"].as_str().unwrap().contains("SHUTDOWN_GRACE_SECONDS = 25, in force 10"), "{differing}");
+    assert!(!differing.to_string().contains("LISTEN_ADDR"), "a port that the system has chosen: {differing}");
     // And the host starts on what the check has left behind.
     let host = host.again(|settings| settings).await;
     host.owner().await.get("/v1/admin/plugins/echo/hello").await.expect(200);
@@ -325,4 +333,25 @@ fn what_a_file_is_called_cannot_take_over_the_terminal() {
     ]);
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(!told.contains('\u{1b}') && told.contains("evil\\u{1b}[2J\\u{a}ERROR"), "{told}");
+}
+
+#[tokio::test]
+async fn what_an_upgrade_takes_away_is_told_against_what_serves() {
+    let host = Host::settings().plugins(two_plugins()).start().await;
+    let next = Package::fixture("echo").manifest(|manifest| manifest["mcp"]["tools"] = json!([]));
+    let plugins = PluginsFolder::default().with("echo", &next).with("supplier", &Package::bundled("supplier"));
+    let checked = check_at(&host.data(), plugins.path(), &[]);
+    let lost = checked.finding_on("plugin-upgrade-loses", "echo");
+    assert_eq!(lost["severity"], "warning");
+    assert!(lost["found"].as_str().unwrap().contains("-tool plugin_echo_"), "{lost}");
+    assert!(!checked.findings().iter().any(|it| it["subject"] == "supplier" && it["code"] == "plugin-upgrade"));
+}
+
+#[tokio::test]
+async fn a_host_that_cannot_be_asked_is_an_error() {
+    let host = Host::settings().plugins(PluginsFolder::default()).start().await;
+    std::fs::remove_file(host.data().join("cardinal.sock")).unwrap();
+    let checked = check(&host, &[]);
+    assert_eq!((checked.code, &checked.report["host"]), (Some(1), &json!("running")));
+    assert!(checked.finding("host-unresponsive")["found"].as_str().unwrap().contains("cardinal.sock"));
 }

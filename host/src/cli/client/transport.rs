@@ -1,6 +1,6 @@
 //! Ways to a host.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use http::HeaderValue;
@@ -17,6 +17,7 @@ use tokio_rustls::{
 use url::Url;
 
 use super::Upload;
+use crate::{config::Way, local_socket::LocalSocket};
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
@@ -24,6 +25,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 pub enum Transport {
     Tcp(Address),
     Tls(Address, TlsConnector),
+    Local(LocalSocket),
 }
 
 pub struct Address {
@@ -34,8 +36,20 @@ pub struct Address {
 }
 
 impl Transport {
-    /// Over TCP, with TLS for https.
-    pub fn of(url: &Url) -> anyhow::Result<Self> {
+    pub fn of(way: &Way) -> anyhow::Result<Self> {
+        match way {
+            Way::Address(url) => Self::over_tcp(url),
+            Way::Local(data_dir) => Ok(Self::local(data_dir)),
+        }
+    }
+
+    /// Through the socket of the host that has this folder.
+    pub fn local(data_dir: &Path) -> Self {
+        Self::Local(LocalSocket::of(data_dir))
+    }
+
+    /// With TLS for https.
+    fn over_tcp(url: &Url) -> anyhow::Result<Self> {
         let host = url.host_str().context("the address has no host")?;
         let authority = &url[url::Position::BeforeHost..url::Position::AfterPort];
         let address = Address {
@@ -59,13 +73,16 @@ impl Transport {
 
     /// What goes into `Host`.
     pub fn authority(&self) -> HeaderValue {
-        let (Self::Tcp(address) | Self::Tls(address, _)) = self;
-        address.authority.clone()
+        match self {
+            Self::Tcp(address) | Self::Tls(address, _) => address.authority.clone(),
+            Self::Local(_) => HeaderValue::from_static("localhost"),
+        }
     }
 
     pub async fn connect(&self) -> anyhow::Result<SendRequest<Upload>> {
         let connecting = async {
             match self {
+                Self::Local(socket) => begin(socket.connect().await?).await,
                 Self::Tcp(address) => begin(address.dial().await?).await,
                 Self::Tls(address, tls) => {
                     let name = ServerName::try_from(address.host.clone())?;
@@ -79,8 +96,10 @@ impl Transport {
 
 impl fmt::Display for Transport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Tcp(address) | Self::Tls(address, _)) = self;
-        out.write_str(address.url.as_str().trim_end_matches('/'))
+        match self {
+            Self::Tcp(address) | Self::Tls(address, _) => out.write_str(address.url.as_str().trim_end_matches('/')),
+            Self::Local(socket) => write!(out, "the host of {socket}"),
+        }
     }
 }
 

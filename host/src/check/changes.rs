@@ -1,0 +1,128 @@
+//! What one version of a plugin offers that another does not. Pure.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::plugin::manifest::Manifest;
+
+/// What clients see of a plugin.
+#[derive(Debug, Default)]
+pub struct Face {
+    /// `None` when the manifest leaves it to the library, which only tells once it is loaded.
+    routes: Option<BTreeSet<String>>,
+    tools: BTreeSet<String>,
+    provides: BTreeSet<String>,
+    reads: BTreeSet<String>,
+    tabs: BTreeSet<String>,
+    prefix: Option<String>,
+}
+
+/// The difference of two faces, a line each.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    pub lost: Vec<String>,
+    pub gained: Vec<String>,
+}
+
+impl Face {
+    pub fn of(manifest: &Manifest) -> Self {
+        let declared = |backend: &crate::plugin::manifest::Backend| {
+            let routes = backend.routes.as_ref()?;
+            Some(routes.iter().map(|route| format!("{} {}", route.method, route.path)).collect())
+        };
+        Self {
+            routes: manifest.backend.as_ref().map_or(Some(BTreeSet::new()), declared),
+            tools: manifest.tools.iter().map(|tool| tool_line(&tool.name, tool.requires_confirmation)).collect(),
+            provides: manifest.provides_kinds.iter().cloned().collect(),
+            reads: manifest.reads_kinds.iter().cloned().collect(),
+            tabs: manifest.card_tabs.iter().map(|tab| tab.id.clone()).collect(),
+            prefix: manifest.api_prefix().map(str::to_owned),
+        }
+    }
+
+    /// From the registry's report of what serves.
+    pub fn serving(report: &Value) -> Self {
+        let items = |member: &str| report[member].as_array().into_iter().flatten();
+        let texts = |member: &str| items(member).filter_map(|it| it.as_str().map(str::to_owned)).collect();
+        let text = |it: &Value, member: &str| it[member].as_str().unwrap_or_default().to_owned();
+        Self {
+            routes: Some(items("routes").map(|it| format!("{} {}", text(it, "method"), text(it, "path"))).collect()),
+            tools: items("tools").map(|it| tool_line(&text(it, "name"), it["requires_confirmation"] == true)).collect(),
+            provides: texts("provides_kinds"),
+            reads: texts("reads_kinds"),
+            tabs: items("tabs").map(|it| text(it, "id")).collect(),
+            prefix: report["api_prefix"].as_str().map(str::to_owned),
+        }
+    }
+}
+
+fn tool_line(name: &str, confirmed: bool) -> String {
+    if confirmed { format!("{name} (confirmed)") } else { name.to_owned() }
+}
+
+/// What is lost and gained on the way from `before` to `after`.
+pub fn between(before: &Face, after: &Face) -> Change {
+    let mut change = Change::default();
+    if before.prefix != after.prefix {
+        let name = |prefix: &Option<String>| prefix.clone().unwrap_or_else(|| "none".to_owned());
+        change.lost.push(format!("apiPrefix {}", name(&before.prefix)));
+        change.gained.push(format!("apiPrefix {}", name(&after.prefix)));
+    }
+    if let (Some(before), Some(after)) = (&before.routes, &after.routes) {
+        change.compare("route", before, after);
+    }
+    change.compare("tool", &before.tools, &after.tools);
+    change.compare("provided kind", &before.provides, &after.provides);
+    change.compare("read kind", &before.reads, &after.reads);
+    change.compare("tab", &before.tabs, &after.tabs);
+    change
+}
+
+impl Change {
+    fn compare(&mut self, what: &str, before: &BTreeSet<String>, after: &BTreeSet<String>) {
+        self.lost.extend(before.difference(after).map(|it| format!("{what} {it}")));
+        self.gained.extend(after.difference(before).map(|it| format!("{what} {it}")));
+    }
+
+    pub fn told(&self) -> String {
+        let list = |mark: &str, lines: &[String]| lines.iter().map(|line| format!("{mark}{line}")).collect::<Vec<_>>();
+        let lines = [list("-", &self.lost), list("+", &self.gained)].concat();
+        if lines.is_empty() { "the same routes, tools, kinds and tabs".to_owned() } else { lines.join(", ") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn manifest(routes: Value, tools: Value, kinds: Value) -> Manifest {
+        let document = json!({"name": "a", "version": "1.1.0", "provides_kinds": kinds,
+            "engine": {"core_version": ">=1.0.0", "plugin_api_version": "1"},
+            "backend": {"apiPrefix": "a", "routes": routes}, "mcp": {"tools": tools}});
+        Manifest::read(document.to_string().as_bytes()).unwrap().0
+    }
+
+    #[test]
+    fn what_goes_and_what_comes_is_named() {
+        let serving = json!({"api_prefix": "a", "routes": [{"method": "GET", "path": "/items"}],
+            "tools": [{"name": "plugin_a_run", "requires_confirmation": false}], "provides_kinds": ["x"]});
+        let tool =
+            json!([{"name": "plugin_a_run", "description": "d", "handler": "run", "requires_confirmation": true}]);
+        let next = manifest(json!([{"method": "GET", "path": "/things"}]), tool, json!(["x", "y"]));
+        let change = between(&Face::serving(&serving), &Face::of(&next));
+        assert_eq!(change.lost, ["route GET /items", "tool plugin_a_run"]);
+        assert_eq!(change.gained, ["route GET /things", "tool plugin_a_run (confirmed)", "provided kind y"]);
+        assert!(change.told().starts_with("-route GET /items, "));
+    }
+
+    #[test]
+    fn routes_that_the_manifest_does_not_name_are_not_guessed() {
+        let serving = json!({"api_prefix": "a", "routes": [{"method": "GET", "path": "/items"}]});
+        let mut next = manifest(json!([]), json!([]), json!([]));
+        next.backend.as_mut().unwrap().routes = None;
+        assert_eq!(between(&Face::serving(&serving), &Face::of(&next)), Change::default());
+    }
+}

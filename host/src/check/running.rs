@@ -1,0 +1,141 @@
+//! What a host that runs says of itself, beside what these settings and files would make of it.
+
+use serde_json::Value;
+
+use super::finding::Finding;
+use crate::config::Config;
+
+/// What the host has answered, at the socket in `DATA_DIR`.
+pub struct Answers {
+    /// `GET /v1/admin/system`.
+    pub system: Value,
+    /// The items of `GET /v1/admin/plugin-registry`.
+    pub registry: Vec<Value>,
+}
+
+/// A host that has its `DATA_DIR` and says nothing.
+pub fn silent(why: &str) -> Finding {
+    Finding::error("host-unresponsive", "host", "A host has this DATA_DIR and does not answer at its local socket.")
+        .found(why)
+        .fix("Look at the host's log; run the check as the user that runs the host.")
+}
+
+pub fn check(config: &Config, answers: &Answers) -> Vec<Finding> {
+    let mut found = vec![health(&answers.system)];
+    found.extend(program(&answers.system));
+    found.extend(restarts(&answers.system));
+    found.extend(settings(config, &answers.system["settings"]));
+    found.extend(answers.registry.iter().map(plugin));
+    found
+}
+
+fn health(system: &Value) -> Finding {
+    match system["health"]["state"].as_str() {
+        Some("ready") => Finding::ok("host-ready", "host", "The host is ready to serve."),
+        state => Finding::error("host-not-ready", "host", "The host cannot serve now.")
+            .found(state.unwrap_or("no state"))
+            .expected("ready")
+            .fix("Look at the host's log, which says what it waits for."),
+    }
+}
+
+fn program(system: &Value) -> Option<Finding> {
+    let (this, serving) = (env!("CARGO_PKG_VERSION"), system["version"].as_str().unwrap_or("unknown"));
+    (this != serving).then(|| {
+        Finding::warning("host-version-differs", "host", "The host runs another version than this program.")
+            .found(serving)
+            .expected(this)
+            .fix("Start the host again to put this version into service.")
+    })
+}
+
+fn restarts(system: &Value) -> Option<Finding> {
+    let restarts = system["worker_restarts"].as_u64().filter(|restarts| *restarts > 0)?;
+    Some(
+        Finding::warning("worker-restarted", "host", "The host's worker has ended on its own and was started again.")
+            .found(format!("{restarts} times since the host was started"))
+            .fix("The log and DATA_DIR/crashes.json say why; a plugin that does it twice is quarantined."),
+    )
+}
+
+/// Settings with which the next start would differ from what runs. Secrets are masked on both sides.
+fn settings(config: &Config, serving: &Value) -> Option<Finding> {
+    let ours = config.in_force();
+    // A port that the system has chosen is in force under its number.
+    let chosen = |name: &str, value: &Value| {
+        let free_port = value.as_str().is_some_and(|value| value.ends_with(":0"));
+        free_port || (name == "BASE_URL" && config.http.base_url_derived)
+    };
+    let differing: Vec<String> = ours
+        .iter()
+        .filter(|(name, value)| serving.get(name.as_str()) != Some(value) && !chosen(name, value))
+        .map(|(name, value)| {
+            format!("{name} = {value}, in force {}", serving.get(name.as_str()).unwrap_or(&Value::Null))
+        })
+        .collect();
+    if differing.is_empty() {
+        return None;
+    }
+    Some(
+        Finding::warning("settings-differ", "settings", "The host runs with other settings than this check was given.")
+            .found(differing.join("; "))
+            .fix("Give the check the host's own settings, or start the host again if these are meant."),
+    )
+}
+
+fn plugin(report: &Value) -> Finding {
+    let text = |member: &str| report[member].as_str().unwrap_or_default().to_owned();
+    let (name, version, state) = (text("name"), text("version"), text("state"));
+    let refusal = &report["refusal"];
+    let of_refusal = |told: Finding| {
+        let part = |member: &str| refusal[member].as_str().map(str::to_owned);
+        let cause = part("code").or(told.cause.clone());
+        Finding {
+            cause,
+            found: part("found"),
+            expected: part("expected"),
+            fix: part("fix").or(told.fix.clone()),
+            ..told
+        }
+    };
+    match state.as_str() {
+        "active" if refusal.is_object() => of_refusal(Finding::warning(
+            "plugin-behind",
+            &name,
+            format!("{name} {version} goes on serving; the files that lie there now are refused."),
+        )),
+        "active" => Finding::ok("plugin-serving", &name, format!("{name} {version} is in service.")),
+        "disabled" => Finding::ok("plugin-not-serving", &name, format!("{name} {version} is disabled.")),
+        _ => {
+            let reason = text("reason");
+            let told = Finding::error("plugin-not-serving", &name, format!("{name} is {state}: {reason}"));
+            of_refusal(told.fix("`cardinal plugin list` shows all of it; the log says more."))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_plugin_is_told_by_what_serves_and_what_does_not() {
+        let told = |report: Value| plugin(&report);
+        assert_eq!(told(json!({"name": "a", "version": "1.0.0", "state": "active"})).code, "plugin-serving");
+        let refusal = json!({"code": "bad-manifest", "fix": "Correct it.", "found": "x"});
+        let behind = told(json!({"name": "a", "state": "active", "refusal": refusal}));
+        assert_eq!((behind.code, behind.cause.as_deref()), ("plugin-behind", Some("bad-manifest")));
+        let failed = told(json!({"name": "a", "state": "failed", "reason": "The database is away.", "refusal": null}));
+        assert_eq!(failed.code, "plugin-not-serving");
+        assert!(failed.message.contains("The database is away.") && failed.fix.is_some());
+    }
+
+    #[test]
+    fn a_host_that_is_not_ready_says_its_state() {
+        let found = health(&json!({"health": {"state": "draining"}}));
+        assert_eq!((found.code, found.found.as_deref()), ("host-not-ready", Some("draining")));
+        assert_eq!(health(&json!({"health": {"state": "ready"}})).code, "host-ready");
+    }
+}

@@ -1,0 +1,257 @@
+use std::{
+    fs,
+    io::{ErrorKind, Write as _},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail, ensure};
+use http::Method;
+use rustix::fs::{CWD, RenameFlags};
+use serde_json::Value;
+
+use super::remote::{block_on, told};
+use crate::{
+    cli::{
+        client::{Client, Failure},
+        text::plain,
+    },
+    config::{ClientSettings, PluginsDir},
+    plugin::{
+        inspect::inspect,
+        manifest,
+        package::{self, FRONTEND, Form, MANIFEST, Package, SCHEMA},
+        signature::{SUFFIX, SUMS},
+    },
+};
+
+/// How often the host is asked what became of the package.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// What a file that is not to be looked at yet begins with.
+const DRAFT: &str = ".cardinal-install-";
+
+/// Put a plugin into a host's PLUGINS_DIR and wait until it serves
+///
+/// The package is checked as by `cardinal plugin check`, copied whole or not at all, and takes the place of the
+/// package of the same plugin that lies there. Then the host is asked to look, and what became of the plugin is told:
+/// exit 0 when it is in service, 1 when it is not, with the reason. To be run on the host's own machine.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cardinal plugin install target/release/libnotes.so
+  cardinal plugin install notes/ --plugins-dir /var/lib/cardinal/plugins --data-dir /var/lib/cardinal/data")]
+pub struct Args {
+    /// A shared library that carries everything, or a plugin's folder
+    package: PathBuf,
+    /// Seconds to wait for the host; 0 does not ask it at all
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    wait: u64,
+    #[command(flatten)]
+    plugins_dir: PluginsDir,
+    #[command(flatten)]
+    host: ClientSettings,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let remote = args.host.read()?;
+    let folder = args.plugins_dir.read()?;
+    let source = args.package.canonicalize().with_context(|| format!("looking for {}", args.package.display()))?;
+    let package = checked(&source)?;
+    let name = manifest::hints(&package.manifest).name.context("the plugin has no name")?;
+    let placed = place(&package, &source, &name, &folder)?;
+    say(&format!("{} is in {}", plain(&name), placed.display()))?;
+    if args.wait == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    // As the host sees it: the file's name is part of the hash.
+    let sha256 = checked(&placed)?.sha256;
+    block_on(async {
+        let client = Client::new(&remote)?;
+        match client.ask(Method::POST, "/v1/admin/plugin-registry/rescan", None).await {
+            Err(Failure::Unreachable { host, .. }) => {
+                say(&format!("{host} does not run; it loads the plugin when it starts."))?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(failure) => Err(failure.into()),
+            Ok(_) => outcome(&client, &name, &sha256, Duration::from_secs(args.wait)).await,
+        }
+    })
+}
+
+fn checked(path: &Path) -> anyhow::Result<Package> {
+    match inspect(path) {
+        (seen, Some(package)) if seen.ok => Ok(package),
+        (seen, _) => match seen.refusal {
+            Some(refusal) => bail!("{}: {}", path.display(), plain(&refusal.to_string())),
+            None => bail!("{} cannot be read", path.display()),
+        },
+    }
+}
+
+/// Copies the package into the folder, in the place of what lies there of the same plugin.
+fn place(package: &Package, source: &Path, name: &str, folder: &Path) -> anyhow::Result<PathBuf> {
+    fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let before = packages_of(name, folder)?;
+    ensure!(before.len() < 2, "{name} lies in {} more than once: remove all but one of its packages", folder.display());
+    let before = before.into_iter().next();
+    let same_form = |path: &&PathBuf| path.is_dir() == (package.form == Form::Folder);
+    let target = match before.as_ref().filter(same_form) {
+        Some(there) => there.clone(),
+        None if package.form == Form::Folder => folder.join(name),
+        None => folder.join(format!("{name}.so")),
+    };
+    match package.form {
+        Form::SingleFile => place_file(package, &target)?,
+        Form::Folder => place_folder(package, source, &target, folder)?,
+    }
+    if let Some(other) = before.filter(|before| *before != target) {
+        remove(&other)?;
+    }
+    Ok(target)
+}
+
+/// What lies there of a plugin, in whatever form.
+fn packages_of(name: &str, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let found = package::find(folder).with_context(|| format!("reading {}", folder.display()))?;
+    let is_it = |path: &PathBuf| {
+        let manifest = package::manifest_of(path);
+        manifest.and_then(|bytes| manifest::hints(&bytes).name).as_deref() == Some(name)
+    };
+    Ok(found.into_iter().filter(is_it).collect())
+}
+
+fn place_file(package: &Package, target: &Path) -> anyhow::Result<()> {
+    let mut signature = target.as_os_str().to_owned();
+    signature.push(SUFFIX);
+    let signature = PathBuf::from(signature);
+    match &package.signature {
+        // First: a library without its signature is refused, a signature without its library is nobody's.
+        Some(bytes) => put(&signature, bytes)?,
+        None => match fs::remove_file(&signature) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("removing {}", signature.display()));
+            }
+            _ => {}
+        },
+    }
+    put(target, &package.library)
+}
+
+/// Under its name only when it is whole.
+fn put(target: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let folder = target.parent().unwrap_or(Path::new("."));
+    let mode = fs::Permissions::from_mode(0o644);
+    let mut file = tempfile::Builder::new()
+        .prefix(DRAFT)
+        .tempfile_in(folder)
+        .with_context(|| format!("writing into {}", folder.display()))?;
+    file.write_all(bytes).context("writing the file")?;
+    file.as_file().set_permissions(mode).context("setting the file's mode")?;
+    file.as_file().sync_all().context("writing the file")?;
+    file.persist(target).with_context(|| format!("writing {}", target.display()))?;
+    Ok(())
+}
+
+/// The files that count, and a signature over them; made beside and exchanged in one step.
+fn place_folder(package: &Package, source: &Path, target: &Path, folder: &Path) -> anyhow::Result<()> {
+    let draft = tempfile::Builder::new()
+        .prefix(DRAFT)
+        .permissions(fs::Permissions::from_mode(0o755))
+        .tempdir_in(folder)
+        .with_context(|| format!("writing into {}", folder.display()))?;
+    let at = draft.path();
+    put(&at.join(MANIFEST), &package.manifest)?;
+    put(&at.join(&package.library_name), &package.library)?;
+    if let Some(sql) = &package.schema_sql {
+        put(&at.join(SCHEMA), sql.as_bytes())?;
+    }
+    for (name, bytes) in &package.frontend {
+        let file = at.join(FRONTEND).join(name);
+        let parent = file.parent().unwrap_or(at);
+        fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
+        put(&file, bytes)?;
+    }
+    if let Some(signature) = &package.signature {
+        put(&at.join(format!("{SUMS}{SUFFIX}")), signature)?;
+        let sums = source.join(SUMS);
+        if let Ok(bytes) = fs::read(&sums) {
+            put(&at.join(SUMS), &bytes)?;
+        }
+    }
+    if target.exists() {
+        // What was there is in the draft's place then, and goes with it.
+        if rustix::fs::renameat_with(CWD, at, CWD, target, RenameFlags::EXCHANGE).is_ok() {
+            return Ok(());
+        }
+        // Not every file system can exchange two names: there is a moment without the folder.
+        let old = tempfile::Builder::new().prefix(DRAFT).tempdir_in(folder).context("moving the old folder away")?;
+        fs::rename(target, old.path().join("old")).context("moving the old folder away")?;
+        return fs::rename(draft.keep(), target).with_context(|| format!("writing {}", target.display()));
+    }
+    fs::rename(draft.keep(), target).with_context(|| format!("writing {}", target.display()))
+}
+
+fn remove(path: &Path) -> anyhow::Result<()> {
+    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    removed.with_context(|| format!("removing {}", path.display()))
+}
+
+/// Waits until the host has made up its mind about this very package.
+async fn outcome(client: &Client, name: &str, sha256: &str, patience: Duration) -> anyhow::Result<ExitCode> {
+    let began = Instant::now();
+    loop {
+        let registry = client.get("/v1/admin/plugin-registry").await?;
+        let items = registry["items"].as_array().into_iter().flatten();
+        let item = items.filter(|item| item["name"] == name).max_by_key(|item| item["sha256"] == sha256);
+        match item.and_then(|item| Some((verdict(item, sha256)?, item))) {
+            Some((code, item)) => {
+                say(told(item).trim_end())?;
+                return Ok(ExitCode::from(code));
+            }
+            None if began.elapsed() > patience => {
+                bail!(
+                    "the host has not decided about {name} in {} seconds; look at `cardinal plugin list`",
+                    patience.as_secs()
+                );
+            }
+            None => tokio::time::sleep(ASK_AGAIN).await,
+        }
+    }
+}
+
+/// The exit code, once there is one.
+fn verdict(item: &Value, sha256: &str) -> Option<u8> {
+    let is_this_one = item["sha256"] == sha256;
+    match item["state"].as_str()? {
+        "active" if is_this_one && item["refusal"].is_null() => Some(0),
+        // What was there before goes on serving, because this package is no good.
+        "active" => item["refusal"].is_object().then_some(1),
+        "refused" | "failed" | "quarantined" | "disabled" => Some(1),
+        _ => None,
+    }
+}
+
+fn say(text: &str) -> anyhow::Result<()> {
+    writeln!(std::io::stdout(), "{text}").context("telling what was done")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_host_has_decided_when_this_package_serves_or_cannot() {
+        let item =
+            |state: &str, sha256: &str, refusal: Value| json!({"state": state, "sha256": sha256, "refusal": refusal});
+        assert_eq!(verdict(&item("active", "new", Value::Null), "new"), Some(0));
+        assert_eq!(verdict(&item("active", "old", Value::Null), "new"), None, "it has not looked yet");
+        assert_eq!(verdict(&item("active", "old", json!({"code": "bad-manifest"})), "new"), Some(1));
+        assert_eq!(verdict(&item("refused", "new", json!({"code": "bad-manifest"})), "new"), Some(1));
+        assert_eq!(verdict(&item("disabled", "new", Value::Null), "new"), Some(1));
+        assert_eq!(verdict(&item("loaded", "new", Value::Null), "new"), None);
+    }
+}

@@ -1,0 +1,160 @@
+//! What a host makes of its plugins, and an operator's word on them.
+
+use std::{io::Write as _, process::ExitCode};
+
+use anyhow::Context as _;
+use http::Method;
+use serde_json::Value;
+
+use crate::{
+    cli::{client::Client, table::table, text::plain},
+    config::ClientSettings,
+};
+
+const REGISTRY: &str = "/v1/admin/plugin-registry";
+
+/// List a host's plugins, and what became of each
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cardinal plugin list
+  cardinal plugin list --json | jq -r '.items[] | select(.state != \"active\") | .name'
+  CARDINAL_API_KEY=mpk_... cardinal plugin list --url https://shop.example.com")]
+pub struct List {
+    /// Print everything that the host tells as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    host: ClientSettings,
+}
+
+/// What can be said about one plugin.
+#[derive(Debug, clap::Args)]
+pub struct One {
+    /// Name of the plugin
+    name: String,
+    /// Print what the host tells of the plugin then as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    host: ClientSettings,
+}
+
+/// An operator's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    Enable,
+    Disable,
+    Reload,
+    Rollback,
+    Release,
+}
+
+impl Word {
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Enable => "enable",
+            Self::Disable => "disable",
+            Self::Reload => "reload",
+            Self::Rollback => "rollback",
+            Self::Release => "release",
+        }
+    }
+
+    /// Whether the plugin is as the operator wants it now.
+    fn is_fulfilled(self, item: &Value) -> bool {
+        match self {
+            Self::Disable => item["state"] == "disabled",
+            // The files that lie there may be refused while the older version, which was asked for, serves.
+            Self::Rollback => item["state"] == "active",
+            Self::Enable | Self::Reload | Self::Release => item["state"] == "active" && item["refusal"].is_null(),
+        }
+    }
+}
+
+pub fn list(args: &List) -> anyhow::Result<()> {
+    let registry = block_on(async { Ok(Client::new(&args.host.read()?)?.get(REGISTRY).await?) })?;
+    let text = if args.json {
+        serde_json::to_string_pretty(&registry)? + "\n"
+    } else {
+        let items = registry["items"].as_array().into_iter().flatten();
+        let lines: Vec<[String; 5]> = items.map(line).collect();
+        table(["NAME", "VERSION", "STATE", "PACKAGE", "WHY"], &lines)
+    };
+    std::io::stdout().write_all(text.as_bytes()).context("telling the plugins")
+}
+
+/// The plugin's name goes into the path as it is typed; what has no place there, no plugin is called.
+pub fn say(args: &One, word: Word) -> anyhow::Result<ExitCode> {
+    let name: String = url::form_urlencoded::byte_serialize(args.name.as_bytes()).collect();
+    let path = format!("{REGISTRY}/{name}/{}", word.path());
+    let answer = block_on(async { Ok(Client::new(&args.host.read()?)?.ask(Method::POST, &path, None).await?) })?;
+    let item = &answer["item"];
+    let text = if args.json { serde_json::to_string_pretty(&answer)? + "\n" } else { told(item) };
+    std::io::stdout().write_all(text.as_bytes()).context("telling the plugin")?;
+    Ok(if word.is_fulfilled(item) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn line(item: &Value) -> [String; 5] {
+    let text = |member: &str| item[member].as_str().unwrap_or_default().to_owned();
+    [text("name"), text("version"), text("state"), text("package"), why(item)]
+}
+
+/// What keeps the plugin, or its newest files, from serving; else what it is warned about.
+fn why(item: &Value) -> String {
+    let refusal = &item["refusal"];
+    match (refusal["code"].as_str(), item["reason"].as_str()) {
+        (Some(code), _) => format!("{code}: {}", refusal["reason"].as_str().unwrap_or_default()),
+        (None, Some(reason)) => reason.to_owned(),
+        (None, None) => item["warnings"][0].as_str().unwrap_or_default().to_owned(),
+    }
+}
+
+/// The plugin in words: state, and why it is not what was wanted.
+pub fn told(item: &Value) -> String {
+    let text = |value: &Value| plain(value.as_str().unwrap_or_default());
+    let mut told = format!("{} {} is {}\n", text(&item["name"]), text(&item["version"]), text(&item["state"]));
+    let refusal = &item["refusal"];
+    let lines = [
+        ("why", plain(&why(item))),
+        ("expected", text(&refusal["expected"])),
+        ("found", text(&refusal["found"])),
+        ("to do", text(&refusal["fix"])),
+    ];
+    for (what, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
+        told.push_str(&format!("  {what:<9} {value}\n"));
+    }
+    told
+}
+
+pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(work)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_was_asked_for_has_come_true_or_not() {
+        let at = |state: &str| json!({"name": "a", "state": state, "refusal": null});
+        assert!(Word::Disable.is_fulfilled(&at("disabled")) && !Word::Disable.is_fulfilled(&at("active")));
+        assert!(Word::Enable.is_fulfilled(&at("active")) && !Word::Enable.is_fulfilled(&at("refused")));
+        let behind = json!({"state": "active", "refusal": {"code": "bad-manifest"}});
+        assert!(!Word::Reload.is_fulfilled(&behind) && Word::Rollback.is_fulfilled(&behind));
+    }
+
+    #[test]
+    fn a_refusal_is_told_with_what_to_do() {
+        let item = json!({"name": "a\u{7}", "version": "1.0.0", "state": "refused",
+            "refusal": {"code": "bad-manifest", "reason": "No.", "expected": "x", "found": "y", "fix": "Do z."}});
+        let told = told(&item);
+        assert_eq!(
+            told,
+            "a\\u{7} 1.0.0 is refused\n  why       bad-manifest: No.\n  expected  x\n  found     y\n  to do     Do z.\n"
+        );
+    }
+}

@@ -1,0 +1,22 @@
+export function activate(host) {
+  host.registerCardTabRenderer('{{name}}', async (container, { item }) => {
+    if (!item) {
+      container.textContent = 'Open a card first.';
+      return;
+    }
+    const path = `/plugins/{{name}}/cards/${item.id}`;
+    async function show() {
+      const { items } = await host.apiRequest(path);
+      container.innerHTML = `
+        <ul>${items.map((text) => `<li>${host.esc(text)}</li>`).join('')}</ul>
+        <form><input name="text" aria-label="Note" required> <button>Add</button></form>`;
+      container.querySelector('form').addEventListener('submit', async (event) => {
+        event.preventDefault();
+        await host.apiRequest(path, { method: 'POST', body: { text: event.target.elements.text.value } });
+        host.showToast('Noted');
+        await show();
+      });
+    }
+    await show();
+  });
+}

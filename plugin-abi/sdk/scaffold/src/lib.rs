@@ -1,0 +1,4 @@
+mod routes;
+mod service;
+
+cardinal_plugin::plugin!(routes::routes);

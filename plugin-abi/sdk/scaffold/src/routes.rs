@@ -1,0 +1,33 @@
+//! What can be asked of the plugin: each handler reads its input, asks the service, shapes the answer.
+
+use cardinal_plugin::{PluginContext, Request, Response, Result, Router, Uuid, json};
+use serde::Deserialize;
+
+use crate::service;
+
+pub fn routes(_ctx: &PluginContext) -> Router {
+    Router::new().get("/cards/{card_id}", list).post("/cards/{card_id}", add)
+}
+
+#[derive(Deserialize)]
+struct OfCard {
+    card_id: Uuid,
+}
+
+/// The route and the tool alike: `input` takes path, query and body, or a tool's arguments.
+async fn list(ctx: PluginContext, req: Request) -> Result<Response> {
+    let OfCard { card_id } = req.input().await?;
+    Ok(Response::json(&json!({ "items": service::list(&ctx, card_id).await? })))
+}
+
+#[derive(Deserialize)]
+struct Add {
+    card_id: Uuid,
+    text: String,
+}
+
+async fn add(ctx: PluginContext, req: Request) -> Result<Response> {
+    let Add { card_id, text } = req.input().await?;
+    let version = service::add(&ctx, card_id, &text).await?;
+    Ok(Response::json(&json!({ "version": version })).status(201))
+}

@@ -1,0 +1,262 @@
+//! Commands that talk to a host: by its local socket without a key, or by address and key; and who may use the socket.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use cardinal_tests::{Host, Package, PluginsFolder, built, cardinal, cardinal_program, cardinal_with};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+const NOBODY: &str = "65534";
+
+fn with_plugins() -> PluginsFolder {
+    PluginsFolder::default().with("supplier", &Package::bundled("supplier")).with("echo", &Package::fixture("echo"))
+}
+
+/// Runs a command on this machine's host, without a key.
+fn local(host: &Host, arguments: &[&str]) -> Output {
+    let data = host.data();
+    let mut all = arguments.to_vec();
+    all.extend(["--data-dir", data.to_str().unwrap()]);
+    cardinal(all)
+}
+
+#[track_caller]
+fn ended(output: &Output, code: i32) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{out}{err}");
+    (out, err)
+}
+
+/// Sends a request to the socket as it stands there, and gives the whole answer.
+fn ask(socket: &Path, request: &str) -> String {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn get(socket: &Path, path: &str, headers: &str) -> String {
+    ask(socket, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"))
+}
+
+fn body(answer: &str) -> Value {
+    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+#[tokio::test]
+async fn the_local_socket_needs_no_key_and_is_its_owners_alone() {
+    let mut host = Host::settings().plugins(PluginsFolder::default()).start().await;
+    let socket = host.data().join("cardinal.sock");
+    let found = std::fs::metadata(&socket).unwrap();
+    assert_eq!((found.mode() & 0o777, found.uid()), (0o600, rustix::process::geteuid().as_raw()));
+    let answer = get(&socket, "/v1/admin/auth/me", "");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let me = body(&answer);
+    assert_eq!((&me["auth"], &me["scopes"], &me["expires_at"]), (&json!("local"), &json!(["*"]), &Value::Null));
+    // A credential that is shown there counts like anywhere else.
+    let answer = get(&socket, "/v1/admin/auth/me", "Authorization: Bearer mpk_wrong\r\n");
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    let reader = host.owner().await.key(&["cards:read"]).await;
+    let answer = get(&socket, "/v1/admin/users", &format!("Authorization: Bearer {}\r\n", reader.token));
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    // Whatever is said over TCP, it is not the socket.
+    for header in ["x-forwarded-for", "forwarded", "x-real-ip", "x-cardinal-local"] {
+        let call = host.client().call(http::Method::GET, "/v1/admin/auth/me").header(header, "unix:cardinal.sock");
+        call.send().await.refused(401, "missing-token");
+    }
+    host.program().signal(Signal::TERM);
+    assert!(host.program().ended().await.success());
+    assert!(!socket.exists(), "a host that has ended leaves no socket");
+}
+
+#[tokio::test]
+async fn another_user_is_refused_by_mode_and_by_who_they_are() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let host = Host::settings().plugins(PluginsFolder::default()).start().await;
+    let socket = host.data().join("cardinal.sock");
+    let open = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    // The test's folders are their owner's alone, too.
+    for folder in host.data().ancestors().take_while(|folder| *folder != std::env::temp_dir()) {
+        open(folder, 0o755);
+    }
+    let as_nobody = || {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--"]).arg(cardinal_program());
+        command.args(["plugin", "list", "--data-dir", host.data().to_str().unwrap()]).env_clear();
+        command.stdin(Stdio::null()).output().unwrap()
+    };
+    let (_, told) = ended(&as_nobody(), 69);
+    assert!(told.contains("Permission denied"), "{told}");
+    open(&socket, 0o666);
+    let (out, told) = ended(&as_nobody(), 1);
+    assert!(out.is_empty() && told.contains("broke off"), "{told}");
+    assert!(host.log().contains("another user connected"), "{}", host.log());
+    // Nobody is in the way of who may.
+    ended(&local(&host, &["plugin", "list"]), 0);
+}
+
+#[tokio::test]
+async fn what_a_killed_host_left_behind_gives_way() {
+    let mut host = Host::settings().plugins(PluginsFolder::default()).start().await;
+    let socket = host.data().join("cardinal.sock");
+    host.program().signal(Signal::KILL);
+    host.program().ended().await;
+    assert!(socket.exists());
+    let (_, told) = ended(&local(&host, &["plugin", "list"]), 69);
+    assert!(told.contains("cardinal.sock") && told.contains("Is it running?"), "{told}");
+    let host = host.again(|settings| settings).await;
+    ended(&local(&host, &["plugin", "list"]), 0);
+}
+
+#[tokio::test]
+async fn plugins_are_listed_disabled_and_enabled() {
+    let host = Host::settings().plugins(with_plugins()).start().await;
+    let (out, _) = ended(&local(&host, &["plugin", "list"]), 0);
+    let lines: Vec<Vec<&str>> = out.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0][..3], ["NAME", "VERSION", "STATE"]);
+    assert!(lines.iter().any(|line| line[0] == "supplier" && line[2] == "active"), "{out}");
+    let (out, _) = ended(&local(&host, &["plugin", "disable", "echo"]), 0);
+    assert!(out.starts_with("echo ") && out.contains("is disabled"), "{out}");
+    host.owner().await.get("/v1/admin/plugins/echo/hello").await.refused(503, "plugin-unavailable");
+    let (out, _) = ended(&local(&host, &["plugin", "list", "--json"]), 0);
+    let items = serde_json::from_str::<Value>(&out).unwrap()["items"].take();
+    let echo = items.as_array().unwrap().iter().find(|item| item["name"] == "echo").unwrap().clone();
+    assert_eq!(echo["state"], "disabled");
+    ended(&local(&host, &["plugin", "enable", "echo"]), 0);
+    host.owner().await.get("/v1/admin/plugins/echo/hello").await.expect(200);
+    for (name, code) in [("no-such", "not-found"), ("no/such\u{1b}", "invalid-request")] {
+        let (_, told) = ended(&local(&host, &["plugin", "disable", name]), 1);
+        assert!(told.contains(code) && !told.contains('\u{1b}'), "{told}");
+    }
+    // Who it was is in the audit log, without an address.
+    let audit = host.owner().await.get("/v1/admin/audit?action=plugin.disable").await.expect(200);
+    let line = &audit["items"][0];
+    let uid = rustix::process::geteuid().as_raw();
+    assert_eq!(line["actor"], json!({"kind": "local", "id": null, "name": format!("uid {uid}")}), "{line}");
+    assert_eq!((&line["target"], &line["ip"]), (&json!("echo"), &Value::Null));
+}
+
+#[tokio::test]
+async fn a_key_is_made_and_shown_alone() {
+    let host = Host::settings().plugins(PluginsFolder::default()).start().await;
+    let (out, _) = ended(&local(&host, &["key", "create", "--name", "ci", "--scopes", "cards:read,mcp:use"]), 0);
+    let key = out.strip_suffix('\n').unwrap();
+    assert!(key.len() == 50 && key.starts_with("mpk_"), "{out:?}");
+    let caller = host.client().bearer(key);
+    let me = caller.get("/v1/admin/auth/me").await.expect(200);
+    assert_eq!(me["scopes"], json!(["cards:read", "mcp:use"]));
+    // By address and key, which cannot give what it lacks.
+    let url = host.url();
+    let more = |scope: &'static str| ["key", "create", "--name", "more", "--scopes", scope, "--url"].map(str::to_owned);
+    let by_key = |arguments: [String; 7], key: &str| {
+        let arguments = arguments.into_iter().chain([url.clone()]);
+        cardinal_with(arguments, &[("CARDINAL_API_KEY", key)])
+    };
+    let (out, told) = ended(&by_key(more("cards:read"), key), 77);
+    assert!(out.is_empty() && told.contains("insufficient-scope"), "{told}");
+    let (_, told) = ended(&by_key(more("cards:read"), ""), 77);
+    assert!(told.contains("CARDINAL_API_KEY or --key-file"), "{told}");
+    let (_, told) = ended(&by_key(more("cards:read"), &key.replace("mpk_", "mpk_x")[..50]), 77);
+    assert!(!told.contains(&key[4..]), "no key is shown: {told}");
+    let (_, told) = ended(&local(&host, &["key", "create", "--name", "x", "--scopes", "cards:fly"]), 1);
+    assert!(told.contains("/scopes/0") && told.contains("cards:fly"), "{told}");
+    // A key file; JSON with the record beside the key.
+    let file = host.data().join("key");
+    std::fs::write(&file, format!("{}\n", host.owner().await.key(&["*"]).await.token)).unwrap();
+    let arguments = ["key", "create", "--json", "--name", "n", "--scopes", "cards:read", "--expires-in-days", "3"];
+    let arguments = arguments.into_iter().chain(["--rate-per-minute", "60", "--url", &url, "--key-file"]);
+    let (out, _) = ended(&cardinal(arguments.chain([file.to_str().unwrap()])), 0);
+    let made: Value = serde_json::from_str(&out).unwrap();
+    assert!(made["key"].is_string() && made["item"]["expires_at"].is_string(), "{made}");
+    assert_eq!(made["item"]["rate_limit"]["per_minute"], 60, "{made}");
+    for line in [vec!["key", "create"], vec!["key", "create", "--name", "x"], vec!["plugin", "enable"]] {
+        assert_eq!(cardinal(&line).status.code(), Some(64), "{line:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_is_installed_in_the_place_of_what_was_there() {
+    let host = Host::settings().plugins(PluginsFolder::default()).start().await;
+    let folder = host.plugins().path().to_str().unwrap().to_owned();
+    let install =
+        |package: &Path| local(&host, &["plugin", "install", package.to_str().unwrap(), "--plugins-dir", &folder]);
+    let there = || {
+        let entries = std::fs::read_dir(&folder).unwrap().flatten();
+        let mut names: Vec<String> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    // One file.
+    let library = built("libecho.so");
+    let (out, _) = ended(&install(&library), 0);
+    assert!(out.contains("echo.so") && out.contains("is active"), "{out}");
+    assert_eq!(there(), ["echo.so"]);
+    host.owner().await.get("/v1/admin/plugins/echo/hello").await.expect(200);
+    // A folder takes the file's place, and another folder the folder's.
+    for description in ["first", "second"] {
+        let package = Package::fixture("echo").manifest(|manifest| manifest["description"] = json!(description));
+        let source = PluginsFolder::default().with("elsewhere", &package);
+        let (out, _) = ended(&install(&source.path().join("elsewhere")), 0);
+        assert!(out.contains("is active"), "{out}");
+        assert_eq!(there(), ["echo"]);
+        let shown = host.owner().await.get("/v1/admin/plugin-registry/echo").await.expect(200);
+        assert_eq!(shown["item"]["description"], description);
+    }
+    // What is no good does not get there.
+    let broken = PluginsFolder::default().with("bad", &Package::fixture("quick").manifest_text("{"));
+    let (_, told) = ended(&install(&broken.path().join("bad")), 1);
+    assert!(told.contains("bad-manifest"), "{told}");
+    assert_eq!(there(), ["echo"]);
+    // What only the host can judge is told by it.
+    let sql = PluginsFolder::default().with("sql", &Package::fixture("quick").schema("CREATE TABLE x (oops"));
+    let (out, _) = ended(&install(&sql.path().join("sql")), 1);
+    assert!(out.contains("quick 1.0.0 is refused") && out.contains("schema-failed") && out.contains("to do"), "{out}");
+}
+
+#[tokio::test]
+async fn an_installed_plugin_waits_for_a_host_that_is_stopped() {
+    let mut host = Host::settings().plugins(PluginsFolder::default()).start().await;
+    host.program().signal(Signal::TERM);
+    assert!(host.program().ended().await.success());
+    let (folder, library) = (host.plugins().path().to_str().unwrap().to_owned(), built("libecho.so"));
+    let install = ["plugin", "install", library.to_str().unwrap(), "--plugins-dir", &folder];
+    let (out, _) = ended(&local(&host, &install), 0);
+    assert!(out.contains("when it starts"), "{out}");
+    let host = host.again(|settings| settings).await;
+    host.owner().await.get("/v1/admin/plugins/echo/hello").await.expect(200);
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    let commands = [
+        vec!["check"],
+        vec!["key", "create"],
+        vec!["plugin", "new"],
+        vec!["plugin", "build"],
+        vec!["plugin", "check"],
+        vec!["plugin", "pack"],
+        vec!["plugin", "sign"],
+        vec!["plugin", "install"],
+        vec!["plugin", "list"],
+        vec!["plugin", "enable"],
+        vec!["plugin", "disable"],
+        vec!["plugin", "reload"],
+        vec!["plugin", "rollback"],
+        vec!["plugin", "release"],
+    ];
+    for command in commands {
+        let (out, _) = ended(&cardinal(command.iter().copied().chain(["--help"])), 0);
+        assert!(
+            out.contains("Example") && out.contains(&format!("cardinal {}", command.join(" "))),
+            "{command:?}: {out}"
+        );
+    }
+}
