@@ -6,6 +6,7 @@ pub mod codes;
 pub mod cors;
 pub mod error;
 pub mod forwarded;
+pub mod hop_by_hop;
 pub mod host;
 pub mod input;
 pub mod paced;

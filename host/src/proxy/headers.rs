@@ -8,21 +8,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use super::table::Route;
 use crate::http::{
     forwarded::X_FORWARDED_FOR,
+    hop_by_hop,
     request_id::{self, RequestId},
 };
-
-/// They speak for one connection, not for the message (RFC 9110, 7.6.1).
-const HOP_BY_HOP: [HeaderName; 9] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    HeaderName::from_static("http2-settings"),
-];
 
 const X_FORWARDED_PROTO: &str = "x-forwarded-proto";
 const X_FORWARDED_HOST: &str = "x-forwarded-host";
@@ -45,7 +33,7 @@ pub fn wants_service_worker(headers: &HeaderMap) -> bool {
 
 /// The protocol that the client wants to change to, when it is one that may be tunnelled.
 pub fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
-    let asked = connection_tokens(headers).any(|token| token.eq_ignore_ascii_case("upgrade"));
+    let asked = hop_by_hop::connection_tokens(headers).any(|token| token.eq_ignore_ascii_case("upgrade"));
     let wanted = headers.get(header::UPGRADE)?;
     let carries_http = |protocol: &str| {
         let name = protocol.split('/').next().unwrap_or_default().trim();
@@ -122,21 +110,11 @@ pub fn is_html(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|value| html(value.as_bytes()))
 }
 
-fn connection_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(str::trim)
-}
-
 fn drop_hop_by_hop(headers: &mut HeaderMap) {
-    let named = |token: &&str| {
-        !["close", "keep-alive", "upgrade", "host", ""].iter().any(|own| token.eq_ignore_ascii_case(own))
-    };
-    let named: Vec<HeaderName> =
-        connection_tokens(headers).filter(named).filter_map(|token| token.parse().ok()).collect();
-    for name in named {
+    for name in hop_by_hop::nominated(headers) {
         headers.remove(name);
     }
-    for name in &HOP_BY_HOP {
+    for name in &hop_by_hop::NAMES {
         headers.remove(name);
     }
 }

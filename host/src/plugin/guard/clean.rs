@@ -2,18 +2,13 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Headers that a plugin may not set: they speak for the host or for the connection.
-const DROPPED: [HeaderName; 15] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
+use crate::http::hop_by_hop;
+
+/// Headers that a plugin may not set, beside those of the connection: they speak for the host.
+const DROPPED: [HeaderName; 8] = [
     // The host knows how long a body is; another length would break the connection.
     header::CONTENT_LENGTH,
-    header::PROXY_AUTHENTICATE,
-    header::TE,
     header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
     header::SET_COOKIE,
     HeaderName::from_static("clear-site-data"),
     HeaderName::from_static("service-worker-allowed"),
@@ -27,7 +22,7 @@ pub fn clean(headers: &mut HeaderMap) {
     // Nearly no reply has any of them: looking at the few that are there is cheaper than removing all that could be.
     let mut foreign: Vec<HeaderName> = headers.keys().filter(|name| is_dropped(name)).cloned().collect();
     if foreign.contains(&header::CONNECTION) {
-        foreign.extend(nominated(headers));
+        foreign.extend(hop_by_hop::nominated(headers));
     }
     for name in foreign {
         headers.remove(name);
@@ -37,13 +32,7 @@ pub fn clean(headers: &mut HeaderMap) {
 }
 
 fn is_dropped(name: &HeaderName) -> bool {
-    DROPPED.contains(name) || name.as_str().starts_with("access-control-")
-}
-
-/// What `Connection` names belongs to the connection too.
-fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
-    let values = headers.get_all(header::CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect()
+    DROPPED.contains(name) || hop_by_hop::NAMES.contains(name) || name.as_str().starts_with("access-control-")
 }
 
 #[cfg(test)]
