@@ -18,6 +18,7 @@ mod mcp;
 pub mod metrics;
 pub mod openapi;
 pub mod pages;
+mod plugin_data;
 mod plugin_logs;
 mod plugin_registry;
 mod plugin_settings;
@@ -50,6 +51,7 @@ pub fn routes() -> Vec<Route> {
         jobs::routes(),
         plugins::routes(),
         plugin_registry::routes(),
+        plugin_data::routes(),
         plugin_settings::routes(),
         plugin_logs::routes(),
         client_errors::routes(),

@@ -26,7 +26,12 @@ use crate::{
     link::{KeeperLink, WorkerStart},
     mcp::Mcp,
     observe::{Telemetry, log::Log},
-    plugin::{context::Services, past::Past, registry::Registry, watchdog::Watchdog},
+    plugin::{
+        context::Services,
+        past::Past,
+        registry::{Own, Registry},
+        watchdog::Watchdog,
+    },
     proxy::{Proxy, stored::StoredRoutes},
     router::Router,
     seal::SealingKey,
@@ -50,6 +55,7 @@ pub struct App {
     pub routes: Router,
     pub plugins: Arc<Registry>,
     pub past: Arc<Past>,
+    pub keeper: KeeperLink,
     pub mcp: Mcp,
     pub proxy: Proxy,
     pub proxy_routes: StoredRoutes,
@@ -108,7 +114,9 @@ impl App {
         let past = Arc::new(Past::new(start.crashes, start.probed, link.clone()));
         let key = SealingKey::import(&start.sealing_key).context("the keeper sent no key for plugins' settings")?;
         let (past_too, counted) = (Arc::clone(&past), Arc::clone(&telemetry));
-        let plugins = Arc::new(Registry::new(&config, key, services, link, past_too, clock.clone(), counted)?);
+        let keeper = link.clone();
+        let own = Own { host: start.host_id, key };
+        let plugins = Arc::new(Registry::new(&config, own, services, link, past_too, clock.clone(), counted)?);
         let hosts = Hosts::new(&base_url, &config.http.allowed_hosts, &config.http.proxy_hosts);
         let shares_origin = !hosts.set_the_proxy_apart() && config.http.admin_listen_addr.is_none();
         Ok(Self {
@@ -119,6 +127,7 @@ impl App {
             cursors,
             plugins,
             past,
+            keeper,
             host_id: start.host_id,
             ready: AtomicBool::new(false),
             audit,

@@ -69,6 +69,9 @@ acts! {
     EnablePlugin = "plugin.enable": POST "/v1/admin/plugin-registry/{name}/enable";
     DisablePlugin = "plugin.disable": POST "/v1/admin/plugin-registry/{name}/disable";
     ReleasePlugin = "plugin.release": POST "/v1/admin/plugin-registry/{name}/release";
+    PurgePlugin = "plugin.purge": DELETE "/v1/admin/plugin-registry/{name}/data";
+    ConfirmMigration = "plugin.confirm_migration": POST "/v1/admin/plugin-registry/{name}/confirm-migration";
+    AcceptSigner = "plugin.accept_signer": POST "/v1/admin/plugin-registry/{name}/accept-signer";
     SetPluginSettings = "plugin.settings": PUT "/v1/admin/plugin-registry/{name}/settings";
     RescanPlugins = "plugin.rescan": POST "/v1/admin/plugin-registry/rescan";
     SetLogLevel = "system.log-level": PUT "/v1/admin/system/log-level";

@@ -25,6 +25,8 @@ const LOCK_MEMBER: &str = "files/plugins.lock";
 const SETTINGS_MEMBER: &str = "files/settings.json";
 /// In the archive only when asked for. Without it everybody has to log in again; keys and passwords go on counting.
 const TOKEN_SECRET_MEMBER: &str = "secrets/token-secret";
+/// Likewise. Opens the secrets among plugins' settings; without it they open only where the database's secret is the same.
+const SEALING_KEY_MEMBER: &str = "secrets/settings-key";
 
 /// The archive's first member: what is needed to tell whether the rest can be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +88,8 @@ pub struct Summary {
     pub rows: u64,
     pub plugins: Vec<String>,
     pub secrets: bool,
+    /// Plugins whose secret settings do not open here: they have to be given again.
+    pub unreadable: Vec<String>,
     /// Files that were put in their place.
     pub files: Vec<PathBuf>,
     /// Files that stayed as they were, since there are such already.
@@ -101,6 +105,7 @@ impl Summary {
             rows: manifest.tables.iter().map(|rows| rows.rows).sum(),
             plugins: manifest.plugins.iter().map(|plugin| plugin.name.clone()).collect(),
             secrets: manifest.secrets,
+            unreadable: Vec::new(),
             files: Vec::new(),
             kept: Vec::new(),
         }

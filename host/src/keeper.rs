@@ -27,9 +27,9 @@ use crate::crash::book::Book;
 use crate::db::connect::{ConnectParams, SocketDir};
 use crate::db::prepare::{self, Prepared, SecretSource};
 use crate::db::roles;
-use crate::link::{ListenerUse, ProvisionRequest, WorkerDatabase, WorkerStart};
+use crate::link::{ListenerUse, WorkerDatabase, WorkerStart};
 use crate::local_socket::LocalSocket;
-use crate::provision::Job;
+use crate::provision::{Job, Task};
 use crate::secret_file;
 use announce::Announcement;
 use backoff::Backoff;
@@ -237,7 +237,7 @@ async fn prepare(config: &Config, data: &DataDir, login: &ConnectParams) -> anyh
 fn job(config: &Config, login: &ConnectParams, prepared: &Prepared) -> Job {
     let provision = prepared.names.provision();
     Job {
-        request: ProvisionRequest { plugin: String::new(), sha256: String::new() },
+        task: Task::Purge { plugin: String::new() }, // a place for the task of each process
         paths: config.paths.clone(),
         plugins: config.plugins.clone(),
         observe: config.observe.clone(),

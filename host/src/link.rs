@@ -24,6 +24,7 @@ use crate::config::{Config, Secret};
 use crate::crash::book::Book;
 pub use crate::db::connect::ConnectParams;
 use crate::db::connect::SocketDir;
+pub use crate::db::plugin_schema::purge::Purged;
 pub use crate::db::plugin_schema::{PluginDatabase, ProvisionFault};
 use crate::db::roles::RoleNames;
 
@@ -87,6 +88,11 @@ pub enum ToKeeper {
         id: u64,
         request: ProvisionRequest,
     },
+    /// Drop a plugin's data.
+    Purge {
+        id: u64,
+        plugin: String,
+    },
     /// A probe process opened the package of this hash, and need not again.
     Probed {
         sha256: String,
@@ -108,6 +114,10 @@ pub enum ToWorker {
     Provisioned {
         id: u64,
         result: Result<PluginDatabase, ProvisionFault>,
+    },
+    Purged {
+        id: u64,
+        result: Result<Purged, ProvisionFault>,
     },
     /// Whether the plugin was in quarantine.
     Released {
@@ -253,6 +263,18 @@ impl KeeperLink {
         }
     }
 
+    /// Has the keeper drop the plugin's data.
+    ///
+    /// # Errors
+    /// Why it is not dropped (now).
+    pub async fn purge(&self, plugin: &str) -> Result<Purged, ProvisionFault> {
+        let plugin = plugin.to_owned();
+        match self.ask(|id| ToKeeper::Purge { id, plugin }).await {
+            Ok(ToWorker::Purged { result, .. }) => result,
+            _ => Err(keeper_gone()),
+        }
+    }
+
     /// Tells the keeper that a package need not be probed again while this program runs.
     pub fn probed(&self, sha256: &str) {
         self.tell(&ToKeeper::Probed { sha256: sha256.to_owned() });
@@ -314,9 +336,11 @@ impl Shared {
         loop {
             match read_message(&mut socket) {
                 Ok(ToWorker::Drain) => self.drain.cancel(),
-                Ok(answer @ (ToWorker::Provisioned { id, .. } | ToWorker::Released { id, .. })) => {
-                    self.answer(id, answer)
-                }
+                Ok(
+                    answer @ (ToWorker::Provisioned { id, .. }
+                    | ToWorker::Purged { id, .. }
+                    | ToWorker::Released { id, .. }),
+                ) => self.answer(id, answer),
                 Err(error) => {
                     tracing::debug!(%error, "the control socket ended");
                     break;

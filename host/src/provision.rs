@@ -1,6 +1,6 @@
-//! The short-lived process that makes a plugin's roles and runs its schema.sql. It is told on standard input which
-//! package of which plugin, finds it in the plugins folder by itself, checks trust and hash again, and answers on
-//! standard output. It never opens the library.
+//! The short-lived process that makes a plugin's roles and runs its schema.sql, or drops all of it. It is told on standard
+//! input which package of which plugin, finds it in the plugins folder by itself, checks trust and hash again, and
+//! answers on standard output. It never opens the library.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,15 +8,26 @@ pub mod package;
 
 use crate::config::{Observe, Paths, Plugins};
 use crate::db::connect::{ConnectParams, SocketDir};
+use crate::db::plugin_schema::purge::{Purge, Purged};
 use crate::db::plugin_schema::{SCHEMA_TIMEOUT, Step, Trouble};
 use crate::db::roles::{RoleNames, RolePasswords};
 use crate::link::{PluginDatabase, ProvisionFault, ProvisionRequest};
 use package::Package;
 
+/// What is to be done.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Task {
+    /// Bring a plugin's roles and schema in line with a package.
+    Provision(ProvisionRequest),
+    /// Drop a plugin's data.
+    Purge { plugin: String },
+}
+
 /// All that a schema step gets from the keeper.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
-    pub request: ProvisionRequest,
+    pub task: Task,
     pub paths: Paths,
     pub plugins: Plugins,
     pub observe: Observe,
@@ -27,25 +38,47 @@ pub struct Job {
 }
 
 impl Job {
-    /// Finds the package that was asked for and makes the step.
+    /// Does the task; gives what the keeper is to be answered.
     ///
     /// # Errors
-    /// As [`ProvisionFault`] tells them apart.
-    pub async fn run(&self) -> Result<PluginDatabase, ProvisionFault> {
-        let package = package::find(&self.paths.plugins_dir, &self.plugins, &self.request)?;
-        self.make(&package).await
+    /// The answer can't be written as JSON.
+    pub async fn run(&self) -> serde_json::Result<Vec<u8>> {
+        match &self.task {
+            Task::Provision(request) => serde_json::to_vec(&self.provision(request).await),
+            Task::Purge { plugin } => serde_json::to_vec(&self.purge(plugin).await),
+        }
+    }
+
+    /// Finds the package that was asked for and makes the step.
+    async fn provision(&self, request: &ProvisionRequest) -> Result<PluginDatabase, ProvisionFault> {
+        let package = package::find(&self.paths.plugins_dir, &self.plugins, request)?;
+        self.make(request, &package).await
+    }
+
+    /// Whether a package of this plugin is there to be disabled is seen here: the worker is not believed.
+    async fn purge(&self, plugin: &str) -> Result<Purged, ProvisionFault> {
+        let is_installed = package::is_there(&self.paths.plugins_dir, plugin)?;
+        let (_dir, provisioner) = self.provisioner()?;
+        let purge = Purge { plugin, is_installed, provisioner: &provisioner, names: &self.names };
+        purge.make().await.map_err(|trouble| told(plugin, trouble))
+    }
+
+    fn provisioner(&self) -> Result<(SocketDir, ConnectParams), ProvisionFault> {
+        let dir = SocketDir::open(&self.provisioner.host, self.provisioner.port)
+            .map_err(|error| ProvisionFault::Unavailable(format!("the database's socket folder: {error}")))?;
+        let provisioner = self.provisioner.clone().through(&dir);
+        Ok((dir, provisioner))
     }
 
     /// Makes the step for the package. What a plugin or the database did wrong is part of the answer.
     ///
     /// # Errors
     /// As [`ProvisionFault`] tells them apart.
-    pub async fn make(&self, package: &Package) -> Result<PluginDatabase, ProvisionFault> {
-        let dir = SocketDir::open(&self.provisioner.host, self.provisioner.port)
-            .map_err(|error| ProvisionFault::Unavailable(format!("the database's socket folder: {error}")))?;
-        let provisioner = self.provisioner.clone().through(&dir);
+    async fn make(&self, request: &ProvisionRequest, package: &Package) -> Result<PluginDatabase, ProvisionFault> {
+        let (_dir, provisioner) = self.provisioner()?;
         let step = Step {
-            plugin: &self.request.plugin,
+            plugin: &request.plugin,
+            package: &request.sha256,
             version: &package.version,
             schema_sql: &package.schema_sql,
             provisioner: &provisioner,
@@ -61,11 +94,17 @@ impl Job {
                 connect: ConnectParams { host: self.provisioner.host.clone(), ..made.connect },
                 ..made
             }),
-            Err(Trouble::Refused(fault)) => Err(fault),
-            Err(Trouble::Failed(error)) => {
-                tracing::error!(plugin = self.request.plugin, error = format!("{error:#}"), "the schema step failed");
-                Err(ProvisionFault::Unavailable("the database could not make the step".to_owned()))
-            }
+            Err(trouble) => Err(told(&request.plugin, trouble)),
+        }
+    }
+}
+
+fn told(plugin: &str, trouble: Trouble) -> ProvisionFault {
+    match trouble {
+        Trouble::Refused(fault) => fault,
+        Trouble::Failed(error) => {
+            tracing::error!(plugin, error = format!("{error:#}"), "the schema step failed");
+            ProvisionFault::Unavailable("the database could not make the step".to_owned())
         }
     }
 }

@@ -34,9 +34,11 @@ mod it {
     mod oidc_keys;
     mod openapi;
     mod plugin_calls;
+    mod plugin_data;
     mod plugin_logs;
     mod plugin_news;
     mod plugin_settings;
+    mod plugin_trust;
     mod problems;
     mod processes;
     mod proxy;

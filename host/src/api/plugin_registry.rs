@@ -13,6 +13,7 @@ use crate::{
         error::{ApiError, ApiResult},
         reply::{self, Reply},
     },
+    plugin::registry::readers_without,
     request::Call,
     route,
     router::{Access, Reads, Route},
@@ -101,5 +102,9 @@ async fn set_disabled(app: &Arc<App>, call: Call, disabled: bool) -> ApiResult<R
     if !disabled && !app.plugins.current().active().any(|active| active.manifest.name == name) {
         app.plugins.scan().await; // what was put right a moment ago counts
     }
-    answer(app, &name)
+    let reports = app.plugins.reports();
+    let warnings = if disabled { readers_without(&name, &reports) } else { Vec::new() };
+    let report = reports.into_iter().find(|report| report.name == name);
+    let report = report.ok_or_else(|| ApiError::not_found("plugin"))?;
+    reply::ok(&json!({"item": report, "host_id": app.host_id, "warnings": warnings}))
 }

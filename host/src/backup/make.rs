@@ -10,8 +10,8 @@ use tokio_postgres::Client;
 
 use super::archive::{Existing, Writer};
 use super::{
-    FORMAT, HEAD, Head, LOCK_MEMBER, Manifest, PRODUCT, Plugin, Progress, Rows, SETTINGS_MEMBER, Summary,
-    TOKEN_SECRET_MEMBER,
+    FORMAT, HEAD, Head, LOCK_MEMBER, Manifest, PRODUCT, Plugin, Progress, Rows, SEALING_KEY_MEMBER, SETTINGS_MEMBER,
+    Summary, TOKEN_SECRET_MEMBER,
 };
 use crate::config::Config;
 use crate::db::plugin_schema::{SCHEMA_TIMEOUT, Step};
@@ -73,7 +73,7 @@ impl Backup<'_> {
         let passwords = self.passwords(&owner).await?;
         let moment = dump::begin_reading(&owner).await?;
         self.head(migrations)?;
-        self.files(secrets)?;
+        self.files(secrets, &passwords)?;
         self.schema(&owner, "public").await?;
         let plugins = self.plugins(&owner, &passwords, &moment).await?;
         let manifest = Manifest {
@@ -108,7 +108,7 @@ impl Backup<'_> {
         self.writer.add(HEAD, &serde_json::to_vec_pretty(&head)?)
     }
 
-    fn files(&mut self, secrets: Secrets) -> anyhow::Result<()> {
+    fn files(&mut self, secrets: Secrets, passwords: &RolePasswords) -> anyhow::Result<()> {
         if let Some(lock) = read_if_there(&self.config.plugins.lock_file)? {
             self.writer.add(LOCK_MEMBER, &lock)?;
         }
@@ -118,6 +118,9 @@ impl Backup<'_> {
             && let Some(secret) = read_if_there(&token_secret)?
         {
             self.writer.add(TOKEN_SECRET_MEMBER, &secret)?;
+        }
+        if secrets == Secrets::Included {
+            self.writer.add(SEALING_KEY_MEMBER, passwords.sealing_key().export().expose().as_bytes())?;
         }
         Ok(())
     }
@@ -141,6 +144,7 @@ impl Backup<'_> {
             let step = Step {
                 plugin: name,
                 version: "",
+                package: "",
                 schema_sql: "",
                 provisioner: &provisioner,
                 names: &preparation.names,

@@ -8,14 +8,17 @@ use futures_util::SinkExt as _;
 use tokio_postgres::Client;
 
 use super::archive::{Checked, Existing, Members};
-use super::{LOCK_MEMBER, Manifest, Plugin, Progress, Rows, SETTINGS_MEMBER, Summary, TOKEN_SECRET_MEMBER};
-use crate::config::Config;
+use super::{
+    LOCK_MEMBER, Manifest, Plugin, Progress, Rows, SEALING_KEY_MEMBER, SETTINGS_MEMBER, Summary, TOKEN_SECRET_MEMBER,
+};
+use crate::config::{Config, Secret};
 use crate::db::connect::{self, ConnectParams};
 use crate::db::plugin_schema::{SCHEMA_TIMEOUT, Step, Trouble};
 use crate::db::prepare::{self, Preparation, Prepared, SecretSource};
 use crate::db::roles::plugin_schema_name;
-use crate::db::{dump, migrate};
+use crate::db::{dump, migrate, sealed_settings};
 use crate::keeper::access::{Access, Missing};
+use crate::seal::SealingKey;
 use crate::secret_file::{self, TOKEN_SECRET_FILE};
 
 const RESTORED_SETTINGS_FILE: &str = "restored-settings.json";
@@ -165,7 +168,7 @@ impl Restore<'_> {
         let mut tar = self.archive.tar()?;
         let mut members = Members::of(&mut tar, &self.archive.manifest)?;
         members.next(HEAD_PREFIX)?;
-        let files = Files::read(&mut members)?;
+        let mut files = Files::read(&mut members)?;
         // The core's tables as they were when the backup was made; they are brought up to date with their rows in them.
         let then = Preparation { migrations: self.archive.head.migrations.len(), ..preparation.clone() };
         then.make().await?;
@@ -173,6 +176,11 @@ impl Restore<'_> {
         self.fill_schema(&owner, &mut members, "public").await?;
         drop(owner);
         let prepared = preparation.make().await?;
+        let owner = preparation.owner_session().await?;
+        let before = files.sealing_key.take().and_then(|text| SealingKey::import(&Secret::new(text)));
+        files.unreadable =
+            sealed_settings::seal_anew(&owner, before.as_ref(), &prepared.passwords.sealing_key()).await?;
+        drop(owner);
         let provision = prepared.names.provision();
         let provisioner = preparation.login.with_login(&provision, prepared.passwords.of(&provision));
         for plugin in &self.archive.manifest.plugins {
@@ -241,7 +249,7 @@ impl Restore<'_> {
     }
 
     fn put_files(&self, files: Files) -> anyhow::Result<Summary> {
-        let mut summary = Summary::of(&self.archive.manifest);
+        let mut summary = Summary { unreadable: files.unreadable, ..Summary::of(&self.archive.manifest) };
         let data_dir = &self.config.paths.data_dir;
         let own_secret = self.config.auth.token_secret.is_none();
         std::fs::create_dir_all(data_dir).with_context(|| format!("making {}", data_dir.display()))?;
@@ -274,6 +282,9 @@ struct Files {
     lock: Option<String>,
     settings: Option<String>,
     token_secret: Option<String>,
+    sealing_key: Option<String>,
+    /// Plugins whose secret settings do not open here.
+    unreadable: Vec<String>,
 }
 
 impl Files {
@@ -283,6 +294,7 @@ impl Files {
             (LOCK_MEMBER, &mut files.lock),
             (SETTINGS_MEMBER, &mut files.settings),
             (TOKEN_SECRET_MEMBER, &mut files.token_secret),
+            (SEALING_KEY_MEMBER, &mut files.sealing_key),
         ] {
             if let Some((_, content)) = members.next(name)? {
                 *place = Some(String::from_utf8(content).with_context(|| format!("{name} is no text"))?);
@@ -302,6 +314,7 @@ fn step<'a>(
     Step {
         plugin,
         version,
+        package: "",
         schema_sql,
         provisioner,
         names: &prepared.names,

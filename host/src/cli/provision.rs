@@ -22,7 +22,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let job: Job = serde_json::from_slice(&told).context("listening to the keeper (start `cardinal serve`)")?;
     Log::start(&job.observe)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
-    let result = runtime.block_on(job.run());
-    let answer = serde_json::to_vec(&result).context("writing the answer")?;
+    let answer = runtime.block_on(job.run()).context("writing the answer")?;
     std::io::stdout().write_all(&answer).context("answering the keeper")
 }

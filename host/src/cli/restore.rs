@@ -48,5 +48,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !done.secrets {
         told.push_str("\nThe backup has no secrets: everybody has to log in again.");
     }
+    if !done.unreadable.is_empty() {
+        let plugins = done.unreadable.join(", ");
+        told.push_str(&format!(
+            "\nSecret settings of plugins were stored with another key and have to be given again: {plugins}."
+        ));
+    }
     writeln!(std::io::stdout(), "{told}").context("telling what was done")
 }

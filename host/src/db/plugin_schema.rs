@@ -18,8 +18,10 @@ use super::roles::{self, RoleNames, RolePasswords};
 use super::sql;
 
 mod cage;
+mod confirmed;
 mod diff;
 pub mod dump;
+pub mod purge;
 mod safety;
 
 const PLUGIN_SQL: &str = include_str!("../../../sql/plugin.sql");
@@ -57,7 +59,15 @@ pub struct PluginDatabase {
 pub enum ProvisionFault {
     /// The package or its schema.sql will not do; trying again changes nothing.
     #[error("{code}: expected {expected}, found {found}; {fix}")]
-    Refused { code: String, expected: String, found: String, fix: String },
+    Refused {
+        code: String,
+        expected: String,
+        found: String,
+        fix: String,
+        /// What an operator would have to agree to.
+        #[serde(default)]
+        losses: Vec<String>,
+    },
     /// The database or a process was not there; trying again may help.
     #[error("{0}")]
     Unavailable(String),
@@ -65,7 +75,16 @@ pub enum ProvisionFault {
 
 impl ProvisionFault {
     pub fn refused(code: &str, expected: impl Into<String>, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self::Refused { code: code.to_owned(), expected: expected.into(), found: found.into(), fix: fix.into() }
+        let (code, losses) = (code.to_owned(), Vec::new());
+        Self::Refused { code, expected: expected.into(), found: found.into(), fix: fix.into(), losses }
+    }
+
+    /// Names what an operator would have to agree to.
+    fn losing(mut self, lost: Vec<String>) -> Self {
+        if let Self::Refused { losses, .. } = &mut self {
+            *losses = lost;
+        }
+        self
     }
 }
 
@@ -74,6 +93,8 @@ impl ProvisionFault {
 pub struct Step<'a> {
     pub plugin: &'a str,
     pub version: &'a str,
+    /// SHA-256 of the package: an operator's word holds for it alone.
+    pub package: &'a str,
     /// Empty when the package has none.
     pub schema_sql: &'a str,
     /// The provisioner's login.
@@ -111,20 +132,22 @@ impl Step<'_> {
         let mut second = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
         let turn = first.transaction().await.context("beginning the step")?;
         let recorded = self.take_turn(&turn).await?;
+        self.check_enabled(&turn).await?;
         let hash = Sha256::digest(self.schema_sql.as_bytes()).to_vec();
         let unchanged = recorded.hash.as_ref() == Some(&hash);
         self.make_roles(&mut second, !unchanged).await?;
         if unchanged {
-            self.record_step(&turn, &hash, false).await?;
+            self.record_step(&turn, &hash, None).await?;
             turn.commit().await.context("ending the turn")?;
             return Ok(self.database());
         }
+        let agreed = self.agreed_losses(&turn).await?;
         let started = Instant::now();
-        let run = self.run_schema().await;
+        let run = self.run_schema(&agreed).await;
         self.close_login(&second).await?;
         match run {
-            Ok(()) => {
-                self.record(&turn, &hash, started).await?;
+            Ok(lost) => {
+                self.record(&turn, &hash, started, &lost).await?;
                 turn.commit().await.context("recording the step")?;
                 Ok(self.database())
             }
@@ -148,13 +171,12 @@ impl Step<'_> {
 
     async fn take_turn(&self, turn: &Transaction<'_>) -> anyhow::Result<Recorded> {
         turn.batch_execute(&format!("SET LOCAL lock_timeout = '{TURN_TIMEOUT}'")).await?;
-        let added = turn
-            .execute(
-                "INSERT INTO public.plugin_schema_state (plugin) VALUES ($1) ON CONFLICT DO NOTHING",
-                &[&self.plugin],
-            )
-            .await
-            .context("waiting for another host that is at this plugin")?;
+        turn.execute(
+            "INSERT INTO public.plugin_schema_state (plugin) VALUES ($1) ON CONFLICT DO NOTHING",
+            &[&self.plugin],
+        )
+        .await
+        .context("waiting for another host that is at this plugin")?;
         let row = turn
             .query_one(
                 "SELECT schema_sha256 FROM public.plugin_schema_state WHERE plugin = $1 FOR UPDATE",
@@ -162,7 +184,19 @@ impl Step<'_> {
             )
             .await
             .context("waiting for another host that is at this plugin")?;
-        Ok(Recorded { hash: row.try_get(0).context("reading the recorded hash")?, first_time: added == 1 })
+        let hash: Option<Vec<u8>> = row.try_get(0).context("reading the recorded hash")?;
+        // The row stays when the plugin's data is dropped.
+        Ok(Recorded { first_time: hash.is_none(), hash })
+    }
+
+    /// What was dropped of a plugin that was disabled meanwhile is not made again.
+    async fn check_enabled(&self, turn: &Transaction<'_>) -> Result<(), Trouble> {
+        let asked = "SELECT FROM public.plugin_state WHERE plugin = $1 AND disabled_at IS NOT NULL";
+        let disabled = turn.query_opt(asked, &[&self.plugin]).await.context("asking whether the plugin is disabled")?;
+        if disabled.is_some() && !self.replay {
+            return Err(Trouble::Refused(ProvisionFault::Unavailable("the plugin was disabled meanwhile".to_owned())));
+        }
+        Ok(())
     }
 
     async fn make_roles(&self, session: &mut Client, login: bool) -> Result<(), Trouble> {
@@ -221,17 +255,17 @@ impl Step<'_> {
         ]
     }
 
-    async fn run_schema(&self) -> Result<(), Trouble> {
+    async fn run_schema(&self, agreed: &[String]) -> Result<Vec<String>, Trouble> {
         let mut tries = 1;
         loop {
-            let run = tokio::time::timeout(self.schema_timeout + CHECKS_TIMEOUT, cage::run(self)).await;
+            let run = tokio::time::timeout(self.schema_timeout + CHECKS_TIMEOUT, cage::run(self, agreed)).await;
             match run {
                 Ok(Err(cage::Failure::Busy(error))) if tries < TRIES => {
                     tracing::info!(plugin = self.plugin, %error, "schema.sql met other work; trying again");
                     tries += 1;
                 }
                 Ok(Err(failure)) => return Err(failure.into()),
-                Ok(Ok(())) => return Ok(()),
+                Ok(Ok(lost)) => return Ok(lost),
                 Err(_) => return Err(cage::took_too_long(self.schema_timeout)),
             }
         }
@@ -242,7 +276,13 @@ impl Step<'_> {
         session.batch_execute(&close).await.context("closing the schema role's login")
     }
 
-    async fn record(&self, turn: &Transaction<'_>, hash: &[u8], started: Instant) -> anyhow::Result<()> {
+    async fn record(
+        &self,
+        turn: &Transaction<'_>,
+        hash: &[u8],
+        started: Instant,
+        lost: &[String],
+    ) -> anyhow::Result<()> {
         let took = i32::try_from(started.elapsed().as_millis()).unwrap_or(i32::MAX);
         turn.execute(
             "UPDATE public.plugin_schema_state
@@ -251,16 +291,20 @@ impl Step<'_> {
         )
         .await
         .context("recording the step")?;
-        self.record_step(turn, hash, true).await
+        if !lost.is_empty() {
+            self.use_up(turn).await?;
+        }
+        self.record_step(turn, hash, Some(lost)).await
     }
 
     /// For restores. A database that older versions worked on gets what was run last when it meets it again.
-    async fn record_step(&self, turn: &Transaction<'_>, hash: &[u8], made: bool) -> anyhow::Result<()> {
+    async fn record_step(&self, turn: &Transaction<'_>, hash: &[u8], lost: Option<&[String]>) -> anyhow::Result<()> {
+        let (made, lost) = (lost.is_some(), lost.unwrap_or_default());
         turn.execute(
-            "INSERT INTO public.plugin_schema_steps (plugin, number, sha256, plugin_version, schema_sql)
-             SELECT $1, coalesce(max(number), 0) + 1, $2, $3, $4 FROM public.plugin_schema_steps WHERE plugin = $1
+            "INSERT INTO public.plugin_schema_steps (plugin, number, sha256, plugin_version, schema_sql, losses)
+             SELECT $1, coalesce(max(number), 0) + 1, $2, $3, $4, $6 FROM public.plugin_schema_steps WHERE plugin = $1
              HAVING $5 OR count(*) = 0",
-            &[&self.plugin, &hash, &self.version, &self.schema_sql, &made],
+            &[&self.plugin, &hash, &self.version, &self.schema_sql, &made, &lost],
         )
         .await
         .context("recording the step for backups")?;

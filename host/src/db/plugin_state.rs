@@ -113,3 +113,12 @@ pub async fn change_settings(
     work.commit().await?;
     Ok((before, now))
 }
+
+/// Whether anything is kept of a plugin: a schema, or settings.
+pub async fn has_left_data(pool: &Pool, plugin: &str) -> ApiResult<bool> {
+    let sql = "SELECT EXISTS (SELECT FROM public.plugin_schema_state WHERE plugin = $1 AND schema_sha256 IS NOT NULL)
+                   OR EXISTS (SELECT FROM public.plugin_state
+                              WHERE plugin = $1 AND (settings <> '{}' OR sealed <> '{}' OR disabled_at IS NOT NULL))";
+    let client = pool.get().await?;
+    Ok(client.query_one(&client.prepare_cached(sql).await?, &[&plugin]).await?.try_get(0)?)
+}

@@ -132,3 +132,12 @@ pub async fn confirm_destructive(pool: &Pool, plugin: &str, sha256: &str, versio
     client.execute(&statement, &[&plugin, &sha256, &version, by]).await?;
     Ok(())
 }
+
+/// Forgets that data was lost on the way: there is none left of the plugin.
+pub async fn forget_losses(pool: &Pool, plugin: &str) -> ApiResult<()> {
+    let sql = "UPDATE public.plugin_versions SET destructive_confirmed_at = NULL, destructive_confirmed_by = NULL
+               WHERE plugin = $1 AND destructive_confirmed_at IS NOT NULL";
+    let client = pool.get().await?;
+    client.execute(&client.prepare_cached(sql).await?, &[&plugin]).await?;
+    Ok(())
+}

@@ -56,6 +56,11 @@ impl Desk {
                 let was_quarantined = self.crashes.release(&plugin);
                 answer(outbox, async move { ToWorker::Released { id, was_quarantined } });
             }
+            ToKeeper::Purge { id, plugin } => {
+                self.asked.retain(|request| request.plugin != plugin);
+                let provisioner = self.provisioner.clone();
+                answer(outbox, async move { ToWorker::Purged { id, result: provisioner.purge(&plugin).await } });
+            }
             ToKeeper::Provision { id, request } => {
                 let known = if self.asked.insert(request.clone()) { self.provisioner.recall(&request) } else { None };
                 let provisioner = self.provisioner.clone();

@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use serde::de::DeserializeOwned;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::Semaphore;
 
 use super::launch::Launcher;
-use crate::link::{PluginDatabase, ProvisionFault, ProvisionRequest};
-use crate::provision::Job;
+use crate::link::{PluginDatabase, ProvisionFault, ProvisionRequest, Purged};
+use crate::provision::{Job, Task};
 
 /// Side by side; more wait. Each holds a few connections of the provisioner's login.
 const AT_ONCE: usize = 2;
@@ -59,18 +60,7 @@ impl Provisioner {
             let fault = "the request names no plugin and hash";
             return Err(ProvisionFault::Unavailable(fault.to_owned()));
         }
-        let _permit = self.permits.acquire().await;
-        let answered = tokio::time::timeout(TIMEOUT, self.ask(request)).await;
-        let result = match answered {
-            Ok(Ok(result)) => result,
-            Ok(Err(error)) => {
-                tracing::error!(plugin = request.plugin, error = format!("{error:#}"), "a schema step failed");
-                Err(ProvisionFault::Unavailable(
-                    "the schema step could not be made; the keeper's log says why".to_owned(),
-                ))
-            }
-            Err(_) => Err(ProvisionFault::Unavailable("the schema step took too long".to_owned())),
-        };
+        let result = self.have_done(Task::Provision(request.clone()), &request.plugin).await;
         self.remember(request, &result);
         if let Err(fault) = &result {
             tracing::warn!(plugin = request.plugin, %fault, "the plugin did not get its database");
@@ -78,8 +68,40 @@ impl Provisioner {
         result
     }
 
-    async fn ask(&self, request: &ProvisionRequest) -> anyhow::Result<Result<PluginDatabase, ProvisionFault>> {
-        let job = Job { request: request.clone(), ..Job::clone(&self.job) };
+    /// Drops a plugin's data.
+    ///
+    /// # Errors
+    /// It is in use, or could not be done.
+    pub async fn purge(&self, plugin: &str) -> Result<Purged, ProvisionFault> {
+        if !is_name(plugin) {
+            return Err(ProvisionFault::Unavailable("the request names no plugin".to_owned()));
+        }
+        let result: Result<Purged, _> = self.have_done(Task::Purge { plugin: plugin.to_owned() }, plugin).await;
+        // What was made for it is not there any more, or may not be.
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).retain(|known, _| known.plugin != plugin);
+        match &result {
+            Ok(purged) => tracing::info!(plugin, tables = purged.tables.len(), "the plugin's data was dropped"),
+            Err(fault) => tracing::warn!(plugin, %fault, "the plugin's data was not dropped"),
+        }
+        result
+    }
+
+    async fn have_done<T: DeserializeOwned>(&self, task: Task, plugin: &str) -> Result<T, ProvisionFault> {
+        let _permit = self.permits.acquire().await;
+        match tokio::time::timeout(TIMEOUT, self.ask(task)).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(error)) => {
+                tracing::error!(plugin, error = format!("{error:#}"), "a schema step failed");
+                Err(ProvisionFault::Unavailable(
+                    "the schema step could not be made; the keeper's log says why".to_owned(),
+                ))
+            }
+            Err(_) => Err(ProvisionFault::Unavailable("the schema step took too long".to_owned())),
+        }
+    }
+
+    async fn ask<T: DeserializeOwned>(&self, task: Task) -> anyhow::Result<Result<T, ProvisionFault>> {
+        let job = Job { task, ..Job::clone(&self.job) };
         let mut command = self.launcher.command("provision");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child =
@@ -95,14 +117,13 @@ impl Provisioner {
 
 /// A name and a hash and nothing that could be more.
 fn well_formed(request: &ProvisionRequest) -> bool {
-    let name = &request.plugin;
-    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-    (1..=LONGEST_NAME).contains(&name.len())
-        && name.bytes().all(plain)
-        && name.as_bytes()[0].is_ascii_lowercase()
-        && request.sha256.len() == HASH_DIGITS
-        && request.sha256.bytes().all(hex)
+    is_name(&request.plugin) && request.sha256.len() == HASH_DIGITS && request.sha256.bytes().all(hex)
+}
+
+fn is_name(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(plain) && name.as_bytes()[0].is_ascii_lowercase()
 }
 
 #[cfg(test)]

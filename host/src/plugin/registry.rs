@@ -24,8 +24,11 @@ use tokio::{
     task::spawn_blocking,
     time::Instant,
 };
+use uuid::Uuid;
 
-pub use self::{configure::Configuration, found::examine, report::PluginReport, snapshot::Snapshot};
+pub use self::{
+    configure::Configuration, dry::readers_without, found::examine, report::PluginReport, snapshot::Snapshot,
+};
 use self::{
     folder::{Fingerprint, Look},
     found::Found,
@@ -49,6 +52,8 @@ use crate::{
 };
 
 mod configure;
+mod confirm;
+mod dry;
 mod folder;
 mod follow;
 mod found;
@@ -68,6 +73,12 @@ const FIRST_LOOK: Duration = Duration::from_secs(5);
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 /// How often a replaced instance is looked at: whether somebody still holds its snapshot.
 const DRAIN_TICK: Duration = Duration::from_millis(20);
+
+/// Which host this is, and what opens its plugins' secrets.
+pub struct Own {
+    pub host: Uuid,
+    pub key: SealingKey,
+}
 
 /// All plugins of this host.
 pub struct Registry {
@@ -107,7 +118,7 @@ impl Registry {
     /// The thread that watches over plugins can't be started.
     pub fn new(
         config: &Config,
-        key: SealingKey,
+        own: Own,
         services: Arc<Services>,
         keeper: KeeperLink,
         past: Arc<Past>,
@@ -116,8 +127,8 @@ impl Registry {
     ) -> io::Result<Self> {
         Ok(Self {
             plugins_dir: config.paths.plugins_dir.clone(),
-            judge: Judge::new(&config.plugins, key, clock, Arc::clone(&past)),
-            loader: Arc::new(Loader::new(services, keeper, past, telemetry)?),
+            judge: Judge::new(&config.plugins, own.key, clock, Arc::clone(&past)),
+            loader: Arc::new(Loader::new(own.host, services, keeper, past, telemetry)?),
             current: ArcSwap::default(),
             published: watch::Sender::new(0),
             scanning: Mutex::default(),
@@ -154,6 +165,7 @@ impl Registry {
         for report in &mut reports {
             report.crash = self.judge.past.last_crash(&report.name);
         }
+        dry::warn(&mut reports);
         reports
     }
 
@@ -216,6 +228,7 @@ impl Registry {
         let active = entries.iter().filter(|entry| entry.service.is_some()).count();
         let (all, took) = (entries.len(), started.elapsed().as_millis() as u64);
         self.publish(entries);
+        self.loader.tell_in_service(&self.snapshot()).await;
         tracing::info!(found = all, active, ms = took, "plugins looked at");
         half
     }

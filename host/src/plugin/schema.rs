@@ -19,7 +19,7 @@ pub async fn provision(keeper: &KeeperLink, plugin: &str, sha256: &str) -> Resul
 fn why(fault: ProvisionFault) -> NoDatabase {
     match fault {
         ProvisionFault::Unavailable(reason) => NoDatabase::Unavailable(reason),
-        ProvisionFault::Refused { code, expected, found, fix } => {
+        ProvisionFault::Refused { code, expected, found, fix, losses } => {
             let known = Code::parse(&code);
             let reason = reason(known).unwrap_or_else(|| format!("The plugin's schema was not made ({code})."));
             let mut refusal = Refusal::new(known.unwrap_or(Code::SchemaFailed), reason);
@@ -32,7 +32,7 @@ fn why(fault: ProvisionFault) -> NoDatabase {
             if !fix.is_empty() {
                 refusal = refusal.fix(fix);
             }
-            NoDatabase::Refused(refusal)
+            NoDatabase::Refused(Refusal { losses: losses.into(), ..refusal })
         }
     }
 }

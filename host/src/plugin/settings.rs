@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::state::{Code, Refusal};
-use crate::seal::SealingKey;
+use crate::{db::sealed_settings::place, seal::SealingKey};
 
 pub mod secret;
 
@@ -60,11 +60,6 @@ pub fn seal(
         Ok((pointer, text))
     };
     secrets.into_iter().map(seal).collect()
-}
-
-/// What binds a sealed secret: it opens for no other plugin and under no other name.
-pub fn place(plugin: &str, pointer: &str) -> String {
-    format!("plugin settings {plugin} {pointer}")
 }
 
 /// The settings that an instance is given.

@@ -253,6 +253,9 @@ pub struct Refusal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
     pub fix: String,
+    /// What would be lost: an operator may agree to exactly this.
+    #[serde(default, skip_serializing_if = "<[String]>::is_empty")]
+    pub losses: Box<[String]>,
 }
 
 /// Values of a refusal come from foreign files; longer ones are cut.
@@ -261,7 +264,7 @@ const VALUE_LIMIT: usize = 2_000;
 impl Refusal {
     pub fn new(code: Code, reason: impl Into<String>) -> Self {
         let reason = cut(reason.into());
-        Self { code, reason, expected: None, found: None, fix: code.usual_fix().to_owned() }
+        Self { code, reason, expected: None, found: None, fix: code.usual_fix().to_owned(), losses: Box::default() }
     }
 
     pub fn expected(mut self, expected: impl Into<String>) -> Self {

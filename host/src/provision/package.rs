@@ -40,6 +40,21 @@ pub fn find(plugins_dir: &Path, plugins: &Plugins, request: &ProvisionRequest) -
     ))
 }
 
+/// Whether any package in the plugins folder says that it is this plugin, sound or not.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn is_there(plugins_dir: &Path, plugin: &str) -> Result<bool, ProvisionFault> {
+    if !plugins_dir.exists() {
+        return Ok(false);
+    }
+    let paths = package::find(plugins_dir).map_err(|error| {
+        ProvisionFault::Unavailable(format!("the folder {} cannot be read: {error}", plugins_dir.display()))
+    })?;
+    let says = |path: &Path| Some(hints(&package::manifest_of(path)?).name? == plugin);
+    Ok(paths.iter().any(|path| says(path).unwrap_or(false)))
+}
+
 fn judge(found: package::Package, plugins: &Plugins, request: &ProvisionRequest) -> Result<Package, ProvisionFault> {
     let (manifest, _) = Manifest::read(&found.manifest).map_err(|problems| fault(problems.into()))?;
     let signed = Keys::load(&plugins.trust_keys).judge(found.signature.as_deref(), &found.signed_bytes());

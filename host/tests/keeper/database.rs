@@ -235,6 +235,7 @@ impl Database {
         Step {
             plugin,
             version: "1.0.0",
+            package: "",
             schema_sql,
             provisioner,
             names: &self.prepared.names,

@@ -146,3 +146,41 @@ async fn what_is_no_whole_backup_is_refused_before_anything_is_touched() {
     refused(&output, &["no database in DATA_DIR"]);
     assert!(!elsewhere.exists());
 }
+
+/// Secrets among a plugin's settings open with the key that belongs to the database's secret: in the archive only when
+/// asked for, and made for the new database when it is there.
+#[tokio::test]
+async fn secret_settings_come_back_where_the_archive_has_its_secrets() {
+    const SECRET: &str = "a greeting that nobody may see";
+    const SETTINGS: &str = "/v1/admin/plugin-registry/echo/settings";
+    let schema = json!({"type": "object", "properties": {"greeting": {"type": "string", "writeOnly": true}}});
+    let echo = Package::fixture("echo").manifest(|manifest| manifest["settings_schema"] = schema);
+    let mut host = Host::settings().plugins(PluginsFolder::default().with("echo", &echo)).start().await;
+    let set = host.owner().await.call(http::Method::PUT, SETTINGS).json(&json!({"greeting": SECRET}));
+    set.send().await.expect(200);
+    let kept = tempfile::tempdir().unwrap();
+    let (bare, whole) = (kept.path().join("bare.tar"), kept.path().join("whole.tar"));
+    done(&run(&host, "backup", &bare, &[]));
+    done(&run(&host, "backup", &whole, &["--with-secrets"]));
+    for archive in [&bare, &whole] {
+        let bytes = std::fs::read(archive).unwrap();
+        assert!(!bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes()), "it stands there in plain");
+    }
+    for (archive, opens) in [(&bare, false), (&whole, true)] {
+        host.program().signal(Signal::TERM);
+        assert!(host.program().ended().await.success());
+        std::fs::remove_dir_all(host.data()).unwrap();
+        let told = done(&run(&host, "restore", archive, &[]));
+        assert_eq!(told.contains("given again: echo"), !opens, "{told}");
+        host = host.again(|settings| settings).await;
+        let owner = User::log_in(&host.client(), OWNER, OWNER_PASSWORD).await;
+        let settings = owner.get(SETTINGS).await.expect(200);
+        assert_eq!(settings["settings"]["greeting"], json!({"set": true}), "{settings}");
+        if opens {
+            assert_eq!(owner.get("/v1/admin/plugins/echo/hello").await.expect(200)["greeting"], SECRET);
+        } else {
+            assert_eq!(settings["unreadable"], json!(["/greeting"]));
+            assert_eq!(plugin_state(&owner, "echo").await, "refused");
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! Contract 4: which plugins provide and read each kind, and how many cards have it.
 
-use cardinal_tests::{Host, PluginsFolder, eventually};
+use cardinal_tests::{Host, Package, PluginsFolder, eventually};
 use serde_json::{Value, json};
 
 async fn kind(host: &Host, name: &str) -> Option<Value> {
@@ -41,4 +41,27 @@ async fn who_writes_and_reads_a_kind_and_how_many_cards_have_it() {
     let read = supplier["read_by"].as_array().unwrap().len();
     assert_eq!(supplier["warning"].is_null(), read == 0, "a kind that is read and nobody writes: {supplier}");
     owner.get("/v1/admin/kinds?limit=1").await.refused(400, "invalid-request");
+}
+
+#[tokio::test]
+async fn a_reader_that_is_left_without_a_writer_is_told_of() {
+    let reader = Package::fixture("quick").manifest(|manifest| manifest["reads_kinds"] = json!(["echo", "quick"]));
+    let plugins = PluginsFolder::default().with("echo", &Package::fixture("echo")).with("quick", &reader);
+    let host = Host::settings().plugins(plugins).start().await;
+    let owner = host.owner().await;
+    let warnings = async || {
+        let report = owner.get("/v1/admin/plugin-registry/quick").await.expect(200);
+        report["item"]["warnings"].to_string()
+    };
+    assert!(!warnings().await.contains("echo"), "{}", warnings().await);
+    let disabled = owner.post("/v1/admin/plugin-registry/echo/disable", &Value::Null).await.expect(200);
+    let told = disabled["warnings"].as_array().unwrap();
+    assert!(told.len() == 1 && told[0].as_str().unwrap().starts_with("quick reads the kind echo"), "{disabled}");
+    assert!(warnings().await.contains("echo would, and is not in service"), "{}", warnings().await);
+    let enabled = owner.post("/v1/admin/plugin-registry/echo/enable", &Value::Null).await.expect(200);
+    assert_eq!(enabled["warnings"], json!([]));
+    assert!(!warnings().await.contains("echo"), "{}", warnings().await);
+    // Its own kind is nobody else's loss.
+    let disabled = owner.post("/v1/admin/plugin-registry/quick/disable", &Value::Null).await.expect(200);
+    assert_eq!(disabled["warnings"], json!([]));
 }

@@ -1,11 +1,16 @@
 //! Contract 5.3: what operators set for a plugin. In force without a restart and on every host, held against the plugin's
 //! schema; secrets go in and never come out.
 
-use cardinal_tests::{Answer, Host, Package, PluginsFolder, User};
+use std::time::{Duration, Instant};
+
+use cardinal_tests::{Answer, Host, Package, PluginsFolder, User, eventually};
 use http::Method;
 use serde_json::{Value, json};
 
 const SETTINGS: &str = "/v1/admin/plugin-registry/echo/settings";
+const ONE_SECRET: &str = "one secret for the logins on all hosts";
+/// The contract's bound is five seconds; the machine is shared.
+const TOLD_WITHIN: Duration = Duration::from_secs(7);
 const PASSWORD: &str = "hunter2-of-the-settings";
 
 /// `echo`, which greets with its setting `greeting`; here also with secrets of several shapes.
@@ -226,6 +231,24 @@ async fn secrets_go_in_and_never_come_out() {
     assert_eq!(pointers(&problem), ["/greeting"]);
     put(owner, &json!({"greeting": "given again"})).await.expect(200);
     assert_eq!(greeting(owner).await, "given again");
+}
+
+#[tokio::test]
+async fn settings_reach_every_host_of_the_database() {
+    let one = Host::settings().plugins(folder(schema())).set("ADMIN_TOKEN_SECRET", ONE_SECRET).start().await;
+    let two = one.beside().plugins(folder(schema())).set("ADMIN_TOKEN_SECRET", ONE_SECRET).start().await;
+    let owner = one.owner().await;
+    let there = User::log_in(&two.client(), cardinal_tests::OWNER, cardinal_tests::OWNER_PASSWORD).await;
+    let set = json!({"greeting": "everywhere", "token": PASSWORD});
+    put(owner, &set).await.expect(200);
+    let begun = Instant::now();
+    eventually("the other host greets so, too", async || (greeting(&there).await == "everywhere").then_some(())).await;
+    assert!(begun.elapsed() < TOLD_WITHIN, "{:?}", begun.elapsed());
+    let report = there.get("/v1/admin/plugin-registry/echo").await.expect(200)["item"].clone();
+    assert_eq!((&report["state"], &report["refusal"]), (&json!("active"), &Value::Null), "it opened the secret");
+    // And back, from the other one.
+    put(&there, &json!({"greeting": "and back", "token": {"set": true}})).await.expect(200);
+    eventually("the first host greets so, too", async || (greeting(owner).await == "and back").then_some(())).await;
 }
 
 #[tokio::test]

@@ -39,8 +39,9 @@ impl From<Failure> for Trouble {
     }
 }
 
-/// As the plugin's schema role in one transaction: schema.sql, then what it did to the tables, then what it left.
-pub(super) async fn run(step: &Step<'_>) -> Result<(), Failure> {
+/// As the plugin's schema role in one transaction: schema.sql, then what it did to the tables, then what it left. Gives
+/// what was lost, which is nothing beyond what was agreed to.
+pub(super) async fn run(step: &Step<'_>, agreed: &[String]) -> Result<Vec<String>, Failure> {
     let role = step.names.plugin_schema(step.plugin);
     let login = step.provisioner.with_login(&role, step.passwords.of(&role));
     // Logged in as that role, not SET ROLE: there is nothing to go back to.
@@ -53,14 +54,16 @@ pub(super) async fn run(step: &Step<'_>) -> Result<(), Failure> {
     work.batch_execute(&caged(step.schema_sql)?).await.map_err(|error| judged(error, step.schema_sql))?;
     settle(&work).await.map_err(|error| judged(error, step.schema_sql))?;
     let after = diff::tables(&work, &schema).await?;
-    if let Some(refusal) = diff::refusal(&before, &after).filter(|_| !step.replay) {
+    let lost = diff::lost(&before, &after);
+    if let Some(refusal) = diff::refusal(&lost, agreed).filter(|_| !step.replay) {
         return Err(Failure::Refused(refusal));
     }
     if let Some(refusal) = safety::refusal(&work, step).await? {
         return Err(Failure::Refused(refusal));
     }
     grant(&work, &schema, &runtime_role).await?;
-    work.commit().await.map_err(|error| judged(error, step.schema_sql))
+    work.commit().await.map_err(|error| judged(error, step.schema_sql))?;
+    Ok(lost)
 }
 
 pub(super) fn took_too_long(limit: Duration) -> Trouble {

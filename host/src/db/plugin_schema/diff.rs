@@ -42,20 +42,23 @@ pub(super) async fn tables(work: &Transaction<'_>, schema: &str) -> anyhow::Resu
     Ok(tables)
 }
 
-pub(super) fn refusal(before: &Tables, after: &Tables) -> Option<ProvisionFault> {
-    let lost = lost(before, after);
-    if lost.is_empty() {
+/// Unless an operator has agreed to every one of these losses.
+pub(super) fn refusal(lost: &[String], agreed: &[String]) -> Option<ProvisionFault> {
+    if lost.iter().all(|loss| agreed.contains(loss)) {
         return None;
     }
-    Some(ProvisionFault::refused(
+    let fault = ProvisionFault::refused(
         "destructive-migration",
         "schema.sql to keep every table and column that is there, with its name and type",
         lost.join("; "),
-        "add new columns beside the old ones, or have an operator confirm the loss",
-    ))
+        "add new columns beside the old ones, or have an operator confirm the loss: POST \
+         /v1/admin/plugin-registry/{name}/confirm-migration with the package's sha256, after a backup",
+    );
+    Some(fault.losing(lost.to_vec()))
 }
 
-fn lost(before: &Tables, after: &Tables) -> Vec<String> {
+/// What is not there any more as it was, in the words that an operator confirms.
+pub(super) fn lost(before: &Tables, after: &Tables) -> Vec<String> {
     let mut lost = Vec::new();
     for (id, old) in before {
         match after.get(id) {
@@ -97,6 +100,15 @@ mod tests {
         let mut after = Tables::from([(1, table("items", &[(1, "id", "bigint"), (2, "v", "text")]))]);
         after.insert(2, table("more", &[]));
         assert!(lost(&before, &after).is_empty());
+    }
+
+    #[test]
+    fn what_was_agreed_to_may_be_lost_and_nothing_else() {
+        let words = |words: &[&str]| words.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        let (one, both) = (words(&["table a is dropped"]), words(&["table a is dropped", "table b is dropped"]));
+        assert_eq!((refusal(&[], &[]), refusal(&one, &one), refusal(&one, &both)), (None, None, None));
+        let Some(ProvisionFault::Refused { code, losses, .. }) = refusal(&both, &one) else { panic!("a refusal") };
+        assert_eq!((code.as_str(), losses), ("destructive-migration", both));
     }
 
     #[test]

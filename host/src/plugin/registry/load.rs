@@ -13,13 +13,15 @@ use std::{
 use bytes::Bytes;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
+use uuid::Uuid;
 
 use super::{
     found::{Candidate, NotGood},
-    snapshot::Service,
+    snapshot::{Service, Snapshot},
 };
 use crate::{
     crash::{Mark, current, ledger},
+    db::plugin_service,
     link::KeeperLink,
     observe::Telemetry,
     plugin::{
@@ -41,6 +43,7 @@ const CREATE_LIMIT: Duration = Duration::from_secs(10);
 
 /// What loading takes.
 pub(super) struct Loader {
+    host: Uuid,
     pub services: Arc<Services>,
     keeper: KeeperLink,
     past: Arc<Past>,
@@ -52,12 +55,14 @@ pub(super) struct Loader {
 
 impl Loader {
     pub fn new(
+        host: Uuid,
         services: Arc<Services>,
         keeper: KeeperLink,
         past: Arc<Past>,
         telemetry: Arc<Telemetry>,
     ) -> io::Result<Self> {
         Ok(Self {
+            host,
             telemetry,
             services,
             keeper,
@@ -74,6 +79,9 @@ impl Loader {
         let mark = ledger::enlist(&manifest.name, &manifest.version.to_string(), &sha256);
         let library = self.open(library, (mark, &sha256)).await?;
         same_plugin(&manifest, library.description())?;
+        // Before it has a database: from here on nobody drops it.
+        let added = plugin_service::add(&self.services.core, self.host, &manifest.name).await;
+        added.map_err(|_| NotGood::Failed("The database is away.".to_owned()))?;
         let pool = self.database(&manifest, &sha256).await?;
         let generation = self.generations.fetch_add(1, Ordering::Relaxed);
         let identity = PluginIdentity {
@@ -90,6 +98,14 @@ impl Loader {
         let tools = active.tools()?;
         let library = library.description().clone();
         Ok(Service { active, tools, frontend, library, sha256, settings })
+    }
+
+    /// Tells the other hosts what is in service here.
+    pub async fn tell_in_service(&self, snapshot: &Snapshot) {
+        let names: Vec<String> = snapshot.active().map(|active| active.manifest.name.clone()).collect();
+        if let Err(error) = plugin_service::set(&self.services.core, self.host, &names).await {
+            tracing::warn!(error = ?error, "the other hosts could not be told which plugins are in service here");
+        }
     }
 
     async fn open(&self, bytes: Bytes, (mark, sha256): (Mark, &str)) -> Result<Library, NotGood> {

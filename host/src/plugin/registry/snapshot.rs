@@ -17,7 +17,7 @@ use crate::plugin::{
     active::{Active, ToolEntry},
     frontend::{Asset, Bundle, Main},
     library::Description,
-    state::{Refusal, State},
+    state::{Code, Refusal, State},
 };
 
 /// What is said of a package whose files are still being written.
@@ -125,6 +125,15 @@ impl Snapshot {
     pub(super) fn lying(&self, name: &str) -> Option<&About> {
         let entry = self.entries.iter().find(|entry| entry.about.name == name)?;
         Some(entry.pending.as_deref().unwrap_or(&entry.about))
+    }
+
+    /// The package of this name that is refused for this.
+    pub(super) fn refused(&self, name: &str, code: Code) -> Option<(&About, &Refusal)> {
+        let of_name = self.entries.iter().filter(|entry| entry.about.name == name);
+        of_name.into_iter().find_map(|entry| {
+            let refusal = entry.refusal.as_ref().filter(|refusal| refusal.code == code)?;
+            Some((entry.pending.as_deref().unwrap_or(&entry.about), refusal))
+        })
     }
 
     fn service(&self, name: &str) -> Option<&Service> {
