@@ -6,6 +6,9 @@ import schemathesis
 
 _numbers = itertools.count(1)
 
+for media_type in ("application/x-ndjson", "text/csv"):
+    schemathesis.serializer.alias(media_type, "text/plain")
+
 
 @schemathesis.hook
 def before_call(context, case, kwargs):

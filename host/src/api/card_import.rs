@@ -45,8 +45,9 @@ pub fn routes() -> Vec<Route> {
             .param("atomic", "All rows or none; up to 100,000.", json!({"default": false}))
             .param("sources", "Whether ids and sources count, as an export has them; `keep` needs the scope `*`.",
                 json!({"enum": ["ignore", "keep"], "default": "ignore"}))
-            .body("application/x-ndjson", json!({"type": "string", "examples": ["{\"title\": \"A chair\", \"sku\": \"C-1\"}\n"]}))
-            .body("text/csv", json!({"type": "string", "examples": ["title,sku,attributes.brand\nA chair,C-1,Northwind\n"]}))
+            // Whatever it is: bad rows are the job's errors, and not the request's.
+            .body("application/x-ndjson", json!({"examples": ["{\"title\": \"A chair\", \"sku\": \"C-1\"}\n"]}))
+            .body("text/csv", json!({"examples": ["title,sku,attributes.brand\nA chair,C-1,Northwind\n"]}))
             .accepted::<super::jobs::JobItem>();
     })]
 }
@@ -108,9 +109,10 @@ async fn import(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
         args: args.clone(),
         terms,
     };
-    let job = import::run(app, seat, new, upload).await?;
-    app.audit.done(&call, Act::ImportCards, Some(job.id.to_string()), Some(args)).await;
-    jobs::accepted(app, &job).await
+    let begun = import::begin(app, seat, new, upload).await?;
+    // At once: it goes on when its sender is gone.
+    app.audit.done(&call, Act::ImportCards, Some(begun.job.id.to_string()), Some(args)).await;
+    jobs::accepted(app, &begun.read(app).await?).await
 }
 
 /// What is asked for and a place for it, before anything of the body is looked at.

@@ -60,9 +60,27 @@ pub fn seat(app: &App) -> ApiResult<OwnedSemaphorePermit> {
     })
 }
 
-/// Imports what `upload` holds, whether or not the caller goes on waiting; the job as it is soon after the whole body was
-/// read, or over already.
-pub async fn run(app: &Arc<App>, seat: OwnedSemaphorePermit, new: NewImport, upload: Upload) -> ApiResult<Job> {
+/// An import that has begun and goes on, whether or not anybody waits for it.
+pub struct Begun {
+    pub job: Job,
+    read: oneshot::Receiver<()>,
+    over: oneshot::Receiver<Job>,
+}
+
+impl Begun {
+    /// The job as it is soon after the whole body was read, or over already.
+    pub async fn read(self, app: &App) -> ApiResult<Job> {
+        // A sender that is dropped says as much as one that speaks.
+        let _ = self.read.await;
+        match tokio::time::timeout(ANSWER_AFTER, self.over).await {
+            Ok(Ok(job)) => Ok(job),
+            _ => Ok(jobs::get(&app.pools.core, self.job.id).await?.unwrap_or(self.job)),
+        }
+    }
+}
+
+/// Imports what `upload` holds.
+pub async fn begin(app: &Arc<App>, seat: OwnedSemaphorePermit, new: NewImport, upload: Upload) -> ApiResult<Begun> {
     let (begun, told) = oneshot::channel();
     let (read, all_read) = oneshot::channel();
     let (over, ended) = oneshot::channel();
@@ -74,12 +92,7 @@ pub async fn run(app: &Arc<App>, seat: OwnedSemaphorePermit, new: NewImport, upl
     });
     let lost = |_| ApiError::internal(anyhow::anyhow!("an import ended without a word"));
     let job = told.await.map_err(lost)??;
-    // A sender that is dropped says as much as one that speaks.
-    let _ = all_read.await;
-    match tokio::time::timeout(ANSWER_AFTER, ended).await {
-        Ok(Ok(job)) => Ok(job),
-        _ => Ok(jobs::get(&app.pools.core, job.id).await?.unwrap_or(job)),
-    }
+    Ok(Begun { job, read: all_read, over: ended })
 }
 
 async fn import(app: Arc<App>, new: NewImport, mut upload: Upload, answers: Answers) {
@@ -130,6 +143,8 @@ async fn transfer(
     let mut writing = std::pin::pin!(write_all(&mut writer, pieces, read));
     tokio::select! {
         end = &mut writing => return end,
+        // Also while its sender says nothing. What is being written is counted, or gone.
+        () = own.cancelled.cancelled() => {}
         () = upload.send(sender) => {}
     }
     writing.await
@@ -143,7 +158,8 @@ async fn write_all(
     loop {
         let batch = match pieces.recv().await {
             Some(Piece::Batch(batch)) => batch,
-            Some(Piece::End) | None => break,
+            Some(Piece::End) => break,
+            None => return (End::Cancelled, None),
             Some(Piece::Stopped(stopped)) => return (End::Interrupted(interrupted(writer, &stopped.told())), None),
             Some(Piece::Unreadable(error)) => return (End::Failed(super::told(&error)), None),
         };

@@ -119,6 +119,24 @@ async fn an_import_stops_when_it_is_told_to() {
 }
 
 #[tokio::test]
+async fn one_whose_sender_says_nothing_stops_as_well() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let (word, request_id) = (unique("quiet"), unique("r"));
+    let call = owner.call(Method::POST, IMPORT).stream(NDJSON, fed_slowly(&word)).header("x-request-id", &request_id);
+    let sending = tokio::spawn(call.try_send());
+    let job = job_of(owner, &request_id, 100).await;
+    let id = job["id"].as_str().unwrap();
+    owner.call(Method::POST, &format!("/v1/admin/jobs/{id}/cancel")).send().await.expect(202);
+    let begun = std::time::Instant::now();
+    assert_eq!(ended(&over(owner, id).await), "cancelled 100 0");
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    let audit = owner.get("/v1/admin/audit?action=card.import").await.expect(200);
+    assert!(audit["items"].as_array().unwrap().iter().any(|line| line["target"] == id), "{audit}");
+    sending.abort();
+}
+
+#[tokio::test]
 async fn what_a_killed_worker_had_counted_is_written_and_nothing_more() {
     let host = Host::settings().start().await;
     let owner = host.owner().await;
