@@ -86,6 +86,28 @@ test('a plugin is disabled, with a word on who runs dry, and enabled again', asy
   await expect(quick.getByText('active', { exact: true })).toBeVisible();
 });
 
+test('a plugin’s settings are changed, and refused by name when they do not fit', async ({ page }) => {
+  await signIn(page, '/admin/plugins/echo');
+  const settings = page.getByRole('region', { name: 'Settings' });
+  await expect(settings.getByText('"hello"')).toBeVisible();
+  await expect(settings.getByText('the plugin’s default')).toBeVisible();
+  await settings.getByRole('button', { name: 'Change settings' }).click();
+  const editor = settings.getByLabel('What is set here');
+  await editor.fill('{"greeting": ');
+  await expect(settings.getByText(/^Not JSON/)).toBeVisible();
+  await expect(settings.getByRole('button', { name: 'Save settings' })).toBeDisabled();
+  await editor.fill('{"greeting": 5}');
+  await settings.getByRole('button', { name: 'Save settings' }).click();
+  await expect(settings.getByText('/greeting')).toBeVisible();
+  await expectAccessible(page);
+  await expectReflows(page);
+  await editor.fill('{"greeting": "good day"}');
+  await settings.getByRole('button', { name: 'Save settings' }).click();
+  await expect(settings.getByText('"good day"')).toBeVisible();
+  await expect(settings.getByText('(set here)')).toBeVisible();
+  await expect(editor).toBeHidden();
+});
+
 test('what happens to a plugin elsewhere shows without a reload', async ({ page, request }) => {
   const act = await elsewhere(request);
   await signIn(page, '/admin/plugins');

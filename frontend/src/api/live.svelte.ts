@@ -17,7 +17,7 @@ live.on((event) => {
 });
 
 function pluginsChanged(): void {
-  for (const key of ['plugin-registry', 'plugins', 'card-sources']) void queryClient.invalidateQueries({ queryKey: [key] });
+  for (const key of ['plugin-registry', 'plugin-settings', 'plugins', 'card-sources']) void queryClient.invalidateQueries({ queryKey: [key] });
 }
 
 /** An event about many cards at once names none. The list on the page looks after itself: rows must not move under a pointer. */

@@ -1,5 +1,5 @@
 import { request } from './client.ts';
-import type { ActivePlugin, RegisteredPlugin } from './types.ts';
+import type { ActivePlugin, JsonObject, PluginSettings, RegisteredPlugin } from './types.ts';
 
 export async function listActivePlugins(signal: AbortSignal): Promise<ActivePlugin[]> {
   return (await request<{ items: ActivePlugin[] }>('/plugins', { signal })).items;
@@ -27,6 +27,15 @@ export type PluginAct = 'enable' | 'disable' | 'release';
 /** Answers with the plugin as it is afterwards. */
 export async function actOnPlugin(name: string, act: PluginAct): Promise<RegisteredPlugin> {
   return (await request<{ item: RegisteredPlugin }>(`${pluginPath(name)}/${act}`, { method: 'POST' })).item;
+}
+
+export function getPluginSettings(name: string, signal: AbortSignal): Promise<PluginSettings> {
+  return request(`${pluginPath(name)}/settings`, { signal });
+}
+
+/** Replaces what is stored; the server refuses (412) when that is no longer at `version`. */
+export function putPluginSettings(name: string, settings: JsonObject, version: number): Promise<PluginSettings> {
+  return request(`${pluginPath(name)}/settings`, { method: 'PUT', body: settings, ifMatch: `"${version}"` });
 }
 
 export interface ClientError {

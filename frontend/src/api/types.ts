@@ -178,6 +178,21 @@ export interface PluginCounters {
   } | null;
 }
 
+/** A plugin's settings; a secret that is set is `{"set": true}`. */
+export interface PluginSettings {
+  name: string;
+  /** What the plugin gets: the three layers below put together. */
+  settings: JsonObject;
+  stored: JsonObject;
+  environment: JsonObject;
+  defaults: JsonObject;
+  /** Null when the plugin has no settings. */
+  schema: JsonObject | null;
+  /** JSON pointers to secrets that have to be given again. */
+  unreadable: string[];
+  version: number;
+}
+
 /** A source of a card without its data, as the card's list of sources has it. */
 export interface ListedSource {
   source_key: string;
