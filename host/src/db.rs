@@ -28,6 +28,7 @@ pub mod plugin_session;
 pub mod plugin_state;
 pub mod plugin_versions;
 pub mod pool;
+pub mod pooler;
 pub mod prepare;
 pub mod proxy_routes;
 pub mod rate_budgets;

@@ -26,7 +26,7 @@ use crate::config::{Config, Secret};
 use crate::crash::book::Book;
 use crate::db::connect::{ConnectParams, SocketDir};
 use crate::db::prepare::{self, Prepared, SecretSource};
-use crate::db::roles;
+use crate::db::{pooler, roles};
 use crate::link::{ListenerUse, WorkerDatabase, WorkerStart};
 use crate::local_socket::LocalSocket;
 use crate::provision::{Job, Task};
@@ -92,8 +92,8 @@ impl Keeper {
         announce::write_addresses(&data, &config)?;
         let announcement = Announcement::new(&config);
         let (postgres, login) = database(&config, &data, &launcher).await?;
-        let prepared = prepare(&config, &data, &login).await?;
-        let provisioner = Provisioner::new(launcher.clone(), job(&config, &login, &prepared));
+        let (prepared, start_options) = prepare(&config, &data, &login).await?;
+        let provisioner = Provisioner::new(launcher.clone(), job(&config, &login, &prepared, start_options));
         let desk = Desk::new(Clock::System, Crashes::open(data.path()), provisioner, announcement);
         let start = worker_start(config, &login, &prepared, data.host_id()?, uses);
         Ok(Self { launcher, start, listeners, local, desk, postgres, _data: data })
@@ -215,13 +215,17 @@ fn secret_source(config: &Config, data: &Path) -> anyhow::Result<SecretSource> {
     })
 }
 
-async fn prepare(config: &Config, data: &DataDir, login: &ConnectParams) -> anyhow::Result<Prepared> {
+/// Also whether plugins' connections can be given their settings at the start.
+async fn prepare(config: &Config, data: &DataDir, login: &ConnectParams) -> anyhow::Result<(Prepared, bool)> {
     let secret = secret_source(config, data.path())?;
     let dir = SocketDir::open(&login.host, login.port).context("opening the database's socket folder")?;
     let reachable = login.clone().through(&dir);
     loop {
         match prepare::prepare(&reachable, secret.clone()).await {
-            Ok(prepared) => return Ok(prepared),
+            Ok(prepared) => {
+                let start_options = start_options(config, &reachable, &prepared).await?;
+                return Ok((prepared, start_options));
+            }
             Err(error) if prepare::may_pass(&error) => {
                 tracing::warn!(
                     error = format!("{error:#}"),
@@ -234,7 +238,19 @@ async fn prepare(config: &Config, data: &DataDir, login: &ConnectParams) -> anyh
     }
 }
 
-fn job(config: &Config, login: &ConnectParams, prepared: &Prepared) -> Job {
+async fn start_options(config: &Config, login: &ConnectParams, prepared: &Prepared) -> anyhow::Result<bool> {
+    if config.database.url.is_none() {
+        return Ok(true); // the private server has no pooler
+    }
+    let core = prepared.names.core();
+    let taken = pooler::takes_options(&login.with_login(core.clone(), prepared.passwords.of(&core))).await?;
+    if !taken {
+        tracing::info!("a pooler takes no session settings at the start; those of the roles are in force");
+    }
+    Ok(taken && config.database.prepared)
+}
+
+fn job(config: &Config, login: &ConnectParams, prepared: &Prepared, start_options: bool) -> Job {
     let provision = prepared.names.provision();
     Job {
         task: Task::Purge { plugin: String::new() }, // a place for the task of each process
@@ -244,7 +260,7 @@ fn job(config: &Config, login: &ConnectParams, prepared: &Prepared) -> Job {
         provisioner: login.with_login(&provision, prepared.passwords.of(&provision)),
         names: prepared.names.clone(),
         passwords: prepared.passwords.clone(),
-        start_options: config.database.prepared,
+        start_options,
     }
 }
 

@@ -8,6 +8,7 @@ mod event_stream;
 mod host;
 mod pages;
 mod plugins;
+mod pooler;
 mod process;
 mod provider;
 mod upstream;
@@ -20,6 +21,7 @@ pub use event_stream::{EventStream, Sent};
 pub use host::{Host, HostSettings, OWNER, OWNER_PASSWORD};
 pub use pages::{PageAnswer, Pages};
 pub use plugins::{Package, PluginsFolder};
+pub use pooler::{Lends, Pooler};
 pub use process::{
     PATIENCE, Program, built, cardinal, cardinal_program, cardinal_with, command_line, descendants, eventually, lives,
     repository,

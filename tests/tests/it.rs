@@ -39,6 +39,7 @@ mod it {
     mod plugin_news;
     mod plugin_settings;
     mod plugin_trust;
+    mod poolers;
     mod problems;
     mod processes;
     mod proxy;

@@ -149,7 +149,7 @@ impl Backup<'_> {
                 provisioner: &provisioner,
                 names: &preparation.names,
                 passwords,
-                start_options: self.config.database.prepared,
+                start_options: false,
                 schema_timeout: SCHEMA_TIMEOUT,
                 replay: true,
             };

@@ -13,7 +13,8 @@ use super::secret::Secret;
 pub struct Database {
     pub url: Option<Secret>,
     pub secret_file: Option<PathBuf>,
-    /// Off when a pooler stands between that does not carry prepared statements from one transaction to the next.
+    /// Whether plugins' sessions get their settings as their connections start, beside those of the roles. A pooler that
+    /// refuses them is found out without this.
     pub prepared: bool,
     /// Where `initdb` and `postgres` are, for the private server.
     pub bin_dir: Option<PathBuf>,
@@ -29,7 +30,7 @@ pub(super) struct Args {
     /// Secret that `cardinal database bootstrap-sql` made the role passwords from, e.g. /etc/cardinal/db.secret
     #[arg(long, env, value_name = "FILE")]
     database_secret_file: Option<String>,
-    /// on or off: prepared statements; off behind a transaction pooler that does not keep them, e.g. off [default: on]
+    /// on or off: session settings are sent as a connection starts; off for poolers, see sql/README.md, e.g. off [default: on]
     #[arg(long, env, value_name = "SWITCH")]
     db_prepared: Option<String>,
     /// Folder with the private server's programs, e.g. /usr/lib/postgresql/17/bin [default: the newest one found]
