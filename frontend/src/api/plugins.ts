@@ -22,11 +22,20 @@ export function rescanPlugins(): Promise<Registry> {
   return request('/plugin-registry/rescan', { method: 'POST' });
 }
 
-export type PluginAct = 'enable' | 'disable' | 'release';
+export type PluginAct = 'enable' | 'disable' | 'release' | 'confirm-migration' | 'accept-signer';
+
+/** What is agreed to for one package alone, so that no other one slips in between. */
+const FOR_ONE_PACKAGE: ReadonlySet<PluginAct> = new Set(['confirm-migration', 'accept-signer']);
 
 /** Answers with the plugin as it is afterwards. */
-export async function actOnPlugin(name: string, act: PluginAct): Promise<RegisteredPlugin> {
-  return (await request<{ item: RegisteredPlugin }>(`${pluginPath(name)}/${act}`, { method: 'POST' })).item;
+export async function actOnPlugin({ name, pending, sha256 }: RegisteredPlugin, act: PluginAct): Promise<RegisteredPlugin> {
+  const body = FOR_ONE_PACKAGE.has(act) ? { body: { sha256: pending?.sha256 ?? sha256 } } : {};
+  return (await request<{ item: RegisteredPlugin }>(`${pluginPath(name)}/${act}`, { method: 'POST', ...body })).item;
+}
+
+/** Everything that the plugin has in the database, for good. What it wrote to cards stays. */
+export function purgePluginData(name: string): Promise<void> {
+  return request(`${pluginPath(name)}/data`, { method: 'DELETE', body: { confirm: name } });
 }
 
 export function getPluginSettings(name: string, signal: AbortSignal): Promise<PluginSettings> {

@@ -95,6 +95,8 @@ export interface RegisteredPlugin {
   api_prefix?: string | null;
   sha256?: string | null;
   signed_by?: string | null;
+  /** The files that lie there now, when what was loaded before serves in their place; `refusal` is theirs. */
+  pending?: { version?: string | null; sha256?: string | null; signed_by?: string | null } | null;
   generation?: number | null;
   library?: { sdk: string; rustc: string } | null;
   tabs?: PluginTab[];
@@ -111,6 +113,8 @@ export interface Refusal {
   expected?: string | null;
   found?: string | null;
   fix: string;
+  /** Tables and columns that would be lost: an operator may agree to exactly these. */
+  losses?: string[];
 }
 
 export interface Crash {

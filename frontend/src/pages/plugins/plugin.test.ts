@@ -24,6 +24,11 @@ it('what is offered follows from the state', () => {
   expect(actsFor(plugin('a'))).toEqual(['disable']);
   expect(actsFor(plugin('a', { state: 'disabled' }))).toEqual(['enable']);
   expect(actsFor(plugin('a', { state: 'quarantined' }))).toEqual(['release', 'disable']);
+  expect(actsFor(plugin('a', { refusal: { ...refusal, code: 'signer-changed' } }))).toEqual(['accept-signer', 'disable']);
+  const loses = { ...refusal, code: 'destructive-migration' };
+  expect(actsFor(plugin('a', { state: 'refused', refusal: { ...loses, losses: ['table items'] } }))).toEqual(['confirm-migration', 'disable']);
+  // Data that is gone already is nothing to agree to.
+  expect(actsFor(plugin('a', { state: 'refused', refusal: loses }))).toEqual(['disable']);
 });
 
 it('readers run dry when nobody else writes what they read', () => {

@@ -43,9 +43,11 @@ export function failuresOf(counters: PluginCounters): number {
 }
 
 /** What can be done with it, the most wanted first. */
-export function actsFor(plugin: Pick<RegisteredPlugin, 'state'>): PluginAct[] {
+export function actsFor(plugin: Pick<RegisteredPlugin, 'state' | 'refusal'>): PluginAct[] {
   if (plugin.state === 'disabled') return ['enable'];
-  return plugin.state === 'quarantined' ? ['release', 'disable'] : ['disable'];
+  if (plugin.state === 'quarantined') return ['release', 'disable'];
+  if (plugin.refusal?.code === 'destructive-migration' && plugin.refusal.losses?.length) return ['confirm-migration', 'disable'];
+  return plugin.refusal?.code === 'signer-changed' ? ['accept-signer', 'disable'] : ['disable'];
 }
 
 export interface Exchange {
