@@ -11,6 +11,7 @@ pub mod database;
 pub mod finding;
 mod machine;
 mod plugins;
+mod provider;
 mod proxy;
 pub mod running;
 pub mod settings;
@@ -86,6 +87,7 @@ pub async fn check(config: &Config, core: Option<&Version>, answers: Option<Resu
         Some(Err(why)) => findings.push(running::silent(why)),
         None => {}
     }
+    findings.extend(provider::check(config).await);
     findings.extend(proxy::check(config, &seen.proxy_routes).await);
     Report::of(host, findings)
 }

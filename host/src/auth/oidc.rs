@@ -76,6 +76,14 @@ impl Oidc {
         self.source.keep(|keys| self.verified.withdraw(keys, self.clock.now())).await;
     }
 
+    /// Asks the provider once: its issuer, and how many keys it has for tokens that are taken here.
+    ///
+    /// # Errors
+    /// It cannot be asked, or publishes nothing of use, in words.
+    pub async fn try_provider(&self) -> anyhow::Result<(String, usize)> {
+        self.source.try_once().await
+    }
+
     /// Where clients get tokens, as far as it is known.
     pub fn issuer(&self) -> Option<String> {
         self.source.issuer()

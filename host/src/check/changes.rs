@@ -16,6 +16,8 @@ pub struct Face {
     reads: BTreeSet<String>,
     tabs: BTreeSet<String>,
     prefix: Option<String>,
+    /// Names of the operator's settings; `None` where the host did not say.
+    settings: Option<BTreeSet<String>>,
 }
 
 /// The difference of two faces, a line each.
@@ -38,6 +40,7 @@ impl Face {
             reads: manifest.reads_kinds.iter().cloned().collect(),
             tabs: manifest.card_tabs.iter().map(|tab| tab.id.clone()).collect(),
             prefix: manifest.api_prefix().map(str::to_owned),
+            settings: Some(setting_names(manifest.settings_schema.as_ref().unwrap_or(&Value::Null))),
         }
     }
 
@@ -53,12 +56,18 @@ impl Face {
             reads: texts("reads_kinds"),
             tabs: items("tabs").map(|it| text(it, "id")).collect(),
             prefix: report["api_prefix"].as_str().map(str::to_owned),
+            settings: report.get("settings_schema").map(setting_names),
         }
     }
 }
 
 fn tool_line(name: &str, confirmed: bool) -> String {
     if confirmed { format!("{name} (confirmed)") } else { name.to_owned() }
+}
+
+/// The schema's own properties.
+fn setting_names(schema: &Value) -> BTreeSet<String> {
+    schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect()
 }
 
 /// What is lost and gained on the way from `before` to `after`.
@@ -71,6 +80,9 @@ pub fn between(before: &Face, after: &Face) -> Change {
     }
     if let (Some(before), Some(after)) = (&before.routes, &after.routes) {
         change.compare("route", before, after);
+    }
+    if let (Some(before), Some(after)) = (&before.settings, &after.settings) {
+        change.compare("setting", before, after);
     }
     change.compare("tool", &before.tools, &after.tools);
     change.compare("provided kind", &before.provides, &after.provides);
@@ -116,6 +128,21 @@ mod tests {
         assert_eq!(change.lost, ["route GET /items", "tool plugin_a_run"]);
         assert_eq!(change.gained, ["route GET /things", "tool plugin_a_run (confirmed)", "provided kind y"]);
         assert!(change.told().starts_with("-route GET /items, "));
+    }
+
+    #[test]
+    fn settings_are_compared_where_the_host_has_told_them() {
+        let schema = |names: &[&str]| {
+            let properties: serde_json::Map<String, Value> =
+                names.iter().map(|it| ((*it).to_owned(), json!({}))).collect();
+            json!({"type": "object", "properties": properties})
+        };
+        let mut next = manifest(json!([]), json!([]), json!([]));
+        next.settings_schema = Some(schema(&["limit", "token"]));
+        let serving = json!({"api_prefix": "a", "settings_schema": schema(&["limit", "site"])});
+        let change = between(&Face::serving(&serving), &Face::of(&next));
+        assert_eq!((change.lost, change.gained), (vec!["setting site".to_owned()], vec!["setting token".to_owned()]));
+        assert_eq!(between(&Face::serving(&json!({"api_prefix": "a"})), &Face::of(&next)), Change::default());
     }
 
     #[test]

@@ -74,10 +74,17 @@ async fn ask(config: &Config) -> Result<Answers, Failure> {
     let client = Client::local(&config.paths.data_dir);
     let system = client.get("/v1/admin/system").await?;
     let mut registry = client.get("/v1/admin/plugin-registry").await?;
-    let registry = match registry["items"].take() {
+    let mut registry = match registry["items"].take() {
         serde_json::Value::Array(items) => items,
         _ => Vec::new(),
     };
+    for item in registry.iter_mut().filter(|item| item["state"] == "active") {
+        let path = format!("/v1/admin/plugin-registry/{}/settings", item["name"].as_str().unwrap_or_default());
+        // A plugin without settings has none to tell.
+        if let Ok(mut settings) = client.get(&path).await {
+            item["settings_schema"] = settings["schema"].take();
+        }
+    }
     Ok(Answers { system, registry })
 }
 

@@ -30,19 +30,25 @@ pub(super) struct Args {
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
 pub struct PluginsDir {
-    /// The host's folder with the plugins, e.g. /usr/lib/cardinal/plugins [default: ./var/plugins]
+    /// The host's folder with the plugins, e.g. /usr/lib/cardinal/plugins [default: what a host that runs says, else ./var/plugins]
     #[arg(long, env, value_name = "DIR", help_heading = "The host")]
     plugins_dir: Option<String>,
 }
 
 impl PluginsDir {
+    /// What was said, if anything was.
+    ///
     /// # Errors
     /// It is no folder.
-    pub fn read(&self) -> Result<PathBuf, BadSettings> {
+    pub fn read(&self) -> Result<Option<PathBuf>, BadSettings> {
         let mut reader = Reader::default();
         let set = reader.optional("PLUGINS_DIR", &self.plugins_dir, folder);
-        let path = set.or_else(|| absolute(DEFAULT_PLUGINS_DIR).ok()).unwrap_or_else(|| DEFAULT_PLUGINS_DIR.into());
-        reader.finish(path)
+        reader.finish(set)
+    }
+
+    /// Where nobody says anything.
+    pub fn usual() -> PathBuf {
+        absolute(DEFAULT_PLUGINS_DIR).unwrap_or_else(|_| DEFAULT_PLUGINS_DIR.into())
     }
 }
 

@@ -355,3 +355,13 @@ async fn a_host_that_cannot_be_asked_is_an_error() {
     assert_eq!((checked.code, &checked.report["host"]), (Some(1), &json!("running")));
     assert!(checked.finding("host-unresponsive")["found"].as_str().unwrap().contains("cardinal.sock"));
 }
+
+#[tokio::test]
+async fn a_provider_that_is_not_there_is_warned_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let more = ["--auth-url", "http://127.0.0.1:1"];
+    let checked = check_at(&folder.path().join("data"), &folder.path().join("plugins"), &more);
+    let found = checked.finding("provider-unusable");
+    assert_eq!((checked.code, &found["severity"]), (Some(0), &json!("warning")));
+    assert!(found["found"].as_str().unwrap().contains("127.0.0.1:1"), "{found}");
+}

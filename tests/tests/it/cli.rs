@@ -194,9 +194,9 @@ async fn a_plugin_is_installed_in_the_place_of_what_was_there() {
         names.sort();
         names
     };
-    // One file.
+    // One file; the host says where its plugins lie.
     let library = built("libecho.so");
-    let (out, _) = ended(&install(&library), 0);
+    let (out, _) = ended(&local(&host, &["plugin", "install", library.to_str().unwrap()]), 0);
     assert!(out.contains("echo.so") && out.contains("is active"), "{out}");
     assert_eq!(there(), ["echo.so"]);
     host.owner().await.get("/v1/admin/plugins/echo/hello").await.expect(200);

@@ -161,6 +161,12 @@ impl Source {
         self.keys(self.discover().await?).await
     }
 
+    /// What a fetch would find now; nothing is kept of it.
+    pub async fn try_once(&self) -> anyhow::Result<(String, usize)> {
+        let trusted = self.keys(self.discover().await?).await?;
+        Ok((trusted.issuer.clone(), trusted.keys.len()))
+    }
+
     async fn discover(&self) -> anyhow::Result<Discovered> {
         let Provider { base, issuer, keys_at } = &self.provider;
         if let (Some(issuer), Some(keys_at)) = (issuer, keys_at) {

@@ -55,20 +55,23 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let remote = args.host.read()?;
-    let folder = args.plugins_dir.read()?;
+    let client = Client::new(&args.host.read()?)?;
+    let told = args.plugins_dir.read()?;
     let source = args.package.canonicalize().with_context(|| format!("looking for {}", args.package.display()))?;
     let package = checked(&source)?;
     let name = manifest::hints(&package.manifest).name.context("the plugin has no name")?;
-    let placed = place(&package, &source, &name, &folder)?;
-    say(&format!("{} is in {}", plain(&name), placed.display()))?;
-    if args.wait == 0 {
-        return Ok(ExitCode::SUCCESS);
-    }
-    // As the host sees it: the file's name is part of the hash.
-    let sha256 = checked(&placed)?.sha256;
     block_on(async {
-        let client = Client::new(&remote)?;
+        let folder = match told {
+            Some(folder) => folder,
+            None => folder_of(&client).await.unwrap_or_else(PluginsDir::usual),
+        };
+        let placed = place(&package, &source, &name, &folder)?;
+        say(&format!("{} is in {}", plain(&name), placed.display()))?;
+        if args.wait == 0 {
+            return Ok(ExitCode::SUCCESS);
+        }
+        // As the host sees it: the file's name is part of the hash.
+        let sha256 = checked(&placed)?.sha256;
         match client.ask(Method::POST, "/v1/admin/plugin-registry/rescan", None).await {
             Err(Failure::Unreachable { host, .. }) => {
                 say(&format!("{host} does not run; it loads the plugin when it starts."))?;
@@ -78,6 +81,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(_) => outcome(&client, &name, &sha256, Duration::from_secs(args.wait)).await,
         }
     })
+}
+
+/// The folder of a host that runs on this machine.
+async fn folder_of(client: &Client) -> Option<PathBuf> {
+    let system = client.get("/v1/admin/system").await.ok()?;
+    let folder = PathBuf::from(system["settings"]["PLUGINS_DIR"].as_str()?);
+    folder.is_dir().then_some(folder)
 }
 
 fn checked(path: &Path) -> anyhow::Result<Package> {
