@@ -93,6 +93,23 @@ async fn bad_rows_are_told_and_kept_in_a_file() {
 }
 
 #[tokio::test]
+async fn on_the_hosts_own_machine_no_key_is_needed() {
+    let host = Host::shared().await;
+    let (sku, folder) = (unique("cli"), tempfile::tempdir().unwrap());
+    let file = folder.path().join("card.ndjson");
+    std::fs::write(&file, json!({"title": "T", "sku": sku}).to_string()).unwrap();
+    let local = |arguments: &[&str]| {
+        let mut command = command(&host, "", arguments);
+        command.env_remove("CARDINAL_API_KEY").env_remove("CARDINAL_URL").arg("--data-dir").arg(host.data());
+        command
+    };
+    let out = run(local(&["import", file.to_str().unwrap()])).await;
+    assert!(out.status.success() && told(&out).contains("1 created"), "{}", told(&out));
+    let out = run(local(&["export", "--q", &sku, "--format", "csv"])).await;
+    assert!(out.status.success() && told(&out).contains(&format!(",{sku},T,draft,")), "{}", told(&out));
+}
+
+#[tokio::test]
 async fn what_goes_wrong_is_told_in_words() {
     let host = Host::shared().await;
     let owner = host.owner().await;
