@@ -23,6 +23,7 @@ mod plugin_logs;
 mod plugin_registry;
 mod plugin_settings;
 mod plugin_trust;
+mod plugin_upload;
 pub mod plugins;
 mod problems;
 mod proxy_routes;
@@ -56,6 +57,7 @@ pub fn routes() -> Vec<Route> {
         plugin_logs::routes(),
         client_errors::routes(),
         plugin_trust::routes(),
+        plugin_upload::routes(),
         mcp::routes(),
         sessions::routes(),
         users::routes(),

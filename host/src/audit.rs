@@ -69,6 +69,7 @@ acts! {
     EnablePlugin = "plugin.enable": POST "/v1/admin/plugin-registry/{name}/enable";
     DisablePlugin = "plugin.disable": POST "/v1/admin/plugin-registry/{name}/disable";
     ReleasePlugin = "plugin.release": POST "/v1/admin/plugin-registry/{name}/release";
+    UploadPlugin = "plugin.upload": POST "/v1/admin/plugin-registry/upload";
     PurgePlugin = "plugin.purge": DELETE "/v1/admin/plugin-registry/{name}/data";
     ConfirmMigration = "plugin.confirm_migration": POST "/v1/admin/plugin-registry/{name}/confirm-migration";
     AcceptSigner = "plugin.accept_signer": POST "/v1/admin/plugin-registry/{name}/accept-signer";

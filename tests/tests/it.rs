@@ -39,6 +39,7 @@ mod it {
     mod plugin_news;
     mod plugin_settings;
     mod plugin_trust;
+    mod plugin_upload;
     mod poolers;
     mod problems;
     mod processes;

@@ -140,6 +140,9 @@ codes! {
     UPSTREAM_ERROR = "upstream-error", 502, "The server behind this path failed",
         "The upstream of this proxy route could not be reached or broke off.",
         "Try again later; if it stays so, tell an operator.";
+    STORAGE_FULL = "storage-full", 507, "There is no room",
+        "What was sent does not fit on the server's disk. Nothing of it was kept.",
+        "An operator makes room; then send it again.";
     PLUGIN_UNAVAILABLE = "plugin-unavailable", 503, "The plugin is not available",
         "The plugin is disabled, refused, failed, busy or being replaced.",
         "Try again after `Retry-After`. Operators find the reason in the plugin registry.";

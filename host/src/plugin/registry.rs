@@ -64,6 +64,7 @@ mod settle;
 mod settling;
 mod snapshot;
 pub mod survey;
+pub mod upload;
 
 /// Packages that are read at the same time; each may take a library's size of memory.
 const READ_AT_ONCE: usize = 4;
@@ -89,6 +90,8 @@ pub struct Registry {
     published: watch::Sender<u64>,
     /// One scan at a time.
     scanning: Mutex<()>,
+    /// One upload at a time.
+    uploading: Mutex<()>,
     scans: AtomicU64,
     /// How the packages looked when they were read last.
     read: StdMutex<Look>,
@@ -132,6 +135,7 @@ impl Registry {
             current: ArcSwap::default(),
             published: watch::Sender::new(0),
             scanning: Mutex::default(),
+            uploading: Mutex::default(),
             scans: AtomicU64::new(0),
             read: StdMutex::default(),
             stamp: StdMutex::default(),

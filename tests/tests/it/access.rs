@@ -99,6 +99,8 @@ const CASES: &[Case] = &[
     Case("POST", "/v1/admin/plugin-registry/{name}/release", Scope("plugins:manage"), 404),
     Case("GET", "/v1/admin/plugin-registry/{name}/settings", Scope("plugins:read"), 404),
     Case("PUT", "/v1/admin/plugin-registry/{name}/settings", Scope("plugins:manage"), 400),
+    // Off unless the operator has switched it on: plugin_upload.rs.
+    Case("POST", "/v1/admin/plugin-registry/upload", Scope("plugins:manage"), 403),
     Case("DELETE", "/v1/admin/plugin-registry/{name}/data", Scope("plugins:manage"), 400),
     Case("POST", "/v1/admin/plugin-registry/{name}/confirm-migration", Scope("plugins:manage"), 400),
     Case("POST", "/v1/admin/plugin-registry/{name}/accept-signer", Scope("plugins:manage"), 400),

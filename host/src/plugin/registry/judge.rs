@@ -27,6 +27,7 @@ use crate::{
     plugin::{
         past::Past,
         settings::{self, Stored},
+        signature::Signed,
         state::{Code, Refusal, State},
         trust::{Lock, Verdict, check_owner},
     },
@@ -189,7 +190,8 @@ impl Judge {
         lock: Option<&Lock>,
         owner: Option<&Option<String>>,
     ) -> Result<Value, Refusal> {
-        self.trust(lock, about)?;
+        let sha256 = about.sha256.as_deref().unwrap_or_default();
+        self.trust(lock, (&about.name, sha256), &about.signed)?;
         check_owner(owner, &about.signed)?;
         let schema = about.manifest.as_ref().and_then(|manifest| manifest.settings_schema.as_ref());
         let stored = state.map(|state| self.stored(&about.name, &state.settings));
@@ -212,11 +214,15 @@ impl Judge {
         settings::seal(plugin, secrets, &self.key)
     }
 
-    fn trust(&self, lock: Option<&Lock>, about: &About) -> Result<(), Refusal> {
-        let sha256 = about.sha256.as_deref().unwrap_or_default();
+    /// Whether the operator's rule lets a package with this content hash in.
+    pub async fn admit(&self, name: &str, sha256: &str, signed: &Signed) -> Result<(), Refusal> {
+        self.trust(self.load_lock().await.as_ref(), (name, sha256), signed)
+    }
+
+    fn trust(&self, lock: Option<&Lock>, (name, sha256): (&str, &str), signed: &Signed) -> Result<(), Refusal> {
         match (self.trust, lock) {
-            (Trust::Record, _) => Lock::default().admit(Trust::Record, &about.name, sha256, &about.signed),
-            (trust, Some(lock)) => lock.admit(trust, &about.name, sha256, &about.signed),
+            (Trust::Record, _) => Lock::default().admit(Trust::Record, name, sha256, signed),
+            (trust, Some(lock)) => lock.admit(trust, name, sha256, signed),
             // A damaged lock is no empty one.
             (_, None) => Err(Refusal::new(Code::HashNotTrusted, "The lock file cannot be read.")
                 .found(self.lock_file.display().to_string())
