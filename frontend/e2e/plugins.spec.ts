@@ -86,6 +86,27 @@ test('a plugin is disabled, with a word on who runs dry, and enabled again', asy
   await expect(quick.getByText('active', { exact: true })).toBeVisible();
 });
 
+test('the data of a disabled plugin is dropped once its name was typed', async ({ page, request }) => {
+  const act = await elsewhere(request);
+  await signIn(page, '/admin/plugins/quick');
+  await expect(page.getByRole('heading', { name: 'Routes' })).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Drop its data…' })).toHaveCount(0);
+  await page.getByRole('button', { name: 'Disable Quick' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Disable plugin' }).click();
+  await page.getByRole('button', { name: 'Drop its data…' }).click();
+  const dialog = page.getByRole('dialog');
+  const drop = dialog.getByRole('button', { name: 'Drop data' });
+  await dialog.getByLabel('Type quick to confirm').fill('quic');
+  await expect(drop).toBeDisabled();
+  await expectAccessible(page);
+  await expectReflows(page);
+  await dialog.getByLabel('Type quick to confirm').fill('quick');
+  await drop.click();
+  await expect(page.getByText('The data of Quick was dropped.')).toBeVisible();
+  await act('plugin-registry/quick/enable');
+  await expect(page.getByText('In service.', { exact: true })).toBeVisible();
+});
+
 test('a plugin’s settings are changed, and refused by name when they do not fit', async ({ page }) => {
   await signIn(page, '/admin/plugins/echo');
   const settings = page.getByRole('region', { name: 'Settings' });

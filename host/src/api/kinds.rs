@@ -63,7 +63,8 @@ async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 fn put_together(stored: &[db::kinds::Stored], plugins: &[PluginReport]) -> Vec<Kind> {
     let mut kinds: BTreeMap<&str, Kind> = BTreeMap::new();
     let mut provided: BTreeSet<&str> = BTreeSet::new();
-    for plugin in plugins {
+    // One whose package was taken out of the folder writes and reads no more.
+    for plugin in plugins.iter().filter(|plugin| plugin.state != State::Retired) {
         let is_active = plugin.state == State::Active;
         for kind in &plugin.provides_kinds {
             let entry = kinds.entry(kind).or_default();

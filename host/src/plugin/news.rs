@@ -63,7 +63,8 @@ fn standings(reports: Vec<PluginReport>) -> BTreeMap<Whose, Standing> {
         };
         ((report.name, report.package), standing)
     };
-    reports.into_iter().map(standing).collect()
+    // What was taken out of the folder is still shown for a while; it is gone all the same.
+    reports.into_iter().filter(|report| report.state != State::Retired).map(standing).collect()
 }
 
 fn between(before: &BTreeMap<Whose, Standing>, now: &BTreeMap<Whose, Standing>, host_id: Uuid) -> Vec<Event> {

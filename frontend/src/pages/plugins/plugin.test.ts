@@ -23,6 +23,7 @@ it('a plugin whose calls are refused for a while needs a look', () => {
 it('what is offered follows from the state', () => {
   expect(actsFor(plugin('a'))).toEqual(['disable']);
   expect(actsFor(plugin('a', { state: 'disabled' }))).toEqual(['enable']);
+  expect(actsFor(plugin('a', { state: 'retired' }))).toEqual([]);
   expect(actsFor(plugin('a', { state: 'quarantined' }))).toEqual(['release', 'disable']);
   expect(actsFor(plugin('a', { refusal: { ...refusal, code: 'signer-changed' } }))).toEqual(['accept-signer', 'disable']);
   const loses = { ...refusal, code: 'destructive-migration' };

@@ -17,7 +17,7 @@ const STANDINGS: Record<string, Standing> = {
   failed: { tone: 'bad', meaning: 'The host could not do its part. A rescan tries again.' },
   quarantined: { tone: 'bad', meaning: 'Set aside on this host, because it took the server down.' },
   draining: { tone: 'warn', meaning: 'On its way out: calls that are under way still end.' },
-  retired: { tone: 'idle', meaning: 'Out of service; another generation has taken its place.' },
+  retired: { tone: 'idle', meaning: 'Its package was taken out of the folder. What it wrote to cards is still there.' },
 };
 
 export function standingOf(plugin: Pick<RegisteredPlugin, 'state' | 'refusal'>): Standing {
@@ -44,6 +44,7 @@ export function failuresOf(counters: PluginCounters): number {
 
 /** What can be done with it, the most wanted first. */
 export function actsFor(plugin: Pick<RegisteredPlugin, 'state' | 'refusal'>): PluginAct[] {
+  if (plugin.state === 'retired') return [];
   if (plugin.state === 'disabled') return ['enable'];
   if (plugin.state === 'quarantined') return ['release', 'disable'];
   if (plugin.refusal?.code === 'destructive-migration' && plugin.refusal.losses?.length) return ['confirm-migration', 'disable'];

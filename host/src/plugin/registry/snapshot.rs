@@ -106,9 +106,10 @@ impl Snapshot {
         self.service(name)?.frontend.as_ref()?.asset(hash, path)
     }
 
-    /// The names of all plugins that were found, whatever became of them.
+    /// The names of all plugins whose packages are there, whatever became of them.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().map(|entry| entry.about.name.as_str())
+        let there = self.entries.iter().filter(|entry| entry.state != State::Retired);
+        there.map(|entry| entry.about.name.as_str())
     }
 
     /// The state of every plugin that was found.
