@@ -112,6 +112,7 @@ impl App {
         let provider = Oidc::configured(&config.auth, &base_url, &clock)?;
         let telemetry = Arc::new(Telemetry::new(clock.now(), start.worker_restarts));
         let past = Arc::new(Past::new(start.crashes, start.probed, link.clone()));
+        past.tell(&log);
         let key = SealingKey::import(&start.sealing_key).context("the keeper sent no key for plugins' settings")?;
         let (past_too, counted) = (Arc::clone(&past), Arc::clone(&telemetry));
         let keeper = link.clone();

@@ -24,9 +24,17 @@ pub struct HostSettings {
     environment: BTreeMap<String, String>,
     plugins: Option<PluginsFolder>,
     folder: Option<TempDir>,
+    program: Option<PathBuf>,
 }
 
 impl HostSettings {
+    /// Another build of the host than the one beside the tests.
+    #[must_use]
+    pub fn program(mut self, path: PathBuf) -> HostSettings {
+        self.program = Some(path);
+        self
+    }
+
     #[must_use]
     pub fn set(mut self, name: &str, value: impl Into<String>) -> HostSettings {
         self.environment.insert(name.to_owned(), value.into());
@@ -51,12 +59,9 @@ impl HostSettings {
         let new_folder = || tempfile::Builder::new().prefix("cardinal-test-").tempdir().unwrap();
         let folder = self.folder.take().unwrap_or_else(new_folder);
         let plugins = self.plugins.take().unwrap_or_default();
-        let program = Program::start(
-            &cardinal_program(),
-            &["serve"],
-            self.environment(&folder, &plugins),
-            &folder.path().join("log"),
-        );
+        let binary = self.program.clone().unwrap_or_else(cardinal_program);
+        let log = folder.path().join("log");
+        let program = Program::start(&binary, &["serve"], self.environment(&folder, &plugins), &log);
         Host { program, changed: self.environment, address: None, plugins, owner: OnceCell::new(), folder }
     }
 
@@ -207,8 +212,12 @@ impl Host {
     pub async fn again(self, change: impl FnOnce(HostSettings) -> HostSettings) -> Host {
         // What stands there is the address of the host that ended.
         let _ = std::fs::remove_file(self.data().join("addresses.json"));
-        let settings =
-            HostSettings { environment: self.changed, plugins: Some(self.plugins), folder: Some(self.folder) };
+        let settings = HostSettings {
+            environment: self.changed,
+            plugins: Some(self.plugins),
+            folder: Some(self.folder),
+            program: None,
+        };
         change(settings).start().await
     }
 }

@@ -5,6 +5,7 @@ mod it {
     mod access;
     mod audit;
     mod backup;
+    mod blocking;
     mod browser;
     mod card_life;
     mod card_list;
@@ -55,6 +56,7 @@ mod it {
     mod sessions;
     mod settings;
     mod single_file;
+    mod sins;
     mod standalone;
     mod supplier;
     mod supplier_sites;

@@ -61,6 +61,7 @@ pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> Cal
         return failure(complaints);
     }
     let body = Bytes::from(Value::Object(arguments).to_string());
+    let deadline = Instant::now() + entry.timeout;
     let parts = CallParts {
         method: "",
         path: "",
@@ -71,7 +72,7 @@ pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> Cal
         caller: Arc::clone(&visit.caller),
         request_id: visit.request_id,
         trace: Some(visit.trace),
-        deadline: Instant::now() + entry.timeout,
+        deadline,
         peer: Some(visit.peer),
         is_tool: true,
     };
@@ -82,7 +83,7 @@ pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> Cal
         }
         Ok(reply) => {
             let (status, headers) = (reply.status, reply.headers);
-            match collect(reply.body).await {
+            match collect(reply.body, deadline).await {
                 Ok(bytes) => result(entry, status.as_u16(), &headers, &bytes),
                 Err(detail) => failure(detail),
             }
@@ -90,16 +91,21 @@ pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> Cal
     }
 }
 
-async fn collect(body: ReplyBody) -> Result<Bytes, String> {
+/// The whole of a result. A client waits for all of it, so the call's deadline holds for a streamed one, too.
+async fn collect(body: ReplyBody, deadline: Instant) -> Result<Bytes, String> {
     let too_large = || format!("plugin-error: the result is over {RESULT_LIMIT} bytes.");
     match body {
         ReplyBody::Full(bytes) if bytes.len() > RESULT_LIMIT => Err(too_large()),
         ReplyBody::Full(bytes) => Ok(bytes),
-        ReplyBody::Stream(stream) => match http_body_util::Limited::new(stream, RESULT_LIMIT).collect().await {
-            Ok(whole) => Ok(whole.to_bytes()),
-            Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
-            Err(_) => Err("plugin-error: the result broke off.".to_owned()),
-        },
+        ReplyBody::Stream(stream) => {
+            let whole = http_body_util::Limited::new(stream, RESULT_LIMIT).collect();
+            match tokio::time::timeout_at(deadline.into(), whole).await {
+                Err(_) => Err("plugin-timeout: the result did not end in time.".to_owned()),
+                Ok(Ok(whole)) => Ok(whole.to_bytes()),
+                Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
+                Ok(Err(_)) => Err("plugin-error: the result broke off.".to_owned()),
+            }
+        }
     }
 }
 

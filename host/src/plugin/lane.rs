@@ -16,8 +16,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cardinal_plugin_abi::CtxId;
-use tokio::{runtime::Handle, sync::oneshot};
+use cardinal_plugin_abi::{Bytes, CtxId, Error, Stream};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot},
+};
 
 use self::task::Task;
 use super::watchdog::{Slot, Watchdog};
@@ -108,6 +111,30 @@ impl Entrance {
     pub fn leave(&self, handler: u32, left: impl Send + 'static) {
         let ride = self.send::<(), _>(handler, |_| async move { drop(left) });
         ride.detach();
+    }
+}
+
+/// Makes the pieces of a plugin's stream, on its lane: one whenever there is room for it, until the end or until nobody
+/// takes them. `lease` is what has to outlive the stream.
+pub async fn pump<L: Send, P: Send>(
+    stream: Stream,
+    lease: L,
+    feed: mpsc::Sender<P>,
+    piece_of: impl Fn(Result<Bytes, Error>) -> P + Send,
+) {
+    // In this order, so that dropping this drops the plugin's end first.
+    let (_lease, mut stream) = (lease, stream);
+    while let Ok(room) = feed.reserve().await {
+        let piece = tokio::select! {
+            () = feed.closed() => break,
+            piece = stream.next() => piece,
+        };
+        let Some(piece) = piece else { break };
+        let is_last = piece.is_err();
+        room.send(piece_of(piece));
+        if is_last {
+            break;
+        }
     }
 }
 

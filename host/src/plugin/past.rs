@@ -6,12 +6,18 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError, RwLock},
 };
 
+use tracing::Level;
+
 use crate::{
     crash::{
-        book::{Book, Quarantined},
+        book::{Book, Quarantined, Remembered},
         record::Crash,
     },
     link::{KeeperGone, KeeperLink},
+    observe::log::{
+        Log,
+        tail::{Said, Source},
+    },
 };
 
 pub struct Past {
@@ -39,6 +45,28 @@ impl Past {
     /// The last crash that a plugin caused on this host.
     pub fn last_crash(&self, plugin: &str) -> Option<Crash> {
         self.book.read().unwrap_or_else(PoisonError::into_inner).last_of(plugin).cloned()
+    }
+
+    /// Puts what is known of crashes where those read along who look into a plugin: the lines of the worker that ended are
+    /// gone with it.
+    pub fn tell(&self, log: &Log) {
+        let book = self.book.read().unwrap_or_else(PoisonError::into_inner);
+        for Remembered { crash, .. } in &book.crashes {
+            let Some(culprit) = &crash.plugin else { continue };
+            let Some(tail) = log.tail(&culprit.name) else { continue };
+            let known = [("handler", &culprit.handler), ("offset", &culprit.offset)];
+            let known = known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into())));
+            let version = ("version".to_owned(), culprit.version.clone().into());
+            tail.add(&Said {
+                at: crash.at,
+                level: Level::ERROR,
+                source: Source::Host,
+                message: &format!("the worker was ended by {}", crash.told()),
+                fields: known.chain([version]).collect(),
+                request_id: None,
+                trace_id: None,
+            });
+        }
     }
 
     /// Lets a plugin out of quarantine, with a clean record; says whether it was there.

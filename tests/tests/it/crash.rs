@@ -164,6 +164,11 @@ async fn a_quarantine_outlives_restarts_and_another_package_begins_with_a_clean_
     crash(&host, "/segfault").await;
     crash(&host, "/abort").await;
     assert_eq!(state(&host, "crasher").await["state"], "quarantined", "two crashes, whatever their causes");
+    let lines = host.owner().await.get("/v1/admin/plugin-registry/crasher/logs?level=error").await.expect(200);
+    let told: Vec<_> =
+        lines["items"].as_array().unwrap().iter().filter(|line| line["fields"]["handler"].is_string()).collect();
+    assert_eq!(told[0]["fields"]["handler"], "GET /abort", "{lines}");
+    assert_eq!(told[1]["fields"]["handler"], "GET /segfault", "{lines}");
     let host = host.restart(|settings| settings).await;
     assert_eq!(state(&host, "crasher").await["state"], "quarantined");
     let viewer = host.owner().await.make_user("viewer").await;

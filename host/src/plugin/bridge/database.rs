@@ -12,6 +12,7 @@ use cardinal_plugin_abi::{
     host::{ConnId, StmtId},
     stream::Source,
 };
+use tokio::sync::mpsc;
 
 use super::{
     door::{begin, begin_with, call_of, contained, live, sql},
@@ -20,10 +21,11 @@ use super::{
     table::Table,
     waits::Waiting,
 };
-use crate::crash::current;
 use crate::plugin::{
     connection::{Connection, CopyOut, Rows},
     context::Fault,
+    lane::pump,
+    placement::NO_HANDLER,
 };
 
 static CONNECTIONS: Table<Arc<Checkout>> = Table::new();
@@ -107,7 +109,7 @@ pub extern "C" fn release(ctx: CtxId, number: ConnId) {
 }
 
 pub extern "C" fn prepare(ctx: CtxId, number: ConnId, text: Slice<'_>) -> Fut<Bytes> {
-    let cached = contained(|| Ok(connection(ctx, number)?.prepared(text.as_text().unwrap_or_default())));
+    let cached = contained(ctx, || Ok(connection(ctx, number)?.prepared(text.as_text().unwrap_or_default())));
     if let Ok(Some(description)) = cached {
         return Fut::ready(Ok(Bytes::from_owner(description)));
     }
@@ -127,7 +129,7 @@ pub extern "C" fn query(ctx: CtxId, number: ConnId, statement: StmtId, params: S
         let params = bytes::Bytes::copy_from_slice(params.get());
         Ok(async move {
             let rows = connection.query(statement, params).await?;
-            Ok(Stream::new(RowSource { rows, call, waiting }))
+            Ok(Stream::new(RowSource { ctx, rows, call, waiting }))
         })
     })
 }
@@ -167,7 +169,7 @@ pub extern "C" fn copy_in(ctx: CtxId, number: ConnId, text: Slice<'_>, data: Str
 pub extern "C" fn copy_out(ctx: CtxId, number: ConnId, text: Slice<'_>) -> Fut<Stream> {
     begin(ctx, |_| {
         let (connection, sql) = (connection(ctx, number)?, sql(text)?);
-        Ok(async move { Ok(Stream::new(CopySource(connection.copy_out(sql).await?))) })
+        Ok(async move { Ok(Stream::new(CopySource(ctx, connection.copy_out(sql).await?))) })
     })
 }
 
@@ -179,6 +181,7 @@ pub extern "C" fn connect_options(ctx: CtxId) -> Fut<Bytes> {
 }
 
 struct RowSource {
+    ctx: CtxId,
     rows: Rows,
     call: Option<Arc<CallScope>>,
     waiting: Option<Waiting>,
@@ -186,55 +189,66 @@ struct RowSource {
 
 impl Source for RowSource {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
-        let polled = self.rows.poll_batch(cx);
+        let (ctx, polled) = (self.ctx, self.rows.poll_batch(cx));
         if polled.is_ready() {
             self.waiting = None; // what the plugin does between two batches is its own time
         } else if self.waiting.is_none() {
             self.waiting = Waiting::of(self.call.as_ref());
         }
-        polled.map(|batch| batch.map(|batch| batch.map(Bytes::from_vec).map_err(fault::report)))
+        polled.map(|batch| batch.map(|batch| batch.map(Bytes::from_vec).map_err(|fault| fault::report(ctx, fault))))
     }
 }
 
-struct CopySource(CopyOut);
+struct CopySource(CtxId, CopyOut);
 
 impl Source for CopySource {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
-        self.0.poll_piece(cx).map(|piece| piece.map(|piece| piece.map(Bytes::from_owner).map_err(fault::report)))
+        let Self(ctx, out) = &mut *self;
+        out.poll_piece(cx)
+            .map(|piece| piece.map(|piece| piece.map(Bytes::from_owner).map_err(|fault| fault::report(*ctx, fault))))
     }
 }
 
-/// A stream of the plugin's that the host reads: it keeps its instance alive while it lasts.
-struct Lent {
-    stream: Stream,
-    scope: Arc<Scope>,
-    _instance: scope::Anchor,
-}
+/// A stream of the plugin's that the host reads. Its code may block, so the plugin's lane makes the pieces, one ahead.
+struct Lent(mpsc::Receiver<Piece>);
+
+type Piece = Result<bytes::Bytes, Error>;
 
 impl Lent {
     fn new(scope: &Arc<Scope>, stream: Stream) -> Result<Self, Fault> {
         let gone = || Fault::Gone("the plugin is stopping".to_owned());
-        let instance = scope.anchor().ok_or_else(gone)?;
-        if !scope.leases.take() {
-            return Err(gone());
-        }
-        Ok(Self { stream, scope: scope.clone(), _instance: instance })
+        let lane = scope.placement().ok_or_else(gone)?.lane().entrance();
+        let lease = Lease::of(scope).ok_or_else(gone)?;
+        let (feed, pieces) = mpsc::channel(1);
+        lane.send::<(), _>(NO_HANDLER, |_| pump(stream, lease, feed, |piece| piece.map(bytes::Bytes::from_owner)))
+            .detach();
+        Ok(Self(pieces))
     }
 }
 
 impl futures_util::Stream for Lent {
-    type Item = Result<bytes::Bytes, Error>;
+    type Item = Piece;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let _entered = current::enter(self.scope.context.mark());
-        self.stream.poll_next(cx).map(|piece| piece.map(|piece| piece.map(bytes::Bytes::from_owner)))
+        self.0.poll_recv(cx)
     }
 }
 
-impl Drop for Lent {
+/// Keeps the instance of a stream while it lasts.
+struct Lease {
+    scope: Arc<Scope>,
+    _instance: scope::Anchor,
+}
+
+impl Lease {
+    fn of(scope: &Arc<Scope>) -> Option<Self> {
+        let instance = scope.anchor()?;
+        scope.leases.take().then(|| Self { scope: scope.clone(), _instance: instance })
+    }
+}
+
+impl Drop for Lease {
     fn drop(&mut self) {
-        let _entered = current::enter(self.scope.context.mark());
-        self.stream = Stream::NONE; // while the instance is still there
         self.scope.leases.give_back();
     }
 }

@@ -39,10 +39,10 @@ where
     T: Send + 'static,
     F: Future<Output = Result<R, Fault>> + Send + 'static,
 {
-    let begun = contained(|| {
+    let begun = contained(ctx, || {
         let scope = live(ctx)?;
         let work = start(&scope)?;
-        let task = scope.context.runtime().spawn(async move { work.await.map_err(fault::report) });
+        let task = scope.context.runtime().spawn(async move { work.await.map_err(|fault| fault::report(ctx, fault)) });
         Ok(Fut::new(Begun { task, deliver }))
     });
     begun.unwrap_or_else(|error| Fut::ready(Err(error)))
@@ -74,9 +74,9 @@ pub fn sql(slice: Slice<'_>) -> Result<String, Fault> {
 }
 
 /// Runs the synchronous part of a door: a panic of ours is the plugin's error, not its end.
-pub fn contained<T>(body: impl FnOnce() -> Result<T, Fault>) -> Result<T, Error> {
+pub fn contained<T>(ctx: CtxId, body: impl FnOnce() -> Result<T, Fault>) -> Result<T, Error> {
     match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(outcome) => outcome.map_err(fault::report),
+        Ok(outcome) => outcome.map_err(|fault| fault::report(ctx, fault)),
         Err(payload) => Err(panicked(payload_message(payload))),
     }
 }

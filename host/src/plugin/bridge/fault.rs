@@ -1,22 +1,24 @@
 //! What a plugin gets to know of a failure of the host, and what only the log does.
 
-use cardinal_plugin_abi::{Bytes, Error, error, error::flags};
+use cardinal_plugin_abi::{Bytes, CtxId, Error, error, error::flags};
 use serde_json::{Map, Value, json};
 use tokio_postgres::error::{DbError, ErrorPosition};
 
+use super::scope;
 use crate::{
     db::fault::is_gone,
     http::{codes, error::ApiError},
     plugin::context::Fault,
 };
 
-/// The error for the plugin; the cause goes to the log.
-pub fn report(fault: Fault) -> Error {
-    let error = told(fault);
+/// The error for the plugin; the cause goes to the log, under the plugin's name.
+pub fn report(ctx: CtxId, fault: Fault) -> Error {
+    let scope = scope::context(ctx);
+    let error = told(scope.as_ref().map_or("", |scope| scope.context.name()), fault);
     Error { flags: error.flags | flags::HOST, ..error }
 }
 
-fn told(fault: Fault) -> Error {
+fn told(plugin: &str, fault: Fault) -> Error {
     match fault {
         Fault::Forbidden { detail, scope } => {
             let mut details = json!({"status": 403, "code": "insufficient-scope"});
@@ -27,7 +29,7 @@ fn told(fault: Fault) -> Error {
         }
         Fault::NotFound(detail) => public(error::NOT_FOUND, detail, json!({"status": 404, "code": "not-found"})),
         Fault::Refused(broken) => public(error::REFUSED, broken.detail, json!({"status": 422, "code": broken.code})),
-        Fault::Answer(answer) => of_api(&answer),
+        Fault::Answer(answer) => of_api(plugin, &answer),
         Fault::Invalid(reason) => Error::new(error::INVALID_ARGUMENT, reason),
         Fault::Unsupported(reason) => Error::new(error::UNSUPPORTED, reason),
         Fault::Gone(reason) => Error::new(error::BAD_HANDLE, reason),
@@ -37,14 +39,14 @@ fn told(fault: Fault) -> Error {
             Error { flags: error.flags | flags::RETRY, ..error }
         }
         Fault::Unavailable(cause) => {
-            tracing::warn!(error = format!("{cause:#}"), "a plugin could not have the database");
+            tracing::warn!(plugin, error = format!("{cause:#}"), "a plugin could not have the database");
             unavailable()
         }
         Fault::Internal(cause) => {
-            tracing::error!(error = format!("{cause:#}"), "a host function failed");
+            tracing::error!(plugin, error = format!("{cause:#}"), "a host function failed");
             Error::new(error::INTERNAL, "the host function failed; the log says why")
         }
-        Fault::Database(cause) => database(&cause),
+        Fault::Database(cause) => database(plugin, &cause),
     }
 }
 
@@ -54,10 +56,10 @@ fn unavailable() -> Error {
     Error { flags: error.flags | flags::RETRY, ..error }
 }
 
-fn of_api(answer: &ApiError) -> Error {
+fn of_api(plugin: &str, answer: &ApiError) -> Error {
     let status = answer.status();
     if let Some(cause) = answer.cause_text() {
-        tracing::warn!(error = cause, code = answer.code(), "a host function failed");
+        tracing::warn!(plugin, error = cause, code = answer.code(), "a host function failed");
     }
     let detail = || answer.client_detail().unwrap_or(answer.code()).to_owned();
     match status.as_u16() {
@@ -74,9 +76,9 @@ fn public(code: u32, message: String, details: Value) -> Error {
 
 /// PostgreSQL's error on one of the plugin's own connections: all of it is the plugin's to know. That the server went
 /// away is the client's to know, too, when the plugin has nothing better to say.
-fn database(cause: &tokio_postgres::Error) -> Error {
+fn database(plugin: &str, cause: &tokio_postgres::Error) -> Error {
     if is_gone(cause) {
-        tracing::warn!(error = plain(cause), "the database went away under a plugin");
+        tracing::warn!(plugin, error = plain(cause), "the database went away under a plugin");
         return unavailable();
     }
     let Some(fault) = cause.as_db_error() else {

@@ -15,7 +15,10 @@ use tokio::sync::mpsc;
 use super::{CallLease, course::Outcome};
 use crate::{
     crash::current,
-    plugin::call::{BodyError, CallFault, PluginReply, ReplyBody},
+    plugin::{
+        call::{BodyError, CallFault, PluginReply, ReplyBody},
+        lane::pump,
+    },
 };
 
 /// Of a reply's header: the most fields, and bytes in all.
@@ -104,10 +107,17 @@ impl ReplyStream {
 
     /// The rest is made on the lane.
     fn pipe(&mut self) {
-        let Feed::Here(stream, lease) = mem::replace(&mut self.0, Feed::Over) else { return };
+        let (stream, lease) = match mem::replace(&mut self.0, Feed::Over) {
+            Feed::Here(stream, lease) => (stream, lease),
+            // It is made there already.
+            other => {
+                self.0 = other;
+                return;
+            }
+        };
         let Some(lane) = lease.lane() else { return };
         let (feed, pieces) = mpsc::channel(1);
-        lane.send::<(), _>(lease.handler, |_| pump(stream, lease, feed)).detach();
+        lane.send::<(), _>(lease.handler, |_| pump(stream, lease, feed, piece_of)).detach();
         self.0 = Feed::Piped(pieces);
     }
 
@@ -129,31 +139,13 @@ pub(super) fn piped(outcome: Outcome) -> (Outcome, Option<impl Future<Output = (
     };
     let (feed, pieces) = mpsc::channel(1);
     let pump = match mem::replace(&mut reply.0, Feed::Piped(pieces)) {
-        Feed::Here(stream, lease) => Some(pump(stream, lease, feed)),
+        Feed::Here(stream, lease) => Some(pump(stream, lease, feed, piece_of)),
         other => {
             reply.0 = other;
             None
         }
     };
     (Ok(PluginReply { status, headers, body: ReplyBody::Stream(reply) }), pump)
-}
-
-/// Makes a piece whenever there is room for one, until the end or until nobody takes them.
-async fn pump(stream: Stream, lease: CallLease, feed: mpsc::Sender<Piece>) {
-    // In this order, so that dropping this drops the plugin's end first.
-    let (_lease, mut stream) = (lease, stream);
-    while let Ok(room) = feed.reserve().await {
-        let piece = tokio::select! {
-            () = feed.closed() => break,
-            piece = stream.next() => piece,
-        };
-        let Some(piece) = piece else { break };
-        let is_last = piece.is_err();
-        room.send(piece_of(piece));
-        if is_last {
-            break;
-        }
-    }
 }
 
 impl http_body::Body for ReplyStream {

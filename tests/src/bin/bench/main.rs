@@ -4,6 +4,7 @@
 
 mod baseline;
 mod catalogue;
+mod guard;
 mod measure;
 mod report;
 mod subjects;
@@ -35,6 +36,12 @@ fn main() {
     }
     let options = parse(arguments);
     runtime.block_on(async {
+        if options.wants_guard() {
+            let measured = guard::measure(&options).await;
+            report::table(&measured, &options);
+            report::beside(&measured);
+            return write_json(&measured, &options);
+        }
         let bench = subjects::Bench::start(options.authentication).await;
         let mut measured = measure::all(&bench.subjects, &options);
         if options.wants_catalogue() {
@@ -43,15 +50,24 @@ fn main() {
             measured.extend(transfer::measure(&bench, &options).await);
         }
         report::table(&measured, &options);
-        if let Some(file) = &options.json {
-            std::fs::write(file, report::json(&measured, &options)).expect("the file for --json can be written");
-        }
+        write_json(&measured, &options);
     });
+}
+
+fn write_json(measured: &[measure::Measured], options: &Options) {
+    if let Some(file) = &options.json {
+        std::fs::write(file, report::json(measured, options)).expect("the file for --json can be written");
+    }
 }
 
 impl Options {
     pub fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|part| name.contains(part.as_str()))
+    }
+
+    /// It needs another build of the host: only when it is asked for by name.
+    fn wants_guard(&self) -> bool {
+        self.only.as_ref().is_some_and(|part| part.starts_with(guard::NAME.trim_end_matches(": ")))
     }
 
     /// Filling it takes minutes: only when one of its subjects may be asked for.

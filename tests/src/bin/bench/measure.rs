@@ -8,7 +8,7 @@ use crate::subjects::{Subject, Target};
 use crate::usage;
 
 const CONNECTIONS: &str = "32";
-const WARM_UP_SECONDS: u64 = 1;
+pub const WARM_UP_SECONDS: u64 = 1;
 
 /// One run of wrk.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ pub fn all(subjects: &[Subject], options: &Options) -> Vec<Measured> {
     subjects.iter().filter(|subject| options.wants(subject.name)).map(|subject| one(subject, options)).collect()
 }
 
-fn one(subject: &Subject, options: &Options) -> Measured {
+pub fn one(subject: &Subject, options: &Options) -> Measured {
     eprintln!("    {}", subject.name);
     run(&subject.target, WARM_UP_SECONDS);
     run(&subject.baseline, WARM_UP_SECONDS);
@@ -50,7 +50,7 @@ fn one(subject: &Subject, options: &Options) -> Measured {
 }
 
 /// One thread: client and server share the machine, and a second one would only take from the server.
-fn run(target: &Target, seconds: u64) -> Round {
+pub fn run(target: &Target, seconds: u64) -> Round {
     let before = usage::of(target.pid);
     let mut wrk = Command::new("wrk");
     wrk.args(["-t1", "-c", CONNECTIONS, "-d", &format!("{seconds}s"), "--latency", "-s"]).arg(&target.script);

@@ -18,6 +18,25 @@ struct Summary {
     base_cpu: Duration,
     p50: Duration,
     p99: Duration,
+    base_p50: Duration,
+    base_p99: Duration,
+}
+
+/// How long requests take beside something else, and by themselves.
+pub fn beside(all: &[Measured]) {
+    println!("\n| what | median | 99 % | against | its median | its 99 % | ratio of the 99 % |");
+    println!("|---|--:|--:|---|--:|--:|--:|");
+    for measured in all {
+        let s = summary(measured);
+        let [p50, p99, base_p50, base_p99] =
+            [s.p50, s.p99, s.base_p50, s.base_p99].map(|time| time.as_secs_f64() * 1e3);
+        println!(
+            "| {} | {p50:.2} ms | {p99:.2} ms | {} | {base_p50:.2} ms | {base_p99:.2} ms | **{:.2}** |",
+            measured.name,
+            measured.baseline,
+            p99 / base_p99,
+        );
+    }
 }
 
 pub fn table(all: &[Measured], options: &Options) {
@@ -65,6 +84,8 @@ pub fn json(all: &[Measured], options: &Options) -> String {
                 "base_cpu_us": s.base_cpu.as_secs_f64() * 1e6,
                 "p50_ms": s.p50.as_secs_f64() * 1e3,
                 "p99_ms": s.p99.as_secs_f64() * 1e3,
+                "base_p50_ms": s.base_p50.as_secs_f64() * 1e3,
+                "base_p99_ms": s.base_p99.as_secs_f64() * 1e3,
                 "rounds": measured.subject.iter().map(|round| round.per_second).collect::<Vec<_>>(),
                 "base_rounds": measured.against.iter().map(|round| round.per_second).collect::<Vec<_>>(),
             })
@@ -90,6 +111,8 @@ fn summary(measured: &Measured) -> Summary {
         base_cpu: time(&measured.against, |round| round.cpu),
         p50: time(&measured.subject, |round| round.p50),
         p99: time(&measured.subject, |round| round.p99),
+        base_p50: time(&measured.against, |round| round.p50),
+        base_p99: time(&measured.against, |round| round.p99),
     }
 }
 

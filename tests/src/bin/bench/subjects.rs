@@ -222,12 +222,13 @@ async fn fill(owner: &User) -> String {
     middle
 }
 
-struct Scripts<'a> {
-    folder: &'a Path,
+/// Where the scripts for wrk lie.
+pub struct Scripts<'a> {
+    pub folder: &'a Path,
 }
 
 impl Scripts<'_> {
-    fn write(&self, ask: Ask<'_>) -> PathBuf {
+    pub fn write(&self, ask: Ask<'_>) -> PathBuf {
         let mut lua = String::new();
         if ask.post {
             lua += "wrk.method = \"POST\"\n";
