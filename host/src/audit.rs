@@ -68,6 +68,8 @@ acts! {
     RevokeKey = "api_key.revoke": DELETE "/v1/admin/api-keys/{id}";
     EnablePlugin = "plugin.enable": POST "/v1/admin/plugin-registry/{name}/enable";
     DisablePlugin = "plugin.disable": POST "/v1/admin/plugin-registry/{name}/disable";
+    ReloadPlugin = "plugin.reload": POST "/v1/admin/plugin-registry/{name}/reload";
+    RollBackPlugin = "plugin.rollback": POST "/v1/admin/plugin-registry/{name}/rollback";
     ReleasePlugin = "plugin.release": POST "/v1/admin/plugin-registry/{name}/release";
     UploadPlugin = "plugin.upload": POST "/v1/admin/plugin-registry/upload";
     PurgePlugin = "plugin.purge": DELETE "/v1/admin/plugin-registry/{name}/data";

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::Context;
+use serde_json::json;
 use tokio::{
     signal::unix::{SignalKind, signal},
     task::JoinSet,
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::App,
+    audit::Act,
     clock::Clock,
     crash::current,
     db::{self, pool::Pools},
@@ -112,6 +114,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, lo
     let (folder, decisions) = (Arc::clone(&app.plugins), Arc::clone(&app.plugins));
     tasks.spawn(async move { folder.watch_folder().await });
     tasks.spawn(async move { decisions.follow_decisions().await });
+    tasks.spawn(roll_back_failures(Arc::clone(&app)));
     let events = Arc::clone(&app.events);
     tasks.spawn(async move { events.keep_up().await });
     tasks.spawn(tell_of_plugins(Arc::clone(&app), stop.clone()));
@@ -173,6 +176,18 @@ async fn flush_uses(app: Arc<App>) {
 
 async fn follow_proxy_routes(app: Arc<App>) {
     app.proxy_routes.follow(&app.pools.core, &app.proxy).await;
+}
+
+/// Notes packages that failed their trial; the registry has put those before them back.
+async fn roll_back_failures(app: Arc<App>) {
+    let by = json!({"kind": "host", "id": app.host_id, "name": "error rate"});
+    loop {
+        let failed = app.plugins.failed_trial(&by).await;
+        let detail = json!({"from": failed.from, "to": failed.to, "reason": failed.reason});
+        app.audit
+            .done_by(by.clone(), None, String::new(), Act::RollBackPlugin, Some(failed.plugin), Some(detail))
+            .await;
+    }
 }
 
 async fn tell_of_plugins(app: Arc<App>, stop: CancellationToken) {

@@ -16,6 +16,7 @@ pub mod frontend;
 pub mod guard;
 pub mod inspect;
 pub mod instance;
+pub mod kept;
 pub mod lane;
 pub mod library;
 pub mod manifest;

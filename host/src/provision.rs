@@ -51,7 +51,7 @@ impl Job {
 
     /// Finds the package that was asked for and makes the step.
     async fn provision(&self, request: &ProvisionRequest) -> Result<PluginDatabase, ProvisionFault> {
-        let package = package::find(&self.paths.plugins_dir, &self.plugins, request)?;
+        let package = package::find(&self.paths, &self.plugins, request)?;
         self.make(request, &package).await
     }
 
@@ -86,6 +86,7 @@ impl Job {
             passwords: &self.passwords,
             start_options: self.start_options,
             schema_timeout: SCHEMA_TIMEOUT,
+            is_kept: package.is_kept,
             replay: false,
         };
         match step.make().await {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::plugins::{listed, wait_for_plugins};
@@ -10,13 +12,14 @@ use crate::{
     audit::Act,
     db,
     http::{
+        codes,
         error::{ApiError, ApiResult},
         reply::{self, Reply},
     },
-    plugin::registry::readers_without,
+    plugin::registry::{Wanted, readers_without},
     request::Call,
     route,
-    router::{Access, Reads, Route},
+    router::{Access, Reads, Route, SMALL},
 };
 
 pub fn routes() -> Vec<Route> {
@@ -36,7 +39,22 @@ op.named("enablePlugin", "plugins", "Enable a plugin, on every host of the datab
         route!(POST "/v1/admin/plugin-registry/{name}/disable", Access::Scope("plugins:manage"), Reads::Nothing, disable).told(|op| {
 op.named("disablePlugin", "plugins", "Disable a plugin, on every host of the database").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin());
 }),
+        route!(POST "/v1/admin/plugin-registry/{name}/reload", Access::Scope("plugins:manage"), Reads::Nothing, reload).told(|op| {
+op.named("reloadPlugin", "plugins", "Take what lies in the plugins folder as a new generation").says("Also a package that was rolled back before. When it is no good, what serves goes on serving and `refusal` says why.").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin()).refuses(&[&codes::CONFLICT]);
+}),
+        route!(POST "/v1/admin/plugin-registry/{name}/rollback", Access::Scope("plugins:manage"), Reads::Json(SMALL), roll_back).told(|op| {
+op.named("rollBackPlugin", "plugins", "Go back to an earlier package").says("Without a body, to the one before; a lower version that waits in the plugins folder comes first. What is rolled back is not put into service again by itself, on any host.").param("name", "Of the plugin.", json!({})).may_read::<RollBack>().replies_as(200, "It.", "application/json", one_plugin()).refuses(&[&codes::CONFLICT, &codes::DESTRUCTIVE_MIGRATION]);
+}),
     ]
+}
+
+/// Which package to go back to; the one before when neither is said.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RollBack {
+    version: Option<String>,
+    /// Of the package; goes before `version`.
+    sha256: Option<String>,
 }
 
 /// Members that every plugin of the registry is shown with.
@@ -86,6 +104,31 @@ async fn enable(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 
 async fn disable(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     set_disabled(app, call, true).await
+}
+
+async fn reload(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    call.no_query()?;
+    let name = named(app, &call)?;
+    app.plugins.reload(&name).await?;
+    app.audit.done(&call, Act::ReloadPlugin, Some(name.clone()), None).await;
+    answer(app, &name)
+}
+
+async fn roll_back(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    call.no_query()?;
+    let name = named(app, &call)?;
+    let asked = if call.body.is_empty() { None } else { call.json::<Option<RollBack>>()? }.unwrap_or_default();
+    let wanted = match (asked.sha256, asked.version) {
+        (Some(sha256), _) => Wanted::Sha256(sha256),
+        (None, Some(version)) => Wanted::Version(version),
+        (None, None) => Wanted::Before,
+    };
+    let caller = call.caller()?;
+    let (by, reason) = (caller.actor(), "an operator went back to an earlier package.");
+    let back = app.plugins.roll_back(&name, &wanted, None, &by, reason).await?;
+    let detail = json!({"from": back.from, "to": back.to});
+    app.audit.done(&call, Act::RollBackPlugin, Some(name.clone()), Some(detail)).await;
+    answer(app, &name)
 }
 
 /// Written down for every host first, then acted on here. What is under way in the plugin ends in peace.

@@ -151,6 +151,7 @@ impl Backup<'_> {
                 passwords,
                 start_options: false,
                 schema_timeout: SCHEMA_TIMEOUT,
+                is_kept: false,
                 replay: true,
             };
             let reader = step.reader().await?;

@@ -321,6 +321,7 @@ fn step<'a>(
         passwords: &prepared.passwords,
         start_options: false,
         schema_timeout: SCHEMA_TIMEOUT,
+        is_kept: false,
         replay: true,
     }
 }

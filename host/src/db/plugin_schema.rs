@@ -5,9 +5,11 @@
 //! advisory one). Its second one makes roles and schema, which must be committed before anybody can log in with them.
 //! The third one is the plugin's own schema role, in one transaction that schema.sql cannot leave.
 
+use std::cmp::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use semver::Version;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio_postgres::{Client, Transaction};
@@ -104,6 +106,9 @@ pub struct Step<'a> {
     /// Whether sessions may begin with settings of their own; a pooler between may refuse that.
     pub start_options: bool,
     pub schema_timeout: Duration,
+    /// Whether the package is one that a worker has kept. Its SQL does not run: workers run plugins and are not believed,
+    /// and it has run when it lay in the plugins folder.
+    pub is_kept: bool,
     /// Whether this step was made before and comes from a backup: its losses were agreed to then.
     pub replay: bool,
 }
@@ -135,9 +140,15 @@ impl Step<'_> {
         self.check_enabled(&turn).await?;
         let hash = Sha256::digest(self.schema_sql.as_bytes()).to_vec();
         let unchanged = recorded.hash.as_ref() == Some(&hash);
-        self.make_roles(&mut second, !unchanged).await?;
-        if unchanged {
-            self.record_step(&turn, &hash, None).await?;
+        let is_behind = !unchanged && self.is_behind(&turn, &recorded, &hash).await?;
+        if !unchanged && !is_behind && self.is_kept {
+            return Err(Trouble::Refused(never_ran()));
+        }
+        self.make_roles(&mut second, !unchanged && !is_behind).await?;
+        if unchanged || is_behind {
+            if unchanged {
+                self.record_step(&turn, &hash, None).await?;
+            }
             turn.commit().await.context("ending the turn")?;
             return Ok(self.database());
         }
@@ -179,14 +190,15 @@ impl Step<'_> {
         .context("waiting for another host that is at this plugin")?;
         let row = turn
             .query_one(
-                "SELECT schema_sha256 FROM public.plugin_schema_state WHERE plugin = $1 FOR UPDATE",
+                "SELECT schema_sha256, plugin_version FROM public.plugin_schema_state WHERE plugin = $1 FOR UPDATE",
                 &[&self.plugin],
             )
             .await
             .context("waiting for another host that is at this plugin")?;
         let hash: Option<Vec<u8>> = row.try_get(0).context("reading the recorded hash")?;
         // The row stays when the plugin's data is dropped.
-        Ok(Recorded { first_time: hash.is_none(), hash })
+        let version = row.try_get(1).context("reading the recorded version")?;
+        Ok(Recorded { first_time: hash.is_none(), hash, version })
     }
 
     /// What was dropped of a plugin that was disabled meanwhile is not made again.
@@ -197,6 +209,33 @@ impl Step<'_> {
             return Err(Trouble::Refused(ProvisionFault::Unavailable("the plugin was disabled meanwhile".to_owned())));
         }
         Ok(())
+    }
+
+    /// Whether the schema has moved on from this package: code that is gone back to runs on the newer schema, and its
+    /// own schema.sql does not run again.
+    async fn is_behind(&self, turn: &Transaction<'_>, recorded: &Recorded, hash: &[u8]) -> anyhow::Result<bool> {
+        let (Some(_), false) = (&recorded.hash, self.replay) else { return Ok(false) };
+        if self.is_kept {
+            return Ok(true);
+        }
+        let order = recorded.version.as_deref().and_then(|later| order(self.version, later));
+        match order {
+            Some(Ordering::Less) => Ok(true),
+            // Two builds of one version: the one that ran here before is the older.
+            Some(Ordering::Equal) => self.has_run(turn, hash).await,
+            _ => Ok(false),
+        }
+    }
+
+    async fn has_run(&self, turn: &Transaction<'_>, hash: &[u8]) -> anyhow::Result<bool> {
+        let row = turn
+            .query_one(
+                "SELECT EXISTS (SELECT FROM public.plugin_schema_steps WHERE plugin = $1 AND sha256 = $2)",
+                &[&self.plugin, &hash],
+            )
+            .await
+            .context("looking whether the step was made before")?;
+        row.try_get(0).context("looking whether the step was made before")
     }
 
     async fn make_roles(&self, session: &mut Client, login: bool) -> Result<(), Trouble> {
@@ -339,7 +378,22 @@ impl Step<'_> {
 
 struct Recorded {
     hash: Option<Vec<u8>>,
+    version: Option<String>,
     first_time: bool,
+}
+
+fn order(version: &str, other: &str) -> Option<Ordering> {
+    let (version, other) = (Version::parse(version).ok()?, Version::parse(other).ok()?);
+    Some(version.cmp_precedence(&other))
+}
+
+fn never_ran() -> ProvisionFault {
+    ProvisionFault::refused(
+        "package-changed",
+        "a package in the plugins folder, or one whose schema.sql has run in this database",
+        "a kept package whose schema.sql never ran here",
+        "put the package into the plugins folder",
+    )
 }
 
 fn start_options(schema: &str) -> String {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
 
@@ -19,12 +20,12 @@ pub struct PluginVersion {
     /// When it was first in service on any host.
     pub activated_at: Option<OffsetDateTime>,
     pub set_aside: Option<SetAside>,
-    pub destructive_confirmed_at: Option<OffsetDateTime>,
 }
 
 /// Why a package is not put into service again by itself.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SetAside {
+    #[serde(with = "time::serde::rfc3339")]
     pub at: OffsetDateTime,
     /// `{kind, id, name}`.
     pub by: Value,
@@ -33,8 +34,7 @@ pub struct SetAside {
 
 /// All of them, by plugin, the latest first.
 pub async fn all(pool: &Pool) -> ApiResult<HashMap<String, Vec<PluginVersion>>> {
-    let sql = "SELECT plugin, sha256, version, activated_at, set_aside_at, set_aside_by, set_aside_reason,
-                      destructive_confirmed_at
+    let sql = "SELECT plugin, sha256, version, activated_at, set_aside_at, set_aside_by, set_aside_reason
                FROM public.plugin_versions ORDER BY plugin, activated_at DESC NULLS LAST, sha256";
     let client = pool.get().await?;
     let statement = client.prepare_cached(sql).await?;
@@ -53,11 +53,30 @@ pub async fn all(pool: &Pool) -> ApiResult<HashMap<String, Vec<PluginVersion>>> 
             version: row.try_get("version")?,
             activated_at: row.try_get("activated_at")?,
             set_aside,
-            destructive_confirmed_at: row.try_get("destructive_confirmed_at")?,
         };
         versions.entry(row.try_get("plugin")?).or_default().push(version);
     }
     Ok(versions)
+}
+
+/// A step of a plugin's schema that lost data, with an operator's word: no version from before it can serve any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    pub version: String,
+    pub at: OffsetDateTime,
+}
+
+/// All of them, by plugin.
+pub async fn losses(pool: &Pool) -> ApiResult<HashMap<String, Vec<Loss>>> {
+    let sql = "SELECT plugin, plugin_version, applied_at FROM public.plugin_schema_steps WHERE losses <> '{}'";
+    let client = pool.get().await?;
+    let statement = client.prepare_cached(sql).await?;
+    let mut losses: HashMap<String, Vec<Loss>> = HashMap::new();
+    for row in client.query(&statement, &[]).await? {
+        let loss = Loss { version: row.try_get("plugin_version")?, at: row.try_get("applied_at")? };
+        losses.entry(row.try_get("plugin")?).or_default().push(loss);
+    }
+    Ok(losses)
 }
 
 /// Writes down that a package is in service, and forgets the oldest of many.
@@ -73,7 +92,7 @@ pub async fn activated(pool: &Pool, plugin: &str, sha256: &str, version: &str) -
     let statement = client
         .prepare_cached(
             "DELETE FROM public.plugin_versions
-             WHERE plugin = $1 AND set_aside_at IS NULL AND destructive_confirmed_at IS NULL
+             WHERE plugin = $1 AND set_aside_at IS NULL
                AND activated_at < (SELECT activated_at FROM public.plugin_versions WHERE plugin = $1
                                    ORDER BY activated_at DESC NULLS LAST OFFSET $2 LIMIT 1)",
         )

@@ -10,7 +10,10 @@ mod fault;
 mod reply;
 mod request;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use cardinal_plugin_abi::{CtxId, Reply, Request};
 
@@ -90,6 +93,11 @@ impl Instance {
     /// Calls and streams that are under way.
     pub fn in_flight(&self) -> usize {
         self.scope.leases.count()
+    }
+
+    /// Tells of the instance without keeping it.
+    pub fn witness(&self) -> Witness {
+        Witness { seat: Arc::downgrade(&self.seat), scope: Arc::downgrade(&self.scope) }
     }
 
     /// The connections of the plugin's own pool; none when it has no database.
@@ -179,6 +187,28 @@ impl Drop for Instance {
         self.scope.leases.close();
         self.scope.stopping.cancel();
         self.retire();
+    }
+}
+
+/// Tells of an instance, also when it is over.
+pub struct Witness {
+    seat: Weak<Seat>,
+    scope: Weak<Scope>,
+}
+
+impl Witness {
+    /// Whether its memory is given back, or just being.
+    pub fn is_freed(&self) -> bool {
+        self.seat.strong_count() == 0
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.scope.upgrade().map_or(0, |scope| scope.leases.count())
+    }
+
+    /// Threads of its lane.
+    pub fn threads(&self) -> usize {
+        self.scope.upgrade().and_then(|scope| Some(scope.placement()?.lane().threads())).unwrap_or(0)
     }
 }
 

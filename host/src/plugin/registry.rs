@@ -27,19 +27,30 @@ use tokio::{
 use uuid::Uuid;
 
 pub use self::{
-    configure::Configuration, dry::readers_without, found::examine, report::PluginReport, snapshot::Snapshot,
+    back::RolledBack, configure::Configuration, dry::readers_without, found::examine, history::Wanted,
+    report::PluginReport, snapshot::Snapshot,
 };
 use self::{
     folder::{Fingerprint, Look},
     found::Found,
+    generations::{Generations, Threads, fresh},
     judge::{Decided, Judge},
     load::Loader,
     settle::settle,
-    snapshot::{Before, Entry},
+    snapshot::{Before, Entry, Service},
+    trial::Trial,
 };
 pub use super::active::ToolEntry;
 use super::{
-    active::Active, context::Services, package, past::Past, signature::Keys, state::Refusal, trust, watchdog::Watchdog,
+    active::Active,
+    context::Services,
+    kept::Kept,
+    package,
+    past::Past,
+    signature::Keys,
+    state::{Refusal, State},
+    trust,
+    watchdog::Watchdog,
 };
 use crate::{
     clock::Clock,
@@ -51,12 +62,15 @@ use crate::{
     seal::SealingKey,
 };
 
+mod back;
 mod configure;
 mod confirm;
 mod dry;
 mod folder;
 mod follow;
 mod found;
+mod generations;
+mod history;
 mod judge;
 mod load;
 mod report;
@@ -64,6 +78,7 @@ mod settle;
 mod settling;
 mod snapshot;
 pub mod survey;
+mod trial;
 pub mod upload;
 
 /// Packages that are read at the same time; each may take a library's size of memory.
@@ -97,8 +112,16 @@ pub struct Registry {
     read: StdMutex<Look>,
     /// What the decisions' stamp was when they were read last.
     stamp: StdMutex<Option<i64>>,
+    kept: Arc<Kept>,
+    clock: Clock,
+    /// The worker before this one ended on its own: what it served is served again, whatever lies in the folder by now.
+    after_crash: bool,
     /// The worker ends: nothing gets into service any more.
     closed: AtomicBool,
+    generations: Arc<Generations>,
+    trials: StdMutex<Vec<Trial>>,
+    /// What was decided, as it was read last.
+    decided: ArcSwap<Decided>,
 }
 
 /// What a scan is to do beyond looking.
@@ -110,8 +133,14 @@ struct Course {
     young: HashSet<PathBuf>,
     /// Whatever has changed since it was read is left as it is: this scan is about something else.
     as_read: bool,
-    /// The plugin that gets a new generation even when nothing has changed.
-    reload: Option<String>,
+    /// What gets a new generation even when nothing has changed.
+    reload: Option<Reload>,
+}
+
+/// A plugin that is reloaded, and the package that it is looked for in.
+struct Reload {
+    plugin: String,
+    origin: String,
 }
 
 impl Registry {
@@ -128,10 +157,22 @@ impl Registry {
         clock: Clock,
         telemetry: Arc<Telemetry>,
     ) -> io::Result<Self> {
+        let kept = Arc::new(Kept::open(&config.paths.data_dir));
         Ok(Self {
             plugins_dir: config.paths.plugins_dir.clone(),
-            judge: Judge::new(&config.plugins, own.key, clock, Arc::clone(&past)),
-            loader: Arc::new(Loader::new(own.host, services, keeper, past, telemetry)?),
+            after_crash: telemetry.worker_restarts > 0,
+            judge: Judge::new(&config.plugins, own.key, clock.clone(), Arc::clone(&past), Arc::clone(&kept)),
+            loader: Arc::new(Loader::new(
+                own.host,
+                services,
+                keeper,
+                past,
+                telemetry,
+                Arc::clone(&kept),
+                clock.clone(),
+            )?),
+            kept,
+            clock,
             current: ArcSwap::default(),
             published: watch::Sender::new(0),
             scanning: Mutex::default(),
@@ -140,6 +181,9 @@ impl Registry {
             read: StdMutex::default(),
             stamp: StdMutex::default(),
             closed: AtomicBool::new(false),
+            generations: Arc::default(),
+            trials: StdMutex::default(),
+            decided: ArcSwap::default(),
         })
     }
 
@@ -166,8 +210,13 @@ impl Registry {
     /// Every plugin that was found, in the order of the names.
     pub fn reports(&self) -> Vec<PluginReport> {
         let mut reports = self.snapshot().reports();
+        let (threads, decided) = (Threads::now(), self.decided.load());
         for report in &mut reports {
             report.crash = self.judge.past.last_crash(&report.name);
+            report.threads = threads.of(&report.name);
+            report.generations = self.generations.of(&report.name);
+            let serving = report.sha256.clone().filter(|_| report.state == State::Active);
+            report.versions = decided.shown(&report.name, &self.kept.of(&report.name), serving.as_deref());
         }
         dry::warn(&mut reports);
         reports
@@ -217,7 +266,11 @@ impl Registry {
             }
         };
         let entries = match self.decided().await {
-            Ok(decided) => self.lead(found, &decided, &course).await,
+            Ok(decided) => {
+                let entries = self.lead(found, &decided, &course).await;
+                self.decided.store(Arc::new(decided));
+                entries
+            }
             Err(error) if !is_first => {
                 tracing::warn!(error = ?error, "the plugins were not looked at again: the database is away");
                 return half;
@@ -241,12 +294,32 @@ impl Registry {
     async fn lead(&self, found: Vec<Found>, decided: &Decided, course: &Course) -> Vec<Entry> {
         let snapshot = self.snapshot();
         let before = Before::new(&snapshot, &found);
-        let steps = self.judge.judge(found, decided, &before, course.reload.as_deref()).await;
+        let reload = course.reload.as_ref().map(|reload| reload.plugin.as_str());
+        let steps = self.judge.judge(found, decided, &before, reload).await;
+        let entries = settle(&self.loader, steps, &before).await;
+        let always = self.after_crash && self.scans.load(Ordering::Relaxed) == 0;
+        let mut steps = Vec::with_capacity(entries.len());
+        for entry in entries {
+            steps.push(self.judge.stand_in(entry, decided, &before, always).await);
+        }
         let mut entries = settle(&self.loader, steps, &before).await;
+        for entry in entries.iter().filter(|entry| reload == Some(entry.about.name.as_str())) {
+            let serving =
+                entry.service.as_ref().filter(|service| decided.is_set_aside(&entry.about.name, &service.sha256));
+            if let (Some(service), None) = (serving, &entry.refusal) {
+                self.taken_back(&entry.about.name, &service.sha256).await;
+            }
+        }
         let core = &self.loader.services.core;
         self.judge.record(&mut entries).await;
         self.judge.claim(&entries, decided, core).await;
         entries.extend(decided.gone(&entries));
+        for name in self.kept.plugins() {
+            if !entries.iter().any(|entry| entry.about.name == name && entry.state != State::Retired) {
+                let (kept, now) = (Arc::clone(&self.kept), self.clock.now());
+                drop(spawn_blocking(move || kept.removed(&name, now)).await);
+            }
+        }
         entries
     }
 
@@ -259,6 +332,7 @@ impl Registry {
             states: plugin_state::all(core).await?,
             owners: plugin_owners::all(core).await?,
             versions: plugin_versions::all(core).await?,
+            losses: plugin_versions::losses(core).await?,
         };
         *self.stamp.lock().unwrap_or_else(PoisonError::into_inner) = Some(stamp);
         Ok(decided)
@@ -277,12 +351,14 @@ impl Registry {
     async fn look(&self, course: &Course) -> io::Result<(Vec<Found>, HashSet<PathBuf>)> {
         let (folder, rules, known) = (self.plugins_dir.clone(), self.judge.rules(), self.read());
         let (read, as_read, mut unsettled) = (known.clone(), course.as_read, course.unsettled.clone());
+        let wanted = course.reload.as_ref().map(|reload| reload.origin.clone());
         let listed = spawn_blocking(move || {
             let (folder, mut paths, refusal) = packages(&folder)?;
             if as_read {
                 let seen = folder::look(&folder, &rules)?;
                 let changed = seen.keys().chain(read.keys()).filter(|path| seen.get(*path) != read.get(*path));
-                unsettled.extend(changed.cloned());
+                let wanted = |path: &&PathBuf| wanted.as_deref().is_some_and(|name| path.ends_with(name));
+                unsettled.extend(changed.filter(|path| !wanted(path)).cloned());
             }
             // One that is gone for a moment is being replaced.
             paths.extend(unsettled.iter().filter(|path| !path.exists()).cloned());
@@ -324,15 +400,35 @@ impl Registry {
     /// Swaps the snapshot once, then lets go of what is not in it any more.
     fn publish(&self, entries: Vec<Entry>) {
         let new = Arc::new(Snapshot::of(entries));
-        let kept: Vec<Arc<Active>> = new.active().cloned().collect();
+        let (now, serving): (_, Vec<Arc<Service>>) = (self.clock.now(), new.services().cloned().collect());
+        let before: Vec<Arc<Service>> = self.current.load().services().cloned().collect();
+        fresh(&before, &serving).for_each(|service| self.generations.begin(service, now));
         let old = self.current.swap(new);
         self.published.send_modify(|count| *count += 1);
-        let leaving: Vec<_> =
-            old.active().filter(|old| !kept.iter().any(|kept| Arc::ptr_eq(kept, old))).cloned().collect();
         drop(old);
+        self.try_out(&before, &serving);
+        let leaving: Vec<Arc<Active>> = fresh(&serving, &before).map(|service| Arc::clone(&service.active)).collect();
+        drop((before, serving));
         for active in leaving {
-            self.loader.services.runtime.spawn(retire(active));
+            self.generations.turn(&active.manifest.name, active.generation, State::Draining, now);
+            let (generations, clock) = (Arc::clone(&self.generations), self.clock.clone());
+            self.loader.services.runtime.spawn(async move {
+                let (name, number) = (active.manifest.name.clone(), active.generation);
+                retire(active).await;
+                generations.turn(&name, number, State::Retired, clock.now());
+            });
         }
+    }
+
+    /// Whatever takes the place of another package is on trial, unless that one was rolled back.
+    fn try_out(&self, before: &[Arc<Service>], now: &[Arc<Service>]) {
+        let decided = self.decided.load();
+        let trials = fresh(before, now).filter_map(|new| {
+            let name = &new.active.manifest.name;
+            let old = before.iter().find(|old| old.active.manifest.name == *name)?;
+            Trial::of(new, old).filter(|_| !decided.is_set_aside(name, &old.sha256))
+        });
+        self.trials.lock().unwrap_or_else(PoisonError::into_inner).extend(trials);
     }
 
     /// Stops every plugin: nothing new begins, what is under way has `grace` to end.

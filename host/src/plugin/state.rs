@@ -124,6 +124,10 @@ pub enum Code {
     PackageChanged,
     DestructiveMigration,
     SettingsInvalid,
+    /// It was rolled back, and waits for an operator to take it back.
+    RolledBack,
+    /// It is lower than what serves, and waits for an operator to go back.
+    LowerVersion,
 }
 
 impl Code {
@@ -175,6 +179,8 @@ impl Code {
             PackageChanged => "package-changed",
             DestructiveMigration => "destructive-migration",
             SettingsInvalid => "settings-invalid",
+            RolledBack => "rolled-back",
+            LowerVersion => "lower-version",
         }
     }
 
@@ -232,6 +238,12 @@ impl Code {
             SchemaUnsafe => "Take the named object out of schema.sql.",
             DestructiveMigration => "Confirm the migration, or keep the column or table in schema.sql.",
             SettingsInvalid => "Correct the plugin's settings.",
+            RolledBack => {
+                "Put a corrected package into the folder, or take this one back: POST /v1/admin/plugin-registry/{name}/reload."
+            }
+            LowerVersion => {
+                "To go back to it: POST /v1/admin/plugin-registry/{name}/rollback. Else put a later version into the folder."
+            }
         }
     }
 }

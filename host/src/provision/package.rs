@@ -3,8 +3,9 @@
 
 use std::path::Path;
 
-use crate::config::{Plugins, Trust};
+use crate::config::{Paths, Plugins, Trust};
 use crate::link::{ProvisionFault, ProvisionRequest};
+use crate::plugin::kept;
 use crate::plugin::manifest::{Manifest, hints};
 use crate::plugin::package;
 use crate::plugin::signature::Keys;
@@ -16,20 +17,25 @@ use crate::plugin::trust::{Lock, Owners};
 pub struct Package {
     pub version: String,
     pub schema_sql: String,
+    /// It does not lie in the plugins folder any more, but among those that the worker has kept.
+    pub is_kept: bool,
 }
 
 /// # Errors
 /// No package of that plugin has this content (any more), or it is not trusted.
-pub fn find(plugins_dir: &Path, plugins: &Plugins, request: &ProvisionRequest) -> Result<Package, ProvisionFault> {
+pub fn find(paths: &Paths, plugins: &Plugins, request: &ProvisionRequest) -> Result<Package, ProvisionFault> {
+    let plugins_dir = &paths.plugins_dir;
     let unreadable = |error: std::io::Error| {
         ProvisionFault::Unavailable(format!("the folder {} cannot be read: {error}", plugins_dir.display()))
     };
     let folder = Owners::of_this_process().check_folder(plugins_dir).map_err(fault)?;
-    for path in package::find(&folder).map_err(unreadable)? {
+    let kept = kept::find(&paths.data_dir, &request.plugin, &request.sha256);
+    let lying = package::find(&folder).map_err(unreadable)?.into_iter().map(|path| (path, false));
+    for (path, is_kept) in lying.chain(kept.map(|path| (path, true))) {
         // What cannot be read is somebody else's trouble, or a package that has changed.
         let Ok(found) = package::read(&path) else { continue };
         if found.sha256 == request.sha256 && hints(&found.manifest).name.as_deref() == Some(&request.plugin) {
-            return judge(found, plugins, request);
+            return Ok(Package { is_kept, ..judge(found, plugins, request)? });
         }
     }
     Err(ProvisionFault::refused(
@@ -65,7 +71,8 @@ fn judge(found: package::Package, plugins: &Plugins, request: &ProvisionRequest)
             .map_err(|error| ProvisionFault::Unavailable(format!("the lock file cannot be read: {error}")))?,
     };
     lock.admit(plugins.trust, &request.plugin, &found.sha256, &signed).map_err(fault)?;
-    Ok(Package { version: manifest.version.to_string(), schema_sql: found.schema_sql.unwrap_or_default() })
+    let schema_sql = found.schema_sql.unwrap_or_default();
+    Ok(Package { version: manifest.version.to_string(), schema_sql, is_kept: false })
 }
 
 fn fault(refusal: Refusal) -> ProvisionFault {

@@ -242,6 +242,7 @@ impl Database {
             passwords: &self.prepared.passwords,
             start_options: true,
             schema_timeout,
+            is_kept: false,
             replay: false,
         }
     }

@@ -96,6 +96,8 @@ const CASES: &[Case] = &[
     Case("GET", "/v1/admin/plugin-registry/{name}", Scope("plugins:read"), 404),
     Case("POST", "/v1/admin/plugin-registry/{name}/enable", Scope("plugins:manage"), 404),
     Case("POST", "/v1/admin/plugin-registry/{name}/disable", Scope("plugins:manage"), 404),
+    Case("POST", "/v1/admin/plugin-registry/{name}/reload", Scope("plugins:manage"), 404),
+    Case("POST", "/v1/admin/plugin-registry/{name}/rollback", Scope("plugins:manage"), 404),
     Case("POST", "/v1/admin/plugin-registry/{name}/release", Scope("plugins:manage"), 404),
     Case("GET", "/v1/admin/plugin-registry/{name}/settings", Scope("plugins:read"), 404),
     Case("PUT", "/v1/admin/plugin-registry/{name}/settings", Scope("plugins:manage"), 400),

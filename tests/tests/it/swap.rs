@@ -1,5 +1,6 @@
 //! Contract 5.3: packages come, change and go while the host serves, and no request fails for it.
 
+mod back;
 mod load;
 
 use std::path::Path;

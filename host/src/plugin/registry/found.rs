@@ -3,7 +3,6 @@
 
 use std::{path::Path, sync::Arc};
 
-use bytes::Bytes;
 use serde_json::Value;
 
 use crate::plugin::{
@@ -41,7 +40,8 @@ pub(super) struct About {
 pub(super) struct Candidate {
     pub manifest: Manifest,
     pub sha256: String,
-    pub library: Bytes,
+    /// Kept once it is in service, so that there is a way back to it.
+    pub package: Arc<Package>,
     pub frontend: Option<Arc<Bundle>>,
 }
 
@@ -157,10 +157,11 @@ fn judge(package: Package, about: &mut About) -> Result<Candidate, Refusal> {
         same_manifest(manifest, &package.manifest, section)?;
     }
     let frontend = match &manifest.frontend_main {
-        Some(main) => Some(Arc::new(Bundle::build(&manifest.name, main, package.frontend)?)),
+        Some(main) => Some(Arc::new(Bundle::build(&manifest.name, main, package.frontend.clone())?)),
         None => None,
     };
-    Ok(Candidate { manifest: manifest.clone(), sha256: package.sha256, library: package.library, frontend })
+    let (manifest, sha256) = (manifest.clone(), package.sha256.clone());
+    Ok(Candidate { manifest, sha256, package: Arc::new(package), frontend })
 }
 
 /// The manifest beside the library against the one inside it: in a folder the files count, but both

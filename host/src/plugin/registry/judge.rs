@@ -10,9 +10,11 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use super::{
-    found::{About, Found},
+    found::{About, Candidate, Found, NotGood},
+    history::History,
+    report::VersionReport,
     settle::{Ready, Step},
-    snapshot::{Before, Entry},
+    snapshot::{Before, Entry, Service},
 };
 use crate::{
     clock::Clock,
@@ -20,14 +22,15 @@ use crate::{
     db::{
         plugin_owners,
         plugin_state::{PluginState, Settings},
-        plugin_versions::{self, PluginVersion},
+        plugin_versions::{self, Loss, PluginVersion},
         pool::Pool,
     },
     http::error::ApiResult,
     plugin::{
+        kept::{Kept, KeptPackage},
         past::Past,
         settings::{self, Stored},
-        signature::Signed,
+        signature::{Keys, Signed},
         state::{Code, Refusal, State},
         trust::{Lock, Verdict, check_owner},
     },
@@ -38,10 +41,12 @@ use crate::{
 pub(super) type Owners = HashMap<String, Option<String>>;
 
 /// What stands in the database about plugins, by their names.
+#[derive(Default)]
 pub(super) struct Decided {
     pub states: HashMap<String, PluginState>,
     pub owners: Owners,
     pub versions: HashMap<String, Vec<PluginVersion>>,
+    pub losses: HashMap<String, Vec<Loss>>,
 }
 
 impl Decided {
@@ -50,10 +55,57 @@ impl Decided {
         self.versions.get(plugin)?.iter().find(|version| version.sha256 == sha256)
     }
 
+    pub fn is_set_aside(&self, plugin: &str, sha256: &str) -> bool {
+        self.version(plugin, sha256).is_some_and(|version| version.set_aside.is_some())
+    }
+
+    /// A plugin's packages as operators see them: what this host has kept, then what was rolled back elsewhere.
+    pub fn shown(&self, plugin: &str, kept: &[KeptPackage], serving: Option<&str>) -> Vec<VersionReport> {
+        let known = self.versions.get(plugin).map(Vec::as_slice).unwrap_or_default();
+        let losses = self.losses.get(plugin).map(Vec::as_slice).unwrap_or_default();
+        let history = History { versions: known, losses, kept, serving: None };
+        let here = kept.iter().map(|it| {
+            let (aside, is_serving) = (self.version(plugin, &it.sha256), serving == Some(it.sha256.as_str()));
+            VersionReport {
+                version: it.version.to_string(),
+                sha256: it.sha256.clone(),
+                state: if is_serving { "active" } else { "kept" },
+                activated_at: Some(it.activated_at),
+                set_aside: aside.and_then(|it| it.set_aside.clone()),
+                can_roll_back: !is_serving && history.loss_since(&it.sha256, &it.version).is_none(),
+            }
+        });
+        let elsewhere =
+            known.iter().filter(|it| it.set_aside.is_some() && kept.iter().all(|kept| kept.sha256 != it.sha256));
+        let elsewhere = elsewhere.map(|it| VersionReport {
+            version: it.version.clone(),
+            sha256: it.sha256.clone(),
+            state: "absent",
+            activated_at: it.activated_at,
+            set_aside: it.set_aside.clone(),
+            can_roll_back: false,
+        });
+        here.chain(elsewhere).collect()
+    }
+
     /// Plugins that were in service on this database and are none of `here`: removed, or another host's alone.
     pub fn gone(&self, here: &[Entry]) -> Vec<Entry> {
         let absent = |name: &&String| here.iter().all(|entry| entry.about.name != **name);
         self.versions.keys().filter(absent).map(|name| Entry::gone(About::absent(name))).collect()
+    }
+}
+
+fn history<'h>(
+    name: &str,
+    decided: &'h Decided,
+    kept: &'h [KeptPackage],
+    serving: Option<(&About, &'h Arc<Service>)>,
+) -> History<'h> {
+    History {
+        versions: decided.versions.get(name).map(Vec::as_slice).unwrap_or_default(),
+        losses: decided.losses.get(name).map(Vec::as_slice).unwrap_or_default(),
+        kept,
+        serving: serving.map(|(_, service)| (service.sha256.as_str(), &service.active.manifest.version)),
     }
 }
 
@@ -66,10 +118,11 @@ pub(super) struct Judge {
     key: SealingKey,
     clock: Clock,
     pub past: Arc<Past>,
+    kept: Arc<Kept>,
 }
 
 impl Judge {
-    pub fn new(plugins: &Plugins, key: SealingKey, clock: Clock, past: Arc<Past>) -> Self {
+    pub fn new(plugins: &Plugins, key: SealingKey, clock: Clock, past: Arc<Past>, kept: Arc<Kept>) -> Self {
         Self {
             trust: plugins.trust,
             lock_file: plugins.lock_file.clone(),
@@ -78,6 +131,7 @@ impl Judge {
             key,
             clock,
             past,
+            kept,
         }
     }
 
@@ -174,12 +228,75 @@ impl Judge {
             Ok(settings) => settings,
             Err(refusal) => return Step::Done(Entry::ended(about, refusal.into())),
         };
-        match before.unchanged(&about, &candidate.sha256, &settings) {
-            Some(service) if reload != Some(about.name.as_str()) => {
-                Step::Keep(Entry::in_service(about, Arc::clone(service)))
-            }
-            _ => Step::Try(Box::new(Ready { about, settings, candidate })),
+        let kept = self.kept.of(&about.name);
+        let history = history(&about.name, decided, &kept, before.serving(&about));
+        let is_reload = reload == Some(about.name.as_str());
+        if let Some(refusal) = history.refusal(&candidate.sha256, &candidate.manifest.version, is_reload) {
+            return Step::Done(Entry::ended(about, refusal.into()));
         }
+        match before.unchanged(&about, &candidate.sha256, &settings) {
+            Some(service) if !is_reload => Step::Keep(Entry::in_service(about, Arc::clone(service))),
+            _ => Step::Try(Box::new(Ready { about, settings, candidate, instead_of: None })),
+        }
+    }
+
+    /// What serves in the place of a package that may not (any more), from those that are kept; `always` for whatever
+    /// reason. A package that took the worker down and one that is disabled have no stand-in.
+    pub async fn stand_in(&self, entry: Entry, decided: &Decided, before: &Before<'_>, always: bool) -> Step {
+        let waits = entry.refusal.as_ref().is_some_and(|refusal| {
+            matches!(refusal.code, Code::RolledBack | Code::LowerVersion | Code::DestructiveMigration)
+        });
+        let gone = matches!(entry.state, State::Refused | State::Failed) && (waits || always);
+        let (kept, name) = (self.kept.of(&entry.about.name), entry.about.name.clone());
+        let history = history(&name, decided, &kept, None);
+        let replaced = entry.service.as_ref().is_some_and(|service| waits && history.is_set_aside(&service.sha256));
+        if !gone && !replaced {
+            return if entry.service.is_some() { Step::Keep(entry) } else { Step::Done(entry) };
+        }
+        let unwanted = entry.about.sha256.clone().unwrap_or_default();
+        for package in history.stand_ins(&unwanted) {
+            if self.past.quarantine(&name, &package.sha256).is_some() {
+                continue;
+            }
+            match self.take(&entry.about, &package.sha256, decided, before).await {
+                Ok((about, settings, candidate)) => {
+                    let instead_of = Some(Box::new(entry));
+                    return Step::Try(Box::new(Ready { about, settings, candidate, instead_of }));
+                }
+                Err(reason) => {
+                    let version = package.version.to_string();
+                    tracing::error!(plugin = name, version, reason, "a kept package can't stand in");
+                }
+            }
+        }
+        if entry.service.is_some() { Step::Keep(entry) } else { Step::Done(entry) }
+    }
+
+    /// A kept package, judged as if it lay in the folder in the place of `about`'s.
+    async fn take(
+        &self,
+        about: &About,
+        sha256: &str,
+        decided: &Decided,
+        before: &Before<'_>,
+    ) -> Result<(About, Value, Candidate), String> {
+        let path = self.kept.find(&about.name, sha256).ok_or("it is gone")?;
+        let files = self.keys.clone();
+        let found = spawn_blocking(move || super::found::inspect(&path, None, &Keys::load(&files)));
+        let found = found.await.map_err(|error| error.to_string())?;
+        let candidate = match found.outcome {
+            Ok(candidate) if candidate.sha256 == sha256 && candidate.manifest.name == about.name => candidate,
+            Ok(_) => return Err("it is not what was kept".to_owned()),
+            Err(NotGood::Refused(refusal)) => return Err(refusal.to_string()),
+            Err(_) => return Err("it cannot be read".to_owned()),
+        };
+        // In the place of what lies, or serves, there.
+        let origin = before.serving(about).map_or(&about.origin, |(serving, _)| &serving.origin).clone();
+        let about = About { origin, ..found.about };
+        let (state, owner) = (decided.states.get(&about.name), decided.owners.get(&about.name));
+        let lock = self.load_lock().await;
+        let settings = self.allow(&about, state, lock.as_ref(), owner).map_err(|refusal| refusal.to_string())?;
+        Ok((about, settings, candidate))
     }
 
     /// The settings of a package that is trusted.

@@ -20,6 +20,7 @@ use super::{
     snapshot::{Service, Snapshot},
 };
 use crate::{
+    clock::Clock,
     crash::{Mark, current, ledger},
     db::plugin_service,
     link::KeeperLink,
@@ -29,8 +30,10 @@ use crate::{
         connection::{Mend, PluginPool},
         context::{PluginIdentity, Services},
         instance::Instance,
+        kept::Kept,
         library::{Description, Libraries, Library, SealedLibrary},
         manifest::Manifest,
+        package::Package,
         past::Past,
         probe::Prober,
         schema::{self, NoDatabase},
@@ -51,6 +54,8 @@ pub(super) struct Loader {
     libraries: Arc<Libraries>,
     generations: AtomicU64,
     telemetry: Arc<Telemetry>,
+    pub kept: Arc<Kept>,
+    clock: Clock,
 }
 
 impl Loader {
@@ -60,10 +65,14 @@ impl Loader {
         keeper: KeeperLink,
         past: Arc<Past>,
         telemetry: Arc<Telemetry>,
+        kept: Arc<Kept>,
+        clock: Clock,
     ) -> io::Result<Self> {
         Ok(Self {
             host,
             telemetry,
+            kept,
+            clock,
             services,
             keeper,
             past,
@@ -75,9 +84,9 @@ impl Loader {
 
     /// From bytes that were judged good to a plugin that can be called.
     pub async fn load(&self, candidate: Candidate, settings: Value) -> Result<Service, NotGood> {
-        let Candidate { manifest, sha256, library, frontend } = candidate;
+        let Candidate { manifest, sha256, package, frontend } = candidate;
         let mark = ledger::enlist(&manifest.name, &manifest.version.to_string(), &sha256);
-        let library = self.open(library, (mark, &sha256)).await?;
+        let library = self.open(package.library.clone(), (mark, &sha256)).await?;
         same_plugin(&manifest, library.description())?;
         // Before it has a database: from here on nobody drops it.
         let added = plugin_service::add(&self.services.core, self.host, &manifest.name).await;
@@ -97,6 +106,7 @@ impl Loader {
         let active = Arc::new(Active::build(manifest, instance, generation, &self.services, &self.telemetry)?);
         let tools = active.tools()?;
         let library = library.description().clone();
+        self.keep(&active.manifest, package).await;
         Ok(Service { active, tools, frontend, library, sha256, settings })
     }
 
@@ -105,6 +115,17 @@ impl Loader {
         let names: Vec<String> = snapshot.active().map(|active| active.manifest.name.clone()).collect();
         if let Err(error) = plugin_service::set(&self.services.core, self.host, &names).await {
             tracing::warn!(error = ?error, "the other hosts could not be told which plugins are in service here");
+        }
+    }
+
+    /// What serves can be gone back to. That it could not be kept takes nothing out of service.
+    async fn keep(&self, manifest: &Manifest, package: Arc<Package>) {
+        let (kept, name, version) = (Arc::clone(&self.kept), manifest.name.clone(), manifest.version.clone());
+        let now = self.clock.now();
+        let done = spawn_blocking(move || kept.keep(&name, &version, &package, now)).await;
+        if let Err(error) = done.map_err(io::Error::other).and_then(|done| done) {
+            let plugin = &manifest.name;
+            tracing::error!(plugin, %error, "the package could not be kept: there will be no way back to it");
         }
     }
 

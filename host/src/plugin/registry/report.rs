@@ -2,10 +2,13 @@
 
 use cardinal_plugin_abi::extension::MemoryUse;
 use serde::Serialize;
+use time::OffsetDateTime;
 
+use super::generations::GenerationReport;
 use super::snapshot::{Entry, Service};
 use crate::crash::{book::Quarantined, record::Crash};
 use crate::db::plugin_schema::STATEMENT_TIMEOUT_MS;
+use crate::db::plugin_versions::SetAside;
 use crate::plugin::{
     active::Active,
     guard::GuardReport,
@@ -45,6 +48,12 @@ pub struct PluginReport {
     /// The files that lie there now, when what was loaded before serves in their place; `refusal` is theirs.
     pub pending: Option<Pending>,
     pub generation: Option<u64>,
+    /// What this host can go back to and what was rolled back, the one that was put into service last first.
+    pub versions: Vec<VersionReport>,
+    /// The instances of this worker, the newest first; old ones are inert and stay until the worker ends.
+    pub generations: Vec<GenerationReport>,
+    /// Threads of all its generations.
+    pub threads: usize,
     pub library: Option<Library>,
     pub tabs: Vec<CardTab>,
     pub provides_kinds: Vec<String>,
@@ -55,6 +64,20 @@ pub struct PluginReport {
     pub counters: Option<Counters>,
     /// Of a plugin in service: what it may use, and uses.
     pub budgets: Option<Budgets>,
+}
+
+/// A package of a plugin.
+#[derive(Clone, Debug, Serialize)]
+pub struct VersionReport {
+    pub version: String,
+    pub sha256: String,
+    /// `active`, `kept`, or `absent` from this host.
+    pub state: &'static str,
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub activated_at: Option<OffsetDateTime>,
+    /// It was rolled back: when, by whom, why.
+    pub set_aside: Option<SetAside>,
+    pub can_roll_back: bool,
 }
 
 /// A package that does not get into service.
@@ -151,6 +174,9 @@ impl PluginReport {
                 .or_else(|| quarantine.map(told)),
             quarantine: quarantine.cloned(),
             crash: None,
+            versions: Vec::new(),
+            generations: Vec::new(),
+            threads: 0,
             warnings: entry.about.warnings.clone(),
             version: manifest.map(|manifest| manifest.version.to_string()),
             title: manifest.map(|manifest| manifest.display_title().to_owned()),

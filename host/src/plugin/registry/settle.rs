@@ -35,6 +35,8 @@ pub(super) struct Ready {
     pub about: About,
     pub settings: Value,
     pub candidate: Candidate,
+    /// What became of the package in the folder that this one stands in for.
+    pub instead_of: Option<Box<Entry>>,
 }
 
 /// Takes every step to its end. What serves in `before` owns what it owns until it is replaced.
@@ -57,12 +59,15 @@ pub(super) async fn settle(loader: &Arc<Loader>, steps: Vec<Step>, before: &Befo
     while !waiting.is_empty() {
         let (going, blocked) = divide(&mut claims, waiting);
         let mut room_made = false;
-        for (about, manifest, outcome) in load_all(loader, going).await {
-            room_made |= outcome.is_err() || before.serving(&about).is_some();
-            entries.push(arrive(&mut claims, before, about, &manifest, outcome));
+        for loaded in load_all(loader, going).await {
+            room_made |= loaded.outcome.is_err() || before.serving(&loaded.about).is_some();
+            entries.push(arrive(&mut claims, before, loaded));
         }
         if !room_made {
-            let turned_away = blocked.into_iter().map(|(ready, refusal)| Entry::ended(ready.about, refusal.into()));
+            let turned_away = blocked.into_iter().map(|(ready, refusal)| match ready.instead_of {
+                Some(entry) => *entry,
+                None => Entry::ended(ready.about, refusal.into()),
+            });
             entries.extend(turned_away.map(|entry| stay(&mut claims, before, entry)));
             break;
         }
@@ -72,24 +77,27 @@ pub(super) async fn settle(loader: &Arc<Loader>, steps: Vec<Step>, before: &Befo
 }
 
 /// The end of a walk: what was replaced gives back what it owned, and so does what was refused.
-fn arrive(
-    claims: &mut Claims,
-    before: &Before<'_>,
-    about: About,
-    manifest: &Manifest,
-    outcome: Result<Service, NotGood>,
-) -> Entry {
+fn arrive(claims: &mut Claims, before: &Before<'_>, loaded: Loaded) -> Entry {
+    let Loaded { about, manifest, instead_of, outcome } = loaded;
     match outcome {
         Ok(service) => {
             if let Some((_, replaced)) = before.serving(&about) {
                 claims.release(&replaced.active.manifest);
-                let _ = claims.take(manifest, &about.origin); // what both of them own
+                let _ = claims.take(&manifest, &about.origin); // what both of them own
             }
-            Entry::in_service(about, Arc::new(service))
+            match instead_of {
+                Some(entry) => entry.behind(about, Arc::new(service)),
+                None => Entry::in_service(about, Arc::new(service)),
+            }
         }
         Err(not_good) => {
-            claims.release(manifest);
-            stay(claims, before, Entry::ended(about, not_good))
+            claims.release(&manifest);
+            let ended = Entry::ended(about, not_good);
+            let ended = match instead_of {
+                Some(entry) => entry.without_stand_in(&ended),
+                None => ended,
+            };
+            stay(claims, before, ended)
         }
     }
 }
@@ -127,18 +135,23 @@ fn divide(claims: &mut Claims, waiting: Vec<Ready>) -> (Vec<Ready>, Vec<(Ready, 
     (going, blocked)
 }
 
-type Loaded = (About, Manifest, Result<Service, NotGood>);
+struct Loaded {
+    about: About,
+    manifest: Manifest,
+    instead_of: Option<Box<Entry>>,
+    outcome: Result<Service, NotGood>,
+}
 
 /// Each in a task of its own: one that breaks down takes nobody with it.
 async fn load_all(loader: &Arc<Loader>, going: Vec<Ready>) -> Vec<Loaded> {
-    let loads = going.into_iter().map(|Ready { about, settings, candidate }| {
+    let loads = going.into_iter().map(|Ready { about, settings, candidate, instead_of }| {
         let loader = Arc::clone(loader);
         let manifest = candidate.manifest.clone();
         async move {
             let task = tokio::spawn(async move { loader.load(candidate, settings).await });
             let outcome =
                 task.await.unwrap_or_else(|error| Err(NotGood::Failed(format!("Loading it failed: {error}"))));
-            (about, manifest, outcome)
+            Loaded { about, manifest, instead_of, outcome }
         }
     });
     stream::iter(loads).buffered(LOAD_AT_ONCE).collect().await

@@ -91,6 +91,16 @@ impl Snapshot {
         self.entries.iter().filter_map(|entry| Some(&entry.service.as_ref()?.active))
     }
 
+    /// What serves.
+    pub(super) fn services(&self) -> impl Iterator<Item = &Arc<Service>> {
+        self.entries.iter().filter_map(|entry| entry.service.as_ref())
+    }
+
+    /// The plugin of this name; of several, the one in service.
+    pub(super) fn entry(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.about.name == name)
+    }
+
     /// Whether a plugin with this prefix is known and not in service.
     pub fn unavailable(&self, prefix: &str) -> bool {
         !self.by_prefix.contains_key(prefix) && self.out_of_service.contains(prefix)
@@ -218,6 +228,14 @@ impl Entry {
         }
         let about = About { origin: self.about.origin.clone(), ..about };
         Self { pending: Some(Box::new(self.about)), about, state: State::Active, service: Some(service), ..self }
+    }
+
+    /// The same, when the kept package that was to serve in its place would not.
+    pub fn without_stand_in(self, ended: &Entry) -> Self {
+        let why = ended.refusal.as_ref().map(|refusal| &refusal.reason).or(ended.failure.as_ref());
+        let version = ended.about.manifest.as_ref().map(|manifest| manifest.version.to_string()).unwrap_or_default();
+        let failure = format!("Going back to {version} failed: {}", why.map_or("", String::as_str));
+        Self { failure: Some(failure), ..self }
     }
 
     pub fn refuse(&mut self, refusal: Refusal) {

@@ -1,7 +1,7 @@
 //! Every plugin's walk as far as it goes without activating anything: for `cardinal check`. No plugin's code runs in this
 //! process, and no schema.sql at all.
 
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use tokio::task::spawn_blocking;
 
@@ -20,9 +20,9 @@ use crate::{
     db::plugin_state::PluginState,
     plugin::{
         compat::Claims,
+        kept::Kept,
         library::SealedLibrary,
         manifest::Manifest,
-        package,
         past::Past,
         probe::Prober,
         signature::Keys,
@@ -76,9 +76,9 @@ pub async fn survey(config: &Config, decided: Decided) -> Vec<Surveyed> {
     }
     let past = Arc::new(Past::read_only(decided.crashes));
     let key = decided.key.unwrap_or_else(|| SealingKey::derive(&Secret::new("")));
-    let judge = Judge::new(&config.plugins, key, Clock::System, past);
-    let (snapshot, versions) = (Snapshot::default(), HashMap::new());
-    let decided = judge::Decided { states: decided.states, owners: decided.owners, versions };
+    let judge = Judge::new(&config.plugins, key, Clock::System, past, Arc::new(Kept::open(&config.paths.data_dir)));
+    let snapshot = Snapshot::default();
+    let decided = judge::Decided { states: decided.states, owners: decided.owners, ..judge::Decided::default() };
     let before = Before::new(&snapshot, &found);
     let steps = judge.judge(found, &decided, &before, None).await;
     let mut claims = Claims::default();
@@ -86,33 +86,24 @@ pub async fn survey(config: &Config, decided: Decided) -> Vec<Surveyed> {
     for step in steps {
         surveyed.push(match step {
             Step::Done(entry) | Step::Keep(entry) => Surveyed::of(entry, None),
-            Step::Try(ready) => go_on(*ready, &mut claims, &config.paths.plugins_dir).await,
+            Step::Try(ready) => go_on(*ready, &mut claims).await,
         });
     }
     surveyed
 }
 
 /// Collisions and the probe, for a package that is good by itself.
-async fn go_on(ready: Ready, claims: &mut Claims, folder: &Path) -> Surveyed {
+async fn go_on(ready: Ready, claims: &mut Claims) -> Surveyed {
     let Ready { about, candidate, .. } = ready;
     if let Err(refusal) = claims.take(&candidate.manifest, &about.origin) {
         return Surveyed::of(Entry::ended(about, refusal.into()), None);
     }
-    let path = folder.join(&about.origin);
-    let sha256 = candidate.sha256.clone();
-    if let Err(refusal) = try_open(candidate.library).await {
+    if let Err(refusal) = try_open(candidate.package.library.clone()).await {
         claims.release(&candidate.manifest);
         return Surveyed::of(Entry::ended(about, refusal.into()), None);
     }
-    // Read again: what was judged holds no schema.sql. The hash says whether it is still the same package.
-    let again = spawn_blocking(move || package::read(&path)).await.ok().and_then(Result::ok);
-    match again.filter(|package| package.sha256 == sha256) {
-        Some(package) => Surveyed::of(Entry::at(about, State::Checked), Some(package.schema_sql.unwrap_or_default())),
-        None => {
-            let refusal = Refusal::new(Code::PackageChanged, "The package changed while it was looked at.");
-            Surveyed::of(Entry::ended(about, refusal.into()), None)
-        }
-    }
+    let schema_sql = candidate.package.schema_sql.clone().unwrap_or_default();
+    Surveyed::of(Entry::at(about, State::Checked), Some(schema_sql))
 }
 
 async fn try_open(library: bytes::Bytes) -> Result<(), Refusal> {
