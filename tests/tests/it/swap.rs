@@ -2,6 +2,7 @@
 
 mod back;
 mod load;
+mod soak;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -227,7 +227,12 @@ impl Entry {
             tracing::warn!(plugin, package, "the version that was loaded before goes on serving");
         }
         let about = About { origin: self.about.origin.clone(), ..about };
-        Self { pending: Some(Box::new(self.about)), about, state: State::Active, service: Some(service), ..self }
+        // What is still being written is not known yet; what lies there is told of once, whatever stands in for it.
+        let pending = match self.state {
+            State::Discovered => None,
+            _ => self.pending.or(Some(Box::new(self.about))),
+        };
+        Self { pending, about, state: State::Active, service: Some(service), ..self }
     }
 
     /// The same, when the kept package that was to serve in its place would not.
