@@ -140,7 +140,7 @@ impl Step<'_> {
         self.check_enabled(&turn).await?;
         let hash = Sha256::digest(self.schema_sql.as_bytes()).to_vec();
         let unchanged = recorded.hash.as_ref() == Some(&hash);
-        let is_behind = !unchanged && self.is_behind(&turn, &recorded, &hash).await?;
+        let is_behind = !unchanged && self.is_behind(&recorded);
         if !unchanged && !is_behind && self.is_kept {
             return Err(Trouble::Refused(never_ran()));
         }
@@ -212,30 +212,13 @@ impl Step<'_> {
     }
 
     /// Whether the schema has moved on from this package: code that is gone back to runs on the newer schema, and its
-    /// own schema.sql does not run again.
-    async fn is_behind(&self, turn: &Transaction<'_>, recorded: &Recorded, hash: &[u8]) -> anyhow::Result<bool> {
-        let (Some(_), false) = (&recorded.hash, self.replay) else { return Ok(false) };
-        if self.is_kept {
-            return Ok(true);
+    /// own schema.sql does not run again. Two builds of one version are equals; the one that lies in the folder is meant.
+    fn is_behind(&self, recorded: &Recorded) -> bool {
+        if self.replay || recorded.hash.is_none() {
+            return false;
         }
-        let order = recorded.version.as_deref().and_then(|later| order(self.version, later));
-        match order {
-            Some(Ordering::Less) => Ok(true),
-            // Two builds of one version: the one that ran here before is the older.
-            Some(Ordering::Equal) => self.has_run(turn, hash).await,
-            _ => Ok(false),
-        }
-    }
-
-    async fn has_run(&self, turn: &Transaction<'_>, hash: &[u8]) -> anyhow::Result<bool> {
-        let row = turn
-            .query_one(
-                "SELECT EXISTS (SELECT FROM public.plugin_schema_steps WHERE plugin = $1 AND sha256 = $2)",
-                &[&self.plugin, &hash],
-            )
-            .await
-            .context("looking whether the step was made before")?;
-        row.try_get(0).context("looking whether the step was made before")
+        let later = recorded.version.as_deref();
+        self.is_kept || later.is_some_and(|later| order(self.version, later) == Some(Ordering::Less))
     }
 
     async fn make_roles(&self, session: &mut Client, login: bool) -> Result<(), Trouble> {
