@@ -87,17 +87,18 @@ async fn a_body_that_breaks_off_or_never_ends_costs_its_own_reader_alone() {
         assert_eq!(reply.status(), 200, "{route}");
         reply.into_body()
     };
-    // The head and the first piece are there; then the connection ends without the last chunk.
-    let mut broken = open("/panic/stream").await;
-    let mut read = Vec::new();
-    let failed = loop {
-        match broken.frame().await {
-            Some(Ok(frame)) => read.extend_from_slice(frame.data_ref().unwrap()),
-            Some(Err(_)) => break true,
-            None => break false,
-        }
-    };
-    assert!(failed && read == b"one\n", "a body that broke off looks whole: {read:?}");
+    // It breaks off: after the first piece, or before the head has left the host. What never happens is an end.
+    if let Ok(reply) = owner.call(Method::GET, &format!("{UNRULY}/panic/stream")).open(None).await {
+        let (mut broken, mut read) = (reply.into_body(), Vec::new());
+        let failed = loop {
+            match broken.frame().await {
+                Some(Ok(frame)) => read.extend_from_slice(frame.data_ref().unwrap()),
+                Some(Err(_)) => break true,
+                None => break false,
+            }
+        };
+        assert!(failed && b"one\n".starts_with(&read), "a body that broke off looks whole: {read:?}");
+    }
 
     let mut endless = Vec::new();
     for _ in 0..4 {
