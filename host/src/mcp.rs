@@ -10,7 +10,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, header};
-use http_body_util::{Full, combinators::BoxBody};
+use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
 };
@@ -116,6 +116,9 @@ impl Mcp {
             *response.status_mut() = StatusCode::NO_CONTENT; // clients take 202 for a failure
             session.iter().for_each(|id| self.owners.forget(id));
         }
+        if let Some(code) = refusal(&response) {
+            return Err(ApiError::new(code).detail(text(response).await));
+        }
         let opened = response.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok());
         if let (true, Some(id)) = (initializes, opened) {
             self.owners.open(id, &caller);
@@ -157,6 +160,27 @@ async fn pass_on(
     let answered: Result<_, Infallible> = transport.clone().call(request).await;
     match answered {
         Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+/// What rmcp refuses in plain words, where no message was read that a JSON-RPC error could answer.
+fn refusal<B>(response: &http::Response<B>) -> Option<&'static codes::Code> {
+    let plain =
+        response.headers().get(header::CONTENT_TYPE).is_none_or(|kind| kind.as_bytes().starts_with(b"text/plain"));
+    let code = match response.status() {
+        StatusCode::BAD_REQUEST => &codes::INVALID_REQUEST,
+        StatusCode::NOT_FOUND => &codes::NOT_FOUND,
+        StatusCode::CONFLICT => &codes::CONFLICT,
+        _ => return None,
+    };
+    plain.then_some(code)
+}
+
+/// Its words, which are short.
+async fn text(response: http::Response<BoxBody<Bytes, Infallible>>) -> String {
+    match response.into_body().collect().await {
+        Ok(body) => String::from_utf8_lossy(&body.to_bytes()).into_owned(),
         Err(never) => match never {},
     }
 }

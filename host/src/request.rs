@@ -138,7 +138,7 @@ async fn identify(app: &App, cx: &mut Cx<'_>, peer: Peer, headers: &HeaderMap) -
     if let Door::Local { uid } = peer.door
         && !headers.contains_key(header::AUTHORIZATION)
     {
-        let caller = in_time(app.auth.local(uid)).await?;
+        let caller = in_time(Box::pin(app.auth.local(uid))).await?; // rare, and large
         cx.caller = Some(Arc::clone(&caller));
         return Ok(caller);
     }

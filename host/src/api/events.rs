@@ -35,7 +35,7 @@ pub fn routes() -> Vec<Route> {
                 json!({"examples": ["card,job"]}),
             )
             .header("Last-Event-ID", "The `id` of the last event that was read.")
-            .replies_as(200, "Events without an end.", "text/event-stream", json!({"type": "string"}));
+            .replies_as(200, "Events without an end.", "text/event-stream", json!({}));
     })]
 }
 

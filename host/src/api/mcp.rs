@@ -25,13 +25,15 @@ pub fn routes() -> Vec<Route> {
     .says("Streamable HTTP; revisions 2025-03-26 to 2026-07-28. `Accept` names application/json and text/event-stream.")
     .body("application/json", json!({}))
     .replies_as(200, "The answer, or a stream of messages.", "application/json", json!({}))
-    .replies_as(200, "", "text/event-stream", json!({"type": "string"}))
+    .replies_as(200, "", "text/event-stream", json!({}))
     .answers(202, "Taken; nothing to answer.")
+    .replies_as(400, "No JSON-RPC message, told as a JSON-RPC error; else a problem.", "application/json", json!({}))
+    .replies_as(400, "", "application/problem+json", json!({"$ref": "#/components/schemas/Problem"}))
     .fails(&[404, 405, 406, 409]);
         }),
         route!(GET "/api", ACCESS, Reads::Nothing, speak).told(|op| {
             op.named("mcpListen", "mcp", "The stream of messages of an MCP session")
-                .replies_as(200, "Messages.", "text/event-stream", json!({"type": "string"}))
+                .replies_as(200, "Messages.", "text/event-stream", json!({}))
                 .fails(&[404, 405, 406, 409]);
         }),
         route!(DELETE "/api", ACCESS, Reads::Nothing, speak).told(|op| {
@@ -46,13 +48,15 @@ pub fn routes() -> Vec<Route> {
     .says("Streamable HTTP; revisions 2025-03-26 to 2026-07-28. `Accept` names application/json and text/event-stream.")
     .body("application/json", json!({}))
     .replies_as(200, "The answer, or a stream of messages.", "application/json", json!({}))
-    .replies_as(200, "", "text/event-stream", json!({"type": "string"}))
+    .replies_as(200, "", "text/event-stream", json!({}))
     .answers(202, "Taken; nothing to answer.")
+    .replies_as(400, "No JSON-RPC message, told as a JSON-RPC error; else a problem.", "application/json", json!({}))
+    .replies_as(400, "", "application/problem+json", json!({"$ref": "#/components/schemas/Problem"}))
     .fails(&[404, 405, 406, 409]);
         }),
         route!(GET "/api/mcp", ACCESS, Reads::Nothing, speak).told(|op| {
             op.named("mcpAliasListen", "mcp", "The stream of messages of an MCP session")
-                .replies_as(200, "Messages.", "text/event-stream", json!({"type": "string"}))
+                .replies_as(200, "Messages.", "text/event-stream", json!({}))
                 .fails(&[404, 405, 406, 409]);
         }),
         route!(DELETE "/api/mcp", ACCESS, Reads::Nothing, speak).told(|op| {

@@ -51,7 +51,7 @@ pub fn routes() -> Vec<Route> {
             .param("cursor", "`next_cursor` of the page before; not of a stream.", json!({}))
             .header("Last-Event-ID", "The `id` of the last line that was read.")
             .ok::<LinePage>()
-            .replies_as(200, "Lines without an end.", EVENT_STREAM, json!({"type": "string"}));
+            .replies_as(200, "Lines without an end.", EVENT_STREAM, json!({}));
     })]
 }
 

@@ -17,7 +17,7 @@ async fn playwright(host: &Host, specs: &[&str], environment: &[(&str, &str)]) {
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{printed}");
-    println!("{printed}");
+    eprintln!("{printed}");
 }
 
 #[tokio::test]

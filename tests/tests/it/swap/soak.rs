@@ -126,22 +126,22 @@ async fn soak(go_on: impl Fn(usize, Instant) -> bool) {
     })
     .await;
     let grown = resident(worker).saturating_sub(before);
-    println!("{rounds} rounds in {:.0?}", begun.elapsed());
-    println!("| target | requests | failed |\n|---|---|---|");
+    eprintln!("{rounds} rounds in {:.0?}", begun.elapsed());
+    eprintln!("| target | requests | failed |\n|---|---|---|");
     for (target, tally) in &tallies {
-        println!("| {target} | {} | {} |", tally.sent, tally.failures);
+        eprintln!("| {target} | {} | {} |", tally.sent, tally.failures);
     }
-    println!("| change | times | median | longest |\n|---|---|---|---|");
+    eprintln!("| change | times | median | longest |\n|---|---|---|---|");
     let mut kinds: Vec<&str> = changes.took.iter().map(|(what, _)| *what).collect();
     kinds.sort_unstable();
     kinds.dedup();
     for kind in kinds {
         let mut took: Vec<Duration> = changes.took.iter().filter(|(what, _)| *what == kind).map(|it| it.1).collect();
         took.sort_unstable();
-        println!("| {kind} | {} | {:.0?} | {:.0?} |", took.len(), took[took.len() / 2], took[took.len() - 1]);
+        eprintln!("| {kind} | {} | {:.0?} | {:.0?} |", took.len(), took[took.len() / 2], took[took.len() - 1]);
     }
     let generations = report["generations"][0]["generation"].as_u64().unwrap();
-    println!(
+    eprintln!(
         "{generations} generations in this worker, {} KiB more than at the start, {} KiB each",
         grown,
         grown / generations
