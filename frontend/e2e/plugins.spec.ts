@@ -86,6 +86,13 @@ test('a plugin is disabled, with a word on who runs dry, and enabled again', asy
   await expect(quick.getByText('active', { exact: true })).toBeVisible();
 });
 
+test('a plugin is loaded again from its folder', async ({ page }) => {
+  await signIn(page, '/admin/plugins/quick');
+  await page.getByRole('button', { name: 'Reload Quick' }).click();
+  await expect(page.getByText('Quick was loaded again.')).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Disable Quick' })).toBeEnabled();
+});
+
 test('the data of a disabled plugin is dropped once its name was typed', async ({ page, request }) => {
   const act = await elsewhere(request);
   await signIn(page, '/admin/plugins/quick');

@@ -22,14 +22,15 @@ export function rescanPlugins(): Promise<Registry> {
   return request('/plugin-registry/rescan', { method: 'POST' });
 }
 
-export type PluginAct = 'enable' | 'disable' | 'release' | 'confirm-migration' | 'accept-signer';
+export type PluginAct = 'enable' | 'disable' | 'reload' | 'rollback' | 'release' | 'confirm-migration' | 'accept-signer';
 
 /** What is agreed to for one package alone, so that no other one slips in between. */
 const FOR_ONE_PACKAGE: ReadonlySet<PluginAct> = new Set(['confirm-migration', 'accept-signer']);
 
-/** Answers with the plugin as it is afterwards. */
-export async function actOnPlugin({ name, pending, sha256 }: RegisteredPlugin, act: PluginAct): Promise<RegisteredPlugin> {
-  const body = FOR_ONE_PACKAGE.has(act) ? { body: { sha256: pending?.sha256 ?? sha256 } } : {};
+/** Answers with the plugin as it is afterwards. `to` is the package that a rollback goes back to. */
+export async function actOnPlugin({ name, pending, sha256 }: RegisteredPlugin, act: PluginAct, to?: string): Promise<RegisteredPlugin> {
+  const chosen = FOR_ONE_PACKAGE.has(act) ? (pending?.sha256 ?? sha256) : to;
+  const body = chosen ? { body: { sha256: chosen } } : {};
   return (await request<{ item: RegisteredPlugin }>(`${pluginPath(name)}/${act}`, { method: 'POST', ...body })).item;
 }
 

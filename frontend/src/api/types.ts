@@ -98,6 +98,8 @@ export interface RegisteredPlugin {
   /** The files that lie there now, when what was loaded before serves in their place; `refusal` is theirs. */
   pending?: { version?: string | null; sha256?: string | null; signed_by?: string | null } | null;
   generation?: number | null;
+  /** What this host can go back to, and what was rolled back; the one that was put into service last first. */
+  versions?: PluginVersion[];
   library?: { sdk: string; rustc: string } | null;
   tabs?: PluginTab[];
   provides_kinds?: string[];
@@ -105,6 +107,14 @@ export interface RegisteredPlugin {
   routes?: PluginRoute[];
   tools?: PluginTool[];
   counters?: PluginCounters | null;
+}
+
+export interface PluginVersion {
+  version: string;
+  sha256: string;
+  state: string;
+  activated_at?: string | null;
+  can_roll_back: boolean;
 }
 
 export interface Refusal {

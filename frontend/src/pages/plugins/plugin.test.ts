@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { RegisteredPlugin } from '../../api/types.ts';
-import { actsFor, executionInWords, needsAttention, runDry, standingOf } from './plugin.ts';
+import { actsFor, executionInWords, needsAttention, runDry, standingOf, wayBack } from './plugin.ts';
 
 const plugin = (name: string, more: Partial<RegisteredPlugin> = {}): RegisteredPlugin => ({ name, package: name, state: 'active', ...more });
 const refusal = { code: 'bad-manifest', reason: 'No.', fix: 'Correct it.' };
@@ -21,15 +21,23 @@ it('a plugin whose calls are refused for a while needs a look', () => {
 });
 
 it('what is offered follows from the state', () => {
-  expect(actsFor(plugin('a'))).toEqual(['disable']);
+  expect(actsFor(plugin('a'))).toEqual(['reload', 'disable']);
   expect(actsFor(plugin('a', { state: 'disabled' }))).toEqual(['enable']);
   expect(actsFor(plugin('a', { state: 'retired' }))).toEqual([]);
   expect(actsFor(plugin('a', { state: 'quarantined' }))).toEqual(['release', 'disable']);
-  expect(actsFor(plugin('a', { refusal: { ...refusal, code: 'signer-changed' } }))).toEqual(['accept-signer', 'disable']);
+  expect(actsFor(plugin('a', { refusal: { ...refusal, code: 'signer-changed' } }))).toEqual(['accept-signer', 'reload', 'disable']);
   const loses = { ...refusal, code: 'destructive-migration' };
-  expect(actsFor(plugin('a', { state: 'refused', refusal: { ...loses, losses: ['table items'] } }))).toEqual(['confirm-migration', 'disable']);
+  expect(actsFor(plugin('a', { state: 'refused', refusal: { ...loses, losses: ['table items'] } }))).toEqual(['confirm-migration', 'reload', 'disable']);
   // Data that is gone already is nothing to agree to.
-  expect(actsFor(plugin('a', { state: 'refused', refusal: loses }))).toEqual(['disable']);
+  expect(actsFor(plugin('a', { state: 'refused', refusal: loses }))).toEqual(['reload', 'disable']);
+});
+
+it('a way back is offered when there is one', () => {
+  const kept = (version: string, can_roll_back: boolean) => ({ version, sha256: version, state: 'kept', can_roll_back });
+  const newest = plugin('a', { versions: [kept('2.0.0', false), kept('1.1.0', true), kept('1.0.0', true)] });
+  expect(actsFor(newest)).toEqual(['reload', 'rollback', 'disable']);
+  expect(wayBack(newest).map((way) => way.version)).toEqual(['1.1.0', '1.0.0']);
+  expect(actsFor(plugin('a', { versions: [kept('2.0.0', false)] }))).toEqual(['reload', 'disable']);
 });
 
 it('readers run dry when nobody else writes what they read', () => {

@@ -1,5 +1,5 @@
 import type { PluginAct } from '../../api/plugins.ts';
-import type { PluginCounters, RegisteredPlugin } from '../../api/types.ts';
+import type { PluginCounters, PluginVersion, RegisteredPlugin } from '../../api/types.ts';
 
 type Tone = 'good' | 'warn' | 'bad' | 'idle';
 
@@ -42,13 +42,20 @@ export function failuresOf(counters: PluginCounters): number {
   return counters.errors + counters.panics + counters.timeouts;
 }
 
+/** The versions that it can go back to, the newest first. */
+export function wayBack(plugin: Pick<RegisteredPlugin, 'versions'>): PluginVersion[] {
+  return (plugin.versions ?? []).filter((version) => version.can_roll_back);
+}
+
 /** What can be done with it, the most wanted first. */
-export function actsFor(plugin: Pick<RegisteredPlugin, 'state' | 'refusal'>): PluginAct[] {
+export function actsFor(plugin: Pick<RegisteredPlugin, 'state' | 'refusal' | 'versions'>): PluginAct[] {
   if (plugin.state === 'retired') return [];
   if (plugin.state === 'disabled') return ['enable'];
   if (plugin.state === 'quarantined') return ['release', 'disable'];
-  if (plugin.refusal?.code === 'destructive-migration' && plugin.refusal.losses?.length) return ['confirm-migration', 'disable'];
-  return plugin.refusal?.code === 'signer-changed' ? ['accept-signer', 'disable'] : ['disable'];
+  const back: PluginAct[] = wayBack(plugin).length ? ['rollback'] : [];
+  const usual: PluginAct[] = ['reload', ...back, 'disable'];
+  if (plugin.refusal?.code === 'destructive-migration' && plugin.refusal.losses?.length) return ['confirm-migration', ...usual];
+  return plugin.refusal?.code === 'signer-changed' ? ['accept-signer', ...usual] : usual;
 }
 
 export interface Exchange {
