@@ -185,9 +185,14 @@ impl Host {
 
     /// A session of its private PostgreSQL's administrator, who may do everything.
     pub async fn database(&self) -> tokio_postgres::Client {
-        let (client, connection) = tokio_postgres::connect(&self.database_url(), tokio_postgres::NoTls).await.unwrap();
+        self.try_database().await.unwrap()
+    }
+
+    /// The same of one that may be away.
+    pub async fn try_database(&self) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
+        let (client, connection) = tokio_postgres::connect(&self.database_url(), tokio_postgres::NoTls).await?;
         tokio::spawn(connection);
-        client
+        Ok(client)
     }
 
     /// Settings of another host on the same database.
