@@ -171,6 +171,7 @@ fn refusal<B>(response: &http::Response<B>) -> Option<&'static codes::Code> {
     let code = match response.status() {
         StatusCode::BAD_REQUEST => &codes::INVALID_REQUEST,
         StatusCode::NOT_FOUND => &codes::NOT_FOUND,
+        StatusCode::NOT_ACCEPTABLE => &codes::NOT_ACCEPTABLE,
         StatusCode::CONFLICT => &codes::CONFLICT,
         _ => return None,
     };

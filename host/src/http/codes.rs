@@ -77,6 +77,9 @@ codes! {
     METHOD_NOT_ALLOWED = "method-not-allowed", 405, "The method does not fit this path",
         "The path exists, and the method is not one of those that work on it.",
         "Use a method that the `Allow` header lists.";
+    NOT_ACCEPTABLE = "not-acceptable", 406, "The answer would be of another type",
+        "The request's `Accept` leaves out what this endpoint answers with.",
+        "Name the types that the detail tells in `Accept`.";
     SKU_TAKEN = "sku-taken", 409, "Another card has this SKU",
         "A SKU is unique among the cards that are not deleted, and another card has this one.",
         "Choose another SKU, or change the card that has it.";
