@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 
 use crate::config::BadSettings;
@@ -27,6 +28,11 @@ mod worker;
 
 /// What a command that was written wrongly exits with (`EX_USAGE`); a bad setting too.
 const EXIT_USAGE: u8 = 64;
+
+/// What a command's asynchronous work runs on: one thread does for a command.
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")
+}
 
 #[derive(Debug, Parser)]
 #[command(name = "cardinal", version, about = "Cardinal: product cards, native plugins, an admin API and MCP")]

@@ -52,7 +52,7 @@ async fn purge(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let name = call.params.get("name").unwrap_or_default().to_owned();
     let Purge { confirm } = call.json()?;
     wait_for_plugins(app).await;
-    let is_found = app.plugins.reports().iter().any(|report| report.name == name);
+    let is_found = app.plugins.current().knows(&name);
     if !is_found && !db::plugin_state::has_left_data(&app.pools.core, &name).await? {
         return Err(ApiError::not_found("plugin"));
     }

@@ -114,7 +114,7 @@ async fn read(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 /// The lines of a plugin that the registry knows.
 async fn of_plugin(app: &Arc<App>, name: &str) -> ApiResult<Arc<Tail>> {
     plugins::wait_for_plugins(app).await;
-    if !app.plugins.reports().iter().any(|report| report.name == name) {
+    if !app.plugins.current().knows(name) {
         return Err(ApiError::not_found("plugin"));
     }
     app.log.tail(name).ok_or_else(|| ApiError::not_found("plugin"))

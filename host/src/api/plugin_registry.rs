@@ -75,7 +75,7 @@ pub(super) fn answer(app: &App, name: &str) -> ApiResult<Reply> {
 /// The name in the path, when there is such a plugin.
 pub(super) fn named(app: &App, call: &Call) -> ApiResult<String> {
     let name = call.params.get("name").unwrap_or_default();
-    match app.plugins.reports().iter().any(|report| report.name == name) {
+    match app.plugins.current().knows(name) {
         true => Ok(name.to_owned()),
         false => Err(ApiError::not_found("plugin")),
     }

@@ -7,14 +7,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::plugin_registry::{answer, one_plugin};
+use super::plugin_registry::{answer, named, one_plugin};
 use crate::{
     app::App,
     audit::Act,
     http::{
         codes,
         error::{ApiError, ApiResult},
-        reply::{self, Reply},
+        reply::Reply,
     },
     request::Call,
     route,
@@ -84,16 +84,11 @@ async fn acted(app: &Arc<App>, call: &Call, act: Act, name: String, detail: Valu
 /// Out of quarantine, with a clean record. The plugin is loaded again at once.
 async fn release(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     call.no_query()?;
-    let name = call.params.get("name").unwrap_or_default().to_owned();
-    if !app.plugins.reports().iter().any(|report| report.name == name) {
-        return Err(ApiError::not_found("plugin"));
-    }
+    let name = named(app, &call)?;
     let was_quarantined = app.past.release(&name).await.map_err(|_| ApiError::new(&codes::DRAINING))?;
     if was_quarantined {
         app.audit.done(&call, Act::ReleasePlugin, Some(name.clone()), None).await;
         app.plugins.apply_decisions().await;
     }
-    let report = app.plugins.reports().into_iter().find(|report| report.name == name);
-    let report = report.ok_or_else(|| ApiError::not_found("plugin"))?;
-    reply::ok(&json!({"item": report, "host_id": app.host_id}))
+    answer(app, &name)
 }

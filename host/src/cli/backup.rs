@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Log::start_quiet(&config.observe)?;
     let existing = if args.overwrite { Existing::Replaced } else { Existing::Refused };
     let secrets = if args.with_secrets { Secrets::Included } else { Secrets::LeftOut };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let runtime = crate::cli::runtime()?;
     let made = runtime.block_on(make::make(&config, &args.file, existing, secrets, &mut Lines::new()))?;
     let plugins = if made.plugins.is_empty() { "no plugin".to_owned() } else { made.plugins.join(", ") };
     let secrets =

@@ -49,7 +49,7 @@ impl Format {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = crate::cli::runtime()?;
     match &args.command {
         Command::Import(args) => runtime.block_on(import::run(args)),
         Command::Export(args) => runtime.block_on(export::run(args)),

@@ -53,8 +53,7 @@ fn look(args: &Args) -> anyhow::Result<Report> {
         Err(bad) => Report::of_bad_settings(&bad),
         Ok(config) => {
             Log::start_silent(&config.observe)?;
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+            let runtime = crate::cli::runtime()?;
             runtime.block_on(async {
                 let answers = match HostState::of(&config) {
                     HostState::Running => Some(ask(&config).await.map_err(|failure| failure.to_string())),

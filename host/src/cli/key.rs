@@ -57,7 +57,7 @@ struct Create {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let Command::Create(create) = &args.command;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let runtime = crate::cli::runtime()?;
     runtime.block_on(create.run())
 }
 

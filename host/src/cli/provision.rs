@@ -21,7 +21,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     std::io::stdin().read_to_end(&mut told).context("listening to the keeper")?;
     let job: Job = serde_json::from_slice(&told).context("listening to the keeper (start `cardinal serve`)")?;
     Log::start(&job.observe)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let runtime = crate::cli::runtime()?;
     let answer = runtime.block_on(job.run()).context("writing the answer")?;
     std::io::stdout().write_all(&answer).context("answering the keeper")
 }

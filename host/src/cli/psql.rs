@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> ExitCode {
 fn open(config: &Config, arguments: &[OsString]) -> anyhow::Result<u8> {
     Log::start_quiet(&config.observe)?;
     let program = find(config)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let runtime = crate::cli::runtime()?;
     runtime.block_on(async {
         let access = Access::open(config, Missing::Refused).await?;
         let code = match access.preparation().owner_login().await {

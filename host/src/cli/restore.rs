@@ -35,7 +35,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let config = Config::read(&args.settings)?;
     Log::start_quiet(&config.observe)?;
     let existing = if args.replace { Existing::Replaced } else { Existing::Refused };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let runtime = crate::cli::runtime()?;
     let done = runtime.block_on(restore::restore(&config, &args.file, existing, &mut Lines::new()))?;
     let plugins = if done.plugins.is_empty() { "no plugin".to_owned() } else { done.plugins.join(", ") };
     let mut told = format!("Restored {} cards, {} rows in all, tables of {plugins}.", done.cards, done.rows);

@@ -66,7 +66,7 @@ fn verdict(path: &Path, open: bool) -> anyhow::Result<Inspection> {
 
 fn try_open(library: &Bytes) -> anyhow::Result<Result<(), Refusal>> {
     let sealed = SealedLibrary::seal(library).context("copying the library")?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let runtime = crate::cli::runtime()?;
     Ok(runtime.block_on(Prober::of_this_program().try_open(&sealed)))
 }
 

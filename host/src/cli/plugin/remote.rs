@@ -128,7 +128,7 @@ pub fn told(item: &Value) -> String {
 }
 
 pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let runtime = crate::cli::runtime()?;
     runtime.block_on(work)
 }
 

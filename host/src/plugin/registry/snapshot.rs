@@ -122,6 +122,11 @@ impl Snapshot {
         there.map(|entry| entry.about.name.as_str())
     }
 
+    /// Whether a plugin of this name was found, whatever became of it.
+    pub fn knows(&self, name: &str) -> bool {
+        self.entries.iter().any(|entry| entry.about.name == name)
+    }
+
     /// The state of every plugin that was found.
     pub fn states(&self) -> impl Iterator<Item = State> {
         self.entries.iter().map(|entry| entry.state)
