@@ -54,7 +54,7 @@ async fn answers(client: &Client, says: &str) -> Duration {
 async fn a_package_that_changes_takes_effect_by_itself_and_no_request_fails() {
     let host = Host::settings().plugins(plugins()).start().await;
     let client = (**host.owner().await).clone();
-    let load = Load::start(&client, &[WHICH, SLOW, NOTES, CORE, OTHER], CLIENTS);
+    let load = Load::start(&host, &[WHICH, SLOW, NOTES, CORE, OTHER], CLIENTS).await;
     load.more(BETWEEN).await;
     for (number, says) in ["second", "third", "fourth", "fifth"].into_iter().enumerate() {
         let package = version(&format!("1.{}.0", number + 1), says);
@@ -99,7 +99,7 @@ async fn a_new_package_gets_into_service_and_a_removed_one_leaves_it() {
     eventually("it serves", async || (client.get(WHICH).await.status == 200).then_some(())).await;
     client.call(Method::POST, NOTES).send().await.expect(201);
 
-    let load = Load::start(&client, &[CORE, OTHER], CLIENTS);
+    let load = Load::start(&host, &[CORE, OTHER], CLIENTS).await;
     let slow = tokio::spawn(client.call(Method::GET, SLOW).try_send());
     eventually("a call is under way", async || {
         (item(&client, "versioned").await["counters"]["in_flight"].as_u64() >= Some(1)).then_some(())
@@ -128,7 +128,7 @@ async fn a_new_package_gets_into_service_and_a_removed_one_leaves_it() {
 async fn what_is_gone_for_a_moment_stays_in_service() {
     let host = Host::settings().plugins(plugins()).start().await;
     let client = (**host.owner().await).clone();
-    let load = Load::start(&client, &[WHICH], CLIENTS);
+    let load = Load::start(&host, &[WHICH], CLIENTS).await;
     host.plugins().remove("versioned");
     tokio::time::sleep(WAITED_FOR).await; // shorter than what is gone is waited for
     host.plugins().put("versioned", &version("1.1.0", "second"));
@@ -140,7 +140,7 @@ async fn what_is_gone_for_a_moment_stays_in_service() {
 async fn a_package_under_another_name_takes_the_place_of_its_plugins_old_one() {
     let host = Host::settings().plugins(plugins()).start().await;
     let client = (**host.owner().await).clone();
-    let load = Load::start(&client, &[WHICH, OTHER], CLIENTS);
+    let load = Load::start(&host, &[WHICH, OTHER], CLIENTS).await;
     host.plugins().put("versioned-1.1", &version("1.1.0", "second"));
     let refused = eventually("both are seen", async || {
         let all = client.get("/v1/admin/plugin-registry").await.expect(200);
@@ -179,7 +179,7 @@ async fn until<T>(mut found: impl AsyncFnMut() -> Option<T>) -> T {
 async fn a_library_that_is_still_being_copied_is_waited_for() {
     let host = Host::settings().plugins(plugins()).start().await;
     let client = (**host.owner().await).clone();
-    let load = Load::start(&client, &[WHICH, OTHER], CLIENTS);
+    let load = Load::start(&host, &[WHICH, OTHER], CLIENTS).await;
     let whole = version("1.0.0", "second");
     // A new plugin is one file; nothing of it is refused while it comes.
     let new = Package::fixture("echo");
@@ -205,7 +205,7 @@ async fn a_library_that_is_still_being_copied_is_waited_for() {
 async fn what_is_broken_is_refused_beside_what_serves_and_says_why() {
     let host = Host::settings().plugins(plugins()).start().await;
     let client = (**host.owner().await).clone();
-    let load = Load::start(&client, &[WHICH, OTHER, CORE], CLIENTS);
+    let load = Load::start(&host, &[WHICH, OTHER, CORE], CLIENTS).await;
     let good = version("1.1.0", "second");
     let half = |library: Vec<u8>| Some(library[..library.len() / 2].to_vec());
     let broken: [(&str, Package); 5] = [
@@ -238,7 +238,7 @@ async fn what_is_broken_is_refused_beside_what_serves_and_says_why() {
 async fn disabling_one_plugin_costs_the_others_nothing() {
     let host = Host::settings().plugins(plugins()).start().await;
     let client = (**host.owner().await).clone();
-    let load = Load::start(&client, &[CORE, OTHER], CLIENTS);
+    let load = Load::start(&host, &[CORE, OTHER], CLIENTS).await;
     let verb = async |verb: &str| {
         let answer = client.post(&format!("/v1/admin/plugin-registry/versioned/{verb}"), &Value::Null).await;
         answer.expect(200)["item"]["state"].take()

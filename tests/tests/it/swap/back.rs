@@ -51,7 +51,7 @@ async fn upgraded() -> (Host, Client) {
 #[tokio::test]
 async fn one_goes_back_and_forth_under_load_and_no_request_fails() {
     let (host, client) = upgraded().await;
-    let load = Load::start(&client, &[WHICH, SLOW, NOTES, CORE, OTHER], CLIENTS);
+    let load = Load::start(&host, &[WHICH, SLOW, NOTES, CORE, OTHER], CLIENTS).await;
     load.more(BETWEEN).await;
     for _ in 0..3 {
         let back = roll_back(&client, Value::Null).await;
@@ -98,7 +98,7 @@ async fn what_was_rolled_back_stays_out_over_scans_crashes_and_restarts() {
 #[tokio::test]
 async fn a_lower_version_waits_for_the_word() {
     let (host, client) = upgraded().await;
-    let load = Load::start(&client, &[WHICH, OTHER], CLIENTS);
+    let load = Load::start(&host, &[WHICH, OTHER], CLIENTS).await;
     host.plugins().put("versioned", &version("1.0.9", "lower"));
     let report = eventually("it is seen", async || {
         let report = item(&client, "versioned").await;
@@ -114,7 +114,7 @@ async fn a_lower_version_waits_for_the_word() {
     let report = item(&client, "versioned").await;
     assert_eq!(waits(&report), ("1.0.9", "lower-version"), "{report}");
 
-    let load = Load::start(&client, &[WHICH, OTHER], CLIENTS);
+    let load = Load::start(&host, &[WHICH, OTHER], CLIENTS).await;
     let back = roll_back(&client, Value::Null).await;
     assert_eq!((serves(&back), waits(&back)), (("active", "1.0.9"), ("-", "-")), "{back}");
     assert_eq!(which(&client).await, "lower");
@@ -185,7 +185,7 @@ async fn a_package_whose_calls_fail_is_rolled_back_by_itself() {
     let host = Host::settings().plugins(plugins()).start().await;
     let client = (**host.owner().await).clone();
     for (number, acts) in ["fail", "panic"].into_iter().enumerate() {
-        let load = Load::start(&client, &[WHICH, OTHER], CLIENTS);
+        let load = Load::start(&host, &[WHICH, OTHER], CLIENTS).await;
         load.more(BETWEEN).await;
         let bad = version(&format!("1.{}.0", number + 1), "bad").marked("acts", acts);
         host.plugins().put("versioned", &bad);
@@ -241,7 +241,7 @@ async fn a_roll_back_reaches_every_host() {
     let there = (**beside.owner().await).clone();
     beside.plugins().put("versioned", &version("1.1.0", "second"));
     answers(&there, "second").await;
-    let load = Load::start(&there, &[WHICH], CLIENTS);
+    let load = Load::start(&beside, &[WHICH], CLIENTS).await;
     roll_back(&here, Value::Null).await;
     let took = answers(&there, "first").await;
     println!("the other host went back after {took:?}");

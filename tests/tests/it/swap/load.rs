@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cardinal_tests::{Client, eventually};
+use cardinal_tests::{Host, eventually};
 use http::Method;
 use tokio::task::JoinHandle;
 
@@ -31,8 +31,9 @@ pub struct Load {
 }
 
 impl Load {
-    /// So many clients for each target.
-    pub fn start(client: &Client, targets: &[&str], each: usize) -> Load {
+    /// So many clients of a host for each target.
+    pub async fn start(host: &Host, targets: &[&str], each: usize) -> Load {
+        let client = host.owner().await.unlimited().await;
         let tallies: Arc<Vec<(String, Mutex<Tally>)>> =
             Arc::new(targets.iter().map(|target| ((*target).to_owned(), Mutex::default())).collect());
         let (sent, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));

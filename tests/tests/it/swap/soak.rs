@@ -110,8 +110,8 @@ async fn soak(go_on: impl Fn(usize, Instant) -> bool) {
     let host = Host::settings().plugins(plugins).set("API_KEY_RATE_PER_MINUTE", "10000000").start().await;
     let client = (**host.owner().await).clone();
     let worker = host.worker_pid();
+    let load = Load::start(&host, &[WHICH, SLOW, OTHER, ECHO, CORE], CLIENTS).await;
     let mut changes = Changes { host, client: client.clone(), made: 0, took: Vec::new() };
-    let load = Load::start(&client, &[WHICH, SLOW, OTHER, ECHO, CORE], CLIENTS);
     load.more(BETWEEN).await;
     let (begun, before, mut rounds) = (Instant::now(), resident(worker), 0);
     while go_on(rounds, begun) {
