@@ -47,6 +47,13 @@ impl HostSettings {
         self
     }
 
+    /// Where its `DATA_DIR` is made, and its log.
+    #[must_use]
+    pub fn folder(mut self, folder: TempDir) -> HostSettings {
+        self.folder = Some(folder);
+        self
+    }
+
     /// Starts it and waits until it is ready.
     pub async fn start(self) -> Host {
         let mut host = self.launch();

@@ -4,6 +4,7 @@
 
 mod answer;
 mod client;
+mod disk;
 mod event_stream;
 mod host;
 mod others;
@@ -18,6 +19,7 @@ mod wire;
 
 pub use answer::Answer;
 pub use client::{Call, Client};
+pub use disk::SmallDisk;
 pub use event_stream::{EventStream, Sent};
 pub use host::{Host, HostSettings, OWNER, OWNER_PASSWORD};
 pub use others::Others;

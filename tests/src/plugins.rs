@@ -137,6 +137,11 @@ impl Default for PluginsFolder {
 }
 
 impl PluginsFolder {
+    /// In a folder that the test made.
+    pub fn within(folder: TempDir) -> PluginsFolder {
+        PluginsFolder { folder }
+    }
+
     /// What `scripts/run` lays out.
     pub fn bundled() -> PluginsFolder {
         let plugins = repository().join("plugins");

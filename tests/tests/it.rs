@@ -23,6 +23,7 @@ mod it {
     mod export;
     mod hosts;
     mod import;
+    mod import_database;
     mod import_faults;
     mod jobs;
     mod keys;

@@ -15,14 +15,14 @@ use tokio::sync::mpsc;
 
 use super::import::{NDJSON, by_sku, ended, import, lines, over};
 
-const IMPORT: &str = "/v1/admin/master-cards/import";
+pub(super) const IMPORT: &str = "/v1/admin/master-cards/import";
 
 fn body(pieces: impl Stream<Item = io::Result<Frame<Bytes>>> + Send + Sync + 'static) -> BoxBody<Bytes, io::Error> {
     BodyExt::boxed(StreamBody::new(pieces))
 }
 
 /// A body that comes as it is sent; an error breaks it off.
-fn fed() -> (mpsc::Sender<io::Result<String>>, BoxBody<Bytes, io::Error>) {
+pub(super) fn fed() -> (mpsc::Sender<io::Result<String>>, BoxBody<Bytes, io::Error>) {
     let (sender, receiver) = mpsc::channel::<io::Result<String>>(1);
     let pieces = stream::unfold(receiver, |mut receiver| async move {
         let piece = receiver.recv().await?;
@@ -32,7 +32,7 @@ fn fed() -> (mpsc::Sender<io::Result<String>>, BoxBody<Bytes, io::Error>) {
 }
 
 /// Rows without an end.
-fn endless(word: &str) -> BoxBody<Bytes, io::Error> {
+pub(super) fn endless(word: &str) -> BoxBody<Bytes, io::Error> {
     let word = word.to_owned();
     let pieces = stream::iter(0_u64..).map(move |piece| {
         let row = |n: u64| {
@@ -44,7 +44,7 @@ fn endless(word: &str) -> BoxBody<Bytes, io::Error> {
 }
 
 /// The import that runs with this request id.
-async fn job_of(user: &User, request_id: &str, at_least: i64) -> Value {
+pub(super) async fn job_of(user: &User, request_id: &str, at_least: i64) -> Value {
     eventually("the import runs", async || {
         let answer =
             user.call(Method::GET, &format!("/v1/admin/jobs?action=import&request_id={request_id}")).try_send();
@@ -55,7 +55,7 @@ async fn job_of(user: &User, request_id: &str, at_least: i64) -> Value {
     .await
 }
 
-async fn count(host: &Host, word: &str) -> i64 {
+pub(super) async fn count(host: &Host, word: &str) -> i64 {
     let sql = "SELECT count(*) FROM public.master_cards WHERE sku LIKE $1 || '-%'";
     host.database().await.query_one(sql, &[&word]).await.unwrap().get(0)
 }

@@ -4,7 +4,7 @@
 use std::{io::Cursor, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use cardinal_tests::{Answer, Host, HostSettings, PluginsFolder, User, built, eventually};
+use cardinal_tests::{Answer, Host, HostSettings, PluginsFolder, SmallDisk, User, built, eventually};
 use http::Method;
 use minisign::KeyPair;
 use serde_json::Value;
@@ -158,4 +158,27 @@ async fn no_upload_takes_another_plugins_place() {
     assert!(problem["detail"].as_str().unwrap().contains("echo"), "{problem}");
     assert_eq!(lying(&host), ["quick.so"]);
     assert_eq!(owner.get("/v1/admin/plugin-registry/echo").await.expect(200)["item"]["state"], "active");
+}
+
+#[tokio::test]
+async fn a_full_disk_keeps_nothing_of_an_upload_and_takes_it_once_there_is_room() {
+    let quick = library("quick");
+    // Room for the library, and not for a second one beside it.
+    let Some(disk) = SmallDisk::of(quick.len() as u64 / (1 << 20) * 3 / 2 + 1) else { return };
+    let pair = KeyPair::generate_unencrypted_keypair().unwrap();
+    let keys = tempfile::tempdir().unwrap();
+    let host = taking(&pair, keys.path()).plugins(PluginsFolder::within(disk.folder())).start().await;
+    let owner = host.owner().await;
+    disk.fill();
+    let full = upload(owner, quick.clone(), &signature(&pair, &quick)).await;
+    full.refused(507, "storage-full");
+    assert!(lying(&host).is_empty(), "{:?}", lying(&host));
+    disk.make_room();
+    assert_eq!(upload(owner, quick.clone(), &signature(&pair, &quick)).await.expect(201)["item"]["state"], "active");
+    // The one that serves is not touched by one that finds no room.
+    let mut again = quick;
+    again.extend_from_slice(b"\0\0\0\0\0\0\0\0");
+    upload(owner, again.clone(), &signature(&pair, &again)).await.refused(507, "storage-full");
+    assert_eq!(lying(&host), ["quick.so", "quick.so.minisig"]);
+    owner.get("/v1/admin/plugins/quick/hello").await.expect(200);
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{
     Course, Registry, Reload,
+    found::About,
     history::{History, NoWayBack, Wanted, WayBack},
 };
 use crate::{
@@ -39,7 +40,7 @@ impl Registry {
     /// serves goes on serving.
     ///
     /// # Errors
-    /// No such plugin; it is disabled; the database is away.
+    /// No such plugin; it is disabled; it waits for an operator's word on data that it loses; the database is away.
     pub async fn reload(&self, plugin: &str) -> ApiResult<()> {
         let (state, origin) = {
             let snapshot = self.snapshot();
@@ -51,7 +52,10 @@ impl Registry {
         }
         let reload = Reload { plugin: plugin.to_owned(), origin };
         self.walk(Course { as_read: true, reload: Some(reload), ..Course::default() }).await;
-        Ok(())
+        match self.snapshot().refused(plugin, Code::DestructiveMigration) {
+            Some((lying, refusal)) => Err(waits_for_a_word(lying, refusal)),
+            None => Ok(()),
+        }
     }
 
     /// Goes back to a package from before, on every host that has it. With `from` only when that package serves still.
@@ -125,6 +129,14 @@ impl Registry {
 
 fn borrowed(package: &Option<(String, Version)>) -> Option<(&str, &Version)> {
     package.as_ref().map(|(sha256, version)| (sha256.as_str(), version))
+}
+
+/// The package is good, and loses data that nobody has agreed to lose.
+fn waits_for_a_word(lying: &About, refusal: &Refusal) -> ApiError {
+    ApiError::new(&codes::DESTRUCTIVE_MIGRATION)
+        .detail(format!("{} {} Nothing was changed.", refusal.reason, refusal.fix))
+        .with("refusal", serde_json::to_value(refusal).unwrap_or_default())
+        .with("sha256", lying.sha256.clone())
 }
 
 fn refused(why: NoWayBack) -> ApiError {

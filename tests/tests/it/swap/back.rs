@@ -180,6 +180,49 @@ async fn older_code_runs_on_the_newer_schema() {
     assert_eq!(database.query_one(column, &[]).await.unwrap().get::<_, i64>(0), 1);
 }
 
+/// What was given up on an operator's word ends every way back past it.
+#[tokio::test]
+async fn no_way_leads_back_past_data_that_was_given_up() {
+    let table = "CREATE TABLE IF NOT EXISTS notes (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, text text);";
+    let with_more = format!("{table} ALTER TABLE notes ADD COLUMN IF NOT EXISTS more text;");
+    let without = format!("{table} ALTER TABLE notes DROP COLUMN IF EXISTS more;");
+    let first = version("1.0.0", "first").schema(&with_more);
+    let host = Host::settings().plugins(PluginsFolder::default().with("versioned", &first)).start().await;
+    let client = (**host.owner().await).clone();
+    let act = async |verb: &str, body: &Value| client.post(&format!("{REGISTRY}/{verb}"), body).await;
+    host.plugins().put("versioned", &version("1.1.0", "second").schema(&without));
+    for _ in 0..2 {
+        let waits = act("reload", &Value::Null).await.refused(409, "destructive-migration");
+        assert_eq!(waits["refusal"]["losses"], json!(["column notes.more is dropped"]), "{waits}");
+        assert_eq!(which(&client).await, "first");
+    }
+    // Enabling decides whether the plugin is to serve, and not what it may lose.
+    act("disable", &Value::Null).await.expect(200);
+    let enabled = act("enable", &Value::Null).await.expect(200)["item"].take();
+    assert_eq!((&enabled["state"], which(&client).await.as_str()), (&json!("active"), "first"), "{enabled}");
+    assert_eq!(enabled["refusal"]["code"], "destructive-migration", "{enabled}");
+    let agreed = json!({"sha256": enabled["pending"]["sha256"]});
+    assert_eq!(act("confirm-migration", &agreed).await.expect(200)["item"]["version"], "1.1.0");
+    assert_eq!(which(&client).await, "second");
+
+    for wanted in [Value::Null, json!({"version": "1.0.0"}), json!({"sha256": enabled["sha256"]})] {
+        let refused = act("rollback", &wanted).await.refused(409, "destructive-migration");
+        assert!(refused["detail"].as_str().unwrap().contains("1.1.0"), "{refused}");
+    }
+    host.plugins().put("versioned", &first);
+    act("reload", &Value::Null).await.refused(409, "destructive-migration");
+    assert_eq!(which(&client).await, "second");
+    let host = host.restart(|settings| settings).await;
+    let client = (**host.owner().await).clone();
+    let report = item(&client, "versioned").await;
+    assert_eq!(report["refusal"]["code"], "destructive-migration", "{report}");
+    // What came after it is a way forward as ever.
+    host.plugins().put("versioned", &version("1.2.0", "third").schema(&without));
+    rescan(&client).await;
+    assert_eq!(which(&client).await, "third");
+    assert_eq!(roll_back(&client, Value::Null).await["version"], "1.1.0");
+}
+
 #[tokio::test]
 async fn a_package_whose_calls_fail_is_rolled_back_by_itself() {
     let host = Host::settings().plugins(plugins()).start().await;
