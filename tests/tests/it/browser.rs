@@ -3,8 +3,14 @@
 use std::process::Command;
 
 use cardinal_tests::{Host, OWNER, OWNER_PASSWORD, Package, PluginsFolder, repository};
-use serde_json::json;
+use minisign::KeyPair;
+use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use super::{
+    plugin_trust::{sign, write},
+    swap::version,
+};
 
 /// Runs `specs`, or all, against a host.
 async fn playwright(host: &Host, specs: &[&str], environment: &[(&str, &str)]) {
@@ -39,4 +45,35 @@ async fn plugins_are_looked_after_in_chromium() {
     let (folder, spare) = (host.plugins().path().to_str().unwrap(), host.data());
     let environment = [("CARDINAL_PLUGINS_DIR", folder), ("CARDINAL_SPARE_DIR", spare.to_str().unwrap())];
     playwright(&host, &["e2e/plugins.spec.ts"], &environment).await;
+}
+
+#[tokio::test]
+async fn packages_are_rolled_back_agreed_to_and_accepted_in_chromium() {
+    let keys = tempfile::tempdir().unwrap();
+    let [first, second] = ["first.pub", "second.pub"].map(|name| {
+        let pair = KeyPair::generate_unencrypted_keypair().unwrap();
+        write(&keys.path().join(name), &pair.pk.to_box().unwrap().into_string());
+        pair
+    });
+    let trusted = ["first.pub", "second.pub"].map(|name| keys.path().join(name).display().to_string()).join(",");
+    let table = "CREATE TABLE IF NOT EXISTS notes (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, text text);";
+    let more = format!("{table} ALTER TABLE notes ADD COLUMN IF NOT EXISTS more text;");
+    let plugins = PluginsFolder::default()
+        .with("versioned", &version("1.0.0", "first").schema(&more))
+        .with("echo", &Package::fixture("echo"));
+    sign(&first, &plugins.path().join("echo"));
+    let host = Host::settings().plugins(plugins).set("PLUGIN_TRUST_KEYS", trusted).start().await;
+    host.plugins().put("versioned", &version("1.1.0", "second").schema(&more));
+    host.owner().await.post("/v1/admin/plugin-registry/rescan", &Value::Null).await.expect(200);
+
+    let loses = format!("{table} ALTER TABLE notes DROP COLUMN IF EXISTS more;");
+    let aside = PluginsFolder::default()
+        .with("versioned", &version("1.2.0", "third").schema(&loses))
+        .with("echo", &Package::fixture("echo").version("1.0.1"));
+    sign(&second, &aside.path().join("echo"));
+    let environment = [
+        ("CARDINAL_PLUGINS_DIR", host.plugins().path().to_str().unwrap()),
+        ("CARDINAL_PACKAGES_DIR", aside.path().to_str().unwrap()),
+    ];
+    playwright(&host, &["e2e/plugin-packages.spec.ts"], &environment).await;
 }

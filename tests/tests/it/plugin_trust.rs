@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 
 const ECHO: &str = "/v1/admin/plugin-registry/echo";
 
-fn sign(pair: &KeyPair, folder: &Path) {
+/// Lays an operator's signature beside the files of a package.
+pub(super) fn sign(pair: &KeyPair, folder: &Path) {
     let bytes = package::read_for(folder, &Owners::anybody()).unwrap().signed_bytes();
     let signature = minisign::sign(None, &pair.sk, Cursor::new(bytes), None, None).unwrap().into_string();
     write(&folder.join("SHA256SUMS.minisig"), &signature);
 }
 
-fn write(path: &Path, text: &str) {
+pub(super) fn write(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).unwrap();
 }
