@@ -20,6 +20,7 @@ use crate::clock::Clock;
 use crate::config::{BadSettings, Config};
 use crate::keeper::data_dir::DataDir;
 use crate::plugin::registry::survey;
+use changes::Before;
 use finding::{Counts, Finding};
 use running::Answers;
 
@@ -82,10 +83,14 @@ pub async fn check(config: &Config, core: Option<&Version>, answers: Option<Resu
     match &answers {
         Some(Ok(answers)) => {
             findings.extend(running::check(config, answers));
-            findings.extend(plugins::upgrades(&surveyed, &answers.registry));
+            findings.extend(plugins::upgrades(&surveyed, &Before::serving(&answers.registry)));
         }
         Some(Err(why)) => findings.push(running::silent(why)),
-        None => {}
+        None => {
+            let data_dir = config.paths.data_dir.clone();
+            let kept = tokio::task::spawn_blocking(move || Before::kept(&data_dir)).await.unwrap_or_default();
+            findings.extend(plugins::upgrades(&surveyed, &kept));
+        }
     }
     findings.extend(provider::check(config).await);
     findings.extend(proxy::check(config, &seen.proxy_routes).await);

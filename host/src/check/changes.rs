@@ -1,10 +1,11 @@
-//! What one version of a plugin offers that another does not. Pure.
+//! What one version of a plugin offers that another does not.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use serde_json::Value;
 
-use crate::plugin::manifest::Manifest;
+use crate::plugin::{kept::Kept, manifest::Manifest, package, trust::Owners};
 
 /// What clients see of a plugin.
 #[derive(Debug, Default)]
@@ -18,6 +19,44 @@ pub struct Face {
     prefix: Option<String>,
     /// Names of the operator's settings; `None` where the host did not say.
     settings: Option<BTreeSet<String>>,
+}
+
+/// What a package would take the place of.
+#[derive(Debug)]
+pub struct Before {
+    pub plugin: String,
+    pub version: String,
+    pub sha256: Option<String>,
+    pub face: Face,
+}
+
+impl Before {
+    /// What serves, from the registry of the host that runs.
+    pub fn serving(registry: &[Value]) -> Vec<Self> {
+        let text = |report: &Value, member: &str| report[member].as_str().map(str::to_owned);
+        let active = registry.iter().filter(|report| report["state"] == "active");
+        let before = active.map(|report| Self {
+            plugin: text(report, "name").unwrap_or_default(),
+            version: text(report, "version").unwrap_or_else(|| "an unknown version".to_owned()),
+            sha256: text(report, "sha256"),
+            face: Face::serving(report),
+        });
+        before.collect()
+    }
+
+    /// What a host that is stopped had in service last: the packages that it keeps tell. Blocks.
+    pub fn kept(data_dir: &Path) -> Vec<Self> {
+        let kept = Kept::open(data_dir);
+        let last = |plugin: String| {
+            let last = kept.of(&plugin).into_iter().next()?;
+            // Nothing of it is loaded: whose files they are matters to the host alone.
+            let package = package::read_for(&kept.find(&plugin, &last.sha256)?, &Owners::anybody()).ok()?;
+            let (manifest, _) = Manifest::read(&package.manifest).ok()?;
+            let face = Face::of(&manifest);
+            Some(Self { plugin, version: last.version.to_string(), sha256: Some(last.sha256), face })
+        };
+        kept.plugins().into_iter().filter_map(last).collect()
+    }
 }
 
 /// The difference of two faces, a line each.

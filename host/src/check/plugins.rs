@@ -3,7 +3,7 @@
 use semver::Version;
 use sha2::{Digest as _, Sha256};
 
-use super::changes::{self, Face};
+use super::changes::{self, Before, Face};
 use super::database;
 use super::finding::Finding;
 use crate::db::isolation::Known;
@@ -136,19 +136,18 @@ fn orphans(surveyed: &[Surveyed], seen: &database::Seen) -> Vec<Finding> {
     found
 }
 
-/// What would change for clients if these packages took the place of what serves.
-pub fn upgrades(surveyed: &[Surveyed], serving: &[serde_json::Value]) -> Vec<Finding> {
+/// What would change for clients if these packages took the place of what serves, or has served last.
+pub fn upgrades(surveyed: &[Surveyed], before: &[Before]) -> Vec<Finding> {
     let mut found = Vec::new();
     for one in surveyed.iter().filter(|one| one.schema_sql.is_some()) {
         let Some(manifest) = &one.manifest else { continue };
         let name = &one.report.name;
-        let Some(now) = serving.iter().find(|it| it["name"] == *name && it["state"] == "active") else { continue };
-        if now["sha256"].as_str() == one.report.sha256.as_deref() {
+        let Some(before) = before.iter().find(|it| it.plugin == *name) else { continue };
+        if before.sha256.as_deref() == one.report.sha256.as_deref() {
             continue;
         }
-        let change = changes::between(&Face::serving(now), &Face::of(manifest));
-        let message =
-            format!("{name} {} would take the place of {}.", manifest.version, now["version"].as_str().unwrap_or("?"));
+        let change = changes::between(&before.face, &Face::of(manifest));
+        let message = format!("{name} {} would take the place of {}.", manifest.version, before.version);
         found.push(if change.lost.is_empty() {
             Finding::ok("plugin-upgrade", name, message).found(change.told())
         } else {

@@ -244,10 +244,19 @@ impl Shared {
         None
     }
 
-    /// A thread ends; another takes its place when there is work.
+    /// A thread ends; another takes its place when there is work. One of the core's starts it: what a thread that was put
+    /// back starts is behind as well.
     fn end(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
         queue.threads -= 1;
         if !queue.tasks.is_empty() && queue.waiting == 0 {
+            let lane = Arc::clone(self);
+            self.runtime.spawn(async move { lane.replace() });
+        }
+    }
+
+    fn replace(self: &Arc<Self>) {
+        let queue = self.lock();
+        if !queue.tasks.is_empty() && queue.waiting == 0 && queue.threads < THREADS {
             self.start(queue);
         }
     }
@@ -316,6 +325,34 @@ mod tests {
         drop(release);
         for ride in blocked {
             ride.await.unwrap();
+        }
+    }
+
+    /// Priority and cores of the thread that asks.
+    #[cfg(target_os = "linux")]
+    fn standing() -> (i32, u32) {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let (_, after_name) = stat.rsplit_once(") ").unwrap();
+        let policy = after_name.split(' ').nth(38).unwrap().parse().unwrap();
+        (policy, rustix::thread::sched_getaffinity(None).unwrap().count())
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn who_comes_after_one_that_was_put_back_is_not_behind() {
+        let (lane, _) = lane();
+        let until_put_back = |_| {
+            lane.entrance().send(0, |tell| async move {
+                let begun = standing();
+                while standing().0 != libc::SCHED_IDLE {
+                    thread::yield_now();
+                }
+                let _ = tell.send(begun);
+            })
+        };
+        let rides: Vec<_> = (0..2 * THREADS).map(until_put_back).collect();
+        for ride in rides {
+            assert_eq!(ride.await.unwrap(), (libc::SCHED_OTHER, standing().1));
         }
     }
 
