@@ -1,6 +1,7 @@
 //! What stands around plugins' calls: what it costs a call, and what it spares everybody else when calls block.
 
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use cardinal_tests::{Answer, Host, Package, PluginsFolder, User, eventually};
@@ -23,18 +24,33 @@ const BLOCKED: usize = 16;
 /// Quick calls in which a handler earns its place on the core's threads, and as many again.
 const QUICK: usize = 2_000;
 
-/// How calls block while somebody else asks.
+/// Threads of one plugin that may compute at a time: as many as its lane has.
+const COMPUTING: usize = 4;
+
+/// What goes on while somebody else asks.
 struct Sin {
     name: &'static str,
-    route: &'static str,
-    /// The handler has earned a place on the core's threads before.
-    on_core: bool,
+    by: By,
 }
 
-const SINS: [Sin; 3] = [
-    Sin { name: "guard: core route, 16 calls asleep", route: "/block/sleep", on_core: false },
-    Sin { name: "guard: core route, 16 calls computing", route: "/block/spin", on_core: false },
-    Sin { name: "guard: core route, 16 calls asleep that were quick", route: "/block/sleep", on_core: true },
+enum By {
+    Calls {
+        route: &'static str,
+        /// The handler has earned a place on the core's threads before.
+        on_core: bool,
+    },
+    /// Nothing of the host's: what the machine makes of as much computing at the lowest priority, with any guard or none.
+    AnotherProgram,
+}
+
+const SINS: [Sin; 4] = [
+    Sin { name: "guard: core route, 16 calls asleep", by: By::Calls { route: "/block/sleep", on_core: false } },
+    Sin { name: "guard: core route, 16 calls computing", by: By::Calls { route: "/block/spin", on_core: false } },
+    Sin {
+        name: "guard: core route, 16 calls asleep that were quick",
+        by: By::Calls { route: "/block/sleep", on_core: true },
+    },
+    Sin { name: "guard: core route, another program computing", by: By::AnotherProgram },
 ];
 
 /// Measures all of it, on hosts of its own.
@@ -107,11 +123,12 @@ async fn beside(sin: &Sin, folder: &Path, options: &Options) -> Measured {
 }
 
 async fn round(sin: &Sin, owner: &User, target: &Target, seconds: u64) -> Round {
-    if sin.on_core {
-        earn_a_place(sin, owner).await;
+    let By::Calls { route, on_core } = sin.by else { return beside_another_program(target, seconds) };
+    if on_core {
+        earn_a_place(route, owner).await;
     }
     // A little longer than wrk asks.
-    let block = format!("{UNRULY}{}?ms={}", sin.route, seconds * 1_000 + 1_000);
+    let block = format!("{UNRULY}{route}?ms={}", seconds * 1_000 + 1_000);
     let (begun, calls) = (Instant::now(), block_all(owner, &block));
     let blocked = async || (blocked(owner).await > 0).then_some(());
     eventually("calls block", blocked).await;
@@ -122,6 +139,18 @@ async fn round(sin: &Sin, owner: &User, target: &Target, seconds: u64) -> Round 
     }
     eventually("the plugin is back", async || (owner.get(&format!("{UNRULY}/who")).await.status == 200).then_some(()))
         .await;
+    round
+}
+
+fn beside_another_program(target: &Target, seconds: u64) -> Round {
+    let compute = ["--idle", "0", "sh", "-c", "while :; do :; done"];
+    let mut programs: Vec<Child> =
+        (0..COMPUTING).map(|_| Command::new("chrt").args(compute).spawn().expect("chrt(1) of util-linux")).collect();
+    let round = measure::run(target, seconds);
+    for program in &mut programs {
+        program.kill().unwrap();
+        program.wait().unwrap();
+    }
     round
 }
 
@@ -138,8 +167,8 @@ async fn blocked(owner: &User) -> u64 {
 }
 
 /// Quick polls until the handler runs on the core's threads; it takes twice as many after each time that it blocked one.
-async fn earn_a_place(sin: &Sin, owner: &User) {
-    let quick = format!("{UNRULY}{}?ms=0", sin.route);
+async fn earn_a_place(route: &str, owner: &User) {
+    let quick = format!("{UNRULY}{route}?ms=0");
     loop {
         for _ in 0..QUICK / 50 {
             join_all((0..50).map(|_| owner.get(&quick))).await;
