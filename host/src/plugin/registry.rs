@@ -9,7 +9,7 @@
 use std::{
     collections::HashSet,
     io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc, Mutex as StdMutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -18,7 +18,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use futures_util::{StreamExt, future::join_all, stream};
+use futures_util::future::join_all;
 use tokio::{
     sync::{Mutex, watch},
     task::spawn_blocking,
@@ -31,27 +31,17 @@ pub use self::{
     report::PluginReport, snapshot::Snapshot,
 };
 use self::{
-    folder::{Fingerprint, Look},
+    folder::Look,
     found::Found,
-    generations::{Generations, Threads, fresh},
+    generations::{Generations, Threads},
     judge::{Decided, Judge},
     load::Loader,
     settle::settle,
-    snapshot::{Before, Entry, Service},
+    snapshot::{Before, Entry},
     trial::Trial,
 };
 pub use super::active::ToolEntry;
-use super::{
-    active::Active,
-    context::Services,
-    kept::Kept,
-    package,
-    past::Past,
-    signature::Keys,
-    state::{Refusal, State},
-    trust,
-    watchdog::Watchdog,
-};
+use super::{context::Services, kept::Kept, past::Past, state::State, watchdog::Watchdog};
 use crate::{
     clock::Clock,
     config::Config,
@@ -73,6 +63,8 @@ mod generations;
 mod history;
 mod judge;
 mod load;
+mod publish;
+mod read;
 mod report;
 mod settle;
 mod settling;
@@ -81,14 +73,8 @@ pub mod survey;
 mod trial;
 pub mod upload;
 
-/// Packages that are read at the same time; each may take a library's size of memory.
-const READ_AT_ONCE: usize = 4;
 /// How long a request waits for the first look at the plugins folder.
 const FIRST_LOOK: Duration = Duration::from_secs(5);
-/// How long calls of a replaced instance may take to their end.
-const DRAIN_LIMIT: Duration = Duration::from_secs(60);
-/// How often a replaced instance is looked at: whether somebody still holds its snapshot.
-const DRAIN_TICK: Duration = Duration::from_millis(20);
 
 /// Which host this is, and what opens its plugins' secrets.
 pub struct Own {
@@ -347,90 +333,6 @@ impl Registry {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Everything in the plugins folder, read and judged by itself, and what of it is only half there.
-    async fn look(&self, course: &Course) -> io::Result<(Vec<Found>, HashSet<PathBuf>)> {
-        let (folder, rules, known) = (self.plugins_dir.clone(), self.judge.rules(), self.read());
-        let (read, as_read, mut unsettled) = (known.clone(), course.as_read, course.unsettled.clone());
-        let wanted = course.reload.as_ref().map(|reload| reload.origin.clone());
-        let listed = spawn_blocking(move || {
-            let (folder, mut paths, refusal) = packages(&folder)?;
-            if as_read {
-                let seen = folder::look(&folder, &rules)?;
-                let changed = seen.keys().chain(read.keys()).filter(|path| seen.get(*path) != read.get(*path));
-                let wanted = |path: &&PathBuf| wanted.as_deref().is_some_and(|name| path.ends_with(name));
-                unsettled.extend(changed.filter(|path| !wanted(path)).cloned());
-            }
-            // One that is gone for a moment is being replaced.
-            paths.extend(unsettled.iter().filter(|path| !path.exists()).cloned());
-            Ok::<_, io::Error>((folder, paths, refusal, unsettled))
-        });
-        let (folder, paths, refusal, unsettled) = listed.await.map_err(io::Error::other)??;
-        let files = self.judge.keys.clone();
-        let keys = spawn_blocking(move || Keys::load(&files)).await.unwrap_or_default();
-        let reads = paths.into_iter().map(|path| {
-            let (folder, refusal, keys) = (folder.clone(), refusal.clone(), keys.clone());
-            let (rules, at) = (self.judge.rules(), path.clone());
-            let (is_unsettled, is_young) = (unsettled.contains(&path), course.young.contains(&path));
-            let read = move || match is_unsettled {
-                true => (Found::unsettled(&path), None),
-                false => read_still(&folder, &rules, &path, (refusal, is_young), &keys),
-            };
-            async move {
-                let (found, fingerprint) =
-                    spawn_blocking(read).await.unwrap_or_else(|error| (Found::broken(&at, &error), None));
-                (at, found, fingerprint)
-            }
-        });
-        let (mut all, mut look, mut half) = (Vec::new(), Look::new(), HashSet::new());
-        let mut reads = stream::iter(reads).buffered(READ_AT_ONCE);
-        while let Some((path, found, fingerprint)) = reads.next().await {
-            if let Some(fingerprint) = fingerprint.or_else(|| known.get(&path).cloned()) {
-                look.insert(path.clone(), fingerprint);
-            }
-            if found.is_unsettled() {
-                half.insert(path);
-            }
-            all.push(found);
-        }
-        drop(reads);
-        *self.read.lock().unwrap_or_else(PoisonError::into_inner) = look;
-        Ok((all, half))
-    }
-
-    /// Swaps the snapshot once, then lets go of what is not in it any more.
-    fn publish(&self, entries: Vec<Entry>) {
-        let new = Arc::new(Snapshot::of(entries));
-        let (now, serving): (_, Vec<Arc<Service>>) = (self.clock.now(), new.services().cloned().collect());
-        let before: Vec<Arc<Service>> = self.current.load().services().cloned().collect();
-        fresh(&before, &serving).for_each(|service| self.generations.begin(service, now));
-        let old = self.current.swap(new);
-        self.published.send_modify(|count| *count += 1);
-        drop(old);
-        self.try_out(&before, &serving);
-        let leaving: Vec<Arc<Active>> = fresh(&serving, &before).map(|service| Arc::clone(&service.active)).collect();
-        drop((before, serving));
-        for active in leaving {
-            self.generations.turn(&active.manifest.name, active.generation, State::Draining, now);
-            let (generations, clock) = (Arc::clone(&self.generations), self.clock.clone());
-            self.loader.services.runtime.spawn(async move {
-                let (name, number) = (active.manifest.name.clone(), active.generation);
-                retire(active).await;
-                generations.turn(&name, number, State::Retired, clock.now());
-            });
-        }
-    }
-
-    /// Whatever takes the place of another package is on trial, unless that one was rolled back.
-    fn try_out(&self, before: &[Arc<Service>], now: &[Arc<Service>]) {
-        let decided = self.decided.load();
-        let trials = fresh(before, now).filter_map(|new| {
-            let name = &new.active.manifest.name;
-            let old = before.iter().find(|old| old.active.manifest.name == *name)?;
-            Trial::of(new, old).filter(|_| !decided.is_set_aside(name, &old.sha256))
-        });
-        self.trials.lock().unwrap_or_else(PoisonError::into_inner).extend(trials);
-    }
-
     /// Stops every plugin: nothing new begins, what is under way has `grace` to end.
     pub async fn shutdown(&self, grace: Duration) {
         self.closed.store(true, Ordering::Release);
@@ -439,44 +341,4 @@ impl Registry {
         self.published.send_modify(|count| *count += 1);
         join_all(last.active().map(|active| active.instance.shutdown(grace))).await;
     }
-}
-
-/// Waits until nobody can begin a call any more, so that none is turned away, then stops it.
-async fn retire(active: Arc<Active>) {
-    let deadline = Instant::now() + DRAIN_LIMIT;
-    while Arc::strong_count(&active) > 1 && Instant::now() < deadline {
-        tokio::time::sleep(DRAIN_TICK).await;
-    }
-    active.instance.shutdown(deadline.saturating_duration_since(Instant::now())).await;
-    tracing::info!(plugin = active.manifest.name, generation = active.generation, "retired");
-}
-
-/// Reads a package, and says how it looked unless that changed meanwhile or its rest is waited for.
-fn read_still(
-    folder: &Path,
-    rules: &[PathBuf],
-    path: &Path,
-    (refusal, is_young): (Option<Refusal>, bool),
-    keys: &Keys,
-) -> (Found, Option<Fingerprint>) {
-    let before = folder::look_at(folder, rules, path);
-    let found = found::inspect(path, refusal, keys);
-    if before != folder::look_at(folder, rules, path) || (is_young && found.looks_half()) {
-        return (Found::unsettled(path), None);
-    }
-    (found, Some(before))
-}
-
-/// The folder without links in its path, its packages, and why none of them may be loaded when it is itself at fault.
-fn packages(folder: &Path) -> io::Result<(PathBuf, Vec<PathBuf>, Option<Refusal>)> {
-    let (real, refusal) = match trust::Owners::of_this_process().check_folder(folder) {
-        Ok(real) => (real, None),
-        Err(refusal) => {
-            let real = folder.canonicalize()?;
-            tracing::error!(%refusal, "no plugin is loaded: the plugins folder is not safe");
-            (real, Some(refusal))
-        }
-    };
-    let paths = package::find(&real)?;
-    Ok((real, paths, refusal))
 }

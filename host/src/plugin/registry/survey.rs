@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 use super::{
     found::{self, Found},
     judge::{self, Judge},
-    packages,
+    read::packages,
     report::PluginReport,
     settle::{Ready, Step},
     snapshot::{Before, Entry, Snapshot},
