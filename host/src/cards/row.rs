@@ -124,8 +124,9 @@ fn raw<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<Box<RawValue>>, D:
 impl Fields {
     /// A line of JSON.
     pub fn of_json(line: &[u8]) -> ApiResult<Self> {
+        let first = line.trim_ascii_start().first();
         // An array would be taken for the fields in their order.
-        if line.trim_ascii_start().first() == Some(&b'[') {
+        if first == Some(&b'[') {
             return Err(ApiError::invalid("", "A row is a JSON object, alone on its line."));
         }
         match serde_json::from_slice(line) {
@@ -136,7 +137,7 @@ impl Fields {
                 Err(error) if error.code() == codes::INVALID_JSON.name => {
                     ApiError::new(&codes::INVALID_JSON).detail("The line is not valid JSON.")
                 }
-                Err(error) if error.fields().iter().any(|(pointer, _)| pointer.is_empty()) => {
+                Err(error) if first != Some(&b'{') && error.fields().iter().any(|(pointer, _)| pointer.is_empty()) => {
                     ApiError::invalid("", "A row is a JSON object, alone on its line.")
                 }
                 Err(error) => error,
@@ -403,6 +404,8 @@ mod tests {
         ] {
             assert_eq!(wrong(text, CREATE).first().map(String::as_str), Some(faults), "{text}");
         }
+        let twice = Fields::of_json(br#"{"title":"a","sku":"b","title":"c"}"#).unwrap_err();
+        assert!(twice.fields()[0].1.contains("Duplicate field `title`"), "{twice:?}");
         assert!(row(r#"{"sku":"b"}"#, Terms { mode: Mode::Upsert, ..CREATE }).is_ok(), "what is there has a title");
     }
 
