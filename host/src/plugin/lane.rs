@@ -343,16 +343,17 @@ mod tests {
         let (lane, _) = lane();
         let until_put_back = |_| {
             lane.entrance().send(0, |tell| async move {
-                let begun = standing();
-                while standing().0 != libc::SCHED_IDLE {
+                let (begun, since) = (standing(), Instant::now());
+                while standing().0 != libc::SCHED_IDLE && since.elapsed() < Duration::from_secs(30) {
                     thread::yield_now();
                 }
-                let _ = tell.send(begun);
+                let _ = tell.send((begun, standing().0));
             })
         };
         let rides: Vec<_> = (0..2 * THREADS).map(until_put_back).collect();
         for ride in rides {
-            assert_eq!(ride.await.unwrap(), (libc::SCHED_OTHER, standing().1));
+            let everybody = (libc::SCHED_OTHER, standing().1);
+            assert_eq!(ride.await.unwrap(), (everybody, libc::SCHED_IDLE));
         }
     }
 
