@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 const UNRULY: &str = "/v1/admin/plugins/unruly";
-const SECRET: &str = "4711";
+const SECRET: &str = "cellar";
 
 async fn ask(user: &User, route: &str) -> cardinal_tests::Answer {
     user.get(&format!("{UNRULY}{route}")).await
