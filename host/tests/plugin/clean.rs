@@ -87,7 +87,8 @@ async fn plain_statements_give_the_session_back_at_once() {
         let connection = checkout(&echo).await;
         ask(&connection, sql).await;
         connection.release();
-        assert_eq!(echo.pool.status().available == 1, !cleaned, "after {sql}");
+        // That one is undone shows below; how soon is the other threads' affair.
+        assert!(cleaned || echo.pool.status().available == 1, "after {sql}");
         eventually("it is free", async || echo.pool.status().available == 1).await;
         let query: String = echo.database.admin().await.query_one(last_statement, &[&pid]).await.unwrap().get(0);
         assert_eq!(query.contains("DISCARD"), cleaned, "{query}");
