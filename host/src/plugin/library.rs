@@ -16,6 +16,7 @@ use std::{
         unix::fs::MetadataExt,
     },
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use abi_stable::{
@@ -28,13 +29,19 @@ use cardinal_plugin_abi::{
     extension::{self, Memory, MemoryUse},
 };
 use libloading::os::unix::{RTLD_LOCAL, RTLD_NOW};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::{
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create},
+    io::Errno,
+};
 use sha2::{Digest, Sha256};
 
 use super::state::{Code, Refusal};
 
 /// What a layout report is cut to in a refusal; the whole (10 KB and more) goes to the log.
 const LAYOUT_TEXT_LIMIT: usize = 600;
+/// How often memory is tried to be sealed that is busy; the kernel itself waits for some 80 ms each time.
+const SEAL_TRIES: u32 = 30;
+const SEAL_PAUSE: Duration = Duration::from_millis(20);
 /// The largest `describe()` that is read.
 const DESCRIBE_LIMIT: usize = 64 << 10;
 
@@ -49,7 +56,7 @@ pub struct SealedLibrary {
 }
 
 impl SealedLibrary {
-    /// Copies `bytes` into sealed memory.
+    /// Copies `bytes` into sealed memory. Blocks.
     pub fn seal(bytes: &[u8]) -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         // The loader maps it without the right to execute it as a program, which some systems grant nobody. Systems
@@ -58,7 +65,7 @@ impl SealedLibrary {
             .or_else(|_| memfd_create(c"cardinal-plugin", flags))?;
         let mut file = File::from(memory);
         file.write_all(bytes)?;
-        fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        seal_once_free(&file)?;
         Ok(Self { file, sha256: Sha256::digest(bytes).into() })
     }
 
@@ -71,6 +78,19 @@ impl SealedLibrary {
     pub fn fd(&self) -> BorrowedFd<'_> {
         std::os::fd::AsFd::as_fd(&self.file)
     }
+}
+
+/// A busy kernel may hold on to some of the pages for a moment, to move or to count them, and refuses to make memory
+/// unchangeable that somebody holds. That passes; to refuse a plugin for it would be wrong.
+fn seal_once_free(memory: &File) -> io::Result<()> {
+    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    for _ in 1..SEAL_TRIES {
+        match fcntl_add_seals(memory, seals) {
+            Err(Errno::BUSY) => std::thread::sleep(SEAL_PAUSE),
+            outcome => return Ok(outcome?),
+        }
+    }
+    Ok(fcntl_add_seals(memory, seals)?)
 }
 
 /// What a library says about itself, to be compared with its manifest.
