@@ -80,18 +80,21 @@ pub async fn check(config: &Config, core: Option<&Version>, answers: Option<Resu
     findings.append(&mut seen.findings);
     let surveyed = survey::survey(config, std::mem::take(&mut seen.decided)).await;
     findings.extend(plugins::check(&surveyed, &seen, core));
-    match &answers {
+    let before = match &answers {
         Some(Ok(answers)) => {
             findings.extend(running::check(config, answers));
-            findings.extend(plugins::upgrades(&surveyed, &Before::serving(&answers.registry)));
+            Before::serving(&answers.registry)
         }
-        Some(Err(why)) => findings.push(running::silent(why)),
+        Some(Err(why)) => {
+            findings.push(running::silent(why));
+            Vec::new()
+        }
         None => {
             let data_dir = config.paths.data_dir.clone();
-            let kept = tokio::task::spawn_blocking(move || Before::kept(&data_dir)).await.unwrap_or_default();
-            findings.extend(plugins::upgrades(&surveyed, &kept));
+            tokio::task::spawn_blocking(move || Before::kept(&data_dir)).await.unwrap_or_default()
         }
-    }
+    };
+    findings.extend(plugins::upgrades(&surveyed, &before));
     findings.extend(provider::check(config).await);
     findings.extend(proxy::check(config, &seen.proxy_routes).await);
     Report::of(host, findings)

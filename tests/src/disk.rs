@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -51,10 +51,6 @@ impl SmallDisk {
     /// Takes away what [`SmallDisk::fill`] put there.
     pub fn make_room(&self) {
         fs::remove_file(self.ballast()).unwrap();
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.place
     }
 }
 

@@ -173,6 +173,21 @@ impl Host {
         worker.unwrap_or_else(|| panic!("no worker among {family:?}")).0
     }
 
+    /// The first process of its own PostgreSQL, whose children the others are.
+    pub fn postgres_pid(&self) -> i32 {
+        let family = descendants(self.keeper_pid());
+        let postgres = family.iter().find(|(_, line)| line.split(' ').any(|part| part.ends_with("/postgres")));
+        postgres.unwrap_or_else(|| panic!("no PostgreSQL among {family:?}")).0
+    }
+
+    /// Waits until one that was ready before is so again.
+    pub async fn ready_again(&self) {
+        eventually("the host is ready again", async || {
+            (self.client().get("/readyz").await.status == 200).then_some(())
+        })
+        .await;
+    }
+
     /// Its `DATA_DIR`.
     pub fn data(&self) -> PathBuf {
         data_folder(&self.folder)

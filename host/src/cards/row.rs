@@ -137,9 +137,7 @@ impl Fields {
                 Err(error) if error.code() == codes::INVALID_JSON.name => {
                     ApiError::new(&codes::INVALID_JSON).detail("The line is not valid JSON.")
                 }
-                Err(error) if first != Some(&b'{') && error.fields().iter().any(|(pointer, _)| pointer.is_empty()) => {
-                    ApiError::invalid("", "A row is a JSON object, alone on its line.")
-                }
+                Err(_) if first != Some(&b'{') => ApiError::invalid("", "A row is a JSON object, alone on its line."),
                 Err(error) => error,
             }),
         }

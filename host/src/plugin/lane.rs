@@ -248,7 +248,7 @@ impl Shared {
     /// back starts is behind as well.
     fn end(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
         queue.threads -= 1;
-        if !queue.tasks.is_empty() && queue.waiting == 0 {
+        if !queue.tasks.is_empty() {
             let lane = Arc::clone(self);
             self.runtime.spawn(async move { lane.replace() });
         }

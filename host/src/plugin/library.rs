@@ -84,13 +84,14 @@ impl SealedLibrary {
 /// unchangeable that somebody holds. That passes; to refuse a plugin for it would be wrong.
 fn seal_once_free(memory: &File) -> io::Result<()> {
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-    for _ in 1..SEAL_TRIES {
+    let mut tries = 1;
+    loop {
         match fcntl_add_seals(memory, seals) {
-            Err(Errno::BUSY) => std::thread::sleep(SEAL_PAUSE),
+            Err(Errno::BUSY) if tries < SEAL_TRIES => std::thread::sleep(SEAL_PAUSE),
             outcome => return Ok(outcome?),
         }
+        tries += 1;
     }
-    Ok(fcntl_add_seals(memory, seals)?)
 }
 
 /// What a library says about itself, to be compared with its manifest.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{
-    plugin_trust::{sign, write},
+    plugin_trust::{sign, trusted},
     swap::version,
 };
 
@@ -50,19 +50,15 @@ async fn plugins_are_looked_after_in_chromium() {
 #[tokio::test]
 async fn packages_are_rolled_back_agreed_to_and_accepted_in_chromium() {
     let keys = tempfile::tempdir().unwrap();
-    let [first, second] = ["first.pub", "second.pub"].map(|name| {
-        let pair = KeyPair::generate_unencrypted_keypair().unwrap();
-        write(&keys.path().join(name), &pair.pk.to_box().unwrap().into_string());
-        pair
-    });
-    let trusted = ["first.pub", "second.pub"].map(|name| keys.path().join(name).display().to_string()).join(",");
+    let [first, second] = [(); 2].map(|()| KeyPair::generate_unencrypted_keypair().unwrap());
+    let files = [("first.pub", &first), ("second.pub", &second)].map(|(name, pair)| trusted(pair, keys.path(), name));
     let table = "CREATE TABLE IF NOT EXISTS notes (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, text text);";
     let more = format!("{table} ALTER TABLE notes ADD COLUMN IF NOT EXISTS more text;");
     let plugins = PluginsFolder::default()
         .with("versioned", &version("1.0.0", "first").schema(&more))
         .with("echo", &Package::fixture("echo"));
     sign(&first, &plugins.path().join("echo"));
-    let host = Host::settings().plugins(plugins).set("PLUGIN_TRUST_KEYS", trusted).start().await;
+    let host = Host::settings().plugins(plugins).set("PLUGIN_TRUST_KEYS", files.join(",")).start().await;
     host.plugins().put("versioned", &version("1.1.0", "second").schema(&more));
     host.owner().await.post("/v1/admin/plugin-registry/rescan", &Value::Null).await.expect(200);
 

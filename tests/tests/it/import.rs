@@ -314,24 +314,30 @@ async fn readers_of_events_hear_of_imported_cards() {
     few.next_of("card.bulk").await;
 }
 
+/// Both import the same rows at a time, in opposite orders; each is written once.
+pub(super) async fn meet(host: &Host, one: &User, two: &User) {
+    let word = unique("meet");
+    let forwards: Vec<Value> = (0..6_000).map(|n| json!({"title": "T", "sku": format!("{word}-{n:05}")})).collect();
+    let backwards: Vec<Value> = forwards.iter().rev().cloned().collect();
+    let (first, second) =
+        tokio::join!(import(one, "", NDJSON, lines(&forwards)), import(two, "", NDJSON, lines(&backwards)));
+    let both = ["done", "failed"].map(|name| first[name].as_i64().unwrap() + second[name].as_i64().unwrap());
+    let (database, there) =
+        (host.database().await, "SELECT count(*) FROM public.master_cards WHERE sku LIKE $1 || '-%'");
+    let count = async || database.query_one(there, &[&word]).await.unwrap().get::<_, i64>(0);
+    assert_eq!((both, count().await), ([6_000, 6_000], 6_000), "{first} {second}");
+    let (first, second) = tokio::join!(
+        import(one, "mode=upsert", NDJSON, lines(&forwards)),
+        import(two, "mode=upsert", NDJSON, lines(&backwards))
+    );
+    let ends = (ended(&first), ended(&second));
+    assert_eq!(ends, ("done 6000 0".to_owned(), "done 6000 0".to_owned()), "{first} {second}");
+    assert_eq!(count().await, 6_000);
+}
+
 #[tokio::test]
 async fn two_imports_of_the_same_rows_meet_and_each_row_is_written_once() {
     let host = Host::shared().await;
     let owner = host.owner().await;
-    let word = unique("meet");
-    let row = |n: i32| json!({"title": "T", "sku": format!("{word}-{n:05}")});
-    let forwards: Vec<Value> = (0..6_000).map(row).collect();
-    let backwards: Vec<Value> = (0..6_000).rev().map(row).collect();
-    let (one, two) =
-        tokio::join!(import(owner, "", NDJSON, lines(&forwards)), import(owner, "", NDJSON, lines(&backwards)));
-    let (done, failed) =
-        (["done", "failed"]).map(|name| one[name].as_i64().unwrap() + two[name].as_i64().unwrap()).into();
-    assert_eq!((done, failed), (6_000, 6_000), "{one} {two}");
-    let (one, two) = tokio::join!(
-        import(owner, "mode=upsert", NDJSON, lines(&forwards)),
-        import(owner, "mode=upsert", NDJSON, lines(&backwards))
-    );
-    assert_eq!((ended(&one), ended(&two)), ("done 6000 0".to_owned(), "done 6000 0".to_owned()), "{one} {two}");
-    let count = "SELECT count(*) FROM public.master_cards WHERE sku LIKE $1 || '-%'";
-    assert_eq!(host.database().await.query_one(count, &[&word]).await.unwrap().get::<_, i64>(0), 6_000);
+    meet(&host, owner, owner).await;
 }

@@ -1,26 +1,19 @@
 //! What the database does to an import, and to everything else that is written meanwhile: it refuses rows, goes away, has no
 //! room left, is shared with another host.
 
-use cardinal_tests::{Host, SmallDisk, descendants, eventually, unique};
+use cardinal_tests::{Host, SmallDisk, eventually, unique};
 use http::Method;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{
-    import::{NDJSON, ended, import, lines, over},
+    import::{NDJSON, ended, import, lines, meet, over},
     import_faults::{IMPORT, count, endless, fed, job_of},
 };
 
 const CARDS: &str = "/v1/admin/master-cards";
 /// Room for a new cluster and a few thousand cards.
 const SMALL: u64 = 160;
-
-/// The first of the processes of the host's own PostgreSQL.
-fn postmaster(host: &Host) -> Pid {
-    let family = descendants(host.keeper_pid());
-    let (pid, _) = family.iter().find(|(_, line)| line.contains("postgres") && line.contains("-D")).unwrap();
-    Pid::from_raw(*pid).unwrap()
-}
 
 fn row(word: &str, n: usize) -> Value {
     json!({"title": "T", "sku": format!("{word}-{n:05}")})
@@ -68,12 +61,11 @@ async fn an_import_goes_on_where_it_was_when_the_database_is_back() {
     sender.send(piece(0)).await.unwrap();
     let job = job_of(owner, &request_id, 1).await;
     for round in 0..3 {
-        kill_process(postmaster(&host), Signal::KILL).unwrap();
+        kill_process(Pid::from_raw(host.postgres_pid()).unwrap(), Signal::KILL).unwrap();
         for number in 1..10 {
             sender.send(piece(round * 9 + number)).await.unwrap();
         }
-        eventually("the database is back", async || (host.client().get("/readyz").await.status == 200).then_some(()))
-            .await;
+        host.ready_again().await;
     }
     drop(sender);
     let job = over(owner, job["id"].as_str().unwrap()).await;
@@ -85,19 +77,7 @@ async fn an_import_goes_on_where_it_was_when_the_database_is_back() {
 async fn two_hosts_import_the_same_rows_side_by_side() {
     let one = Host::settings().start().await;
     let two = one.beside().start().await;
-    let (here, there) = (one.owner().await, two.owner().await);
-    let word = unique("sides");
-    let forwards: Vec<Value> = (0..6_000).map(|n| row(&word, n)).collect();
-    let backwards: Vec<Value> = forwards.iter().rev().cloned().collect();
-    let (first, second) =
-        tokio::join!(import(here, "", NDJSON, lines(&forwards)), import(there, "", NDJSON, lines(&backwards)));
-    let both = ["done", "failed"].map(|name| first[name].as_i64().unwrap() + second[name].as_i64().unwrap());
-    assert_eq!((both, count(&one, &word).await), ([6_000, 6_000], 6_000), "{first} {second}");
-    let (first, second) = tokio::join!(
-        import(here, "mode=upsert", NDJSON, lines(&forwards)),
-        import(there, "mode=upsert", NDJSON, lines(&backwards))
-    );
-    assert_eq!((ended(&first), ended(&second)), ("done 6000 0".into(), "done 6000 0".into()), "{first} {second}");
+    meet(&one, one.owner().await, two.owner().await).await;
 }
 
 #[tokio::test]
@@ -123,7 +103,7 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged_and_all_goes_on_when_th
     .await;
     assert_eq!(host.client().get("/healthz").await.status, 200);
     disk.make_room();
-    eventually("the database is back", async || (host.client().get("/readyz").await.status == 200).then_some(())).await;
+    host.ready_again().await;
     let id = job["id"].as_str().unwrap();
     owner.call(Method::POST, &format!("/v1/admin/jobs/{id}/cancel")).send().await;
     let job = over(owner, id).await;

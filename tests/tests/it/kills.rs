@@ -153,8 +153,7 @@ async fn strike(mut host: Host, victim: Victim, ground: &Ground) -> Host {
     };
     match victim {
         Victim::Worker => of("worker").into_iter().for_each(kill),
-        // The first is the one whose children the others are.
-        Victim::Database => of("/postgres").into_iter().take(1).for_each(kill),
+        Victim::Database => kill(host.postgres_pid()),
         Victim::Host => {
             family.iter().for_each(|(pid, _)| kill(*pid));
             kill(host.keeper_pid());

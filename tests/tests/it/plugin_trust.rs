@@ -9,6 +9,13 @@ use serde_json::{Value, json};
 
 const ECHO: &str = "/v1/admin/plugin-registry/echo";
 
+/// Writes a public key to where `PLUGIN_TRUST_KEYS` may name it, and gives the file.
+pub(super) fn trusted(pair: &KeyPair, folder: &Path, name: &str) -> String {
+    let file = folder.join(name);
+    write(&file, &pair.pk.to_box().unwrap().into_string());
+    file.display().to_string()
+}
+
 /// Lays an operator's signature beside the files of a package.
 pub(super) fn sign(pair: &KeyPair, folder: &Path) {
     let bytes = package::read_for(folder, &Owners::anybody()).unwrap().signed_bytes();
@@ -25,10 +32,7 @@ pub(super) fn write(path: &Path, text: &str) {
 async fn another_signer_gets_a_name_on_an_operators_word() {
     let [first, second, stranger] = [(); 3].map(|()| KeyPair::generate_unencrypted_keypair().unwrap());
     let keys = tempfile::tempdir().unwrap();
-    let files = [("first.pub", &first), ("second.pub", &second)].map(|(name, pair)| {
-        write(&keys.path().join(name), &pair.pk.to_box().unwrap().into_string());
-        keys.path().join(name).display().to_string()
-    });
+    let files = [("first.pub", &first), ("second.pub", &second)].map(|(name, pair)| trusted(pair, keys.path(), name));
     let plugins = PluginsFolder::default().with("echo", &Package::fixture("echo"));
     let folder = plugins.path().join("echo");
     sign(&first, &folder);

@@ -9,6 +9,8 @@ use http::Method;
 use minisign::KeyPair;
 use serde_json::Value;
 
+use super::plugin_trust::trusted;
+
 const UPLOAD: &str = "/v1/admin/plugin-registry/upload";
 
 fn library(name: &str) -> Vec<u8> {
@@ -27,10 +29,7 @@ async fn upload(user: &User, library: Vec<u8>, signature: &str) -> Answer {
 
 /// A host that takes what `pair` has signed.
 fn taking(pair: &KeyPair, keys: &Path) -> HostSettings {
-    let file = keys.join("vendor.pub");
-    std::fs::write(&file, pair.pk.to_box().unwrap().into_string()).unwrap();
-    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-    Host::settings().set("PLUGIN_UPLOAD", "on").set("PLUGIN_TRUST_KEYS", file.to_str().unwrap())
+    Host::settings().set("PLUGIN_UPLOAD", "on").set("PLUGIN_TRUST_KEYS", trusted(pair, keys, "vendor.pub"))
 }
 
 /// Everything that lies in the plugins folder, hidden names too.

@@ -104,8 +104,7 @@ async fn without_its_database_the_host_is_unready_and_says_503_and_comes_back() 
     eventually("the host is unready", async || (host.client().get("/readyz").await.status == 503).then_some(())).await;
     assert_eq!(host.client().get("/healthz").await.status, 200);
     drop(stopped);
-    eventually("the host is ready again", async || (host.client().get("/readyz").await.status == 200).then_some(()))
-        .await;
+    host.ready_again().await;
     owner.card("After").await;
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use cardinal::plugin::lane::THREADS;
 use cardinal_tests::{Answer, Host, Package, PluginsFolder, User, eventually};
 use futures_util::future::join_all;
 use tokio::task::JoinHandle;
@@ -23,9 +24,6 @@ const UNRULY: &str = "/v1/admin/plugins/unruly";
 const BLOCKED: usize = 16;
 /// Quick calls in which a handler earns its place on the core's threads, and as many again.
 const QUICK: usize = 2_000;
-
-/// Threads of one plugin that may compute at a time: as many as its lane has.
-const COMPUTING: usize = 4;
 
 /// What goes on while somebody else asks.
 struct Sin {
@@ -145,7 +143,7 @@ async fn round(sin: &Sin, owner: &User, target: &Target, seconds: u64) -> Round 
 fn beside_another_program(target: &Target, seconds: u64) -> Round {
     let compute = ["--idle", "0", "sh", "-c", "while :; do :; done"];
     let mut programs: Vec<Child> =
-        (0..COMPUTING).map(|_| Command::new("chrt").args(compute).spawn().expect("chrt(1) of util-linux")).collect();
+        (0..THREADS).map(|_| Command::new("chrt").args(compute).spawn().expect("chrt(1) of util-linux")).collect();
     let round = measure::run(target, seconds);
     for program in &mut programs {
         program.kill().unwrap();
