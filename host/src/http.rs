@@ -13,5 +13,6 @@ pub mod paced;
 pub mod page;
 pub mod path;
 pub mod reply;
+pub mod request_body;
 pub mod request_id;
 pub mod schema;

@@ -24,10 +24,11 @@ use crate::{
     auth::caller::SharedCaller,
     catalogue::Catalogue,
     http::{
-        body::{self, Body},
+        body::Body,
         codes,
         error::{ApiError, ApiResult},
         reply::{self, Reply},
+        request_body,
         request_id::RequestId,
     },
     observe::{spent::Elsewhere, trace::Trace},
@@ -86,7 +87,7 @@ impl Mcp {
             return Err(ApiError::not_found("session")); // a stranger's session is as good as none
         }
         let message = match call.stream.take() {
-            Some(stream) if call.method == Method::POST => body::read(stream, MESSAGE_LIMIT).await?,
+            Some(stream) if call.method == Method::POST => request_body::read(stream, MESSAGE_LIMIT).await?,
             _ => Bytes::new(),
         };
         let first = match call.method {

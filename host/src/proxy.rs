@@ -35,6 +35,7 @@ use crate::{
         error::{ApiError, ApiResult},
         path,
         reply::Reply,
+        request_body::RequestBody,
         request_id::RequestId,
     },
 };
@@ -132,7 +133,7 @@ impl Proxy {
         &self,
         visitor: &Visitor,
         route: &Arc<Route>,
-        mut request: Request<Incoming>,
+        mut request: Request<RequestBody>,
     ) -> ApiResult<Reply> {
         self.admit(&request)?;
         route.counters.requests.fetch_add(1, Ordering::Relaxed);
@@ -154,7 +155,7 @@ impl Proxy {
     }
 
     /// What is turned away before an upstream hears of it.
-    fn admit(&self, request: &Request<Incoming>) -> ApiResult<()> {
+    fn admit(&self, request: &Request<RequestBody>) -> ApiResult<()> {
         let refused = |detail| Err(ApiError::new(&codes::INVALID_REQUEST).detail(detail));
         if matches!(*request.method(), Method::TRACE | Method::CONNECT) {
             return Err(ApiError::new(&codes::METHOD_NOT_ALLOWED).header(header::ALLOW, METHODS));
@@ -182,14 +183,14 @@ impl Proxy {
     }
 
     /// What is needed to change protocols, when the client asks for it and may have it.
-    fn upgrade(&self, request: &mut Request<Incoming>) -> ApiResult<Option<Upgrade>> {
+    fn upgrade(&self, request: &mut Request<RequestBody>) -> ApiResult<Option<Upgrade>> {
         let protocol = headers::upgrade(request.headers());
         // A body would stand between the head and the new protocol; no client sends one.
         let Some(protocol) = protocol.filter(|_| request.body().is_end_stream()) else { return Ok(None) };
         Ok(Some(Upgrade { protocol, place: self.tunnels.place()?, client: hyper::upgrade::on(request) }))
     }
 
-    fn upload(&self, parts: &Parts, body: Incoming) -> (Upload, Option<Arc<Progress>>) {
+    fn upload(&self, parts: &Parts, body: RequestBody) -> (Upload, Option<Arc<Progress>>) {
         let expects = parts
             .headers
             .get(header::EXPECT)

@@ -6,7 +6,6 @@ mod cx;
 use std::{net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use http::{HeaderMap, Request, Response, header};
-use hyper::body::Incoming;
 
 pub use self::{call::Call, cx::Cx};
 use crate::{
@@ -21,6 +20,7 @@ use crate::{
         host::Site,
         path,
         reply::Reply,
+        request_body::RequestBody,
     },
     observe::spent,
     proxy,
@@ -54,7 +54,7 @@ pub enum Door {
 const CORE_ANSWER: Duration = Duration::from_secs(20);
 
 /// From request to response. Nothing of the body is read before the caller is known.
-pub async fn serve(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
+pub async fn serve(app: Arc<App>, peer: Peer, request: Request<RequestBody>) -> Response<Body> {
     let origin = match peer.door {
         // No proxy stands before it, whatever the headers say.
         Door::Local { .. } => Origin { client: peer.ip, trusted: false },
@@ -66,7 +66,7 @@ pub async fn serve(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Res
     cx.finish(outcome, spent)
 }
 
-async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<Incoming>) -> ApiResult<Reply> {
+async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<RequestBody>) -> ApiResult<Reply> {
     path::check(request.uri())?;
     if peer.door == Door::Public && path::is_private(request.uri().path()) {
         return Err(ApiError::new(&codes::NOT_FOUND));
@@ -123,7 +123,7 @@ async fn relay(
     cx: &mut Cx<'_>,
     peer: Peer,
     route: &Arc<proxy::table::Route>,
-    mut request: Request<Incoming>,
+    mut request: Request<RequestBody>,
 ) -> ApiResult<Reply> {
     cx.template = "(proxy)";
     cx.meter = Some(app.telemetry.requests.proxied(request.method()));
@@ -164,7 +164,7 @@ async fn run(
     app: &Arc<App>,
     cx: &Cx<'_>,
     caller: Option<SharedCaller>,
-    request: Request<Incoming>,
+    request: Request<RequestBody>,
     found: &Found<'_>,
 ) -> ApiResult<Reply> {
     let call = Call::read(cx, caller, request, found).await?; // 400, 413, 415

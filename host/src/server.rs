@@ -25,7 +25,7 @@ use self::idle_timer::IdleTimer;
 use crate::{
     api,
     app::App,
-    http::paced::Paced,
+    http::{paced::Paced, request_body::RequestBody},
     request::{self, Door, Peer},
 };
 
@@ -100,6 +100,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let state = Arc::clone(&app);
     let service = service_fn(move |request| {
         let app = Arc::clone(&app);
+        let request = RequestBody::of(request);
         async move {
             Ok::<_, std::convert::Infallible>(match peer.door {
                 Door::Metrics => api::metrics::separate(&app, &request).await,

@@ -64,6 +64,7 @@ mod it {
     mod swap;
     mod telemetry;
     mod tidy;
+    mod unread_bodies;
     mod users;
     mod views;
     mod walk;

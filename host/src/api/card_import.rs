@@ -18,7 +18,7 @@ use crate::{
         row::{Mode, Terms},
     },
     http::{
-        body, codes,
+        codes,
         error::{ApiError, ApiResult},
         input,
         reply::Reply,
@@ -83,18 +83,8 @@ async fn import(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
     let Some(stream) = call.stream.take() else {
         return Err(ApiError::internal(anyhow::anyhow!("the route reads no stream")));
     };
-    let (format, is_gzip, terms, seat) = match admitted(app, &call) {
-        Ok(admitted) => admitted,
-        Err(refusal) => {
-            // Who is still sending gets to read why.
-            body::drain(stream);
-            return Err(refusal);
-        }
-    };
-    let upload = Upload::begin(Intake::new(stream, is_gzip), format, terms).await.map_err(|(error, intake)| {
-        body::drain(intake.into_body());
-        error
-    })?;
+    let (format, is_gzip, terms, seat) = admitted(app, &call)?;
+    let upload = Upload::begin(Intake::new(stream, is_gzip), format, terms).await?;
     let caller = call.caller()?;
     let mut args = serde_json::to_value(terms).map_err(ApiError::internal)?;
     args["format"] = match format {

@@ -9,7 +9,6 @@ use std::{
 };
 
 use http::{HeaderValue, Method, Request, StatusCode, header};
-use hyper::body::Incoming;
 
 use super::{
     health,
@@ -21,6 +20,7 @@ use crate::{
         body::Body,
         error::ApiResult,
         reply::{self, Reply},
+        request_body::RequestBody,
     },
     observe::{
         exposition::{self, Exposition, Kind, seconds},
@@ -54,7 +54,7 @@ async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 /// The listener of `METRICS_ADDR`: one page, for whoever can reach it.
-pub async fn separate(app: &Arc<App>, request: &Request<Incoming>) -> Reply {
+pub async fn separate(app: &Arc<App>, request: &Request<RequestBody>) -> Reply {
     const TEXT: &str = "text/plain; charset=utf-8";
     let path = request.uri().path();
     match *request.method() {

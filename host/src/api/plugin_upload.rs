@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::StatusCode;
+use http_body::Body as _;
 use http_body_util::BodyExt as _;
-use hyper::body::{Body as _, Incoming};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
@@ -15,9 +15,10 @@ use crate::{
     app::App,
     audit::Act,
     http::{
-        body, codes,
+        codes,
         error::{ApiError, ApiResult},
         reply::{self, Reply},
+        request_body::RequestBody,
     },
     plugin::{
         registry::upload::{UPLOAD_LIMIT, Uploaded, not_written},
@@ -56,15 +57,7 @@ async fn upload(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
     let Some(mut stream) = call.stream.take() else {
         return Err(ApiError::internal(anyhow::anyhow!("the route reads no stream")));
     };
-    let uploaded = match receive(app, &call, &mut stream).await {
-        Ok(uploaded) => uploaded,
-        Err(refusal) => {
-            // Who is still sending gets to read why.
-            body::drain(stream);
-            return Err(refusal);
-        }
-    };
-    let Uploaded { name, version, sha256, signed_by } = uploaded;
+    let Uploaded { name, version, sha256, signed_by } = receive(app, &call, &mut stream).await?;
     let detail = json!({"version": version, "sha256": sha256, "signed_by": signed_by});
     app.audit.done(&call, Act::UploadPlugin, Some(name.clone()), Some(detail)).await;
     let report = app.plugins.reports().into_iter().find(|report| report.name == name);
@@ -74,7 +67,7 @@ async fn upload(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
     Ok(reply)
 }
 
-async fn receive(app: &App, call: &Call, stream: &mut Incoming) -> ApiResult<Uploaded> {
+async fn receive(app: &App, call: &Call, stream: &mut RequestBody) -> ApiResult<Uploaded> {
     call.no_query()?;
     if !app.config.plugins.upload || app.config.plugins.trust_keys.is_empty() {
         let detail =
@@ -106,7 +99,7 @@ fn signature(call: &Call) -> ApiResult<Vec<u8>> {
     Ok(bytes)
 }
 
-async fn write(stream: &mut Incoming, file: &mut tokio::fs::File) -> ApiResult<()> {
+async fn write(stream: &mut RequestBody, file: &mut tokio::fs::File) -> ApiResult<()> {
     let mut length = 0;
     loop {
         let frame = tokio::time::timeout(IDLE, stream.frame()).await;

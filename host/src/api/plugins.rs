@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 use crate::{
     app::App,
     http::{
-        body::{self, Body},
+        body::Body,
         codes,
         error::{ApiError, ApiResult},
         reply::{self, Reply},
+        request_body::{self, RequestBody},
     },
     observe::{spent, trace},
     plugin::{
@@ -131,7 +132,7 @@ fn below_root(path: &str) -> (&str, &str) {
 
 async fn parts<'a>(
     call: &'a Call,
-    stream: Option<hyper::body::Incoming>,
+    stream: Option<RequestBody>,
     found: RouteMatch<'a>,
     path: &'a str,
 ) -> ApiResult<CallParts<'a>> {
@@ -163,9 +164,9 @@ async fn parts<'a>(
 /// A body up to this many bytes is read before the handler runs; a longer one is passed on as it comes.
 const READ_AHEAD: usize = 1 << 20;
 
-async fn read_body(stream: hyper::body::Incoming, limit: usize, headers: &HeaderMap) -> ApiResult<CallBody> {
+async fn read_body(stream: RequestBody, limit: usize, headers: &HeaderMap) -> ApiResult<CallBody> {
     if limit <= READ_AHEAD {
-        return body::read(stream, limit).await.map(CallBody::Full);
+        return request_body::read(stream, limit).await.map(CallBody::Full);
     }
     let length =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok());

@@ -25,7 +25,7 @@ use crate::{
         jobs::{self, Job, NewJob},
     },
     http::{
-        body, codes,
+        codes,
         error::{ApiError, ApiResult},
     },
 };
@@ -107,7 +107,6 @@ async fn import(app: Arc<App>, new: NewImport, mut upload: Upload, answers: Answ
     let job = match jobs::begin(&app.jobs.pool, &job, app.jobs.runner).await {
         Ok(job) => job,
         Err(error) => {
-            body::drain(upload.into_intake().into_body());
             let _ = answers.begun.send(Err(error));
             return;
         }
@@ -120,7 +119,7 @@ async fn import(app: Arc<App>, new: NewImport, mut upload: Upload, answers: Answ
         () = hold(&app.jobs, job.id, &own.cancelled) => (End::Lost, None),
     };
     // Who still sends gets to read the answer.
-    body::drain(upload.into_intake().into_body());
+    drop(upload);
     if new.terms.atomic || new.terms.dry_run {
         forget(&app, job.id).await;
     }

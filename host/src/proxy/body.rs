@@ -17,11 +17,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::{headers, table::Route};
-use crate::http::{
-    body::{self, BoxError},
-    paced::Stall,
-    request_id::RequestId,
-};
+use crate::http::{body::BoxError, paced::Stall, request_body::RequestBody, request_id::RequestId};
 
 /// How long an upstream may think about `Expect: 100-continue`; many never answer it.
 const CONTINUE_WITHIN: Duration = Duration::from_secs(1);
@@ -117,8 +113,7 @@ impl Progress {
 
 /// A request's body, from the client to the upstream.
 pub struct Upload {
-    /// There until the end of this.
-    body: Option<Incoming>,
+    body: RequestBody,
     /// `None` when there is no body.
     progress: Option<Arc<Progress>>,
     idle: Duration,
@@ -128,8 +123,8 @@ pub struct Upload {
 }
 
 impl Upload {
-    pub fn new(body: Incoming, progress: Option<Arc<Progress>>, idle: Duration) -> Self {
-        Self { body: Some(body), progress, idle, stall: Stall::default(), inside: false }
+    pub fn new(body: RequestBody, progress: Option<Arc<Progress>>, idle: Duration) -> Self {
+        Self { body, progress, idle, stall: Stall::default(), inside: false }
     }
 
     /// Ready when the body may be touched.
@@ -167,8 +162,7 @@ impl Body for Upload {
             Poll::Ready(Err(unwanted)) => return Poll::Ready(Some(Err(unwanted.into()))),
             Poll::Ready(Ok(())) => {}
         }
-        let Some(body) = &mut this.body else { return Poll::Ready(None) };
-        match Pin::new(body).poll_frame(cx) {
+        match Pin::new(&mut this.body).poll_frame(cx) {
             Poll::Ready(piece) => {
                 this.stall.over();
                 progress.moved();
@@ -189,20 +183,11 @@ impl Body for Upload {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Body::is_end_stream)
+        self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(SizeHint::default, Body::size_hint)
-    }
-}
-
-/// An upstream may answer, or fail, before it has the whole body; the client that is still sending gets to read why.
-impl Drop for Upload {
-    fn drop(&mut self) {
-        if let Some(body) = self.body.take().filter(|body| self.inside && !body.is_end_stream()) {
-            body::drain(body);
-        }
+        self.body.size_hint()
     }
 }
 

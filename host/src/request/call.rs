@@ -4,16 +4,16 @@ use std::{net::IpAddr, time::Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Uri, header, request::Parts};
-use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
 
 use super::Cx;
 use crate::{
     auth::caller::SharedCaller,
     http::{
-        body, codes,
+        codes,
         error::{ApiError, ApiResult},
         input,
+        request_body::{self, RequestBody},
         request_id::RequestId,
     },
     observe::trace::Trace,
@@ -35,7 +35,7 @@ pub struct Call {
     /// What the route reads ahead.
     pub body: Bytes,
     /// What it doesn't.
-    pub stream: Option<Incoming>,
+    pub stream: Option<RequestBody>,
 }
 
 impl Call {
@@ -43,7 +43,7 @@ impl Call {
     pub async fn read(
         cx: &Cx<'_>,
         caller: Option<SharedCaller>,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
         found: &Found<'_>,
     ) -> ApiResult<Self> {
         let (parts, incoming) = request.into_parts();
@@ -51,11 +51,11 @@ impl Call {
             Reads::Nothing | Reads::Stream => (Bytes::new(), Some(incoming)),
             Reads::Json(limit) => {
                 media(&parts, &["application/json"], true)?;
-                (body::read(incoming, limit).await?, None)
+                (request_body::read(incoming, limit).await?, None)
             }
             Reads::MergePatch(limit) => {
                 media(&parts, &["application/merge-patch+json", "application/json"], false)?;
-                (body::read(incoming, limit).await?, None)
+                (request_body::read(incoming, limit).await?, None)
             }
         };
         Ok(Self {

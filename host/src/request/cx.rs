@@ -6,7 +6,6 @@ use std::{
 };
 
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header};
-use hyper::body::Incoming;
 
 use crate::{
     api,
@@ -20,6 +19,7 @@ use crate::{
         forwarded::Origin,
         path,
         reply::Reply,
+        request_body::RequestBody,
         request_id::{self, RequestId},
     },
     limit::standing::Standing,
@@ -54,7 +54,7 @@ pub struct Cx<'a> {
 }
 
 impl<'a> Cx<'a> {
-    pub fn begin(app: &'a App, from: Origin, request: &Request<Incoming>) -> Self {
+    pub fn begin(app: &'a App, from: Origin, request: &Request<RequestBody>) -> Self {
         app.telemetry.requests.in_flight.up();
         Self {
             app,

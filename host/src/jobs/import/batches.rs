@@ -52,22 +52,13 @@ pub enum Piece {
 
 impl Upload {
     /// Reads on until it is known that the file can be read: what is wrong with all of it is an answer of its own.
-    pub async fn begin(intake: Intake, format: Format, terms: Terms) -> Result<Self, (ApiError, Intake)> {
+    pub async fn begin(intake: Intake, format: Format, terms: Terms) -> ApiResult<Self> {
         let mut upload = Self { intake, file: File::new(format, terms), found: Vec::new(), over: false };
         while !upload.over && !upload.file.has_head() {
-            let read = match upload.intake.next().await {
-                Ok(piece) => upload.read(piece.as_deref()),
-                Err(stopped) => Err(stopped.refused()),
-            };
-            if let Err(error) = read {
-                return Err((error, upload.intake));
-            }
+            let piece = upload.intake.next().await.map_err(Stopped::refused)?;
+            upload.read(piece.as_deref())?;
         }
         Ok(upload)
-    }
-
-    pub fn into_intake(self) -> Intake {
-        self.intake
     }
 
     fn read(&mut self, piece: Option<&[u8]>) -> ApiResult<()> {

@@ -5,12 +5,12 @@ use std::{io::Write as _, time::Duration};
 use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 
 use crate::http::{
     codes,
     error::{ApiError, ApiResult},
+    request_body::RequestBody,
 };
 
 /// Bytes of one import, unpacked.
@@ -22,7 +22,7 @@ const PACKED: usize = 1 << 10;
 
 /// A body that is being read.
 pub struct Intake {
-    body: Incoming,
+    body: RequestBody,
     unpacker: Option<MultiGzDecoder<Vec<u8>>>,
     /// Packed bytes that are not unpacked yet.
     packed: Bytes,
@@ -40,7 +40,7 @@ pub enum Stopped {
 }
 
 impl Intake {
-    pub fn new(body: Incoming, is_gzip: bool) -> Self {
+    pub fn new(body: RequestBody, is_gzip: bool) -> Self {
         let unpacker = is_gzip.then(|| MultiGzDecoder::new(Vec::new()));
         Self { body, unpacker, packed: Bytes::new(), taken: 0, waiting_since: None }
     }
@@ -62,11 +62,6 @@ impl Intake {
                 None => {}
             }
         }
-    }
-
-    /// The rest is for nobody.
-    pub fn into_body(self) -> Incoming {
-        self.body
     }
 
     fn unpacked(&mut self) -> Result<Option<Bytes>, Stopped> {
