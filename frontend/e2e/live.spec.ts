@@ -37,6 +37,21 @@ test('the list of cards follows what happens, but not under the pointer', async 
   await expect(page.getByRole('link', { name: 'Renamed again' })).toBeVisible();
 });
 
+test('what happens while the connection is still being made shows as well', async ({ page }) => {
+  let open = () => {};
+  const may = new Promise<void>((resolve) => (open = resolve));
+  await page.route('**/v1/admin/events', async (route) => {
+    await may;
+    await route.fallback();
+  });
+  await signIn(page);
+  const card = await createCard(page, 'Fetched before');
+  await patch(page, card, { title: 'Changed before anybody listened' });
+  await expect(page.getByRole('heading', { level: 1, name: 'Fetched before' })).toBeVisible();
+  open();
+  await expect(page.getByRole('heading', { level: 1, name: 'Changed before anybody listened' })).toBeVisible();
+});
+
 test('a connection that broke goes on where it was', async ({ page }) => {
   const asked: (string | undefined)[] = [];
   let cut = true;

@@ -1,6 +1,6 @@
 import { openStream } from './client.ts';
 import { Live, type LiveEvent } from './live.ts';
-import { queryClient } from './query-client.ts';
+import { queryClient, refresh } from './query-client.ts';
 import { session } from './session.svelte.ts';
 
 /** Joins the server's events to what this page has fetched. */
@@ -11,20 +11,20 @@ export const live = new Live(openStream);
 const HIDDEN_MS = 30_000;
 
 live.on((event) => {
-  if (event === 'reset') void queryClient.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] !== 'cards' });
+  if (event === 'reset') void refresh({ predicate: ({ queryKey }) => queryKey[0] !== 'cards' });
   else if (event.topic === 'plugin') pluginsChanged();
   else if (event.topic === 'card') cardChanged(event);
 });
 
 function pluginsChanged(): void {
-  for (const key of ['plugin-registry', 'plugin-settings', 'plugins', 'card-sources']) void queryClient.invalidateQueries({ queryKey: [key] });
+  for (const key of ['plugin-registry', 'plugin-settings', 'plugins', 'card-sources']) void refresh({ queryKey: [key] });
 }
 
 /** An event about many cards at once names none. The list on the page looks after itself: rows must not move under a pointer. */
 function cardChanged({ card_id: id }: LiveEvent): void {
   const whose = typeof id === 'string' ? [id] : [];
-  void queryClient.invalidateQueries({ queryKey: ['card', ...whose] });
-  void queryClient.invalidateQueries({ queryKey: ['card-sources', ...whose] });
+  void refresh({ queryKey: ['card', ...whose] });
+  void refresh({ queryKey: ['card-sources', ...whose] });
   void queryClient.invalidateQueries({ queryKey: ['cards'], refetchType: 'none' });
 }
 

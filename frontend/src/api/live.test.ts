@@ -38,12 +38,13 @@ it('goes on where a broken stream ended, after a pause', async () => {
   expect(opened[0]?.lastId).toBeUndefined();
   opened[0]?.send('retry: 2000\nid: 5\n\nid: 6\nevent: plugin.changed\ndata: {"topic":"plugin","name":"x"}\n\n');
   await settle();
-  expect(heard).toEqual([{ type: 'plugin.changed', topic: 'plugin', name: 'x' }]);
+  expect(heard).toEqual(['reset', { type: 'plugin.changed', topic: 'plugin', name: 'x' }]);
   opened[0]?.end();
   await settle();
   expect(opened).toHaveLength(1);
   await vi.advanceTimersByTimeAsync(2_600);
   expect(opened[1]?.lastId).toBe('6');
+  expect(heard, 'nothing was missed').toHaveLength(2);
   live.stop();
 });
 
@@ -101,9 +102,10 @@ it('tells when events were missed, and takes a silent connection for a dead one'
   const { opened, open } = server();
   const { live, heard } = follow(open);
   await settle();
+  expect(heard, 'what was fetched before may be older').toEqual(['reset']);
   opened[0]?.send('id: 90\nevent: reset\ndata: {}\n\n');
   await settle();
-  expect(heard).toEqual(['reset']);
+  expect(heard).toEqual(['reset', 'reset']);
   await vi.advanceTimersByTimeAsync(30_000);
   opened[0]?.send(': \n\n');
   await vi.advanceTimersByTimeAsync(30_000);

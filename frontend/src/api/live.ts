@@ -9,7 +9,7 @@ export interface LiveEvent {
   [member: string]: unknown;
 }
 
-/** `reset`: events were missed; whatever is shown has to be fetched anew. */
+/** `reset`: events were missed, or may have been; whatever is shown has to be fetched anew. */
 export type LiveListener = (event: LiveEvent | 'reset') => void;
 
 type Open = (path: string, headers: Record<string, string>, signal: AbortSignal) => Promise<Response>;
@@ -94,6 +94,8 @@ export class Live {
     const { lastId } = this.#reader;
     try {
       const response = await this.#open('/events', { Accept: 'text/event-stream', ...(lastId && { 'Last-Event-ID': lastId }) }, signal);
+      // It tells what happens from now on: what was fetched before it was opened may be older.
+      if (!lastId) this.#tell('reset');
       const body = response.body?.getReader();
       for (;;) {
         const piece = await body?.read();

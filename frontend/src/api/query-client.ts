@@ -1,4 +1,4 @@
-import { QueryClient } from '@tanstack/svelte-query';
+import { QueryClient, type QueryFilters } from '@tanstack/svelte-query';
 import { ApiError } from './error.ts';
 
 const TRIES = 2;
@@ -14,3 +14,13 @@ export const queryClient = new QueryClient({
     },
   },
 });
+
+/**
+ * What is shown of these is fetched by a request that begins after now. An answer that is under way may have been made
+ * before what has changed: it is waited for, not broken off, so that much news keeps nobody from ever getting one.
+ */
+export async function refresh(filters: QueryFilters, client = queryClient): Promise<void> {
+  const underWay = new Set(client.getQueryCache().findAll({ ...filters, fetchStatus: 'fetching' }).map(({ queryHash }) => queryHash));
+  await client.invalidateQueries(filters, { cancelRefetch: false });
+  if (underWay.size) await client.invalidateQueries({ predicate: ({ queryHash }) => underWay.has(queryHash) }, { cancelRefetch: false });
+}

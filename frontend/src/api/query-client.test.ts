@@ -1,0 +1,52 @@
+import { QueryClient, QueryObserver } from '@tanstack/svelte-query';
+import { afterEach, expect, it, vi } from 'vitest';
+import { refresh } from './query-client.ts';
+
+const clients: QueryClient[] = [];
+afterEach(() => clients.splice(0).forEach((client) => client.clear()));
+
+/** A page that shows what a server has, whose answers are given by the test. */
+function page() {
+  const client = new QueryClient({ defaultOptions: { queries: { retry: false } } });
+  clients.push(client);
+  const asked: { answer: (value: string) => void; fail: () => void; signal: AbortSignal }[] = [];
+  const queryFn = ({ signal }: { signal: AbortSignal }) =>
+    new Promise<string>((answer, refuse) => void asked.push({ answer, fail: () => refuse(new Error('away')), signal }));
+  const observer = new QueryObserver(client, { queryKey: ['plugins'], queryFn });
+  observer.subscribe(() => {});
+  return { asked, shown: () => observer.getCurrentResult().data, changed: () => refresh({ queryKey: ['plugins'] }, client) };
+}
+
+it('asks again behind a first answer that is under way', async () => {
+  const { asked, shown, changed } = page();
+  const [first, second] = [changed(), changed()];
+  expect(asked).toHaveLength(1);
+  asked[0]?.answer('before');
+  await vi.waitFor(() => expect(asked).toHaveLength(2));
+  expect(asked[0]?.signal.aborted).toBe(false);
+  asked[1]?.answer('after');
+  await Promise.all([first, second]);
+  expect(shown()).toBe('after');
+  expect(asked, 'one more serves everybody who asked meanwhile').toHaveLength(2);
+});
+
+it('asks again behind one that fails', async () => {
+  const { asked, shown, changed } = page();
+  const done = changed();
+  asked[0]?.fail();
+  await vi.waitFor(() => expect(asked).toHaveLength(2));
+  asked[1]?.answer('after');
+  await done;
+  expect(shown()).toBe('after');
+});
+
+it('asks once when nothing is under way', async () => {
+  const { asked, shown, changed } = page();
+  asked[0]?.answer('before');
+  await vi.waitFor(() => expect(shown()).toBe('before'));
+  const done = changed();
+  asked[1]?.answer('after');
+  await done;
+  expect(shown()).toBe('after');
+  expect(asked).toHaveLength(2);
+});
