@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use tokio::sync::{Mutex, OnceCell};
 
 use crate::client::Client;
+use crate::failure;
 use crate::plugins::{Package, PluginsFolder};
 use crate::process::{Program, cardinal_program, descendants, eventually};
 use crate::user::User;
@@ -63,6 +64,7 @@ impl HostSettings {
 
     /// Starts it, ready or not; for hosts that must refuse to start.
     pub fn launch(mut self) -> Host {
+        failure::tell_at_once();
         let new_folder = || tempfile::Builder::new().prefix("cardinal-test-").tempdir().unwrap();
         let folder = self.folder.take().unwrap_or_else(new_folder);
         let plugins = self.plugins.take().unwrap_or_default();

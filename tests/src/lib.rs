@@ -6,6 +6,7 @@ mod answer;
 mod client;
 mod disk;
 mod event_stream;
+mod failure;
 mod host;
 mod others;
 mod pages;

@@ -22,8 +22,10 @@ async fn playwright(host: &Host, specs: &[&str], environment: &[(&str, &str)]) {
     command.env("CI", "1").envs(environment.iter().copied());
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{printed}");
     eprintln!("{printed}");
+    // What failed is told after the list of all.
+    let failed = printed.find("\n  1) ").map_or("", |at| &printed[at..]);
+    assert!(output.status.success(), "{failed}");
 }
 
 #[tokio::test]
