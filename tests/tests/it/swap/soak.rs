@@ -148,7 +148,8 @@ async fn soak(go_on: impl Fn(usize, Instant) -> bool) {
     assert_eq!(changes.host.worker_pid(), worker, "the worker is the same one");
     for (target, tally) in &tallies {
         assert_eq!(tally.failures, 0, "{target}: {:#?}", tally.failed);
-        assert!(tally.sent > BETWEEN, "{target}");
+        // A slow one takes half a second: a round on a quick machine has some seven of them for each client.
+        assert!(tally.sent >= CLIENTS * rounds, "{target}: {} requests", tally.sent);
     }
     assert_eq!(report["state"], json!("active"), "{report}");
 }
