@@ -4,7 +4,7 @@ use std::pin::Pin;
 
 use deadpool_postgres::ClientWrapper;
 use futures_util::StreamExt as _;
-use tokio_postgres::{RowStream, types::ToSql};
+use tokio_postgres::RowStream;
 
 use super::{
     card_list::Conditions,
@@ -34,8 +34,7 @@ impl Rows {
         client.batch_execute(BEGIN).await?;
         let query = Conditions::of(filter);
         let sql = format!("SELECT {COLUMNS} FROM public.master_cards c WHERE {} ORDER BY c.id", query.sql);
-        let params: Vec<&(dyn ToSql + Sync)> = query.references();
-        let rows = client.query_raw(&sql, params).await?;
+        let rows = client.query_typed_raw(&sql, query.typed()).await?;
         Ok(Self { rows: Box::pin(rows), _client: client })
     }
 

@@ -8,7 +8,7 @@
 use time::format_description::well_known::Rfc3339;
 
 use super::cards::{COLUMNS, from_row};
-use super::pool::Pool;
+use super::pool::{Connection, Pool};
 use crate::{
     cards::{
         card::Card,
@@ -21,7 +21,7 @@ use crate::{
 mod bounded;
 mod conditions;
 
-use bounded::{Bounded, too_long};
+use bounded::too_long;
 pub use conditions::Conditions;
 
 /// How many cards of the list a walk looks at before it is given up.
@@ -64,22 +64,21 @@ pub async fn page(pool: &Pool, wanted: &Wanted<'_>, known: Option<Count>) -> Api
     if wanted.filter.is_open() && wanted.sort.column != Column::UpdatedAt {
         return straight(pool, wanted, known).await;
     }
-    let mut client = pool.get().await?;
-    let work = Bounded::begin(&mut client).await?;
+    let client = pool.get().await?;
     let known = match known {
         Some(count) => count,
-        None => expected(&work, wanted.filter).await?,
+        None => expected(&client, wanted.filter).await?,
     };
     let may_be_many = known.cards > FEW || !known.exact && wanted.filter.q.is_some();
     if may_be_many && let Some(walk) = Statement::walk(wanted)? {
-        let rows = work.rows(&walk.sql, &walk.query.references()).await?.ok_or_else(too_long)?;
+        let rows = bounded::rows(&client, &walk.sql, &walk.query).await?.ok_or_else(too_long)?;
         if rows.len() > wanted.limit as usize {
             return Ok(wanted.page(rows.iter().map(from_row).collect(), known));
         }
     }
     let count_all = !known.exact && known.cards <= COUNTED_WHOLE;
     let gathering = Statement::gathering(wanted, known, count_all)?;
-    let rows = work.rows(&gathering.sql, &gathering.query.references()).await?.ok_or_else(too_long)?;
+    let rows = bounded::rows(&client, &gathering.sql, &gathering.query).await?.ok_or_else(too_long)?;
     let counted = match rows.first() {
         Some(row) if count_all => row.get(9),
         None if wanted.place.is_none() => Some(0),
@@ -97,7 +96,7 @@ async fn straight(pool: &Pool, wanted: &Wanted<'_>, known: Option<Count>) -> Api
         Some(count) => count,
         None => all(&client).await?,
     };
-    let rows = client.query(&client.prepare_cached(&statement.sql).await?, &statement.query.references()).await?;
+    let rows = client.query(&client.prepare_cached(&statement.sql).await?, &statement.query.values()).await?;
     Ok(wanted.page(rows.iter().map(from_row).collect(), known))
 }
 
@@ -240,21 +239,20 @@ pub fn place_of(card: &Card, column: Column, back: bool) -> ApiResult<Place> {
 pub async fn count(pool: &Pool, filter: &Filter) -> ApiResult<Option<i64>> {
     let query = Conditions::of(filter);
     let sql = format!("SELECT count(*) FROM public.master_cards c WHERE {}", query.sql);
-    let mut client = pool.get().await?;
-    let rows = Bounded::begin(&mut client).await?.rows(&sql, &query.references()).await?;
+    let rows = bounded::rows(&pool.get().await?, &sql, &query).await?;
     Ok(rows.and_then(|rows| rows.first().map(|row| row.get(0))))
 }
 
 /// How many cards the planner thinks that a filter picks.
-async fn expected(work: &Bounded<'_>, filter: &Filter) -> ApiResult<Count> {
+async fn expected(client: &Connection, filter: &Filter) -> ApiResult<Count> {
     let query = Conditions::of(filter);
     let sql = format!("EXPLAIN (FORMAT JSON) SELECT 1 FROM public.master_cards c WHERE {}", query.sql);
-    let rows = work.rows(&sql, &query.references()).await?.unwrap_or_default();
+    let rows = bounded::rows(client, &sql, &query).await?.unwrap_or_default();
     Ok(Count { cards: rows.first().map_or(0, |row| planned_rows(&row.get(0))), exact: false })
 }
 
 /// How many cards there are: counted up to [`COUNTED`], what the planner thinks above.
-async fn all(client: &super::pool::Connection) -> ApiResult<Count> {
+async fn all(client: &Connection) -> ApiResult<Count> {
     let sql = format!(
         "SELECT count(*) FROM (SELECT 1 FROM public.master_cards c WHERE c.deleted_at IS NULL LIMIT {COUNTED}) AS counted"
     );

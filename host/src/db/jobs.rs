@@ -159,7 +159,7 @@ pub async fn queue(pool: &Pool, new: &NewJob<'_>, picked: Picked<'_>, expected: 
                  GROUP BY n / ${part}",
                 query.sql
             );
-            work.execute(&sql, &query.references()).await?;
+            work.execute_typed(&sql, &query.typed()).await?;
         }
     }
     let sql = format!(

@@ -1,7 +1,8 @@
 //! A filter as a WHERE clause.
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, Type};
+use uuid::Uuid;
 
 use crate::{
     cards::{
@@ -14,7 +15,32 @@ use crate::{
     },
 };
 
-type Param = Box<dyn ToSql + Send + Sync>;
+type Param = (Box<dyn ToSql + Send + Sync>, Type);
+
+/// A value whose type in the database is known without asking.
+pub(in crate::db) trait Typed: ToSql + Send + Sync + 'static {
+    const TYPE: Type;
+}
+
+impl Typed for String {
+    const TYPE: Type = Type::TEXT;
+}
+
+impl Typed for &'static str {
+    const TYPE: Type = Type::TEXT;
+}
+
+impl Typed for Uuid {
+    const TYPE: Type = Type::UUID;
+}
+
+impl Typed for i64 {
+    const TYPE: Type = Type::INT8;
+}
+
+impl Typed for OffsetDateTime {
+    const TYPE: Type = Type::TIMESTAMPTZ;
+}
 
 /// Title and SKU as lines of one text, as the index `master_cards_search` has them. The database's own collation folds
 /// the case of every script; that of the columns knows ASCII only.
@@ -111,19 +137,25 @@ impl Conditions {
     }
 
     /// Adds a condition whose every `?` is the one parameter.
-    pub(in crate::db) fn add(&mut self, condition: &str, value: impl ToSql + Send + Sync + 'static) {
+    pub(in crate::db) fn add(&mut self, condition: &str, value: impl Typed) {
         let at = self.bind(value);
         self.sql.push_str(" AND ");
         self.sql.push_str(&condition.replace('?', &format!("${at}")));
     }
 
-    pub(in crate::db) fn bind(&mut self, value: impl ToSql + Send + Sync + 'static) -> usize {
-        self.params.push(Box::new(value));
+    pub(in crate::db) fn bind<T: Typed>(&mut self, value: T) -> usize {
+        self.params.push((Box::new(value), T::TYPE));
         self.params.len()
     }
 
-    pub(in crate::db) fn references(&self) -> Vec<&(dyn ToSql + Sync)> {
-        self.params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect()
+    /// The parameters of a statement that is prepared.
+    pub(super) fn values(&self) -> Vec<&(dyn ToSql + Sync)> {
+        self.params.iter().map(|(value, _)| &**value as &(dyn ToSql + Sync)).collect()
+    }
+
+    /// The parameters of one that is not.
+    pub(in crate::db) fn typed(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
+        self.params.iter().map(|(value, of)| (&**value as &(dyn ToSql + Sync), of.clone())).collect()
     }
 }
 
