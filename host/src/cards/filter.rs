@@ -69,6 +69,11 @@ impl Filter {
     pub fn is_open(&self) -> bool {
         *self == Self::default()
     }
+
+    /// Whether it picks by what stands in title and SKU, perhaps by status, and by nothing else.
+    pub fn picks_by_text_alone(&self) -> bool {
+        *self == Self { q: self.q.clone(), status: self.status, ..Self::default() }
+    }
 }
 
 impl ListQuery {

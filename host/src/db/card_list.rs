@@ -21,7 +21,7 @@ use crate::{
 mod bounded;
 mod conditions;
 
-use bounded::too_long;
+use bounded::{Planned, Statement, too_long};
 pub use conditions::Conditions;
 
 /// How many cards of the list a walk looks at before it is given up.
@@ -71,14 +71,14 @@ pub async fn page(pool: &Pool, wanted: &Wanted<'_>, known: Option<Count>) -> Api
     };
     let may_be_many = known.cards > FEW || !known.exact && wanted.filter.q.is_some();
     if may_be_many && let Some(walk) = Statement::walk(wanted)? {
-        let rows = bounded::rows(&client, &walk.sql, &walk.query).await?.ok_or_else(too_long)?;
+        let rows = walk.rows(&client).await?.ok_or_else(too_long)?;
         if rows.len() > wanted.limit as usize {
             return Ok(wanted.page(rows.iter().map(from_row).collect(), known));
         }
     }
     let count_all = !known.exact && known.cards <= COUNTED_WHOLE;
     let gathering = Statement::gathering(wanted, known, count_all)?;
-    let rows = bounded::rows(&client, &gathering.sql, &gathering.query).await?.ok_or_else(too_long)?;
+    let rows = gathering.rows(&client).await?.ok_or_else(too_long)?;
     let counted = match rows.first() {
         Some(row) if count_all => row.get(9),
         None if wanted.place.is_none() => Some(0),
@@ -130,12 +130,6 @@ impl Wanted<'_> {
     }
 }
 
-/// SQL and its parameters.
-struct Statement {
-    sql: String,
-    query: Conditions,
-}
-
 impl Statement {
     fn straight(wanted: &Wanted<'_>) -> ApiResult<Self> {
         let mut query = Conditions::of(wanted.filter);
@@ -146,7 +140,7 @@ impl Statement {
         let limit = query.bind(i64::from(wanted.limit) + 1);
         let sql =
             format!("SELECT {COLUMNS} FROM public.master_cards c WHERE {} ORDER BY {order} LIMIT ${limit}", query.sql);
-        Ok(Self { sql, query })
+        Ok(Self { sql, query, planned: Planned::Once })
     }
 
     /// Along the index of the list's order; none where there is no such index. Along that of a kind, a plugin or a
@@ -165,30 +159,37 @@ impl Statement {
         let by_id = wanted.sort.column == Column::CreatedAt;
         let of_source = [("kind", &filter.kind), ("plugin", &filter.plugin)];
         let of_source = of_source.into_iter().find_map(|(column, value)| Some((column, value.clone()?)));
-        let steps = match of_source {
+        // OFFSET 0 keeps the planner from joining what is beside it in another way than card by card, in order: it would
+        // read a whole table for the sake of the steps, of which the page needs but the first.
+        let (steps, order) = match of_source {
             Some((which, value)) if by_id => {
                 let value = query.bind(value);
                 let (behind, order) = (query.split().replace("c.id", "s.card_id"), wanted.order("", "s.card_id"));
-                format!(
-                    "SELECT c.* FROM (SELECT DISTINCT s.card_id FROM public.card_source_index s \
+                let steps = format!(
+                    "(SELECT DISTINCT s.card_id FROM public.card_source_index s \
                      WHERE s.{which} = ${value} AND {behind} ORDER BY {order} LIMIT {STEPS}) s \
-                     JOIN public.master_cards c ON c.id = s.card_id ORDER BY {order}"
-                )
+                     CROSS JOIN LATERAL (SELECT * FROM public.master_cards c WHERE c.id = s.card_id OFFSET 0) c"
+                );
+                (steps, order)
             }
             _ => {
                 if let Some(status) = filter.status.filter(|_| by_id) {
                     query.add("c.status = ?", status);
                 }
                 let (behind, order) = (query.split(), wanted.order(column, "c.id"));
-                format!(
-                    "SELECT c.* FROM public.master_cards c WHERE c.deleted_at IS NULL AND {behind} \
-                     ORDER BY {order} LIMIT {STEPS}"
-                )
+                let steps = format!(
+                    "(SELECT * FROM public.master_cards c WHERE c.deleted_at IS NULL AND {behind} \
+                     ORDER BY {order} LIMIT {STEPS}) c"
+                );
+                (steps, order)
             }
         };
-        let (order, limit) = (wanted.order(column, "c.id"), query.bind(i64::from(wanted.limit) + 1));
-        let sql = format!("SELECT {COLUMNS} FROM ({steps}) c WHERE {conditions} ORDER BY {order} LIMIT ${limit}");
-        Ok(Some(Self { sql, query }))
+        let limit = query.bind(i64::from(wanted.limit) + 1);
+        let sql = format!(
+            "SELECT {COLUMNS} FROM {steps} CROSS JOIN LATERAL (SELECT true WHERE {conditions} OFFSET 0) fits \
+             ORDER BY {order} LIMIT ${limit}"
+        );
+        Ok(Some(Self { sql, query, planned: Planned::Once }))
     }
 
     /// All that fits, sorted; with `count_all` the tenth column says how many that is, whatever page is read.
@@ -220,7 +221,9 @@ impl Statement {
              page AS (SELECT c.id FROM {page_of} ORDER BY {place_order} LIMIT ${limit}) \
              SELECT {COLUMNS}, {total} FROM page JOIN public.master_cards c ON c.id = page.id ORDER BY {order}"
         );
-        Ok(Self { sql, query })
+        // A search goes by its index; which one another filter had better go by depends on how many fit.
+        let by_search = filter.q.is_some() && known.cards < COMMON && filter.picks_by_text_alone();
+        Ok(Self { sql, query, planned: if by_search { Planned::Once } else { Planned::Each } })
     }
 }
 
@@ -239,7 +242,7 @@ pub fn place_of(card: &Card, column: Column, back: bool) -> ApiResult<Place> {
 pub async fn count(pool: &Pool, filter: &Filter) -> ApiResult<Option<i64>> {
     let query = Conditions::of(filter);
     let sql = format!("SELECT count(*) FROM public.master_cards c WHERE {}", query.sql);
-    let rows = bounded::rows(&pool.get().await?, &sql, &query).await?;
+    let rows = Statement { sql, query, planned: Planned::Each }.rows(&pool.get().await?).await?;
     Ok(rows.and_then(|rows| rows.first().map(|row| row.get(0))))
 }
 
@@ -247,7 +250,7 @@ pub async fn count(pool: &Pool, filter: &Filter) -> ApiResult<Option<i64>> {
 async fn expected(client: &Connection, filter: &Filter) -> ApiResult<Count> {
     let query = Conditions::of(filter);
     let sql = format!("EXPLAIN (FORMAT JSON) SELECT 1 FROM public.master_cards c WHERE {}", query.sql);
-    let rows = bounded::rows(client, &sql, &query).await?.unwrap_or_default();
+    let rows = Statement { sql, query, planned: Planned::Each }.rows(client).await?.unwrap_or_default();
     Ok(Count { cards: rows.first().map_or(0, |row| planned_rows(&row.get(0))), exact: false })
 }
 

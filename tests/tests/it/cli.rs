@@ -6,7 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use cardinal_tests::{Host, Package, PluginsFolder, built, cardinal, cardinal_program, cardinal_with};
+use cardinal_tests::{
+    Host, Package, PluginsFolder, built, cardinal, cardinal_program, cardinal_with, eventually, lives,
+};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -106,9 +108,11 @@ async fn another_user_is_refused_by_mode_and_by_who_they_are() {
 #[tokio::test]
 async fn what_a_killed_host_left_behind_gives_way() {
     let mut host = Host::settings().plugins(PluginsFolder::default()).start().await;
-    let socket = host.data().join("cardinal.sock");
+    let (socket, worker) = (host.data().join("cardinal.sock"), host.worker_pid());
     host.program().signal(Signal::KILL);
     host.program().ended().await;
+    // The worker holds the socket until it has followed.
+    eventually("the worker follows", async || (!lives(worker)).then_some(())).await;
     assert!(socket.exists());
     let (_, told) = ended(&local(&host, &["plugin", "list"]), 69);
     assert!(told.contains("cardinal.sock") && told.contains("Is it running?"), "{told}");
