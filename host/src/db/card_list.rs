@@ -221,8 +221,8 @@ impl Statement {
              page AS (SELECT c.id FROM {page_of} ORDER BY {place_order} LIMIT ${limit}) \
              SELECT {COLUMNS}, {total} FROM page JOIN public.master_cards c ON c.id = page.id ORDER BY {order}"
         );
-        // A search goes by its index; which one another filter had better go by depends on how many fit.
-        let by_search = filter.q.is_some() && known.cards < COMMON && filter.picks_by_text_alone();
+        // A search of few cards goes by its index; which one another filter had better go by depends on how many fit.
+        let by_search = filter.q.is_some() && known.exact && known.cards <= FEW && filter.picks_by_text_alone();
         Ok(Self { sql, query, planned: if by_search { Planned::Once } else { Planned::Each } })
     }
 }

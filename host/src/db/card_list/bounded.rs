@@ -50,7 +50,8 @@ impl Planned {
     const fn begin(self) -> &'static str {
         match self {
             Self::Each => begin!("force_custom_plan"),
-            Self::Once => begin!("force_generic_plan"),
+            // Not knowing the values, the planner would start workers for a handful of rows.
+            Self::Once => begin!("force_generic_plan; SET LOCAL max_parallel_workers_per_gather = 0"),
         }
     }
 }
