@@ -189,7 +189,9 @@ impl Statement {
             "SELECT {COLUMNS} FROM {steps} CROSS JOIN LATERAL (SELECT true WHERE {conditions} OFFSET 0) fits \
              ORDER BY {order} LIMIT ${limit}"
         );
-        Ok(Some(Self { sql, query, planned: Planned::Once }))
+        // Few may have the status, which the planner knows; a search walks all the same, as nobody knows of its words.
+        let may_be_rare = filter.q.is_some() && filter.status.is_some();
+        Ok(Some(Self { sql, query, planned: if may_be_rare { Planned::Each } else { Planned::Once } }))
     }
 
     /// All that fits, sorted; with `count_all` the tenth column says how many that is, whatever page is read.

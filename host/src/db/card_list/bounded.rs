@@ -1,4 +1,4 @@
-//! Statements of lists that may turn out to be long: planned for their own values, and given up in time.
+//! Statements of lists that may turn out to be long: planned with care, and given up in time.
 
 use futures_util::future;
 use tokio_postgres::{Row, error::SqlState};
@@ -12,8 +12,8 @@ use crate::{
     },
 };
 
-/// How long a statement may take is here, and what it may keep in memory: the ids of half a million cards. Compiling a
-/// plan takes longer than most of them run. Set for the transaction: nothing is left behind on a connection that others
+/// How long a statement may take is said here, and what it may keep in memory: the ids of half a million cards. Compiling
+/// a plan takes longer than most of them run. Set for the transaction: nothing is left behind on a connection that others
 /// use, poolers' too.
 macro_rules! begin {
     ($plan:literal) => {
