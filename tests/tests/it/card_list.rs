@@ -1,6 +1,6 @@
 //! Contract 4: the list of cards — pages, order, filters.
 
-use cardinal_tests::{Host, User, unique};
+use cardinal_tests::{Host, User, eventually, unique};
 use serde_json::{Value, json};
 
 const CARDS: &str = "/v1/admin/master-cards";
@@ -133,4 +133,28 @@ async fn cards_are_found_by_title_sku_and_status() {
     assert_eq!(titles(&find(format!("q={prefix}%2050%25%20_off_")).await).len(), 1);
     assert_eq!(titles(&find(format!("q={prefix}%20__")).await).len(), 0);
     assert!(find(format!("q={prefix}&count=exact")).await["total_estimate"].is_number());
+}
+
+/// Its statements were all sent at once, and the last of them ends the transaction.
+#[tokio::test]
+async fn a_list_that_nobody_waits_for_leaves_no_transaction_behind() {
+    const BUSY: &str =
+        "SELECT count(*) FROM pg_stat_activity WHERE usename LIKE '%\\_core' AND state <> 'idle' AND state ";
+    let host = Host::settings().start().await;
+    let (owner, database, locker) = (host.owner().await, host.database().await, host.database().await);
+    owner.card("Held").await;
+    let count = async |state: &str| -> i64 { database.query_one(&format!("{BUSY}{state}"), &[]).await.unwrap().get(0) };
+    locker.batch_execute("BEGIN; LOCK TABLE public.master_cards IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let ask = |filter: &'static str| {
+        let client = (**owner).clone();
+        tokio::spawn(async move { client.get(&format!("{CARDS}?{filter}")).await })
+    };
+    let asked: Vec<_> =
+        ["status=draft", "kind=none", "q=held", "missing_kind=none"].repeat(2).into_iter().map(ask).collect();
+    eventually("lists wait for the lock", async || (count("= 'active'").await >= 4).then_some(())).await;
+    asked.iter().for_each(tokio::task::JoinHandle::abort);
+    locker.batch_execute("COMMIT").await.unwrap();
+    eventually("nothing is under way", async || (count("<> ''").await == 0).then_some(())).await;
+    let found = owner.get(&format!("{CARDS}?q=held&status=draft")).await.expect(200);
+    assert_eq!(titles(&found), ["Held"]);
 }
