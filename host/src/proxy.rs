@@ -139,7 +139,7 @@ impl Proxy {
         route.counters.requests.fetch_add(1, Ordering::Relaxed);
         let upgrade = self.upgrade(&mut request)?;
         let (parts, body) = request.into_parts();
-        let (upload, progress) = self.upload(&parts, body);
+        let (upload, progress) = self.upload(body);
         let outgoing = self.outgoing(visitor, route, parts, upload, progress.as_ref(), upgrade.as_ref())?;
         let answered = self.answer_in_time(self.client.request(outgoing), progress.as_deref()).await;
         let answer = answered.inspect_err(|error| {
@@ -190,13 +190,8 @@ impl Proxy {
         Ok(Some(Upgrade { protocol, place: self.tunnels.place()?, client: hyper::upgrade::on(request) }))
     }
 
-    fn upload(&self, parts: &Parts, body: RequestBody) -> (Upload, Option<Arc<Progress>>) {
-        let expects = parts
-            .headers
-            .get(header::EXPECT)
-            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-        let expects = expects && parts.version == Version::HTTP_11;
-        let progress = (!body.is_end_stream()).then(|| Progress::new(expects));
+    fn upload(&self, body: RequestBody) -> (Upload, Option<Arc<Progress>>) {
+        let progress = (!body.is_end_stream()).then(|| Progress::new(body.waits_to_be_asked()));
         (Upload::new(body, progress.clone(), self.idle), progress)
     }
 

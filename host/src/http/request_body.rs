@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, header};
+use http::{HeaderValue, Request, Version, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -41,8 +41,15 @@ struct Coming {
 impl RequestBody {
     /// The request as hyper has read it, on the runtime of its connection.
     pub fn of(request: Request<Incoming>) -> Request<Self> {
-        let is_sent = !request.headers().contains_key(header::EXPECT);
+        let expects = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+        let is_sent =
+            request.version() != Version::HTTP_11 || !request.headers().get(header::EXPECT).is_some_and(expects);
         request.map(|body| Self((!body.is_end_stream()).then(|| Coming { body, is_sent, runtime: Handle::current() })))
+    }
+
+    /// Whether the client waits for our `100 Continue` with it.
+    pub fn waits_to_be_asked(&self) -> bool {
+        self.0.as_ref().is_some_and(|coming| !coming.is_sent)
     }
 }
 

@@ -23,8 +23,8 @@ async fn playwright(host: &Host, specs: &[&str], environment: &[(&str, &str)]) {
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     eprintln!("{printed}");
-    // What failed is told after the list of all.
-    let failed = printed.find("\n  1) ").map_or("", |at| &printed[at..]);
+    // What failed is told after the list of all, if it came to any.
+    let failed = printed.find("\n  1) ").map_or(&*printed, |at| &printed[at..]);
     assert!(output.status.success(), "{failed}");
 }
 

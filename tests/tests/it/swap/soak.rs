@@ -149,7 +149,8 @@ async fn soak(go_on: impl Fn(usize, Instant) -> bool) {
     for (target, tally) in &tallies {
         assert_eq!(tally.failures, 0, "{target}: {:#?}", tally.failed);
         // A slow one takes half a second: a round on a quick machine has some seven of them for each client.
-        assert!(tally.sent >= CLIENTS * rounds, "{target}: {} requests", tally.sent);
+        let least = if *target == SLOW { CLIENTS * rounds } else { BETWEEN };
+        assert!(tally.sent > least, "{target}: {} requests", tally.sent);
     }
     assert_eq!(report["state"], json!("active"), "{report}");
 }
