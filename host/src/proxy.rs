@@ -66,7 +66,7 @@ impl Proxy {
     pub fn new(config: &config::Proxy, host_id: Uuid, shares_origin: bool) -> anyhow::Result<Self> {
         let proxy = Self {
             table: ArcSwap::default(),
-            client: upstream::client(),
+            client: Client::new(),
             timeout: config.timeout,
             idle: config.idle,
             // Only of this host, so that a request that comes back is known.
@@ -141,7 +141,7 @@ impl Proxy {
         let (parts, body) = request.into_parts();
         let (upload, progress) = self.upload(body);
         let outgoing = self.outgoing(visitor, route, parts, upload, progress.as_ref(), upgrade.as_ref())?;
-        let answered = self.answer_in_time(self.client.request(outgoing), progress.as_deref()).await;
+        let answered = self.answer_in_time(self.client.send(outgoing), progress.as_deref()).await;
         let answer = answered.inspect_err(|error| {
             let counters = &route.counters;
             let failed =

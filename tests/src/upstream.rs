@@ -114,6 +114,19 @@ impl Upstream {
         self.state.open.load(Ordering::SeqCst)
     }
 
+    /// Connections that whoever asks has not let go, whether or not they are closed here.
+    pub fn held(&self) -> usize {
+        let remote = format!(":{:04X}", self.port);
+        let connections = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        // ESTABLISHED and CLOSE_WAIT.
+        let is_held = |line: &&str| {
+            let mut columns = line.split_whitespace().skip(2);
+            columns.next().is_some_and(|address| address.ends_with(&remote))
+                && columns.next().is_some_and(|state| state == "01" || state == "08")
+        };
+        connections.lines().filter(is_held).count()
+    }
+
     pub fn sent(&self) -> u64 {
         self.state.sent.load(Ordering::SeqCst)
     }
@@ -123,6 +136,7 @@ fn serve(stream: TcpStream, state: &State) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut out = stream;
+    let mut answered = 0;
     loop {
         let lines = read_lines(&mut reader)?;
         if lines.is_empty() {
@@ -141,7 +155,11 @@ fn serve(stream: TcpStream, state: &State) -> io::Result<()> {
             read_body(&mut reader, &mut seen)?;
             state.seen.lock().unwrap().push(seen.clone());
         }
+        if name == "hang-up-kept" && answered > 0 {
+            return Ok(());
+        }
         let keep = play(name, argument, &seen, &mut reader, &mut out, state)?;
+        answered += 1;
         if !keep {
             return Ok(());
         }
@@ -207,8 +225,14 @@ fn play(
     if name == "slow" {
         thread::sleep(Duration::from_millis(argument.parse().map_err(io::Error::other)?));
     }
+    if name == "together" {
+        let wanted: usize = argument.parse().map_err(io::Error::other)?;
+        while state.accepted.load(Ordering::SeqCst) < wanted {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
     match name {
-        "slow" | "echo" | "continue" | "no-continue" | "drop-kept" => {
+        "slow" | "together" | "echo" | "continue" | "no-continue" | "drop-kept" | "hang-up-kept" => {
             let body = json!({"lines": seen.lines, "length": seen.length, "trailers": seen.trailers}).to_string();
             let length = body.len();
             let body = if seen.lines[0].starts_with("HEAD ") { String::new() } else { body };
@@ -217,7 +241,12 @@ fn play(
             out.write_all(body.as_bytes())?;
             return Ok(name != "drop-kept");
         }
+        // The first closes behind its answer, which the second's own length must end.
         "raw" => out.write_all(argument.replace("\\r\\n", "\r\n").as_bytes())?,
+        "raw-kept" => {
+            out.write_all(argument.replace("\\r\\n", "\r\n").as_bytes())?;
+            return Ok(true);
+        }
         "raw-then-wait" => {
             out.write_all(argument.replace("\\r\\n", "\r\n").as_bytes())?;
             wait_for_end(reader);

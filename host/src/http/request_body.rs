@@ -47,6 +47,10 @@ impl RequestBody {
         request.map(|body| Self((!body.is_end_stream()).then(|| Coming { body, is_sent, runtime: Handle::current() })))
     }
 
+    pub fn none() -> Self {
+        Self(None)
+    }
+
     /// Whether the client waits for our `100 Continue` with it.
     pub fn waits_to_be_asked(&self) -> bool {
         self.0.as_ref().is_some_and(|coming| !coming.is_sent)

@@ -127,6 +127,11 @@ impl Upload {
         Self { body, progress, idle, stall: Stall::default(), inside: false }
     }
 
+    /// Of a request without a body.
+    pub fn none() -> Self {
+        Self::new(RequestBody::none(), None, Duration::MAX)
+    }
+
     /// Ready when the body may be touched.
     fn pass_gate(&mut self, progress: &Progress, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         if self.inside {

@@ -4,11 +4,17 @@ use std::{
     future::Future,
     io,
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
 
-use http::Uri;
+use http::{Request, Response, Uri};
+use http_body::Body as _;
+use hyper::body::Incoming;
 use hyper_util::{
     client::legacy::{
         self,
@@ -26,28 +32,88 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Shorter than the 5 s after which Node.js, the quickest of the usual servers, closes idle connections: one that is
 /// taken up while the other end closes it costs a request.
 const KEPT_IDLE: Duration = Duration::from_secs(4);
-const KEPT_PER_UPSTREAM: usize = 128;
+/// As none is kept for longer than [`KEPT_IDLE`], this is a bound for a burst: below it, clients that come and go
+/// together never make the proxy close connections that it opens again a moment later.
+const KEPT_PER_UPSTREAM: usize = 512;
+/// How often a request is tried on connections that were kept, and turn out to be closed. All that an upstream has
+/// closed together are noticed by the time of the second.
+const TRIES: usize = 3;
 /// An upstream that takes nothing for this long is given up.
 const WRITE_STALL: Duration = Duration::from_secs(60);
 /// Finds out, in the end, that a machine is gone whose connection waits in silence.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 
-pub type Client = legacy::Client<Dialer, Upload>;
+/// Sends requests to upstreams, over connections that it keeps.
+pub struct Client(legacy::Client<Dialer, Upload>);
 
-/// A request that died with a kept connection before any of it was sent is sent again by the client itself; nothing
-/// else ever is.
-pub fn client() -> Client {
-    let mut http = HttpConnector::new();
-    http.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    http.set_keepalive(Some(TCP_KEEPALIVE));
-    http.set_nodelay(true);
-    legacy::Client::builder(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(KEPT_IDLE)
-        .pool_max_idle_per_host(KEPT_PER_UPSTREAM)
-        .set_host(false)
-        .build(Dialer(http))
+impl Client {
+    pub fn new() -> Self {
+        let mut http = HttpConnector::new();
+        http.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        http.set_keepalive(Some(TCP_KEEPALIVE));
+        http.set_nodelay(true);
+        let client = legacy::Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(KEPT_IDLE)
+            .pool_max_idle_per_host(KEPT_PER_UPSTREAM)
+            .set_host(false)
+            .build(Dialer(http));
+        Self(client)
+    }
+
+    /// The head of the answer.
+    ///
+    /// Any upstream may close a connection in the very moment in which it is taken up for the next request. What has
+    /// not been sent by then, is sent over another one by hyper's client; what has, only if it is safe to repeat (RFC
+    /// 9110, 9.2.2) and has no body. Nothing is ever repeated that was sent over a new connection.
+    pub async fn send(&self, mut request: Request<Upload>) -> Result<Response<Incoming>, legacy::Error> {
+        for _ in 1..TRIES {
+            let Some(again) = repeated(&request) else { break };
+            match self.send_once(request).await {
+                Err(error) if died_while_kept(&error) => request = again,
+                answered => return answered,
+            }
+        }
+        self.send_once(request).await
+    }
+
+    async fn send_once(&self, request: Request<Upload>) -> Result<Response<Incoming>, legacy::Error> {
+        let mut answer = self.0.request(request).await?;
+        if let Some(Served(served)) = answer.extensions_mut().remove() {
+            served.store(true, Ordering::Relaxed);
+        }
+        Ok(answer)
+    }
+}
+
+/// The same request again, if sending it twice is no more than sending it once.
+fn repeated(request: &Request<Upload>) -> Option<Request<Upload>> {
+    let repeats = request.method().is_safe() && request.body().is_end_stream();
+    repeats.then(|| {
+        let mut again = Request::new(Upload::none());
+        again.method_mut().clone_from(request.method());
+        again.uri_mut().clone_from(request.uri());
+        again.headers_mut().clone_from(request.headers());
+        again
+    })
+}
+
+/// The connection had been kept, and ended without an answer.
+fn died_while_kept(error: &legacy::Error) -> bool {
+    let mut extensions = http::Extensions::new();
+    if let Some(connected) = error.connect_info() {
+        connected.get_extras(&mut extensions);
+    }
+    let was_kept = extensions.get().is_some_and(|Served(served)| served.load(Ordering::Relaxed));
+    let ended = |error: &(dyn std::error::Error + 'static)| {
+        let by_its_end = error.downcast_ref().is_some_and(hyper::Error::is_incomplete_message);
+        by_its_end
+            || error
+                .downcast_ref::<io::Error>()
+                .is_some_and(|error| matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe))
+    };
+    was_kept && causes(error).any(ended)
 }
 
 /// Why there is no answer.
@@ -56,19 +122,22 @@ pub fn failure(error: legacy::Error) -> ApiError {
     ApiError::new(code).cause(error)
 }
 
-fn has_timed_out(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+fn has_timed_out(error: &legacy::Error) -> bool {
+    let is_so = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
+    causes(error).any(|error| error.downcast_ref().is_some_and(is_so))
+}
+
+/// The error and what led to it.
+fn causes(error: &legacy::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source())
 }
 
 /// An open connection to an upstream.
 pub type Line = Paced<TokioIo<TcpStream>>;
+
+/// Whether a connection has brought an answer.
+#[derive(Clone, Default)]
+struct Served(Arc<AtomicBool>);
 
 /// Opens connections that don't wait for ever for an upstream to read.
 #[derive(Clone)]
@@ -91,6 +160,6 @@ impl Service<Uri> for Dialer {
 
 impl Connection for Line {
     fn connected(&self) -> Connected {
-        self.get_ref().connected()
+        self.get_ref().connected().extra(Served::default())
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cardinal_tests::{Host, eventually, unique};
+use cardinal_tests::{Host, Upstream, eventually, unique};
 
 use http::{Method, Request};
 use http_body_util::{BodyExt, Empty, StreamBody};
@@ -12,7 +12,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use super::proxy::{lane, only, proxying};
+use super::proxy::{lane, only, proxying, proxying_alone};
 
 const MIB: u64 = 1 << 20;
 /// What the worker may grow by, whatever goes through it.
@@ -36,7 +36,7 @@ async fn open(host: &Host, path: &str, script: &str) -> Incoming {
 }
 
 async fn streams_in_constant_memory(mib: u64) {
-    let host = proxying().await;
+    let host = proxying_alone().await;
     host.client().get("/kept/x").await.expect(200);
     let before = memory(&host);
     let length = mib * MIB;
@@ -90,21 +90,17 @@ async fn a_slow_reader_holds_the_upstream_back() {
     eventually("the upstream is let go", async || (up.open() == 0).then_some(())).await;
 }
 
-#[tokio::test]
-async fn hundreds_of_clients_share_kept_connections() {
-    const CLIENTS: usize = 300;
-    const EACH: usize = 20;
-    let host = proxying().await;
-    let up = lane(3);
-    let mut clients = tokio::task::JoinSet::new();
-    for _ in 0..CLIENTS {
+/// `clients` at the same time, each asking `each` times over a connection of its own.
+async fn ask(host: &Host, path: &'static str, script: &'static str, clients: usize, each: usize) {
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..clients {
         let address = host.address();
-        clients.spawn(async move {
+        asking.spawn(async move {
             let stream = TcpStream::connect(address).await.unwrap();
             let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
             tokio::spawn(connection);
-            for _ in 0..EACH {
-                let request = Request::builder().uri("/lane3/x").header("host", "localhost");
+            for _ in 0..each {
+                let request = Request::builder().uri(path).header("host", "localhost").header("x-script", script);
                 let answer = sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap();
                 assert_eq!(answer.status(), 200);
                 answer.into_body().collect().await.unwrap();
@@ -112,7 +108,27 @@ async fn hundreds_of_clients_share_kept_connections() {
             }
         });
     }
-    clients.join_all().await;
+    asking.join_all().await;
+}
+
+#[tokio::test]
+async fn hundreds_of_clients_share_kept_connections() {
+    const CLIENTS: usize = 300;
+    const EACH: usize = 20;
+    let host = proxying().await;
+    let up = lane(3);
+    ask(&host, "/lane3/x", "echo", CLIENTS, EACH).await;
     assert!(up.accepted() <= 2 * CLIENTS, "{} connections for {} requests", up.accepted(), CLIENTS * EACH);
-    assert!(up.open() <= 128 + 8, "{} idle connections are kept", up.open());
+    eventually("none is kept for long", async || (up.open() == 0).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_burst_leaves_a_bounded_number_of_connections() {
+    const CLIENTS: usize = 700;
+    const KEPT: usize = 512;
+    let up = Upstream::start();
+    let host = Host::settings().set("PROXY_ROUTES", format!("/up={}", up.url())).start().await;
+    ask(&host, "/up/x", "together=700", CLIENTS, 1).await;
+    assert_eq!(up.accepted(), CLIENTS);
+    eventually("no more are kept", async || (up.open() <= KEPT).then_some(())).await;
 }

@@ -88,7 +88,7 @@ async fn trailers_cross_in_both_directions_without_claims() {
     let (mark, heard) = raw(lines, "2\r\nok\r\n0\r\nX-Sum: 7\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n").await;
     assert!(heard.starts_with("HTTP/1.1 200 "), "{heard}");
     assert_eq!(only(&mark).trailers.iter().map(|line| line.to_lowercase()).collect::<Vec<_>>(), ["x-sum: 7"]);
-    let script = "X-Script: raw=HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\nTrailer: X-Sum\\r\\n\\r\\n2\\r\\nok\\r\\n0\\r\\nX-Sum: 8\\r\\n\\r\\n\r\n";
+    let script = "X-Script: raw-kept=HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\nTrailer: X-Sum\\r\\n\\r\\n2\\r\\nok\\r\\n0\\r\\nX-Sum: 8\\r\\n\\r\\n\r\n";
     let (_, heard) = raw(&format!("{script}TE: trailers\r\nConnection: close\r\n"), "").await;
     assert!(heard.to_lowercase().contains("\r\n0\r\nx-sum: 8\r\n\r\n"), "{heard}");
 }
@@ -97,25 +97,24 @@ async fn trailers_cross_in_both_directions_without_claims() {
 async fn every_framing_of_an_answer_is_understood() {
     for (script, body) in [
         (
-            "HTTP/1.1 103 Early Hints\\r\\nLink: </x>\\r\\n\\r\\nHTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok",
+            "raw-kept=HTTP/1.1 103 Early Hints\\r\\nLink: </x>\\r\\n\\r\\nHTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok",
             "ok",
         ),
-        ("HTTP/1.0 200 OK\\r\\n\\r\\nuntil the end", "until the end"),
+        ("raw=HTTP/1.0 200 OK\\r\\n\\r\\nuntil the end", "until the end"),
         (
-            "HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\nContent-Length: 99\\r\\n\\r\\n2\\r\\nok\\r\\n0\\r\\n\\r\\n",
+            "raw-kept=HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\nContent-Length: 99\\r\\n\\r\\n2\\r\\nok\\r\\n0\\r\\n\\r\\n",
             "ok",
         ),
-        ("HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nContent-Length: 2\\r\\n\\r\\nok", "ok"),
+        ("raw-kept=HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nContent-Length: 2\\r\\n\\r\\nok", "ok"),
     ] {
         let host = proxying().await;
-        let answer =
-            host.client().call(Method::GET, "/kept/x").header("x-script", &format!("raw={script}")).send().await;
+        let answer = host.client().call(Method::GET, "/kept/x").header("x-script", script).send().await;
         assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, body), "{script}");
         assert!(answer.headers.get_all("content-length").iter().count() <= 1, "{answer}");
     }
     // An old client gets no chunks.
     let script =
-        "X-Script: raw=HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n2\\r\\nok\\r\\n0\\r\\n\\r\\n";
+        "X-Script: raw-kept=HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n2\\r\\nok\\r\\n0\\r\\n\\r\\n";
     let host = proxying().await;
     let heard = exchange(host.address(), format!("GET /kept/x HTTP/1.0\r\n{script}\r\n\r\n")).await;
     assert!(heard.starts_with("HTTP/1.0 200") && heard.ends_with("\r\n\r\nok"), "{heard}");
@@ -199,9 +198,36 @@ async fn a_kept_connection_that_died_costs_no_request() {
     for _ in 0..20 {
         let call = host.client().call(Method::POST, "/lane1/x").header("x-script", "drop-kept").body("text/plain", "x");
         call.send().await.expect(200);
-        eventually("the upstream has closed", async || (up.open() == 0).then_some(())).await;
+        eventually("both sides have closed", async || (up.open() + up.held() == 0).then_some(())).await;
     }
     assert_eq!(up.accepted(), 20);
+}
+
+#[tokio::test]
+async fn what_is_safe_to_repeat_survives_an_upstream_that_hangs_up() {
+    for (method, body, status, sent) in [
+        (Method::GET, None, 200, 2),
+        (Method::HEAD, None, 200, 2),
+        (Method::OPTIONS, None, 200, 2),
+        (Method::GET, Some("x"), 502, 1),
+        (Method::POST, Some("x"), 502, 1),
+        (Method::POST, None, 502, 1),
+        (Method::DELETE, None, 502, 1),
+    ] {
+        let (host, up) = (proxying().await, lane(4));
+        // The upstream hangs up when it is asked over a connection for the second time. The first time may be over a
+        // connection that was not back in time.
+        let met = eventually("a kept connection is taken up", async || {
+            let mark = unique("mark");
+            let call = host.client().call(method.clone(), "/lane4/x").header("x-mark", &mark);
+            let call = call.header("x-script", "hang-up-kept");
+            let call = if let Some(text) = body { call.body("text/plain", text) } else { call };
+            let answer = call.send().await;
+            let seen = up.seen(&mark).len();
+            (answer.status != 200 || seen != 1).then(|| (answer.status.as_u16(), seen))
+        });
+        assert_eq!(met.await, (status, sent), "{method} {body:?}");
+    }
 }
 
 /// A body whose pieces come `pause` apart.
