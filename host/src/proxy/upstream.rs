@@ -30,7 +30,7 @@ use crate::http::{codes, error::ApiError, paced::Paced};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Shorter than the 5 s after which Node.js, the quickest of the usual servers, closes idle connections: one that is
-/// taken up while the other end closes it costs a request.
+/// taken up while the other end closes it costs a request, unless that may be repeated.
 const KEPT_IDLE: Duration = Duration::from_secs(4);
 /// As none is kept for longer than [`KEPT_IDLE`], this is a bound for a burst: below it, clients that come and go
 /// together never make the proxy close connections that it opens again a moment later.

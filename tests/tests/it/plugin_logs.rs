@@ -157,7 +157,7 @@ async fn a_slow_reader_is_cut_off_and_told() {
         }
     });
     while !reading.is_finished() {
-        owner.get(&format!("{UNRULY}/flood?lines=300&size=4000")).await.expect(200);
+        owner.get(&format!("{UNRULY}/flood?lines=100&size=4000")).await.expect(200);
     }
     reading.await.unwrap();
     let last = loop {
