@@ -267,6 +267,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    #[cfg(target_os = "linux")]
+    use crate::plugin::watchdog::Place;
 
     #[derive(Default)]
     struct Polls(AtomicUsize);
@@ -355,6 +357,20 @@ mod tests {
             let everybody = (libc::SCHED_OTHER, standing().1);
             assert_eq!(ride.await.unwrap(), (everybody, libc::SCHED_IDLE));
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn who_only_waits_is_not_put_back() {
+        let (lane, _) = lane();
+        let watchdog = Arc::clone(&lane.0.watchdog);
+        let ride = lane.entrance().send(0, move |tell| async move {
+            while watchdog.blocked()[Place::Lane as usize] == 0 {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let _ = tell.send(standing().0);
+        });
+        assert_eq!(ride.await.unwrap(), libc::SCHED_OTHER);
     }
 
     #[tokio::test]

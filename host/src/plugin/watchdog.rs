@@ -35,6 +35,9 @@ const IDLE_TICKS: u32 = 200;
 /// Ticks after which a poll that has not returned counts as one that blocks: 50 ms. A busy machine
 /// can take a thread away for 10.
 const BLOCKED_TICKS: u32 = 10;
+/// A lane's thread that has computed for this long meanwhile is put behind all others. One that waits costs nobody
+/// anything, and one that a busy machine gave no time would get none at all then.
+const COMPUTED: Duration = Duration::from_millis(20);
 /// Threads of the runtime that share one count of places; more would meet in one cache line.
 const GROUP: usize = 8;
 /// Threads that can be watched. What runs on others is sent to its lane.
@@ -93,6 +96,8 @@ pub struct Slot {
     // The watchdog's own: what it saw last, and for how many ticks.
     seen: AtomicU64,
     ticks: AtomicU32,
+    /// What the lane's thread had computed when its poll was first seen, in nanoseconds.
+    computed: AtomicU64,
 }
 
 impl Slot {
@@ -113,6 +118,25 @@ impl Slot {
 
     fn place(&self) -> Place {
         if self.thread.load(Ordering::Relaxed) == 0 { Place::Core } else { Place::Lane }
+    }
+
+    /// Of a lane's thread that has been in the same poll for so many ticks.
+    fn put_back_if_it_computes(&self, ticks: u32) {
+        if (ticks > 1 && ticks < BLOCKED_TICKS) || self.was_put_back() {
+            return;
+        }
+        let thread = self.thread.load(Ordering::Relaxed);
+        let Some(computed) = background::computed(thread) else { return };
+        if ticks == 1 {
+            let nanoseconds = u64::try_from(computed.as_nanos()).unwrap_or(u64::MAX);
+            self.computed.store(nanoseconds, Ordering::Relaxed);
+            return;
+        }
+        let before = Duration::from_nanos(self.computed.load(Ordering::Relaxed));
+        if computed.saturating_sub(before) >= COMPUTED {
+            background::put_back(thread);
+            self.put_back.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Whether the thread got a low priority for what it did.
@@ -291,11 +315,10 @@ impl Shared {
         let ticks = ticks.saturating_add(1);
         slot.ticks.store(ticks, Ordering::Relaxed);
         (seen.any, seen.held) = (true, seen.held || place == Place::Core);
+        if place == Place::Lane {
+            slot.put_back_if_it_computes(ticks);
+        }
         if ticks == BLOCKED_TICKS {
-            if place == Place::Lane {
-                background::put_back(slot.thread.load(Ordering::Relaxed));
-                slot.put_back.store(true, Ordering::Relaxed);
-            }
             self.tell(slot, |blamed, handler| blamed.blocks(handler, place, TICK * ticks));
         }
         ticks

@@ -7,6 +7,8 @@
 //! compute never looks for what waits at another one, so that others' threads wait there for the
 //! scheduler's next tick.
 
+use std::time::Duration;
+
 #[cfg(target_os = "linux")]
 use rustix::thread::CpuSet;
 
@@ -24,6 +26,25 @@ pub fn this_thread() -> i32 {
 #[cfg(not(target_os = "linux"))]
 pub fn this_thread() -> i32 {
     1
+}
+
+/// How much a thread of this process has computed so far; nothing is known of one that has gone.
+#[cfg(target_os = "linux")]
+pub fn computed(thread: i32) -> Option<Duration> {
+    // The clock of a thread, as clock_gettime(2) numbers them: CPUCLOCK_PERTHREAD and CPUCLOCK_SCHED of the kernel.
+    let clock = (!thread << 3) | 6;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is valid during the call; the clock of a thread that is none of ours is an error.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+        return None;
+    }
+    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+}
+
+/// Elsewhere it is not known.
+#[cfg(not(target_os = "linux"))]
+pub fn computed(_thread: i32) -> Option<Duration> {
+    None
 }
 
 /// Gives the thread of this process the lowest priority there is, on half of the cores; says nothing when it has gone.
