@@ -136,7 +136,7 @@ fn serve(stream: TcpStream, state: &State) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut out = stream;
-    let mut answered = 0;
+    let mut has_answered = false;
     loop {
         let lines = read_lines(&mut reader)?;
         if lines.is_empty() {
@@ -155,11 +155,11 @@ fn serve(stream: TcpStream, state: &State) -> io::Result<()> {
             read_body(&mut reader, &mut seen)?;
             state.seen.lock().unwrap().push(seen.clone());
         }
-        if name == "hang-up-kept" && answered > 0 {
+        if name == "hang-up-kept" && has_answered {
             return Ok(());
         }
         let keep = play(name, argument, &seen, &mut reader, &mut out, state)?;
-        answered += 1;
+        has_answered = true;
         if !keep {
             return Ok(());
         }
@@ -241,15 +241,13 @@ fn play(
             out.write_all(body.as_bytes())?;
             return Ok(name != "drop-kept");
         }
-        // The first closes behind its answer, which the second's own length must end.
-        "raw" => out.write_all(argument.replace("\\r\\n", "\r\n").as_bytes())?,
-        "raw-kept" => {
+        // The answer of one that is kept has to say its own end.
+        "raw" | "raw-kept" | "raw-then-wait" => {
             out.write_all(argument.replace("\\r\\n", "\r\n").as_bytes())?;
-            return Ok(true);
-        }
-        "raw-then-wait" => {
-            out.write_all(argument.replace("\\r\\n", "\r\n").as_bytes())?;
-            wait_for_end(reader);
+            if name == "raw-then-wait" {
+                wait_for_end(reader);
+            }
+            return Ok(name == "raw-kept");
         }
         "silent" | "silent-unread" => wait_for_end(reader),
         "refuse" => {

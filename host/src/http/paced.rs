@@ -22,10 +22,6 @@ impl<T> Paced<T> {
         Self { io, limit, stalled: Stall::default() }
     }
 
-    pub fn get_ref(&self) -> &T {
-        &self.io
-    }
-
     fn bound<R>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         if written.is_ready() {
             self.stalled.over();

@@ -1,8 +1,9 @@
 //! Connections to upstreams: hyper's client, a bounded pool of idle ones, and what its failures mean.
 
 use std::{
+    error::Error,
     future::Future,
-    io,
+    io, iter,
     pin::Pin,
     sync::{
         Arc,
@@ -106,30 +107,27 @@ fn died_while_kept(error: &legacy::Error) -> bool {
         connected.get_extras(&mut extensions);
     }
     let was_kept = extensions.get().is_some_and(|Served(served)| served.load(Ordering::Relaxed));
-    let ended = |error: &(dyn std::error::Error + 'static)| {
-        let by_its_end = error.downcast_ref().is_some_and(hyper::Error::is_incomplete_message);
-        by_its_end
-            || error
-                .downcast_ref::<io::Error>()
-                .is_some_and(|error| matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe))
-    };
-    was_kept && causes(error).any(ended)
+    let ended = |cause: &(dyn Error + 'static)| cause.downcast_ref().is_some_and(hyper::Error::is_incomplete_message);
+    let broke = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
+    was_kept && (causes(error).any(ended) || is_of(error, &broke))
 }
 
 /// Why there is no answer.
 pub fn failure(error: legacy::Error) -> ApiError {
-    let code = if has_timed_out(&error) { &codes::UPSTREAM_TIMEOUT } else { &codes::UPSTREAM_ERROR };
+    let has_timed_out = is_of(&error, &[io::ErrorKind::TimedOut]);
+    let code = if has_timed_out { &codes::UPSTREAM_TIMEOUT } else { &codes::UPSTREAM_ERROR };
     ApiError::new(code).cause(error)
 }
 
-fn has_timed_out(error: &legacy::Error) -> bool {
-    let is_so = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
-    causes(error).any(|error| error.downcast_ref().is_some_and(is_so))
+/// Whether it came of a failure of the connection of one of these kinds.
+fn is_of(error: &legacy::Error, kinds: &[io::ErrorKind]) -> bool {
+    let is_one = |error: &io::Error| kinds.contains(&error.kind());
+    causes(error).any(|cause| cause.downcast_ref().is_some_and(is_one))
 }
 
 /// The error and what led to it.
-fn causes(error: &legacy::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
-    std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source())
+fn causes(error: &legacy::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    iter::successors(Some(error as &(dyn Error + 'static)), |cause| (*cause).source())
 }
 
 /// An open connection to an upstream.
@@ -160,6 +158,7 @@ impl Service<Uri> for Dialer {
 
 impl Connection for Line {
     fn connected(&self) -> Connected {
-        self.get_ref().connected().extra(Served::default())
+        // Not what the connector says of it: each answer would carry that, and nobody reads it.
+        Connected::new().extra(Served::default())
     }
 }

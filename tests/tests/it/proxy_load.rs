@@ -91,16 +91,16 @@ async fn a_slow_reader_holds_the_upstream_back() {
 }
 
 /// `clients` at the same time, each asking `each` times over a connection of its own.
-async fn ask(host: &Host, path: &'static str, script: &'static str, clients: usize, each: usize) {
+async fn ask(host: &Host, path: &'static str, script: &str, clients: usize, each: usize) {
     let mut asking = tokio::task::JoinSet::new();
     for _ in 0..clients {
-        let address = host.address();
+        let (address, script) = (host.address(), script.to_owned());
         asking.spawn(async move {
             let stream = TcpStream::connect(address).await.unwrap();
             let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
             tokio::spawn(connection);
             for _ in 0..each {
-                let request = Request::builder().uri(path).header("host", "localhost").header("x-script", script);
+                let request = Request::builder().uri(path).header("host", "localhost").header("x-script", &script);
                 let answer = sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap();
                 assert_eq!(answer.status(), 200);
                 answer.into_body().collect().await.unwrap();
@@ -128,7 +128,7 @@ async fn a_burst_leaves_a_bounded_number_of_connections() {
     const KEPT: usize = 512;
     let up = Upstream::start();
     let host = Host::settings().set("PROXY_ROUTES", format!("/up={}", up.url())).start().await;
-    ask(&host, "/up/x", "together=700", CLIENTS, 1).await;
+    ask(&host, "/up/x", &format!("together={CLIENTS}"), CLIENTS, 1).await;
     assert_eq!(up.accepted(), CLIENTS);
     eventually("no more are kept", async || (up.open() <= KEPT).then_some(())).await;
 }
