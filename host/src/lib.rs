@@ -31,6 +31,7 @@ pub mod provision;
 pub mod proxy;
 pub mod request;
 pub mod router;
+pub mod schema_sql;
 mod seal;
 mod secret_file;
 pub mod server;

@@ -1,0 +1,109 @@
+//! What a plugin's `schema.sql` may say: a short list, and nothing else.
+//!
+//! The file is read with PostgreSQL's grammar, every node of the tree is looked up in the list of [`syntax`], and what
+//! PostgreSQL gets to see is the text that [`print`] writes from the tree, never the text as the author wrote it. A
+//! statement, clause, function or type that is not on a list cannot be written, so whatever a newer grammar brings is
+//! refused until somebody adds it here. Names are printed in quotes and with their schema: no search path decides what
+//! they mean.
+//!
+//! This module is pure: the provisioner runs it before the database sees a byte, and `cardinal plugin check` says the
+//! same without a database. What the catalog holds afterwards is checked by `db::plugin_schema::catalog`, which shares
+//! nothing with this module.
+
+use std::time::Duration;
+
+use squawk_syntax::syntax_error::SyntaxError;
+use squawk_syntax::{SourceFile, SyntaxKind, SyntaxNode};
+
+mod error;
+mod keys;
+mod lexis;
+mod names;
+mod print;
+mod syntax;
+#[cfg(test)]
+mod tests;
+
+pub use error::{Position, SchemaError};
+use print::Printer;
+
+/// Characters of a schema.sql; the largest that we know of have some 30,000.
+pub const MAX_BYTES: usize = 1024 * 1024;
+/// Words, names, values and signs of a file.
+pub const MAX_TOKENS: usize = 200_000;
+/// Of brackets, CASE and signs within one another.
+pub const MAX_DEPTH: usize = 64;
+/// Of one statement; a tree leans by as much as a chain of operators is long.
+pub const MAX_STATEMENT_TOKENS: usize = 20_000;
+/// Reading the largest file that the bounds above let through takes a tenth of it.
+pub const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// The parser calls itself for what is nested; within the bounds above it needs a sixth of this. Only what is used is
+/// taken from the machine.
+const STACK_BYTES: usize = 256 * 1024 * 1024;
+
+/// One statement, as PostgreSQL gets to see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Statement {
+    pub sql: String,
+    /// To be run when the server knows no NOT VALID key on such a table (partitioned ones, before PostgreSQL 18).
+    pub sql_validated: Option<String>,
+    /// Where it begins in the file.
+    pub position: Position,
+}
+
+/// Reads the `schema.sql` of the plugin that `schema` belongs to. Blocks for as long as that takes.
+///
+/// # Errors
+/// The first thing in the file that is no SQL or not on the list.
+pub fn read(schema: &str, text: &str) -> Result<Vec<Statement>, SchemaError> {
+    lexis::check_bounds(text)?;
+    let (schema, owned) = (schema.to_owned(), text.to_owned());
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    let work = move || drop(sender.send(parse(&schema, &owned)));
+    let thread = std::thread::Builder::new().name("schema-sql".to_owned()).stack_size(STACK_BYTES);
+    let Ok(thread) = thread.spawn(work) else {
+        return Err(SchemaError::unreadable("this machine has no memory to read the file"));
+    };
+    match receiver.recv_timeout(READ_TIMEOUT) {
+        // The tree is gone already: joining takes no time.
+        Ok(read) => {
+            let _ = thread.join();
+            read
+        }
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => Err(SchemaError::unreadable("reading it takes too long")),
+        // The parser panicked.
+        Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+            Err(SchemaError::unreadable("the parser of this host cannot read it"))
+        }
+    }
+}
+
+fn parse(schema: &str, text: &str) -> Result<Vec<Statement>, SchemaError> {
+    let parsed = SourceFile::parse(text);
+    let mistakes = parsed.errors();
+    let mut statements = Vec::new();
+    for node in parsed.syntax_node().children() {
+        let position = Position::in_text(text, start(&node));
+        syntax::check_statement(&node, text)?;
+        if let Some(mistake) = first_within(&mistakes, &node) {
+            return Err(SchemaError::not_sql(text, mistake));
+        }
+        if node.kind() != SyntaxKind::EMPTY_STMT {
+            statements.push(Printer::new(schema, text, &node).print(position)?);
+        }
+    }
+    match mistakes.first() {
+        Some(mistake) => Err(SchemaError::not_sql(text, mistake)),
+        None => Ok(statements),
+    }
+}
+
+/// Mistakes at the end of a statement lie behind its last character.
+fn first_within<'a>(mistakes: &'a [SyntaxError], node: &SyntaxNode) -> Option<&'a SyntaxError> {
+    mistakes.iter().find(|mistake| mistake.range().start() <= node.text_range().end())
+}
+
+fn start(node: &SyntaxNode) -> usize {
+    let first = node.descendants_with_tokens().filter_map(|it| it.into_token()).find(|it| !lexis::is_trivia(it.kind()));
+    first.map_or(node.text_range().start(), |token| token.text_range().start()).into()
+}

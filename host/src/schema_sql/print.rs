@@ -1,0 +1,395 @@
+//! Writes a statement anew from its tree. What cannot be written here is refused: there is no way for a node, word or
+//! name past the lists.
+
+use std::collections::HashSet;
+
+use squawk_syntax::SyntaxKind::{self, *};
+use squawk_syntax::{SyntaxNode, SyntaxToken};
+
+use super::error::{Position, SchemaError};
+use super::names::Words;
+use super::{Statement, keys, lexis, names, syntax};
+
+mod options;
+
+pub(super) struct Printer<'a> {
+    /// The plugin's own.
+    schema: &'a str,
+    /// The whole file, for positions.
+    text: &'a str,
+    statement: &'a SyntaxNode,
+    /// Names that WITH gives to queries of this statement.
+    queries: HashSet<String>,
+    out: String,
+    /// Where in `out` a key to the cards may be left to be validated later.
+    not_valid: Option<usize>,
+    after_text: bool,
+}
+
+type Printed = Result<(), SchemaError>;
+
+/// `NOT VALID` in the place of nothing.
+const NOT_VALID: &str = "not valid";
+
+impl<'a> Printer<'a> {
+    pub(super) fn new(schema: &'a str, text: &'a str, statement: &'a SyntaxNode) -> Self {
+        let (queries, out) = (HashSet::new(), String::new());
+        Self { schema, text, statement, queries, out, not_valid: None, after_text: false }
+    }
+
+    pub(super) fn print(mut self, position: Position) -> Result<Statement, SchemaError> {
+        self.collect_queries()?;
+        self.node(&self.statement.clone())?;
+        let sql_validated = self.not_valid.map(|_| self.out.clone());
+        if let Some(at) = self.not_valid {
+            self.out.insert_str(at, &format!(" {NOT_VALID}"));
+        }
+        Ok(Statement { sql: self.out, sql_validated, position })
+    }
+
+    /// A name of the server's own is no name for a query: outside of its WITH it would mean the server's.
+    fn collect_queries(&mut self) -> Printed {
+        for node in self.statement.descendants().filter(|node| node.kind() == CTE_NAME) {
+            let name = self.only_name(&node)?;
+            if name.starts_with("pg_") {
+                return Err(self.refuse(&node, "a query with a name of PostgreSQL's own", "call it something else"));
+            }
+            self.queries.insert(name);
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, node: &SyntaxNode) -> Printed {
+        match node.kind() {
+            TABLE_NAME | TABLE_NAME_REF | RELATION_NAME_REF | INDEX | INDEX_REF | SEQUENCE | SEQUENCE_REF | VIEW
+            | VIEW_REF | TYPE_NAME | TYPE_NAME_REF | DOMAIN | DOMAIN_REF => self.object(node),
+            COLUMN_NAME | COLUMN_NAME_REF | CONSTRAINT_NAME | TABLE_ALIAS | CTE_NAME | COMPOSITE_FIELD
+            | COMPOSITE_FIELD_REF | WINDOW | WINDOW_REF | EXTRACT_FIELD_NAME => self.name(node),
+            CONSTRAINT_NAME_REF => self.constraint(node),
+            QUALIFIED_COLUMN_NAME_REF => self.qualified_column(node),
+            NAME_REF => self.name_ref(node),
+            CALL_EXPR => self.call(node),
+            LITERAL => self.literal(node),
+            PATH_TYPE => self.named_type(node),
+            CUSTOM_OP | COLON_COLON => self.operator(node),
+            OP_CLASS_REF | COLLATION_REF => self.catalog_object(node),
+            REFERENCES_CONSTRAINT | FOREIGN_KEY_CONSTRAINT => self.key(node),
+            CREATE_VIEW => self.view(node),
+            RANGE_TYPE => self.range_type(node),
+            WITH_PARAMS => self.parameters(node),
+            ATTRIBUTE_LIST => self.options(node, names::OPTIONS),
+            ACCESS_METHOD_REF => self.word_of(node, names::INDEX_METHODS, "an index method"),
+            STORAGE_MODE => self.word_of(node, names::STORAGE_MODES, "a storage mode"),
+            COMPRESSION_METHOD_NAME => self.word_of(node, names::COMPRESSIONS, "a compression"),
+            PARTITION_STRATEGY => self.word_of(node, names::PARTITIONINGS, "a way to partition"),
+            HASH_PARTITION_BOUND => self.hash_bound(node),
+            kind => match syntax::tokens(kind) {
+                Some(tokens) => self.children(node, tokens),
+                None => Err(syntax::refuse_node(node, self.text)),
+            },
+        }
+    }
+
+    /// Everything of a node in order, of which only these tokens are its own.
+    fn children(&mut self, node: &SyntaxNode, tokens: &[SyntaxKind]) -> Printed {
+        for child in node.children_with_tokens() {
+            match (child.as_node(), child.as_token()) {
+                (Some(child), _) => self.node(child)?,
+                (_, Some(token)) => self.token(token, tokens)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn token(&mut self, token: &SyntaxToken, tokens: &[SyntaxKind]) -> Printed {
+        let kind = token.kind();
+        match kind {
+            kind if lexis::is_trivia(kind) || kind == SEMICOLON => Ok(()),
+            COMMA | L_PAREN | R_PAREN => Ok(self.word(token.text())),
+            _ if tokens.contains(&kind) => Ok(self.word(&token.text().to_ascii_lowercase())),
+            _ => {
+                let at = token.text_range().start().into();
+                let what = if lexis::is_keyword(kind) { syntax::in_words(kind) } else { "a sign".to_owned() };
+                Err(SchemaError::forbidden(self.text, at, &what, "take it out"))
+            }
+        }
+    }
+
+    fn word(&mut self, word: &str) {
+        if !self.out.is_empty() {
+            self.out.push(' ');
+        }
+        self.out.push_str(word);
+        self.after_text = false;
+    }
+
+    /// A name that stands alone.
+    fn name(&mut self, node: &SyntaxNode) -> Printed {
+        let name = self.only_name(node)?;
+        self.word(&lexis::quoted(&name));
+        Ok(())
+    }
+
+    fn only_name(&self, node: &SyntaxNode) -> Result<String, SchemaError> {
+        let mut tokens = tokens_of(node);
+        match (tokens.next(), tokens.next()) {
+            (Some(token), None) if lexis::is_word(token.kind()) => lexis::name(self.text, &token),
+            _ => Err(self.refuse(node, "something that is no name", "write a plain name")),
+        }
+    }
+
+    /// The names of a path such as `schema.table`, at most three.
+    fn path(&self, node: &SyntaxNode) -> Result<Vec<String>, SchemaError> {
+        let mut path = Vec::new();
+        let mut is_name_next = true;
+        for token in tokens_of(node) {
+            match (is_name_next, token.kind()) {
+                (true, kind) if lexis::is_word(kind) => path.push(lexis::name(self.text, &token)?),
+                (false, DOT) => {}
+                _ => return Err(self.refuse(node, "something that is no name", "write a plain name")),
+            }
+            is_name_next = !is_name_next;
+        }
+        match path.len() {
+            1..=3 if !is_name_next => Ok(path),
+            _ => Err(self.refuse(node, "something that is no name", "write a plain name")),
+        }
+    }
+
+    /// A table, index, sequence, view or type of the plugin's own, printed with its schema where the grammar takes one.
+    fn object(&mut self, node: &SyntaxNode) -> Printed {
+        let path = self.path(node)?;
+        let parent = node.parent().map(|parent| parent.kind());
+        let is_bare = matches!(
+            parent,
+            Some(TABLE_RENAME_TO | INDEX_RENAME_TO | SEQUENCE_RENAME_TO | VIEW_RENAME_TO | TYPE_RENAME_TO)
+                | Some(DOMAIN_RENAME_TO | USING_INDEX_NAME | CREATE_INDEX)
+        );
+        let is_query = node.kind() == RELATION_NAME_REF && parent == Some(RELATION_FROM_ITEM);
+        match path.as_slice() {
+            [name] if is_bare || (is_query && self.queries.contains(name)) => self.word(&lexis::quoted(name)),
+            [name] => self.own(name),
+            [schema, name] if schema == self.schema && !is_bare => self.own(name),
+            path if path == keys::CARDS => {
+                let fix = "read cards in the plugin when it runs; schema.sql may point a key at them, no more";
+                return Err(self.refuse(node, "a use of the cards", fix));
+            }
+            _ => {
+                let fix = format!("keep to the plugin's own schema: leave the schema out, or write {}", self.schema);
+                return Err(self.refuse(node, "a name in another schema", fix));
+            }
+        }
+        Ok(())
+    }
+
+    fn own(&mut self, name: &str) {
+        self.word(&format!("{}.{}", lexis::quoted(self.schema), lexis::quoted(name)));
+    }
+
+    fn constraint(&mut self, node: &SyntaxNode) -> Printed {
+        match self.path(node)?.as_slice() {
+            [name] => Ok(self.word(&lexis::quoted(name))),
+            _ => Err(self.refuse(node, "a constraint with a schema", "leave the schema out")),
+        }
+    }
+
+    /// `table.column`, or with the plugin's schema.
+    fn qualified_column(&mut self, node: &SyntaxNode) -> Printed {
+        let path = self.path(node)?;
+        let (table, column) = match path.as_slice() {
+            [table, column] => (table, column),
+            [schema, table, column] if schema == self.schema => (table, column),
+            _ => return Err(self.refuse(node, "a column of something else", "write table.column")),
+        };
+        self.own(table);
+        self.out.push_str(&format!(".{}", lexis::quoted(column)));
+        Ok(())
+    }
+
+    /// A column, an alias, or one of the values that the grammar has words for.
+    fn name_ref(&mut self, node: &SyntaxNode) -> Printed {
+        let name = self.only_name(node)?;
+        let is_keyword = tokens_of(node).next().is_some_and(|token| lexis::is_keyword(token.kind()));
+        if is_keyword && names::SESSION_WORDS.contains(&name) {
+            let fix = "take it out: the plugin knows the user of each call (`ctx.user()`)";
+            return Err(self.refuse(node, "a question who is asking", fix));
+        }
+        let is_word = is_keyword && (names::VALUE_WORDS.contains(&name) || is_truth_value(node, &name));
+        self.word(&if is_word { name } else { lexis::quoted(&name) });
+        Ok(())
+    }
+
+    fn call(&mut self, node: &SyntaxNode) -> Printed {
+        let mut children = node.children();
+        let Some(callee) = children.next() else { return Err(syntax::refuse_node(node, self.text)) };
+        match callee.kind() {
+            NAME_REF | FIELD_EXPR => self.callee(&callee)?,
+            // EXTRACT, TRIM and the like, which are in the table.
+            _ => self.node(&callee)?,
+        }
+        for child in children {
+            self.node(&child)?;
+        }
+        // The brackets are in the nodes; a token here is something new.
+        match node.children_with_tokens().filter_map(|it| it.into_token()).find(|it| !lexis::is_trivia(it.kind())) {
+            Some(token) => self.token(&token, &[]),
+            None => Ok(()),
+        }
+    }
+
+    fn callee(&mut self, callee: &SyntaxNode) -> Printed {
+        let path = self.path(callee)?;
+        let is_quoted = tokens_of(callee).any(|token| token.text().starts_with('"'));
+        let known = match path.as_slice() {
+            [name] => names::function(name),
+            [schema, name] if schema == "pg_catalog" => names::function(name),
+            _ => None,
+        };
+        match known {
+            Some(printed) if printed.starts_with("pg_catalog") || !is_quoted => Ok(self.word(&printed)),
+            _ => {
+                let what = format!("the function {}", path.join("."));
+                let fix = "use another one of PostgreSQL's plain functions, or do it in the plugin when it runs";
+                Err(self.refuse(callee, &what, fix))
+            }
+        }
+    }
+
+    fn literal(&mut self, node: &SyntaxNode) -> Printed {
+        for token in tokens_of(node) {
+            match token.kind() {
+                TRUE_KW | FALSE_KW | NULL_KW | DEFAULT_KW => self.word(&token.text().to_ascii_lowercase()),
+                kind => {
+                    let value = lexis::literal(self.text, &token)?;
+                    let is_text = matches!(kind, STRING | ESC_STRING | DOLLAR_QUOTED_STRING);
+                    // Two texts are one when a line ends between them.
+                    match is_text && self.after_text {
+                        true => self.out.push_str(&format!("\n{value}")),
+                        false => self.word(&value),
+                    }
+                    self.after_text = is_text;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A built-in type, or one of the plugin's own.
+    fn named_type(&mut self, node: &SyntaxNode) -> Printed {
+        let Some(path_node) = node.children().find(|child| child.kind() == PATH_REF) else {
+            return Err(syntax::refuse_node(node, self.text));
+        };
+        let path = self.path(&path_node)?;
+        let is_quoted = tokens_of(&path_node).any(|token| token.text().starts_with('"'));
+        let built_in = match path.as_slice() {
+            [name] => names::built_in_type(name, is_quoted),
+            [schema, name] if schema == "pg_catalog" => names::built_in_type(name, true),
+            _ => None,
+        };
+        match (built_in, path.as_slice()) {
+            (Some(printed), _) => self.word(&printed),
+            (None, [name]) => self.own(name),
+            (None, [schema, name]) if schema == self.schema => self.own(name),
+            _ => {
+                let fix = "use a built-in type, or one that this schema.sql makes";
+                return Err(self.refuse(node, &format!("the type {}", path.join(".")), fix));
+            }
+        }
+        for child in node.children_with_tokens() {
+            match (child.as_node(), child.as_token()) {
+                (Some(child), _) if child.kind() == PATH_REF => {}
+                (Some(child), _) => self.node(child)?,
+                (_, Some(token)) => self.token(token, &[])?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Signs that belong together stay together.
+    fn operator(&mut self, node: &SyntaxNode) -> Printed {
+        let signs: String = tokens_of(node).map(|token| token.text().to_owned()).collect();
+        let are_signs = signs.chars().all(|c| "+-*/<>=~!@#%^&|`?:".contains(c));
+        match are_signs && !signs.contains("--") && !signs.contains("/*") {
+            true => Ok(self.word(&signs)),
+            false => Err(syntax::refuse_node(node, self.text)),
+        }
+    }
+
+    /// An operator class or a collation: the server's own.
+    fn catalog_object(&mut self, node: &SyntaxNode) -> Printed {
+        match self.path(node)?.as_slice() {
+            [name] => Ok(self.word(&names::in_catalog(name))),
+            [schema, name] if schema == "pg_catalog" => Ok(self.word(&names::in_catalog(name))),
+            path => {
+                let fix = "use one of PostgreSQL's own";
+                Err(self.refuse(node, &format!("the name {}", path.join(".")), fix))
+            }
+        }
+    }
+
+    /// A foreign key. One to the cards that is added to a table which is there already is checked against its rows
+    /// later, without the lock that keeps others from writing cards.
+    fn key(&mut self, node: &SyntaxNode) -> Printed {
+        let mut to_cards = false;
+        for child in node.children_with_tokens() {
+            match (child.as_node(), child.as_token()) {
+                (Some(child), _) if child.kind() == TABLE_NAME_REF => {
+                    to_cards = keys::points_to_cards(node, &self.path(child)?, self.text)?;
+                    match to_cards {
+                        true => self.word(&keys::CARDS.map(lexis::quoted).join(".")),
+                        false => self.object(child)?,
+                    }
+                }
+                (Some(child), _) => self.node(child)?,
+                (_, Some(token)) => self.token(token, syntax::tokens(node.kind()).unwrap_or_default())?,
+                _ => {}
+            }
+        }
+        let is_added = node.parent().is_some_and(|parent| parent.kind() == ADD_CONSTRAINT);
+        let is_left_unchecked = node.children().any(|child| child.kind() == SyntaxKind::NOT_VALID);
+        if to_cards && is_added && !is_left_unchecked && self.not_valid.is_none() {
+            self.not_valid = Some(self.out.len());
+        }
+        Ok(())
+    }
+
+    fn word_of(&mut self, node: &SyntaxNode, allowed: Words, what: &str) -> Printed {
+        let name = self.only_name(node)?;
+        match allowed.contains(&name) {
+            true => Ok(self.word(&name)),
+            false => Err(self.refuse(node, &format!("{what} called {name}"), format!("use one of {}", allowed.list()))),
+        }
+    }
+
+    fn hash_bound(&mut self, node: &SyntaxNode) -> Printed {
+        for child in node.children_with_tokens() {
+            match (child.as_node(), child.as_token()) {
+                (Some(child), _) => self.node(child)?,
+                (_, Some(token)) if token.kind() == IDENT => match lexis::name(self.text, token)?.as_str() {
+                    word @ ("modulus" | "remainder") => self.word(word),
+                    _ => return Err(self.refuse(node, "a bound", "write MODULUS and REMAINDER")),
+                },
+                (_, Some(token)) => self.token(token, &[])?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse(&self, node: &SyntaxNode, what: &str, fix: impl Into<String>) -> SchemaError {
+        SchemaError::node(self.text, node, what, fix)
+    }
+}
+
+/// UNKNOWN is a value behind IS alone, and a name elsewhere.
+fn is_truth_value(node: &SyntaxNode, name: &str) -> bool {
+    let Some(parent) = node.parent() else { return false };
+    let is_behind_is = parent.children_with_tokens().any(|it| matches!(it.kind(), IS_KW | IS_NOT));
+    name == "unknown" && parent.kind() == BIN_EXPR && is_behind_is && parent.last_child().as_ref() == Some(node)
+}
+
+fn tokens_of(node: &SyntaxNode) -> impl Iterator<Item = SyntaxToken> {
+    node.descendants_with_tokens().filter_map(|it| it.into_token()).filter(|token| !lexis::is_trivia(token.kind()))
+}

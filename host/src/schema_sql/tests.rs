@@ -1,0 +1,167 @@
+//! What passes and how it is printed; what is refused, and in which words.
+
+use super::*;
+
+fn printed(text: &str) -> Vec<String> {
+    match read("plugin_x", text) {
+        Ok(statements) => statements.into_iter().map(|statement| statement.sql).collect(),
+        Err(refused) => panic!("{:.300}\n{refused:?}", text),
+    }
+}
+
+fn refused(text: &str) -> SchemaError {
+    match read("plugin_x", text) {
+        Ok(statements) => panic!("{text}\npassed as {statements:#?}"),
+        Err(refused) => refused,
+    }
+}
+
+/// Everything that the list has, as authors write it.
+const PASSES: &str = include_str!("tests/passes.sql");
+/// One case after the other, each behind a line `-- NAME: part of the refusal`.
+const REFUSED: &str = include_str!("tests/refused.sql");
+
+#[test]
+fn what_is_on_the_list_passes() {
+    assert!(printed(PASSES).len() > 80);
+}
+
+/// What was printed reads as itself: two readers of it see one thing.
+#[test]
+fn what_is_printed_prints_as_itself() {
+    let as_written = |statement: Statement| statement.sql_validated.unwrap_or(statement.sql);
+    for sql in read("plugin_x", PASSES).unwrap().into_iter().map(as_written) {
+        // What the printer adds to views, and the one name that is not in the plugin's schema.
+        let text = sql.replace(", security_invoker = true", "").replace("with (security_invoker = true) ", "");
+        let again = read("plugin_x", &text).map(|read| read.into_iter().map(as_written).collect::<Vec<_>>());
+        assert_eq!(again.as_deref(), Ok([sql.clone()].as_slice()));
+    }
+}
+
+#[test]
+fn each_refusal_says_what_stands_there() {
+    let mut cases = 0;
+    for case in REFUSED.split("\n-- ").skip(1) {
+        let (expected, sql) = case.split_once('\n').unwrap();
+        let refused = refused(sql);
+        assert!(refused.found.contains(expected), "{expected:?} is not in {:?}\n{sql}", refused.found);
+        assert!(refused.position.is_some() && !refused.fix.is_empty(), "{refused:?}");
+        cases += 1;
+    }
+    assert!(cases > 100, "{cases}");
+}
+
+#[test]
+fn names_are_printed_with_their_schema_and_in_quotes() {
+    let sql = "create table Notes (Id bigint primary key, \"Text\" text default lower('X'), card_id uuid references public.master_cards on delete cascade)";
+    assert_eq!(
+        printed(sql),
+        [
+            "create table \"plugin_x\".\"notes\" ( \"id\" bigint primary key , \"Text\" pg_catalog.\"text\" default pg_catalog.\"lower\" ( 'X' ) , \
+          \"card_id\" pg_catalog.\"uuid\" references \"public\".\"master_cards\" on delete cascade )"
+        ]
+    );
+}
+
+#[test]
+fn texts_have_one_form() {
+    let forms = [
+        ("'it''s'", "'it''s'"),
+        ("$$it's$$", "'it''s'"),
+        ("$x$a $$ b$x$", "'a $$ b'"),
+        (r"E'a\'b\\c\n'", "E'a''b\\\\c\n'"),
+        (r"'a\b'", r"E'a\\b'"),
+        (r"E'\u00e9'", "'é'"),
+        ("X'0Fa'", "X'0Fa'"),
+        ("B'01'", "B'01'"),
+        ("1.5e-3", "1.5e-3"),
+    ];
+    for (written, expected) in forms {
+        assert_eq!(printed(&format!("select {written}")), [format!("select {expected}")]);
+    }
+    assert_eq!(printed("select 'a'\n  'b'"), ["select 'a'\n'b'"]);
+}
+
+#[test]
+fn a_view_reads_as_who_asks() {
+    assert_eq!(
+        printed("create view v as select 1"),
+        ["create view \"plugin_x\".\"v\" with (security_invoker = true) as select 1"]
+    );
+    let own = printed("create view v with (security_barrier) as select 1");
+    assert!(own[0].contains("( security_barrier , security_invoker = true)"), "{own:?}");
+    refused("create view v with (security_invoker = false) as select 1");
+}
+
+#[test]
+fn a_key_that_is_added_to_the_cards_is_validated_later() {
+    let text = "alter table t add constraint k foreign key (card_id) references public.master_cards (id) on delete cascade, add column b int";
+    let statements = read("plugin_x", text).unwrap();
+    assert!(statements[0].sql.contains("on delete cascade not valid ,"), "{statements:?}");
+    assert!(!statements[0].sql_validated.as_ref().unwrap().contains("not valid"), "{statements:?}");
+    let own = read("plugin_x", "alter table t add foreign key (a) references u (id)").unwrap();
+    assert_eq!((own[0].sql.contains("not valid"), &own[0].sql_validated), (false, &None));
+}
+
+#[test]
+fn positions_are_those_of_the_file() {
+    let statements = read("plugin_x", "-- é\n  create table a ();\n\n/* x */ drop table a;").unwrap();
+    let at: Vec<(usize, usize)> = statements.iter().map(|it| (it.position.line, it.position.column)).collect();
+    assert_eq!(at, [(2, 3), (4, 9)]);
+    let refused = refused("create table a ();\n  é;");
+    assert_eq!(refused.position, Some(Position { line: 2, column: 3 }));
+    let function =
+        super::read("plugin_x", "create table a ();\n create function f() returns int language sql as 'select 1'");
+    let function = function.unwrap_err();
+    assert_eq!(
+        function.found,
+        "CREATE FUNCTION at line 2, column 2: `create function f() returns int language sql as 'select 1'`"
+    );
+    assert!(function.is_forbidden && function.fix.contains("Rust"), "{function:?}");
+}
+
+/// Bombs: each has to be answered, and soon.
+#[test]
+fn nests_and_masses_are_refused_before_they_are_parsed() {
+    let many = 100_000;
+    let bombs = [
+        format!("select {}1{}", "(".repeat(many), ")".repeat(many)),
+        format!("select {}1", "(".repeat(many)),
+        format!("select {}1", "- ".repeat(many)),
+        format!("select {}true", "not ".repeat(many)),
+        format!("select {}1{}", "case when ".repeat(many), " end".repeat(many)),
+        format!("select * from a {}", "join b ".repeat(many)),
+        format!("select 1{}", " + 1".repeat(many)),
+        format!("select 1{}", " union select 1".repeat(many)),
+        format!("select {}1{}", "array[".repeat(many), "]".repeat(many)),
+        format!("select a{}", ".b".repeat(many)),
+        format!("select a{}", "::int".repeat(many)),
+        "select 1;".repeat(many),
+        "x".repeat(MAX_BYTES + 1),
+        "/*".repeat(many),
+        "$$".repeat(many),
+        "'".repeat(many + 1),
+        format!("select '{}", "\\".repeat(many)),
+        "select 1\0".to_owned(),
+        "\u{feff}select 1".to_owned(),
+        "select 1\u{85}".to_owned(),
+    ];
+    let started = std::time::Instant::now();
+    for bomb in &bombs {
+        let refused = refused(bomb);
+        assert!(refused.found.chars().count() < 400, "{}", refused.found);
+    }
+    // Far less than this; what must not happen is that one of them runs into its time-out.
+    assert!(started.elapsed() < READ_TIMEOUT, "{:?}", started.elapsed());
+}
+
+#[test]
+fn chains_within_the_bounds_are_read() {
+    let half = MAX_STATEMENT_TOKENS / 2 - 10;
+    printed(&format!("select 1{}", " + 1".repeat(half)));
+    printed(&format!("select {}1{}", "(".repeat(MAX_DEPTH), ")".repeat(MAX_DEPTH)));
+    printed(&format!("insert into t values {}(1)", "(1),".repeat(MAX_STATEMENT_TOKENS / 4 - 10)));
+    printed(&format!("select 1{}", " union all select 1".repeat(MAX_STATEMENT_TOKENS / 4 - 10)));
+    printed(&format!("select * from a {}", "join b on true ".repeat(MAX_STATEMENT_TOKENS / 4 - 10)));
+    printed(&format!("select a{}", "::text".repeat(MAX_STATEMENT_TOKENS / 3 - 10)));
+}
