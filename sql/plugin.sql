@@ -3,7 +3,7 @@
 
 SELECT cardinal.make_plugin_roles({{plugin_name}}, {{schema_login}}, {{schema_password}}, {{runtime_password}});
 
--- The schema stays the provisioner's: a plugin cannot let anybody in, not even the core.
+-- The schema stays the provisioner's: a plugin cannot let anybody in, not even the core. The run-time role is let in
+-- by the host, once it has looked at what schema.sql left in the catalog.
 CREATE SCHEMA IF NOT EXISTS {{schema}};
 GRANT USAGE, CREATE ON SCHEMA {{schema}} TO {{schema_role}};
-GRANT USAGE ON SCHEMA {{schema}} TO {{runtime_role}};

@@ -1,9 +1,10 @@
-//! A plugin's roles and schema: made, and `schema.sql` run in its cage, once per content.
+//! A plugin's roles and schema: made, and `schema.sql` run, once per content.
 //!
 //! Three sessions take part. The provisioner's first one holds the lock on the plugin's row of `plugin_schema_state`
 //! for as long as the step lasts, so that hosts side by side take turns (a plugin cannot take that lock, as it could an
-//! advisory one). Its second one makes roles and schema, which must be committed before anybody can log in with them.
-//! The third one is the plugin's own schema role, in one transaction that schema.sql cannot leave.
+//! advisory one). Its second one makes roles and schema, which must be committed before anybody can log in with them,
+//! watches the third and looks at the catalog afterwards. The third one is the plugin's own schema role, in one
+//! transaction that schema.sql cannot leave.
 
 use std::cmp::Ordering;
 use std::time::{Duration, Instant};
@@ -18,13 +19,17 @@ use super::connect::{self, ConnectParams};
 use super::prepare;
 use super::roles::{self, RoleNames, RolePasswords};
 use super::sql;
+use crate::schema_sql::{self, SchemaError, Statement};
+use cage::Done;
 
 mod cage;
+pub mod catalog;
 mod confirmed;
 mod diff;
 pub mod dump;
+mod keys;
 pub mod purge;
-mod safety;
+mod watch;
 
 const PLUGIN_SQL: &str = include_str!("../../../sql/plugin.sql");
 /// How long to wait for another host that is at the same plugin; longer than its whole step may take.
@@ -34,7 +39,7 @@ pub const SCHEMA_TIMEOUT: Duration = Duration::from_secs(30);
 /// What logging in, the look at what was done and the commit may take beyond it.
 const CHECKS_TIMEOUT: Duration = Duration::from_secs(30);
 /// For deadlocks, and for locks on cards that busy writers did not let it have in time.
-const TRIES: u32 = 3;
+const TRIES: u32 = 5;
 /// How long a statement of a plugin may take, as the settings below say it.
 pub const STATEMENT_TIMEOUT_MS: u64 = 15_000;
 /// What a plugin's session begins with. As start-up options these win over whatever the plugin made its login's
@@ -90,6 +95,13 @@ impl ProvisionFault {
     }
 }
 
+impl From<SchemaError> for ProvisionFault {
+    fn from(error: SchemaError) -> Self {
+        let code = if error.is_forbidden { "schema-unsafe" } else { "schema-failed" };
+        Self::refused(code, error.expected, error.found, error.fix)
+    }
+}
+
 /// What is asked for.
 #[derive(Debug)]
 pub struct Step<'a> {
@@ -131,7 +143,7 @@ impl Step<'_> {
     /// Brings roles and schema in line with the package.
     ///
     /// # Errors
-    /// Refused: see `cage`, `diff` and `safety`. Failed: the database was not there.
+    /// Refused: see `schema_sql`, `cage`, `diff` and `catalog`. Failed: the database was not there.
     pub async fn make(&self) -> Result<PluginDatabase, Trouble> {
         let mut first = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
         let mut second = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
@@ -144,8 +156,11 @@ impl Step<'_> {
         if !unchanged && !is_behind && self.is_kept {
             return Err(Trouble::Refused(never_ran()));
         }
-        self.make_roles(&mut second, !unchanged && !is_behind).await?;
-        if unchanged || is_behind {
+        let runs = !unchanged && !is_behind;
+        let statements = if runs { self.read()? } else { Vec::new() };
+        self.make_roles(&mut second, runs).await?;
+        if !runs {
+            self.check_catalog(&second).await?;
             if unchanged {
                 self.record_step(&turn, &hash, None).await?;
             }
@@ -154,21 +169,62 @@ impl Step<'_> {
         }
         let agreed = self.agreed_losses(&turn).await?;
         let started = Instant::now();
-        let run = self.run_schema(&agreed).await;
+        let run = self.run_schema(&statements, &agreed, &second).await;
         self.close_login(&second).await?;
-        match run {
-            Ok(lost) => {
-                self.record(&turn, &hash, started, &lost).await?;
-                turn.commit().await.context("recording the step")?;
-                Ok(self.database())
-            }
+        let checked = match run {
+            Ok(done) => self.check_committed(&mut second, recorded.first_time).await.map(|()| done),
             Err(trouble) => {
                 if recorded.first_time {
                     self.unmake(&mut second).await;
                 }
                 Err(trouble)
             }
+        };
+        let done = checked?;
+        self.record(&turn, &hash, started, &done.lost).await?;
+        turn.commit().await.context("recording the step")?;
+        Ok(self.database())
+    }
+
+    /// The statements that schema.sql may have, in the words that PostgreSQL gets.
+    fn read(&self) -> Result<Vec<Statement>, Trouble> {
+        schema_sql::read(&self.schema(), self.schema_sql).map_err(|error| Trouble::Refused(error.into()))
+    }
+
+    /// Lets the run-time role in once the catalog holds nothing but what is known.
+    async fn check_catalog(&self, session: &Client) -> Result<(), Trouble> {
+        session
+            .batch_execute("SET search_path = pg_catalog, pg_temp")
+            .await
+            .context("preparing a look at the catalog")?;
+        if let Some(refusal) = self.catalog_refusal(session).await? {
+            return Err(Trouble::Refused(refusal));
         }
+        let usage =
+            format!("GRANT USAGE ON SCHEMA {} TO {}", sql::identifier(&self.schema()), self.runtime_identifier());
+        Ok(session.batch_execute(&usage).await.context("letting the plugin into its schema")?)
+    }
+
+    /// The look at what was committed, from outside. The one within the transaction found nothing; should something have
+    /// come about after it, nobody gets to use it.
+    async fn check_committed(&self, session: &mut Client, first_time: bool) -> Result<(), Trouble> {
+        let checked = self.check_catalog(session).await;
+        if let Err(Trouble::Refused(_)) = &checked {
+            let schema = sql::identifier(&self.schema());
+            let put_back = match first_time {
+                true => format!(
+                    "BEGIN; DROP SCHEMA {schema} CASCADE; SELECT cardinal.drop_plugin_roles({}); COMMIT",
+                    self.plugin_literal()
+                ),
+                false => format!("REVOKE USAGE ON SCHEMA {schema} FROM {}", self.runtime_identifier()),
+            };
+            session.batch_execute(&put_back).await.context("taking a schema away that must not be there")?;
+        }
+        checked
+    }
+
+    fn runtime_identifier(&self) -> String {
+        sql::identifier(&self.names.plugin_runtime(self.plugin))
     }
 
     fn schema(&self) -> String {
@@ -277,18 +333,20 @@ impl Step<'_> {
         ]
     }
 
-    async fn run_schema(&self, agreed: &[String]) -> Result<Vec<String>, Trouble> {
+    async fn run_schema(
+        &self,
+        statements: &[Statement],
+        agreed: &[String],
+        observer: &Client,
+    ) -> Result<Done, Trouble> {
         let mut tries = 1;
         loop {
-            let run = tokio::time::timeout(self.schema_timeout + CHECKS_TIMEOUT, cage::run(self, agreed)).await;
-            match run {
-                Ok(Err(cage::Failure::Busy(error))) if tries < TRIES => {
+            match watch::run(self, statements, agreed, observer).await {
+                Err(cage::Failure::Busy(error)) if tries < TRIES => {
                     tracing::info!(plugin = self.plugin, %error, "schema.sql met other work; trying again");
                     tries += 1;
                 }
-                Ok(Err(failure)) => return Err(failure.into()),
-                Ok(Ok(lost)) => return Ok(lost),
-                Err(_) => return Err(cage::took_too_long(self.schema_timeout)),
+                run => return run.map_err(Trouble::from),
             }
         }
     }

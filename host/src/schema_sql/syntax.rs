@@ -40,10 +40,15 @@ const STATEMENTS: &[SyntaxKind] = &[
     EMPTY_STMT,
 ];
 
+/// Whether a statement of this kind may stand in the file.
+pub(super) fn is_allowed(kind: SyntaxKind) -> bool {
+    STATEMENTS.contains(&kind)
+}
+
 /// Refuses a statement that is not on the list, in words for its author.
 pub(super) fn check_statement(node: &SyntaxNode, text: &str) -> Result<(), SchemaError> {
     let kind = node.kind();
-    if STATEMENTS.contains(&kind) || kind == ERROR {
+    if is_allowed(kind) || kind == ERROR {
         return Ok(());
     }
     Err(SchemaError::node(text, node, &in_words(kind), instead(kind)))

@@ -1,17 +1,23 @@
-//! The cage: schema.sql inside one `DO` block, where PostgreSQL itself refuses to begin, commit or roll back.
+//! The run of schema.sql: its statements in one transaction, each in a `DO` block, where PostgreSQL itself refuses to
+//! begin, commit or roll back.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rand::TryRng as _;
-use tokio_postgres::Transaction;
-use tokio_postgres::error::{DbError, ErrorPosition};
+use tokio_postgres::error::DbError;
+use tokio_postgres::{CancelToken, Client, Transaction};
 
-use super::{ProvisionFault, Step, Trouble, diff, safety};
+use super::keys::{self, Key};
+use super::{ProvisionFault, Step, Trouble, diff};
 use crate::db::{connect, sql};
 use crate::hex::hex;
+use crate::schema_sql::Statement;
 
-const LOCK_TIMEOUT: &str = "3s";
+/// Writers of cards queue behind a statement that waits for its lock.
+const LOCK_TIMEOUT: &str = "1s";
+/// No name in a look at the catalog can mean anything of the plugin's.
+const LOOK_SETTINGS: &str = "SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = '10s'";
 const TAG_BYTES: usize = 16;
 
 /// How a run of schema.sql ended badly. Its transaction is gone in every case.
@@ -39,75 +45,141 @@ impl From<Failure> for Trouble {
     }
 }
 
-/// As the plugin's schema role in one transaction: schema.sql, then what it did to the tables, then what it left. Gives
-/// what was lost, which is nothing beyond what was agreed to.
-pub(super) async fn run(step: &Step<'_>, agreed: &[String]) -> Result<Vec<String>, Failure> {
-    let role = step.names.plugin_schema(step.plugin);
-    let login = step.provisioner.with_login(&role, step.passwords.of(&role));
-    // Logged in as that role, not SET ROLE: there is nothing to go back to.
-    let mut session = connect::connect(&login).await.context("logging in as the plugin's schema role")?;
-    let work = session.transaction().await.context("beginning schema.sql")?;
-    let schema = step.schema();
-    let runtime_role = step.names.plugin_runtime(step.plugin);
-    prepare(&work, &schema, &runtime_role, step.schema_timeout).await?;
-    let before = diff::tables(&work, &schema).await?;
-    work.batch_execute(&caged(step.schema_sql)?).await.map_err(|error| judged(error, step.schema_sql))?;
-    settle(&work).await.map_err(|error| judged(error, step.schema_sql))?;
-    let after = diff::tables(&work, &schema).await?;
-    let lost = diff::lost(&before, &after);
-    if let Some(refusal) = diff::refusal(&lost, agreed).filter(|_| !step.replay) {
-        return Err(Failure::Refused(refusal));
-    }
-    if let Some(refusal) = safety::refusal(&work, step).await? {
-        return Err(Failure::Refused(refusal));
-    }
-    grant(&work, &schema, &runtime_role).await?;
-    work.commit().await.map_err(|error| judged(error, step.schema_sql))?;
-    Ok(lost)
+/// A run of schema.sql: its session, which others watch and end.
+pub(super) struct Run<'a> {
+    step: &'a Step<'a>,
+    statements: &'a [Statement],
+    session: Client,
+    started: Instant,
 }
 
-pub(super) fn took_too_long(limit: Duration) -> Trouble {
-    Trouble::Refused(ProvisionFault::refused(
+/// What a run did.
+pub(super) struct Done {
+    /// What is gone, which is nothing beyond what was agreed to.
+    pub lost: Vec<String>,
+}
+
+impl<'a> Run<'a> {
+    /// Logged in as the schema role, not SET ROLE: there is nothing to go back to.
+    pub(super) async fn open(step: &'a Step<'a>, statements: &'a [Statement]) -> anyhow::Result<Self> {
+        let role = step.names.plugin_schema(step.plugin);
+        let login = step.provisioner.with_login(&role, step.passwords.of(&role));
+        let session = connect::connect(&login).await.context("logging in as the plugin's schema role")?;
+        Ok(Self { step, statements, session, started: Instant::now() })
+    }
+
+    /// The server's number of the session.
+    pub(super) async fn backend(&self) -> anyhow::Result<i32> {
+        let row = self.session.query_one("SELECT pg_catalog.pg_backend_pid()", &[]).await;
+        Ok(row.context("asking which session it is")?.try_get(0)?)
+    }
+
+    pub(super) fn cancel_token(&self) -> CancelToken {
+        self.session.cancel_token()
+    }
+
+    /// In one transaction: the statements of schema.sql, then what they did to the tables, then what they left.
+    pub(super) async fn run(&mut self, agreed: &[String]) -> Result<Done, Failure> {
+        let (step, schema) = (self.step, self.step.schema());
+        let (statements, started) = (self.statements, self.started);
+        let work = self.session.transaction().await.context("beginning schema.sql")?;
+        work.batch_execute(LOOK_SETTINGS).await.context("preparing the transaction of schema.sql")?;
+        let before = diff::tables(&work, &schema).await?;
+        let open_keys = keys::not_valid(&work, &schema).await?;
+        prepare(&work, &schema, &step.names.plugin_runtime(step.plugin)).await?;
+        for statement in statements {
+            let limit = step.schema_timeout.saturating_sub(started.elapsed()).as_millis().max(1);
+            let limited = format!("SET LOCAL statement_timeout = {limit}; {}", caged(statement)?);
+            work.batch_execute(&limited).await.map_err(|error| judged(error, Some(statement)))?;
+        }
+        // What waited for the commit happens now, before it is looked at.
+        work.batch_execute("SET CONSTRAINTS ALL IMMEDIATE").await.map_err(|error| judged(error, None))?;
+        work.batch_execute(LOOK_SETTINGS).await.context("preparing the look at what schema.sql did")?;
+        let lost = diff::lost(&before, &diff::tables(&work, &schema).await?);
+        if let Some(refusal) = diff::refusal(&lost, agreed).filter(|_| !step.replay) {
+            return Err(Failure::Refused(refusal));
+        }
+        if let Some(refusal) = step.catalog_refusal(&work).await? {
+            return Err(Failure::Refused(refusal));
+        }
+        grant(&work, &schema, &step.names.plugin_runtime(step.plugin)).await?;
+        work.commit().await.map_err(|error| judged(error, None))?;
+        self.validate_keys(&schema, &open_keys).await?;
+        Ok(Done { lost })
+    }
+
+    /// Keys to the cards that were added to tables with rows: checked now, without the lock that writers of cards wait for.
+    async fn validate_keys(&self, schema: &str, open_before: &[Key]) -> Result<(), Failure> {
+        if self.statements.iter().all(|statement| statement.sql_validated.is_none()) {
+            return Ok(());
+        }
+        let limits = format!(
+            "SET lock_timeout = '{LOCK_TIMEOUT}'; SET statement_timeout = {}",
+            self.step.schema_timeout.as_millis()
+        );
+        self.session.batch_execute(&limits).await.context("preparing to validate keys")?;
+        for key in keys::not_valid(&self.session, schema).await?.iter().filter(|key| !open_before.contains(key)) {
+            if let Err(error) = keys::validate(&self.session, key).await {
+                keys::drop(&self.session, key).await?;
+                return Err(judged(error, None));
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn took_too_long(limit: Duration) -> ProvisionFault {
+    ProvisionFault::refused(
         "schema-failed",
         format!("schema.sql to be done within {} s", limit.as_secs()),
         "it was still running",
         "move long work out of schema.sql into the plugin",
-    ))
+    )
 }
 
-async fn prepare(work: &Transaction<'_>, schema: &str, runtime_role: &str, timeout: Duration) -> anyhow::Result<()> {
+/// Its first statement that takes a lock on the cards keeps it to the end of the transaction.
+pub(super) fn held_cards_too_long(limit: Duration) -> ProvisionFault {
+    ProvisionFault::refused(
+        "schema-failed",
+        format!("schema.sql to keep others from writing cards for no more than {} s", limit.as_secs()),
+        "it still held its lock on public.master_cards, which a new or dropped key to the cards takes",
+        "put what takes long before the statements with keys to public.master_cards, or do it in the plugin when it runs",
+    )
+}
+
+/// The plugin's names are looked for in its schema while its statements run; they name it anyway, but for texts such as
+/// `nextval('items_id_seq')`.
+async fn prepare(work: &Transaction<'_>, schema: &str, runtime_role: &str) -> anyhow::Result<()> {
     let (schema, runtime_role) = (sql::identifier(schema), sql::identifier(runtime_role));
     work.batch_execute(&format!(
         "SET LOCAL search_path = {schema}, pg_temp;
          SET LOCAL lock_timeout = '{LOCK_TIMEOUT}';
-         SET LOCAL statement_timeout = {};
          SET LOCAL client_connection_check_interval = '1s';
          ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {runtime_role};
          ALTER DEFAULT PRIVILEGES IN SCHEMA {schema} GRANT USAGE, SELECT ON SEQUENCES TO {runtime_role}",
-        timeout.as_millis()
     ))
     .await
     .context("preparing the transaction of schema.sql")
 }
 
-/// The tag is random, so that no file can contain it and end the block early.
-fn caged(schema_sql: &str) -> anyhow::Result<String> {
+/// One statement, in a block that cannot be left: PostgreSQL itself refuses there to begin, commit or roll back. The tag
+/// is random, so that no text can contain it and end the block early.
+fn caged(statement: &Statement) -> anyhow::Result<String> {
     let mut bytes = [0; TAG_BYTES];
     rand::rngs::SysRng.try_fill_bytes(&mut bytes).context("getting random numbers")?;
     let tag = format!("$cage_{}$", hex(&bytes));
-    Ok(format!("DO {tag} BEGIN EXECUTE {}; END {tag}", sql::literal(schema_sql)))
+    let execute = format!("EXECUTE {};", sql::literal(&statement.sql));
+    Ok(match &statement.sql_validated {
+        None => format!("DO {tag} BEGIN {execute} END {tag}"),
+        Some(validated) => format!(
+            "DO {tag} BEGIN BEGIN {execute}
+             EXCEPTION WHEN feature_not_supported OR wrong_object_type THEN EXECUTE {}; END; END {tag}",
+            sql::literal(validated)
+        ),
+    })
 }
 
-/// Whatever schema.sql put off to the commit happens now, before it is looked at; and what it changed of the session
-/// must not colour the look.
-async fn settle(work: &Transaction<'_>) -> Result<(), tokio_postgres::Error> {
-    work.batch_execute(
-        "SET CONSTRAINTS ALL IMMEDIATE; RESET ROLE; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = '30s'",
-    )
-    .await
-}
-
-/// What a schema.sql revoked of its own run-time role, and what older versions made before the defaults stood.
+/// On the tables and sequences that are there now, older ones included.
 async fn grant(work: &Transaction<'_>, schema: &str, runtime_role: &str) -> anyhow::Result<()> {
     let (schema, runtime_role) = (sql::identifier(schema), sql::identifier(runtime_role));
     work.batch_execute(&format!(
@@ -119,7 +191,7 @@ async fn grant(work: &Transaction<'_>, schema: &str, runtime_role: &str) -> anyh
 }
 
 /// What PostgreSQL says about schema.sql: the author's mistake, other work in the way, or a database that is not there.
-fn judged(error: tokio_postgres::Error, schema_sql: &str) -> Failure {
+fn judged(error: tokio_postgres::Error, statement: Option<&Statement>) -> Failure {
     let Some(said) = error.as_db_error() else {
         return Failure::Failed(anyhow::Error::new(error).context("running schema.sql"));
     };
@@ -131,39 +203,26 @@ fn judged(error: tokio_postgres::Error, schema_sql: &str) -> Failure {
         code => Failure::Refused(ProvisionFault::refused(
             "schema-failed",
             "schema.sql to run without an error",
-            told(said, schema_sql),
+            describe(said, statement),
             advice(code),
         )),
     }
 }
 
-fn told(said: &DbError, schema_sql: &str) -> String {
+fn describe(said: &DbError, statement: Option<&Statement>) -> String {
     let mut text = format!("{} {}", said.code().code(), said.message());
     if let Some(detail) = said.detail() {
         text.push_str(&format!(" ({detail})"));
     }
-    if let Some(ErrorPosition::Internal { position, query }) = said.position()
-        && query == schema_sql
-    {
-        text.push_str(&format!(", line {}", line_at(schema_sql, *position)));
+    if let Some(statement) = statement {
+        text.push_str(&format!(", in the statement at {}", statement.position));
     }
     text
 }
 
-/// PostgreSQL counts characters from 1.
-fn line_at(text: &str, position: u32) -> usize {
-    let before = text.chars().take((position as usize).saturating_sub(1));
-    before.filter(|character| *character == '\n').count() + 1
-}
-
 fn advice(code: &str) -> &'static str {
     match code {
-        "0A000" => {
-            "schema.sql runs inside one transaction of the host: take BEGIN, COMMIT, ROLLBACK and CONCURRENTLY out"
-        }
-        "42501" => {
-            "keep to the plugin's own schema; of the core only public.master_cards may be read and referenced, by its id"
-        }
+        "42501" => "keep to the plugin's own schema; of the core only public.master_cards may be referenced, by its id",
         "57014" => "move long work out of schema.sql into the plugin",
         "42P07" | "42710" => "write IF NOT EXISTS, so that schema.sql can run again over what is there",
         _ => "correct schema.sql",
@@ -174,18 +233,13 @@ fn advice(code: &str) -> &'static str {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::schema_sql;
 
     #[test]
     fn two_cages_never_have_the_same_tag() {
-        let (one, other) = (caged("select 1").unwrap(), caged("select 1").unwrap());
+        let statement = schema_sql::read("plugin_x", "select 1").unwrap().remove(0);
+        let (one, other) = (caged(&statement).unwrap(), caged(&statement).unwrap());
         assert_ne!(one, other);
         assert!(one.starts_with("DO $cage_") && one.ends_with('$'));
-    }
-
-    #[test]
-    fn a_position_is_told_as_a_line() {
-        let text = "eins\nzwölf\ndrei";
-        assert_eq!((line_at(text, 1), line_at(text, 7), line_at(text, 12)), (1, 2, 3));
-        assert_eq!(line_at(text, 0), 1);
     }
 }

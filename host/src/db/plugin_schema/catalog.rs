@@ -1,0 +1,97 @@
+//! What the catalog holds of a plugin, held against the list of `sql/plugin_catalog.sql`: the second wall behind the
+//! reader of schema.sql, and the only one for databases whose schemas older versions made.
+
+use std::sync::LazyLock;
+
+use anyhow::Context as _;
+use tokio_postgres::GenericClient;
+
+use super::{ProvisionFault, Step};
+use crate::db::sql;
+
+const CATALOG_SQL: &str = include_str!("../../../../sql/plugin_catalog.sql");
+
+/// Nodes of expressions and queries, as PostgreSQL 15 to 18 name them.
+const NODE_TAGS: &str = "\
+    AGGREF ALIAS ARRAY ARRAYCOERCEEXPR ARRAYEXPR BOOLEANTEST BOOLEXPR CASE CASEEXPR CASETESTEXPR CASEWHEN COALESCE \
+    COALESCEEXPR COERCETODOMAIN COERCETODOMAINVALUE COERCEVIAIO COLLATEEXPR COMMONTABLEEXPR CONST CONVERTROWTYPEEXPR \
+    DISTINCTEXPR FIELDSELECT FROMEXPR FUNCEXPR GROUPINGFUNC GROUPINGSET JOINEXPR MINMAX MINMAXEXPR NULLIFEXPR NULLTEST \
+    OPEXPR PARTITIONBOUNDSPEC PARTITIONRANGEDATUM QUERY RANGETBLENTRY RANGETBLFUNCTION RANGETBLREF RELABELTYPE ROW \
+    ROWCOMPARE ROWCOMPAREEXPR ROWEXPR RTE RTEPERMISSIONINFO SCALARARRAYOPEXPR SETOPERATIONSTMT SETTODEFAULT \
+    SORTGROUPCLAUSE SQLVALUEFUNCTION SUBLINK SUBSCRIPTINGREF TARGETENTRY VAR WHEN WINDOWCLAUSE WINDOWFUNC WITHCHECKOPTION";
+/// Functions whose value is not a matter of their arguments alone (the clock, the time zone, a sequence, chance), and
+/// that do nothing else. Those that PostgreSQL marks as immutable need no name.
+const CHANGING_FUNCTIONS: &str = "\
+    age array_to_json array_to_string clock_timestamp concat concat_ws convert_from convert_to currval date date_part \
+    date_trunc enum_first enum_last enum_range extract format gen_random_uuid generate_series json_agg json_build_array \
+    json_build_object json_object_agg jsonb_agg jsonb_build_array jsonb_build_object jsonb_object_agg lastval length \
+    make_timestamptz nextval now numeric pg_typeof phraseto_tsquery plainto_tsquery quote_literal quote_nullable random \
+    row_to_json setval statement_timestamp time timestamp timestamptz timetz timezone to_char to_date to_json to_jsonb \
+    to_number to_timestamp to_tsquery to_tsvector transaction_timestamp ts_headline uuidv4 uuidv7 websearch_to_tsquery";
+
+/// `None` where the template and this file are out of step, which a test rules out.
+static QUERY: LazyLock<Option<String>> = LazyLock::new(|| {
+    let places = [("node_tags", sql::literal(NODE_TAGS)), ("changing_functions", sql::literal(CHANGING_FUNCTIONS))];
+    sql::fill(CATALOG_SQL, &places).ok()
+});
+
+/// Something in a plugin's schema, or of its roles, that is not on the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unknown {
+    pub what: String,
+    pub name: String,
+}
+
+/// Everything of the plugin that is not on the list, at most twenty. The session's `search_path` has to be
+/// `pg_catalog, pg_temp`.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn unknown(
+    session: &impl GenericClient,
+    schema: &str,
+    schema_role: &str,
+    runtime_role: &str,
+) -> anyhow::Result<Vec<Unknown>> {
+    let query = QUERY.as_deref().context("sql/plugin_catalog.sql has a place that is not filled")?;
+    let (schema_role, runtime_role) = (sql::identifier(schema_role), sql::identifier(runtime_role));
+    let rows = session.query(query, &[&schema, &schema_role, &runtime_role]).await;
+    let rows = rows.context("looking at what the catalog has of the plugin")?;
+    let read = |row: &tokio_postgres::Row| -> Result<Unknown, tokio_postgres::Error> {
+        Ok(Unknown { what: row.try_get(0)?, name: row.try_get(1)? })
+    };
+    Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
+}
+
+impl Step<'_> {
+    /// Refuses what the catalog must not hold.
+    pub(super) async fn catalog_refusal(&self, session: &impl GenericClient) -> anyhow::Result<Option<ProvisionFault>> {
+        let (schema_role, runtime_role) =
+            (self.names.plugin_schema(self.plugin), self.names.plugin_runtime(self.plugin));
+        let unknown = unknown(session, &self.schema(), &schema_role, &runtime_role).await?;
+        Ok((!unknown.is_empty()).then(|| refusal(&unknown)))
+    }
+}
+
+fn refusal(unknown: &[Unknown]) -> ProvisionFault {
+    let named: Vec<String> = unknown.iter().map(|it| format!("{}: {}", it.what, it.name)).collect();
+    ProvisionFault::refused(
+        "schema-unsafe",
+        "a schema of tables, columns, constraints, indexes, sequences, plain views and types, with built-in functions, \
+         and keys of one uuid to the cards",
+        named.join("; "),
+        "take it out of schema.sql and write it in the plugin, in Rust. What an older schema.sql left in the database an \
+         administrator drops by hand (`cardinal psql`); the plugin's tables and rows stay as they are",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_template_is_filled() {
+        let query = QUERY.as_deref().unwrap_or_default();
+        assert!(query.contains("AGGREF") && query.contains("nextval") && !query.contains("{{"));
+    }
+}
