@@ -1,155 +1,199 @@
-//! Schemas that are refused for what they would leave behind, each with the object that it is about.
+//! Hostile schemas: the files of `tests/schemas/` held against the reader, and things made by hand held against the look
+//! at the catalog. Neither may leave anything behind, and no role may have gained a right.
 
-use super::database::{Place, found_in};
+use cardinal::db::connect;
+use cardinal::db::plugin_schema::catalog::{self, Unknown};
+use cardinal::db::plugin_schema::{PluginDatabase, ProvisionFault};
+use tokio_postgres::{Client, GenericClient};
+
+use super::database::{Database, Place, found_in};
 use super::everywhere::everywhere;
 
 everywhere! {
-    a_security_definer_function
-    a_security_definer_procedure
-    a_trigger_on_a_table_that_cascades_from_cards
-    a_trigger_further_down_the_cascade
-    a_trigger_on_a_partition
-    a_deferred_constraint_trigger
-    an_object_made_by_a_deferred_trigger
-    a_rule
-    a_grant_of_its_role_to_another
-    a_member_of_its_schema_role
-    a_grant_to_the_core
-    more_rights_for_its_own_run_time_role
-    catalogs_of_its_own_do_not_deceive_the_checks
+    refused_files_leave_nothing
+    everything_on_the_list_works
+    what_only_the_catalog_shows_is_found
+    an_older_schema_with_a_function_is_named_and_not_served
     a_hostile_update_leaves_the_plugin_as_it_was
-    a_trigger_on_a_table_of_its_own_alone_passes
+    a_view_reads_with_the_rights_of_who_asks
 }
 
-const LINKED: &str =
-    "CREATE TABLE items (id bigint PRIMARY KEY, card_id uuid REFERENCES public.master_cards (id) ON DELETE CASCADE);";
+const REFUSED: &str = include_str!("../../../tests/schemas/refused.sql");
+const STATEMENTS: &str = include_str!("../../../tests/schemas/statements.sql");
+const WORKING: &str = include_str!("../../../tests/schemas/working.sql");
+const UNKNOWN: &str = include_str!("../../../tests/schemas/unknown.sql");
 
-/// Refused as unsafe, naming the object, with nothing left behind.
-async fn refused(place: Place, schema_sql: &str, named: &str) {
+const ITEMS: &str =
+    "CREATE TABLE items (id int, v text, card_id uuid REFERENCES public.master_cards ON DELETE CASCADE);
+                     CREATE TABLE keyed (id int PRIMARY KEY)";
+
+/// The cases of a file: what is expected, and the SQL behind it.
+fn cases(file: &str) -> Vec<(&str, &str)> {
+    file.split("\n-- ").skip(1).map(|case| case.split_once('\n').unwrap()).collect()
+}
+
+/// Every right, membership and owner of the database, by name.
+async fn rights(admin: &Client) -> Vec<String> {
+    let rows = admin
+        .query(
+            "SELECT 'relation ' || oid::regclass || ' ' || relowner::regrole || ' ' || coalesce(relacl::text, '') FROM pg_class
+               WHERE relnamespace::regnamespace::text NOT IN ('pg_catalog', 'pg_toast', 'information_schema')
+             UNION ALL SELECT 'column ' || attrelid::regclass || attname || attacl::text FROM pg_attribute WHERE attacl IS NOT NULL
+             UNION ALL SELECT 'function ' || oid::regprocedure || ' ' || proowner::regrole || ' ' || prosecdef || coalesce(proacl::text, '')
+               FROM pg_proc WHERE oid >= 16384 OR proacl IS NOT NULL
+             UNION ALL SELECT 'type ' || oid::regtype || ' ' || typowner::regrole || coalesce(typacl::text, '') FROM pg_type WHERE oid >= 16384
+             UNION ALL SELECT 'schema ' || nspname || ' ' || nspowner::regrole || ' ' || coalesce(nspacl::text, '') FROM pg_namespace
+             UNION ALL SELECT 'database ' || datname || ' ' || datdba::regrole || ' ' || coalesce(datacl::text, '') FROM pg_database
+               WHERE datname = current_database()
+             UNION ALL SELECT 'default ' || defaclrole::regrole || defaclobjtype::text || defaclacl::text FROM pg_default_acl
+             UNION ALL SELECT 'cast ' || castsource::regtype || ' ' || casttarget::regtype FROM pg_cast WHERE oid >= 16384
+             UNION ALL SELECT 'trigger ' || tgrelid::regclass || ' ' || tgname FROM pg_trigger WHERE NOT tgisinternal
+             UNION ALL SELECT 'member ' || roleid::regrole || ' ' || member::regrole || ' ' || admin_option FROM pg_auth_members
+             UNION ALL SELECT 'extension ' || extname FROM pg_extension
+             UNION ALL SELECT 'large object ' || oid FROM pg_largeobject_metadata
+             ORDER BY 1",
+            &[],
+        )
+        .await
+        .unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// Rights of this database's own roles: other tests work beside this one on the same server.
+fn own(database: &Database, rights: Vec<String>) -> Vec<String> {
+    let prefix = database.prepared.names.core();
+    let prefix = prefix.trim_end_matches("core").to_owned();
+    rights.into_iter().filter(|line| !line.starts_with("member ") || line.contains(&prefix)).collect()
+}
+
+async fn refused_files_leave_nothing(place: Place) {
     let database = place.database().await;
-    let found = found_in(database.provision("evil", schema_sql).await, "schema-unsafe");
-    assert!(found.contains(named), "{named:?} is not named: {found}");
-    assert!(database.tables("plugin_evil").await.is_empty());
-    assert!(!database.has_role(&database.prepared.names.plugin_runtime("evil")).await);
-    assert!(!database.has_role(&database.prepared.names.plugin_schema("evil")).await);
-}
-
-async fn a_security_definer_function(place: Place) {
-    refused(place, "CREATE FUNCTION drop_it() RETURNS void LANGUAGE sql SECURITY DEFINER AS 'select 1'", "drop_it()")
-        .await;
-}
-
-async fn a_security_definer_procedure(place: Place) {
-    refused(place, "CREATE PROCEDURE drop_it() LANGUAGE sql SECURITY DEFINER AS 'select 1'", "drop_it()").await;
-}
-
-async fn a_trigger_on_a_table_that_cascades_from_cards(place: Place) {
-    let trigger = "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'begin return null; end';
-                   CREATE TRIGGER t AFTER DELETE ON items FOR EACH ROW EXECUTE FUNCTION f()";
-    refused(place, &format!("{LINKED} {trigger}"), "t on plugin_evil.items").await;
-}
-
-async fn a_trigger_further_down_the_cascade(place: Place) {
-    let further = "CREATE TABLE more (item bigint REFERENCES items ON DELETE CASCADE);
-                   CREATE TABLE most (LIKE more, x bigint UNIQUE);
-                   ALTER TABLE more ADD y bigint UNIQUE;
-                   ALTER TABLE most ADD FOREIGN KEY (x) REFERENCES more (y) ON DELETE SET NULL;
-                   CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'begin return null; end';
-                   CREATE TRIGGER t AFTER UPDATE ON most FOR EACH STATEMENT EXECUTE FUNCTION f()";
-    refused(place, &format!("{LINKED} {further}"), "t on plugin_evil.most").await;
-}
-
-async fn a_trigger_on_a_partition(place: Place) {
-    let partitioned = "CREATE TABLE p (card_id uuid REFERENCES public.master_cards (id) ON DELETE CASCADE) PARTITION BY HASH (card_id);
-                       CREATE TABLE p0 PARTITION OF p FOR VALUES WITH (MODULUS 1, REMAINDER 0);
-                       CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'begin return null; end';
-                       CREATE TRIGGER t AFTER DELETE ON p0 FOR EACH ROW EXECUTE FUNCTION f()";
-    refused(place, partitioned, "t on plugin_evil.p0").await;
-}
-
-async fn a_deferred_constraint_trigger(place: Place) {
-    let deferred = "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'begin return null; end';
-                    CREATE CONSTRAINT TRIGGER t AFTER DELETE ON items DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION f()";
-    refused(place, &format!("{LINKED} {deferred}"), "t on plugin_evil.items").await;
-}
-
-/// What was put off to the commit happens before the look, not after it.
-async fn an_object_made_by_a_deferred_trigger(place: Place) {
-    let late = "CREATE TABLE plain (id int);
-                CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $f$ begin
-                  execute 'create function plugin_evil.late() returns int language sql security definer as ''select 1''';
-                  return null; end $f$;
-                CREATE CONSTRAINT TRIGGER t AFTER INSERT ON plain DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION f();
-                INSERT INTO plain VALUES (1)";
-    refused(place, late, "late()").await;
-}
-
-async fn a_rule(place: Place) {
-    refused(
-        place,
-        &format!("{LINKED} CREATE RULE r AS ON DELETE TO items DO INSTEAD NOTHING"),
-        "r on plugin_evil.items",
-    )
-    .await;
-}
-
-async fn a_grant_of_its_role_to_another(place: Place) {
-    let database = place.database().await;
-    let (own, core) = (database.prepared.names.plugin_schema("evil"), database.prepared.names.core());
-    found_in(database.provision("evil", &format!("GRANT {own} TO {core}")).await, "schema-failed");
-}
-
-/// However it came about.
-async fn a_member_of_its_schema_role(place: Place) {
-    let database = place.database().await;
-    database.provision("evil", "").await.unwrap();
-    let (own, core) = (database.prepared.names.plugin_schema("evil"), database.prepared.names.core());
-    database.admin().await.batch_execute(&format!("GRANT {own} TO {core}")).await.unwrap();
-    let found = found_in(database.provision("evil", "CREATE TABLE items ()").await, "schema-unsafe");
-    assert!(found.contains(&core), "{found}");
-}
-
-async fn a_grant_to_the_core(place: Place) {
-    let database = place.database().await;
-    let core = database.prepared.names.core();
-    let grants = [
-        format!("{LINKED} GRANT SELECT ON items TO {core}"),
-        format!("{LINKED} GRANT SELECT (id) ON items TO {core}"),
-        format!("CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'select 1'; GRANT EXECUTE ON FUNCTION f() TO {core}"),
-        format!("CREATE TYPE mood AS ENUM ('ok'); GRANT USAGE ON TYPE mood TO {core}"),
-        format!("CREATE SEQUENCE q; GRANT USAGE ON SEQUENCE q TO {core}"),
-        format!("ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO {core}"),
-    ];
-    for schema_sql in grants {
-        let found = found_in(database.provision("evil", &schema_sql).await, "schema-unsafe");
-        assert!(found.contains(&core), "{schema_sql}: {found}");
+    let admin = database.admin().await;
+    database.provision("good", ITEMS).await.unwrap();
+    let before = own(&database, rights(&admin).await);
+    let files = cases(REFUSED).into_iter().map(|(_, sql)| sql).chain(STATEMENTS.lines());
+    for sql in files {
+        // Behind something that would show.
+        let sql = format!("CREATE TABLE shown (a int); {sql}");
+        match database.provision("x", &sql).await {
+            Err(ProvisionFault::Refused { code, found, fix, .. }) => {
+                assert!(code == "schema-unsafe" || code == "schema-failed", "{sql}: {code}");
+                assert!(found.contains("line ") && !fix.is_empty(), "{sql}: {found}");
+            }
+            other => panic!("{sql}: {other:?}"),
+        }
     }
+    assert_eq!(own(&database, rights(&admin).await), before);
+    assert!(!database.has_role(&database.prepared.names.plugin_runtime("x")).await);
+    assert!(!database.has_role(&database.prepared.names.plugin_schema("x")).await);
+    assert!(database.tables("plugin_x").await.is_empty());
 }
 
-async fn more_rights_for_its_own_run_time_role(place: Place) {
+async fn everything_on_the_list_works(place: Place) {
     let database = place.database().await;
-    let own = database.prepared.names.plugin_runtime("evil");
-    for right in ["TRIGGER", "TRUNCATE", "REFERENCES"] {
-        let found = found_in(
-            database.provision("evil", &format!("{LINKED} GRANT {right} ON items TO {own}")).await,
-            "schema-unsafe",
+    let made = database.provision("x", WORKING).await.unwrap_or_else(|fault| panic!("{fault:?}"));
+    let (card, other) = (database.card("a").await, database.card("b").await);
+    let plugin = connect::connect(&made.connect).await.unwrap();
+    let insert =
+        "INSERT INTO items (card_id, other_id, price, mark) VALUES ($1, $2, 2, 'Mark') RETURNING weekday, number, name";
+    let row = plugin.query_one(insert, &[&card, &other]).await.unwrap();
+    assert_eq!((row.get::<_, String>(0), row.get::<_, i32>(1)), ("MARK".to_owned(), 105));
+    plugin.execute("INSERT INTO parents (id, v, card_id) VALUES (7, 'seven', $1)", &[&other]).await.unwrap();
+    plugin.query("SELECT * FROM seen", &[]).await.unwrap();
+    plugin.query("SELECT * FROM odd", &[]).await.unwrap();
+    plugin
+        .batch_execute("INSERT INTO parts VALUES (1, 'a'), (1000, 'z'); INSERT INTO plainer VALUES (8, 'x')")
+        .await
+        .unwrap();
+    // The one card is gone with its row, the other leaves a row without it.
+    let reaper = database.reaper().await;
+    for id in [other, card] {
+        let gone = "UPDATE public.master_cards SET deleted_at = now() WHERE id = $1";
+        database.core().await.execute(gone, &[&id]).await.unwrap();
+        reaper.execute("DELETE FROM public.master_cards WHERE id = $1", &[&id]).await.unwrap();
+        let left: i64 =
+            plugin.query_one("SELECT count(*) FROM items WHERE other_id IS NULL", &[]).await.unwrap().get(0);
+        assert_eq!(left, i64::from(id == other));
+    }
+    let validated = "SELECT bool_and(convalidated) FROM pg_constraint WHERE contype = 'f' AND connamespace = 'plugin_x'::regnamespace";
+    assert!(database.admin().await.query_one(validated, &[]).await.unwrap().get::<_, bool>(0));
+    // A later file, over what is there.
+    let more = "ALTER TABLE items ADD COLUMN IF NOT EXISTS later size; CREATE INDEX ON items (later); CREATE TABLE IF NOT EXISTS more (m mood)";
+    database.provision("x", more).await.unwrap_or_else(|fault| panic!("{fault:?}"));
+}
+
+async fn look(database: &Database, session: &impl GenericClient, plugin: &str) -> Vec<Unknown> {
+    let names = &database.prepared.names;
+    session.batch_execute("SET LOCAL search_path = pg_catalog, pg_temp").await.unwrap();
+    let schema = format!("plugin_{plugin}");
+    catalog::unknown(session, &schema, &names.plugin_schema(plugin), &names.plugin_runtime(plugin)).await.unwrap()
+}
+
+async fn what_only_the_catalog_shows_is_found(place: Place) {
+    let database = place.database().await;
+    database.provision("evil", ITEMS).await.unwrap();
+    let names = &database.prepared.names;
+    let mut admin = database.admin().await;
+    let work = admin.transaction().await.unwrap();
+    assert_eq!(look(&database, &work, "evil").await, []);
+    work.rollback().await.unwrap();
+    for (expected, sql) in cases(UNKNOWN) {
+        let fill = |text: &str| {
+            text.replace("{core}", &names.core())
+                .replace("{runtime}", &names.plugin_runtime("evil"))
+                .replace("{schema}", &names.plugin_schema("evil"))
+        };
+        let (expected, by_superuser) = match expected.strip_suffix(" as superuser") {
+            Some(expected) => (fill(expected), true),
+            None => (fill(expected), false),
+        };
+        let work = admin.transaction().await.unwrap();
+        let as_role = format!(
+            "GRANT USAGE, CREATE ON SCHEMA plugin_evil TO {role}; GRANT USAGE ON SCHEMA public TO {role};
+             GRANT SELECT, REFERENCES (id) ON public.master_cards TO {role};
+             SET LOCAL ROLE {role}; SET LOCAL search_path = plugin_evil, pg_temp",
+            role = names.plugin_schema("evil")
         );
-        assert!(found.contains(right), "{found}");
-        let to_all = format!("{LINKED} GRANT {right} ON items TO PUBLIC");
-        found_in(database.provision("evil", &to_all).await, "schema-unsafe");
+        if !by_superuser {
+            work.batch_execute(&as_role).await.unwrap();
+        }
+        work.batch_execute(&fill(sql)).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        work.batch_execute("RESET ROLE").await.unwrap();
+        let found = look(&database, &work, "evil").await;
+        let named: Vec<String> = found.iter().map(|it| format!("{}: {}", it.what, it.name)).collect();
+        let is_found = |line: &String| line.starts_with(&expected) || line.contains(&format!(": {expected}"));
+        assert!(named.iter().any(is_found), "{expected} is not among {named:#?}\n{sql}");
+        work.rollback().await.unwrap();
     }
-    let passing_on = format!("{LINKED} GRANT SELECT ON items TO {own} WITH GRANT OPTION");
-    found_in(database.provision("evil", &passing_on).await, "schema-unsafe");
+    assert!(cases(UNKNOWN).len() > 60);
 }
 
-/// The session's search_path is schema.sql's to change; the checks must not fall for names put in their way.
-async fn catalogs_of_its_own_do_not_deceive_the_checks(place: Place) {
-    let disguise = "CREATE TABLE pg_proc (oid oid, prosecdef bool, proowner oid, pronamespace oid);
-                    CREATE FUNCTION pg_get_userbyid(oid) RETURNS name LANGUAGE sql AS 'select ''nobody''::name';
-                    CREATE FUNCTION eq(bool, bool) RETURNS bool LANGUAGE sql AS 'select false';
-                    CREATE FUNCTION hidden() RETURNS int LANGUAGE sql SECURITY DEFINER AS 'select 1';
-                    SET search_path = plugin_evil, pg_catalog; SET SESSION search_path = plugin_evil, pg_catalog";
-    refused(place, disguise, "hidden()").await;
+/// What a host before this one let through: the plugin is not served, its rows stay, and it is served again once an
+/// administrator has taken the thing away.
+async fn an_older_schema_with_a_function_is_named_and_not_served(place: Place) {
+    let database = place.database().await;
+    let made = database.provision("old", ITEMS).await.unwrap();
+    connect::connect(&made.connect).await.unwrap().execute("INSERT INTO items VALUES (1)", &[]).await.unwrap();
+    let admin = database.admin().await;
+    let owner = database.prepared.names.plugin_schema("old");
+    let function = format!(
+        "CREATE FUNCTION plugin_old.touch() RETURNS trigger LANGUAGE plpgsql AS 'begin return new; end';
+         ALTER FUNCTION plugin_old.touch() OWNER TO {owner};
+         CREATE TRIGGER touch BEFORE INSERT ON plugin_old.items FOR EACH ROW EXECUTE FUNCTION plugin_old.touch()"
+    );
+    admin.batch_execute(&function).await.unwrap();
+    for schema_sql in [ITEMS, "CREATE TABLE IF NOT EXISTS more (a int)"] {
+        let refused = database.provision("old", schema_sql).await;
+        let Err(ProvisionFault::Refused { code, found, fix, .. }) = &refused else { panic!("{refused:?}") };
+        assert_eq!(code, "schema-unsafe");
+        assert!(found.contains("a function: plugin_old.touch()") && found.contains("a trigger: touch on"), "{found}");
+        assert!(fix.contains("Rust") && fix.contains("cardinal psql"), "{fix}");
+    }
+    assert_eq!(database.tables("plugin_old").await, ["items", "keyed"]);
+    admin.batch_execute("DROP FUNCTION plugin_old.touch() CASCADE").await.unwrap();
+    let made = database.provision("old", ITEMS).await.unwrap();
+    let plugin = connect::connect(&made.connect).await.unwrap();
+    assert_eq!(plugin.query("SELECT * FROM items", &[]).await.unwrap().len(), 1);
 }
 
 /// A later schema.sql of a plugin that already works is refused without touching what is there.
@@ -157,31 +201,21 @@ async fn a_hostile_update_leaves_the_plugin_as_it_was(place: Place) {
     let database = place.database().await;
     let works = "CREATE TABLE IF NOT EXISTS items (id int); CREATE TABLE IF NOT EXISTS more (id int)";
     let evil = database.provision("evil", works).await.unwrap();
-    let update = format!(
-        "{works}; CREATE TABLE added (); CREATE FUNCTION f() RETURNS int LANGUAGE sql SECURITY DEFINER AS 'select 1'"
-    );
+    let update = format!("{works}; CREATE TABLE added (); CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'select 1'");
     found_in(database.provision("evil", &update).await, "schema-unsafe");
     assert_eq!(database.tables("plugin_evil").await, ["items", "more"]);
-    cardinal::db::connect::connect(&evil.connect)
-        .await
-        .unwrap()
-        .execute("INSERT INTO items VALUES (1)", &[])
-        .await
-        .unwrap();
+    serves(&evil).await;
 }
 
-/// Triggers as such are fine.
-async fn a_trigger_on_a_table_of_its_own_alone_passes(place: Place) {
+async fn serves(plugin: &PluginDatabase) {
+    let session = connect::connect(&plugin.connect).await.unwrap();
+    session.execute("INSERT INTO items (id) VALUES (1)", &[]).await.unwrap();
+}
+
+async fn a_view_reads_with_the_rights_of_who_asks(place: Place) {
     let database = place.database().await;
-    let harmless = "CREATE TABLE notes (id int, at timestamptz);
-                    CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS 'begin new.at := now(); return new; end';
-                    CREATE TRIGGER touch BEFORE INSERT ON notes FOR EACH ROW EXECUTE FUNCTION touch();
-                    CREATE VIEW seen AS SELECT n.id, m.title FROM notes n, public.master_cards m;
-                    CREATE MATERIALIZED VIEW counted AS SELECT count(*) FROM notes;
-                    CREATE TYPE mood AS ENUM ('ok'); CREATE DOMAIN short AS text CHECK (length(value) < 9)";
-    let made = database.provision("good", harmless).await.unwrap();
-    let plugin = cardinal::db::connect::connect(&made.connect).await.unwrap();
-    plugin.execute("INSERT INTO notes (id) VALUES (1)", &[]).await.unwrap();
-    assert_eq!(plugin.query("SELECT at FROM notes WHERE at IS NOT NULL", &[]).await.unwrap().len(), 1);
-    plugin.query("SELECT * FROM seen", &[]).await.unwrap();
+    database.provision("x", "CREATE TABLE items (id int); CREATE VIEW v AS SELECT * FROM items").await.unwrap();
+    let admin = database.admin().await;
+    let options = "SELECT reloptions::text FROM pg_class WHERE oid = 'plugin_x.v'::regclass";
+    assert_eq!(admin.query_one(options, &[]).await.unwrap().get::<_, String>(0), "{security_invoker=true}");
 }
