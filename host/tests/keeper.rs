@@ -8,6 +8,8 @@ mod backup;
 mod cage;
 #[path = "keeper/database.rs"]
 mod database;
+#[path = "keeper/differential.rs"]
+mod differential;
 #[path = "keeper/everywhere.rs"]
 mod everywhere;
 #[path = "keeper/hostile.rs"]

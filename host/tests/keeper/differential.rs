@@ -1,0 +1,238 @@
+//! The two walls held against each other: what the reader of schema.sql lets through, the look at the catalog must know.
+//! The files come from the server's own lists of functions, operators and types, and from the corpus of `tests/schemas/`
+//! with its words exchanged at random.
+
+use cardinal::db::connect;
+use cardinal::db::plugin_schema::catalog::{self, Unknown};
+use cardinal::schema_sql;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
+use rand::{RngExt as _, SeedableRng as _};
+use tokio_postgres::{Client, Transaction};
+
+use super::database::{Database, Login, Place};
+
+const SCHEMA: &str = "plugin_fuzz";
+const CORPUS: [&str; 4] = [
+    include_str!("../../../tests/schemas/accepted.sql"),
+    include_str!("../../../tests/schemas/refused.sql"),
+    include_str!("../../../tests/schemas/working.sql"),
+    include_str!("../../../tests/schemas/unknown.sql"),
+];
+/// Accepted files between two looks.
+const BATCH: usize = 50;
+
+/// The schema role at work in a transaction that is never committed.
+struct Walls<'a> {
+    database: &'a Database,
+    work: Transaction<'a>,
+    since_look: Vec<String>,
+    read: usize,
+    accepted: usize,
+    ran: usize,
+}
+
+impl<'a> Walls<'a> {
+    async fn new(database: &'a Database, admin: &'a mut Client) -> Self {
+        let role = database.prepared.names.plugin_schema("fuzz");
+        let work = admin.transaction().await.unwrap();
+        let begin = format!(
+            "GRANT USAGE, CREATE ON SCHEMA {SCHEMA} TO {role}; GRANT USAGE ON SCHEMA public TO {role};
+             GRANT SELECT, REFERENCES (id) ON public.master_cards TO {role};
+             SET LOCAL statement_timeout = '2s'; SET LOCAL client_min_messages = error"
+        );
+        work.batch_execute(&begin).await.unwrap();
+        Self { database, work, since_look: Vec::new(), read: 0, accepted: 0, ran: 0 }
+    }
+
+    /// Runs what the reader makes of the file; a file that PostgreSQL refuses is undone.
+    async fn try_file(&mut self, file: &str) {
+        self.read += 1;
+        let Ok(statements) = schema_sql::read(SCHEMA, file) else { return };
+        self.accepted += 1;
+        let role = self.database.prepared.names.plugin_schema("fuzz");
+        let begin = format!("SAVEPOINT file; SET LOCAL ROLE {role}; SET LOCAL search_path = {SCHEMA}, pg_temp");
+        self.work.batch_execute(&begin).await.unwrap();
+        let mut ran = true;
+        for statement in &statements {
+            let sql = statement.sql_validated.as_ref().unwrap_or(&statement.sql);
+            ran = ran && self.work.batch_execute(sql).await.is_ok();
+        }
+        let end = if ran { "RESET ROLE; RELEASE file" } else { "ROLLBACK TO file; RESET ROLE; RELEASE file" };
+        self.work.batch_execute(end).await.unwrap();
+        if ran {
+            self.ran += 1;
+            self.since_look.push(file.to_owned());
+        }
+        if self.since_look.len() >= BATCH {
+            self.look().await;
+        }
+    }
+
+    async fn look(&mut self) {
+        let names = &self.database.prepared.names;
+        self.work.batch_execute("SET LOCAL search_path = pg_catalog, pg_temp").await.unwrap();
+        let unknown =
+            catalog::unknown(&self.work, SCHEMA, &names.plugin_schema("fuzz"), &names.plugin_runtime("fuzz")).await;
+        let unknown: Vec<Unknown> = unknown.unwrap();
+        assert!(unknown.is_empty(), "the reader let through {unknown:#?}\nin one of {:#?}", self.since_look);
+        self.since_look.clear();
+        let clear = format!(
+            "DO $$ DECLARE o record; BEGIN
+               FOR o IN SELECT format('%s %s', CASE relkind WHEN 'v' THEN 'VIEW' WHEN 'S' THEN 'SEQUENCE' WHEN 'c' THEN 'TYPE' ELSE 'TABLE' END, oid::regclass) AS it
+                 FROM pg_class WHERE relnamespace = '{SCHEMA}'::regnamespace AND relkind IN ('r', 'p', 'v', 'S', 'c') LOOP
+                 BEGIN EXECUTE 'DROP ' || o.it || ' CASCADE'; EXCEPTION WHEN undefined_table OR undefined_object OR dependent_objects_still_exist THEN NULL; END;
+               END LOOP;
+               FOR o IN SELECT oid::regtype AS it, typtype FROM pg_type WHERE typnamespace = '{SCHEMA}'::regnamespace AND typtype IN ('e', 'd', 'r') LOOP
+                 BEGIN EXECUTE format('DROP TYPE %s CASCADE', o.it); EXCEPTION WHEN undefined_object THEN NULL; END;
+               END LOOP; END $$"
+        );
+        self.work.batch_execute(&clear).await.unwrap();
+    }
+
+    async fn finish(mut self, least: usize) {
+        self.look().await;
+        println!("{} files read, {} accepted, {} ran", self.read, self.accepted, self.ran);
+        assert!(self.ran >= least, "only {} of {} accepted files ran", self.ran, self.accepted);
+    }
+}
+
+async fn database(place: Place) -> Database {
+    let database = place.database().await;
+    database.provision("fuzz", "").await.unwrap();
+    database
+}
+
+async fn texts(session: &Client, sql: &str) -> Vec<String> {
+    session.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+/// Every function, operator and type that the server has.
+async fn everything_of_the_server(place: Place) {
+    let database = database(place).await;
+    let session = connect::connect(&database.admin).await.unwrap();
+    let calls = "SELECT format('%I(%s)', proname, (SELECT string_agg('NULL::' || format_type(t, NULL), ', ' ORDER BY n)
+                                                   FROM unnest(proargtypes) WITH ORDINALITY a (t, n)))
+                 FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace";
+    let operators =
+        "SELECT format('%s %s %s', CASE WHEN oprleft <> 0 THEN 'NULL::' || format_type(oprleft, NULL) END, oprname,
+                                   'NULL::' || format_type(oprright, NULL)) FROM pg_operator";
+    let casts =
+        "SELECT format('NULL::%s::%s', format_type(castsource, NULL), format_type(casttarget, NULL)) FROM pg_cast";
+    let types = "SELECT format('NULL::%s', format_type(oid, NULL)) FROM pg_type WHERE typnamespace = 'pg_catalog'::regnamespace";
+    let mut expressions = Vec::new();
+    for list in [calls, operators, casts, types] {
+        expressions.extend(texts(&session, list).await);
+    }
+    let mut admin = database.admin().await;
+    let mut walls = Walls::new(&database, &mut admin).await;
+    for (number, expression) in expressions.iter().enumerate() {
+        walls.try_file(&format!("CREATE VIEW v{number} AS SELECT ({expression})::text AS x")).await;
+        walls.try_file(&format!("CREATE TABLE t{number} (a int CHECK (({expression}) IS NULL))")).await;
+    }
+    walls.finish(1000).await;
+}
+
+/// Words of the corpus, and words that ought to be refused wherever they end up.
+fn words() -> Vec<&'static str> {
+    let hostile = "pg_sleep set_config query_to_xml public.admin_users pg_catalog.pg_authid EXECUTE FUNCTION SECURITY DEFINER \
+                   public.master_cards (id) uuid plugin_fuzz.f() OPERATOR(public.+) ; -- /* */ $$ ' \" E'\\' U&'' :: . , ( ) [ ]";
+    CORPUS.iter().flat_map(|text| text.split_whitespace()).chain(hostile.split_whitespace()).collect()
+}
+
+/// A statement or three of the corpus with some of their words exchanged, doubled or left out.
+fn mutation(random: &mut StdRng, statements: &[&str], words: &[&str]) -> String {
+    let mut file = String::new();
+    for _ in 0..random.random_range(1..=3) {
+        let statement = statements.choose(random).copied().unwrap_or_default();
+        for word in statement.split_whitespace() {
+            let replaced = match random.random_range(0..40) {
+                0 => words.choose(random).copied().unwrap_or_default().to_owned(),
+                1 => format!("{word} {}", words.choose(random).copied().unwrap_or_default()),
+                2 => String::new(),
+                3 => format!("{word} {word}"),
+                _ => word.to_owned(),
+            };
+            file.push_str(&replaced);
+            file.push(if random.random_range(0..20) == 0 { '\n' } else { ' ' });
+        }
+        file.push_str(";\n");
+    }
+    file.replace("plugin_x", SCHEMA).replace("plugin_evil", SCHEMA)
+}
+
+async fn mutations(place: Place, seed: u64, files: usize, least: usize) {
+    let database = database(place).await;
+    let statements: Vec<&str> =
+        CORPUS.iter().flat_map(|text| text.split(";\n").flat_map(|part| part.split("; "))).collect();
+    let words = words();
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut admin = database.admin().await;
+    let mut walls = Walls::new(&database, &mut admin).await;
+    println!("seed {seed}");
+    for _ in 0..files {
+        walls.try_file(&mutation(&mut random, &statements, &words)).await;
+    }
+    walls.finish(least).await;
+}
+
+fn newest() -> Option<Place> {
+    Place::new(18, Login::Superuser)
+}
+
+fn oldest() -> Option<Place> {
+    Place::new(15, Login::Superuser)
+}
+
+#[tokio::test]
+async fn everything_of_the_oldest_server() {
+    if let Some(place) = oldest() {
+        everything_of_the_server(place).await;
+    }
+}
+
+#[tokio::test]
+async fn everything_of_the_newest_server() {
+    if let Some(place) = newest() {
+        everything_of_the_server(place).await;
+    }
+}
+
+#[tokio::test]
+async fn a_thousand_mutations() {
+    if let Some(place) = newest() {
+        mutations(place, 1, 1_500, 50).await;
+    }
+}
+
+#[tokio::test]
+#[ignore = "long: scripts/test --long"]
+async fn half_a_million_mutations() {
+    for seed in 2..12 {
+        if let (Some(oldest), Some(newest)) = (oldest(), newest()) {
+            mutations(oldest, seed, 25_000, 500).await;
+            mutations(newest, seed + 100, 25_000, 500).await;
+        }
+    }
+}
+
+/// What the reader lets a file call changes nothing and waits for nothing: PostgreSQL says so of each, but for these.
+#[tokio::test]
+async fn functions_on_the_list_have_no_side_effects() {
+    const VOLATILE: [&str; 9] =
+        ["clock_timestamp", "currval", "gen_random_uuid", "lastval", "nextval", "random", "setval", "uuidv4", "uuidv7"];
+    let Some(place) = newest() else { return };
+    let session = connect::connect(&database(place).await.admin).await.unwrap();
+    let asked = "SELECT proname::text, bool_or(provolatile = 'v'), bool_or(prosrc ~ 'SPI|xml|large') FROM pg_proc
+                 WHERE pronamespace = 'pg_catalog'::regnamespace GROUP BY 1";
+    let mut accepted = 0;
+    for row in session.query(asked, &[]).await.unwrap() {
+        let (name, is_volatile, is_odd) = (row.get::<_, String>(0), row.get::<_, bool>(1), row.get::<_, bool>(2));
+        if schema_sql::read(SCHEMA, &format!("SELECT \"{name}\"()")).is_ok() {
+            accepted += 1;
+            assert!(!is_volatile || VOLATILE.contains(&name.as_str()), "{name}");
+            assert!(!is_odd, "{name}");
+        }
+    }
+    assert!(accepted > 250, "{accepted}");
+}
