@@ -1,7 +1,9 @@
 //! A plugin's database: asked of the keeper, which alone may make roles and run schema.sql.
 
 use super::state::{Code, Refusal};
+use crate::db::roles::plugin_schema_name;
 use crate::link::{KeeperLink, PluginDatabase, ProvisionFault};
+use crate::schema_sql;
 
 /// Why a plugin has no database.
 #[derive(Debug)]
@@ -14,6 +16,19 @@ pub enum NoDatabase {
 /// Brings roles and schema in line with the package that has this content hash.
 pub async fn provision(keeper: &KeeperLink, plugin: &str, sha256: &str) -> Result<PluginDatabase, NoDatabase> {
     keeper.provision(plugin, sha256).await.map_err(why)
+}
+
+/// Whether a host would run this schema.sql; needs no database. Blocks.
+///
+/// # Errors
+/// It says something that is not on the list, or is no SQL.
+pub fn check_sql(plugin: &str, schema_sql: Option<&str>) -> Result<(), Refusal> {
+    let Some(schema_sql) = schema_sql else { return Ok(()) };
+    match schema_sql::read(&plugin_schema_name(plugin), schema_sql).map_err(|error| why(error.into())) {
+        Ok(_) => Ok(()),
+        Err(NoDatabase::Refused(refusal)) => Err(refusal),
+        Err(NoDatabase::Unavailable(reason)) => Err(Refusal::new(Code::SchemaFailed, reason)),
+    }
 }
 
 fn why(fault: ProvisionFault) -> NoDatabase {
@@ -39,8 +54,8 @@ fn why(fault: ProvisionFault) -> NoDatabase {
 
 fn reason(code: Option<Code>) -> Option<String> {
     let reason = match code? {
-        Code::SchemaFailed => "The plugin's schema.sql failed; nothing of it was kept.",
-        Code::SchemaUnsafe => "The plugin's schema.sql makes something that a plugin may not have.",
+        Code::SchemaFailed => "The plugin's schema.sql fails; nothing of it is kept.",
+        Code::SchemaUnsafe => "The plugin's schema has something that a plugin may not have.",
         Code::SchemaTaken => "The plugin's schema belongs to somebody else.",
         Code::PackageChanged => "The plugin's files changed while it was being loaded.",
         Code::DestructiveMigration => "The plugin's new schema.sql would lose data.",

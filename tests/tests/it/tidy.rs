@@ -141,7 +141,7 @@ fn modules_are_named_by_their_own_file() {
 
 /// Modules of the host from the top of the data's path to its floor; a module uses only its own line and later ones.
 /// `app` (what was built once) and `lifecycle` (the only spawner) are used from every floor.
-const FLOORS: [&[&str]; 6] = [
+const FLOORS: [&[&str]; 7] = [
     &["main", "cli"],
     &["keeper", "provision", "worker", "server"],
     // A row of the table names its handler, and a handler takes the request that was found for it.
@@ -149,6 +149,8 @@ const FLOORS: [&[&str]; 6] = [
     &["plugin", "jobs"],
     // Rows come out of the database as the types of their domain.
     &["auth", "limit", "cards", "db", "link"],
+    // Pure: no database, no HTTP.
+    &["schema_sql"],
     &["http", "observe", "openapi", "crash"],
 ];
 

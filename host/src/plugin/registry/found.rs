@@ -11,6 +11,7 @@ use crate::plugin::{
     manifest::{self, Manifest},
     package::{self, MANIFEST, Package},
     preflight,
+    schema::check_sql,
     signature::{Keys, Signed},
     state::{Code, Refusal},
 };
@@ -156,6 +157,7 @@ fn judge(package: Package, about: &mut About) -> Result<Candidate, Refusal> {
     if let Some(section) = checked.package {
         same_manifest(manifest, &package.manifest, section)?;
     }
+    check_sql(&manifest.name, package.schema_sql.as_deref())?;
     let frontend = match &manifest.frontend_main {
         Some(main) => Some(Arc::new(Bundle::build(&manifest.name, main, package.frontend.clone())?)),
         None => None,
