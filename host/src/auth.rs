@@ -34,12 +34,17 @@ use self::{
 };
 use crate::{
     clock::Clock,
-    db::{self, api_keys::KeyRecord, pool::Pool, users::User},
+    db::{
+        self,
+        api_keys::{KnownKey, lineage::Maker},
+        pool::Pool,
+        users::User,
+    },
     http::{
         codes::{self, Code},
         error::{ApiError, ApiResult},
     },
-    limit::Limits,
+    limit::{KeyRate, Limits},
 };
 
 /// The kind of the users of an identity provider.
@@ -144,13 +149,13 @@ impl Auth {
         let hash = key.hash();
         let now = self.clock.now();
         let load = || async {
-            let Some((record, owner)) = db::api_keys::by_hash(&self.pool, &hash).await? else {
+            let Some(known) = db::api_keys::by_hash(&self.pool, &hash).await? else {
                 return Ok(Found::Nobody);
             };
-            if record.revoked_at.is_some_and(|at| at <= self.clock.now()) {
+            if known.record.revoked_at.is_some_and(|at| at <= self.clock.now()) {
                 return Ok(Found::Revoked);
             }
-            Ok(found(&owner, |owner| key_caller(&record, owner, &self.rights_of(owner), &self.limits)))
+            Ok(found(&known.owner, |owner| key_caller(&known, &self.rights_of(owner), &self.limits)))
         };
         let caller = self.accept(self.keys.get(&hash, now, fresh, load).await?)?;
         if let Some((id, _)) = &caller.key {
@@ -259,9 +264,9 @@ impl Auth {
         [("api_key", self.keys.counts()), ("session", self.sessions.counts())]
     }
 
-    /// Forgets what is known of a key, so that a change acts at once on this host.
+    /// Forgets what is known of a key and of those that were made with it, so that a change acts at once on this host.
     pub fn forget_key(&self, id: Uuid) {
-        self.keys.forget(|caller| caller.key.as_ref().is_some_and(|(known, _)| *known == id));
+        self.keys.forget(|caller| caller.comes_from_key(id));
     }
 
     /// Forgets one session.
@@ -311,12 +316,21 @@ fn role_scopes(user: &User) -> ScopeSet {
     user.role.as_deref().map(scope::of_role).unwrap_or_default()
 }
 
-fn key_caller(record: &KeyRecord, owner: &User, rights: &ScopeSet, limits: &Limits) -> Caller {
+fn key_caller(known: &KnownKey, rights: &ScopeSet, limits: &Limits) -> Caller {
+    let KnownKey { record, owner, makers } = known;
+    let own = KeyRate {
+        budget: record.budget_key_id.unwrap_or(record.id),
+        per_minute: record.rate_per_minute,
+        burst: record.rate_burst,
+    };
+    let rate =
+        |maker: &Maker| KeyRate { budget: maker.budget, per_minute: maker.rate_per_minute, burst: maker.rate_burst };
     Caller {
         kind: CallerKind::ApiKey,
         key: Some((record.id, record.name.clone())),
+        makers: makers.iter().map(|maker| maker.id).collect(),
         expires_at: record.expires_at,
-        allowance: limits.of_key(record.id, record.rate_per_minute, record.rate_burst),
+        allowances: limits.of_key(std::iter::once(own).chain(makers.iter().map(rate))),
         ..user_caller(owner, ScopeSet::lenient(&record.scopes).intersect(rights))
     }
 }
@@ -325,7 +339,7 @@ fn session_caller(session_id: Uuid, expires_at: time::OffsetDateTime, user: &Use
     Caller {
         session_id: Some(session_id),
         expires_at: Some(expires_at),
-        allowance: limits.of_user(user.id),
+        allowances: limits.of_user(user.id),
         ..user_caller(user, role_scopes(user))
     }
 }
@@ -335,7 +349,7 @@ fn jwt_caller(identity: &Identity, user: &User, rights: &ScopeSet, limits: &Limi
     Caller {
         kind: CallerKind::Oidc,
         expires_at: Some(identity.expires_at),
-        allowance: limits.of_user(user.id),
+        allowances: limits.of_user(user.id),
         ..user_caller(user, identity.scopes.intersect(rights))
     }
 }

@@ -42,11 +42,26 @@ const HIGHEST_PER_MINUTE: u32 = 100_000_000;
 /// A burst, where none is given, is this part of a minute's calls.
 const BURST_PART: u32 = 10;
 
-/// A caller's limit and where its calls are counted; stands in the cached caller.
+/// A limit of a caller and where its calls are counted; stands in the cached caller.
 #[derive(Clone, Debug)]
 pub struct Allowance {
     policy: Policy,
     meter: Arc<Meter>,
+}
+
+impl Allowance {
+    pub const fn limit(&self) -> Limit {
+        self.policy.limit
+    }
+}
+
+/// What the row of a key says of its rate.
+pub struct KeyRate {
+    /// The key on whose budget its calls count.
+    pub budget: Uuid,
+    /// `None` is no limit.
+    pub per_minute: Option<i32>,
+    pub burst: Option<i32>,
 }
 
 /// All limits of this host.
@@ -71,16 +86,27 @@ impl Limits {
         }
     }
 
-    /// What a key may do; a key without a limit has none.
-    pub fn of_key(&self, id: Uuid, per_minute: Option<i32>, burst: Option<i32>) -> Option<Allowance> {
-        let per_minute = u32::try_from(per_minute?).unwrap_or(1);
-        let burst = burst.and_then(|burst| u32::try_from(burst).ok()).unwrap_or(per_minute / BURST_PART);
-        Some(self.allowance(Kind::Key, id, Limit::new(per_minute, burst)))
+    /// What a key may do, whose own rate comes first and then those of the keys that it was made with, nearest first: a
+    /// call counts on all of these budgets. Empty is no limit.
+    ///
+    /// A limit that one further on is as tight as can never be reached first, since that one counts the same calls and
+    /// more; it is left out, so that a key with its maker's limit costs no more than any other.
+    pub fn of_key(&self, rates: impl DoubleEndedIterator<Item = KeyRate>) -> Vec<Allowance> {
+        let mut counted: Vec<(Uuid, Limit)> = Vec::new();
+        for rate in rates.rev() {
+            let Some(limit) = rate.limit() else { continue };
+            let reached_first = |(_, outer): &(Uuid, Limit)| !outer.is_as_tight_as(limit);
+            if counted.iter().all(reached_first) {
+                counted.push((rate.budget, limit));
+            }
+        }
+        let allowance = |(budget, limit): (Uuid, Limit)| self.allowance(Kind::Key, budget, limit);
+        counted.into_iter().rev().map(allowance).collect()
     }
 
     /// What a user may do, by session or by JWT; all logins of a user together.
-    pub fn of_user(&self, id: Uuid) -> Option<Allowance> {
-        Some(self.allowance(Kind::User, id, self.user))
+    pub fn of_user(&self, id: Uuid) -> Vec<Allowance> {
+        vec![self.allowance(Kind::User, id, self.user)]
     }
 
     fn allowance(&self, kind: Kind, id: Uuid, limit: Limit) -> Allowance {
@@ -103,21 +129,30 @@ impl Limits {
         *standing = Some(self.of_address(spent_until, now));
     }
 
-    /// Charges a call to its caller, whatever comes of it later.
+    /// Charges a call to its caller, whatever comes of it later: on each of its budgets, or on none of them when one
+    /// refuses.
     pub fn charge(&self, caller: &Caller, at: Instant, standing: &mut Option<Standing>) -> ApiResult<()> {
-        let Some(Allowance { policy, meter }) = &caller.allowance else { return Ok(()) };
-        let taken = meter.take(policy.limit, self.at(at), self.meters.hosts());
-        let stand = |remaining, refill| Some(Standing { policy: policy.clone(), remaining, refill });
-        match taken {
-            Taken::Admitted { remaining, refill } => {
-                *standing = stand(remaining, refill);
-                Ok(())
-            }
-            Taken::Refused { wait, refill } => {
-                *standing = stand(0, refill.max(wait));
-                Err(refused("Too many requests.", wait))
+        let (now, hosts) = (self.at(at), self.meters.hosts());
+        let mut least: Option<(&Policy, u64, u64)> = None;
+        for (place, Allowance { policy, meter }) in caller.allowances.iter().enumerate() {
+            match meter.take(policy.limit, now, hosts) {
+                Taken::Admitted { remaining, refill } => {
+                    if least.is_none_or(|(_, before, _)| remaining < before) {
+                        least = Some((policy, remaining, refill));
+                    }
+                }
+                Taken::Refused { wait, refill } => {
+                    caller.allowances[..place].iter().for_each(|taken| taken.meter.give_back(taken.policy.limit));
+                    let refill = refill.max(wait);
+                    *standing = Some(Standing { policy: policy.clone(), remaining: 0, refill });
+                    return Err(refused("Too many requests.", wait));
+                }
             }
         }
+        if let Some((policy, remaining, refill)) = least {
+            *standing = Some(Standing { policy: policy.clone(), remaining, refill });
+        }
+        Ok(())
     }
 
     /// Forgets what time has made good; called every minute.
@@ -139,7 +174,65 @@ impl Limits {
     }
 }
 
+impl KeyRate {
+    fn limit(&self) -> Option<Limit> {
+        let per_minute = u32::try_from(self.per_minute?).unwrap_or(1);
+        let burst = self.burst.and_then(|burst| u32::try_from(burst).ok()).unwrap_or(per_minute / BURST_PART);
+        Some(Limit::new(per_minute, burst))
+    }
+}
+
 fn refused(detail: &str, wait: u64) -> ApiError {
     let wait = u32::try_from(seconds(wait).max(1)).unwrap_or(u32::MAX);
     ApiError::new(&codes::RATE_LIMITED).detail(detail).retry_after(wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls a minute of a key and of those that it was made with, as they are counted.
+    fn counted(rates: &[Option<i32>]) -> Vec<u32> {
+        let rate = |per_minute: &Option<i32>| KeyRate { budget: Uuid::now_v7(), per_minute: *per_minute, burst: None };
+        let rates: Vec<KeyRate> = rates.iter().map(rate).collect();
+        Limits::new(6000).of_key(rates.into_iter()).iter().map(|allowance| allowance.limit().per_minute).collect()
+    }
+
+    #[test]
+    fn only_limits_that_can_be_reached_first_are_counted() {
+        assert_eq!(counted(&[Some(600)]), [600]);
+        assert!(counted(&[None]).is_empty());
+        assert_eq!(counted(&[Some(600), Some(600), Some(600)]), [600], "the usual one: as fast as its maker");
+        assert_eq!(counted(&[None, Some(600)]), [600]);
+        assert_eq!(counted(&[Some(60), None, Some(600)]), [60, 600]);
+        assert_eq!(counted(&[Some(60), Some(300), Some(600)]), [60, 300, 600]);
+        assert_eq!(counted(&[Some(600), Some(60)]), [60], "a maker that was slowed down");
+        assert_eq!(counted(&[Some(60), Some(600), Some(300)]), [60, 300]);
+    }
+
+    #[test]
+    fn siblings_share_what_their_maker_has_and_a_refused_call_costs_neither() {
+        let limits = Limits::new(6000);
+        let maker = Uuid::now_v7();
+        let sibling = || {
+            let rate = |budget, per_minute, burst| KeyRate { budget, per_minute: Some(per_minute), burst: Some(burst) };
+            let rates = [rate(Uuid::now_v7(), 59, 4), rate(maker, 60, 6)];
+            let mut caller = Caller::of(Uuid::nil(), "", crate::auth::scope::ScopeSet::all());
+            caller.allowances = limits.of_key(rates.into_iter());
+            caller
+        };
+        let (one, two, now) = (sibling(), sibling(), Instant::now());
+        let calls = |caller: &Caller, tries: usize| {
+            let mut standing = None;
+            let admitted = (0..tries).filter(|_| limits.charge(caller, now, &mut standing).is_ok()).count();
+            (admitted, standing.unwrap().policy.limit.per_minute)
+        };
+        assert_eq!(calls(&one, 4), (4, 59), "of what is left, the answer says the lesser");
+        assert_eq!(calls(&one, 9), (0, 59), "its own limit refuses");
+        assert_eq!(calls(&two, 2), (2, 60));
+        assert_eq!(calls(&two, 9), (0, 60), "the maker's refuses");
+        let later = now + Duration::from_secs(2);
+        let whole = (0..9).filter(|_| limits.charge(&two, later, &mut None).is_ok()).count();
+        assert_eq!(whole, 2, "what the maker's refused had cost nothing of its own");
+    }
 }

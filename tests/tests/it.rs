@@ -26,6 +26,7 @@ mod it {
     mod import_database;
     mod import_faults;
     mod jobs;
+    mod key_lineage;
     mod keys;
     mod kills;
     mod kinds;

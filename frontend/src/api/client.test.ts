@@ -2,7 +2,12 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { query, request, useCredentials, type Credentials } from './client.ts';
 import { ApiError, asApiError, fieldError, retryAfter } from './error.ts';
 
-const fetchMock = vi.fn<(url: string, init: RequestInit) => Promise<Response>>();
+// The client takes `fetch` while it is loaded, so that it has to be there before.
+const fetchMock = vi.hoisted(() => {
+  const mock = vi.fn<(url: string, init: RequestInit) => Promise<Response>>();
+  vi.stubGlobal('fetch', mock);
+  return mock;
+});
 const problem = (status: number, body: object, headers: Record<string, string> = {}) =>
   new Response(JSON.stringify(body), { status, headers: { 'content-type': 'application/problem+json', ...headers } });
 const json = (body: unknown) => new Response(JSON.stringify(body), { headers: { 'content-type': 'application/json' } });
@@ -10,13 +15,11 @@ const json = (body: unknown) => new Response(JSON.stringify(body), { headers: { 
 let credentials: { token: ReturnType<typeof vi.fn<Credentials['token']>>; renew: ReturnType<typeof vi.fn<Credentials['renew']>> };
 
 beforeEach(() => {
-  vi.stubGlobal('fetch', fetchMock);
   credentials = { token: vi.fn<Credentials['token']>(() => 'mps_one'), renew: vi.fn<Credentials['renew']>(() => Promise.reject(new Error('no'))) };
   useCredentials(credentials);
 });
 afterEach(() => {
   fetchMock.mockReset();
-  vi.unstubAllGlobals();
 });
 
 const sentHeaders = (call: number) => new Headers(fetchMock.mock.calls[call]?.[1].headers);
@@ -62,6 +65,36 @@ describe('a request', () => {
     fetchMock.mockRejectedValueOnce(new DOMException('cancelled', 'AbortError'));
     await expect(request('/x', { signal: abort.signal })).rejects.toMatchObject({ name: 'AbortError' });
   });
+});
+
+it('the token passes nothing that was replaced after the client was loaded', async () => {
+  const answer = json(1);
+  const seen: unknown[] = [];
+  const later = vi.fn<(url: string, init: RequestInit) => Promise<Response>>();
+  vi.stubGlobal('fetch', later);
+  const methods = [[Headers.prototype, 'set'], [Headers.prototype, 'append'], [JSON, 'stringify'], [Object, 'assign'], [Object, 'entries']] as const;
+  const spies = methods.map(([owner, name]) => vi.spyOn(owner as unknown as Record<string, () => void>, name));
+  const shared = Object.prototype;
+  const members = ['headers', 'Authorization', 'authorization', 'integrity', 'then'];
+  for (const name of members) {
+    Object.defineProperty(shared, name, { configurable: true, get(this: unknown) { seen.push(this); return undefined; }, set(this: unknown) { seen.push(this); } });
+  }
+  try {
+    const init: { headers?: unknown } = {};
+    void init.headers; // this is how one would see it
+    expect(seen.splice(0)).toEqual([init]);
+    fetchMock.mockImplementationOnce((_url, sent) => Promise.resolve((void sent.integrity, answer)));
+    await request('/x', { method: 'PUT', body: { a: 1 } });
+    const called = spies.filter((spy) => spy.mock.calls.length > 0);
+    const sent = fetchMock.mock.calls[0]?.[1];
+    const held = seen.filter((object) => object === sent || object === sent?.headers);
+    expect([sent?.headers, called, held]).toMatchObject([{ Authorization: 'Bearer mps_one' }, [], []]);
+    expect(later).not.toHaveBeenCalled();
+  } finally {
+    for (const name of members) Reflect.deleteProperty(shared, name);
+    vi.stubGlobal('fetch', fetchMock);
+    for (const spy of spies) spy.mockRestore();
+  }
 });
 
 describe('a refused token', () => {

@@ -2,6 +2,13 @@ import { errorFromResponse, networkError } from './error.ts';
 
 export const API_ROOT = '/v1/admin';
 
+// Taken while this module is loaded, before any plugin's code is: what a plugin puts in its place later sees no token.
+const { fetch } = globalThis;
+const { stringify, parse } = JSON;
+
+/** An object whose members nobody else defines: it inherits none, so no getter or setter of `Object.prototype` sees it. */
+type Bare<T> = T & { __proto__: null };
+
 export interface RequestOptions {
   method?: string;
   /** Sent as JSON. */
@@ -68,22 +75,26 @@ export async function openStream(path: string, headers: Record<string, string>, 
   return response;
 }
 
+/** Nothing that a plugin can replace is called with the token, or with what holds it: no prototype's method, no getter. */
 async function send(path: string, options: RequestOptions, token: string | null): Promise<Response> {
-  const headers = new Headers({ Accept: 'application/json, */*;q=0.5', ...options.headers });
-  if (token) headers.set('Authorization', `Bearer ${token}`);
-  if (options.ifMatch) headers.set('If-Match', options.ifMatch);
-  if (options.body !== undefined) headers.set('Content-Type', options.contentType ?? 'application/json');
+  // A record of texts but for the prototype, which is no member of it.
+  const headers = { __proto__: null, Accept: 'application/json, */*;q=0.5', ...options.headers } as unknown as Record<string, string>;
+  if (token) headers.Authorization = `Bearer ${token}`;
+  if (options.ifMatch) headers['If-Match'] = options.ifMatch;
+  if (options.body !== undefined) headers['Content-Type'] = options.contentType ?? 'application/json';
+  const init: Bare<RequestInit> = {
+    __proto__: null,
+    method: options.method ?? 'GET',
+    headers,
+    body: options.body === undefined ? null : stringify(options.body),
+    signal: options.signal ?? null,
+    credentials: 'omit',
+    // Lists and cards must be fresh; where an ETag helps, the browser still revalidates.
+    cache: 'no-cache',
+    redirect: 'error',
+  };
   try {
-    return await fetch(API_ROOT + path, {
-      method: options.method ?? 'GET',
-      headers,
-      body: options.body === undefined ? null : JSON.stringify(options.body),
-      signal: options.signal ?? null,
-      credentials: 'omit',
-      // Lists and cards must be fresh; where an ETag helps, the browser still revalidates.
-      cache: 'no-cache',
-      redirect: 'error',
-    });
+    return await fetch(API_ROOT + path, init);
   } catch (thrown) {
     if (options.signal?.aborted) throw thrown;
     throw networkError();
@@ -96,7 +107,7 @@ async function read(response: Response): Promise<unknown> {
   const type = response.headers.get('content-type') ?? '';
   if (/[/+]json\b/i.test(type)) {
     const text = await response.text();
-    return text === '' ? null : JSON.parse(text);
+    return text === '' ? null : parse(text);
   }
   return response.text();
 }

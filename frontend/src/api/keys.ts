@@ -42,6 +42,7 @@ export function rotateKey(id: string, overlapSeconds: number): Promise<IssuedKey
   return request(`${keyPath(id)}/rotate`, { method: 'POST', body: { overlap_seconds: overlapSeconds } });
 }
 
-export function revokeKey(id: string): Promise<void> {
-  return request(keyPath(id), { method: 'DELETE' });
+/** With it go the keys that were made with it, unless they are kept. */
+export function revokeKey(id: string, keepChildren: boolean): Promise<void> {
+  return request(`${keyPath(id)}${query({ keep_children: keepChildren ? 'true' : null })}`, { method: 'DELETE' });
 }

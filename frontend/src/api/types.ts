@@ -56,6 +56,10 @@ export interface ApiKey {
   last_used_ip: string | null;
   revoked_at: string | null;
   revoked_reason: string | null;
+  /** The key that this one was rotated from. */
+  replaces_id: string | null;
+  /** The key that this one was made with, or its successor. */
+  made_by_key_id: string | null;
 }
 
 export interface PluginTab {

@@ -9,7 +9,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
@@ -20,7 +20,7 @@ use crate::{
     auth::{api_key::PlainKey, authority, caller::Caller},
     db::{
         self,
-        api_keys::{KeyRecord, Rotated},
+        api_keys::{KeyRecord, Rotated, Updated, lineage::MAKER_REVOKED},
     },
     http::{
         codes,
@@ -66,7 +66,10 @@ pub fn routes() -> Vec<Route> {
             },
         ),
         route!(DELETE "/v1/admin/api-keys/{id}", Access::Scope("keys:write"), Reads::Nothing, revoke).told(|op| {
-            op.named("revokeApiKey", "api-keys", "Revoke an API key, at once and on every host").no_content();
+            op.named("revokeApiKey", "api-keys", "Revoke an API key, at once and on every host")
+                .says("And the keys that were made with it, directly or not, unless `keep_children` says otherwise.")
+                .query::<Revocation>()
+                .no_content();
         }),
         route!(POST "/v1/admin/api-keys/{id}/rotate", Access::Scope("keys:write"), Reads::Json(SMALL), rotate).told(
             |op| {
@@ -105,11 +108,12 @@ async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let now = app.clock.now();
     let name = terms::name(&body.name)?;
     let scopes = terms::grantable(caller, &body.scopes)?;
-    let bounds = Bounds::of(caller, &app.pools.core).await?;
+    terms::may_make_keys(caller)?;
+    let bounds = Bounds::of(caller);
     let limit = bounds.rate(body.rate_limit, app.config.auth.key_rate_per_minute)?;
     let expires_at = bounds.expiry(terms::lifetime(body.expires_at, body.expires_in_days, now)?)?;
     let key = PlainKey::generate(&mut rand::rng());
-    let record = KeyRecord {
+    let mut record = KeyRecord {
         id: Uuid::now_v7(),
         name,
         key_hint: key.hint(),
@@ -124,8 +128,12 @@ async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         revoked_at: None,
         revoked_reason: None,
         replaces_id: None,
+        made_by_key_id: caller.key.as_ref().map(|(id, _)| *id),
+        budget_key_id: None,
     };
-    db::api_keys::insert(&app.pools.core, &record, &key.hash()).await?;
+    if !db::api_keys::insert(&app.pools.core, &mut record, &key.hash()).await? {
+        return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None));
+    }
     audit(app, &call, Act::CreateKey, &record).await;
     shown_once(&record, &key)
 }
@@ -198,7 +206,7 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         // Whoever lengthens a key's life or widens its rate gives its rights anew.
         terms::grantable(caller, &record.scopes)?;
     }
-    let bounds = Bounds::of(caller, &app.pools.core).await?;
+    let bounds = Bounds::of(caller);
     let sets_expiry = body.expires_at.is_some();
     match body.expires_at {
         Some(Some(at)) => record.expires_at = bounds.expiry(Some(terms::expiry(&at, app.clock.now())?))?,
@@ -212,23 +220,37 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         let limit = bounds.rate(body.rate_limit, app.config.auth.key_rate_per_minute)?;
         (record.rate_per_minute, record.rate_burst) = (limit.per_minute, limit.burst);
     }
-    if !db::api_keys::update(&app.pools.core, &record, sets_expiry).await? {
-        return Err(revoked());
+    match db::api_keys::update(&app.pools.core, &record, sets_expiry).await? {
+        Updated::Done => {}
+        Updated::Revoked => return Err(revoked()),
+        Updated::OutlivesItsMaker => {
+            return Err(ApiError::invalid("/expires_at", "A key lives no longer than the key that it was made with."));
+        }
     }
     app.auth.forget_key(record.id);
     audit(app, &call, Act::UpdateKey, &record).await;
     reply::ok(&Item { item: show(&record) })
 }
 
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Revocation {
+    /// The keys that were made with it go on working.
+    keep_children: Option<bool>,
+}
+
 async fn revoke(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
+    let query: Revocation = call.query()?;
     let caller = call.caller()?;
     let record = find(app, &call).await?;
     may_touch(app, caller, &record).await?;
     let reason = if record.owner_id == caller.user_id { "revoked" } else { "revoked by an administrator" };
-    db::api_keys::revoke(&app.pools.core, record.id, reason).await?;
+    let keeps_children = query.keep_children.unwrap_or(false);
+    let taken = db::api_keys::revoke(&app.pools.core, record.id, reason, keeps_children).await?;
     app.auth.forget_key(record.id);
-    audit(app, &call, Act::RevokeKey, &record).await;
+    let mut lines = vec![(record.id.to_string(), because(audited(&record), reason))];
+    lines.extend(taken.iter().map(|key| (key.id.to_string(), because(audited(key), MAKER_REVOKED))));
+    app.audit.done_to_each(&call, Act::RevokeKey, lines).await;
     Ok(reply::no_content())
 }
 
@@ -253,10 +275,10 @@ async fn rotate(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         return Err(ApiError::invalid("/overlap_seconds", format!("0 to {LONGEST_OVERLAP} seconds.")));
     }
     terms::grantable(caller, &old.scopes)?;
-    let bounds = Bounds::of(caller, &app.pools.core).await?;
+    let bounds = Bounds::of(caller);
     let now = app.clock.now();
     let key = PlainKey::generate(&mut rand::rng());
-    let new = KeyRecord {
+    let mut new = KeyRecord {
         id: Uuid::now_v7(),
         key_hint: key.hint(),
         created_at: now,
@@ -267,10 +289,15 @@ async fn rotate(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         ..old.clone()
     };
     let overlap = (body.overlap_seconds > 0).then(|| now + Duration::seconds(body.overlap_seconds));
-    match db::api_keys::rotate(&app.pools.core, &new, &key.hash(), old.id, overlap).await? {
+    let by = caller.key.as_ref().map(|(id, _)| *id);
+    match db::api_keys::rotate(&app.pools.core, &mut new, &key.hash(), &old, overlap, by).await? {
         Rotated::Done => {}
         Rotated::Over => return Err(conflict("A key that is revoked or expired can't be rotated.")),
         Rotated::Before => return Err(conflict("The key has been rotated already; revoke its successor first.")),
+        Rotated::ByItsDescendant => {
+            return Err(ApiError::new(&codes::FORBIDDEN).detail("A key can't rotate a key that it was made with."));
+        }
+        Rotated::CallerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None)),
     }
     app.auth.forget_key(old.id);
     audit(app, &call, Act::RotateKey, &new).await;
@@ -333,6 +360,8 @@ struct ApiKey<'a> {
     revoked_reason: Option<&'a str>,
     /// The key that this one was rotated from.
     replaces_id: Option<Uuid>,
+    /// The key that this one was made with, or its successor. They share its rate, and go when it is revoked.
+    made_by_key_id: Option<Uuid>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -364,13 +393,23 @@ fn show(key: &KeyRecord) -> ApiKey<'_> {
         revoked_at: key.revoked_at,
         revoked_reason: key.revoked_reason.as_deref(),
         replaces_id: key.replaces_id,
+        made_by_key_id: key.made_by_key_id,
     }
 }
 
 async fn audit(app: &App, call: &Call, act: Act, key: &KeyRecord) {
-    let detail = json!({
+    app.audit.done(call, act, Some(key.id.to_string()), Some(audited(key))).await;
+}
+
+/// A key as the audit log shows it.
+fn audited(key: &KeyRecord) -> Value {
+    json!({
         "name": key.name, "scopes": key.scopes, "key_hint": key.key_hint, "owner_id": key.owner_id,
-        "replaces_id": key.replaces_id,
-    });
-    app.audit.done(call, act, Some(key.id.to_string()), Some(detail)).await;
+        "replaces_id": key.replaces_id, "made_by_key_id": key.made_by_key_id,
+    })
+}
+
+fn because(mut detail: Value, reason: &str) -> Value {
+    detail["reason"] = json!(reason);
+    detail
 }

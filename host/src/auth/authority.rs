@@ -71,10 +71,11 @@ mod tests {
             role: Some(role.into()),
             kind: if session { CallerKind::User } else { CallerKind::ApiKey },
             key: None,
+            makers: Vec::new(),
             session_id: session.then(Uuid::nil),
             scopes: ScopeSet::lenient(scopes).intersect(&scope::of_role(role)),
             expires_at: None,
-            allowance: None,
+            allowances: Vec::new(),
         }
     }
 

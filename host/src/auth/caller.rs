@@ -55,11 +55,13 @@ pub struct Caller {
     pub kind: CallerKind,
     /// The key's id and name when a key was shown.
     pub key: Option<(Uuid, String)>,
+    /// The keys that this key was made with, its maker first.
+    pub makers: Vec<Uuid>,
     pub session_id: Option<Uuid>,
     pub scopes: ScopeSet,
     pub expires_at: Option<OffsetDateTime>,
-    /// What may be called how often, and where it is counted; `None` is no limit.
-    pub allowance: Option<Allowance>,
+    /// How often it may call, and where that is counted: its own limit, then those of its makers. Empty is no limit.
+    pub allowances: Vec<Allowance>,
 }
 
 impl Caller {
@@ -72,10 +74,11 @@ impl Caller {
             role: None,
             kind: CallerKind::User,
             key: None,
+            makers: Vec::new(),
             session_id: None,
             scopes,
             expires_at: None,
-            allowance: None,
+            allowances: Vec::new(),
         }
     }
 
@@ -103,6 +106,11 @@ impl Caller {
             return Ok(());
         }
         Err(insufficient(scope))
+    }
+
+    /// Whether it shows this key, or one that was made with it.
+    pub fn comes_from_key(&self, id: Uuid) -> bool {
+        self.key.as_ref().is_some_and(|(own, _)| *own == id) || self.makers.contains(&id)
     }
 
     /// Whether its credential has ended. A provider's clock may differ from ours a little; our own doesn't.
@@ -157,10 +165,11 @@ mod tests {
             role: None,
             kind,
             key: None,
+            makers: Vec::new(),
             session_id,
             scopes: ScopeSet::all(),
             expires_at: Some(OffsetDateTime::UNIX_EPOCH),
-            allowance: None,
+            allowances: Vec::new(),
         }
     }
 

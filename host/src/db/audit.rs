@@ -77,13 +77,12 @@ pub struct Filter {
 /// Rows that one statement of the retention removes.
 const REMOVED_AT_ONCE: i64 = 5_000;
 
-pub async fn add(pool: &Pool, entry: &Entry) -> ApiResult<()> {
-    let client = pool.get().await?;
-    let sql = "INSERT INTO public.admin_audit_log \
-               (at, actor, action, target, outcome, ip, request_id, detail, count, first_at) \
-               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
-    let statement = client.prepare_cached(sql).await?;
-    let values: [&(dyn ToSql + Sync); 10] = [
+const ADD: &str = "INSERT INTO public.admin_audit_log \
+     (at, actor, action, target, outcome, ip, request_id, detail, count, first_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+
+fn values(entry: &Entry) -> [&(dyn ToSql + Sync); 10] {
+    [
         &entry.at,
         &entry.actor,
         &entry.action,
@@ -94,8 +93,23 @@ pub async fn add(pool: &Pool, entry: &Entry) -> ApiResult<()> {
         &entry.detail,
         &entry.count,
         &entry.first_at,
-    ];
-    client.execute(&statement, &values).await?;
+    ]
+}
+
+pub async fn add(pool: &Pool, entry: &Entry) -> ApiResult<()> {
+    let client = pool.get().await?;
+    client.execute(&client.prepare_cached(ADD).await?, &values(entry)).await?;
+    Ok(())
+}
+
+/// All of them or none; sent without waiting for each.
+pub async fn add_all(pool: &Pool, entries: &[Entry]) -> ApiResult<()> {
+    let mut client = pool.get().await?;
+    let work = client.transaction().await?;
+    let statement = work.prepare_cached(ADD).await?;
+    let add = async |entry| work.execute(&statement, &values(entry)).await;
+    futures_util::future::try_join_all(entries.iter().map(add)).await?;
+    work.commit().await?;
     Ok(())
 }
 

@@ -37,6 +37,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     10 "0010_catalogue",
     11 "0011_plugin_owners",
     12 "0012_plugin_operators",
+    13 "0013_key_lineage",
 ];
 
 /// How many there are.

@@ -23,6 +23,11 @@ impl Limit {
         Self { per_minute, burst, period: MINUTE.div_ceil(per_minute as u64) }
     }
 
+    /// Whether whoever keeps to this limit keeps to the other one, too.
+    pub const fn is_as_tight_as(self, other: Self) -> bool {
+        self.per_minute <= other.per_minute && self.burst <= other.burst
+    }
+
     /// How far ahead a caller may be and still make a call.
     const fn tolerance(self) -> u64 {
         (self.burst as u64 - 1) * self.period

@@ -122,6 +122,16 @@ impl Meter {
         }
     }
 
+    /// Takes back a call that was admitted here and refused elsewhere.
+    pub fn give_back(&self, limit: Limit) {
+        if self.shared.load(Ordering::Acquire) {
+            return self.give(CALL);
+        }
+        let less = |spent_until: u64| Some(spent_until.saturating_sub(limit.period));
+        // The closure always gives a value, so that the update does not fail.
+        let _ = self.spent_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
     fn refuse_leased(&self, limit: Limit, now: u64) -> Taken {
         let spent_until = self.spent_until.load(Ordering::Relaxed);
         let wait = limit.take(spent_until, now).err().unwrap_or(0).max(NEXT_EXCHANGE);

@@ -145,16 +145,16 @@ fn reply(error: &FetchError) -> Error {
         FetchError::RobotsRefused => Error::with_code(422, "robots-refused", detail).field("/url", &text),
         FetchError::RobotsUnavailable(_) => Error::with_code(502, "robots-unavailable", detail),
         FetchError::Busy(wait) => Error::with_code(503, "supplier-busy", detail).retry_after(*wait),
-        FetchError::OutOfReach(_) => Error::with_code(422, "address-refused", detail).field("/url", &text),
+        FetchError::OutOfReach(_) | FetchError::NoSuchHost(_) => {
+            Error::with_code(422, "address-refused", detail).field("/url", &text)
+        }
         FetchError::NotHtml(_) | FetchError::TooLarge | FetchError::TooManyRedirects | FetchError::Compressed => {
             Error::with_code(422, "page-unusable", detail).field("/url", &text)
         }
         FetchError::Timeout => Error::with_code(504, "upstream-timeout", detail),
-        FetchError::Status(_)
-        | FetchError::NoSuchHost(_)
-        | FetchError::Connect(_)
-        | FetchError::Tls(_)
-        | FetchError::Http(_) => Error::bad_gateway(detail),
+        FetchError::Status(_) | FetchError::Connect(_) | FetchError::Tls(_) | FetchError::Http(_) => {
+            Error::bad_gateway(detail)
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Contract 4: the reference plugin, from a page on the net to a source of a card.
 
-use cardinal_tests::{Host, Pages};
+use std::time::{Duration, Instant};
+
+use cardinal_tests::{Host, Pages, eventually};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -150,6 +152,37 @@ async fn private_addresses_are_refused_unless_its_setting_allows_them() {
         assert!((400..500).contains(&answer.status.as_u16()), "{odd}: {answer}");
     }
     assert_eq!(pages.served(), 0);
+}
+
+#[tokio::test]
+async fn a_name_of_the_network_behind_the_host_is_refused_like_one_that_is_not_there() {
+    let host = Host::settings().plugins(cardinal_tests::PluginsFolder::bundled()).start().await;
+    let owner = host.owner().await;
+    // `localhost` stands for an internal name: it resolves, and to an address that is not on the internet.
+    let names = ["http://localhost/page", "http://no-such-name.invalid/page"];
+    let mut answers = Vec::new();
+    for name in names {
+        let begun = Instant::now();
+        let mut problem = owner.get(&preview(name)).await.refused(422, "address-refused");
+        assert!(begun.elapsed() >= Duration::from_millis(500), "{name} is refused faster: {:?}", begun.elapsed());
+        problem.as_object_mut().unwrap().remove("request_id");
+        answers.push(problem);
+    }
+    assert_eq!(answers[0], answers[1]);
+    let log = "/v1/admin/plugin-registry/supplier/logs";
+    for (name, cause) in [(names[0], "this machine itself"), (names[1], "lookup")] {
+        eventually("the operator's log has the cause", async || {
+            let lines = owner.get(log).await.expect(200);
+            let of_name = |line: &&Value| line["fields"]["url"] == json!(name);
+            let line = lines["items"].as_array().unwrap().iter().find(of_name)?.clone();
+            line["fields"]["reason"].as_str().unwrap().contains(cause).then_some(())
+        })
+        .await;
+    }
+    // Whoever may preview may not read that log for it.
+    let key = owner.key(&["plugin:supplier:*"]).await;
+    key.get(&preview(names[0])).await.refused(422, "address-refused");
+    key.get(log).await.refused(403, "insufficient-scope");
 }
 
 #[tokio::test]

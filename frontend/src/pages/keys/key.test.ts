@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
-import { curlSnippet, keyState, mcpClientSnippet } from './key.ts';
+import type { ApiKey } from '../../api/types.ts';
+import { curlSnippet, keyState, mcpClientSnippet, usableDescendants, usableSuccessor } from './key.ts';
 import { newKey, type KeyForm } from './key-form.ts';
 
 const form: KeyForm = { name: ' Robot ', preset: 'mcp', scopes: ['cards:purge'], expiry: '90', expiresOn: '', rate: 'default', perMinute: 600 };
@@ -28,6 +29,21 @@ it('tells keys that work from those that do not', () => {
   expect(state(null, '2025-06-03T00:00:00Z')).toMatchObject({ text: 'expires soon', usable: true });
   expect(state(null, '2025-05-31T00:00:00Z')).toMatchObject({ text: 'expired', usable: false });
   expect(state('2025-05-01T00:00:00Z', null)).toMatchObject({ text: 'revoked', usable: false });
+});
+
+it('finds what goes with a key, and what took its place', () => {
+  const key = (id: string, made_by_key_id: string | null, more: Partial<ApiKey> = {}) =>
+    ({ id, made_by_key_id, replaces_id: null, revoked_at: null, expires_at: null, ...more }) as ApiKey;
+  const over = { revoked_at: '2025-05-01T00:00:00Z' };
+  const keys = [
+    key('grandchild', 'child'), key('child', 'root'), key('of revoked', 'revoked'), key('revoked', 'root', over),
+    key('root', null), key('other', null), key('self', 'self'), key('successor', null, { replaces_id: 'root' }),
+  ];
+  const ids = (id: string) => usableDescendants(id, keys).map((found) => found.id);
+  expect(ids('root')).toEqual(['grandchild', 'child', 'of revoked']);
+  expect([ids('child'), ids('other'), ids('self')]).toEqual([['grandchild'], [], []]);
+  expect(usableSuccessor('root', keys)?.id).toBe('successor');
+  expect(usableSuccessor('child', keys)).toBeUndefined();
 });
 
 it('the snippets name the server and carry the key', () => {

@@ -11,12 +11,12 @@ use crate::{
         caller::{Caller, insufficient},
         scope::{self, ScopeSet},
     },
-    db::{self, pool::Pool},
     http::{
         codes,
         error::{ApiError, ApiResult},
         input::maybe,
     },
+    limit::gcra,
 };
 
 const NAME_LIMIT: usize = 120;
@@ -40,6 +40,9 @@ pub struct Limit {
     pub burst: Option<i32>,
 }
 
+/// Keys of which each was made with the one before: every call of the last one may count on as many budgets.
+const LONGEST_LINEAGE: usize = 8;
+
 /// The most that a caller may give: nothing bounds a person who has logged in.
 pub struct Bounds {
     until: Option<OffsetDateTime>,
@@ -47,16 +50,15 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    pub async fn of(caller: &Caller, pool: &Pool) -> ApiResult<Self> {
+    pub fn of(caller: &Caller) -> Self {
         if caller.session_id.is_some() {
-            return Ok(Self { until: None, rate: None });
+            return Self { until: None, rate: None };
         }
-        let own = match &caller.key {
-            Some((id, _)) => db::api_keys::get(pool, *id).await?,
-            None => None,
-        };
-        let rate = own.map(|own| Limit { per_minute: own.rate_per_minute, burst: own.rate_burst });
-        Ok(Self { until: caller.expires_at, rate: rate.filter(|rate| rate.per_minute.is_some()) })
+        // As `i32`, since a row holds no more.
+        let bounded = |rate: u32| i32::try_from(rate).unwrap_or(i32::MAX);
+        let least = |rate: fn(gcra::Limit) -> u32| caller.allowances.iter().map(|own| bounded(rate(own.limit()))).min();
+        let (per_minute, burst) = (least(|limit| limit.per_minute), least(|limit| limit.burst));
+        Self { until: caller.expires_at, rate: per_minute.map(|_| Limit { per_minute, burst }) }
     }
 
     /// The end of a key's life; without one, that of who gives it.
@@ -102,6 +104,15 @@ pub fn lifetime(at: Option<String>, days: Option<i64>, now: OffsetDateTime) -> A
         (None, Some(_)) => Err(ApiError::invalid("/expires_in_days", format!("1 to {LONGEST_DAYS} days."))),
         (None, None) => Ok(None),
     }
+}
+
+/// 403 when the caller is a key that too many others lead to.
+pub fn may_make_keys(caller: &Caller) -> ApiResult<()> {
+    if caller.makers.len() + 1 < LONGEST_LINEAGE {
+        return Ok(());
+    }
+    Err(ApiError::new(&codes::FORBIDDEN)
+        .detail(format!("{LONGEST_LINEAGE} keys were made in a row; the last one makes none.")))
 }
 
 /// The scopes as they are stored; nobody can grant what they lack.

@@ -92,6 +92,19 @@ impl Fleet {
 }
 
 #[test]
+fn a_call_that_is_given_back_was_never_made() {
+    let limit = Limit::new(60, 3);
+    for (shared, hosts) in [(false, 1), (true, 1)] {
+        let meter = meter(limit, shared);
+        for _ in 0..20 {
+            assert_eq!(admitted(&meter, limit, SECOND, hosts, 1), 1, "shared: {shared}");
+            meter.give_back(limit);
+        }
+        assert_eq!(admitted(&meter, limit, SECOND, hosts, 10), 3, "shared: {shared}");
+    }
+}
+
+#[test]
 fn alone_it_is_exact() {
     let limit = Limit::new(60, 5);
     let meter = meter(limit, false);

@@ -14,7 +14,8 @@ pub enum Reach {
 }
 
 /// Why an address is out of reach, in words that follow "is".
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("its address is {0}")]
 pub struct OutOfReach(pub &'static str);
 
 /// A range of addresses that is not the internet.

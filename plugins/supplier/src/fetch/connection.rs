@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
@@ -20,6 +20,9 @@ use super::address::{self, OutOfReach, Reach};
 /// A host with a dead address and a live one must not use up the whole time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Longer than it takes to find out about nearly every name.
+const REFUSAL_TIME: Duration = Duration::from_millis(500);
+
 /// Names with dozens of addresses exist; trying them all does not help.
 const MAX_ADDRESSES: usize = 4;
 
@@ -29,9 +32,20 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 pub async fn open(url: &Url, reach: Reach) -> Result<Box<dyn Stream>, FetchError> {
     let host = url.host().ok_or(FetchError::NotAWebAddress)?;
     let port = url.port_or_known_default().ok_or(FetchError::NotAWebAddress)?;
-    let addresses = permitted(resolve(&host, port).await?, reach)?;
+    let addresses = find(&host, port, reach).await?;
     let stream = connect(&addresses).await?;
     if url.scheme() == "https" { Ok(Box::new(secure(stream, &host).await?)) } else { Ok(Box::new(stream)) }
+}
+
+/// A name that is not there and one of the network behind the host are refused after the same time, or the time would
+/// tell which it is.
+async fn find(host: &Host<&str>, port: u16, reach: Reach) -> Result<Vec<SocketAddr>, FetchError> {
+    let begun = Instant::now();
+    let found = resolve(host, port).await.and_then(|addresses| permitted(addresses, reach));
+    if found.is_err() && matches!(host, Host::Domain(_)) {
+        sleep_until(begun + REFUSAL_TIME).await;
+    }
+    found
 }
 
 async fn resolve(host: &Host<&str>, port: u16) -> Result<Vec<SocketAddr>, FetchError> {
@@ -55,7 +69,7 @@ fn permitted(addresses: Vec<SocketAddr>, reach: Reach) -> Result<Vec<SocketAddr>
         }
     }
     if permitted.is_empty() {
-        return Err(FetchError::OutOfReach(refused.0));
+        return Err(FetchError::OutOfReach(refused));
     }
     permitted.truncate(MAX_ADDRESSES);
     Ok(permitted)

@@ -2,8 +2,14 @@
 
 use std::time::Duration;
 
+use super::address::OutOfReach;
 use super::{MAX_REDIRECTS, MAX_URL, TOTAL_TIMEOUT};
 use crate::politeness::Busy;
+
+/// One text for both, the log has which it was: whoever could tell them apart could find out which names there are in the
+/// network behind the host.
+const NO_HOST: &str = "the host of this address was not found, or is none that pages are read from; \
+    only the setting allow_private_addresses opens private networks";
 
 /// Every text is for the caller: plain words, and nothing about the network behind the host.
 #[derive(Debug, thiserror::Error)]
@@ -14,8 +20,8 @@ pub enum FetchError {
     TooLong,
     #[error("a web address with a user name or password in it is not read")]
     Credentials,
-    #[error("the address of this page is {0}; only the setting allow_private_addresses opens private networks")]
-    OutOfReach(&'static str),
+    #[error("{NO_HOST}")]
+    OutOfReach(#[source] OutOfReach),
     #[error("the supplier's robots.txt does not permit robots to read this page")]
     RobotsRefused,
     #[error("the supplier's site answered {0} for its robots.txt, so nobody knows which pages it permits to read")]
@@ -34,7 +40,7 @@ pub enum FetchError {
     Status(hyper::StatusCode),
     #[error("the page did not arrive within {} seconds", TOTAL_TIMEOUT.as_secs())]
     Timeout,
-    #[error("no host of this name was found")]
+    #[error("{NO_HOST}")]
     NoSuchHost(#[source] std::io::Error),
     #[error("the supplier's site could not be connected to")]
     Connect(#[source] std::io::Error),

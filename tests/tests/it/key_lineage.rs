@@ -1,0 +1,396 @@
+//! Contract 3.1: keys that were made with keys. They go with their maker, live no longer and share its rate.
+
+use cardinal_tests::{Answer, Client, EventStream, Federated, Host, User, eventually, unique};
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
+
+const KEYS: &str = "/v1/admin/api-keys";
+const CARDS: &str = "/v1/admin/master-cards?limit=1";
+const ME: &str = "/v1/admin/auth/me";
+
+/// A key, and a client that shows it.
+struct Key {
+    item: Value,
+    client: Client,
+}
+
+impl Key {
+    /// Made by whoever `maker` shows; with more than the usual words when `extra` says so.
+    async fn made_by(maker: &Client, extra: Value) -> Key {
+        Self::of(maker, &Self::asked(maker, extra).await.expect(201))
+    }
+
+    async fn asked(maker: &Client, extra: Value) -> Answer {
+        let mut wanted = json!({"name": unique("key"), "scopes": ["keys:write", "cards:read"]});
+        wanted.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        maker.post(KEYS, &wanted).await
+    }
+
+    fn of(through: &Client, made: &Value) -> Key {
+        Key { item: made["item"].clone(), client: through.bearer(made["key"].as_str().unwrap()) }
+    }
+
+    fn id(&self) -> &str {
+        self.item["id"].as_str().unwrap()
+    }
+
+    fn path(&self) -> String {
+        format!("{KEYS}/{}", self.id())
+    }
+
+    async fn rotated_by(&self, by: &Client, overlap: i64) -> Key {
+        Self::of(by, &self.rotation(by, overlap).await.expect(201))
+    }
+
+    async fn rotation(&self, by: &Client, overlap: i64) -> Answer {
+        by.post(&format!("{}/rotate", self.path()), &json!({"overlap_seconds": overlap})).await
+    }
+
+    async fn seen_by(&self, owner: &User) -> Value {
+        owner.get(&self.path()).await.expect(200)["item"].clone()
+    }
+
+    #[track_caller]
+    fn lives(&self) -> impl Future<Output = ()> {
+        let at = std::panic::Location::caller();
+        async move { assert_eq!(self.client.get(CARDS).await.status, 200, "{at}") }
+    }
+
+    #[track_caller]
+    fn is_revoked(&self) -> impl Future<Output = ()> {
+        let at = std::panic::Location::caller();
+        async move {
+            let answer = self.client.get(CARDS).await;
+            assert_eq!((answer.status.as_u16(), &answer.json()["code"]), (401, &json!("revoked-token")), "{at}");
+        }
+    }
+}
+
+/// A key, one that was made with it, and one that was made with that one.
+async fn three_levels(owner: &User) -> [Key; 3] {
+    let root = Key::made_by(owner, json!({})).await;
+    let child = Key::made_by(&root.client, json!({})).await;
+    let grandchild = Key::made_by(&child.client, json!({})).await;
+    [root, child, grandchild]
+}
+
+#[tokio::test]
+async fn a_revoked_key_takes_along_what_was_made_with_it() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let [root, child, grandchild] = three_levels(owner).await;
+    let (sibling, stranger) =
+        (Key::made_by(&root.client, json!({})).await, Key::made_by(owner, json!({"name": "not of them"})).await);
+    assert_eq!(root.item["made_by_key_id"], json!(null), "a login made it: {}", root.item);
+    assert_eq!(child.item["made_by_key_id"], root.item["id"], "{}", child.item);
+    assert_eq!(grandchild.seen_by(owner).await["made_by_key_id"], child.item["id"]);
+    let listed = owner.get(&format!("{KEYS}?limit=200")).await.expect(200);
+    let in_list = listed["items"].as_array().unwrap().iter().find(|item| item["id"] == child.item["id"]).unwrap();
+    assert_eq!(in_list["made_by_key_id"], root.item["id"]);
+    for key in [&root, &child, &grandchild, &sibling, &stranger] {
+        key.lives().await;
+    }
+
+    // Of a branch, that branch alone.
+    owner.delete(&child.path()).await.expect(204);
+    child.is_revoked().await;
+    grandchild.is_revoked().await;
+    root.lives().await;
+    sibling.lives().await;
+    let youngest = Key::made_by(&sibling.client, json!({})).await;
+    owner.delete(&root.path()).await.expect(204);
+    for key in [&root, &sibling, &youngest] {
+        key.is_revoked().await;
+    }
+    stranger.lives().await;
+    let reasons =
+        [&root, &sibling, &youngest, &grandchild].map(async |key| key.seen_by(owner).await["revoked_reason"].clone());
+    assert_eq!(
+        join_all(reasons).await,
+        ["revoked", "its maker was revoked", "its maker was revoked", "its maker was revoked"]
+    );
+
+    for (key, reason) in [(&root, "revoked"), (&youngest, "its maker was revoked")] {
+        let path = format!("/v1/admin/audit?action=api_key.revoke&target={}", key.id());
+        let lines = owner.get(&path).await.expect(200)["items"].clone();
+        let line = &lines.as_array().unwrap()[..];
+        assert_eq!((line.len(), &line[0]["detail"]["reason"]), (1, &json!(reason)), "{lines}");
+        assert_eq!(line[0]["detail"]["made_by_key_id"], key.item["made_by_key_id"], "{lines}");
+        assert_eq!((&line[0]["actor"]["id"], &line[0]["outcome"]), (&json!(owner.id), &json!("ok")), "{lines}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_made_with_a_key_is_kept_when_that_is_asked_for() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let [root, child, grandchild] = three_levels(owner).await;
+    for wrong in ["keep_children=yes", "keep_children=", "keep=true"] {
+        assert_eq!(owner.delete(&format!("{}?{wrong}", root.path())).await.status, 400, "{wrong}");
+    }
+    root.lives().await;
+    owner.delete(&format!("{}?keep_children=true", root.path())).await.expect(204);
+    root.is_revoked().await;
+    child.lives().await;
+    grandchild.lives().await;
+    let item = child.seen_by(owner).await;
+    assert_eq!(item["made_by_key_id"], root.item["id"], "where it comes from stays known: {item}");
+    // Whoever changes their mind says it once more.
+    owner.delete(&format!("{}?keep_children=false", root.path())).await.expect(204);
+    child.is_revoked().await;
+    grandchild.is_revoked().await;
+    assert_eq!(root.seen_by(owner).await["revoked_reason"], "revoked");
+}
+
+#[tokio::test]
+async fn a_key_that_revokes_itself_leaves_nothing_behind() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let [root, child, grandchild] = three_levels(owner).await;
+    child.client.delete(&child.path()).await.expect(204);
+    child.is_revoked().await;
+    grandchild.is_revoked().await;
+    root.lives().await;
+}
+
+#[tokio::test]
+async fn no_key_that_is_made_while_its_maker_is_revoked_outlives_it() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    for _ in 0..5 {
+        let root = Key::made_by(owner, json!({"rate_limit": null})).await;
+        let child = Key::made_by(&root.client, json!({})).await;
+        // Both make keys and rotate themselves as fast as they can until they may no more.
+        let busy = [root.client.clone(), child.client.clone()].map(|client| {
+            tokio::spawn(async move {
+                let mut made = Vec::new();
+                loop {
+                    let tries = join_all((0..4).map(|_| Key::asked(&client, json!({})))).await;
+                    let over = tries.iter().any(|answer| answer.status == 401);
+                    made.extend(
+                        tries.iter().filter(|a| a.status == 201).map(|answer| Key::of(&client, &answer.json())),
+                    );
+                    if over {
+                        break made;
+                    }
+                    let last = made.last().expect("the first ones were let through");
+                    let rotated = last.rotation(&client, 60).await;
+                    if rotated.status == 201 {
+                        made.push(Key::of(&client, &rotated.json()));
+                    }
+                }
+            })
+        });
+        eventually("keys are being made", async || {
+            let listed = owner.get(&format!("{KEYS}?limit=50")).await.expect(200);
+            let of_root = |item: &&Value| item["made_by_key_id"] == root.item["id"];
+            (listed["items"].as_array().unwrap().iter().filter(of_root).count() > 4).then_some(())
+        })
+        .await;
+        owner.delete(&root.path()).await.expect(204);
+        for made in join_all(busy).await {
+            let made = made.unwrap();
+            assert!(made.len() > 2);
+            for key in &made {
+                key.is_revoked().await;
+            }
+        }
+        child.is_revoked().await;
+    }
+}
+
+#[tokio::test]
+async fn a_reader_with_a_key_is_shut_out_when_its_maker_is_revoked() {
+    let host = Host::settings().start().await;
+    let beside = host.beside().start().await;
+    let owner = host.owner().await;
+    let [root, _, grandchild] = three_levels(owner).await;
+    let there = beside.client().bearer(grandchild.client.token());
+    let open = async |client: &Client| EventStream::open(client, "", None).await.greeted().await;
+    let (mut here, mut there) = (open(&grandchild.client).await, open(&there).await);
+    owner.delete(&root.path()).await.expect(204);
+    for last in [here.next_of("closed").await, there.next_of("closed").await] {
+        assert_eq!(last.data["reason"], "revoked-token", "{last:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_successor_has_the_makers_place_and_its_keys() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let [root, old, grandchild] = three_levels(owner).await;
+    let new = old.rotated_by(owner, 3600).await;
+    assert_eq!(new.item["made_by_key_id"], root.item["id"], "it has the old one's maker: {}", new.item);
+    assert_eq!(grandchild.seen_by(owner).await["made_by_key_id"], new.item["id"]);
+    // What the old one makes in its last hour is its own.
+    let late = Key::made_by(&old.client, json!({})).await;
+    assert_eq!(late.item["expires_at"], old.seen_by(owner).await["expires_at"], "it ends with the old one");
+    owner.delete(&old.path()).await.expect(204);
+    old.is_revoked().await;
+    late.is_revoked().await;
+    new.lives().await;
+    grandchild.lives().await;
+
+    // The same without an overlap.
+    let newer = new.rotated_by(&new.client, 0).await;
+    new.is_revoked().await;
+    newer.lives().await;
+    grandchild.lives().await;
+    assert_eq!(newer.item["made_by_key_id"], root.item["id"]);
+    owner.delete(&root.path()).await.expect(204);
+    newer.is_revoked().await;
+    grandchild.is_revoked().await;
+}
+
+#[tokio::test]
+async fn a_key_that_another_one_rotated_goes_with_that_one() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let (stolen, service) = (Key::made_by(owner, json!({})).await, Key::made_by(owner, json!({})).await);
+    let child = Key::made_by(&service.client, json!({})).await;
+    let new = service.rotated_by(&stolen.client, 0).await;
+    assert_eq!(new.item["made_by_key_id"], stolen.item["id"], "{}", new.item);
+    // Its own maker no key puts itself above.
+    new.rotation(&child.client, 60).await.refused(403, "forbidden");
+    child.lives().await;
+    new.lives().await;
+    owner.delete(&stolen.path()).await.expect(204);
+    new.is_revoked().await;
+    child.is_revoked().await;
+}
+
+#[tokio::test]
+async fn what_was_made_with_a_key_lives_no_longer_than_it() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let [root, child, grandchild] = three_levels(owner).await;
+    let in_hours = |hours| (OffsetDateTime::now_utc() + Duration::hours(hours)).format(&Rfc3339).unwrap();
+    let end = async |key: &Key| key.seen_by(owner).await["expires_at"].clone();
+    let ends = async |key: &Key, at: Value| owner.patch(&key.path(), &json!({"expires_at": at})).await;
+    assert_eq!((end(&root).await, end(&grandchild).await), (json!(null), json!(null)));
+
+    ends(&grandchild, json!(in_hours(1))).await.expect(200);
+    let first = end(&grandchild).await;
+    ends(&root, json!(in_hours(2))).await.expect(200);
+    assert_eq!(end(&child).await, end(&root).await, "it ends with its maker");
+    assert_eq!(end(&grandchild).await, first, "what ends sooner stays as it is");
+    // Not even a person lets it live on beyond its maker.
+    for later in [json!(in_hours(3)), json!(null)] {
+        let problem = ends(&child, later.clone()).await.refused(422, "validation-failed");
+        assert_eq!(problem["errors"][0]["pointer"], "/expires_at", "{later}: {problem}");
+    }
+    ends(&root, json!(null)).await.expect(200);
+    ends(&child, json!(in_hours(3))).await.expect(200);
+    // A maker that is no more binds nobody.
+    ends(&root, json!(in_hours(2))).await.expect(200);
+    owner.delete(&format!("{}?keep_children=true", root.path())).await.expect(204);
+    ends(&child, json!(null)).await.expect(200);
+}
+
+#[tokio::test]
+async fn siblings_together_go_no_faster_than_their_maker() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    // Six calls a minute, and 12 at once. One of them makes a key.
+    let maker = Key::made_by(owner, json!({"rate_limit": {"per_minute": 6, "burst": 12}})).await;
+    let one = Key::made_by(&maker.client, json!({})).await;
+    let two = Key::made_by(&maker.client, json!({"rate_limit": {"per_minute": 6, "burst": 4}})).await;
+    let of_one = Key::made_by(&one.client, json!({})).await; // and nine are left
+    let calls = async |key: &Key, wanted: usize| {
+        let mut admitted = 0;
+        for _ in 0..wanted {
+            let answer = key.client.get(ME).await;
+            assert!([200, 429].contains(&answer.status.as_u16()), "{answer}");
+            admitted += usize::from(answer.status == 200);
+        }
+        admitted
+    };
+    assert_eq!(calls(&two, 6).await, 4, "its own limit is still its own");
+    let together = tokio::join!(calls(&one, 5), calls(&of_one, 5), calls(&maker, 5));
+    let together = together.0 + together.1 + together.2;
+    assert!((5..=6).contains(&together), "five are left, and time brings one in ten seconds: {together}");
+    let refused = two.client.get(ME).await;
+    refused.refused(429, "rate-limited");
+    assert_eq!(refused.header("ratelimit").unwrap().split(';').next(), Some("\"key\""), "{refused}");
+}
+
+#[tokio::test]
+async fn a_key_gains_no_rate_by_revoking_or_rotating_its_maker_or_itself() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let limit = json!({"rate_limit": {"per_minute": 1, "burst": 8}});
+    let left = |answer: &Answer| {
+        let header = answer.header("ratelimit").unwrap_or_else(|| panic!("{answer}"));
+        header.split(';').nth(1).unwrap().strip_prefix("r=").unwrap().parse::<u32>().unwrap()
+    };
+    // Its own rotations share its budget while they overlap.
+    let first = Key::made_by(owner, limit.clone()).await;
+    let second = first.rotated_by(&first.client, 3600).await;
+    let third = second.rotated_by(&second.client, 3600).await;
+    assert_eq!(left(&third.client.get(ME).await), 5);
+    assert_eq!(left(&first.client.get(ME).await), 4);
+
+    let maker = Key::made_by(owner, limit).await;
+    let one = Key::made_by(&maker.client, json!({})).await;
+    let two = Key::made_by(&maker.client, json!({})).await;
+    maker.client.delete(&format!("{}?keep_children=true", maker.path())).await.expect(204);
+    assert_eq!(left(&one.client.get(ME).await), 4, "two keys and a revocation were paid for");
+    assert_eq!(left(&two.client.get(ME).await), 3);
+}
+
+#[tokio::test]
+async fn a_slower_maker_slows_what_was_made_with_it() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let [root, _, grandchild] = three_levels(owner).await;
+    grandchild.lives().await;
+    owner.patch(&root.path(), &json!({"rate_limit": {"per_minute": 2, "burst": 1}})).await.expect(200);
+    let answer = grandchild.client.get(ME).await;
+    assert_eq!(answer.header("ratelimit-policy"), Some(r#""key";q=2;w=60;cardinal-burst=1"#), "{answer}");
+    owner.patch(&root.path(), &json!({"rate_limit": null})).await.expect(200);
+    let answer = grandchild.client.get(ME).await;
+    assert_eq!(answer.header("ratelimit-policy"), Some(r#""key";q=6000;w=60;cardinal-burst=600"#), "{answer}");
+}
+
+#[tokio::test]
+async fn a_row_of_makers_comes_to_an_end() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let mut line = vec![Key::made_by(owner, json!({})).await];
+    while line.len() < 8 {
+        let last = line.last().unwrap();
+        line.push(Key::made_by(&last.client, json!({})).await);
+    }
+    Key::asked(&line[7].client, json!({})).await.refused(403, "forbidden");
+    owner.delete(&line[0].path()).await.expect(204);
+    for key in &line {
+        key.is_revoked().await;
+    }
+}
+
+#[tokio::test]
+async fn a_jwt_gives_no_key_a_higher_rate_than_it_has() {
+    let federated = Federated::start(|settings| {
+        settings.set("OIDC_MAX_SCOPES", "keys:write cards:read").set("API_KEY_RATE_PER_MINUTE", "300")
+    })
+    .await;
+    let holder = federated.holder("automation", "keys:write cards:read").await;
+    let ask = async |extra: Value| {
+        let mut wanted = json!({"name": unique("jwt"), "scopes": ["cards:read"]});
+        wanted.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        holder.post(KEYS, &wanted).await
+    };
+    let made = ask(json!({})).await.expect(201);
+    assert_eq!(made["item"]["rate_limit"], json!({"per_minute": 300, "burst": 30}), "{made}");
+    assert_eq!(made["item"]["made_by_key_id"], json!(null), "{made}");
+    // A user of the identity provider has ten times what a key has.
+    ask(json!({"rate_limit": {"per_minute": 3000}})).await.expect(201);
+    for more in
+        [json!(null), json!({"per_minute": null}), json!({"per_minute": 3001}), json!({"per_minute": 1, "burst": 301})]
+    {
+        ask(json!({"rate_limit": more})).await.refused(403, "forbidden");
+    }
+    let path = format!("{KEYS}/{}", made["item"]["id"].as_str().unwrap());
+    holder.patch(&path, &json!({"rate_limit": null})).await.refused(403, "forbidden");
+}
