@@ -73,7 +73,7 @@ impl SchemaError {
             position: Some(position),
             found: format!("a mistake at {position}: {} near `{}`", mistake.message(), excerpt(text, offset)),
             expected: READABLE,
-            fix: "correct schema.sql".to_owned(),
+            fix: "Correct schema.sql.".to_owned(),
         }
     }
 
@@ -96,7 +96,7 @@ impl SchemaError {
             position: None,
             found: why.to_owned(),
             expected: READABLE,
-            fix: "make schema.sql shorter and simpler; the plugin can fill its tables when it runs".to_owned(),
+            fix: "Make schema.sql shorter and simpler; the plugin can fill its tables when it runs.".to_owned(),
         }
     }
 }

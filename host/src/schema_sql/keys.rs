@@ -17,7 +17,7 @@ pub(super) fn points_to_cards(constraint: &SyntaxNode, path: &[String], text: &s
         return Ok(false);
     }
     let refuse = |what: &str, node: &SyntaxNode| {
-        let fix = "write `card_id uuid REFERENCES public.master_cards (id)`, with any name for the column";
+        let fix = "Write `card_id uuid REFERENCES public.master_cards (id)`, with any name for the column.";
         Err(SchemaError::node(text, node, what, fix))
     };
     let referenced = referenced_columns(constraint, text)?;

@@ -39,7 +39,7 @@ pub(super) fn check_bounds(text: &str) -> Result<(), SchemaError> {
             text,
             at,
             &what,
-            "take it out, and save the file as UTF-8 without a byte order mark",
+            "Take it out, and save the file as UTF-8 without a byte order mark.",
         ));
     }
     Depth::default().check(text)
@@ -67,13 +67,13 @@ impl Depth {
             self.count(token.kind, text.get(at..offset).unwrap_or_default());
             if self.open.max(self.prefixes).max(self.joins) > MAX_DEPTH {
                 let what = format!("more than {MAX_DEPTH} levels within one another");
-                return Err(SchemaError::at(text, at, &what, "write it flatter"));
+                return Err(SchemaError::at(text, at, &what, "Write it flatter."));
             }
             if self.in_statement > MAX_STATEMENT_TOKENS || self.tokens > MAX_TOKENS {
                 let what = format!(
                     "more than {MAX_STATEMENT_TOKENS} words and signs in one statement, or {MAX_TOKENS} in the file,"
                 );
-                return Err(SchemaError::at(text, at, &what, "split it, or fill the tables when the plugin runs"));
+                return Err(SchemaError::at(text, at, &what, "Split it, or fill the tables when the plugin runs."));
             }
         }
         Ok(())
@@ -117,16 +117,16 @@ pub(super) fn name(text: &str, token: &SyntaxToken) -> Result<String, SchemaErro
     let name = match written.strip_prefix('"') {
         Some(quoted) => match quoted.strip_suffix('"') {
             Some(inside) => inside.replace("\"\"", "\""),
-            None => return refuse("a name without an end", "close the quotes"),
+            None => return refuse("a name without an end", "Close the quotes."),
         },
         // `U&"..."` is a name as well.
-        None if written.contains('"') => return refuse("a name in escapes", "write its characters themselves"),
+        None if written.contains('"') => return refuse("a name in escapes", "Write its characters themselves."),
         None => written.to_ascii_lowercase(),
     };
     match name.len() {
-        0 => refuse("an empty name", "give it a name"),
+        0 => refuse("an empty name", "Give it a name."),
         1..=MAX_NAME_BYTES => Ok(name),
-        _ => refuse(&format!("a name of more than {MAX_NAME_BYTES} bytes"), "give it a shorter name"),
+        _ => refuse(&format!("a name of more than {MAX_NAME_BYTES} bytes"), "Give it a shorter name."),
     }
 }
 
@@ -144,12 +144,12 @@ pub(super) fn literal(text: &str, token: &SyntaxToken) -> Result<String, SchemaE
         SyntaxKind::STRING => Ok(string(&inside(0).replace("''", "'"))),
         SyntaxKind::DOLLAR_QUOTED_STRING => match strip_dollar_quotes(written) {
             Some(inside) => Ok(string(inside)),
-            None => refuse("a text without an end", "close it"),
+            None => refuse("a text without an end", "Close it."),
         },
         SyntaxKind::ESC_STRING => match unescaped(inside(1)) {
             Some(value) => Ok(string(&value)),
             None => {
-                refuse("an escape", "write the character itself; \\n, \\t, \\r, \\b, \\f, \\\\, \\' and \\uXXXX work")
+                refuse("an escape", "Write the character itself; \\n, \\t, \\r, \\b, \\f, \\\\, \\' and \\uXXXX work.")
             }
         },
         SyntaxKind::BIT_STRING if inside(1).bytes().all(|b| b == b'0' || b == b'1') => Ok(format!("B'{}'", inside(1))),
@@ -158,9 +158,9 @@ pub(super) fn literal(text: &str, token: &SyntaxToken) -> Result<String, SchemaE
         SyntaxKind::NUMERIC_NUMBER if is_decimal(written) => Ok(written.to_owned()),
         // PostgreSQL 15 reads `0x1F` and `1_000` as a number and a name behind it.
         SyntaxKind::INT_NUMBER | SyntaxKind::NUMERIC_NUMBER => {
-            refuse("a number that is not written in digits alone", "write it in decimal, without underscores")
+            refuse("a number that is not written in digits alone", "Write it in decimal, without underscores.")
         }
-        _ => refuse("a value of this kind", "write a plain text in single quotes, or a number"),
+        _ => refuse("a value of this kind", "Write a plain text in single quotes, or a number."),
     }
 }
 

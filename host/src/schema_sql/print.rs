@@ -52,7 +52,7 @@ impl<'a> Printer<'a> {
         for node in self.statement.descendants().filter(|node| node.kind() == CTE_NAME) {
             let name = self.only_name(&node)?;
             if name.starts_with("pg_") {
-                return Err(self.refuse(&node, "a query with a name of PostgreSQL's own", "call it something else"));
+                return Err(self.refuse(&node, "a query with a name of PostgreSQL's own", "Call it something else."));
             }
             self.queries.insert(name);
         }
@@ -111,7 +111,7 @@ impl<'a> Printer<'a> {
             _ => {
                 let at = token.text_range().start().into();
                 let what = if lexis::is_keyword(kind) { syntax::in_words(kind) } else { "a sign".to_owned() };
-                Err(SchemaError::forbidden(self.text, at, &what, "take it out"))
+                Err(SchemaError::forbidden(self.text, at, &what, "Take it out."))
             }
         }
     }
@@ -135,7 +135,7 @@ impl<'a> Printer<'a> {
         let mut tokens = tokens_of(node);
         match (tokens.next(), tokens.next()) {
             (Some(token), None) if lexis::is_word(token.kind()) => lexis::name(self.text, &token),
-            _ => Err(self.refuse(node, "something that is no name", "write a plain name")),
+            _ => Err(self.refuse(node, "something that is no name", "Write a plain name.")),
         }
     }
 
@@ -147,13 +147,13 @@ impl<'a> Printer<'a> {
             match (is_name_next, token.kind()) {
                 (true, kind) if lexis::is_word(kind) => path.push(lexis::name(self.text, &token)?),
                 (false, DOT) => {}
-                _ => return Err(self.refuse(node, "something that is no name", "write a plain name")),
+                _ => return Err(self.refuse(node, "something that is no name", "Write a plain name.")),
             }
             is_name_next = !is_name_next;
         }
         match path.len() {
             1..=3 if !is_name_next => Ok(path),
-            _ => Err(self.refuse(node, "something that is no name", "write a plain name")),
+            _ => Err(self.refuse(node, "something that is no name", "Write a plain name.")),
         }
     }
 
@@ -172,11 +172,11 @@ impl<'a> Printer<'a> {
             [name] => self.own(name),
             [schema, name] if schema == self.schema && !is_bare => self.own(name),
             path if path == keys::CARDS => {
-                let fix = "read cards in the plugin when it runs; schema.sql may point a key at them, no more";
+                let fix = "Read cards in the plugin when it runs; schema.sql may point a key at them, no more.";
                 return Err(self.refuse(node, "a use of the cards", fix));
             }
             _ => {
-                let fix = format!("keep to the plugin's own schema: leave the schema out, or write {}", self.schema);
+                let fix = format!("Keep to the plugin's own schema: leave the schema out, or write {}.", self.schema);
                 return Err(self.refuse(node, "a name in another schema", fix));
             }
         }
@@ -190,7 +190,7 @@ impl<'a> Printer<'a> {
     fn constraint(&mut self, node: &SyntaxNode) -> Printed {
         match self.path(node)?.as_slice() {
             [name] => Ok(self.word(&lexis::quoted(name))),
-            _ => Err(self.refuse(node, "a constraint with a schema", "leave the schema out")),
+            _ => Err(self.refuse(node, "a constraint with a schema", "Leave the schema out.")),
         }
     }
 
@@ -200,7 +200,7 @@ impl<'a> Printer<'a> {
         let (table, column) = match path.as_slice() {
             [table, column] => (table, column),
             [schema, table, column] if schema == self.schema => (table, column),
-            _ => return Err(self.refuse(node, "a column of something else", "write table.column")),
+            _ => return Err(self.refuse(node, "a column of something else", "Write table.column.")),
         };
         self.own(table);
         self.out.push_str(&format!(".{}", lexis::quoted(column)));
@@ -212,7 +212,7 @@ impl<'a> Printer<'a> {
         let name = self.only_name(node)?;
         let is_keyword = tokens_of(node).next().is_some_and(|token| lexis::is_keyword(token.kind()));
         if is_keyword && names::SESSION_WORDS.contains(&name) {
-            let fix = "take it out: the plugin knows the user of each call (`ctx.user()`)";
+            let fix = "Take it out: the plugin knows the user of each call (`ctx.user()`).";
             return Err(self.refuse(node, "a question who is asking", fix));
         }
         let is_word = is_keyword && (names::VALUE_WORDS.contains(&name) || is_truth_value(node, &name));
@@ -250,7 +250,7 @@ impl<'a> Printer<'a> {
             Some(printed) if printed.starts_with("pg_catalog") || !is_quoted => Ok(self.word(&printed)),
             _ => {
                 let what = format!("the function {}", path.join("."));
-                let fix = "use another one of PostgreSQL's plain functions, or do it in the plugin when it runs";
+                let fix = "Use another one of PostgreSQL's plain functions, or do it in the plugin when it runs.";
                 Err(self.refuse(callee, &what, fix))
             }
         }
@@ -292,7 +292,7 @@ impl<'a> Printer<'a> {
             (None, [name]) => self.own(name),
             (None, [schema, name]) if schema == self.schema => self.own(name),
             _ => {
-                let fix = "use a built-in type, or one that this schema.sql makes";
+                let fix = "Use a built-in type, or one that this schema.sql makes.";
                 return Err(self.refuse(node, &format!("the type {}", path.join(".")), fix));
             }
         }
@@ -323,7 +323,7 @@ impl<'a> Printer<'a> {
             [name] => Ok(self.word(&names::in_catalog(name))),
             [schema, name] if schema == "pg_catalog" => Ok(self.word(&names::in_catalog(name))),
             path => {
-                let fix = "use one of PostgreSQL's own";
+                let fix = "Use one of PostgreSQL's own.";
                 Err(self.refuse(node, &format!("the name {}", path.join(".")), fix))
             }
         }
@@ -359,7 +359,9 @@ impl<'a> Printer<'a> {
         let name = self.only_name(node)?;
         match allowed.contains(&name) {
             true => Ok(self.word(&name)),
-            false => Err(self.refuse(node, &format!("{what} called {name}"), format!("use one of {}", allowed.list()))),
+            false => {
+                Err(self.refuse(node, &format!("{what} called {name}"), format!("Use one of {}.", allowed.list())))
+            }
         }
     }
 
@@ -369,7 +371,7 @@ impl<'a> Printer<'a> {
                 (Some(child), _) => self.node(child)?,
                 (_, Some(token)) if token.kind() == IDENT => match lexis::name(self.text, token)?.as_str() {
                     word @ ("modulus" | "remainder") => self.word(word),
-                    _ => return Err(self.refuse(node, "a bound", "write MODULUS and REMAINDER")),
+                    _ => return Err(self.refuse(node, "a bound", "Write MODULUS and REMAINDER.")),
                 },
                 (_, Some(token)) => self.token(token, &[])?,
                 _ => {}

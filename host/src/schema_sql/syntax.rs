@@ -69,9 +69,9 @@ fn instead(kind: SyntaxKind) -> &'static str {
     match kind {
         CREATE_FUNCTION | CREATE_PROCEDURE | CREATE_AGGREGATE | DO | CALL | ALTER_FUNCTION | ALTER_PROCEDURE
         | ALTER_ROUTINE | ALTER_AGGREGATE | DROP_FUNCTION | DROP_PROCEDURE | DROP_ROUTINE | DROP_AGGREGATE
-        | CREATE_LANGUAGE => "take it out, and write that code in the plugin, in Rust: schema.sql declares tables",
+        | CREATE_LANGUAGE => "Take it out, and write that code in the plugin, in Rust: schema.sql declares tables.",
         CREATE_TRIGGER | ALTER_TRIGGER | DROP_TRIGGER | CREATE_RULE | ALTER_RULE | DROP_RULE | CREATE_EVENT_TRIGGER
-        | ENABLE_TRIGGER | DISABLE_TRIGGER => "take it out, and do that in the plugin where it writes its tables",
+        | ENABLE_TRIGGER | DISABLE_TRIGGER => "Take it out, and do that in the plugin where it writes its tables.",
         GRANT
         | REVOKE
         | ALTER_DEFAULT_PRIVILEGES
@@ -88,7 +88,7 @@ fn instead(kind: SyntaxKind) -> &'static str {
         | ALTER_POLICY
         | DROP_POLICY
         | ENABLE_RLS
-        | FORCE_RLS => "take it out: the host gives the plugin what it needs on its own tables",
+        | FORCE_RLS => "Take it out: the host gives the plugin what it needs on its own tables.",
         BEGIN
         | COMMIT_TRANSACTION
         | ROLLBACK_TRANSACTION
@@ -98,22 +98,22 @@ fn instead(kind: SyntaxKind) -> &'static str {
         | PREPARE_TRANSACTION
         | COMMIT_PREPARED
         | ROLLBACK_PREPARED
-        | SET_TRANSACTION => "take it out: the host runs the file in one transaction",
+        | SET_TRANSACTION => "Take it out: the host runs the file in one transaction.",
         CREATE_EXTENSION | ALTER_EXTENSION | DROP_EXTENSION | CREATE_SCHEMA | DROP_SCHEMA | ALTER_SCHEMA
-        | SET_SCHEMA => "take it out: a plugin has one schema, which the host makes, and no extensions",
+        | SET_SCHEMA => "Take it out: a plugin has one schema, which the host makes, and no extensions.",
         CREATE_CAST | CREATE_OPERATOR | CREATE_OPERATOR_CLASS | CREATE_OPERATOR_FAMILY => {
-            "take it out, and use the built-in types, casts and operators"
+            "Take it out, and use the built-in types, casts and operators."
         }
         CREATE_MATERIALIZED_VIEW | CREATE_TABLE_AS | SELECT_INTO => {
-            "use CREATE TABLE with columns, and INSERT INTO ... SELECT"
+            "Use CREATE TABLE with columns, and INSERT INTO ... SELECT."
         }
-        MERGE => "use INSERT ... ON CONFLICT, UPDATE or DELETE",
-        SET | RESET | SET_CONSTRAINTS => "take it out: the host sets what the file runs with",
-        COPY => "use INSERT, or fill the table when the plugin runs",
-        TEMP | ON_COMMIT | LOCAL_SCOPE => "make an ordinary table",
-        OPERATOR_CALL => "write the operator by itself",
-        LOCKING_CLAUSE => "take the lock out",
-        CONCURRENTLY_KW | DETACH_CONCURRENTLY => "take CONCURRENTLY out: the host runs the file in one transaction",
-        _ => "take it out, or do it in the plugin when it runs",
+        MERGE => "Use INSERT ... ON CONFLICT, UPDATE or DELETE.",
+        SET | RESET | SET_CONSTRAINTS => "Take it out: the host sets what the file runs with.",
+        COPY => "Use INSERT, or fill the table when the plugin runs.",
+        TEMP | ON_COMMIT | LOCAL_SCOPE => "Make an ordinary table.",
+        OPERATOR_CALL => "Write the operator by itself.",
+        LOCKING_CLAUSE => "Take the lock out.",
+        CONCURRENTLY_KW | DETACH_CONCURRENTLY => "Take CONCURRENTLY out: the host runs the file in one transaction.",
+        _ => "Take it out, or do it in the plugin when it runs.",
     }
 }

@@ -133,7 +133,7 @@ pub(super) fn took_too_long(limit: Duration) -> ProvisionFault {
         "schema-failed",
         format!("schema.sql to be done within {} s", limit.as_secs()),
         "it was still running",
-        "move long work out of schema.sql into the plugin",
+        "Move long work out of schema.sql into the plugin.",
     )
 }
 
@@ -143,7 +143,7 @@ pub(super) fn held_cards_too_long(limit: Duration) -> ProvisionFault {
         "schema-failed",
         format!("schema.sql to keep others from writing cards for no more than {} s", limit.as_secs()),
         "it still held its lock on public.master_cards, which a new or dropped key to the cards takes",
-        "put what takes long before the statements with keys to public.master_cards, or do it in the plugin when it runs",
+        "Put what takes long before the statements with keys to public.master_cards, or do it in the plugin when it runs.",
     )
 }
 
@@ -222,10 +222,12 @@ fn describe(said: &DbError, statement: Option<&Statement>) -> String {
 
 fn advice(code: &str) -> &'static str {
     match code {
-        "42501" => "keep to the plugin's own schema; of the core only public.master_cards may be referenced, by its id",
-        "57014" => "move long work out of schema.sql into the plugin",
-        "42P07" | "42710" => "write IF NOT EXISTS, so that schema.sql can run again over what is there",
-        _ => "correct schema.sql",
+        "42501" => {
+            "Keep to the plugin's own schema; of the core only public.master_cards may be referenced, by its id."
+        }
+        "57014" => "Move long work out of schema.sql into the plugin.",
+        "42P07" | "42710" => "Write IF NOT EXISTS, so that schema.sql can run again over what is there.",
+        _ => "Correct schema.sql.",
     }
 }
 

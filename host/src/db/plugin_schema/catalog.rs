@@ -80,8 +80,8 @@ fn refusal(unknown: &[Unknown]) -> ProvisionFault {
         "a schema of tables, columns, constraints, indexes, sequences, plain views and types, with built-in functions, \
          and keys of one uuid to the cards",
         named.join("; "),
-        "take it out of schema.sql and write it in the plugin, in Rust. What an older schema.sql left in the database an \
-         administrator drops by hand (`cardinal psql`); the plugin's tables and rows stay as they are",
+        "Take it out of schema.sql and write it in the plugin, in Rust. What an older schema.sql left in the database an \
+         administrator drops by hand (`cardinal psql`); the plugin's tables and rows stay as they are.",
     )
 }
 

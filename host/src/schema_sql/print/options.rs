@@ -55,10 +55,12 @@ impl Printer<'_> {
                         let word = lexis::name(self.text, &token)?;
                         match names::SETTING_WORDS.contains(&word) {
                             true => Ok(self.word(&word)),
-                            false => Err(self.refuse(value, "the value of an option", "write a number, true or false")),
+                            false => {
+                                Err(self.refuse(value, "the value of an option", "Write a number, true or false."))
+                            }
                         }
                     }
-                    _ => Err(self.refuse(value, "the value of an option", "write a number, true or false")),
+                    _ => Err(self.refuse(value, "the value of an option", "Write a number, true or false.")),
                 }
             }
         }
@@ -133,7 +135,7 @@ impl Printer<'_> {
                 Ok(())
             }
             _ => {
-                let fix = "leave it out, or use one of PostgreSQL's own differences for subtype_diff";
+                let fix = "Leave it out, or use one of PostgreSQL's own differences for subtype_diff.";
                 Err(self.refuse(option, &format!("the option {name} of a range type"), fix))
             }
         }
