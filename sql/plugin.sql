@@ -5,5 +5,6 @@ SELECT cardinal.make_plugin_roles({{plugin_name}}, {{schema_login}}, {{schema_pa
 
 -- The schema stays the provisioner's: a plugin cannot let anybody in, not even the core.
 CREATE SCHEMA IF NOT EXISTS {{schema}};
-GRANT USAGE, CREATE ON SCHEMA {{schema}} TO {{schema_role}};
-GRANT USAGE ON SCHEMA {{schema}} TO {{runtime_role}};
+GRANT USAGE ON SCHEMA {{schema}} TO {{schema_role}}, {{runtime_role}};
+-- CREATE is for the schema role's step alone, as its login is.
+{{schema_create}};
