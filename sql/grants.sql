@@ -1,12 +1,27 @@
 -- What each run-time role may do with the core's tables. Runs as the owner after every migration; what is not
 -- granted here is not allowed, so a new table is closed until a line is written for it.
 
+-- The cards belong to a role of their own, which has no rights but what a foreign key's check takes: to see an id, and
+-- UPDATE of any column for locking the row that was found. The owner works on them by rights of its own.
+DO $$ BEGIN
+  -- Once, since it waits for everybody who is at work on cards.
+  IF (SELECT relowner FROM pg_catalog.pg_class WHERE oid = 'public.master_cards'::regclass) <> {{cards_literal}}::regrole THEN
+    GRANT CREATE ON SCHEMA public TO {{cards}};
+    ALTER TABLE public.master_cards OWNER TO {{cards}};
+    REVOKE CREATE ON SCHEMA public FROM {{cards}};
+  END IF;
+END $$;
+REVOKE ALL ON public.master_cards FROM {{cards}};
+GRANT ALL ON public.master_cards TO {{owner}};
+GRANT SELECT (id), UPDATE (created_at) ON public.master_cards TO {{cards}};
+
 -- Of its own tables only: a database may hold others'.
 DO $$
 DECLARE own regclass;
 BEGIN
   FOR own IN SELECT oid FROM pg_catalog.pg_class
-             WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v') AND relowner = current_user::regrole
+             WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v')
+             AND relowner IN ({{owner_literal}}::regrole, {{cards_literal}}::regrole)
   LOOP
     EXECUTE format('REVOKE ALL ON %s FROM PUBLIC, {{core}}, {{reaper}}, {{provision}}, {{plugin}}, {{plugin_ddl}}', own);
   END LOOP;
@@ -16,6 +31,8 @@ END $$;
 GRANT SELECT, INSERT, UPDATE (title, sku, status, attributes, version, updated_at, deleted_at) ON public.master_cards TO {{core}};
 -- Runs wherever a title or SKU is written or searched for.
 GRANT EXECUTE ON FUNCTION public.card_search_keys(text) TO {{core}};
+-- ANALYZE and REINDEX compute what indexes hold as the table's owner.
+GRANT EXECUTE ON FUNCTION public.card_search_keys(text) TO {{cards}};
 GRANT SELECT, INSERT, UPDATE, DELETE ON public.card_source_index TO {{core}};
 GRANT SELECT, INSERT ON public.card_history TO {{core}};
 GRANT SELECT, INSERT, UPDATE ON public.admin_users TO {{core}};

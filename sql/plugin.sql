@@ -6,4 +6,6 @@ SELECT cardinal.make_plugin_roles({{plugin_name}}, {{schema_login}}, {{schema_pa
 -- The schema stays the provisioner's: a plugin cannot let anybody in, not even the core. The run-time role is let in
 -- by the host, once it has looked at what schema.sql left in the catalog.
 CREATE SCHEMA IF NOT EXISTS {{schema}};
-GRANT USAGE, CREATE ON SCHEMA {{schema}} TO {{schema_role}};
+GRANT USAGE ON SCHEMA {{schema}} TO {{schema_role}};
+-- CREATE is for the schema role's step alone, as its login is.
+{{schema_create}};

@@ -1,9 +1,14 @@
--- The core's roles and what they may do outside of tables. Runs at every start whose login may make roles, in one
--- transaction with the migrations and grants.sql; for other logins an administrator runs it once, as the output of
+-- The core's roles and what they may do outside of tables. Runs at every start whose login may make roles, in a
+-- transaction of its own; for other logins an administrator runs it once, as the output of
 -- `cardinal database bootstrap-sql`. Every statement may be repeated. Names in double braces are filled in by
--- host/src/db/roles.rs: roles and the database are quoted identifiers, passwords SCRAM verifiers as literals.
+-- host/src/db/prepare/roles_sql.rs: roles and the database are quoted identifiers, passwords SCRAM verifiers as literals.
+--
+-- It may run as a superuser, in a database where the core's owner can make any object. So it names nothing outside of
+-- pg_catalog and schema `cardinal`, which the owner cannot write to, and calls no function but the server's own.
+SET LOCAL search_path = pg_catalog, pg_temp;
 
 DO $$ BEGIN CREATE ROLE {{owner}};      EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+DO $$ BEGIN CREATE ROLE {{cards}};      EXCEPTION WHEN duplicate_object THEN NULL; END $$;
 DO $$ BEGIN CREATE ROLE {{core}};       EXCEPTION WHEN duplicate_object THEN NULL; END $$;
 DO $$ BEGIN CREATE ROLE {{reaper}};     EXCEPTION WHEN duplicate_object THEN NULL; END $$;
 DO $$ BEGIN CREATE ROLE {{provision}};  EXCEPTION WHEN duplicate_object THEN NULL; END $$;
@@ -11,19 +16,25 @@ DO $$ BEGIN CREATE ROLE {{role_maker}}; EXCEPTION WHEN duplicate_object THEN NUL
 DO $$ BEGIN CREATE ROLE {{plugin}};     EXCEPTION WHEN duplicate_object THEN NULL; END $$;
 DO $$ BEGIN CREATE ROLE {{plugin_ddl}}; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
 
-ALTER ROLE {{owner}}      {{owner_login}};
+-- A login of its own, never SET ROLE: whatever runs in a session could go back from that to the role that began it.
+ALTER ROLE {{owner}}      LOGIN CONNECTION LIMIT 20 {{owner_password}};
+-- Owns public.master_cards and nothing else. PostgreSQL checks a foreign key as the owner of the table that is pointed
+-- to, so whatever a plugin smuggles into such a check runs as this role.
+ALTER ROLE {{cards}}      NOLOGIN NOINHERIT;
 ALTER ROLE {{plugin}}     NOLOGIN;
 ALTER ROLE {{plugin_ddl}} NOLOGIN;
 -- NOINHERIT: a plugin can make others members of its own role on PostgreSQL 15; the core gains nothing by that.
-ALTER ROLE {{core}}       LOGIN NOINHERIT CONNECTION LIMIT 200 PASSWORD {{core_password}};
-ALTER ROLE {{reaper}}     LOGIN NOINHERIT CONNECTION LIMIT 20  PASSWORD {{reaper_password}};
+ALTER ROLE {{core}}       LOGIN NOINHERIT CONNECTION LIMIT 200 {{core_password}};
+ALTER ROLE {{reaper}}     LOGIN NOINHERIT CONNECTION LIMIT 20  {{reaper_password}};
 -- CREATEROLE amounts to running programs on PostgreSQL 15. So nobody who logs in has it: the provisioner calls the
 -- functions at the end of this file, which run as a role without a login.
-ALTER ROLE {{provision}}  LOGIN NOINHERIT NOCREATEROLE CONNECTION LIMIT 40 PASSWORD {{provision_password}};
+ALTER ROLE {{provision}}  LOGIN NOINHERIT NOCREATEROLE CONNECTION LIMIT 40 {{provision_password}};
 ALTER ROLE {{role_maker}} NOLOGIN CREATEROLE;
 
--- Whoever runs this makes tables as the owner, and the functions as their role.
-GRANT {{owner}}, {{role_maker}} TO CURRENT_USER;
+-- Whoever runs this makes the functions as their role.
+GRANT {{role_maker}} TO CURRENT_USER;
+-- So that migrations and grants work on the cards.
+GRANT {{cards}} TO {{owner}};
 GRANT {{plugin}}, {{plugin_ddl}} TO {{role_maker}} WITH ADMIN OPTION;
 
 -- Nobody gets in, or makes temporary tables, for being in the cluster.
@@ -31,8 +42,9 @@ REVOKE ALL ON DATABASE {{database}} FROM PUBLIC;
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
 GRANT CONNECT ON DATABASE {{database}} TO {{owner}}, {{core}}, {{reaper}}, {{provision}}, {{plugin}};
 GRANT CREATE ON DATABASE {{database}} TO {{provision}};
-GRANT USAGE, CREATE ON SCHEMA public TO {{owner}};
-GRANT USAGE ON SCHEMA public TO {{core}}, {{reaper}}, {{provision}}, {{plugin}}, {{plugin_ddl}};
+-- Passed on for as long as it takes to give the cards to their role.
+GRANT USAGE, CREATE ON SCHEMA public TO {{owner}} WITH GRANT OPTION;
+GRANT USAGE ON SCHEMA public TO {{cards}}, {{core}}, {{reaper}}, {{provision}}, {{plugin}}, {{plugin_ddl}};
 
 -- Large objects would be storage outside of any schema. Only a superuser can close this door.
 DO $$ BEGIN
@@ -57,6 +69,30 @@ CREATE SCHEMA IF NOT EXISTS cardinal;
 REVOKE ALL ON SCHEMA cardinal FROM PUBLIC;
 GRANT USAGE, CREATE ON SCHEMA cardinal TO {{role_maker}};
 GRANT USAGE ON SCHEMA cardinal TO {{provision}};
+
+-- The cards' role and the plugins' schema roles own tables, so no right that is taken from them keeps them from DDL and
+-- GRANT on those. They run at run time, in foreign keys' checks and actions, and may change nothing then: a schema role
+-- may do so only in its step, where it has logged in. Made anew each time, since replacing a function keeps its owner,
+-- and this one runs in everybody's DDL. Only a superuser can make an event trigger.
+DO $do$ BEGIN
+  DROP EVENT TRIGGER IF EXISTS cardinal_ddl_fence;
+  DROP FUNCTION IF EXISTS cardinal.ddl_fence();
+  CREATE FUNCTION cardinal.ddl_fence() RETURNS event_trigger
+  LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+  BEGIN
+    IF current_user = {{cards_literal}}
+       OR starts_with(current_user, {{role_prefix}} || 's_') AND session_user <> current_user THEN
+      RAISE EXCEPTION '% runs no DDL at run time', current_user USING ERRCODE = 'insufficient_privilege';
+    END IF;
+  END $body$;
+  REVOKE ALL ON FUNCTION cardinal.ddl_fence() FROM PUBLIC;
+  CREATE EVENT TRIGGER cardinal_ddl_fence ON ddl_command_start EXECUTE FUNCTION cardinal.ddl_fence();
+EXCEPTION WHEN insufficient_privilege THEN
+  IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'cardinal_ddl_fence' AND evtenabled IN ('O', 'A')) THEN
+    RAISE WARNING 'foreign keys could be made to change tables at run time: a superuser has to run the output of `cardinal database bootstrap-sql`';
+  END IF;
+END $do$;
+
 SET LOCAL ROLE {{role_maker}};
 
 -- `plugin` is a plugin's name with `_` for `-` in all of these.
@@ -92,8 +128,12 @@ BEGIN
   EXECUTE format('ALTER ROLE %I %s INHERIT CONNECTION LIMIT 4 PASSWORD %L', schema_role,
                  CASE WHEN schema_login THEN 'LOGIN' ELSE 'NOLOGIN' END, schema_verifier);
   EXECUTE format('ALTER ROLE %I LOGIN INHERIT CONNECTION LIMIT 64 PASSWORD %L', runtime_role, runtime_verifier);
-  EXECUTE format('GRANT {{plugin}}, {{plugin_ddl}} TO %I', schema_role);
   EXECUTE format('GRANT {{plugin}} TO %I', runtime_role);
+  IF schema_login THEN
+    EXECUTE format('GRANT {{plugin}}, {{plugin_ddl}} TO %I', schema_role);
+  ELSE
+    PERFORM cardinal.close_plugin_login(plugin);
+  END IF;
   FOREACH setting IN ARRAY ARRAY[
     format('search_path = %I, pg_temp', 'plugin_' || plugin),
     'statement_timeout = ''15s''', 'lock_timeout = ''3s''', 'idle_in_transaction_session_timeout = ''15s'''
@@ -102,10 +142,42 @@ BEGIN
   END LOOP;
 END $body$;
 
+-- At the end of a step. The schema stays the caller's to take CREATE on.
 CREATE OR REPLACE FUNCTION cardinal.close_plugin_login(plugin text)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+DECLARE
+  schema_role name := cardinal.plugin_role('s', plugin);
 BEGIN
-  EXECUTE format('ALTER ROLE %I NOLOGIN', cardinal.plugin_role('s', plugin));
+  EXECUTE format('ALTER ROLE %I NOLOGIN', schema_role);
+  -- Revoking what was not granted is a warning in the server's log.
+  IF pg_has_role(schema_role, {{plugin_ddl_literal}}, 'MEMBER') THEN
+    EXECUTE format('REVOKE {{plugin_ddl}} FROM %I', schema_role);
+  END IF;
+  IF pg_has_role(schema_role, {{plugin_literal}}, 'MEMBER') THEN
+    EXECUTE format('REVOKE {{plugin}} FROM %I', schema_role);
+  END IF;
+END $body$;
+
+-- Ends what the schema role still runs in this database, whatever it set of its own time-outs. Called once nobody can log in as it any more,
+-- and that is committed. From PostgreSQL 16 on, having made a role is not enough to end its sessions: it takes being a
+-- member that inherits, for as long as this takes. Gives how many sessions there were.
+CREATE OR REPLACE FUNCTION cardinal.end_plugin_backends(plugin text)
+RETURNS integer LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+DECLARE
+  schema_role name := cardinal.plugin_role('s', plugin);
+  own         integer;
+  ended       integer := 0;
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_stat_activity WHERE usename = schema_role AND datname = current_database()) THEN
+    RETURN 0;
+  END IF;
+  EXECUTE format('GRANT %I TO {{role_maker}}', schema_role);
+  FOR own IN SELECT pid FROM pg_stat_activity WHERE usename = schema_role AND datname = current_database() LOOP
+    PERFORM pg_terminate_backend(own, 5000);
+    ended := ended + 1;
+  END LOOP;
+  EXECUTE format('REVOKE %I FROM {{role_maker}}', schema_role);
+  RETURN ended;
 END $body$;
 
 -- PostgreSQL refuses while they own or may use anything: the schema goes first.
@@ -116,7 +188,8 @@ BEGIN
   EXECUTE format('DROP ROLE %I', cardinal.plugin_role('p', plugin));
 END $body$;
 
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA cardinal FROM PUBLIC;
+REVOKE ALL ON FUNCTION cardinal.plugin_role(text, text), cardinal.make_plugin_roles(text, boolean, text, text),
+  cardinal.close_plugin_login(text), cardinal.end_plugin_backends(text), cardinal.drop_plugin_roles(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION cardinal.make_plugin_roles(text, boolean, text, text), cardinal.close_plugin_login(text),
-  cardinal.drop_plugin_roles(text) TO {{provision}};
+  cardinal.end_plugin_backends(text), cardinal.drop_plugin_roles(text) TO {{provision}};
 RESET ROLE;

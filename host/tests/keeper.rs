@@ -16,6 +16,8 @@ mod everywhere;
 mod hostile;
 #[path = "keeper/migrations.rs"]
 mod migrations;
+#[path = "keeper/owner.rs"]
+mod owner;
 #[path = "keeper/privileges.rs"]
 mod privileges;
 #[path = "keeper/process.rs"]
@@ -26,3 +28,5 @@ mod server;
 mod steps;
 #[path = "keeper/url.rs"]
 mod url;
+#[path = "keeper/way_out.rs"]
+mod way_out;

@@ -150,18 +150,23 @@ impl Restore<'_> {
     }
 
     async fn fill_beside(&mut self, preparation: &Preparation, new: &str) -> anyhow::Result<Files> {
-        let beside = Preparation {
+        let mut beside = Preparation {
             login: ConnectParams { dbname: new.to_owned(), ..preparation.login.clone() },
             ..preparation.clone()
         };
         // Role passwords are one for the whole server: hosts at work must not lose theirs.
+        let mut shared = None;
         if matches!(preparation.secret, SecretSource::InDatabase) {
-            let owner = preparation.owner_session().await?;
-            if let Some(secret) = prepare::secret_in(&owner).await? {
-                prepare::keep_secret(&beside.login, &secret).await?;
-            }
+            shared = prepare::secret_in(&preparation.owner_session().await?).await?;
         }
-        self.fill(&beside).await
+        if let Some(secret) = &shared {
+            beside.secret = SecretSource::Known(secret.clone());
+        }
+        let files = self.fill(&beside).await?;
+        if let Some(secret) = &shared {
+            prepare::keep_secret(&mut beside.owner_session().await?, secret).await?;
+        }
+        Ok(files)
     }
 
     async fn fill(&mut self, preparation: &Preparation) -> anyhow::Result<Files> {
@@ -346,7 +351,10 @@ async fn standpoint(login: &ConnectParams) -> anyhow::Result<Client> {
     for dbname in STANDPOINTS {
         let elsewhere = ConnectParams { dbname: dbname.to_owned(), ..login.clone() };
         match connect::connect(&elsewhere).await {
-            Ok(client) => return Ok(client),
+            Ok(client) => {
+                client.batch_execute("SET search_path = pg_catalog, pg_temp").await.context("preparing a session")?;
+                return Ok(client);
+            }
             Err(error) => trouble = Some(error),
         }
     }

@@ -11,7 +11,7 @@ use crate::db::isolation::{self, Breach, Isolation, Known, Tried};
 use crate::db::pool::Pools;
 use crate::db::prepare::{self, SecretSource};
 use crate::db::roles::RolePasswords;
-use crate::db::{kinds, migrate, plugin_owners, plugin_state, proxy_routes};
+use crate::db::{dump, kinds, migrate, plugin_owners, plugin_state, proxy_routes};
 use crate::keeper::access::{Access, Missing};
 use crate::keeper::crashes::Crashes;
 use crate::keeper::postgres::{PrivatePostgres, installation};
@@ -101,14 +101,22 @@ fn unusable(error: &anyhow::Error) -> Finding {
 impl Seen {
     async fn look(&mut self, access: &Access, now: OffsetDateTime) -> anyhow::Result<()> {
         let preparation = access.preparation();
-        let mut session = preparation.session().await?;
+        // It may be a superuser's: it looks at catalogs alone.
+        let session = preparation.session().await?;
         let large_objects = isolation::large_objects_are_open(&session).await?;
-        if migrate::marks(&session).await?.is_empty() {
-            let message = "The database can be reached and is empty; the first start prepares it.";
-            self.findings.push(Finding::ok("database-new", "database", message));
+        let unfenced = isolation::ddl_is_unfenced(&session).await?;
+        let is_used = dump::is_used(&session).await?;
+        drop(session);
+        if !is_used {
+            self.findings.push(empty());
             return Ok(());
         }
-        let pending = match migrate::pending(&mut session).await {
+        let mut owner = preparation.owner_session().await?;
+        if migrate::marks(&owner).await?.is_empty() {
+            self.findings.push(empty());
+            return Ok(());
+        }
+        let pending = match migrate::pending(&mut owner).await {
             Ok(pending) => pending,
             Err(error) => {
                 let told = Finding::error(
@@ -133,7 +141,17 @@ impl Seen {
                 .fix("Have a superuser run the output of `cardinal database bootstrap-sql` once."),
             );
         }
-        let owner = preparation.owner_session().await?;
+        if unfenced {
+            self.findings.push(
+                Finding::warning(
+                    "ddl-unfenced",
+                    "database",
+                    "Code of a plugin that found its way into a foreign key's check could change tables.",
+                )
+                .expected("the event trigger cardinal_ddl_fence, which only a superuser can make")
+                .fix("Have a superuser run the output of `cardinal database bootstrap-sql` once."),
+            );
+        }
         self.plugins = isolation::plugins(&owner).await?;
         self.findings.extend(clocks(now, isolation::clock(&owner).await?));
         let secret = match &access.secret {
@@ -150,6 +168,7 @@ impl Seen {
         let core_tables = isolation::core_tables(&owner).await?;
         let login = access.login();
         let isolation = Isolation {
+            owner: &owner,
             login: &login,
             names: &preparation.names,
             passwords: &passwords,
@@ -183,6 +202,11 @@ impl Seen {
             self.findings.push(told.found(format!("{error:#}")).fix(fix));
         }
     }
+}
+
+fn empty() -> Finding {
+    let message = "The database can be reached and is empty; the first start prepares it.";
+    Finding::ok("database-new", "database", message)
 }
 
 fn migrations(pending: &[&str]) -> Finding {
@@ -282,6 +306,8 @@ fn code(breach: Breach) -> &'static str {
         Breach::CoreBecomesAnother => "core-becomes-another",
         Breach::ReaperDoesMore => "reaper-does-more",
         Breach::ProvisionerDoesMore => "provisioner-does-more",
+        Breach::CardsRoleDoesMore => "cards-role-does-more",
+        Breach::SchemaRoleIsOpen => "schema-role-open",
     }
 }
 
@@ -289,11 +315,14 @@ fn code(breach: Breach) -> &'static str {
 fn fix(breach: Breach) -> &'static str {
     match breach {
         Breach::PluginReadsPlugin | Breach::CoreReadsPlugin | Breach::ProvisionerDoesMore => {
-            "Somebody gave rights in a plugin's schema. As an administrator (`cardinal psql`, or psql as a superuser) revoke \
+            "Somebody gave rights in a plugin's schema. As an administrator (psql as a superuser) revoke \
              them: REVOKE ALL ON ALL TABLES IN SCHEMA <schema> FROM <role>, PUBLIC; REVOKE ALL ON SCHEMA <schema> FROM <role>, PUBLIC."
         }
         Breach::PluginBecomesAnother | Breach::CoreBecomesAnother => {
             "Somebody made the role a member of another, or a superuser. Revoke it: REVOKE <other> FROM <role>; ALTER ROLE <role> NOSUPERUSER."
+        }
+        Breach::SchemaRoleIsOpen => {
+            "If no step of the plugin is under way, start a host: it closes schema roles that were left open."
         }
         _ => {
             "Start the host again: it puts the rights on the core's tables in order. What stays was given by an administrator \

@@ -50,7 +50,7 @@ fn open(config: &Config, arguments: &[OsString]) -> anyhow::Result<u8> {
     runtime.block_on(async {
         let access = Access::open(config, Missing::Refused).await?;
         let code = match access.preparation().owner_login().await {
-            Ok((login, role)) => run_psql(&program, &login, role.as_deref(), arguments).await,
+            Ok(login) => run_psql(&program, &login, arguments).await,
             Err(error) => Err(error),
         };
         access.close().await;
@@ -59,12 +59,7 @@ fn open(config: &Config, arguments: &[OsString]) -> anyhow::Result<u8> {
 }
 
 /// Ctrl-C is psql's, not ours.
-async fn run_psql(
-    program: &PathBuf,
-    login: &ConnectParams,
-    role: Option<&str>,
-    arguments: &[OsString],
-) -> anyhow::Result<u8> {
+async fn run_psql(program: &PathBuf, login: &ConnectParams, arguments: &[OsString]) -> anyhow::Result<u8> {
     let _deaf = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).context("taking signals")?;
     // By this process's name for it: psql is not the one that holds the socket's folder open.
     let host = login.host.replace("/proc/self/", &format!("/proc/{}/", std::process::id()));
@@ -72,9 +67,6 @@ async fn run_psql(
     command.args(arguments).env("PGHOST", host).env("PGPORT", login.port.to_string()).env("PGUSER", &login.user);
     command.env("PGDATABASE", &login.dbname).env("PGPASSWORD", login.password.expose());
     command.env("PGAPPNAME", "cardinal psql").env_remove("PGSERVICE");
-    if let Some(role) = role {
-        command.env("PGOPTIONS", format!("-c role={}", role.replace(' ', "\\ ")));
-    }
     let status = tokio::process::Command::from(command).status().await.context("starting psql")?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }

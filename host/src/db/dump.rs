@@ -9,7 +9,8 @@ use tokio_postgres::{Client, CopyInSink, CopyOutStream};
 use super::{prepare, sql};
 
 /// Text forms that any version reads back, and no time-outs: a large table takes what it takes.
-const SESSION_SQL: &str = "SET search_path = pg_catalog; SET datestyle = 'ISO, YMD'; SET intervalstyle = 'postgres';
+const SESSION_SQL: &str =
+    "SET search_path = pg_catalog, pg_temp; SET datestyle = 'ISO, YMD'; SET intervalstyle = 'postgres';
     SET timezone = 'UTC'; SET bytea_output = 'hex'; SET extra_float_digits = 1; SET statement_timeout = 0;
     SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '60s'; SET client_encoding = 'UTF8'";
 
@@ -111,7 +112,7 @@ pub async fn tables(client: &Client, schema: &str) -> anyhow::Result<Vec<Table>>
             "SELECT c.relname::text, coalesce(array_agg(a.attname::text ORDER BY a.attnum) FILTER (WHERE a.attname IS NOT NULL), '{}')
              FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
              LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
-             WHERE n.nspname = $1 AND c.relkind = 'r' AND (n.nspname <> 'public' OR c.relowner = current_user::regrole)
+             WHERE n.nspname = $1 AND c.relkind = 'r' AND (n.nspname <> 'public' OR pg_has_role(c.relowner, 'USAGE'))
              GROUP BY c.relname ORDER BY c.relname",
             &[&schema],
         )
@@ -130,7 +131,7 @@ pub async fn sequences(client: &Client, schema: &str) -> anyhow::Result<Vec<Sequ
     let rows = client
         .query(
             "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-             WHERE n.nspname = $1 AND c.relkind = 'S' AND (n.nspname <> 'public' OR c.relowner = current_user::regrole)
+             WHERE n.nspname = $1 AND c.relkind = 'S' AND (n.nspname <> 'public' OR pg_has_role(c.relowner, 'USAGE'))
              ORDER BY 1",
             &[&schema],
         )
@@ -229,14 +230,14 @@ pub async fn stand_aside(client: &Client, schema: &str) -> anyhow::Result<Vec<St
             "SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', k.conrelid::regclass, k.conname),
                     format('ALTER TABLE %s ADD CONSTRAINT %I %s', k.conrelid::regclass, k.conname, pg_get_constraintdef(k.oid))
              FROM pg_constraint k JOIN pg_namespace n ON n.oid = k.connamespace JOIN pg_class c ON c.oid = k.conrelid
-             WHERE n.nspname = $1 AND k.contype = 'f' AND k.conparentid = 0 AND c.relowner = current_user::regrole
+             WHERE n.nspname = $1 AND k.contype = 'f' AND k.conparentid = 0 AND pg_has_role(c.relowner, 'USAGE')
              UNION ALL
              SELECT format('ALTER TABLE %s DISABLE TRIGGER %I', t.tgrelid::regclass, t.tgname),
                     format('ALTER TABLE %s ENABLE %s TRIGGER %I', t.tgrelid::regclass,
                            CASE t.tgenabled WHEN 'A' THEN 'ALWAYS' WHEN 'R' THEN 'REPLICA' ELSE '' END, t.tgname)
              FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
              WHERE n.nspname = $1 AND NOT t.tgisinternal AND t.tgparentid = 0 AND t.tgenabled <> 'D'
-             AND c.relowner = current_user::regrole",
+             AND pg_has_role(c.relowner, 'USAGE')",
             &[&schema],
         )
         .await
@@ -278,10 +279,10 @@ pub async fn stand_again(client: &Client, back: &[String]) -> anyhow::Result<()>
 pub async fn drop_core(owner: &Client) -> anyhow::Result<()> {
     let drop = "DO $$ DECLARE own record; BEGIN
         FOR own IN SELECT c.oid::regclass AS name FROM pg_class c
-                   WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND c.relowner = current_user::regrole
+                   WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND pg_has_role(c.relowner, 'USAGE')
         LOOP EXECUTE format('DROP TABLE %s CASCADE', own.name); END LOOP;
         FOR own IN SELECT p.oid::regprocedure AS name FROM pg_proc p
-                   WHERE p.pronamespace = 'public'::regnamespace AND p.proowner = current_user::regrole
+                   WHERE p.pronamespace = 'public'::regnamespace AND pg_has_role(p.proowner, 'USAGE')
         LOOP EXECUTE format('DROP FUNCTION %s CASCADE', own.name); END LOOP;
       END $$";
     owner.batch_execute(drop).await.context("removing what was restored so far")

@@ -32,6 +32,8 @@ pub enum Breach {
     CoreBecomesAnother,
     ReaperDoesMore,
     ProvisionerDoesMore,
+    CardsRoleDoesMore,
+    SchemaRoleIsOpen,
 }
 
 /// A plugin as the database knows it.
@@ -65,6 +67,8 @@ pub struct Tried {
 
 /// Every role of the database and what it tries.
 pub struct Isolation<'a> {
+    /// A session of the owner: the one way to be the cards' role, which nobody logs in as.
+    pub owner: &'a Client,
     pub login: &'a ConnectParams,
     pub names: &'a RoleNames,
     pub passwords: &'a RolePasswords,
@@ -129,6 +133,17 @@ pub async fn large_objects_are_open(session: &Client) -> anyhow::Result<bool> {
     Ok(row.try_get(0)?)
 }
 
+/// Whether nothing keeps the cards' role and schema roles from changing their tables at run time.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn ddl_is_unfenced(session: &Client) -> anyhow::Result<bool> {
+    let asked = "SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_event_trigger
+                 WHERE evtname = 'cardinal_ddl_fence' AND evtenabled IN ('O', 'A'))";
+    let row = session.query_one(asked, &[]).await.context("looking for the fence against DDL")?;
+    Ok(row.try_get(0)?)
+}
+
 /// Seconds that the server's clock is ahead of `now`, as unix time; and the newest time in the audit log.
 ///
 /// # Errors
@@ -152,9 +167,70 @@ impl Isolation<'_> {
             self.try_as(&self.names.core(), self.of_core()).await,
             self.try_as(&self.names.reaper(), self.of_reaper()).await,
             self.try_as(&self.names.provision(), self.of_provisioner()).await,
+            self.try_as_cards().await,
         ];
         for known in self.plugins {
             tried.push(self.try_as(&self.names.plugin_runtime(&known.plugin), self.of_plugin(known)).await);
+            tried.push(self.look_at_schema_role(known).await);
+        }
+        tried
+    }
+
+    /// Whatever a plugin smuggled into the check of a foreign key would run as this role.
+    async fn try_as_cards(&self) -> Tried {
+        let role = self.names.cards();
+        let mut tried = Tried { role: role.clone(), ..Tried::default() };
+        let begun = self.owner.batch_execute(&format!("SET ROLE {}", sql::identifier(&role))).await;
+        if let Err(error) = begun {
+            tried.untried.push(format!("the owner cannot become the role: {error}"));
+            return tried;
+        }
+        let all = tried.make(self.owner, self.of_cards());
+        let in_time = tokio::time::timeout(ROLE_LIMIT, all).await.is_ok();
+        if let Err(error) = self.owner.batch_execute("RESET ROLE").await {
+            tried.untried.push(format!("the session ended: {error}"));
+        }
+        if !in_time {
+            tried.untried.push(format!("not all attempts were over after {} s", ROLE_LIMIT.as_secs()));
+        }
+        tried
+    }
+
+    /// A schema role is closed but for its step: no login, nothing that it may make, no foreign keys to cards.
+    async fn look_at_schema_role(&self, known: &Known) -> Tried {
+        let role = self.names.plugin_schema(&known.plugin);
+        let mut tried = Tried { role: role.clone(), ..Tried::default() };
+        match connect::connect(&self.login.with_login(&role, self.passwords.of(&role))).await {
+            Ok(_) => tried.allowed.push((Breach::SchemaRoleIsOpen, "log in outside of a step".to_owned())),
+            Err(error) if error.code() == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION) => tried.refused += 1,
+            // Its password is wrong, which says nothing of whether it may log in.
+            Err(_) => {}
+        }
+        let asked = "SELECT r.rolcanlogin, coalesce(has_schema_privilege(r.oid, n.oid, 'CREATE'), false),
+                            pg_has_role(r.oid, $3, 'MEMBER'), pg_has_role(r.oid, $4, 'MEMBER')
+                     FROM pg_catalog.pg_roles r LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = $2
+                     WHERE r.rolname = $1";
+        let schema = roles::plugin_schema_name(&known.plugin);
+        let groups = (self.names.plugin_ddl(), self.names.plugin());
+        let row = match self.owner.query_opt(asked, &[&role, &schema, &groups.0, &groups.1]).await {
+            Ok(Some(row)) => row,
+            // Its data was dropped.
+            Ok(None) => return tried,
+            Err(error) => {
+                tried.untried.push(format!("its rights cannot be read: {error}"));
+                return tried;
+            }
+        };
+        for (column, what) in
+            ["have a login", "make objects in its schema", "point foreign keys at cards", "read cards"]
+                .iter()
+                .enumerate()
+        {
+            match row.try_get(column) {
+                Ok(true) => tried.allowed.push((Breach::SchemaRoleIsOpen, format!("{what} outside of a step"))),
+                Ok(false) => tried.refused += 1,
+                Err(error) => tried.untried.push(format!("{what}: {error}")),
+            }
         }
         tried
     }
@@ -192,9 +268,9 @@ impl Isolation<'_> {
             attempts.extend(Attempt::look_into(PluginReadsPlugin, other));
             attempts.push(Attempt::become_role(PluginBecomesAnother, &self.names.plugin_runtime(&other.plugin)));
         }
-        for role in [self.names.owner(), self.names.core(), self.names.reaper(), self.names.provision()] {
-            attempts.push(Attempt::become_role(PluginBecomesAnother, &role));
-        }
+        let others =
+            [self.names.owner(), self.names.cards(), self.names.core(), self.names.reaper(), self.names.provision()];
+        attempts.extend(others.iter().map(|role| Attempt::become_role(PluginBecomesAnother, role)));
         attempts.push(Attempt::become_role(PluginBecomesAnother, &self.names.plugin_schema(&own.plugin)));
         attempts
     }
@@ -225,6 +301,21 @@ impl Isolation<'_> {
         for role in [self.names.owner(), self.names.reaper(), self.names.provision()] {
             attempts.push(Attempt::become_role(CoreBecomesAnother, &role));
         }
+        attempts
+    }
+
+    fn of_cards(&self) -> Vec<Attempt> {
+        use Breach::CardsRoleDoesMore;
+        let mut attempts = vec![
+            Attempt::of(CardsRoleDoesMore, "read cards", "SELECT title FROM public.master_cards LIMIT 0"),
+            Attempt::of(CardsRoleDoesMore, "add a card", "INSERT INTO public.master_cards DEFAULT VALUES"),
+            Attempt::of(CardsRoleDoesMore, "change cards", "UPDATE public.master_cards SET title = title WHERE false"),
+            Attempt::of(CardsRoleDoesMore, "remove cards", "DELETE FROM public.master_cards WHERE false"),
+            Attempt::of(CardsRoleDoesMore, "make a role", "CREATE ROLE cardinal_check"),
+            Attempt::table(CardsRoleDoesMore, "public"),
+        ];
+        attempts.extend(self.core_tables.iter().map(|table| Attempt::read(CardsRoleDoesMore, "public", table)));
+        attempts.extend(self.plugins.iter().flat_map(|known| Attempt::look_into(CardsRoleDoesMore, known)));
         attempts
     }
 

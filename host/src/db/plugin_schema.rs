@@ -24,6 +24,7 @@ use cage::Done;
 
 mod cage;
 pub mod catalog;
+pub mod close;
 mod confirmed;
 mod diff;
 pub mod dump;
@@ -288,13 +289,18 @@ impl Step<'_> {
                 Err(error) => Err(error),
             };
             match made {
-                Ok(()) => return Ok(()),
+                Ok(()) => break,
                 Err(error) if tries < TRIES && prepare::is_race(&error) => tries += 1,
                 Err(error) => {
                     return Err(Trouble::Failed(anyhow::Error::new(error).context("making the plugin's roles")));
                 }
             }
         }
+        if login {
+            // Those of a step that was killed would hold their locks against this one.
+            self.end_backends(session).await?;
+        }
+        Ok(())
     }
 
     /// A schema of that name that is somebody else's is not taken over.
@@ -326,6 +332,7 @@ impl Step<'_> {
             ("plugin_name", self.plugin_literal()),
             ("schema", sql::identifier(&self.schema())),
             ("schema_login", login.to_string()),
+            ("schema_create", self.schema_create(login)),
             ("schema_password", sql::literal(&self.passwords.verifier(&schema_role))),
             ("runtime_password", sql::literal(&self.passwords.verifier(&runtime_role))),
             ("schema_role", sql::identifier(&schema_role)),
@@ -351,9 +358,27 @@ impl Step<'_> {
         }
     }
 
+    /// Whether the schema role may make anything: in its step alone.
+    fn schema_create(&self, given: bool) -> String {
+        let (schema, role) = (sql::identifier(&self.schema()), sql::identifier(&self.names.plugin_schema(self.plugin)));
+        match given {
+            true => format!("GRANT CREATE ON SCHEMA {schema} TO {role}"),
+            false => format!("REVOKE CREATE ON SCHEMA {schema} FROM {role}"),
+        }
+    }
+
+    /// Nobody logs in as the schema role any more, it may make nothing, and what it still ran is ended.
     async fn close_login(&self, session: &Client) -> anyhow::Result<()> {
-        let close = format!("SELECT cardinal.close_plugin_login({})", self.plugin_literal());
-        session.batch_execute(&close).await.context("closing the schema role's login")
+        let plugin = self.plugin_literal();
+        let close = format!("SELECT cardinal.close_plugin_login({plugin}); {}", self.schema_create(false));
+        session.batch_execute(&close).await.context("closing the schema role's login")?;
+        self.end_backends(session).await
+    }
+
+    /// A statement of its own: only a login that is closed for everybody to see keeps new sessions out.
+    async fn end_backends(&self, session: &Client) -> anyhow::Result<()> {
+        let end = format!("SELECT cardinal.end_plugin_backends({})", self.plugin_literal());
+        session.batch_execute(&end).await.context("ending the schema role's sessions")
     }
 
     async fn record(

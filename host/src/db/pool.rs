@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use deadpool_postgres::{ClientWrapper, Manager, ManagerConfig, Object, PoolError, RecyclingMethod, Runtime};
+use deadpool_postgres::{
+    ClientWrapper, Hook, HookError, Manager, ManagerConfig, Metrics, Object, PoolBuilder, PoolError, RecyclingMethod,
+    Runtime,
+};
 use tokio_postgres::NoTls;
 
 use crate::observe::spent::Waiting;
@@ -26,15 +29,25 @@ pub struct Pools {
 
 impl Pools {
     pub fn new(core: tokio_postgres::Config, reaper: tokio_postgres::Config) -> anyhow::Result<Self> {
-        Ok(Self { core: pool(core, CORE_CONNECTIONS)?, reaper: pool(reaper, REAPER_CONNECTIONS)? })
+        let core = pool(core, CORE_CONNECTIONS).build()?;
+        let reaper = pool(reaper, REAPER_CONNECTIONS).pre_recycle(Hook::sync_fn(used_once)).build()?;
+        Ok(Self { core: Pool(core), reaper: Pool(reaper) })
     }
 }
 
-fn pool(config: tokio_postgres::Config, size: usize) -> anyhow::Result<Pool> {
-    // The core leaves no state on its connections: transactions roll back when dropped.
+fn pool(config: tokio_postgres::Config, size: usize) -> PoolBuilder {
+    // Nothing of a plugin runs in the core's sessions: no table that it writes has triggers or rules of a plugin's, and
+    // keys to cards are checked as a role that has no rights. What the core itself does leaves nothing behind:
+    // transactions roll back when dropped. So they are not reset, which would cost each request a round trip.
     let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
     let builder = deadpool_postgres::Pool::builder(manager).max_size(size).runtime(Runtime::Tokio1);
-    Ok(Pool(builder.wait_timeout(Some(WAIT)).create_timeout(Some(CREATE)).recycle_timeout(Some(RECYCLE)).build()?))
+    builder.wait_timeout(Some(WAIT)).create_timeout(Some(CREATE)).recycle_timeout(Some(RECYCLE))
+}
+
+/// Removing a card reaches plugins' tables, and a plugin's code that ran there could have left settings, or statements of
+/// its own under the names of ours, which no reset mends. Cards are removed seldom enough for a new session each time.
+fn used_once(_: &mut ClientWrapper, _: &Metrics) -> Result<(), HookError> {
+    Err(HookError::message("a session of the reaper is used once"))
 }
 
 /// A pool that puts what a request waits for it, and how long it keeps a connection, on the request's account.

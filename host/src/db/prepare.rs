@@ -1,26 +1,38 @@
-//! The start-up step that brings roles, the core's tables and the grants of a database in line, in one transaction,
-//! whatever the login of `DATABASE_URL` may do; and the same step as a script for an administrator.
+//! The start-up step that brings roles, the core's tables and the grants of a database in line, whatever the login of
+//! `DATABASE_URL` may do; and the same step as a script for an administrator.
 //!
-//! A superuser, or a login that may create roles and owns the database, does all of it. Any other login needs the roles
-//! to be there, made by the script; then the core's owner logs in by itself, with the password from the secret, and the
-//! login of `DATABASE_URL` is not used any more.
+//! A superuser, or a login that may create roles and owns the database, makes the roles, and nothing else: see
+//! [`maker`]. Migrations and grants are the work of the core's owner, who always logs in by itself. Any other login needs
+//! the roles to be there, made by the script; then the login of `DATABASE_URL` is not used any more.
 
-use anyhow::Context as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use rand::RngExt as _;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Transaction};
 
+use self::maker::{Login, Maker};
+use self::roles_sql::Passwords;
 use super::connect::{self, ConnectParams};
 use super::roles::{self, RoleNames, RolePasswords};
-use super::{migrate, sql};
+use super::{migrate, plugin_schema, sql};
 use crate::config::Secret;
 
+mod maker;
+mod roles_sql;
+mod shared_secret;
 mod unfit;
 
+pub(super) use maker::owns_database_and;
+pub use roles_sql::bootstrap_sql;
+pub use shared_secret::{keep_secret, secret_in};
 pub use unfit::may_pass;
 
-const ROLES_SQL: &str = include_str!("../../../sql/roles.sql");
 const GRANTS_SQL: &str = include_str!("../../../sql/grants.sql");
-/// Two hosts that start at once may meet in catalogs that no lock of ours covers.
-const TRIES: u32 = 5;
+/// Hosts that start at once meet in catalogs that no lock of ours covers, and at the owner's password.
+const RACE_LIMIT: Duration = Duration::from_secs(30);
+const RACE_PAUSE_MS: std::ops::Range<u64> = 10..150;
 
 /// Where the secret of the role passwords comes from.
 #[derive(Debug, Clone)]
@@ -60,7 +72,7 @@ pub async fn prepare(login: &ConnectParams, secret: SecretSource) -> anyhow::Res
 /// Who there is to work with.
 enum Entered {
     /// May make roles.
-    Maker(Client),
+    Maker(Maker),
     /// Found the roles made, and is their owner.
     Owner(Client, RolePasswords),
 }
@@ -69,50 +81,46 @@ impl Preparation {
     /// # Errors
     /// As [`prepare`].
     pub async fn make(&self) -> anyhow::Result<Prepared> {
-        let passwords = match self.enter().await? {
-            Entered::Maker(client) => self.with_roles(client).await?,
-            Entered::Owner(client, passwords) => self.as_owner(client, passwords).await?,
-        };
-        Ok(Prepared { names: self.names.clone(), passwords })
-    }
-
-    /// A session that may read and write the core's tables, and be nobody else.
-    ///
-    /// # Errors
-    /// As [`prepare`].
-    pub async fn owner_session(&self) -> anyhow::Result<Client> {
-        match self.enter().await? {
-            Entered::Owner(client, _) => Ok(client),
-            Entered::Maker(client) => {
-                let role = sql::identifier(&self.names.owner());
-                client.batch_execute(&format!("SET ROLE {role}")).await.context("becoming the owner of the tables")?;
-                Ok(client)
+        let races = Races::begin();
+        loop {
+            let made = match self.enter().await? {
+                Entered::Maker(mut maker) => self.with_roles(&mut maker).await,
+                Entered::Owner(client, passwords) => self.as_owner(client, passwords).await,
+            };
+            match made {
+                Ok(passwords) => return Ok(Prepared { names: self.names.clone(), passwords }),
+                Err(error) => races.lost(error).await?,
             }
         }
     }
 
-    /// A session of whoever the work begins with: the login, or the owner where the login is good for nothing.
+    /// A session of the owner, who may read and write the core's tables, and be nobody else.
+    ///
+    /// # Errors
+    /// As [`prepare`]; the database has no owner yet.
+    pub async fn owner_session(&self) -> anyhow::Result<Client> {
+        Ok(self.owner().await?.0)
+    }
+
+    /// The login by which a program of PostgreSQL works as the owner.
+    ///
+    /// # Errors
+    /// As [`Self::owner_session`].
+    pub async fn owner_login(&self) -> anyhow::Result<ConnectParams> {
+        let (_, passwords) = self.owner().await?;
+        Ok(self.login_of_owner(&passwords))
+    }
+
+    /// A session of whoever the work begins with: the login, or the owner where the login is good for nothing. It looks
+    /// up names in `pg_catalog` alone, and its caller names nothing else in the database, see [`maker`].
     ///
     /// # Errors
     /// As [`prepare`].
     pub async fn session(&self) -> anyhow::Result<Client> {
-        Ok(match self.enter().await? {
-            Entered::Maker(client) | Entered::Owner(client, _) => client,
-        })
-    }
-
-    /// The login by which a program of PostgreSQL works as the owner, and the role that it has to take for that.
-    ///
-    /// # Errors
-    /// As [`prepare`].
-    pub async fn owner_login(&self) -> anyhow::Result<(ConnectParams, Option<String>)> {
-        Ok(match self.enter().await? {
-            Entered::Maker(_) => (self.login.clone(), Some(self.names.owner())),
-            Entered::Owner(_, passwords) => {
-                let owner = self.names.owner();
-                (self.login.with_login(&owner, passwords.of(&owner)), None)
-            }
-        })
+        match self.enter().await? {
+            Entered::Maker(maker) => maker.into_client().await,
+            Entered::Owner(client, _) => Ok(client),
+        }
     }
 
     async fn enter(&self) -> anyhow::Result<Entered> {
@@ -120,13 +128,10 @@ impl Preparation {
             None
         } else {
             match connect::connect(&self.login).await {
-                Ok(client) => {
-                    unfit::check_server(&client).await?;
-                    if may_make_roles(&client).await? {
-                        return Ok(Entered::Maker(client));
-                    }
-                    None
-                }
+                Ok(client) => match Maker::examine(client).await? {
+                    Login::MakesRoles(maker) => return Ok(Entered::Maker(maker)),
+                    Login::LacksRights => None,
+                },
                 Err(error) if unfit::is_refusal(&error) => Some(error),
                 Err(error) => return Err(unfit::explain(error, &self.login)),
             }
@@ -140,66 +145,154 @@ impl Preparation {
 
     async fn enter_as_owner(&self, secret: &Secret, refused: Option<tokio_postgres::Error>) -> anyhow::Result<Entered> {
         let passwords = RolePasswords::from_secret(secret.clone());
-        let role = self.names.owner();
-        let login = self.login.with_login(&role, passwords.of(&role));
+        let login = self.login_of_owner(&passwords);
         match (connect::connect(&login).await, refused) {
             (Ok(client), _) => {
                 unfit::check_server(&client).await?;
                 Ok(Entered::Owner(client, passwords))
             }
-            (Err(error), None) if unfit::is_refusal(&error) => Err(unfit::no_roles(&role).into()),
+            (Err(error), None) if unfit::is_refusal(&error) => Err(unfit::no_roles(&login.user).into()),
             (Err(error), None) => Err(unfit::explain(error, &login)),
             (Err(_), Some(refused)) => Err(unfit::explain(refused, &self.login)),
         }
     }
 
-    async fn with_roles(&self, mut client: Client) -> anyhow::Result<RolePasswords> {
-        let mut tries = 1;
-        loop {
-            match self.try_with_roles(&mut client).await {
-                Ok(passwords) => return Ok(passwords),
-                Err(error) if tries < TRIES && unfit::driver_error(&error).is_some_and(is_race) => {
-                    tracing::debug!(error = format!("{error:#}"), "another host prepares the database; trying again");
-                    tries += 1;
+    fn login_of_owner(&self, passwords: &RolePasswords) -> ConnectParams {
+        let role = self.names.owner();
+        let password = passwords.of(&role);
+        self.login.with_login(role, password)
+    }
+
+    async fn connect_owner(&self, passwords: &RolePasswords) -> anyhow::Result<Client> {
+        let login = self.login_of_owner(passwords);
+        match connect::connect(&login).await {
+            // Another host may have set one of its own, see `Races`.
+            Err(error) if error.code() == Some(&SqlState::INVALID_PASSWORD) => {
+                Err(anyhow::Error::new(error).context("logging in as the owner of the tables"))
+            }
+            outcome => outcome.map_err(|error| unfit::explain(error, &login)),
+        }
+    }
+
+    async fn make_roles(&self, maker: &mut Maker, passwords: Passwords<'_>) -> anyhow::Result<()> {
+        let made = maker.make_roles(&self.login.dbname, &self.names, passwords).await;
+        made.map_err(|error| unfit::explain_lack_of_rights(error, &self.login))
+    }
+
+    async fn open_owner(&self, maker: &mut Maker, passwords: &RolePasswords) -> anyhow::Result<()> {
+        let opened = maker.open_owner(&self.names, passwords).await;
+        opened.map_err(|error| unfit::explain_lack_of_rights(error, &self.login))
+    }
+
+    async fn with_roles(&self, maker: &mut Maker) -> anyhow::Result<RolePasswords> {
+        let (passwords, owner) = self.passwords_and_owner(maker).await?;
+        let mut owner = match owner {
+            // A database of a newer program is refused before anything of its roles is changed.
+            Some(mut owner) => {
+                if !migrate::marks(&owner).await?.is_empty() {
+                    migrate::pending(&mut owner).await?;
                 }
-                Err(error) => return Err(unfit::explain_lack_of_rights(error, &self.login)),
+                self.make_roles(maker, Passwords::All(&passwords)).await?;
+                owner
+            }
+            None => {
+                self.make_roles(maker, Passwords::All(&passwords)).await?;
+                self.connect_owner(&passwords).await?
+            }
+        };
+        self.work_as_owner(&mut owner, &passwords).await?;
+        Ok(passwords)
+    }
+
+    /// The passwords, and a session of the owner where it can have one already.
+    ///
+    /// A secret in the database is the owner's to read, and the owner's password is made from it. So the owner gets a
+    /// random password for the time that this takes. Hosts that do this at once may take it from each other: who is
+    /// refused begins again.
+    async fn passwords_and_owner(&self, maker: &mut Maker) -> anyhow::Result<(RolePasswords, Option<Client>)> {
+        let has_owner = maker.has_owner(&self.names).await?;
+        match &self.secret {
+            SecretSource::Known(secret) => {
+                let passwords = RolePasswords::from_secret(secret.clone());
+                let owner = if has_owner { self.connect_owner(&passwords).await.ok() } else { None };
+                Ok((passwords, owner))
+            }
+            SecretSource::InDatabase => {
+                let once = RolePasswords::from_secret(roles::random_secret()?);
+                if has_owner {
+                    self.open_owner(maker, &once).await?;
+                } else {
+                    self.make_roles(maker, Passwords::Owner(&once)).await?;
+                }
+                let mut owner = self.connect_owner(&once).await?;
+                let secret = shared_secret::read_or_make(&mut owner).await?;
+                Ok((RolePasswords::from_secret(secret), Some(owner)))
             }
         }
     }
 
-    async fn try_with_roles(&self, client: &mut Client) -> anyhow::Result<RolePasswords> {
-        client.batch_execute(migrate::TABLE_SQL).await.context("making the table of migrations")?;
-        let work = client.transaction().await.context("beginning the preparation")?;
-        migrate::lock(&work).await?;
-        let secret = match &self.secret {
-            SecretSource::Known(secret) => secret.clone(),
-            SecretSource::InDatabase => shared_secret(&work).await?,
-        };
-        let passwords = RolePasswords::from_secret(secret);
-        let roles_sql = sql::fill(ROLES_SQL, &places(&self.login.dbname, &self.names, &passwords, OwnerLogin::Closed))?;
-        work.batch_execute(&roles_sql).await.context("making the roles")?;
-        let owner = sql::identifier(&self.names.owner());
-        work.batch_execute(&format!(
-            "ALTER TABLE public.core_migrations OWNER TO {owner};
-             ALTER TABLE IF EXISTS public.cardinal_secret OWNER TO {owner}"
-        ))
-        .await
-        .context("giving the tables to their owner")?;
-        work.batch_execute(&format!("SET LOCAL ROLE {owner}")).await.context("becoming the owner of the tables")?;
-        self.migrate_and_grant(&work).await?;
-        work.commit().await.context("committing the preparation")?;
-        Ok(passwords)
+    /// The owner of a database that hosts have worked on, for a command beside them.
+    async fn owner(&self) -> anyhow::Result<(Client, RolePasswords)> {
+        let races = Races::begin();
+        loop {
+            let found = match self.enter().await? {
+                Entered::Owner(client, passwords) => return Ok((client, passwords)),
+                Entered::Maker(mut maker) => self.owner_by(&mut maker).await,
+            };
+            match found {
+                Ok(found) => return Ok(found),
+                Err(error) if unfit::is_said_with(&error, &SqlState::UNDEFINED_OBJECT) => {
+                    bail!("the database holds nothing yet: no host has ever worked on it");
+                }
+                Err(error) => races.lost(error).await?,
+            }
+        }
+    }
+
+    async fn owner_by(&self, maker: &mut Maker) -> anyhow::Result<(Client, RolePasswords)> {
+        match &self.secret {
+            SecretSource::Known(secret) => {
+                let passwords = RolePasswords::from_secret(secret.clone());
+                if maker.has_owner(&self.names).await?
+                    && let Ok(client) = self.connect_owner(&passwords).await
+                {
+                    return Ok((client, passwords));
+                }
+                self.open_owner(maker, &passwords).await?;
+                Ok((self.connect_owner(&passwords).await?, passwords))
+            }
+            SecretSource::InDatabase => {
+                let once = RolePasswords::from_secret(roles::random_secret()?);
+                self.open_owner(maker, &once).await?;
+                let client = self.connect_owner(&once).await?;
+                let Some(secret) = secret_in(&client).await? else { return Ok((client, once)) };
+                let passwords = RolePasswords::from_secret(secret);
+                self.open_owner(maker, &passwords).await?;
+                Ok((client, passwords))
+            }
+        }
     }
 
     /// Without the right to make roles: an administrator made them, with passwords from the same secret.
     async fn as_owner(&self, mut client: Client, passwords: RolePasswords) -> anyhow::Result<RolePasswords> {
         unfit::check_roles(&client, &self.names).await?;
+        self.work_as_owner(&mut client, &passwords).await?;
+        Ok(passwords)
+    }
+
+    async fn work_as_owner(&self, client: &mut Client, passwords: &RolePasswords) -> anyhow::Result<()> {
         client.batch_execute(migrate::TABLE_SQL).await.context("making the table of migrations")?;
         let work = client.transaction().await.context("beginning the preparation")?;
         migrate::lock(&work).await?;
         self.migrate_and_grant(&work).await?;
         work.commit().await.context("committing the preparation")?;
-        Ok(passwords)
+        if self.migrations < migrate::COUNT {
+            // The provisioner has no rights yet.
+            return Ok(());
+        }
+        let provision = self.names.provision();
+        let provisioner = self.login.with_login(&provision, passwords.of(&provision));
+        plugin_schema::close::close_left_open(&provisioner, &self.names).await
     }
 
     async fn migrate_and_grant(&self, work: &Transaction<'_>) -> anyhow::Result<()> {
@@ -208,25 +301,10 @@ impl Preparation {
             // The grants are of the tables of today.
             return Ok(());
         }
-        work.batch_execute(&sql::fill(GRANTS_SQL, &names_only(&self.names))?)
+        work.batch_execute(&sql::fill(GRANTS_SQL, &roles_sql::names_only(&self.names))?)
             .await
             .context("granting rights on the tables")
     }
-}
-
-async fn may_make_roles(client: &Client) -> anyhow::Result<bool> {
-    owns_database_and(client, "rolcreaterole").await
-}
-
-/// Whether this login is a superuser, or owns its database and has an attribute of `pg_roles`.
-pub(super) async fn owns_database_and(client: &Client, attribute: &'static str) -> anyhow::Result<bool> {
-    let sql = format!(
-        "SELECT r.rolsuper OR (r.{attribute} AND pg_catalog.pg_has_role(d.datdba, 'USAGE'))
-         FROM pg_catalog.pg_roles r, pg_catalog.pg_database d
-         WHERE r.rolname = current_user AND d.datname = current_database()"
-    );
-    let row = client.query_one(&sql, &[]).await.context("asking what the login may do")?;
-    Ok(row.try_get(0)?)
 }
 
 /// Concurrent DDL: unique violations in catalogs, "tuple concurrently updated", deadlocks.
@@ -234,118 +312,27 @@ pub(super) fn is_race(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| ["23505", "42P07", "42710", "XX000", "40001", "40P01"].contains(&code.code()))
 }
 
-/// The secret that hosts without a secret file share, where there is one. Asked as the owner of the core's tables.
-///
-/// # Errors
-/// As the server reports them.
-pub async fn secret_in(owner: &Client) -> anyhow::Result<Option<Secret>> {
-    let known = owner.query_one("SELECT to_regclass('public.cardinal_secret') IS NOT NULL", &[]).await?;
-    if !known.try_get::<_, bool>(0)? {
-        return Ok(None);
+/// How long to go on where others were faster.
+struct Races {
+    since: Instant,
+}
+
+impl Races {
+    fn begin() -> Self {
+        Self { since: Instant::now() }
     }
-    let row = owner.query_opt("SELECT secret FROM public.cardinal_secret", &[]).await.context("reading the secret")?;
-    Ok(row.map(|row| row.try_get::<_, String>(0)).transpose()?.map(Secret::new))
-}
 
-/// Has hosts of another, new database share this secret.
-///
-/// # Errors
-/// As the server reports them.
-pub async fn keep_secret(login: &ConnectParams, secret: &Secret) -> anyhow::Result<()> {
-    let mut client = connect::connect(login).await.context("logging in to the new database")?;
-    let work = client.transaction().await?;
-    work.batch_execute(SECRET_TABLE_SQL).await.context("making the table of the role secret")?;
-    work.execute("INSERT INTO public.cardinal_secret (secret) VALUES ($1)", &[&secret.expose()]).await?;
-    Ok(work.commit().await?)
-}
-
-const SECRET_TABLE_SQL: &str = "
-    CREATE TABLE IF NOT EXISTS public.cardinal_secret (
-      only_one boolean PRIMARY KEY DEFAULT true CHECK (only_one),
-      secret   text NOT NULL
-    );
-    REVOKE ALL ON public.cardinal_secret FROM PUBLIC";
-
-/// One secret for all hosts of a database that has no secret file: made by the first, in a table that only the owner
-/// of the core's tables can read.
-async fn shared_secret(work: &Transaction<'_>) -> anyhow::Result<Secret> {
-    work.batch_execute(SECRET_TABLE_SQL).await.context("making the table of the role secret")?;
-    let fresh = roles::random_secret()?;
-    work.execute("INSERT INTO public.cardinal_secret (secret) VALUES ($1) ON CONFLICT DO NOTHING", &[&fresh.expose()])
-        .await?;
-    let row = work.query_one("SELECT secret FROM public.cardinal_secret", &[]).await?;
-    Ok(Secret::new(row.try_get::<_, String>(0)?))
-}
-
-/// Whether the owner of the core's tables can log in: only where there is nobody else to do its work.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum OwnerLogin {
-    Closed,
-    Open,
-}
-
-fn names_only(names: &RoleNames) -> Vec<(&'static str, String)> {
-    [
-        ("owner", names.owner()),
-        ("core", names.core()),
-        ("reaper", names.reaper()),
-        ("provision", names.provision()),
-        ("role_maker", names.role_maker()),
-        ("plugin", names.plugin()),
-        ("plugin_ddl", names.plugin_ddl()),
-    ]
-    .map(|(place, name)| (place, sql::identifier(&name)))
-    .into()
-}
-
-fn places(
-    dbname: &str,
-    names: &RoleNames,
-    passwords: &RolePasswords,
-    owner: OwnerLogin,
-) -> Vec<(&'static str, String)> {
-    let verifier = |role: String| sql::literal(&passwords.verifier(&role));
-    let mut places = names_only(names);
-    places.push(("database", sql::identifier(dbname)));
-    places.push(("role_prefix", sql::literal(names.prefix())));
-    places.push(("core_password", verifier(names.core())));
-    places.push(("reaper_password", verifier(names.reaper())));
-    places.push(("provision_password", verifier(names.provision())));
-    places.push((
-        "owner_login",
-        match owner {
-            OwnerLogin::Closed => "NOLOGIN".to_owned(),
-            OwnerLogin::Open => format!("LOGIN CONNECTION LIMIT 20 PASSWORD {}", verifier(names.owner())),
-        },
-    ));
-    places
-}
-
-/// What an administrator runs once, so that a host without rights of its own finds its roles made: one transaction of
-/// plain SQL, for psql and any other client. Passwords are in it as SCRAM verifiers only.
-///
-/// # Errors
-/// `sql/roles.sql` and this program are out of step.
-pub fn bootstrap_sql(dbname: &str, secret: &Secret) -> anyhow::Result<String> {
-    let names = RoleNames::of_database(dbname);
-    let passwords = RolePasswords::from_secret(secret.clone());
-    let roles_sql = sql::fill(ROLES_SQL, &places(dbname, &names, &passwords, OwnerLogin::Open))?;
-    let (name, text) = (sql::identifier(dbname), sql::literal(dbname));
-    Ok(format!(
-        "-- The roles of Cardinal {version} for the database {name}, to be run once by an administrator who is connected\n\
-         -- to that database: a superuser, or who may create roles and owns it. Running it again does no harm.\n\
-         -- Plugins that are added later need nothing more.\n\
-         BEGIN;\n\
-         DO $$ BEGIN\n  \
-           IF current_database() <> {text} THEN\n    \
-             RAISE EXCEPTION 'this is for the database %, and you are connected to %: connect to the first', {text}, current_database();\n  \
-           END IF;\n  \
-           IF current_setting('server_version_num')::int < {oldest} THEN\n    \
-             RAISE EXCEPTION 'Cardinal needs PostgreSQL {oldest_major} or newer, this is %', current_setting('server_version');\n  \
-           END IF;\n\
-         END $$;\n\n{roles_sql}\nCOMMIT;\n",
-        version = env!("CARGO_PKG_VERSION"),
-        oldest = unfit::OLDEST_SERVER,
-        oldest_major = unfit::OLDEST_SERVER / 10_000,
-    ))
+    /// Comes back when it is worth trying again.
+    async fn lost(&self, error: anyhow::Error) -> anyhow::Result<()> {
+        // Refused as the owner, whose password another host has just set; everybody else's refusals have been explained.
+        let may_pass =
+            |error: &tokio_postgres::Error| is_race(error) || error.code() == Some(&SqlState::INVALID_PASSWORD);
+        if self.since.elapsed() > RACE_LIMIT || !unfit::driver_error(&error).is_some_and(may_pass) {
+            return Err(error);
+        }
+        tracing::debug!(error = format!("{error:#}"), "another host prepares the database; trying again");
+        let pause = rand::rng().random_range(RACE_PAUSE_MS);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        Ok(())
+    }
 }

@@ -29,6 +29,11 @@ impl RoleNames {
         self.named("owner")
     }
 
+    /// Owns the table of cards, and so is who foreign keys to cards are checked as. Nobody logs in as it.
+    pub fn cards(&self) -> String {
+        self.named("cards")
+    }
+
     pub fn core(&self) -> String {
         self.named("core")
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use cardinal::db::plugin_schema::{ProvisionFault, Step, Trouble};
+
 use super::database::{Database, found_in};
 
 const LINKED: &str = "CREATE TABLE linked (card_id uuid REFERENCES public.master_cards (id))";
@@ -63,8 +65,9 @@ async fn a_mistake_is_told_with_its_place() {
 async fn a_schema_that_takes_too_long_is_ended() {
     let database = Database::new().await;
     let forever = format!("CREATE TABLE numbers (i int); {ENDLESS}");
-    let found =
-        found_in(database.provision_within(Duration::from_millis(300), "slow", &forever).await, "schema-failed");
+    let provisioner = database.login(&database.prepared.names.provision());
+    let step = Step { schema_timeout: Duration::from_millis(300), ..database.step(&provisioner, "slow", &forever) };
+    let Err(Trouble::Refused(ProvisionFault::Refused { found, .. })) = step.make().await else { panic!("not refused") };
     assert!(found.starts_with("57014"), "{found}");
     assert_eq!(sessions_of_the_schema_role(&database, "slow").await, 0);
     assert!(!database.has_role(&database.prepared.names.plugin_schema("slow")).await);

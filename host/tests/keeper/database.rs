@@ -221,17 +221,11 @@ impl Database {
     /// A step whose losses were agreed to.
     pub async fn replay(&self, plugin: &str, schema_sql: &str) -> PluginDatabase {
         let provisioner = self.login(&self.prepared.names.provision());
-        let step = Step { replay: true, ..self.step(&provisioner, SCHEMA_TIMEOUT, plugin, schema_sql) };
+        let step = Step { replay: true, ..self.step(&provisioner, plugin, schema_sql) };
         step.make().await.unwrap_or_else(|trouble| panic!("{trouble:?}"))
     }
 
-    fn step<'a>(
-        &'a self,
-        provisioner: &'a ConnectParams,
-        schema_timeout: Duration,
-        plugin: &'a str,
-        schema_sql: &'a str,
-    ) -> Step<'a> {
+    pub fn step<'a>(&'a self, provisioner: &'a ConnectParams, plugin: &'a str, schema_sql: &'a str) -> Step<'a> {
         Step {
             plugin,
             version: "1.0.0",
@@ -241,7 +235,7 @@ impl Database {
             names: &self.prepared.names,
             passwords: &self.prepared.passwords,
             start_options: true,
-            schema_timeout,
+            schema_timeout: SCHEMA_TIMEOUT,
             is_kept: false,
             replay: false,
         }
@@ -254,7 +248,8 @@ impl Database {
         schema_sql: &str,
     ) -> Result<PluginDatabase, ProvisionFault> {
         let provisioner = self.login(&self.prepared.names.provision());
-        self.step(&provisioner, schema_timeout, plugin, schema_sql).make().await.map_err(|trouble| match trouble {
+        let step = Step { schema_timeout, ..self.step(&provisioner, plugin, schema_sql) };
+        step.make().await.map_err(|trouble| match trouble {
             Trouble::Refused(fault) => fault,
             Trouble::Failed(error) => panic!("the step failed: {error:#}"),
         })

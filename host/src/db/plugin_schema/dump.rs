@@ -17,8 +17,13 @@ impl Step<'_> {
         if let Ok(client) = connect::connect(&login).await {
             return Ok(client);
         }
-        let mut provisioner = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
-        self.make_roles(&mut provisioner, false).await.map_err(failed)?;
+        let mut first = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
+        let mut second = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
+        // A step that is under way keeps what this would take from it.
+        let turn = first.transaction().await.context("waiting for a step of the plugin")?;
+        self.take_turn(&turn).await?;
+        self.make_roles(&mut second, false).await.map_err(failed)?;
+        drop(turn);
         connect::connect(&login).await.with_context(|| format!("logging in as the role of plugin {}", self.plugin))
     }
 

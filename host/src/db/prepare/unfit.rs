@@ -1,8 +1,8 @@
 //! Databases and logins that will not do, each in one sentence that says what to do about it.
 
 use anyhow::Context as _;
-use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, GenericClient};
 
 use crate::config::BadSettings;
 use crate::db::connect::ConnectParams;
@@ -23,6 +23,10 @@ pub fn may_pass(error: &anyhow::Error) -> bool {
 
 pub(super) fn driver_error(error: &anyhow::Error) -> Option<&tokio_postgres::Error> {
     error.chain().find_map(|cause| cause.downcast_ref())
+}
+
+pub(super) fn is_said_with(error: &anyhow::Error, code: &SqlState) -> bool {
+    driver_error(error).is_some_and(|error| error.code() == Some(code))
 }
 
 /// The server is there and lets this login not in.
@@ -106,7 +110,7 @@ pub(super) fn explain_lack_of_rights(error: anyhow::Error, login: &ConnectParams
     }
 }
 
-pub(super) async fn check_server(client: &Client) -> anyhow::Result<()> {
+pub(super) async fn check_server(client: &(impl GenericClient + Sync)) -> anyhow::Result<()> {
     let row = client
         .query_one(
             "SELECT current_setting('server_version_num')::int, current_setting('server_version'),
@@ -136,13 +140,15 @@ pub(super) async fn check_server(client: &Client) -> anyhow::Result<()> {
 pub(super) async fn check_roles(client: &Client, names: &RoleNames) -> anyhow::Result<()> {
     let row = client
         .query_one(
-            "SELECT has_schema_privilege('public', 'CREATE') AND EXISTS (
+            "SELECT has_schema_privilege('public', 'CREATE WITH GRANT OPTION') AND EXISTS (
+               SELECT FROM pg_catalog.pg_roles c WHERE c.rolname = $2 AND pg_has_role(c.oid, 'USAGE')
+             ) AND EXISTS (
                SELECT FROM pg_catalog.pg_roles r, pg_catalog.pg_proc p
                JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-               WHERE r.rolname = $1 AND n.nspname = 'cardinal' AND p.proname = 'make_plugin_roles' AND p.pronargs = 4
+               WHERE r.rolname = $1 AND n.nspname = 'cardinal' AND p.proname = 'end_plugin_backends' AND p.pronargs = 1
                AND has_database_privilege(r.oid, current_database(), 'CREATE')
                AND has_schema_privilege(r.oid, n.oid, 'USAGE') AND has_function_privilege(r.oid, p.oid, 'EXECUTE'))",
-            &[&names.provision()],
+            &[&names.provision(), &names.cards()],
         )
         .await
         .context("asking what the roles may do")?;
