@@ -58,7 +58,13 @@ pub async fn serve(app: Arc<App>, peer: Peer, request: Request<RequestBody>) -> 
     let origin = match peer.door {
         // No proxy stands before it, whatever the headers say.
         Door::Local { .. } => Origin { client: peer.ip, trusted: false },
-        _ => forwarded::origin(peer.ip, request.headers(), &app.config.http.trusted_proxies),
+        _ => {
+            let origin = forwarded::origin(peer.ip, request.headers(), &app.config.http.trusted_proxies);
+            if !origin.trusted {
+                app.undeclared_proxies.note(peer.ip, request.headers());
+            }
+            origin
+        }
     };
     let mut cx = Cx::begin(&app, origin, &request);
     let (outcome, spent) = spent::account(pin!(answer(&app, &mut cx, peer, request))).await;
