@@ -100,7 +100,7 @@ async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<Re
         // A plugin's route has a meter of its own, which the registry finds.
         cx.meter = (found.route.access != Access::Plugin).then_some(found.meter);
         if found.route.access == Access::Public {
-            if !api::health::is_probe(found.route) {
+            if !api::health::is_probe(found.route.path) {
                 app.limits.admit(cx.peer, cx.started, &mut cx.standing)?; // 429
                 app.limits.charge_address(cx.peer, cx.started, &mut cx.standing);
             }
@@ -173,6 +173,7 @@ async fn run(
     request: Request<RequestBody>,
     found: &Found<'_>,
 ) -> ApiResult<Reply> {
+    found.check_query(request.uri().query())?; // 400, before anything happens
     let call = Call::read(cx, caller, request, found).await?; // 400, 413, 415
     let answer = (found.route.handler)(app, call);
     // A plugin's calls, by route or by tool, have deadlines of their own, and so has a body that streams in.

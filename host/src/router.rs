@@ -15,10 +15,11 @@ use crate::{
     http::{
         codes,
         error::{ApiError, ApiResult},
+        input,
         reply::Reply,
     },
     observe::meter::{Meter, Requests},
-    openapi::Describe,
+    openapi::{self, Describe},
     request::Call,
 };
 
@@ -62,8 +63,10 @@ pub struct Route {
     pub access: Access,
     pub reads: Reads,
     pub handler: Handler,
-    /// What the API's description says of it.
+    /// What the API's description says of it. The query parameters that it names are the only ones that are taken.
     pub told: Option<Describe>,
+    /// The query may hold anything and is ignored.
+    pub ignores_query: bool,
 }
 
 impl Route {
@@ -71,6 +74,12 @@ impl Route {
     #[must_use]
     pub fn told(self, told: Describe) -> Self {
         Self { told: Some(told), ..self }
+    }
+
+    /// Takes any query and ignores it. For probes alone: elsewhere a typing error must not be ignored.
+    #[must_use]
+    pub fn ignores_query(self) -> Self {
+        Self { ignores_query: true, ..self }
     }
 }
 
@@ -85,6 +94,7 @@ macro_rules! route {
             reads: $reads,
             handler: |app, call| Box::pin($handler(app, call)),
             told: None,
+            ignores_query: false,
         }
     };
 }
@@ -94,13 +104,22 @@ pub struct Router {
     routes: Vec<Route>,
     /// Of each row.
     meters: Vec<&'static Meter>,
+    queries: Vec<Query>,
     /// Path → the rows with that path.
     paths: matchit::Router<Vec<usize>>,
+}
+
+/// The query parameters that a row takes.
+enum Query {
+    /// Any: a plugin's route judges its own, a probe has none.
+    Any,
+    Only(Vec<String>),
 }
 
 /// A route that fits a request.
 pub struct Found<'r> {
     pub route: &'r Route,
+    query: &'r Query,
     pub meter: &'static Meter,
     pub params: Params,
 }
@@ -120,6 +139,25 @@ impl Params {
     }
 }
 
+impl Found<'_> {
+    /// 400 for a query parameter that the row does not name, or that stands there twice.
+    pub fn check_query(&self, query: Option<&str>) -> ApiResult<()> {
+        match (self.query, query) {
+            (_, None | Some("")) | (Query::Any, _) => Ok(()),
+            (Query::Only(names), Some(query)) => input::check_query_names(query, names),
+        }
+    }
+}
+
+impl Query {
+    fn for_route(route: &Route) -> Self {
+        if route.ignores_query || route.access == Access::Plugin {
+            return Self::Any;
+        }
+        Self::Only(route.told.map(openapi::query_names).unwrap_or_default())
+    }
+}
+
 impl Router {
     /// Compiles the core's table.
     pub fn new(requests: &Requests) -> anyhow::Result<Self> {
@@ -136,7 +174,8 @@ impl Router {
             paths.insert(path, rows)?;
         }
         let meters = routes.iter().map(|route| requests.route(&route.method, route.path)).collect();
-        Ok(Self { routes, meters, paths })
+        let queries = routes.iter().map(Query::for_route).collect();
+        Ok(Self { routes, meters, queries, paths })
     }
 
     /// The table's rows, for tests and the API description.
@@ -148,17 +187,18 @@ impl Router {
     pub fn find(&self, method: &Method, path: &str) -> ApiResult<Found<'_>> {
         let matched = self.paths.at(path).map_err(|_| ApiError::new(&codes::NOT_FOUND))?;
         let method = if method == Method::HEAD { &Method::GET } else { method };
-        let rows = matched.value.iter().map(|row| (&self.routes[*row], self.meters[*row]));
-        let fits = |(route, _): &(&Route, _)| route.method == *method || route.access == Access::Plugin;
-        let Some((route, meter)) = rows.clone().find(fits) else {
-            return Err(method_not_allowed(rows.map(|(route, _)| &route.method)));
+        let mut rows = matched.value.iter().copied();
+        let fits = |row: &usize| self.routes[*row].method == *method || self.routes[*row].access == Access::Plugin;
+        let Some(row) = rows.find(fits) else {
+            return Err(method_not_allowed(matched.value.iter().map(|row| &self.routes[*row].method)));
         };
+        let (route, meter, query) = (&self.routes[row], self.meters[row], &self.queries[row]);
         // Plugins' calls are the hot path, and what their row leaves open is theirs to read.
         let params = match route.access {
             Access::Plugin => Vec::new(),
             _ => matched.params.iter().map(|(name, value)| (name.to_owned(), decode(value))).collect(),
         };
-        Ok(Found { route, meter, params: Params(params) })
+        Ok(Found { route, query, meter, params: Params(params) })
     }
 }
 
