@@ -33,7 +33,32 @@ pub struct Peer {
     /// The other end of the connection.
     pub ip: IpAddr,
     pub door: Door,
+    /// Set when the connection came in on a reserved place: only probes are answered there.
+    pub full: Option<Full>,
 }
+
+/// Why a connection has no place of its own: each of these has a request under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// All connections that its address may have.
+    Address,
+    /// All connections of the listener.
+    Listener,
+}
+
+impl Full {
+    fn refusal(self) -> ApiError {
+        match self {
+            Self::Address => ApiError::new(&codes::RATE_LIMITED)
+                .detail("Too many connections of this address have a request under way.")
+                .retry_after(RETRY_CONNECTING),
+            Self::Listener => ApiError::new(&codes::OVERLOADED).detail("Too many requests are under way."),
+        }
+    }
+}
+
+/// Seconds after which an address with too many connections may try again.
+const RETRY_CONNECTING: u32 = 1;
 
 /// What a listener is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +99,11 @@ pub async fn serve(app: Arc<App>, peer: Peer, request: Request<RequestBody>) -> 
 
 async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<RequestBody>) -> ApiResult<Reply> {
     path::check(request.uri())?;
+    if let Some(full) = peer.full
+        && !api::health::is_probe(request.uri().path())
+    {
+        return Err(full.refusal());
+    }
     if peer.door == Door::Public && path::is_private(request.uri().path()) {
         return Err(ApiError::new(&codes::NOT_FOUND));
     }
