@@ -203,7 +203,6 @@ async fn run(
     request: Request<RequestBody>,
     found: &Found<'_>,
 ) -> ApiResult<Reply> {
-    found.check_query(request.uri().query())?; // 400, before anything happens
     let call = Call::read(cx, caller, request, found).await?; // 400, 413, 415
     let answer = (found.route.handler)(app, call);
     // A plugin's calls, by route or by tool, have deadlines of their own, and so has a body that streams in.

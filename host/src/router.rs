@@ -65,8 +65,8 @@ pub struct Route {
     pub handler: Handler,
     /// What the API's description says of it. The query parameters that it names are the only ones that are taken.
     pub told: Option<Describe>,
-    /// The query may hold anything and is ignored.
-    pub ignores_query: bool,
+    /// The query parameters that are taken.
+    pub query: Query,
 }
 
 impl Route {
@@ -79,7 +79,25 @@ impl Route {
     /// Takes any query and ignores it. For probes alone: elsewhere a typing error must not be ignored.
     #[must_use]
     pub fn ignores_query(self) -> Self {
-        Self { ignores_query: true, ..self }
+        Self { query: Query::Any, ..self }
+    }
+
+    /// 400 for a query parameter that the row does not name, or that stands there twice.
+    pub fn check_query(&self, query: Option<&str>) -> ApiResult<()> {
+        match (&self.query, query) {
+            (_, None | Some("")) | (Query::Any, _) => Ok(()),
+            (Query::Described, Some(query)) => input::check_query_names(query, &[]),
+            (Query::Only(names), Some(query)) => input::check_query_names(query, names),
+        }
+    }
+
+    fn gather_query(&mut self) {
+        if self.access == Access::Plugin {
+            self.query = Query::Any;
+        }
+        if matches!(self.query, Query::Described) {
+            self.query = Query::Only(self.told.map(openapi::query_names).unwrap_or_default());
+        }
     }
 }
 
@@ -94,7 +112,7 @@ macro_rules! route {
             reads: $reads,
             handler: |app, call| Box::pin($handler(app, call)),
             told: None,
-            ignores_query: false,
+            query: $crate::router::Query::Described,
         }
     };
 }
@@ -104,22 +122,22 @@ pub struct Router {
     routes: Vec<Route>,
     /// Of each row.
     meters: Vec<&'static Meter>,
-    queries: Vec<Query>,
     /// Path → the rows with that path.
     paths: matchit::Router<Vec<usize>>,
 }
 
 /// The query parameters that a row takes.
-enum Query {
+pub enum Query {
+    /// Those of its description, which are not gathered yet.
+    Described,
+    Only(Vec<String>),
     /// Any: a plugin's route judges its own, a probe has none.
     Any,
-    Only(Vec<String>),
 }
 
 /// A route that fits a request.
 pub struct Found<'r> {
     pub route: &'r Route,
-    query: &'r Query,
     pub meter: &'static Meter,
     pub params: Params,
 }
@@ -139,29 +157,11 @@ impl Params {
     }
 }
 
-impl Found<'_> {
-    /// 400 for a query parameter that the row does not name, or that stands there twice.
-    pub fn check_query(&self, query: Option<&str>) -> ApiResult<()> {
-        match (self.query, query) {
-            (_, None | Some("")) | (Query::Any, _) => Ok(()),
-            (Query::Only(names), Some(query)) => input::check_query_names(query, names),
-        }
-    }
-}
-
-impl Query {
-    fn for_route(route: &Route) -> Self {
-        if route.ignores_query || route.access == Access::Plugin {
-            return Self::Any;
-        }
-        Self::Only(route.told.map(openapi::query_names).unwrap_or_default())
-    }
-}
-
 impl Router {
     /// Compiles the core's table.
     pub fn new(requests: &Requests) -> anyhow::Result<Self> {
-        let routes = api::routes();
+        let mut routes = api::routes();
+        routes.iter_mut().for_each(Route::gather_query);
         let mut by_path: Vec<(&'static str, Vec<usize>)> = Vec::new();
         for (i, route) in routes.iter().enumerate() {
             match by_path.iter_mut().find(|(path, _)| *path == route.path) {
@@ -174,8 +174,7 @@ impl Router {
             paths.insert(path, rows)?;
         }
         let meters = routes.iter().map(|route| requests.route(&route.method, route.path)).collect();
-        let queries = routes.iter().map(Query::for_route).collect();
-        Ok(Self { routes, meters, queries, paths })
+        Ok(Self { routes, meters, paths })
     }
 
     /// The table's rows, for tests and the API description.
@@ -192,13 +191,13 @@ impl Router {
         let Some(row) = rows.find(fits) else {
             return Err(method_not_allowed(matched.value.iter().map(|row| &self.routes[*row].method)));
         };
-        let (route, meter, query) = (&self.routes[row], self.meters[row], &self.queries[row]);
+        let (route, meter) = (&self.routes[row], self.meters[row]);
         // Plugins' calls are the hot path, and what their row leaves open is theirs to read.
         let params = match route.access {
             Access::Plugin => Vec::new(),
             _ => matched.params.iter().map(|(name, value)| (name.to_owned(), decode(value))).collect(),
         };
-        Ok(Found { route, query, meter, params: Params(params) })
+        Ok(Found { route, meter, params: Params(params) })
     }
 }
 
