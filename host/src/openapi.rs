@@ -105,6 +105,14 @@ impl Document {
     }
 }
 
+/// The query parameters of a route, by its description.
+pub fn query_names(describe: Describe) -> Vec<String> {
+    let (mut read, mut written) = (generator(false), generator(true));
+    let mut operation = Operation::new(&mut read, &mut written);
+    describe(&mut operation);
+    operation.query_names()
+}
+
 /// What is written is named and shared; what is read is small and stands where it is used.
 fn generator(written: bool) -> SchemaGenerator {
     let settings = SchemaSettings::draft2020_12().with(|settings| {

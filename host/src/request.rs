@@ -33,7 +33,32 @@ pub struct Peer {
     /// The other end of the connection.
     pub ip: IpAddr,
     pub door: Door,
+    /// Set when the connection came in on a reserved place: only probes are answered there.
+    pub full: Option<Full>,
 }
+
+/// Why a connection has no place of its own: each of these has a request under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// All connections that its address may have.
+    Address,
+    /// All connections of the listener.
+    Listener,
+}
+
+impl Full {
+    fn refusal(self) -> ApiError {
+        match self {
+            Self::Address => ApiError::new(&codes::RATE_LIMITED)
+                .detail("Too many connections of this address have a request under way.")
+                .retry_after(RETRY_CONNECTING),
+            Self::Listener => ApiError::new(&codes::OVERLOADED).detail("Too many requests are under way."),
+        }
+    }
+}
+
+/// Seconds after which an address with too many connections may try again.
+const RETRY_CONNECTING: u32 = 1;
 
 /// What a listener is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +83,13 @@ pub async fn serve(app: Arc<App>, peer: Peer, request: Request<RequestBody>) -> 
     let origin = match peer.door {
         // No proxy stands before it, whatever the headers say.
         Door::Local { .. } => Origin { client: peer.ip, trusted: false },
-        _ => forwarded::origin(peer.ip, request.headers(), &app.config.http.trusted_proxies),
+        _ => {
+            let origin = forwarded::origin(peer.ip, request.headers(), &app.config.http.trusted_proxies);
+            if !origin.trusted {
+                app.undeclared_proxies.note(peer.ip, request.headers());
+            }
+            origin
+        }
     };
     let mut cx = Cx::begin(&app, origin, &request);
     let (outcome, spent) = spent::account(pin!(answer(&app, &mut cx, peer, request))).await;
@@ -68,6 +99,11 @@ pub async fn serve(app: Arc<App>, peer: Peer, request: Request<RequestBody>) -> 
 
 async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<RequestBody>) -> ApiResult<Reply> {
     path::check(request.uri())?;
+    if let Some(full) = peer.full
+        && !api::health::is_probe(request.uri().path())
+    {
+        return Err(full.refusal());
+    }
     if peer.door == Door::Public && path::is_private(request.uri().path()) {
         return Err(ApiError::new(&codes::NOT_FOUND));
     }
@@ -94,7 +130,7 @@ async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<Re
         // A plugin's route has a meter of its own, which the registry finds.
         cx.meter = (found.route.access != Access::Plugin).then_some(found.meter);
         if found.route.access == Access::Public {
-            if !api::health::is_probe(found.route) {
+            if !api::health::is_probe(found.route.path) {
                 app.limits.admit(cx.peer, cx.started, &mut cx.standing)?; // 429
                 app.limits.charge_address(cx.peer, cx.started, &mut cx.standing);
             }

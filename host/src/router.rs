@@ -15,10 +15,11 @@ use crate::{
     http::{
         codes,
         error::{ApiError, ApiResult},
+        input,
         reply::Reply,
     },
     observe::meter::{Meter, Requests},
-    openapi::Describe,
+    openapi::{self, Describe},
     request::Call,
 };
 
@@ -62,8 +63,10 @@ pub struct Route {
     pub access: Access,
     pub reads: Reads,
     pub handler: Handler,
-    /// What the API's description says of it.
+    /// What the API's description says of it. The query parameters that it names are the only ones that are taken.
     pub told: Option<Describe>,
+    /// The query parameters that are taken.
+    pub query: Query,
 }
 
 impl Route {
@@ -71,6 +74,30 @@ impl Route {
     #[must_use]
     pub fn told(self, told: Describe) -> Self {
         Self { told: Some(told), ..self }
+    }
+
+    /// Takes any query and ignores it. For probes alone: elsewhere a typing error must not be ignored.
+    #[must_use]
+    pub fn ignores_query(self) -> Self {
+        Self { query: Query::Any, ..self }
+    }
+
+    /// 400 for a query parameter that the row does not name, or that stands there twice.
+    pub fn check_query(&self, query: Option<&str>) -> ApiResult<()> {
+        match (&self.query, query) {
+            (_, None | Some("")) | (Query::Any, _) => Ok(()),
+            (Query::Described, Some(query)) => input::check_query_names(query, &[]),
+            (Query::Only(names), Some(query)) => input::check_query_names(query, names),
+        }
+    }
+
+    fn gather_query(&mut self) {
+        if self.access == Access::Plugin {
+            self.query = Query::Any;
+        }
+        if matches!(self.query, Query::Described) {
+            self.query = Query::Only(self.told.map(openapi::query_names).unwrap_or_default());
+        }
     }
 }
 
@@ -85,6 +112,7 @@ macro_rules! route {
             reads: $reads,
             handler: |app, call| Box::pin($handler(app, call)),
             told: None,
+            query: $crate::router::Query::Described,
         }
     };
 }
@@ -96,6 +124,15 @@ pub struct Router {
     meters: Vec<&'static Meter>,
     /// Path → the rows with that path.
     paths: matchit::Router<Vec<usize>>,
+}
+
+/// The query parameters that a row takes.
+pub enum Query {
+    /// Those of its description, which are not gathered yet.
+    Described,
+    Only(Vec<String>),
+    /// Any: a plugin's route judges its own, a probe has none.
+    Any,
 }
 
 /// A route that fits a request.
@@ -123,7 +160,8 @@ impl Params {
 impl Router {
     /// Compiles the core's table.
     pub fn new(requests: &Requests) -> anyhow::Result<Self> {
-        let routes = api::routes();
+        let mut routes = api::routes();
+        routes.iter_mut().for_each(Route::gather_query);
         let mut by_path: Vec<(&'static str, Vec<usize>)> = Vec::new();
         for (i, route) in routes.iter().enumerate() {
             match by_path.iter_mut().find(|(path, _)| *path == route.path) {
@@ -148,11 +186,12 @@ impl Router {
     pub fn find(&self, method: &Method, path: &str) -> ApiResult<Found<'_>> {
         let matched = self.paths.at(path).map_err(|_| ApiError::new(&codes::NOT_FOUND))?;
         let method = if method == Method::HEAD { &Method::GET } else { method };
-        let rows = matched.value.iter().map(|row| (&self.routes[*row], self.meters[*row]));
-        let fits = |(route, _): &(&Route, _)| route.method == *method || route.access == Access::Plugin;
-        let Some((route, meter)) = rows.clone().find(fits) else {
-            return Err(method_not_allowed(rows.map(|(route, _)| &route.method)));
+        let mut rows = matched.value.iter().copied();
+        let fits = |row: &usize| self.routes[*row].method == *method || self.routes[*row].access == Access::Plugin;
+        let Some(row) = rows.find(fits) else {
+            return Err(method_not_allowed(matched.value.iter().map(|row| &self.routes[*row].method)));
         };
+        let (route, meter) = (&self.routes[row], self.meters[row]);
         // Plugins' calls are the hot path, and what their row leaves open is theirs to read.
         let params = match route.access {
             Access::Plugin => Vec::new(),

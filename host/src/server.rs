@@ -1,5 +1,7 @@
 //! Listeners and connections: bare hyper, every wait with a bound.
 
+mod connections;
+mod idle_queue;
 mod idle_timer;
 
 use std::{
@@ -9,19 +11,23 @@ use std::{
     os::fd::OwnedFd,
     pin::pin,
     sync::{Arc, atomic::Ordering},
+    task::Poll,
     time::Duration,
 };
 
+use http::{HeaderValue, header};
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
 };
 use tokio_util::sync::CancellationToken;
 
-use self::idle_timer::IdleTimer;
+use self::{
+    connections::{Connections, Seat},
+    idle_timer::IdleTimer,
+};
 use crate::{
     api,
     app::App,
@@ -33,8 +39,6 @@ use crate::{
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of request line and headers together.
 const HEADER_BYTES: usize = 64 * 1024;
-/// Open connections per listener; the next one waits in the kernel's queue.
-const CONNECTIONS: u32 = 10_000;
 /// A client that takes nothing of its answer for this long is given up.
 const WRITE_STALL: Duration = Duration::from_secs(60);
 /// How long to wait after the listener failed (out of file descriptors, say) before trying again.
@@ -54,7 +58,7 @@ enum Stream {
 
 /// Serves until `stop`, then lets the requests in flight finish for at most `grace`.
 pub async fn serve(app: Arc<App>, listener: Listener, stop: CancellationToken, grace: Duration) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS as usize));
+    let connections = Connections::new(app.config.http.trusted_proxies.clone());
     let mut server = http1::Builder::new();
     server
         .header_read_timeout(HEADER_TIMEOUT)
@@ -63,18 +67,19 @@ pub async fn serve(app: Arc<App>, listener: Listener, stop: CancellationToken, g
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
-            accepted = accept(&listener, &places) => accepted,
+            accepted = accept(&listener, &connections) => accepted,
         };
         match accepted {
-            Ok((stream, peer, place)) => {
+            Ok(Some((stream, peer, seat))) => {
                 let mut server = server.clone();
-                server.timer(IdleTimer::default());
+                server.timer(IdleTimer::new(seat.connection()));
                 let (app, stop) = (Arc::clone(&app), stop.clone());
                 match stream {
-                    Stream::Tcp(stream) => tokio::spawn(connection(app, server, stream, peer, stop, place)),
-                    Stream::Local(stream) => tokio::spawn(connection(app, server, stream, peer, stop, place)),
+                    Stream::Tcp(stream) => tokio::spawn(connection(app, server, stream, peer, stop, seat)),
+                    Stream::Local(stream) => tokio::spawn(connection(app, server, stream, peer, stop, seat)),
                 };
             }
+            Ok(None) => {}
             Err(error) => {
                 tracing::warn!(%error, "accepting a connection failed");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -82,35 +87,44 @@ pub async fn serve(app: Arc<App>, listener: Listener, stop: CancellationToken, g
         }
     }
     drop(listener);
-    if tokio::time::timeout(grace, places.acquire_many(CONNECTIONS)).await.is_err() {
+    if tokio::time::timeout(grace, connections.ended()).await.is_err() {
         tracing::warn!(seconds = grace.as_secs(), "requests were still running at the end of the grace period");
     }
 }
 
 /// Serves one connection until it ends or changes its protocol. After `stop` it ends with the request in flight, an
-/// idle one at once.
+/// idle one at once; also when its place is wanted.
 async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     app: Arc<App>,
     server: http1::Builder,
     stream: S,
     peer: Peer,
     stop: CancellationToken,
-    place: OwnedSemaphorePermit,
+    mut seat: Seat,
 ) {
     let state = Arc::clone(&app);
     let service = service_fn(move |request| {
         let app = Arc::clone(&app);
-        let request = RequestBody::of(request);
+        let request = match peer.full {
+            None => RequestBody::of(request),
+            // A probe has no body, and what is refused must not keep a reserved place until its body is there.
+            Some(_) => request.map(|_| RequestBody::none()),
+        };
         async move {
-            Ok::<_, std::convert::Infallible>(match peer.door {
+            let mut answer = match peer.door {
                 Door::Metrics => api::metrics::separate(&app, &request).await,
                 Door::Whole | Door::Public | Door::Admin | Door::Local { .. } => {
                     request::serve(app, peer, request).await
                 }
-            })
+            };
+            if peer.full.is_some() {
+                answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, std::convert::Infallible>(answer)
         }
     });
     let io = Paced::new(TokioIo::new(stream), WRITE_STALL);
+    let stalled = io.stalled();
     let mut connection = pin!(server.serve_connection(io, service).with_upgrades());
     let mut stopped = pin!(stop.cancelled());
     let mut watching = true;
@@ -124,13 +138,17 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 connection.as_mut().graceful_shutdown();
             }
         }
-        connection.as_mut().poll(cx)
+        let polled = connection.as_mut().poll(cx);
+        if polled.is_pending() && seat.poll_close(cx, stalled.load(Ordering::Relaxed)).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        polled
     });
     // A broken connection is the client's business; its requests have their own log lines.
     if let Err(error) = ended.await {
         tracing::debug!(peer = %peer.ip, %error, "connection ended");
     }
-    drop(place);
+    drop(seat);
 }
 
 impl Listener {
@@ -151,21 +169,26 @@ impl Listener {
     }
 }
 
-async fn accept(listener: &Listener, places: &Arc<Semaphore>) -> anyhow::Result<(Stream, Peer, OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await?;
-    match listener {
+/// The next connection with its place; `None` when it was turned away.
+async fn accept(listener: &Listener, connections: &Arc<Connections>) -> io::Result<Option<(Stream, Peer, Seat)>> {
+    let (stream, ip, door) = match listener {
         Listener::Tcp(listener, door) => {
             let (stream, peer) = listener.accept().await?;
-            stream.set_nodelay(true)?;
-            Ok((Stream::Tcp(stream), Peer { ip: canonical(peer), door: *door }, place))
+            if stream.set_nodelay(true).is_err() {
+                return Ok(None); // the client has gone away already
+            }
+            (Stream::Tcp(stream), Some(canonical(peer)), *door)
         }
         Listener::Local(listener) => {
             let (stream, uid) = accept_known(listener).await?;
-            // It has no address; what is counted by address is not counted here.
-            let peer = Peer { ip: IpAddr::V4(Ipv4Addr::LOCALHOST), door: Door::Local { uid } };
-            Ok((Stream::Local(stream), peer, place))
+            (Stream::Local(stream), None, Door::Local { uid })
         }
-    }
+    };
+    let Some(seat) = connections.admit(ip).await else { return Ok(None) };
+    // Without an address; what is counted by address is not counted there.
+    let ip = ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let peer = Peer { ip, door, full: seat.full() };
+    Ok(Some((stream, peer, seat)))
 }
 
 /// The next connection of this host's own user or of root; the system says who it is. Others get no answer.

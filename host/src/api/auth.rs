@@ -70,7 +70,6 @@ struct LoggedIn<'a> {
 }
 
 async fn log_in(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let body: Login = call.json()?;
     let agent = call.header(header::USER_AGENT);
     let (name, ip) = (body.username.trim(), call.peer);
@@ -142,18 +141,22 @@ struct Passwords {
 async fn change_password(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let caller = call.caller()?;
     authority::person(caller)?;
-    call.no_query()?;
     let body: Passwords = call.json()?;
     password::check_new(&body.new_password, "/new_password")?;
     let (ip, name) = (call.peer, caller.username.as_str());
-    if let Some(wait) = app.auth.throttle.wait(ip, name, app.clock.unix()) {
-        return Err(ApiError::new(&codes::RATE_LIMITED).retry_after(wait));
-    }
     let stored = db::users::by_id(&app.pools.core, caller.user_id).await?.and_then(|user| user.password_hash);
+    let attempt = app.auth.throttle.begin(ip, name).await?;
     let wrong = || ApiError::invalid("/current_password", "This is not the current password.");
-    if !app.auth.hasher.verify(body.current_password, stored.clone()).await? {
-        app.auth.throttle.failed(ip, name, app.clock.unix());
-        return Err(wrong());
+    match app.auth.hasher.verify(body.current_password, stored.clone()).await {
+        Ok(true) => attempt.succeeded(),
+        Ok(false) => {
+            attempt.failed();
+            return Err(wrong());
+        }
+        Err(error) => {
+            attempt.give_back();
+            return Err(error);
+        }
     }
     let hash = app.auth.hasher.hash(body.new_password).await?;
     let old = stored.unwrap_or_default();

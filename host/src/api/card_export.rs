@@ -32,6 +32,13 @@ pub fn routes() -> Vec<Route> {
             .query::<ExportQuery>()
             .param("format", "How cards are written.", json!({"enum": ["ndjson", "csv"], "default": "ndjson"}))
             .param(
+                "spreadsheet",
+                "CSV to be opened in a spreadsheet: a text that it would compute (it begins with =, +, -, @, a tab or a \
+                 line break, and is no plain number) begins with an apostrophe. To be read only: an import takes the \
+                 apostrophe as part of the text.",
+                json!({"enum": ["true", "false"], "default": "false"}),
+            )
+            .param(
                 "q",
                 "In title or SKU: anywhere from 3 characters on, else where they begin.",
                 json!({"maxLength": 200}),
@@ -55,6 +62,7 @@ const CSV: &str = "text/csv";
 #[serde(deny_unknown_fields)]
 struct ExportQuery {
     format: Option<String>,
+    spreadsheet: Option<String>,
     q: Option<String>,
     status: Option<String>,
     kind: Option<String>,
@@ -67,10 +75,18 @@ struct ExportQuery {
 
 impl ExportQuery {
     fn format(&self) -> ApiResult<Format> {
-        match self.format.as_deref() {
-            None | Some("ndjson") => Ok(Format::Ndjson),
-            Some("csv") => Ok(Format::Csv),
-            Some(_) => Err(ApiError::new(&codes::INVALID_REQUEST).detail("`format` is ndjson or csv.")),
+        let refused = |detail| Err(ApiError::new(&codes::INVALID_REQUEST).detail(detail));
+        let for_spreadsheets = match self.spreadsheet.as_deref() {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(_) => return refused("`spreadsheet` is true or false."),
+        };
+        match (self.format.as_deref(), for_spreadsheets) {
+            (None | Some("ndjson"), false) => Ok(Format::Ndjson),
+            (Some("csv"), false) => Ok(Format::Csv),
+            (Some("csv"), true) => Ok(Format::CsvForSpreadsheets),
+            (None | Some("ndjson"), true) => refused("`spreadsheet` goes with `format=csv` alone."),
+            (Some(_), _) => refused("`format` is ndjson or csv."),
         }
     }
 
@@ -104,13 +120,15 @@ async fn export(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     };
     let mut reply = Reply::new(body);
     let headers = reply.headers_mut();
+    const CSV_WITH_HEAD: &str = "text/csv; charset=utf-8; header=present";
     let (media_type, ending) = match format {
-        Format::Ndjson => (NDJSON, "ndjson"),
-        Format::Csv => ("text/csv; charset=utf-8; header=present", "csv"),
+        Format::Ndjson => (NDJSON, ".ndjson"),
+        Format::Csv => (CSV_WITH_HEAD, ".csv"),
+        Format::CsvForSpreadsheets => (CSV_WITH_HEAD, "-spreadsheet.csv"),
     };
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    let name = format!("attachment; filename=\"cards-{}.{ending}\"", app.clock.now().date());
+    let name = format!("attachment; filename=\"cards-{}{ending}\"", app.clock.now().date());
     headers.insert(header::CONTENT_DISPOSITION, HeaderValue::try_from(name).map_err(ApiError::internal)?);
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     Ok(reply)

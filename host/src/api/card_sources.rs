@@ -77,7 +77,6 @@ struct Stored<'a> {
 }
 
 async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let id = call.params.id("id", "card")?;
     let card = app.catalogue.card(id).await?;
     wait_for_plugins(app).await;

@@ -101,7 +101,6 @@ pub struct JobShown {
 }
 
 async fn start(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let caller = call.caller()?;
     let bulk = call.json::<bulk::Wanted>()?.check(caller, &app.plugins)?;
     let (actor, args) = (caller.actor(), Value::Object(bulk.args));
@@ -162,13 +161,11 @@ async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let job = visible(app, &call, READ).await?;
     reply::ok(&json!({"item": whole(app, &job).await?}))
 }
 
 async fn cancel(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let job = visible(app, &call, WRITE).await?;
     let Some(job) = jobs::cancel(&app.pools.core, job.id).await? else {
         let ended = jobs::get(&app.pools.core, job.id).await?.map_or(job.state, |job| job.state);
@@ -246,7 +243,6 @@ fn rate(job: &Job, now: OffsetDateTime) -> f64 {
 
 /// Every error that is kept, a line each.
 async fn errors(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let job = visible(app, &call, READ).await?;
     let first = lines(app, job.id, 0).await?;
     let (app, id) = (Arc::clone(app), job.id);

@@ -54,8 +54,7 @@ struct Kind {
     warning: Option<String>,
 }
 
-async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
+async fn list(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
     let stored = app.kinds.stored(&app.pools.core, app.clock.now()).await?;
     reply::ok(&Kinds { items: put_together(&stored, &app.plugins.reports()) })
 }

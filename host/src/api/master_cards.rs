@@ -83,7 +83,6 @@ async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let fields = call.json::<NewCard>()?.check()?;
     let card = db::cards::insert(&app.pools.core, Uuid::now_v7(), fields, &call.caller()?.actor()).await?;
     let reply = reply::created(&format!("/v1/admin/master-cards/{}", card.id), &Item { item: &card })?;
@@ -91,7 +90,6 @@ async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let id = call.params.id("id", "card")?;
     let card = app.catalogue.card(id).await?;
     if call.header(header::IF_NONE_MATCH).is_some_and(|tags| names_version(tags, card.version)) {
@@ -101,7 +99,6 @@ async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let id = call.params.id("id", "card")?;
     let precondition = if_match(&call)?;
     let change = call.json::<CardPatch>()?.check()?;
@@ -148,7 +145,6 @@ struct Restore {
 
 /// Brings a deleted card back or, with a version, makes a card what it was then.
 async fn restore(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let id = call.params.id("id", "card")?;
     let precondition = if_match(&call)?;
     let wanted: Restore = if call.body.is_empty() { Restore::default() } else { call.json()? };
@@ -161,7 +157,6 @@ async fn restore(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 async fn remove_source(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let id = call.params.id("id", "card")?;
     let key = call.params.get("source_key").unwrap_or_default();
     match card_sources::remove(&app.pools.core, id, key, &call.caller()?.actor()).await? {

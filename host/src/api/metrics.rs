@@ -48,8 +48,7 @@ pub fn routes() -> Vec<Route> {
     })]
 }
 
-async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
+async fn show(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
     Ok(page(app).await)
 }
 

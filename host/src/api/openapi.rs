@@ -63,7 +63,6 @@ struct Made {
 }
 
 async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let made = document(app, &call)?;
     let zipped = assets::accepts(call.header(header::ACCEPT_ENCODING), "gzip");
     let (bytes, tag) = match zipped {

@@ -48,7 +48,6 @@ struct Purge {
 }
 
 async fn purge(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let name = call.params.get("name").unwrap_or_default().to_owned();
     let Purge { confirm } = call.json()?;
     wait_for_plugins(app).await;

@@ -81,8 +81,7 @@ pub(super) fn named(app: &App, call: &Call) -> ApiResult<String> {
     }
 }
 
-async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
+async fn list(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
     wait_for_plugins(app).await;
     reply::ok(&json!({"items": app.plugins.reports(), "host_id": app.host_id}))
 }
@@ -107,7 +106,6 @@ async fn disable(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 async fn reload(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let name = named(app, &call)?;
     app.plugins.reload(&name).await?;
     app.audit.done(&call, Act::ReloadPlugin, Some(name.clone()), None).await;
@@ -115,7 +113,6 @@ async fn reload(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 async fn roll_back(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let name = named(app, &call)?;
     let asked = if call.body.is_empty() { None } else { call.json::<Option<RollBack>>()? }.unwrap_or_default();
     let wanted = match (asked.sha256, asked.version) {
@@ -133,7 +130,6 @@ async fn roll_back(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 
 /// Written down for every host first, then acted on here. What is under way in the plugin ends in peace.
 async fn set_disabled(app: &Arc<App>, call: Call, disabled: bool) -> ApiResult<Reply> {
-    call.no_query()?;
     let name = named(app, &call)?;
     let actor = call.caller()?.actor();
     let changed = db::plugin_state::set_disabled(&app.pools.core, &name, disabled.then_some(&actor)).await?;

@@ -76,7 +76,6 @@ struct Shown {
 }
 
 async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     wait_for_plugins(app).await;
     let name = call.params.get("name").unwrap_or_default();
     let configuration = app.plugins.configuration(name).await?;
@@ -85,7 +84,6 @@ async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 
 /// Written down for every host first, then acted on here.
 async fn replace(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     wait_for_plugins(app).await;
     let name = call.params.get("name").unwrap_or_default().to_owned();
     let precondition = if_match(&call)?;

@@ -70,7 +70,6 @@ async fn accept_signer(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 fn meant(call: &Call) -> ApiResult<(String, Meant)> {
-    call.no_query()?;
     Ok((call.params.get("name").unwrap_or_default().to_owned(), call.json()?))
 }
 
@@ -83,7 +82,6 @@ async fn acted(app: &Arc<App>, call: &Call, act: Act, name: String, detail: Valu
 
 /// Out of quarantine, with a clean record. The plugin is loaded again at once.
 async fn release(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let name = named(app, &call)?;
     let was_quarantined = app.past.release(&name).await.map_err(|_| ApiError::new(&codes::DRAINING))?;
     if was_quarantined {

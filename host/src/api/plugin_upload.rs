@@ -68,7 +68,6 @@ async fn upload(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
 }
 
 async fn receive(app: &App, call: &Call, stream: &mut RequestBody) -> ApiResult<Uploaded> {
-    call.no_query()?;
     if !app.config.plugins.upload || app.config.plugins.trust_keys.is_empty() {
         let detail =
             "Plugins are not taken over the network: PLUGIN_UPLOAD=on and a key in PLUGIN_TRUST_KEYS allow it.";

@@ -56,7 +56,6 @@ pub(super) fn listed(members: &[&str]) -> Value {
 
 /// The active plugins that the caller may read, with what the Admin UI draws of them.
 async fn list_for_ui(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let caller = call.caller()?;
     wait_for_plugins(app).await;
     let snapshot = app.plugins.snapshot();

@@ -94,7 +94,6 @@ struct NewRoute {
 }
 
 async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let stored = app.proxy_routes.read(&app.pools.core, &app.proxy).await?;
     if call.header(header::IF_NONE_MATCH).is_some_and(|tags| names_version(tags, stored.version)) {
         return with_etag(reply::status(StatusCode::NOT_MODIFIED), stored.version);
@@ -103,7 +102,6 @@ async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 async fn replace(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let precondition = if_match(&call)?;
     let NewRoutes { items } = call.json()?;
     let lines = checked(items, &app.config.proxy.routes)?;

@@ -80,7 +80,6 @@ async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 async fn end(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let caller = call.caller()?;
     let id = call.params.id("id", "session")?;
     let found = sessions::get(&app.pools.core, id).await?.ok_or_else(|| ApiError::not_found("session"))?;

@@ -66,6 +66,8 @@ struct System {
     process: Map<String, Value>,
     requests: Map<String, Value>,
     log: Map<String, Value>,
+    /// Addresses that sent `X-Forwarded-For` and are not in TRUSTED_PROXIES, the first eight.
+    undeclared_proxies: Vec<String>,
     /// By name, secrets masked.
     settings: Value,
 }
@@ -77,8 +79,7 @@ struct LevelSet {
     host_id: uuid::Uuid,
 }
 
-async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
+async fn show(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
     let telemetry = &app.telemetry;
     let uptime = (app.clock.now() - telemetry.started).whole_seconds();
     reply::ok(&json!({
@@ -96,6 +97,7 @@ async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
             "abandoned": telemetry.requests.abandoned.read(),
         },
         "log": log(app),
+        "undeclared_proxies": app.undeclared_proxies.seen(),
         "settings": app.config.in_force(),
     }))
 }
@@ -189,7 +191,6 @@ struct LogLevel {
 
 /// Changes what this host logs, for a while.
 async fn set_log_level(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let LogLevel { target, level, minutes } = call.json()?;
     let minutes = minutes.unwrap_or(DEFAULT_MINUTES);
     let everything = target == "*";

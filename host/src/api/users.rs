@@ -119,7 +119,6 @@ struct NewUser {
 
 /// Without a password nobody can log in to the new account until one is set: so may a key make users.
 async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let caller = call.caller()?;
     let body: NewUser = call.json()?;
     let name = username::check(&body.username, "/username")?;
@@ -139,7 +138,6 @@ async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     reply::ok(&Item { item: show(&find(app, &call).await?) })
 }
 
@@ -161,7 +159,6 @@ struct UserPatch {
 }
 
 async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let caller = call.caller()?;
     let body: UserPatch = call.json()?;
     let user = find(app, &call).await?;
@@ -235,7 +232,6 @@ fn difference(changed: &Changed, password: bool) -> Value {
 }
 
 async fn delete(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let caller = call.caller()?;
     let id = call.params.id("id", "user")?;
     let removed = accounts::remove(&app.pools.core, id, |now| may_change(caller, now)).await?;

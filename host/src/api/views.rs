@@ -101,12 +101,10 @@ struct ViewPatch {
 }
 
 async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     reply::ok(&Views { items: views::list(&app.pools.core, call.caller()?.user_id).await? })
 }
 
 async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let NewView { name, filter, sort, columns } = call.json()?;
     let content = checked(Content { name, filter, sort, columns })?;
     let made = views::insert(&app.pools.core, call.caller()?.user_id, &content, MOST).await?;
@@ -117,7 +115,6 @@ async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let id = call.params.id("id", "view")?;
     let view = views::get(&app.pools.core, call.caller()?.user_id, id).await?;
     let view = view.ok_or_else(|| ApiError::not_found("view"))?;
@@ -128,7 +125,6 @@ async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let id = call.params.id("id", "view")?;
     let precondition = if_match(&call)?;
     let patch: ViewPatch = call.json()?;
@@ -138,7 +134,6 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 async fn delete(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let id = call.params.id("id", "view")?;
     views::delete(&app.pools.core, call.caller()?.user_id, id, &if_match(&call)?).await?;
     Ok(reply::no_content())

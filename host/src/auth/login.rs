@@ -44,24 +44,32 @@ pub async fn open(
     ip: IpAddr,
     agent: Option<&str>,
 ) -> Result<Opened, Failed> {
-    let now = auth.clock.now();
-    if let Some(wait) = auth.throttle.wait(ip, username, auth.clock.unix()) {
-        return Err(ApiError::new(&codes::RATE_LIMITED).detail("Too many failed logins.").retry_after(wait).into());
-    }
-    let user = db::users::by_login(pool, username).await?;
-    let stored = user.as_ref().and_then(|user| user.password_hash.clone());
-    let genuine = auth.hasher.verify(password, stored).await?;
+    let attempt = auth.throttle.begin(ip, username).await?;
+    let checked = async {
+        let user = db::users::by_login(pool, username).await?;
+        let stored = user.as_ref().and_then(|user| user.password_hash.clone());
+        let genuine = auth.hasher.verify(password, stored).await?;
+        Ok::<_, ApiError>((user, genuine))
+    };
+    let (user, genuine) = match checked.await {
+        Ok(checked) => checked,
+        Err(error) => {
+            attempt.give_back();
+            return Err(error.into());
+        }
+    };
     let meant = user.as_ref().map(|user| (user.id, user.username.clone()));
     let refused = |error| Failed { error, meant };
     let wrong = || ApiError::new(&codes::INVALID_CREDENTIALS).header(header::WWW_AUTHENTICATE, "Bearer");
     let Some(user) = user.filter(|_| genuine) else {
-        auth.throttle.failed(ip, username, auth.clock.unix());
+        attempt.failed();
         return Err(refused(wrong()));
     };
-    auth.throttle.succeeded(ip, username);
+    attempt.succeeded();
     if user.disabled_at.is_some() {
         return Err(refused(ApiError::new(&codes::ACCOUNT_DISABLED)));
     }
+    let now = auth.clock.now();
     let expires_at = now + auth.token_ttl;
     let session_id = Uuid::now_v7();
     let agent = agent.map(|agent| agent.chars().take(AGENT_LIMIT).collect::<String>());

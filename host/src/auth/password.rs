@@ -68,11 +68,17 @@ impl Hasher {
     }
 
     async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> anyhow::Result<T> + Send + 'static) -> ApiResult<T> {
-        let Some(_place) = Place::take(&self.inside, self.places) else {
+        let Some(place) = Place::take(&self.inside, self.places) else {
             return Err(ApiError::new(&codes::OVERLOADED).detail("Too many logins at once."));
         };
-        let _core = self.cores.acquire().await.map_err(ApiError::internal)?;
-        tokio::task::spawn_blocking(work).await.map_err(ApiError::internal)?.map_err(ApiError::internal)
+        let core = Arc::clone(&self.cores).acquire_owned().await.map_err(ApiError::internal)?;
+        // A client that hangs up does not end the work, so the work itself holds its place and core.
+        let held = move || {
+            let outcome = work();
+            drop((place, core));
+            outcome
+        };
+        tokio::task::spawn_blocking(held).await.map_err(ApiError::internal)?.map_err(ApiError::internal)
     }
 }
 

@@ -35,6 +35,9 @@ pub enum Format {
     Ndjson,
     /// Names of columns, then a record each; `attributes` is JSON.
     Csv,
+    /// The same to be opened in a spreadsheet, which would compute some texts: these begin with an apostrophe. To be
+    /// read only. An import takes the apostrophe as part of the text, since a text may begin with one of its own.
+    CsvForSpreadsheets,
 }
 
 /// Who may export now.
@@ -101,7 +104,7 @@ fn fields(query: &ListQuery) -> ApiResult<Vec<&'static str>> {
 impl Export {
     async fn piece(&mut self, head: bool) -> ApiResult<Bytes> {
         let mut out = Vec::with_capacity(PIECE + PIECE / 4);
-        if head && self.format == Format::Csv {
+        if head && self.format != Format::Ndjson {
             record(&mut out, self.fields.iter().map(|name| (*name).to_owned()))?;
         }
         while out.len() < PIECE {
@@ -112,6 +115,7 @@ impl Export {
             match self.format {
                 Format::Ndjson => self.line(&mut out, &card)?,
                 Format::Csv => record(&mut out, self.cells(&card)?)?,
+                Format::CsvForSpreadsheets => record(&mut out, self.cells(&card)?.into_iter().map(not_computed))?,
             }
         }
         if self.begun.elapsed() > LONGEST {
@@ -153,6 +157,19 @@ impl Export {
     }
 }
 
+/// The cell as a spreadsheet may open it. Those characters begin what it computes (OWASP, "CSV Injection"), the full-width
+/// ones in some languages. A plain number like -5 is what it is.
+fn not_computed(cell: String) -> String {
+    const LEADS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
+    let signed = cell.strip_prefix(['+', '-']).unwrap_or(&cell);
+    let (whole, part) = signed.split_once('.').unwrap_or((signed, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !cell.starts_with(LEADS) || (digits(whole) && digits(part)) {
+        return cell;
+    }
+    format!("'{cell}")
+}
+
 fn write(out: &mut Vec<u8>, card: &impl Serialize) -> serde_json::Result<()> {
     serde_json::to_writer(&mut *out, card)?;
     out.push(b'\n');
@@ -163,4 +180,24 @@ fn record(out: &mut Vec<u8>, cells: impl IntoIterator<Item = String>) -> ApiResu
     let mut writer = csv::Writer::from_writer(out);
     writer.write_record(cells).map_err(ApiError::internal)?;
     writer.flush().map_err(ApiError::internal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spreadsheet_computes_no_cell_and_keeps_its_numbers() {
+        for cell in [
+            "=1+1", "+A1", "-A1", "@SUM(1)", "\t=1", "\r=1", "\n=1", "-1+2", "-5.", "-.5", "--5", "-", "+", "-5-",
+            "＝1",
+        ] {
+            assert_eq!(not_computed(cell.to_owned()), format!("'{cell}"));
+        }
+        for cell in
+            ["", "-5", "+49123", "-5.25", "007", "plain", "a=1", "'=1", "{\"a\":\"=1\"}", "2026-03-01T00:00:00Z"]
+        {
+            assert_eq!(not_computed(cell.to_owned()), cell);
+        }
+    }
 }

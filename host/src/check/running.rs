@@ -24,6 +24,7 @@ pub fn check(config: &Config, answers: &Answers) -> Vec<Finding> {
     let mut found = vec![health(&answers.system)];
     found.extend(program(&answers.system));
     found.extend(restarts(&answers.system));
+    found.extend(undeclared_proxies(&answers.system));
     found.extend(settings(config, &answers.system["settings"]));
     found.extend(answers.registry.iter().map(plugin));
     found
@@ -56,6 +57,16 @@ fn restarts(system: &Value) -> Option<Finding> {
             .found(format!("{restarts} times since the host was started"))
             .fix("The log and DATA_DIR/crashes.json say why; a plugin that does it twice is quarantined."),
     )
+}
+
+fn undeclared_proxies(system: &Value) -> Option<Finding> {
+    let seen: Vec<&str> = system["undeclared_proxies"].as_array()?.iter().filter_map(Value::as_str).collect();
+    (!seen.is_empty()).then(|| {
+        Finding::warning("proxy-undeclared", "TRUSTED_PROXIES", "Clients send X-Forwarded-For and are not believed.")
+            .found(seen.join(", "))
+            .expected("every proxy before the host named in TRUSTED_PROXIES")
+            .fix("Name those that are your proxies: all clients behind one share its address for limits and logins.")
+    })
 }
 
 /// Settings with which the next start would differ from what runs. Secrets are masked on both sides.
@@ -130,6 +141,14 @@ mod tests {
         let failed = told(json!({"name": "a", "state": "failed", "reason": "The database is away.", "refusal": null}));
         assert_eq!(failed.code, "plugin-not-serving");
         assert!(failed.message.contains("The database is away.") && failed.fix.is_some());
+    }
+
+    #[test]
+    fn a_proxy_that_nobody_declared_is_a_warning() {
+        assert!(undeclared_proxies(&json!({})).is_none());
+        assert!(undeclared_proxies(&json!({"undeclared_proxies": []})).is_none());
+        let found = undeclared_proxies(&json!({"undeclared_proxies": ["10.0.0.1", "10.0.0.2"]})).unwrap();
+        assert_eq!((found.code, found.found.as_deref()), ("proxy-undeclared", Some("10.0.0.1, 10.0.0.2")));
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Who really asks, when proxies that are trusted stand before this host. One answer for logs, limits, throttle and
 //! audit alike.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{Mutex, PoisonError},
+};
 
 use http::{HeaderMap, header};
 
@@ -15,6 +18,38 @@ pub struct Origin {
     pub client: IpAddr,
     /// The other end of the connection is a proxy whose headers are believed.
     pub trusted: bool,
+}
+
+/// Addresses that sent `X-Forwarded-For` or `Forwarded` and are not in TRUSTED_PROXIES: proxies that nobody declared, or
+/// strangers who pretend. All clients of the former share one address for limits and the throttle of logins.
+#[derive(Default)]
+pub struct UndeclaredProxies(Mutex<Vec<IpAddr>>);
+
+/// Addresses that are kept, and logged once each.
+const UNDECLARED: usize = 8;
+
+impl UndeclaredProxies {
+    /// Looks at a request of a peer that is not trusted.
+    pub fn note(&self, peer: IpAddr, headers: &HeaderMap) {
+        if !headers.contains_key(X_FORWARDED_FOR) && !headers.contains_key(header::FORWARDED) {
+            return;
+        }
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.len() >= UNDECLARED || seen.contains(&peer) {
+            return;
+        }
+        seen.push(peer);
+        drop(seen);
+        tracing::warn!(
+            %peer,
+            "a client sends X-Forwarded-For and is not in TRUSTED_PROXIES; if it is your proxy, name it there: until \
+             then all clients behind it share one address"
+        );
+    }
+
+    pub fn seen(&self) -> Vec<IpAddr> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// The client of a request that came in from `peer`: the rightmost address that is no trusted proxy.
@@ -108,6 +143,17 @@ mod tests {
             map.append(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
         }
         origin(peer.parse().unwrap(), &map, &trusted).client.to_string()
+    }
+
+    #[test]
+    fn undeclared_proxies_are_kept_once_and_not_without_end() {
+        let (undeclared, mut headers) = (UndeclaredProxies::default(), HeaderMap::new());
+        let peer = |last: u8| IpAddr::from([192, 0, 2, last]);
+        undeclared.note(peer(1), &headers);
+        assert!(undeclared.seen().is_empty());
+        headers.insert(X_FORWARDED_FOR, "198.51.100.1".parse().unwrap());
+        (1..=100).for_each(|last| undeclared.note(peer(last / 2), &headers));
+        assert_eq!(undeclared.seen(), (0..8).map(peer).collect::<Vec<_>>());
     }
 
     #[test]

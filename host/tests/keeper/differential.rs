@@ -41,6 +41,7 @@ impl<'a> Walls<'a> {
              GRANT SELECT, REFERENCES (id) ON public.master_cards TO {role};
              SET LOCAL statement_timeout = '2s'; SET LOCAL client_min_messages = error"
         );
+        database.open_fence(&work).await;
         work.batch_execute(&begin).await.unwrap();
         Self { database, work, since_look: Vec::new(), read: 0, accepted: 0, ran: 0 }
     }

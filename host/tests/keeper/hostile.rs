@@ -148,6 +148,7 @@ async fn what_only_the_catalog_shows_is_found(place: Place) {
             None => (fill(expected), false),
         };
         let work = admin.transaction().await.unwrap();
+        database.open_fence(&work).await;
         let as_role = format!(
             "GRANT USAGE, CREATE ON SCHEMA plugin_evil TO {role}; GRANT USAGE ON SCHEMA public TO {role};
              GRANT SELECT, REFERENCES (id) ON public.master_cards TO {role};

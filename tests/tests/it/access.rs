@@ -185,6 +185,62 @@ fn every_route_that_changes_something_is_an_act_or_work_on_data() {
     }
 }
 
+/// Contract, opening: a typing error is never silently ignored. Plugins judge their own queries, and a probe must not
+/// fail for what a balancer adds to it.
+#[tokio::test]
+async fn no_route_takes_an_unknown_query_parameter() {
+    let host = Host::shared().await;
+    let known = host.owner().await.unlimited().await;
+    for case in CASES.iter().filter(|case| case.2 != PluginScope) {
+        let path = sample(case.1);
+        let path = path.split('?').next().unwrap();
+        let ask = async |query: &str| {
+            let client = if case.2 == Nothing { host.client() } else { known.clone() };
+            client.call(case.0.parse().unwrap(), &format!("{path}?{query}")).send().await
+        };
+        if ["/healthz", "/readyz"].contains(&case.1) {
+            assert_eq!(ask("nosuch=1").await.status, 200);
+            continue;
+        }
+        for query in ["nosuch=1", "nosuch", "%6Eosuch=1", "=1", "&&x", "nosuch=%FF"] {
+            let answer = ask(query).await;
+            let problem = answer.refused(400, "invalid-request");
+            if query == "nosuch=1" {
+                assert!(problem["detail"].as_str().unwrap().contains("`nosuch`"), "{answer}");
+            }
+        }
+        if case.0 == "GET" && !path.ends_with("/events") {
+            let plain = ask("").await;
+            assert_ne!(plain.status, 400, "a `?` alone is no parameter: {plain}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_query_parameter_stands_there_once() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    for query in ["limit=1&limit=2", "limit=1&%6Cimit=1", "q=a&limit=1&q=b"] {
+        let answer = owner.get(&format!("/v1/admin/master-cards?{query}")).await;
+        assert!(answer.refused(400, "invalid-request")["detail"].as_str().unwrap().contains("twice"), "{answer}");
+    }
+    owner.get("/v1/admin/master-cards?%6Cimit=1&&").await.expect(200);
+}
+
+/// The refusal comes before the act, and after the caller's rights are known.
+#[tokio::test]
+async fn an_unknown_query_parameter_is_refused_before_anything_happens() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let made = owner.card("Stays").await;
+    let path = format!("/v1/admin/master-cards/{}", made["id"].as_str().unwrap());
+    let answer = owner.call(Method::DELETE, &format!("{path}?pruge=true")).send().await;
+    answer.refused(400, "invalid-request");
+    owner.get(&path).await.expect(200);
+    host.client().get("/v1/admin/system?nosuch=1").await.refused(401, "missing-token");
+    owner.key(&["cards:read"]).await.get("/v1/admin/system?nosuch=1").await.refused(403, "insufficient-scope");
+}
+
 #[tokio::test]
 async fn without_a_credential_only_what_is_public_answers() {
     let host = Host::shared().await;

@@ -198,3 +198,37 @@ async fn who_stops_reading_leaves_nothing_behind_and_more_than_a_few_wait() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_spreadsheet_computes_nothing_of_an_export_that_is_made_for_it() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let word = unique("sheet");
+    let titles = [
+        ("=HYPERLINK(\"http://evil.example\")", true),
+        ("@SUM(1)", true),
+        ("-5", false),
+        ("+A1", true),
+        ("plain", false),
+    ];
+    for (n, (title, _)) in titles.iter().enumerate() {
+        owner.post(CARDS, &json!({"title": title, "sku": format!("{word}-{n}")})).await.expect(201);
+    }
+    let export = async |more: &str| exported(owner, &format!("format=csv&q={word}&fields=sku,title{more}")).await;
+    let (exact, safe) = (export("").await, export("&spreadsheet=true").await);
+    assert_eq!(export("&spreadsheet=false").await, exact, "the default is exact");
+    for (n, (title, is_computed)) in titles.iter().enumerate() {
+        let line = |file: &str| file.lines().find(|line| line.contains(&format!("{word}-{n},"))).unwrap().to_owned();
+        let cell = |title: &str| {
+            if title.contains('"') { format!("\"{}\"", title.replace('"', "\"\"")) } else { title.to_owned() }
+        };
+        assert!(line(&exact).ends_with(&format!(",{}", cell(title))), "{}", line(&exact));
+        let shown = if *is_computed { format!("'{title}") } else { (*title).to_owned() };
+        assert!(line(&safe).ends_with(&format!(",{}", cell(&shown))), "{}", line(&safe));
+    }
+    let answer = owner.get(&format!("{EXPORT}?format=csv&spreadsheet=true&q={word}")).await;
+    assert!(answer.header("content-disposition").unwrap().ends_with("-spreadsheet.csv\""), "{answer}");
+    for query in ["spreadsheet=true", "format=ndjson&spreadsheet=true", "format=csv&spreadsheet=yes"] {
+        owner.get(&format!("{EXPORT}?{query}")).await.refused(400, "invalid-request");
+    }
+}

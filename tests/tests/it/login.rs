@@ -1,6 +1,7 @@
 //! Contract 3.2: login, session tokens, logout, passwords.
 
-use cardinal_tests::{Host, OWNER, OWNER_PASSWORD, User};
+use cardinal_tests::{Host, OWNER, OWNER_PASSWORD, User, eventually};
+use futures_util::future::join_all;
 use http::Method;
 use serde_json::json;
 
@@ -89,6 +90,64 @@ async fn many_wrong_passwords_are_throttled_and_another_address_is_not_locked_ou
     }
     throttled.expect("a hundred wrong passwords in a row are throttled").refused(429, "rate-limited");
     User::log_in(&host.client().from_address([127, 0, 2, 2]), OWNER, OWNER_PASSWORD).await;
+}
+
+/// Contract 3.2. Everybody behind a proxy that was not declared has one address.
+#[tokio::test]
+async fn wrong_names_from_an_address_lock_no_right_password_out() {
+    let host = Host::settings().start().await;
+    let shared = host.client().from_address([127, 0, 3, 1]);
+    for attempt in 0..30 {
+        let wrong = json!({"username": format!("nobody{attempt}"), "password": "not a password"});
+        shared.post(LOGIN, &wrong).await.refused(401, "invalid-credentials");
+    }
+    // Who never logged in from there is held for a moment, who did is not even that.
+    User::log_in(&shared, OWNER, OWNER_PASSWORD).await;
+    let rounds = (0..40).map(|n| {
+        let wrong = json!({"username": format!("somebody{n}"), "password": "not a password"});
+        let shared = shared.clone();
+        async move { shared.post(LOGIN, &wrong).await.status.as_u16() }
+    });
+    let guessed = join_all(rounds).await;
+    assert!(guessed.iter().filter(|status| **status == 401).count() <= 5, "{guessed:?}");
+    assert!(guessed.contains(&429), "{guessed:?}");
+    User::log_in(&shared, OWNER, OWNER_PASSWORD).await;
+}
+
+#[tokio::test]
+async fn tries_in_parallel_are_hashed_no_more_often_than_tries_in_a_row() {
+    let host = Host::settings().start().await;
+    let stranger = host.client().from_address([127, 0, 3, 2]);
+    let tries = (0..160).map(|n| {
+        let (stranger, wrong) = (stranger.clone(), json!({"username": OWNER, "password": format!("guess number {n}")}));
+        async move { stranger.post(LOGIN, &wrong).await }
+    });
+    let answers = join_all(tries).await;
+    let with = |status: u16| answers.iter().filter(|answer| answer.status == status).count();
+    assert_eq!((with(401), with(429)), (5, 155));
+    let refused = answers.iter().find(|answer| answer.status == 429).unwrap();
+    let wait: u32 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=60).contains(&wait), "{refused}");
+    // Elsewhere the owner gets in, as often and as parallel as it likes.
+    let owner = host.client().from_address([127, 0, 3, 3]);
+    join_all((0..12).map(|_| User::log_in(&owner, OWNER, OWNER_PASSWORD))).await;
+}
+
+#[tokio::test]
+async fn a_proxy_that_is_not_declared_is_warned_about_once() {
+    let host = Host::settings().start().await;
+    let owner = host.owner().await;
+    for n in 0..3 {
+        let call = host.client().from_address([127, 0, 3, 4]).call(Method::GET, "/healthz");
+        assert_eq!(call.header("x-forwarded-for", &format!("198.51.100.{n}")).send().await.status, 200);
+    }
+    let system = owner.get("/v1/admin/system").await.expect(200);
+    assert_eq!(system["undeclared_proxies"], json!(["127.0.3.4"]), "{system}");
+    let warned = eventually("the log warns", async || {
+        let warned = host.log().matches("is not in TRUSTED_PROXIES").count();
+        (warned > 0).then_some(warned)
+    });
+    assert_eq!(warned.await, 1);
 }
 
 #[tokio::test]

@@ -40,6 +40,10 @@ pub struct Args {
     /// How the file is written [default: by its name's ending, else ndjson]
     #[arg(long, value_enum)]
     format: Option<Format>,
+    /// CSV to be opened in a spreadsheet: texts that it would compute begin with an apostrophe. To be read only; an
+    /// import takes the apostrophe as part of the text
+    #[arg(long)]
+    spreadsheet: bool,
     /// Only with this in title or SKU
     #[arg(long, value_name = "TEXT")]
     q: Option<String>,
@@ -66,6 +70,10 @@ pub struct Args {
 }
 
 pub async fn run(args: &Args) -> anyhow::Result<()> {
+    let format = Format::choose(args.format, &args.file);
+    if args.spreadsheet && format != Format::Csv {
+        bail!("--spreadsheet goes with CSV alone; name the file .csv, or add --format csv");
+    }
     let client = Client::new(&args.host.read()?)?;
     let to_stdout = args.file.as_os_str() == "-";
     if !to_stdout && !args.overwrite && args.file.exists() {
@@ -83,7 +91,8 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     // For the bar alone.
     let expected = expected(&client, &filters).await?;
     let mut query = filters;
-    query.push(("format", Some(Format::choose(args.format, &args.file).name())));
+    query.push(("format", Some(format.name())));
+    query.push(("spreadsheet", args.spreadsheet.then_some("true")));
     let answer = client.send(&format!("{EXPORT}{}", client::query(&query)), Request::new(client::empty())).await?;
     let mut bar = Bar::new("cards", expected);
     let rows = if to_stdout {

@@ -1,0 +1,336 @@
+//! The counts of failed logins. Pure over the time, in milliseconds that only grow.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher as _, Hash, RandomState},
+    net::IpAddr,
+};
+
+use crate::limit::addresses::Network;
+
+const SECOND: u64 = 1_000;
+/// Failures are forgotten when no other has come for this long.
+const FORGOTTEN_AFTER: u64 = 15 * 60 * SECOND;
+/// An address from which a name has logged in is known for this long.
+const KNOWN_FOR: u64 = 30 * 24 * 3_600 * SECOND;
+
+/// Rows that are kept at most; a full table forgets the rows with the fewest failures.
+const PAIRS: usize = 50_000;
+const ADDRESSES: usize = 20_000;
+const NAMES: usize = 20_000;
+/// Known pairs that are kept at most; only logins that worked add to them.
+const KNOWN: usize = 20_000;
+
+/// How failures slow further tries down.
+#[derive(Clone, Copy)]
+struct Rule {
+    /// Failures without a delay.
+    free: u32,
+    /// The delay after these; each further failure doubles it.
+    first: u64,
+    longest: u64,
+}
+
+const PAIR: Rule = Rule { free: 5, first: 15 * SECOND, longest: 60 * SECOND };
+const ADDRESS: Rule = Rule { free: 30, first: 2 * SECOND, longest: 2 * SECOND };
+const NAME: Rule = Rule { free: 300, first: SECOND, longest: SECOND };
+
+#[derive(Clone, Copy, Default)]
+struct Row {
+    failures: u32,
+    /// Tries whose outcome is not known yet.
+    pending: u32,
+    /// When the next try may begin, once `failures` are past what is free.
+    next: u64,
+    /// Of the last failure.
+    last: u64,
+}
+
+/// Rows of one sort, at most so many.
+struct Rows<K> {
+    rule: Rule,
+    most: usize,
+    rows: HashMap<K, Row>,
+}
+
+/// Address and name of a try; the name as a keyed hash, so that long names take no room.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Pair {
+    pub network: Network,
+    name: u64,
+}
+
+/// Why a try can't begin now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotNow {
+    /// Milliseconds to wait.
+    Later(u64),
+    /// As many tries are under way as may still fail.
+    Pending,
+}
+
+pub struct Book {
+    hasher: RandomState,
+    pairs: Rows<Pair>,
+    addresses: Rows<Network>,
+    names: Rows<u64>,
+    known: HashMap<Pair, u64>,
+}
+
+impl Default for Book {
+    fn default() -> Self {
+        Self {
+            hasher: RandomState::new(),
+            pairs: Rows::new(PAIR, PAIRS),
+            addresses: Rows::new(ADDRESS, ADDRESSES),
+            names: Rows::new(NAME, NAMES),
+            known: HashMap::new(),
+        }
+    }
+}
+
+impl Book {
+    pub fn pair(&self, address: IpAddr, name: &str) -> Pair {
+        Pair { network: address.into(), name: self.hasher.hash_one(name.to_lowercase()) }
+    }
+
+    /// Begins a try: from here on it counts. Gives whether the pair is known, to be said again at its end.
+    pub fn begin(&mut self, pair: Pair, now: u64) -> Result<bool, NotNow> {
+        let is_known = self.known.get(&pair).is_some_and(|at| at + KNOWN_FOR > now);
+        let mut waits = vec![self.pairs.wait(&pair, now)];
+        if !is_known {
+            waits.extend([self.addresses.wait(&pair.network, now), self.names.wait(&pair.name, now)]);
+        }
+        // The longest delay decides; what is under way decides only where there is none.
+        let later = waits.iter().filter_map(|wait| if let Some(NotNow::Later(ms)) = wait { Some(*ms) } else { None });
+        if let Some(ms) = later.max() {
+            return Err(NotNow::Later(ms));
+        }
+        if waits.contains(&Some(NotNow::Pending)) {
+            return Err(NotNow::Pending);
+        }
+        self.pairs.begin(pair, now);
+        if !is_known {
+            self.addresses.begin(pair.network, now);
+            self.names.begin(pair.name, now);
+        }
+        Ok(is_known)
+    }
+
+    /// The try did not come to a verdict.
+    pub fn give_back(&mut self, pair: Pair, was_known: bool) {
+        self.pairs.end(&pair);
+        if !was_known {
+            self.addresses.end(&pair.network);
+            self.names.end(&pair.name);
+        }
+    }
+
+    pub fn failed(&mut self, pair: Pair, was_known: bool, now: u64) {
+        self.give_back(pair, was_known);
+        self.pairs.fail(pair, now);
+        if !was_known {
+            self.addresses.fail(pair.network, now);
+            self.names.fail(pair.name, now);
+        }
+    }
+
+    /// Clears what this address did with this name; what it did with others stays.
+    pub fn succeeded(&mut self, pair: Pair, was_known: bool, now: u64) {
+        self.give_back(pair, was_known);
+        self.pairs.clear(&pair);
+        if self.known.len() >= KNOWN && !self.known.contains_key(&pair) {
+            forget_oldest(&mut self.known);
+        }
+        self.known.insert(pair, now);
+    }
+}
+
+impl<K: Copy + Eq + Hash> Rows<K> {
+    fn new(rule: Rule, most: usize) -> Self {
+        Self { rule, most, rows: HashMap::new() }
+    }
+
+    fn wait(&self, key: &K, now: u64) -> Option<NotNow> {
+        let row = self.rows.get(key)?;
+        let (failures, free) = (row.failures_at(now), self.rule.free);
+        if failures < free {
+            return (failures + row.pending >= free).then_some(NotNow::Pending);
+        }
+        if row.next > now {
+            return Some(NotNow::Later(row.next - now));
+        }
+        (row.pending > 0).then_some(NotNow::Pending)
+    }
+
+    fn begin(&mut self, key: K, now: u64) {
+        self.row(key, now).pending += 1;
+    }
+
+    fn end(&mut self, key: &K) {
+        let Some(row) = self.rows.get_mut(key) else { return };
+        row.pending = row.pending.saturating_sub(1);
+        if row.pending == 0 && row.failures == 0 {
+            self.rows.remove(key);
+        }
+    }
+
+    fn fail(&mut self, key: K, now: u64) {
+        let Rule { free, first, longest } = self.rule;
+        let row = self.row(key, now);
+        row.failures = row.failures_at(now).saturating_add(1);
+        row.last = now;
+        if let Some(beyond) = row.failures.checked_sub(free) {
+            row.next = now + first.checked_shl(beyond.min(16)).unwrap_or(longest).min(longest);
+        }
+    }
+
+    fn clear(&mut self, key: &K) {
+        if let Some(row) = self.rows.get_mut(key) {
+            (row.failures, row.next) = (0, 0);
+            if row.pending == 0 {
+                self.rows.remove(key);
+            }
+        }
+    }
+
+    fn row(&mut self, key: K, now: u64) -> &mut Row {
+        if self.rows.len() >= self.most && !self.rows.contains_key(&key) {
+            self.forget_least(now);
+        }
+        self.rows.entry(key).or_default()
+    }
+
+    /// First the rows whose time is over, else the quarter with the fewest failures: strangers that fill the table
+    /// never free a name or an address that is under attack.
+    fn forget_least(&mut self, now: u64) {
+        self.rows.retain(|_, row| row.pending > 0 || row.failures_at(now) > 0);
+        if self.rows.len() < self.most {
+            return;
+        }
+        let mut failures: Vec<u32> = self.rows.values().map(|row| row.failures).collect();
+        let (_, quarter, _) = failures.select_nth_unstable(self.most / 4);
+        let quarter = *quarter;
+        self.rows.retain(|_, row| row.pending > 0 || row.failures > quarter);
+    }
+}
+
+impl Row {
+    fn failures_at(&self, now: u64) -> u32 {
+        if self.last + FORGOTTEN_AFTER <= now { 0 } else { self.failures }
+    }
+}
+
+fn forget_oldest(known: &mut HashMap<Pair, u64>) {
+    let mut times: Vec<u64> = known.values().copied().collect();
+    let (_, quarter, _) = times.select_nth_unstable(KNOWN / 4);
+    let quarter = *quarter;
+    known.retain(|_, at| *at > quarter);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+    const NOW: u64 = 1_000_000;
+
+    fn fail(book: &mut Book, address: IpAddr, name: &str, now: u64) -> Result<(), NotNow> {
+        let pair = book.pair(address, name);
+        let was_known = book.begin(pair, now)?;
+        book.failed(pair, was_known, now);
+        Ok(())
+    }
+
+    fn log_in(book: &mut Book, address: IpAddr, name: &str, now: u64) -> Result<(), NotNow> {
+        let pair = book.pair(address, name);
+        let was_known = book.begin(pair, now)?;
+        book.succeeded(pair, was_known, now);
+        Ok(())
+    }
+
+    #[test]
+    fn failures_of_an_address_with_a_name_slow_down_this_pair_only() {
+        let mut book = Book::default();
+        for _ in 0..5 {
+            fail(&mut book, HERE, "Alice", NOW).unwrap();
+        }
+        assert_eq!(fail(&mut book, HERE, "alice", NOW), Err(NotNow::Later(15_000)));
+        fail(&mut book, THERE, "alice", NOW).unwrap();
+        log_in(&mut book, HERE, "bob", NOW).unwrap();
+        let mut now = NOW;
+        for delay in [15_000, 30_000, 60_000, 60_000] {
+            now += delay;
+            assert!(matches!(fail(&mut book, HERE, "alice", now - 1), Err(NotNow::Later(1))));
+            fail(&mut book, HERE, "alice", now).unwrap();
+        }
+        log_in(&mut book, HERE, "alice", now + 60_000).unwrap();
+        for _ in 0..5 {
+            fail(&mut book, HERE, "alice", now + 60_000).unwrap();
+        }
+    }
+
+    #[test]
+    fn tries_count_before_they_are_judged_and_those_that_succeed_are_given_back() {
+        let mut book = Book::default();
+        let pair = book.pair(HERE, "alice");
+        let begun = (0..160).filter(|_| book.begin(pair, NOW).is_ok()).count();
+        assert_eq!((begun, book.begin(pair, NOW)), (5, Err(NotNow::Pending)));
+        book.succeeded(pair, false, NOW);
+        assert_eq!(book.begin(pair, NOW), Ok(true));
+        (0..5).for_each(|_| book.failed(pair, true, NOW));
+        assert!(matches!(book.begin(pair, NOW), Err(NotNow::Later(_))));
+        let other = book.pair(HERE, "bob");
+        assert_eq!(book.begin(other, NOW), Ok(false));
+        book.give_back(other, false);
+        assert!(!book.pairs.rows.contains_key(&other));
+    }
+
+    #[test]
+    fn many_names_from_an_address_delay_it_and_never_who_is_known_there() {
+        let mut book = Book::default();
+        log_in(&mut book, HERE, "alice", NOW).unwrap();
+        for i in 0..30 {
+            fail(&mut book, HERE, &format!("user{i}"), NOW).unwrap();
+        }
+        assert_eq!(fail(&mut book, HERE, "somebody", NOW), Err(NotNow::Later(2_000)));
+        log_in(&mut book, HERE, "ALICE", NOW).unwrap();
+        log_in(&mut book, HERE, "somebody", NOW + 2_000).unwrap();
+        for round in 0..1_000 {
+            let now = NOW + 2_000 + round * 2_000;
+            fail(&mut book, HERE, &format!("name{round}"), now).unwrap();
+            assert_eq!(fail(&mut book, HERE, "another", now), Err(NotNow::Later(2_000)), "never longer");
+        }
+    }
+
+    #[test]
+    fn a_name_under_attack_from_everywhere_is_open_where_it_logged_in_before() {
+        let mut book = Book::default();
+        log_in(&mut book, HERE, "alice", NOW).unwrap();
+        for i in 0..300u32 {
+            fail(&mut book, IpAddr::from((0x0a00_0000 + i).to_be_bytes()), "alice", NOW).unwrap();
+        }
+        assert_eq!(fail(&mut book, THERE, "alice", NOW), Err(NotNow::Later(1_000)));
+        log_in(&mut book, HERE, "alice", NOW).unwrap();
+    }
+
+    #[test]
+    fn filling_the_tables_frees_neither_a_name_nor_a_pair_and_they_stay_bounded() {
+        let mut book = Book::default();
+        let address = |i: u32| IpAddr::from((0x0a00_0000 + i).to_be_bytes());
+        for i in 0..300 {
+            fail(&mut book, address(i), "alice", NOW).unwrap();
+        }
+        for _ in 0..5 {
+            fail(&mut book, HERE, "bob", NOW).unwrap();
+        }
+        for i in 0..120_000 {
+            fail(&mut book, address(1_000 + i), &format!("stranger{i}"), NOW).unwrap();
+        }
+        assert!(fail(&mut book, THERE, "alice", NOW).is_err());
+        assert!(fail(&mut book, HERE, "bob", NOW).is_err());
+        assert!(book.pairs.rows.len() <= PAIRS && book.addresses.rows.len() <= ADDRESSES);
+        assert!(book.names.rows.len() <= NAMES);
+    }
+}
