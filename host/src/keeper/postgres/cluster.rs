@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 
 use super::installation::Installation;
+use super::relay;
 use crate::config::Secret;
 use crate::keeper::launch::{Account, FOLDER, Launcher};
 
@@ -40,12 +41,17 @@ lc_messages = 'C'
 default_text_search_config = 'pg_catalog.english'
 logging_collector = off
 log_destination = 'stderr'
-log_line_prefix = ''
 log_checkpoints = off
+# A RAISE of a plugin's SQL is no news for the server's log.
+log_min_messages = 'error'
 # A failed statement is not logged with its text: it may hold a password or a plugin's data.
 log_min_error_statement = 'panic'
 autovacuum_naptime = 15s
 ";
+
+fn settings() -> String {
+    format!("{SETTINGS}log_line_prefix = '{}'\n", relay::LINE_PREFIX)
+}
 
 /// The one way in, for root and for the server's own user alike: over the socket, with a password.
 const ACCESS: &str = "# Written by cardinal at every start; changes are lost.\nlocal all all scram-sha-256\n";
@@ -99,7 +105,7 @@ impl ClusterFolder {
             self.create(launcher, installation, account, password).await?;
         }
         check_folder(&self.cluster(), account)?;
-        write_as(&self.cluster().join("postgresql.conf"), SETTINGS, account)?;
+        write_as(&self.cluster().join("postgresql.conf"), &settings(), account)?;
         // Settings that ALTER SYSTEM left would win over ours.
         write_as(&self.cluster().join("postgresql.auto.conf"), "", account)?;
         write_as(&self.cluster().join("pg_hba.conf"), ACCESS, account)?;
