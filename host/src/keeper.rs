@@ -81,6 +81,7 @@ struct Keeper {
 impl Keeper {
     async fn start(mut config: Config) -> anyhow::Result<Self> {
         let launcher = Launcher::this_program();
+        secret_file::warn_of_readers(&config);
         let data = DataDir::open(&config.paths.data_dir)?;
         make_plugins_dir(&config.paths.plugins_dir);
         let (mut uses, mut listeners) = listen(&mut config)?;

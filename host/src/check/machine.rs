@@ -9,7 +9,7 @@ use rustix::process::{Resource, getrlimit};
 use super::finding::Finding;
 use crate::config::Config;
 use crate::local_socket;
-use crate::secret_file::TOKEN_SECRET_FILE;
+use crate::secret_file::{self, TOKEN_SECRET_FILE};
 
 /// With less than this, PostgreSQL soon cannot write.
 const LITTLE_ROOM: u64 = 1 << 30;
@@ -30,7 +30,17 @@ pub fn check(config: &Config) -> Vec<Finding> {
     found.extend(limits());
     found.extend(folder(&config.paths.data_dir));
     found.extend(secrets(config));
+    found.extend(config.secret_files().into_iter().filter_map(|(setting, file)| open_secret(setting, file)));
     found
+}
+
+fn open_secret(setting: &str, file: &Path) -> Option<Finding> {
+    secret_file::is_open(file).then(|| {
+        Finding::warning("secret-file-open", setting, "Other users may read the file with the secret.")
+            .found(file.display().to_string())
+            .expected("mode 0600, or 0400")
+            .fix(format!("Run: chmod go= '{}', unless the container's runtime makes the file.", file.display()))
+    })
 }
 
 fn disks(config: &Config) -> Vec<Finding> {
