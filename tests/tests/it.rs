@@ -54,6 +54,7 @@ mod it {
     mod proxy_wire;
     mod refusals;
     mod secrets;
+    mod separation;
     mod server_log;
     mod sessions;
     mod settings;

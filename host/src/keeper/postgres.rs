@@ -76,7 +76,7 @@ impl PrivatePostgres {
         let installation = installation::choose(bin_dir, data.path(), major)?;
         let installation = reach::reachable(installation, account, launcher).await?;
         let password = data.secret(PASSWORD_FILE)?;
-        folder.prepare(launcher, &installation, account, &password).await?;
+        folder.prepare(launcher, &installation, account, &password, data.group()).await?;
         stale::clear(&folder.cluster(), &folder.sockets()).await?;
         tracing::info!(major = installation.major, programs = %installation.bin_dir.display(), "starting PostgreSQL");
         let superuser = superuser(&folder.sockets(), password)?;
