@@ -1,7 +1,7 @@
 //! Everything that the worker serves with, built once and in order. No globals.
 
 use std::{
-    fs, io,
+    io,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -35,7 +35,7 @@ use crate::{
     proxy::{Proxy, stored::StoredRoutes},
     router::Router,
     seal::SealingKey,
-    secret_file::{self, TOKEN_SECRET_FILE},
+    secret_file::BOOTSTRAP_PASSWORD_FILE,
 };
 
 /// The application.
@@ -74,9 +74,6 @@ pub struct App {
     pub draining: AtomicBool,
 }
 
-/// Where a made-up bootstrap password is written for the operator.
-const BOOTSTRAP_PASSWORD_FILE: &str = "bootstrap-password";
-const SECRET_BYTES: usize = 32;
 /// Who may read plugins' lines along at a time: on a host, and as one user.
 const LOG_READERS: usize = 64;
 const LOG_READERS_PER_USER: usize = 8;
@@ -93,8 +90,7 @@ impl App {
         log: Log,
     ) -> anyhow::Result<Self> {
         let config = start.config;
-        let secret = token_secret(&config)?;
-        let ring = Ring::derive([secret.as_slice()]);
+        let ring = Ring::derive([start.token_secret.expose().as_bytes()]);
         let base_url = config.http.base_url.clone();
         let limits = Arc::new(Limits::new(config.auth.key_rate_per_minute));
         let token_ttl = Duration::from_secs(u64::from(config.auth.token_ttl_hours) * 3600);
@@ -177,7 +173,8 @@ impl App {
         // The file comes first: a password that nobody can read is worse than a file for nobody.
         let file = self.config.paths.data_dir.join(BOOTSTRAP_PASSWORD_FILE);
         if made_up {
-            secret_file::write(&file, password.expose()).context("writing the bootstrap password")?;
+            let left = self.keeper.bootstrap_password(Some(password.clone())).await;
+            left.context("writing the bootstrap password")?;
         }
         let id = Uuid::now_v7();
         let made = db::users::bootstrap(pool, id, name, &hash).await?;
@@ -191,7 +188,8 @@ impl App {
                 tell_terminal(name, &password);
             }
             (true, false) => tracing::info!(username = name, "the first user was made"),
-            (false, true) => drop(fs::remove_file(&file)), // another host on this database was first
+            // Another host on this database was first.
+            (false, true) => drop(self.keeper.bootstrap_password(None).await),
             (false, false) => {}
         }
         Ok(())
@@ -204,21 +202,6 @@ fn tell_terminal(name: &str, password: &Secret) {
     if io::IsTerminal::is_terminal(&io::stderr()) {
         eprintln!("\n  First login:  {name}  {}\n", password.expose());
     }
-}
-
-fn token_secret(config: &Config) -> anyhow::Result<Vec<u8>> {
-    if let Some(secret) = &config.auth.token_secret {
-        return Ok(secret.expose().as_bytes().to_vec());
-    }
-    let file = config.paths.data_dir.join(TOKEN_SECRET_FILE);
-    let secret = secret_file::read_or_make(&file, || Ok(random_text(64)))?;
-    if secret.len() < SECRET_BYTES {
-        anyhow::bail!(
-            "{} is damaged: it has fewer than {SECRET_BYTES} bytes; remove it to end all logins and make a new one",
-            file.display()
-        );
-    }
-    Ok(secret.into_bytes())
 }
 
 fn random_text(length: usize) -> String {

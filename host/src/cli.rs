@@ -18,6 +18,7 @@ mod probe;
 mod progress;
 mod provision;
 mod psql;
+mod reach;
 mod restore;
 mod serve;
 mod server;
@@ -62,6 +63,8 @@ enum Command {
     Probe(probe::Args),
     #[command(hide = true)]
     Server(server::Args),
+    #[command(hide = true)]
+    Reach(reach::Args),
 }
 
 /// Runs the command that this process was started with.
@@ -85,6 +88,7 @@ pub fn main() -> ExitCode {
         Command::Provision(args) => provision::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Server(args) => server::run(&args),
+        Command::Reach(args) => reach::run(&args),
     };
     exit_code(outcome)
 }

@@ -1,6 +1,8 @@
 //! Every setting of the host: read once, by the keeper, from the environment and the command line; the only readers
 //! of the environment. The validated [`Config`] crosses the control socket to the worker, whose environment is empty.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 mod auth;
@@ -97,6 +99,17 @@ impl Config {
         config.auth.token_secret = None;
         config.plugins.settings.clear();
         config
+    }
+
+    /// Files that secrets were read from, by their settings.
+    pub fn secret_files(&self) -> Vec<(&'static str, &Path)> {
+        let files = [
+            ("ADMIN_BOOTSTRAP_PASSWORD_FILE", &self.auth.bootstrap_password_file),
+            ("ADMIN_TOKEN_SECRET_FILE", &self.auth.token_secret_file),
+            ("DATABASE_URL_FILE", &self.database.url_file),
+        ];
+        let files = files.into_iter().filter_map(|(setting, file)| Some((setting, file.as_deref()?)));
+        files.chain(self.plugins.settings_files.iter().map(|file| ("PLUGIN_SETTINGS_", file.as_path()))).collect()
     }
 
     fn read_with(

@@ -16,10 +16,12 @@ pub mod backoff;
 pub mod crashes;
 pub mod data_dir;
 pub mod desk;
+pub mod files;
 pub mod launch;
 pub mod postgres;
 pub mod provisioner;
 pub mod worker;
+pub mod worker_account;
 
 use crate::clock::Clock;
 use crate::config::{Config, Secret};
@@ -29,19 +31,23 @@ use crate::db::prepare::{self, Prepared, SecretSource};
 use crate::db::{pooler, roles};
 use crate::link::{ListenerUse, WorkerDatabase, WorkerStart};
 use crate::local_socket::LocalSocket;
+use crate::plugin::kept;
 use crate::provision::{Job, Task};
-use crate::secret_file;
+use crate::sandbox::Sandbox;
+use crate::secret_file::{self, TOKEN_SECRET_FILE};
 use announce::Announcement;
 use backoff::Backoff;
 use crashes::Crashes;
 use data_dir::DataDir;
 use desk::Desk;
-use launch::Launcher;
+use files::Files;
+use launch::{Account, Launcher};
 use postgres::PrivatePostgres;
 use provisioner::Provisioner;
 use worker::Worker;
 
 const ROLE_SECRET_FILE: &str = "database-secret";
+const MIN_TOKEN_SECRET_BYTES: usize = 32;
 const DATABASE_RETRY: Duration = Duration::from_secs(2);
 
 /// Serves until told to stop (SIGTERM or SIGINT).
@@ -70,6 +76,7 @@ pub fn serve(config: Config) -> anyhow::Result<()> {
 /// Everything that outlives a worker.
 struct Keeper {
     launcher: Launcher,
+    account: Option<Account>,
     start: WorkerStart,
     listeners: Vec<OwnedFd>,
     local: LocalSocket,
@@ -81,7 +88,8 @@ struct Keeper {
 impl Keeper {
     async fn start(mut config: Config) -> anyhow::Result<Self> {
         let launcher = Launcher::this_program();
-        let data = DataDir::open(&config.paths.data_dir)?;
+        secret_file::warn_of_readers(&config);
+        let mut data = DataDir::open(&config.paths.data_dir)?;
         make_plugins_dir(&config.paths.plugins_dir);
         let (mut uses, mut listeners) = listen(&mut config)?;
         let local = LocalSocket::of(data.path());
@@ -91,12 +99,13 @@ impl Keeper {
         }
         announce::write_addresses(&data, &config)?;
         let announcement = Announcement::new(&config);
+        let account = worker_account::prepare(&config, &mut data, &launcher).await?;
         let (postgres, login) = database(&config, &data, &launcher).await?;
         let (prepared, start_options) = prepare(&config, &data, &login).await?;
         let provisioner = Provisioner::new(launcher.clone(), job(&config, &login, &prepared, start_options));
-        let desk = Desk::new(Clock::System, Crashes::open(data.path()), provisioner, announcement);
-        let start = worker_start(config, &login, &prepared, data.host_id()?, uses);
-        Ok(Self { launcher, start, listeners, local, desk, postgres, _data: data })
+        let desk = Desk::new(Clock::System, Crashes::open(data.path()), provisioner, announcement, Files::new(&config));
+        let start = worker_start(config, &login, &prepared, &data, uses)?;
+        Ok(Self { launcher, account, start, listeners, local, desk, postgres, _data: data })
     }
 
     /// Keeps a worker alive until the first signal, then drains it; the second ends it at once.
@@ -107,7 +116,7 @@ impl Keeper {
             self.start.crashes = self.desk.crashes.book().clone();
             self.start.probed = self.desk.probed();
             let mut hope = false;
-            let ended = match Worker::start(&self.launcher, &self.start, &self.listeners).await {
+            let ended = match Worker::start(&self.launcher, self.account, &self.start, &self.listeners).await {
                 Ok(mut worker) => tokio::select! {
                     death = worker.until_death(&mut self.desk) => {
                         let ended = worker::told(death.status);
@@ -269,14 +278,16 @@ fn worker_start(
     mut config: Config,
     login: &ConnectParams,
     prepared: &Prepared,
-    host_id: uuid::Uuid,
+    data: &DataDir,
     listeners: Vec<ListenerUse>,
-) -> WorkerStart {
+) -> anyhow::Result<WorkerStart> {
+    let token_secret = token_secret(&config, data)?;
+    let sandbox = sandbox(&config);
     // That there is one may be known, and no more.
     config.database.url = config.database.url.map(|_| crate::config::Secret::new(""));
     config.database.secret_file = None;
     let role = |name: String| login.with_login(name.clone(), prepared.passwords.of(&name));
-    WorkerStart {
+    Ok(WorkerStart {
         database: WorkerDatabase {
             core: role(prepared.names.core()),
             reaper: role(prepared.names.reaper()),
@@ -285,12 +296,38 @@ fn worker_start(
         },
         sealing_key: prepared.passwords.sealing_key().export(),
         config,
-        host_id,
+        host_id: data.host_id()?,
         listeners,
         worker_restarts: 0,
         crashes: Book::default(),
         probed: Vec::new(),
+        token_secret,
+        sandbox,
+    })
+}
+
+/// What signs logins; made once where no setting gives it.
+fn token_secret(config: &Config, data: &DataDir) -> anyhow::Result<Secret> {
+    if let Some(secret) = &config.auth.token_secret {
+        return Ok(secret.clone());
     }
+    let secret = data.secret(TOKEN_SECRET_FILE)?;
+    if secret.expose().len() < MIN_TOKEN_SECRET_BYTES {
+        anyhow::bail!(
+            "{} is damaged: it has fewer than {MIN_TOKEN_SECRET_BYTES} bytes; remove it to end all logins and make a new one",
+            data.path().join(TOKEN_SECRET_FILE).display()
+        );
+    }
+    Ok(secret)
+}
+
+/// The worker gets to none of the keeper's files: the secrets, the cluster, what plugins are trusted by.
+fn sandbox(config: &Config) -> Sandbox {
+    let data_dir = &config.paths.data_dir;
+    let secrets = config.secret_files().into_iter().map(|(_, file)| file.to_owned());
+    let hidden = [data_dir.clone()].into_iter().chain(config.database.secret_file.clone()).chain(secrets);
+    let shown = [data_dir.join(kept::FOLDER), config.paths.plugins_dir.clone()];
+    Sandbox::new(hidden, shown.into_iter().chain(config.plugins.trust_keys.clone()))
 }
 
 /// SIGTERM and SIGINT, which mean the same.

@@ -1,5 +1,6 @@
 //! The server behind the `cardinal` binary. `host/README.md` tells its two walks and its invariants.
 
+pub mod account;
 pub mod api;
 pub mod app;
 pub mod audit;
@@ -31,6 +32,7 @@ pub mod provision;
 pub mod proxy;
 pub mod request;
 pub mod router;
+pub mod sandbox;
 pub mod schema_sql;
 mod seal;
 mod secret_file;

@@ -27,6 +27,7 @@ use crate::db::connect::SocketDir;
 pub use crate::db::plugin_schema::purge::Purged;
 pub use crate::db::plugin_schema::{PluginDatabase, ProvisionFault};
 use crate::db::roles::RoleNames;
+use crate::sandbox::Sandbox;
 
 /// Descriptors that can come with a start, with room for more purposes of listening sockets than there are.
 pub const MOST_DESCRIPTORS: usize = 8;
@@ -48,6 +49,10 @@ pub struct WorkerStart {
     pub crashes: Book,
     /// Packages, by their hash, that a probe process of this program has opened before.
     pub probed: Vec<String>,
+    /// Signs logins.
+    pub token_secret: Secret,
+    /// What the worker keeps itself from before it opens a plugin.
+    pub sandbox: Sandbox,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,6 +107,20 @@ pub enum ToKeeper {
         id: u64,
         plugin: String,
     },
+    /// What the plugins' lock file holds.
+    ReadLock {
+        id: u64,
+    },
+    /// Puts this in its place, where the lock file only records (`PLUGIN_TRUST=record`).
+    WriteLock {
+        id: u64,
+        lock: String,
+    },
+    /// Leaves the first user's password for the operator, or takes it away again.
+    BootstrapPassword {
+        id: u64,
+        password: Option<Secret>,
+    },
     /// The worker's tasks run.
     Alive,
 }
@@ -123,6 +142,14 @@ pub enum ToWorker {
     Released {
         id: u64,
         was_quarantined: bool,
+    },
+    Lock {
+        id: u64,
+        lock: Result<String, String>,
+    },
+    Written {
+        id: u64,
+        result: Result<(), String>,
     },
 }
 
@@ -170,7 +197,12 @@ pub struct Handed {
 ///
 /// # Errors
 /// The keeper is gone, or says something else.
-pub fn receive_start(mut socket: UnixStream) -> io::Result<(WorkerStart, Handed, KeeperLink)> {
+///
+/// `restrict` runs before the link starts its thread, which would not be bound by what it does.
+pub fn receive_start(
+    mut socket: UnixStream,
+    restrict: impl FnOnce(&WorkerStart) -> anyhow::Result<()>,
+) -> io::Result<(WorkerStart, Handed, KeeperLink)> {
     let mut header = [0; frame::HEADER];
     let (taken, mut descriptors) = receive_descriptors(&socket, &mut header)?;
     socket.read_exact(&mut header[taken..])?;
@@ -182,6 +214,7 @@ pub fn receive_start(mut socket: UnixStream) -> io::Result<(WorkerStart, Handed,
     let sockets = SocketDir::open(&start.database.core.host, start.database.core.port)?;
     start.database.core = start.database.core.through(&sockets);
     start.database.reaper = start.database.reaper.through(&sockets);
+    restrict(&start).map_err(io::Error::other)?;
     let link = KeeperLink::over(socket, sockets)?;
     Ok((start, Handed { ledger, listeners: descriptors }, link))
 }
@@ -304,6 +337,40 @@ impl KeeperLink {
         }
     }
 
+    /// What the plugins' lock file holds, as JSON; an empty lock when there is no file.
+    ///
+    /// # Errors
+    /// It cannot be read, or the keeper is gone.
+    pub async fn read_lock(&self) -> io::Result<String> {
+        match self.ask(|id| ToKeeper::ReadLock { id }).await {
+            Ok(ToWorker::Lock { lock, .. }) => lock.map_err(io::Error::other),
+            _ => Err(io::Error::other("the keeper is gone")),
+        }
+    }
+
+    /// Has the keeper write the plugins' lock file.
+    ///
+    /// # Errors
+    /// It cannot be written, or the keeper is gone.
+    pub async fn write_lock(&self, lock: String) -> io::Result<()> {
+        self.written(|id| ToKeeper::WriteLock { id, lock }).await
+    }
+
+    /// Has the keeper leave the first user's password for the operator; without one, take it away.
+    ///
+    /// # Errors
+    /// It cannot be written, or the keeper is gone.
+    pub async fn bootstrap_password(&self, password: Option<Secret>) -> io::Result<()> {
+        self.written(|id| ToKeeper::BootstrapPassword { id, password }).await
+    }
+
+    async fn written(&self, question: impl FnOnce(u64) -> ToKeeper) -> io::Result<()> {
+        match self.ask(question).await {
+            Ok(ToWorker::Written { result, .. }) => result.map_err(io::Error::other),
+            _ => Err(io::Error::other("the keeper is gone")),
+        }
+    }
+
     async fn ask(&self, question: impl FnOnce(u64) -> ToKeeper) -> Result<ToWorker, KeeperGone> {
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
@@ -339,7 +406,9 @@ impl Shared {
                 Ok(
                     answer @ (ToWorker::Provisioned { id, .. }
                     | ToWorker::Purged { id, .. }
-                    | ToWorker::Released { id, .. }),
+                    | ToWorker::Released { id, .. }
+                    | ToWorker::Lock { id, .. }
+                    | ToWorker::Written { id, .. }),
                 ) => self.answer(id, answer),
                 Err(error) => {
                     tracing::debug!(%error, "the control socket ended");

@@ -3,13 +3,19 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
+use crate::config::Config;
+
 /// In `DATA_DIR`: what signs login tokens when no setting gives it.
 pub const TOKEN_SECRET_FILE: &str = "token-secret";
+/// In `DATA_DIR`: the first user's password, when no setting gives it.
+pub const BOOTSTRAP_PASSWORD_FILE: &str = "bootstrap-password";
+
+const OTHERS_READ: u32 = 0o044;
 
 /// What the file holds, without the line's end; made first when there is none.
 ///
@@ -25,6 +31,18 @@ pub fn read_or_make(path: &Path, make: impl FnOnce() -> anyhow::Result<String>) 
     let text = make()?;
     write(path, &text).with_context(|| format!("writing {}", path.display()))?;
     Ok(text)
+}
+
+/// Who beside its owner may read the file.
+pub fn is_open(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.mode() & OTHERS_READ != 0)
+}
+
+/// Secrets of containers are often open to read, so that is no reason to refuse them.
+pub fn warn_of_readers(config: &Config) {
+    for (setting, file) in config.secret_files().into_iter().filter(|(_, file)| is_open(file)) {
+        tracing::warn!(setting, file = %file.display(), "others on this machine can read the file with the secret");
+    }
 }
 
 /// Puts one line in the place of whatever the file held, also when the machine stops in between.

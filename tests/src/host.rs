@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, OnceCell};
 
 use crate::client::Client;
 use crate::failure;
-use crate::plugins::{Package, PluginsFolder};
+use crate::plugins::{Package, PluginsFolder, open_folder};
 use crate::process::{Program, cardinal_program, descendants, eventually};
 use crate::user::User;
 
@@ -26,9 +26,17 @@ pub struct HostSettings {
     plugins: Option<PluginsFolder>,
     folder: Option<TempDir>,
     program: Option<PathBuf>,
+    user: Option<u32>,
 }
 
 impl HostSettings {
+    /// As this user of the system, to whom everything that the host makes belongs. Only root can.
+    #[must_use]
+    pub fn run_as(mut self, user: u32) -> HostSettings {
+        self.user = Some(user);
+        self
+    }
+
     /// Another build of the host than the one beside the tests.
     #[must_use]
     pub fn program(mut self, path: PathBuf) -> HostSettings {
@@ -65,13 +73,18 @@ impl HostSettings {
     /// Starts it, ready or not; for hosts that must refuse to start.
     pub fn launch(mut self) -> Host {
         failure::tell_at_once();
-        let new_folder = || tempfile::Builder::new().prefix("cardinal-test-").tempdir().unwrap();
+        let new_folder = || open_folder("cardinal-test-");
         let folder = self.folder.take().unwrap_or_else(new_folder);
         let plugins = self.plugins.take().unwrap_or_default();
         let binary = self.program.clone().unwrap_or_else(cardinal_program);
         let log = folder.path().join("log");
-        let program = Program::start(&binary, &["serve"], self.environment(&folder, &plugins), &log);
-        Host { program, changed: self.environment, address: None, plugins, owner: OnceCell::new(), folder }
+        if let Some(user) = self.user {
+            std::os::unix::fs::chown(folder.path(), Some(user), Some(user)).unwrap();
+        }
+        let environment = self.environment(&folder, &plugins);
+        let program = Program::start_as(self.user, &binary, &["serve"], environment, &log);
+        let (changed, user) = (self.environment, self.user);
+        Host { program, changed, user, address: None, plugins, owner: OnceCell::new(), folder }
     }
 
     fn environment(&self, folder: &TempDir, plugins: &PluginsFolder) -> BTreeMap<String, String> {
@@ -96,6 +109,7 @@ impl HostSettings {
 pub struct Host {
     program: Program,
     changed: BTreeMap<String, String>,
+    user: Option<u32>,
     address: Option<SocketAddr>,
     plugins: PluginsFolder,
     owner: OnceCell<User>,
@@ -246,6 +260,7 @@ impl Host {
             plugins: Some(self.plugins),
             folder: Some(self.folder),
             program: None,
+            user: self.user,
         };
         change(settings).start().await
     }

@@ -1,5 +1,6 @@
 //! Folders of plugin packages, laid out as `scripts/run` lays them out, and bent where a test wants them bent.
 
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -132,7 +133,7 @@ pub struct PluginsFolder {
 
 impl Default for PluginsFolder {
     fn default() -> PluginsFolder {
-        PluginsFolder { folder: tempfile::Builder::new().prefix("cardinal-plugins-").tempdir().unwrap() }
+        PluginsFolder { folder: open_folder("cardinal-plugins-") }
     }
 }
 
@@ -191,6 +192,11 @@ impl PluginsFolder {
     pub fn remove(&self, name: &str) {
         std::fs::remove_dir_all(self.path().join(name)).unwrap();
     }
+}
+
+/// A folder that a worker with an account of its own can walk into and read.
+pub fn open_folder(prefix: &str) -> TempDir {
+    tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(0o755)).tempdir().unwrap()
 }
 
 /// The tests' umask may leave files writable for others, which the host refuses.

@@ -73,10 +73,26 @@ impl Program {
         environment: impl IntoIterator<Item = (K, V)>,
         log: &Path,
     ) -> Program {
+        Self::start_as(None, path, arguments, environment, log)
+    }
+
+    /// The same as another user of the system, which only root can.
+    pub fn start_as<K: AsRef<OsStr>, V: AsRef<OsStr>>(
+        user: Option<u32>,
+        path: &Path,
+        arguments: &[&str],
+        environment: impl IntoIterator<Item = (K, V)>,
+        log: &Path,
+    ) -> Program {
         let output = File::options().create(true).append(true).open(log).unwrap();
         // setpriv(1) arms the signal and becomes the program, which so needs no unsafe code here.
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "TERM", "--"]).arg(path).args(arguments);
+        command.args(["--pdeathsig", "TERM"]);
+        if let Some(user) = user {
+            let user = user.to_string();
+            command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
+        }
+        command.arg("--").arg(path).args(arguments);
         command.env_clear().envs(environment).env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
         Program { child: spawn(command), log: log.to_path_buf() }

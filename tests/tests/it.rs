@@ -56,6 +56,8 @@ mod it {
     mod proxy_wire;
     mod refusals;
     mod secrets;
+    mod separation;
+    mod server_log;
     mod sessions;
     mod settings;
     mod single_file;

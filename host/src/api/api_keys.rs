@@ -102,7 +102,6 @@ struct NewKey {
 }
 
 async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let caller = call.caller()?;
     let body: NewKey = call.json()?;
     let now = app.clock.now();
@@ -162,7 +161,6 @@ async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let record = find(app, &call).await?;
     reply::ok(&Item { item: show(&record) })
 }
@@ -185,7 +183,6 @@ struct KeyPatch {
 }
 
 async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let caller = call.caller()?;
     let mut record = find(app, &call).await?;
     let owner_role = may_touch(app, caller, &record).await?;
@@ -263,7 +260,6 @@ struct Rotate {
 }
 
 async fn rotate(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    call.no_query()?;
     let caller = call.caller()?;
     let old = find(app, &call).await?;
     if old.owner_id != caller.user_id {

@@ -9,7 +9,8 @@ use rustix::process::{Resource, getrlimit};
 use super::finding::Finding;
 use crate::config::Config;
 use crate::local_socket;
-use crate::secret_file::TOKEN_SECRET_FILE;
+use crate::sandbox;
+use crate::secret_file::{self, TOKEN_SECRET_FILE};
 
 /// With less than this, PostgreSQL soon cannot write.
 const LITTLE_ROOM: u64 = 1 << 30;
@@ -30,7 +31,32 @@ pub fn check(config: &Config) -> Vec<Finding> {
     found.extend(limits());
     found.extend(folder(&config.paths.data_dir));
     found.extend(secrets(config));
+    found.extend(config.secret_files().into_iter().filter_map(|(setting, file)| open_secret(setting, file)));
+    found.push(landlock(sandbox::is_supported(), rustix::process::geteuid().is_root()));
     found
+}
+
+fn open_secret(setting: &str, file: &Path) -> Option<Finding> {
+    secret_file::is_open(file).then(|| {
+        Finding::warning("secret-file-open", setting, "Other users may read the file with the secret.")
+            .found(file.display().to_string())
+            .expected("mode 0600, or 0400")
+            .fix(format!("Run: chmod go= '{}', unless the container's runtime makes the file.", file.display()))
+    })
+}
+
+/// A host that root starts keeps its secrets from plugins by users of the system, too.
+fn landlock(is_supported: bool, is_root: bool) -> Finding {
+    if is_supported {
+        return Finding::ok("landlock", "kernel", "Landlock keeps plugins from the host's secrets.");
+    }
+    let message = "Without Landlock a plugin's code can read the files of the user that it runs as.";
+    if is_root {
+        return Finding::ok("landlock-missing", "kernel", message);
+    }
+    Finding::warning("landlock-missing", "kernel", message).expected("Linux 5.19 or newer with Landlock").fix(
+        "Start the host as root, which gives the worker a user of its own, or switch Landlock on (lsm=landlock,...).",
+    )
 }
 
 fn disks(config: &Config) -> Vec<Finding> {
@@ -183,6 +209,14 @@ mod tests {
         assert_eq!(severity(Some(65_536)), Severity::Ok);
         assert_eq!(severity(Some(1_024)), Severity::Warning);
         assert_eq!(severity(Some(64)), Severity::Error);
+    }
+
+    #[test]
+    fn an_ordinary_users_host_is_warned_about_a_system_without_landlock() {
+        let severity = |supported, root| landlock(supported, root).severity;
+        assert_eq!(severity(true, false), Severity::Ok);
+        assert_eq!(severity(false, true), Severity::Ok);
+        assert_eq!(severity(false, false), Severity::Warning);
     }
 
     #[test]

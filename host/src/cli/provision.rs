@@ -6,6 +6,7 @@ use rustix::process::Signal;
 use crate::keeper::launch;
 use crate::observe::log::Log;
 use crate::provision::Job;
+use crate::sandbox;
 
 /// The process that makes a plugin's schema; started by `cardinal serve` alone.
 #[derive(Debug, clap::Args)]
@@ -16,6 +17,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     launch::be_called(c"cardinal-schema");
+    sandbox::close_process()?;
     launch::end_with(args.parent, Signal::KILL)?;
     let mut told = Vec::new();
     std::io::stdin().read_to_end(&mut told).context("listening to the keeper")?;

@@ -4,6 +4,7 @@ use super::{EXIT_USAGE, exit_code, say};
 use crate::config::{Config, Settings};
 use crate::keeper;
 use crate::observe::log::Log;
+use crate::sandbox;
 
 /// Start the host: admin API, Admin UI, MCP, plugins and HTTP proxy
 ///
@@ -28,5 +29,6 @@ pub fn run(args: &Args) -> ExitCode {
             return ExitCode::from(EXIT_USAGE);
         }
     };
-    exit_code(Log::start(&config.observe).and_then(|_| keeper::serve(config)))
+    let started = Log::start(&config.observe).and_then(|_| sandbox::close_process());
+    exit_code(started.and_then(|()| keeper::serve(config)))
 }

@@ -5,19 +5,25 @@ use std::os::unix::net::UnixStream;
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
+use crate::account::Account;
 use crate::crash::{
     handler,
     ledger::{self, Leaving},
 };
 use crate::keeper::launch;
+use crate::link::WorkerStart;
 use crate::observe::log::Log;
-use crate::{lifecycle, link};
+use crate::{lifecycle, link, sandbox};
 
 /// The process that serves; started by `cardinal serve` alone.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[arg(long)]
     parent: u32,
+    #[arg(long, requires = "group")]
+    user: Option<u32>,
+    #[arg(long, requires = "user")]
+    group: Option<u32>,
 }
 
 /// Two listeners full of connections, proxied ones counted twice, and the rest.
@@ -25,15 +31,34 @@ const MOST_FILES: u64 = 65_536;
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     launch::be_called(c"cardinal-worker");
+    if let Some((user, group)) = args.user.zip(args.group) {
+        launch::drop_rights(Account { user, group })?;
+    }
+    if rustix::process::geteuid().is_root() {
+        sandbox::give_up_capabilities()?;
+    }
+    sandbox::close_process()?;
+    // After the change of user, which would clear it.
     launch::end_with(args.parent, Signal::KILL)?;
     raise_file_limit();
     let socket = std::io::stdin().as_fd().try_clone_to_owned().context("taking the control socket")?;
     // Whoever reads standard input from now on, a plugin above all, must not read the keeper's words.
     let nothing = File::open("/dev/null").context("opening /dev/null")?;
     rustix::stdio::dup2_stdin(&nothing).context("closing standard input")?;
-    let (start, handed, link) =
-        link::receive_start(UnixStream::from(socket)).context("listening to the keeper (start `cardinal serve`)")?;
+    let mut is_restricted = false;
+    let restrict = |start: &WorkerStart| {
+        is_restricted = start.sandbox.enter().context("restricting the worker by Landlock")?;
+        Ok(())
+    };
+    let (start, handed, link) = link::receive_start(UnixStream::from(socket), restrict)
+        .context("listening to the keeper (start `cardinal serve`)")?;
     let (log, _flush) = Log::start_buffered(&start.config.observe)?;
+    if !is_restricted && args.user.is_none() {
+        tracing::warn!(
+            "this system has no Landlock (Linux 5.19 or newer): a plugin can read the files of the host's own user, its \
+             secrets among them"
+        );
+    }
     // Dropped when this process ends of its own will, and only then.
     let _leaving = watch(handed.ledger);
     lifecycle::run_worker(start, link, handed.listeners, log)

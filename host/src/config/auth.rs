@@ -1,7 +1,9 @@
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use super::network;
-use super::reader::{Reader, number};
+use super::reader::{Reader, SecretSetting, number};
 use super::secret::Secret;
 
 const DEFAULT_TOKEN_TTL_HOURS: u32 = 24;
@@ -19,8 +21,11 @@ pub const DEFAULT_OIDC_MAX_SCOPES: [&str; 4] = ["mcp:use", "cards:read", "plugin
 pub struct Auth {
     pub bootstrap_username: Option<String>,
     pub bootstrap_password: Option<Secret>,
+    /// Where it was read from.
+    pub bootstrap_password_file: Option<PathBuf>,
     pub token_ttl_hours: u32,
     pub token_secret: Option<Secret>,
+    pub token_secret_file: Option<PathBuf>,
     pub key_rate_per_minute: u32,
     pub auth_url: Option<String>,
     pub oidc_issuer: Option<String>,
@@ -35,15 +40,23 @@ pub(super) struct Args {
     /// Login name of the first user, made when no user exists, e.g. alice [default: admin]
     #[arg(long, env, value_name = "NAME")]
     admin_bootstrap_username: Option<String>,
-    /// Password of the first user, e.g. from a secret store [default: random, in DATA_DIR/bootstrap-password]
+    /// Password of the first user, e.g. from a secret store; everybody on this machine can read a flag in the list of
+    /// processes [default: random, in DATA_DIR/bootstrap-password]
     #[arg(long, env, value_name = "PASSWORD", hide_env_values = true)]
     admin_bootstrap_password: Option<String>,
+    /// File with the password of the first user, e.g. /run/secrets/admin-password
+    #[arg(long, env, value_name = "FILE")]
+    admin_bootstrap_password_file: Option<String>,
     /// Hours that a login lasts, 1 to 8760, e.g. 8 [default: 24]
     #[arg(long, env, value_name = "HOURS")]
     admin_token_ttl_hours: Option<String>,
-    /// Secret that signs login tokens, 32 bytes or more, e.g. from `openssl rand -hex 32` [default: made in DATA_DIR]
+    /// Secret that signs login tokens, 32 bytes or more, e.g. from `openssl rand -hex 32`; everybody on this machine can
+    /// read a flag in the list of processes [default: made in DATA_DIR]
     #[arg(long, env, value_name = "SECRET", hide_env_values = true)]
     admin_token_secret: Option<String>,
+    /// File with the secret that signs login tokens, e.g. /run/secrets/token-secret
+    #[arg(long, env, value_name = "FILE")]
+    admin_token_secret_file: Option<String>,
     /// Requests a minute that an API key may make unless it says otherwise, e.g. 600 [default: 6000]
     #[arg(long, env, value_name = "NUMBER")]
     api_key_rate_per_minute: Option<String>,
@@ -74,16 +87,26 @@ impl Auth {
     }
 
     fn each(args: &Args, reader: &mut Reader) -> Auth {
+        let bootstrap_password = reader.secret(
+            ("ADMIN_BOOTSTRAP_PASSWORD", &args.admin_bootstrap_password),
+            ("ADMIN_BOOTSTRAP_PASSWORD_FILE", &args.admin_bootstrap_password_file),
+        );
+        let secret = reader.secret(
+            ("ADMIN_TOKEN_SECRET", &args.admin_token_secret),
+            ("ADMIN_TOKEN_SECRET_FILE", &args.admin_token_secret_file),
+        );
         Auth {
             bootstrap_username: reader.optional("ADMIN_BOOTSTRAP_USERNAME", &args.admin_bootstrap_username, username),
-            bootstrap_password: password(&args.admin_bootstrap_password, reader),
+            bootstrap_password: password(&bootstrap_password, reader),
+            bootstrap_password_file: bootstrap_password.file,
             token_ttl_hours: reader.value(
                 "ADMIN_TOKEN_TTL_HOURS",
                 &args.admin_token_ttl_hours,
                 DEFAULT_TOKEN_TTL_HOURS,
                 number(1..=LONGEST_TOKEN_TTL_HOURS),
             ),
-            token_secret: reader.optional("ADMIN_TOKEN_SECRET", &args.admin_token_secret, token_secret),
+            token_secret: reader.optional(secret.setting, &secret.text, token_secret),
+            token_secret_file: secret.file,
             key_rate_per_minute: reader.value(
                 "API_KEY_RATE_PER_MINUTE",
                 &args.api_key_rate_per_minute,
@@ -108,13 +131,10 @@ fn username(text: &str) -> Result<String, String> {
 }
 
 /// Not trimmed: a space may be part of a password. One shorter than 8 is taken here and warned about at its use.
-fn password(raw: &Option<String>, reader: &mut Reader) -> Option<Secret> {
-    let text = raw.as_deref().filter(|text| !text.is_empty())?;
+fn password(set: &SecretSetting, reader: &mut Reader) -> Option<Secret> {
+    let text = set.text.as_deref()?;
     if text.len() > LONGEST_PASSWORD_BYTES {
-        reader.fault(
-            "ADMIN_BOOTSTRAP_PASSWORD",
-            format!("it has {} bytes; the most is {LONGEST_PASSWORD_BYTES}", text.len()),
-        );
+        reader.fault(set.setting, format!("it has {} bytes; the most is {LONGEST_PASSWORD_BYTES}", text.len()));
         return None;
     }
     Some(Secret::new(text))

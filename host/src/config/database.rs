@@ -12,6 +12,8 @@ use super::secret::Secret;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Database {
     pub url: Option<Secret>,
+    /// Where it was read from.
+    pub url_file: Option<PathBuf>,
     pub secret_file: Option<PathBuf>,
     /// Whether plugins' sessions get their settings as their connections start, beside those of the roles. A pooler that
     /// refuses them is found out without this.
@@ -24,9 +26,13 @@ pub struct Database {
 #[command(next_help_heading = "Database")]
 #[group(skip)]
 pub(super) struct Args {
-    /// PostgreSQL to use, e.g. postgres://admin:secret@db.internal/cardinal [default: a private one in DATA_DIR]
+    /// PostgreSQL to use, e.g. postgres://admin:secret@db.internal/cardinal; everybody on this machine can read a flag in
+    /// the list of processes [default: a private one in DATA_DIR]
     #[arg(long, env, value_name = "URL", hide_env_values = true)]
     database_url: Option<String>,
+    /// File with the address of the PostgreSQL to use, e.g. /run/secrets/database-url
+    #[arg(long, env, value_name = "FILE")]
+    database_url_file: Option<String>,
     /// Secret that `cardinal database bootstrap-sql` made the role passwords from, e.g. /etc/cardinal/db.secret
     #[arg(long, env, value_name = "FILE")]
     database_secret_file: Option<String>,
@@ -41,8 +47,11 @@ pub(super) struct Args {
 impl Database {
     pub(super) fn read(args: &Args, reader: &mut Reader) -> Database {
         let secret_file = reader.optional("DATABASE_SECRET_FILE", &args.database_secret_file, secret_file);
+        let address =
+            reader.secret(("DATABASE_URL", &args.database_url), ("DATABASE_URL_FILE", &args.database_url_file));
         Database {
-            url: reader.optional("DATABASE_URL", &args.database_url, |text| url(text, secret_file.is_none())),
+            url: reader.optional(address.setting, &address.text, |text| url(text, secret_file.is_none())),
+            url_file: address.file,
             secret_file,
             prepared: reader.value("DB_PREPARED", &args.db_prepared, true, switch),
             bin_dir: reader.optional("POSTGRES_BIN_DIR", &args.postgres_bin_dir, bin_dir),

@@ -1,6 +1,7 @@
 //! The settings as they are in force, for operators to look at.
 
 use std::fmt::Display;
+use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
@@ -47,8 +48,10 @@ impl Config {
         vec![
             ("ADMIN_BOOTSTRAP_USERNAME", optional(auth.bootstrap_username.as_ref())),
             ("ADMIN_BOOTSTRAP_PASSWORD", masked(auth.bootstrap_password.as_ref())),
+            ("ADMIN_BOOTSTRAP_PASSWORD_FILE", path(auth.bootstrap_password_file.as_ref())),
             ("ADMIN_TOKEN_TTL_HOURS", json!(auth.token_ttl_hours)),
             ("ADMIN_TOKEN_SECRET", masked(auth.token_secret.as_ref())),
+            ("ADMIN_TOKEN_SECRET_FILE", path(auth.token_secret_file.as_ref())),
             ("API_KEY_RATE_PER_MINUTE", json!(auth.key_rate_per_minute)),
             ("AUTH_URL", optional(auth.auth_url.as_ref())),
             ("OIDC_ISSUER", optional(auth.oidc_issuer.as_ref())),
@@ -69,9 +72,10 @@ impl Config {
             ("DATA_DIR", text(self.paths.data_dir.display())),
             ("PLUGINS_DIR", text(self.paths.plugins_dir.display())),
             ("DATABASE_URL", masked(database.url.as_ref())),
-            ("DATABASE_SECRET_FILE", optional(database.secret_file.as_ref().map(|file| file.display()))),
+            ("DATABASE_URL_FILE", path(database.url_file.as_ref())),
+            ("DATABASE_SECRET_FILE", path(database.secret_file.as_ref())),
             ("DB_PREPARED", switch(database.prepared)),
-            ("POSTGRES_BIN_DIR", optional(database.bin_dir.as_ref().map(|folder| folder.display()))),
+            ("POSTGRES_BIN_DIR", path(database.bin_dir.as_ref())),
             ("PLUGIN_TRUST", trust.into()),
             ("PLUGIN_LOCK_FILE", text(plugins.lock_file.display())),
             ("PLUGIN_TRUST_KEYS", paths(&plugins.trust_keys)),
@@ -105,6 +109,10 @@ fn text(value: impl Display) -> Value {
 
 fn optional(value: Option<impl Display>) -> Value {
     value.map_or(Value::Null, text)
+}
+
+fn path(value: Option<&PathBuf>) -> Value {
+    optional(value.map(|path| path.display()))
 }
 
 fn masked(value: Option<&Secret>) -> Value {

@@ -7,10 +7,11 @@ use serde_json::Value;
 
 use super::paths::{self, Paths};
 use super::per_plugin::{Breaking, Execution, PerPlugin};
-use super::reader::{Reader, switch};
+use super::reader::{Reader, read_secret, switch};
 use crate::plugin::signature::parse_key;
 
 const SETTINGS_PREFIX: &str = "PLUGIN_SETTINGS_";
+const FILE_SUFFIX: &str = "_FILE";
 
 /// What makes a plugin trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,8 @@ pub struct Plugins {
     pub breaker: PerPlugin<Breaking>,
     /// From `PLUGIN_SETTINGS_<NAME>`: the key is the name as in the variable, lower-cased; the value a JSON object.
     pub settings: BTreeMap<String, Value>,
+    /// Files that some of them were read from.
+    pub settings_files: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -62,7 +65,8 @@ pub(super) struct Args {
     #[arg(long, env, value_name = "LIST")]
     plugin_breaker: Option<String>,
     /// Settings of one plugin, repeatable, e.g. 'supplier={"allow_private_addresses":true}' (as a variable:
-    /// PLUGIN_SETTINGS_SUPPLIER='{"allow_private_addresses":true}')
+    /// PLUGIN_SETTINGS_SUPPLIER='{"allow_private_addresses":true}', or PLUGIN_SETTINGS_SUPPLIER_FILE=/run/secrets/supplier);
+    /// everybody on this machine can read a flag in the list of processes
     #[arg(long, value_name = "NAME=JSON")]
     plugin_settings: Vec<String>,
 }
@@ -74,6 +78,7 @@ impl Plugins {
         environment: impl Iterator<Item = (OsString, OsString)>,
         reader: &mut Reader,
     ) -> Plugins {
+        let (settings, settings_files) = settings(args, environment, reader);
         let plugins = Plugins {
             trust: reader.value("PLUGIN_TRUST", &args.plugin_trust, Trust::Record, trust),
             lock_file: reader
@@ -83,7 +88,8 @@ impl Plugins {
             upload: reader.value("PLUGIN_UPLOAD", &args.plugin_upload, false, switch),
             execution: PerPlugin::collect(reader.list("PLUGIN_EXECUTION", &args.plugin_execution, PerPlugin::item)),
             breaker: PerPlugin::collect(reader.list("PLUGIN_BREAKER", &args.plugin_breaker, PerPlugin::item)),
-            settings: settings(args, environment, reader),
+            settings,
+            settings_files,
         };
         if plugins.trust == Trust::Signed && plugins.trust_keys.is_empty() {
             reader.fault("PLUGIN_TRUST_KEYS", "PLUGIN_TRUST=signed needs at least one file with a public key");
@@ -117,30 +123,57 @@ fn trust(text: &str) -> Result<Trust, String> {
     }
 }
 
-/// The variables first, then the flags, which win as for every other setting.
+/// The variables first, then the flags, which win as for every other setting. A variable whose name ends with `_FILE`
+/// and whose value is not JSON names a file.
 fn settings(
     args: &Args,
     environment: impl Iterator<Item = (OsString, OsString)>,
     reader: &mut Reader,
-) -> BTreeMap<String, Value> {
-    let mut settings = BTreeMap::new();
+) -> (BTreeMap<String, Value>, Vec<PathBuf>) {
+    let (mut settings, mut files) = (BTreeMap::new(), BTreeMap::new());
     for (variable, text) in environment {
         let Some(name) = variable.to_str().and_then(|name| name.strip_prefix(SETTINGS_PREFIX)) else {
             continue;
         };
         match text.to_str() {
             Some(text) if text.trim().is_empty() => {}
+            Some(text) if name.ends_with(FILE_SUFFIX) && !text.trim_start().starts_with('{') => {
+                let _ = files.insert(name[..name.len() - FILE_SUFFIX.len()].to_owned(), text.trim().to_owned());
+            }
             Some(text) => insert(&mut settings, name, text, reader),
             None => reader.fault(format!("{SETTINGS_PREFIX}{name}"), "it is not UTF-8 text"),
         }
     }
+    let files = files.into_iter().filter_map(|(name, file)| insert_file(&mut settings, &name, &file, reader)).collect();
     for flag in &args.plugin_settings {
         match flag.split_once('=') {
             Some((name, text)) => insert(&mut settings, name, text, reader),
             None => reader.fault(SETTINGS_PREFIX, "write the flag as NAME={...}"),
         }
     }
-    settings
+    (settings, files)
+}
+
+fn insert_file(settings: &mut BTreeMap<String, Value>, name: &str, file: &str, reader: &mut Reader) -> Option<PathBuf> {
+    let setting = format!("{SETTINGS_PREFIX}{name}{FILE_SUFFIX}");
+    if settings.contains_key(&name.to_ascii_lowercase()) {
+        reader.fault(setting, format!("{SETTINGS_PREFIX}{name} is set, too: keep one of the two"));
+        return None;
+    }
+    let read = paths::absolute(file).and_then(|path| match read_secret(&path) {
+        Ok(text) => Ok((path, text)),
+        Err(problem) => Err(format!("{} {problem}", path.display())),
+    });
+    match read {
+        Ok((path, text)) => {
+            insert(settings, name, &text, reader);
+            Some(path)
+        }
+        Err(problem) => {
+            reader.fault(setting, problem);
+            None
+        }
+    }
 }
 
 /// Values are not repeated in messages: a plugin's settings may hold credentials.

@@ -1,4 +1,8 @@
 use std::fmt;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use super::paths;
 
 /// One setting that cannot be used: its variable, and what is wrong with it and how to write it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,9 +99,66 @@ impl Reader {
         values
     }
 
+    /// A secret that is set by itself, or in a file as containers' secrets are; the setting that it came from stands
+    /// beside it. Not trimmed but for the end of the file's last line.
+    pub fn secret(
+        &mut self,
+        (setting, raw): (&'static str, &Option<String>),
+        (file_setting, file): (&'static str, &Option<String>),
+    ) -> SecretSetting {
+        let raw = raw.as_deref().filter(|text| !text.trim().is_empty());
+        match (raw, self.optional(file_setting, file, |text| paths::absolute(text))) {
+            (Some(_), Some(_)) => {
+                self.fault(setting, format!("{file_setting} is set, too: keep one of the two"));
+                SecretSetting::default()
+            }
+            (text, None) => SecretSetting { setting, text: text.map(str::to_owned), file: None },
+            (None, Some(file)) => match read_secret(&file) {
+                Ok(text) => SecretSetting { setting: file_setting, text: Some(text), file: Some(file) },
+                Err(problem) => {
+                    self.fault(file_setting, format!("{} {problem}", file.display()));
+                    SecretSetting::default()
+                }
+            },
+        }
+    }
+
     pub fn finish<T>(self, value: T) -> Result<T, BadSettings> {
         if self.faults.is_empty() { Ok(value) } else { Err(BadSettings(self.faults)) }
     }
+}
+
+/// What was set of a secret.
+#[derive(Debug, Default)]
+pub(super) struct SecretSetting {
+    pub setting: &'static str,
+    pub text: Option<String>,
+    pub file: Option<PathBuf>,
+}
+
+/// No secret is longer; a file that is was not meant.
+const MAX_SECRET_FILE_BYTES: u64 = 64 << 10;
+
+/// What is wrong with the file follows its name in a message.
+pub(super) fn read_secret(path: &Path) -> Result<String, String> {
+    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+    // A pipe would be waited for.
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err("is not a file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(MAX_SECRET_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_SECRET_FILE_BYTES {
+        return Err(format!("is too large for a secret: the most is {MAX_SECRET_FILE_BYTES} bytes"));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| "does not hold UTF-8 text".to_owned())?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    if line.trim().is_empty() {
+        return Err("is empty".to_owned());
+    }
+    Ok(line.to_owned())
 }
 
 /// A whole number within its range.

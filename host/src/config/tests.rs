@@ -25,9 +25,10 @@ fn faults(flags: &[&str]) -> Vec<String> {
 }
 
 /// The settings of the public contract, in its order.
-const SETTINGS: [&str; 41] = [
+const SETTINGS: [&str; 44] = [
     "ADMIN_BOOTSTRAP_USERNAME",
     "ADMIN_BOOTSTRAP_PASSWORD",
+    "ADMIN_BOOTSTRAP_PASSWORD_FILE",
     "ADMIN_TOKEN_TTL_HOURS",
     "ADMIN_CORS_ORIGINS",
     "LISTEN_ADDR",
@@ -39,6 +40,7 @@ const SETTINGS: [&str; 41] = [
     "DATA_DIR",
     "PLUGINS_DIR",
     "DATABASE_URL",
+    "DATABASE_URL_FILE",
     "DATABASE_SECRET_FILE",
     "DB_PREPARED",
     "POSTGRES_BIN_DIR",
@@ -47,6 +49,7 @@ const SETTINGS: [&str; 41] = [
     "OIDC_JWKS_URL",
     "OIDC_MAX_SCOPES",
     "ADMIN_TOKEN_SECRET",
+    "ADMIN_TOKEN_SECRET_FILE",
     "API_KEY_RATE_PER_MINUTE",
     "PLUGIN_TRUST",
     "PLUGIN_LOCK_FILE",
@@ -252,4 +255,75 @@ fn the_config_crosses_the_control_socket_whole() {
     let received: Config = serde_json::from_str(&sent).unwrap();
     assert_eq!(received.database.url.as_ref().unwrap().expose(), "postgres://u:p@h/d");
     assert_eq!(serde_json::to_string(&received).unwrap(), sent);
+}
+
+const SECRETS: [(&str, &str); 3] = [
+    ("ADMIN_BOOTSTRAP_PASSWORD", " a pass word "),
+    ("ADMIN_TOKEN_SECRET", "0123456789abcdef0123456789abcdef"),
+    ("DATABASE_URL", "postgres://u:p@h/d"),
+];
+
+fn flag(setting: &str, value: &str) -> String {
+    format!("--{}={value}", setting.to_lowercase().replace('_', "-"))
+}
+
+#[test]
+fn secrets_come_from_files_without_the_end_of_the_line() {
+    let folder = tempfile::tempdir().unwrap();
+    for (setting, secret) in SECRETS {
+        for end in ["", "\n", "\r\n"] {
+            let file = folder.path().join("secret");
+            std::fs::write(&file, format!("{secret}{end}")).unwrap();
+            let config = read(&[&flag(&format!("{setting}_FILE"), file.to_str().unwrap())]).unwrap();
+            let auth = &config.auth;
+            let all = [&auth.bootstrap_password, &auth.token_secret, &config.database.url];
+            let set: Vec<&str> = all.into_iter().flatten().map(Secret::expose).collect();
+            assert_eq!(set, [secret], "{setting}");
+            let shown = config.in_force();
+            assert_eq!(shown[setting], "***");
+            assert_eq!(shown[&format!("{setting}_FILE")], file.to_str().unwrap());
+            assert_eq!(config.secret_files().len(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_secret_that_is_set_twice_or_whose_file_is_no_good_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+        folder.path().join(name).to_str().unwrap().to_owned()
+    };
+    let good = file("good", b"x");
+    for (setting, secret) in SECRETS {
+        let of_file = format!("{setting}_FILE");
+        let refused = read(&[&flag(setting, secret), &flag(&of_file, &good)]).unwrap_err().to_string();
+        assert!(refused.starts_with(setting) && refused.contains(&of_file), "{refused}");
+        for (bad, problem) in [
+            ("/does/not/exist".to_owned(), "cannot be read"),
+            (folder.path().to_str().unwrap().to_owned(), "not a file"),
+            (file("empty", b" \n"), "is empty"),
+            (file("large", &[b'x'; 70_000]), "too large"),
+            (file("binary", b"\xff\xfe"), "UTF-8"),
+        ] {
+            let refused = read(&[&flag(&of_file, &bad)]).unwrap_err().to_string();
+            assert!(refused.starts_with(&of_file) && refused.contains(problem), "{refused}");
+        }
+    }
+    let short = read(&[&flag("ADMIN_TOKEN_SECRET_FILE", &good)]).unwrap_err();
+    assert_eq!(short.0[0].setting, "ADMIN_TOKEN_SECRET_FILE");
+}
+
+#[test]
+fn plugin_settings_come_from_files_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("settings");
+    std::fs::write(&file, "{\"a\": 1}\n").unwrap();
+    let path = file.to_str().unwrap();
+    let variables = [("PLUGIN_SETTINGS_X_FILE", path), ("PLUGIN_SETTINGS_A_FILE", "{\"b\": 2}")];
+    let config = read_with(&[], &variables).unwrap();
+    assert_eq!((&config.plugins.settings["x"]["a"], &config.plugins.settings["a_file"]["b"]), (&1.into(), &2.into()));
+    assert_eq!(config.secret_files(), [("PLUGIN_SETTINGS_", file.as_path())]);
+    let both = read_with(&[], &[("PLUGIN_SETTINGS_X_FILE", path), ("PLUGIN_SETTINGS_X", "{}")]).unwrap_err();
+    assert!(both.to_string().starts_with("PLUGIN_SETTINGS_X_FILE") && both.to_string().contains("too"), "{both}");
 }

@@ -86,6 +86,13 @@ pub fn plugin_schema_name(plugin: &str) -> String {
     format!("plugin_{}", plugin.replace('-', "_"))
 }
 
+/// The plugin whose schema role or run-time role this is, of whichever database.
+pub fn plugin_of(role: &str) -> Option<String> {
+    let (_digits, part) = role.strip_prefix("cardinal_")?.split_once('_')?;
+    let plugin = part.strip_prefix("p_").or_else(|| part.strip_prefix("s_"))?;
+    Some(plugin.replace('_', "-"))
+}
+
 /// Makes each role's password from one secret, so that nothing but the secret has to be kept.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RolePasswords {
@@ -144,6 +151,11 @@ mod tests {
         let (one, other) = (RoleNames::of_database("one"), RoleNames::of_database("other"));
         assert_ne!(one.core(), other.core());
         assert_eq!(one.plugin_runtime("price-watch"), format!("{}p_price_watch", one.prefix));
+        assert_eq!(plugin_of(&one.plugin_runtime("price-watch")).as_deref(), Some("price-watch"));
+        assert_eq!(plugin_of(&other.plugin_schema("p")).as_deref(), Some("p"));
+        for role in [one.core(), one.provision(), "postgres".to_owned(), "cardinal_superuser".to_owned()] {
+            assert_eq!(plugin_of(&role), None, "{role}");
+        }
     }
 
     #[test]

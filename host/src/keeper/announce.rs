@@ -7,9 +7,9 @@ use anyhow::Context as _;
 
 use super::data_dir::DataDir;
 use crate::config::Config;
+use crate::secret_file::BOOTSTRAP_PASSWORD_FILE;
 
 const ADDRESSES_FILE: &str = "addresses.json";
-const BOOTSTRAP_PASSWORD_FILE: &str = "bootstrap-password";
 
 /// What is told when the first worker is ready; later ones change none of it.
 #[derive(Debug)]
@@ -23,9 +23,9 @@ impl Announcement {
         let base = &config.http.base_url;
         let file = config.paths.data_dir.join(BOOTSTRAP_PASSWORD_FILE);
         let name = config.auth.bootstrap_username.as_deref().unwrap_or("admin");
-        let password = match &config.auth.bootstrap_password {
-            Some(_) => "the password of ADMIN_BOOTSTRAP_PASSWORD".to_owned(),
-            None => format!("the password in {}", file.display()),
+        let password = match (&config.auth.bootstrap_password, &config.auth.bootstrap_password_file) {
+            (Some(_), None) => "the password of ADMIN_BOOTSTRAP_PASSWORD".to_owned(),
+            (_, set) => format!("the password in {}", set.as_ref().unwrap_or(&file).display()),
         };
         let text = format!(
             "Cardinal is ready.\n  Admin UI     {base}/admin/\n  MCP          {base}/api\n  First login  {name}, {password}"

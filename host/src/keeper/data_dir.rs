@@ -1,8 +1,8 @@
 //! The folder with everything the host keeps: made private, used by one keeper at a time.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -15,11 +15,15 @@ use crate::secret_file;
 const LOCK_FILE: &str = "lock";
 const HOST_ID_FILE: &str = "host-id";
 const OTHERS_WRITE: u32 = 0o022;
+const GROUP: u32 = 0o070;
+const OTHERS_WALK: u32 = 0o001;
+const GROUP_WALKS: u32 = 0o010;
 
 /// `DATA_DIR`, held: as long as this value lives, no other keeper gets it.
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
+    group: Option<u32>,
     _lock: File,
 }
 
@@ -44,7 +48,7 @@ impl DataDir {
     /// In words for an operator.
     pub fn open_unless_used(path: &Path) -> anyhow::Result<Result<Self, String>> {
         make_private(path)?;
-        Ok(take(path)?.map(|lock| Self { path: path.to_owned(), _lock: lock }))
+        Ok(take(path)?.map(|lock| Self { path: path.to_owned(), group: None, _lock: lock }))
     }
 
     /// The process number of the keeper that has the folder; makes nothing.
@@ -61,6 +65,29 @@ impl DataDir {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Lets members of this group walk through the folder, to what in it is open to them. A folder that its operator has
+    /// opened to another group stays as it is.
+    ///
+    /// # Errors
+    /// The folder is not ours to open.
+    pub fn open_to_group(&mut self, group: u32) -> io::Result<()> {
+        let found = fs::metadata(&self.path)?;
+        let is_anothers = found.mode() & GROUP != 0 && ![0, group].contains(&found.gid());
+        if found.mode() & OTHERS_WALK == 0 && !is_anothers {
+            std::os::unix::fs::chown(&self.path, None, Some(group))?;
+            // Rights that root's group had are not the new one's.
+            let mode = (found.mode() & 0o7777 & !GROUP) | GROUP_WALKS;
+            fs::set_permissions(&self.path, fs::Permissions::from_mode(mode))?;
+        }
+        self.group = Some(group);
+        Ok(())
+    }
+
+    /// The group that the folder was opened to.
+    pub fn group(&self) -> Option<u32> {
+        self.group
     }
 
     /// Names this host among those that share a database; made once.
@@ -144,8 +171,6 @@ fn take(path: &Path) -> anyhow::Result<Result<File, String>> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     #[test]
@@ -169,6 +194,21 @@ mod tests {
         assert_eq!(data.host_id().unwrap(), id);
         let mode = |file: &Path| fs::metadata(file).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(&path.join("some-secret"))), (0o700, 0o600));
+    }
+
+    #[test]
+    fn a_folder_is_opened_to_a_group_unless_it_is_another_groups() {
+        if !rustix::process::geteuid().is_root() {
+            return; // only root can give a folder to a group that it is not in
+        }
+        for (before, group, after) in [(0o700, 0, (0o710, 7)), (0o750, 0, (0o710, 7)), (0o750, 8, (0o750, 8))] {
+            let folder = tempfile::tempdir().unwrap();
+            std::os::unix::fs::chown(folder.path(), None, Some(group)).unwrap();
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(before)).unwrap();
+            DataDir::open(folder.path()).unwrap().open_to_group(7).unwrap();
+            let found = fs::metadata(folder.path()).unwrap();
+            assert_eq!((found.mode() & 0o7777, found.gid()), after);
+        }
     }
 
     #[test]

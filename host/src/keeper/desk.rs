@@ -1,11 +1,14 @@
 //! Where the keeper answers what workers ask, and remembers from one worker to the next.
 
 use std::collections::HashSet;
+use std::io;
 
 use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::announce::Announcement;
 use super::crashes::Crashes;
+use super::files::Files;
 use super::provisioner::Provisioner;
 use super::worker::Death;
 use crate::clock::Clock;
@@ -19,6 +22,7 @@ pub struct Desk {
     pub crashes: Crashes,
     provisioner: Provisioner,
     announcement: Announcement,
+    files: Files,
     /// Hashes of packages that a probe process has opened, by this very program.
     probed: HashSet<String>,
     /// What this worker has asked for already. Its first question is answered from what an earlier worker was given,
@@ -27,8 +31,14 @@ pub struct Desk {
 }
 
 impl Desk {
-    pub fn new(clock: Clock, crashes: Crashes, provisioner: Provisioner, announcement: Announcement) -> Self {
-        Self { clock, crashes, provisioner, announcement, probed: HashSet::new(), asked: HashSet::new() }
+    pub fn new(
+        clock: Clock,
+        crashes: Crashes,
+        provisioner: Provisioner,
+        announcement: Announcement,
+        files: Files,
+    ) -> Self {
+        Self { clock, crashes, provisioner, announcement, files, probed: HashSet::new(), asked: HashSet::new() }
     }
 
     pub fn new_worker(&mut self) {
@@ -55,6 +65,21 @@ impl Desk {
             ToKeeper::Release { id, plugin } => {
                 let was_quarantined = self.crashes.release(&plugin);
                 answer(outbox, async move { ToWorker::Released { id, was_quarantined } });
+            }
+            ToKeeper::ReadLock { id } => {
+                let files = self.files.clone();
+                let read = spawn_blocking(move || files.read_lock());
+                answer(outbox, async move { ToWorker::Lock { id, lock: finished(read).await } });
+            }
+            ToKeeper::WriteLock { id, lock } => {
+                let files = self.files.clone();
+                let write = spawn_blocking(move || files.write_lock(&lock));
+                answer(outbox, async move { ToWorker::Written { id, result: finished(write).await } });
+            }
+            ToKeeper::BootstrapPassword { id, password } => {
+                let files = self.files.clone();
+                let write = spawn_blocking(move || files.bootstrap_password(password.as_ref()));
+                answer(outbox, async move { ToWorker::Written { id, result: finished(write).await } });
             }
             ToKeeper::Purge { id, plugin } => {
                 self.asked.retain(|request| request.plugin != plugin);
@@ -83,6 +108,10 @@ impl Desk {
         }
         self.crashes.add(crash).is_some()
     }
+}
+
+async fn finished<T>(work: JoinHandle<io::Result<T>>) -> Result<T, String> {
+    work.await.map_err(io::Error::other).and_then(|done| done).map_err(|error| error.to_string())
 }
 
 /// A worker that is gone asks again in its next life.

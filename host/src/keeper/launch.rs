@@ -12,6 +12,8 @@ use anyhow::{Context as _, bail};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Gid, Pid, Signal, Uid};
 
+pub use crate::account::Account;
+
 /// Stands in a server argument for the folder that is handed over open.
 pub const FOLDER: &str = "{folder}";
 
@@ -40,22 +42,21 @@ impl Launcher {
         command
     }
 
-    /// A program of PostgreSQL, as `account` where that is not us, with `folder` open in the place of [`FOLDER`].
-    pub fn server_command(&self, account: Option<Account>, folder: &Path, program: &Path) -> Command {
-        let mut command = self.command("server");
+    /// The same for one that becomes `account` where that is not us.
+    pub fn command_as(&self, subcommand: &str, account: Option<Account>) -> Command {
+        let mut command = self.command(subcommand);
         if let Some(Account { user, group }) = account {
             command.arg("--user").arg(user.to_string()).arg("--group").arg(group.to_string());
         }
+        command
+    }
+
+    /// A program of PostgreSQL, as `account` where that is not us, with `folder` open in the place of [`FOLDER`].
+    pub fn server_command(&self, account: Option<Account>, folder: &Path, program: &Path) -> Command {
+        let mut command = self.command_as("server", account);
         command.arg("--folder").arg(folder).arg("--").arg(program);
         command
     }
-}
-
-/// A user and group of the system, by number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Account {
-    pub user: u32,
-    pub group: u32,
 }
 
 /// What `ps` and `top` show for this process; it would be `exe`, by the name that it was started under.
@@ -122,11 +123,14 @@ fn try_become_server(
     Err(error).with_context(|| format!("starting {}", program.display()))
 }
 
-/// This process has one thread, so a thread's ids are the process's.
-fn drop_rights(Account { user, group }: Account) -> anyhow::Result<()> {
+/// For good. This process has one thread, so a thread's ids are the process's.
+///
+/// # Errors
+/// This process may not change its user.
+pub fn drop_rights(Account { user, group }: Account) -> anyhow::Result<()> {
     let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
     rustix::thread::set_thread_groups(&[]).context("giving up the groups")?;
-    rustix::thread::set_thread_res_gid(group, group, group).context("taking the server's group")?;
-    rustix::thread::set_thread_res_uid(user, user, user).context("taking the server's user")?;
+    rustix::thread::set_thread_res_gid(group, group, group).with_context(|| format!("becoming group {group}"))?;
+    rustix::thread::set_thread_res_uid(user, user, user).with_context(|| format!("becoming user {user}"))?;
     Ok(())
 }

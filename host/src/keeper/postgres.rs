@@ -1,16 +1,13 @@
 //! The private PostgreSQL: found, made, started on a unix socket without a TCP port, watched, started again when it
 //! dies on its own, and stopped with the host.
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, ChildStderr};
+use tokio::process::Child;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
@@ -19,6 +16,7 @@ pub mod account;
 pub mod cluster;
 pub mod installation;
 mod reach;
+mod relay;
 mod stale;
 
 use crate::config::Secret;
@@ -29,6 +27,7 @@ use crate::keeper::data_dir::DataDir;
 use crate::keeper::launch::{Account, FOLDER, Launcher};
 use cluster::ClusterFolder;
 use installation::Installation;
+use relay::LastWords;
 
 /// Below `DATA_DIR`.
 pub const SERVER_FOLDER: &str = "pg";
@@ -42,7 +41,6 @@ const RECOVERY_TIMEOUT: Duration = Duration::from_secs(3600);
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 const FAST_STOP_TIMEOUT: Duration = Duration::from_secs(30);
 const IMMEDIATE_STOP_TIMEOUT: Duration = Duration::from_secs(5);
-const REMEMBERED_LINES: usize = 20;
 
 /// A running private server. To be stopped with [`PrivatePostgres::stop`]; when its keeper just ends, it ends too.
 #[derive(Debug)]
@@ -59,7 +57,7 @@ struct Server {
     installation: Installation,
     account: Option<Account>,
     folder: ClusterFolder,
-    last_words: Arc<Mutex<VecDeque<String>>>,
+    last_words: LastWords,
 }
 
 impl PrivatePostgres {
@@ -78,11 +76,12 @@ impl PrivatePostgres {
         let installation = installation::choose(bin_dir, data.path(), major)?;
         let installation = reach::reachable(installation, account, launcher).await?;
         let password = data.secret(PASSWORD_FILE)?;
-        folder.prepare(launcher, &installation, account, &password).await?;
+        folder.prepare(launcher, &installation, account, &password, data.group()).await?;
         stale::clear(&folder.cluster(), &folder.sockets()).await?;
         tracing::info!(major = installation.major, programs = %installation.bin_dir.display(), "starting PostgreSQL");
         let superuser = superuser(&folder.sockets(), password)?;
-        let server = Server { launcher: launcher.clone(), installation, account, folder, last_words: Arc::default() };
+        let server =
+            Server { launcher: launcher.clone(), installation, account, folder, last_words: LastWords::default() };
         let mut child = server.spawn()?;
         server.until_ready(&mut child, &superuser).await?;
         make_database(&superuser).await?;
@@ -146,7 +145,7 @@ impl Server {
         command.args(["-D", FOLDER]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = tokio::process::Command::from(command).spawn().context("starting PostgreSQL")?;
         if let Some(stderr) = child.stderr.take() {
-            tokio::spawn(relay(stderr, Arc::clone(&self.last_words)));
+            tokio::spawn(relay::relay(stderr, self.last_words.clone()));
         }
         Ok(child)
     }
@@ -158,7 +157,7 @@ impl Server {
         let mut patience = SILENCE_TIMEOUT;
         loop {
             if let Some(status) = child.try_wait().context("looking after PostgreSQL")? {
-                bail!("PostgreSQL ended at its start ({status}): {}", self.words());
+                bail!("PostgreSQL ended at its start ({status}): {}", self.last_words.text());
             }
             match connect::connect(&login).await {
                 Ok(_) => return Ok(()),
@@ -169,15 +168,10 @@ impl Server {
                 Err(_) => {}
             }
             if started.elapsed() > patience {
-                bail!("PostgreSQL did not answer within {} s: {}", patience.as_secs(), self.words());
+                bail!("PostgreSQL did not answer within {} s: {}", patience.as_secs(), self.last_words.text());
             }
             tokio::time::sleep(ASK_AGAIN).await;
         }
-    }
-
-    fn words(&self) -> String {
-        let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
-        words.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
     }
 
     /// Starts the server again each time it ends, until told to stop.
@@ -236,33 +230,6 @@ async fn stop(mut child: Child) {
             return;
         }
         tracing::warn!("PostgreSQL does not stop; insisting");
-    }
-}
-
-/// Passes the server's log on into ours, line by line.
-async fn relay(stderr: ChildStderr, last_words: Arc<Mutex<VecDeque<String>>>) {
-    let mut lines = BufReader::new(stderr).split(b'\n');
-    while let Ok(Some(line)) = lines.next_segment().await {
-        let line = String::from_utf8_lossy(&line).trim_end().to_owned();
-        if is_news(&line) {
-            tracing::warn!(target: "postgres", "{line}");
-        } else {
-            tracing::debug!(target: "postgres", "{line}");
-        }
-        let mut words = last_words.lock().unwrap_or_else(PoisonError::into_inner);
-        if words.len() == REMEMBERED_LINES {
-            words.pop_front();
-        }
-        words.push_back(line);
-    }
-}
-
-/// An ERROR is its session's business, and whoever knocks while the server starts or stops is told FATAL.
-fn is_news(line: &str) -> bool {
-    match line.split_once(':') {
-        Some(("PANIC" | "WARNING", _)) => true,
-        Some(("FATAL", reason)) => !reason.trim_start().starts_with("the database system is"),
-        _ => false,
     }
 }
 

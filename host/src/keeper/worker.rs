@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
 use super::desk::Desk;
-use super::launch::Launcher;
+use super::launch::{Account, Launcher};
 use crate::crash::{ledger, record::Crash};
 use crate::link::{MOST_DESCRIPTORS, ToKeeper, ToWorker, WorkerStart, frame};
 
@@ -52,9 +52,14 @@ impl Worker {
     ///
     /// # Errors
     /// The process cannot be started or ended before it had listened.
-    pub async fn start(launcher: &Launcher, start: &WorkerStart, listeners: &[OwnedFd]) -> anyhow::Result<Self> {
+    pub async fn start(
+        launcher: &Launcher,
+        account: Option<Account>,
+        start: &WorkerStart,
+        listeners: &[OwnedFd],
+    ) -> anyhow::Result<Self> {
         let (ours, theirs) = StdUnixStream::pair().context("making the control socket")?;
-        let mut command = launcher.command("worker");
+        let mut command = launcher.command_as("worker", account);
         // As standard input the socket gets there without a descriptor that any other child could inherit too.
         command.stdin(OwnedFd::from(theirs));
         let child = tokio::process::Command::from(command).kill_on_drop(true).spawn().context("starting the worker")?;

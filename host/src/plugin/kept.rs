@@ -20,7 +20,8 @@ use super::{
     signature::{SUFFIX, SUMS},
 };
 
-const FOLDER: &str = "packages";
+/// Below `DATA_DIR`; the keeper makes it and the worker writes there.
+pub const FOLDER: &str = "packages";
 const INDEX: &str = "index.json";
 /// Packages of one plugin: the one that serves, and three to go back to.
 pub const KEPT: usize = 4;

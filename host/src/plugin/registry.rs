@@ -147,7 +147,14 @@ impl Registry {
         Ok(Self {
             plugins_dir: config.paths.plugins_dir.clone(),
             after_crash: telemetry.worker_restarts > 0,
-            judge: Judge::new(&config.plugins, own.key, clock.clone(), Arc::clone(&past), Arc::clone(&kept)),
+            judge: Judge::new(
+                &config.plugins,
+                Some(keeper.clone()),
+                own.key,
+                clock.clone(),
+                Arc::clone(&past),
+                Arc::clone(&kept),
+            ),
             loader: Arc::new(Loader::new(
                 own.host,
                 services,

@@ -16,6 +16,7 @@ use super::{
     signature::{Signed, Signer, number_of},
     state::{Code, Refusal},
 };
+use crate::account::worker_accounts;
 use crate::config::Trust;
 
 const GROUP_WRITE: u32 = 0o020;
@@ -32,7 +33,7 @@ pub struct Standing {
     pub mode: u32,
 }
 
-/// The users whose files are trusted: root, the host's own, and the owner of the program that is
+/// The users whose files are trusted: root, the host's own (keeper's and worker's), and the owner of the program that is
 /// running, who could replace it and need not bother with a plugin.
 #[derive(Clone, Debug)]
 pub struct Owners(Trusted);
@@ -45,7 +46,13 @@ enum Trusted {
 
 impl Owners {
     pub fn of_this_process() -> Self {
-        let mut owners = vec![0, rustix::process::geteuid().as_raw()];
+        let own = rustix::process::geteuid().as_raw();
+        let mut owners = vec![0, own];
+        let workers: Vec<u32> = worker_accounts().iter().map(|account| account.user).collect();
+        // The keeper and commands judge what the worker has written, and a worker what it wrote under its former account.
+        if own == 0 || workers.contains(&own) {
+            owners.extend(workers);
+        }
         owners.extend(fs::metadata("/proc/self/exe").map(|program| program.uid()));
         Self(Trusted::Users(owners))
     }

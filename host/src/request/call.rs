@@ -90,14 +90,6 @@ impl Call {
         input::query(self.uri.query())
     }
 
-    /// Refuses any query parameter.
-    pub fn no_query(&self) -> ApiResult<()> {
-        #[derive(serde::Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Nothing {}
-        self.query::<Nothing>().map(|_| ())
-    }
-
     pub fn header(&self, name: header::HeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }

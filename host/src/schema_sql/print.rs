@@ -106,8 +106,8 @@ impl<'a> Printer<'a> {
         let kind = token.kind();
         match kind {
             kind if lexis::is_trivia(kind) || kind == SEMICOLON => Ok(()),
-            COMMA | L_PAREN | R_PAREN => Ok(self.word(token.text())),
-            _ if tokens.contains(&kind) => Ok(self.word(&token.text().to_ascii_lowercase())),
+            COMMA | L_PAREN | R_PAREN => self.put(token.text()),
+            _ if tokens.contains(&kind) => self.put(&token.text().to_ascii_lowercase()),
             _ => {
                 let at = token.text_range().start().into();
                 let what = if lexis::is_keyword(kind) { syntax::in_words(kind) } else { "a sign".to_owned() };
@@ -122,6 +122,11 @@ impl<'a> Printer<'a> {
         }
         self.out.push_str(word);
         self.after_text = false;
+    }
+
+    fn put(&mut self, word: &str) -> Printed {
+        self.word(word);
+        Ok(())
     }
 
     /// A name that stands alone.
@@ -189,7 +194,7 @@ impl<'a> Printer<'a> {
 
     fn constraint(&mut self, node: &SyntaxNode) -> Printed {
         match self.path(node)?.as_slice() {
-            [name] => Ok(self.word(&lexis::quoted(name))),
+            [name] => self.put(&lexis::quoted(name)),
             _ => Err(self.refuse(node, "a constraint with a schema", "Leave the schema out.")),
         }
     }
@@ -247,7 +252,7 @@ impl<'a> Printer<'a> {
             _ => None,
         };
         match known {
-            Some(printed) if printed.starts_with("pg_catalog") || !is_quoted => Ok(self.word(&printed)),
+            Some(printed) if printed.starts_with("pg_catalog") || !is_quoted => self.put(&printed),
             _ => {
                 let what = format!("the function {}", path.join("."));
                 let fix = "Use another one of PostgreSQL's plain functions, or do it in the plugin when it runs.";
@@ -312,7 +317,7 @@ impl<'a> Printer<'a> {
         let signs: String = tokens_of(node).map(|token| token.text().to_owned()).collect();
         let are_signs = signs.chars().all(|c| "+-*/<>=~!@#%^&|`?:".contains(c));
         match are_signs && !signs.contains("--") && !signs.contains("/*") {
-            true => Ok(self.word(&signs)),
+            true => self.put(&signs),
             false => Err(syntax::refuse_node(node, self.text)),
         }
     }
@@ -320,8 +325,8 @@ impl<'a> Printer<'a> {
     /// An operator class or a collation: the server's own.
     fn catalog_object(&mut self, node: &SyntaxNode) -> Printed {
         match self.path(node)?.as_slice() {
-            [name] => Ok(self.word(&names::in_catalog(name))),
-            [schema, name] if schema == "pg_catalog" => Ok(self.word(&names::in_catalog(name))),
+            [name] => self.put(&names::in_catalog(name)),
+            [schema, name] if schema == "pg_catalog" => self.put(&names::in_catalog(name)),
             path => {
                 let fix = "Use one of PostgreSQL's own.";
                 Err(self.refuse(node, &format!("the name {}", path.join(".")), fix))
@@ -358,7 +363,7 @@ impl<'a> Printer<'a> {
     fn word_of(&mut self, node: &SyntaxNode, allowed: Words, what: &str) -> Printed {
         let name = self.only_name(node)?;
         match allowed.contains(&name) {
-            true => Ok(self.word(&name)),
+            true => self.put(&name),
             false => {
                 Err(self.refuse(node, &format!("{what} called {name}"), format!("Use one of {}.", allowed.list())))
             }

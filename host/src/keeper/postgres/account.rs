@@ -5,9 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
-use crate::keeper::launch::Account;
+use crate::account::{ACCOUNTS_FILE, Account, find};
 
-const ACCOUNTS_FILE: &str = "/etc/passwd";
 const CANDIDATES: [&str; 2] = ["postgres", "nobody"];
 const ROOT: u32 = 0;
 
@@ -39,31 +38,9 @@ pub fn for_server(cluster: &Path) -> anyhow::Result<Option<Account>> {
     }
 }
 
+/// The server looks its own user up, so only one that the system knows by name will do.
 fn unprivileged() -> anyhow::Result<Account> {
     let accounts = std::fs::read_to_string(ACCOUNTS_FILE).with_context(|| format!("reading {ACCOUNTS_FILE}"))?;
     let known = CANDIDATES.iter().find_map(|name| find(&accounts, name));
     known.context("PostgreSQL does not run as root, and this system has neither a user postgres nor a user nobody")
-}
-
-/// The server looks its own user up, so only one that the system knows by name will do.
-fn find(accounts: &str, name: &str) -> Option<Account> {
-    let line = accounts.lines().find(|line| line.split(':').next() == Some(name))?;
-    let mut fields = line.split(':').skip(2);
-    let user = fields.next()?.parse().ok()?;
-    let group = fields.next()?.parse().ok()?;
-    Some(Account { user, group }).filter(|account| account.user != ROOT)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn accounts_are_found_by_their_whole_name() {
-        let accounts =
-            "root:x:0:0::/root:/bin/sh\npostgres-old:x:5:5::/:\npostgres:x:105:112:PG:/var/lib/pg:/bin/bash\n";
-        assert_eq!(find(accounts, "postgres"), Some(Account { user: 105, group: 112 }));
-        assert_eq!(find(accounts, "nobody"), None);
-        assert_eq!(find("nobody:x:0:0::/:", "nobody"), None);
-    }
 }

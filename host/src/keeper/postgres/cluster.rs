@@ -8,8 +8,10 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use rustix::fs::OFlags;
 
 use super::installation::Installation;
+use super::relay;
 use crate::config::Secret;
 use crate::keeper::launch::{Account, FOLDER, Launcher};
 
@@ -26,7 +28,6 @@ const SETTINGS: &str = "\
 # Written by cardinal at every start; changes are lost.
 listen_addresses = ''
 unix_socket_directories = '../run'
-unix_socket_permissions = 0700
 port = 5432
 password_encryption = 'scram-sha-256'
 max_connections = 300
@@ -40,12 +41,18 @@ lc_messages = 'C'
 default_text_search_config = 'pg_catalog.english'
 logging_collector = off
 log_destination = 'stderr'
-log_line_prefix = ''
 log_checkpoints = off
+# A RAISE of a plugin's SQL is no news for the server's log.
+log_min_messages = 'error'
 # A failed statement is not logged with its text: it may hold a password or a plugin's data.
 log_min_error_statement = 'panic'
 autovacuum_naptime = 15s
 ";
+
+fn settings(has_clients: bool) -> String {
+    let socket_mode = if has_clients { "0770" } else { "0700" };
+    format!("{SETTINGS}log_line_prefix = '{}'\nunix_socket_permissions = {socket_mode}\n", relay::LINE_PREFIX)
+}
 
 /// The one way in, for root and for the server's own user alike: over the socket, with a password.
 const ACCESS: &str = "# Written by cardinal at every start; changes are lost.\nlocal all all scram-sha-256\n";
@@ -86,20 +93,28 @@ impl ClusterFolder {
     ///
     /// # Errors
     /// With the last words of initdb, if it was that.
+    ///
+    /// `clients` is a group whose members may connect to the socket, beside the server's user and root.
     pub async fn prepare(
         &self,
         launcher: &Launcher,
         installation: &Installation,
         account: Option<Account>,
         password: &Secret,
+        clients: Option<u32>,
     ) -> anyhow::Result<()> {
         make_folder(&self.root, account)?;
         make_folder(&self.sockets(), account)?;
+        if let Some(group) = clients {
+            // The socket gets the group of its folder, by the folder's mode.
+            open_to_group(&self.root, group, 0o710)?;
+            open_to_group(&self.sockets(), group, 0o2710)?;
+        }
         if self.major()?.is_none() {
             self.create(launcher, installation, account, password).await?;
         }
-        check_folder(&self.cluster(), account)?;
-        write_as(&self.cluster().join("postgresql.conf"), SETTINGS, account)?;
+        check_folder(&self.cluster(), account, 0o077)?;
+        write_as(&self.cluster().join("postgresql.conf"), &settings(clients.is_some()), account)?;
         // Settings that ALTER SYSTEM left would win over ours.
         write_as(&self.cluster().join("postgresql.auto.conf"), "", account)?;
         write_as(&self.cluster().join("pg_hba.conf"), ACCESS, account)?;
@@ -157,20 +172,20 @@ async fn initdb(
     Ok(())
 }
 
-/// Only the server's user gets in. An existing folder must be its own already.
+/// Only the server's user gets in, and a group that was let through (see [`open_to_group`]). An existing folder must be its own already.
 fn make_folder(path: &Path, account: Option<Account>) -> anyhow::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => give_to(path, account),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => check_folder(path, account),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => check_folder(path, account, 0o067),
         Err(error) => Err(error).with_context(|| format!("making {}", path.display())),
     }
 }
 
-/// A real folder, not a link by which the server's user would have us, as root, write elsewhere.
-fn check_folder(path: &Path, account: Option<Account>) -> anyhow::Result<()> {
+/// None of the bits `closed` may be set in its mode. A real folder, not a link by which the server's user would have us, as root, write elsewhere.
+fn check_folder(path: &Path, account: Option<Account>, closed: u32) -> anyhow::Result<()> {
     let found = fs::symlink_metadata(path).with_context(|| format!("looking at {}", path.display()))?;
     let user = account.map_or_else(|| rustix::process::geteuid().as_raw(), |account| account.user);
-    if !found.is_dir() || found.uid() != user || found.mode() & 0o077 != 0 {
+    if !found.is_dir() || found.uid() != user || found.mode() & closed != 0 {
         bail!(
             "{} must be a folder of the user with id {user} alone (mode 700); found owner {} and mode {:o}",
             path.display(),
@@ -198,6 +213,16 @@ fn write_as(path: &Path, text: &str, account: Option<Account>) -> anyhow::Result
         fs::rename(&draft, path)
     };
     write().with_context(|| format!("writing {}", path.display()))
+}
+
+fn open_to_group(path: &Path, group: u32, mode: u32) -> anyhow::Result<()> {
+    let folder =
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW, rustix::fs::Mode::empty());
+    let open = folder.and_then(|folder| {
+        rustix::fs::fchown(&folder, None, Some(rustix::fs::Gid::from_raw(group)))?;
+        rustix::fs::fchmod(&folder, rustix::fs::Mode::from_raw_mode(mode))
+    });
+    open.with_context(|| format!("opening {} to the worker's group", path.display()))
 }
 
 fn give_to(path: &Path, account: Option<Account>) -> anyhow::Result<()> {

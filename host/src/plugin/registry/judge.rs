@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    io,
     path::PathBuf,
     sync::Arc,
 };
@@ -26,6 +27,7 @@ use crate::{
         pool::Pool,
     },
     http::error::ApiResult,
+    link::KeeperLink,
     plugin::{
         kept::{Kept, KeptPackage},
         past::Past,
@@ -113,6 +115,8 @@ fn history<'h>(
 pub(super) struct Judge {
     trust: Trust,
     lock_file: PathBuf,
+    /// Without one the lock file is read here.
+    keeper: Option<KeeperLink>,
     pub keys: Vec<PathBuf>,
     settings: BTreeMap<String, Value>,
     key: SealingKey,
@@ -122,10 +126,18 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    pub fn new(plugins: &Plugins, key: SealingKey, clock: Clock, past: Arc<Past>, kept: Arc<Kept>) -> Self {
+    pub fn new(
+        plugins: &Plugins,
+        keeper: Option<KeeperLink>,
+        key: SealingKey,
+        clock: Clock,
+        past: Arc<Past>,
+        kept: Arc<Kept>,
+    ) -> Self {
         Self {
             trust: plugins.trust,
             lock_file: plugins.lock_file.clone(),
+            keeper,
             keys: plugins.trust_keys.clone(),
             settings: plugins.settings.clone(),
             key,
@@ -348,24 +360,27 @@ impl Judge {
     }
 
     async fn load_lock(&self) -> Option<Lock> {
-        let path = self.lock_file.clone();
-        match spawn_blocking(move || Lock::load(&path)).await {
-            Ok(Ok(lock)) => Some(lock),
-            Ok(Err(error)) => {
-                tracing::error!(file = %self.lock_file.display(), %error, "the plugins' lock file cannot be read");
-                None
+        let loaded = match &self.keeper {
+            Some(keeper) => keeper.read_lock().await.and_then(|text| Ok(serde_json::from_str(&text)?)),
+            None => {
+                let path = self.lock_file.clone();
+                spawn_blocking(move || Lock::load(&path)).await.map_err(io::Error::other).and_then(|loaded| loaded)
             }
-            Err(error) => {
-                tracing::error!(%error, "reading the plugins' lock file failed");
-                None
-            }
+        };
+        if let Err(error) = &loaded {
+            tracing::error!(file = %self.lock_file.display(), %error, "the plugins' lock file cannot be read");
         }
+        loaded.ok()
     }
 
     async fn save_lock(&self, lock: Lock) {
-        let path = self.lock_file.clone();
-        let saved = spawn_blocking(move || lock.save(&path)).await;
-        if let Err(error) = saved.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
+        // Who has no keeper only looks.
+        let Some(keeper) = &self.keeper else { return };
+        let written = match serde_json::to_string(&lock) {
+            Ok(text) => keeper.write_lock(text).await,
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = written {
             tracing::error!(file = %self.lock_file.display(), %error, "the plugins' lock file cannot be written");
         }
     }

@@ -76,7 +76,8 @@ pub async fn survey(config: &Config, decided: Decided) -> Vec<Surveyed> {
     }
     let past = Arc::new(Past::read_only(decided.crashes));
     let key = decided.key.unwrap_or_else(|| SealingKey::derive(&Secret::new("")));
-    let judge = Judge::new(&config.plugins, key, Clock::System, past, Arc::new(Kept::open(&config.paths.data_dir)));
+    let judge =
+        Judge::new(&config.plugins, None, key, Clock::System, past, Arc::new(Kept::open(&config.paths.data_dir)));
     let snapshot = Snapshot::default();
     let decided = judge::Decided { states: decided.states, owners: decided.owners, ..judge::Decided::default() };
     let before = Before::new(&snapshot, &found);

@@ -54,7 +54,7 @@ impl Printer<'_> {
                     (Some(token), None) => {
                         let word = lexis::name(self.text, &token)?;
                         match names::SETTING_WORDS.contains(&word) {
-                            true => Ok(self.word(&word)),
+                            true => self.put(&word),
                             false => {
                                 Err(self.refuse(value, "the value of an option", "Write a number, true or false."))
                             }
@@ -123,11 +123,9 @@ impl Printer<'_> {
                 self.named_type(&value)
             }
             ("subtype_diff", Some([.., diff])) if names::SUBTYPE_DIFFS.contains(diff) => {
-                Ok(self.word(&format!("subtype_diff = {}", names::in_catalog(diff))))
+                self.put(&format!("subtype_diff = {}", names::in_catalog(diff)))
             }
-            ("collation", Some([.., collation])) => {
-                Ok(self.word(&format!("collation = {}", names::in_catalog(collation))))
-            }
+            ("collation", Some([.., collation])) => self.put(&format!("collation = {}", names::in_catalog(collation))),
             ("multirange_type_name", Some(path)) if path.len() == 1 || path[..path.len() - 1] == [self.schema] => {
                 let own = path.last().cloned().unwrap_or_default();
                 self.word("multirange_type_name =");

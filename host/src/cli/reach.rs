@@ -1,0 +1,28 @@
+use std::path::PathBuf;
+
+use rustix::process::Signal;
+
+use crate::account::Account;
+use crate::keeper::{launch, worker_account};
+
+/// The process that tries whether the worker's account gets to its files; started by `cardinal serve` alone.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[arg(long)]
+    parent: u32,
+    #[arg(long)]
+    user: u32,
+    #[arg(long)]
+    group: u32,
+    /// `DATA_DIR`, then what is to be read.
+    #[arg(last = true, required = true)]
+    paths: Vec<PathBuf>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    launch::end_with(args.parent, Signal::KILL)?;
+    let Some((data_dir, paths)) = args.paths.split_first() else {
+        anyhow::bail!("no path to try");
+    };
+    worker_account::try_reach(Account { user: args.user, group: args.group }, data_dir, paths)
+}
