@@ -159,6 +159,9 @@ fn make_plugins_dir(path: &Path) {
     }
 }
 
+/// Connections that wait to be accepted; `net.core.somaxconn` may allow fewer.
+const BACKLOG: i32 = 4096;
+
 /// Binds everything there is to bind, before anything else is touched.
 fn listen(config: &mut Config) -> anyhow::Result<(Vec<ListenerUse>, Vec<OwnedFd>)> {
     let main = bind("LISTEN_ADDR", config.http.listen_addr)?;
@@ -192,6 +195,8 @@ fn listen_locally(local: &LocalSocket) -> Option<OwnedFd> {
 fn bind(setting: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
     let listener = TcpListener::bind(address).with_context(|| format!("{setting}: cannot listen on {address}"))?;
     listener.set_nonblocking(true).with_context(|| format!("{setting}: preparing the listener"))?;
+    // Once more, with more places: beyond them the kernel drops who asks, who asks again a second later.
+    rustix::net::listen(&listener, BACKLOG).with_context(|| format!("{setting}: preparing the listener"))?;
     Ok(listener)
 }
 

@@ -3,14 +3,16 @@
 use std::path::Path;
 
 use time::OffsetDateTime;
+use tokio_postgres::Client;
 
 use super::finding::Finding;
 use crate::config::{BadSettings, Config};
 use crate::db::connect::ConnectParams;
 use crate::db::isolation::{self, Breach, Isolation, Known, Tried};
+use crate::db::plugin_schema::catalog;
 use crate::db::pool::Pools;
 use crate::db::prepare::{self, SecretSource};
-use crate::db::roles::RolePasswords;
+use crate::db::roles::{self, RoleNames, RolePasswords};
 use crate::db::{dump, kinds, migrate, plugin_owners, plugin_state, proxy_routes};
 use crate::keeper::access::{Access, Missing};
 use crate::keeper::crashes::Crashes;
@@ -153,6 +155,7 @@ impl Seen {
             );
         }
         self.plugins = isolation::plugins(&owner).await?;
+        self.findings.extend(schemas(&mut owner, &preparation.names, &self.plugins).await?);
         self.findings.extend(clocks(now, isolation::clock(&owner).await?));
         let secret = match &access.secret {
             SecretSource::Known(secret) => Some(secret.clone()),
@@ -220,6 +223,26 @@ fn migrations(pending: &[&str]) -> Finding {
     let message = format!("The next start runs {} migrations. There is no way back but a backup.", pending.len());
     let told = Finding::warning("migrations-pending", "migrations", message);
     told.found(pending.join(", ")).fix("Make a backup (`cardinal backup FILE`), then start the host.")
+}
+
+/// What plugins' schemas hold that a host does not know; such a plugin is not served.
+async fn schemas(owner: &mut Client, names: &RoleNames, plugins: &[Known]) -> anyhow::Result<Vec<Finding>> {
+    let mut found = Vec::new();
+    let work = catalog::looking(owner).await?;
+    for known in plugins.iter().filter(|known| known.schema_sha256.is_some()) {
+        let (schema_role, runtime_role) = (names.plugin_schema(&known.plugin), names.plugin_runtime(&known.plugin));
+        let schema = roles::plugin_schema_name(&known.plugin);
+        let unknown = catalog::unknown(&work, &schema, &schema_role, &runtime_role).await?;
+        if unknown.is_empty() {
+            continue;
+        }
+        let named: Vec<String> = unknown.iter().map(ToString::to_string).collect();
+        let message =
+            format!("The schema of {} has something that a plugin may not have: it is not served.", known.plugin);
+        let told = Finding::error("schema-unsafe", &known.plugin, message).found(named.join("; "));
+        found.push(told.expected(catalog::EXPECTED).fix(catalog::FIX));
+    }
+    Ok(found)
 }
 
 fn clocks(now: OffsetDateTime, (server, newest): (f64, Option<f64>)) -> Vec<Finding> {

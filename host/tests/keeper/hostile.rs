@@ -161,7 +161,7 @@ async fn what_only_the_catalog_shows_is_found(place: Place) {
         work.batch_execute(&fill(sql)).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
         work.batch_execute("RESET ROLE").await.unwrap();
         let found = look(&database, &work, "evil").await;
-        let named: Vec<String> = found.iter().map(|it| format!("{}: {}", it.what, it.name)).collect();
+        let named: Vec<String> = found.iter().map(ToString::to_string).collect();
         let is_found = |line: &String| line.starts_with(&expected) || line.contains(&format!(": {expected}"));
         assert!(named.iter().any(is_found), "{expected} is not among {named:#?}\n{sql}");
         work.rollback().await.unwrap();

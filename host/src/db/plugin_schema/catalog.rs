@@ -1,10 +1,11 @@
 //! What the catalog holds of a plugin, held against the list of `sql/plugin_catalog.sql`: the second wall behind the
 //! reader of schema.sql, and the only one for databases whose schemas older versions made.
 
+use std::fmt;
 use std::sync::LazyLock;
 
 use anyhow::Context as _;
-use tokio_postgres::GenericClient;
+use tokio_postgres::{Client, GenericClient, Transaction};
 
 use super::{ProvisionFault, Step};
 use crate::db::sql;
@@ -42,6 +43,24 @@ pub struct Unknown {
     pub name: String,
 }
 
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.name)
+    }
+}
+
+/// A transaction in which no name can mean anything but PostgreSQL's own.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn looking(session: &mut Client) -> anyhow::Result<Transaction<'_>> {
+    let work = session.transaction().await.context("beginning a look at the catalog")?;
+    work.batch_execute("SET LOCAL search_path = pg_catalog, pg_temp")
+        .await
+        .context("preparing a look at the catalog")?;
+    Ok(work)
+}
+
 /// Everything of the plugin that is not on the list, at most twenty. The session's `search_path` has to be
 /// `pg_catalog, pg_temp`.
 ///
@@ -73,16 +92,14 @@ impl Step<'_> {
     }
 }
 
+pub const EXPECTED: &str = "a schema of tables, columns, constraints, indexes, sequences, plain views and types, with built-in \
+    functions, and keys of one uuid to the cards";
+pub const FIX: &str = "Take it out of schema.sql and write it in the plugin, in Rust. What an older schema.sql left in the \
+    database an administrator drops by hand (`cardinal psql`); the plugin's tables and rows stay as they are.";
+
 fn refusal(unknown: &[Unknown]) -> ProvisionFault {
-    let named: Vec<String> = unknown.iter().map(|it| format!("{}: {}", it.what, it.name)).collect();
-    ProvisionFault::refused(
-        "schema-unsafe",
-        "a schema of tables, columns, constraints, indexes, sequences, plain views and types, with built-in functions, \
-         and keys of one uuid to the cards",
-        named.join("; "),
-        "Take it out of schema.sql and write it in the plugin, in Rust. What an older schema.sql left in the database an \
-         administrator drops by hand (`cardinal psql`); the plugin's tables and rows stay as they are.",
-    )
+    let named: Vec<String> = unknown.iter().map(ToString::to_string).collect();
+    ProvisionFault::refused("schema-unsafe", EXPECTED, named.join("; "), FIX)
 }
 
 #[cfg(test)]
