@@ -90,6 +90,8 @@ pub struct Summary {
     pub secrets: bool,
     /// Plugins whose secret settings do not open here: they have to be given again.
     pub unreadable: Vec<String>,
+    /// Plugins whose tables are not there, each with why.
+    pub without: Vec<String>,
     /// Files that were put in their place.
     pub files: Vec<PathBuf>,
     /// Files that stayed as they were, since there are such already.
@@ -106,6 +108,7 @@ impl Summary {
             plugins: manifest.plugins.iter().map(|plugin| plugin.name.clone()).collect(),
             secrets: manifest.secrets,
             unreadable: Vec::new(),
+            without: Vec::new(),
             files: Vec::new(),
             kept: Vec::new(),
         }

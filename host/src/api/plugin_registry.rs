@@ -1,6 +1,6 @@
 //! The registry: every plugin that was found, and the operator's verbs that decide what serves.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -21,6 +21,9 @@ use crate::{
     route,
     router::{Access, Reads, Route, SMALL},
 };
+
+/// How long a rescan is waited for.
+const RESCAN_WAIT: Duration = Duration::from_secs(20);
 
 pub fn routes() -> Vec<Route> {
     vec![
@@ -91,8 +94,12 @@ async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     answer(app, call.params.get("name").unwrap_or_default())
 }
 
+/// Goes on when its caller has gone, or has waited for long enough: the list shows what became of each plugin.
 async fn rescan(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    app.plugins.scan().await;
+    let plugins = Arc::clone(&app.plugins);
+    let scan = tokio::spawn(async move { plugins.scan().await });
+    // A plugin may be at its schema.sql for half a minute.
+    let _ = tokio::time::timeout(RESCAN_WAIT, scan).await;
     app.audit.done(&call, Act::RescanPlugins, None, None).await;
     list(app, call).await
 }

@@ -47,7 +47,8 @@ pub async fn restore(
     }
     progress.done("checked the backup");
     let access = Access::open(config, Missing::Made).await?;
-    let restored = Restore { config, access: &access, archive: &archive, existing, progress }.run().await;
+    let restored =
+        Restore { config, access: &access, archive: &archive, existing, progress, without: Vec::new() }.run().await;
     access.close().await;
     restored
 }
@@ -58,6 +59,8 @@ struct Restore<'a> {
     archive: &'a Checked,
     existing: Existing,
     progress: &'a mut dyn Progress,
+    /// Plugins whose tables are not made again, and why.
+    without: Vec<String>,
 }
 
 impl Restore<'_> {
@@ -203,30 +206,56 @@ impl Restore<'_> {
         provisioner: &ConnectParams,
         prepared: &Prepared,
     ) -> anyhow::Result<()> {
+        let mut refused = None;
         for (index, version) in plugin.steps.iter().enumerate() {
             let (_, text) = members
                 .next(&format!("schema/{}/{}.sql", plugin.name, index + 1))?
                 .context("a schema.sql of it is missing")?;
             let schema_sql = String::from_utf8(text).context("its schema.sql is no text")?;
-            step(&plugin.name, version, &schema_sql, provisioner, prepared).make().await.map_err(|trouble| {
-                match trouble {
-                    Trouble::Refused(fault) => fault.into(),
-                    Trouble::Failed(error) => error,
-                }
-            })?;
+            match step(&plugin.name, version, &schema_sql, provisioner, prepared).make().await {
+                Ok(_) => {}
+                // An older version's, with what no schema.sql may say any more: later ones may make all of it.
+                Err(Trouble::Refused(fault)) => refused = Some((version, fault)),
+                Err(Trouble::Failed(error)) => return Err(error),
+            }
         }
         let step = step(&plugin.name, "", "", provisioner, prepared);
         let (writer, closer) = step.writer().await?;
-        let filled = self.fill_schema(&writer, members, &plugin_schema_name(&plugin.name)).await;
+        let schema = plugin_schema_name(&plugin.name);
+        let filled = match (self.is_complete(&writer, &schema).await, refused) {
+            (Err(lacks), Some((version, fault))) => {
+                self.without.push(format!(
+                    "{}: schema.sql of version {version} is refused ({fault}), and {lacks:#}",
+                    plugin.name
+                ));
+                self.skip_schema(members, &schema)?;
+                drop(writer);
+                step.close_writer(&closer).await?;
+                return step.drop_all().await;
+            }
+            (Err(lacks), None) => Err(lacks),
+            (Ok(()), _) => self.fill_schema(&writer, members, &schema).await,
+        };
         drop(writer);
         step.close_writer(&closer).await?;
         filled
     }
 
+    async fn is_complete(&self, client: &Client, schema: &str) -> anyhow::Result<()> {
+        compare(&dump::tables(client, schema).await?, &self.archive.manifest, schema)
+    }
+
+    /// Rows of a plugin that has no tables for them.
+    fn skip_schema(&self, members: &mut Members<'_>, schema: &str) -> anyhow::Result<()> {
+        for rows in self.archive.manifest.tables.iter().filter(|rows| rows.table.schema == schema) {
+            while members.next(&format!("data/{}/", rows.number))?.is_some() {}
+        }
+        Ok(())
+    }
+
     async fn fill_schema(&mut self, client: &Client, members: &mut Members<'_>, schema: &str) -> anyhow::Result<()> {
         let manifest: &Manifest = &self.archive.manifest;
         dump::begin_writing(client, schema).await?;
-        compare(&dump::tables(client, schema).await?, manifest, schema)?;
         let back = dump::stand_aside(client, schema).await?;
         for rows in manifest.tables.iter().filter(|rows| rows.table.schema == schema) {
             self.fill_table(client, members, rows).await?;
@@ -254,7 +283,8 @@ impl Restore<'_> {
     }
 
     fn put_files(&self, files: Files) -> anyhow::Result<Summary> {
-        let mut summary = Summary { unreadable: files.unreadable, ..Summary::of(&self.archive.manifest) };
+        let without = self.without.clone();
+        let mut summary = Summary { unreadable: files.unreadable, without, ..Summary::of(&self.archive.manifest) };
         let data_dir = &self.config.paths.data_dir;
         let own_secret = self.config.auth.token_secret.is_none();
         std::fs::create_dir_all(data_dir).with_context(|| format!("making {}", data_dir.display()))?;

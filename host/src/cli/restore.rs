@@ -54,5 +54,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             "\nSecret settings of plugins were stored with another key and have to be given again: {plugins}."
         ));
     }
+    for plugin in &done.without {
+        told.push_str(&format!(
+            "\nNot restored: the tables of {plugin}. The backup has their rows: keep it until a version with a schema.sql that \
+             passes `cardinal plugin check` has been restored with them."
+        ));
+    }
     writeln!(std::io::stdout(), "{told}").context("telling what was done")
 }

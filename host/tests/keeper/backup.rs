@@ -125,6 +125,39 @@ async fn a_backup_of_another_server_comes_back_whole(place: Place) {
     done(&cardinal("backup", &login, &again));
 }
 
+/// Steps of an older version, with code in them: a later step may make the same tables; else the plugin's are left out,
+/// and nobody else's.
+#[tokio::test]
+async fn steps_that_are_refused_now_do_not_keep_the_rest_from_coming_back() {
+    let place = Place::new(15, Login::Superuser).unwrap();
+    let (admin, login) = place.empty_database().await;
+    let database = super::database::Database::prepared(admin, &login).await;
+    let tables = "CREATE TABLE IF NOT EXISTS items (v text)";
+    for plugin in ["mended", "coded", "plain"] {
+        let made = database.provision(plugin, tables).await.unwrap();
+        let session = connect::connect(&made.connect).await.unwrap();
+        session.execute("INSERT INTO items VALUES ('kept')", &[]).await.unwrap();
+    }
+    let older = "INSERT INTO public.plugin_schema_steps (plugin, number, sha256, plugin_version, schema_sql, losses)
+                 VALUES ('mended', 0, '\\x00', '0.9.0', 'CREATE FUNCTION f() RETURNS int LANGUAGE sql AS ''select 1''', '{}');
+                 UPDATE public.plugin_schema_steps SET schema_sql = 'DO $$ BEGIN END $$; ' || schema_sql WHERE plugin = 'coded'";
+    database.admin().await.batch_execute(older).await.unwrap();
+    let file = scratch().join("older.tar");
+    done(&cardinal("backup", &login, &file));
+    let (admin, login) = place.empty_database().await;
+    let restored = cardinal("restore", &login, &file);
+    done(&restored);
+    let said = String::from_utf8_lossy(&restored.stdout).into_owned();
+    assert!(said.contains("Not restored: the tables of coded") && said.contains("DO at line 1"), "{said}");
+    let database = super::database::Database::prepared(admin, &login).await;
+    for plugin in ["mended", "plain"] {
+        let made = database.provision(plugin, tables).await.unwrap();
+        let session = connect::connect(&made.connect).await.unwrap();
+        assert_eq!(session.query("SELECT v FROM items", &[]).await.unwrap().len(), 1, "{plugin}");
+    }
+    assert!(database.tables("plugin_coded").await.is_empty());
+}
+
 /// An archive that is whole and says more than it holds.
 async fn a_restore_that_fails_leaves_the_database_empty(place: Place) {
     let (_, file) = backup().await;

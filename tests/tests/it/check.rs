@@ -272,6 +272,30 @@ async fn a_changed_schema_is_told_and_not_run() {
     assert!(host.database().await.query_one(added, &[]).await.unwrap().get::<_, bool>(0));
 }
 
+/// What an older version let a schema.sql leave behind.
+#[tokio::test]
+async fn a_function_in_a_plugins_schema_is_named() {
+    let mut host = Host::settings().plugins(two_plugins()).start().await;
+    let database = host.database().await;
+    let left = "CREATE FUNCTION plugin_echo.left_behind() RETURNS int LANGUAGE sql AS 'select 1'";
+    database.batch_execute(left).await.unwrap();
+    drop(database);
+    stop(&mut host).await;
+    let checked = check_at(&host.data(), host.plugins().path(), &[]);
+    let found = checked.finding_on("schema-unsafe", "echo");
+    assert_eq!((checked.code, &found["severity"]), (Some(1), &json!("error")));
+    assert!(found["found"].as_str().unwrap().contains("a function: plugin_echo.left_behind()"), "{found}");
+    // And a host does not serve it; the other is served.
+    let host = host.again(|settings| settings).await;
+    let root = host.owner().await;
+    let echo = root.get("/v1/admin/plugin-registry/echo").await.expect(200);
+    assert_eq!(
+        (&echo["item"]["state"], &echo["item"]["refusal"]["code"]),
+        (&json!("refused"), &json!("schema-unsafe"))
+    );
+    assert_eq!(root.get("/v1/admin/plugin-registry/supplier").await.expect(200)["item"]["state"], "active");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn proxied_html_beside_the_admin_ui_is_warned_about() {
     let pages = Pages::serve([("/shop/", "<html></html>".to_owned())]).await;
