@@ -22,6 +22,7 @@ mod it {
     mod events;
     mod events_readers;
     mod export;
+    mod hostile_schema;
     mod hosts;
     mod import;
     mod import_database;
