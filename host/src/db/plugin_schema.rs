@@ -21,6 +21,7 @@ use super::roles::{self, RoleNames, RolePasswords};
 use super::sql;
 use crate::schema_sql::{self, SchemaError, Statement};
 use cage::Done;
+use record::Recorded;
 
 mod cage;
 pub mod catalog;
@@ -30,6 +31,7 @@ mod diff;
 pub mod dump;
 mod keys;
 pub mod purge;
+mod record;
 mod watch;
 
 const PLUGIN_SQL: &str = include_str!("../../../sql/plugin.sql");
@@ -192,38 +194,6 @@ impl Step<'_> {
         schema_sql::read(&self.schema(), self.schema_sql).map_err(|error| Trouble::Refused(error.into()))
     }
 
-    /// Lets the run-time role in once the catalog holds nothing but what is known.
-    async fn check_catalog(&self, session: &Client) -> Result<(), Trouble> {
-        session
-            .batch_execute("SET search_path = pg_catalog, pg_temp")
-            .await
-            .context("preparing a look at the catalog")?;
-        if let Some(refusal) = self.catalog_refusal(session).await? {
-            return Err(Trouble::Refused(refusal));
-        }
-        let usage =
-            format!("GRANT USAGE ON SCHEMA {} TO {}", sql::identifier(&self.schema()), self.runtime_identifier());
-        Ok(session.batch_execute(&usage).await.context("letting the plugin into its schema")?)
-    }
-
-    /// The look at what was committed, from outside. The one within the transaction found nothing; should something have
-    /// come about after it, nobody gets to use it.
-    async fn check_committed(&self, session: &mut Client, first_time: bool) -> Result<(), Trouble> {
-        let checked = self.check_catalog(session).await;
-        if let Err(Trouble::Refused(_)) = &checked {
-            let schema = sql::identifier(&self.schema());
-            let put_back = match first_time {
-                true => format!(
-                    "BEGIN; DROP SCHEMA {schema} CASCADE; SELECT cardinal.drop_plugin_roles({}); COMMIT",
-                    self.plugin_literal()
-                ),
-                false => format!("REVOKE USAGE ON SCHEMA {schema} FROM {}", self.runtime_identifier()),
-            };
-            session.batch_execute(&put_back).await.context("taking a schema away that must not be there")?;
-        }
-        checked
-    }
-
     fn runtime_identifier(&self) -> String {
         sql::identifier(&self.names.plugin_runtime(self.plugin))
     }
@@ -235,27 +205,6 @@ impl Step<'_> {
     /// As the functions of `sql/roles.sql` want it.
     fn plugin_literal(&self) -> String {
         sql::literal(&self.plugin.replace('-', "_"))
-    }
-
-    async fn take_turn(&self, turn: &Transaction<'_>) -> anyhow::Result<Recorded> {
-        turn.batch_execute(&format!("SET LOCAL lock_timeout = '{TURN_TIMEOUT}'")).await?;
-        turn.execute(
-            "INSERT INTO public.plugin_schema_state (plugin) VALUES ($1) ON CONFLICT DO NOTHING",
-            &[&self.plugin],
-        )
-        .await
-        .context("waiting for another host that is at this plugin")?;
-        let row = turn
-            .query_one(
-                "SELECT schema_sha256, plugin_version FROM public.plugin_schema_state WHERE plugin = $1 FOR UPDATE",
-                &[&self.plugin],
-            )
-            .await
-            .context("waiting for another host that is at this plugin")?;
-        let hash: Option<Vec<u8>> = row.try_get(0).context("reading the recorded hash")?;
-        // The row stays when the plugin's data is dropped.
-        let version = row.try_get(1).context("reading the recorded version")?;
-        Ok(Recorded { first_time: hash.is_none(), hash, version })
     }
 
     /// What was dropped of a plugin that was disabled meanwhile is not made again.
@@ -381,41 +330,6 @@ impl Step<'_> {
         session.batch_execute(&end).await.context("ending the schema role's sessions")
     }
 
-    async fn record(
-        &self,
-        turn: &Transaction<'_>,
-        hash: &[u8],
-        started: Instant,
-        lost: &[String],
-    ) -> anyhow::Result<()> {
-        let took = i32::try_from(started.elapsed().as_millis()).unwrap_or(i32::MAX);
-        turn.execute(
-            "UPDATE public.plugin_schema_state
-             SET schema_sha256 = $2, plugin_version = $3, applied_at = now(), duration_ms = $4 WHERE plugin = $1",
-            &[&self.plugin, &hash, &self.version, &took],
-        )
-        .await
-        .context("recording the step")?;
-        if !lost.is_empty() {
-            self.use_up(turn).await?;
-        }
-        self.record_step(turn, hash, Some(lost)).await
-    }
-
-    /// For restores. A database that older versions worked on gets what was run last when it meets it again.
-    async fn record_step(&self, turn: &Transaction<'_>, hash: &[u8], lost: Option<&[String]>) -> anyhow::Result<()> {
-        let (made, lost) = (lost.is_some(), lost.unwrap_or_default());
-        turn.execute(
-            "INSERT INTO public.plugin_schema_steps (plugin, number, sha256, plugin_version, schema_sql, losses)
-             SELECT $1, coalesce(max(number), 0) + 1, $2, $3, $4, $6 FROM public.plugin_schema_steps WHERE plugin = $1
-             HAVING $5 OR count(*) = 0",
-            &[&self.plugin, &hash, &self.version, &self.schema_sql, &made, &lost],
-        )
-        .await
-        .context("recording the step for backups")?;
-        Ok(())
-    }
-
     /// A plugin that was refused the first time leaves no roles behind. Never CASCADE: a schema with something in it
     /// is one whose step was made but not recorded, when the host was killed in between.
     async fn unmake(&self, session: &mut Client) {
@@ -440,12 +354,6 @@ impl Step<'_> {
             role,
         }
     }
-}
-
-struct Recorded {
-    hash: Option<Vec<u8>>,
-    version: Option<String>,
-    first_time: bool,
 }
 
 fn order(version: &str, other: &str) -> Option<Ordering> {

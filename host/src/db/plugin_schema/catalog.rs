@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use anyhow::Context as _;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
-use super::{ProvisionFault, Step};
+use super::{ProvisionFault, Step, Trouble};
 use crate::db::sql;
 
 const CATALOG_SQL: &str = include_str!("../../../../sql/plugin_catalog.sql");
@@ -83,6 +83,38 @@ pub async fn unknown(
 }
 
 impl Step<'_> {
+    /// Lets the run-time role in once the catalog holds nothing but what is known.
+    pub(super) async fn check_catalog(&self, session: &Client) -> Result<(), Trouble> {
+        session
+            .batch_execute("SET search_path = pg_catalog, pg_temp")
+            .await
+            .context("preparing a look at the catalog")?;
+        if let Some(refusal) = self.catalog_refusal(session).await? {
+            return Err(Trouble::Refused(refusal));
+        }
+        let usage =
+            format!("GRANT USAGE ON SCHEMA {} TO {}", sql::identifier(&self.schema()), self.runtime_identifier());
+        Ok(session.batch_execute(&usage).await.context("letting the plugin into its schema")?)
+    }
+
+    /// The look at what was committed, from outside. The one within the transaction found nothing; should something have
+    /// come about after it, nobody gets to use it.
+    pub(super) async fn check_committed(&self, session: &mut Client, first_time: bool) -> Result<(), Trouble> {
+        let checked = self.check_catalog(session).await;
+        if let Err(Trouble::Refused(_)) = &checked {
+            let schema = sql::identifier(&self.schema());
+            let put_back = match first_time {
+                true => format!(
+                    "BEGIN; DROP SCHEMA {schema} CASCADE; SELECT cardinal.drop_plugin_roles({}); COMMIT",
+                    self.plugin_literal()
+                ),
+                false => format!("REVOKE USAGE ON SCHEMA {schema} FROM {}", self.runtime_identifier()),
+            };
+            session.batch_execute(&put_back).await.context("taking a schema away that must not be there")?;
+        }
+        checked
+    }
+
     /// Refuses what the catalog must not hold.
     pub(super) async fn catalog_refusal(&self, session: &impl GenericClient) -> anyhow::Result<Option<ProvisionFault>> {
         let (schema_role, runtime_role) =
