@@ -219,8 +219,12 @@ async fn a_plugin_is_installed_in_the_place_of_what_was_there() {
     let (_, told) = ended(&install(&broken.path().join("bad")), 1);
     assert!(told.contains("bad-manifest"), "{told}");
     assert_eq!(there(), ["echo"]);
-    // What only the host can judge is told by it.
     let sql = PluginsFolder::default().with("sql", &Package::fixture("quick").schema("CREATE TABLE x (oops"));
+    let (_, told) = ended(&install(&sql.path().join("sql")), 1);
+    assert!(told.contains("schema-failed") && told.contains("line 1, column"), "{told}");
+    assert_eq!(there(), ["echo"]);
+    // What only the host can judge is told by it.
+    let sql = PluginsFolder::default().with("sql", &Package::fixture("quick").schema("CREATE TABLE x (a nonsense)"));
     let (out, _) = ended(&install(&sql.path().join("sql")), 1);
     assert!(out.contains("quick 1.0.0 is refused") && out.contains("schema-failed") && out.contains("to do"), "{out}");
 }
