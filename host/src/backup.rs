@@ -3,7 +3,7 @@
 //! PostgreSQL to any other and from any kind of login to any other.
 //!
 //! A plugin's tables are not described but made again: the archive holds each schema.sql that was run, in order, and a
-//! restore runs them in their cage as they were run then. What an administrator changed in a plugin's schema by hand is
+//! restore runs them as they were run then. What an administrator changed in a plugin's schema by hand is
 //! therefore not in it; a restore that would lose a column by that is refused.
 
 use std::path::PathBuf;

@@ -4,8 +4,6 @@
 
 #[path = "keeper/backup.rs"]
 mod backup;
-#[path = "keeper/cage.rs"]
-mod cage;
 #[path = "keeper/database.rs"]
 mod database;
 #[path = "keeper/differential.rs"]
@@ -22,6 +20,8 @@ mod owner;
 mod privileges;
 #[path = "keeper/process.rs"]
 mod process;
+#[path = "keeper/schema_run.rs"]
+mod schema_run;
 #[path = "keeper/server.rs"]
 mod server;
 #[path = "keeper/steps.rs"]

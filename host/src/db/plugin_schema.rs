@@ -20,10 +20,9 @@ use super::prepare;
 use super::roles::{self, RoleNames, RolePasswords};
 use super::sql;
 use crate::schema_sql::{self, SchemaError, Statement};
-use cage::Done;
 use record::Recorded;
+use run::Done;
 
-mod cage;
 pub mod catalog;
 pub mod close;
 mod confirmed;
@@ -32,6 +31,7 @@ pub mod dump;
 mod keys;
 pub mod purge;
 mod record;
+mod run;
 mod watch;
 
 const PLUGIN_SQL: &str = include_str!("../../../sql/plugin.sql");
@@ -146,7 +146,7 @@ impl Step<'_> {
     /// Brings roles and schema in line with the package.
     ///
     /// # Errors
-    /// Refused: see `schema_sql`, `cage`, `diff` and `catalog`. Failed: the database was not there.
+    /// Refused: see `schema_sql`, `run`, `diff` and `catalog`. Failed: the database was not there.
     pub async fn make(&self) -> Result<PluginDatabase, Trouble> {
         let mut first = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
         let mut second = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
@@ -298,7 +298,7 @@ impl Step<'_> {
         let mut tries = 1;
         loop {
             match watch::run(self, statements, agreed, observer).await {
-                Err(cage::Failure::Busy(error)) if tries < TRIES => {
+                Err(run::Failure::Busy(error)) if tries < TRIES => {
                     tracing::info!(plugin = self.plugin, %error, "schema.sql met other work; trying again");
                     tries += 1;
                 }

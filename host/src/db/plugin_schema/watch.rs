@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use tokio_postgres::{CancelToken, Client, NoTls};
 
-use super::cage::{self, Done, Failure, Run};
+use super::run::{self, Done, Failure, Run};
 use super::{CHECKS_TIMEOUT, Step};
 use crate::schema_sql::Statement;
 
@@ -30,10 +30,10 @@ pub(super) async fn run(
     let limit = step.schema_timeout + CHECKS_TIMEOUT;
     let fault = tokio::select! {
         done = run.run(agreed) => return done,
-        () = tokio::time::sleep(limit) => cage::took_too_long(step.schema_timeout),
+        () = tokio::time::sleep(limit) => run::took_too_long(step.schema_timeout),
         held = cards_are_held(observer, backend) => {
             held?;
-            cage::held_cards_too_long(PROMISED_CARDS_LOCK)
+            run::held_cards_too_long(PROMISED_CARDS_LOCK)
         }
     };
     cancel_query(cancel).await;

@@ -89,7 +89,7 @@ impl<'a> Run<'a> {
         prepare(&work, &schema, &step.names.plugin_runtime(step.plugin)).await?;
         for statement in statements {
             let limit = step.schema_timeout.saturating_sub(started.elapsed()).as_millis().max(1);
-            let limited = format!("SET LOCAL statement_timeout = {limit}; {}", caged(statement)?);
+            let limited = format!("SET LOCAL statement_timeout = {limit}; {}", in_block(statement)?);
             work.batch_execute(&limited).await.map_err(|error| judged(error, Some(statement)))?;
         }
         // What waited for the commit happens now, before it is looked at.
@@ -164,10 +164,10 @@ async fn prepare(work: &Transaction<'_>, schema: &str, runtime_role: &str) -> an
 
 /// One statement, in a block that cannot be left: PostgreSQL itself refuses there to begin, commit or roll back. The tag
 /// is random, so that no text can contain it and end the block early.
-fn caged(statement: &Statement) -> anyhow::Result<String> {
+fn in_block(statement: &Statement) -> anyhow::Result<String> {
     let mut bytes = [0; TAG_BYTES];
     rand::rngs::SysRng.try_fill_bytes(&mut bytes).context("getting random numbers")?;
-    let tag = format!("$cage_{}$", hex(&bytes));
+    let tag = format!("$block_{}$", hex(&bytes));
     let execute = format!("EXECUTE {};", sql::literal(&statement.sql));
     Ok(match &statement.sql_validated {
         None => format!("DO {tag} BEGIN {execute} END {tag}"),
@@ -238,10 +238,10 @@ mod tests {
     use crate::schema_sql;
 
     #[test]
-    fn two_cages_never_have_the_same_tag() {
+    fn two_blocks_never_have_the_same_tag() {
         let statement = schema_sql::read("plugin_x", "select 1").unwrap().remove(0);
-        let (one, other) = (caged(&statement).unwrap(), caged(&statement).unwrap());
+        let (one, other) = (in_block(&statement).unwrap(), in_block(&statement).unwrap());
         assert_ne!(one, other);
-        assert!(one.starts_with("DO $cage_") && one.ends_with('$'));
+        assert!(one.starts_with("DO $block_") && one.ends_with('$'));
     }
 }
