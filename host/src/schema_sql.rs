@@ -37,9 +37,9 @@ pub const MAX_DEPTH: usize = 64;
 pub const MAX_STATEMENT_TOKENS: usize = 20_000;
 /// Reading the largest file that the bounds above let through takes a tenth of it.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// The parser calls itself for what is nested; within the bounds above it needs a sixth of this. Only what is used is
-/// taken from the machine.
-const STACK_BYTES: usize = 256 * 1024 * 1024;
+/// The parser calls itself for what is nested; within the bounds above it needs less than half of this. Only what is used
+/// is taken from the machine.
+const STACK_BYTES: usize = 64 * 1024 * 1024;
 
 /// One statement, as PostgreSQL gets to see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
