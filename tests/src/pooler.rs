@@ -1,7 +1,7 @@
 //! A pooler before PostgreSQL that lends its connections for one transaction and forgets what was prepared on them, or
 //! keeps them for a session; either way it takes no session settings at the start, as PgBouncer doesn't.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{collections::HashMap, io, path::PathBuf, sync::Arc};
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -24,6 +24,9 @@ pub struct Pooler {
     port: u16,
 }
 
+/// By what a client said at its start: a login's connections are lent to that login alone.
+type Pools = Mutex<HashMap<Vec<u8>, Arc<Pool>>>;
+
 #[derive(Default)]
 struct Pool {
     /// The one that came back last is lent first.
@@ -36,12 +39,12 @@ impl Pooler {
     pub async fn before(sockets: PathBuf, lends: Lends) -> Pooler {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let pool = Arc::new(Pool::default());
+        let pools = Arc::new(Pools::default());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let (server, pool) = (sockets.join(".s.PGSQL.5432"), Arc::clone(&pool));
+                let (server, pools) = (sockets.join(".s.PGSQL.5432"), Arc::clone(&pools));
                 // Whoever hangs up has had enough.
-                tokio::spawn(async move { drop(serve(client, server, &pool, lends).await) });
+                tokio::spawn(async move { drop(serve(client, server, &pools, lends).await) });
             }
         });
         Pooler { port }
@@ -52,7 +55,7 @@ impl Pooler {
     }
 }
 
-async fn serve(mut client: TcpStream, server: PathBuf, pool: &Pool, lends: Lends) -> io::Result<()> {
+async fn serve(mut client: TcpStream, server: PathBuf, pools: &Pools, lends: Lends) -> io::Result<()> {
     let startup = body(&mut client).await?;
     if startup.windows(9).any(|name| name == b"\0options\0") {
         let refusal = b"SFATAL\0C08P01\0Munsupported startup parameter: options\0\0";
@@ -62,6 +65,7 @@ async fn serve(mut client: TcpStream, server: PathBuf, pool: &Pool, lends: Lends
     own.write_all(&u32::try_from(startup.len() + 4).map_err(io::Error::other)?.to_be_bytes()).await?;
     own.write_all(&startup).await?;
     log_in(&mut client, &mut own).await?;
+    let pool = Arc::clone(pools.lock().await.entry(startup).or_default());
     let mut held = match lends {
         Lends::ForSessions => Some(own),
         Lends::ForTransactions => {
