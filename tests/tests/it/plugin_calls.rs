@@ -23,9 +23,12 @@ async fn a_panic_is_this_calls_failure_alone() {
             let answer = ask(owner, route).await;
             answer.refused(500, "plugin-panicked");
             assert!(!answer.text().contains(SECRET), "{answer}");
+            // More than one: other tests share this plugin, and it is closed when half of its calls go wrong.
+            for _ in 0..2 {
+                ask(owner, "/who").await.expect(200);
+            }
         }
     }
-    ask(owner, "/who").await.expect(200);
     owner.get("/v1/admin/master-cards?limit=1").await.expect(200);
     assert_eq!(host.worker_pid(), worker, "the worker died of a plugin's panic");
 }
@@ -193,10 +196,6 @@ async fn a_connection_comes_back_clean_whatever_was_done_with_it() {
         // More often than the pool has connections, so that one of them must be met again.
         for _ in 0..12 {
             ask(owner, sin).await;
-            // Well-behaved calls between them: others share this plugin, and half of all calls gone wrong would close it.
-            for _ in 0..3 {
-                ask(owner, "/who").await.expect(200);
-            }
         }
         for _ in 0..12 {
             assert_eq!(ask(owner, "/state").await.expect(200), clean, "after {sin}");
