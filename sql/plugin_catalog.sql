@@ -200,6 +200,8 @@ found(what, name) AS (
   WHERE n.oid = own.schema AND a.grantee <> n.nspowner
   AND NOT (NOT a.is_grantable AND (a.grantee = own.owner OR (a.grantee = own.runtime AND a.privilege_type = 'USAGE')))
   UNION ALL
+  SELECT 'a setting of the schema role', s.setconfig::text FROM pg_db_role_setting s, own WHERE s.setrole = own.owner
+  UNION ALL
   -- From PostgreSQL 16 on who made a role is a member of it, and who made that one as well.
   SELECT 'a member of the plugin''s roles', pg_get_userbyid(m.member)::text FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.member, own
   WHERE m.roleid IN (own.owner, own.runtime) AND NOT r.rolcreaterole AND NOT r.rolsuper

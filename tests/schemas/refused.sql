@@ -351,3 +351,15 @@ garbage here;
 CREATE TABLE aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa (a int);
 -- empty delimited identifier
 CREATE TABLE "" (a int);
+-- a function behind a dot
+INSERT INTO t SELECT (3::float8).pg_sleep::text;
+-- a function behind a dot
+INSERT INTO t SELECT (ARRAY['select 1'])[1].ts_stat::text;
+-- a function behind a dot
+SELECT g.pg_sleep::text FROM generate_series(2, 2) AS g;
+-- a function behind a dot
+CREATE VIEW v AS SELECT q."pg_advisory_lock" FROM unnest(ARRAY[1::bigint]) q;
+-- a function behind a dot
+UPDATE t SET a = (a::text).current_setting RETURNING t.query_to_xml;
+-- a function behind a dot
+CREATE TABLE t (a text CHECK ((a).lo_get IS NULL));

@@ -147,3 +147,5 @@ CREATE TYPE plugin_evil.base;
 CREATE TYPE public.mood AS ENUM ('a'); CREATE TABLE plugin_evil.k (m public.mood); ALTER TABLE plugin_evil.k OWNER TO {schema};
 -- something of another kind: plugin_evil.f as superuser
 CREATE FOREIGN DATA WRAPPER w; CREATE SERVER srv FOREIGN DATA WRAPPER w; CREATE FOREIGN TABLE plugin_evil.f (a int) SERVER srv;
+-- a setting of the schema role as superuser
+ALTER ROLE {schema} SET client_encoding = 'SJIS';

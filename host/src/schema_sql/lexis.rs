@@ -130,8 +130,18 @@ pub(super) fn name(text: &str, token: &SyntaxToken) -> Result<String, SchemaErro
     }
 }
 
+/// In ASCII alone, as all that is printed: no encoding of the session can read it in another way.
 pub(super) fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
+    let doubled = name.replace('"', "\"\"");
+    match name.is_ascii() {
+        true => format!("\"{doubled}\""),
+        false => format!("U&\"{}\"", in_ascii(&doubled.replace('\\', "\\\\"), |code| format!("\\+{code:06x}"))),
+    }
+}
+
+/// With every other character as the escape that this makes of its number.
+fn in_ascii(text: &str, escape: impl Fn(u32) -> String) -> String {
+    text.chars().map(|c| if c.is_ascii() { c.to_string() } else { escape(u32::from(c)) }).collect()
 }
 
 /// A text, a number or a row of bits, in the one form that every server reads alike.
@@ -164,11 +174,11 @@ pub(super) fn literal(text: &str, token: &SyntaxToken) -> Result<String, SchemaE
     }
 }
 
-/// Read the same whatever `standard_conforming_strings` is.
+/// Read the same whatever `standard_conforming_strings` and `backslash_quote` are, and in any encoding.
 pub(super) fn string(value: &str) -> String {
     let quoted = value.replace('\'', "''");
-    match value.contains('\\') {
-        true => format!("E'{}'", quoted.replace('\\', "\\\\")),
+    match value.contains('\\') || !value.is_ascii() {
+        true => format!("E'{}'", in_ascii(&quoted.replace('\\', "\\\\"), |code| format!("\\U{code:08x}"))),
         false => format!("'{quoted}'"),
     }
 }

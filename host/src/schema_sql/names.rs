@@ -104,6 +104,9 @@ pub(super) fn function(name: &str) -> Option<String> {
     FUNCTIONS.contains(name).then(|| in_catalog(name))
 }
 
+/// Every other function of PostgreSQL 15 to 18 that can be called with one argument: `value.name` calls it, too.
+pub(super) const OTHER_FUNCTIONS: Words = Words(include_str!("other_functions.txt"));
+
 /// Values that the grammar has words for.
 pub(super) const VALUE_WORDS: Words = Words("current_date current_time current_timestamp localtime localtimestamp");
 

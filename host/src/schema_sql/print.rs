@@ -69,6 +69,7 @@ impl<'a> Printer<'a> {
             QUALIFIED_COLUMN_NAME_REF => self.qualified_column(node),
             NAME_REF => self.name_ref(node),
             CALL_EXPR => self.call(node),
+            FIELD_EXPR => self.field(node),
             LITERAL => self.literal(node),
             PATH_TYPE => self.named_type(node),
             CUSTOM_OP | COLON_COLON => self.operator(node),
@@ -223,6 +224,17 @@ impl<'a> Printer<'a> {
         let is_word = is_keyword && (names::VALUE_WORDS.contains(&name) || is_truth_value(node, &name));
         self.word(&if is_word { name } else { lexis::quoted(&name) });
         Ok(())
+    }
+
+    /// `table.column`, or a field of a value. PostgreSQL takes `value.name` for a call where there is no such column.
+    fn field(&mut self, node: &SyntaxNode) -> Printed {
+        if let Some(field) = node.children().filter(|child| child.kind() == NAME_REF).last()
+            && names::OTHER_FUNCTIONS.contains(&self.only_name(&field)?)
+        {
+            let fix = "Give the column another name: PostgreSQL has a function of this one, and would call it.";
+            return Err(self.refuse(&field, "a function behind a dot", fix));
+        }
+        self.children(node, syntax::tokens(FIELD_EXPR).unwrap_or_default())
     }
 
     fn call(&mut self, node: &SyntaxNode) -> Printed {

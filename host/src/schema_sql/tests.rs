@@ -28,11 +28,12 @@ fn what_is_on_the_list_passes() {
     assert!(printed(PASSES).len() > 80);
 }
 
-/// What was printed reads as itself: two readers of it see one thing.
+/// What was printed reads as itself, but for names in escapes, which authors may not write: two readers of it see one thing.
 #[test]
 fn what_is_printed_prints_as_itself() {
     let as_written = |statement: Statement| statement.sql_validated.unwrap_or(statement.sql);
-    for sql in read("plugin_x", PASSES).unwrap().into_iter().map(as_written) {
+    let statements = read("plugin_x", PASSES).unwrap().into_iter().map(as_written);
+    for sql in statements.filter(|sql| !sql.contains("U&\"")) {
         // What the printer adds to views, and the one name that is not in the plugin's schema.
         let text = sql.replace(", security_invoker = true", "").replace("with (security_invoker = true) ", "");
         let again = read("plugin_x", &text).map(|read| read.into_iter().map(as_written).collect::<Vec<_>>());
@@ -111,7 +112,8 @@ fn texts_have_one_form() {
         ("$x$a $$ b$x$", "'a $$ b'"),
         (r"E'a\'b\\c\n'", "E'a''b\\\\c\n'"),
         (r"'a\b'", r"E'a\\b'"),
-        (r"E'\u00e9'", "'é'"),
+        (r"E'\u00e9'", r"E'\U000000e9'"),
+        ("'Ã\\'", r"E'\U000000c3\\'"),
         ("X'0Fa'", "X'0Fa'"),
         ("B'01'", "B'01'"),
         ("1.5e-3", "1.5e-3"),
@@ -120,6 +122,14 @@ fn texts_have_one_form() {
         assert_eq!(printed(&format!("select {written}")), [format!("select {expected}")]);
     }
     assert_eq!(printed("select 'a'\n  'b'"), ["select 'a'\n'b'"]);
+}
+
+/// What PostgreSQL gets is ASCII: read in another encoding, a character may swallow the quote behind it.
+#[test]
+fn no_encoding_can_read_it_otherwise() {
+    let sql = printed("create table \"Größe\" (\"ä\\\" text default 'Ã\\', \"😀\" text default '😀')");
+    assert!(sql[0].is_ascii(), "{sql:?}");
+    assert!(sql[0].contains(r#"U&"Gr\+0000f6\+0000dfe""#) && sql[0].contains(r"E'\U0001f600'"), "{sql:?}");
 }
 
 #[test]

@@ -219,6 +219,30 @@ async fn half_a_million_mutations() {
     }
 }
 
+/// `value.name` is a call in PostgreSQL: no function but harmless ones may be reached by it.
+async fn no_other_function_is_reached_behind_a_dot(place: Place) {
+    let database = database(place).await;
+    let session = connect::connect(&database.admin).await.unwrap();
+    let callable = "SELECT DISTINCT proname::text FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace
+                    AND pronargs >= 1 AND pronargs - pronargdefaults <= 1";
+    let types =
+        texts(&session, "SELECT typname::text FROM pg_type WHERE typnamespace = 'pg_catalog'::regnamespace").await;
+    for name in texts(&session, callable).await {
+        let dotted = schema_sql::read(SCHEMA, &format!("SELECT x.\"{name}\"")).is_ok();
+        let called = schema_sql::read(SCHEMA, &format!("SELECT \"{name}\"(x)")).is_ok();
+        assert!(!dotted || called || types.contains(&name), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn no_other_function_is_reached_on_any_server() {
+    for major in 15..=18 {
+        if let Some(place) = Place::new(major, Login::Superuser) {
+            no_other_function_is_reached_behind_a_dot(place).await;
+        }
+    }
+}
+
 /// What the reader lets a file call changes nothing and waits for nothing: PostgreSQL says so of each, but for these.
 #[tokio::test]
 async fn functions_on_the_list_have_no_side_effects() {

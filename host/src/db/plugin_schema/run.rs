@@ -18,6 +18,9 @@ use crate::schema_sql::Statement;
 const LOCK_TIMEOUT: &str = "1s";
 /// No name in a look at the catalog can mean anything of the plugin's.
 const LOOK_SETTINGS: &str = "SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = '10s'";
+/// Before each statement anew. What it is told is ASCII: whatever an earlier one did, it is read as it was printed.
+const STATEMENT_SETTINGS: &str = "SET LOCAL client_encoding = 'UTF8'; SET LOCAL standard_conforming_strings = on; \
+    SET LOCAL backslash_quote = safe_encoding;";
 const TAG_BYTES: usize = 16;
 
 /// How a run of schema.sql ended badly. Its transaction is gone in every case.
@@ -89,7 +92,8 @@ impl<'a> Run<'a> {
         prepare(&work, &schema, &step.names.plugin_runtime(step.plugin)).await?;
         for statement in statements {
             let limit = step.schema_timeout.saturating_sub(started.elapsed()).as_millis().max(1);
-            let limited = format!("SET LOCAL statement_timeout = {limit}; {}", in_block(statement)?);
+            let limited =
+                format!("{STATEMENT_SETTINGS} SET LOCAL statement_timeout = {limit}; {}", in_block(statement)?);
             work.batch_execute(&limited).await.map_err(|error| judged(error, Some(statement)))?;
         }
         // What waited for the commit happens now, before it is looked at.
