@@ -183,9 +183,14 @@ END $body$;
 -- PostgreSQL refuses while they own or may use anything: the schema goes first.
 CREATE OR REPLACE FUNCTION cardinal.drop_plugin_roles(plugin text)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+DECLARE
+  runtime_role name := cardinal.plugin_role('p', plugin);
 BEGIN
+  -- It owns nothing, but it may have set default privileges of its own, which would keep it. Takes a member that inherits.
+  EXECUTE format('GRANT %I TO {{role_maker}}', runtime_role);
+  EXECUTE format('DROP OWNED BY %I', runtime_role);
   EXECUTE format('DROP ROLE %I', cardinal.plugin_role('s', plugin));
-  EXECUTE format('DROP ROLE %I', cardinal.plugin_role('p', plugin));
+  EXECUTE format('DROP ROLE %I', runtime_role);
 END $body$;
 
 REVOKE ALL ON FUNCTION cardinal.plugin_role(text, text), cardinal.make_plugin_roles(text, boolean, text, text),

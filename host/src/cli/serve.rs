@@ -21,6 +21,9 @@ pub struct Args {
     settings: Settings,
 }
 
+/// Behind standard input, output and error.
+const FIRST_INHERITED: i32 = 3;
+
 pub fn run(args: &Args) -> ExitCode {
     let config = match Config::read(&args.settings) {
         Ok(config) => config,
@@ -29,6 +32,8 @@ pub fn run(args: &Args) -> ExitCode {
             return ExitCode::from(EXIT_USAGE);
         }
     };
+    // What a shell or a service manager left open is nobody else's to read: plugins' processes least of all.
+    close_fds::set_fds_cloexec(FIRST_INHERITED, &[]);
     let started = Log::start(&config.observe).and_then(|_| sandbox::close_process());
     exit_code(started.and_then(|()| keeper::serve(config)))
 }

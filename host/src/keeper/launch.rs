@@ -1,6 +1,6 @@
 //! Starting this program again in another part: worker, provisioner, or the process that becomes PostgreSQL. Every
-//! such child has an empty environment, a process group of its own (so that Ctrl-C reaches the keeper alone) and ends
-//! when the keeper ends, however that happens.
+//! such child has an empty environment, a session of its own (so that Ctrl-C reaches the keeper alone, and no terminal can
+//! be typed into from there) and ends when the keeper ends, however that happens.
 
 use std::ffi::OsString;
 use std::os::fd::AsRawFd as _;
@@ -37,7 +37,7 @@ impl Launcher {
     /// To be spawned on the thread that lives as long as the keeper: Linux signals the death of a parent's *thread*.
     pub fn command(&self, subcommand: &str) -> Command {
         let mut command = Command::new(&self.program);
-        command.env_clear().process_group(0).arg0("cardinal").arg(subcommand);
+        command.env_clear().arg0("cardinal").arg(subcommand);
         command.arg("--parent").arg(std::process::id().to_string());
         command
     }
@@ -65,11 +65,14 @@ pub fn be_called(name: &std::ffi::CStr) {
     let _ = rustix::thread::set_name(name);
 }
 
-/// Asks the system for `signal` when the parent ends, and makes sure that it has not ended before.
+/// Leaves the parent's session and its terminal, asks the system for `signal` when the parent ends, and makes sure that
+/// it has not ended before.
 ///
 /// # Errors
 /// The parent is gone already.
 pub fn end_with(parent: u32, signal: Signal) -> anyhow::Result<()> {
+    // Who shares the keeper's terminal can type into the shell that it was started from.
+    rustix::process::setsid().context("beginning a session")?;
     rustix::process::set_parent_process_death_signal(Some(signal)).context("asking to end with the keeper")?;
     let parent_now = rustix::process::getppid().map(Pid::as_raw_nonzero).map_or(0, |pid| pid.get());
     if u32::try_from(parent_now) != Ok(parent) {

@@ -19,6 +19,7 @@ everywhere! {
     a_closed_schema_role_keeps_what_its_tables_need
     a_session_of_the_schema_role_is_ended_with_its_step
     a_step_ends_what_one_before_it_left
+    a_plugin_cannot_keep_its_data_from_being_dropped
     a_schema_role_that_was_left_open_is_closed_at_the_next_start
     cards_of_an_older_version_get_their_role
 }
@@ -308,6 +309,18 @@ async fn a_session_of_the_schema_role_is_ended_with_its_step(place: Place) {
     for client in [plugin, database.core().await, database.reaper().await] {
         assert!(code(&client.batch_execute(end).await.unwrap_err()).starts_with("42501"));
     }
+}
+
+/// Default privileges of its own would keep its role, and with it its schema.
+async fn a_plugin_cannot_keep_its_data_from_being_dropped(place: Place) {
+    let database = place.database().await;
+    let made = database.provision("evil", "CREATE TABLE items (id int)").await.unwrap();
+    let plugin = connect::connect(&made.connect).await.unwrap();
+    plugin.batch_execute("ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO PUBLIC").await.unwrap();
+    drop(plugin);
+    let provisioner = database.login(&database.prepared.names.provision());
+    database.step(&provisioner, "evil", "").drop_all().await.unwrap();
+    assert!(!database.has_role(&made.role).await && database.tables("plugin_evil").await.is_empty());
 }
 
 /// A process that was killed in its step leaves a session that may hold locks on cards.
