@@ -18,6 +18,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     launch::be_called(c"cardinal-schema");
     sandbox::close_process()?;
+    launch::begin_session()?;
     launch::end_with(args.parent, Signal::KILL)?;
     let mut told = Vec::new();
     std::io::stdin().read_to_end(&mut told).context("listening to the keeper")?;

@@ -20,6 +20,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    launch::begin_session()?;
     launch::end_with(args.parent, Signal::KILL)?;
     let Some((data_dir, paths)) = args.paths.split_first() else {
         anyhow::bail!("no path to try");

@@ -39,6 +39,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     sandbox::close_process()?;
     // After the change of user, which would clear it.
+    launch::begin_session()?;
     launch::end_with(args.parent, Signal::KILL)?;
     raise_file_limit();
     let socket = std::io::stdin().as_fd().try_clone_to_owned().context("taking the control socket")?;

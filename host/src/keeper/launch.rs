@@ -65,14 +65,20 @@ pub fn be_called(name: &std::ffi::CStr) {
     let _ = rustix::thread::set_name(name);
 }
 
-/// Leaves the parent's session and its terminal, asks the system for `signal` when the parent ends, and makes sure that
-/// it has not ended before.
+/// Leaves the keeper's session and its terminal: who shares that can type into the shell that it was started from.
+///
+/// # Errors
+/// The process leads a group already.
+pub fn begin_session() -> anyhow::Result<()> {
+    rustix::process::setsid().context("beginning a session")?;
+    Ok(())
+}
+
+/// Asks the system for `signal` when the parent ends, and makes sure that it has not ended before.
 ///
 /// # Errors
 /// The parent is gone already.
 pub fn end_with(parent: u32, signal: Signal) -> anyhow::Result<()> {
-    // Who shares the keeper's terminal can type into the shell that it was started from.
-    rustix::process::setsid().context("beginning a session")?;
     rustix::process::set_parent_process_death_signal(Some(signal)).context("asking to end with the keeper")?;
     let parent_now = rustix::process::getppid().map(Pid::as_raw_nonzero).map_or(0, |pid| pid.get());
     if u32::try_from(parent_now) != Ok(parent) {
@@ -116,6 +122,7 @@ fn try_become_server(
         drop_rights(account)?;
     }
     // After the change of user, which would clear it.
+    begin_session()?;
     end_with(parent, Signal::INT)?;
     let reached = format!("/proc/self/fd/{}", folder.as_raw_fd());
     let filled = arguments.iter().map(|argument| match argument.to_str() {
