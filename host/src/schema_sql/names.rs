@@ -2,7 +2,7 @@
 //!
 //! A function is here when it computes from its arguments alone, changes nothing, waits for nothing, reads no table, file
 //! or setting, and cannot be made to take much more memory or time than its arguments have: it may run in a session
-//! that deletes somebody else's cards. `tests::the_lists_are_true` holds the list against the server's catalog.
+//! that deletes somebody else's cards. The tests of `host/tests/keeper/differential.rs` hold it against the server's own list.
 
 /// A list of names, with white space between them.
 #[derive(Clone, Copy)]

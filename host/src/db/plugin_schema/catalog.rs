@@ -102,15 +102,13 @@ impl Step<'_> {
     pub(super) async fn check_committed(&self, session: &mut Client, first_time: bool) -> Result<(), Trouble> {
         let checked = self.check_catalog(session).await;
         if let Err(Trouble::Refused(_)) = &checked {
-            let schema = sql::identifier(&self.schema());
-            let put_back = match first_time {
-                true => format!(
-                    "BEGIN; DROP SCHEMA {schema} CASCADE; SELECT cardinal.drop_plugin_roles({}); COMMIT",
-                    self.plugin_literal()
-                ),
-                false => format!("REVOKE USAGE ON SCHEMA {schema} FROM {}", self.runtime_identifier()),
-            };
-            session.batch_execute(&put_back).await.context("taking a schema away that must not be there")?;
+            if first_time {
+                self.drop_all().await?;
+            } else {
+                let (schema, role) = (sql::identifier(&self.schema()), self.runtime_identifier());
+                let close = format!("REVOKE USAGE ON SCHEMA {schema} FROM {role}");
+                session.batch_execute(&close).await.context("closing a schema that must not be there")?;
+            }
         }
         checked
     }
