@@ -194,8 +194,7 @@ mod tests {
         let hash = socket.new_token().unwrap();
         let mode = fs::metadata(folder.path().join(TOKEN_FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let listener = UnixListener::from(socket.bind().unwrap());
-        let listener = tokio::net::UnixListener::from_std(listener).unwrap();
+        let listener = tokio::net::UnixListener::from_std(socket.bind().unwrap()).unwrap();
         let _client = socket.connect().await.unwrap();
         let (mut stream, _) = listener.accept().await.unwrap();
         assert!(hash.admits(&mut stream).await);

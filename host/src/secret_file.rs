@@ -34,7 +34,7 @@ pub fn read_small(path: &Path) -> io::Result<String> {
         let found = match () {
             () if kind.is_fifo() => "a pipe",
             () if kind.is_dir() => "a folder",
-            () => "no regular file",
+            () => "a device or a socket",
         };
         return Err(invalid(format!("it is {found}, and only a regular file will do")));
     }
@@ -121,6 +121,6 @@ mod tests {
             let error = read_small(&path(name)).unwrap_err().to_string();
             assert!(error.contains(problem), "{name}: {error}");
         }
-        assert!(read_small(Path::new("/dev/zero")).unwrap_err().to_string().contains("no regular file"));
+        assert!(read_small(Path::new("/dev/zero")).unwrap_err().to_string().contains("a device"));
     }
 }

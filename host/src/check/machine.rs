@@ -56,7 +56,7 @@ fn landlock(is_supported: bool, is_root: bool) -> Finding {
     if is_supported {
         return Finding::ok("landlock", "kernel", "Landlock keeps plugins from the host's secrets.");
     }
-    let message = "Without Landlock a plugin's code can read the files of the user that it runs as.";
+    let message = "Without Landlock a plugin's code can read and change the files of the user that it runs as.";
     if is_root {
         return Finding::ok("landlock-missing", "kernel", message);
     }

@@ -43,6 +43,10 @@ const INTO_OTHERS: [c_long; 5] = [
 const MODES_BY_PATH: [c_long; 3] = [libc::SYS_fchmodat, FCHMODAT2, libc::SYS_fchownat];
 /// Linux 6.6; the number is the same everywhere.
 const FCHMODAT2: c_long = 452;
+/// An access control list is an attribute, and as good as a mode.
+const ATTRIBUTES: [c_long; 4] = [libc::SYS_setxattr, libc::SYS_lsetxattr, libc::SYS_fsetxattr, SETXATTRAT];
+/// Linux 6.13; the number is the same everywhere.
+const SETXATTRAT: c_long = 463;
 #[cfg(target_arch = "x86_64")]
 const OLD_MODES_BY_PATH: [c_long; 3] = [libc::SYS_chmod, libc::SYS_chown, libc::SYS_lchown];
 #[cfg(not(target_arch = "x86_64"))]
@@ -71,7 +75,8 @@ fn program() -> anyhow::Result<BpfProgram> {
 }
 
 fn rules() -> anyhow::Result<BTreeMap<i64, Vec<SeccompRule>>> {
-    let always = SHARED_WITH_THE_USER.into_iter().chain(INTO_OTHERS).chain(MODES_BY_PATH).chain(OLD_MODES_BY_PATH);
+    let modes = MODES_BY_PATH.into_iter().chain(OLD_MODES_BY_PATH).chain(ATTRIBUTES);
+    let always = SHARED_WITH_THE_USER.into_iter().chain(INTO_OTHERS).chain(modes);
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = always.map(|call| (call, Vec::new())).collect();
     let is_another = SeccompCondition::new(0, Dword, SeccompCmpOp::Ne, 0)?;
     rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![is_another])?]);
@@ -124,6 +129,9 @@ mod tests {
             for given in [0o666, 0o664, 0o4700, 0o2700] {
                 assert!(file.as_file().set_permissions(mode(given)).is_err(), "{given:o}");
             }
+            let flags = rustix::fs::XattrFlags::empty();
+            let refused = rustix::fs::setxattr(file.path(), "user.cardinal", b"x", flags).unwrap_err();
+            assert_eq!(refused, rustix::io::Errno::PERM);
         });
     }
 
