@@ -1,7 +1,6 @@
 //! Everything that the worker serves with, built once and in order. No globals.
 
 use std::{
-    io,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -185,7 +184,6 @@ impl App {
         match (made, made_up) {
             (true, true) => {
                 tracing::info!(username = name, file = %file.display(), "the first user was made; its password is in the file");
-                tell_terminal(name, &password);
             }
             (true, false) => tracing::info!(username = name, "the first user was made"),
             // Another host on this database was first.
@@ -193,14 +191,6 @@ impl App {
             (false, false) => {}
         }
         Ok(())
-    }
-}
-
-/// A password is shown to a person at a terminal only, never written to a log.
-#[allow(clippy::print_stderr)]
-fn tell_terminal(name: &str, password: &Secret) {
-    if io::IsTerminal::is_terminal(&io::stderr()) {
-        eprintln!("\n  First login:  {name}  {}\n", password.expose());
     }
 }
 

@@ -18,8 +18,11 @@ pub mod data_dir;
 pub mod desk;
 pub mod files;
 pub mod launch;
+pub mod lines;
+pub mod output;
 pub mod postgres;
 pub mod provisioner;
+pub mod temp_folder;
 pub mod worker;
 pub mod worker_account;
 
@@ -30,10 +33,10 @@ use crate::db::connect::{ConnectParams, SocketDir};
 use crate::db::prepare::{self, Prepared, SecretSource};
 use crate::db::{pooler, roles};
 use crate::link::{ListenerUse, WorkerDatabase, WorkerStart};
-use crate::local_socket::LocalSocket;
+use crate::local_socket::{LocalSocket, TokenHash};
 use crate::plugin::kept;
 use crate::provision::{Job, Task};
-use crate::sandbox::Sandbox;
+use crate::sandbox::{self, Sandbox};
 use crate::secret_file::{self, TOKEN_SECRET_FILE};
 use announce::Announcement;
 use backoff::Backoff;
@@ -93,6 +96,7 @@ impl Keeper {
         make_plugins_dir(&config.paths.plugins_dir);
         let (mut uses, mut listeners) = listen(&mut config)?;
         let local = LocalSocket::of(data.path());
+        let local_token = local.new_token().context("making the token of the local socket")?;
         if let Some(listener) = listen_locally(&local) {
             uses.push(ListenerUse::Local);
             listeners.push(listener);
@@ -100,11 +104,12 @@ impl Keeper {
         announce::write_addresses(&data, &config)?;
         let announcement = Announcement::new(&config);
         let account = worker_account::prepare(&config, &mut data, &launcher).await?;
+        warn_without_landlock(account);
         let (postgres, login) = database(&config, &data, &launcher).await?;
         let (prepared, start_options) = prepare(&config, &data, &login).await?;
         let provisioner = Provisioner::new(launcher.clone(), job(&config, &login, &prepared, start_options));
         let desk = Desk::new(Clock::System, Crashes::open(data.path()), provisioner, announcement, Files::new(&config));
-        let start = worker_start(config, &login, &prepared, &data, uses)?;
+        let start = worker_start(config, &login, &prepared, &data, (uses, local_token))?;
         Ok(Self { launcher, account, start, listeners, local, desk, postgres, _data: data })
     }
 
@@ -149,6 +154,17 @@ impl Keeper {
                 }
             }
         }
+    }
+}
+
+/// An account of the worker's own keeps it from the keeper's files, too.
+fn warn_without_landlock(account: Option<Account>) {
+    if account.is_none() && !sandbox::is_supported() {
+        tracing::warn!(
+            "plugins' native code is not kept apart from this host: this system has no Landlock (Linux 5.19 or newer), and \
+             the worker runs as the host's own user; a plugin can read and change that user's files, the host's secrets \
+             among them. Start the host as root, or switch Landlock on (lsm=landlock,...)"
+        );
     }
 }
 
@@ -218,7 +234,7 @@ async fn database(
 fn secret_source(config: &Config, data: &Path) -> anyhow::Result<SecretSource> {
     Ok(match &config.database.secret_file {
         Some(file) => {
-            let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+            let text = secret_file::read_small(file).with_context(|| format!("reading {}", file.display()))?;
             SecretSource::Known(Secret::new(text.trim()))
         }
         None if config.database.url.is_none() => {
@@ -284,10 +300,10 @@ fn worker_start(
     login: &ConnectParams,
     prepared: &Prepared,
     data: &DataDir,
-    listeners: Vec<ListenerUse>,
+    (listeners, local_token): (Vec<ListenerUse>, TokenHash),
 ) -> anyhow::Result<WorkerStart> {
     let token_secret = token_secret(&config, data)?;
-    let sandbox = sandbox(&config);
+    let sandbox = worker_sandbox(&config);
     // That there is one may be known, and no more.
     config.database.url = config.database.url.map(|_| crate::config::Secret::new(""));
     config.database.secret_file = None;
@@ -307,6 +323,7 @@ fn worker_start(
         crashes: Book::default(),
         probed: Vec::new(),
         token_secret,
+        local_token,
         sandbox,
     })
 }
@@ -326,13 +343,16 @@ fn token_secret(config: &Config, data: &DataDir) -> anyhow::Result<Secret> {
     Ok(secret)
 }
 
-/// The worker gets to none of the keeper's files: the secrets, the cluster, what plugins are trusted by.
-fn sandbox(config: &Config) -> Sandbox {
+/// The worker gets to none of the keeper's files: the secrets, the cluster, what plugins are trusted by. It writes where
+/// it keeps packages, where its temporary files are, and where uploads go.
+fn worker_sandbox(config: &Config) -> Sandbox {
     let data_dir = &config.paths.data_dir;
     let secrets = config.secret_files().into_iter().map(|(_, file)| file.to_owned());
     let hidden = [data_dir.clone()].into_iter().chain(config.database.secret_file.clone()).chain(secrets);
-    let shown = [data_dir.join(kept::FOLDER), config.paths.plugins_dir.clone()];
-    Sandbox::new(hidden, shown.into_iter().chain(config.plugins.trust_keys.clone()))
+    let shown = [config.paths.plugins_dir.clone()].into_iter().chain(config.plugins.trust_keys.clone());
+    let written = [data_dir.join(kept::FOLDER), data_dir.join(temp_folder::FOLDER)];
+    let uploads = config.plugins.upload.then(|| config.paths.plugins_dir.clone());
+    Sandbox::new(hidden, shown, written.into_iter().chain(uploads))
 }
 
 /// SIGTERM and SIGINT, which mean the same.

@@ -71,7 +71,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, lo
     let grace = start.config.http.shutdown_grace;
     let pools = Pools::new(start.database.core.pg_config(), start.database.reaper.pg_config())?;
     let stop = CancellationToken::new();
-    let uses = start.listeners.clone();
+    let (uses, local_token) = (start.listeners.clone(), start.local_token);
     let app = Arc::new(App::build(start, pools, Clock::System, link.clone(), &stop, log)?);
     let mut serving = JoinSet::new();
     for (listener, purpose) in listeners.into_iter().zip(&uses) {
@@ -81,7 +81,8 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, lo
             ListenerUse::Admin => Door::Admin,
             ListenerUse::Metrics => Door::Metrics,
             ListenerUse::Local => {
-                let listener = server::Listener::local(listener).context("taking over the local socket")?;
+                let listener =
+                    server::Listener::local(listener, local_token).context("taking over the local socket")?;
                 serving.spawn(server::serve(Arc::clone(&app), listener, stop.clone(), grace));
                 continue;
             }

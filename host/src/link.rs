@@ -27,10 +27,14 @@ use crate::db::connect::SocketDir;
 pub use crate::db::plugin_schema::purge::Purged;
 pub use crate::db::plugin_schema::{PluginDatabase, ProvisionFault};
 use crate::db::roles::RoleNames;
+use crate::local_socket::TokenHash;
 use crate::sandbox::Sandbox;
 
 /// Descriptors that can come with a start, with room for more purposes of listening sockets than there are.
 pub const MOST_DESCRIPTORS: usize = 8;
+
+/// Before the listening sockets: ledger and log.
+const OWN_DESCRIPTORS: usize = 2;
 
 /// All that a worker knows: its environment is empty.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -51,6 +55,8 @@ pub struct WorkerStart {
     pub probed: Vec<String>,
     /// Signs logins.
     pub token_secret: Secret,
+    /// Knows the token that connections to the local socket begin with.
+    pub local_token: TokenHash,
     /// What the worker keeps itself from before it opens a plugin.
     pub sandbox: Sandbox,
 }
@@ -190,6 +196,8 @@ enum Waiting {
 /// The descriptors that come with a start.
 pub struct Handed {
     pub ledger: OwnedFd,
+    /// Where the worker's log is written.
+    pub log: OwnedFd,
     pub listeners: Vec<OwnedFd>,
 }
 
@@ -207,16 +215,16 @@ pub fn receive_start(
     let (taken, mut descriptors) = receive_descriptors(&socket, &mut header)?;
     socket.read_exact(&mut header[taken..])?;
     let mut start: WorkerStart = read_body(&mut socket, header)?;
-    if descriptors.len() != start.listeners.len() + 1 {
+    if descriptors.len() != start.listeners.len() + OWN_DESCRIPTORS {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "not as many descriptors as announced"));
     }
-    let ledger = descriptors.remove(0);
+    let (ledger, log) = (descriptors.remove(0), descriptors.remove(0));
     let sockets = SocketDir::open(&start.database.core.host, start.database.core.port)?;
     start.database.core = start.database.core.through(&sockets);
     start.database.reaper = start.database.reaper.through(&sockets);
     restrict(&start).map_err(io::Error::other)?;
     let link = KeeperLink::over(socket, sockets)?;
-    Ok((start, Handed { ledger, listeners: descriptors }, link))
+    Ok((start, Handed { ledger, log, listeners: descriptors }, link))
 }
 
 /// Descriptors travel with the first byte of what they were sent with.

@@ -1,5 +1,7 @@
 //! The socket in `DATA_DIR` through which commands on the host's own machine talk to it without a key: mode 0600, and
-//! whoever connects is asked by the system who they are.
+//! whoever connects is asked by the system who they are. That alone would let in a plugin's native code where the worker
+//! has the keeper's user, so a connection begins with a token, too, from a file that Landlock hides from the worker. The
+//! worker itself knows the token's hash.
 
 use std::fmt;
 use std::fs;
@@ -8,12 +10,27 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
+
+use crate::config::Secret;
+use crate::db::roles;
+use crate::secret_file;
 
 /// Below `DATA_DIR`.
 pub const FILE: &str = "cardinal.sock";
+/// Below `DATA_DIR`; another one at each start of the host.
+pub const TOKEN_FILE: &str = "local-token";
+/// Hexadecimal digits.
+const TOKEN_BYTES: usize = 64;
+/// From connecting to the token's last byte.
+const TOKEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// `sockaddr_un` has 108 bytes with the closing zero.
 const LONGEST_PATH: usize = 107;
 const OWNER_ALONE: u32 = 0o600;
@@ -55,17 +72,44 @@ impl LocalSocket {
         Ok(listener)
     }
 
+    /// Makes another token, and gives what the worker checks it by. To be called before [`bind`](Self::bind).
+    ///
+    /// # Errors
+    /// The system has no random numbers, or the file cannot be written.
+    pub fn new_token(&self) -> anyhow::Result<TokenHash> {
+        let token = roles::random_secret()?;
+        secret_file::write(&self.token_file(), token.expose())?;
+        Ok(TokenHash::new(token.expose().as_bytes()))
+    }
+
     /// # Errors
     /// No host listens there, or it is not ours to talk to.
     pub async fn connect(&self) -> io::Result<UnixStream> {
         let name = self.name()?;
-        UnixStream::connect(&name.path).await
+        let mut stream = UnixStream::connect(&name.path).await?;
+        let token = self.token()?;
+        stream.write_all(token.expose().as_bytes()).await?;
+        Ok(stream)
+    }
+
+    /// Read after connecting: whoever listens has written it before.
+    fn token(&self) -> io::Result<Secret> {
+        let file = self.token_file();
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("reading {}: {error}", file.display()));
+        let text = secret_file::read_small(&file).map_err(named)?;
+        Ok(Secret::new(text.trim()))
+    }
+
+    fn token_file(&self) -> PathBuf {
+        self.path.with_file_name(TOKEN_FILE)
     }
 
     /// Takes it away at the end, so that commands see at once that no host is there.
     pub fn remove(&self) {
-        if let Err(error) = fs::remove_file(&self.path) {
-            tracing::debug!(%error, path = %self.path.display(), "the local socket could not be removed");
+        for path in [&self.path, &self.token_file()] {
+            if let Err(error) = fs::remove_file(path) {
+                tracing::debug!(%error, path = %path.display(), "a file of the local socket could not be removed");
+            }
         }
     }
 
@@ -79,6 +123,27 @@ impl LocalSocket {
         let folder = rustix::fs::open(folder, flags, Mode::empty())?;
         let path = PathBuf::from(format!("/proc/self/fd/{}/{FILE}", folder.as_raw_fd()));
         Ok(Name { path, _folder: Some(folder) })
+    }
+}
+
+/// By which a token is known and cannot be found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenHash([u8; 32]);
+
+impl TokenHash {
+    fn new(token: &[u8]) -> Self {
+        Self(Sha256::digest(token).into())
+    }
+
+    fn is_of(&self, token: &[u8]) -> bool {
+        Self::new(token).0.ct_eq(&self.0).into()
+    }
+
+    /// Whether a connection begins with the token. Reads nothing beyond it.
+    pub async fn admits(&self, stream: &mut UnixStream) -> bool {
+        let mut token = [0; TOKEN_BYTES];
+        let read = tokio::time::timeout(TOKEN_TIMEOUT, stream.read_exact(&mut token)).await;
+        matches!(read, Ok(Ok(_))) && self.is_of(&token)
     }
 }
 
@@ -96,6 +161,7 @@ mod tests {
     async fn only_its_owner_may_connect_and_what_a_dead_host_left_gives_way() {
         let folder = tempfile::tempdir().unwrap();
         let socket = LocalSocket::of(folder.path());
+        socket.new_token().unwrap();
         let first = socket.bind().unwrap();
         let mode = fs::metadata(folder.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
@@ -114,9 +180,35 @@ mod tests {
         let deep = folder.path().join("d".repeat(200));
         fs::create_dir(&deep).unwrap();
         let socket = LocalSocket::of(&deep);
+        socket.new_token().unwrap();
         let _listener = socket.bind().unwrap();
         socket.connect().await.unwrap();
         assert_eq!(fs::metadata(deep.join(FILE)).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[tokio::test]
+    async fn a_connection_begins_with_the_token_of_this_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = LocalSocket::of(folder.path());
+        let old = socket.new_token().unwrap();
+        let hash = socket.new_token().unwrap();
+        let mode = fs::metadata(folder.path().join(TOKEN_FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let listener = tokio::net::UnixListener::from_std(socket.bind().unwrap()).unwrap();
+        let _client = socket.connect().await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        assert!(hash.admits(&mut stream).await);
+        let _client = socket.connect().await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        assert!(!old.admits(&mut stream).await);
+        // Cut short, or something else.
+        for said in ["GET / HTTP/1.1", &"0".repeat(TOKEN_BYTES)] {
+            let mut client = UnixStream::connect(folder.path().join(FILE)).await.unwrap();
+            client.write_all(said.as_bytes()).await.unwrap();
+            drop(client);
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert!(!hash.admits(&mut stream).await, "{said}");
+        }
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub enum Door {
     Admin,
     /// `/metrics` alone, for whoever can reach it.
     Metrics,
-    /// The socket in `DATA_DIR`: everything but proxied pages, and who it is the system has said.
+    /// The socket in `DATA_DIR`: everything but proxied pages; who it is the system has said, and the token shows that it is no plugin.
     Local { uid: u32 },
 }
 

@@ -1,26 +1,36 @@
 //! What the system keeps a process of the host from: other processes looking into it (every process that holds
-//! secrets), and files and processes of the keeper (the worker, by Landlock).
+//! secrets), and files and processes of the keeper (the worker, by Landlock and a filter of system calls).
 //!
-//! Landlock knows only what is allowed. The worker is allowed all there is when it starts except the hidden paths, so
-//! every folder above one of these is allowed entry by entry. What is made there later is out of its reach.
+//! Landlock knows only what is allowed. The worker may read all there is when it starts except the hidden paths, so
+//! every folder above one of these is allowed entry by entry; what is made there later is out of its reach. It may write
+//! to the few places that it is given and nowhere else: whoever writes as the keeper's user becomes the keeper (a
+//! program in `PATH`, a shell's start file).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use landlock::{
-    ABI, Access as _, AccessFs, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _,
-    RulesetStatus, Scope, path_beneath_rules,
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
+    RulesetCreatedAttr as _, RulesetStatus, Scope, path_beneath_rules,
 };
 use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use serde::{Deserialize, Serialize};
 
+mod mounts;
+pub mod system_calls;
+
 /// The first version of Landlock that lets files be moved from folder to folder (Linux 5.19).
 const OLDEST: ABI = ABI::V2;
-const NEWEST: ABI = ABI::V4;
+/// The one that knows of signals and abstract sockets (Linux 6.12). A kernel that knows less enforces less.
+const NEWEST: ABI = ABI::V6;
 /// Far more entries than folders above DATA_DIR have; what is beyond is not allowed.
 const MAX_RULES: usize = 20_000;
+/// Devices that take what nobody wants; programs open them without a second thought.
+const HARMLESS_DEVICES: [&str; 3] = ["/dev/null", "/dev/zero", "/dev/full"];
+/// Where the shared memory of others lies, a PostgreSQL of the same user among them.
+const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Keeps processes of the same user from reading this one's memory and environment or attaching to it, and keeps it
 /// and its children from gaining rights by starting a program. A program that it starts has to do this again.
@@ -51,38 +61,69 @@ pub fn is_supported() -> bool {
     ruleset.handle_access(AccessFs::from_all(OLDEST)).and_then(Ruleset::create).is_ok()
 }
 
-/// Which files a process may not reach. Paths are absolute and without links.
+/// Which files a process may reach. Paths are absolute and without links.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
     pub hidden: Vec<PathBuf>,
-    /// Allowed all the same, below something hidden or beside it.
+    /// May be read all the same, below something hidden or beside it.
     pub shown: Vec<PathBuf>,
+    /// May be read and written; nothing else may be written.
+    pub writable: Vec<PathBuf>,
+}
+
+/// How far the system keeps a process apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Enforced {
+    pub files: bool,
+    pub system_calls: bool,
 }
 
 impl Sandbox {
-    /// From paths as they were set.
-    pub fn new(hidden: impl IntoIterator<Item = PathBuf>, shown: impl IntoIterator<Item = PathBuf>) -> Self {
+    /// From paths as they were set. A hidden path is hidden wherever else its file system is mounted, too.
+    pub fn new(
+        hidden: impl IntoIterator<Item = PathBuf>,
+        shown: impl IntoIterator<Item = PathBuf>,
+        writable: impl IntoIterator<Item = PathBuf>,
+    ) -> Self {
         let real = |path: PathBuf| fs::canonicalize(&path).unwrap_or(path);
-        Self { hidden: hidden.into_iter().map(real).collect(), shown: shown.into_iter().map(real).collect() }
+        let mut hidden: Vec<PathBuf> = hidden.into_iter().map(real).chain([PathBuf::from(SHARED_MEMORY)]).collect();
+        let mounts = mounts::read();
+        hidden.extend(hidden.clone().iter().flat_map(|path| mounts::aliases(&mounts, path)));
+        Self {
+            hidden,
+            shown: shown.into_iter().map(real).collect(),
+            writable: writable.into_iter().map(real).collect(),
+        }
     }
 
-    /// Restricts this thread and all that it starts, for good. To be called while there is no other thread. Whether
-    /// the system has what it takes.
+    /// Restricts this thread and all that it starts, for good. To be called while there is no other thread. Tells what
+    /// the system has of what it takes.
     ///
     /// # Errors
     /// The system has Landlock and refuses this.
-    pub fn enter(&self) -> anyhow::Result<bool> {
-        if !is_supported() {
-            return Ok(false);
-        }
-        let access = AccessFs::from_all(NEWEST);
-        let ruleset = Ruleset::default().handle_access(access)?.scope(Scope::Signal)?.create()?;
-        let rules = path_beneath_rules(self.allowed(), access);
-        let status = ruleset.add_rules(rules)?.restrict_self()?;
-        Ok(status.ruleset != RulesetStatus::NotEnforced)
+    pub fn enter(&self) -> anyhow::Result<Enforced> {
+        let files = is_supported() && self.restrict_files()?;
+        let system_calls = match system_calls::restrict() {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::debug!(%error, "this system does not filter system calls");
+                false
+            }
+        };
+        Ok(Enforced { files, system_calls })
     }
 
-    fn allowed(&self) -> Vec<PathBuf> {
+    fn restrict_files(&self) -> anyhow::Result<bool> {
+        let ruleset = Ruleset::default().handle_access(AccessFs::from_all(NEWEST))?.scope(Scope::from_all(NEWEST))?;
+        let ruleset = ruleset.create()?;
+        let ruleset = ruleset.add_rules(path_beneath_rules(self.readable(), AccessFs::from_read(NEWEST)))?;
+        let ruleset = ruleset.add_rules(path_beneath_rules(&self.writable, writing()))?;
+        let devices = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
+        let ruleset = ruleset.add_rules(path_beneath_rules(HARMLESS_DEVICES, devices))?;
+        Ok(ruleset.restrict_self()?.ruleset != RulesetStatus::NotEnforced)
+    }
+
+    fn readable(&self) -> Vec<PathBuf> {
         let mut allowed = self.shown.clone();
         self.allow(Path::new("/"), &mut allowed);
         allowed
@@ -106,6 +147,11 @@ impl Sandbox {
     }
 }
 
+/// Everything but making devices, and commanding them.
+fn writing() -> BitFlags<AccessFs> {
+    AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,8 +167,8 @@ mod tests {
             fs::write(root.join(made), "x").unwrap();
         }
         std::os::unix::fs::symlink(root.join("data"), root.join("link")).unwrap();
-        let sandbox = Sandbox::new([root.join("data"), root.join("etc/secret")], [root.join("data/packages")]);
-        let allowed = sandbox.allowed();
+        let sandbox = Sandbox::new([root.join("data"), root.join("etc/secret")], [root.join("data/packages")], []);
+        let allowed = sandbox.readable();
         for path in ["data/packages", "beside", "etc/deep", "etc/other"] {
             assert!(allowed.contains(&root.join(path)), "{path} is not allowed");
         }
@@ -130,5 +176,6 @@ mod tests {
             assert!(!allowed.contains(&root.join(path)), "{path} is allowed");
         }
         assert!(allowed.contains(&PathBuf::from("/usr")) && !allowed.contains(&PathBuf::from("/")));
+        assert!(!allowed.contains(&PathBuf::from("/dev")) && !allowed.contains(&PathBuf::from(SHARED_MEMORY)));
     }
 }

@@ -2,11 +2,12 @@
 //! from a lost one.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use rustix::fs::OFlags;
 
 use crate::config::Config;
 
@@ -16,13 +17,45 @@ pub const TOKEN_SECRET_FILE: &str = "token-secret";
 pub const BOOTSTRAP_PASSWORD_FILE: &str = "bootstrap-password";
 
 const OTHERS_READ: u32 = 0o044;
+/// No secret or key is longer; a file that is was not meant.
+const MAX_BYTES: u64 = 64 << 10;
+
+/// Reads a regular file of at most 64 KiB, and never waits for it. A pipe is refused, also that of a shell's `<(...)`: who
+/// writes it may never do so, and it can be read but once while a host reads some files again.
+///
+/// # Errors
+/// As the system reports them; it is something else than such a file. The message fits behind "cannot be read: ".
+pub fn read_small(path: &Path) -> io::Result<String> {
+    // Some files of /proc wait for what comes, too, unless they are opened so.
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    let kind = file.metadata()?.file_type();
+    if !kind.is_file() {
+        let found = match () {
+            () if kind.is_fifo() => "a pipe",
+            () if kind.is_dir() => "a folder",
+            () => "a device or a socket",
+        };
+        return Err(invalid(format!("it is {found}, and only a regular file will do")));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(invalid(format!("it is too large: the most is {MAX_BYTES} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|_| invalid("it does not hold UTF-8 text".to_owned()))
+}
+
+fn invalid(problem: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, problem)
+}
 
 /// What the file holds, without the line's end; made first when there is none.
 ///
 /// # Errors
 /// The file cannot be read or made, or is empty.
 pub fn read_or_make(path: &Path, make: impl FnOnce() -> anyhow::Result<String>) -> anyhow::Result<String> {
-    match fs::read_to_string(path) {
+    match read_small(path) {
         Ok(text) if text.trim().is_empty() => bail!("{} is empty: put it back from a backup", path.display()),
         Ok(text) => return Ok(text.trim().to_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -66,5 +99,28 @@ pub fn sync_folder(path: &Path) -> io::Result<()> {
     match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         Some(folder) => File::open(folder)?.sync_all(),
         None => File::open(".")?.sync_all(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_small_regular_file_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        rustix::fs::mkfifoat(rustix::fs::CWD, path("pipe"), rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+        fs::write(path("large"), vec![b'x'; MAX_BYTES as usize + 1]).unwrap();
+        fs::write(path("binary"), [0xff]).unwrap();
+        fs::write(path("good"), "secret\n").unwrap();
+        std::os::unix::fs::symlink(path("good"), path("link")).unwrap();
+        assert_eq!(read_small(&path("link")).unwrap(), "secret\n");
+        let refused = [("pipe", "a pipe"), ("", "a folder"), ("large", "too large"), ("binary", "UTF-8")];
+        for (name, problem) in refused {
+            let error = read_small(&path(name)).unwrap_err().to_string();
+            assert!(error.contains(problem), "{name}: {error}");
+        }
+        assert!(read_small(Path::new("/dev/zero")).unwrap_err().to_string().contains("a device"));
     }
 }

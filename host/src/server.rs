@@ -32,6 +32,7 @@ use crate::{
     api,
     app::App,
     http::{paced::Paced, request_body::RequestBody},
+    local_socket::TokenHash,
     request::{self, Door, Peer},
 };
 
@@ -47,13 +48,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Where connections come in, and what may be asked there.
 pub enum Listener {
     Tcp(TcpListener, Door),
-    Local(UnixListener),
+    Local(UnixListener, TokenHash),
 }
 
 /// A connection that came in.
 enum Stream {
     Tcp(TcpStream),
-    Local(UnixStream),
+    Local(UnixStream, TokenHash),
 }
 
 /// Serves until `stop`, then lets the requests in flight finish for at most `grace`.
@@ -76,7 +77,11 @@ pub async fn serve(app: Arc<App>, listener: Listener, stop: CancellationToken, g
                 let (app, stop) = (Arc::clone(&app), stop.clone());
                 match stream {
                     Stream::Tcp(stream) => tokio::spawn(connection(app, server, stream, peer, stop, seat)),
-                    Stream::Local(stream) => tokio::spawn(connection(app, server, stream, peer, stop, seat)),
+                    Stream::Local(stream, token) => tokio::spawn(async move {
+                        if let Some(stream) = admitted(stream, token, &stop).await {
+                            connection(app, server, stream, peer, stop, seat).await;
+                        }
+                    }),
                 };
             }
             Ok(None) => {}
@@ -162,10 +167,10 @@ impl Listener {
 
     /// # Errors
     /// The descriptor is no socket that listens.
-    pub fn local(listener: OwnedFd) -> io::Result<Self> {
+    pub fn local(listener: OwnedFd, token: TokenHash) -> io::Result<Self> {
         let listener = std::os::unix::net::UnixListener::from(listener);
         listener.set_nonblocking(true)?;
-        Ok(Self::Local(UnixListener::from_std(listener)?))
+        Ok(Self::Local(UnixListener::from_std(listener)?, token))
     }
 }
 
@@ -179,9 +184,9 @@ async fn accept(listener: &Listener, connections: &Arc<Connections>) -> io::Resu
             }
             (Stream::Tcp(stream), Some(canonical(peer)), *door)
         }
-        Listener::Local(listener) => {
+        Listener::Local(listener, token) => {
             let (stream, uid) = accept_known(listener).await?;
-            (Stream::Local(stream), None, Door::Local { uid })
+            (Stream::Local(stream, *token), None, Door::Local { uid })
         }
     };
     let Some(seat) = connections.admit(ip).await else { return Ok(None) };
@@ -202,6 +207,15 @@ async fn accept_known(listener: &UnixListener) -> io::Result<(UnixStream, u32)> 
         }
         tracing::warn!(uid, "another user connected to the local socket and was turned away");
     }
+}
+
+/// A connection to the local socket that began with the token. Others get no answer.
+async fn admitted(mut stream: UnixStream, token: TokenHash, stop: &CancellationToken) -> Option<UnixStream> {
+    let admits = stop.run_until_cancelled(token.admits(&mut stream)).await?;
+    if !admits {
+        tracing::warn!("a connection to the local socket did not begin with its token and was turned away");
+    }
+    admits.then_some(stream)
 }
 
 fn canonical(peer: SocketAddr) -> IpAddr {

@@ -23,8 +23,14 @@ const FEW_PROCESSES: u64 = 512;
 const OTHERS: u32 = 0o077;
 const OTHERS_WRITE: u32 = 0o022;
 /// Files of `DATA_DIR` that nobody else may read.
-const SECRETS: [&str; 5] =
-    [TOKEN_SECRET_FILE, "database-secret", "postgres-password", "bootstrap-password", local_socket::FILE];
+const SECRETS: [&str; 6] = [
+    TOKEN_SECRET_FILE,
+    "database-secret",
+    "postgres-password",
+    "bootstrap-password",
+    local_socket::FILE,
+    local_socket::TOKEN_FILE,
+];
 
 pub fn check(config: &Config) -> Vec<Finding> {
     let mut found = disks(config);
@@ -50,7 +56,7 @@ fn landlock(is_supported: bool, is_root: bool) -> Finding {
     if is_supported {
         return Finding::ok("landlock", "kernel", "Landlock keeps plugins from the host's secrets.");
     }
-    let message = "Without Landlock a plugin's code can read the files of the user that it runs as.";
+    let message = "Without Landlock a plugin's code can read and change the files of the user that it runs as.";
     if is_root {
         return Finding::ok("landlock-missing", "kernel", message);
     }

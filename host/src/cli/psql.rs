@@ -1,4 +1,4 @@
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
@@ -28,6 +28,11 @@ pub struct Args {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS OF PSQL")]
     arguments: Vec<OsString>,
 }
+
+/// Of the operator's environment. What names programs (PAGER, PSQL_EDITOR) or files that say what to run (PSQLRC,
+/// PGSERVICEFILE) is not among it; HOME is where psql keeps its history.
+const KEPT_VARIABLES: [&str; 7] = ["HOME", "TERM", "LANG", "LANGUAGE", "TZ", "COLUMNS", "LINES"];
+const SYSTEM_PROGRAMS: &str = "/usr/bin:/bin";
 
 pub fn run(args: &Args) -> ExitCode {
     let config = match Config::read(&args.settings) {
@@ -64,11 +69,19 @@ async fn run_psql(program: &PathBuf, login: &ConnectParams, arguments: &[OsStrin
     // By this process's name for it: psql is not the one that holds the socket's folder open.
     let host = login.host.replace("/proc/self/", &format!("/proc/{}/", std::process::id()));
     let mut command = Command::new(program);
-    command.args(arguments).env("PGHOST", host).env("PGPORT", login.port.to_string()).env("PGUSER", &login.user);
+    // No start file, and of the environment what it takes to speak to this terminal.
+    command.arg("-X").args(arguments).env_clear().envs(std::env::vars_os().filter(|(name, _)| is_kept(name)));
+    command.env("PATH", SYSTEM_PROGRAMS);
+    command.env("PGHOST", host).env("PGPORT", login.port.to_string()).env("PGUSER", &login.user);
     command.env("PGDATABASE", &login.dbname).env("PGPASSWORD", login.password.expose());
-    command.env("PGAPPNAME", "cardinal psql").env_remove("PGSERVICE");
+    command.env("PGAPPNAME", "cardinal psql");
     let status = tokio::process::Command::from(command).status().await.context("starting psql")?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
+fn is_kept(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    KEPT_VARIABLES.iter().any(|kept| kept.as_bytes() == name) || name.starts_with(b"LC_") || name.starts_with(b"PGSSL")
 }
 
 fn find(config: &Config) -> anyhow::Result<PathBuf> {

@@ -46,20 +46,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // Whoever reads standard input from now on, a plugin above all, must not read the keeper's words.
     let nothing = File::open("/dev/null").context("opening /dev/null")?;
     rustix::stdio::dup2_stdin(&nothing).context("closing standard input")?;
-    let mut is_restricted = false;
+    let mut enforced = None;
     let restrict = |start: &WorkerStart| {
-        is_restricted = start.sandbox.enter().context("restricting the worker by Landlock")?;
+        enforced = Some(start.sandbox.enter().context("restricting the worker")?);
         Ok(())
     };
     let (start, handed, link) = link::receive_start(UnixStream::from(socket), restrict)
         .context("listening to the keeper (start `cardinal serve`)")?;
-    let (log, _flush) = Log::start_buffered(&start.config.observe)?;
-    if !is_restricted && args.user.is_none() {
-        tracing::warn!(
-            "this system has no Landlock (Linux 5.19 or newer): a plugin can read the files of the host's own user, its \
-             secrets among them"
-        );
-    }
+    let (log, _flush) = Log::start_buffered(&start.config.observe, File::from(handed.log))?;
+    tracing::debug!(?enforced, "the worker is restricted");
     // Dropped when this process ends of its own will, and only then.
     let _leaving = watch(handed.ledger);
     lifecycle::run_worker(start, link, handed.listeners, log)

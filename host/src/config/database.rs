@@ -7,6 +7,7 @@ use tokio_postgres::config::SslMode;
 use super::paths;
 use super::reader::{BadSettings, Reader, switch};
 use super::secret::Secret;
+use crate::secret_file;
 
 /// Which PostgreSQL holds the cards. Without `url` the keeper starts a private one below `DATA_DIR`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -100,7 +101,7 @@ const SHORTEST_SECRET: usize = 32;
 fn secret_file(text: &str) -> Result<PathBuf, String> {
     let file = paths::existing_file(text)?;
     let secret =
-        std::fs::read_to_string(&file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+        secret_file::read_small(&file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
     if secret.trim().len() < SHORTEST_SECRET {
         return Err(format!(
             "{} holds no secret of {SHORTEST_SECRET} characters or more: make one with `cardinal database bootstrap-sql`",

@@ -27,6 +27,8 @@ impl LogFormat {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Observe {
     pub log_format: LogFormat,
+    /// For people: standard error is a terminal.
+    pub colours: bool,
     pub log_level: LogLevels,
     pub metrics_addr: Option<SocketAddr>,
     pub otlp_endpoint: Option<String>,
@@ -56,6 +58,7 @@ impl Observe {
         let on_terminal = std::io::stderr().is_terminal();
         let default_format = if on_terminal { LogFormat::Human } else { LogFormat::Json };
         Observe {
+            colours: on_terminal,
             log_format: reader.value("LOG_FORMAT", &args.log_format, default_format, log_format),
             log_level: reader.value("LOG_LEVEL", &args.log_level, LogLevels::default(), str::parse),
             metrics_addr: reader.optional("METRICS_ADDR", &args.metrics_addr, network::socket_address),

@@ -1,3 +1,4 @@
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -6,6 +7,7 @@ use super::reader::{BadSettings, Reader};
 
 pub(super) const DEFAULT_DATA_DIR: &str = "./var/data";
 const DEFAULT_PLUGINS_DIR: &str = "./var/plugins";
+const OTHERS_WRITE: u32 = 0o022;
 
 /// The host's folders; absolute, so that a process with another working directory finds them too.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -65,9 +67,15 @@ impl Paths {
     }
 }
 
-/// Where this process looks for programs.
+/// Where this process looks for programs: the folders of `PATH` that nobody but root and this user may write to.
 pub fn program_folders() -> Vec<PathBuf> {
-    std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
+    let folders = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
+    folders.into_iter().flatten().filter(|folder| folder.is_absolute() && is_own(folder)).collect()
+}
+
+fn is_own(folder: &Path) -> bool {
+    let me = rustix::process::geteuid().as_raw();
+    std::fs::metadata(folder).is_ok_and(|found| [0, me].contains(&found.uid()) && found.mode() & OTHERS_WRITE == 0)
 }
 
 /// A missing folder is fine (it is made, or the plugins are none yet); a file in its place is not.

@@ -9,6 +9,7 @@ use super::paths::{self, Paths};
 use super::per_plugin::{Breaking, Execution, PerPlugin};
 use super::reader::{Reader, read_secret, switch};
 use crate::plugin::signature::parse_key;
+use crate::secret_file;
 
 const SETTINGS_PREFIX: &str = "PLUGIN_SETTINGS_";
 const FILE_SUFFIX: &str = "_FILE";
@@ -107,7 +108,7 @@ impl Plugins {
 /// A file that minisign, or `cardinal plugin sign --generate`, has written.
 fn public_key(text: &str) -> Result<PathBuf, String> {
     let path = paths::existing_file(text)?;
-    let key = std::fs::read_to_string(&path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+    let key = secret_file::read_small(&path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
     match parse_key(&key) {
         Ok(_) => Ok(path),
         Err(_) => Err(format!("{} is not a minisign public key", path.display())),

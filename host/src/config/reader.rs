@@ -1,8 +1,8 @@
 use std::fmt;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::paths;
+use crate::secret_file;
 
 /// One setting that cannot be used: its variable, and what is wrong with it and how to write it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,23 +136,9 @@ pub(super) struct SecretSetting {
     pub file: Option<PathBuf>,
 }
 
-/// No secret is longer; a file that is was not meant.
-const MAX_SECRET_FILE_BYTES: u64 = 64 << 10;
-
 /// What is wrong with the file follows its name in a message.
 pub(super) fn read_secret(path: &Path) -> Result<String, String> {
-    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
-    // A pipe would be waited for.
-    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err("is not a file".to_owned());
-    }
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    file.take(MAX_SECRET_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > MAX_SECRET_FILE_BYTES {
-        return Err(format!("is too large for a secret: the most is {MAX_SECRET_FILE_BYTES} bytes"));
-    }
-    let text = String::from_utf8(bytes).map_err(|_| "does not hold UTF-8 text".to_owned())?;
+    let text = secret_file::read_small(path).map_err(|error| format!("cannot be read: {error}"))?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     let line = line.strip_suffix('\r').unwrap_or(line);
     if line.trim().is_empty() {

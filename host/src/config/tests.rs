@@ -295,13 +295,17 @@ fn a_secret_that_is_set_twice_or_whose_file_is_no_good_is_refused() {
         folder.path().join(name).to_str().unwrap().to_owned()
     };
     let good = file("good", b"x");
+    let pipe = folder.path().join("pipe").to_str().unwrap().to_owned();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
     for (setting, secret) in SECRETS {
         let of_file = format!("{setting}_FILE");
         let refused = read(&[&flag(setting, secret), &flag(&of_file, &good)]).unwrap_err().to_string();
         assert!(refused.starts_with(setting) && refused.contains(&of_file), "{refused}");
         for (bad, problem) in [
             ("/does/not/exist".to_owned(), "cannot be read"),
-            (folder.path().to_str().unwrap().to_owned(), "not a file"),
+            (folder.path().to_str().unwrap().to_owned(), "it is a folder"),
+            (pipe.clone(), "it is a pipe"),
+            ("/dev/zero".to_owned(), "only a regular file"),
             (file("empty", b" \n"), "is empty"),
             (file("large", &[b'x'; 70_000]), "too large"),
             (file("binary", b"\xff\xfe"), "UTF-8"),

@@ -1,12 +1,12 @@
 //! Where this host is found: for people on standard output, for programs in `DATA_DIR/addresses.json`.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::sync::Once;
 
 use anyhow::Context as _;
 
 use super::data_dir::DataDir;
-use crate::config::Config;
+use crate::config::{Config, Secret};
 use crate::secret_file::BOOTSTRAP_PASSWORD_FILE;
 
 const ADDRESSES_FILE: &str = "addresses.json";
@@ -15,6 +15,8 @@ const ADDRESSES_FILE: &str = "addresses.json";
 #[derive(Debug)]
 pub struct Announcement {
     text: String,
+    name: String,
+    made_up: Option<Secret>,
     told: Once,
 }
 
@@ -30,14 +32,30 @@ impl Announcement {
         let text = format!(
             "Cardinal is ready.\n  Admin UI     {base}/admin/\n  MCP          {base}/api\n  First login  {name}, {password}"
         );
-        Self { text, told: Once::new() }
+        Self { text, name: name.to_owned(), made_up: None, told: Once::new() }
     }
 
-    pub fn ready(&self) {
+    /// The first user's password that was made up, or that it is nobody's after all.
+    pub fn made_up(&mut self, password: Option<Secret>) {
+        self.made_up = password;
+    }
+
+    pub fn ready(&mut self) {
+        self.tell_terminal();
         self.told.call_once(|| {
             // A closed standard output must not stop the host.
             let _ = writeln!(std::io::stdout(), "{}", self.text);
         });
+    }
+}
+
+impl Announcement {
+    /// A password is shown to a person at a terminal only, never written to a log.
+    fn tell_terminal(&mut self) {
+        let mut terminal = std::io::stderr();
+        if let Some(password) = self.made_up.take().filter(|_| terminal.is_terminal()) {
+            let _ = writeln!(terminal, "\n  First login:  {}  {}\n", self.name, password.expose());
+        }
     }
 }
 

@@ -77,6 +77,7 @@ impl Desk {
                 answer(outbox, async move { ToWorker::Written { id, result: finished(write).await } });
             }
             ToKeeper::BootstrapPassword { id, password } => {
+                self.announcement.made_up(password.clone());
                 let files = self.files.clone();
                 let write = spawn_blocking(move || files.bootstrap_password(password.as_ref()));
                 answer(outbox, async move { ToWorker::Written { id, result: finished(write).await } });

@@ -25,6 +25,7 @@ use crate::db::server;
 use crate::keeper::backoff::Backoff;
 use crate::keeper::data_dir::DataDir;
 use crate::keeper::launch::{Account, FOLDER, Launcher};
+use crate::secret_file;
 use cluster::ClusterFolder;
 use installation::Installation;
 use relay::LastWords;
@@ -96,7 +97,7 @@ impl PrivatePostgres {
     /// There is no such server, or its password is lost.
     pub fn login_beside(data_dir: &Path) -> anyhow::Result<ConnectParams> {
         let file = data_dir.join(PASSWORD_FILE);
-        let password = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+        let password = secret_file::read_small(&file).with_context(|| format!("reading {}", file.display()))?;
         let folder = ClusterFolder::new(data_dir.join(SERVER_FOLDER));
         let login = superuser(&folder.sockets(), Secret::new(password.trim()))?;
         Ok(ConnectParams { dbname: DATABASE.to_owned(), ..login })

@@ -19,6 +19,8 @@ use tokio::time::MissedTickBehavior;
 
 use super::desk::Desk;
 use super::launch::{Account, Launcher};
+use super::output::Output;
+use super::temp_folder;
 use crate::crash::{ledger, record::Crash};
 use crate::link::{MOST_DESCRIPTORS, ToKeeper, ToWorker, WorkerStart, frame};
 
@@ -37,6 +39,7 @@ pub struct Worker {
     from: Inbox,
     outbox: mpsc::Sender<ToWorker>,
     ledger: ledger::Shared,
+    output: Output,
     started: Instant,
 }
 
@@ -62,22 +65,29 @@ impl Worker {
         let mut command = launcher.command_as("worker", account);
         // As standard input the socket gets there without a descriptor that any other child could inherit too.
         command.stdin(OwnedFd::from(theirs));
+        command.env("TMPDIR", start.config.paths.data_dir.join(temp_folder::FOLDER));
+        let (output, ends) = Output::start(start.config.observe.colours).context("making the worker's pipes")?;
+        command.stdout(ends.stdout).stderr(ends.stderr);
+        // Dropped at once, with the worker's ends of the pipes in it.
         let child = tokio::process::Command::from(command).kill_on_drop(true).spawn().context("starting the worker")?;
         ours.set_nonblocking(true).context("preparing the control socket")?;
         let mut socket = UnixStream::from_std(ours).context("preparing the control socket")?;
         let ledger = ledger::Shared::new().context("making the ledger")?;
-        send_start(&mut socket, start, &ledger, listeners).await.context("telling the worker its settings")?;
+        send_start(&mut socket, start, [ledger.memory(), ends.log.as_fd()], listeners)
+            .await
+            .context("telling the worker its settings")?;
         let (from, to) = socket.into_split();
         let (outbox, mail) = mpsc::channel(OUTBOX);
         tokio::spawn(deliver(to, mail));
         let from = Inbox { from, read: Vec::new() };
-        Ok(Self { child, from, outbox, ledger, started: Instant::now() })
+        Ok(Self { child, from, outbox, ledger, output, started: Instant::now() })
     }
 
     /// Serves the worker's requests until it dies, and tells how. One that stands still is ended.
     pub async fn until_death(&mut self, desk: &mut Desk) -> Death {
         let mut hung = false;
         let status = self.attend(desk, &mut hung).await;
+        self.output.finish().await;
         let uptime = self.started.elapsed().try_into().unwrap_or_default();
         let crash = Crash::read(self.ledger.ledger(), status, hung, desk.clock.now(), uptime);
         Death { status, crash }
@@ -178,12 +188,12 @@ impl Inbox {
 async fn send_start(
     socket: &mut UnixStream,
     start: &WorkerStart,
-    ledger: &ledger::Shared,
+    own: [BorrowedFd<'_>; 2],
     listeners: &[OwnedFd],
 ) -> anyhow::Result<()> {
     let frame = frame::encode(start)?;
     let listeners = listeners.iter().map(|listener| listener.as_fd());
-    let descriptors: Vec<BorrowedFd<'_>> = std::iter::once(ledger.memory()).chain(listeners).collect();
+    let descriptors: Vec<BorrowedFd<'_>> = own.into_iter().chain(listeners).collect();
     let sent = socket
         .async_io(Interest::WRITABLE, || {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];

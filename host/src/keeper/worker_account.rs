@@ -14,6 +14,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Uid};
 use super::data_dir::DataDir;
 use super::launch::{Account, Launcher};
 use super::postgres::{self, SERVER_FOLDER};
+use super::temp_folder;
 use crate::account::worker_accounts;
 use crate::config::Config;
 use crate::db::connect::ConnectParams;
@@ -30,6 +31,7 @@ const MAX_DEPTH: usize = 16;
 pub async fn prepare(config: &Config, data: &mut DataDir, launcher: &Launcher) -> anyhow::Result<Option<Account>> {
     let packages = data.path().join(kept::FOLDER);
     DirBuilder::new().recursive(true).mode(0o700).create(&packages).context("making the folder of kept packages")?;
+    temp_folder::make_empty(&data.path().join(temp_folder::FOLDER))?;
     if rustix::process::geteuid().as_raw() != ROOT {
         return Ok(None);
     }
@@ -60,6 +62,9 @@ async fn hand_over(config: &Config, data: &mut DataDir, launcher: &Launcher, acc
     reach(config, data.path(), launcher, account).await?;
     let packages = data.path().join(kept::FOLDER);
     give_tree(&packages, account).with_context(|| format!("handing over {}", packages.display()))?;
+    let temporary = data.path().join(temp_folder::FOLDER);
+    std::os::unix::fs::lchown(&temporary, Some(account.user), Some(account.group))
+        .with_context(|| format!("handing over {}", temporary.display()))?;
     if config.plugins.upload {
         let folder = &config.paths.plugins_dir;
         give_folder(folder, account)

@@ -12,7 +12,7 @@ pub mod tail;
 mod writer;
 
 use std::{
-    io::{self, IsTerminal},
+    io::{self, Write},
     sync::Arc,
 };
 
@@ -78,13 +78,13 @@ impl Log {
         Self::start(&Observe { log_level, ..observe.clone() })
     }
 
-    /// As [`start`](Self::start), for a process with a line for each request: lines wait a few milliseconds and are
+    /// As [`start`](Self::start), to `out`, for a process with a line for each request: lines wait a few milliseconds and are
     /// written together. What waits is written when the second value is dropped.
     ///
     /// # Errors
     /// As `start`, or the thread can't be started.
-    pub fn start_buffered(observe: &Observe) -> anyhow::Result<(Self, Flush)> {
-        let (writer, flush) = Writer::buffered(io::stderr())?;
+    pub fn start_buffered(observe: &Observe, out: impl Write + Send + 'static) -> anyhow::Result<(Self, Flush)> {
+        let (writer, flush) = Writer::buffered(out)?;
         Ok((Self::begin(observe, writer)?, flush))
     }
 
@@ -95,7 +95,7 @@ impl Log {
     }
 
     fn new(observe: &Observe, writer: Writer, clock: Clock) -> Self {
-        let style = Style::new(observe.log_format, io::stderr().is_terminal());
+        let style = Style::new(observe.log_format, observe.colours);
         let levels = Levels::new(observe.log_level.clone());
         Self(Arc::new(Shared { style, levels, writer, tails: Tails::default(), clock }))
     }

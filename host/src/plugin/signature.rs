@@ -14,6 +14,7 @@ use super::{
     trust::{Owners, Standing},
 };
 use crate::hex::hex;
+use crate::secret_file;
 
 /// The largest signature file; minisign's have some 300 bytes.
 pub const SIGNATURE_LIMIT: u64 = 4 << 10;
@@ -132,7 +133,7 @@ fn read_key(file: &Path) -> Result<PublicKey, Refusal> {
     let found = std::fs::metadata(file).map_err(|error| bad(error.to_string()))?;
     let standing = Standing { uid: found.uid(), gid: found.gid(), mode: found.mode() };
     Owners::of_this_process().check(standing, file)?;
-    let text = std::fs::read_to_string(file).map_err(|error| bad(error.to_string()))?;
+    let text = secret_file::read_small(file).map_err(|error| bad(error.to_string()))?;
     parse_key(&text).map_err(bad)
 }
 

@@ -34,17 +34,26 @@ fn ended(output: &Output, code: i32) -> (String, String) {
     (out, err)
 }
 
-/// Sends a request to the socket as it stands there, and gives the whole answer.
-fn ask(socket: &Path, request: &str) -> String {
+/// Sends a request to the socket as it stands there, with what a connection begins with, and gives the whole answer.
+fn ask(socket: &Path, token: &str, request: &str) -> String {
     let mut stream = UnixStream::connect(socket).unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
+    stream.write_all(format!("{token}{request}").as_bytes()).unwrap();
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    // The host may be gone before it has read all.
+    let _ = stream.read_to_string(&mut answer);
     answer
 }
 
+fn token(socket: &Path) -> String {
+    std::fs::read_to_string(socket.with_file_name("local-token")).unwrap().trim().to_owned()
+}
+
 fn get(socket: &Path, path: &str, headers: &str) -> String {
-    ask(socket, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"))
+    ask(
+        socket,
+        &token(socket),
+        &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"),
+    )
 }
 
 fn body(answer: &str) -> Value {
@@ -61,6 +70,16 @@ async fn the_local_socket_needs_no_key_and_is_its_owners_alone() {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let me = body(&answer);
     assert_eq!((&me["auth"], &me["scopes"], &me["expires_at"]), (&json!("local"), &json!(["*"]), &Value::Null));
+    let token_file = socket.with_file_name("local-token");
+    assert_eq!(std::fs::metadata(&token_file).unwrap().mode() & 0o777, 0o600);
+    // Who has no token gets no answer, whoever it is.
+    let request =
+        "GET /v1/admin/auth/me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Padding: 0123456789\r\n\r\n";
+    let wrong = token(&socket).chars().rev().collect::<String>();
+    for begun in ["", &wrong, &token(&socket)[..63], &token(&socket).to_uppercase()] {
+        assert_eq!(ask(&socket, begun, request), "", "{begun}");
+    }
+    assert!(host.log().contains("did not begin with its token"), "{}", host.log());
     // A credential that is shown there counts like anywhere else.
     let answer = get(&socket, "/v1/admin/auth/me", "Authorization: Bearer mpk_wrong\r\n");
     assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
@@ -74,7 +93,7 @@ async fn the_local_socket_needs_no_key_and_is_its_owners_alone() {
     }
     host.program().signal(Signal::TERM);
     assert!(host.program().ended().await.success());
-    assert!(!socket.exists(), "a host that has ended leaves no socket");
+    assert!(!socket.exists() && !token_file.exists(), "a host that has ended leaves no socket");
 }
 
 #[tokio::test]
@@ -98,8 +117,12 @@ async fn another_user_is_refused_by_mode_and_by_who_they_are() {
     let (_, told) = ended(&as_nobody(), 69);
     assert!(told.contains("Permission denied"), "{told}");
     open(&socket, 0o666);
-    let (out, told) = ended(&as_nobody(), 1);
-    assert!(out.is_empty() && told.contains("broke off"), "{told}");
+    let (_, told) = ended(&as_nobody(), 69);
+    assert!(told.contains("local-token: Permission denied"), "{told}");
+    open(&socket.with_file_name("local-token"), 0o644);
+    let refused = as_nobody();
+    // The connection ends before or after the command has sent something.
+    assert!([Some(1), Some(69)].contains(&refused.status.code()) && refused.stdout.is_empty(), "{refused:?}");
     assert!(host.log().contains("another user connected"), "{}", host.log());
     // Nobody is in the way of who may.
     ended(&local(&host, &["plugin", "list"]), 0);
@@ -113,6 +136,8 @@ async fn what_a_killed_host_left_behind_gives_way() {
     host.program().ended().await;
     // The worker holds the socket until it has followed.
     eventually("the worker follows", async || (!lives(worker)).then_some(())).await;
+    // Its other threads may end after its first one.
+    eventually("nobody listens", async || UnixStream::connect(&socket).is_err().then_some(())).await;
     assert!(socket.exists());
     let (_, told) = ended(&local(&host, &["plugin", "list"]), 69);
     assert!(told.contains("cardinal.sock") && told.contains("Is it running?"), "{told}");

@@ -171,3 +171,127 @@ async fn a_worker_that_cannot_reach_the_databases_socket_keeps_roots_account() {
     assert_eq!(status(host.worker_pid(), "Uid:"), "0");
     host.owner().await.card("By the other way").await;
 }
+
+/// What a shell that the plugin starts tries, with paths and processes of this host. None of it may go well.
+fn attempts(host: &Host, outside: &Path) -> Vec<String> {
+    let (data, outside, postgres) = (host.data(), outside.display(), host.postgres_pid());
+    let data = data.display();
+    let mut tried = vec![
+        // Whoever writes as the keeper's user becomes the keeper.
+        format!("echo x > {outside}/.bashrc"),
+        format!("echo x >> {outside}/profile"),
+        format!("mkdir {outside}/bin"),
+        format!("rm {outside}/profile"),
+        format!("truncate -s 0 {outside}/profile"),
+        "echo x > /tmp/unruly".to_owned(),
+        format!("mv {data} {outside}/moved"),
+        format!("echo x > {data}/made"),
+        // Other ways to what is hidden.
+        format!("cat {data}/local-token"),
+        format!("ln {data}/local-token $TMPDIR/token"),
+        format!("ln -s {data}/local-token $TMPDIR/link && cat $TMPDIR/link"),
+        format!("cat /proc/self/root{data}/local-token"),
+        format!("cat /proc/$KEEPER/root{data}/local-token"),
+        format!("cat /proc/$KEEPER/cwd{data}/local-token"),
+        format!("cd {data} && cat local-token"),
+        format!("unshare --user --mount --map-root-user cat {data}/local-token"),
+        format!("unshare --user --map-root-user --mount mount --bind {data} $TMPDIR"),
+        format!("chmod 755 {data}"),
+        format!("chmod 644 {data}/postgres-password"),
+        // Into PostgreSQL and the keeper.
+        "ls /dev/shm".to_owned(),
+        "echo x > /dev/shm/unruly".to_owned(),
+        format!("ipcrm -m $(awk '$5 == {postgres} {{ print $2; exit }}' /proc/sysvipc/shm)"),
+        format!("cat /proc/{postgres}/environ /proc/{postgres}/maps"),
+        format!("readlink /proc/{postgres}/fd/3 || cat /proc/{postgres}/fd/3"),
+        format!("echo 1000 > /proc/{postgres}/oom_score_adj"),
+        format!("prlimit --pid {postgres} --nofile=10:10"),
+        "prlimit --pid $KEEPER --nofile=10:10".to_owned(),
+        "cat /proc/$KEEPER/environ".to_owned(),
+        // A program that keeps the rights of its owner.
+        "cp /bin/sh $TMPDIR/sh && chmod 4755 $TMPDIR/sh".to_owned(),
+    ];
+    if linux() >= (6, 12) {
+        tried.extend([format!("kill -0 {postgres}"), "kill -0 $KEEPER".to_owned()]);
+    }
+    tried
+}
+
+async fn attempts_come_to_nothing(host: &Host) {
+    let outside = host.data().parent().unwrap().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("profile"), "mine").unwrap();
+    // As if it were the home of whoever runs the worker.
+    let worker = status(host.worker_pid(), "Uid:").parse().unwrap();
+    if is_root() {
+        for path in [outside.clone(), outside.join("profile")] {
+            std::os::unix::fs::chown(path, Some(worker), None).unwrap();
+        }
+    }
+    let owner = host.owner().await;
+    let tried = attempts(host, &outside);
+    let done = owner.post(&format!("{UNRULY}/run"), &json!({"scripts": tried})).await;
+    assert_eq!(done.expect(200), json!({}));
+    assert_eq!(std::fs::read_to_string(outside.join("profile")).unwrap(), "mine");
+    // The tools are there, and what a plugin may do it can.
+    let may = [
+        "echo x > $TMPDIR/file && cat $TMPDIR/file",
+        "echo x > /dev/null",
+        "prlimit --nofile > /dev/null",
+        "mkdir $TMPDIR/a && mv $TMPDIR/file $TMPDIR/a/b && rm -r $TMPDIR/a",
+        "awk '{ next }' /proc/sysvipc/shm",
+    ];
+    let done = owner.post(&format!("{UNRULY}/run"), &json!({"scripts": may})).await.expect(200);
+    assert_eq!(done.as_object().unwrap().len(), may.len(), "{done}");
+    assert_eq!(status(host.worker_pid(), "Seccomp:"), "2");
+}
+
+async fn the_local_socket_does_not_answer(host: &Host) {
+    let owner = host.owner().await;
+    let socket = host.data().join("cardinal.sock");
+    for begin in ["", &"0".repeat(64)] {
+        let wanted = json!({"socket": socket.to_str().unwrap(), "begin": begin});
+        let answer = owner.call(http::Method::POST, &format!("{UNRULY}/local-socket")).json(&wanted).send().await;
+        // Another user does not even get to connect.
+        assert!(answer.status != 200 || answer.expect(200) == json!({"answer": ""}));
+    }
+}
+
+#[tokio::test]
+async fn native_code_of_an_ordinary_users_host_cannot_write_call_or_connect_its_way_to_the_keeper() {
+    if !cardinal::sandbox::is_supported() {
+        return;
+    }
+    let settings = if is_root() { with_unruly().run_as(ORDINARY_USER) } else { with_unruly() };
+    let host = settings.start().await;
+    attempts_come_to_nothing(&host).await;
+    the_local_socket_does_not_answer(&host).await;
+    assert!(host.log().contains("did not begin with its token"), "{}", host.log());
+}
+
+#[tokio::test]
+async fn native_code_of_a_host_that_root_started_cannot_write_call_or_connect_its_way_to_the_keeper() {
+    if !is_root() || !cardinal::sandbox::is_supported() {
+        return;
+    }
+    let host = with_unruly().start().await;
+    attempts_come_to_nothing(&host).await;
+    the_local_socket_does_not_answer(&host).await;
+}
+
+#[tokio::test]
+async fn what_native_code_prints_is_bounded_and_cannot_command_a_terminal() {
+    let host = with_unruly().start().await;
+    let printed = host.owner().await.get(&format!("{UNRULY}/print")).await.expect(200);
+    let places: Vec<&str> = printed["places"].as_array().unwrap().iter().filter_map(|it| it.as_str()).collect();
+    assert!(places[0] == "/dev/null" && places[1..].iter().all(|it| it.starts_with("pipe:")), "{printed}");
+    eventually("what was dropped is counted", async || host.log().contains("lines were dropped").then_some(())).await;
+    let log = host.log();
+    assert!(log.contains("before") && log.contains("after") && !log.contains('\x1b') && !log.contains('\x07'), "{log}");
+    assert!(log.matches("a line of a flood").count() < 5_000, "{} lines", log.matches("a line of a flood").count());
+    // A line that looks like the host's is a text within one of the keeper's.
+    let forged = log.lines().find(|line| line.contains("forged")).unwrap();
+    let forged: serde_json::Value = serde_json::from_str(forged).unwrap();
+    assert_eq!((&forged["level"], &forged["target"]), (&json!("WARN"), &json!("worker")), "{forged}");
+    host.owner().await.get(&format!("{UNRULY}/who")).await.expect(200);
+}

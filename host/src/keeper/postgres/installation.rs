@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
+use crate::config;
+
 /// The oldest with the defaults for `public` that the isolation of plugins rests on.
 pub const OLDEST_MAJOR: u32 = 15;
 const DEBIAN_FOLDER: &str = "/usr/lib/postgresql";
@@ -119,7 +121,11 @@ fn debian_folders() -> Vec<PathBuf> {
 }
 
 fn pg_config_folder() -> Option<PathBuf> {
-    let output = Command::new("pg_config").arg("--bindir").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let program =
+        config::program_folders().into_iter().map(|folder| folder.join("pg_config")).find(|it| it.is_file())?;
+    let mut command = Command::new(program);
+    command.arg("--bindir").env_clear().env("PATH", "/usr/bin:/bin").stdin(Stdio::null()).stderr(Stdio::null());
+    let output = command.output().ok()?;
     let folder = String::from_utf8(output.stdout).ok()?;
     Some(PathBuf::from(folder.trim())).filter(|folder| folder.is_absolute())
 }

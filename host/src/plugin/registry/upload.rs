@@ -165,7 +165,8 @@ fn signature_of(library: &Path) -> PathBuf {
 }
 
 fn set_mode(path: &Path) -> io::Result<()> {
-    fs::set_permissions(path, Permissions::from_mode(0o644))
+    // The worker may change the mode of an open file alone.
+    File::open(path)?.set_permissions(Permissions::from_mode(0o644))
 }
 
 /// The signature first: a host that is killed in between has an old library with a signature that does not fit, which it
