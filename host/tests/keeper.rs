@@ -4,6 +4,8 @@
 
 #[path = "keeper/backup.rs"]
 mod backup;
+#[path = "keeper/card_lock.rs"]
+mod card_lock;
 #[path = "keeper/database.rs"]
 mod database;
 #[path = "keeper/differential.rs"]
