@@ -89,7 +89,7 @@ found(what, name) AS (
   SELECT 'an expression with ' || lower(t.tag) || ' in a table whose key sets a value', t.what
   FROM (SELECT DISTINCT c.what, m[1] AS tag FROM computed c, regexp_matches(c.tree, '\{([A-Z0-9_]+)', 'g') m) t
   WHERE t.tag <> ALL (ARRAY['VAR', 'CONST', 'OPEXPR', 'BOOLEXPR', 'NULLTEST', 'BOOLEANTEST', 'SCALARARRAYOPEXPR', 'ARRAYEXPR', 'ARRAY',
-    'RELABELTYPE', 'FUNCEXPR', 'DISTINCTEXPR', 'NULLIFEXPR', 'COALESCE', 'COALESCEEXPR', 'CASE', 'CASEEXPR', 'WHEN', 'CASEWHEN',
+    'ARRAYCOERCEEXPR', 'RELABELTYPE', 'FUNCEXPR', 'DISTINCTEXPR', 'NULLIFEXPR', 'COALESCE', 'COALESCEEXPR', 'CASE', 'CASEEXPR', 'WHEN', 'CASEWHEN',
     'CASETESTEXPR', 'COERCETODOMAINVALUE', 'MINMAX', 'MINMAXEXPR', 'ROW', 'ROWEXPR', 'ROWCOMPARE', 'ROWCOMPAREEXPR', 'COLLATEEXPR'])
   UNION ALL
   SELECT 'a call of ' || c.function::regprocedure::text || ' in a table whose key sets a value', c.what

@@ -22,6 +22,8 @@ mod owner;
 mod privileges;
 #[path = "keeper/process.rs"]
 mod process;
+#[path = "keeper/reaper.rs"]
+mod reaper;
 #[path = "keeper/schema_run.rs"]
 mod schema_run;
 #[path = "keeper/server.rs"]

@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use cardinal::db::connect;
 use cardinal::db::plugin_schema::{PluginDatabase, ProvisionFault, Step};
 use tokio_postgres::Client;
 
@@ -11,35 +10,41 @@ use super::database::{Database, Login, Place, found_in};
 
 /// As promised to operators.
 const PROMISED: Duration = Duration::from_secs(2);
-/// Some seconds of `strpos`, which PostgreSQL does not interrupt: a text of 64 MB, in which what is looked for almost is.
+/// Some seconds of `strpos`, which PostgreSQL does not interrupt: a text of 16 MB, in which what is looked for almost is.
 /// It passes the reader: only functions that make texts from nothing are refused.
 const BIG: &str = "big (v) AS (SELECT replace(replace(replace(replace(replace(replace('aaaaaaaaaaaaaaaa', 'a', 'aaaaaaaaaaaaaaaa'), \
-    'a', 'aaaaaaaaaaaaaaaa'), 'a', 'aaaaaaaaaaaaaaaa'), 'a', 'aaaaaaaaaaaaaaaa'), 'a', 'aaaaaaaaaaaaaaaa'), 'a', 'aaaa'))";
-/// Some seconds of the same for a value of its own.
-const NEEDLE: &str = "replace(replace('baaaaaaaaaaaaaaa', 'a', 'aaaaaaaa'), 'a', 'aaa')";
+    'a', 'aaaaaaaaaaaaaaaa'), 'a', 'aaaaaaaaaaaaaaaa'), 'a', 'aaaaaaaaaaaaaaaa'), 'a', 'aaaaaaaaaaaaaaaa'), 'a', 'a'))";
+/// What is looked for.
+fn needle() -> String {
+    format!("'b{}'", "a".repeat(360))
+}
 
 /// A writer of cards beside a step: how long it waited for a card at most.
 async fn beside_a_writer<T>(database: &Database, step: impl Future<Output = T>) -> (T, Duration) {
-    let card = database.card("written").await;
+    let card = database.card(&uuid::Uuid::now_v7().to_string()).await;
     let core = database.core().await;
     core.batch_execute("SET lock_timeout = '60s'; SET statement_timeout = '60s'").await.unwrap();
     let mut longest = Duration::ZERO;
     let mut step = std::pin::pin!(step);
     let done = loop {
         let begun = Instant::now();
-        let update = core.execute("UPDATE public.master_cards SET version = version + 1 WHERE id = $1", &[&card]);
-        let mut update = std::pin::pin!(update);
+        let mut update = std::pin::pin!(write(&core, card));
         tokio::select! {
             done = &mut step => {
-                update.await.unwrap();
+                update.await;
                 longest = longest.max(begun.elapsed());
                 break done;
             }
-            written = &mut update => written.unwrap(),
+            () = &mut update => {}
         };
         longest = longest.max(begun.elapsed());
     };
     (done, longest)
+}
+
+async fn write(core: &Client, card: uuid::Uuid) {
+    let update = "UPDATE public.master_cards SET version = version + 1 WHERE id = $1";
+    core.execute(update, &[&card]).await.unwrap();
 }
 
 async fn places() -> Vec<Database> {
@@ -61,21 +66,21 @@ async fn run_beside_a_writer(database: &Database, plugin: &str, sql: &str) -> Re
 /// In every place where PostgreSQL computes something: the lock is not there yet.
 #[tokio::test]
 async fn no_expression_runs_while_cards_are_locked() {
-    let key = "card_id uuid REFERENCES public.master_cards (id) ON DELETE CASCADE";
+    let (needle, key) = (needle(), "card_id uuid REFERENCES public.master_cards (id) ON DELETE CASCADE");
     let fill = format!("CREATE TABLE texts (v text); INSERT INTO texts WITH {BIG} SELECT v FROM big");
-    let slow = format!("strpos(v, {NEEDLE}) = 0");
+    let slow = format!("strpos(v, {needle}) = 0");
     for database in places().await {
         for (number, sql) in [
-            format!("{fill}; CREATE TABLE a (n int, {key}); INSERT INTO a (n) SELECT strpos(v, {NEEDLE}) FROM texts"),
+            format!("{fill}; CREATE TABLE a (n int, {key}); INSERT INTO a (n) SELECT strpos(v, {needle}) FROM texts"),
             format!("{fill}; CREATE TABLE a (n bool, {key}); INSERT INTO a VALUES (true); UPDATE a SET n = {slow} FROM texts"),
             format!("{fill}; CREATE TABLE a (v text CHECK ({slow}), {key}); INSERT INTO a (v) SELECT v FROM texts"),
             format!("{fill}; ALTER TABLE texts ADD COLUMN {key}, ADD CHECK ({slow})"),
             format!("{fill}; ALTER TABLE texts ADD COLUMN {key}; ALTER TABLE texts ADD CONSTRAINT k CHECK ({slow}) NOT VALID; ALTER TABLE texts VALIDATE CONSTRAINT k"),
-            format!("{fill}; ALTER TABLE texts ADD COLUMN {key}; CREATE INDEX ON texts ((strpos(v, {NEEDLE})))"),
-            format!("{fill}; ALTER TABLE texts ADD COLUMN {key}, ADD COLUMN n int GENERATED ALWAYS AS (strpos(v, {NEEDLE})) STORED"),
-            format!("{fill}; ALTER TABLE texts ADD COLUMN {key}, ADD EXCLUDE ((strpos(v, {NEEDLE})) WITH =) DEFERRABLE INITIALLY DEFERRED"),
-            format!("{fill}; ALTER TABLE texts ADD COLUMN {key}; CREATE TABLE b (v text, EXCLUDE ((strpos(v, {NEEDLE})) WITH =) DEFERRABLE INITIALLY DEFERRED); INSERT INTO b SELECT v FROM texts"),
-            format!("{fill}; CREATE TABLE a ({key}); ALTER TABLE texts ALTER v TYPE int USING strpos(v, {NEEDLE})"),
+            format!("{fill}; ALTER TABLE texts ADD COLUMN {key}; CREATE INDEX ON texts ((strpos(v, {needle})))"),
+            format!("{fill}; ALTER TABLE texts ADD COLUMN {key}, ADD COLUMN n int GENERATED ALWAYS AS (strpos(v, {needle})) STORED"),
+            format!("{fill}; ALTER TABLE texts ADD COLUMN {key}, ADD EXCLUDE ((strpos(v, {needle})) WITH =) DEFERRABLE INITIALLY DEFERRED"),
+            format!("{fill}; ALTER TABLE texts ADD COLUMN {key}; CREATE TABLE b (v text, EXCLUDE ((strpos(v, {needle})) WITH =) DEFERRABLE INITIALLY DEFERRED); INSERT INTO b SELECT v FROM texts"),
+            format!("{fill}; CREATE TABLE a ({key}); ALTER TABLE texts ALTER v TYPE int USING strpos(v, {needle})"),
         ]
         .into_iter()
         .enumerate()
@@ -93,7 +98,8 @@ async fn nothing_slow_follows_what_locks_the_cards() {
                  CREATE TABLE parts (k int, card_id uuid REFERENCES public.master_cards) PARTITION BY LIST (k);
                  CREATE TABLE parts_rest PARTITION OF parts DEFAULT; CREATE TABLE loose (k int, card_id uuid);
                  CREATE TABLE texts (v text)";
-    let slow = format!("INSERT INTO texts WITH {BIG} SELECT v FROM big WHERE strpos(v, {NEEDLE}) = 0");
+    let needle = needle();
+    let slow = format!("INSERT INTO texts WITH {BIG} SELECT v FROM big WHERE strpos(v, {needle}) = 0");
     for database in places().await {
         database.provision("keyed", there).await.unwrap();
         let before = keys(&database, "plugin_keyed").await;
@@ -243,16 +249,17 @@ async fn a_row_without_a_card_is_refused_before_anything_stays() {
 /// A step that ends with its process, in the middle of what PostgreSQL does not interrupt.
 #[tokio::test]
 async fn a_step_that_is_killed_holds_up_no_writer() {
-    let key = "CREATE TABLE a (card_id uuid REFERENCES public.master_cards)";
-    let file = format!("{key}; CREATE TABLE texts (v text); INSERT INTO texts WITH {BIG} SELECT v FROM big WHERE strpos(v, {NEEDLE}) = 0");
+    let (needle, key) = (needle(), "CREATE TABLE a (card_id uuid REFERENCES public.master_cards)");
+    let file = format!("{key}; CREATE TABLE texts (v text); INSERT INTO texts WITH {BIG} SELECT v FROM big WHERE strpos(v, {needle}) = 0");
     for database in places().await {
         let provisioner = database.login(&database.prepared.names.provision());
         let step: Step<'_> = database.step(&provisioner, "killed", &file);
+        let admin = database.admin().await;
         let killed = async {
             let mut making = std::pin::pin!(step.make());
             tokio::select! {
                 made = &mut making => panic!("{made:?}"),
-                () = runs(&database.admin().await, "texts") => {}
+                () = runs(&admin, "texts") => {}
             }
         };
         let ((), waited) = beside_a_writer(&database, killed).await;
