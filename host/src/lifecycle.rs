@@ -242,7 +242,10 @@ async fn remove_expired_cards(app: &App, expiry: &mut db::card_expiry::Expiry) {
                 tracing::info!(cards = removed.cards, "removed deleted cards that were past their retention");
             }
             if removed.slow > 0 {
-                tracing::warn!(cards = removed.slow, "deleted cards stay for a day, because their removal takes too long");
+                tracing::warn!(
+                    cards = removed.slow,
+                    "deleted cards stay for now, because their removal takes too long"
+                );
             }
             for (plugin, cards) in removed.in_use {
                 tracing::warn!(plugin, cards, "deleted cards stay, because the plugin's tables still refer to them");

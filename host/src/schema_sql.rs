@@ -23,9 +23,9 @@ mod lexis;
 mod names;
 mod print;
 mod syntax;
-mod work;
 #[cfg(test)]
 mod tests;
+mod work;
 
 pub use error::{Position, SchemaError};
 pub use keys::{CardKey, KeyPlace};

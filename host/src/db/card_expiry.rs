@@ -14,7 +14,8 @@ use crate::http::{codes, error::ApiResult};
 
 /// Cards that one statement removes: what else they take along is locked meanwhile.
 const BATCH: i64 = 200;
-/// A card whose removal took too long is tried again after this.
+/// A card whose removal took too long is tried by itself in the next round: perhaps another card's session held it.
+/// If it takes too long again, it is tried after this.
 const SLOW_RETRY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Slow cards that are remembered, and batches that wait for their second try.
 const MAX_SLOW: usize = 10_000;
@@ -25,16 +26,29 @@ pub struct Removed {
     pub cards: u64,
     /// Cards that a plugin's tables still refer to, by plugin. They are tried again in the next round.
     pub in_use: BTreeMap<String, u64>,
-    /// Cards whose removal took too long. They are tried again a day later.
+    /// Cards whose removal took too long. They are tried again by themselves, and if that is slow, a day later.
     pub slow: u64,
 }
 
 /// Removes expired cards, round by round.
 #[derive(Debug)]
 pub struct Expiry {
-    slow: HashMap<Uuid, Instant>,
+    slow: HashMap<Uuid, Slow>,
     batch_timeout: Duration,
     card_timeout: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slow {
+    since: Instant,
+    /// How often its removal took too long.
+    times: u32,
+}
+
+impl Slow {
+    fn is_set_aside(self) -> bool {
+        self.times > 1 && self.since.elapsed() < SLOW_RETRY
+    }
 }
 
 impl Default for Expiry {
@@ -51,14 +65,16 @@ impl Expiry {
     /// Removes what was deleted before `before`, oldest first. A card that cannot go stops no other: a batch that
     /// does not go as a whole comes after all others, card by card.
     pub async fn remove(&mut self, reaper: &Pool, before: OffsetDateTime) -> ApiResult<Removed> {
-        self.slow.retain(|_, since| since.elapsed() < SLOW_RETRY);
+        self.slow.retain(|_, slow| slow.since.elapsed() < SLOW_RETRY);
         let (mut removed, mut mixed) = (Removed::default(), Vec::new());
         let mut place = (OffsetDateTime::UNIX_EPOCH, Uuid::nil());
         loop {
             let batch = next(reaper, before, place).await?;
             let Some(last) = batch.last() else { break };
             place = *last;
-            let ids: Vec<Uuid> = batch.iter().map(|(_, id)| *id).filter(|id| !self.slow.contains_key(id)).collect();
+            let ids = batch.iter().map(|(_, id)| *id);
+            let (slow, ids): (Vec<Uuid>, Vec<Uuid>) = ids.partition(|id| self.slow.contains_key(id));
+            mixed.extend(slow.into_iter().filter(|id| !self.slow[id].is_set_aside()));
             match remove_cards(reaper, &ids, self.batch_timeout).await {
                 Ok(cards) => removed.cards += cards,
                 Err(RemoveError::Unavailable(error)) => return Err(error),
@@ -75,12 +91,16 @@ impl Expiry {
 
     async fn remove_one(&mut self, reaper: &Pool, id: Uuid, removed: &mut Removed) -> ApiResult<()> {
         match remove_cards(reaper, &[id], self.card_timeout).await {
-            Ok(cards) => removed.cards += cards,
+            Ok(cards) => {
+                removed.cards += cards;
+                self.slow.remove(&id);
+            }
             Err(RemoveError::Unavailable(error)) => return Err(error),
             Err(RemoveError::Slow(_)) => {
                 removed.slow += 1;
                 if self.slow.len() < MAX_SLOW {
-                    self.slow.insert(id, Instant::now());
+                    let slow = self.slow.entry(id).or_insert(Slow { since: Instant::now(), times: 0 });
+                    slow.times += 1;
                 }
             }
             Err(RemoveError::Refused(error)) => {

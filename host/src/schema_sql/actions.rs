@@ -46,7 +46,9 @@ impl Actions {
             }
             _ => return Ok(()),
         };
-        if let Some(at) = statement.descendants().filter(|_| statement.kind() == CREATE_INDEX).find_map(|it| constant(&it)) {
+        if let Some(at) =
+            statement.descendants().filter(|_| statement.kind() == CREATE_INDEX).find_map(|it| constant(&it))
+        {
             return Err(SchemaError::forbidden(text, at, "a value that is computed from constants", CONSTANT_FIX));
         }
         let table = self.tables.entry(name).or_default();

@@ -29,12 +29,29 @@ pub(super) const SMALL_FUNCTIONS: Words = Words::new(
 
 /// The nodes of an expression that cost nothing by themselves.
 const SMALL_NODES: &[SyntaxKind] = &[
-    NAME_REF, LITERAL, PAREN_EXPR, TUPLE_EXPR, ARRAY_EXPR, BETWEEN_EXPR, SYMMETRIC, POSTFIX_EXPR, IS_NOT,
-    IS_DISTINCT_FROM, IS_NOT_DISTINCT_FROM, NOT_IN, ARG_LIST, ARG, ANY_FN, ALL_FN, SOME_FN, CASE_EXPR,
-    WHEN_CLAUSE_LIST, WHEN_CLAUSE, ELSE_CLAUSE,
+    NAME_REF,
+    LITERAL,
+    PAREN_EXPR,
+    TUPLE_EXPR,
+    ARRAY_EXPR,
+    BETWEEN_EXPR,
+    SYMMETRIC,
+    POSTFIX_EXPR,
+    IS_NOT,
+    IS_DISTINCT_FROM,
+    IS_NOT_DISTINCT_FROM,
+    NOT_IN,
+    ARG_LIST,
+    ARG,
+    ANY_FN,
+    ALL_FN,
+    SOME_FN,
+    CASE_EXPR,
+    WHEN_CLAUSE_LIST,
+    WHEN_CLAUSE,
+    ELSE_CLAUSE,
 ];
-const SMALL_SIGNS: &[SyntaxKind] =
-    &[EQ, NEQ, NEQB, L_ANGLE, R_ANGLE, LTEQ, GTEQ, AND_KW, OR_KW, NOT_KW, IS_KW, IN_KW];
+const SMALL_SIGNS: &[SyntaxKind] = &[EQ, NEQ, NEQB, L_ANGLE, R_ANGLE, LTEQ, GTEQ, AND_KW, OR_KW, NOT_KW, IS_KW, IN_KW];
 const ARITHMETIC: &[SyntaxKind] = &[PLUS, MINUS, STAR, SLASH, PERCENT];
 
 pub(super) fn cost(expression: &SyntaxNode) -> Cost {
@@ -54,7 +71,8 @@ pub(super) fn cost(expression: &SyntaxNode) -> Cost {
 
 /// Whether this is the name of a function.
 pub(super) fn is_callee(node: &SyntaxNode) -> bool {
-    node.kind() == NAME_REF && node.parent().is_some_and(|it| it.kind() == CALL_EXPR && it.first_child().as_ref() == Some(node))
+    node.kind() == NAME_REF
+        && node.parent().is_some_and(|it| it.kind() == CALL_EXPR && it.first_child().as_ref() == Some(node))
 }
 
 fn call(node: &SyntaxNode) -> Cost {

@@ -405,9 +405,10 @@ impl<'a> Printer<'a> {
     }
 
     fn take_out(&mut self, node: &SyntaxNode, start: usize, options_at: usize) -> Printed {
-        if let Some(list) = node.descendants().find(|it| {
-            matches!(it.kind(), SET_NULL_COLUMNS | SET_DEFAULT_COLUMNS) && it.first_child().is_some()
-        }) {
+        if let Some(list) = node
+            .descendants()
+            .find(|it| matches!(it.kind(), SET_NULL_COLUMNS | SET_DEFAULT_COLUMNS) && it.first_child().is_some())
+        {
             return Err(self.refuse(&list, "a list of columns", "Leave it out: a key to the cards has one column."));
         }
         let options = self.out.split_off(options_at).trim_start().to_owned();

@@ -171,7 +171,10 @@ fn the_work_of_a_statement_is_known_by_its_shape() {
         ("drop table a cascade", Work::Drops),
         ("alter table t drop column a, drop constraint b", Work::Drops),
         ("alter table t rename to u", Work::Drops),
-        ("create table t (id bigint generated always as identity primary key, a text not null default 'x' check (a in ('x', 'y') and length(a) < 9), card_id uuid references public.master_cards)", Work::Quick),
+        (
+            "create table t (id bigint generated always as identity primary key, a text not null default 'x' check (a in ('x', 'y') and length(a) < 9), card_id uuid references public.master_cards)",
+            Work::Quick,
+        ),
         ("create table t (a int check (a > 3 * 5))", Work::Slow),
         ("create table t (a text check (strpos(a, 'x') = 1))", Work::Slow),
         ("create table t (a text check (a ~ 'x'))", Work::Slow),
@@ -211,7 +214,9 @@ fn the_work_of_a_statement_is_known_by_its_shape() {
 
 #[test]
 fn an_alteration_drops_first() {
-    let parts = printed("alter table if exists t add check (a > 0), drop column b cascade, add column c int, drop constraint k");
+    let parts = printed(
+        "alter table if exists t add check (a > 0), drop column b cascade, add column c int, drop constraint k",
+    );
     let head = "alter table if exists \"plugin_x\".\"t\"";
     assert_eq!(
         parts,
@@ -239,13 +244,21 @@ fn a_table_whose_key_sets_a_value_computes_nothing_large() {
         let refused = refused(&sql);
         assert!(refused.is_forbidden && refused.fix.contains("ON DELETE CASCADE"), "{sql}: {refused}");
     }
-    printed(&format!("create table t ({key}, a text default lower('X') check (a in ('x', 'y') or length(a) < 3), b int check (b * 2 > 3)); create index on t (card_id) where card_id is not null"));
-    printed("create table t (card_id uuid references public.master_cards on delete cascade on update cascade, a text check (a ~ 'x'))");
-    for index in ["(a) where 'x' || 'y' <> ''", "(a) where length('x') > 3 or a > 0", "(lower('X'))", "(a) where a > 2.5 ^ 3"] {
+    printed(&format!(
+        "create table t ({key}, a text default lower('X') check (a in ('x', 'y') or length(a) < 3), b int check (b * 2 > 3)); create index on t (card_id) where card_id is not null"
+    ));
+    printed(
+        "create table t (card_id uuid references public.master_cards on delete cascade on update cascade, a text check (a ~ 'x'))",
+    );
+    for index in
+        ["(a) where 'x' || 'y' <> ''", "(a) where length('x') > 3 or a > 0", "(lower('X'))", "(a) where a > 2.5 ^ 3"]
+    {
         let refused = refused(&format!("create index on t {index}"));
         assert!(refused.found.starts_with("a value that is computed from constants"), "{index}: {refused}");
     }
-    printed("create index on t (lower(a)) where a > -3 and b in ('x', 'y') and c > date '2020-01-01' and d = 'x'::text");
+    printed(
+        "create index on t (lower(a)) where a > -3 and b in ('x', 'y') and c > date '2020-01-01' and d = 'x'::text",
+    );
     printed(&format!("create table t ({key}); drop table t; create table t (a text check (a ~ 'x'))"));
 }
 

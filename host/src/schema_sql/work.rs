@@ -92,11 +92,7 @@ pub(super) fn locked_by(statement: &SyntaxNode, text: &str) -> Result<Vec<Locked
             let parents = statement.children().filter(|it| it.kind() == PARTITION_OF);
             for parent in parents {
                 let is_quick_without_default = is_quick_table(statement, text)?;
-                found.push(LockedBy {
-                    table: keys::last_name(&parent, text)?,
-                    column: None,
-                    is_quick_without_default,
-                });
+                found.push(LockedBy { table: keys::last_name(&parent, text)?, column: None, is_quick_without_default });
             }
         }
         ALTER_TABLE => {
@@ -110,7 +106,8 @@ pub(super) fn locked_by(statement: &SyntaxNode, text: &str) -> Result<Vec<Locked
                 }
                 if matches!(action.kind(), ATTACH_PARTITION | DETACH_PARTITION | ALTER_CONSTRAINT) {
                     found.push(LockedBy { table: table.clone(), column: None, is_quick_without_default: false });
-                    let names = action.children().filter(|it| matches!(it.kind(), TABLE_NAME_REF | TABLE_RELATION_NAME));
+                    let names =
+                        action.children().filter(|it| matches!(it.kind(), TABLE_NAME_REF | TABLE_RELATION_NAME));
                     for name in names {
                         let table = keys::last_name(&name, text)?;
                         found.push(LockedBy { table, column: None, is_quick_without_default: false });
@@ -125,8 +122,15 @@ pub(super) fn locked_by(statement: &SyntaxNode, text: &str) -> Result<Vec<Locked
 
 fn is_renaming(statement: &SyntaxNode) -> bool {
     let renames = [
-        INDEX_RENAME_TO, VIEW_RENAME_TO, TYPE_RENAME_TO, DOMAIN_RENAME_TO, RENAME_COLUMN, RENAME_VALUE,
-        RENAME_ATTRIBUTE, RENAME_CONSTRAINT, ADD_VALUE,
+        INDEX_RENAME_TO,
+        VIEW_RENAME_TO,
+        TYPE_RENAME_TO,
+        DOMAIN_RENAME_TO,
+        RENAME_COLUMN,
+        RENAME_VALUE,
+        RENAME_ATTRIBUTE,
+        RENAME_CONSTRAINT,
+        ADD_VALUE,
     ];
     statement.children().any(|it| renames.contains(&it.kind()))
 }
@@ -196,8 +200,13 @@ fn is_own_key(action: &SyntaxNode, text: &str) -> bool {
 fn is_plain_insert(statement: &SyntaxNode) -> bool {
     let parts = [RELATION_NAME_REF, COLUMN_TARGET_LIST, VALUES, ON_CONFLICT_CLAUSE];
     statement.children().all(|it| parts.contains(&it.kind()))
-        && statement.children().all(|it| it.kind() != ON_CONFLICT_CLAUSE || it.children().any(|it| it.kind() == CONFLICT_DO_NOTHING))
-        && statement.descendants().filter(|it| it.kind() == ROW).all(|row| row.children().all(|it| cost(&it) == Cost::Small))
+        && statement
+            .children()
+            .all(|it| it.kind() != ON_CONFLICT_CLAUSE || it.children().any(|it| it.kind() == CONFLICT_DO_NOTHING))
+        && statement
+            .descendants()
+            .filter(|it| it.kind() == ROW)
+            .all(|row| row.children().all(|it| cost(&it) == Cost::Small))
 }
 
 /// Every expression within a declaration.
@@ -209,12 +218,33 @@ fn expressions_are_small(node: &SyntaxNode) -> bool {
 pub(super) fn is_expression(node: &SyntaxNode) -> bool {
     let is_node = matches!(
         node.kind(),
-        NAME_REF | LITERAL | PAREN_EXPR | TUPLE_EXPR | ARRAY_EXPR | BETWEEN_EXPR | POSTFIX_EXPR | CASE_EXPR | CALL_EXPR
-            | PREFIX_EXPR | BIN_EXPR | CAST_EXPR | FIELD_EXPR | INDEX_EXPR | SLICE_EXPR
+        NAME_REF
+            | LITERAL
+            | PAREN_EXPR
+            | TUPLE_EXPR
+            | ARRAY_EXPR
+            | BETWEEN_EXPR
+            | POSTFIX_EXPR
+            | CASE_EXPR
+            | CALL_EXPR
+            | PREFIX_EXPR
+            | BIN_EXPR
+            | CAST_EXPR
+            | FIELD_EXPR
+            | INDEX_EXPR
+            | SLICE_EXPR
     );
     let parents = [
-        CHECK_CONSTRAINT, DEFAULT_CONSTRAINT, GENERATED_STORED, SET_DEFAULT, PARTITION_ITEM, WHERE_CONDITION_CLAUSE,
-        PARTITION_FROM_VALUES, PARTITION_TO_VALUES, PARTITION_FOR_VALUES_IN, WHERE_CLAUSE,
+        CHECK_CONSTRAINT,
+        DEFAULT_CONSTRAINT,
+        GENERATED_STORED,
+        SET_DEFAULT,
+        PARTITION_ITEM,
+        WHERE_CONDITION_CLAUSE,
+        PARTITION_FROM_VALUES,
+        PARTITION_TO_VALUES,
+        PARTITION_FOR_VALUES_IN,
+        WHERE_CLAUSE,
     ];
     is_node && node.parent().is_some_and(|it| parents.contains(&it.kind()))
 }
@@ -239,9 +269,9 @@ fn types_are_built_in(node: &SyntaxNode, text: &str) -> Result<bool, SchemaError
 
 /// Every table that the statement names.
 fn named_tables(statement: &SyntaxNode, text: &str) -> Result<Vec<String>, SchemaError> {
-    let names = statement.descendants().filter(|it| {
-        matches!(it.kind(), TABLE_NAME_REF | RELATION_NAME_REF) && !lexis::is_trivia(it.kind())
-    });
+    let names = statement
+        .descendants()
+        .filter(|it| matches!(it.kind(), TABLE_NAME_REF | RELATION_NAME_REF) && !lexis::is_trivia(it.kind()));
     let mut tables = Vec::new();
     for node in names {
         let name = keys::last_name(&node, text)?;

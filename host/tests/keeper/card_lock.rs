@@ -16,7 +16,7 @@ const BIG: &str = "big (v) AS (SELECT replace(replace(replace(replace(replace(re
     'a', 'aaaaaaaaaaaaaaaa'), 'a', 'aaaaaaaaaaaaaaaa'), 'a', 'aaaaaaaaaaaaaaaa'), 'a', 'aaaaaaaaaaaaaaaa'), 'a', 'a'))";
 /// What is looked for.
 fn needle() -> String {
-    format!("'b{}'", "a".repeat(360))
+    format!("'b{}'", "a".repeat(250))
 }
 
 /// A writer of cards beside a step: how long it waited for a card at most.
@@ -250,7 +250,9 @@ async fn a_row_without_a_card_is_refused_before_anything_stays() {
 #[tokio::test]
 async fn a_step_that_is_killed_holds_up_no_writer() {
     let (needle, key) = (needle(), "CREATE TABLE a (card_id uuid REFERENCES public.master_cards)");
-    let file = format!("{key}; CREATE TABLE texts (v text); INSERT INTO texts WITH {BIG} SELECT v FROM big WHERE strpos(v, {needle}) = 0");
+    let file = format!(
+        "{key}; CREATE TABLE texts (v text); INSERT INTO texts WITH {BIG} SELECT v FROM big WHERE strpos(v, {needle}) = 0"
+    );
     for database in places().await {
         let provisioner = database.login(&database.prepared.names.provision());
         let step: Step<'_> = database.step(&provisioner, "killed", &file);
@@ -305,7 +307,10 @@ async fn a_key_that_sets_a_value_lets_no_large_expression_stand_beside_it() {
             let found = found_in(database.provision("sets", &sql).await, "schema-unsafe");
             assert!(found.contains("in a table whose key sets a value") && found.contains(table), "{sql}: {found}");
         }
-        for key in ["REFERENCES public.master_cards ON DELETE CASCADE ON UPDATE CASCADE", "REFERENCES pointed ON UPDATE CASCADE"] {
+        for key in [
+            "REFERENCES public.master_cards ON DELETE CASCADE ON UPDATE CASCADE",
+            "REFERENCES pointed ON UPDATE CASCADE",
+        ] {
             database.provision("sets", &format!("ALTER TABLE by_check ADD FOREIGN KEY (card_id) {key}")).await.unwrap();
         }
         let fine = format!("ALTER TABLE fine ADD FOREIGN KEY (card_id) {}", key.trim_start_matches("card_id uuid "));

@@ -79,7 +79,9 @@ impl<'a> Walls<'a> {
             catalog::unknown(&self.work, SCHEMA, &names.plugin_schema("fuzz"), &names.plugin_runtime("fuzz")).await;
         let mut unknown: Vec<Unknown> = unknown.unwrap();
         // What expressions cost is a matter of types, which the reader does not know.
-        unknown.retain(|it| !it.what.contains("in a table whose key sets a value") && !it.what.contains("computed from constants"));
+        unknown.retain(|it| {
+            !it.what.contains("in a table whose key sets a value") && !it.what.contains("computed from constants")
+        });
         assert!(unknown.is_empty(), "the reader let through {unknown:#?}\nin one of {:#?}", self.since_look);
         self.since_look.clear();
         let clear = format!(

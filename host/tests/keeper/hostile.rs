@@ -94,8 +94,7 @@ async fn everything_on_the_list_works(place: Place) {
     let made = database.provision("x", WORKING).await.unwrap_or_else(|fault| panic!("{fault:?}"));
     let (card, other) = (database.card("a").await, database.card("b").await);
     let plugin = connect::connect(&made.connect).await.unwrap();
-    let insert =
-        "INSERT INTO items (card_id, price, mark) VALUES ($1, 2, 'Mark') RETURNING weekday, number, name";
+    let insert = "INSERT INTO items (card_id, price, mark) VALUES ($1, 2, 'Mark') RETURNING weekday, number, name";
     let row = plugin.query_one(insert, &[&card]).await.unwrap();
     assert_eq!((row.get::<_, String>(0), row.get::<_, i32>(1)), ("MARK".to_owned(), 105));
     plugin.execute("INSERT INTO spare (other_id) VALUES ($1)", &[&other]).await.unwrap();

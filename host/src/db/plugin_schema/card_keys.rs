@@ -27,7 +27,8 @@ const MAX_NAME_BYTES: usize = 63;
 /// From here on a partitioned table can have a key that is not validated yet.
 const PARTITIONED_NOT_VALID: i32 = 180_000;
 
-const NAMES: &str = "SELECT k.conname::text FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_namespace n ON n.oid = k.connamespace
+const NAMES: &str =
+    "SELECT k.conname::text FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_namespace n ON n.oid = k.connamespace
     WHERE n.nspname = $1";
 /// Every check that stands in a key's place, copies and inherited ones included.
 const PLACES: &str = "
@@ -92,7 +93,11 @@ impl<'a> CardKeys<'a> {
     }
 
     /// The statement's text, with a check in the place of each key.
-    pub(super) async fn hold_places(&mut self, work: &Transaction<'_>, statement: &Statement) -> Result<String, Failure> {
+    pub(super) async fn hold_places(
+        &mut self,
+        work: &Transaction<'_>,
+        statement: &Statement,
+    ) -> Result<String, Failure> {
         if statement.card_keys.is_empty() {
             return Ok(statement.sql.clone());
         }
@@ -213,7 +218,12 @@ async fn check_rows(work: &Transaction<'_>, schema: &str, place: &Place, pending
     let (table, column) = (&place.table, &place.column);
     if !place.is_uuid {
         let fix = "Write `card_id uuid REFERENCES public.master_cards (id)`, with any name for the column.";
-        return refuse("schema-unsafe", super::catalog::EXPECTED, format!("a key to the cards that is no uuid: {table}.{column}"), fix);
+        return refuse(
+            "schema-unsafe",
+            super::catalog::EXPECTED,
+            format!("a key to the cards that is no uuid: {table}.{column}"),
+            fix,
+        );
     }
     if !place.is_checked(pending) {
         return Ok(());
@@ -228,8 +238,14 @@ async fn check_rows(work: &Transaction<'_>, schema: &str, place: &Place, pending
     );
     let row = work.query_one(&asked, &[]).await.map_err(|error| judged(error, None))?;
     if row.try_get(0).context("holding rows against the cards")? {
-        let found = format!("23503 a row of {table} whose {column} is no card's id, which the key {} forbids", place.name);
-        return refuse("schema-failed", "schema.sql to run without an error", found, "Correct schema.sql, or the rows.");
+        let found =
+            format!("23503 a row of {table} whose {column} is no card's id, which the key {} forbids", place.name);
+        return refuse(
+            "schema-failed",
+            "schema.sql to run without an error",
+            found,
+            "Correct schema.sql, or the rows.",
+        );
     }
     Ok(())
 }
@@ -259,9 +275,10 @@ fn add(schema: &str, place: &Place, pending: &Pending) -> String {
     let is_validated_now = place.is_partitioned && place.server < PARTITIONED_NOT_VALID;
     let not_valid = if is_validated_now { "" } else { "NOT VALID" };
     let key = format!("FOREIGN KEY ({column}) REFERENCES public.master_cards (id) {options} {not_valid}");
-    let comment = place.comment.as_ref().map(|comment| {
-        format!("; COMMENT ON CONSTRAINT {name} ON {table} IS {}", sql::literal(comment))
-    });
+    let comment = place
+        .comment
+        .as_ref()
+        .map(|comment| format!("; COMMENT ON CONSTRAINT {name} ON {table} IS {}", sql::literal(comment)));
     format!("ALTER TABLE {table} ADD CONSTRAINT {name} {key}{}", comment.unwrap_or_default())
 }
 

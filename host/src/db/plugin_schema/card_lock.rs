@@ -81,7 +81,8 @@ impl<'a> CardLock<'a> {
     async fn admit_locking(&self, work: &Transaction<'_>, statement: &Statement, by: &LockedBy) -> Result<(), Failure> {
         let row = work.query_one(LOCKS, &[&self.schema, &by.table, &by.column]).await;
         let row = row.context("looking for keys to the cards")?;
-        let (has_key, has_default): (bool, bool) = (row.try_get(0).context("reading")?, row.try_get(1).context("reading")?);
+        let (has_key, has_default): (bool, bool) =
+            (row.try_get(0).context("reading")?, row.try_get(1).context("reading")?);
         match has_key && (has_default || !by.is_quick_without_default) {
             true => Err(locks_for_long(statement, by)),
             false => Ok(()),
@@ -99,7 +100,12 @@ impl<'a> CardLock<'a> {
     }
 
     /// Runs a statement, and notices whether it took the lock.
-    pub(super) async fn run(&mut self, work: &Transaction<'_>, statement: &Statement, sql: &str) -> Result<(), Failure> {
+    pub(super) async fn run(
+        &mut self,
+        work: &Transaction<'_>,
+        statement: &Statement,
+        sql: &str,
+    ) -> Result<(), Failure> {
         let asked = format!("{sql}; {IS_LOCKED}");
         let answer = work.simple_query(&asked).await.map_err(|error| judged(error, Some(statement)))?;
         let count = answer.iter().rev().find_map(|message| match message {

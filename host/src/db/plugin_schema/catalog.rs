@@ -96,7 +96,10 @@ fn read(rows: &[tokio_postgres::Row]) -> anyhow::Result<Vec<Unknown>> {
 }
 
 /// Refuses what only the keys show. Quick, since it runs while the cards are locked.
-pub(super) async fn actions_refusal(session: &impl GenericClient, schema: &str) -> anyhow::Result<Option<ProvisionFault>> {
+pub(super) async fn actions_refusal(
+    session: &impl GenericClient,
+    schema: &str,
+) -> anyhow::Result<Option<ProvisionFault>> {
     let unbounded = unbounded(session, schema).await?;
     Ok((!unbounded.is_empty()).then(|| {
         let named: Vec<String> = unbounded.iter().map(ToString::to_string).collect();

@@ -8,8 +8,8 @@ use rand::TryRng as _;
 use tokio_postgres::error::DbError;
 use tokio_postgres::{CancelToken, Client, Transaction};
 
-use super::card_lock::CardLock;
 use super::card_keys::{CardKeys, Made};
+use super::card_lock::CardLock;
 use super::{ProvisionFault, Step, Trouble, catalog, diff, keys};
 use crate::db::{connect, sql};
 use crate::hex::hex;
