@@ -32,6 +32,7 @@ pub mod pooler;
 pub mod prepare;
 pub mod proxy_routes;
 pub mod rate_budgets;
+pub mod reaper;
 pub mod roles;
 pub mod sealed_settings;
 pub mod server;

@@ -214,6 +214,7 @@ async fn write_refusals(app: Arc<App>) {
 /// Removes what has outlived its retention. Hosts that share a database do it beside each other, which does no harm.
 async fn clean(app: Arc<App>) {
     let mut every = tokio::time::interval(CLEAN_EVERY);
+    let mut expiry = db::card_expiry::Expiry::default();
     loop {
         every.tick().await;
         match db::audit::remove_old(&app.pools.reaper, app.config.cards.audit_retention_days).await {
@@ -226,7 +227,7 @@ async fn clean(app: Arc<App>) {
             Ok(jobs) => tracing::info!(jobs, "removed jobs that are long over"),
             Err(error) => tracing::warn!(error = ?error, "jobs that are long over could not be removed"),
         }
-        remove_expired_cards(&app).await;
+        remove_expired_cards(&app, &mut expiry).await;
         if let Err(error) = db::sessions::forget_old(&app.pools.core).await {
             tracing::warn!(error = ?error, "sessions that are long over could not be removed");
         }
@@ -234,12 +235,18 @@ async fn clean(app: Arc<App>) {
 }
 
 /// Removes for good the cards that were deleted longer ago than `CARD_RETENTION_DAYS`.
-async fn remove_expired_cards(app: &App) {
+async fn remove_expired_cards(app: &App, expiry: &mut db::card_expiry::Expiry) {
     let before = app.clock.now() - time::Duration::days(app.config.cards.retention_days.into());
-    match db::card_expiry::remove(&app.pools.reaper, before).await {
+    match expiry.remove(&app.pools.reaper, before).await {
         Ok(removed) => {
             if removed.cards > 0 {
                 tracing::info!(cards = removed.cards, "removed deleted cards that were past their retention");
+            }
+            if removed.slow > 0 {
+                tracing::warn!(
+                    cards = removed.slow,
+                    "deleted cards stay for now, because their removal takes too long"
+                );
             }
             for (plugin, cards) in removed.in_use {
                 tracing::warn!(plugin, cards, "deleted cards stay, because the plugin's tables still refer to them");

@@ -15,6 +15,8 @@ use std::time::Duration;
 use squawk_syntax::syntax_error::SyntaxError;
 use squawk_syntax::{SourceFile, SyntaxKind, SyntaxNode};
 
+mod actions;
+mod cost;
 mod error;
 mod keys;
 mod lexis;
@@ -23,9 +25,12 @@ mod print;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod work;
 
 pub use error::{Position, SchemaError};
+pub use keys::{CardKey, KeyPlace};
 use print::Printer;
+pub use work::{LockedBy, Work};
 
 /// Characters of a schema.sql; the largest that we know of have some 30,000.
 pub const MAX_BYTES: usize = 1024 * 1024;
@@ -44,11 +49,26 @@ const STACK_BYTES: usize = 64 * 1024 * 1024;
 /// One statement, as PostgreSQL gets to see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statement {
+    /// Without its keys to the cards: each has a place in it, and does not run without something in that place.
     pub sql: String,
-    /// To be run when the server knows no NOT VALID key on such a table (partitioned ones, before PostgreSQL 18).
-    pub sql_validated: Option<String>,
+    /// In the order of their places.
+    pub card_keys: Vec<CardKey>,
+    pub work: Work,
+    /// What makes it take the lock on the cards, although it is not quick.
+    pub locked_by: Vec<LockedBy>,
     /// Where it begins in the file.
     pub position: Position,
+}
+
+impl Statement {
+    /// The text, with what this writes in the places of the keys.
+    pub fn with_keys(&self, mut write: impl FnMut(usize, &CardKey) -> String) -> String {
+        let mut text = self.sql.clone();
+        for (number, key) in self.card_keys.iter().enumerate().rev() {
+            text.insert_str(key.at, &format!(" {}", write(number, key)));
+        }
+        text
+    }
 }
 
 /// Reads the `schema.sql` of the plugin that `schema` belongs to. Blocks for as long as that takes.
@@ -82,19 +102,24 @@ fn parse(schema: &str, text: &str) -> Result<Vec<Statement>, SchemaError> {
     let parsed = SourceFile::parse(text);
     let mistakes = parsed.errors();
     let mut statements = Vec::new();
+    let mut actions = actions::Actions::default();
     for node in parsed.syntax_node().children() {
         let position = Position::in_text(text, start(&node));
         syntax::check_statement(&node, text)?;
         if let Some(mistake) = first_within(&mistakes, &node) {
             return Err(SchemaError::not_sql(text, mistake));
         }
-        if node.kind() != SyntaxKind::EMPTY_STMT {
-            statements.push(Printer::new(schema, text, &node).print(position)?);
+        if node.kind() == SyntaxKind::EMPTY_STMT {
+            continue;
         }
+        for part in work::parts(&node) {
+            statements.push(Printer::new(schema, text, &node, part).print(position)?);
+        }
+        actions.read(text, &node)?;
     }
     match mistakes.first() {
         Some(mistake) => Err(SchemaError::not_sql(text, mistake)),
-        None => Ok(statements),
+        None => actions.check(text).map(|()| statements),
     }
 }
 

@@ -4,6 +4,8 @@
 
 #[path = "keeper/backup.rs"]
 mod backup;
+#[path = "keeper/card_lock.rs"]
+mod card_lock;
 #[path = "keeper/database.rs"]
 mod database;
 #[path = "keeper/differential.rs"]
@@ -20,6 +22,8 @@ mod owner;
 mod privileges;
 #[path = "keeper/process.rs"]
 mod process;
+#[path = "keeper/reaper.rs"]
+mod reaper;
 #[path = "keeper/schema_run.rs"]
 mod schema_run;
 #[path = "keeper/server.rs"]

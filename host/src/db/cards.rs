@@ -5,7 +5,7 @@ use serde_json::{Value, json, value::RawValue};
 use tokio_postgres::{Row, types::Json};
 use uuid::Uuid;
 
-use super::{card_history, fault, pool::Pool};
+use super::{card_history, fault, pool::Pool, reaper};
 use crate::{
     cards::{
         card::{Card, Status},
@@ -201,12 +201,11 @@ pub async fn check_hidden(pool: &Pool, id: Uuid, precondition: &Precondition) ->
 
 /// Removes a hidden card for good, as the reaper: the core itself has no right to delete cards.
 pub async fn purge(reaper: &Pool, id: Uuid) -> ApiResult<()> {
-    let client = reaper.get().await?;
-    let gone = client
-        .execute("DELETE FROM public.master_cards WHERE id = $1 AND deleted_at IS NOT NULL", &[&id])
-        .await
-        .map_err(card_in_use)?;
-    if gone == 0 { Err(ApiError::not_found("deleted card")) } else { Ok(()) }
+    match reaper::remove_cards(reaper, &[id], reaper::CARD_TIMEOUT).await {
+        Ok(0) => Err(ApiError::not_found("deleted card")),
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// A plugin's foreign key that forbids the removal names its schema, and so the plugin.

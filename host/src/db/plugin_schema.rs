@@ -23,6 +23,8 @@ use crate::schema_sql::{self, SchemaError, Statement};
 use record::Recorded;
 use run::Done;
 
+mod card_keys;
+mod card_lock;
 pub mod catalog;
 pub mod close;
 mod confirmed;

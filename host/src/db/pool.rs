@@ -18,7 +18,8 @@ const WAIT: Duration = Duration::from_secs(5);
 const CREATE: Duration = Duration::from_secs(5);
 const RECYCLE: Duration = Duration::from_secs(5);
 const CORE_CONNECTIONS: usize = 16;
-const REAPER_CONNECTIONS: usize = 2;
+/// One for the cards that are past their retention, the others for whoever removes one by hand.
+const REAPER_CONNECTIONS: usize = 4;
 
 /// The pools.
 #[derive(Clone)]

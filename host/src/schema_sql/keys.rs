@@ -11,6 +11,98 @@ pub(super) const CARDS: [&str; 2] = ["public", "master_cards"];
 const CARD_ID: &str = "id";
 const KEY_TYPE: &str = "uuid";
 
+/// A key to the cards. It is taken out of its statement and made last of all, since it takes a lock that keeps others
+/// from writing cards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CardKey {
+    /// Where it stood in the statement's text.
+    pub at: usize,
+    pub table: String,
+    pub column: String,
+    /// As the author gave it.
+    pub name: Option<String>,
+    /// What stands behind the table that it points to, such as `on delete cascade`.
+    pub options: String,
+    pub place: KeyPlace,
+    /// Whether it stands behind its column.
+    pub is_in_column: bool,
+    /// Whether it was written as NOT VALID.
+    pub is_unchecked: bool,
+}
+
+/// Where a key is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyPlace {
+    /// Behind a column.
+    Column,
+    /// In the list of a new table; whether that table can have others below it that take its constraints over.
+    Table { is_partitioned: bool },
+    /// ALTER TABLE ... ADD.
+    Added,
+}
+
+impl CardKey {
+    /// The key as an author would write it in its place.
+    pub fn definition(&self) -> String {
+        let name = self.name.as_ref().map(|name| format!("constraint {} ", lexis::quoted(name))).unwrap_or_default();
+        let columns = match self.is_in_column {
+            true => String::new(),
+            false => format!("foreign key ( {} ) ", lexis::quoted(&self.column)),
+        };
+        let end = if self.is_unchecked { " not valid" } else { "" };
+        let cards = CARDS.map(lexis::quoted).join(".");
+        format!("{}{end}", format!("{name}{columns}references {cards} {}", self.options).trim_end())
+    }
+
+    /// The names and options of the key that this constraint is, at a place of the statement's text.
+    pub(super) fn read(constraint: &SyntaxNode, text: &str) -> Result<Self, SchemaError> {
+        let parent = constraint.parent();
+        let column = match constraint.kind() {
+            REFERENCES_CONSTRAINT => parent.as_ref().and_then(|column| children(column, COLUMN_NAME).next()),
+            _ => children(constraint, FOREIGN_KEY_COLUMN_LIST).next().and_then(|list| list.first_child()),
+        };
+        let name = children(constraint, CONSTRAINT_NAME_CLAUSE).next().and_then(|clause| clause.first_child());
+        let name = name.map(|name| last_name(&name, text)).transpose()?;
+        let statement = constraint.ancestors().find(|node| matches!(node.kind(), CREATE_TABLE | ALTER_TABLE));
+        let (Some(column), Some(statement)) = (column, statement) else {
+            return Err(super::syntax::refuse_node(constraint, text));
+        };
+        let is_partitioned = statement.children().any(|it| matches!(it.kind(), PARTITION_BY | PARTITION_OF));
+        Ok(Self {
+            at: 0,
+            table: table_of(&statement, text)?,
+            column: last_name(&column, text)?,
+            name,
+            options: String::new(),
+            is_in_column: constraint.kind() == REFERENCES_CONSTRAINT,
+            place: match (constraint.kind(), statement.kind()) {
+                (_, CREATE_TABLE) => KeyPlace::Table { is_partitioned },
+                (REFERENCES_CONSTRAINT, _) => KeyPlace::Column,
+                _ => KeyPlace::Added,
+            },
+            is_unchecked: children(constraint, NOT_VALID).next().is_some(),
+        })
+    }
+}
+
+/// The table that a CREATE TABLE makes or an ALTER TABLE changes, without its schema.
+pub(super) fn table_of(statement: &SyntaxNode, text: &str) -> Result<String, SchemaError> {
+    let names = [TABLE_NAME, TABLE_RELATION_NAME];
+    match statement.children().find(|node| names.contains(&node.kind())) {
+        Some(node) => last_name(&node, text),
+        None => Err(super::syntax::refuse_node(statement, text)),
+    }
+}
+
+/// The last name of a path.
+pub(super) fn last_name(path: &SyntaxNode, text: &str) -> Result<String, SchemaError> {
+    let tokens = path.descendants_with_tokens().filter_map(|it| it.into_token());
+    match tokens.filter(|token| lexis::is_word(token.kind())).last() {
+        Some(token) => lexis::name(text, &token),
+        None => Err(super::syntax::refuse_node(path, text)),
+    }
+}
+
 /// Whether a REFERENCES points to the cards; then it has to be one `uuid` column to `(id)`.
 pub(super) fn points_to_cards(constraint: &SyntaxNode, path: &[String], text: &str) -> Result<bool, SchemaError> {
     if path != CARDS {

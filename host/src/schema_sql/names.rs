@@ -9,6 +9,10 @@
 pub(super) struct Words(&'static str);
 
 impl Words {
+    pub(super) const fn new(words: &'static str) -> Self {
+        Self(words)
+    }
+
     pub(super) fn contains(self, name: &str) -> bool {
         self.0.split_ascii_whitespace().any(|word| word == name)
     }

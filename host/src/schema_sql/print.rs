@@ -8,7 +8,8 @@ use squawk_syntax::{SyntaxNode, SyntaxToken};
 
 use super::error::{Position, SchemaError};
 use super::names::Words;
-use super::{Statement, keys, lexis, names, syntax};
+use super::work::{self, Part};
+use super::{CardKey, Statement, keys, lexis, names, syntax};
 
 mod options;
 
@@ -18,33 +19,55 @@ pub(super) struct Printer<'a> {
     /// The whole file, for positions.
     text: &'a str,
     statement: &'a SyntaxNode,
+    part: Part,
     /// Names that WITH gives to queries of this statement.
     queries: HashSet<String>,
     out: String,
-    /// Where in `out` a key to the cards may be left to be validated later.
-    not_valid: Option<usize>,
+    /// Keys to the cards, which are not in `out`.
+    card_keys: Vec<CardKey>,
     after_text: bool,
 }
 
 type Printed = Result<(), SchemaError>;
 
-/// `NOT VALID` in the place of nothing.
-const NOT_VALID: &str = "not valid";
-
 impl<'a> Printer<'a> {
-    pub(super) fn new(schema: &'a str, text: &'a str, statement: &'a SyntaxNode) -> Self {
+    pub(super) fn new(schema: &'a str, text: &'a str, statement: &'a SyntaxNode, part: Part) -> Self {
         let (queries, out) = (HashSet::new(), String::new());
-        Self { schema, text, statement, queries, out, not_valid: None, after_text: false }
+        Self { schema, text, statement, part, queries, out, card_keys: Vec::new(), after_text: false }
     }
 
     pub(super) fn print(mut self, position: Position) -> Result<Statement, SchemaError> {
         self.collect_queries()?;
-        self.node(&self.statement.clone())?;
-        let sql_validated = self.not_valid.map(|_| self.out.clone());
-        if let Some(at) = self.not_valid {
-            self.out.insert_str(at, &format!(" {NOT_VALID}"));
+        match self.part {
+            Part::Whole => self.node(&self.statement.clone())?,
+            part => self.alteration(&self.statement.clone(), part)?,
         }
-        Ok(Statement { sql: self.out, sql_validated, position })
+        let work = work::of_part(self.statement, self.part, self.text)?;
+        let locked_by = work::locked_by(self.statement, self.text)?;
+        Ok(Statement { sql: self.out, card_keys: self.card_keys, work, locked_by, position })
+    }
+
+    /// Of an ALTER TABLE, the actions that drop something, or the others.
+    fn alteration(&mut self, node: &SyntaxNode, part: Part) -> Printed {
+        let mut is_first = true;
+        for child in node.children_with_tokens() {
+            match (child.as_node(), child.as_token()) {
+                (Some(child), _) if work::is_action(child.kind()) => {
+                    if !work::belongs(child.kind(), part) {
+                        continue;
+                    }
+                    if !std::mem::take(&mut is_first) {
+                        self.word(",");
+                    }
+                    self.node(child)?;
+                }
+                (Some(child), _) => self.node(child)?,
+                (_, Some(token)) if token.kind() == COMMA => {}
+                (_, Some(token)) => self.token(token, syntax::tokens(node.kind()).unwrap_or_default())?,
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// A name of the server's own is no name for a query: outside of its WITH it would mean the server's.
@@ -346,29 +369,51 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// A foreign key. One to the cards that is added to a table which is there already is checked against its rows
-    /// later, without the lock that keeps others from writing cards.
+    /// A foreign key. One to the cards is not printed: the host makes it when everything else is done.
     fn key(&mut self, node: &SyntaxNode) -> Printed {
-        let mut to_cards = false;
+        let start = self.out.len();
+        let mut options_at = None;
         for child in node.children_with_tokens() {
             match (child.as_node(), child.as_token()) {
                 (Some(child), _) if child.kind() == TABLE_NAME_REF => {
-                    to_cards = keys::points_to_cards(node, &self.path(child)?, self.text)?;
-                    match to_cards {
-                        true => self.word(&keys::CARDS.map(lexis::quoted).join(".")),
+                    match keys::points_to_cards(node, &self.path(child)?, self.text)? {
+                        true => options_at = Some(self.out.len()),
                         false => self.object(child)?,
                     }
                 }
-                (Some(child), _) => self.node(child)?,
-                (_, Some(token)) => self.token(token, syntax::tokens(node.kind()).unwrap_or_default())?,
+                (Some(child), _) if options_at.is_some() && child.kind() == NOT_VALID => {}
+                (Some(child), _) => {
+                    self.node(child)?;
+                    let is_the_id = matches!(child.kind(), COLUMN_NAME_REF | FOREIGN_KEY_COLUMN_LIST);
+                    if is_the_id && options_at.is_some() {
+                        options_at = Some(self.out.len());
+                    }
+                }
+                (_, Some(token)) => {
+                    self.token(token, syntax::tokens(node.kind()).unwrap_or_default())?;
+                    if token.kind() == R_PAREN && options_at.is_some() {
+                        options_at = Some(self.out.len());
+                    }
+                }
                 _ => {}
             }
         }
-        let is_added = node.parent().is_some_and(|parent| parent.kind() == ADD_CONSTRAINT);
-        let is_left_unchecked = node.children().any(|child| child.kind() == SyntaxKind::NOT_VALID);
-        if to_cards && is_added && !is_left_unchecked && self.not_valid.is_none() {
-            self.not_valid = Some(self.out.len());
+        match options_at {
+            Some(options_at) => self.take_out(node, start, options_at),
+            None => Ok(()),
         }
+    }
+
+    fn take_out(&mut self, node: &SyntaxNode, start: usize, options_at: usize) -> Printed {
+        if let Some(list) = node
+            .descendants()
+            .find(|it| matches!(it.kind(), SET_NULL_COLUMNS | SET_DEFAULT_COLUMNS) && it.first_child().is_some())
+        {
+            return Err(self.refuse(&list, "a list of columns", "Leave it out: a key to the cards has one column."));
+        }
+        let options = self.out.split_off(options_at).trim_start().to_owned();
+        self.out.truncate(start);
+        self.card_keys.push(CardKey { at: start, options, ..CardKey::read(node, self.text)? });
         Ok(())
     }
 

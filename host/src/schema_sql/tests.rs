@@ -6,7 +6,7 @@ use super::*;
 
 fn printed(text: &str) -> Vec<String> {
     match read("plugin_x", text) {
-        Ok(statements) => statements.into_iter().map(|statement| statement.sql).collect(),
+        Ok(statements) => statements.into_iter().map(as_written).collect(),
         Err(refused) => panic!("{:.300}\n{refused:?}", text),
     }
 }
@@ -28,10 +28,14 @@ fn what_is_on_the_list_passes() {
     assert!(printed(PASSES).len() > 80);
 }
 
+/// The text of a statement with its keys to the cards, as an author would write them.
+fn as_written(statement: Statement) -> String {
+    statement.with_keys(|_, key| key.definition())
+}
+
 /// What was printed reads as itself, but for names in escapes, which authors may not write: two readers of it see one thing.
 #[test]
 fn what_is_printed_prints_as_itself() {
-    let as_written = |statement: Statement| statement.sql_validated.unwrap_or(statement.sql);
     let statements = read("plugin_x", PASSES).unwrap().into_iter().map(as_written);
     for sql in statements.filter(|sql| !sql.contains("U&\"")) {
         // What the printer adds to views, and the one name that is not in the plugin's schema.
@@ -144,13 +148,118 @@ fn a_view_reads_as_who_asks() {
 }
 
 #[test]
-fn a_key_that_is_added_to_the_cards_is_validated_later() {
-    let text = "alter table t add constraint k foreign key (card_id) references public.master_cards (id) on delete cascade, add column b int";
-    let statements = read("plugin_x", text).unwrap();
-    assert!(statements[0].sql.contains("on delete cascade not valid ,"), "{statements:?}");
-    assert!(!statements[0].sql_validated.as_ref().unwrap().contains("not valid"), "{statements:?}");
+fn a_key_to_the_cards_is_taken_out_of_its_statement() {
+    let text = "create table if not exists T (C uuid not null constraint k references public.master_cards (id) on delete set null deferrable, a int, \
+        foreign key (c) references public.master_cards not valid)";
+    let statement = &read("plugin_x", text).unwrap()[0];
+    let (inline, listed) = (&statement.card_keys[0], &statement.card_keys[1]);
+    assert_eq!((inline.table.as_str(), inline.column.as_str(), inline.name.as_deref()), ("t", "c", Some("k")));
+    assert_eq!((inline.options.as_str(), inline.is_unchecked), ("on delete set null deferrable", false));
+    assert_eq!((listed.options.as_str(), listed.name.as_deref(), listed.is_unchecked), ("", None, true));
+    let marked = statement.with_keys(|number, _| format!("<{number}>"));
+    assert!(marked.ends_with("not null <0> , \"a\" int , <1> )"), "{marked}");
     let own = read("plugin_x", "alter table t add foreign key (a) references u (id)").unwrap();
-    assert_eq!((own[0].sql.contains("not valid"), &own[0].sql_validated), (false, &None));
+    assert_eq!((own[0].card_keys.len(), own[0].work.clone()), (0, Work::Slow));
+    refused("create table t (c uuid references public.master_cards on delete set null (c))");
+}
+
+/// What may run while cards are locked, and what may lock them.
+#[test]
+fn the_work_of_a_statement_is_known_by_its_shape() {
+    let on = |tables: &[&str]| Work::QuickOn(tables.iter().map(|it| (*it).to_owned()).collect());
+    for (sql, expected) in [
+        ("drop table a cascade", Work::Drops),
+        ("alter table t drop column a, drop constraint b", Work::Drops),
+        ("alter table t rename to u", Work::Drops),
+        (
+            "create table t (id bigint generated always as identity primary key, a text not null default 'x' check (a in ('x', 'y') and length(a) < 9), card_id uuid references public.master_cards)",
+            Work::Quick,
+        ),
+        ("create table t (a int check (a > 3 * 5))", Work::Slow),
+        ("create table t (a text check (strpos(a, 'x') = 1))", Work::Slow),
+        ("create table t (a text check (a ~ 'x'))", Work::Slow),
+        ("create table t (a text check (a like 'x'))", Work::Slow),
+        ("create table t (a mine default '{x}')", Work::Slow),
+        ("create table t (a int, b int generated always as (a) stored)", Work::Slow),
+        ("create table t (a int, exclude using gist (a with =))", Work::Slow),
+        ("create table t (like u)", Work::Slow),
+        ("create table t (a int) partition by range (lower(a))", Work::Slow),
+        ("create index on t (a)", on(&["t"])),
+        ("create index on t (lower(a))", Work::Slow),
+        ("create index on t (a) where strpos(b, 'x') > 0", Work::Slow),
+        ("insert into t values (1, 'a', now()), (-1, default, null) on conflict do nothing", on(&["t"])),
+        ("insert into t values (strpos('a', 'b'))", Work::Slow),
+        ("insert into t select 1", Work::Slow),
+        ("insert into t values (1) on conflict (a) do update set a = 1", Work::Slow),
+        ("insert into t values (1) returning strpos('a', 'b')", Work::Slow),
+        ("update t set a = 1", Work::Slow),
+        ("delete from t", Work::Slow),
+        ("select 1", Work::Slow),
+        ("alter table t add column a int default 3, add column c uuid references public.master_cards", Work::Quick),
+        ("alter table t add column a uuid default gen_random_uuid()", on(&["t"])),
+        ("alter table t add column a mine", on(&["t"])),
+        ("alter table t alter a set default '{}'", Work::Slow),
+        ("alter table t add check (strpos(a, 'x') > 0)", Work::Slow),
+        ("alter table t add check (a > 0)", on(&["t"])),
+        ("alter table t alter a type text", Work::Slow),
+        ("alter table t validate constraint c", Work::Slow),
+        ("alter table t alter a set not null", Work::Slow),
+        ("alter table p attach partition q default", Work::Slow),
+        ("create view v as select 'x'", Work::Slow),
+    ] {
+        let read = read("plugin_x", sql).unwrap_or_else(|refused| panic!("{sql}: {refused}"));
+        assert_eq!((read.len(), &read[0].work), (1, &expected), "{sql}");
+    }
+}
+
+#[test]
+fn an_alteration_drops_first() {
+    let parts = printed(
+        "alter table if exists t add check (a > 0), drop column b cascade, add column c int, drop constraint k",
+    );
+    let head = "alter table if exists \"plugin_x\".\"t\"";
+    assert_eq!(
+        parts,
+        [
+            format!("{head} drop column \"b\" cascade , drop constraint \"k\""),
+            format!("{head} add check ( \"a\" > 0 ) , add column \"c\" int"),
+        ]
+    );
+    assert_eq!(printed("alter table t alter b type int using c, drop column c").len(), 1);
+}
+
+#[test]
+fn a_table_whose_key_sets_a_value_computes_nothing_large() {
+    let key = "card_id uuid references public.master_cards on delete set null";
+    for sql in [
+        format!("create table t ({key}, a text check (strpos(a, 'x') > 0))"),
+        format!("create table t ({key}, a text check (a ~ 'x'))"),
+        format!("create table t ({key}, a text, b text generated always as (upper(a)) stored)"),
+        format!("create table t ({key}, a int, exclude using gist (a with =))"),
+        format!("create table t ({key}, a text); create index on t (lower(a))"),
+        format!("create table t ({key}, a text); create index on t (card_id) where a like '%x'"),
+        format!("create table t (a text check (a || a <> '')); alter table t add column {key}"),
+        "create table t (a int references u on delete set default, b text check (b ~ 'x'))".to_owned(),
+    ] {
+        let refused = refused(&sql);
+        assert!(refused.is_forbidden && refused.fix.contains("ON DELETE CASCADE"), "{sql}: {refused}");
+    }
+    printed(&format!(
+        "create table t ({key}, a text default lower('X') check (a in ('x', 'y') or length(a) < 3), b int check (b * 2 > 3)); create index on t (card_id) where card_id is not null"
+    ));
+    printed(
+        "create table t (card_id uuid references public.master_cards on delete cascade on update cascade, a text check (a ~ 'x'))",
+    );
+    for index in
+        ["(a) where 'x' || 'y' <> ''", "(a) where length('x') > 3 or a > 0", "(lower('X'))", "(a) where a > 2.5 ^ 3"]
+    {
+        let refused = refused(&format!("create index on t {index}"));
+        assert!(refused.found.starts_with("a value that is computed from constants"), "{index}: {refused}");
+    }
+    printed(
+        "create index on t (lower(a)) where a > -3 and b in ('x', 'y') and c > date '2020-01-01' and d = 'x'::text",
+    );
+    printed(&format!("create table t ({key}); drop table t; create table t (a text check (a ~ 'x'))"));
 }
 
 #[test]

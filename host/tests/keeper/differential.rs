@@ -58,8 +58,8 @@ impl<'a> Walls<'a> {
         self.work.batch_execute(&begin).await.unwrap();
         let mut ran = true;
         for statement in &statements {
-            let sql = statement.sql_validated.as_ref().unwrap_or(&statement.sql);
-            ran = ran && self.work.batch_execute(sql).await.is_ok();
+            let sql = statement.with_keys(|_, key| key.definition());
+            ran = ran && self.work.batch_execute(&sql).await.is_ok();
         }
         let end = if ran { "RESET ROLE; RELEASE file" } else { "ROLLBACK TO file; RESET ROLE; RELEASE file" };
         self.work.batch_execute(end).await.unwrap();
@@ -77,7 +77,11 @@ impl<'a> Walls<'a> {
         self.work.batch_execute("SET LOCAL search_path = pg_catalog, pg_temp").await.unwrap();
         let unknown =
             catalog::unknown(&self.work, SCHEMA, &names.plugin_schema("fuzz"), &names.plugin_runtime("fuzz")).await;
-        let unknown: Vec<Unknown> = unknown.unwrap();
+        let mut unknown: Vec<Unknown> = unknown.unwrap();
+        // What expressions cost is a matter of types, which the reader does not know.
+        unknown.retain(|it| {
+            !it.what.contains("in a table whose key sets a value") && !it.what.contains("computed from constants")
+        });
         assert!(unknown.is_empty(), "the reader let through {unknown:#?}\nin one of {:#?}", self.since_look);
         self.since_look.clear();
         let clear = format!(

@@ -94,10 +94,10 @@ async fn everything_on_the_list_works(place: Place) {
     let made = database.provision("x", WORKING).await.unwrap_or_else(|fault| panic!("{fault:?}"));
     let (card, other) = (database.card("a").await, database.card("b").await);
     let plugin = connect::connect(&made.connect).await.unwrap();
-    let insert =
-        "INSERT INTO items (card_id, other_id, price, mark) VALUES ($1, $2, 2, 'Mark') RETURNING weekday, number, name";
-    let row = plugin.query_one(insert, &[&card, &other]).await.unwrap();
+    let insert = "INSERT INTO items (card_id, price, mark) VALUES ($1, 2, 'Mark') RETURNING weekday, number, name";
+    let row = plugin.query_one(insert, &[&card]).await.unwrap();
     assert_eq!((row.get::<_, String>(0), row.get::<_, i32>(1)), ("MARK".to_owned(), 105));
+    plugin.execute("INSERT INTO spare (other_id) VALUES ($1)", &[&other]).await.unwrap();
     plugin.execute("INSERT INTO parents (id, v, card_id) VALUES (7, 'seven', $1)", &[&other]).await.unwrap();
     plugin.query("SELECT * FROM seen", &[]).await.unwrap();
     plugin.query("SELECT * FROM odd", &[]).await.unwrap();
@@ -112,8 +112,10 @@ async fn everything_on_the_list_works(place: Place) {
         database.core().await.execute(gone, &[&id]).await.unwrap();
         reaper.execute("DELETE FROM public.master_cards WHERE id = $1", &[&id]).await.unwrap();
         let left: i64 =
-            plugin.query_one("SELECT count(*) FROM items WHERE other_id IS NULL", &[]).await.unwrap().get(0);
-        assert_eq!(left, i64::from(id == other));
+            plugin.query_one("SELECT count(*) FROM spare WHERE other_id IS NULL", &[]).await.unwrap().get(0);
+        assert_eq!(left, 1);
+        let items: i64 = plugin.query_one("SELECT count(*) FROM items", &[]).await.unwrap().get(0);
+        assert_eq!(items, i64::from(id == other));
     }
     let validated = "SELECT bool_and(convalidated) FROM pg_constraint WHERE contype = 'f' AND connamespace = 'plugin_x'::regnamespace";
     assert!(database.admin().await.query_one(validated, &[]).await.unwrap().get::<_, bool>(0));

@@ -6,7 +6,6 @@ use cardinal::db::plugin_schema::{ProvisionFault, Step, Trouble};
 
 use super::database::{Database, found_in};
 
-const LINKED: &str = "CREATE TABLE linked (card_id uuid REFERENCES public.master_cards (id))";
 const ENDLESS: &str =
     "INSERT INTO numbers WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n";
 
@@ -71,31 +70,6 @@ async fn a_schema_that_takes_too_long_is_ended() {
     assert!(found.starts_with("57014"), "{found}");
     assert_eq!(sessions_of_the_schema_role(&database, "slow").await, 0);
     assert!(!database.has_role(&database.prepared.names.plugin_schema("slow")).await);
-}
-
-/// Writers of cards wait for less than the two seconds that are promised, whatever schema.sql does beside its key.
-#[tokio::test]
-async fn a_key_beside_endless_work_keeps_nobody_from_writing_cards() {
-    let database = Database::new().await;
-    let card = database.card("a").await;
-    let core = database.core().await;
-    core.batch_execute("SET lock_timeout = '2s'").await.unwrap();
-    let hostile = format!("CREATE TABLE numbers (i int); {LINKED}; {ENDLESS}");
-    let step = database.provision("slow", &hostile);
-    let writer = async {
-        loop {
-            core.execute("UPDATE public.master_cards SET title = title || '.' WHERE id = $1", &[&card]).await.unwrap();
-            tokio::task::yield_now().await;
-        }
-    };
-    let refused = tokio::select! {
-        refused = step => refused,
-        () = writer => unreachable!(),
-    };
-    let found = found_in(refused, "schema-failed");
-    assert!(found.contains("lock on public.master_cards"), "{found}");
-    assert_eq!(sessions_of_the_schema_role(&database, "slow").await, 0);
-    core.execute("UPDATE public.master_cards SET title = 'b' WHERE id = $1", &[&card]).await.unwrap();
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use super::{ProvisionFault, Step, Trouble};
 use crate::db::sql;
 
 const CATALOG_SQL: &str = include_str!("../../../../sql/plugin_catalog.sql");
+const ACTIONS_SQL: &str = include_str!("../../../../sql/plugin_actions.sql");
 
 /// Nodes of expressions and queries, as PostgreSQL 15 to 18 name them.
 const NODE_TAGS: &str = "\
@@ -76,10 +77,34 @@ pub async fn unknown(
     let (schema_role, runtime_role) = (sql::identifier(schema_role), sql::identifier(runtime_role));
     let rows = session.query(query, &[&schema, &schema_role, &runtime_role]).await;
     let rows = rows.context("looking at what the catalog has of the plugin")?;
+    let mut unknown = read(&rows)?;
+    unknown.extend(unbounded(session, schema).await?);
+    Ok(unknown)
+}
+
+/// What a card's removal would compute without a bound.
+async fn unbounded(session: &impl GenericClient, schema: &str) -> anyhow::Result<Vec<Unknown>> {
+    let rows = session.query(ACTIONS_SQL, &[&schema]).await.context("looking at what removing a card computes")?;
+    read(&rows)
+}
+
+fn read(rows: &[tokio_postgres::Row]) -> anyhow::Result<Vec<Unknown>> {
     let read = |row: &tokio_postgres::Row| -> Result<Unknown, tokio_postgres::Error> {
         Ok(Unknown { what: row.try_get(0)?, name: row.try_get(1)? })
     };
     Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
+}
+
+/// Refuses what only the keys show. Quick, since it runs while the cards are locked.
+pub(super) async fn actions_refusal(
+    session: &impl GenericClient,
+    schema: &str,
+) -> anyhow::Result<Option<ProvisionFault>> {
+    let unbounded = unbounded(session, schema).await?;
+    Ok((!unbounded.is_empty()).then(|| {
+        let named: Vec<String> = unbounded.iter().map(ToString::to_string).collect();
+        ProvisionFault::refused("schema-unsafe", ACTIONS_EXPECTED, named.join("; "), ACTIONS_FIX)
+    }))
 }
 
 impl Step<'_> {
@@ -126,6 +151,12 @@ pub const EXPECTED: &str = "a schema of tables, columns, constraints, indexes, s
     functions, and keys of one uuid to the cards";
 pub const FIX: &str = "Take it out of schema.sql and write it in the plugin, in Rust. What an older schema.sql left in the \
     database an administrator drops by hand (`cardinal psql`); the plugin's tables and rows stay as they are.";
+
+const ACTIONS_EXPECTED: &str = "tables whose keys set values to hold checks, generated columns and indexes of a bounded cost, and \
+    indexes to compute nothing from constants alone";
+const ACTIONS_FIX: &str = "Write ON DELETE CASCADE for the key, or move the check, column or index to another table; beside a key \
+    with SET NULL or SET DEFAULT only comparisons, tests for NULL and bounds of a length may stand. In an index, write the \
+    value instead of computing it from constants.";
 
 fn refusal(unknown: &[Unknown]) -> ProvisionFault {
     let named: Vec<String> = unknown.iter().map(ToString::to_string).collect();

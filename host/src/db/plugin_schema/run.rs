@@ -8,8 +8,9 @@ use rand::TryRng as _;
 use tokio_postgres::error::DbError;
 use tokio_postgres::{CancelToken, Client, Transaction};
 
-use super::keys::{self, Key};
-use super::{ProvisionFault, Step, Trouble, diff};
+use super::card_keys::{CardKeys, Made};
+use super::card_lock::CardLock;
+use super::{ProvisionFault, Step, Trouble, catalog, diff, keys};
 use crate::db::{connect, sql};
 use crate::hex::hex;
 use crate::schema_sql::Statement;
@@ -81,20 +82,25 @@ impl<'a> Run<'a> {
         self.session.cancel_token()
     }
 
-    /// In one transaction: the statements of schema.sql, then what they did to the tables, then what they left.
+    /// In one transaction: the statements of schema.sql, then what they did to the tables, then what they left, and
+    /// last the keys to the cards. From the first lock on the cards on, nothing runs that cannot be interrupted.
     pub(super) async fn run(&mut self, agreed: &[String]) -> Result<Done, Failure> {
         let (step, schema) = (self.step, self.step.schema());
         let (statements, started) = (self.statements, self.started);
+        let runtime_role = step.names.plugin_runtime(step.plugin);
         let work = self.session.transaction().await.context("beginning schema.sql")?;
         work.batch_execute(LOOK_SETTINGS).await.context("preparing the transaction of schema.sql")?;
         let before = diff::tables(&work, &schema).await?;
-        let open_keys = keys::not_valid(&work, &schema).await?;
-        prepare(&work, &schema, &step.names.plugin_runtime(step.plugin)).await?;
+        prepare(&work, &schema, &runtime_role).await?;
+        let (mut lock, mut card_keys) = (CardLock::new(&schema), CardKeys::new(&schema)?);
         for statement in statements {
-            let limit = step.schema_timeout.saturating_sub(started.elapsed()).as_millis().max(1);
-            let limited =
-                format!("{STATEMENT_SETTINGS} SET LOCAL statement_timeout = {limit}; {}", in_block(statement)?);
-            work.batch_execute(&limited).await.map_err(|error| judged(error, Some(statement)))?;
+            lock.admit(&work, statement).await?;
+            let text = card_keys.hold_places(&work, statement).await?;
+            let left = step.schema_timeout.saturating_sub(started.elapsed());
+            let limits = format!("SET LOCAL statement_timeout = {}", lock.limit(left).as_millis().max(1));
+            let sql = format!("{STATEMENT_SETTINGS} {limits}; {}", in_block(&text)?);
+            lock.run(&work, statement, &sql).await?;
+            card_keys.remember(&work, statement).await?;
         }
         // What waited for the commit happens now, before it is looked at.
         work.batch_execute("SET CONSTRAINTS ALL IMMEDIATE").await.map_err(|error| judged(error, None))?;
@@ -103,28 +109,30 @@ impl<'a> Run<'a> {
         if let Some(refusal) = diff::refusal(&lost, agreed).filter(|_| !step.replay) {
             return Err(Failure::Refused(refusal));
         }
+        let keys = card_keys.give_up_places(&work, step.schema_timeout.saturating_sub(started.elapsed())).await?;
         if let Some(refusal) = step.catalog_refusal(&work).await? {
             return Err(Failure::Refused(refusal));
         }
-        grant(&work, &schema, &step.names.plugin_runtime(step.plugin)).await?;
+        grant(&work, &schema, &runtime_role).await?;
+        let made = keys.make(&work).await?;
+        if let Some(refusal) = catalog::actions_refusal(&work, &schema).await? {
+            return Err(Failure::Refused(refusal));
+        }
         work.commit().await.map_err(|error| judged(error, None))?;
-        self.validate_keys(&schema, &open_keys).await?;
+        self.validate_keys(&made).await?;
         Ok(Done { lost })
     }
 
-    /// Keys to the cards that were added to tables with rows: checked now, without the lock that writers of cards wait for.
-    async fn validate_keys(&self, schema: &str, open_before: &[Key]) -> Result<(), Failure> {
-        if self.statements.iter().all(|statement| statement.sql_validated.is_none()) {
-            return Ok(());
-        }
+    /// Keys to the cards, checked now, without the lock that writers of cards wait for.
+    async fn validate_keys(&self, made: &[Made]) -> Result<(), Failure> {
         let limits = format!(
             "SET lock_timeout = '{LOCK_TIMEOUT}'; SET statement_timeout = {}",
             self.step.schema_timeout.as_millis()
         );
         self.session.batch_execute(&limits).await.context("preparing to validate keys")?;
-        for key in keys::not_valid(&self.session, schema).await?.iter().filter(|key| !open_before.contains(key)) {
-            if let Err(error) = keys::validate(&self.session, key).await {
-                keys::drop(&self.session, key).await?;
+        for made in made.iter().filter(|made| made.is_checked) {
+            if let Err(error) = keys::validate(&self.session, &made.key).await {
+                keys::drop(&self.session, &made.key).await?;
                 return Err(judged(error, None));
             }
         }
@@ -141,13 +149,13 @@ pub(super) fn took_too_long(limit: Duration) -> ProvisionFault {
     )
 }
 
-/// Its first statement that takes a lock on the cards keeps it to the end of the transaction.
+/// What takes a lock on the cards keeps it to the end of the transaction.
 pub(super) fn held_cards_too_long(limit: Duration) -> ProvisionFault {
     ProvisionFault::refused(
         "schema-failed",
         format!("schema.sql to keep others from writing cards for no more than {} s", limit.as_secs()),
         "it still held its lock on public.master_cards, which a new or dropped key to the cards takes",
-        "Put what takes long before the statements with keys to public.master_cards, or do it in the plugin when it runs.",
+        "Drop fewer tables with keys to public.master_cards in one version, or do long work in the plugin when it runs.",
     )
 }
 
@@ -168,19 +176,16 @@ async fn prepare(work: &Transaction<'_>, schema: &str, runtime_role: &str) -> an
 
 /// One statement, in a block that cannot be left: PostgreSQL itself refuses there to begin, commit or roll back. The tag
 /// is random, so that no text can contain it and end the block early.
-fn in_block(statement: &Statement) -> anyhow::Result<String> {
+fn in_block(statement: &str) -> anyhow::Result<String> {
+    let tag = format!("$block_{}$", random_tag()?);
+    Ok(format!("DO {tag} BEGIN EXECUTE {}; END {tag}", sql::literal(statement)))
+}
+
+/// What no text of a file can know.
+pub(super) fn random_tag() -> anyhow::Result<String> {
     let mut bytes = [0; TAG_BYTES];
     rand::rngs::SysRng.try_fill_bytes(&mut bytes).context("getting random numbers")?;
-    let tag = format!("$block_{}$", hex(&bytes));
-    let execute = format!("EXECUTE {};", sql::literal(&statement.sql));
-    Ok(match &statement.sql_validated {
-        None => format!("DO {tag} BEGIN {execute} END {tag}"),
-        Some(validated) => format!(
-            "DO {tag} BEGIN BEGIN {execute}
-             EXCEPTION WHEN feature_not_supported OR wrong_object_type THEN EXECUTE {}; END; END {tag}",
-            sql::literal(validated)
-        ),
-    })
+    Ok(hex(&bytes))
 }
 
 /// On the tables and sequences that are there now, older ones included.
@@ -195,7 +200,7 @@ async fn grant(work: &Transaction<'_>, schema: &str, runtime_role: &str) -> anyh
 }
 
 /// What PostgreSQL says about schema.sql: the author's mistake, other work in the way, or a database that is not there.
-fn judged(error: tokio_postgres::Error, statement: Option<&Statement>) -> Failure {
+pub(super) fn judged(error: tokio_postgres::Error, statement: Option<&Statement>) -> Failure {
     let Some(said) = error.as_db_error() else {
         return Failure::Failed(anyhow::Error::new(error).context("running schema.sql"));
     };
@@ -239,12 +244,10 @@ fn advice(code: &str) -> &'static str {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::schema_sql;
 
     #[test]
     fn two_blocks_never_have_the_same_tag() {
-        let statement = schema_sql::read("plugin_x", "select 1").unwrap().remove(0);
-        let (one, other) = (in_block(&statement).unwrap(), in_block(&statement).unwrap());
+        let (one, other) = (in_block("select 1").unwrap(), in_block("select 1").unwrap());
         assert_ne!(one, other);
         assert!(one.starts_with("DO $block_") && one.ends_with('$'));
     }

@@ -1,0 +1,103 @@
+-- What PostgreSQL computes of a plugin's when somebody removes a card, in that session: nothing may be there whose cost has no
+-- bound, since some built-in functions take minutes for one value and cannot be interrupted. Gives a line for each such thing.
+-- Run with `search_path = pg_catalog, pg_temp`; the parameter is the schema's name.
+
+WITH RECURSIVE relations AS MATERIALIZED (
+  SELECT c.oid, c.relkind, c.relispartition FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1
+),
+keys AS MATERIALIZED (
+  SELECT k.conrelid, k.confrelid, k.confdeltype, k.confupdtype FROM pg_constraint k JOIN relations r ON r.oid = k.conrelid
+  WHERE k.contype = 'f'
+),
+-- Tables whose rows a key's action writes. ON UPDATE does when such an action writes the table that is pointed to; ids of
+-- cards never change.
+written(relation) AS (
+  SELECT conrelid FROM keys WHERE confdeltype IN ('n', 'd')
+  UNION
+  SELECT k.conrelid FROM keys k JOIN written w ON w.relation = k.confrelid WHERE k.confupdtype IN ('c', 'n', 'd')
+),
+sets_default AS (
+  SELECT conrelid FROM keys WHERE confdeltype = 'd' OR confupdtype = 'd'
+),
+-- A key's column can be of a domain, which may be one of a domain.
+domains(relation, type) AS (
+  SELECT w.relation, a.atttypid FROM written w JOIN pg_attribute a ON a.attrelid = w.relation JOIN pg_type t ON t.oid = a.atttypid
+  WHERE a.attnum > 0 AND NOT a.attisdropped AND t.typtype = 'd'
+  UNION
+  SELECT d.relation, t.typbasetype FROM domains d JOIN pg_type t ON t.oid = d.type JOIN pg_type b ON b.oid = t.typbasetype
+  WHERE b.typtype = 'd'
+),
+computed(what, tree) AS MATERIALIZED (
+  SELECT 'constraint ' || k.conname::text || ' on ' || k.conrelid::regclass::text, k.conbin::text
+  FROM pg_constraint k JOIN written w ON w.relation = k.conrelid WHERE k.contype = 'c'
+  UNION ALL
+  SELECT 'constraint ' || k.conname::text || ' of domain ' || d.type::regtype::text || ' in ' || d.relation::regclass::text, k.conbin::text
+  FROM domains d JOIN pg_constraint k ON k.contypid = d.type WHERE k.conbin IS NOT NULL
+  UNION ALL
+  SELECT 'column ' || a.attname::text || ' of ' || a.attrelid::regclass::text, e.adbin::text
+  FROM pg_attrdef e JOIN pg_attribute a ON a.attrelid = e.adrelid AND a.attnum = e.adnum JOIN written w ON w.relation = e.adrelid
+  WHERE a.attgenerated <> '' OR e.adrelid IN (SELECT conrelid FROM sets_default)
+  UNION ALL
+  SELECT 'index ' || i.indexrelid::regclass::text, coalesce(i.indexprs::text, '') || coalesce(i.indpred::text, '')
+  FROM pg_index i JOIN written w ON w.relation = i.indrelid WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL
+  UNION ALL
+  SELECT 'the key of ' || p.partrelid::regclass::text, p.partexprs::text
+  FROM pg_partitioned_table p JOIN written w ON w.relation = p.partrelid WHERE p.partexprs IS NOT NULL
+),
+calls AS (
+  SELECT c.what, m[1]::oid AS function
+  FROM computed c, regexp_matches(c.tree, ' :(?:funcid|opfuncid|hashfuncid|negfuncid) ([0-9]+)', 'g') m WHERE m[1] <> '0'
+  UNION
+  SELECT c.what, o.oprcode::oid FROM computed c, regexp_matches(c.tree, ' :opno ([0-9]+)', 'g') m JOIN pg_operator o ON o.oid = m[1]::oid
+),
+
+-- Whoever plans a statement on a table, a key's action included, computes what is constant in its indexes, and in the checks of
+-- partitions. What follows turns constants, and what costs nothing around them, into a letter, level by level. A node that has no
+-- other node in it then has nothing but constants.
+planned(what, tree) AS (
+  SELECT 'index ' || i.indexrelid::regclass::text, coalesce(i.indexprs::text, '') || coalesce(i.indpred::text, '')
+  FROM pg_index i JOIN relations r ON r.oid = i.indrelid WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL
+  UNION ALL
+  SELECT 'constraint ' || k.conname::text || ' on ' || k.conrelid::regclass::text, k.conbin::text
+  FROM pg_constraint k JOIN relations r ON r.oid = k.conrelid WHERE k.contype = 'c' AND (r.relispartition OR r.relkind = 'p')
+),
+leaves(what, tree, level) AS (
+  SELECT what, regexp_replace(tree, '\{CONST [^{}]*\}', 'C', 'g'), 0 FROM planned
+  UNION ALL
+  SELECT what, regexp_replace(tree, '\{(?:(?:RELABELTYPE|COLLATEEXPR|ARRAYEXPR|ARRAY|BOOLEXPR|NULLTEST|BOOLEANTEST) [^{}]*' ||
+    '|FUNCEXPR [^{}]*:funcformat [12] [^{}]*)\}', 'C', 'g'), level + 1
+  FROM leaves WHERE level < 4
+),
+constants AS (
+  SELECT l.what FROM leaves l, regexp_matches(l.tree, '\{([A-Z]+) ([^{}]*)\}', 'g') m
+  WHERE l.level = 4 AND m[1] <> ALL (ARRAY['VAR', 'CASETESTEXPR', 'COERCETODOMAINVALUE']) AND m[2] !~ ' :args <>'
+),
+-- What reads its values once at most: comparisons, lengths, casts that PostgreSQL makes by itself, and everything between values
+-- of a fixed length.
+small AS MATERIALIZED (
+  SELECT p.oid FROM pg_proc p
+  WHERE p.oid < 16384 AND NOT p.proretset AND (
+    p.oid IN (SELECT oprcode::oid FROM pg_operator WHERE oprname IN ('=', '<>', '<', '<=', '>', '>=') AND oid < 16384)
+    OR p.oid IN (SELECT castfunc FROM pg_cast WHERE oid < 16384)
+    OR p.pronamespace = 'pg_catalog'::regnamespace AND p.proname IN (
+      'length', 'char_length', 'character_length', 'octet_length', 'bit_length', 'cardinality', 'array_length', 'jsonb_typeof',
+      'num_nulls', 'num_nonnulls', 'isfinite', 'isempty')
+    OR NOT EXISTS (SELECT FROM unnest(p.proargtypes::oid[] || p.prorettype) a JOIN pg_type t ON t.oid = a WHERE t.typlen < 0 OR t.typtype = 'p'))
+),
+
+found(what, name) AS (
+  SELECT 'an expression with ' || lower(t.tag) || ' in a table whose key sets a value', t.what
+  FROM (SELECT DISTINCT c.what, m[1] AS tag FROM computed c, regexp_matches(c.tree, '\{([A-Z0-9_]+)', 'g') m) t
+  WHERE t.tag <> ALL (ARRAY['VAR', 'CONST', 'OPEXPR', 'BOOLEXPR', 'NULLTEST', 'BOOLEANTEST', 'SCALARARRAYOPEXPR', 'ARRAYEXPR', 'ARRAY',
+    'ARRAYCOERCEEXPR', 'RELABELTYPE', 'FUNCEXPR', 'DISTINCTEXPR', 'NULLIFEXPR', 'COALESCE', 'COALESCEEXPR', 'CASE', 'CASEEXPR', 'WHEN', 'CASEWHEN',
+    'CASETESTEXPR', 'COERCETODOMAINVALUE', 'MINMAX', 'MINMAXEXPR', 'ROW', 'ROWEXPR', 'ROWCOMPARE', 'ROWCOMPAREEXPR', 'COLLATEEXPR'])
+  UNION ALL
+  SELECT 'a call of ' || c.function::regprocedure::text || ' in a table whose key sets a value', c.what
+  FROM calls c WHERE c.function NOT IN (SELECT oid FROM small)
+  UNION ALL
+  SELECT 'EXCLUDE in a table whose key sets a value', k.conname::text || ' on ' || k.conrelid::regclass::text
+  FROM pg_constraint k JOIN written w ON w.relation = k.conrelid WHERE k.contype = 'x'
+  UNION ALL
+  SELECT 'a value that is computed from constants whenever somebody removes a card', c.what FROM constants c
+)
+SELECT DISTINCT what, name FROM found ORDER BY what, name LIMIT 20
