@@ -121,7 +121,20 @@ fn texts_have_one_form() {
     for (written, expected) in forms {
         assert_eq!(printed(&format!("select {written}")), [format!("select {expected}")]);
     }
-    assert_eq!(printed("select 'a'\n  'b'"), ["select 'a'\n'b'"]);
+    // A text that goes on in the next line is printed in one piece, since not every form of a piece can go on.
+    let continued = [
+        ("'a'\n  'b'", "'ab'"),
+        ("'a' -- x\n 'b''c'", "'ab''c'"),
+        ("'a'\n'\u{e9}'", r"E'a\U000000e9'"),
+        ("'a\\'\n'b'", r"E'a\\b'"),
+        ("E'a\\t'\n'b\\t'", "'a\tb\t'"),
+        ("B'01'\n'10'", "B'0110'"),
+        ("X'0f'\n'a0'", "X'0fa0'"),
+        ("date '2020'\n'-01-01'", "pg_catalog.\"date\" '2020-01-01'"),
+    ];
+    for (written, expected) in continued {
+        assert_eq!(printed(&format!("select {written}")), [format!("select {expected}")]);
+    }
 }
 
 /// What PostgreSQL gets is ASCII: read in another encoding, a character may swallow the quote behind it.
