@@ -19,12 +19,14 @@ mod error;
 mod keys;
 mod lexis;
 mod names;
+mod overwrites;
 mod print;
 mod syntax;
 #[cfg(test)]
 mod tests;
 
 pub use error::{Position, SchemaError};
+pub use overwrites::Overwrite;
 use print::Printer;
 
 /// Characters of a schema.sql; the largest that we know of have some 30,000.
@@ -47,6 +49,8 @@ pub struct Statement {
     pub sql: String,
     /// To be run when the server knows no NOT VALID key on such a table (partitioned ones, before PostgreSQL 18).
     pub sql_validated: Option<String>,
+    /// Values of rows that it may write over.
+    pub overwrites: Vec<Overwrite>,
     /// Where it begins in the file.
     pub position: Position,
 }

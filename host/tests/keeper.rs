@@ -12,6 +12,8 @@ mod differential;
 mod everywhere;
 #[path = "keeper/hostile.rs"]
 mod hostile;
+#[path = "keeper/losses.rs"]
+mod losses;
 #[path = "keeper/migrations.rs"]
 mod migrations;
 #[path = "keeper/owner.rs"]

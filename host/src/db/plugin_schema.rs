@@ -31,6 +31,7 @@ pub mod dump;
 mod keys;
 pub mod purge;
 mod record;
+mod rows;
 mod run;
 mod watch;
 

@@ -96,7 +96,7 @@ codes! {
         "The object is in a state that does not allow this.",
         "The detail says what is in the way.";
     DESTRUCTIVE_MIGRATION = "destructive-migration", 409, "The schema change would lose data",
-        "The plugin's new schema.sql loses a column or a table.",
+        "The plugin's new schema.sql drops, renames or converts a column or a table that is there, or deletes or changes rows in it.",
         "An operator has to confirm it, after a backup, or the plugin's author keeps what would be lost.";
     VERSION_MISMATCH = "version-mismatch", 412, "The object has changed meanwhile",
         "`If-Match` names another version than the current one: somebody has changed the object meanwhile.",

@@ -8,7 +8,7 @@ use squawk_syntax::{SyntaxNode, SyntaxToken};
 
 use super::error::{Position, SchemaError};
 use super::names::Words;
-use super::{Statement, keys, lexis, names, syntax};
+use super::{Statement, keys, lexis, names, overwrites, syntax};
 
 mod options;
 
@@ -43,7 +43,8 @@ impl<'a> Printer<'a> {
         if let Some(at) = self.not_valid {
             self.out.insert_str(at, &format!(" {NOT_VALID}"));
         }
-        Ok(Statement { sql: self.out, sql_validated, position })
+        let overwrites = overwrites::find(self.statement, self.text)?;
+        Ok(Statement { sql: self.out, sql_validated, overwrites, position })
     }
 
     /// A name of the server's own is no name for a query: outside of its WITH it would mean the server's.

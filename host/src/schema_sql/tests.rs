@@ -167,6 +167,34 @@ fn a_key_that_is_added_to_the_cards_is_validated_later() {
 }
 
 #[test]
+fn what_a_statement_writes_over_is_known() {
+    let overwrites = |text: &str| read("plugin_x", text).unwrap().remove(0).overwrites;
+    let over = |table: &str, columns: &[&str], of_every_row| Overwrite {
+        table: table.to_owned(),
+        columns: columns.iter().map(|it| (*it).to_owned()).collect(),
+        of_every_row,
+    };
+    assert_eq!(
+        overwrites("update only plugin_x.Items as x set \"A\" = 1, b[1] = 2, (c, d.e) = (select 1, f from g)"),
+        [over("items", &["A", "b", "c", "d"], false)]
+    );
+    assert_eq!(
+        overwrites("insert into t (a, z) values (1, 2) on conflict (a) do update set b = excluded.z"),
+        [over("t", &["b"], false)]
+    );
+    let both =
+        "with c as (update t set a = 1 returning *) insert into u select * from c on conflict (a) do update set b = 2";
+    let mut found = overwrites(both);
+    found.sort_by(|one, other| one.table.cmp(&other.table));
+    assert_eq!(found, [over("t", &["a"], false), over("u", &["b"], false)]);
+    let types = "alter table only t alter a type int using 1, alter column b type text, alter c set default 3";
+    assert_eq!(overwrites(types), [over("t", &["a"], true)]);
+    for none in ["insert into t (a) values (1) on conflict do nothing", "delete from t", "select a from t"] {
+        assert_eq!(overwrites(none), []);
+    }
+}
+
+#[test]
 fn positions_are_those_of_the_file() {
     let statements = read("plugin_x", "-- é\n  create table a ();\n\n/* x */ drop table a;").unwrap();
     let at: Vec<(usize, usize)> = statements.iter().map(|it| (it.position.line, it.position.column)).collect();

@@ -9,6 +9,7 @@ use tokio_postgres::error::DbError;
 use tokio_postgres::{CancelToken, Client, Transaction};
 
 use super::keys::{self, Key};
+use super::rows::Overwritten;
 use super::{ProvisionFault, Step, Trouble, diff};
 use crate::db::{connect, sql};
 use crate::hex::hex;
@@ -87,10 +88,12 @@ impl<'a> Run<'a> {
         let (statements, started) = (self.statements, self.started);
         let work = self.session.transaction().await.context("beginning schema.sql")?;
         work.batch_execute(LOOK_SETTINGS).await.context("preparing the transaction of schema.sql")?;
-        let before = diff::tables(&work, &schema).await?;
+        let before = diff::holders(&work, &schema).await?;
+        let mut overwritten = Overwritten::default();
         let open_keys = keys::not_valid(&work, &schema).await?;
         prepare(&work, &schema, &step.names.plugin_runtime(step.plugin)).await?;
         for statement in statements {
+            overwritten.note(&work, &schema, &before, statement).await?;
             let limit = step.schema_timeout.saturating_sub(started.elapsed()).as_millis().max(1);
             let limited =
                 format!("{STATEMENT_SETTINGS} SET LOCAL statement_timeout = {limit}; {}", in_block(statement)?);
@@ -99,7 +102,9 @@ impl<'a> Run<'a> {
         // What waited for the commit happens now, before it is looked at.
         work.batch_execute("SET CONSTRAINTS ALL IMMEDIATE").await.map_err(|error| judged(error, None))?;
         work.batch_execute(LOOK_SETTINGS).await.context("preparing the look at what schema.sql did")?;
-        let lost = diff::lost(&before, &diff::tables(&work, &schema).await?);
+        let after = diff::holders(&work, &schema).await?;
+        let mut lost = diff::lost(&before, &after);
+        lost.extend(overwritten.lost(&work, &before, &after).await?);
         if let Some(refusal) = diff::refusal(&lost, agreed).filter(|_| !step.replay) {
             return Err(Failure::Refused(refusal));
         }
