@@ -14,6 +14,8 @@ mod everywhere;
 mod hostile;
 #[path = "keeper/losses.rs"]
 mod losses;
+#[path = "keeper/memory.rs"]
+mod memory;
 #[path = "keeper/migrations.rs"]
 mod migrations;
 #[path = "keeper/owner.rs"]

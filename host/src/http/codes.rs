@@ -87,7 +87,7 @@ codes! {
         "Another one of the kind has this name; letters in another case make no other name.",
         "Choose another name.";
     CARD_IN_USE = "card-in-use", 409, "A plugin still needs this card",
-        "A row of a plugin's table refers to the card and forbids its removal. The detail names the plugin.",
+        "A row of a plugin's table refers to the card and forbids its removal, by its key or by another constraint of its table. The detail names the plugin.",
         "Remove what the plugin keeps of the card first, or leave the card deleted but not purged.";
     COUNT_MOVED = "count-moved", 409, "The filter matches another number of cards now",
         "A bulk action named how many cards it expects, and the filter matches more or fewer by now. Nothing was changed.",
