@@ -18,6 +18,7 @@ use squawk_syntax::{SourceFile, SyntaxKind, SyntaxNode};
 mod error;
 mod keys;
 mod lexis;
+mod mistakes;
 mod names;
 mod overwrites;
 mod print;
@@ -94,6 +95,7 @@ fn parse(schema: &str, text: &str) -> Result<Vec<Statement>, SchemaError> {
         }
         if node.kind() != SyntaxKind::EMPTY_STMT {
             statements.push(Printer::new(schema, text, &node).print(position)?);
+            mistakes::check(&node, text)?;
         }
     }
     match mistakes.first() {

@@ -395,3 +395,37 @@ SELECT B'01'
   '2';
 -- expected `)`
 CREATE TABLE t (a int, b interval day(3));
+-- CREATE TABLE without columns at line 1
+CREATE TABLE t;
+-- a type without a definition
+CREATE TYPE t;
+-- ALTER TABLE without an action
+ALTER TABLE IF EXISTS t;
+-- DROP without a name
+DROP TABLE;
+-- an attribute without a type
+CREATE TYPE size AS (width int, height);
+-- a query where PostgreSQL takes none
+CREATE TABLE t (a int CHECK (a IN (SELECT 1)));
+-- a query where PostgreSQL takes none
+CREATE TABLE t (a int DEFAULT (SELECT 1));
+-- a query where PostgreSQL takes none
+CREATE INDEX ON t ((EXISTS (SELECT 1)));
+-- a query where PostgreSQL takes none
+CREATE DOMAIN d AS int CHECK (VALUE IN (SELECT 1));
+-- a generated column without STORED
+CREATE TABLE t (a int, b int GENERATED ALWAYS AS (a * 2));
+-- a value in the place of a column
+CREATE INDEX ON t (100);
+-- columns behind ON UPDATE SET
+CREATE TABLE t (a int, b int, FOREIGN KEY (a, b) REFERENCES u ON UPDATE SET NULL (a));
+-- a column that every table has already
+CREATE TABLE t (xmin int);
+-- a second primary key
+CREATE TABLE t (a int PRIMARY KEY, b int, PRIMARY KEY (b));
+-- column a once more at line 1, column 24
+CREATE TABLE t (a int, A text);
+-- column a once more
+UPDATE t SET a = 1, (b, a) = (1, 2);
+-- column a once more
+INSERT INTO t (a, a) VALUES (1, 2);
