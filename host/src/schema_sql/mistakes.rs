@@ -29,18 +29,18 @@ fn find(node: &SyntaxNode, text: &str) -> Result<Found, SchemaError> {
     let has = |kinds: &[SyntaxKind]| node.children().any(|child| kinds.contains(&child.kind()));
     match node.kind() {
         CREATE_TABLE if !has(&[TABLE_ARG_LIST, PARTITION_OF]) => {
-            found("CREATE TABLE without columns", "Write them in brackets behind the name; `()` if there are none.")
+            found("a CREATE TABLE without columns", "Write them in brackets behind the name; `()` if there are none.")
         }
         CREATE_TYPE if node.children().count() < 2 => {
             found("a type without a definition", "Write what it is behind AS.")
         }
         ALTER_TABLE if node.children().filter(|child| child.kind() != IF_EXISTS).count() < 2 => {
-            found("ALTER TABLE without an action", "Write what it is to do.")
+            found("an ALTER TABLE without an action", "Write what it is to do.")
         }
         DROP_TABLE | DROP_VIEW | DROP_INDEX | DROP_SEQUENCE | DROP_TYPE | DROP_DOMAIN
             if node.children().count() == 0 =>
         {
-            found("DROP without a name", "Write what it is to drop.")
+            found("a DROP without a name", "Write what it is to drop.")
         }
         COMPOSITE_FIELD_DEF if node.children().count() < 2 => {
             found("an attribute without a type", "Write a type behind its name.")
