@@ -8,6 +8,7 @@ pub mod package;
 
 use crate::config::{Observe, Paths, Plugins};
 use crate::db::connect::{ConnectParams, SocketDir};
+use crate::db::fault::is_unavailable;
 use crate::db::plugin_schema::purge::{Purge, Purged};
 use crate::db::plugin_schema::{SCHEMA_TIMEOUT, Step, Trouble};
 use crate::db::roles::{RoleNames, RolePasswords};
@@ -105,7 +106,11 @@ fn told(plugin: &str, trouble: Trouble) -> ProvisionFault {
         Trouble::Refused(fault) => fault,
         Trouble::Failed(error) => {
             tracing::error!(plugin, error = format!("{error:#}"), "the schema step failed");
-            ProvisionFault::Unavailable("the database could not make the step".to_owned())
+            let said = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>());
+            match said.and_then(|said| said.code().filter(|_| !is_unavailable(said))) {
+                Some(code) => ProvisionFault::Failed(format!("the database refused a part of it ({})", code.code())),
+                None => ProvisionFault::Unavailable("the database could not be had for it".to_owned()),
+            }
         }
     }
 }

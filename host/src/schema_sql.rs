@@ -20,7 +20,9 @@ mod cost;
 mod error;
 mod keys;
 mod lexis;
+mod mistakes;
 mod names;
+mod overwrites;
 mod print;
 mod syntax;
 #[cfg(test)]
@@ -29,6 +31,7 @@ mod work;
 
 pub use error::{Position, SchemaError};
 pub use keys::{CardKey, KeyPlace};
+pub use overwrites::Overwrite;
 use print::Printer;
 pub use work::{LockedBy, Work};
 
@@ -56,6 +59,8 @@ pub struct Statement {
     pub work: Work,
     /// What makes it take the lock on the cards, although it is not quick.
     pub locked_by: Vec<LockedBy>,
+    /// Values of rows that it may write over.
+    pub overwrites: Vec<Overwrite>,
     /// Where it begins in the file.
     pub position: Position,
 }
@@ -115,6 +120,7 @@ fn parse(schema: &str, text: &str) -> Result<Vec<Statement>, SchemaError> {
         for part in work::parts(&node) {
             statements.push(Printer::new(schema, text, &node, part).print(position)?);
         }
+        mistakes::check(&node, text)?;
         actions.read(text, &node)?;
     }
     match mistakes.first() {

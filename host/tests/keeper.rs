@@ -14,6 +14,10 @@ mod differential;
 mod everywhere;
 #[path = "keeper/hostile.rs"]
 mod hostile;
+#[path = "keeper/losses.rs"]
+mod losses;
+#[path = "keeper/memory.rs"]
+mod memory;
 #[path = "keeper/migrations.rs"]
 mod migrations;
 #[path = "keeper/owner.rs"]

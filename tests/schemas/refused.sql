@@ -130,17 +130,17 @@ CREATE TABLE t (a int REFERENCES plugin_y.t (id));
 ALTER TABLE t INHERIT plugin_y.t;
 -- a name in another schema
 ALTER TABLE t ATTACH PARTITION plugin_y.t DEFAULT;
--- OBJECT ROLE
+-- COMMENT ON ROLE
 COMMENT ON ROLE postgres IS 'x';
--- OBJECT DATABASE
+-- COMMENT ON DATABASE
 COMMENT ON DATABASE d IS 'x';
--- OBJECT FUNCTION
+-- COMMENT ON FUNCTION
 COMMENT ON FUNCTION f() IS 'x';
--- OBJECT SCHEMA
+-- COMMENT ON SCHEMA
 COMMENT ON SCHEMA plugin_x IS 'x';
 -- ENABLE ALWAYS TRIGGER
 ALTER TABLE t ENABLE ALWAYS TRIGGER a;
--- FORCE RLS
+-- ROW LEVEL SECURITY
 ALTER TABLE t FORCE ROW LEVEL SECURITY;
 -- ENABLE RULE
 ALTER TABLE t ENABLE RULE r;
@@ -164,9 +164,9 @@ ALTER VIEW v SET (security_invoker = false);
 ALTER INDEX i DEPENDS ON EXTENSION e;
 -- TABLESAMPLE
 SELECT * FROM t TABLESAMPLE system (1);
--- JSON TABLE
+-- JSON_TABLE
 SELECT * FROM JSON_TABLE('{}', '$' COLUMNS (a int PATH '$'));
--- XML TABLE
+-- XMLTABLE
 SELECT * FROM XMLTABLE('/a' PASSING '<a/>' COLUMNS a int);
 -- CYCLE CLAUSE
 WITH RECURSIVE c (a) AS (SELECT 1 UNION ALL SELECT a FROM c) CYCLE a SET y USING z SELECT 1;
@@ -196,7 +196,7 @@ CREATE INDEX i ON t (a) TABLESPACE x;
 CREATE TABLE x OF y;
 -- OWNER TO
 ALTER TABLE t OWNER TO x;
--- ENABLE RLS
+-- ROW LEVEL SECURITY
 ALTER TABLE t ENABLE ROW LEVEL SECURITY;
 -- DISABLE TRIGGER
 ALTER TABLE t DISABLE TRIGGER ALL;
@@ -252,11 +252,11 @@ SELECT * FROM ts_stat('select 1');
 SELECT database_to_xml(true, true, '');
 -- the function pg_sleep
 SELECT * FROM pg_sleep(1) AS x;
--- ROWS FROM ITEM
+-- ROWS FROM
 SELECT * FROM ROWS FROM (generate_series(1, 2));
--- OPERATOR CALL
+-- OPERATOR(...)
 SELECT 1 OPERATOR(pg_catalog.+) 2;
--- OPERATOR CALL
+-- OPERATOR(...)
 CREATE TABLE t (b int, EXCLUDE USING gist (b WITH OPERATOR(plugin_x.&&)));
 -- a question who is asking
 SELECT current_user;
@@ -324,7 +324,7 @@ CREATE TABLE t (a pg_catalog.xml);
 CREATE TYPE r AS RANGE (subtype = int, canonical = f);
 -- the option subtype_diff of a range type
 CREATE TYPE r AS RANGE (subtype = float8, subtype_diff = own);
--- BASE TYPE
+-- a type with functions of its own
 CREATE TYPE t (input = f, output = g);
 -- an option called user_catalog_table
 CREATE TABLE t (a int) WITH (user_catalog_table = true);
@@ -334,11 +334,11 @@ CREATE INDEX ON t USING evil (a);
 WITH pg_class AS (SELECT 1) SELECT * FROM pg_class;
 -- WHERE CURRENT OF
 DELETE FROM t WHERE CURRENT OF c;
--- COLUMN DEF LIST
+-- types for the columns of a function
 SELECT * FROM jsonb_each('{}') AS (a int);
--- RETURNING OPTION LIST
+-- RETURNING WITH
 INSERT INTO t (a) VALUES (1) RETURNING WITH (OLD AS o) a;
--- NAMED ARG
+-- an argument by its name
 SELECT make_interval(days => 1);
 -- a mistake at line 2, column
 SELECT
@@ -363,3 +363,69 @@ CREATE VIEW v AS SELECT q."pg_advisory_lock" FROM unnest(ARRAY[1::bigint]) q;
 UPDATE t SET a = (a::text).current_setting RETURNING t.query_to_xml;
 -- a function behind a dot
 CREATE TABLE t (a text CHECK ((a).lo_get IS NULL));
+-- a name of PostgreSQL's own at line 1, column 15
+SELECT * FROM pg_class;
+-- a name of PostgreSQL's own
+CREATE VIEW v AS SELECT 1 FROM pg_stat_activity;
+-- a name of PostgreSQL's own
+CREATE TABLE pg_notes (a int);
+-- a name of PostgreSQL's own
+ALTER TABLE t RENAME TO pg_t;
+-- the type xml
+CREATE TABLE t (a xml);
+-- the type pg_lsn
+CREATE TABLE t (a pg_lsn);
+-- the type regproc
+SELECT CAST('now' AS regproc);
+-- the operator class gin_trgm_ops
+CREATE INDEX ON t USING gin (a gin_trgm_ops);
+-- the type regclass, called as a function,
+SELECT regclass('t');
+-- the storage method of a table
+CREATE TABLE t (a int) USING heap;
+-- the value of an option
+CREATE TABLE t (a int) WITH (autovacuum_enabled = null);
+-- an option of the TOAST table
+CREATE TABLE t (a int) WITH (toast.autovacuum_enabled = false);
+-- an escape
+SELECT E'a'
+  'b\x41';
+-- is not a valid binary digit
+SELECT B'01'
+  '2';
+-- expected `)`
+CREATE TABLE t (a int, b interval day(3));
+-- CREATE TABLE without columns at line 1
+CREATE TABLE t;
+-- a type without a definition
+CREATE TYPE t;
+-- ALTER TABLE without an action
+ALTER TABLE IF EXISTS t;
+-- DROP without a name
+DROP TABLE;
+-- an attribute without a type
+CREATE TYPE size AS (width int, height);
+-- a query where PostgreSQL takes none
+CREATE TABLE t (a int CHECK (a IN (SELECT 1)));
+-- a query where PostgreSQL takes none
+CREATE TABLE t (a int DEFAULT (SELECT 1));
+-- a query where PostgreSQL takes none
+CREATE INDEX ON t ((EXISTS (SELECT 1)));
+-- a query where PostgreSQL takes none
+CREATE DOMAIN d AS int CHECK (VALUE IN (SELECT 1));
+-- a generated column without STORED
+CREATE TABLE t (a int, b int GENERATED ALWAYS AS (a * 2));
+-- a value in the place of a column
+CREATE INDEX ON t (100);
+-- columns behind ON UPDATE SET
+CREATE TABLE t (a int, b int, FOREIGN KEY (a, b) REFERENCES u ON UPDATE SET NULL (a));
+-- a column that every table has already
+CREATE TABLE t (xmin int);
+-- a second primary key
+CREATE TABLE t (a int PRIMARY KEY, b int, PRIMARY KEY (b));
+-- column a once more at line 1, column 24
+CREATE TABLE t (a int, A text);
+-- column a once more
+UPDATE t SET a = 1, (b, a) = (1, 2);
+-- column a once more
+INSERT INTO t (a, a) VALUES (1, 2);

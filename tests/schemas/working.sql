@@ -58,7 +58,8 @@ CREATE VIEW odd AS SELECT extract(year FROM at) AS y, substring(mark FROM 1 FOR 
   string_agg(mark, ',' ORDER BY id) FILTER (WHERE id > 3) AS sa, at AT TIME ZONE 'UTC' AS utc, current_timestamp AS ct, data #>> '{a}' AS d
   FROM items i GROUP BY ROLLUP (i.number), i.id, i.at, i.mark, i.price, i.tags, i.data;
 COMMENT ON TABLE items IS 'items'; COMMENT ON COLUMN items.name IS E'tab\t, ''quote'', ünicöde'; COMMENT ON TYPE mood IS 'a mood'; COMMENT ON VIEW seen IS NULL;
-COMMENT ON DOMAIN short IS 'short'; COMMENT ON INDEX items_tags IS 'tags'; COMMENT ON SEQUENCE numbers IS 'n'; COMMENT ON CONSTRAINT named ON items IS 'c';
+COMMENT ON DOMAIN short IS 'sh'
+  'ört'; COMMENT ON INDEX items_tags IS 'tags'; COMMENT ON SEQUENCE numbers IS 'n'; COMMENT ON CONSTRAINT named ON items IS 'c';
 ALTER TABLE items ADD COLUMN IF NOT EXISTS added text DEFAULT 'a'; ALTER TABLE items ALTER COLUMN added SET NOT NULL, ALTER COLUMN added DROP NOT NULL,
   ADD CONSTRAINT added_long CHECK (length(added) < 1000) NOT VALID, ALTER COLUMN mark SET STATISTICS 50, ALTER COLUMN added SET STORAGE EXTERNAL;
 ALTER TABLE items VALIDATE CONSTRAINT added_long; ALTER TABLE items RENAME CONSTRAINT added_long TO added_short;

@@ -73,5 +73,6 @@ fn refused(fault: ProvisionFault) -> ApiError {
         ProvisionFault::Unavailable(reason) => {
             ApiError::new(&codes::DATABASE_UNAVAILABLE).cause(anyhow::anyhow!("dropping a plugin's data: {reason}"))
         }
+        ProvisionFault::Failed(reason) => ApiError::internal(anyhow::anyhow!("dropping a plugin's data: {reason}")),
     }
 }

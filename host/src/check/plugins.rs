@@ -87,7 +87,7 @@ fn against_record(one: &Surveyed, known: &[Known]) -> Option<Finding> {
                 sql.len(),
                 before.unwrap_or("the version before")
             ))
-            .fix("Make a backup first; a change that loses a column or a table waits for an operator's word."),
+            .fix("Make a backup first; a change that loses data waits for an operator's word."),
         ),
         None if sql.trim().is_empty() => None,
         None => Some(Finding::ok(

@@ -208,9 +208,10 @@ pub async fn purge(reaper: &Pool, id: Uuid) -> ApiResult<()> {
     }
 }
 
-/// A plugin's foreign key that forbids the removal names its schema, and so the plugin.
+/// What forbids the removal names its schema, and so the plugin: a foreign key, or a constraint that its action breaks
+/// (`ON DELETE SET NULL` on a column that is NOT NULL).
 pub(super) fn card_in_use(error: tokio_postgres::Error) -> ApiError {
-    let in_use = error.as_db_error().filter(|fault| fault.code().code() == "23503" || fault.code().code() == "23001");
+    let in_use = error.as_db_error().filter(|fault| fault.code().code().starts_with("23"));
     match in_use.and_then(|fault| fault.schema()).and_then(|schema| schema.strip_prefix("plugin_")) {
         Some(plugin) => {
             let plugin = plugin.replace('_', "-");

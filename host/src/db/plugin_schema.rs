@@ -33,6 +33,7 @@ pub mod dump;
 mod keys;
 pub mod purge;
 mod record;
+mod rows;
 mod run;
 mod watch;
 
@@ -83,6 +84,9 @@ pub enum ProvisionFault {
     /// The database or a process was not there; trying again may help.
     #[error("{0}")]
     Unavailable(String),
+    /// The database was there and would not do it; the log says why.
+    #[error("{0}")]
+    Failed(String),
 }
 
 impl ProvisionFault {
@@ -300,8 +304,8 @@ impl Step<'_> {
         let mut tries = 1;
         loop {
             match watch::run(self, statements, agreed, observer).await {
-                Err(run::Failure::Busy(error)) if tries < TRIES => {
-                    tracing::info!(plugin = self.plugin, %error, "schema.sql met other work; trying again");
+                Err(run::Failure::Busy(met)) if tries < TRIES => {
+                    tracing::info!(plugin = self.plugin, met, "schema.sql met other work; trying again");
                     tries += 1;
                 }
                 run => return run.map_err(Trouble::from),

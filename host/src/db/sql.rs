@@ -1,5 +1,9 @@
 //! Text that cannot be a parameter: names and literals in DDL, and the templates below `sql/`.
 
+/// First in a transaction in which no name may mean anything that another role made. By transaction, since a pooler may
+/// not carry a session's settings from one to the next.
+pub const CATALOG_NAMES_ONLY: &str = "SET LOCAL search_path = pg_catalog, pg_temp";
+
 /// A quoted identifier.
 pub fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))

@@ -87,7 +87,7 @@ codes! {
         "Another one of the kind has this name; letters in another case make no other name.",
         "Choose another name.";
     CARD_IN_USE = "card-in-use", 409, "A plugin still needs this card",
-        "A row of a plugin's table refers to the card and forbids its removal. The detail names the plugin.",
+        "A row of a plugin's table refers to the card and forbids its removal, by its key or by another constraint of its table. The detail names the plugin.",
         "Remove what the plugin keeps of the card first, or leave the card deleted but not purged.";
     COUNT_MOVED = "count-moved", 409, "The filter matches another number of cards now",
         "A bulk action named how many cards it expects, and the filter matches more or fewer by now. Nothing was changed.",
@@ -96,7 +96,7 @@ codes! {
         "The object is in a state that does not allow this.",
         "The detail says what is in the way.";
     DESTRUCTIVE_MIGRATION = "destructive-migration", 409, "The schema change would lose data",
-        "The plugin's new schema.sql loses a column or a table.",
+        "The plugin's new schema.sql drops, renames or converts a column or a table that is there, or deletes or changes rows in it.",
         "An operator has to confirm it, after a backup, or the plugin's author keeps what would be lost.";
     VERSION_MISMATCH = "version-mismatch", 412, "The object has changed meanwhile",
         "`If-Match` names another version than the current one: somebody has changed the object meanwhile.",

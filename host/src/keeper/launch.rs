@@ -13,6 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Gid, Pid, Signal, Uid};
 
 pub use crate::account::Account;
+use crate::keeper::postgres::memory;
 
 /// Stands in a server argument for the folder that is handed over open.
 pub const FOLDER: &str = "{folder}";
@@ -87,7 +88,7 @@ pub fn end_with(parent: u32, signal: Signal) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Gives up all rights but those of `account` and becomes `program`. Returns only when that failed.
+/// Gives up all rights but those of `account`, and memory beyond a bound, and becomes `program`. Returns only when that failed.
 ///
 /// The folder is opened while we may still get there and handed over as an open descriptor, so that an account which
 /// cannot walk the path to it (a folder of root's) can use it all the same. PostgreSQL's working directory would not
@@ -118,6 +119,7 @@ fn try_become_server(
         rustix::fs::open(folder, flags, Mode::empty()).with_context(|| format!("opening {}", folder.display()))?;
     std::env::set_current_dir("/").context("leaving the working directory")?;
     rustix::process::umask(Mode::from_raw_mode(0o077));
+    memory::bound()?;
     if let Some(account) = account {
         drop_rights(account)?;
     }

@@ -15,6 +15,7 @@ use tokio_postgres::error::SqlState;
 pub mod account;
 pub mod cluster;
 pub mod installation;
+pub mod memory;
 mod reach;
 mod relay;
 mod stale;

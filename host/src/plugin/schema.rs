@@ -33,7 +33,7 @@ pub fn check_sql(plugin: &str, schema_sql: Option<&str>) -> Result<(), Refusal> 
 
 fn why(fault: ProvisionFault) -> NoDatabase {
     match fault {
-        ProvisionFault::Unavailable(reason) => NoDatabase::Unavailable(reason),
+        ProvisionFault::Unavailable(reason) | ProvisionFault::Failed(reason) => NoDatabase::Unavailable(reason),
         ProvisionFault::Refused { code, expected, found, fix, losses } => {
             let known = Code::parse(&code);
             let reason = reason(known).unwrap_or_else(|| format!("The plugin's schema was not made ({code})."));

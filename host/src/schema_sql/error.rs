@@ -71,7 +71,7 @@ impl SchemaError {
         Self {
             is_forbidden: false,
             position: Some(position),
-            found: format!("a mistake at {position}: {} near `{}`", mistake.message(), excerpt(text, offset)),
+            found: format!("a mistake at {position}: {} near `{}`", in_signs(mistake.message()), excerpt(text, offset)),
             expected: READABLE,
             fix: "Correct schema.sql.".to_owned(),
         }
@@ -101,9 +101,27 @@ impl SchemaError {
     }
 }
 
-/// The rest of the line, shortened.
+/// The parser's names of words and signs, as an author writes them.
+fn in_signs(message: &str) -> String {
+    let word = |word: &str| match word {
+        "L_PAREN" => "`(`".to_owned(),
+        "R_PAREN" => "`)`".to_owned(),
+        "L_BRACK" => "`[`".to_owned(),
+        "R_BRACK" => "`]`".to_owned(),
+        "COMMA" => "`,`".to_owned(),
+        "SEMICOLON" => "`;`".to_owned(),
+        "EQ" => "`=`".to_owned(),
+        "IDENT" => "a name".to_owned(),
+        "EOF" => "the end of the file".to_owned(),
+        other => other.trim_end_matches("_KW").to_owned(),
+    };
+    message.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// The rest of the line, shortened; of the next line that has something where this one has ended.
 fn excerpt(text: &str, offset: usize) -> String {
-    let line = text.get(offset..).unwrap_or_default().lines().next().unwrap_or_default();
+    let rest = text.get(offset..).unwrap_or_default().trim_start();
+    let line = rest.lines().next().unwrap_or_default();
     let mut shown: String = line.chars().filter(|c| !c.is_control()).take(EXCERPT).collect();
     if shown.len() < line.len() && line.chars().count() > EXCERPT {
         shown.push('…');

@@ -144,26 +144,35 @@ fn in_ascii(text: &str, escape: impl Fn(u32) -> String) -> String {
     text.chars().map(|c| if c.is_ascii() { c.to_string() } else { escape(u32::from(c)) }).collect()
 }
 
-/// A text, a number or a row of bits, in the one form that every server reads alike.
-pub(super) fn literal(text: &str, token: &SyntaxToken) -> Result<String, SchemaError> {
-    let written = token.text();
-    let at = usize::from(token.text_range().start());
+/// A text, a number or a row of bits, in the one form that every server reads alike. Pieces of a text that stand on
+/// lines of their own are one text, whose first piece says how the others are read.
+pub(super) fn literal(
+    text: &str,
+    first: &SyntaxToken,
+    rest: impl Iterator<Item = SyntaxToken>,
+) -> Result<String, SchemaError> {
+    let written = first.text();
+    let at = usize::from(first.text_range().start());
     let refuse = |what: &str, fix: &str| Err(SchemaError::forbidden(text, at, what, fix));
-    let inside = |prefix: usize| written.get(prefix + 1..written.len().max(prefix + 2) - 1).unwrap_or_default();
-    match token.kind() {
-        SyntaxKind::STRING => Ok(string(&inside(0).replace("''", "'"))),
-        SyntaxKind::DOLLAR_QUOTED_STRING => match strip_dollar_quotes(written) {
-            Some(inside) => Ok(string(inside)),
-            None => refuse("a text without an end", "Close it."),
-        },
-        SyntaxKind::ESC_STRING => match unescaped(inside(1)) {
+    let prefix = usize::from(first.kind() != SyntaxKind::STRING);
+    let pieces: Vec<String> = std::iter::once(inside(written, prefix).to_owned())
+        .chain(rest.map(|piece| inside(piece.text(), 0).to_owned()))
+        .collect();
+    let joined = pieces.concat();
+    match first.kind() {
+        SyntaxKind::STRING => Ok(string(&joined.replace("''", "'"))),
+        SyntaxKind::ESC_STRING => match pieces.iter().map(|piece| unescaped(piece)).collect::<Option<String>>() {
             Some(value) => Ok(string(&value)),
             None => {
                 refuse("an escape", "Write the character itself; \\n, \\t, \\r, \\b, \\f, \\\\, \\' and \\uXXXX work.")
             }
         },
-        SyntaxKind::BIT_STRING if inside(1).bytes().all(|b| b == b'0' || b == b'1') => Ok(format!("B'{}'", inside(1))),
-        SyntaxKind::BYTE_STRING if inside(1).bytes().all(|b| b.is_ascii_hexdigit()) => Ok(format!("X'{}'", inside(1))),
+        SyntaxKind::BIT_STRING if joined.bytes().all(|b| b == b'0' || b == b'1') => Ok(format!("B'{joined}'")),
+        SyntaxKind::BYTE_STRING if joined.bytes().all(|b| b.is_ascii_hexdigit()) => Ok(format!("X'{joined}'")),
+        SyntaxKind::DOLLAR_QUOTED_STRING => match strip_dollar_quotes(written) {
+            Some(inside) => Ok(string(inside)),
+            None => refuse("a text without an end", "Close it."),
+        },
         SyntaxKind::INT_NUMBER if written.bytes().all(|b| b.is_ascii_digit()) => Ok(written.to_owned()),
         SyntaxKind::NUMERIC_NUMBER if is_decimal(written) => Ok(written.to_owned()),
         // PostgreSQL 15 reads `0x1F` and `1_000` as a number and a name behind it.
@@ -172,6 +181,11 @@ pub(super) fn literal(text: &str, token: &SyntaxToken) -> Result<String, SchemaE
         }
         _ => refuse("a value of this kind", "Write a plain text in single quotes, or a number."),
     }
+}
+
+/// What stands between the quotes, behind a prefix of so many letters.
+fn inside(written: &str, prefix: usize) -> &str {
+    written.get(prefix + 1..written.len().max(prefix + 2) - 1).unwrap_or_default()
 }
 
 /// Read the same whatever `standard_conforming_strings` and `backslash_quote` are, and in any encoding.

@@ -4,6 +4,9 @@
 //! or setting, and cannot be made to take much more memory or time than its arguments have: it may run in a session
 //! that deletes somebody else's cards. The tests of `host/tests/keeper/differential.rs` hold it against the server's own list.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 /// A list of names, with white space between them.
 #[derive(Clone, Copy)]
 pub(super) struct Words(&'static str);
@@ -33,6 +36,24 @@ const TYPES: Words = Words(
 );
 /// Not types but short forms for a column with a sequence: no schema before them.
 const SERIAL_TYPES: Words = Words("serial serial2 serial4 serial8 bigserial smallserial");
+/// PostgreSQL's other types, as far as a plugin might want to name them. Without a schema they would be the plugin's own.
+const OTHER_TYPES: Words = Words(
+    "
+    aclitem cid cstring gtsvector int2vector oidvector refcursor regcollation regdatabase regdictionary regnamespace
+    regoper regoperator regproc regprocedure regrole regtype tid txid_snapshot xid xid8 xml
+",
+);
+
+/// Whether it is a type of PostgreSQL's that no plugin may use.
+pub(super) fn is_other_type(name: &str) -> bool {
+    OTHER_TYPES.contains(name) || is_reserved(name)
+}
+
+/// Whether PostgreSQL keeps the name for its own catalogs.
+pub(super) fn is_reserved(name: &str) -> bool {
+    name.starts_with("pg_")
+}
+
 /// Types that are words of the grammar when they stand without quotes.
 const KEYWORD_TYPES: Words = Words("bigint boolean dec decimal float int integer numeric real smallint");
 
@@ -109,7 +130,12 @@ pub(super) fn function(name: &str) -> Option<String> {
 }
 
 /// Every other function of PostgreSQL 15 to 18 that can be called with one argument: `value.name` calls it, too.
-pub(super) const OTHER_FUNCTIONS: Words = Words(include_str!("other_functions.txt"));
+static OTHER_FUNCTIONS: LazyLock<HashSet<&str>> =
+    LazyLock::new(|| include_str!("other_functions.txt").split_ascii_whitespace().collect());
+
+pub(super) fn is_other_function(name: &str) -> bool {
+    OTHER_FUNCTIONS.contains(name)
+}
 
 /// Values that the grammar has words for.
 pub(super) const VALUE_WORDS: Words = Words("current_date current_time current_timestamp localtime localtimestamp");
@@ -126,6 +152,31 @@ pub(super) const SUBTYPE_DIFFS: Words = Words(
     "
     float8mi int4range_subdiff int8range_subdiff numrange_subdiff daterange_subdiff tsrange_subdiff
     tstzrange_subdiff
+",
+);
+
+/// Of PostgreSQL 15 to 18.
+pub(super) const OP_CLASSES: Words = Words(
+    "
+    aclitem_ops array_ops bit_minmax_ops bit_ops bool_ops box_inclusion_ops box_ops bpchar_bloom_ops
+    bpchar_minmax_ops bpchar_ops bpchar_pattern_ops bytea_bloom_ops bytea_minmax_ops bytea_ops char_bloom_ops
+    char_minmax_ops char_ops cid_ops cidr_ops circle_ops date_bloom_ops date_minmax_multi_ops date_minmax_ops
+    date_ops enum_ops float4_bloom_ops float4_minmax_multi_ops float4_minmax_ops float4_ops float8_bloom_ops
+    float8_minmax_multi_ops float8_minmax_ops float8_ops inet_bloom_ops inet_inclusion_ops inet_minmax_multi_ops
+    inet_minmax_ops inet_ops int2_bloom_ops int2_minmax_multi_ops int2_minmax_ops int2_ops int4_bloom_ops
+    int4_minmax_multi_ops int4_minmax_ops int4_ops int8_bloom_ops int8_minmax_multi_ops int8_minmax_ops int8_ops
+    interval_bloom_ops interval_minmax_multi_ops interval_minmax_ops interval_ops jsonb_ops jsonb_path_ops
+    kd_point_ops macaddr8_bloom_ops macaddr8_minmax_multi_ops macaddr8_minmax_ops macaddr8_ops macaddr_bloom_ops
+    macaddr_minmax_multi_ops macaddr_minmax_ops macaddr_ops money_ops multirange_ops name_bloom_ops
+    name_minmax_ops name_ops numeric_bloom_ops numeric_minmax_multi_ops numeric_minmax_ops numeric_ops
+    oid_bloom_ops oid_minmax_multi_ops oid_minmax_ops oid_ops oidvector_ops pg_lsn_bloom_ops
+    pg_lsn_minmax_multi_ops pg_lsn_minmax_ops pg_lsn_ops point_ops poly_ops quad_point_ops range_inclusion_ops
+    range_ops record_image_ops record_ops text_bloom_ops text_minmax_ops text_ops text_pattern_ops tid_bloom_ops
+    tid_minmax_multi_ops tid_minmax_ops tid_ops time_bloom_ops time_minmax_multi_ops time_minmax_ops time_ops
+    timestamp_bloom_ops timestamp_minmax_multi_ops timestamp_minmax_ops timestamp_ops timestamptz_bloom_ops
+    timestamptz_minmax_multi_ops timestamptz_minmax_ops timestamptz_ops timetz_bloom_ops timetz_minmax_multi_ops
+    timetz_minmax_ops timetz_ops tsquery_ops tsvector_ops uuid_bloom_ops uuid_minmax_multi_ops uuid_minmax_ops
+    uuid_ops varbit_minmax_ops varbit_ops varchar_ops varchar_pattern_ops xid8_ops xid_ops
 ",
 );
 

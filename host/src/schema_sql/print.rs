@@ -9,7 +9,7 @@ use squawk_syntax::{SyntaxNode, SyntaxToken};
 use super::error::{Position, SchemaError};
 use super::names::Words;
 use super::work::{self, Part};
-use super::{CardKey, Statement, keys, lexis, names, syntax};
+use super::{CardKey, Statement, keys, lexis, names, overwrites, syntax};
 
 mod options;
 
@@ -44,7 +44,8 @@ impl<'a> Printer<'a> {
         }
         let work = work::of_part(self.statement, self.part, self.text)?;
         let locked_by = work::locked_by(self.statement, self.text)?;
-        Ok(Statement { sql: self.out, card_keys: self.card_keys, work, locked_by, position })
+        let overwrites = overwrites::find(self.statement, self.text)?;
+        Ok(Statement { sql: self.out, card_keys: self.card_keys, work, locked_by, overwrites, position })
     }
 
     /// Of an ALTER TABLE, the actions that drop something, or the others.
@@ -74,7 +75,7 @@ impl<'a> Printer<'a> {
     fn collect_queries(&mut self) -> Printed {
         for node in self.statement.descendants().filter(|node| node.kind() == CTE_NAME) {
             let name = self.only_name(&node)?;
-            if name.starts_with("pg_") {
+            if names::is_reserved(&name) {
                 return Err(self.refuse(&node, "a query with a name of PostgreSQL's own", "Call it something else."));
             }
             self.queries.insert(name);
@@ -102,7 +103,7 @@ impl<'a> Printer<'a> {
             RANGE_TYPE => self.range_type(node),
             WITH_PARAMS => self.parameters(node),
             ATTRIBUTE_LIST => self.options(node, names::OPTIONS),
-            ACCESS_METHOD_REF => self.word_of(node, names::INDEX_METHODS, "an index method"),
+            ACCESS_METHOD_REF => self.access_method(node),
             STORAGE_MODE => self.word_of(node, names::STORAGE_MODES, "a storage mode"),
             COMPRESSION_METHOD_NAME => self.word_of(node, names::COMPRESSIONS, "a compression"),
             PARTITION_STRATEGY => self.word_of(node, names::PARTITIONINGS, "a way to partition"),
@@ -145,7 +146,6 @@ impl<'a> Printer<'a> {
             self.out.push(' ');
         }
         self.out.push_str(word);
-        self.after_text = false;
     }
 
     fn put(&mut self, word: &str) -> Printed {
@@ -197,6 +197,11 @@ impl<'a> Printer<'a> {
         );
         let is_query = node.kind() == RELATION_NAME_REF && parent == Some(RELATION_FROM_ITEM);
         match path.as_slice() {
+            [name] if names::is_reserved(name) => {
+                let fix = "Leave PostgreSQL's catalogs to PostgreSQL, and begin the plugin's own names with something \
+                           else than pg_.";
+                return Err(self.refuse(node, "a name of PostgreSQL's own", fix));
+            }
             [name] if is_bare || (is_query && self.queries.contains(name)) => self.word(&lexis::quoted(name)),
             [name] => self.own(name),
             [schema, name] if schema == self.schema && !is_bare => self.own(name),
@@ -252,7 +257,7 @@ impl<'a> Printer<'a> {
     /// `table.column`, or a field of a value. PostgreSQL takes `value.name` for a call where there is no such column.
     fn field(&mut self, node: &SyntaxNode) -> Printed {
         if let Some(field) = node.children().filter(|child| child.kind() == NAME_REF).last()
-            && names::OTHER_FUNCTIONS.contains(&self.only_name(&field)?)
+            && names::is_other_function(&self.only_name(&field)?)
         {
             let fix = "Give the column another name: PostgreSQL has a function of this one, and would call it.";
             return Err(self.refuse(&field, "a function behind a dot", fix));
@@ -288,31 +293,31 @@ impl<'a> Printer<'a> {
         };
         match known {
             Some(printed) if printed.starts_with("pg_catalog") || !is_quoted => self.put(&printed),
-            _ => {
-                let what = format!("the function {}", path.join("."));
-                let fix = "Use another one of PostgreSQL's plain functions, or do it in the plugin when it runs.";
-                Err(self.refuse(callee, &what, fix))
-            }
+            _ => Err(self.refuse_function(callee, &path, known.is_some())),
         }
     }
 
-    fn literal(&mut self, node: &SyntaxNode) -> Printed {
-        for token in tokens_of(node) {
-            match token.kind() {
-                TRUE_KW | FALSE_KW | NULL_KW | DEFAULT_KW => self.word(&token.text().to_ascii_lowercase()),
-                kind => {
-                    let value = lexis::literal(self.text, &token)?;
-                    let is_text = matches!(kind, STRING | ESC_STRING | DOLLAR_QUOTED_STRING);
-                    // Two texts are one when a line ends between them.
-                    match is_text && self.after_text {
-                        true => self.out.push_str(&format!("\n{value}")),
-                        false => self.word(&value),
-                    }
-                    self.after_text = is_text;
-                }
-            }
+    fn refuse_function(&self, callee: &SyntaxNode, path: &[String], is_word: bool) -> SchemaError {
+        let name = path.last().map(String::as_str).unwrap_or_default();
+        let what = format!("the function {}", path.join("."));
+        if is_word {
+            return self.refuse(callee, &what, format!("Write {name} without quotes: it is a word of the grammar."));
         }
-        Ok(())
+        if names::built_in_type(name, false).is_some() {
+            let fix = format!("Write a cast instead: `CAST(... AS {name})`.");
+            return self.refuse(callee, &format!("the type {name}, called as a function,"), fix);
+        }
+        let fix = "Use another one of PostgreSQL's plain functions, or do it in the plugin when it runs.";
+        self.refuse(callee, &what, fix)
+    }
+
+    fn literal(&mut self, node: &SyntaxNode) -> Printed {
+        let mut tokens = tokens_of(node);
+        let Some(first) = tokens.next() else { return Err(syntax::refuse_node(node, self.text)) };
+        match first.kind() {
+            TRUE_KW | FALSE_KW | NULL_KW | DEFAULT_KW => self.put(&first.text().to_ascii_lowercase()),
+            _ => self.put(&lexis::literal(self.text, &first, tokens)?),
+        }
     }
 
     /// A built-in type, or one of the plugin's own.
@@ -329,10 +334,10 @@ impl<'a> Printer<'a> {
         };
         match (built_in, path.as_slice()) {
             (Some(printed), _) => self.word(&printed),
-            (None, [name]) => self.own(name),
+            (None, [name]) if !names::is_other_type(name) => self.own(name),
             (None, [schema, name]) if schema == self.schema => self.own(name),
             _ => {
-                let fix = "Use a built-in type, or one that this schema.sql makes.";
+                let fix = "Use a plain built-in type, or one that this schema.sql makes.";
                 return Err(self.refuse(node, &format!("the type {}", path.join(".")), fix));
             }
         }
@@ -357,9 +362,27 @@ impl<'a> Printer<'a> {
         }
     }
 
+    /// A table has the one method that PostgreSQL brings, which needs no word.
+    fn access_method(&mut self, node: &SyntaxNode) -> Printed {
+        let place = node.parent().and_then(|parent| parent.parent());
+        if place.is_some_and(|place| place.kind() == CREATE_TABLE) {
+            return Err(self.refuse(
+                node,
+                "the storage method of a table",
+                "Take USING out: tables are stored as heap.",
+            ));
+        }
+        self.word_of(node, names::INDEX_METHODS, "an index method")
+    }
+
     /// An operator class or a collation: the server's own.
     fn catalog_object(&mut self, node: &SyntaxNode) -> Printed {
-        match self.path(node)?.as_slice() {
+        let path = self.path(node)?;
+        if node.kind() == OP_CLASS_REF && !path.last().is_some_and(|name| names::OP_CLASSES.contains(name)) {
+            let what = format!("the operator class {}", path.join("."));
+            return Err(self.refuse(node, &what, "Use one of PostgreSQL's own; a plugin has no extensions."));
+        }
+        match path.as_slice() {
             [name] => self.put(&names::in_catalog(name)),
             [schema, name] if schema == "pg_catalog" => self.put(&names::in_catalog(name)),
             path => {

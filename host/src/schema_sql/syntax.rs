@@ -59,10 +59,30 @@ pub(super) fn refuse_node(node: &SyntaxNode, text: &str) -> SchemaError {
     SchemaError::node(text, node, &in_words(node.kind()), instead(node.kind()))
 }
 
-/// `CREATE_FUNCTION` is CREATE FUNCTION.
+/// `CREATE_FUNCTION` is CREATE FUNCTION. Where the parser's name is none that authors know, theirs.
 pub(super) fn in_words(kind: SyntaxKind) -> String {
+    let known = match kind {
+        ATTRIBUTE_NAMESPACE => "an option of the TOAST table",
+        BASE_TYPE => "a type with functions of its own",
+        COLUMN_DEF_LIST => "types for the columns of a function",
+        ENABLE_RLS | FORCE_RLS | DISABLE_RLS | NO_FORCE_RLS => "ROW LEVEL SECURITY",
+        JSON_TABLE_FROM_ITEM => "JSON_TABLE",
+        NAMED_ARG => "an argument by its name",
+        OPERATOR_CALL => "OPERATOR(...)",
+        RETURNING_OPTION_LIST => "RETURNING WITH",
+        ROWS_FROM_ITEM => "ROWS FROM",
+        XML_TABLE_FROM_ITEM => "XMLTABLE",
+        _ => "",
+    };
+    if !known.is_empty() {
+        return known.to_owned();
+    }
     let name = format!("{kind:?}");
-    name.trim_end_matches("_KW").replace('_', " ")
+    let name = name.trim_end_matches("_KW").replace('_', " ");
+    match name.strip_prefix("OBJECT ") {
+        Some(object) => format!("COMMENT ON {object}"),
+        None => name,
+    }
 }
 
 fn instead(kind: SyntaxKind) -> &'static str {
@@ -112,6 +132,8 @@ fn instead(kind: SyntaxKind) -> &'static str {
         COPY => "Use INSERT, or fill the table when the plugin runs.",
         TEMP | ON_COMMIT | LOCAL_SCOPE => "Make an ordinary table.",
         OPERATOR_CALL => "Write the operator by itself.",
+        NAMED_ARG => "Give the arguments in their order, without names.",
+        ROWS_FROM_ITEM => "Call the functions one by one in FROM.",
         LOCKING_CLAUSE => "Take the lock out.",
         CONCURRENTLY_KW | DETACH_CONCURRENTLY => "Take CONCURRENTLY out: the host runs the file in one transaction.",
         _ => "Take it out, or do it in the plugin when it runs.",

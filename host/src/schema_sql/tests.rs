@@ -125,7 +125,20 @@ fn texts_have_one_form() {
     for (written, expected) in forms {
         assert_eq!(printed(&format!("select {written}")), [format!("select {expected}")]);
     }
-    assert_eq!(printed("select 'a'\n  'b'"), ["select 'a'\n'b'"]);
+    // A text that goes on in the next line is printed in one piece, since not every form of a piece can go on.
+    let continued = [
+        ("'a'\n  'b'", "'ab'"),
+        ("'a' -- x\n 'b''c'", "'ab''c'"),
+        ("'a'\n'\u{e9}'", r"E'a\U000000e9'"),
+        ("'a\\'\n'b'", r"E'a\\b'"),
+        ("E'a\\t'\n'b\\t'", "'a\tb\t'"),
+        ("B'01'\n'10'", "B'0110'"),
+        ("X'0f'\n'a0'", "X'0fa0'"),
+        ("date '2020'\n'-01-01'", "pg_catalog.\"date\" '2020-01-01'"),
+    ];
+    for (written, expected) in continued {
+        assert_eq!(printed(&format!("select {written}")), [format!("select {expected}")]);
+    }
 }
 
 /// What PostgreSQL gets is ASCII: read in another encoding, a character may swallow the quote behind it.
@@ -260,6 +273,34 @@ fn a_table_whose_key_sets_a_value_computes_nothing_large() {
         "create index on t (lower(a)) where a > -3 and b in ('x', 'y') and c > date '2020-01-01' and d = 'x'::text",
     );
     printed(&format!("create table t ({key}); drop table t; create table t (a text check (a ~ 'x'))"));
+}
+
+#[test]
+fn what_a_statement_writes_over_is_known() {
+    let overwrites = |text: &str| read("plugin_x", text).unwrap().remove(0).overwrites;
+    let over = |table: &str, columns: &[&str], of_every_row| Overwrite {
+        table: table.to_owned(),
+        columns: columns.iter().map(|it| (*it).to_owned()).collect(),
+        of_every_row,
+    };
+    assert_eq!(
+        overwrites("update only plugin_x.Items as x set \"A\" = 1, b[1] = 2, (c, d.e) = (select 1, f from g)"),
+        [over("items", &["A", "b", "c", "d"], false)]
+    );
+    assert_eq!(
+        overwrites("insert into t (a, z) values (1, 2) on conflict (a) do update set b = excluded.z"),
+        [over("t", &["b"], false)]
+    );
+    let both =
+        "with c as (update t set a = 1 returning *) insert into u select * from c on conflict (a) do update set b = 2";
+    let mut found = overwrites(both);
+    found.sort_by(|one, other| one.table.cmp(&other.table));
+    assert_eq!(found, [over("t", &["a"], false), over("u", &["b"], false)]);
+    let types = "alter table only t alter a type int using 1, alter column b type text, alter c set default 3";
+    assert_eq!(overwrites(types), [over("t", &["a"], true)]);
+    for none in ["insert into t (a) values (1) on conflict do nothing", "delete from t", "select a from t"] {
+        assert_eq!(overwrites(none), []);
+    }
 }
 
 #[test]

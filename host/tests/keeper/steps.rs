@@ -140,6 +140,29 @@ async fn a_key_without_cascade_holds_the_card_and_names_the_plugin() {
     assert_eq!((said.code().code(), said.schema()), ("23503", Some("plugin_alpha")));
 }
 
+/// What the key's action breaks names the schema, too.
+#[tokio::test]
+async fn a_constraint_that_holds_the_card_names_the_plugin() {
+    let database = Database::new().await;
+    let tables = "CREATE TABLE wanted (card_id uuid NOT NULL REFERENCES public.master_cards (id) ON DELETE SET NULL);
+        CREATE TABLE checked (card_id uuid REFERENCES public.master_cards (id) ON DELETE SET NULL CHECK (card_id IS NOT NULL));
+        CREATE TABLE single (card_id uuid UNIQUE NULLS NOT DISTINCT REFERENCES public.master_cards (id) ON DELETE SET NULL)";
+    let made = database.provision("alpha", tables).await.unwrap();
+    let plugin = connect::connect(&made.connect).await.unwrap();
+    for (table, code) in [("wanted", "23502"), ("checked", "23514"), ("single", "23505")] {
+        let card = database.card(table).await;
+        plugin.execute(&format!("INSERT INTO {table} VALUES ($1)"), &[&card]).await.unwrap();
+        if table == "single" {
+            plugin.execute("INSERT INTO single VALUES (NULL)", &[]).await.unwrap();
+        }
+        database.core().await.execute("UPDATE public.master_cards SET deleted_at = now()", &[]).await.unwrap();
+        let delete = "DELETE FROM public.master_cards WHERE id = $1";
+        let held = database.reaper().await.execute(delete, &[&card]).await.unwrap_err();
+        let said = held.as_db_error().unwrap();
+        assert_eq!((said.code().code(), said.schema()), (code, Some("plugin_alpha")));
+    }
+}
+
 #[tokio::test]
 async fn writers_of_cards_go_on_while_a_schema_waits_for_them() {
     let database = Database::new().await;

@@ -83,7 +83,8 @@ async fn data_is_dropped_on_an_operators_word_alone() {
     purge(owner, "echo", &json!("echo")).await.expect(204);
     assert_eq!((count(&host, SCHEMAS).await, count(&host, ROLES).await), (0, 0));
     assert_eq!(count(&host, "SELECT count(*) FROM plugin_schema_steps").await, 0);
-    let line = owner.get("/v1/admin/audit?limit=1&action=plugin.purge").await.expect(200)["items"][0].clone();
+    let line =
+        owner.get("/v1/admin/audit?limit=1&outcome=ok&action=plugin.purge").await.expect(200)["items"][0].clone();
     assert_eq!(line["target"], "echo");
     assert_eq!(line["detail"], json!({"tables": ["notes"], "schema_steps": 1, "settings": true}));
     assert!(owner.read_card(&card).await["attributes"]["sources"].as_object().unwrap().len() == 1, "sources stay");
@@ -97,6 +98,72 @@ async fn data_is_dropped_on_an_operators_word_alone() {
     let hello = owner.get("/v1/admin/plugins/echo/hello").await.expect(200);
     assert_eq!(hello["greeting"], "hello", "its settings are gone");
     note(owner, "new").await;
+}
+
+/// Something outside of the plugin's schema that depends on its role: told as what it is, not as a database that is away.
+#[tokio::test]
+async fn data_stays_while_something_else_depends_on_the_plugins_role() {
+    let host = Host::settings().plugins(echo()).start().await;
+    let owner = host.owner().await;
+    act(owner, "disable").await.expect(200);
+    let database = host.database().await;
+    let role = "SELECT rolname::text FROM pg_roles WHERE rolname LIKE 'cardinal!_%!_s!_echo' ESCAPE '!'";
+    let role: String = database.query_one(role, &[]).await.unwrap().get(0);
+    database.batch_execute(&format!("GRANT SELECT ON public.core_migrations TO {role}")).await.unwrap();
+    let problem = purge(owner, "echo", &json!("echo")).await.refused(409, "conflict");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains(&role) && detail.contains("core_migrations"), "{problem}");
+    assert_eq!((&problem["reason"], count(&host, SCHEMAS).await), (&json!("roles-in-use"), 1));
+    database.batch_execute(&format!("REVOKE ALL ON public.core_migrations FROM {role}")).await.unwrap();
+    purge(owner, "echo", &json!("echo")).await.expect(204);
+}
+
+/// A row that cannot lose its card keeps it, whichever constraint says so.
+#[tokio::test]
+async fn a_constraint_of_a_plugin_that_keeps_a_card_is_named() {
+    let host = Host::settings().plugins(echo()).start().await;
+    let owner = host.owner().await;
+    replace_schema(
+        &host,
+        "CREATE TABLE IF NOT EXISTS wanted (card_id uuid NOT NULL REFERENCES public.master_cards (id) ON DELETE SET NULL);
+         CREATE TABLE IF NOT EXISTS checked (card_id uuid REFERENCES public.master_cards (id) ON DELETE SET NULL
+                                             CHECK (card_id IS NOT NULL))",
+    );
+    owner.post("/v1/admin/plugin-registry/rescan", &Value::Null).await.expect(200);
+    assert_eq!(report(owner).await["refusal"], Value::Null);
+    for table in ["wanted", "checked"] {
+        let card = owner.card(table).await["id"].as_str().unwrap().to_owned();
+        let database = host.database().await;
+        database.batch_execute(&format!("INSERT INTO plugin_echo.{table} VALUES ('{card}')")).await.unwrap();
+        let purge = format!("/v1/admin/master-cards/{card}?purge=true");
+        let problem = owner.delete(&purge).await.refused(409, "card-in-use");
+        assert_eq!(problem["plugin"], "echo", "{problem}");
+        database.batch_execute(&format!("DELETE FROM plugin_echo.{table}")).await.unwrap();
+        owner.delete(&purge).await.expect(204);
+    }
+}
+
+/// A step that others' locks keep away says so, with what to do, and works once they are gone.
+#[tokio::test]
+async fn a_step_that_meets_a_lock_says_so() {
+    let host = Host::settings().plugins(echo()).start().await;
+    let owner = host.owner().await;
+    note(owner, "kept").await;
+    let mut database = host.database().await;
+    let busy = database.transaction().await.unwrap();
+    busy.batch_execute("LOCK TABLE plugin_echo.notes IN ACCESS SHARE MODE").await.unwrap();
+    replace_schema(&host, "\n  ALTER TABLE notes ADD COLUMN more text");
+    owner.post("/v1/admin/plugin-registry/rescan", &Value::Null).await.expect(200);
+    let met = report(owner).await;
+    let text = met.to_string();
+    assert!(
+        text.contains("55P03") && text.contains("line 2, column 3") && text.contains("scan the plugins again"),
+        "{met}"
+    );
+    assert_eq!(met["state"], "active", "the old one serves");
+    busy.rollback().await.unwrap();
+    owner.post("/v1/admin/plugin-registry/rescan", &Value::Null).await.expect(200);
+    assert_eq!(count(&host, "SELECT count(more) FROM plugin_echo.notes").await, 0);
 }
 
 #[tokio::test]
@@ -184,7 +251,8 @@ async fn a_new_version_loses_what_an_operator_agreed_to_and_nothing_else() {
     assert_eq!(count(&host, columns).await, 0);
     assert_eq!(count(&host, "SELECT count(*) FROM plugin_echo.notes").await, 1, "rows stay");
     let line =
-        owner.get("/v1/admin/audit?limit=1&action=plugin.confirm_migration").await.expect(200)["items"][0].clone();
+        owner.get("/v1/admin/audit?limit=1&outcome=ok&action=plugin.confirm_migration").await.expect(200)["items"][0]
+            .clone();
     assert_eq!(line["detail"]["losses"], json!(["column notes.written_at is dropped"]), "{line}");
     assert_eq!(line["detail"]["sha256"], waiting);
 

@@ -67,7 +67,8 @@ async fn a_signed_plugin_is_taken_served_and_replaced() {
     );
     assert!(item["signed_by"].is_string(), "{item}");
     assert_eq!(lying(&host), ["quick.so", "quick.so.minisig"]);
-    let line = owner.get("/v1/admin/audit?limit=1&action=plugin.upload").await.expect(200)["items"][0].clone();
+    let line =
+        owner.get("/v1/admin/audit?limit=1&outcome=ok&action=plugin.upload").await.expect(200)["items"][0].clone();
     assert_eq!((&line["target"], &line["detail"]["sha256"]), (&"quick".into(), &item["sha256"]), "{line}");
     // Again, in its own place. Bytes after the end of an ELF file change it and harm nothing.
     let mut again = quick;

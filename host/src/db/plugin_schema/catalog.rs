@@ -56,9 +56,7 @@ impl fmt::Display for Unknown {
 /// As the server reports them.
 pub async fn looking(session: &mut Client) -> anyhow::Result<Transaction<'_>> {
     let work = session.transaction().await.context("beginning a look at the catalog")?;
-    work.batch_execute("SET LOCAL search_path = pg_catalog, pg_temp")
-        .await
-        .context("preparing a look at the catalog")?;
+    work.batch_execute(sql::CATALOG_NAMES_ONLY).await.context("preparing a look at the catalog")?;
     Ok(work)
 }
 

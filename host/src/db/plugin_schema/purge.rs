@@ -110,6 +110,18 @@ impl Purge<'_> {
                 "a session that is at work in them",
                 "wait for the calls that are under way, and try again",
             )),
+            Err(error) if error.code() == Some(&SqlState::DEPENDENT_OBJECTS_STILL_EXIST) => {
+                let said = error
+                    .as_db_error()
+                    .map(|said| format!("{} ({})", said.message(), said.detail().unwrap_or("no detail")));
+                let fix = "have an administrator take from that role what it owns or may use elsewhere, and try again";
+                Err(refused(
+                    "roles-in-use",
+                    "roles that nothing else depends on",
+                    &said.unwrap_or_default().replace('\n', ", "),
+                    fix,
+                ))
+            }
             Err(error) => Err(Trouble::Failed(anyhow::Error::new(error).context("dropping the plugin's schema"))),
         }
     }

@@ -10,15 +10,15 @@ use tokio_postgres::{CancelToken, Client, Transaction};
 
 use super::card_keys::{CardKeys, Made};
 use super::card_lock::CardLock;
-use super::{ProvisionFault, Step, Trouble, catalog, diff, keys};
+use super::rows::Overwritten;
+use super::{ProvisionFault, Step, TRIES, Trouble, catalog, diff, keys};
 use crate::db::{connect, sql};
 use crate::hex::hex;
 use crate::schema_sql::Statement;
 
 /// Writers of cards queue behind a statement that waits for its lock.
 const LOCK_TIMEOUT: &str = "1s";
-/// No name in a look at the catalog can mean anything of the plugin's.
-const LOOK_SETTINGS: &str = "SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = '10s'";
+const LOOK_TIMEOUT: &str = "10s";
 /// Before each statement anew. What it is told is ASCII: whatever an earlier one did, it is read as it was printed.
 const STATEMENT_SETTINGS: &str = "SET LOCAL client_encoding = 'UTF8'; SET LOCAL standard_conforming_strings = on; \
     SET LOCAL backslash_quote = safe_encoding;";
@@ -28,7 +28,7 @@ const TAG_BYTES: usize = 16;
 #[derive(Debug)]
 pub(super) enum Failure {
     /// A lock that others held; the same may work next time.
-    Busy(tokio_postgres::Error),
+    Busy(String),
     Refused(ProvisionFault),
     Failed(anyhow::Error),
 }
@@ -44,7 +44,10 @@ impl From<Failure> for Trouble {
         match failure {
             Failure::Refused(fault) => Self::Refused(fault),
             Failure::Failed(error) => Self::Failed(error),
-            Failure::Busy(error) => Self::Failed(anyhow::Error::new(error).context("schema.sql met other work")),
+            Failure::Busy(met) => Self::Refused(ProvisionFault::Unavailable(format!(
+                "schema.sql met other work {TRIES} times ({met}); wait until long transactions on the plugin's tables or \
+                 the cards have ended, then scan the plugins again"
+            ))),
         }
     }
 }
@@ -89,12 +92,14 @@ impl<'a> Run<'a> {
         let (statements, started) = (self.statements, self.started);
         let runtime_role = step.names.plugin_runtime(step.plugin);
         let work = self.session.transaction().await.context("beginning schema.sql")?;
-        work.batch_execute(LOOK_SETTINGS).await.context("preparing the transaction of schema.sql")?;
-        let before = diff::tables(&work, &schema).await?;
+        work.batch_execute(&look_settings()).await.context("preparing the transaction of schema.sql")?;
+        let before = diff::holders(&work, &schema).await?;
         prepare(&work, &schema, &runtime_role).await?;
         let (mut lock, mut card_keys) = (CardLock::new(&schema), CardKeys::new(&schema)?);
+        let mut overwritten = Overwritten::default();
         for statement in statements {
             lock.admit(&work, statement).await?;
+            overwritten.note(&work, &schema, &before, statement).await?;
             let text = card_keys.hold_places(&work, statement).await?;
             let left = step.schema_timeout.saturating_sub(started.elapsed());
             let limits = format!("SET LOCAL statement_timeout = {}", lock.limit(left).as_millis().max(1));
@@ -104,8 +109,10 @@ impl<'a> Run<'a> {
         }
         // What waited for the commit happens now, before it is looked at.
         work.batch_execute("SET CONSTRAINTS ALL IMMEDIATE").await.map_err(|error| judged(error, None))?;
-        work.batch_execute(LOOK_SETTINGS).await.context("preparing the look at what schema.sql did")?;
-        let lost = diff::lost(&before, &diff::tables(&work, &schema).await?);
+        work.batch_execute(&look_settings()).await.context("preparing the look at what schema.sql did")?;
+        let after = diff::holders(&work, &schema).await?;
+        let mut lost = diff::lost(&before, &after);
+        lost.extend(overwritten.lost(&work, &before, &after).await?);
         if let Some(refusal) = diff::refusal(&lost, agreed).filter(|_| !step.replay) {
             return Err(Failure::Refused(refusal));
         }
@@ -159,6 +166,11 @@ pub(super) fn held_cards_too_long(limit: Duration) -> ProvisionFault {
     )
 }
 
+/// No name in a look at the catalog can mean anything of the plugin's.
+fn look_settings() -> String {
+    format!("{}; SET LOCAL statement_timeout = '{LOOK_TIMEOUT}'", sql::CATALOG_NAMES_ONLY)
+}
+
 /// The plugin's names are looked for in its schema while its statements run; they name it anyway, but for texts such as
 /// `nextval('items_id_seq')`.
 async fn prepare(work: &Transaction<'_>, schema: &str, runtime_role: &str) -> anyhow::Result<()> {
@@ -204,17 +216,17 @@ pub(super) fn judged(error: tokio_postgres::Error, statement: Option<&Statement>
     let Some(said) = error.as_db_error() else {
         return Failure::Failed(anyhow::Error::new(error).context("running schema.sql"));
     };
+    let refuse = |code| {
+        let expected = "schema.sql to run without an error";
+        Failure::Refused(ProvisionFault::refused("schema-failed", expected, describe(said, statement), advice(code)))
+    };
     match said.code().code() {
-        "55P03" | "40P01" | "40001" => Failure::Busy(error),
+        "55P03" | "40P01" | "40001" => Failure::Busy(describe(said, statement)),
+        code @ ("53200" | "53400") => refuse(code),
         code if code.starts_with("53") || code.starts_with("08") || code.starts_with("57P") => {
             Failure::Failed(anyhow::Error::new(error).context("running schema.sql"))
         }
-        code => Failure::Refused(ProvisionFault::refused(
-            "schema-failed",
-            "schema.sql to run without an error",
-            describe(said, statement),
-            advice(code),
-        )),
+        code => refuse(code),
     }
 }
 
@@ -234,6 +246,10 @@ fn advice(code: &str) -> &'static str {
         "42501" => {
             "Keep to the plugin's own schema; of the core only public.master_cards may be referenced, by its id."
         }
+        "53200" => {
+            "Ask for less at once: views that read one another several times, and large values, multiply what they need."
+        }
+        "53400" => "Sort and join less in one statement, or fill the tables when the plugin runs.",
         "57014" => "Move long work out of schema.sql into the plugin.",
         "42P07" | "42710" => "Write IF NOT EXISTS, so that schema.sql can run again over what is there.",
         _ => "Correct schema.sql.",

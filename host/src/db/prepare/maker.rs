@@ -9,10 +9,6 @@ use super::unfit;
 use crate::db::roles::{RoleNames, RolePasswords};
 use crate::db::sql;
 
-/// First in every transaction: no name then means anything that another role made. By transaction, since a pooler may
-/// not carry a session's settings from one to the next.
-const PG_CATALOG_ONLY: &str = "SET LOCAL search_path = pg_catalog, pg_temp";
-
 /// A login whose rights have been looked at.
 pub(super) enum Login {
     MakesRoles(Maker),
@@ -79,7 +75,7 @@ impl Maker {
 
 async fn begin(client: &mut Client) -> anyhow::Result<Transaction<'_>> {
     let work = client.transaction().await.context("beginning a transaction")?;
-    work.batch_execute(PG_CATALOG_ONLY).await.context("preparing a transaction")?;
+    work.batch_execute(sql::CATALOG_NAMES_ONLY).await.context("preparing a transaction")?;
     Ok(work)
 }
 

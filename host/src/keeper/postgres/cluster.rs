@@ -34,6 +34,8 @@ max_connections = 300
 shared_buffers = 128MB
 dynamic_shared_memory_type = 'posix'
 jit = off
+# A plugin could turn it on for itself, and what it is made with may end the process when memory is short.
+jit_provider = 'none'
 timezone = 'UTC'
 log_timezone = 'UTC'
 datestyle = 'iso, mdy'
@@ -47,6 +49,8 @@ log_min_messages = 'error'
 # A failed statement is not logged with its text: it may hold a password or a plugin's data.
 log_min_error_statement = 'panic'
 autovacuum_naptime = 15s
+# Of one session: what a runaway sort or join writes. An index on some forty million cards needs less.
+temp_file_limit = 4GB
 ";
 
 fn settings(has_clients: bool) -> String {

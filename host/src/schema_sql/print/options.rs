@@ -44,25 +44,20 @@ impl Printer<'_> {
 
     /// A number, a truth value, or a word such as `on`.
     fn option_value(&mut self, value: &SyntaxNode) -> Printed {
-        let mut children = value.children();
-        match (children.next(), children.next()) {
-            (Some(literal), None) if literal.kind() == LITERAL => self.literal(&literal),
-            _ => {
-                let mut tokens = tokens_of(value);
-                let token = tokens.next().filter(|token| lexis::is_word(token.kind()));
-                match (token, tokens.next()) {
-                    (Some(token), None) => {
-                        let word = lexis::name(self.text, &token)?;
-                        match names::SETTING_WORDS.contains(&word) {
-                            true => self.put(&word),
-                            false => {
-                                Err(self.refuse(value, "the value of an option", "Write a number, true or false."))
-                            }
-                        }
-                    }
-                    _ => Err(self.refuse(value, "the value of an option", "Write a number, true or false.")),
+        let refusal = || self.refuse(value, "the value of an option", "Write a number, true or false.");
+        let mut tokens = tokens_of(value);
+        match (tokens.next(), tokens.next()) {
+            (Some(token), None) if lexis::is_word(token.kind()) => {
+                let word = lexis::name(self.text, &token)?;
+                if !names::SETTING_WORDS.contains(&word) {
+                    return Err(refusal());
                 }
+                self.put(&word)
             }
+            _ => match value.first_child().filter(|child| child.kind() == LITERAL) {
+                Some(literal) if value.children().count() == 1 => self.literal(&literal),
+                _ => Err(refusal()),
+            },
         }
     }
 

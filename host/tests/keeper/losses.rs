@@ -1,0 +1,132 @@
+//! What waits for the operator's word, and what does not: on each version, since the server itself counts rows.
+
+use cardinal::db::connect;
+use tokio_postgres::Client;
+
+use super::database::{Database, Place, found_in};
+use super::everywhere::everywhere;
+
+everywhere! {
+    what_loses_data_waits
+    what_loses_none_does_not
+}
+
+const FIRST: &str = "
+    CREATE TYPE mood AS ENUM ('good', 'bad'); CREATE TYPE inner_size AS (width int, unit text);
+    CREATE TYPE size AS (inside inner_size, depth int); CREATE TYPE unused AS (a int); CREATE TYPE no_mood AS ENUM ('a');
+    CREATE DOMAIN sizes AS size[];
+    CREATE TABLE parents (id int PRIMARY KEY, v text);
+    CREATE TABLE items (id int PRIMARY KEY, v text, mood mood, sizes sizes,
+                        parent int REFERENCES parents ON DELETE CASCADE ON UPDATE CASCADE);
+    CREATE TABLE parts (id int, v text) PARTITION BY LIST (id); CREATE TABLE part PARTITION OF parts FOR VALUES IN (1);
+    CREATE TABLE base (a int); CREATE TABLE derived (b int) INHERITS (base);
+    CREATE INDEX items_v ON items (v); CREATE VIEW seen AS SELECT id, v FROM items;
+    ALTER TABLE items ADD CONSTRAINT short CHECK (length(v) < 100);
+    INSERT INTO parents VALUES (1, 'p'); INSERT INTO items VALUES (1, 'x', 'good', ARRAY[ROW(ROW(1, 'm'), 2)::size], 1);
+    INSERT INTO parts VALUES (1, 'x'); INSERT INTO derived VALUES (1, 2)";
+
+async fn provisioned(place: Place) -> (Database, Client) {
+    let database = place.database().await;
+    let made = database.provision("alpha", FIRST).await.unwrap_or_else(|fault| panic!("{fault:?}"));
+    let plugin = connect::connect(&made.connect).await.unwrap();
+    (database, plugin)
+}
+
+async fn what_loses_data_waits(place: Place) {
+    let (database, plugin) = provisioned(place).await;
+    let losses: [(&str, &[&str]); 29] = [
+        ("ALTER TABLE items DROP COLUMN v CASCADE", &["column items.v is dropped"]),
+        ("DROP TYPE mood CASCADE", &["column items.mood is dropped"]),
+        ("ALTER TYPE size DROP ATTRIBUTE depth", &["attribute size.depth is dropped"]),
+        ("ALTER TYPE inner_size DROP ATTRIBUTE unit", &["attribute inner_size.unit is dropped"]),
+        ("ALTER TYPE size RENAME ATTRIBUTE depth TO d", &["attribute size.depth is renamed to d"]),
+        ("ALTER TYPE mood RENAME VALUE 'good' TO 'fine'", &["value good of type mood is renamed to fine"]),
+        ("ALTER TABLE parts DETACH PARTITION part", &["table part is detached from parts"]),
+        ("ALTER TABLE derived NO INHERIT base", &["table derived is detached from base"]),
+        ("ALTER TABLE items SET UNLOGGED", &["table items becomes UNLOGGED, which a crash empties"]),
+        ("DELETE FROM items", &["rows of table items are deleted"]),
+        ("DELETE FROM parts", &["rows of table part are deleted"]),
+        ("DELETE FROM parents", &["rows of table items are deleted", "rows of table parents are deleted"]),
+        ("WITH gone AS (DELETE FROM items RETURNING id) SELECT * FROM gone", &["rows of table items are deleted"]),
+        ("UPDATE items SET v = ''", &["rows of table items are changed"]),
+        ("UPDATE seen SET v = ''", &["rows of table items are changed"]),
+        ("UPDATE parts SET v = ''", &["rows of table part are changed"]),
+        ("UPDATE parents SET id = 2", &["rows of table items are changed", "rows of table parents are changed"]),
+        ("UPDATE items SET sizes[1].depth = 3", &["rows of table items are changed"]),
+        (
+            "INSERT INTO parents VALUES (1, 'q') ON CONFLICT (id) DO UPDATE SET v = excluded.v",
+            &["rows of table parents are changed"],
+        ),
+        ("ALTER TABLE items ADD COLUMN w text; UPDATE items SET w = v, v = ''", &["rows of table items are changed"]),
+        (
+            "ALTER TABLE items ADD COLUMN w text; UPDATE items SET w = v; UPDATE seen SET v = ''",
+            &["rows of table items are changed"],
+        ),
+        ("DROP VIEW seen; ALTER TABLE items ALTER v TYPE text USING 'y'", &["column items.v is computed anew"]),
+        ("ALTER TABLE parts ALTER v TYPE text USING 'y'", &["column parts.v is computed anew"]),
+        // Under another name for a while.
+        (
+            "DROP VIEW seen; ALTER TABLE items RENAME TO x; ALTER TABLE x ALTER v TYPE text USING ''; ALTER TABLE x RENAME TO items;
+             CREATE TABLE x (v text)",
+            &["column items.v is computed anew"],
+        ),
+        (
+            "ALTER TABLE items RENAME TO x; UPDATE x SET v = ''; ALTER TABLE x RENAME TO items",
+            &["rows of table items are changed"],
+        ),
+        // Through a table of this step that the old one is put below.
+        (
+            "CREATE TABLE above (v text); ALTER TABLE parents INHERIT above; UPDATE above SET v = ''",
+            &["rows of table parents are changed"],
+        ),
+        (
+            "CREATE TABLE above (v text); ALTER TABLE parents INHERIT above; ALTER TABLE above ALTER v TYPE text USING ''",
+            &["rows of table parents are changed"],
+        ),
+        ("UPDATE parts SET id = 1 WHERE id = 1", &["rows of table part are changed"]),
+        ("INSERT INTO items SELECT 2; DELETE FROM items WHERE id = 1", &["rows of table items are deleted"]),
+    ];
+    for (sql, expected) in losses {
+        let found = found_in(database.provision("alpha", sql).await, "destructive-migration");
+        let mut found: Vec<&str> = found.split("; ").collect();
+        found.sort_unstable();
+        assert_eq!(found, expected, "{sql}");
+    }
+    let kept = "SELECT FROM items i, parts p, derived WHERE i.v = 'x' AND p.v = 'x' AND mood = 'good' AND (sizes[1]).depth = 2";
+    assert_eq!(plugin.query(kept, &[]).await.unwrap().len(), 1);
+    // Agreed to, it happens.
+    database.replay("alpha", "ALTER TYPE size DROP ATTRIBUTE depth; DELETE FROM parts").await;
+    assert!(plugin.query("SELECT FROM parts", &[]).await.unwrap().is_empty());
+}
+
+async fn what_loses_none_does_not(place: Place) {
+    let (database, plugin) = provisioned(place).await;
+    let harmless = [
+        // What holds nothing of a row.
+        "DROP VIEW seen; DROP INDEX items_v; ALTER TABLE items DROP CONSTRAINT short, DROP CONSTRAINT items_parent_fkey",
+        "DROP TYPE unused; ALTER TYPE no_mood RENAME VALUE 'a' TO 'b'; DROP TYPE no_mood",
+        "ALTER TYPE mood ADD VALUE 'odd' BEFORE 'bad'; ALTER TYPE size ADD ATTRIBUTE more int",
+        "ALTER TABLE items ALTER v SET DEFAULT 'x', ALTER mood SET NOT NULL, ALTER v SET STORAGE EXTERNAL",
+        "CREATE TABLE part_2 (id int, v text); INSERT INTO part_2 VALUES (2, 'y'); ALTER TABLE parts ATTACH PARTITION part_2 FOR VALUES IN (2)",
+        // New rows and new columns.
+        "INSERT INTO parents VALUES (1, 'q'), (2, 'r') ON CONFLICT DO NOTHING",
+        "INSERT INTO parents VALUES (3, 's') ON CONFLICT (id) DO UPDATE SET v = excluded.v",
+        "UPDATE items SET v = '' WHERE false; DELETE FROM parents WHERE id = 77",
+        "ALTER TABLE items ADD COLUMN w text; UPDATE items SET w = v; ALTER TABLE parts ADD COLUMN w text; UPDATE parts SET w = v",
+        "ALTER TABLE items ADD COLUMN n int DEFAULT 3; INSERT INTO items (id) VALUES (9) ON CONFLICT (id) DO UPDATE SET n = 4",
+        "ALTER TABLE items ADD COLUMN z text; ALTER TABLE items ALTER z TYPE int USING 5",
+        "CREATE TABLE fresh (a int); INSERT INTO fresh VALUES (1); UPDATE fresh SET a = 2; DELETE FROM fresh",
+        "CREATE UNLOGGED TABLE cache (a int); ALTER TABLE cache SET LOGGED",
+        "ALTER TABLE parts DETACH PARTITION part; ALTER TABLE parts ATTACH PARTITION part FOR VALUES IN (1)",
+    ];
+    for sql in harmless {
+        // A label that was added cannot be used in the same transaction, and mood must not be null.
+        let sql = sql.replace("INSERT INTO items (id) VALUES (9)", "INSERT INTO items (id, mood) VALUES (1, 'good')");
+        database.provision("alpha", &sql).await.unwrap_or_else(|fault| panic!("{sql}: {fault:?}"));
+    }
+    let row = plugin.query_one("SELECT v, w, n, z FROM items", &[]).await.unwrap();
+    assert_eq!(
+        (row.get::<_, &str>(0), row.get::<_, &str>(1), row.get::<_, i32>(2), row.get::<_, i32>(3)),
+        ("x", "x", 4, 5)
+    );
+}
