@@ -6,6 +6,7 @@ mod it {
     mod audit;
     mod backup;
     mod blocking;
+    mod bodies;
     mod browser;
     mod card_life;
     mod card_list;

@@ -125,14 +125,10 @@ impl Fields {
     /// A line of JSON.
     pub fn of_json(line: &[u8]) -> ApiResult<Self> {
         let first = line.trim_ascii_start().first();
-        // An array would be taken for the fields in their order.
-        if first == Some(&b'[') {
-            return Err(ApiError::invalid("", "A row is a JSON object, alone on its line."));
-        }
-        match serde_json::from_slice(line) {
+        match input::strict(line) {
             Ok(fields) => Ok(fields),
             // Once more, slowly, so that the field is named.
-            Err(_) => Err(match input::json::<Self>(line) {
+            Err(_) => Err(match input::exact_json::<Self>(line) {
                 Ok(_) => ApiError::new(&codes::INVALID_JSON),
                 Err(error) if error.code() == codes::INVALID_JSON.name => {
                     ApiError::new(&codes::INVALID_JSON).detail("The line is not valid JSON.")
