@@ -36,6 +36,7 @@ mod it {
     mod limits;
     mod login;
     mod mcp;
+    mod numbers;
     mod oidc;
     mod oidc_keys;
     mod openapi;

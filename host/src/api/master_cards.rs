@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{json, value::RawValue};
 use uuid::Uuid;
 
 use crate::{
@@ -83,7 +83,7 @@ async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let fields = call.json::<NewCard>()?.check()?;
+    let fields = input::exact_json::<NewCard>(&call.body)?.check()?;
     let card = db::cards::insert(&app.pools.core, Uuid::now_v7(), fields, &call.caller()?.actor()).await?;
     let reply = reply::created(&format!("/v1/admin/master-cards/{}", card.id), &Item { item: &card })?;
     with_etag(reply, card.version)
@@ -101,8 +101,8 @@ async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let id = call.params.id("id", "card")?;
     let precondition = if_match(&call)?;
-    let change = call.json::<CardPatch>()?.check()?;
-    let sent: Value = input::json(&call.body)?;
+    let change = input::exact_json::<CardPatch>(&call.body)?.check()?;
+    let sent: Box<RawValue> = input::exact_json(&call.body)?;
     let card = db::cards::update(&app.pools.core, id, &change, &sent, &precondition, &call.caller()?.actor()).await?;
     with_etag(reply::ok(&Item { item: &card })?, card.version)
 }

@@ -3,16 +3,17 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 use uuid::Uuid;
 
 use super::{
     card::{Faults, Status},
-    patch, source,
+    source,
 };
 use crate::http::{
     codes,
     error::{ApiError, ApiResult},
+    exact::Object,
     input,
 };
 
@@ -63,7 +64,7 @@ pub struct Row {
     /// All attributes but sources.
     pub attributes: Option<Box<RawValue>>,
     /// Single attributes, which leave the others alone.
-    pub set: Option<Map<String, Value>>,
+    pub set: Option<Object>,
     /// For a card that is made, where ids count.
     pub id: Option<Uuid>,
     pub sources: Option<Sources>,
@@ -113,7 +114,7 @@ pub struct Fields {
     #[serde(default, rename = "deleted_at")]
     _deleted_at: Option<IgnoredAny>,
     #[serde(skip)]
-    pub set: Map<String, Value>,
+    pub set: Object,
 }
 
 /// A null is there, too.
@@ -221,7 +222,7 @@ impl Row {
     }
 
     /// Single attributes beside all of them become part of these.
-    fn merge(&mut self, set: Map<String, Value>) {
+    fn merge(&mut self, set: Object) {
         let Some(attributes) = self.attributes.take() else {
             self.set = Some(set);
             return;
@@ -278,15 +279,16 @@ impl Row {
     pub fn size(&self) -> usize {
         let raw = |text: &Option<Box<RawValue>>| text.as_ref().map_or(0, |text| text.get().len());
         let sources = self.sources.as_ref().map_or(0, |sources| sources.text.get().len());
-        let set = self.set.as_ref().map_or(0, |set| set.len() * 64);
+        let each = |set: &Object| set.iter().map(|(name, value)| name.len() + value.get().len()).sum();
+        let set = self.set.as_ref().map_or(0, each);
         self.sku.len() + self.title.as_ref().map_or(0, String::len) + raw(&self.attributes) + sources + set
     }
 }
 
-fn merged(present: &str, set: &Map<String, Value>) -> serde_json::Result<Box<RawValue>> {
-    let mut whole: Value = serde_json::from_str(present)?;
-    patch::merge(&mut whole, &Value::Object(set.clone()));
-    serde_json::value::to_raw_value(&whole)
+fn merged(present: &str, set: &Object) -> serde_json::Result<Box<RawValue>> {
+    let mut whole = Object::parse(present)?;
+    whole.merge(set)?;
+    whole.to_raw()
 }
 
 /// The text of an object and its sources as one object.
@@ -426,7 +428,7 @@ mod tests {
 
     #[test]
     fn single_attributes_leave_the_others_alone() {
-        let set = json!({"size": {"w": 1}}).as_object().unwrap().clone();
+        let set = Object::parse(r#"{"size": {"w": 1}}"#).unwrap();
         let fields = Fields { sku: Some(Some("b".into())), set, ..Fields::default() };
         let row = fields.check(1, &Terms { mode: Mode::Upsert, ..CREATE }).unwrap();
         assert_eq!(row.new_attributes().unwrap().get(), r#"{"size":{"w":1},"sources":{}}"#);

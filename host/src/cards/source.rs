@@ -66,7 +66,16 @@ pub fn check_data(data: &str) -> Result<(), Broken> {
 
 /// Nesting and what PostgreSQL's jsonb can't hold, whatever the size. `data` must be JSON already.
 pub fn check_json(data: &str) -> Result<(), Broken> {
-    let mut scan = Scan { bytes: data.as_bytes(), at: 0, depth: 0 };
+    check_nested(data, 0)
+}
+
+/// The same for a member of an object.
+pub fn check_member(data: &str) -> Result<(), Broken> {
+    check_nested(data, 1)
+}
+
+fn check_nested(data: &str, depth: usize) -> Result<(), Broken> {
+    let mut scan = Scan { bytes: data.as_bytes(), at: 0, depth };
     while let Some(byte) = scan.next() {
         match byte {
             b'"' => scan.string()?,

@@ -43,7 +43,7 @@ pub fn strict<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
 }
 
 /// Whether it is JSON of any size and depth.
-fn is_json(body: &[u8]) -> bool {
+pub fn is_json(body: &[u8]) -> bool {
     std::str::from_utf8(body).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }
 

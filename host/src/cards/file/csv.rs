@@ -3,7 +3,7 @@
 mod head;
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
-use serde_json::{Map, Value};
+use serde_json::{Number, Value, value::RawValue};
 
 use self::head::{Column, Head};
 use super::{Read, checked, lines::too_long};
@@ -12,6 +12,7 @@ use crate::{
     http::{
         codes,
         error::{ApiError, ApiResult},
+        exact::Object,
     },
 };
 
@@ -217,7 +218,9 @@ fn take(fields: &mut Fields, column: &Column, cell: &str) -> ApiResult<()> {
             fields.attributes = Some(serde_json::from_str(cell).map_err(|_| invalid("This is not valid JSON."))?);
         }
         Column::Id => fields.id = Some(serde_json::value::to_raw_value(cell).map_err(ApiError::internal)?),
-        Column::Attribute { path, .. } => put(&mut fields.set, path, value(cell)),
+        Column::Attribute { path, .. } => {
+            value(cell).and_then(|value| put(&mut fields.set, path, value)).map_err(ApiError::internal)?;
+        }
         Column::Passed(_) => {}
     }
     Ok(())
@@ -225,31 +228,31 @@ fn take(fields: &mut Fields, column: &Column, cell: &str) -> ApiResult<()> {
 
 /// What a cell means: numbers, true, false, null, objects, arrays and quoted texts are what they are in JSON; everything
 /// else is a text, numbers with leading zeros and long ones among them.
-fn value(cell: &str) -> Value {
-    let text = || Value::from(cell);
+fn value(cell: &str) -> serde_json::Result<Box<RawValue>> {
+    let text = || serde_json::value::to_raw_value(cell);
     let digits = cell.bytes().filter(u8::is_ascii_digit).count();
     let first = cell.as_bytes().first().copied().unwrap_or_default();
     let is_json = match first {
         b'{' | b'[' | b'"' => true,
-        b'-' | b'0'..=b'9' => digits <= DIGITS,
+        b'-' | b'0'..=b'9' => digits <= DIGITS && cell.parse::<Number>().is_ok(),
         _ => ["true", "false", "null"].contains(&cell),
     };
     if !is_json {
         return text();
     }
-    serde_json::from_str(cell).unwrap_or_else(|_| text())
+    serde_json::from_str(cell).or_else(|_| text())
 }
 
-fn put(members: &mut Map<String, Value>, path: &[String], value: Value) {
-    let [name, rest @ ..] = path else { return };
+fn put(members: &mut Object, path: &[String], value: Box<RawValue>) -> serde_json::Result<()> {
+    let [name, rest @ ..] = path else { return Ok(()) };
     if rest.is_empty() {
-        members.insert(name.clone(), value);
-        return;
+        members.insert(name, value);
+        return Ok(());
     }
-    let inner = members.entry(name.clone()).or_insert_with(|| Value::Object(Map::new()));
-    if let Value::Object(inner) = inner {
-        put(inner, rest, value);
-    }
+    let mut inner = members.object(name)?;
+    put(&mut inner, rest, value)?;
+    members.insert(name, inner.to_raw()?);
+    Ok(())
 }
 
 /// A head that can't be read.
