@@ -17,11 +17,8 @@ use crate::http::{
     input,
 };
 
-/// Bytes of a row's attributes without sources, as for a card that is made by itself.
-const ATTRIBUTES_LIMIT: usize = 4 << 20;
-/// Of a whole row. One with sources may have all that a card's sources may have.
-const ROW_LIMIT: usize = 16 << 20;
-const WHOLE_ROW_LIMIT: usize = 80 << 20;
+/// Bytes of a row: twice those of the largest card, since JSON in a cell of CSV has its quotes doubled.
+pub const ROW_LIMIT: usize = 2 * source::CARD_LIMIT;
 
 /// What an import was asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -46,12 +43,6 @@ pub enum Mode {
     Create,
     /// The card becomes what the row says; what it doesn't say stays.
     Upsert,
-}
-
-impl Terms {
-    pub const fn row_limit(&self) -> usize {
-        if self.keeps_sources { WHOLE_ROW_LIMIT } else { ROW_LIMIT }
-    }
 }
 
 /// A row, checked.
@@ -213,9 +204,7 @@ impl Row {
                 Err(error) => return faults.add(POINTER, error.to_string()),
             },
         };
-        if attributes.get().len() > ATTRIBUTES_LIMIT {
-            faults.add(POINTER, format!("Attributes have at most {ATTRIBUTES_LIMIT} bytes, sources apart."));
-        } else if let Err(broken) = source::check_json(attributes.get()) {
+        if let Err(broken) = source::check_json(attributes.get()) {
             faults.add(POINTER, broken.detail);
         }
         self.attributes = Some(attributes);

@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use tokio_postgres::types::{Json, ToSql};
 use uuid::Uuid;
 
-use super::pool::Pool;
+use super::{bounded_rows::Rows, pool::Pool};
 use crate::{
     cards::fields::{self, Fields, Replay, Sent},
     http::error::{ApiError, ApiResult},
@@ -35,12 +35,16 @@ pub struct Line {
     pub change: Box<RawValue>,
 }
 
-/// The lines of a card before the line `before`.
-pub async fn page(pool: &Pool, card: Uuid, before: Option<Uuid>, limit: i64) -> ApiResult<Vec<Line>> {
+/// The lines of a card before the line `before`, and whether there are more which are too large for one page.
+pub async fn page(pool: &Pool, card: Uuid, before: Option<Uuid>, limit: i64) -> ApiResult<(Vec<Line>, bool)> {
     let client = pool.get().await?;
     let sql = "SELECT id, version, at, actor, action, change FROM public.card_history \
                WHERE card_id = $1 AND ($2::uuid IS NULL OR id < $2) ORDER BY id DESC LIMIT $3";
-    let rows = client.query(&client.prepare_cached(sql).await?, &[&card, &before, &limit]).await?;
+    let params: [&(dyn ToSql + Sync); 3] = [&card, &before, &limit];
+    let found = Rows::read(client.query_raw(&client.prepare_cached(sql).await?, params).await?).await?;
+    if found.is_cut {
+        drop(client.detach());
+    }
     let line = |row: &tokio_postgres::Row| Line {
         id: row.get(0),
         version: row.get(1),
@@ -49,7 +53,7 @@ pub async fn page(pool: &Pool, card: Uuid, before: Option<Uuid>, limit: i64) -> 
         action: row.get(4),
         change: row.get::<_, Json<Box<RawValue>>>(5).0,
     };
-    Ok(rows.iter().map(line).collect())
+    Ok((found.rows.iter().map(line).collect(), found.is_cut))
 }
 
 /// A card's fields at `version`; none when its history does not tell them.

@@ -108,6 +108,11 @@ impl From<ApiError> for Fault {
 
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
+        if let StoreError::Database(database) = &error
+            && let Some(broken) = fault::card_too_large(database)
+        {
+            return Self::Refused(broken);
+        }
         match error {
             StoreError::Database(database) if is_bad_value(&database) => Self::Refused(Broken {
                 code: "validation-failed",

@@ -8,7 +8,7 @@ use serde_json::{Number, Value, value::RawValue};
 use self::head::{Column, Head};
 use super::{Read, checked, lines::too_long};
 use crate::{
-    cards::row::{Fields, Terms, refusal},
+    cards::row::{Fields, ROW_LIMIT, Terms, refusal},
     http::{
         codes,
         error::{ApiError, ApiResult},
@@ -156,11 +156,10 @@ impl Records {
     }
 
     fn grow(&mut self) {
-        let limit = self.terms.row_limit();
-        if self.room.len() >= limit || self.passed {
+        if self.room.len() >= ROW_LIMIT || self.passed {
             return self.pass();
         }
-        self.room.resize((self.room.len() * 2).min(limit), 0);
+        self.room.resize((self.room.len() * 2).min(ROW_LIMIT), 0);
     }
 
     /// What is there of the record is forgotten, and what comes of it, too.
@@ -176,7 +175,7 @@ impl Records {
         let State::Rows(_, head) = &self.state else { return };
         let (at, terms) = (self.first_line, &self.terms);
         let read = match self.passed {
-            true => Err(refusal(at, None, &too_long(terms.row_limit()))),
+            true => Err(refusal(at, None, &too_long(ROW_LIMIT))),
             false => match fields(head, &self.room[..self.filled], &self.ends[..self.fields]) {
                 Ok(fields) => checked(fields, at, terms),
                 Err(error) => Err(refusal(at, None, &error)),
