@@ -11,6 +11,7 @@ mod it {
     mod card_life;
     mod card_list;
     mod card_list_many;
+    mod card_size;
     mod card_sources;
     mod cards;
     mod cards_cli;
@@ -72,6 +73,7 @@ mod it {
     mod telemetry;
     mod tidy;
     mod unread_bodies;
+    mod unread_heads;
     mod users;
     mod views;
     mod walk;

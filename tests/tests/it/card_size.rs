@@ -98,8 +98,8 @@ async fn a_page_ends_at_its_bytes_and_its_cursor_goes_on() {
         made.push(card_with(owner, &format!("Heavy {n}"), 5.0).await["id"].clone());
     }
     for list in ["sort=created_at", "sort=title&q=heavy", "sort=-updated_at&status=draft"] {
-        let (mut seen, mut cursor, mut previous) = (Vec::new(), None::<String>, None::<String>);
-        loop {
+        let (mut seen, mut cursor) = (Vec::new(), None::<String>);
+        let previous = loop {
             let at = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
             let answer = owner.get(&format!("{CARDS}?limit=200&{list}{at}")).await;
             assert!(answer.body.len() < PAGE + (1 << 20), "{} bytes", answer.body.len());
@@ -109,10 +109,9 @@ async fn a_page_ends_at_its_bytes_and_its_cursor_goes_on() {
             seen.extend(items.iter().map(|card| card["id"].clone()));
             cursor = page["next_cursor"].as_str().map(str::to_owned);
             if cursor.is_none() {
-                previous = page["prev_cursor"].as_str().map(str::to_owned);
-                break;
+                break page["prev_cursor"].as_str().map(str::to_owned);
             }
-        }
+        };
         let back = owner.get(&format!("{CARDS}?limit=200&{list}&cursor={}", previous.unwrap())).await.expect(200);
         let back: Vec<_> = back["items"].as_array().unwrap().iter().map(|card| card["id"].clone()).collect();
         assert_eq!(back, seen[3..6], "{list}");
