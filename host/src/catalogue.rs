@@ -6,13 +6,12 @@ use bytes::Bytes;
 use futures_util::Stream;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use crate::{
     cards::{
-        card::Card,
+        card::{Card, PartialCard},
         filter::{Filter, ListQuery, Sort},
     },
     clock::Clock,
@@ -65,13 +64,13 @@ pub struct CardPage {
 enum Items {
     Whole(Vec<Card>),
     /// With some of the members.
-    Cut(#[schemars(with = "Vec<CardPart>")] Value),
+    Cut(#[schemars(with = "Vec<CardPart>")] Vec<PartialCard>),
 }
 
 /// A card with the members that were asked for.
 #[derive(JsonSchema)]
 #[schemars(extend("additionalProperties" = true))]
-#[allow(dead_code, reason = "a description of what `cut` leaves")]
+#[allow(dead_code, reason = "a description of `PartialCard`")]
 struct CardPart {
     id: Uuid,
 }
@@ -115,7 +114,12 @@ impl Catalogue {
             prev_cursor: self.edge(&filter, sort, page.cards.first().filter(|_| has_previous), true)?,
             total_estimate: page.count.cards,
             total: if exact { Some(card_list::count(&self.pool, &filter).await?) } else { None },
-            items: cut(page.cards, fields.as_deref())?,
+            items: match fields {
+                None => Items::Whole(page.cards),
+                Some(fields) => {
+                    Items::Cut(page.cards.into_iter().map(|card| PartialCard::new(card, &fields)).collect())
+                }
+            },
         })
     }
 
@@ -133,14 +137,4 @@ impl Catalogue {
         let place = card_list::place_of(card, sort.column, back)?;
         self.cursors.seal(&(filter, sort), &place).map(Some)
     }
-}
-
-/// With the members in `fields` alone when there is such a list.
-fn cut(cards: Vec<Card>, fields: Option<&[&str]>) -> ApiResult<Items> {
-    let Some(fields) = fields else { return Ok(Items::Whole(cards)) };
-    let mut items = serde_json::to_value(cards).map_err(ApiError::internal)?;
-    for members in items.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
-        members.retain(|name, _| fields.contains(&name.as_str()));
-    }
-    Ok(Items::Cut(items))
 }

@@ -2,6 +2,7 @@
 
 pub mod api_keys;
 pub mod audit;
+mod bounded_rows;
 pub mod card_bulk;
 pub mod card_estimates;
 pub mod card_expiry;

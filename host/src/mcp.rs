@@ -14,7 +14,8 @@ use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
 };
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
@@ -27,6 +28,7 @@ use crate::{
         body::Body,
         codes,
         error::{ApiError, ApiResult},
+        exact, input,
         reply::{self, Reply},
         request_body,
         request_id::RequestId,
@@ -51,6 +53,8 @@ pub struct Visit {
     pub request_id: RequestId,
     pub trace: Trace,
     pub peer: std::net::IpAddr,
+    /// Of a tool call whose numbers the protocol library would round: what the plugin gets instead.
+    pub exact_arguments: Option<Bytes>,
     /// Tools run in tasks of the protocol library; what they spend belongs to the request.
     pub spent: Elsewhere,
 }
@@ -107,6 +111,7 @@ impl Mcp {
             request_id: call.request_id,
             trace: call.trace,
             peer: call.peer,
+            exact_arguments: first.exact_arguments,
             spent: spent.clone(),
         };
         let by_itself = call.method == Method::POST && session.is_none() && !initializes && !first.is_modern;
@@ -193,14 +198,40 @@ struct Message {
     method: String,
     /// Of a revision without sessions: it says itself which.
     is_modern: bool,
+    exact_arguments: Option<Bytes>,
+}
+
+/// The arguments of a tool call, as they were sent.
+#[derive(Deserialize)]
+struct ToolCall<'a> {
+    #[serde(borrow)]
+    params: ToolParams<'a>,
+}
+
+#[derive(Deserialize)]
+struct ToolParams<'a> {
+    #[serde(borrow)]
+    arguments: &'a RawValue,
+}
+
+/// Arguments with a number that a `Value` changes. Each member is there once, as in the copy that is validated.
+fn exact_arguments(bytes: &[u8]) -> Option<Bytes> {
+    let arguments = serde_json::from_slice::<ToolCall<'_>>(bytes).ok()?.params.arguments.get();
+    exact::first_inexact(arguments)?;
+    exact::without_duplicates(arguments).map(Bytes::from)
 }
 
 impl Message {
     /// rmcp would answer what is no message with 415 and plain text.
     fn read(bytes: &[u8]) -> Result<Self, Box<Reply>> {
         let refused = |code, text| Box::new(rpc_error(code, text));
-        let value =
-            serde_json::from_slice::<Value>(bytes).map_err(|_| refused(-32700, "Parse error: the body is not JSON"))?;
+        let value = serde_json::from_slice::<Value>(bytes).map_err(|_| match input::is_json(bytes) {
+            false => refused(-32700, "Parse error: the body is not JSON"),
+            true => refused(
+                -32602,
+                "Invalid params: a number is beyond the range of a double, or values are nested too deeply",
+            ),
+        })?;
         if value.is_array() {
             return Err(refused(-32600, "Invalid request: batches are not supported"));
         }
@@ -216,7 +247,8 @@ impl Message {
             .pointer("/params/_meta")
             .and_then(Value::as_object)
             .is_some_and(|meta| meta.contains_key(REVISION_KEY));
-        Ok(Self { method, is_modern })
+        let exact_arguments = if method == "tools/call" { exact_arguments(bytes) } else { None };
+        Ok(Self { method, is_modern, exact_arguments })
     }
 }
 

@@ -2,12 +2,13 @@
 
 mod call;
 mod cx;
+mod unreadable;
 
 use std::{net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use http::{HeaderMap, Request, Response, header};
 
-pub use self::{call::Call, cx::Cx};
+pub use self::{call::Call, cx::Cx, unreadable::answer as unreadable};
 use crate::{
     api,
     app::App,

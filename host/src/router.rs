@@ -51,8 +51,8 @@ pub enum Reads {
 
 /// Bytes of a small JSON body: a login, a key.
 pub const SMALL: usize = 16 * 1024;
-/// Bytes of a card's JSON body.
-pub const CARD: usize = 4 * 1024 * 1024;
+/// Bytes of a card's JSON body: more than the largest card, so that what is over the limit is told its size.
+pub const CARD: usize = 12 * 1024 * 1024;
 
 pub type Handler = for<'a> fn(&'a Arc<App>, Call) -> BoxFuture<'a, ApiResult<Reply>>;
 

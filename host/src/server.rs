@@ -3,6 +3,7 @@
 mod connections;
 mod idle_queue;
 mod idle_timer;
+mod unread_head;
 
 use std::{
     future::{Future, poll_fn},
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use self::{
     connections::{Connections, Seat},
     idle_timer::IdleTimer,
+    unread_head::UnreadHead,
 };
 use crate::{
     api,
@@ -40,6 +42,8 @@ use crate::{
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of request line and headers together.
 const HEADER_BYTES: usize = 64 * 1024;
+/// Headers of a request.
+const HEADER_COUNT: usize = 256;
 /// A client that takes nothing of its answer for this long is given up.
 const WRITE_STALL: Duration = Duration::from_secs(60);
 /// How long to wait after the listener failed (out of file descriptors, say) before trying again.
@@ -61,10 +65,7 @@ enum Stream {
 pub async fn serve(app: Arc<App>, listener: Listener, stop: CancellationToken, grace: Duration) {
     let connections = Connections::new(app.config.http.trusted_proxies.clone());
     let mut server = http1::Builder::new();
-    server
-        .header_read_timeout(HEADER_TIMEOUT)
-        // Their number stays at hyper's 100: said out loud, it would cost an allocation per request.
-        .max_buf_size(HEADER_BYTES);
+    server.header_read_timeout(HEADER_TIMEOUT).max_headers(HEADER_COUNT).max_buf_size(HEADER_BYTES);
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
@@ -108,8 +109,15 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     mut seat: Seat,
 ) {
     let state = Arc::clone(&app);
+    let io = Paced::new(TokioIo::new(stream), WRITE_STALL);
+    let stalled = io.stalled();
+    let respond = Arc::clone(&app);
+    let respond = Box::new(move |status| request::unreadable(&respond, peer, status));
+    let io = UnreadHead::new(io, seat.connection(), respond);
+    let idle = io.idle();
     let service = service_fn(move |request| {
         let app = Arc::clone(&app);
+        idle.end();
         let request = match peer.full {
             None => RequestBody::of(request),
             // A probe has no body, and what is refused must not keep a reserved place until its body is there.
@@ -128,8 +136,6 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             Ok::<_, std::convert::Infallible>(answer)
         }
     });
-    let io = Paced::new(TokioIo::new(stream), WRITE_STALL);
-    let stalled = io.stalled();
     let mut connection = pin!(server.serve_connection(io, service).with_upgrades());
     let mut stopped = pin!(stop.cancelled());
     let mut watching = true;

@@ -6,10 +6,12 @@ mod it {
     mod audit;
     mod backup;
     mod blocking;
+    mod bodies;
     mod browser;
     mod card_life;
     mod card_list;
     mod card_list_many;
+    mod card_size;
     mod card_sources;
     mod cards;
     mod cards_cli;
@@ -35,6 +37,7 @@ mod it {
     mod limits;
     mod login;
     mod mcp;
+    mod numbers;
     mod oidc;
     mod oidc_keys;
     mod openapi;
@@ -70,6 +73,7 @@ mod it {
     mod telemetry;
     mod tidy;
     mod unread_bodies;
+    mod unread_heads;
     mod users;
     mod views;
     mod walk;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{json, value::RawValue};
 use uuid::Uuid;
 
 use crate::{
@@ -37,7 +37,7 @@ use crate::{
 pub fn routes() -> Vec<Route> {
     vec![
         route!(GET "/v1/admin/master-cards", Access::Scope("cards:read"), Reads::Nothing, list).told(|op| {
-op.named("listCards", "cards", "Cards by page, filter and search").says("No page costs more than the first. A cursor belongs to its filter and order.")
+op.named("listCards", "cards", "Cards by page, filter and search").says("No page costs more than the first. A cursor belongs to its filter and order. A page ends early where its cards have 16 MiB; its cursor goes on.")
 .query::<ListQuery>()
 .param("limit", "Cards of a page.", json!({"minimum": 1, "maximum": 200, "default": 50}))
 .param("cursor", "`next_cursor` or `prev_cursor` of another page.", json!({}))
@@ -54,13 +54,13 @@ op.named("listCards", "cards", "Cards by page, filter and search").says("No page
 .ok::<CardPage>();
 }),
         route!(POST "/v1/admin/master-cards", Access::Scope("cards:write"), Reads::Json(CARD), create).told(|op| {
-op.named("createCard", "cards", "Make a card").reads::<NewCard>().created::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN]);
+op.named("createCard", "cards", "Make a card").says("Numbers in attributes are kept with every digit. A card is at most 8 MiB as JSON.").reads::<NewCard>().created::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN, &codes::CARD_TOO_LARGE]);
 }),
         route!(GET "/v1/admin/master-cards/{id}", Access::Scope("cards:read"), Reads::Nothing, get).told(|op| {
 op.named("getCard", "cards", "One card, whole").ok::<Item<Card>>().unless_known();
 }),
         route!(PATCH "/v1/admin/master-cards/{id}", Access::Scope("cards:write"), Reads::MergePatch(CARD), update).told(|op| {
-op.named("updateCard", "cards", "Change a card (JSON Merge Patch)").reads::<CardPatch>().if_match().ok::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN]);
+op.named("updateCard", "cards", "Change a card (JSON Merge Patch)").reads::<CardPatch>().if_match().ok::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN, &codes::CARD_TOO_LARGE]);
 }),
         route!(DELETE "/v1/admin/master-cards/{id}", Access::Scope("cards:write"), Reads::Nothing, delete).told(|op| {
 op.named("deleteCard", "cards", "Hide a card, or remove it for good").says("`purge` needs the scope `cards:purge`.").query::<DeleteQuery>().param("purge", "For good.", json!({})).if_match().no_content().refuses(&[&codes::CARD_IN_USE]);
@@ -83,7 +83,7 @@ async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let fields = call.json::<NewCard>()?.check()?;
+    let fields = input::exact_json::<NewCard>(&call.body)?.check()?;
     let card = db::cards::insert(&app.pools.core, Uuid::now_v7(), fields, &call.caller()?.actor()).await?;
     let reply = reply::created(&format!("/v1/admin/master-cards/{}", card.id), &Item { item: &card })?;
     with_etag(reply, card.version)
@@ -101,8 +101,8 @@ async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let id = call.params.id("id", "card")?;
     let precondition = if_match(&call)?;
-    let change = call.json::<CardPatch>()?.check()?;
-    let sent: Value = input::json(&call.body)?;
+    let change = input::exact_json::<CardPatch>(&call.body)?.check()?;
+    let sent: Box<RawValue> = input::exact_json(&call.body)?;
     let card = db::cards::update(&app.pools.core, id, &change, &sent, &precondition, &call.caller()?.actor()).await?;
     with_etag(reply::ok(&Item { item: &card })?, card.version)
 }
@@ -179,8 +179,11 @@ async fn history(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let (limit, list) = (page::limit(query.limit)?, ("card history", id));
     let before = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
     app.catalogue.card(id).await?;
-    let mut lines = db::card_history::page(&app.pools.core, id, before, limit + 1).await?;
-    let next = app.cursors.cut(&list, &mut lines, limit, |line| line.id)?;
+    let (mut lines, is_cut) = db::card_history::page(&app.pools.core, id, before, limit + 1).await?;
+    let next = match lines.last() {
+        Some(last) if is_cut => Some(app.cursors.seal(&list, &last.id)?),
+        _ => app.cursors.cut(&list, &mut lines, limit, |line| line.id)?,
+    };
     reply::ok(&Page { items: lines, next_cursor: next })
 }
 

@@ -121,7 +121,7 @@ async fn reload(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 
 async fn roll_back(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let name = named(app, &call)?;
-    let asked = if call.body.is_empty() { None } else { call.json::<Option<RollBack>>()? }.unwrap_or_default();
+    let asked: RollBack = if call.body.is_empty() { RollBack::default() } else { call.json()? };
     let wanted = match (asked.sha256, asked.version) {
         (Some(sha256), _) => Wanted::Sha256(sha256),
         (None, Some(version)) => Wanted::Version(version),

@@ -6,17 +6,16 @@ use serde_json::{Map, Value, value::RawValue};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::source;
 use crate::http::{
     codes,
     error::{ApiError, ApiResult},
+    exact::Object,
     schema::{Actor, DateTime},
 };
 
 pub const TITLE_LIMIT: usize = 500;
 pub const SKU_LIMIT: usize = 120;
-/// Levels of nesting in attributes and source data.
-pub const NESTING_LIMIT: usize = 64;
-
 /// A card as the API shows it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Card {
@@ -63,6 +62,45 @@ struct Source {
     updated_by: Option<Actor>,
 }
 
+/// A card with some of its members, each as it is in [`Card`].
+#[derive(Debug, Serialize)]
+pub struct PartialCard {
+    id: Uuid,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sku: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attributes: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<i64>,
+    #[serde(with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
+    created_at: Option<OffsetDateTime>,
+    #[serde(with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
+    updated_at: Option<OffsetDateTime>,
+    #[serde(with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
+    deleted_at: Option<OffsetDateTime>,
+}
+
+impl PartialCard {
+    pub fn new(card: Card, members: &[&str]) -> Self {
+        let has = |name: &str| members.contains(&name);
+        Self {
+            id: card.id,
+            title: has("title").then_some(card.title),
+            sku: has("sku").then_some(card.sku),
+            status: has("status").then_some(card.status),
+            attributes: has("attributes").then_some(card.attributes),
+            version: has("version").then_some(card.version),
+            created_at: has("created_at").then_some(card.created_at),
+            updated_at: has("updated_at").then_some(card.updated_at),
+            deleted_at: card.deleted_at.filter(|_| has("deleted_at")),
+        }
+    }
+}
+
 /// Where a card stands in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -95,28 +133,29 @@ pub struct NewCard {
     pub status: Status,
     #[serde(default, deserialize_with = "crate::http::input::maybe::present")]
     #[schemars(with = "Map<String, Value>")]
-    pub attributes: Option<Option<Map<String, Value>>>,
+    pub attributes: Option<Option<Object>>,
 }
 
 impl NewCard {
     /// Checks every field and gives all that is wrong at once; then the attributes, with the
     /// empty `sources` that every card has.
-    pub fn check(self) -> ApiResult<(String, String, Status, Value)> {
+    pub fn check(self) -> ApiResult<(String, String, Status, Box<RawValue>)> {
         let mut faults = Faults::default();
         faults.title(&self.title);
         faults.sku(&self.sku);
         let mut attributes = match self.attributes {
             Some(None) => {
                 faults.add("/attributes", "Attributes can't be null; leave them out or send an object.");
-                Map::new()
+                Object::default()
             }
             Some(Some(attributes)) => attributes,
-            None => Map::new(),
+            None => Object::default(),
         };
         faults.attributes(&attributes);
         faults.result()?;
-        attributes.insert("sources".to_owned(), Value::Object(Map::new()));
-        Ok((self.title, self.sku, self.status, Value::Object(attributes)))
+        let sources = Object::default().to_raw().map_err(ApiError::internal)?;
+        attributes.insert("sources", sources);
+        Ok((self.title, self.sku, self.status, attributes.to_raw().map_err(ApiError::internal)?))
     }
 }
 
@@ -150,19 +189,17 @@ impl Faults {
     }
 
     /// Attributes that a client sends: an object of any JSON but `sources`, which only plugins write.
-    pub fn attributes(&mut self, attributes: &Map<String, Value>) {
+    pub fn attributes(&mut self, attributes: &Object) {
         if attributes.contains_key("sources") {
             self.add("/attributes/sources", "Sources are written by plugins, not through the card.");
         }
-        for (_, value) in attributes {
-            if !storable(value, NESTING_LIMIT - 1) {
-                let what = format!("The value is nested deeper than {NESTING_LIMIT} levels or contains U+0000.");
-                self.add("/attributes", what);
-                return;
+        for (name, value) in attributes.iter() {
+            if let Err(broken) = source::check_member(value.get()) {
+                return self.add("/attributes", broken.detail);
             }
-        }
-        if attributes.keys().any(|key| key.contains('\0')) {
-            self.add("/attributes", "The character U+0000 can't be stored.");
+            if name.contains('\0') {
+                return self.add("/attributes", "The character U+0000 can't be stored.");
+            }
         }
     }
 
@@ -175,25 +212,13 @@ impl Faults {
     }
 }
 
-/// Whether PostgreSQL's jsonb takes `value` and it is nested at most `depth` levels.
-pub fn storable(value: &Value, depth: usize) -> bool {
-    match value {
-        Value::String(text) => !text.contains('\0'),
-        Value::Array(items) => depth > 0 && items.iter().all(|item| storable(item, depth - 1)),
-        Value::Object(members) => {
-            depth > 0 && members.iter().all(|(key, value)| !key.contains('\0') && storable(value, depth - 1))
-        }
-        _ => true,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
 
     fn check(body: Value) -> Vec<String> {
-        let card: NewCard = crate::http::input::json(body.to_string().as_bytes()).unwrap();
+        let card: NewCard = crate::http::input::exact_json(body.to_string().as_bytes()).unwrap();
         card.check().err().map(|e| e.fields().iter().map(|(pointer, _)| pointer.clone()).collect()).unwrap_or_default()
     }
 
@@ -213,8 +238,9 @@ mod tests {
 
     #[test]
     fn nesting_is_bounded() {
-        let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
-        assert!(storable(&nested(64), 64));
-        assert!(!storable(&nested(65), 64));
+        let nested = |levels: usize| (1..levels).fold(json!(1), |inner, _| json!([inner]));
+        let card = |levels: usize| json!({"title": "a", "sku": "b", "attributes": {"x": nested(levels)}});
+        assert!(check(card(64)).is_empty());
+        assert_eq!(check(card(65)), ["/attributes"]);
     }
 }

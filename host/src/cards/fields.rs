@@ -1,32 +1,34 @@
 //! What a client may write of a card, and what it was at an earlier version.
 
-use serde_json::{Map, Value};
+use serde::{Deserialize, de::IgnoredAny};
 
 use super::{
     card::{Card, Status},
-    patch::{self, Change},
+    patch::Change,
 };
-use crate::http::error::{ApiError, ApiResult};
+use crate::http::{
+    error::{ApiError, ApiResult},
+    exact::Object,
+};
 
 /// A card without what only the host writes.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Fields {
     pub title: String,
     pub sku: String,
     pub status: String,
     /// Without `sources`.
-    pub attributes: Map<String, Value>,
+    pub attributes: Object,
 }
 
 impl Fields {
     pub fn of(card: &Card) -> ApiResult<Self> {
-        let mut attributes: Map<String, Value> =
-            serde_json::from_str(card.attributes.get()).map_err(ApiError::internal)?;
+        let mut attributes = Object::parse(card.attributes.get()).map_err(ApiError::internal)?;
         attributes.remove("sources");
         Ok(Self { title: card.title.clone(), sku: card.sku.clone(), status: card.status.clone(), attributes })
     }
 
-    pub fn change(&mut self, change: &Change) {
+    pub fn change(&mut self, change: &Change) -> ApiResult<()> {
         if let Some(title) = &change.title {
             self.title.clone_from(title);
         }
@@ -36,90 +38,110 @@ impl Fields {
         if let Some(status) = change.status {
             status.name().clone_into(&mut self.status);
         }
-        if let Some(attributes) = &change.attributes {
-            self.merge(attributes);
-        }
+        let Some(attributes) = &change.attributes else { return Ok(()) };
+        self.attributes.merge(attributes).map_err(ApiError::internal)
     }
+}
 
-    /// What the lines of a card's history make of it, oldest first: one that says all its fields (its making, an earlier
-    /// restore) and the merge patches after it. None when there is no such line.
-    pub fn at(lines: &[Line]) -> Option<Self> {
-        let first = lines.iter().rposition(Line::is_whole)?;
-        let mut fields = Self { status: Status::default().name().to_owned(), ..Self::default() };
-        for (index, Line { change, .. }) in lines[first..].iter().enumerate() {
-            let text = |name: &str| change.get(name).and_then(Value::as_str).map(str::to_owned);
-            fields.title = text("title").unwrap_or(fields.title);
-            fields.sku = text("sku").unwrap_or(fields.sku);
-            fields.status = text("status").unwrap_or(fields.status);
-            match change.get("attributes").and_then(Value::as_object) {
-                // Its own nulls are values: only those of a patch remove.
-                Some(attributes) if index == 0 => fields.attributes.clone_from(attributes),
-                Some(attributes) => fields.merge(attributes),
-                None => {}
-            }
+/// A card's fields as its history tells them: lines come oldest first, and none is kept. Nothing is known before a line
+/// that says all fields (its making, an import, an earlier restore); merge patches follow.
+#[derive(Debug, Default)]
+pub struct Replay(Option<Fields>);
+
+impl Replay {
+    pub fn take(&mut self, line: Line) -> ApiResult<()> {
+        let is_whole = line.is_whole();
+        let Sent { title, sku, status, attributes, .. } = line.change;
+        if is_whole {
+            self.0 = Some(Fields { status: Status::default().name().to_owned(), ..Fields::default() });
+        }
+        let Some(fields) = &mut self.0 else { return Ok(()) };
+        fields.title = title.unwrap_or_else(|| std::mem::take(&mut fields.title));
+        fields.sku = sku.unwrap_or_else(|| std::mem::take(&mut fields.sku));
+        fields.status = status.unwrap_or_else(|| std::mem::take(&mut fields.status));
+        match attributes {
+            // Its own nulls are values: only those of a patch remove.
+            Some(attributes) if is_whole => fields.attributes = attributes,
+            Some(attributes) => fields.attributes.merge(&attributes).map_err(ApiError::internal)?,
+            None => {}
         }
         fields.attributes.remove("sources");
-        Some(fields)
+        Ok(())
     }
 
-    fn merge(&mut self, patch: &Map<String, Value>) {
-        let mut attributes = Value::Object(std::mem::take(&mut self.attributes));
-        patch::merge(&mut attributes, &Value::Object(patch.clone()));
-        if let Value::Object(merged) = attributes {
-            self.attributes = merged;
-        }
+    /// None when no line said all fields.
+    pub fn fields(self) -> Option<Fields> {
+        self.0
     }
 }
 
 /// A line of a card's history: what was done, and what was sent.
+#[derive(Debug)]
 pub struct Line {
     pub action: String,
-    pub change: Value,
+    pub change: Sent,
+}
+
+/// The fields that a line of history names.
+#[derive(Debug, Default, Deserialize)]
+pub struct Sent {
+    title: Option<String>,
+    sku: Option<String>,
+    status: Option<String>,
+    attributes: Option<Object>,
+    version: Option<IgnoredAny>,
 }
 
 impl Line {
     /// Whether it says what all fields became, and not what became of some; a restore then names its version, and an
     /// import always does.
     fn is_whole(&self) -> bool {
-        let known = ["title", "sku"].iter().all(|name| self.change.get(name).is_some_and(Value::is_string));
-        known && (["create", "import"].contains(&self.action.as_str()) || self.change.get("version").is_some())
+        let known = self.change.title.is_some() && self.change.sku.is_some();
+        known && (["create", "import"].contains(&self.action.as_str()) || self.change.version.is_some())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    fn line(action: &str, change: Value) -> Line {
-        Line { action: action.to_owned(), change }
-    }
+    type Told<'a> = (&'a str, Value);
 
-    fn made() -> Line {
+    fn made() -> Told<'static> {
         let attributes = json!({"x": {"y": null}, "sources": {}});
-        line("create", json!({"title": "a", "sku": "1", "status": "draft", "attributes": attributes}))
+        ("create", json!({"title": "a", "sku": "1", "status": "draft", "attributes": attributes}))
     }
 
-    fn attributes(lines: &[Line]) -> Value {
-        Value::Object(Fields::at(lines).unwrap().attributes)
+    fn at(lines: &[Told<'_>]) -> Option<Fields> {
+        let mut replay = Replay::default();
+        for (action, change) in lines {
+            let change = serde_json::from_value(change.clone()).unwrap();
+            replay.take(Line { action: (*action).to_owned(), change }).unwrap();
+        }
+        replay.fields()
+    }
+
+    fn attributes(lines: &[Told<'_>]) -> Value {
+        serde_json::from_str(at(lines).unwrap().attributes.to_raw().unwrap().get()).unwrap()
     }
 
     #[test]
     fn an_earlier_version_is_the_making_and_the_patches_after_it() {
         let lines = [
             made(),
-            line("update", json!({"title": "b"})),
-            line("update", json!({"attributes": {"x": {"z": 1}, "w": 2}})),
-            line("delete", json!({})),
-            line("restore", json!({})),
-            line("update", json!({"status": "active", "attributes": {"x": {"z": null}}})),
+            ("update", json!({"title": "b"})),
+            ("update", json!({"attributes": {"x": {"z": 1}, "w": 2}})),
+            ("delete", json!({})),
+            ("restore", json!({})),
+            ("update", json!({"status": "active", "attributes": {"x": {"z": null}}})),
         ];
-        let at = |count: usize| Fields::at(&lines[..count]).unwrap();
+        let after = |count: usize| at(&lines[..count]).unwrap();
         assert_eq!(attributes(&lines[..1]), json!({"x": {"y": null}}), "a null in a card is a value");
-        assert_eq!((at(2).title.as_str(), at(2).sku.as_str()), ("b", "1"));
+        assert_eq!((after(2).title.as_str(), after(2).sku.as_str()), ("b", "1"));
         assert_eq!(attributes(&lines[..5]), json!({"x": {"y": null, "z": 1}, "w": 2}));
         assert_eq!(attributes(&lines), json!({"x": {"y": null}, "w": 2}));
-        assert_eq!((at(5).status.as_str(), at(6).status.as_str()), ("draft", "active"));
+        assert_eq!((after(5).status.as_str(), after(6).status.as_str()), ("draft", "active"));
     }
 
     #[test]
@@ -127,10 +149,10 @@ mod tests {
         let all = json!({"title": "p", "sku": "p", "status": "active", "attributes": {"p": 1}});
         let mut restored = all.clone();
         restored["version"] = json!(1);
-        assert_eq!(attributes(&[made(), line("update", all.clone())]), json!({"x": {"y": null}, "p": 1}));
-        assert_eq!(attributes(&[made(), line("restore", restored)]), json!({"p": 1}));
-        assert_eq!(attributes(&[made(), line("import", all.clone())]), json!({"p": 1}));
-        assert_eq!(Fields::at(&[line("update", all)]), None);
-        assert_eq!(Fields::at(&[]), None);
+        assert_eq!(attributes(&[made(), ("update", all.clone())]), json!({"x": {"y": null}, "p": 1}));
+        assert_eq!(attributes(&[made(), ("restore", restored)]), json!({"p": 1}));
+        assert_eq!(attributes(&[made(), ("import", all.clone())]), json!({"p": 1}));
+        assert!(at(&[("update", all)]).is_none());
+        assert!(at(&[]).is_none());
     }
 }

@@ -6,7 +6,7 @@ mod lines;
 use serde_json::Value;
 
 use self::{csv::Records, lines::Lines};
-use super::row::{Row, Terms, refusal};
+use super::row::{ROW_LIMIT, Row, Terms, refusal};
 use crate::http::error::{ApiError, ApiResult};
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
@@ -37,7 +37,7 @@ enum Reader {
 impl File {
     pub fn new(format: Format, terms: Terms) -> Self {
         let reader = match format {
-            Format::Ndjson => Reader::Lines(Lines::new(terms.row_limit())),
+            Format::Ndjson => Reader::Lines(Lines::new(ROW_LIMIT)),
             Format::Csv => Reader::Records(Records::new(terms)),
         };
         Self { start: Some(Vec::new()), reader, terms }
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_row_has_a_longest_length() {
-        let long = "x".repeat(TERMS.row_limit());
+        let long = "x".repeat(ROW_LIMIT);
         let json = format!("{{\"sku\":\"a\"}}\n{{\"sku\":\"{long}\"}}\n{{\"sku\":\"b\"}}\n");
         assert_eq!(
             read(Format::Ndjson, json.as_bytes(), 1 << 16).unwrap(),

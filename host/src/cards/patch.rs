@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::card::{Faults, Status};
-use crate::http::{error::ApiResult, input::maybe};
+use crate::http::{error::ApiResult, exact::Object, input::maybe};
 
 /// What a client sends to change a card: null is not a value for any of the fields.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -22,7 +22,7 @@ pub struct CardPatch {
     status: Option<Option<Status>>,
     #[serde(default, deserialize_with = "maybe::present")]
     #[schemars(with = "Map<String, Value>")]
-    attributes: Option<Option<Map<String, Value>>>,
+    attributes: Option<Option<Object>>,
 }
 
 /// A checked change; what is `None` stays.
@@ -32,7 +32,7 @@ pub struct Change {
     pub sku: Option<String>,
     pub status: Option<Status>,
     /// A merge patch for the attributes, never with `sources`.
-    pub attributes: Option<Map<String, Value>>,
+    pub attributes: Option<Object>,
 }
 
 impl CardPatch {
@@ -62,52 +62,4 @@ fn required<T>(field: Option<Option<T>>, pointer: &'static str, faults: &mut Fau
         faults.add(pointer, "This can't be null.");
     }
     field.flatten()
-}
-
-/// Applies `patch` to `target` as RFC 7396 says.
-pub fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    let Value::Object(members) = target else { return };
-    for (key, value) in patch {
-        if value.is_null() {
-            members.remove(key);
-        } else {
-            merge(members.entry(key.clone()).or_insert(Value::Null), value);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    /// The examples of RFC 7396, appendix A.
-    #[test]
-    fn merges_as_the_standard_shows() {
-        for (mut target, patch, result) in [
-            (json!({"a":"b"}), json!({"a":"c"}), json!({"a":"c"})),
-            (json!({"a":"b"}), json!({"b":"c"}), json!({"a":"b","b":"c"})),
-            (json!({"a":"b"}), json!({"a":null}), json!({})),
-            (json!({"a":"b","b":"c"}), json!({"a":null}), json!({"b":"c"})),
-            (json!({"a":["b"]}), json!({"a":"c"}), json!({"a":"c"})),
-            (json!({"a":"c"}), json!({"a":["b"]}), json!({"a":["b"]})),
-            (json!({"a":{"b":"c"}}), json!({"a":{"b":"d","c":null}}), json!({"a":{"b":"d"}})),
-            (json!({"a":[{"b":"c"}]}), json!({"a":[1]}), json!({"a":[1]})),
-            (json!(["a", "b"]), json!(["c", "d"]), json!(["c", "d"])),
-            (json!({"a":"b"}), json!(["c"]), json!(["c"])),
-            (json!({"e":null}), json!({"a":1}), json!({"e":null,"a":1})),
-            (json!([1, 2]), json!({"a":"b","c":null}), json!({"a":"b"})),
-            (json!({}), json!({"a":{"bb":{"ccc":null}}}), json!({"a":{"bb":{}}})),
-        ] {
-            merge(&mut target, &patch);
-            assert_eq!(target, result);
-        }
-    }
 }

@@ -3,24 +3,22 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 use uuid::Uuid;
 
 use super::{
     card::{Faults, Status},
-    patch, source,
+    source,
 };
 use crate::http::{
     codes,
     error::{ApiError, ApiResult},
+    exact::Object,
     input,
 };
 
-/// Bytes of a row's attributes without sources, as for a card that is made by itself.
-const ATTRIBUTES_LIMIT: usize = 4 << 20;
-/// Of a whole row. One with sources may have all that a card's sources may have.
-const ROW_LIMIT: usize = 16 << 20;
-const WHOLE_ROW_LIMIT: usize = 80 << 20;
+/// Bytes of a row: twice those of the largest card, since JSON in a cell of CSV has its quotes doubled.
+pub const ROW_LIMIT: usize = 2 * source::CARD_LIMIT;
 
 /// What an import was asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -47,12 +45,6 @@ pub enum Mode {
     Upsert,
 }
 
-impl Terms {
-    pub const fn row_limit(&self) -> usize {
-        if self.keeps_sources { WHOLE_ROW_LIMIT } else { ROW_LIMIT }
-    }
-}
-
 /// A row, checked.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Row {
@@ -63,7 +55,7 @@ pub struct Row {
     /// All attributes but sources.
     pub attributes: Option<Box<RawValue>>,
     /// Single attributes, which leave the others alone.
-    pub set: Option<Map<String, Value>>,
+    pub set: Option<Object>,
     /// For a card that is made, where ids count.
     pub id: Option<Uuid>,
     pub sources: Option<Sources>,
@@ -113,7 +105,7 @@ pub struct Fields {
     #[serde(default, rename = "deleted_at")]
     _deleted_at: Option<IgnoredAny>,
     #[serde(skip)]
-    pub set: Map<String, Value>,
+    pub set: Object,
 }
 
 /// A null is there, too.
@@ -125,14 +117,10 @@ impl Fields {
     /// A line of JSON.
     pub fn of_json(line: &[u8]) -> ApiResult<Self> {
         let first = line.trim_ascii_start().first();
-        // An array would be taken for the fields in their order.
-        if first == Some(&b'[') {
-            return Err(ApiError::invalid("", "A row is a JSON object, alone on its line."));
-        }
-        match serde_json::from_slice(line) {
+        match input::strict(line) {
             Ok(fields) => Ok(fields),
             // Once more, slowly, so that the field is named.
-            Err(_) => Err(match input::json::<Self>(line) {
+            Err(_) => Err(match input::exact_json::<Self>(line) {
                 Ok(_) => ApiError::new(&codes::INVALID_JSON),
                 Err(error) if error.code() == codes::INVALID_JSON.name => {
                     ApiError::new(&codes::INVALID_JSON).detail("The line is not valid JSON.")
@@ -216,16 +204,14 @@ impl Row {
                 Err(error) => return faults.add(POINTER, error.to_string()),
             },
         };
-        if attributes.get().len() > ATTRIBUTES_LIMIT {
-            faults.add(POINTER, format!("Attributes have at most {ATTRIBUTES_LIMIT} bytes, sources apart."));
-        } else if let Err(broken) = source::check_json(attributes.get()) {
+        if let Err(broken) = source::check_json(attributes.get()) {
             faults.add(POINTER, broken.detail);
         }
         self.attributes = Some(attributes);
     }
 
     /// Single attributes beside all of them become part of these.
-    fn merge(&mut self, set: Map<String, Value>) {
+    fn merge(&mut self, set: Object) {
         let Some(attributes) = self.attributes.take() else {
             self.set = Some(set);
             return;
@@ -282,15 +268,16 @@ impl Row {
     pub fn size(&self) -> usize {
         let raw = |text: &Option<Box<RawValue>>| text.as_ref().map_or(0, |text| text.get().len());
         let sources = self.sources.as_ref().map_or(0, |sources| sources.text.get().len());
-        let set = self.set.as_ref().map_or(0, |set| set.len() * 64);
+        let each = |set: &Object| set.iter().map(|(name, value)| name.len() + value.get().len()).sum();
+        let set = self.set.as_ref().map_or(0, each);
         self.sku.len() + self.title.as_ref().map_or(0, String::len) + raw(&self.attributes) + sources + set
     }
 }
 
-fn merged(present: &str, set: &Map<String, Value>) -> serde_json::Result<Box<RawValue>> {
-    let mut whole: Value = serde_json::from_str(present)?;
-    patch::merge(&mut whole, &Value::Object(set.clone()));
-    serde_json::value::to_raw_value(&whole)
+fn merged(present: &str, set: &Object) -> serde_json::Result<Box<RawValue>> {
+    let mut whole = Object::parse(present)?;
+    whole.merge(set)?;
+    whole.to_raw()
 }
 
 /// The text of an object and its sources as one object.
@@ -430,7 +417,7 @@ mod tests {
 
     #[test]
     fn single_attributes_leave_the_others_alone() {
-        let set = json!({"size": {"w": 1}}).as_object().unwrap().clone();
+        let set = Object::parse(r#"{"size": {"w": 1}}"#).unwrap();
         let fields = Fields { sku: Some(Some("b".into())), set, ..Fields::default() };
         let row = fields.check(1, &Terms { mode: Mode::Upsert, ..CREATE }).unwrap();
         assert_eq!(row.new_attributes().unwrap().get(), r#"{"size":{"w":1},"sources":{}}"#);

@@ -1,5 +1,7 @@
 //! The rules of a source entry: its key, its size, its shape. Pure.
 
+/// The largest card, as JSON text; the database holds to it (`sql/migrations/0017_card_size.sql`).
+pub const CARD_LIMIT: usize = 8 << 20;
 /// The most sources that a card may have.
 pub const SOURCES_PER_CARD: i64 = 256;
 /// The largest `data` of a source, as JSON text.
@@ -29,6 +31,11 @@ impl Broken {
 /// `source-limit-exceeded`: the card has its full number of sources.
 pub fn too_many_sources() -> Broken {
     Broken::new("source-limit-exceeded", format!("A card may have at most {SOURCES_PER_CARD} sources."))
+}
+
+/// `card-too-large`: with this the card would have `bytes`.
+pub fn card_too_large(bytes: &str) -> Broken {
+    Broken::new("card-too-large", format!("The card would have {bytes} bytes; a card may have {CARD_LIMIT}."))
 }
 
 /// A plugin's source key is `<plugin>:<suffix>`.
@@ -66,7 +73,16 @@ pub fn check_data(data: &str) -> Result<(), Broken> {
 
 /// Nesting and what PostgreSQL's jsonb can't hold, whatever the size. `data` must be JSON already.
 pub fn check_json(data: &str) -> Result<(), Broken> {
-    let mut scan = Scan { bytes: data.as_bytes(), at: 0, depth: 0 };
+    check_nested(data, 0)
+}
+
+/// The same for a member of an object.
+pub fn check_member(data: &str) -> Result<(), Broken> {
+    check_nested(data, 1)
+}
+
+fn check_nested(data: &str, depth: usize) -> Result<(), Broken> {
+    let mut scan = Scan { bytes: data.as_bytes(), at: 0, depth };
     while let Some(byte) = scan.next() {
         match byte {
             b'"' => scan.string()?,

@@ -13,7 +13,10 @@ use time::format_description::well_known::Rfc3339;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    cards::{card::Card, filter::ListQuery},
+    cards::{
+        card::{Card, PartialCard},
+        filter::ListQuery,
+    },
     db::{card_export::Rows, pool::Pool},
     http::{
         codes,
@@ -113,7 +116,7 @@ impl Export {
                 break;
             };
             match self.format {
-                Format::Ndjson => self.line(&mut out, &card)?,
+                Format::Ndjson => self.line(&mut out, card)?,
                 Format::Csv => record(&mut out, self.cells(&card)?)?,
                 Format::CsvForSpreadsheets => record(&mut out, self.cells(&card)?.into_iter().map(not_computed))?,
             }
@@ -124,18 +127,10 @@ impl Export {
         Ok(out.into())
     }
 
-    fn line(&self, out: &mut Vec<u8>, card: &Card) -> ApiResult<()> {
+    fn line(&self, out: &mut Vec<u8>, card: Card) -> ApiResult<()> {
         let whole = self.fields.len() >= 8;
-        let written = if whole { write(out, card) } else { write(out, &self.part(card)?) };
+        let written = if whole { write(out, &card) } else { write(out, &PartialCard::new(card, &self.fields)) };
         written.map_err(ApiError::internal)
-    }
-
-    fn part(&self, card: &Card) -> ApiResult<serde_json::Value> {
-        let mut value = serde_json::to_value(card).map_err(ApiError::internal)?;
-        if let Some(members) = value.as_object_mut() {
-            members.retain(|name, _| self.fields.contains(&name.as_str()));
-        }
-        Ok(value)
     }
 
     fn cells(&self, card: &Card) -> ApiResult<Vec<String>> {

@@ -14,6 +14,7 @@ use tokio_postgres::{
 };
 use uuid::Uuid;
 
+use super::fault;
 use crate::{
     cards::{
         card::Status,
@@ -107,7 +108,8 @@ impl Trouble {
 
     /// The database can't hold what a row says.
     fn is_of_data(&self) -> bool {
-        self.is(|code| ["22", "23", "54"].contains(&&code.code()[..2]))
+        let is_too_large = matches!(self, Self::Sql(error) if fault::card_too_large(error).is_some());
+        is_too_large || self.is(|code| ["22", "23", "54"].contains(&&code.code()[..2]))
     }
 }
 
@@ -378,6 +380,11 @@ fn taken(detail: &str) -> ApiError {
 
 /// A row that passed every check and that the database can't hold all the same.
 fn unfit(trouble: Trouble) -> ApiError {
+    if let Trouble::Sql(error) = &trouble
+        && fault::card_too_large(error).is_some()
+    {
+        return trouble.into();
+    }
     let said = match &trouble {
         Trouble::Sql(error) => error.as_db_error().map_or_else(String::new, |fault| fault.message().to_owned()),
         Trouble::Other(_) => String::new(),

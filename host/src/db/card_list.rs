@@ -7,6 +7,7 @@
 
 use time::format_description::well_known::Rfc3339;
 
+use super::bounded_rows::Rows;
 use super::cards::{COLUMNS, from_row};
 use super::pool::{Connection, Pool};
 use crate::{
@@ -71,21 +72,21 @@ pub async fn page(pool: &Pool, wanted: &Wanted<'_>, known: Option<Count>) -> Api
     };
     let may_be_many = known.cards > FEW || !known.exact && wanted.filter.q.is_some();
     if may_be_many && let Some(walk) = Statement::walk(wanted)? {
-        let rows = walk.rows(&client).await?.ok_or_else(too_long)?;
-        if rows.len() > wanted.limit as usize {
-            return Ok(wanted.page(rows.iter().map(from_row).collect(), known));
+        let found = walk.rows(&client).await?.ok_or_else(too_long)?;
+        if found.is_cut || found.rows.len() > wanted.limit as usize {
+            return Ok(wanted.page(client, &found, known));
         }
     }
     let count_all = !known.exact && known.cards <= COUNTED_WHOLE;
     let gathering = Statement::gathering(wanted, known, count_all)?;
-    let rows = gathering.rows(&client).await?.ok_or_else(too_long)?;
-    let counted = match rows.first() {
+    let found = gathering.rows(&client).await?.ok_or_else(too_long)?;
+    let counted = match found.rows.first() {
         Some(row) if count_all => row.get(9),
         None if wanted.place.is_none() => Some(0),
         _ => None,
     };
     let count = counted.map_or(known, |cards| Count { cards, exact: true });
-    Ok(wanted.page(rows.iter().map(from_row).collect(), count))
+    Ok(wanted.page(client, &found, count))
 }
 
 /// The whole list along an index: nothing that could turn out to be long.
@@ -96,8 +97,8 @@ async fn straight(pool: &Pool, wanted: &Wanted<'_>, known: Option<Count>) -> Api
         Some(count) => count,
         None => all(&client).await?,
     };
-    let rows = client.query(&client.prepare_cached(&statement.sql).await?, &statement.query.values()).await?;
-    Ok(wanted.page(rows.iter().map(from_row).collect(), known))
+    let found = statement.rows_at_once(&client).await?;
+    Ok(wanted.page(client, &found, known))
 }
 
 impl Wanted<'_> {
@@ -118,9 +119,13 @@ impl Wanted<'_> {
         }
     }
 
-    fn page(&self, mut cards: Vec<Card>, count: Count) -> Page {
+    fn page(&self, client: Connection, found: &Rows, count: Count) -> Page {
+        if found.is_cut {
+            drop(client.detach());
+        }
+        let mut cards: Vec<Card> = found.rows.iter().map(from_row).collect();
         let (limit, read) = (self.limit as usize, i64::try_from(cards.len()).unwrap_or(i64::MAX));
-        let more = cards.len() > limit;
+        let more = found.is_cut || cards.len() > limit;
         cards.truncate(limit);
         if self.back() {
             cards.reverse();
@@ -245,15 +250,16 @@ pub async fn count(pool: &Pool, filter: &Filter) -> ApiResult<Option<i64>> {
     let query = Conditions::of(filter);
     let sql = format!("SELECT count(*) FROM public.master_cards c WHERE {}", query.sql);
     let rows = Statement { sql, query, planned: Planned::Each }.rows(&pool.get().await?).await?;
-    Ok(rows.and_then(|rows| rows.first().map(|row| row.get(0))))
+    Ok(rows.and_then(|found| found.rows.first().map(|row| row.get(0))))
 }
 
 /// How many cards the planner thinks that a filter picks.
 async fn expected(client: &Connection, filter: &Filter) -> ApiResult<Count> {
     let query = Conditions::of(filter);
     let sql = format!("EXPLAIN (FORMAT JSON) SELECT 1 FROM public.master_cards c WHERE {}", query.sql);
-    let rows = Statement { sql, query, planned: Planned::Each }.rows(client).await?.unwrap_or_default();
-    Ok(Count { cards: rows.first().map_or(0, |row| planned_rows(&row.get(0))), exact: false })
+    let rows = Statement { sql, query, planned: Planned::Each }.rows(client).await?;
+    let plan = rows.and_then(|found| found.rows.first().map(|row| row.get(0)));
+    Ok(Count { cards: plan.as_ref().map_or(0, planned_rows), exact: false })
 }
 
 /// How many cards there are: counted up to [`COUNTED`], what the planner thinks above.

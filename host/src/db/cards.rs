@@ -1,8 +1,12 @@
 //! The table `master_cards`: reading, making, changing, deleting. Sources are in `card_sources`.
 
 use deadpool_postgres::Transaction;
+use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
-use tokio_postgres::{Row, types::Json};
+use tokio_postgres::{
+    Row,
+    types::{Json, ToSql},
+};
 use uuid::Uuid;
 
 use super::{card_history, fault, pool::Pool, reaper};
@@ -44,7 +48,12 @@ pub async fn get(pool: &Pool, id: Uuid) -> ApiResult<Option<Card>> {
 }
 
 /// A new card, with its first line of history.
-pub async fn insert(pool: &Pool, id: Uuid, fields: (String, String, Status, Value), actor: &Value) -> ApiResult<Card> {
+pub async fn insert(
+    pool: &Pool,
+    id: Uuid,
+    fields: (String, String, Status, Box<RawValue>),
+    actor: &Value,
+) -> ApiResult<Card> {
     let (title, sku, status, attributes) = fields;
     let client = pool.get().await?;
     let sql = format!(
@@ -53,13 +62,25 @@ pub async fn insert(pool: &Pool, id: Uuid, fields: (String, String, Status, Valu
                SELECT $6, c.id, c.version, $7, 'create', $8 FROM c) \
          SELECT {COLUMNS} FROM c"
     );
-    let change = json!({"title": title, "sku": sku, "status": status, "attributes": attributes});
+    let change = Told { version: None, title: &title, sku: &sku, status: status.name(), attributes: &attributes };
+    let (attributes, change) = (Json(&attributes), Json(&change));
     let statement = client.prepare_cached(&sql).await?;
     let row = client
         .query_one(&statement, &[&id, &title, &sku, &status.name(), &attributes, &Uuid::now_v7(), actor, &change])
         .await
         .map_err(sku_taken)?;
     Ok(from_row(&row))
+}
+
+/// What the history says of all fields.
+#[derive(Debug, Serialize)]
+struct Told<'a, A: Serialize> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<i64>,
+    title: &'a str,
+    sku: &'a str,
+    status: &'a str,
+    attributes: &'a A,
 }
 
 fn sku_taken(error: tokio_postgres::Error) -> ApiError {
@@ -96,7 +117,7 @@ pub async fn update(
     pool: &Pool,
     id: Uuid,
     change: &Change,
-    sent: &Value,
+    sent: &RawValue,
     precondition: &Precondition,
     actor: &Value,
 ) -> ApiResult<Card> {
@@ -104,14 +125,10 @@ pub async fn update(
     let transaction = client.transaction().await?;
     let card = lock(&transaction, id).await?;
     precondition.check(card.version)?;
-    let before = Fields::of(&card)?;
-    let mut after = before.clone();
-    after.change(change);
-    if before == after {
-        return Ok(card);
-    }
-    let card = store(&transaction, id, &after).await?;
-    remember(&transaction, &card, actor, "update", sent).await?;
+    let mut fields = Fields::of(&card)?;
+    fields.change(change)?;
+    let Some(card) = store(&transaction, id, &fields).await? else { return Ok(card) };
+    remember(&transaction, &card, actor, "update", &Json(sent)).await?;
     transaction.commit().await?;
     Ok(card)
 }
@@ -131,32 +148,32 @@ pub async fn restore_version(
     if !(1..=card.version).contains(&version) {
         return Err(ApiError::invalid("/version", format!("The card has had the versions 1 to {}.", card.version)));
     }
-    let changes = card_history::of_fields(&transaction, id, version).await?;
-    let earlier = Fields::at(&changes).ok_or_else(|| ApiError::not_found("version of this card"))?;
-    if Fields::of(&card)? == earlier {
-        return Ok(card);
-    }
-    let card = store(&transaction, id, &earlier).await?;
-    let change = json!({"version": version, "title": earlier.title, "sku": earlier.sku, "status": earlier.status,
-        "attributes": earlier.attributes});
-    remember(&transaction, &card, actor, "restore", &change).await?;
+    let earlier = card_history::fields_at(&transaction, id, version).await?;
+    let earlier = earlier.ok_or_else(|| ApiError::not_found("version of this card"))?;
+    let Some(card) = store(&transaction, id, &earlier).await? else { return Ok(card) };
+    let Fields { title, sku, status, attributes } = &earlier;
+    let change = Told { version: Some(version), title, sku, status, attributes };
+    remember(&transaction, &card, actor, "restore", &Json(&change)).await?;
     transaction.commit().await?;
     Ok(card)
 }
 
-async fn store(transaction: &Transaction<'_>, id: Uuid, fields: &Fields) -> ApiResult<Card> {
+/// Writes what a card has become; none when that is what it was, to the last digit.
+async fn store(transaction: &Transaction<'_>, id: Uuid, fields: &Fields) -> ApiResult<Option<Card>> {
     let sql = format!(
         "UPDATE public.master_cards AS c SET title = $2, sku = $3, status = $4, \
          attributes = $5::jsonb || jsonb_build_object('sources', c.attributes->'sources'), \
-         version = c.version + 1, updated_at = now() WHERE c.id = $1 RETURNING {COLUMNS}"
+         version = c.version + 1, updated_at = now() \
+         WHERE c.id = $1 AND (c.title <> $2 OR c.sku <> $3 OR c.status <> $4 \
+           OR (c.attributes - 'sources')::text <> ($5::jsonb)::text) RETURNING {COLUMNS}"
     );
     let statement = transaction.prepare_cached(&sql).await?;
     let attributes = Json(&fields.attributes);
     let row = transaction
-        .query_one(&statement, &[&id, &fields.title, &fields.sku, &fields.status, &attributes])
+        .query_opt(&statement, &[&id, &fields.title, &fields.sku, &fields.status, &attributes])
         .await
         .map_err(sku_taken)?;
-    Ok(from_row(&row))
+    Ok(row.as_ref().map(from_row))
 }
 
 /// Hides a card.
@@ -235,7 +252,7 @@ async fn remember(
     card: &Card,
     actor: &Value,
     action: &str,
-    change: &Value,
+    change: &(dyn ToSql + Sync),
 ) -> ApiResult<()> {
     let sql =
         "INSERT INTO public.card_history (id, card_id, version, actor, action, change) VALUES ($1, $2, $3, $4, $5, $6)";

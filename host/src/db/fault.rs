@@ -4,7 +4,10 @@ use deadpool_postgres::{PoolError, TimeoutType};
 use tokio_postgres::error::SqlState;
 
 use super::card_sources::StoreError;
-use crate::http::{codes, error::ApiError};
+use crate::{
+    cards::source::{self, Broken},
+    http::{codes, error::ApiError},
+};
 
 /// Whether trying again later may help, because the server is away or has no place.
 pub fn is_unavailable(error: &tokio_postgres::Error) -> bool {
@@ -38,8 +41,21 @@ fn is_conversion(error: &tokio_postgres::Error) -> bool {
         || text.starts_with("query returned")
 }
 
+/// Raised by the trigger `master_cards_bound_size`.
+const CARD_TOO_LARGE: &str = "CRD01";
+
+/// What a writer is told whose card would be over the limit; none for other errors.
+pub fn card_too_large(error: &tokio_postgres::Error) -> Option<Broken> {
+    let raised = error.as_db_error().filter(|raised| raised.code().code() == CARD_TOO_LARGE)?;
+    Some(source::card_too_large(raised.detail().unwrap_or("more")))
+}
+
 impl From<tokio_postgres::Error> for ApiError {
     fn from(error: tokio_postgres::Error) -> Self {
+        if let Some(broken) = card_too_large(&error) {
+            let detail = broken.detail.clone();
+            return Self::new(&codes::CARD_TOO_LARGE).detail(broken.detail).field("/attributes", detail);
+        }
         let unavailable = is_unavailable(&error);
         let cause = anyhow::Error::new(error).context("talking to the database");
         if unavailable { Self::new(&codes::DATABASE_UNAVAILABLE).cause(cause) } else { Self::internal(cause) }

@@ -122,6 +122,9 @@ codes! {
     SOURCE_KEY_INVALID = "source-key-invalid", 422, "The source key does not fit the plugin",
         "A source key is the plugin's name, a colon and a suffix that is not empty; this one is something else.",
         "The plugin's author corrects the key.";
+    CARD_TOO_LARGE = "card-too-large", 422, "The card would be too large",
+        "A card is at most 8 MiB, counted as the JSON text that readers get. The detail says how large this one would be; nothing was changed.",
+        "Leave something out, or keep large data elsewhere and refer to it.";
     SOURCE_LIMIT_EXCEEDED = "source-limit-exceeded", 422, "The source is over a limit",
         "A card has at most 256 sources, a source at most 256 KiB and 64 levels of nesting.",
         "Store less, or remove a source that is no longer needed.";

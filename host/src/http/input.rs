@@ -1,27 +1,50 @@
 //! Reading what a client sent, strictly: a wrong field is named, an unknown one refused.
 
 use http::{HeaderMap, header};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::{
     codes,
     error::{ApiError, ApiResult},
+    exact,
+    strict::Strict,
 };
 
 /// Deeper JSON than this is refused before anything looks at it.
 pub const JSON_DEPTH: usize = 128;
 
-/// A JSON body as `T`. 400 when it is not JSON, 422 with the pointer when a field is wrong.
+/// A JSON body as `T`. 400 when it is not JSON, 422 with the pointer when a field is wrong or a number cannot be kept as
+/// it was sent.
 pub fn json<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
+    let value = exact_json(body)?;
+    match std::str::from_utf8(body).ok().and_then(exact::first_inexact) {
+        None => Ok(value),
+        Some(pointer) => Err(ApiError::invalid(shortened(&pointer), "This number can't be kept with all its digits.")),
+    }
+}
+
+/// The same for a `T` that holds every number as text, or none that could change.
+pub fn exact_json<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
     let mut reader = serde_json::Deserializer::from_slice(body);
-    match serde_path_to_error::deserialize(&mut reader) {
-        Ok(value) => {
-            reader.end().map_err(|error| not_json(&error))?;
-            Ok(value)
-        }
-        Err(error) if error.inner().is_data() => Err(wrong_field(&error)),
+    let read = serde_path_to_error::deserialize(Strict(&mut reader));
+    match read {
+        Ok(value) => reader.end().map(|()| value).map_err(|error| not_json(&error)),
+        Err(error) if is_json(body) => Err(wrong_field(&error)),
         Err(error) => Err(not_json(error.inner())),
     }
+}
+
+/// JSON as `T`, without a pointer to what is wrong.
+pub fn strict<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let value = T::deserialize(Strict(&mut reader))?;
+    reader.end()?;
+    Ok(value)
+}
+
+/// Whether it is JSON of any size and depth.
+pub fn is_json(body: &[u8]) -> bool {
+    std::str::from_utf8(body).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }
 
 fn not_json(error: &serde_json::Error) -> ApiError {
@@ -31,18 +54,63 @@ fn not_json(error: &serde_json::Error) -> ApiError {
 
 fn wrong_field(error: &serde_path_to_error::Error<serde_json::Error>) -> ApiError {
     let text = error.inner().to_string();
-    let text = text.split(" at line ").next().unwrap_or(&text);
+    let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
     let mut pointer = pointer(error.path());
-    // serde names an unknown or missing field in its text, not in its path.
-    let named = ["unknown field `", "missing field `"].iter().find_map(|lead| text.strip_prefix(lead));
-    if let Some(name) = named.and_then(|rest| rest.split('`').next())
+    // serde names such a field in its text, and in its path only sometimes.
+    let named = ["unknown field `", "missing field `", "duplicate field `"];
+    if let Some(name) = named.iter().find_map(|lead| text.strip_prefix(lead)).and_then(|rest| rest.split('`').next())
         && !pointer.ends_with(&format!("/{}", escape(name)))
     {
         pointer.push('/');
         pointer.push_str(&escape(name));
     }
-    ApiError::invalid(pointer, capitalised(text))
+    ApiError::invalid(shortened(&pointer), shortened(&plain(text)))
 }
+
+/// serde's words about a failure in JSON's.
+fn plain(text: &str) -> String {
+    let leads = ["invalid type: ", "invalid value: ", "unknown "];
+    let wrong = leads.iter().find_map(|lead| text.strip_prefix(lead)).and_then(|rest| rest.rsplit_once(", expected "));
+    match wrong {
+        Some((found, expected)) if !found.starts_with("field ") => {
+            format!("Expected {expected}, found {}.", named(found))
+        }
+        _ => capitalised(text),
+    }
+}
+
+/// What was found. A string is not repeated: it may be long, or a secret.
+fn named(found: &str) -> &str {
+    let kinds = [
+        ("sequence", "an array"),
+        ("map", "an object"),
+        ("string", "a string"),
+        ("character", "a string"),
+        ("integer", "a number"),
+        ("floating", "a number"),
+        ("boolean", "true or false"),
+        ("unit", "null"),
+        ("null", "null"),
+        ("variant", "another string"),
+        // A number.
+        ("`", found),
+    ];
+    match kinds.iter().find(|(kind, _)| found.starts_with(kind)) {
+        Some((_, name)) => name,
+        None => "another value",
+    }
+}
+
+/// As much of a text of the client's as an answer repeats.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_TEXT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Characters of a pointer or a sentence with a client's words in it.
+const SHOWN_TEXT: usize = 300;
 
 fn pointer(path: &serde_path_to_error::Path) -> String {
     use serde_path_to_error::Segment;
@@ -163,6 +231,17 @@ mod tests {
     struct Body {
         name: String,
         limit: Option<Limit>,
+        #[serde(default)]
+        colour: Colour,
+    }
+
+    #[derive(Deserialize, Debug, Default)]
+    #[serde(rename_all = "snake_case")]
+    enum Colour {
+        #[default]
+        Red,
+        DarkBlue,
+        Grey,
     }
 
     fn pointer_of(body: &str) -> String {
@@ -178,7 +257,42 @@ mod tests {
         assert_eq!(pointer_of(r#"{}"#), "/name");
         assert_eq!(pointer_of(r#"{"name": "a", "limit": {"per_minute": -1}}"#), "/limit/per_minute");
         assert_eq!(pointer_of(r#"{"name": "a", "limit": {"per_hour": 1}}"#), "/limit/per_hour");
-        assert_eq!(pointer_of("[]"), "");
+        for array in ["[]", r#"["a"]"#, r#"["a", [1]]"#, "null", "5", "\"a\"", "true"] {
+            assert_eq!(pointer_of(array), "", "{array}");
+        }
+        assert_eq!(pointer_of(r#"{"name": "a", "limit": [1]}"#), "/limit");
+        assert_eq!(pointer_of(r#"{"name": "a", "name": "b"}"#), "/name");
+        assert_eq!(pointer_of(r#"{"name": "a", "limit": {"per_minute": 1e400}}"#), "/limit/per_minute");
+        assert_eq!(pointer_of(r#"{"name": "\ud800"}"#), "/name", "JSON, though no text");
+    }
+
+    #[test]
+    fn names_what_is_allowed_and_no_rust_type() {
+        let detail = |body: &str| json::<Body>(body.as_bytes()).unwrap_err().fields()[0].1.clone();
+        assert_eq!(detail("[]"), "Expected an object, found an array.");
+        assert_eq!(detail(r#"{"name": ["a"]}"#), "Expected a string, found an array.");
+        assert_eq!(detail(r#"{"name": null}"#), "Expected a string, found null.");
+        let number = |value: &str| detail(&format!(r#"{{"name": "a", "limit": {{"per_minute": {value}}}}}"#));
+        assert_eq!(number("\"secret\""), "Expected a whole number from 0 to 4294967295, found a string.");
+        assert_eq!(number("-1"), "Expected a whole number from 0 to 4294967295, found `-1`.");
+        assert_eq!(number("1.5"), "Expected a whole number from 0 to 4294967295, found `1.5`.");
+        let colours = "Expected one of `red`, `dark_blue`, `grey`, found ";
+        for (value, found) in
+            [("null", "null"), ("5", "a number"), ("[\"red\"]", "an array"), ("\"x\"", "another string")]
+        {
+            assert_eq!(detail(&format!(r#"{{"name": "a", "colour": {value}}}"#)), format!("{colours}{found}."));
+        }
+        assert_eq!(detail(r#"{"name": "a", "colour": {"red": null}}"#), format!("{colours}an object."));
+        assert!(detail(&format!(r#"{{"{}": 1}}"#, "x".repeat(5_000))).len() < 400);
+    }
+
+    #[test]
+    fn a_number_is_kept_or_refused() {
+        let read = |number: &str| json::<serde_json::Value>(format!(r#"{{"a": [{number}]}}"#).as_bytes());
+        assert!(read("18446744073709551615").is_ok() && read("-0").is_ok() && read("0.10").is_ok());
+        for changed in ["18446744073709551616", "1e400", "0.1234567890123456789"] {
+            assert_eq!(read(changed).unwrap_err().fields()[0].0, "/a/0", "{changed}");
+        }
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct Wanted {
     action: Action,
     ids: Option<Vec<Uuid>>,
     filter: Option<FilterFields>,
+    /// How many cards the filter picks, as a list's `count=exact` says. Required with `filter`.
+    #[schemars(range(min = 0))]
     expected_count: Option<i64>,
     #[serde(default)]
     args: Map<String, Value>,
@@ -110,7 +112,16 @@ impl Wanted {
         }
         let cards = match (self.ids, self.filter) {
             (Some(ids), None) => Cards::Ids(distinct(ids)?),
-            (None, Some(fields)) => Cards::Filter(fields.check()?),
+            (None, Some(fields)) => {
+                let filter = fields.check()?;
+                // An empty filter picks every card there is.
+                if self.expected_count.is_none() {
+                    let detail =
+                        "With a filter this is required: how many cards it picks, as the list's `count=exact` says.";
+                    return Err(ApiError::invalid("/expected_count", detail));
+                }
+                Cards::Filter(filter)
+            }
             _ => {
                 return Err(ApiError::invalid("/ids", "Either `ids` or `filter` says which cards.")
                     .field("/filter", "Either `ids` or `filter` says which cards."));

@@ -28,6 +28,7 @@ use crate::{
     http::{
         codes,
         error::{ApiError, ApiResult},
+        input,
         request_id::RequestId,
     },
     observe::trace::Trace,
@@ -49,6 +50,7 @@ const CARD_ARGUMENT: &str = "card_id";
 
 /// `args` of a job with this action.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Task {
     tool: String,
     #[serde(default)]
@@ -59,8 +61,13 @@ pub struct Task {
 
 impl Task {
     pub fn read(args: &Map<String, Value>) -> ApiResult<Self> {
-        let what = "A tool's name is needed, perhaps its `arguments` (an object) and `card_argument`, the one of them that takes the card's id.";
-        serde_json::from_value(Value::Object(args.clone())).map_err(|_| ApiError::invalid("/args", what))
+        input::json(Value::Object(args.clone()).to_string().as_bytes()).map_err(|error| {
+            let refused = ApiError::new(&codes::VALIDATION_FAILED);
+            error
+                .fields()
+                .iter()
+                .fold(refused, |refused, (at, detail)| refused.field(format!("/args{at}"), detail.as_str()))
+        })
     }
 
     /// Whether the caller may run this tool on cards, and whether it takes such arguments.

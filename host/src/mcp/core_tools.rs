@@ -9,7 +9,10 @@ use super::plugin_tools;
 use crate::{
     cards::filter::ListQuery,
     catalogue::Catalogue,
-    http::error::{ApiError, ApiResult},
+    http::{
+        error::{ApiError, ApiResult},
+        reply::Item,
+    },
 };
 
 /// The scope that both need.
@@ -67,17 +70,26 @@ pub async fn run(catalogue: &Catalogue, name: &str, arguments: JsonObject) -> Op
         GET => get(catalogue, &arguments).await,
         _ => search(catalogue, arguments).await,
     };
-    Some(outcome.map_or_else(|error| plugin_tools::failure(plugin_tools::plain(&error)), CallToolResult::structured))
+    Some(
+        outcome
+            .and_then(|text| result(text))
+            .unwrap_or_else(|error| plugin_tools::failure(plugin_tools::plain(&error))),
+    )
 }
 
-async fn get(catalogue: &Catalogue, arguments: &JsonObject) -> ApiResult<Value> {
+fn result(text: String) -> ApiResult<CallToolResult> {
+    let value = serde_json::from_str(&text).map_err(ApiError::internal)?;
+    Ok(plugin_tools::structured(value, text, false))
+}
+
+async fn get(catalogue: &Catalogue, arguments: &JsonObject) -> ApiResult<String> {
     let id = arguments.get("id").and_then(Value::as_str).and_then(|id| id.parse().ok());
     let id = id.ok_or_else(|| ApiError::not_found("card"))?;
     let card = catalogue.card(id).await?;
-    Ok(json!({"item": card}))
+    serde_json::to_string(&Item { item: card }).map_err(ApiError::internal)
 }
 
-async fn search(catalogue: &Catalogue, arguments: JsonObject) -> ApiResult<Value> {
+async fn search(catalogue: &Catalogue, arguments: JsonObject) -> ApiResult<String> {
     let query: ListQuery = crate::http::input::json(Value::Object(arguments).to_string().as_bytes())?;
-    serde_json::to_value(catalogue.page(&query).await?).map_err(ApiError::internal)
+    serde_json::to_string(&catalogue.page(&query).await?).map_err(ApiError::internal)
 }

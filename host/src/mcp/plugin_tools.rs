@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::Visit;
 use crate::{
     auth::scope,
-    http::error::ApiError,
+    http::{error::ApiError, exact},
     plugin::{
         arguments,
         call::{CallBody, CallParts, ReplyBody},
@@ -60,7 +60,7 @@ pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> Cal
     {
         return failure(complaints);
     }
-    let body = Bytes::from(Value::Object(arguments).to_string());
+    let body = visit.exact_arguments.clone().unwrap_or_else(|| Value::Object(arguments).to_string().into());
     let deadline = Instant::now() + entry.timeout;
     let parts = CallParts {
         method: "",
@@ -120,12 +120,25 @@ fn result(entry: &ToolEntry, status: u16, headers: &HeaderMap, bytes: &[u8]) -> 
         .is_some_and(|value| value.starts_with("application/json"));
     match serde_json::from_slice::<Value>(bytes) {
         // Clients take only an object for structured content.
-        Ok(value @ Value::Object(_)) if is_json => CallToolResult::structured(value),
+        Ok(value @ Value::Object(_)) if is_json => structured(value, text, entry.tool.output_schema.is_some()),
         _ if entry.tool.output_schema.is_some() => {
             failure("plugin-error: the tool declares an output schema and answered something else than a JSON object.")
         }
         _ => CallToolResult::success(vec![ContentBlock::text(text)]),
     }
+}
+
+/// An object, and its text. Where the object would round a number of the text, the text stands alone unless the tool has
+/// promised an object.
+pub fn structured(value: Value, text: String, is_promised: bool) -> CallToolResult {
+    let is_exact = exact::first_inexact(&text).is_none();
+    let content = vec![ContentBlock::text(text)];
+    if !is_exact && !is_promised {
+        return CallToolResult::success(content);
+    }
+    let mut result = CallToolResult::structured(value);
+    result.content = content;
+    result
 }
 
 /// A result that says what went wrong.

@@ -28,7 +28,7 @@ use crate::{
         pool::Pool,
         service_users,
     },
-    http::{codes, error::ApiError},
+    http::{codes, error::ApiError, input},
     observe::log::Log,
 };
 
@@ -108,6 +108,11 @@ impl From<ApiError> for Fault {
 
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
+        if let StoreError::Database(database) = &error
+            && let Some(broken) = fault::card_too_large(database)
+        {
+            return Self::Refused(broken);
+        }
         match error {
             StoreError::Database(database) if is_bad_value(&database) => Self::Refused(Broken {
                 code: "validation-failed",
@@ -214,7 +219,7 @@ impl PluginContext {
         self.authorise(caller, user, Access::Read).await?;
         let query = if query.is_empty() { "{}" } else { query };
         let query: ListQuery =
-            serde_json::from_str(query).map_err(|error| Fault::Invalid(format!("the query: {error}")))?;
+            input::strict(query.as_bytes()).map_err(|error| Fault::Invalid(format!("the query: {error}")))?;
         let page = self.services.catalogue.page(&query).await?;
         serde_json::to_string(&page).map_err(|error| Fault::Internal(error.into()))
     }

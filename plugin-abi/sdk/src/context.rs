@@ -186,6 +186,20 @@ impl PluginContext {
         async { parse(answer.await, "card") }
     }
 
+    /// The card as JSON text, with every digit of its numbers: the `Value` of [`Card`] rounds those beyond 64 bits or a
+    /// double. `serde_json::value::RawValue` reads parts of it and is taken by [`enrich_card`](Self::enrich_card) as it is.
+    ///
+    /// # Errors
+    /// Those of [`read_card`](Self::read_card).
+    pub fn read_card_json(&self, card_id: Uuid, user_id: Uuid) -> impl Future<Output = Result<String>> + Send + use<> {
+        let read = self.core.host.read_card();
+        let answer = read(self.core.ctx, self.call_id(), card_id.into_bytes().into(), user_id.into_bytes().into());
+        async {
+            let bytes = answer.await.map_err(Error::of_host)?;
+            String::from_utf8(bytes.get().to_vec()).map_err(Error::internal)
+        }
+    }
+
     /// A page of cards that match `query`, which the service user reads outside a call.
     pub fn list_cards(&self, query: CardQuery) -> impl Future<Output = Result<CardPage>> + Send + use<> {
         let ctx = self.clone();

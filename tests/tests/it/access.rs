@@ -339,8 +339,8 @@ async fn a_plugins_tools_do_not_exist_for_whoever_was_not_let_in() {
         (without_this_plugin(owner, &[]).await, without_this_plugin(owner, &["plugin:echo:read"]).await);
     let writer = without_this_plugin(owner, &["plugin:echo:write"]).await;
     assert_eq!(list(&stranger).await, Vec::<String>::new());
-    assert_eq!(list(&reader).await, ["plugin_echo_say"]);
-    assert_eq!(list(&writer).await, ["plugin_echo_enrich", "plugin_echo_say"]);
+    assert_eq!(list(&reader).await, ["plugin_echo_repeat", "plugin_echo_say"]);
+    assert_eq!(list(&writer).await, ["plugin_echo_enrich", "plugin_echo_repeat", "plugin_echo_say"]);
     let say = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
         "params": {"name": "plugin_echo_say", "arguments": {"text": unique("hello")}}});
     let answer = stranger.mcp(&say).await;

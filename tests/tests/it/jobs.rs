@@ -92,7 +92,11 @@ async fn what_matches_is_frozen_and_must_be_as_much_as_expected() {
     assert_eq!((&job["done"], &job["total"], &job["failed"]), (&json!(2_500), &json!(2_500), &json!(0)), "{job}");
     assert_eq!(owner.read_card(late.expect(201)["item"]["id"].as_str().unwrap()).await["status"], "draft");
     // Nobody matches, and that is fine.
-    let nobody = over(owner, &start(owner, json!({"action": "delete", "filter": {"q": unique("nobody")}})).await).await;
+    let nobody = over(
+        owner,
+        &start(owner, json!({"action": "delete", "filter": {"q": unique("nobody")}, "expected_count": 0})).await,
+    )
+    .await;
     assert_eq!((&nobody["state"], &nobody["total"]), (&json!("done"), &json!(0)));
 }
 
@@ -113,7 +117,11 @@ async fn what_makes_no_sense_is_refused_field_by_field() {
         (json!({"action": "archive", "ids": [id], "args": {"x": 1}}), "/args/x"),
         (json!({"action": "archive", "ids": [id], "expected_count": -1}), "/expected_count"),
         (json!({"action": "remove_source", "ids": [id]}), "/args/source_key"),
-        (json!({"action": "plugin_tool", "ids": [id]}), "/args"),
+        (json!({"action": "plugin_tool", "ids": [id]}), "/args/tool"),
+        (json!({"action": "plugin_tool", "ids": [id], "args": {"tool": ["x"]}}), "/args/tool"),
+        (json!({"action": "plugin_tool", "ids": [id], "args": {"tool": "x", "arguments": []}}), "/args/arguments"),
+        (json!({"action": "delete", "filter": {}}), "/expected_count"),
+        (json!({"action": "archive", "filter": {"q": "x"}, "expected_count": null}), "/expected_count"),
         (json!({"action": "plugin_tool", "ids": [id], "args": {"tool": "plugin_nobody_x"}}), "/args/tool"),
         (json!({"action": "archive", "ids": [id], "when": "now"}), "/when"),
     ] {
@@ -158,7 +166,7 @@ async fn a_job_is_cancelled_between_two_steps() {
     let host = Host::settings().start().await;
     let owner = host.owner().await;
     seed(&host, "stop", 30_000).await;
-    let id = start(owner, json!({"action": "archive", "filter": {"q": "stop"}})).await;
+    let id = start(owner, json!({"action": "archive", "filter": {"q": "stop"}, "expected_count": 30_000})).await;
     let cancelled = owner.call(Method::POST, &format!("{JOBS}/{id}/cancel")).send().await;
     assert!(cancelled.expect(202)["item"]["id"] == json!(id), "{cancelled}");
     let job = over(owner, &id).await;
@@ -178,7 +186,7 @@ async fn a_killed_worker_loses_and_repeats_nothing() {
     let host = Host::settings().start().await;
     let owner = host.owner().await;
     seed(&host, "kill", 20_000).await;
-    let id = start(owner, json!({"action": "archive", "filter": {"q": "kill"}})).await;
+    let id = start(owner, json!({"action": "archive", "filter": {"q": "kill"}, "expected_count": 20_000})).await;
     for _ in 0..3 {
         let before = owner.get(&format!("{JOBS}/{id}")).await.expect(200)["item"]["done"].as_i64().unwrap();
         eventually("the job goes on", async || {
@@ -206,7 +214,9 @@ async fn a_killed_worker_loses_and_repeats_nothing() {
 async fn a_host_that_is_stopped_hands_its_jobs_over() {
     let host = Host::settings().start().await;
     seed(&host, "drain", 20_000).await;
-    let id = start(host.owner().await, json!({"action": "archive", "filter": {"q": "drain"}})).await;
+    let id =
+        start(host.owner().await, json!({"action": "archive", "filter": {"q": "drain"}, "expected_count": 20_000}))
+            .await;
     let token = host.owner().await.token.clone();
     let host = host.restart(|settings| settings).await;
     let job: Value = eventually("the job is over", async || {
@@ -225,7 +235,7 @@ async fn another_host_takes_over_and_hears_of_a_cancel() {
     let beside = host.beside().start().await;
     // A login is good on the host that it was made on, a key on both.
     let other = beside.client().bearer(&owner.key(&["jobs:write"]).await.token);
-    let id = start(owner, json!({"action": "archive", "filter": {"q": "pair"}})).await;
+    let id = start(owner, json!({"action": "archive", "filter": {"q": "pair"}, "expected_count": 60_000})).await;
     let begun = std::time::Instant::now();
     other.call(Method::POST, &format!("{JOBS}/{id}/cancel")).send().await.expect(202);
     let job = over(owner, &id).await;
@@ -240,7 +250,10 @@ async fn rights_are_asked_for_again_at_every_step() {
     seed(&host, "rights", 30_000).await;
     let key = owner.make_key(json!({"name": "short-lived", "scopes": ["jobs:write", "cards:write"]})).await;
     let client = host.client().bearer(key["key"].as_str().unwrap());
-    let started = client.post(JOBS, &json!({"action": "archive", "filter": {"q": "rights"}})).await.expect(202);
+    let started = client
+        .post(JOBS, &json!({"action": "archive", "filter": {"q": "rights"}, "expected_count": 30_000}))
+        .await
+        .expect(202);
     owner.delete(&format!("/v1/admin/api-keys/{}", key["item"]["id"].as_str().unwrap())).await.expect(204);
     let job = over(owner, started["item"]["id"].as_str().unwrap()).await;
     assert_eq!(job["state"], "failed", "{job}");
@@ -298,7 +311,9 @@ async fn a_killed_worker_calls_no_tool_twice() {
     let owner = host.owner().await;
     seed(&host, "tool", 2_000).await;
     let args = json!({"tool": "plugin_echo_enrich", "arguments": {"note": "once"}});
-    let id = start(owner, json!({"action": "plugin_tool", "filter": {"q": "tool"}, "args": args})).await;
+    let id =
+        start(owner, json!({"action": "plugin_tool", "filter": {"q": "tool"}, "expected_count": 2_000, "args": args}))
+            .await;
     eventually("some are done", async || {
         let job = owner.get(&format!("{JOBS}/{id}")).await.expect(200)["item"].clone();
         (job["done"].as_i64()? > 20).then_some(())

@@ -4,7 +4,7 @@ use cardinal_tests::{Client, Host, Package, PluginsFolder};
 use http::Method;
 
 /// The codes that contract 2 names.
-const NAMED: [&str; 38] = [
+const NAMED: [&str; 39] = [
     "invalid-request",
     "invalid-json",
     "invalid-cursor",
@@ -25,6 +25,7 @@ const NAMED: [&str; 38] = [
     "validation-failed",
     "kind-not-declared",
     "source-key-invalid",
+    "card-too-large",
     "source-limit-exceeded",
     "rate-limited",
     "internal-error",

@@ -3,15 +3,16 @@
 mod head;
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
-use serde_json::{Map, Value};
+use serde_json::{Number, Value, value::RawValue};
 
 use self::head::{Column, Head};
 use super::{Read, checked, lines::too_long};
 use crate::{
-    cards::row::{Fields, Terms, refusal},
+    cards::row::{Fields, ROW_LIMIT, Terms, refusal},
     http::{
         codes,
         error::{ApiError, ApiResult},
+        exact::Object,
     },
 };
 
@@ -155,11 +156,10 @@ impl Records {
     }
 
     fn grow(&mut self) {
-        let limit = self.terms.row_limit();
-        if self.room.len() >= limit || self.passed {
+        if self.room.len() >= ROW_LIMIT || self.passed {
             return self.pass();
         }
-        self.room.resize((self.room.len() * 2).min(limit), 0);
+        self.room.resize((self.room.len() * 2).min(ROW_LIMIT), 0);
     }
 
     /// What is there of the record is forgotten, and what comes of it, too.
@@ -175,7 +175,7 @@ impl Records {
         let State::Rows(_, head) = &self.state else { return };
         let (at, terms) = (self.first_line, &self.terms);
         let read = match self.passed {
-            true => Err(refusal(at, None, &too_long(terms.row_limit()))),
+            true => Err(refusal(at, None, &too_long(ROW_LIMIT))),
             false => match fields(head, &self.room[..self.filled], &self.ends[..self.fields]) {
                 Ok(fields) => checked(fields, at, terms),
                 Err(error) => Err(refusal(at, None, &error)),
@@ -217,7 +217,9 @@ fn take(fields: &mut Fields, column: &Column, cell: &str) -> ApiResult<()> {
             fields.attributes = Some(serde_json::from_str(cell).map_err(|_| invalid("This is not valid JSON."))?);
         }
         Column::Id => fields.id = Some(serde_json::value::to_raw_value(cell).map_err(ApiError::internal)?),
-        Column::Attribute { path, .. } => put(&mut fields.set, path, value(cell)),
+        Column::Attribute { path, .. } => {
+            value(cell).and_then(|value| put(&mut fields.set, path, value)).map_err(ApiError::internal)?;
+        }
         Column::Passed(_) => {}
     }
     Ok(())
@@ -225,31 +227,31 @@ fn take(fields: &mut Fields, column: &Column, cell: &str) -> ApiResult<()> {
 
 /// What a cell means: numbers, true, false, null, objects, arrays and quoted texts are what they are in JSON; everything
 /// else is a text, numbers with leading zeros and long ones among them.
-fn value(cell: &str) -> Value {
-    let text = || Value::from(cell);
+fn value(cell: &str) -> serde_json::Result<Box<RawValue>> {
+    let text = || serde_json::value::to_raw_value(cell);
     let digits = cell.bytes().filter(u8::is_ascii_digit).count();
     let first = cell.as_bytes().first().copied().unwrap_or_default();
     let is_json = match first {
         b'{' | b'[' | b'"' => true,
-        b'-' | b'0'..=b'9' => digits <= DIGITS,
+        b'-' | b'0'..=b'9' => digits <= DIGITS && cell.parse::<Number>().is_ok(),
         _ => ["true", "false", "null"].contains(&cell),
     };
     if !is_json {
         return text();
     }
-    serde_json::from_str(cell).unwrap_or_else(|_| text())
+    serde_json::from_str(cell).or_else(|_| text())
 }
 
-fn put(members: &mut Map<String, Value>, path: &[String], value: Value) {
-    let [name, rest @ ..] = path else { return };
+fn put(members: &mut Object, path: &[String], value: Box<RawValue>) -> serde_json::Result<()> {
+    let [name, rest @ ..] = path else { return Ok(()) };
     if rest.is_empty() {
-        members.insert(name.clone(), value);
-        return;
+        members.insert(name, value);
+        return Ok(());
     }
-    let inner = members.entry(name.clone()).or_insert_with(|| Value::Object(Map::new()));
-    if let Value::Object(inner) = inner {
-        put(inner, rest, value);
-    }
+    let mut inner = members.object(name)?;
+    put(&mut inner, rest, value)?;
+    members.insert(name, inner.to_raw()?);
+    Ok(())
 }
 
 /// A head that can't be read.

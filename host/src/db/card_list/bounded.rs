@@ -1,11 +1,11 @@
 //! Statements of lists that may turn out to be long: planned with care, and given up in time.
 
-use futures_util::future;
-use tokio_postgres::{Row, error::SqlState};
+use futures_util::{FutureExt as _, TryFutureExt as _, future};
+use tokio_postgres::{RowStream, error::SqlState};
 
 use super::Conditions;
 use crate::{
-    db::pool::Connection,
+    db::{bounded_rows::Rows, pool::Connection},
     http::{
         codes,
         error::{ApiError, ApiResult},
@@ -58,17 +58,17 @@ impl Planned {
 
 impl Statement {
     /// The rows, or none when they could not be had in time.
-    pub async fn rows(&self, client: &Connection) -> ApiResult<Option<Vec<Row>>> {
+    pub async fn rows(&self, client: &Connection) -> ApiResult<Option<Rows>> {
         let rows = async {
             match self.planned {
                 // Without a name it is planned for its values, and nothing is left of it.
-                Planned::Each => self.in_terms(client, client.query_typed(&self.sql, &self.query.typed())).await,
+                Planned::Each => self.in_terms(client, client.query_typed_raw(&self.sql, self.query.typed())).await,
                 Planned::Once => {
                     if client.statement_cache.size() > KEPT {
                         client.statement_cache.clear();
                     }
                     let statement = client.prepare_cached(&self.sql).await?;
-                    self.in_terms(client, client.query(&statement, &self.query.values())).await
+                    self.in_terms(client, client.query_raw(&statement, self.query.values())).await
                 }
             }
         };
@@ -79,16 +79,43 @@ impl Statement {
         }
     }
 
+    /// The same for a statement that needs no terms of its own.
+    pub async fn rows_at_once(&self, client: &Connection) -> ApiResult<Rows> {
+        let statement = client.prepare_cached(&self.sql).await?;
+        Ok(Rows::read(client.query_raw(&statement, self.query.values()).await?).await?)
+    }
+
     /// All is sent with the first look at the three, in this order: one round trip, and a transaction that ends by itself
     /// when nobody waits for it any more.
     async fn in_terms(
         &self,
         client: &Connection,
-        rows: impl Future<Output = Result<Vec<Row>, tokio_postgres::Error>>,
-    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        rows: impl Future<Output = Result<RowStream, tokio_postgres::Error>>,
+    ) -> Result<Rows, tokio_postgres::Error> {
         let (begin, end) = (client.batch_execute(self.planned.begin()), client.batch_execute("COMMIT"));
-        let (begun, rows, _) = future::join3(begin, rows, end).await;
-        begun.and(rows)
+        let rows = async {
+            match Rows::read(rows.await?).await? {
+                // The answer to the COMMIT lies behind what is not read any more.
+                rows if rows.is_cut => Err(Stopped::Cut(rows)),
+                rows => Ok(rows),
+            }
+        };
+        match future::try_join3(begin.map_err(Stopped::from), rows, end.map(Ok)).await {
+            Ok((_, rows, _)) | Err(Stopped::Cut(rows)) => Ok(rows),
+            Err(Stopped::Error(error)) => Err(error),
+        }
+    }
+}
+
+/// Why a transaction's end is not waited for.
+enum Stopped {
+    Cut(Rows),
+    Error(tokio_postgres::Error),
+}
+
+impl From<tokio_postgres::Error> for Stopped {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Error(error)
     }
 }
 

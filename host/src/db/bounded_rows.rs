@@ -1,0 +1,31 @@
+//! Rows of a page, within bounds of bytes: what is beyond them is never read.
+
+use std::pin::pin;
+
+use futures_util::TryStreamExt as _;
+use tokio_postgres::{Row, RowStream};
+
+/// Bytes of a page, above which its cursor goes on. One row may be larger.
+const PAGE_BYTES: usize = 16 << 20;
+
+/// The rows of a page.
+pub struct Rows {
+    pub rows: Vec<Row>,
+    /// There are more, which were not read. The connection is in the middle of them: it has to be closed.
+    pub is_cut: bool,
+}
+
+impl Rows {
+    /// Reads until the end or the bound. The server sends no faster than rows are taken.
+    pub async fn read(rows: RowStream) -> Result<Self, tokio_postgres::Error> {
+        let (mut source, mut rows, mut bytes) = (pin!(rows), Vec::new(), 0);
+        while let Some(row) = source.try_next().await? {
+            bytes += row.raw_size_bytes();
+            if bytes > PAGE_BYTES && !rows.is_empty() {
+                return Ok(Self { rows, is_cut: true });
+            }
+            rows.push(row);
+        }
+        Ok(Self { rows, is_cut: false })
+    }
+}

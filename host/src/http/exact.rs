@@ -1,0 +1,223 @@
+//! JSON text whose numbers keep every digit.
+//!
+//! A `serde_json::Value` holds whole numbers of 64 bits and doubles, and silently rounds what is neither. Values that are
+//! only passed on stay text here; where a `Value` is needed, [`first_inexact`] finds the number that it would change.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Number, value::RawValue};
+
+use super::input::{JSON_DEPTH, escape};
+
+/// An object whose values are text.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Object(BTreeMap<String, Box<RawValue>>);
+
+type Members<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
+
+impl Object {
+    pub fn parse(text: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(text)
+    }
+
+    pub fn to_raw(&self) -> serde_json::Result<Box<RawValue>> {
+        serde_json::value::to_raw_value(self)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn contains_key(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), &**value))
+    }
+
+    pub fn insert(&mut self, name: impl Into<String>, value: Box<RawValue>) {
+        self.0.insert(name.into(), value);
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        self.0.remove(name);
+    }
+
+    /// The member as an object; an empty one where it is something else or missing.
+    pub fn object(&self, name: &str) -> serde_json::Result<Self> {
+        match self.0.get(name) {
+            Some(value) if is_object(value) => Self::parse(value.get()),
+            _ => Ok(Self::default()),
+        }
+    }
+
+    /// Applies `patch` as RFC 7396 says. The depth of what a client sends is checked before.
+    pub fn merge(&mut self, patch: &Self) -> serde_json::Result<()> {
+        for (name, value) in &patch.0 {
+            if value.get() == "null" {
+                self.0.remove(name);
+            } else if is_object(value) {
+                let mut inner = self.object(name)?;
+                inner.merge(&Self::parse(value.get())?)?;
+                self.0.insert(name.clone(), inner.to_raw()?);
+            } else {
+                self.0.insert(name.clone(), value.clone());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_object(value: &RawValue) -> bool {
+    value.get().starts_with('{')
+}
+
+/// The JSON pointer of the first number that a `Value` would change; none in text that is no JSON.
+pub fn first_inexact(text: &str) -> Option<String> {
+    let mut pointer = String::new();
+    let value: &RawValue = serde_json::from_str(text).ok()?;
+    has_inexact(value.get(), &mut pointer, JSON_DEPTH).then_some(pointer)
+}
+
+/// On success `pointer` leads to the number.
+fn has_inexact(text: &str, pointer: &mut String, depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return false };
+    let end = pointer.len();
+    let mut look = |name: &str, value: &RawValue| {
+        pointer.push('/');
+        pointer.push_str(&escape(name));
+        let found = has_inexact(value.get(), pointer, depth);
+        if !found {
+            pointer.truncate(end);
+        }
+        found
+    };
+    match text.as_bytes().first() {
+        Some(b'{') => {
+            let members: Members<'_> = serde_json::from_str(text).unwrap_or_default();
+            members.iter().any(|(name, value)| look(name, value))
+        }
+        Some(b'[') => {
+            let items: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
+            items.iter().enumerate().any(|(index, item)| look(&index.to_string(), item))
+        }
+        Some(b'-' | b'0'..=b'9') => !keeps(text),
+        _ => false,
+    }
+}
+
+/// Whether the number comes out of a `Value` as the same number.
+fn keeps(number: &str) -> bool {
+    let Ok(parsed) = number.parse::<Number>() else { return false };
+    decimal(number) == decimal(&parsed.to_string())
+}
+
+/// Sign, significant digits and the exponent of the last one.
+fn decimal(number: &str) -> (bool, String, i64) {
+    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let exponent = exponent.strip_prefix('+').unwrap_or(exponent).parse::<i64>().unwrap_or(i64::MAX);
+    let digits = format!("{}{part}", whole.trim_start_matches('-'));
+    let significant = digits.trim_end_matches('0');
+    let zeros = i64::try_from(digits.len() - significant.len()).unwrap_or_default();
+    let significant = significant.trim_start_matches('0').to_owned();
+    if significant.is_empty() {
+        return (false, significant, 0);
+    }
+    let places = i64::try_from(part.len()).unwrap_or_default();
+    (number.starts_with('-'), significant, exponent.saturating_sub(places).saturating_add(zeros))
+}
+
+/// The same JSON with each member once, the last one, as every parser that checked it has seen it. None when it is no
+/// JSON or nested too deeply.
+pub fn without_duplicates(text: &str) -> Option<String> {
+    let mut out = String::with_capacity(text.len());
+    copy(text.trim(), &mut out, JSON_DEPTH)?;
+    Some(out)
+}
+
+fn copy(text: &str, out: &mut String, depth: usize) -> Option<()> {
+    let depth = depth.checked_sub(1)?;
+    match text.as_bytes().first()? {
+        b'{' => {
+            let members: Members<'_> = serde_json::from_str(text).ok()?;
+            for (index, (name, value)) in members.iter().enumerate() {
+                out.push(if index == 0 { '{' } else { ',' });
+                out.push_str(&serde_json::to_string(name).ok()?);
+                out.push(':');
+                copy(value.get(), out, depth)?;
+            }
+            out.push_str(if members.is_empty() { "{}" } else { "}" });
+        }
+        b'[' => {
+            let items: Vec<&RawValue> = serde_json::from_str(text).ok()?;
+            for (index, item) in items.iter().enumerate() {
+                out.push(if index == 0 { '[' } else { ',' });
+                copy(item.get(), out, depth)?;
+            }
+            out.push_str(if items.is_empty() { "[]" } else { "]" });
+        }
+        _ => out.push_str(text),
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The examples of RFC 7396, appendix A, that are about objects.
+    #[test]
+    fn merges_as_the_standard_shows() {
+        for (target, patch, result) in [
+            (r#"{"a":"b"}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":"b"}"#, r#"{"b":"c"}"#, r#"{"a":"b","b":"c"}"#),
+            (r#"{"a":"b"}"#, r#"{"a":null}"#, "{}"),
+            (r#"{"a":"b","b":"c"}"#, r#"{"a":null}"#, r#"{"b":"c"}"#),
+            (r#"{"a":["b"]}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":"c"}"#, r#"{"a":["b"]}"#, r#"{"a":["b"]}"#),
+            (r#"{"a":{"b":"c"}}"#, r#"{"a":{"b":"d","c":null}}"#, r#"{"a":{"b":"d"}}"#),
+            (r#"{"a":[{"b":"c"}]}"#, r#"{"a":[1]}"#, r#"{"a":[1]}"#),
+            (r#"{"e":null}"#, r#"{"a":1}"#, r#"{"a":1,"e":null}"#),
+            ("{}", r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
+            (
+                r#"{"a":{"n":18446744073709551616.10}}"#,
+                r#"{"a":{"m":-0}}"#,
+                r#"{"a":{"m":-0,"n":18446744073709551616.10}}"#,
+            ),
+        ] {
+            let mut merged = Object::parse(target).unwrap();
+            merged.merge(&Object::parse(patch).unwrap()).unwrap();
+            assert_eq!(merged.to_raw().unwrap().get(), result);
+        }
+    }
+
+    #[test]
+    fn finds_the_number_that_a_value_would_change() {
+        for exact in
+            ["1", "-0", "-0.0", "1.10", "0.1", "1e5", "1.5E-300", "18446744073709551615", "1e22", "[{}]", "\"1e999\""]
+        {
+            assert_eq!(first_inexact(exact), None, "{exact}");
+        }
+        for inexact in ["18446744073709551616", "-9223372036854775809", "1e400", "0.12345678901234567890", "1e-400"] {
+            assert_eq!(first_inexact(inexact).as_deref(), Some(""), "{inexact}");
+            let nested = format!(r#"{{"a":[1,{{"b/c":{inexact}}}]}}"#);
+            assert_eq!(first_inexact(&nested).as_deref(), Some("/a/1/b~1c"), "{nested}");
+        }
+    }
+
+    #[test]
+    fn a_member_is_there_once() {
+        let text = r#" {"a":1,"b":[{"x":1,"x":2.0}],"a":12345678901234567890123, "c":{}, "d":[]} "#;
+        let once = r#"{"a":12345678901234567890123,"b":[{"x":2.0}],"c":{},"d":[]}"#;
+        assert_eq!(without_duplicates(text).as_deref(), Some(once));
+        assert_eq!(without_duplicates(&"[".repeat(1_000_000)), None);
+    }
+}
