@@ -38,6 +38,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     11 "0011_plugin_owners",
     12 "0012_plugin_operators",
     13 "0013_key_lineage",
+    14 "0014_identity_changes",
 ];
 
 /// How many there are.
