@@ -52,6 +52,9 @@ const OIDC: &str = "oidc";
 /// How old may be what is known of somebody who reads a stream, when it is looked at again.
 const AGAIN: time::Duration = time::Duration::seconds(2);
 
+/// Places that are learned in one statement; as many as are kept.
+const LEARNED_AT_ONCE: i64 = 20_000;
+
 /// Everything that authentication keeps.
 pub struct Auth {
     pub clock: Clock,
@@ -285,6 +288,13 @@ impl Auth {
         self.sessions.forget(|caller| caller.user_id == id);
         self.jwts.forget(|caller| caller.user_id == id);
         self.keys.forget(|caller| caller.user_id == id);
+    }
+
+    /// Learns where names have logged in, at whichever host, after the session `after`; gives the last one.
+    pub async fn learn_places(&self, after: Uuid) -> ApiResult<Uuid> {
+        let (last, places) = db::sessions::places(&self.pool, after, LEARNED_AT_ONCE).await?;
+        self.throttle.learn(&places);
+        Ok(last.unwrap_or(after))
     }
 
     /// Writes down when keys were last used and sessions last seen; called every few seconds and at the end.

@@ -34,6 +34,7 @@ mod it {
     mod kinds;
     mod limits;
     mod login;
+    mod login_floods;
     mod mcp;
     mod oidc;
     mod oidc_keys;
