@@ -45,7 +45,7 @@ GRANT SELECT, INSERT, UPDATE ON public.plugin_owners TO {{core}};
 GRANT SELECT, INSERT, UPDATE, DELETE ON public.plugin_versions TO {{core}};
 GRANT SELECT, INSERT, UPDATE ON public.plugin_confirmations TO {{core}};
 GRANT SELECT, INSERT, DELETE ON public.plugin_service TO {{core}};
-GRANT SELECT, INSERT, UPDATE, DELETE ON public.hosts, public.rate_budgets TO {{core}};
+GRANT SELECT, INSERT, UPDATE, DELETE ON public.hosts, public.rate_budgets, public.login_failures TO {{core}};
 GRANT SELECT, INSERT, DELETE ON public.event_outbox, public.events TO {{core}};
 GRANT SELECT, UPDATE ON public.event_numbers TO {{core}};
 GRANT SELECT, INSERT, UPDATE, DELETE ON public.admin_views TO {{core}};

@@ -79,7 +79,7 @@ test('what was made with a key goes with it, or is kept', async ({ page, request
     await expect(page.getByRole('row', { name: `${name} grandchild` })).toContainText(`made with ${name} child`);
     await page.getByRole('button', { name: `Revoke ${name}`, exact: true }).click();
     const dialog = page.getByRole('dialog');
-    await expect(dialog).toContainText('2 keys that were made with it');
+    await expect(dialog).toContainText('2 keys of its lineage');
     await expect(dialog.getByLabel('Revoke them too')).toBeChecked();
     await expectAccessible(page);
     await expectReflows(page);

@@ -3,7 +3,7 @@
 
 mod api_keys;
 mod audit;
-mod auth;
+pub mod auth;
 mod card_export;
 mod card_import;
 mod card_sources;

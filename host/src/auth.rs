@@ -16,7 +16,7 @@ pub mod session_token;
 pub mod throttle;
 pub mod username;
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::HashSet, net::IpAddr, sync::Arc};
 
 use http::{HeaderMap, header};
 use uuid::Uuid;
@@ -51,6 +51,9 @@ use crate::{
 const OIDC: &str = "oidc";
 /// How old may be what is known of somebody who reads a stream, when it is looked at again.
 const AGAIN: time::Duration = time::Duration::seconds(2);
+
+/// Places that are learned in one statement; as many as are kept.
+const LEARNED_AT_ONCE: i64 = 20_000;
 
 /// Everything that authentication keeps.
 pub struct Auth {
@@ -264,9 +267,10 @@ impl Auth {
         [("api_key", self.keys.counts()), ("session", self.sessions.counts())]
     }
 
-    /// Forgets what is known of a key and of those that were made with it, so that a change acts at once on this host.
-    pub fn forget_key(&self, id: Uuid) {
-        self.keys.forget(|caller| caller.comes_from_key(id));
+    /// Forgets what is known of keys and of those that were made with them, so that a change acts at once on this host.
+    pub fn forget_keys(&self, ids: impl IntoIterator<Item = Uuid>) {
+        let ids: HashSet<Uuid> = ids.into_iter().collect();
+        self.keys.forget(|caller| caller.comes_from_key(&ids));
     }
 
     /// Forgets one session.
@@ -284,6 +288,13 @@ impl Auth {
         self.sessions.forget(|caller| caller.user_id == id);
         self.jwts.forget(|caller| caller.user_id == id);
         self.keys.forget(|caller| caller.user_id == id);
+    }
+
+    /// Learns where names have logged in, at whichever host, after the session `after`; gives the last one.
+    pub async fn learn_places(&self, after: Uuid) -> ApiResult<Uuid> {
+        let (last, places) = db::sessions::places(&self.pool, after, LEARNED_AT_ONCE).await?;
+        self.throttle.learn(&places);
+        Ok(last.unwrap_or(after))
     }
 
     /// Writes down when keys were last used and sessions last seen; called every few seconds and at the end.
@@ -323,6 +334,9 @@ fn key_caller(known: &KnownKey, rights: &ScopeSet, limits: &Limits) -> Caller {
         per_minute: record.rate_per_minute,
         burst: record.rate_burst,
     };
+    // Narrowing a maker narrows what it made, in the rows; a host of an older version does not do that.
+    let living = makers.iter().filter_map(|maker| maker.scopes.as_ref()).map(ScopeSet::lenient);
+    let scopes = living.fold(ScopeSet::lenient(&record.scopes).intersect(rights), |held, most| held.intersect(&most));
     let rate =
         |maker: &Maker| KeyRate { budget: maker.budget, per_minute: maker.rate_per_minute, burst: maker.rate_burst };
     Caller {
@@ -331,7 +345,7 @@ fn key_caller(known: &KnownKey, rights: &ScopeSet, limits: &Limits) -> Caller {
         makers: makers.iter().map(|maker| maker.id).collect(),
         expires_at: record.expires_at,
         allowances: limits.of_key(std::iter::once(own).chain(makers.iter().map(rate))),
-        ..user_caller(owner, ScopeSet::lenient(&record.scopes).intersect(rights))
+        ..user_caller(owner, scopes)
     }
 }
 

@@ -19,6 +19,7 @@ pub mod fault;
 pub mod isolation;
 pub mod jobs;
 pub mod kinds;
+pub mod login_failures;
 pub mod migrate;
 pub mod oidc_users;
 pub mod plugin_confirmations;

@@ -15,6 +15,7 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::{
     app::App,
@@ -34,6 +35,8 @@ use crate::{
 const ALIVE_EVERY: Duration = Duration::from_secs(1);
 /// How often what keys were used is written down; the contract allows a minute.
 const FLUSH_EVERY: Duration = Duration::from_secs(10);
+/// How often what other hosts know of logins is read.
+const LEARN_PLACES_EVERY: Duration = Duration::from_secs(5);
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// How often refusals are looked through whose minute is over.
 const SUM_UP_EVERY: Duration = Duration::from_secs(5);
@@ -101,6 +104,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, lo
     tasks.spawn(prepare(Arc::clone(&app), link.clone()));
     tasks.spawn(say_alive(link.clone()));
     tasks.spawn(flush_uses(Arc::clone(&app)));
+    tasks.spawn(learn_places(Arc::clone(&app)));
     tasks.spawn(sweep(Arc::clone(&app)));
     tasks.spawn(write_refusals(Arc::clone(&app)));
     tasks.spawn(clean(Arc::clone(&app)));
@@ -171,6 +175,20 @@ async fn flush_uses(app: Arc<App>) {
         every.tick().await;
         if let Err(error) = app.auth.flush_uses().await {
             tracing::warn!(error = ?error, "the uses of keys could not be written down; they are kept");
+        }
+    }
+}
+
+/// Learns where names have logged in at other hosts, and before this one began.
+async fn learn_places(app: Arc<App>) {
+    let mut every = tokio::time::interval(LEARN_PLACES_EVERY);
+    let (mut after, mut before) = (Uuid::nil(), Uuid::nil());
+    loop {
+        every.tick().await;
+        // From the look before the last on: hosts' clocks, of which the ids are made, differ a little.
+        match app.auth.learn_places(before).await {
+            Ok(last) => (before, after) = (after, last),
+            Err(error) => tracing::debug!(?error, "where names have logged in at other hosts is not known yet"),
         }
     }
 }
@@ -266,6 +284,9 @@ async fn sweep(app: Arc<App>) {
             Ok(0) => {}
             Ok(forgotten) => tracing::debug!(forgotten, "forgot old events"),
             Err(error) => tracing::warn!(?error, "old events could not be forgotten"),
+        }
+        if let Err(error) = db::login_failures::sweep(&app.pools.core).await {
+            tracing::warn!(error = ?error, "failed logins that are over could not be forgotten");
         }
         if let Err(error) = db::rate_budgets::sweep(&app.pools.core).await {
             tracing::warn!(error = ?error, "budgets that are whole again could not be forgotten");

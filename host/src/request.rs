@@ -132,7 +132,10 @@ async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<Re
         cx.meter = (found.route.access != Access::Plugin).then_some(found.meter);
         if found.route.access == Access::Public {
             if !api::health::is_probe(found.route.path) {
-                app.limits.admit(cx.peer, cx.started, &mut cx.standing)?; // 429
+                // Whoever logged in from there before is not kept out by what else comes from there.
+                if !(found.route.path == api::auth::LOGIN && app.auth.throttle.knows(cx.peer)) {
+                    app.limits.admit(cx.peer, cx.started, &mut cx.standing)?; // 429
+                }
                 app.limits.charge_address(cx.peer, cx.started, &mut cx.standing);
             }
             return run(app, cx, None, request, found).await;

@@ -36,6 +36,7 @@ mod it {
     mod kinds;
     mod limits;
     mod login;
+    mod login_floods;
     mod mcp;
     mod numbers;
     mod oidc;

@@ -42,7 +42,7 @@ export function rotateKey(id: string, overlapSeconds: number): Promise<IssuedKey
   return request(`${keyPath(id)}/rotate`, { method: 'POST', body: { overlap_seconds: overlapSeconds } });
 }
 
-/** With it go the keys that were made with it, unless they are kept. */
+/** With it goes its lineage, unless that is kept. */
 export function revokeKey(id: string, keepChildren: boolean): Promise<void> {
   return request(`${keyPath(id)}${query({ keep_children: keepChildren ? 'true' : null })}`, { method: 'DELETE' });
 }

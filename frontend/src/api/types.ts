@@ -58,6 +58,8 @@ export interface ApiKey {
   revoked_reason: string | null;
   /** The key that this one was rotated from. */
   replaces_id: string | null;
+  /** The key that was rotated from this one and is not revoked. */
+  replaced_by_id: string | null;
   /** The key that this one was made with, or its successor. */
   made_by_key_id: string | null;
 }

@@ -17,10 +17,14 @@ use self::terms::{Bounds, Rate};
 use crate::{
     app::App,
     audit::Act,
-    auth::{api_key::PlainKey, authority, caller::Caller},
+    auth::{
+        api_key::PlainKey,
+        authority,
+        caller::{Caller, insufficient},
+    },
     db::{
         self,
-        api_keys::{KeyRecord, Rotated, Updated, lineage::MAKER_REVOKED},
+        api_keys::{Change, KeyRecord, Made, Rotated, Updated},
     },
     http::{
         codes,
@@ -62,12 +66,16 @@ pub fn routes() -> Vec<Route> {
                 op.named("updateApiKey", "api-keys", "Change an API key")
                     .reads::<KeyPatch>()
                     .ok::<Item<ApiKey<'_>>>()
+                    .says("Scopes that it loses are lost by its rotations and by all that was made with it, too.")
                     .refuses(&[&codes::CONFLICT]);
             },
         ),
         route!(DELETE "/v1/admin/api-keys/{id}", Access::Scope("keys:write"), Reads::Nothing, revoke).told(|op| {
             op.named("revokeApiKey", "api-keys", "Revoke an API key, at once and on every host")
-                .says("And the keys that were made with it, directly or not, unless `keep_children` says otherwise.")
+                .says(
+                    "And its rotations, the keys that it replaces and that replaced it, and all that was made with any of \
+                     them, unless `keep_children` says that this key goes alone.",
+                )
                 .query::<Revocation>()
                 .no_content();
         }),
@@ -129,9 +137,12 @@ async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         replaces_id: None,
         made_by_key_id: caller.key.as_ref().map(|(id, _)| *id),
         budget_key_id: None,
+        replaced_by_id: None,
     };
-    if !db::api_keys::insert(&app.pools.core, &mut record, &key.hash()).await? {
-        return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None));
+    match db::api_keys::insert(&app.pools.core, &mut record, &key.hash()).await? {
+        Made::Done => {}
+        Made::MakerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None)),
+        Made::MakerLacks(scope) => return Err(insufficient(&scope)),
     }
     audit(app, &call, Act::CreateKey, &record).await;
     shown_once(&record, &key)
@@ -184,7 +195,7 @@ struct KeyPatch {
 
 async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let caller = call.caller()?;
-    let mut record = find(app, &call).await?;
+    let record = find(app, &call).await?;
     let owner_role = may_touch(app, caller, &record).await?;
     if record.owner_id != caller.user_id {
         authority::over_role(caller, owner_role.as_deref())?;
@@ -193,46 +204,68 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     if record.revoked_at.is_some() {
         return Err(revoked());
     }
-    let body: KeyPatch = call.json()?;
+    let change = wanted(app, caller, &record, call.json()?)?;
+    let more = |pointer, what| {
+        let detail = format!("A key {what} than the key that it was made with.");
+        Err(ApiError::invalid(pointer, detail))
+    };
+    let (record, narrowed) = match db::api_keys::update(&app.pools.core, &record, &change).await? {
+        Updated::Done(record, narrowed) => (record, narrowed),
+        Updated::Revoked => return Err(revoked()),
+        Updated::OutlivesItsMaker => return more("/expires_at", "lives no longer"),
+        Updated::ExceedsItsMaker => return more("/scopes", "holds no more scopes"),
+    };
+    app.auth.forget_keys(narrowed.iter().map(|key| key.id).chain([record.id]));
+    audit(app, &call, Act::UpdateKey, &record).await;
+    for (act, keys) in [Act::UpdateKey, Act::RevokeKey].into_iter().zip(by_revocation(&narrowed)) {
+        app.audit.done_to_each(&call, act, keys).await;
+    }
+    reply::ok(&Item { item: show(&record) })
+}
+
+/// What a patch asks for, as far as this caller may ask for it.
+fn wanted(app: &App, caller: &Caller, record: &KeyRecord, body: KeyPatch) -> ApiResult<Change> {
+    let mut change = Change::default();
     if let Some(text) = maybe::not_null(body.name, "/name")? {
-        record.name = terms::name(&text)?;
+        change.name = Some(terms::name(&text)?);
     }
     if let Some(scopes) = maybe::not_null(body.scopes, "/scopes")? {
-        record.scopes = terms::grantable(caller, &scopes)?;
+        change.scopes = Some(terms::grantable(caller, &scopes)?);
     } else if body.expires_at.is_some() || body.rate_limit.is_some() {
         // Whoever lengthens a key's life or widens its rate gives its rights anew.
         terms::grantable(caller, &record.scopes)?;
     }
     let bounds = Bounds::of(caller);
-    let sets_expiry = body.expires_at.is_some();
-    match body.expires_at {
-        Some(Some(at)) => record.expires_at = bounds.expiry(Some(terms::expiry(&at, app.clock.now())?))?,
+    change.expires_at = match body.expires_at {
+        Some(Some(at)) => Some(bounds.expiry(Some(terms::expiry(&at, app.clock.now())?))?),
         Some(None) => {
             bounds.endless()?;
-            record.expires_at = None;
+            Some(None)
         }
-        None => {}
-    }
+        None => None,
+    };
     if body.rate_limit.is_some() {
         let limit = bounds.rate(body.rate_limit, app.config.auth.key_rate_per_minute)?;
-        (record.rate_per_minute, record.rate_burst) = (limit.per_minute, limit.burst);
+        change.rate = Some((limit.per_minute, limit.burst));
     }
-    match db::api_keys::update(&app.pools.core, &record, sets_expiry).await? {
-        Updated::Done => {}
-        Updated::Revoked => return Err(revoked()),
-        Updated::OutlivesItsMaker => {
-            return Err(ApiError::invalid("/expires_at", "A key lives no longer than the key that it was made with."));
-        }
-    }
-    app.auth.forget_key(record.id);
-    audit(app, &call, Act::UpdateKey, &record).await;
-    reply::ok(&Item { item: show(&record) })
+    Ok(change)
+}
+
+/// Lines of the audit log: keys that lost scopes with another one, and those that have none left and were revoked.
+fn by_revocation(narrowed: &[KeyRecord]) -> [Vec<(String, Value)>; 2] {
+    const NARROWED: &str = "its maker's scopes were narrowed";
+    let (revoked, living): (Vec<_>, Vec<_>) = narrowed.iter().partition(|key| key.revoked_at.is_some());
+    let line = |key: &&KeyRecord| {
+        let reason = key.revoked_reason.as_deref().unwrap_or(NARROWED);
+        (key.id.to_string(), because(audited(key), reason))
+    };
+    [living.iter().map(line).collect(), revoked.iter().map(line).collect()]
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Revocation {
-    /// The keys that were made with it go on working.
+    /// This key goes alone: its rotations and the keys that were made with it go on working.
     keep_children: Option<bool>,
 }
 
@@ -242,11 +275,14 @@ async fn revoke(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let record = find(app, &call).await?;
     may_touch(app, caller, &record).await?;
     let reason = if record.owner_id == caller.user_id { "revoked" } else { "revoked by an administrator" };
-    let keeps_children = query.keep_children.unwrap_or(false);
-    let taken = db::api_keys::revoke(&app.pools.core, record.id, reason, keeps_children).await?;
-    app.auth.forget_key(record.id);
+    let alone = query.keep_children.unwrap_or(false);
+    let taken = db::api_keys::revoke(&app.pools.core, &record, reason, alone).await?;
+    app.auth.forget_keys(taken.iter().map(|key| key.id).chain([record.id]));
     let mut lines = vec![(record.id.to_string(), because(audited(&record), reason))];
-    lines.extend(taken.iter().map(|key| (key.id.to_string(), because(audited(key), MAKER_REVOKED))));
+    lines.extend(taken.iter().map(|key| {
+        let reason = key.revoked_reason.as_deref().unwrap_or(reason);
+        (key.id.to_string(), because(audited(key), reason))
+    }));
     app.audit.done_to_each(&call, Act::RevokeKey, lines).await;
     Ok(reply::no_content())
 }
@@ -281,6 +317,7 @@ async fn rotate(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         last_used_at: None,
         last_used_ip: None,
         replaces_id: Some(old.id),
+        replaced_by_id: None,
         expires_at: bounds.expiry(old.expires_at)?,
         ..old.clone()
     };
@@ -289,13 +326,14 @@ async fn rotate(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     match db::api_keys::rotate(&app.pools.core, &mut new, &key.hash(), &old, overlap, by).await? {
         Rotated::Done => {}
         Rotated::Over => return Err(conflict("A key that is revoked or expired can't be rotated.")),
+        Rotated::Changed => return Err(conflict("The key was changed at the same time; rotate it once more.")),
         Rotated::Before => return Err(conflict("The key has been rotated already; revoke its successor first.")),
         Rotated::ByItsDescendant => {
             return Err(ApiError::new(&codes::FORBIDDEN).detail("A key can't rotate a key that it was made with."));
         }
         Rotated::CallerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None)),
     }
-    app.auth.forget_key(old.id);
+    app.auth.forget_keys([old.id]);
     audit(app, &call, Act::RotateKey, &new).await;
     shown_once(&new, &key)
 }
@@ -354,9 +392,12 @@ struct ApiKey<'a> {
     #[schemars(with = "Option<DateTime>")]
     revoked_at: Option<OffsetDateTime>,
     revoked_reason: Option<&'a str>,
-    /// The key that this one was rotated from.
+    /// The key that this one was rotated from. Both go when one of them is revoked.
     replaces_id: Option<Uuid>,
-    /// The key that this one was made with, or its successor. They share its rate, and go when it is revoked.
+    /// The key that was rotated from this one and is not revoked.
+    replaced_by_id: Option<Uuid>,
+    /// The key that this one was made with, or its successor. This one holds no scope that its maker lacks,
+    /// shares its rate, and goes when it is revoked.
     made_by_key_id: Option<Uuid>,
 }
 
@@ -389,6 +430,7 @@ fn show(key: &KeyRecord) -> ApiKey<'_> {
         revoked_at: key.revoked_at,
         revoked_reason: key.revoked_reason.as_deref(),
         replaces_id: key.replaces_id,
+        replaced_by_id: key.replaced_by_id,
         made_by_key_id: key.made_by_key_id,
     }
 }

@@ -30,6 +30,9 @@ use crate::{
     router::{Access, Reads, Route, SMALL},
 };
 
+/// The one route that asks for a password.
+pub const LOGIN: &str = "/v1/admin/auth/login";
+
 pub fn routes() -> Vec<Route> {
     vec![
         route!(POST "/v1/admin/auth/login", Access::Public, Reads::Json(SMALL), log_in).told(|op| {
@@ -144,19 +147,14 @@ async fn change_password(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let body: Passwords = call.json()?;
     password::check_new(&body.new_password, "/new_password")?;
     let (ip, name) = (call.peer, caller.username.as_str());
-    let stored = db::users::by_id(&app.pools.core, caller.user_id).await?.and_then(|user| user.password_hash);
-    let attempt = app.auth.throttle.begin(ip, name).await?;
     let wrong = || ApiError::invalid("/current_password", "This is not the current password.");
-    match app.auth.hasher.verify(body.current_password, stored.clone()).await {
-        Ok(true) => attempt.succeeded(),
-        Ok(false) => {
-            attempt.failed();
-            return Err(wrong());
-        }
-        Err(error) => {
-            attempt.give_back();
-            return Err(error);
-        }
+    let find = async || {
+        let stored = db::users::by_id(&app.pools.core, caller.user_id).await?.and_then(|user| user.password_hash);
+        Ok((stored.clone(), stored))
+    };
+    let (stored, is_right) = login::check(&app.auth, &app.pools.core, (ip, name), body.current_password, find).await?;
+    if !is_right {
+        return Err(wrong());
     }
     let hash = app.auth.hasher.hash(body.new_password).await?;
     let old = stored.unwrap_or_default();

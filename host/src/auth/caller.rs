@@ -1,6 +1,6 @@
 //! Who is calling, once a credential has been accepted.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -108,9 +108,9 @@ impl Caller {
         Err(insufficient(scope))
     }
 
-    /// Whether it shows this key, or one that was made with it.
-    pub fn comes_from_key(&self, id: Uuid) -> bool {
-        self.key.as_ref().is_some_and(|(own, _)| *own == id) || self.makers.contains(&id)
+    /// Whether it shows one of these keys, or one that was made with one of them.
+    pub fn comes_from_key(&self, ids: &HashSet<Uuid>) -> bool {
+        self.key.iter().map(|(own, _)| own).chain(&self.makers).any(|id| ids.contains(id))
     }
 
     /// Whether its credential has ended. A provider's clock may differ from ours a little; our own doesn't.

@@ -3,14 +3,23 @@
 use std::net::IpAddr;
 
 use http::header;
+use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{Auth, session_token::Claims};
+use super::{
+    Auth,
+    session_token::Claims,
+    throttle::{Rule, Throttle},
+};
 use crate::{
     config::Secret,
-    db::{self, pool::Pool, sessions::NewSession},
-    http::{codes, error::ApiError},
+    db::{self, login_failures::Subject, pool::Pool, sessions::NewSession},
+    http::{
+        codes,
+        error::{ApiError, ApiResult},
+    },
+    limit::addresses::Network,
 };
 
 /// A login that worked.
@@ -44,28 +53,18 @@ pub async fn open(
     ip: IpAddr,
     agent: Option<&str>,
 ) -> Result<Opened, Failed> {
-    let attempt = auth.throttle.begin(ip, username).await?;
-    let checked = async {
+    let find = async || {
         let user = db::users::by_login(pool, username).await?;
         let stored = user.as_ref().and_then(|user| user.password_hash.clone());
-        let genuine = auth.hasher.verify(password, stored).await?;
-        Ok::<_, ApiError>((user, genuine))
+        Ok((user, stored))
     };
-    let (user, genuine) = match checked.await {
-        Ok(checked) => checked,
-        Err(error) => {
-            attempt.give_back();
-            return Err(error.into());
-        }
-    };
+    let (user, is_right) = check(auth, pool, (ip, username), password, find).await?;
     let meant = user.as_ref().map(|user| (user.id, user.username.clone()));
     let refused = |error| Failed { error, meant };
     let wrong = || ApiError::new(&codes::INVALID_CREDENTIALS).header(header::WWW_AUTHENTICATE, "Bearer");
-    let Some(user) = user.filter(|_| genuine) else {
-        attempt.failed();
+    let Some(user) = user.filter(|_| is_right) else {
         return Err(refused(wrong()));
     };
-    attempt.succeeded();
     if user.disabled_at.is_some() {
         return Err(refused(ApiError::new(&codes::ACCOUNT_DISABLED)));
     }
@@ -93,6 +92,77 @@ pub async fn open(
     };
     let (token, expires_in) = (auth.ring.mint(&claims), auth.token_ttl.as_secs());
     Ok(Opened { token, expires_in, user_id: user.id, username: user.username })
+}
+
+/// Whether a password is right, of whom `find` finds with the hash that is stored; slowed down as [`super::throttle`] says.
+/// Cheap refusals come first: nothing is looked up before it is this try's turn to be hashed.
+pub async fn check<T>(
+    auth: &Auth,
+    pool: &Pool,
+    (ip, name): (IpAddr, &str),
+    password: Secret,
+    find: impl AsyncFnOnce() -> ApiResult<(T, Option<String>)>,
+) -> ApiResult<(T, bool)> {
+    let until = Throttle::hold_until();
+    let (attempt, turn, subjects) = loop {
+        let attempt = auth.throttle.begin(ip, name, until).await?;
+        let subjects = subjects(attempt.rules(), ip, name);
+        let counted = async {
+            let turn = auth.hasher.turn(attempt.rank()).await?;
+            Ok::<_, ApiError>((db::login_failures::begin(pool, &subjects).await?, turn))
+        };
+        match counted.await {
+            Ok((Ok(()), turn)) => break (attempt, turn, subjects),
+            Ok((Err(waits), turn)) => {
+                drop(turn);
+                attempt.delayed(&waits);
+            }
+            Err(error) => {
+                attempt.give_back();
+                return Err(error);
+            }
+        }
+    };
+    let checked = async {
+        let (found, stored) = find().await?;
+        Ok::<_, ApiError>((found, auth.hasher.verify(turn, password, stored).await?))
+    };
+    let (outcome, is_over) = match checked.await {
+        Ok((found, true)) => {
+            attempt.succeeded();
+            (Ok((found, true)), true)
+        }
+        Ok((found, false)) => {
+            attempt.failed();
+            return Ok((found, false));
+        }
+        Err(error) => {
+            attempt.give_back();
+            (Err(error), false)
+        }
+    };
+    if let Err(error) = db::login_failures::give_back(pool, &subjects, is_over).await {
+        tracing::debug!(?error, "a login that did not fail counts as one that did, for fifteen minutes");
+    }
+    outcome
+}
+
+/// What the hosts count for a try: its place; where that is not known, its address and its name as well.
+fn subjects(rules: &[Rule], ip: IpAddr, name: &str) -> Vec<Subject> {
+    let (network, name) = (Network::from(ip).to_string(), name.to_lowercase());
+    let kind = if rules.len() == 1 { "known place" } else { "place" };
+    let parts = [[kind, &network, &name], ["address", &network, ""], ["name", "", &name]];
+    let subject = |(rule, parts): (&Rule, [&str; 3])| Subject {
+        key: parts
+            .iter()
+            .fold(Sha256::new(), |hash, part| hash.chain_update(part).chain_update([0]))
+            .finalize()
+            .to_vec(),
+        free: i32::try_from(rule.free).unwrap_or(i32::MAX),
+        first_ms: rule.first as f64,
+        longest_ms: rule.longest as f64,
+    };
+    rules.iter().zip(parts).map(subject).collect()
 }
 
 /// Characters of a User-Agent that are kept with a session.

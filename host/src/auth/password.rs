@@ -1,54 +1,50 @@
 //! Passwords: argon2id, off the async threads, behind a bounded queue, in the same time whether
 //! the user exists or not.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
-};
+mod queue;
+
+use std::{sync::Arc, thread};
 
 use argon2::{Algorithm, Argon2, Params, PasswordHash, PasswordHasher, PasswordVerifier, Version};
-use tokio::sync::Semaphore;
 
+use self::queue::Queue;
+pub use self::queue::Turn;
+use super::throttle::Rank;
 use crate::{
     config::Secret,
-    http::{
-        codes,
-        error::{ApiError, ApiResult},
-    },
+    http::error::{ApiError, ApiResult},
 };
 
 /// The minimum that OWASP names; 16 to 21 ms and 19 MiB here.
 const MEMORY_KIB: u32 = 19_456;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
-/// How many may wait for a core before the next is turned away.
-const QUEUE: usize = 16;
 /// Bytes of a password.
 pub const SHORTEST: usize = 8;
 pub const LONGEST: usize = 256;
 
-/// The place where passwords are hashed: one per core at a time.
+/// The place where passwords are hashed: at half of the cores at a time, so that a flood of logins leaves the rest to
+/// everything else.
 #[derive(Clone)]
-pub struct Hasher {
-    cores: Arc<Semaphore>,
-    inside: Arc<AtomicUsize>,
-    places: usize,
-}
+pub struct Hasher(Arc<Queue>);
 
 impl Default for Hasher {
     fn default() -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        Self { cores: Arc::new(Semaphore::new(cores)), inside: Arc::default(), places: cores + QUEUE }
+        Self(Arc::new(Queue::new(cores.div_ceil(2))))
     }
 }
 
 impl Hasher {
-    /// A PHC string for `password`.
+    /// Waits for a core; 503 when too many come first.
+    pub async fn turn(&self, rank: Rank) -> ApiResult<Turn> {
+        self.0.turn(rank).await
+    }
+
+    /// A PHC string for `password`, which somebody sets who has logged in.
     pub async fn hash(&self, password: Secret) -> ApiResult<String> {
-        self.run(move || {
+        let turn = self.turn(Rank::of_caller()).await?;
+        run(turn, move || {
             let hash = argon2()?.hash_password(password.expose().as_bytes());
             hash.map(|hash| hash.to_string()).map_err(|error| anyhow::anyhow!("hashing a password: {error}"))
         })
@@ -57,8 +53,8 @@ impl Hasher {
 
     /// Whether `password` belongs to `stored`. Without a stored hash the same work is done for nothing,
     /// so that the time tells nobody which names exist.
-    pub async fn verify(&self, password: Secret, stored: Option<String>) -> ApiResult<bool> {
-        self.run(move || {
+    pub async fn verify(&self, turn: Turn, password: Secret, stored: Option<String>) -> ApiResult<bool> {
+        run(turn, move || {
             let known = stored.is_some();
             let hash = PasswordHash::new(stored.as_deref().unwrap_or(DUMMY))
                 .map_err(|error| anyhow::anyhow!("reading a stored password hash: {error}"))?;
@@ -66,36 +62,16 @@ impl Hasher {
         })
         .await
     }
-
-    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> anyhow::Result<T> + Send + 'static) -> ApiResult<T> {
-        let Some(place) = Place::take(&self.inside, self.places) else {
-            return Err(ApiError::new(&codes::OVERLOADED).detail("Too many logins at once."));
-        };
-        let core = Arc::clone(&self.cores).acquire_owned().await.map_err(ApiError::internal)?;
-        // A client that hangs up does not end the work, so the work itself holds its place and core.
-        let held = move || {
-            let outcome = work();
-            drop((place, core));
-            outcome
-        };
-        tokio::task::spawn_blocking(held).await.map_err(ApiError::internal)?.map_err(ApiError::internal)
-    }
 }
 
-/// A place in the queue, given back when dropped.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(inside: &Arc<AtomicUsize>, places: usize) -> Option<Self> {
-        let place = Self(Arc::clone(inside));
-        (inside.fetch_add(1, Ordering::AcqRel) < places).then_some(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
+/// A client that hangs up does not end the work, so the work itself holds its turn.
+async fn run<T: Send + 'static>(turn: Turn, work: impl FnOnce() -> anyhow::Result<T> + Send + 'static) -> ApiResult<T> {
+    let held = move || {
+        let outcome = work();
+        drop(turn);
+        outcome
+    };
+    tokio::task::spawn_blocking(held).await.map_err(ApiError::internal)?.map_err(ApiError::internal)
 }
 
 fn argon2() -> anyhow::Result<Argon2<'static>> {
@@ -126,16 +102,13 @@ mod tests {
         let secret = |text: &str| Secret::new(text);
         let stored = hasher.hash(secret("correct horse")).await.unwrap();
         assert!(stored.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"));
-        assert!(hasher.verify(secret("correct horse"), Some(stored.clone())).await.unwrap());
-        assert!(!hasher.verify(secret("wrong horse"), Some(stored)).await.unwrap());
-        assert!(!hasher.verify(secret("correct horse"), None).await.unwrap());
-    }
-
-    #[tokio::test]
-    async fn a_full_queue_turns_away() {
-        let hasher = Hasher { cores: Arc::new(Semaphore::new(1)), inside: Arc::new(AtomicUsize::new(17)), places: 17 };
-        let error = hasher.hash(Secret::new("x")).await.unwrap_err();
-        assert_eq!(error.code(), "overloaded");
-        assert_eq!(hasher.inside.load(Ordering::Acquire), 17);
+        for (password, stored, is_right) in [
+            ("correct horse", Some(stored.clone()), true),
+            ("wrong horse", Some(stored), false),
+            ("correct horse", None, false),
+        ] {
+            let turn = hasher.turn(Rank::of_caller()).await.unwrap();
+            assert_eq!(hasher.verify(turn, secret(password), stored).await.unwrap(), is_right);
+        }
     }
 }

@@ -129,6 +129,19 @@ impl ScopeSet {
         both.into()
     }
 
+    /// As a row stores them: at most `most`, without those that another one covers.
+    pub fn reduced(&self, most: usize) -> Vec<String> {
+        let mut kept: Vec<&Grant> = Vec::new();
+        for grant in &self.grants {
+            if kept.iter().any(|other| other.intersect(grant).as_ref() == Some(grant)) {
+                continue;
+            }
+            kept.retain(|other| grant.intersect(other).as_ref() != Some(*other));
+            kept.push(grant);
+        }
+        kept.iter().take(most).map(ToString::to_string).collect()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.grants.is_empty()
     }

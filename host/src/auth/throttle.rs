@@ -1,24 +1,25 @@
 //! Slows guessing down without locking anybody out.
 //!
 //! A try counts before its password is hashed, and is given back when the password was right: tries in parallel get no
-//! further than tries in a row. Failures are counted in three places:
+//! further than tries in a row. The rules stand in [`book`]. A place is a name at an address (IPv6: a /64):
 //!
-//! * **address and name:** 5 are free, then the next try waits 15 s, 30 s, and 60 s from then on;
-//! * **address:** 30 are free, then a try every 2 s;
-//! * **name:** 300 are free, then a try every second.
+//! * **a place where the name has not logged in:** 5 failures are free, then the next try waits 15 s, 30 s, 60 s; what
+//!   fails at the **address** counts, too: 30 are free, then 2 s, 4 s, 8 s; and what fails at the **name**: 300 are free,
+//!   then 1 s, 2 s;
+//! * **a place where it has:** 5 are free, then 1 s, 2 s, 4 s, and nothing else counts: strangers elsewhere, and those
+//!   at the same address with other names, don't delay it.
 //!
-//! The latter two do not hold for a name at an address from which it has logged in before, so that strangers behind the
-//! same proxy, or everywhere, don't keep it out. For everybody else they are short: a try that has to wait for less
-//! than [`HOLD_TIME`] is held, not refused, and a right password gets in. Only bounded numbers are held. Beyond that, and
-//! for longer waits, the answer is 429 with `Retry-After`. Nobody waits for more than a minute, whatever strangers do.
+//! A try that waits for less than [`HOLD_TIME`] is held, in bounded numbers; else the answer is 429 with `Retry-After`.
+//! No password is looked at meanwhile, so right and wrong ones wait alike. Those that are held begin in the order of
+//! their [`Rank`].
 //!
-//! Failures are forgotten after 15 minutes without another. All of it lies in this host's memory, bounded
-//! ([`book`]), and a restart forgets it.
+//! What is held lies in this host's memory, bounded; what may begin is counted by all hosts of the database together
+//! (`db/login_failures.rs`). Failures are forgotten after 15 minutes without another.
 
 mod book;
+mod line;
 
 use std::{
-    collections::HashMap,
     net::IpAddr,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -26,33 +27,31 @@ use std::{
 
 use tokio::{sync::Notify, time::Instant};
 
-use self::book::{Book, NotNow, Pair};
-use crate::{
-    http::{
-        codes,
-        error::{ApiError, ApiResult},
-    },
-    limit::addresses::Network,
+pub use self::{book::Rule, line::Rank};
+use self::{
+    book::{Book, NotNow, Pair},
+    line::Line,
+};
+use crate::http::{
+    codes,
+    error::{ApiError, ApiResult},
 };
 
 /// How long a try is held at most.
-const HOLD_TIME: Duration = Duration::from_secs(5);
-/// Tries that are held at the same time, of an address and in all.
-const HELD_PER_ADDRESS: usize = 32;
-const HELD: usize = 256;
+const HOLD_TIME: Duration = Duration::from_secs(10);
 
 /// The counts of failed logins.
 pub struct Throttle {
     began: Instant,
     state: Mutex<State>,
-    ended: Notify,
+    /// Rings when a try has ended or left the line.
+    changed: Notify,
 }
 
 #[derive(Default)]
 struct State {
     book: Book,
-    held: HashMap<Network, usize>,
-    held_in_all: usize,
+    line: Line,
 }
 
 /// A try that has begun. Dropped without a verdict it has failed: whoever hangs up has had the work done.
@@ -60,55 +59,87 @@ pub struct Attempt<'t> {
     throttle: &'t Throttle,
     pair: Pair,
     was_known: bool,
+    rank: Rank,
     is_open: bool,
 }
 
 impl Default for Throttle {
     fn default() -> Self {
-        Self { began: Instant::now(), state: Mutex::default(), ended: Notify::new() }
+        Self { began: Instant::now(), state: Mutex::default(), changed: Notify::new() }
     }
 }
 
 impl Throttle {
-    /// Begins a try, perhaps after a while; 429 when it would have to wait longer.
-    pub async fn begin(&self, address: IpAddr, name: &str) -> ApiResult<Attempt<'_>> {
-        let pair = self.state().book.pair(address, name);
+    /// Until when a try that comes now is held.
+    pub fn hold_until() -> Instant {
+        Instant::now() + HOLD_TIME
+    }
+
+    /// Begins a try, perhaps after a while; 429 when it would have to wait for longer than `until`.
+    pub async fn begin(&self, address: IpAddr, name: &str, until: Instant) -> ApiResult<Attempt<'_>> {
+        let (pair, rank) = {
+            let (state, now) = (self.state(), self.now());
+            let pair = state.book.pair(address, name);
+            let is_known = state.book.is_known(pair, now);
+            (pair, Rank::new(is_known, state.book.failures(pair, is_known, now)))
+        };
         let mut held = None;
-        let until = Instant::now() + HOLD_TIME;
         loop {
-            let ended = self.ended.notified();
-            let wait = match self.try_begin(pair) {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let wait = match self.try_begin(pair, rank) {
                 Ok(attempt) => return Ok(attempt),
-                Err(NotNow::Later(ms)) => Some(Duration::from_millis(ms)),
-                Err(NotNow::Pending) => None,
+                Err(NotNow::Later(ms)) => Duration::from_millis(ms),
+                Err(NotNow::Pending) => Duration::ZERO,
             };
             let now = Instant::now();
-            if now + wait.unwrap_or_default() >= until || (held.is_none() && !self.hold(pair.network, &mut held)) {
-                return Err(refused(wait.unwrap_or_default()));
+            if now >= until || now + wait > until || !self.hold(pair, rank, &mut held) {
+                return Err(refused(wait));
             }
-            match wait {
-                Some(wait) => tokio::time::sleep(wait).await,
-                // Past the time it is looked at once more, and refused.
-                None => drop(tokio::time::timeout_at(until, ended).await),
-            }
+            let next = if wait.is_zero() { until } else { now + wait };
+            // Past the time it is looked at once more, and refused.
+            drop(tokio::time::timeout_at(next, changed).await);
         }
     }
 
-    fn try_begin(&self, pair: Pair) -> Result<Attempt<'_>, NotNow> {
-        let was_known = self.state().book.begin(pair, self.now())?;
-        Ok(Attempt { throttle: self, pair, was_known, is_open: true })
+    fn try_begin(&self, pair: Pair, rank: Rank) -> Result<Attempt<'_>, NotNow> {
+        let (mut state, now) = (self.state(), self.now());
+        let is_known = state.book.is_known(pair, now);
+        if let Some(wait) = state.book.wait(pair, is_known, now) {
+            return Err(wait);
+        }
+        if state.line.is_after_another(rank, pair, is_known, &state.book, now) {
+            return Err(NotNow::Pending);
+        }
+        let was_known = state.book.begin(pair, now)?;
+        Ok(Attempt { throttle: self, pair, was_known, rank, is_open: true })
     }
 
-    fn hold<'t>(&'t self, network: Network, held: &mut Option<Held<'t>>) -> bool {
+    /// Keeps a place in the line; `false` when there is none, or it went to a better one.
+    fn hold<'t>(&'t self, pair: Pair, rank: Rank, held: &mut Option<Held<'t>>) -> bool {
         let mut state = self.state();
-        let own = state.held.get(&network).copied().unwrap_or(0);
-        if own >= HELD_PER_ADDRESS || state.held_in_all >= HELD {
-            return false;
+        if held.is_some() {
+            return state.line.holds(rank);
         }
-        state.held.insert(network, own + 1);
-        state.held_in_all += 1;
-        *held = Some(Held { throttle: self, network });
-        true
+        let has_place = state.line.join(rank, pair);
+        if has_place {
+            *held = Some(Held { throttle: self, rank });
+        }
+        has_place
+    }
+
+    /// Whether anybody has logged in from there.
+    pub fn knows(&self, address: IpAddr) -> bool {
+        self.state().book.knows(address.into())
+    }
+
+    /// Names and the addresses where they have logged in, at whichever host.
+    pub fn learn(&self, places: &[(String, IpAddr)]) {
+        let (mut state, now) = (self.state(), self.now());
+        for (name, address) in places {
+            let pair = state.book.pair(*address, name);
+            state.book.learn(pair, now);
+        }
     }
 
     /// Milliseconds since this host began.
@@ -124,6 +155,24 @@ impl Throttle {
 }
 
 impl Attempt<'_> {
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// What the hosts of the database count together for it, in the order of `delayed`'s waits.
+    pub fn rules(&self) -> &'static [Rule] {
+        Book::rules(self.was_known)
+    }
+
+    /// The hosts together have counted so much that it has to wait for so many milliseconds, for each of its rules.
+    pub fn delayed(mut self, waits: &[u64]) {
+        let now = self.throttle.now();
+        self.end(|attempt, book| {
+            book.give_back(attempt.pair, attempt.was_known);
+            book.delay(attempt.pair, attempt.was_known, waits, now);
+        });
+    }
+
     /// The password was right.
     pub fn succeeded(mut self) {
         let now = self.throttle.now();
@@ -141,7 +190,7 @@ impl Attempt<'_> {
     fn end(&mut self, verdict: impl FnOnce(&Self, &mut Book)) {
         self.is_open = false;
         verdict(self, &mut self.throttle.state().book);
-        self.throttle.ended.notify_waiters();
+        self.throttle.changed.notify_waiters();
     }
 }
 
@@ -154,22 +203,16 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// A try that waits.
+/// A try's place in the line.
 struct Held<'t> {
     throttle: &'t Throttle,
-    network: Network,
+    rank: Rank,
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        let mut state = self.throttle.state();
-        state.held_in_all -= 1;
-        if let Some(own) = state.held.get_mut(&self.network) {
-            *own -= 1;
-            if *own == 0 {
-                state.held.remove(&self.network);
-            }
-        }
+        self.throttle.state().line.leave(self.rank);
+        self.throttle.changed.notify_waiters();
     }
 }
 
@@ -186,13 +229,17 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 
+    async fn begin<'t>(throttle: &'t Throttle, name: &str) -> ApiResult<Attempt<'t>> {
+        throttle.begin(HERE, name, Throttle::hold_until()).await
+    }
+
     #[tokio::test(start_paused = true)]
     async fn tries_in_parallel_get_no_further_than_tries_in_a_row() {
         let throttle = Arc::new(Throttle::default());
         let wrong = (0..160).map(|_| {
             let throttle = Arc::clone(&throttle);
             tokio::spawn(async move {
-                let Ok(attempt) = throttle.begin(HERE, "alice").await else { return 0 };
+                let Ok(attempt) = throttle.begin(HERE, "alice", Throttle::hold_until()).await else { return 0 };
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 attempt.failed();
                 1
@@ -203,16 +250,16 @@ mod tests {
             hashed += one.await.unwrap();
         }
         assert_eq!(hashed, 5);
-        assert_eq!(throttle.state().held_in_all, 0);
+        assert_eq!(throttle.state().line.len(), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn right_passwords_in_parallel_all_get_in() {
         let throttle = Arc::new(Throttle::default());
-        let right = (0..HELD_PER_ADDRESS).map(|_| {
+        let right = (0..line::HELD_PER_ADDRESS).map(|_| {
             let throttle = Arc::clone(&throttle);
             tokio::spawn(async move {
-                let attempt = throttle.begin(HERE, "alice").await.unwrap();
+                let attempt = begin(&throttle, "alice").await.unwrap();
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 attempt.succeeded();
             })
@@ -226,12 +273,12 @@ mod tests {
     async fn a_right_password_from_an_address_that_guessed_is_held_and_gets_in() {
         let throttle = Throttle::default();
         for i in 0..30 {
-            throttle.begin(HERE, &format!("user{i}")).await.unwrap().failed();
+            begin(&throttle, &format!("user{i}")).await.unwrap().failed();
         }
         let begun = Instant::now();
-        throttle.begin(HERE, "somebody").await.unwrap().succeeded();
+        begin(&throttle, "somebody").await.unwrap().succeeded();
         assert!((1_990..2_100).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
-        throttle.begin(HERE, "somebody").await.unwrap().succeeded();
+        begin(&throttle, "somebody").await.unwrap().succeeded();
         assert!(begun.elapsed() < Duration::from_secs(3), "known now");
     }
 
@@ -239,11 +286,66 @@ mod tests {
     async fn who_hangs_up_has_tried_and_what_was_not_hashed_has_not() {
         let throttle = Throttle::default();
         for _ in 0..10 {
-            throttle.begin(HERE, "alice").await.unwrap().give_back();
+            begin(&throttle, "alice").await.unwrap().give_back();
         }
         for _ in 0..5 {
-            drop(throttle.begin(HERE, "alice").await.unwrap());
+            drop(begin(&throttle, "alice").await.unwrap());
         }
-        assert!(throttle.begin(HERE, "alice").await.is_err());
+        assert!(begin(&throttle, "alice").await.is_err());
+    }
+
+    /// Strangers at the same address guess at the same name without pause, several at a time.
+    #[tokio::test(start_paused = true)]
+    async fn a_right_password_gets_in_where_it_did_before_while_others_guess_there_without_pause() {
+        let throttle = Arc::new(Throttle::default());
+        begin(&throttle, "alice").await.unwrap().succeeded();
+        let guessed = Arc::new(std::sync::atomic::AtomicU32::new(0));
+        for _ in 0..3 {
+            let (throttle, guessed) = (Arc::clone(&throttle), Arc::clone(&guessed));
+            tokio::spawn(async move {
+                loop {
+                    match begin(&throttle, "alice").await {
+                        Ok(attempt) => {
+                            guessed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                            attempt.failed();
+                        }
+                        Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+                    }
+                }
+            });
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let before = guessed.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(before <= 5 + 2 + 60 / 4 + 1, "{before} guesses in a minute");
+        for _ in 0..5 {
+            let begun = Instant::now();
+            loop {
+                match begin(&throttle, "alice").await {
+                    Ok(attempt) => break attempt.succeeded(),
+                    Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
+                }
+            }
+            assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_place_comes_before_those_that_guess_at_the_name_from_everywhere() {
+        let throttle = Arc::new(Throttle::default());
+        for n in 0..100u8 {
+            let throttle = Arc::clone(&throttle);
+            tokio::spawn(async move {
+                loop {
+                    match throttle.begin(IpAddr::from([10, 0, 0, n]), "alice", Throttle::hold_until()).await {
+                        Ok(attempt) => attempt.failed(),
+                        Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                    }
+                }
+            });
+        }
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        let begun = Instant::now();
+        begin(&throttle, "alice").await.unwrap().succeeded();
+        assert!(begun.elapsed() <= Duration::from_secs(3), "{:?}", begun.elapsed());
     }
 }

@@ -1,6 +1,6 @@
 //! The rules of a source entry: its key, its size, its shape. Pure.
 
-/// The largest card, as JSON text; the database holds to it (`sql/migrations/0017_card_size.sql`).
+/// The largest card, as JSON text; the database holds to it (`sql/migrations/0016_card_size.sql`).
 pub const CARD_LIMIT: usize = 8 << 20;
 /// The most sources that a card may have.
 pub const SOURCES_PER_CARD: i64 = 256;

@@ -37,12 +37,15 @@ pub struct KeyRecord {
     pub made_by_key_id: Option<Uuid>,
     /// The first key of its rotations, where that is another one: its calls count on that key's budget.
     pub budget_key_id: Option<Uuid>,
+    /// The key that took its place and is not revoked.
+    pub replaced_by_id: Option<Uuid>,
 }
 
 const COLUMNS: &str = "k.id, k.name, k.key_hint, k.owner_id, k.scopes, k.rate_per_minute, k.rate_burst, k.expires_at, \
      k.created_at, k.last_used_at, k.last_used_ip, k.revoked_at, k.revoked_reason, k.replaces_id, \
-     k.made_by_key_id, k.budget_key_id";
-const COLUMN_COUNT: usize = 16;
+     k.made_by_key_id, k.budget_key_id, \
+     (SELECT s.id FROM public.admin_api_keys s WHERE s.replaces_id = k.id AND s.revoked_at IS NULL)";
+const COLUMN_COUNT: usize = 17;
 
 fn from_row(row: &Row) -> KeyRecord {
     KeyRecord {
@@ -62,6 +65,7 @@ fn from_row(row: &Row) -> KeyRecord {
         replaces_id: row.get(13),
         made_by_key_id: row.get(14),
         budget_key_id: row.get(15),
+        replaced_by_id: row.get(16),
     }
 }
 
@@ -112,17 +116,30 @@ fn values<'v>(key: &'v KeyRecord, hash: &'v &[u8]) -> [&'v (dyn ToSql + Sync); 1
     ]
 }
 
-/// Adds a key, which ends no later than its maker does. `false` when the maker was revoked or has expired meanwhile.
-pub async fn insert(pool: &Pool, key: &mut KeyRecord, hash: &KeyHash) -> ApiResult<bool> {
+/// What became of a key that was to be made.
+pub enum Made {
+    Done,
+    /// Its maker was revoked or has expired meanwhile.
+    MakerOver,
+    /// Its maker has lost this scope meanwhile.
+    MakerLacks(String),
+}
+
+/// Adds a key, which ends no later than its maker does.
+pub async fn insert(pool: &Pool, key: &mut KeyRecord, hash: &KeyHash) -> ApiResult<Made> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     if let Some(maker) = key.made_by_key_id {
-        let Some(end) = lineage::hold_living(&work, maker).await? else { return Ok(false) };
-        key.expires_at = earlier(key.expires_at, end);
+        lineage::lock(&work, key.owner_id).await?;
+        let Some(terms) = lineage::hold_living(&work, maker).await? else { return Ok(Made::MakerOver) };
+        if let Some(scope) = terms.lacked(&key.scopes) {
+            return Ok(Made::MakerLacks(scope.to_owned()));
+        }
+        key.expires_at = earlier(key.expires_at, terms.expires_at);
     }
     work.execute(INSERT, &values(key, &hash.as_slice())).await?;
     work.commit().await?;
-    Ok(true)
+    Ok(Made::Done)
 }
 
 /// The earlier of two ends, of which none is for ever.
@@ -148,54 +165,83 @@ pub async fn get(pool: &Pool, id: Uuid) -> ApiResult<Option<KeyRecord>> {
     Ok(row.map(|row| from_row(&row)))
 }
 
+/// What is changed of a key; `None` stays as it is, whatever it has become meanwhile.
+#[derive(Debug, Default)]
+pub struct Change {
+    pub name: Option<String>,
+    pub scopes: Option<Vec<String>>,
+    /// Requests a minute and burst.
+    pub rate: Option<(Option<i32>, Option<i32>)>,
+    pub expires_at: Option<Option<OffsetDateTime>>,
+}
+
 /// What became of a change.
 pub enum Updated {
-    Done,
+    /// The key as it is now, and the keys of its lineage that lost scopes with it.
+    Done(Box<KeyRecord>, Vec<KeyRecord>),
     /// The key was revoked meanwhile.
     Revoked,
     /// Its maker lives and ends before the end that was asked for.
     OutlivesItsMaker,
+    /// Its maker lives and lacks a scope that was asked for.
+    ExceedsItsMaker,
 }
 
-/// Writes what an owner may change; the end of its life only when that is asked for, since a rotation may have brought
-/// it nearer meanwhile. The keys that were made with it then end with it at the latest.
-pub async fn update(pool: &Pool, key: &KeyRecord, sets_expiry: bool) -> ApiResult<Updated> {
+/// Changes a key. Those that were made with it then end with it at the latest, and its lineage keeps no scope that it
+/// has not.
+pub async fn update(pool: &Pool, key: &KeyRecord, change: &Change) -> ApiResult<Updated> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
-    if let (true, Some(maker)) = (sets_expiry, key.made_by_key_id)
-        && let Some(end) = lineage::hold_unrevoked(&work, maker).await?
-        && earlier(key.expires_at, end) != key.expires_at
+    lineage::lock(&work, key.owner_id).await?;
+    let maker: Option<Uuid> =
+        match work.query_opt("SELECT made_by_key_id FROM public.admin_api_keys WHERE id = $1", &[&key.id]).await? {
+            Some(row) => row.get(0),
+            None => return Ok(Updated::Revoked),
+        };
+    if let Some(maker) = maker
+        && let Some(terms) = lineage::hold_unrevoked(&work, maker).await?
     {
-        return Ok(Updated::OutlivesItsMaker);
+        if change.expires_at.is_some_and(|end| earlier(end, terms.expires_at) != end) {
+            return Ok(Updated::OutlivesItsMaker);
+        }
+        if change.scopes.as_ref().is_some_and(|scopes| terms.lacked(scopes).is_some()) {
+            return Ok(Updated::ExceedsItsMaker);
+        }
     }
-    let changed = work
-        .execute(
-            "UPDATE public.admin_api_keys SET name = $2, scopes = $3, rate_per_minute = $4, rate_burst = $5, \
-             expires_at = CASE WHEN $7 THEN $6 ELSE expires_at END WHERE id = $1 AND revoked_at IS NULL",
-            &[&key.id, &key.name, &key.scopes, &key.rate_per_minute, &key.rate_burst, &key.expires_at, &sets_expiry],
-        )
-        .await?;
-    if changed == 0 {
-        return Ok(Updated::Revoked);
-    }
-    if let (true, Some(end)) = (sets_expiry, key.expires_at) {
+    let (sets_rate, (per_minute, burst)) = (change.rate.is_some(), change.rate.unwrap_or_default());
+    let (sets_expiry, end) = (change.expires_at.is_some(), change.expires_at.flatten());
+    let sql = format!(
+        "UPDATE public.admin_api_keys k SET name = coalesce($2, name), scopes = coalesce($3, scopes), \
+         rate_per_minute = CASE WHEN $4 THEN $5 ELSE rate_per_minute END, \
+         rate_burst = CASE WHEN $4 THEN $6 ELSE rate_burst END, \
+         expires_at = CASE WHEN $7 THEN $8 ELSE expires_at END WHERE id = $1 AND revoked_at IS NULL RETURNING {COLUMNS}"
+    );
+    let values: [&(dyn ToSql + Sync); 8] =
+        [&key.id, &change.name, &change.scopes, &sets_rate, &per_minute, &burst, &sets_expiry, &end];
+    let Some(row) = work.query_opt(&sql, &values).await? else { return Ok(Updated::Revoked) };
+    if let Some(end) = end {
         lineage::end_by(&work, key.id, end).await?;
     }
+    let narrowed = match &change.scopes {
+        Some(scopes) => lineage::narrow_family(&work, key.id, scopes).await?,
+        None => Vec::new(),
+    };
     work.commit().await?;
-    Ok(Updated::Done)
+    Ok(Updated::Done(Box::new(from_row(&row)), narrowed))
 }
 
-/// Revokes a key and, unless they are kept, the keys that were made with it, directly or not; gives those, as they were
-/// before. A key that was revoked before keeps its time and reason.
-pub async fn revoke(pool: &Pool, id: Uuid, reason: &str, keeps_children: bool) -> ApiResult<Vec<KeyRecord>> {
+/// Revokes a key and, unless it is to go alone, the keys that it replaces, those that replaced it, and all that was made
+/// with any of them; gives those, as they are now. A key that was revoked before keeps its time and reason.
+pub async fn revoke(pool: &Pool, key: &KeyRecord, reason: &str, alone: bool) -> ApiResult<Vec<KeyRecord>> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
+    lineage::lock(&work, key.owner_id).await?;
     work.execute(
         "UPDATE public.admin_api_keys SET revoked_at = now(), revoked_reason = $2 WHERE id = $1 AND revoked_at IS NULL",
-        &[&id, &reason],
+        &[&key.id, &reason],
     )
     .await?;
-    let taken = if keeps_children { Vec::new() } else { lineage::revoke_descendants(&work, id).await? };
+    let taken = if alone { Vec::new() } else { lineage::revoke_family(&work, key.id).await? };
     work.commit().await?;
     Ok(taken)
 }
@@ -207,9 +253,11 @@ pub enum Rotated {
     Over,
     /// The old key has a living successor.
     Before,
+    /// The old key was given other terms meanwhile.
+    Changed,
     /// The key that asked for it was made with the old one.
     ByItsDescendant,
-    /// The key that asked for it was revoked or has expired meanwhile.
+    /// The key that asked for it was revoked, has expired or lost a scope meanwhile.
     CallerOver,
 }
 
@@ -226,15 +274,23 @@ pub async fn rotate(
 ) -> ApiResult<Rotated> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
-    if let Some(by) = by.filter(|by| *by != old.id)
-        && lineage::hold_living(&work, by).await?.is_none()
-    {
-        return Ok(Rotated::CallerOver);
+    lineage::lock(&work, old.owner_id).await?;
+    if let Some(by) = by.filter(|by| *by != old.id) {
+        match lineage::hold_living(&work, by).await? {
+            Some(terms) if terms.lacked(&new.scopes).is_none() => {}
+            _ => return Ok(Rotated::CallerOver),
+        }
     }
-    let living = "SELECT made_by_key_id FROM public.admin_api_keys \
-         WHERE id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) FOR NO KEY UPDATE";
-    let Some(row) = work.query_opt(living, &[&old.id]).await? else { return Ok(Rotated::Over) };
-    new.made_by_key_id = match lineage::maker_of_successor(&work, old.id, row.get(0), by).await? {
+    let living = format!(
+        "SELECT {COLUMNS} FROM public.admin_api_keys k WHERE k.id = $1 AND k.revoked_at IS NULL \
+         AND (k.expires_at IS NULL OR k.expires_at > now()) FOR NO KEY UPDATE OF k"
+    );
+    let Some(row) = work.query_opt(&living, &[&old.id]).await? else { return Ok(Rotated::Over) };
+    let current = from_row(&row);
+    if !current.has_terms_of(old) {
+        return Ok(Rotated::Changed);
+    }
+    new.made_by_key_id = match lineage::maker_of_successor(&work, old.id, current.made_by_key_id, by).await? {
         Some(maker) => maker,
         None => return Ok(Rotated::ByItsDescendant),
     };
@@ -253,6 +309,14 @@ pub async fn rotate(
     work.execute(change, &[&old.id, &overlap]).await?;
     work.commit().await?;
     Ok(Rotated::Done)
+}
+
+impl KeyRecord {
+    /// Whether it has the rights, the rate and the end that `other` has.
+    fn has_terms_of(&self, other: &Self) -> bool {
+        let rate = |key: &Self| (key.rate_per_minute, key.rate_burst);
+        self.scopes == other.scopes && rate(self) == rate(other) && self.expires_at == other.expires_at
+    }
 }
 
 /// Notes when and from where keys were last used; called in batches. It waits for no key that is being changed: two

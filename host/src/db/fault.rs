@@ -57,6 +57,15 @@ impl From<tokio_postgres::Error> for ApiError {
             return Self::new(&codes::CARD_TOO_LARGE).detail(broken.detail).field("/attributes", detail);
         }
         let unavailable = is_unavailable(&error);
+        // U+0000, in whatever field it came.
+        if [Some(&SqlState::CHARACTER_NOT_IN_REPERTOIRE), Some(&SqlState::UNTRANSLATABLE_CHARACTER)]
+            .contains(&error.code())
+        {
+            let cause = anyhow::Error::new(error).context("talking to the database");
+            return Self::new(&codes::INVALID_REQUEST)
+                .detail("A text holds a character that can't be stored.")
+                .cause(cause);
+        }
         let cause = anyhow::Error::new(error).context("talking to the database");
         if unavailable { Self::new(&codes::DATABASE_UNAVAILABLE).cause(cause) } else { Self::internal(cause) }
     }

@@ -38,7 +38,8 @@ const MIGRATIONS: &[Migration] = &migrations![
     11 "0011_plugin_owners",
     12 "0012_plugin_operators",
     13 "0013_key_lineage",
-    17 "0017_card_size",
+    14 "0014_login_failures",
+    16 "0016_card_size",
 ];
 
 /// How many there are.

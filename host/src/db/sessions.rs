@@ -85,6 +85,18 @@ pub async fn find(pool: &Pool, id: Uuid) -> ApiResult<Option<Session>> {
     Ok(row.map(|row| Session { revoked: row.get(0), expires_at: row.get(1), user: users::from_row(&row, 2) }))
 }
 
+/// Where names have logged in of late: those after the session `after`, oldest first, the newest `most`. Gives the last
+/// session as well.
+pub async fn places(pool: &Pool, after: Uuid, most: i64) -> ApiResult<(Option<Uuid>, Vec<(String, IpAddr)>)> {
+    let client = pool.get().await?;
+    let sql = "SELECT s.id, u.username, s.ip FROM public.admin_sessions s JOIN public.admin_users u ON u.id = s.user_id \
+               WHERE s.id > $1 AND s.ip IS NOT NULL AND s.created_at > now() - interval '30 days' \
+               ORDER BY s.id DESC LIMIT $2";
+    let rows = client.query(&client.prepare_cached(sql).await?, &[&after, &most]).await?;
+    let last = rows.first().map(|row| row.get(0));
+    Ok((last, rows.iter().rev().map(|row| (row.get(1), row.get(2))).collect()))
+}
+
 /// A user's sessions that have not ended, newest first; `before` is the last id of the page before.
 pub async fn list(pool: &Pool, user: Uuid, before: Option<Uuid>, limit: i64) -> ApiResult<Vec<Line>> {
     let client = pool.get().await?;

@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     hash::{BuildHasher, RandomState},
     net::IpAddr,
     sync::{
@@ -27,6 +28,12 @@ impl From<IpAddr> for Network {
             IpAddr::V4(v4) => Self(4, u64::from(u32::from(v4))),
             IpAddr::V6(v6) => Self(6, (u128::from(v6) >> 64) as u64),
         }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "v{}:{:016x}", self.0, self.1)
     }
 }
 

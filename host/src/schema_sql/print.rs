@@ -25,7 +25,6 @@ pub(super) struct Printer<'a> {
     out: String,
     /// Keys to the cards, which are not in `out`.
     card_keys: Vec<CardKey>,
-    after_text: bool,
 }
 
 type Printed = Result<(), SchemaError>;
@@ -33,7 +32,7 @@ type Printed = Result<(), SchemaError>;
 impl<'a> Printer<'a> {
     pub(super) fn new(schema: &'a str, text: &'a str, statement: &'a SyntaxNode, part: Part) -> Self {
         let (queries, out) = (HashSet::new(), String::new());
-        Self { schema, text, statement, part, queries, out, card_keys: Vec::new(), after_text: false }
+        Self { schema, text, statement, part, queries, out, card_keys: Vec::new() }
     }
 
     pub(super) fn print(mut self, position: Position) -> Result<Statement, SchemaError> {

@@ -226,11 +226,11 @@ async fn a_successor_has_the_makers_place_and_its_keys() {
     // What the old one makes in its last hour is its own.
     let late = Key::made_by(&old.client, json!({})).await;
     assert_eq!(late.item["expires_at"], old.seen_by(owner).await["expires_at"], "it ends with the old one");
-    owner.delete(&old.path()).await.expect(204);
+    owner.delete(&format!("{}?keep_children=true", old.path())).await.expect(204);
     old.is_revoked().await;
-    late.is_revoked().await;
-    new.lives().await;
-    grandchild.lives().await;
+    for key in [&late, &new, &grandchild] {
+        key.lives().await;
+    }
 
     // The same without an overlap.
     let newer = new.rotated_by(&new.client, 0).await;
@@ -239,8 +239,166 @@ async fn a_successor_has_the_makers_place_and_its_keys() {
     grandchild.lives().await;
     assert_eq!(newer.item["made_by_key_id"], root.item["id"]);
     owner.delete(&root.path()).await.expect(204);
-    newer.is_revoked().await;
-    grandchild.is_revoked().await;
+    for key in [&newer, &grandchild, &late] {
+        key.is_revoked().await;
+    }
+}
+
+#[tokio::test]
+async fn rotations_go_together_whichever_of_them_is_revoked() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    for revoked in 0..3 {
+        let first = Key::made_by(owner, json!({})).await;
+        let child = Key::made_by(&first.client, json!({})).await;
+        let second = first.rotated_by(&first.client, 3600).await;
+        let late = Key::made_by(&first.client, json!({})).await;
+        let third = second.rotated_by(&second.client, 3600).await;
+        let of_third = Key::made_by(&third.client, json!({})).await;
+        let shown = second.seen_by(owner).await;
+        assert_eq!(
+            (&shown["replaces_id"], &shown["replaced_by_id"]),
+            (&first.item["id"], &third.item["id"]),
+            "{shown}"
+        );
+        let all = [&first, &second, &third, &child, &late, &of_third];
+        for key in all {
+            key.lives().await;
+        }
+        owner.delete(&all[revoked].path()).await.expect(204);
+        for key in all {
+            key.is_revoked().await;
+        }
+        let other = all[(revoked + 1) % 3];
+        let reasons =
+            (other.seen_by(owner).await["revoked_reason"].clone(), late.seen_by(owner).await["revoked_reason"].clone());
+        assert_eq!(reasons, (json!("revoked with its rotation"), json!("its maker was revoked")));
+        let lines =
+            owner.get(&format!("/v1/admin/audit?action=api_key.revoke&target={}", other.id())).await.expect(200);
+        assert_eq!(lines["items"][0]["detail"]["reason"], "revoked with its rotation", "{lines}");
+    }
+}
+
+#[tokio::test]
+async fn a_successor_that_replaced_a_key_at_once_goes_when_that_one_is_revoked_once_more() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    // Whoever stole the key has rotated it; its owner knows the old one alone.
+    let stolen = Key::made_by(owner, json!({})).await;
+    let thief = stolen.rotated_by(&stolen.client, 0).await;
+    let backup = Key::made_by(&thief.client, json!({})).await;
+    stolen.is_revoked().await;
+    owner.delete(&stolen.path()).await.expect(204);
+    thief.is_revoked().await;
+    backup.is_revoked().await;
+}
+
+#[tokio::test]
+async fn a_key_that_another_one_rotated_is_left_alone_when_that_one_goes() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let (stolen, service) = (Key::made_by(owner, json!({})).await, Key::made_by(owner, json!({})).await);
+    let new = service.rotated_by(&stolen.client, 3600).await;
+    owner.delete(&stolen.path()).await.expect(204);
+    new.is_revoked().await;
+    service.lives().await;
+}
+
+#[tokio::test]
+async fn scopes_that_a_key_loses_are_lost_by_its_whole_lineage() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let wide = json!({"scopes": ["keys:write", "cards:write", "plugin:*:read"]});
+    let root = Key::made_by(owner, wide.clone()).await;
+    let child = Key::made_by(&root.client, wide.clone()).await;
+    let grandchild = Key::made_by(&child.client, json!({"scopes": ["cards:write", "plugin:echo:read"]})).await;
+    let old = Key::made_by(&root.client, wide.clone()).await;
+    let new = old.rotated_by(owner, 3600).await;
+    let lost = Key::made_by(&child.client, json!({"scopes": ["keys:read"]})).await;
+    let writes = async |key: &Key| {
+        let card = json!({"title": "Narrow", "sku": unique("NARROW")});
+        key.client.post("/v1/admin/master-cards", &card).await.status.as_u16()
+    };
+    assert_eq!(writes(&grandchild).await, 201);
+    owner.patch(&root.path(), &json!({"scopes": ["cards:read", "plugin:echo:read"]})).await.expect(200);
+    for key in [&root, &child, &grandchild, &old, &new] {
+        assert_eq!(writes(key).await, 403);
+        key.lives().await;
+        assert_eq!(key.seen_by(owner).await["scopes"], json!(["cards:read", "plugin:echo:read"]));
+    }
+    lost.is_revoked().await;
+    assert_eq!(lost.seen_by(owner).await["revoked_reason"], "its maker lost its scopes");
+    let lines =
+        owner.get(&format!("/v1/admin/audit?action=api_key.update&target={}", grandchild.id())).await.expect(200);
+    assert_eq!(lines["items"][0]["detail"]["reason"], "its maker's scopes were narrowed", "{lines}");
+    // A successor narrows the key that it replaces, and a wider maker widens nothing.
+    owner.patch(&root.path(), &wide).await.expect(200);
+    assert_eq!(writes(&child).await, 403);
+    owner.patch(&new.path(), &json!({"scopes": ["plugin:echo:read"]})).await.expect(200);
+    assert_eq!(old.client.get(CARDS).await.status, 403);
+    // Not even a person gives a key more than its maker has.
+    let problem = owner.patch(&grandchild.path(), &wide).await.refused(422, "validation-failed");
+    assert_eq!(problem["errors"][0]["pointer"], "/scopes", "{problem}");
+    owner.patch(&child.path(), &wide).await.expect(200);
+}
+
+#[tokio::test]
+async fn narrowing_and_changing_a_name_at_the_same_time_keep_both() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    for _ in 0..10 {
+        let root = Key::made_by(owner, json!({})).await;
+        let child = Key::made_by(&root.client, json!({})).await;
+        let (path, narrow) = (root.path(), json!({"scopes": ["cards:read"]}));
+        let (name, slower) = (json!({"name": "renamed"}), json!({"rate_limit": {"per_minute": 600}}));
+        let (one, two, three, made, four) = tokio::join!(
+            owner.patch(&path, &narrow),
+            owner.patch(&path, &name),
+            child.rotation(&child.client, 3600),
+            Key::asked(&root.client, json!({})),
+            owner.patch(&path, &slower),
+        );
+        for answer in [one, two, four] {
+            answer.expect(200);
+        }
+        let mut keys = vec![root.id().to_owned(), child.id().to_owned()];
+        for answer in [&three, &made] {
+            assert!([201, 401, 403, 409].contains(&answer.status.as_u16()), "{answer}");
+            keys.extend(answer.json()["item"]["id"].as_str().map(str::to_owned));
+        }
+        for id in keys {
+            let item = owner.get(&format!("{KEYS}/{id}")).await.expect(200)["item"].clone();
+            assert_eq!(item["scopes"], json!(["cards:read"]), "{item}");
+        }
+        assert_eq!(root.seen_by(owner).await["name"], "renamed");
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_a_lineage_survives_revocations_of_its_rotations_side_by_side() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    for _ in 0..8 {
+        let first = Key::made_by(owner, json!({})).await;
+        let second = first.rotated_by(&first.client, 3600).await;
+        let (first_path, second_path) = (first.path(), second.path());
+        let (one, two, third, made) = tokio::join!(
+            owner.delete(&first_path),
+            owner.delete(&second_path),
+            second.rotation(&second.client, 3600),
+            Key::asked(&first.client, json!({})),
+        );
+        assert_eq!((one.status.as_u16(), two.status.as_u16()), (204, 204));
+        first.is_revoked().await;
+        second.is_revoked().await;
+        for answer in [third, made] {
+            if answer.status == 201 {
+                Key::of(owner, &answer.json()).is_revoked().await;
+            } else {
+                assert!([401, 409].contains(&answer.status.as_u16()), "{answer}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -38,6 +38,29 @@ async fn a_wrong_name_and_a_wrong_password_look_the_same() {
 }
 
 #[tokio::test]
+async fn characters_that_the_database_refuses_are_wrong_names_and_values() {
+    let host = Host::shared().await;
+    let client = host.client().from_address([127, 0, 1, 5]);
+    for name in ["owner\0", "\0", "own\0er"] {
+        let answer = client.post(LOGIN, &json!({"username": name, "password": OWNER_PASSWORD})).await;
+        answer.refused(401, "invalid-credentials");
+    }
+    let owner = host.owner().await;
+    let text = "a\0b";
+    for (path, body) in [
+        ("/v1/admin/users", json!({"username": text})),
+        ("/v1/admin/api-keys", json!({"name": text, "scopes": ["cards:read"]})),
+        ("/v1/admin/api-keys", json!({"name": "a", "scopes": [text]})),
+    ] {
+        owner.post(path, &body).await.refused(422, "validation-failed");
+    }
+    owner.get("/v1/admin/users?q=a%00b").await.refused(400, "invalid-request");
+    let agent = client.call(Method::POST, LOGIN).header("user-agent", "\u{ff}a");
+    let body = json!({"username": OWNER, "password": OWNER_PASSWORD});
+    assert_eq!(agent.json(&body).send().await.status, 200);
+}
+
+#[tokio::test]
 async fn a_login_names_the_field_that_is_wrong() {
     let host = Host::shared().await;
     let client = host.client().from_address([127, 0, 1, 3]);

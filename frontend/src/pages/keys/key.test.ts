@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { ApiKey } from '../../api/types.ts';
-import { curlSnippet, keyState, mcpClientSnippet, usableDescendants, usableSuccessor } from './key.ts';
+import { curlSnippet, keyState, mcpClientSnippet, usableLineage } from './key.ts';
 import { newKey, type KeyForm } from './key-form.ts';
 
 const form: KeyForm = { name: ' Robot ', preset: 'mcp', scopes: ['cards:purge'], expiry: '90', expiresOn: '', rate: 'default', perMinute: 600 };
@@ -31,19 +31,20 @@ it('tells keys that work from those that do not', () => {
   expect(state('2025-05-01T00:00:00Z', null)).toMatchObject({ text: 'revoked', usable: false });
 });
 
-it('finds what goes with a key, and what took its place', () => {
-  const key = (id: string, made_by_key_id: string | null, more: Partial<ApiKey> = {}) =>
-    ({ id, made_by_key_id, replaces_id: null, revoked_at: null, expires_at: null, ...more }) as ApiKey;
+it('finds what goes with a key', () => {
+  const key = (id: string, made_by_key_id: string | null, replaces_id: string | null = null, more: Partial<ApiKey> = {}) =>
+    ({ id, made_by_key_id, replaces_id, revoked_at: null, expires_at: null, ...more }) as ApiKey;
   const over = { revoked_at: '2025-05-01T00:00:00Z' };
   const keys = [
-    key('grandchild', 'child'), key('child', 'root'), key('of revoked', 'revoked'), key('revoked', 'root', over),
-    key('root', null), key('other', null), key('self', 'self'), key('successor', null, { replaces_id: 'root' }),
+    key('grandchild', 'child'), key('child', 'root'), key('of revoked', 'revoked'), key('revoked', 'root', null, over),
+    key('root', null), key('other', null), key('self', 'self'), key('newer', null, 'root'), key('newest', null, 'newer'),
+    key('of newest', 'newest'), key('rotated by another', 'child', 'other'),
   ];
-  const ids = (id: string) => usableDescendants(id, keys).map((found) => found.id);
-  expect(ids('root')).toEqual(['grandchild', 'child', 'of revoked']);
-  expect([ids('child'), ids('other'), ids('self')]).toEqual([['grandchild'], [], []]);
-  expect(usableSuccessor('root', keys)?.id).toBe('successor');
-  expect(usableSuccessor('child', keys)).toBeUndefined();
+  const ids = (id: string) => usableLineage(id, keys).map((found) => found.id);
+  const whole = ['grandchild', 'child', 'of revoked', 'newer', 'newest', 'of newest', 'rotated by another'];
+  expect(ids('root')).toEqual(whole);
+  expect(new Set(ids('newest'))).toEqual(new Set([...whole.filter((id) => id !== 'newest'), 'root']));
+  expect([ids('child'), ids('self'), ids('other')]).toEqual([['grandchild', 'rotated by another'], [], ['rotated by another']]);
 });
 
 it('the snippets name the server and carry the key', () => {

@@ -16,19 +16,20 @@ export function keyState(key: Pick<ApiKey, 'revoked_at' | 'expires_at'>, now = D
   return left < SOON_MS ? { text: 'expires soon', tone: 'warn', usable: true } : { text: 'active', tone: 'good', usable: true };
 }
 
-/** The keys that work and were made with this one, directly or with one that was. */
-export function usableDescendants(id: string, keys: ApiKey[], now = Date.now()): ApiKey[] {
+/** The keys that work and go with this one: its rotations, and what was made with any of them. */
+export function usableLineage(id: string, keys: ApiKey[], now = Date.now()): ApiKey[] {
   const found = new Set([id]);
-  for (let before = 0; before < found.size; ) {
-    before = found.size;
-    for (const key of keys) if (key.made_by_key_id && found.has(key.made_by_key_id)) found.add(key.id);
-  }
+  const grow = (goesAlong: (key: ApiKey) => boolean) => {
+    for (let before = 0; before < found.size; ) {
+      before = found.size;
+      for (const key of keys) if (goesAlong(key)) found.add(key.id);
+    }
+  };
+  const follows = (key: ApiKey) => key.replaces_id !== null && found.has(key.replaces_id);
+  const isReplaced = (old: ApiKey) => keys.some((key) => found.has(key.id) && key.replaces_id === old.id);
+  grow((key) => follows(key) || isReplaced(key));
+  grow((key) => follows(key) || (key.made_by_key_id !== null && found.has(key.made_by_key_id)));
   return keys.filter((key) => key.id !== id && found.has(key.id) && keyState(key, now).usable);
-}
-
-/** The key that took the place of this one and works. */
-export function usableSuccessor(id: string, keys: ApiKey[], now = Date.now()): ApiKey | undefined {
-  return keys.find((key) => key.replaces_id === id && keyState(key, now).usable);
 }
 
 /** The Admin UI and MCP are served by one host under one origin. */

@@ -1,7 +1,7 @@
 //! The counts of failed logins. Pure over the time, in milliseconds that only grow.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     hash::{BuildHasher as _, Hash, RandomState},
     net::IpAddr,
 };
@@ -23,17 +23,19 @@ const KNOWN: usize = 20_000;
 
 /// How failures slow further tries down.
 #[derive(Clone, Copy)]
-struct Rule {
+pub struct Rule {
     /// Failures without a delay.
-    free: u32,
-    /// The delay after these; each further failure doubles it.
-    first: u64,
-    longest: u64,
+    pub free: u32,
+    /// The delay after these in milliseconds; each further failure doubles it.
+    pub first: u64,
+    pub longest: u64,
 }
 
 const PAIR: Rule = Rule { free: 5, first: 15 * SECOND, longest: 60 * SECOND };
-const ADDRESS: Rule = Rule { free: 30, first: 2 * SECOND, longest: 2 * SECOND };
-const NAME: Rule = Rule { free: 300, first: SECOND, longest: SECOND };
+/// Where the name has logged in before. Short, since its owner may be behind the same address as who guesses.
+const KNOWN_PAIR: Rule = Rule { free: 5, first: SECOND, longest: 4 * SECOND };
+const ADDRESS: Rule = Rule { free: 30, first: 2 * SECOND, longest: 8 * SECOND };
+const NAME: Rule = Rule { free: 300, first: SECOND, longest: 2 * SECOND };
 
 #[derive(Clone, Copy, Default)]
 struct Row {
@@ -60,6 +62,13 @@ pub struct Pair {
     name: u64,
 }
 
+impl Pair {
+    /// Whether both are at one address, or at one name.
+    pub fn meets(self, other: Self) -> bool {
+        self.network == other.network || self.name == other.name
+    }
+}
+
 /// Why a try can't begin now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotNow {
@@ -72,9 +81,12 @@ pub enum NotNow {
 pub struct Book {
     hasher: RandomState,
     pairs: Rows<Pair>,
+    known_pairs: Rows<Pair>,
     addresses: Rows<Network>,
     names: Rows<u64>,
     known: HashMap<Pair, u64>,
+    /// The networks of `known`.
+    known_networks: HashSet<Network>,
 }
 
 impl Default for Book {
@@ -82,9 +94,11 @@ impl Default for Book {
         Self {
             hasher: RandomState::new(),
             pairs: Rows::new(PAIR, PAIRS),
+            known_pairs: Rows::new(KNOWN_PAIR, KNOWN),
             addresses: Rows::new(ADDRESS, ADDRESSES),
             names: Rows::new(NAME, NAMES),
             known: HashMap::new(),
+            known_networks: HashSet::new(),
         }
     }
 }
@@ -94,23 +108,55 @@ impl Book {
         Pair { network: address.into(), name: self.hasher.hash_one(name.to_lowercase()) }
     }
 
+    /// Whether the name has logged in from there.
+    pub fn is_known(&self, pair: Pair, now: u64) -> bool {
+        self.known.get(&pair).is_some_and(|at| at + KNOWN_FOR > now)
+    }
+
+    /// Whether anybody has logged in from there.
+    pub fn knows(&self, network: Network) -> bool {
+        self.known_networks.contains(&network)
+    }
+
+    /// A login from there worked, here or at another host.
+    pub fn learn(&mut self, pair: Pair, now: u64) {
+        if self.known.len() >= KNOWN && !self.known.contains_key(&pair) {
+            forget_oldest(&mut self.known);
+            self.known_networks = self.known.keys().map(|pair| pair.network).collect();
+        }
+        self.known.insert(pair, now);
+        self.known_networks.insert(pair.network);
+    }
+
+    /// How much has failed at the place of a try, what is under way counted in.
+    pub fn failures(&self, pair: Pair, is_known: bool, now: u64) -> u32 {
+        if is_known { self.known_pairs.tries(&pair, now) } else { self.addresses.tries(&pair.network, now) }
+    }
+
+    /// Why a try can't begin now. The longest delay decides; what is under way decides only where there is none.
+    pub fn wait(&self, pair: Pair, is_known: bool, now: u64) -> Option<NotNow> {
+        let waits = if is_known {
+            [self.known_pairs.wait(&pair, now), None, None]
+        } else {
+            let (network, name) = (&pair.network, &pair.name);
+            [self.pairs.wait(&pair, now), self.addresses.wait(network, now), self.names.wait(name, now)]
+        };
+        waits.into_iter().flatten().max_by_key(|wait| match wait {
+            NotNow::Later(ms) => *ms + 1,
+            NotNow::Pending => 0,
+        })
+    }
+
     /// Begins a try: from here on it counts. Gives whether the pair is known, to be said again at its end.
     pub fn begin(&mut self, pair: Pair, now: u64) -> Result<bool, NotNow> {
-        let is_known = self.known.get(&pair).is_some_and(|at| at + KNOWN_FOR > now);
-        let mut waits = vec![self.pairs.wait(&pair, now)];
-        if !is_known {
-            waits.extend([self.addresses.wait(&pair.network, now), self.names.wait(&pair.name, now)]);
+        let is_known = self.is_known(pair, now);
+        if let Some(wait) = self.wait(pair, is_known, now) {
+            return Err(wait);
         }
-        // The longest delay decides; what is under way decides only where there is none.
-        let later = waits.iter().filter_map(|wait| if let Some(NotNow::Later(ms)) = wait { Some(*ms) } else { None });
-        if let Some(ms) = later.max() {
-            return Err(NotNow::Later(ms));
-        }
-        if waits.contains(&Some(NotNow::Pending)) {
-            return Err(NotNow::Pending);
-        }
-        self.pairs.begin(pair, now);
-        if !is_known {
+        if is_known {
+            self.known_pairs.begin(pair, now);
+        } else {
+            self.pairs.begin(pair, now);
             self.addresses.begin(pair.network, now);
             self.names.begin(pair.name, now);
         }
@@ -119,30 +165,46 @@ impl Book {
 
     /// The try did not come to a verdict.
     pub fn give_back(&mut self, pair: Pair, was_known: bool) {
-        self.pairs.end(&pair);
-        if !was_known {
-            self.addresses.end(&pair.network);
-            self.names.end(&pair.name);
+        if was_known {
+            return self.known_pairs.end(&pair);
         }
+        self.pairs.end(&pair);
+        self.addresses.end(&pair.network);
+        self.names.end(&pair.name);
     }
 
     pub fn failed(&mut self, pair: Pair, was_known: bool, now: u64) {
         self.give_back(pair, was_known);
-        self.pairs.fail(pair, now);
-        if !was_known {
-            self.addresses.fail(pair.network, now);
-            self.names.fail(pair.name, now);
+        if was_known {
+            return self.known_pairs.fail(pair, now);
         }
+        self.pairs.fail(pair, now);
+        self.addresses.fail(pair.network, now);
+        self.names.fail(pair.name, now);
     }
 
     /// Clears what this address did with this name; what it did with others stays.
     pub fn succeeded(&mut self, pair: Pair, was_known: bool, now: u64) {
         self.give_back(pair, was_known);
         self.pairs.clear(&pair);
-        if self.known.len() >= KNOWN && !self.known.contains_key(&pair) {
-            forget_oldest(&mut self.known);
+        self.known_pairs.clear(&pair);
+        self.learn(pair, now);
+    }
+
+    /// What the hosts of the database count together for a try: its address and name, its address, its name.
+    pub fn rules(was_known: bool) -> &'static [Rule] {
+        if was_known { &[KNOWN_PAIR] } else { &[PAIR, ADDRESS, NAME] }
+    }
+
+    /// Another host has counted more failures: of each of [`Self::rules`], the milliseconds that are left to wait.
+    pub fn delay(&mut self, pair: Pair, was_known: bool, waits: &[u64], now: u64) {
+        let at = |place: usize| waits.get(place).copied().unwrap_or(0);
+        if was_known {
+            return self.known_pairs.delay(pair, at(0), now);
         }
-        self.known.insert(pair, now);
+        self.pairs.delay(pair, at(0), now);
+        self.addresses.delay(pair.network, at(1), now);
+        self.names.delay(pair.name, at(2), now);
     }
 }
 
@@ -161,6 +223,19 @@ impl<K: Copy + Eq + Hash> Rows<K> {
             return Some(NotNow::Later(row.next - now));
         }
         (row.pending > 0).then_some(NotNow::Pending)
+    }
+
+    fn tries(&self, key: &K, now: u64) -> u32 {
+        self.rows.get(key).map_or(0, |row| row.failures_at(now).saturating_add(row.pending))
+    }
+
+    fn delay(&mut self, key: K, ms: u64, now: u64) {
+        if ms == 0 {
+            return;
+        }
+        let free = self.rule.free;
+        let row = self.row(key, now);
+        (row.failures, row.next, row.last) = (row.failures_at(now).max(free), row.next.max(now + ms), now);
     }
 
     fn begin(&mut self, key: K, now: u64) {
@@ -298,9 +373,10 @@ mod tests {
         log_in(&mut book, HERE, "ALICE", NOW).unwrap();
         log_in(&mut book, HERE, "somebody", NOW + 2_000).unwrap();
         for round in 0..1_000 {
-            let now = NOW + 2_000 + round * 2_000;
+            let now = NOW + 2_000 + round * 8_000;
             fail(&mut book, HERE, &format!("name{round}"), now).unwrap();
-            assert_eq!(fail(&mut book, HERE, "another", now), Err(NotNow::Later(2_000)), "never longer");
+            let delay = if round == 0 { 4_000 } else { 8_000 };
+            assert_eq!(fail(&mut book, HERE, "another", now), Err(NotNow::Later(delay)), "never longer");
         }
     }
 

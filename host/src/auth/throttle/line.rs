@@ -1,0 +1,115 @@
+//! Who goes first: the order of tries that wait, for their delay to end and for their password to be hashed.
+
+use std::collections::BTreeMap;
+
+use super::book::{Book, Pair};
+use crate::limit::addresses::Network;
+
+/// Tries that wait for their delay to end, of an address and in all.
+pub const HELD_PER_ADDRESS: usize = 32;
+const HELD: usize = 256;
+
+/// The place of a try among others; the least goes first. Whose name has logged in from there comes before all others,
+/// then who has failed least there: strangers' guesses fall behind a place that has not guessed yet. Chance decides the
+/// rest, so that being quick gains nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    is_stranger: bool,
+    failures: u32,
+    chance: u64,
+}
+
+impl Rank {
+    pub fn new(is_known: bool, failures: u32) -> Self {
+        Self { is_stranger: !is_known, failures, chance: rand::random() }
+    }
+
+    /// Of who has logged in already.
+    pub fn of_caller() -> Self {
+        Self::new(true, 0)
+    }
+}
+
+/// The tries that wait.
+#[derive(Default)]
+pub struct Line(BTreeMap<Rank, Pair>);
+
+impl Line {
+    /// Takes a try in, perhaps in the place of one that comes after it; `false` when there is no place.
+    pub fn join(&mut self, rank: Rank, pair: Pair) -> bool {
+        let of_address = |network: Network| move |(_, other): &(&Rank, &Pair)| other.network == network;
+        let worst = if self.0.iter().filter(of_address(pair.network)).count() >= HELD_PER_ADDRESS {
+            self.0.iter().rfind(of_address(pair.network)).map(|(rank, _)| *rank)
+        } else if self.0.len() >= HELD {
+            self.0.last_key_value().map(|(rank, _)| *rank)
+        } else {
+            None
+        };
+        if let Some(worst) = worst {
+            if worst < rank {
+                return false;
+            }
+            self.0.remove(&worst);
+        }
+        self.0.insert(rank, pair);
+        true
+    }
+
+    pub fn holds(&self, rank: Rank) -> bool {
+        self.0.contains_key(&rank)
+    }
+
+    pub fn leave(&mut self, rank: Rank) {
+        self.0.remove(&rank);
+    }
+
+    /// Whether another try that could begin now comes first, and beginning it would delay this one.
+    pub fn is_after_another(&self, rank: Rank, pair: Pair, is_known: bool, book: &Book, now: u64) -> bool {
+        self.0.range(..rank).any(|(_, other)| {
+            let other_is_known = book.is_known(*other, now);
+            let shares = if is_known || other_is_known { *other == pair } else { pair.meets(*other) };
+            shares && book.wait(*other, other_is_known, now).is_none()
+        })
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    #[test]
+    fn a_full_line_gives_up_the_try_that_comes_last() {
+        let book = Book::default();
+        let pair = |n: u32| book.pair(IpAddr::from(n.to_be_bytes()), "alice");
+        let mut line = Line::default();
+        let guesses: Vec<Rank> = (0..HELD).map(|_| Rank::new(false, 3)).collect();
+        for (n, rank) in guesses.iter().enumerate() {
+            assert!(line.join(*rank, pair(u32::try_from(n).unwrap())));
+        }
+        assert!(!line.join(Rank::new(false, 4), pair(1_000)), "who failed more waits for a place");
+        let (new, known) = (Rank::new(false, 0), Rank::new(true, 5));
+        assert!(line.join(new, pair(1_001)) && line.join(known, pair(1_002)));
+        assert_eq!((line.len(), line.holds(new), line.holds(known)), (HELD, true, true));
+        assert_eq!(guesses.iter().filter(|rank| line.holds(**rank)).count(), HELD - 2);
+    }
+
+    #[test]
+    fn an_address_has_a_share_of_the_line() {
+        let book = Book::default();
+        let mut line = Line::default();
+        let here = |name: usize| book.pair(IpAddr::from([192, 0, 2, 1]), &name.to_string());
+        for n in 0..HELD_PER_ADDRESS {
+            assert!(line.join(Rank::new(false, 3), here(n)));
+        }
+        assert!(!line.join(Rank::new(false, 4), here(100)));
+        assert!(line.join(Rank::new(false, 2), here(101)));
+        assert_eq!(line.len(), HELD_PER_ADDRESS);
+    }
+}
