@@ -18,6 +18,7 @@ pub mod data_dir;
 pub mod desk;
 pub mod files;
 pub mod launch;
+pub mod liveness;
 pub mod postgres;
 pub mod provisioner;
 pub mod worker;

@@ -111,9 +111,11 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, lo
     tasks.spawn(tell_dropped_lines(Arc::clone(&app)));
     tasks.spawn(share_budgets(Arc::clone(&app)));
     tasks.spawn(follow_proxy_routes(Arc::clone(&app)));
-    let (folder, decisions) = (Arc::clone(&app.plugins), Arc::clone(&app.plugins));
+    let [folder, decisions, stuck, loads] = std::array::from_fn(|_| Arc::clone(&app.plugins));
     tasks.spawn(async move { folder.watch_folder().await });
     tasks.spawn(async move { decisions.follow_decisions().await });
+    tasks.spawn(async move { stuck.relieve_stuck().await });
+    tasks.spawn(async move { loads.finish_loads().await });
     tasks.spawn(roll_back_failures(Arc::clone(&app)));
     let events = Arc::clone(&app.events);
     tasks.spawn(async move { events.keep_up().await });

@@ -63,6 +63,9 @@ struct System {
     pools: Vec<PoolReport>,
     /// How many plugins there are in each state.
     plugins: BTreeMap<String, u64>,
+    /// Ends of this host's workers that no plugin is known to have caused, of the last 200 ends: `count`, and the `last`
+    /// one with what ran and had calls under way.
+    unattributed_crashes: Map<String, Value>,
     process: Map<String, Value>,
     requests: Map<String, Value>,
     log: Map<String, Value>,
@@ -91,6 +94,7 @@ async fn show(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
         "health": health(app).await,
         "pools": pools(app),
         "plugins": plugins(app),
+        "unattributed_crashes": unattributed(app),
         "process": process(),
         "requests": {
             "in_flight": telemetry.requests.in_flight.read(),
@@ -154,6 +158,11 @@ fn plugins(app: &App) -> Value {
     let count = |state: State| states.iter().filter(|known| **known == state).count();
     let counts = State::ALL.into_iter().map(|state| (state.as_str().to_owned(), count(state)));
     counts.filter(|(_, count)| *count > 0).map(|(state, count)| (state, json!(count))).collect()
+}
+
+fn unattributed(app: &App) -> Value {
+    let (count, last) = app.plugins.unattributed_crashes();
+    json!({"count": count, "last": last})
 }
 
 fn process() -> Value {

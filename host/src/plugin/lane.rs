@@ -29,6 +29,12 @@ use crate::crash::{Mark, current};
 /// The most threads of one lane. A plugin that blocks them all has none left, and nobody else has
 /// one less.
 pub const THREADS: usize = 4;
+/// As many once more, when all of them are held by calls that nobody waits for any more; never more than that.
+pub const MOST_THREADS: usize = 2 * THREADS;
+/// A poll that has not returned for so long holds its thread: operators see it.
+pub const HELD: Duration = Duration::from_secs(3);
+/// A poll that goes on for so long after its call was given up is not going to return soon.
+const GIVEN_UP: Duration = Duration::from_secs(1);
 /// A thread with nothing to do ends after this.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -51,12 +57,39 @@ struct Shared {
     ready: Condvar,
 }
 
-#[derive(Default)]
 struct Queue {
     tasks: VecDeque<Arc<Task>>,
+    /// What each thread polls.
+    running: Vec<Running>,
     threads: usize,
+    most_threads: usize,
     waiting: usize,
     closed: bool,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        let (tasks, running) = (VecDeque::new(), Vec::new());
+        Self { tasks, running, threads: 0, most_threads: THREADS, waiting: 0, closed: false }
+    }
+}
+
+/// A poll under way.
+struct Running {
+    task: Arc<Task>,
+    since: Instant,
+    /// When it was first seen that nobody waits for it any more.
+    given_up: Option<Instant>,
+}
+
+/// What became of a lane that may be stuck.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Relief {
+    NotNeeded,
+    /// It got its fresh threads; the handlers that hold the others.
+    Given(Vec<u32>),
+    /// All of those are held as well.
+    Exhausted(Vec<u32>),
 }
 
 impl Lane {
@@ -80,6 +113,46 @@ impl Lane {
     /// How many threads there are.
     pub fn threads(&self) -> usize {
         self.0.lock().threads
+    }
+
+    /// Handlers whose polls have held a thread for long, and for how long; the most threads that there may be now.
+    pub fn held(&self) -> (Vec<(u32, Duration)>, usize) {
+        let queue = self.0.lock();
+        let held = queue.running.iter().map(|it| (it.task.handler, it.since.elapsed()));
+        (held.filter(|(_, so_far)| *so_far >= HELD).collect(), queue.most_threads)
+    }
+
+    /// Whether all threads that there may be are held.
+    pub fn is_stuck(&self) -> bool {
+        let (held, most) = self.held();
+        held.len() >= most
+    }
+
+    /// Makes room for fresh threads, once, when all are held by what nobody waits for any more. To be called now and
+    /// then; what it sees for the first time has to stay for a while.
+    pub fn relieve(&self) -> Relief {
+        let mut queue = self.0.lock();
+        let mut given_up = Vec::new();
+        for running in queue.running.iter_mut().filter(|running| running.task.is_cancelled()) {
+            if running.given_up.get_or_insert_with(Instant::now).elapsed() >= GIVEN_UP {
+                given_up.push(running.task.handler);
+            }
+        }
+        if given_up.is_empty() {
+            queue.most_threads = THREADS; // surplus threads end when they have nothing to do
+        }
+        if given_up.len() < queue.most_threads {
+            return Relief::NotNeeded;
+        }
+        if queue.most_threads == MOST_THREADS {
+            return Relief::Exhausted(given_up);
+        }
+        queue.most_threads = MOST_THREADS;
+        for _ in 0..queue.tasks.len().min(MOST_THREADS - THREADS) {
+            self.0.start(queue);
+            queue = self.0.lock();
+        }
+        Relief::Given(given_up)
     }
 }
 
@@ -182,7 +255,7 @@ impl Shared {
         if queue.waiting > 0 {
             drop(queue);
             self.ready.notify_one();
-        } else if queue.threads < THREADS {
+        } else if queue.threads < queue.most_threads {
             self.start(queue);
         }
     }
@@ -204,8 +277,8 @@ impl Shared {
         let _entered = self.runtime.enter();
         current::belong_to(self.mark);
         let slot = self.watchdog.lane_thread();
-        while let Some(task) = self.next() {
-            self.step(task, &slot);
+        while let Some((task, begun)) = self.next() {
+            self.step(&task, begun, &slot);
             if slot.was_put_back() {
                 self.end(self.lock()); // a low priority stays: whoever comes next gets a new thread
                 return;
@@ -213,21 +286,28 @@ impl Shared {
         }
     }
 
-    fn step(&self, task: Arc<Task>, slot: &Slot) {
-        let (handler, begun) = (task.handler, Instant::now());
+    fn step(&self, task: &Arc<Task>, begun: Instant, slot: &Slot) {
+        let handler = task.handler;
         {
             let _polling = self.watchdog.poll_on_lane(slot, self.ctx, handler);
             task.run();
         }
         self.timed.polled(handler, begun.elapsed());
+        let mut queue = self.lock();
+        // The first: it may have been woken meanwhile, and another thread polls it by now.
+        if let Some(at) = queue.running.iter().position(|running| Arc::ptr_eq(&running.task, task)) {
+            queue.running.remove(at);
+        }
     }
 
-    /// The next one to be polled; `None` ends the thread.
-    fn next(self: &Arc<Self>) -> Option<Arc<Task>> {
+    /// The next one to be polled, from now on; `None` ends the thread.
+    fn next(self: &Arc<Self>) -> Option<(Arc<Task>, Instant)> {
         let mut queue = self.lock();
         loop {
             if let Some(task) = queue.tasks.pop_front() {
-                return Some(task);
+                let since = Instant::now();
+                queue.running.push(Running { task: Arc::clone(&task), since, given_up: None });
+                return Some((task, since));
             }
             if queue.closed {
                 break;
@@ -256,7 +336,7 @@ impl Shared {
 
     fn replace(self: &Arc<Self>) {
         let queue = self.lock();
-        if !queue.tasks.is_empty() && queue.waiting == 0 && queue.threads < THREADS {
+        if !queue.tasks.is_empty() && queue.waiting == 0 && queue.threads < queue.most_threads {
             self.start(queue);
         }
     }
@@ -328,6 +408,45 @@ mod tests {
         for ride in blocked {
             ride.await.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn who_is_held_by_what_nobody_waits_for_gets_fresh_threads_once() {
+        let (lane, _) = lane();
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        let block = |_| {
+            let held = held.clone();
+            lane.entrance().send::<(), _>(3, move |_tell| async move {
+                let _ = held.lock().unwrap().recv();
+            })
+        };
+        let blocked: Vec<_> = (0..MOST_THREADS).map(block).collect();
+        assert_eq!(lane.relieve(), Relief::NotNeeded, "somebody waits for all of them");
+        drop(blocked);
+        let relief = |lane: &Lane| loop {
+            match lane.relieve() {
+                Relief::NotNeeded => thread::sleep(Duration::from_millis(5)),
+                relief => return relief,
+            }
+        };
+        assert_eq!(relief(&lane), Relief::Given(vec![3; THREADS]));
+        let answered = lane.entrance().send(0, |tell| async move {
+            let _ = tell.send(());
+        });
+        answered.await.unwrap();
+        let more: Vec<_> = (0..THREADS).map(block).collect();
+        while lane.0.lock().running.len() < MOST_THREADS {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop(more);
+        assert_eq!(relief(&lane), Relief::Exhausted(vec![3; MOST_THREADS]));
+        drop(release);
+        while lane.relieve() != Relief::NotNeeded || !lane.0.lock().running.is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        lane.relieve();
+        assert_eq!(lane.0.lock().most_threads, THREADS, "what has come back needs no more");
     }
 
     /// Priority and cores of the thread that asks.
