@@ -17,14 +17,15 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    api,
     app::App,
     audit::Act,
     clock::Clock,
-    crash::current,
+    crash::{current, descriptors},
     db::{self, pool::Pools},
     limit::lease,
     link::{KeeperLink, ListenerUse, WorkerStart},
-    observe::log::Log,
+    observe::{log::Log, process},
     plugin::news,
     request::Door,
     server,
@@ -39,6 +40,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 const SUM_UP_EVERY: Duration = Duration::from_secs(5);
 /// How often what has outlived its retention is removed.
 const CLEAN_EVERY: Duration = Duration::from_secs(3600);
+/// How often open descriptors are counted.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// How long to wait before the database is tried again at start.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 /// What streams that never end by themselves are left of the grace period, to say goodbye in.
@@ -73,7 +76,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, lo
     let stop = CancellationToken::new();
     let uses = start.listeners.clone();
     let app = Arc::new(App::build(start, pools, Clock::System, link.clone(), &stop, log)?);
-    let mut serving = JoinSet::new();
+    let mut ready = Vec::new();
     for (listener, purpose) in listeners.into_iter().zip(&uses) {
         let door = match purpose {
             ListenerUse::Main if uses.contains(&ListenerUse::Admin) => Door::Public,
@@ -81,12 +84,18 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, lo
             ListenerUse::Admin => Door::Admin,
             ListenerUse::Metrics => Door::Metrics,
             ListenerUse::Local => {
-                let listener = server::Listener::local(listener).context("taking over the local socket")?;
-                serving.spawn(server::serve(Arc::clone(&app), listener, stop.clone(), grace));
+                ready.push(server::Listener::local(listener).context("taking over the local socket")?);
                 continue;
             }
         };
-        let listener = server::Listener::tcp(listener, door).context("taking over a listening socket")?;
+        ready.push(server::Listener::tcp(listener, door).context("taking over a listening socket")?);
+    }
+    // Before the first connection: those come and go.
+    if let Err(error) = descriptors::watch() {
+        tracing::warn!(%error, "it will not be noticed when a plugin closes descriptors of the host");
+    }
+    let mut serving = JoinSet::new();
+    for listener in ready {
         serving.spawn(server::serve(Arc::clone(&app), listener, stop.clone(), grace));
     }
     if app.config.observe.otlp_endpoint.is_some() {
@@ -116,6 +125,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, lo
     tasks.spawn(async move { decisions.follow_decisions().await });
     tasks.spawn(async move { stuck.relieve_stuck().await });
     tasks.spawn(async move { loads.finish_loads().await });
+    tasks.spawn(count_descriptors(Arc::clone(&app)));
     tasks.spawn(roll_back_failures(Arc::clone(&app)));
     let events = Arc::clone(&app.events);
     tasks.spawn(async move { events.keep_up().await });
@@ -125,6 +135,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, lo
     tracing::info!(seconds = grace.as_secs(), "draining");
     app.draining.store(true, Ordering::Release);
     let deadline = Instant::now() + grace;
+    descriptors::stop_watching();
     stop.cancel();
     // What uploads is a request in flight, and a job.
     tokio::join!(async { while serving.join_next().await.is_some() {} }, app.jobs.drain(grace));
@@ -264,6 +275,17 @@ async fn sweep(app: Arc<App>) {
         if let Err(error) = db::rate_budgets::sweep(&app.pools.core).await {
             tracing::warn!(error = ?error, "budgets that are whole again could not be forgotten");
         }
+    }
+}
+
+/// Keeps count of who opens files and sockets.
+async fn count_descriptors(app: Arc<App>) {
+    let mut every = tokio::time::interval(COUNT_EVERY);
+    loop {
+        every.tick().await;
+        let Some((open, most)) = process::descriptors() else { return };
+        let pooled: u64 = api::system::pools(&app).iter().map(|pool| pool.size).sum();
+        app.plugins.note_descriptors(open, most, app.telemetry.connections.read() + pooled);
     }
 }
 

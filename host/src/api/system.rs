@@ -95,7 +95,7 @@ async fn show(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
         "pools": pools(app),
         "plugins": plugins(app),
         "unattributed_crashes": unattributed(app),
-        "process": process(),
+        "process": process(app),
         "requests": {
             "in_flight": telemetry.requests.in_flight.read(),
             "abandoned": telemetry.requests.abandoned.read(),
@@ -165,7 +165,7 @@ fn unattributed(app: &App) -> Value {
     json!({"count": count, "last": last})
 }
 
-fn process() -> Value {
+fn process(app: &App) -> Value {
     let read = process::read();
     json!({
         "cpu_seconds": read.cpu_seconds,
@@ -174,6 +174,7 @@ fn process() -> Value {
         "threads": read.threads,
         "open_fds": read.open_fds,
         "max_fds": read.max_fds,
+        "unattributed_fds": app.plugins.unattributed_descriptors(),
     })
 }
 

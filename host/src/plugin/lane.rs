@@ -23,8 +23,11 @@ use tokio::{
 };
 
 use self::task::Task;
-use super::watchdog::{Slot, Watchdog};
-use crate::crash::{Mark, current};
+use super::{
+    placement::NO_HANDLER,
+    watchdog::{Slot, Watchdog},
+};
+use crate::crash::{Mark, current, descriptors};
 
 /// The most threads of one lane. A plugin that blocks them all has none left, and nobody else has
 /// one less.
@@ -34,7 +37,7 @@ pub const MOST_THREADS: usize = 2 * THREADS;
 /// A poll that has not returned for so long holds its thread: operators see it.
 pub const HELD: Duration = Duration::from_secs(3);
 /// A poll that goes on for so long after its call was given up is not going to return soon.
-const GIVEN_UP: Duration = Duration::from_secs(1);
+const GIVEN_UP: Duration = Duration::from_secs(2);
 /// A thread with nothing to do ends after this.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -293,6 +296,7 @@ impl Shared {
             task.run();
         }
         self.timed.polled(handler, begun.elapsed());
+        descriptors::check(if handler == NO_HANDLER { self.mark } else { self.mark.handler(handler) });
         let mut queue = self.lock();
         // The first: it may have been woken meanwhile, and another thread polls it by now.
         if let Some(at) = queue.running.iter().position(|running| Arc::ptr_eq(&running.task, task)) {

@@ -31,6 +31,7 @@ pub use self::{
     report::PluginReport, snapshot::Snapshot,
 };
 use self::{
+    descriptors::Tally,
     folder::Look,
     found::Found,
     generations::{Generations, Threads},
@@ -57,6 +58,7 @@ use crate::{
 mod back;
 mod configure;
 mod confirm;
+mod descriptors;
 mod dry;
 mod folder;
 mod follow;
@@ -97,6 +99,7 @@ pub struct Registry {
     judge: Judge,
     loader: Arc<Loader>,
     loads: Loads,
+    descriptors: Tally,
     current: ArcSwap<Snapshot>,
     published: watch::Sender<u64>,
     /// One scan at a time.
@@ -186,6 +189,7 @@ impl Registry {
                 clock.clone(),
             )?),
             loads: Loads::default(),
+            descriptors: Tally::default(),
             kept,
             clock,
             started: Instant::now(),
@@ -235,6 +239,9 @@ impl Registry {
         for report in &mut reports {
             report.crash = self.judge.past.last_crash(&report.name);
             report.threads = threads.of(&report.name);
+            if let Some(budgets) = &mut report.budgets {
+                budgets.descriptors = self.descriptors.get(&report.name);
+            }
             report.generations = self.generations.of(&report.name);
             let serving = report.sha256.clone().filter(|_| report.state == State::Active);
             report.versions = decided.shown(&report.name, &self.kept.of(&report.name), serving.as_deref());

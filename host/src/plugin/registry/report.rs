@@ -150,6 +150,9 @@ pub struct Budgets {
     /// Bytes that its code holds, if its library counts them, and that the library takes by itself. Not limited.
     pub memory_bytes: Option<u64>,
     pub library_bytes: usize,
+    /// Open files and sockets that it alone can have opened; those opened while others had calls, too, are nobody's. Not
+    /// limited.
+    pub descriptors: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -281,5 +284,6 @@ fn budgets(service: &Service) -> Budgets {
         reply_bytes: BODY_LIMIT,
         memory_bytes: library.memory().map(MemoryUse::held),
         library_bytes: library.place().len(),
+        descriptors: 0,
     }
 }
