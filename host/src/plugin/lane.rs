@@ -255,7 +255,8 @@ impl Shared {
     fn push(self: &Arc<Self>, task: Arc<Task>) {
         let mut queue = self.lock();
         queue.tasks.push_back(task);
-        if queue.waiting > 0 {
+        // One that was woken and has not come yet waits still: each task needs a thread of its own.
+        if queue.waiting >= queue.tasks.len() {
             drop(queue);
             self.ready.notify_one();
         } else if queue.threads < queue.most_threads {

@@ -331,6 +331,7 @@ impl Registry {
         let active = entries.iter().filter(|entry| entry.service.is_some()).count();
         let (all, took) = (entries.len(), started.elapsed().as_millis() as u64);
         self.publish(entries);
+        self.loads.forget_unwanted(&self.current());
         self.loader.tell_in_service(&self.snapshot()).await;
         tracing::info!(found = all, active, ms = took, "plugins looked at");
         half

@@ -19,7 +19,7 @@ use super::{
     found::{About, NotGood},
     load::Loader,
     settle::Ready,
-    snapshot::{Entry, Service},
+    snapshot::{Entry, Service, Snapshot},
 };
 use crate::plugin::{
     compat::Claims,
@@ -147,6 +147,13 @@ impl Loads {
 
     fn show_ended(&self, numbers: &[u64]) {
         self.lock().awaited.retain(|number, _| !numbers.contains(number));
+        self.ended.send_modify(|count| *count += 1);
+    }
+
+    /// Nobody waits any more for loads that the snapshot does not wait for: something else was decided meanwhile.
+    pub fn forget_unwanted(&self, snapshot: &Snapshot) {
+        let is_wanted = |number: &u64| snapshot.entries().iter().any(|entry| entry.loading == Some(*number));
+        self.lock().awaited.retain(|number, _| is_wanted(number));
         self.ended.send_modify(|count| *count += 1);
     }
 
