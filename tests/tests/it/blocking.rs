@@ -195,7 +195,10 @@ async fn handlers_that_never_return_are_shown_and_replaced_and_set_aside() {
         println!("shown after {:?}: {}", begun.elapsed(), seen["reason"]);
         let longest = seen["counters"]["execution"]["blocking"][0]["longest_ms"].as_u64();
         assert!(longest >= Some(2_000), "the call under way counts: {seen}");
-        assert!(host.log().contains("a handler does not return and holds its thread"));
+        eventually("the log says it", async || {
+            host.log().contains("a handler does not return and holds its thread").then_some(())
+        })
+        .await;
         is_served(owner).await; // on fresh threads
         assert_eq!(report().await["generation"], before, "of the same instance");
         hold(owner).await; // those, too
