@@ -28,7 +28,7 @@ pub mod plugins;
 mod problems;
 mod proxy_routes;
 mod sessions;
-mod system;
+pub mod system;
 mod users;
 mod views;
 

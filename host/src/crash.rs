@@ -4,6 +4,7 @@
 
 pub mod book;
 pub mod current;
+pub mod descriptors;
 pub mod handler;
 pub mod ledger;
 pub mod record;

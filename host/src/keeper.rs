@@ -19,6 +19,7 @@ pub mod desk;
 pub mod files;
 pub mod launch;
 pub mod lines;
+pub mod liveness;
 pub mod output;
 pub mod postgres;
 pub mod provisioner;

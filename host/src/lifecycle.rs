@@ -18,14 +18,15 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
+    api,
     app::App,
     audit::Act,
     clock::Clock,
-    crash::current,
+    crash::{current, descriptors},
     db::{self, pool::Pools},
     limit::lease,
     link::{KeeperLink, ListenerUse, WorkerStart},
-    observe::log::Log,
+    observe::{log::Log, process},
     plugin::news,
     request::Door,
     server,
@@ -42,6 +43,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 const SUM_UP_EVERY: Duration = Duration::from_secs(5);
 /// How often what has outlived its retention is removed.
 const CLEAN_EVERY: Duration = Duration::from_secs(3600);
+/// How often open descriptors are counted.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// How long to wait before the database is tried again at start.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 /// What streams that never end by themselves are left of the grace period, to say goodbye in.
@@ -76,7 +79,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, lo
     let stop = CancellationToken::new();
     let (uses, local_token) = (start.listeners.clone(), start.local_token);
     let app = Arc::new(App::build(start, pools, Clock::System, link.clone(), &stop, log)?);
-    let mut serving = JoinSet::new();
+    let mut ready = Vec::new();
     for (listener, purpose) in listeners.into_iter().zip(&uses) {
         let door = match purpose {
             ListenerUse::Main if uses.contains(&ListenerUse::Admin) => Door::Public,
@@ -84,13 +87,19 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, lo
             ListenerUse::Admin => Door::Admin,
             ListenerUse::Metrics => Door::Metrics,
             ListenerUse::Local => {
-                let listener =
-                    server::Listener::local(listener, local_token).context("taking over the local socket")?;
-                serving.spawn(server::serve(Arc::clone(&app), listener, stop.clone(), grace));
+                let local = server::Listener::local(listener, local_token);
+                ready.push(local.context("taking over the local socket")?);
                 continue;
             }
         };
-        let listener = server::Listener::tcp(listener, door).context("taking over a listening socket")?;
+        ready.push(server::Listener::tcp(listener, door).context("taking over a listening socket")?);
+    }
+    // Before the first connection: those come and go.
+    if let Err(error) = descriptors::watch() {
+        tracing::warn!(%error, "it will not be noticed when a plugin closes descriptors of the host");
+    }
+    let mut serving = JoinSet::new();
+    for listener in ready {
         serving.spawn(server::serve(Arc::clone(&app), listener, stop.clone(), grace));
     }
     if app.config.observe.otlp_endpoint.is_some() {
@@ -116,9 +125,12 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, lo
     tasks.spawn(tell_dropped_lines(Arc::clone(&app)));
     tasks.spawn(share_budgets(Arc::clone(&app)));
     tasks.spawn(follow_proxy_routes(Arc::clone(&app)));
-    let (folder, decisions) = (Arc::clone(&app.plugins), Arc::clone(&app.plugins));
+    let [folder, decisions, stuck, loads] = std::array::from_fn(|_| Arc::clone(&app.plugins));
     tasks.spawn(async move { folder.watch_folder().await });
     tasks.spawn(async move { decisions.follow_decisions().await });
+    tasks.spawn(async move { stuck.relieve_stuck().await });
+    tasks.spawn(async move { loads.finish_loads().await });
+    tasks.spawn(count_descriptors(Arc::clone(&app)));
     tasks.spawn(roll_back_failures(Arc::clone(&app)));
     let events = Arc::clone(&app.events);
     tasks.spawn(async move { events.keep_up().await });
@@ -128,6 +140,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, lo
     tracing::info!(seconds = grace.as_secs(), "draining");
     app.draining.store(true, Ordering::Release);
     let deadline = Instant::now() + grace;
+    descriptors::stop_watching();
     stop.cancel();
     // What uploads is a request in flight, and a job.
     tokio::join!(async { while serving.join_next().await.is_some() {} }, app.jobs.drain(grace));
@@ -291,6 +304,17 @@ async fn sweep(app: Arc<App>) {
         if let Err(error) = db::rate_budgets::sweep(&app.pools.core).await {
             tracing::warn!(error = ?error, "budgets that are whole again could not be forgotten");
         }
+    }
+}
+
+/// Keeps count of who opens files and sockets.
+async fn count_descriptors(app: Arc<App>) {
+    let mut every = tokio::time::interval(COUNT_EVERY);
+    loop {
+        every.tick().await;
+        let Some((open, most)) = process::descriptors() else { return };
+        let pooled: u64 = api::system::pools(&app).iter().map(|pool| pool.size).sum();
+        app.plugins.note_descriptors(open, most, app.telemetry.connections.read() + pooled);
     }
 }
 

@@ -21,7 +21,7 @@ use uuid::Uuid;
 pub mod frame;
 
 use crate::config::{Config, Secret};
-use crate::crash::book::Book;
+use crate::crash::{book::Book, record::Crash};
 pub use crate::db::connect::ConnectParams;
 use crate::db::connect::SocketDir;
 pub use crate::db::plugin_schema::purge::Purged;
@@ -107,6 +107,10 @@ pub enum ToKeeper {
     /// A probe process opened the package of this hash, and need not again.
     Probed {
         sha256: String,
+    },
+    /// A plugin held all its threads with calls that never return.
+    Blocked {
+        crash: Box<Crash>,
     },
     /// Lets a plugin out of quarantine.
     Release {
@@ -319,6 +323,11 @@ impl KeeperLink {
     /// Tells the keeper that a package need not be probed again while this program runs.
     pub fn probed(&self, sha256: &str) {
         self.tell(&ToKeeper::Probed { sha256: sha256.to_owned() });
+    }
+
+    /// Has the keeper remember that a plugin held all its threads.
+    pub fn blocked(&self, crash: Crash) {
+        self.tell(&ToKeeper::Blocked { crash: Box::new(crash) });
     }
 
     /// Tells the keeper that tasks run.

@@ -14,13 +14,15 @@ pub mod trace;
 
 use time::OffsetDateTime;
 
-use self::{meter::Requests, plugins::Plugins};
+use self::{meter::Requests, plugins::Plugins, shard::Gauge};
 
 /// What is counted while the worker serves.
 #[derive(Debug)]
 pub struct Telemetry {
     pub requests: Requests,
     pub plugins: Plugins,
+    /// Open connections of all listeners.
+    pub connections: Gauge,
     pub started: OffsetDateTime,
     /// How often the keeper had to start the worker again before this one.
     pub worker_restarts: u64,
@@ -28,6 +30,12 @@ pub struct Telemetry {
 
 impl Telemetry {
     pub fn new(started: OffsetDateTime, worker_restarts: u64) -> Self {
-        Self { requests: Requests::default(), plugins: Plugins::default(), started, worker_restarts }
+        Self {
+            requests: Requests::default(),
+            plugins: Plugins::default(),
+            connections: Gauge::default(),
+            started,
+            worker_restarts,
+        }
     }
 }

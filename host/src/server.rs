@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::FutureExt;
 use http::{HeaderValue, header};
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -33,6 +34,7 @@ use self::{
 use crate::{
     api,
     app::App,
+    crash::descriptors,
     http::{paced::Paced, request_body::RequestBody},
     local_socket::TokenHash,
     request::{self, Door, Peer},
@@ -87,7 +89,7 @@ pub async fn serve(app: Arc<App>, listener: Listener, stop: CancellationToken, g
             }
             Ok(None) => {}
             Err(error) => {
-                tracing::warn!(%error, "accepting a connection failed");
+                connections.note_failure(&error);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -108,6 +110,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stop: CancellationToken,
     mut seat: Seat,
 ) {
+    let _counted = Counted::new(&app);
     let state = Arc::clone(&app);
     let io = Paced::new(TokioIo::new(stream), WRITE_STALL);
     let stalled = io.stalled();
@@ -162,6 +165,22 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     drop(seat);
 }
 
+/// A connection among those that the host has open.
+struct Counted(Arc<App>);
+
+impl Counted {
+    fn new(app: &Arc<App>) -> Self {
+        app.telemetry.connections.up();
+        Self(Arc::clone(app))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.telemetry.connections.down();
+    }
+}
+
 impl Listener {
     /// # Errors
     /// The descriptor is no socket that listens.
@@ -182,24 +201,45 @@ impl Listener {
 
 /// The next connection with its place; `None` when it was turned away.
 async fn accept(listener: &Listener, connections: &Arc<Connections>) -> io::Result<Option<(Stream, Peer, Seat)>> {
-    let (stream, ip, door) = match listener {
-        Listener::Tcp(listener, door) => {
-            let (stream, peer) = listener.accept().await?;
-            if stream.set_nodelay(true).is_err() {
-                return Ok(None); // the client has gone away already
-            }
-            (Stream::Tcp(stream), Some(canonical(peer)), *door)
-        }
-        Listener::Local(listener, token) => {
-            let (stream, uid) = accept_known(listener).await?;
-            (Stream::Local(stream, *token), None, Door::Local { uid })
-        }
+    let accepted = match accept_stream(listener).await {
+        Err(error) if is_exhausted(&error) => accept_on_reserve(listener, connections, error)?,
+        accepted => accepted?,
     };
+    let Some((stream, ip, door)) = accepted else { return Ok(None) };
     let Some(seat) = connections.admit(ip).await else { return Ok(None) };
     // Without an address; what is counted by address is not counted there.
     let ip = ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let peer = Peer { ip, door, full: seat.full() };
     Ok(Some((stream, peer, seat)))
+}
+
+type Accepted = Option<(Stream, Option<IpAddr>, Door)>;
+
+async fn accept_stream(listener: &Listener) -> io::Result<Accepted> {
+    Ok(match listener {
+        Listener::Tcp(listener, door) => {
+            let (stream, peer) = listener.accept().await?;
+            // It fails when the client has gone away already.
+            stream.set_nodelay(true).is_ok().then_some((Stream::Tcp(stream), Some(canonical(peer)), *door))
+        }
+        Listener::Local(listener, token) => {
+            let (stream, uid) = accept_known(listener).await?;
+            Some((Stream::Local(stream, *token), None, Door::Local { uid }))
+        }
+    })
+}
+
+/// This process, or the system, has no descriptor left.
+fn is_exhausted(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// Plugins have taken all descriptors but those that are kept back for connections. One that is idle makes room, so that
+/// what is kept back lasts.
+fn accept_on_reserve(listener: &Listener, connections: &Connections, error: io::Error) -> io::Result<Accepted> {
+    connections.note_failure(&error);
+    connections.close_longest_idle();
+    descriptors::with_reserve(|| accept_stream(listener).now_or_never()).unwrap_or(Err(error))
 }
 
 /// The next connection of this host's own user or of root; the system says who it is. Others get no answer.

@@ -21,6 +21,7 @@ mod it {
     mod connections;
     mod cors;
     mod crash;
+    mod descriptors;
     mod events;
     mod events_readers;
     mod export;
@@ -29,6 +30,7 @@ mod it {
     mod import;
     mod import_database;
     mod import_faults;
+    mod independence;
     mod jobs;
     mod key_lineage;
     mod keys;

@@ -147,7 +147,7 @@ export interface Crash {
 export interface Quarantine {
   version: string;
   since: string;
-  /** Nobody saw it do anything: it had calls under way at crashes that nobody else can be blamed for. */
+  /** Nobody saw it do anything: it alone was at work at each of several unattributed crashes. */
   suspected: boolean;
   crash: Crash;
 }

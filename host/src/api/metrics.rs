@@ -251,9 +251,23 @@ fn plugins(page: &mut Exposition, app: &App) {
         }
     }
     memory(page, &snapshot);
+    descriptors(page, app, &snapshot);
     let name = "cardinal_plugin_instances_resident";
     let help = "Plugin instances in memory, those included that were replaced and can't be freed.";
     page.single(name, Kind::Gauge, help, crate::plugin::library::seat::resident());
+}
+
+/// Open files and sockets of plugins, as far as it is known whose they are.
+fn descriptors(page: &mut Exposition, app: &App, snapshot: &Snapshot) {
+    let name = "cardinal_plugin_descriptors";
+    if page.family(name, Kind::Gauge, "Descriptors that a plugin alone can have opened.") {
+        for active in snapshot.active() {
+            let plugin = &active.manifest.name;
+            page.sample(name, &[("plugin", plugin)], app.plugins.descriptors_of(plugin));
+        }
+    }
+    let help = "Descriptors that neither the host nor a plugin that is known has opened.";
+    page.single("cardinal_unattributed_descriptors", Kind::Gauge, help, app.plugins.unattributed_descriptors());
 }
 
 /// What plugins hold. A library that doesn't count has no sample.

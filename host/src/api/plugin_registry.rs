@@ -22,8 +22,8 @@ use crate::{
     router::{Access, Reads, Route, SMALL},
 };
 
-/// How long a rescan is waited for.
-const RESCAN_WAIT: Duration = Duration::from_secs(20);
+/// How long a rescan is waited for; less than a request may take.
+const RESCAN_WAIT: Duration = Duration::from_secs(15);
 
 pub fn routes() -> Vec<Route> {
     vec![
@@ -144,9 +144,9 @@ async fn set_disabled(app: &Arc<App>, call: Call, disabled: bool) -> ApiResult<R
         let act = if disabled { Act::DisablePlugin } else { Act::EnablePlugin };
         app.audit.done(&call, act, Some(name.clone()), None).await;
     }
-    app.plugins.apply_decisions().await;
+    app.plugins.apply_to(&name).await;
     if !disabled && !app.plugins.current().active().any(|active| active.manifest.name == name) {
-        app.plugins.scan().await; // what was put right a moment ago counts
+        app.plugins.scan_for(&name).await; // what was put right a moment ago counts
     }
     let reports = app.plugins.reports();
     let warnings = if disabled { readers_without(&name, &reports) } else { Vec::new() };

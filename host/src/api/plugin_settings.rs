@@ -92,7 +92,7 @@ async fn replace(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     if !changed.is_empty() {
         let detail = json!({"version": configuration.version, "changed": changed});
         app.audit.done(&call, Act::SetPluginSettings, Some(name.clone()), Some(detail)).await;
-        app.plugins.apply_decisions().await;
+        app.plugins.apply_to(&name).await;
     }
     answer(&name, configuration)
 }

@@ -76,7 +76,7 @@ fn meant(call: &Call) -> ApiResult<(String, Meant)> {
 /// Written down for every host; the plugin is tried again here at once, on the others within seconds.
 async fn acted(app: &Arc<App>, call: &Call, act: Act, name: String, detail: Value) -> ApiResult<Reply> {
     app.audit.done(call, act, Some(name.clone()), Some(detail)).await;
-    app.plugins.scan().await;
+    app.plugins.scan_for(&name).await;
     answer(app, &name)
 }
 
@@ -86,7 +86,7 @@ async fn release(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let was_quarantined = app.past.release(&name).await.map_err(|_| ApiError::new(&codes::DRAINING))?;
     if was_quarantined {
         app.audit.done(&call, Act::ReleasePlugin, Some(name.clone()), None).await;
-        app.plugins.apply_decisions().await;
+        app.plugins.apply_to(&name).await;
     }
     answer(app, &name)
 }

@@ -82,8 +82,13 @@ async fn list_for_ui(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 
 /// A worker that was just started knows no plugins yet.
 pub async fn wait_for_plugins(app: &App) {
+    wait_for(app, None).await;
+}
+
+/// The same for the plugin with a prefix: others may take longer.
+async fn wait_for(app: &App, prefix: Option<&str>) {
     if !app.ready.load(Ordering::Acquire) {
-        app.plugins.first_look().await;
+        app.plugins.first_look(prefix).await;
     }
 }
 
@@ -93,7 +98,7 @@ async fn call_plugin(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
         call.trace.mark(&mut call.headers); // what the plugin reads there is what it should pass on
     }
     let (prefix, path) = below_root(call.uri.path());
-    wait_for_plugins(app).await;
+    wait_for(app, Some(prefix)).await;
     let active = in_service(app, prefix)?;
     let found = active.find(&call.method, path).map_err(|error| match error {
         FindError::NotFound => ApiError::new(&codes::NOT_FOUND),

@@ -63,6 +63,9 @@ struct System {
     pools: Vec<PoolReport>,
     /// How many plugins there are in each state.
     plugins: BTreeMap<String, u64>,
+    /// Ends of this host's workers that no plugin is known to have caused, of the last 200 ends: `count`, and the `last`
+    /// one with what ran and had calls under way.
+    unattributed_crashes: Map<String, Value>,
     process: Map<String, Value>,
     requests: Map<String, Value>,
     log: Map<String, Value>,
@@ -91,7 +94,8 @@ async fn show(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
         "health": health(app).await,
         "pools": pools(app),
         "plugins": plugins(app),
-        "process": process(),
+        "unattributed_crashes": unattributed(app),
+        "process": process(app),
         "requests": {
             "in_flight": telemetry.requests.in_flight.read(),
             "abandoned": telemetry.requests.abandoned.read(),
@@ -156,7 +160,12 @@ fn plugins(app: &App) -> Value {
     counts.filter(|(_, count)| *count > 0).map(|(state, count)| (state, json!(count))).collect()
 }
 
-fn process() -> Value {
+fn unattributed(app: &App) -> Value {
+    let (count, last) = app.plugins.unattributed_crashes();
+    json!({"count": count, "last": last})
+}
+
+fn process(app: &App) -> Value {
     let read = process::read();
     json!({
         "cpu_seconds": read.cpu_seconds,
@@ -165,6 +174,7 @@ fn process() -> Value {
         "threads": read.threads,
         "open_fds": read.open_fds,
         "max_fds": read.max_fds,
+        "unattributed_fds": app.plugins.unattributed_descriptors(),
     })
 }
 

@@ -3,11 +3,11 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use anyhow::Context as _;
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 
 use crate::account::Account;
 use crate::crash::{
-    handler,
+    descriptors, handler,
     ledger::{self, Leaving},
 };
 use crate::keeper::launch;
@@ -26,9 +26,6 @@ pub struct Args {
     group: Option<u32>,
 }
 
-/// Two listeners full of connections, proxied ones counted twice, and the rest.
-const MOST_FILES: u64 = 65_536;
-
 pub fn run(args: &Args) -> anyhow::Result<()> {
     launch::be_called(c"cardinal-worker");
     if let Some((user, group)) = args.user.zip(args.group) {
@@ -41,7 +38,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // After the change of user, which would clear it.
     launch::begin_session()?;
     launch::end_with(args.parent, Signal::KILL)?;
-    raise_file_limit();
+    descriptors::raise_limit();
     let socket = std::io::stdin().as_fd().try_clone_to_owned().context("taking the control socket")?;
     // Whoever reads standard input from now on, a plugin above all, must not read the keeper's words.
     let nothing = File::open("/dev/null").context("opening /dev/null")?;
@@ -58,18 +55,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // Dropped when this process ends of its own will, and only then.
     let _leaving = watch(handed.ledger);
     lifecycle::run_worker(start, link, handed.listeners, log)
-}
-
-/// Each connection takes an open file, and systems start processes with few unless they are asked for more.
-fn raise_file_limit() {
-    let given = getrlimit(Resource::Nofile);
-    let wanted = given.maximum.unwrap_or(MOST_FILES).min(MOST_FILES);
-    if given.current.is_none_or(|now| now >= wanted) {
-        return;
-    }
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..given }) {
-        tracing::debug!(%error, "the limit of open files stays as it is");
-    }
 }
 
 /// Without its ledger a worker serves as well; its crashes are nobody's.

@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
 
-use super::record::{Cause, Crash};
+use super::record::{Crash, UnderWay};
 
 /// A second crash of the same package within this time sets it aside.
 const WINDOW: Duration = Duration::minutes(10);
-/// A second crash of nobody's within this time sets one of those aside who had something under way.
+/// A second unattributed crash within this time sets the one package aside that had code running, or calls under way,
+/// at each of them. Where there are several such packages, or none, nobody is set aside.
 const UNKNOWN_WINDOW: Duration = Duration::seconds(60);
 /// The oldest are forgotten beyond.
 const CRASHES: usize = 200;
@@ -39,7 +40,7 @@ pub struct Quarantined {
     pub sha256: String,
     #[serde(with = "time::serde::rfc3339")]
     pub since: OffsetDateTime,
-    /// Nobody saw it do anything: it had something under way at crashes that nobody else can be blamed for.
+    /// Nobody saw it do anything: it alone had code running, or calls under way, at each of several unattributed crashes.
     pub suspected: bool,
     /// The crash that did it.
     pub crash: Crash,
@@ -52,9 +53,10 @@ impl Book {
             Some(culprit) if self.has_crashed(&culprit.name, &culprit.sha256, crash.at - WINDOW) => {
                 Some((culprit.name.clone(), culprit.version.clone(), culprit.sha256.clone()))
             }
-            None if crash.cause != Cause::Killed && self.had_unknown(crash.at - UNKNOWN_WINDOW) => {
-                self.suspect(&crash).map(|it| (it.plugin.clone(), it.version.clone(), it.sha256.clone()))
-            }
+            None if crash.cause.is_fault() => self
+                .suspect(&crash)
+                .filter(|it| self.quarantine(&it.plugin, &it.sha256).is_none())
+                .map(|it| (it.plugin.clone(), it.version.clone(), it.sha256.clone())),
             _ => None,
         };
         let suspected = crash.plugin.is_none();
@@ -79,14 +81,24 @@ impl Book {
         culprits.any(|it| it.name == plugin && it.sha256 == sha256)
     }
 
-    fn had_unknown(&self, since: OffsetDateTime) -> bool {
-        self.counted(since).any(|crash| crash.plugin.is_none() && crash.cause != Cause::Killed)
+    /// The only package that was at work at this crash and at every other unattributed one of late.
+    fn suspect<'c>(&self, crash: &'c Crash) -> Option<&'c UnderWay> {
+        let others: Vec<&Crash> = self.counted(crash.at - UNKNOWN_WINDOW).filter(|it| it.is_unattributed()).collect();
+        if others.is_empty() {
+            return None;
+        }
+        [Crash::seen_running, Crash::seen_calling].into_iter().find_map(|at_work| {
+            let was_there = |it: &UnderWay, crash: &Crash| {
+                at_work(crash).any(|other| (&other.plugin, &other.sha256) == (&it.plugin, &it.sha256))
+            };
+            let mut always = at_work(crash).filter(|it| others.iter().all(|other| was_there(it, other)));
+            always.next().filter(|_| always.next().is_none())
+        })
     }
 
-    /// Who had most under way.
-    fn suspect<'c>(&self, crash: &'c Crash) -> Option<&'c super::record::UnderWay> {
-        let free = |plugin: &str, sha256: &str| self.quarantine(plugin, sha256).is_none();
-        crash.in_flight.iter().find(|it| free(&it.plugin, &it.sha256))
+    /// Crashes that no plugin is known to have caused, the last one first.
+    pub fn unattributed(&self) -> impl Iterator<Item = &Crash> {
+        self.crashes.iter().rev().map(|it| &it.crash).filter(|crash| crash.is_unattributed())
     }
 
     /// Why a package is not loaded.
@@ -118,7 +130,7 @@ impl Book {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crash::record::{Culprit, UnderWay};
+    use crate::crash::record::{Cause, Culprit};
 
     fn crash(seconds: i64, plugin: Option<(&str, &str)>) -> Crash {
         let culprit = |(name, sha256): (&str, &str)| Culprit {
@@ -141,6 +153,7 @@ mod tests {
             plugin: plugin.map(culprit),
             thread: None,
             in_flight: vec![under_way("busy", 3), under_way("quiet", 0)],
+            running: vec![],
             uptime_ms: 0,
         }
     }
@@ -163,16 +176,59 @@ mod tests {
         assert!(aside(&mut book, crash(750, Some(("p", "a")))).is_some());
     }
 
+    fn at_work(second: i64, calling: &[&str], running: &[&str]) -> Crash {
+        let named = |names: &[&str], calls| {
+            let one =
+                |name: &&str| UnderWay { plugin: (*name).to_owned(), calls, ..crash(0, None).in_flight[0].clone() };
+            names.iter().map(one).collect::<Vec<_>>()
+        };
+        let idle = named(&["idle"], 0);
+        let in_flight = [named(calling, 2), idle].concat();
+        Crash { in_flight, running: named(running, 1), ..crash(second, None) }
+    }
+
     #[test]
-    fn suspects_are_set_aside_one_by_one() {
+    fn one_alone_that_was_at_work_at_each_unattributed_crash_is_suspected() {
         let mut book = Book::default();
         assert_eq!(aside(&mut book, crash(0, None)), None);
         assert_eq!(aside(&mut book, crash(90, None)), None, "the first is too long ago");
         assert_eq!(aside(&mut book, crash(100, None)), Some(("busy".to_owned(), true)));
-        assert_eq!(aside(&mut book, crash(110, None)), Some(("quiet".to_owned(), true)));
-        assert_eq!(aside(&mut book, crash(120, None)), None, "nobody is left");
+        assert_eq!(aside(&mut book, crash(110, None)), None, "who had no calls is not next");
         assert!(book.release("busy"));
         assert_eq!(aside(&mut book, crash(130, None)), None, "that it was released wipes the slate");
+    }
+
+    #[test]
+    fn without_evidence_against_one_alone_nobody_is_set_aside() {
+        let mut book = Book::default();
+        for second in 0..5 {
+            assert_eq!(aside(&mut book, at_work(second, &[], &[])), None, "nobody had calls");
+        }
+        let mut book = Book::default();
+        for second in 0..5 {
+            assert_eq!(aside(&mut book, at_work(second, &["one", "other"], &[])), None, "two had calls");
+        }
+        assert_eq!(book.unattributed().count(), 5);
+        let mut book = Book::default();
+        assert_eq!(aside(&mut book, at_work(0, &["one"], &[])), None);
+        assert_eq!(aside(&mut book, at_work(1, &["other"], &[])), None, "another one each time");
+        let mut book = Book::default();
+        assert_eq!(aside(&mut book, at_work(0, &["one", "other"], &["other"])), None);
+        let found = aside(&mut book, at_work(1, &["one", "other"], &["one", "other"]));
+        assert_eq!(found, Some(("other".to_owned(), true)), "its code ran each time");
+    }
+
+    #[test]
+    fn a_standstill_counts_what_ran_and_a_stopped_worker_nothing() {
+        let still = |second, cause, running: &[&str]| Crash { cause, ..at_work(second, &["busy"], running) };
+        let mut book = Book::default();
+        for second in 0..3 {
+            assert_eq!(aside(&mut book, still(second, Cause::Hang, &[])), None, "calls alone stop nobody");
+            assert_eq!(aside(&mut book, still(second, Cause::Stopped, &["busy"])), None);
+        }
+        let mut book = Book::default();
+        assert_eq!(aside(&mut book, still(0, Cause::Hang, &["busy"])), None);
+        assert_eq!(aside(&mut book, still(1, Cause::Hang, &["busy"])), Some(("busy".to_owned(), true)));
     }
 
     #[test]

@@ -1,12 +1,17 @@
 //! Which plugin this thread is running right now. The crash handler reads it to name the culprit, so it is a plain
-//! thread-local cell: two stores a poll, no allocation, no lock.
+//! thread-local cell: two stores a poll, no allocation, no lock. The supervisor sees the same in the ledger, for ends
+//! that no handler saw.
 
 use std::cell::Cell;
+
+use super::ledger::RunningSlot;
 
 thread_local! {
     static CURRENT: Cell<Mark> = const { Cell::new(Mark::NOBODY) };
     /// Whether the thread is the host's own. On those a plugin's address on the stack may be one of an earlier call.
     static OURS: Cell<bool> = const { Cell::new(false) };
+    /// Where the supervisor sees what this thread runs.
+    static SLOT: RunningSlot = RunningSlot::claim(OURS.get());
 }
 
 /// A plugin's page in the ledger and which of its handlers runs. Small and plain: it is stored before each poll.
@@ -53,7 +58,12 @@ pub fn mark() -> Mark {
 /// Marks this thread as running code of a plugin until the mark is dropped.
 #[must_use]
 pub fn enter(mark: Mark) -> Entered {
-    Entered { before: CURRENT.replace(mark) }
+    Entered { before: CURRENT.replace(mark), shown_before: show(mark) }
+}
+
+/// Shows the supervisor what this thread runs; gives what it showed before. A thread that is ending shows nothing.
+pub(super) fn show(mark: Mark) -> Mark {
+    SLOT.try_with(|slot| slot.replace(mark)).unwrap_or_default()
 }
 
 /// Marks this thread as a plugin's own, for as long as it lives.
@@ -73,11 +83,14 @@ pub fn is_ours() -> bool {
 /// See [`enter`]. Marks nest: a plugin's future may poll a host's future that polls another's.
 pub struct Entered {
     before: Mark,
+    /// Not the same on a thread that belongs to a plugin and rests.
+    shown_before: Mark,
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
         CURRENT.set(self.before);
+        show(self.shown_before);
     }
 }
 

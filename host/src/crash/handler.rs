@@ -31,6 +31,9 @@ const WORDS: usize = 64;
 /// The stack that a plugin's thread gets to have its overflow reported on.
 const SIGNAL_STACK: usize = 32 * 1024;
 
+/// The status of a worker that ended itself because its descriptors were changed.
+const DESCRIPTORS_LOST: c_int = 71;
+
 /// Watches over this process from now on. Nothing is watched without a ledger.
 ///
 /// # Errors
@@ -111,6 +114,22 @@ extern "C" fn on_exit() {
         let here = AtomicU8::new(0);
         write_down(ledger, 0, flags::EXIT, &Registers { code: 0, stack: here.as_ptr() as usize });
     }
+}
+
+/// Ends the process because descriptors that it lives by were changed, by code of `mark` as far as is known. When code of
+/// another plugin runs at the same time it is not known.
+pub fn end_for_descriptors(mark: Mark) {
+    let Some(ledger) = ledger::mine() else { return };
+    let alone = ledger.running(false).all(|other| other.page() == mark.page());
+    current::show(mark);
+    let end = &ledger.end;
+    if end.state.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+        end.flags.store(flags::DESCRIPTORS, Ordering::Relaxed);
+        end.mark.store(if alone { mark.bits() } else { 0 }, Ordering::Relaxed);
+        end.state.store(2, Ordering::SeqCst);
+    }
+    // SAFETY: ends the process at once. What `exit` would run first may use descriptors that are somebody else's.
+    unsafe { libc::_exit(DESCRIPTORS_LOST) }
 }
 
 fn write_down(ledger: &Ledger, signal: c_int, seen: u32, at: &Registers) {

@@ -20,6 +20,8 @@ use super::current::Mark;
 const PAGES: usize = 256;
 /// Instances whose calls are counted where the keeper can see them.
 const COUNTS: usize = 1_024;
+/// Threads whose running plugin the supervisor can see; what runs on others is not seen.
+const RUNNING: usize = 512;
 const NAME: usize = 40;
 const VERSION: usize = 64;
 const HASH: usize = 64;
@@ -34,6 +36,7 @@ pub struct Ledger {
     pub(super) end: End,
     pages: [Page; PAGES],
     counts: [Count; COUNTS],
+    running: [Running; RUNNING],
 }
 
 /// How the worker ended; written by the first thread that is about to end it.
@@ -57,6 +60,8 @@ pub(super) mod flags {
     pub const OUTSIDE: u32 = 2;
     /// The address that could not be reached lies where the stack ends.
     pub const STACK: u32 = 4;
+    /// The worker ended itself: descriptors or limits that it lives by were changed.
+    pub const DESCRIPTORS: u32 = 8;
 }
 
 /// One package that is or was loaded.
@@ -78,6 +83,14 @@ pub struct Count {
     /// The page, plus one; 0 is free.
     page: AtomicU32,
     calls: AtomicUsize,
+}
+
+/// What one thread runs. Alone on its cache line: it is written at each poll.
+#[repr(C, align(64))]
+struct Running {
+    /// 0 free, 1 a thread that may belong to a plugin, 2 one of the host's own.
+    taken: AtomicU32,
+    mark: AtomicU64,
 }
 
 /// Text that ends at its first zero byte.
@@ -261,6 +274,16 @@ impl Ledger {
         owner
     }
 
+    /// What each thread runs that runs a plugin; with `own_alone`, of the host's own threads.
+    pub(super) fn running(&self, own_alone: bool) -> impl Iterator<Item = Mark> {
+        let counts = move |slot: &&Running| match slot.taken.load(Ordering::Acquire) {
+            FREE => false,
+            kind => !own_alone || kind == OWN_THREAD,
+        };
+        let marks = self.running.iter().filter(counts).map(|slot| Mark::of_bits(slot.mark.load(Ordering::Acquire)));
+        marks.filter(|mark| mark.page().is_some())
+    }
+
     /// The pages of instances that are there, with what each has under way.
     pub(super) fn under_way(&self) -> Vec<(&Page, usize)> {
         let counted = self.counts.iter().filter_map(|count| {
@@ -268,6 +291,41 @@ impl Ledger {
             Some((self.pages.get(page)?, count.calls.load(Ordering::Relaxed) & !CLOSED))
         });
         counted.collect()
+    }
+}
+
+/// This thread's place in the ledger, until the thread ends. None without a ledger, or when all are taken.
+pub(super) struct RunningSlot(Option<&'static Running>);
+
+const FREE: u32 = 0;
+const FOREIGN_THREAD: u32 = 1;
+const OWN_THREAD: u32 = 2;
+
+impl RunningSlot {
+    /// `is_own`: the thread is the host's own.
+    pub fn claim(is_own: bool) -> Self {
+        let kind = if is_own { OWN_THREAD } else { FOREIGN_THREAD };
+        let free =
+            |slot: &&Running| slot.taken.compare_exchange(FREE, kind, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        Self(mine().and_then(|ledger| ledger.running.iter().find(free)))
+    }
+
+    /// Shows what the thread runs; gives what it showed before.
+    pub fn replace(&self, mark: Mark) -> Mark {
+        let Some(slot) = self.0 else { return Mark::NOBODY };
+        // This thread alone writes here.
+        let before = slot.mark.load(Ordering::Relaxed);
+        slot.mark.store(mark.bits(), Ordering::Release);
+        Mark::of_bits(before)
+    }
+}
+
+impl Drop for RunningSlot {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0 {
+            slot.mark.store(0, Ordering::Relaxed);
+            slot.taken.store(FREE, Ordering::Release);
+        }
     }
 }
 

@@ -23,6 +23,9 @@ pub struct Crash {
     /// The thread that ended it.
     pub thread: Option<String>,
     pub in_flight: Vec<UnderWay>,
+    /// Whose code ran at that moment, and on how many threads (`calls`). Of a standstill, on the host's own threads.
+    #[serde(default)]
+    pub running: Vec<UnderWay>,
     pub uptime_ms: u64,
 }
 
@@ -40,6 +43,19 @@ pub enum Cause {
     Hang,
     /// From outside: `kill`, or the system was out of memory.
     Killed,
+    /// A signal had stopped it (`SIGSTOP`, a debugger), so that it answered the keeper no more and was ended.
+    Stopped,
+    /// Descriptors that the host lives by were closed or replaced, or the limit of open files was lowered for good.
+    Descriptors,
+    /// Not an end of the worker: handlers that never return held all threads that the plugin may have.
+    Blocked,
+}
+
+impl Cause {
+    /// Whether a fault in code did it, so that a plugin can be behind it when nobody is known to be.
+    pub fn is_fault(self) -> bool {
+        !matches!(self, Self::Killed | Self::Stopped)
+    }
 }
 
 /// The plugin that did it.
@@ -71,7 +87,7 @@ impl Crash {
     pub fn read(
         ledger: &Ledger,
         status: Option<ExitStatus>,
-        hung: bool,
+        standstill: Option<Standstill>,
         at: OffsetDateTime,
         uptime: Duration,
     ) -> Option<Self> {
@@ -81,7 +97,7 @@ impl Crash {
             return None;
         }
         let flags = if seen { end.flags.load(Ordering::Relaxed) } else { 0 };
-        let cause = cause(status, hung, seen.then(|| (end.signal.load(Ordering::Relaxed), flags)));
+        let cause = cause(status, standstill, seen.then(|| (end.signal.load(Ordering::Relaxed), flags)));
         let ours = seen && flags & flags::OUTSIDE == 0;
         let thread = end.thread.read();
         Some(Self {
@@ -91,8 +107,26 @@ impl Crash {
             plugin: if ours { culprit(ledger) } else { None },
             thread: (ours && !thread.is_empty()).then(|| plain(thread)),
             in_flight: in_flight(ledger),
+            // A plugin's own threads may be held for as long as they like: that stops nobody else.
+            running: running(ledger, standstill.is_some()),
             uptime_ms: u64::try_from(uptime.whole_milliseconds()).unwrap_or(0),
         })
+    }
+
+    /// Whether code did it and it is not known whose.
+    pub fn is_unattributed(&self) -> bool {
+        self.plugin.is_none() && self.cause.is_fault()
+    }
+
+    /// Packages whose code ran at that moment.
+    pub fn seen_running(&self) -> Box<dyn Iterator<Item = &UnderWay> + '_> {
+        Box::new(self.running.iter().filter(|it| it.calls > 0))
+    }
+
+    /// Packages that had calls under way. At a standstill that says nothing: calls wait for whatever stands still.
+    pub fn seen_calling(&self) -> Box<dyn Iterator<Item = &UnderWay> + '_> {
+        let counts = self.cause != Cause::Hang;
+        Box::new(self.in_flight.iter().filter(move |it| counts && it.calls > 0))
     }
 
     /// In a few words, for people.
@@ -105,6 +139,9 @@ impl Crash {
             Cause::Exit => "an exit of the process",
             Cause::Hang => "a standstill",
             Cause::Killed => "a kill from outside",
+            Cause::Stopped => "a stop signal from outside",
+            Cause::Descriptors => "a change of the descriptors that the host lives by",
+            Cause::Blocked => "calls that never return",
         };
         match self.plugin.as_ref().and_then(|plugin| plugin.handler.as_ref()) {
             Some(handler) => format!("{what} in {handler}"),
@@ -113,7 +150,15 @@ impl Crash {
     }
 }
 
-fn cause(status: Option<ExitStatus>, hung: bool, seen: Option<(u32, u32)>) -> Cause {
+/// How a worker was found that did not answer and was ended for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standstill {
+    Silent,
+    /// A signal had stopped it.
+    Stopped,
+}
+
+fn cause(status: Option<ExitStatus>, standstill: Option<Standstill>, seen: Option<(u32, u32)>) -> Cause {
     let signal = status.and_then(|status| status.signal());
     let by_signal = |signal| match signal {
         libc::SIGSEGV | libc::SIGBUS => Cause::Segfault,
@@ -122,10 +167,12 @@ fn cause(status: Option<ExitStatus>, hung: bool, seen: Option<(u32, u32)>) -> Ca
     };
     match (seen, signal) {
         (Some((_, flags)), _) if flags & flags::EXIT != 0 => Cause::Exit,
+        (Some((_, flags)), _) if flags & flags::DESCRIPTORS != 0 => Cause::Descriptors,
         (Some((_, flags)), _) if flags & flags::OUTSIDE != 0 => Cause::Killed,
         (Some((_, flags)), _) if flags & flags::STACK != 0 => Cause::StackOverflow,
         (Some((signal, _)), _) => by_signal(i32::try_from(signal).unwrap_or_default()),
-        (None, _) if hung => Cause::Hang,
+        (None, _) if standstill == Some(Standstill::Stopped) => Cause::Stopped,
+        (None, _) if standstill.is_some() => Cause::Hang,
         (None, Some(libc::SIGKILL | libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT)) => Cause::Killed,
         // A handler would have been there, had the thread had a stack left to run it on.
         (None, Some(libc::SIGSEGV)) => Cause::StackOverflow,
@@ -148,25 +195,35 @@ fn culprit(ledger: &Ledger) -> Option<Culprit> {
     })
 }
 
-/// Packages that are told with a crash.
-const IN_FLIGHT_TOLD: usize = 32;
+/// Packages that are shown with a crash.
+const SHOWN_PACKAGES: usize = 32;
 
-/// One line a package, those with the most calls first.
 fn in_flight(ledger: &Ledger) -> Vec<UnderWay> {
+    by_package(ledger.under_way().into_iter())
+}
+
+fn running(ledger: &Ledger, own_threads_alone: bool) -> Vec<UnderWay> {
+    let pages = ledger.running(own_threads_alone).filter_map(|mark| ledger.page(mark));
+    by_package(pages.map(|page| (page, 1)))
+}
+
+/// One line a package, those with the highest count first.
+fn by_package<'l>(counts: impl Iterator<Item = (&'l Page, usize)>) -> Vec<UnderWay> {
     let mut packages: BTreeMap<(String, String), (&Page, usize)> = BTreeMap::new();
-    for (page, calls) in ledger.under_way() {
-        packages.entry((page.name.read(), page.sha256.read())).or_insert((page, 0)).1 += calls;
+    for (page, count) in counts {
+        let sum = &mut packages.entry((page.name.read(), page.sha256.read())).or_insert((page, 0)).1;
+        *sum = sum.saturating_add(count);
     }
-    let told = packages.into_iter().map(|((plugin, sha256), (page, calls))| UnderWay {
+    let shown = packages.into_iter().map(|((plugin, sha256), (page, calls))| UnderWay {
         plugin: plain(plugin),
         version: plain(page.version.read()),
         sha256: plain(sha256),
         calls,
     });
-    let mut told: Vec<_> = told.collect();
-    told.sort_by_key(|under_way| std::cmp::Reverse(under_way.calls));
-    told.truncate(IN_FLIGHT_TOLD);
-    told
+    let mut shown: Vec<_> = shown.collect();
+    shown.sort_by_key(|under_way| std::cmp::Reverse(under_way.calls));
+    shown.truncate(SHOWN_PACKAGES);
+    shown
 }
 
 /// Whatever a plugin may have scribbled there, it is shown to people.
@@ -185,27 +242,29 @@ mod tests {
     #[test]
     fn causes_are_told_apart() {
         let exited = 7 << 8;
-        for (expected, status, hung, seen) in [
-            (Cause::Segfault, status(11), false, Some((11, 0))),
-            (Cause::StackOverflow, status(6), false, Some((11, flags::STACK))),
-            (Cause::Abort, status(6), false, Some((6, 0))),
-            (Cause::Fault, status(4), false, Some((4, 0))),
-            (Cause::Exit, status(exited), false, Some((0, flags::EXIT))),
-            (Cause::Killed, status(11), false, Some((11, flags::OUTSIDE))),
-            (Cause::Killed, status(9), false, None),
-            (Cause::Hang, status(9), true, None),
-            (Cause::StackOverflow, status(11), false, None),
-            (Cause::Exit, status(exited), false, None),
-            (Cause::Segfault, status(11), true, Some((11, 0))),
+        for (expected, status, standstill, seen) in [
+            (Cause::Segfault, status(11), None, Some((11, 0))),
+            (Cause::StackOverflow, status(6), None, Some((11, flags::STACK))),
+            (Cause::Abort, status(6), None, Some((6, 0))),
+            (Cause::Fault, status(4), None, Some((4, 0))),
+            (Cause::Exit, status(exited), None, Some((0, flags::EXIT))),
+            (Cause::Killed, status(11), None, Some((11, flags::OUTSIDE))),
+            (Cause::Killed, status(9), None, None),
+            (Cause::Hang, status(9), Some(Standstill::Silent), None),
+            (Cause::Stopped, status(9), Some(Standstill::Stopped), None),
+            (Cause::Descriptors, status(exited), None, Some((0, flags::DESCRIPTORS))),
+            (Cause::StackOverflow, status(11), None, None),
+            (Cause::Exit, status(exited), None, None),
+            (Cause::Segfault, status(11), Some(Standstill::Silent), Some((11, 0))),
         ] {
-            assert_eq!(cause(status, hung, seen), expected, "{status:?} {hung} {seen:?}");
+            assert_eq!(cause(status, standstill, seen), expected, "{status:?} {standstill:?} {seen:?}");
         }
     }
 
     #[test]
     fn an_empty_ledger_blames_nobody_and_a_farewell_is_no_crash() {
         let shared = super::super::ledger::Shared::new().unwrap();
-        let read = || Crash::read(shared.ledger(), status(9), false, OffsetDateTime::UNIX_EPOCH, Duration::seconds(2));
+        let read = || Crash::read(shared.ledger(), status(9), None, OffsetDateTime::UNIX_EPOCH, Duration::seconds(2));
         let crash = read().unwrap();
         assert_eq!((crash.cause, crash.plugin, crash.uptime_ms), (Cause::Killed, None, 2_000));
         shared.ledger().leaving.store(1, Ordering::SeqCst);

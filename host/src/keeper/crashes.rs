@@ -10,7 +10,7 @@ use std::{
 
 use crate::crash::{
     book::{Book, Quarantined},
-    record::Crash,
+    record::{Cause, Crash},
 };
 
 const FILE: &str = "crashes.json";
@@ -62,8 +62,14 @@ impl Crashes {
             offset = culprit.and_then(|it| it.offset.as_deref()),
             thread = crash.thread,
             uptime_ms = crash.uptime_ms,
-            "the worker crashed"
+            "{}",
+            if crash.cause == Cause::Blocked { "a plugin held all its threads" } else { "the worker crashed" }
         );
+        if crash.is_unattributed() {
+            let (running, calling) = (crash.seen_running(), crash.seen_calling());
+            let [running, calling] = [running, calling].map(|it| it.map(|it| &*it.plugin).collect::<Vec<_>>());
+            tracing::warn!(?running, ?calling, "it is not known which plugin, if any, ended the worker");
+        }
         let aside = self.book.add(crash);
         if let Some(Quarantined { plugin, version, suspected, .. }) = &aside {
             tracing::error!(plugin, version, suspected, "the plugin is quarantined until an operator releases it");

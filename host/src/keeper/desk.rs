@@ -20,6 +20,8 @@ const MOST_PROBED: usize = 1_000;
 pub struct Desk {
     pub clock: Clock,
     pub crashes: Crashes,
+    /// A worker has answered on the public socket, so that it counts when one does not.
+    pub answers_probes: bool,
     provisioner: Provisioner,
     announcement: Announcement,
     files: Files,
@@ -38,7 +40,8 @@ impl Desk {
         announcement: Announcement,
         files: Files,
     ) -> Self {
-        Self { clock, crashes, provisioner, announcement, files, probed: HashSet::new(), asked: HashSet::new() }
+        let (probed, asked) = (HashSet::new(), HashSet::new());
+        Self { clock, crashes, answers_probes: false, provisioner, announcement, files, probed, asked }
     }
 
     pub fn new_worker(&mut self) {
@@ -66,6 +69,7 @@ impl Desk {
                 let was_quarantined = self.crashes.release(&plugin);
                 answer(outbox, async move { ToWorker::Released { id, was_quarantined } });
             }
+            ToKeeper::Blocked { crash } => drop(self.crashes.add(*crash)),
             ToKeeper::ReadLock { id } => {
                 let files = self.files.clone();
                 let read = spawn_blocking(move || files.read_lock());

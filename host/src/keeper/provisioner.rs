@@ -15,8 +15,12 @@ use super::launch::Launcher;
 use crate::link::{PluginDatabase, ProvisionFault, ProvisionRequest, Purged};
 use crate::provision::{Job, Task};
 
-/// Side by side; more wait. Each holds a few connections of the provisioner's login.
+/// Side by side; more wait for their turn. Each holds a few connections of the provisioner's login.
 const AT_ONCE: usize = 2;
+/// How long a step waits for its turn: those before it may hang, and must not hold up other plugins.
+const TURN_PATIENCE: Duration = Duration::from_secs(1);
+/// Side by side when some hang.
+const MOST_AT_ONCE: usize = 12;
 /// Longer than the limits within the step itself, which give better reasons.
 const TIMEOUT: Duration = Duration::from_secs(120);
 const LONGEST_NAME: usize = 40;
@@ -27,7 +31,8 @@ const HASH_DIGITS: usize = 64;
 pub struct Provisioner {
     launcher: Launcher,
     job: Arc<Job>,
-    permits: Arc<Semaphore>,
+    turns: Arc<Semaphore>,
+    places: Arc<Semaphore>,
     made: Arc<Mutex<HashMap<ProvisionRequest, PluginDatabase>>>,
 }
 
@@ -37,7 +42,8 @@ const MOST_REMEMBERED: usize = 1_000;
 impl Provisioner {
     /// `job` is what every step gets; its request is filled in for each.
     pub fn new(launcher: Launcher, job: Job) -> Self {
-        Self { launcher, job: Arc::new(job), permits: Arc::new(Semaphore::new(AT_ONCE)), made: Arc::default() }
+        let [turns, places] = [AT_ONCE, MOST_AT_ONCE].map(|permits| Arc::new(Semaphore::new(permits)));
+        Self { launcher, job: Arc::new(job), turns, places, made: Arc::default() }
     }
 
     /// What the step for this package gave when it was made last.
@@ -87,7 +93,8 @@ impl Provisioner {
     }
 
     async fn have_done<T: DeserializeOwned>(&self, task: Task, plugin: &str) -> Result<T, ProvisionFault> {
-        let _permit = self.permits.acquire().await;
+        let _turn = tokio::time::timeout(TURN_PATIENCE, self.turns.acquire()).await;
+        let _place = self.places.acquire().await;
         match tokio::time::timeout(TIMEOUT, self.ask(task)).await {
             Ok(Ok(result)) => result,
             Ok(Err(error)) => {

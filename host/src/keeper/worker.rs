@@ -3,6 +3,7 @@
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::ExitStatus;
@@ -19,17 +20,22 @@ use tokio::time::MissedTickBehavior;
 
 use super::desk::Desk;
 use super::launch::{Account, Launcher};
+use super::liveness::{self, Liveness};
 use super::output::Output;
 use super::temp_folder;
-use crate::crash::{ledger, record::Crash};
+use crate::crash::{
+    ledger,
+    record::{Crash, Standstill},
+};
 use crate::link::{MOST_DESCRIPTORS, ToKeeper, ToWorker, WorkerStart, frame};
 
 /// What a worker that has drained needs beyond its grace to write the last things and end.
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
 /// Answers on their way to the worker; more wait in their tasks.
 const OUTBOX: usize = 16;
-/// A worker says every second that its tasks run; one that was not heard of for so many of the keeper's own seconds
-/// stands still and is ended. Ticks rather than time, so that a machine that was asleep ends nobody.
+/// A worker says every second that its tasks run, and answers a connection to its public socket every second. One that
+/// missed either for so many of the keeper's own seconds stands still and is ended. Ticks rather than time, so that a
+/// machine that was asleep ends nobody.
 const MOST_SILENT_TICKS: u32 = 20;
 const TICK: Duration = Duration::from_secs(1);
 
@@ -40,6 +46,10 @@ pub struct Worker {
     outbox: mpsc::Sender<ToWorker>,
     ledger: ledger::Shared,
     output: Output,
+    /// The public socket, which clients connect to.
+    public: SocketAddr,
+    /// It accepts nobody any more, so that a probe without an answer says nothing.
+    draining: bool,
     started: Instant,
 }
 
@@ -80,23 +90,26 @@ impl Worker {
         let (outbox, mail) = mpsc::channel(OUTBOX);
         tokio::spawn(deliver(to, mail));
         let from = Inbox { from, read: Vec::new() };
-        Ok(Self { child, from, outbox, ledger, output, started: Instant::now() })
+        let public = start.config.http.listen_addr;
+        Ok(Self { child, from, outbox, ledger, output, public, draining: false, started: Instant::now() })
     }
 
     /// Serves the worker's requests until it dies, and tells how. One that stands still is ended.
     pub async fn until_death(&mut self, desk: &mut Desk) -> Death {
-        let mut hung = false;
-        let status = self.attend(desk, &mut hung).await;
+        let mut standstill = None;
+        let status = self.attend(desk, &mut standstill).await;
         self.output.finish().await;
         let uptime = self.started.elapsed().try_into().unwrap_or_default();
-        let crash = Crash::read(self.ledger.ledger(), status, hung, desk.clock.now(), uptime);
+        let crash = Crash::read(self.ledger.ledger(), status, standstill, desk.clock.now(), uptime);
         Death { status, crash }
     }
 
-    async fn attend(&mut self, desk: &mut Desk, hung: &mut bool) -> Option<ExitStatus> {
+    async fn attend(&mut self, desk: &mut Desk, standstill: &mut Option<Standstill>) -> Option<ExitStatus> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut silent = 0;
+        let mut liveness = Liveness::watch(self.public);
+        // Since the last word on the pipe, and the last answer on the public socket.
+        let (mut silent, mut unanswered) = (0, 0);
         desk.new_worker();
         loop {
             tokio::select! {
@@ -111,23 +124,38 @@ impl Worker {
                         return self.child.wait().await.ok();
                     }
                 },
+                () = liveness.answered() => {
+                    desk.answers_probes = true;
+                    unanswered = 0;
+                }
                 _ = tick.tick() => {
                     silent += 1;
-                    if silent > MOST_SILENT_TICKS && !*hung {
-                        tracing::error!(seconds = MOST_SILENT_TICKS, "the worker does not answer any more; ending it");
-                        *hung = true;
-                        if let Err(error) = self.child.start_kill() {
-                            tracing::warn!(%error, "the worker could not be ended");
-                        }
+                    // Where no worker ever answered something keeps the keeper from its own socket.
+                    unanswered += u32::from(desk.answers_probes && !self.draining);
+                    if silent.max(unanswered) > MOST_SILENT_TICKS && standstill.is_none() {
+                        *standstill = Some(liveness::standstill(self.child.id()));
+                        self.end_standstill(silent, unanswered);
                     }
                 }
             }
         }
     }
 
+    fn end_standstill(&mut self, silent: u32, unanswered: u32) {
+        tracing::error!(
+            seconds_silent = silent,
+            seconds_without_answer = unanswered,
+            "the worker does not answer any more; ending it"
+        );
+        if let Err(error) = self.child.start_kill() {
+            tracing::warn!(%error, "the worker could not be ended");
+        }
+    }
+
     /// Tells the worker to finish, and waits for it as long as it may take. `hurry` cuts the wait short.
     pub async fn drain(mut self, desk: &mut Desk, grace: Duration, hurry: impl Future<Output = ()>) {
         let _ = self.outbox.send(ToWorker::Drain).await;
+        self.draining = true;
         tokio::select! {
             death = self.until_death(desk) => tracing::info!(ended = told(death.status), "the worker has drained"),
             () = tokio::time::sleep(grace + DRAIN_MARGIN) => tracing::warn!("the worker did not drain in time; ending it"),

@@ -23,16 +23,32 @@ pub fn read() -> Reading {
     let cpu = time::clock_gettime(time::ClockId::ProcessCPUTime);
     #[allow(clippy::cast_precision_loss)]
     let cpu_seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
-    // The folder itself is open while it is read.
-    let open = std::fs::read_dir("/proc/self/fd").map(|entries| entries.count().saturating_sub(1) as u64);
     Reading {
         cpu_seconds: Some(cpu_seconds),
         resident_bytes: field("VmRSS").map(|kib| kib * 1024),
         virtual_bytes: field("VmSize").map(|kib| kib * 1024),
         threads: field("Threads"),
-        open_fds: open.ok(),
+        open_fds: descriptors().map(|(open, _)| open),
         max_fds: process::getrlimit(process::Resource::Nofile).current,
     }
+}
+
+/// Open descriptors, and the most that there may be.
+#[cfg(target_os = "linux")]
+pub fn descriptors() -> Option<(u64, u64)> {
+    const FOLDER: &str = "/proc/self/fd";
+    // Since Linux 6.2 the folder's size is their number; before it is 0, and they have to be counted.
+    let open = match std::fs::metadata(FOLDER).ok()?.len() {
+        // The folder itself is open while it is read.
+        0 => std::fs::read_dir(FOLDER).ok()?.count().saturating_sub(1) as u64,
+        open => open,
+    };
+    Some((open, rustix::process::getrlimit(rustix::process::Resource::Nofile).current?))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn descriptors() -> Option<(u64, u64)> {
+    None
 }
 
 #[cfg(not(target_os = "linux"))]

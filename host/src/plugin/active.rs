@@ -136,7 +136,8 @@ impl Active {
             in_flight: self.instance.in_flight(),
             deadline: call.deadline,
         };
-        self.guard.run(called, || self.instance.call(handler, call)).await
+        let stuck = || self.instance.is_stuck();
+        self.guard.run(called, &stuck, || self.instance.call(handler, call)).await
     }
 
     /// The plugin's tools; every handler must be there.

@@ -149,7 +149,9 @@ impl Breaker {
         }
         state.faults.push_back((now, calls));
         let since = state.faults.front().map_or(calls, |(_, first)| *first);
-        let (faults, calls) = (state.faults.len() as u64, calls.saturating_sub(since) + 1);
+        let faults = state.faults.len() as u64;
+        // Calls that were let in together and fail together count all, though none was let in since the first fault.
+        let calls = (calls.saturating_sub(since) + 1).max(faults);
         if calls >= LEAST_CALLS && faults * 100 > calls * MOST_PERCENT {
             self.open(&mut state, now, OPEN);
         }
@@ -237,6 +239,15 @@ mod tests {
         assert_eq!(breaker.admit_at(now), Ok(Pass::Free), "a third goes wrong");
         fail(&breaker, now + 2 * WINDOW, 300, LEAST_CALLS - 1);
         assert_eq!(breaker.admit_at(now + 2 * WINDOW), Ok(Pass::Free), "the old ones do not count");
+    }
+
+    #[test]
+    fn calls_that_fail_together_open_it() {
+        let (breaker, now) = (breaker(), Instant::now());
+        (1..LEAST_CALLS).for_each(|_| breaker.wrong_at(now, Pass::Free, LEAST_CALLS));
+        assert_eq!(breaker.admit_at(now), Ok(Pass::Free), "too few to say");
+        breaker.wrong_at(now, Pass::Free, LEAST_CALLS);
+        assert_eq!(breaker.admit_at(now), Err(11));
     }
 
     #[test]

@@ -109,13 +109,19 @@ impl Guard {
         }
     }
 
-    /// Runs a call until its deadline; past it the call's future is dropped.
-    pub async fn run<F>(&self, called: Called<'_>, call: impl FnOnce() -> F) -> Result<PluginReply, ApiError>
+    /// Runs a call until its deadline; past it the call's future is dropped. `stuck` answers whether the plugin's threads
+    /// are all held: a client that gives up then was failed by the plugin.
+    pub async fn run<F>(
+        &self,
+        called: Called<'_>,
+        stuck: Stuck<'_>,
+        call: impl FnOnce() -> F,
+    ) -> Result<PluginReply, ApiError>
     where
         F: Future<Output = Result<PluginReply, CallFault>>,
     {
         self.counters.calls.count();
-        let admitted = self.admit(called.in_flight)?;
+        let admitted = self.admit(called.in_flight, stuck)?;
         let (begun, waited_before) = (Instant::now(), spent::database());
         let outcome = tokio::time::timeout_at(called.deadline.into(), call()).await;
         let took = begun.elapsed();
@@ -167,13 +173,13 @@ impl Guard {
         }
     }
 
-    fn admit(&self, in_flight: usize) -> Result<Admitted<'_>, ApiError> {
+    fn admit<'g>(&'g self, in_flight: usize, stuck: Stuck<'g>) -> Result<Admitted<'g>, ApiError> {
         if in_flight >= self.limit {
             self.refused();
             return Err(unavailable(format!("The plugin `{}` is busy.", self.name)).retry_after(BUSY_RETRY));
         }
         match self.breaker.admit() {
-            Ok(pass) => Ok(Admitted { breaker: &self.breaker, pass: Some(pass) }),
+            Ok(pass) => Ok(Admitted { guard: self, pass: Some(pass), stuck }),
             Err(seconds) => {
                 self.refused();
                 let detail = format!("The plugin `{}` failed too often and gets no calls for a while.", self.name);
@@ -234,10 +240,14 @@ impl Guard {
             faults::tell(tail, called, (fault, cause, reason), took);
         }
         if cause == Cause::Plugin {
-            admitted.wrong(counters.calls.read().saturating_sub(counters.refused.read()));
+            admitted.wrong();
         } else {
             admitted.well();
         }
+    }
+
+    fn calls_let_in(&self) -> u64 {
+        self.counters.calls.read().saturating_sub(self.counters.refused.read())
     }
 
     fn refused(&self) {
@@ -266,30 +276,37 @@ impl Guard {
     }
 }
 
-/// A call that was let in. Dropped without an outcome, it has shown nothing.
+/// Whether the plugin's threads are all held.
+pub type Stuck<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// A call that was let in. Dropped without an outcome it has shown nothing, unless the plugin is stuck.
 struct Admitted<'g> {
-    breaker: &'g Breaker,
+    guard: &'g Guard,
     pass: Option<Pass>,
+    stuck: Stuck<'g>,
 }
 
 impl Admitted<'_> {
     fn well(mut self) {
         if let Some(pass) = self.pass.take() {
-            self.breaker.well(pass);
+            self.guard.breaker.well(pass);
         }
     }
 
-    fn wrong(mut self, calls: u64) {
+    fn wrong(mut self) {
         if let Some(pass) = self.pass.take() {
-            self.breaker.wrong(pass, calls);
+            self.guard.breaker.wrong(pass, self.guard.calls_let_in());
         }
     }
 }
 
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
-        if let Some(pass) = self.pass.take() {
-            self.breaker.gone(pass);
+        let Some(pass) = self.pass.take() else { return };
+        if (self.stuck)() {
+            self.guard.breaker.wrong(pass, self.guard.calls_let_in());
+        } else {
+            self.guard.breaker.gone(pass);
         }
     }
 }

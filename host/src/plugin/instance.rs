@@ -29,7 +29,7 @@ use super::{
     },
     call::{CallBody, CallParts},
     context::{PluginContext, PluginIdentity, Services},
-    lane::Entrance,
+    lane::{Entrance, Relief},
     library::{
         Library,
         seat::{NotMade, Running, Seat},
@@ -167,6 +167,16 @@ impl Instance {
     /// The route or name that a handler is known by.
     pub fn handler_name(&self, handler: u32) -> &str {
         self.scope.placement().map_or("", |placement| placement.name(handler))
+    }
+
+    /// Whether all threads of its own are held by polls that do not return.
+    pub fn is_stuck(&self) -> bool {
+        self.scope.placement().is_some_and(|placement| placement.lane().is_stuck())
+    }
+
+    /// Gives it more threads when all are held by calls that nobody waits for any more.
+    pub fn relieve(&self) -> Relief {
+        self.scope.placement().map_or(Relief::NotNeeded, Placement::relieve)
     }
 
     /// Where the calls run, and what has blocked a thread.

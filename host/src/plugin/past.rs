@@ -11,7 +11,7 @@ use tracing::Level;
 use crate::{
     crash::{
         book::{Book, Quarantined, Remembered},
-        record::Crash,
+        record::{Cause, Crash},
     },
     link::{KeeperGone, KeeperLink},
     observe::log::{
@@ -47,6 +47,20 @@ impl Past {
         self.book.read().unwrap_or_else(PoisonError::into_inner).last_of(plugin).cloned()
     }
 
+    /// How many crashes of this host are unattributed, and the last of them.
+    pub fn unattributed(&self) -> (usize, Option<Crash>) {
+        let book = self.book.read().unwrap_or_else(PoisonError::into_inner);
+        (book.unattributed().count(), book.unattributed().next().cloned())
+    }
+
+    /// Remembers that a plugin held all its threads; whether it is set aside for it.
+    pub fn blocked(&self, crash: Crash) -> bool {
+        if let Some(keeper) = &self.keeper {
+            keeper.blocked(crash.clone());
+        }
+        self.book.write().unwrap_or_else(PoisonError::into_inner).add(crash).is_some()
+    }
+
     /// Puts what is known of crashes where those read along who look into a plugin: the lines of the worker that ended are
     /// gone with it.
     pub fn tell(&self, log: &Log) {
@@ -61,7 +75,10 @@ impl Past {
                 at: crash.at,
                 level: Level::ERROR,
                 source: Source::Host,
-                message: &format!("the worker was ended by {}", crash.told()),
+                message: &match crash.cause {
+                    Cause::Blocked => format!("all its threads were held by {}", crash.told()),
+                    _ => format!("the worker was ended by {}", crash.told()),
+                },
                 fields: known.chain([version]).collect(),
                 request_id: None,
                 trace_id: None,

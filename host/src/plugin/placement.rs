@@ -6,6 +6,7 @@
 //! and the next time it takes twice as many. An operator can decide it for all handlers of a plugin.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -18,7 +19,7 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 
 use super::{
-    lane::{Lane, Timed},
+    lane::{HELD, Lane, Relief, Timed},
     watchdog::{Blamed, Place, Polling, Watchdog},
 };
 use crate::{config::Execution, crash::Mark};
@@ -71,8 +72,23 @@ pub struct PlacementReport {
     /// Polls that did not return in time: on the core's threads, and on the lane's.
     pub blocked_core: u64,
     pub blocked_lane: u64,
-    /// Handlers that have blocked a thread, and for how long at most.
+    /// Handlers that have blocked a thread, and for how long at most; a poll that goes on counts with what it took so far.
     pub blocking: Vec<Blocking>,
+    /// Threads of its own that polls hold right now which do not return, and the most that it may have.
+    pub held_threads: Vec<Blocking>,
+    pub most_threads: usize,
+}
+
+impl PlacementReport {
+    /// In one sentence, when calls of the plugin wait for threads that do not come back.
+    pub fn reason(&self) -> Option<String> {
+        let mut handlers: Vec<&str> = self.held_threads.iter().map(|held| &*held.handler).collect();
+        handlers.sort_unstable();
+        handlers.dedup();
+        let (held, most) = (self.held_threads.len(), self.most_threads);
+        (held > 0)
+            .then(|| format!("{held} of its {most} threads are held by handlers that block: {}.", handlers.join(", ")))
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -82,6 +98,26 @@ pub struct Blocking {
 }
 
 impl Placement {
+    /// Gives the plugin fresh threads when it needs them, and says in the log which handlers hold the others.
+    pub fn relieve(&self) -> Relief {
+        let relief = self.lane.relieve();
+        if let Relief::Given(handlers) = &relief {
+            let (plugin, handlers) = (&*self.handlers.plugin, self.names(handlers));
+            tracing::error!(
+                plugin,
+                handlers,
+                "all threads of a plugin are held by calls that nobody waits for any more; it gets fresh ones, once"
+            );
+        }
+        relief
+    }
+
+    /// The names of handlers, each once.
+    fn names(&self, handlers: &[u32]) -> String {
+        let names: BTreeSet<&str> = handlers.iter().map(|handler| self.name(*handler)).collect();
+        names.into_iter().collect::<Vec<_>>().join(", ")
+    }
+
     /// The places for an instance with these handlers.
     pub fn new(
         plugin: &str,
@@ -144,7 +180,14 @@ impl Placement {
             let longest_ms = handler.longest_ms.load(Ordering::Relaxed);
             (longest_ms > 0).then(|| Blocking { handler: handler.name.clone(), longest_ms })
         };
+        let (held, most_threads) = self.lane.held();
+        let held = held.into_iter().map(|(handler, so_far)| Blocking {
+            handler: self.name(handler).to_owned(),
+            longest_ms: so_far.as_millis() as u64,
+        });
         PlacementReport {
+            held_threads: held.collect(),
+            most_threads,
             execution: *execution,
             inline: list.iter().filter(|handler| handler.on_core.load(Ordering::Relaxed)).count(),
             handlers: list.len(),
@@ -213,6 +256,15 @@ impl Blamed for Handlers {
             known.quick.store(0, Ordering::Relaxed);
             known.blocked_core.fetch_add(1, Ordering::Relaxed);
             known.on_core.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn still_blocks(&self, handler: u32, place: Place, before: Duration, so_far: Duration) {
+        let ms = so_far.as_millis() as u64;
+        self.longest(handler, ms);
+        if before < HELD && so_far >= HELD {
+            let (plugin, handler, place) = (&*self.plugin, self.name(handler), place.name());
+            tracing::warn!(plugin, handler, place, ms, "a handler does not return and holds its thread");
         }
     }
 

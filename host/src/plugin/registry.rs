@@ -31,11 +31,13 @@ pub use self::{
     report::PluginReport, snapshot::Snapshot,
 };
 use self::{
+    descriptors::Tally,
     folder::Look,
     found::Found,
     generations::{Generations, Threads},
     judge::{Decided, Judge},
     load::Loader,
+    loads::Loads,
     settle::settle,
     snapshot::{Before, Entry},
     trial::Trial,
@@ -45,6 +47,7 @@ use super::{context::Services, kept::Kept, past::Past, state::State, watchdog::W
 use crate::{
     clock::Clock,
     config::Config,
+    crash::record::Crash,
     db::{plugin_owners, plugin_state, plugin_versions},
     http::error::ApiResult,
     link::KeeperLink,
@@ -55,6 +58,7 @@ use crate::{
 mod back;
 mod configure;
 mod confirm;
+mod descriptors;
 mod dry;
 mod folder;
 mod follow;
@@ -63,18 +67,25 @@ mod generations;
 mod history;
 mod judge;
 mod load;
+mod loads;
 mod publish;
 mod read;
 mod report;
 mod settle;
 mod settling;
 mod snapshot;
+mod stuck;
 pub mod survey;
 mod trial;
 pub mod upload;
 
 /// How long a request waits for the first look at the plugins folder.
 const FIRST_LOOK: Duration = Duration::from_secs(5);
+
+/// How long a scan waits for all loads, and whoever means one plugin for its load. Both less than a request may take
+/// (`CORE_ANSWER`): what is not done by then is shown as being loaded.
+const SCAN_WAIT: Duration = Duration::from_secs(10);
+const PLUGIN_WAIT: Duration = Duration::from_secs(15);
 
 /// Which host this is, and what opens its plugins' secrets.
 pub struct Own {
@@ -87,6 +98,8 @@ pub struct Registry {
     plugins_dir: PathBuf,
     judge: Judge,
     loader: Arc<Loader>,
+    loads: Loads,
+    descriptors: Tally,
     current: ArcSwap<Snapshot>,
     published: watch::Sender<u64>,
     /// One scan at a time.
@@ -100,6 +113,7 @@ pub struct Registry {
     stamp: StdMutex<Option<i64>>,
     kept: Arc<Kept>,
     clock: Clock,
+    started: Instant,
     /// The worker before this one ended on its own: what it served is served again, whatever lies in the folder by now.
     after_crash: bool,
     /// The worker ends: nothing gets into service any more.
@@ -121,6 +135,16 @@ struct Course {
     as_read: bool,
     /// What gets a new generation even when nothing has changed.
     reload: Option<Reload>,
+    /// Packages that stay as they are unless they serve or are being loaded.
+    left_alone: HashSet<String>,
+}
+
+impl Course {
+    /// For what was decided alone: what has changed in the folder is left to those who follow it, since it may be changing
+    /// still.
+    fn of_decisions() -> Self {
+        Self { as_read: true, ..Self::default() }
+    }
 }
 
 /// A plugin that is reloaded, and the package that it is looked for in.
@@ -164,8 +188,11 @@ impl Registry {
                 Arc::clone(&kept),
                 clock.clone(),
             )?),
+            loads: Loads::default(),
+            descriptors: Tally::default(),
             kept,
             clock,
+            started: Instant::now(),
             current: ArcSwap::default(),
             published: watch::Sender::new(0),
             scanning: Mutex::default(),
@@ -195,6 +222,11 @@ impl Registry {
         &self.loader.services.watchdog
     }
 
+    /// How many ends of this host's workers are unattributed, and the last of them.
+    pub fn unattributed_crashes(&self) -> (usize, Option<Crash>) {
+        self.judge.past.unattributed()
+    }
+
     /// Counts up whenever another snapshot is published.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.published.subscribe()
@@ -207,6 +239,9 @@ impl Registry {
         for report in &mut reports {
             report.crash = self.judge.past.last_crash(&report.name);
             report.threads = threads.of(&report.name);
+            if let Some(budgets) = &mut report.budgets {
+                budgets.descriptors = self.descriptors.get(&report.name);
+            }
             report.generations = self.generations.of(&report.name);
             let serving = report.sha256.clone().filter(|_| report.state == State::Active);
             report.versions = decided.shown(&report.name, &self.kept.of(&report.name), serving.as_deref());
@@ -220,29 +255,47 @@ impl Registry {
         *self.published.borrow() > 0
     }
 
-    /// Waits until the plugins folder has been looked through once: a worker that was just started knows of none, and
-    /// its clients need not notice.
-    pub async fn first_look(&self) {
+    /// Waits until the plugins folder has been looked through once, and the plugin with this prefix is loaded (any plugin
+    /// when none is said): a worker that was just started knows of none, and its clients need not notice.
+    pub async fn first_look(&self, prefix: Option<&str>) {
         let mut changes = self.changes();
+        let known = changes.wait_for(|count| *count > 0 && !self.current().awaits(prefix));
         // Whoever has waited in vain is told that the plugin is not there yet.
-        let _ = tokio::time::timeout(FIRST_LOOK, changes.wait_for(|count| *count > 0)).await;
+        let _ = tokio::time::timeout(FIRST_LOOK, known).await;
     }
 
-    /// Leads every package in the plugins folder on its walk and publishes the outcome.
+    /// Leads every package in the plugins folder on its walk and publishes the outcome. What takes long to load is waited
+    /// for, but not for ever.
     pub async fn scan(&self) {
         self.walk(Course::default()).await;
+        self.loads.settled(None, SCAN_WAIT).await;
     }
 
-    /// The same for what was decided alone: what has changed in the folder is left to those who follow it, since it may
-    /// be changing still.
+    /// The same for what was decided alone, and without waiting for what takes long to load.
     pub async fn apply_decisions(&self) {
-        self.walk(Course { as_read: true, ..Course::default() }).await;
+        self.walk(Course::of_decisions()).await;
+    }
+
+    /// The same for what was decided about one plugin, which is waited for. Another one that hangs is not.
+    pub async fn apply_to(&self, plugin: &str) {
+        self.apply_decisions().await;
+        self.loads.settled(Some(plugin), PLUGIN_WAIT).await;
+    }
+
+    /// Looks at the folder for one plugin, which is waited for.
+    pub async fn scan_for(&self, plugin: &str) {
+        self.walk(Course::default()).await;
+        self.loads.settled(Some(plugin), PLUGIN_WAIT).await;
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// A scan; gives what turned out to be only half there.
     async fn walk(&self, course: Course) -> HashSet<PathBuf> {
         let _alone = self.scanning.lock().await;
-        if self.closed.load(Ordering::Acquire) {
+        if self.is_closed() {
             return HashSet::new();
         }
         let (started, is_first) = (Instant::now(), self.scans.load(Ordering::Relaxed) == 0);
@@ -260,9 +313,9 @@ impl Registry {
         };
         let entries = match self.decided().await {
             Ok(decided) => {
-                let entries = self.lead(found, &decided, &course).await;
-                self.decided.store(Arc::new(decided));
-                entries
+                let decided = Arc::new(decided);
+                self.decided.store(Arc::clone(&decided));
+                self.lead(found, &decided, &course).await
             }
             Err(error) if !is_first => {
                 tracing::warn!(error = ?error, "the plugins were not looked at again: the database is away");
@@ -278,6 +331,7 @@ impl Registry {
         let active = entries.iter().filter(|entry| entry.service.is_some()).count();
         let (all, took) = (entries.len(), started.elapsed().as_millis() as u64);
         self.publish(entries);
+        self.loads.forget_unwanted(&self.current());
         self.loader.tell_in_service(&self.snapshot()).await;
         tracing::info!(found = all, active, ms = took, "plugins looked at");
         half
@@ -288,24 +342,19 @@ impl Registry {
         let snapshot = self.snapshot();
         let before = Before::new(&snapshot, &found);
         let reload = course.reload.as_ref().map(|reload| reload.plugin.as_str());
-        let steps = self.judge.judge(found, decided, &before, reload).await;
-        let entries = settle(&self.loader, steps, &before).await;
+        let mut steps = self.judge.judge(found, decided, &before, reload).await;
+        for step in &mut steps {
+            step.leave_alone(&course.left_alone, snapshot.entries());
+        }
+        let loading = (&self.loader, &self.loads);
+        let entries = settle(loading, steps, &before).await;
         let always = self.after_crash && self.scans.load(Ordering::Relaxed) == 0;
         let mut steps = Vec::with_capacity(entries.len());
         for entry in entries {
             steps.push(self.judge.stand_in(entry, decided, &before, always).await);
         }
-        let mut entries = settle(&self.loader, steps, &before).await;
-        for entry in entries.iter().filter(|entry| reload == Some(entry.about.name.as_str())) {
-            let serving =
-                entry.service.as_ref().filter(|service| decided.is_set_aside(&entry.about.name, &service.sha256));
-            if let (Some(service), None) = (serving, &entry.refusal) {
-                self.taken_back(&entry.about.name, &service.sha256).await;
-            }
-        }
-        let core = &self.loader.services.core;
-        self.judge.record(&mut entries).await;
-        self.judge.claim(&entries, decided, core).await;
+        let mut entries = settle(loading, steps, &before).await;
+        self.record(&mut entries, |entry| reload == Some(entry.about.name.as_str())).await;
         entries.extend(decided.gone(&entries));
         for name in self.kept.plugins() {
             if !entries.iter().any(|entry| entry.about.name == name && entry.state != State::Retired) {
@@ -314,6 +363,20 @@ impl Registry {
             }
         }
         entries
+    }
+
+    /// Writes down what got into service. Of those that were `wanted`, what had been rolled back counts as taken back.
+    async fn record(&self, entries: &mut [Entry], wanted: impl Fn(&Entry) -> bool) {
+        let decided = self.decided.load_full();
+        for entry in entries.iter().filter(|entry| wanted(entry)) {
+            let serving =
+                entry.service.as_ref().filter(|service| decided.is_set_aside(&entry.about.name, &service.sha256));
+            if let (Some(service), None) = (serving, &entry.refusal) {
+                self.taken_back(&entry.about.name, &service.sha256).await;
+            }
+        }
+        self.judge.record(entries).await;
+        self.judge.claim(entries, &decided, &self.loader.services.core).await;
     }
 
     /// What stands in the database about plugins.

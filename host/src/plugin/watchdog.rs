@@ -19,7 +19,7 @@ use std::{
         atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, Thread},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use cardinal_plugin_abi::CtxId;
@@ -35,6 +35,8 @@ const IDLE_TICKS: u32 = 200;
 /// Ticks after which a poll that has not returned counts as one that blocks: 50 ms. A busy machine
 /// can take a thread away for 10.
 const BLOCKED_TICKS: u32 = 10;
+/// How often a poll that goes on blocking is reported again, in ticks: every 100 ms.
+const REPORT_TICKS: u32 = 20;
 /// A lane's thread that has computed for this long meanwhile is put behind all others. One that waits costs nobody
 /// anything, and one that a busy machine gave no time would get none at all then.
 const COMPUTED: Duration = Duration::from_millis(20);
@@ -52,10 +54,22 @@ pub enum Place {
     Lane,
 }
 
+impl Place {
+    /// As logs and metrics name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Core => "core",
+            Self::Lane => "lane",
+        }
+    }
+}
+
 /// Who is told that a plugin's code blocks a thread.
 pub trait Blamed: Send + Sync {
     /// The poll of a handler has not returned for `so_far`. Told once per poll.
     fn blocks(&self, handler: u32, place: Place, so_far: Duration);
+    /// It still has not, and had not at `before`.
+    fn still_blocks(&self, handler: u32, place: Place, before: Duration, so_far: Duration);
     /// It has returned after all.
     fn returned(&self, handler: u32, place: Place, after: Duration);
 }
@@ -72,6 +86,7 @@ struct Shared {
     lanes: Mutex<Vec<Arc<Slot>>>,
     blamed: Mutex<HashMap<CtxId, Weak<dyn Blamed>>>,
     blocked: [AtomicUsize; 2],
+    started: Instant,
     asleep: AtomicBool,
     ended: AtomicBool,
 }
@@ -96,6 +111,9 @@ pub struct Slot {
     // The watchdog's own: what it saw last, and for how many ticks.
     seen: AtomicU64,
     ticks: AtomicU32,
+    /// When the poll was first seen and last reported, in milliseconds since the watchdog's start.
+    since_ms: AtomicU64,
+    reported_ms: AtomicU64,
     /// What the lane's thread had computed when its poll was first seen, in nanoseconds.
     computed: AtomicU64,
 }
@@ -166,6 +184,7 @@ impl Watchdog {
             lanes: Mutex::default(),
             blamed: Mutex::default(),
             blocked: Default::default(),
+            started: Instant::now(),
             asleep: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         });
@@ -305,7 +324,8 @@ impl Shared {
             seen.any = true;
             slot.ticks.store(0, Ordering::Relaxed);
             if ticks >= BLOCKED_TICKS {
-                self.tell(slot, |blamed, handler| blamed.returned(handler, place, TICK * ticks));
+                let after = self.lasted(slot);
+                self.tell(slot, |blamed, handler| blamed.returned(handler, place, after));
             }
             return 0;
         }
@@ -315,13 +335,37 @@ impl Shared {
         let ticks = ticks.saturating_add(1);
         slot.ticks.store(ticks, Ordering::Relaxed);
         (seen.any, seen.held) = (true, seen.held || place == Place::Core);
+        if ticks == 1 {
+            slot.since_ms.store(self.now_ms(), Ordering::Relaxed);
+        }
         if place == Place::Lane {
             slot.put_back_if_it_computes(ticks);
         }
-        if ticks == BLOCKED_TICKS {
-            self.tell(slot, |blamed, handler| blamed.blocks(handler, place, TICK * ticks));
-        }
+        self.report(slot, place, ticks);
         ticks
+    }
+
+    /// Of a poll that has not returned: when it begins to block, and now and then while it does.
+    fn report(&self, slot: &Slot, place: Place, ticks: u32) {
+        if ticks < BLOCKED_TICKS || (ticks - BLOCKED_TICKS) % REPORT_TICKS != 0 {
+            return;
+        }
+        // Ticks are what it has had a chance to run for; a clock also counts what a busy machine did not give it.
+        let so_far = self.lasted(slot).max(TICK * ticks);
+        let before = Duration::from_millis(slot.reported_ms.swap(millis(so_far), Ordering::Relaxed));
+        self.tell(slot, |blamed, handler| match ticks {
+            BLOCKED_TICKS => blamed.blocks(handler, place, so_far),
+            _ => blamed.still_blocks(handler, place, before, so_far),
+        });
+    }
+
+    /// How long the poll has gone on since it was first seen.
+    fn lasted(&self, slot: &Slot) -> Duration {
+        Duration::from_millis(self.now_ms().saturating_sub(slot.since_ms.load(Ordering::Relaxed)))
+    }
+
+    fn now_ms(&self) -> u64 {
+        millis(self.started.elapsed())
     }
 
     fn tell(&self, slot: &Slot, tell: impl FnOnce(&dyn Blamed, u32)) {
@@ -347,6 +391,10 @@ impl Shared {
     }
 }
 
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// What one look over all threads has shown.
 #[derive(Default)]
 struct Seen {
@@ -357,134 +405,4 @@ struct Seen {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        io::{Read, Write},
-        time::Instant,
-    };
-
-    use tokio::{
-        io::{AsyncReadExt, AsyncWriteExt},
-        net::TcpListener,
-    };
-
-    use super::*;
-
-    const BLOCKED: Duration = Duration::from_secs(2);
-
-    /// A server that answers each byte, and blocks its thread for an `x` before it does.
-    async fn serve(listener: TcpListener, watchdog: Arc<Watchdog>) -> io::Result<()> {
-        loop {
-            let (mut stream, _) = listener.accept().await?;
-            let watchdog = Arc::clone(&watchdog);
-            tokio::spawn(async move {
-                while let Ok(byte) = stream.read_u8().await {
-                    if byte == b'x' {
-                        let _poll = watchdog.poll_here(7, 3, false);
-                        thread::sleep(BLOCKED);
-                    }
-                    stream.write_u8(byte).await?;
-                }
-                io::Result::Ok(())
-            });
-        }
-    }
-
-    fn runtime(workers: usize) -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build().unwrap()
-    }
-
-    /// What comes in wakes the thread that waits for the network; it blocks, and without the
-    /// watchdog nobody waits for the network until it is back.
-    #[test]
-    fn a_blocked_thread_does_not_stop_the_others() {
-        let runtime = runtime(2);
-        let watchdog = Arc::new(Watchdog::start(runtime.handle().clone()).unwrap());
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-        let address = listener.local_addr().unwrap();
-        runtime.spawn(serve(listener, watchdog));
-
-        let mut slow = std::net::TcpStream::connect(address).unwrap();
-        let mut quick = std::net::TcpStream::connect(address).unwrap();
-        let mut ask = |byte: u8| {
-            quick.write_all(&[byte]).unwrap();
-            quick.read_exact(&mut [0]).unwrap();
-        };
-        ask(b'a');
-        thread::sleep(TICK * 20); // every thread of the runtime sleeps now
-        slow.write_all(b"x").unwrap();
-        let begun = Instant::now();
-        let mut longest = Duration::ZERO;
-        while begun.elapsed() < BLOCKED - TICK * 20 {
-            let asked = Instant::now();
-            ask(b'a');
-            longest = longest.max(asked.elapsed());
-            thread::sleep(Duration::from_millis(1));
-        }
-        assert!(longest < BLOCKED / 4, "the other connection stood still for {longest:?}");
-        runtime.shutdown_background();
-    }
-
-    #[test]
-    fn a_thread_is_left_for_the_core() {
-        let runtime = runtime(3);
-        let watchdog = Watchdog::start(runtime.handle().clone()).unwrap();
-        let outer = watchdog.poll_here(1, 0, false);
-        assert!(outer.is_some());
-        thread::scope(|scope| {
-            let second = watchdog.poll_here(1, 0, false);
-            assert!(second.is_some(), "two of three");
-            let third = scope.spawn(|| watchdog.poll_here(1, 0, false).is_none());
-            assert!(third.join().unwrap(), "the third is the core's"); // while the second still polls
-        });
-        drop(outer);
-        assert!(watchdog.poll_here(1, 0, false).is_some(), "the place is free again");
-        assert!(watchdog.shared.is_quiet());
-    }
-
-    #[derive(Default)]
-    struct Told(Mutex<Vec<(u32, Place, bool)>>);
-
-    impl Blamed for Told {
-        fn blocks(&self, handler: u32, place: Place, _: Duration) {
-            self.0.lock().unwrap().push((handler, place, true));
-        }
-
-        fn returned(&self, handler: u32, place: Place, _: Duration) {
-            self.0.lock().unwrap().push((handler, place, false));
-        }
-    }
-
-    #[test]
-    fn who_blocks_is_told_once_and_again_when_it_is_over() {
-        let runtime = runtime(2);
-        let watchdog = Watchdog::start(runtime.handle().clone()).unwrap();
-        let told: Arc<dyn Blamed> = Arc::new(Told::default());
-        let seen = Arc::new(Told::default());
-        let blamed: Arc<dyn Blamed> = seen.clone();
-        watchdog.blame(7, Arc::downgrade(&blamed));
-        watchdog.blame(8, Arc::downgrade(&told));
-        let poll = watchdog.poll_here(7, 3, false);
-        while watchdog.blocked() != [1, 0] {
-            thread::sleep(TICK);
-        }
-        drop(poll);
-        while watchdog.blocked() != [0, 0] {
-            thread::sleep(TICK);
-        }
-        assert_eq!(*seen.0.lock().unwrap(), [(3, Place::Core, true), (3, Place::Core, false)]);
-    }
-
-    #[test]
-    fn the_watchdog_sleeps_while_nothing_runs_and_wakes_for_the_next_poll() {
-        let runtime = runtime(1);
-        let watchdog = Watchdog::start(runtime.handle().clone()).unwrap();
-        while !watchdog.shared.asleep.load(Ordering::SeqCst) {
-            thread::sleep(TICK);
-        }
-        let _poll = watchdog.poll_here(1, 0, false);
-        while watchdog.shared.asleep.load(Ordering::SeqCst) {
-            thread::sleep(TICK);
-        }
-    }
-}
+mod tests;

@@ -33,7 +33,7 @@ const PER_PROXY: usize = 8_000;
 const RESERVED: u32 = 500;
 /// A connection that was asked to close is gone before this, or a request came in on it first.
 const CLOSING_TIME: Duration = Duration::from_millis(50);
-/// Closed connections are logged once in this time.
+/// Closed connections, and failures to accept, are logged once in this time.
 const LOG_PAUSE: Duration = Duration::from_secs(60);
 
 /// The connections of one listener.
@@ -52,6 +52,8 @@ struct Book {
     /// Closed for others of their address since the last line of the log.
     closed: u64,
     logged: Option<Instant>,
+    /// When a failure to accept was logged last.
+    failed: Option<Instant>,
 }
 
 /// One connection, as others see it. Only its own task writes `waits`.
@@ -95,6 +97,20 @@ impl Connections {
         self.book().enter(&connection);
         let connections = Arc::clone(self);
         Some(Seat { connections, connection, turn: None, is_registered: false, _permit: permit })
+    }
+
+    /// Closes the connection of any address that has been idle longest.
+    pub fn close_longest_idle(&self) {
+        self.book().all.close_longest_idle();
+    }
+
+    /// Logs that accepting failed, once in a while.
+    pub fn note_failure(&self, error: &std::io::Error) {
+        let mut book = self.book();
+        if book.failed.is_none_or(|at| at.elapsed() >= LOG_PAUSE) {
+            book.failed = Some(Instant::now());
+            tracing::warn!(%error, "accepting a connection failed; idle connections are closed to make room");
+        }
     }
 
     /// Waits until every connection has ended.

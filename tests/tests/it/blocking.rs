@@ -164,3 +164,72 @@ async fn a_body_whose_pieces_block_is_made_beside_everybody_else() {
     assert!(slowest < STANDSTILL, "somebody else waited for {slowest:?}");
     assert_eq!(execution(owner).await["blocked_core"], 0, "none of it was made on the core's threads");
 }
+
+/// Four calls that hold a thread each and never give it back.
+async fn hold(user: &User) {
+    for answer in join_all((0..4).map(|_| ask(user, "/block/sleep?ms=6000000"))).await {
+        answer.refused(504, "plugin-timeout");
+    }
+}
+
+async fn is_served(user: &User) {
+    eventually("its calls are served again", async || (ask(user, "/who").await.status == 200).then_some(())).await;
+}
+
+#[tokio::test]
+async fn handlers_that_never_return_are_shown_and_replaced_and_set_aside() {
+    let host = settings().start().await;
+    let owner = host.owner().await;
+    let others = Others::of(&host).await;
+    let report = async || owner.get(REPORT).await.expect(200)["item"].take();
+    for generation in 0..2 {
+        let before = report().await["generation"].clone();
+        let begun = Instant::now();
+        let (_, seen) = tokio::join!(
+            hold(owner),
+            eventually("it is shown", async || {
+                let item = report().await;
+                item["reason"].as_str()?.contains("GET /block/sleep").then_some(item)
+            })
+        );
+        println!("shown after {:?}: {}", begun.elapsed(), seen["reason"]);
+        let longest = seen["counters"]["execution"]["blocking"][0]["longest_ms"].as_u64();
+        assert!(longest >= Some(2_000), "the call under way counts: {seen}");
+        eventually("the log says it", async || {
+            host.log().contains("a handler does not return and holds its thread").then_some(())
+        })
+        .await;
+        is_served(owner).await; // on fresh threads
+        assert_eq!(report().await["generation"], before, "of the same instance");
+        hold(owner).await; // those, too
+        if generation == 0 {
+            let reloaded = async || (report().await["generation"] != before).then_some(());
+            eventually("it is reloaded", reloaded).await;
+            is_served(owner).await;
+        }
+    }
+    eventually("it is set aside", async || (report().await["state"] == "quarantined").then_some(())).await;
+    let item = report().await;
+    assert_eq!(item["quarantine"]["crash"]["cause"], "blocked", "{item}");
+    assert_eq!(item["quarantine"]["crash"]["plugin"]["handler"], "GET /block/sleep", "{item}");
+    assert!(item["reason"].as_str().is_some_and(|reason| reason.contains("held all its threads")), "{item}");
+    others.go_on(50).await;
+    let (slowest, asked) = others.unharmed();
+    println!("{asked} requests of others, the slowest took {slowest:?}");
+    assert!(slowest < STANDSTILL, "somebody else waited for {slowest:?}");
+    let released = owner.call(http::Method::POST, &format!("{REPORT}/release")).send().await;
+    assert_eq!(released.expect(200)["item"]["state"], "active");
+    is_served(owner).await;
+}
+
+#[tokio::test]
+async fn a_burst_of_time_outs_opens_the_breaker() {
+    let host = settings().set("PLUGIN_BREAKER", "on").start().await;
+    let owner = host.owner().await;
+    for answer in join_all((0..24).map(|_| ask(owner, "/hang"))).await {
+        answer.refused(504, "plugin-timeout");
+    }
+    ask(owner, "/who").await.refused(503, "plugin-unavailable");
+    let breaker = owner.get(REPORT).await.expect(200)["item"]["counters"]["breaker"].take();
+    assert_eq!(breaker["state"], "open", "{breaker}");
+}

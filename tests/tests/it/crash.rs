@@ -245,7 +245,7 @@ async fn a_worker_that_stands_still_is_ended_and_started_again() {
     let worker = host.worker_pid();
     kill_process(Pid::from_raw(worker).unwrap(), Signal::STOP).unwrap();
     let crash = eventually("it is noticed", async || journal(&host).first().cloned()).await;
-    assert_eq!((&crash["cause"], &crash["plugin"]), (&"hang".into(), &Value::Null), "{crash}");
+    assert_eq!((&crash["cause"], &crash["plugin"]), (&"stopped".into(), &Value::Null), "{crash}");
     host.owner().await.get("/v1/admin/auth/me").await.expect(200);
     assert_ne!(host.worker_pid(), worker);
 }

@@ -92,6 +92,9 @@ const CAUSES: Record<string, string> = {
   exit: 'It ended the process.',
   hang: 'The process answered no more and was ended.',
   killed: 'The process was killed from outside, or the system was out of memory.',
+  stopped: 'A signal had stopped the process; it answered no more and was ended.',
+  descriptors: 'It closed or replaced file descriptors of the host, or lowered the limit of open files.',
+  blocked: 'Its handlers never returned and held all its threads.',
 };
 
 export function crashInWords(cause: string): string {

@@ -54,11 +54,16 @@ impl Task {
         self.wake_up();
     }
 
+    /// Whether nobody waits for it any more.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
     /// Polls it once. To be called by the thread that took it from the queue.
     pub fn run(self: &Arc<Self>) {
         self.state.store(RUNNING, Ordering::Release);
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_over = self.cancelled.load(Ordering::Acquire) || !self.is_pending(&mut work);
+        let is_over = self.is_cancelled() || !self.is_pending(&mut work);
         if is_over {
             self.state.store(DONE, Ordering::Release);
             // A plugin's own panics are contained before they get here.

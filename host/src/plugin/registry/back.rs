@@ -4,7 +4,7 @@ use semver::Version;
 use serde_json::Value;
 
 use super::{
-    Course, Registry, Reload,
+    Course, PLUGIN_WAIT, Registry, Reload,
     found::About,
     history::{History, NoWayBack, Wanted, WayBack},
 };
@@ -51,7 +51,8 @@ impl Registry {
             return Err(ApiError::new(&codes::CONFLICT).detail("The plugin is disabled: enable it."));
         }
         let reload = Reload { plugin: plugin.to_owned(), origin };
-        self.walk(Course { as_read: true, reload: Some(reload), ..Course::default() }).await;
+        self.walk(Course { reload: Some(reload), ..Course::of_decisions() }).await;
+        self.loads.settled(Some(plugin), PLUGIN_WAIT).await;
         match self.snapshot().refused(plugin, Code::DestructiveMigration) {
             Some((lying, refusal)) => Err(waits_for_a_word(lying, refusal)),
             None => Ok(()),
@@ -87,7 +88,7 @@ impl Registry {
         let way = history.way_back(wanted, borrowed(&stand.folder), stand.waiting).map_err(refused)?;
         let WayBack { to: (sha256, to), aside } = way;
         plugin_versions::roll_back(core, plugin, &aside, &sha256, by, reason).await?;
-        self.apply_decisions().await;
+        self.apply_to(plugin).await;
         let from = stand.serving.or(stand.folder).map(|(_, version)| version.to_string()).unwrap_or_default();
         let now = self.stand(plugin)?;
         if stand.state == State::Disabled || now.serving.is_some_and(|(serving, _)| serving == sha256) {
@@ -97,7 +98,7 @@ impl Registry {
         let aside: Vec<String> = aside.into_iter().map(|(sha256, _)| sha256).collect();
         plugin_versions::take_back(core, plugin, &aside).await?;
         let why = self.snapshot().entry(plugin).and_then(|entry| entry.failure.clone());
-        self.apply_decisions().await;
+        self.apply_to(plugin).await;
         Err(refused(NoWayBack::Failed(why.unwrap_or_else(|| format!("{to} does not get into service.")))))
     }
 

@@ -6,7 +6,10 @@ use time::OffsetDateTime;
 
 use super::generations::GenerationReport;
 use super::snapshot::{Entry, Service};
-use crate::crash::{book::Quarantined, record::Crash};
+use crate::crash::{
+    book::Quarantined,
+    record::{Cause, Crash},
+};
 use crate::db::plugin_schema::STATEMENT_TIMEOUT_MS;
 use crate::db::plugin_versions::SetAside;
 use crate::plugin::{
@@ -147,6 +150,9 @@ pub struct Budgets {
     /// Bytes that its code holds, if its library counts them, and that the library takes by itself. Not limited.
     pub memory_bytes: Option<u64>,
     pub library_bytes: usize,
+    /// Open files and sockets that it alone can have opened; those opened while others had calls, too, are nobody's. Not
+    /// limited.
+    pub descriptors: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -171,7 +177,8 @@ impl PluginReport {
                 .as_ref()
                 .map(|refusal| refusal.reason.clone())
                 .or_else(|| entry.failure.clone())
-                .or_else(|| quarantine.map(told)),
+                .or_else(|| quarantine.map(told))
+                .or_else(|| service.and_then(|service| service.active.instance.placement()?.reason())),
             quarantine: quarantine.cloned(),
             crash: None,
             versions: Vec::new(),
@@ -210,10 +217,15 @@ fn told(why: &Quarantined) -> String {
     let what = why.crash.told();
     if why.suspected {
         return format!(
-            "It is suspected: it had calls under way when the worker ended by {what}, the second time within a minute."
+            "It is suspected: it alone was at work each time that the worker ended, the last time by {what}, the second \
+             time within a minute."
         );
     }
-    format!("It ended the worker by {what}, the second time within ten minutes. It stays out until it is released.")
+    let ending = "the second time within ten minutes. It stays out until it is released.";
+    match why.crash.cause {
+        Cause::Blocked => format!("It held all its threads by {what}, {ending}"),
+        _ => format!("It ended the worker by {what}, {ending}"),
+    }
 }
 
 fn routes(service: &Service) -> Vec<Route> {
@@ -272,5 +284,6 @@ fn budgets(service: &Service) -> Budgets {
         reply_bytes: BODY_LIMIT,
         memory_bytes: library.memory().map(MemoryUse::held),
         library_bytes: library.place().len(),
+        descriptors: 0,
     }
 }

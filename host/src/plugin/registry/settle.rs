@@ -3,24 +3,20 @@
 //! The first by name gets it. But a plugin that is refused owns nothing: whoever was turned away
 //! because of it gets another turn. So a broken package never keeps a good one out.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
-use futures_util::{StreamExt, stream};
 use serde_json::Value;
 
 use super::{
     found::{About, Candidate, NotGood},
     load::Loader,
+    loads::{Load, Loads},
     snapshot::{Before, Entry, Service},
 };
 use crate::plugin::{
     compat::Claims,
-    manifest::Manifest,
     state::{Refusal, State},
 };
-
-/// Plugins that are loaded at the same time.
-const LOAD_AT_ONCE: usize = 4;
 
 /// What is to be done with a package.
 pub(super) enum Step {
@@ -28,6 +24,20 @@ pub(super) enum Step {
     /// It is in service already, unchanged.
     Keep(Entry),
     Try(Box<Ready>),
+}
+
+impl Step {
+    /// Of a package that is one of `left_alone` and does not serve: what became of it stays.
+    pub fn leave_alone(&mut self, left_alone: &HashSet<String>, before: &[Entry]) {
+        let Self::Try(ready) = self else { return };
+        let now = &ready.about;
+        let same = |entry: &&Entry| entry.about.origin == now.origin && entry.about.sha256 == now.sha256;
+        if left_alone.contains(&now.origin)
+            && let Some(entry) = before.iter().find(same).filter(|entry| entry.loading.is_none())
+        {
+            *self = Self::Done(Entry { service: None, ..entry.clone() });
+        }
+    }
 }
 
 /// A package that may be loaded.
@@ -40,7 +50,12 @@ pub(super) struct Ready {
 }
 
 /// Takes every step to its end. What serves in `before` owns what it owns until it is replaced.
-pub(super) async fn settle(loader: &Arc<Loader>, steps: Vec<Step>, before: &Before<'_>) -> Vec<Entry> {
+/// A load that takes long goes on when this has ended, and owns what it wants meanwhile.
+pub(super) async fn settle(
+    (loader, loads): (&Arc<Loader>, &Loads),
+    steps: Vec<Step>,
+    before: &Before<'_>,
+) -> Vec<Entry> {
     let mut claims = Claims::default();
     let (mut entries, mut waiting) = (Vec::new(), Vec::new());
     for step in steps {
@@ -52,16 +67,28 @@ pub(super) async fn settle(loader: &Arc<Loader>, steps: Vec<Step>, before: &Befo
                     // Cannot fail: all that serve together have been in the claims of one scan.
                     let _ = claims.take(&service.active.manifest, &ready.about.origin);
                 }
-                waiting.push(*ready);
+                match loads.join(&ready) {
+                    Some((number, manifest)) => {
+                        let _ = claims.take(&manifest, &ready.about.origin); // it began before those who want the same
+                        entries.push(being_loaded(before, ready.about, number));
+                    }
+                    None => waiting.push(*ready),
+                }
             }
         }
     }
     while !waiting.is_empty() {
         let (going, blocked) = divide(&mut claims, waiting);
         let mut room_made = false;
-        for loaded in load_all(loader, going).await {
-            room_made |= loaded.outcome.is_err() || before.serving(&loaded.about).is_some();
-            entries.push(arrive(&mut claims, before, loaded));
+        let begun = going.into_iter().map(|ready| loads.begin(loader, ready)).collect();
+        for (load, outcome) in loads.wait(begun).await {
+            let Some(outcome) = outcome else {
+                entries.push(being_loaded(before, load.about.clone(), load.number));
+                loads.leave(load);
+                continue;
+            };
+            room_made |= outcome.is_err() || before.serving(&load.about).is_some();
+            entries.push(arrive(&mut claims, before, load, outcome));
         }
         if !room_made {
             let turned_away = blocked.into_iter().map(|(ready, refusal)| match ready.instead_of {
@@ -77,8 +104,8 @@ pub(super) async fn settle(loader: &Arc<Loader>, steps: Vec<Step>, before: &Befo
 }
 
 /// The end of a walk: what was replaced gives back what it owned, and so does what was refused.
-fn arrive(claims: &mut Claims, before: &Before<'_>, loaded: Loaded) -> Entry {
-    let Loaded { about, manifest, instead_of, outcome } = loaded;
+fn arrive(claims: &mut Claims, before: &Before<'_>, load: Load, outcome: Result<Service, NotGood>) -> Entry {
+    let Load { about, manifest, instead_of, .. } = load;
     match outcome {
         Ok(service) => {
             if let Some((_, replaced)) = before.serving(&about) {
@@ -99,6 +126,16 @@ fn arrive(claims: &mut Claims, before: &Before<'_>, loaded: Loaded) -> Entry {
             };
             stay(claims, before, ended)
         }
+    }
+}
+
+/// What serves goes on serving until what takes its place is loaded.
+fn being_loaded(before: &Before<'_>, about: About, number: u64) -> Entry {
+    let serving = before.serving(&about);
+    let entry = Entry::loading(about, number);
+    match serving {
+        Some((about, service)) => entry.behind(about.clone(), Arc::clone(service)),
+        None => entry,
     }
 }
 
@@ -133,26 +170,4 @@ fn divide(claims: &mut Claims, waiting: Vec<Ready>) -> (Vec<Ready>, Vec<(Ready, 
         }
     }
     (going, blocked)
-}
-
-struct Loaded {
-    about: About,
-    manifest: Manifest,
-    instead_of: Option<Box<Entry>>,
-    outcome: Result<Service, NotGood>,
-}
-
-/// Each in a task of its own: one that breaks down takes nobody with it.
-async fn load_all(loader: &Arc<Loader>, going: Vec<Ready>) -> Vec<Loaded> {
-    let loads = going.into_iter().map(|Ready { about, settings, candidate, instead_of }| {
-        let loader = Arc::clone(loader);
-        let manifest = candidate.manifest.clone();
-        async move {
-            let task = tokio::spawn(async move { loader.load(candidate, settings).await });
-            let outcome =
-                task.await.unwrap_or_else(|error| Err(NotGood::Failed(format!("Loading it failed: {error}"))));
-            Loaded { about, manifest, instead_of, outcome }
-        }
-    });
-    stream::iter(loads).buffered(LOAD_AT_ONCE).collect().await
 }

@@ -23,6 +23,9 @@ use crate::plugin::{
 /// What is said of a package whose files are still being written.
 const UNSETTLED: &str = "Its files are still changing. It is looked at when they lie still.";
 
+/// What is said of a plugin whose library, schema or `routes` takes its time.
+const LOADING: &str = "Its package is being loaded.";
+
 /// What is said of a plugin that was removed.
 const GONE: &str = "Its package does not lie in this host's plugins folder. Its data is kept.";
 
@@ -38,6 +41,7 @@ pub struct Snapshot {
 }
 
 /// A plugin that was found, and where its walk ended.
+#[derive(Clone)]
 pub(super) struct Entry {
     pub about: About,
     pub state: State,
@@ -48,6 +52,8 @@ pub(super) struct Entry {
     pub service: Option<Arc<Service>>,
     /// The files that lie there now, when something else serves in their place.
     pub pending: Option<Box<About>>,
+    /// The load that is under way, by its number.
+    pub loading: Option<u64>,
 }
 
 /// What a plugin in service is made of.
@@ -94,6 +100,18 @@ impl Snapshot {
     /// What serves.
     pub(super) fn services(&self) -> impl Iterator<Item = &Arc<Service>> {
         self.entries.iter().filter_map(|entry| entry.service.as_ref())
+    }
+
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Whether a plugin with this prefix, or any, is being loaded and does not serve yet.
+    pub fn awaits(&self, prefix: Option<&str>) -> bool {
+        self.entries.iter().any(|entry| {
+            let is_meant = prefix.is_none_or(|prefix| entry.about.api_prefix.as_deref() == Some(prefix));
+            entry.loading.is_some() && entry.service.is_none() && is_meant
+        })
     }
 
     /// The plugin of this name; of several, the one in service.
@@ -190,7 +208,21 @@ impl<'s> Before<'s> {
 
 impl Entry {
     pub fn at(about: About, state: State) -> Self {
-        Self { about, state, refusal: None, failure: None, quarantine: None, service: None, pending: None }
+        Self {
+            about,
+            state,
+            refusal: None,
+            failure: None,
+            quarantine: None,
+            service: None,
+            pending: None,
+            loading: None,
+        }
+    }
+
+    /// One whose load is under way.
+    pub fn loading(about: About, number: u64) -> Self {
+        Self { failure: Some(LOADING.to_owned()), loading: Some(number), ..Self::at(about, State::Checked) }
     }
 
     /// One that was removed from the folder.
@@ -227,14 +259,14 @@ impl Entry {
 
     /// What serves in the place of these files, which are no good (yet).
     pub fn behind(self, about: About, service: Arc<Service>) -> Self {
-        if self.state != State::Discovered {
+        if !matches!(self.state, State::Discovered | State::Checked) {
             let (plugin, package) = (&about.name, &self.about.origin);
             tracing::warn!(plugin, package, "the version that was loaded before goes on serving");
         }
         let about = About { origin: self.about.origin.clone(), ..about };
-        // What is still being written is not known yet; what lies there is told of once, whatever stands in for it.
+        // What is still being written or loaded is not known yet; what lies there is told of once, whatever stands in for it.
         let pending = match self.state {
-            State::Discovered => None,
+            State::Discovered | State::Checked => None,
             _ => self.pending.or(Some(Box::new(self.about))),
         };
         Self { pending, about, state: State::Active, service: Some(service), ..self }

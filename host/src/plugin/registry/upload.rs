@@ -87,8 +87,8 @@ impl Draft<'_> {
             let moved = spawn_blocking(move || put(&from, &to, &origin)).await.map_err(ApiError::internal)?;
             moved.map_err(|error| not_written(&error))?;
         }
-        self.registry.scan().await;
         let Judged { package, name, version, signed } = judged;
+        self.registry.scan_for(&name).await;
         Ok(Uploaded { name, version, sha256: package.sha256, signed_by: signed.signer().map(number_of) })
     }
 

@@ -1,0 +1,134 @@
+//! A plugin that takes all descriptors, or closes those of the host, stops nobody else, and is named where that is known.
+//! The plugin is `unruly`.
+
+use std::time::{Duration, Instant};
+
+use cardinal_tests::{Host, HostSettings, Others, Package, PluginsFolder, User, cardinal, eventually};
+use http::Method;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+const UNRULY: &str = "/v1/admin/plugins/unruly";
+const REPORT: &str = "/v1/admin/plugin-registry/unruly";
+/// Within this the worker is replaced; on an idle machine it takes half a second.
+const NOTICED: Duration = Duration::from_secs(10);
+/// New connections that have to be answered while there are no descriptors left.
+const NEWCOMERS: usize = 60;
+
+fn settings() -> HostSettings {
+    let plugins =
+        PluginsFolder::default().with("unruly", &Package::fixture("unruly")).with("quick", &Package::fixture("quick"));
+    Host::settings().plugins(plugins)
+}
+
+fn journal(host: &Host) -> Vec<Value> {
+    let text = std::fs::read(host.data().join("crashes.json")).unwrap_or_else(|_| b"{\"crashes\": []}".to_vec());
+    let book: Value = serde_json::from_slice(&text).unwrap();
+    book["crashes"].as_array().unwrap().clone()
+}
+
+async fn state(user: &User, plugin: &str) -> Value {
+    user.get(&format!("/v1/admin/plugin-registry/{plugin}")).await.expect(200)["item"].take()
+}
+
+#[tokio::test]
+async fn whoever_changes_the_descriptors_of_the_host_is_named_at_once() {
+    let host = settings().start().await;
+    let owner = host.owner().await;
+    for (sins, handler) in [
+        (["/descriptors/close", "/descriptors/close?last=3"], "GET /descriptors/close"),
+        (["/descriptors/replace?number=1", "/descriptors/replace?number=4"], "GET /descriptors/replace"),
+        (["/descriptors/limit?files=20&for_good=1", "/descriptors/limit?for_good=1"], "GET /descriptors/limit"),
+    ] {
+        for (round, sin) in sins.into_iter().enumerate() {
+            let (before, begun) = (journal(&host).len(), Instant::now());
+            // Its answer may just get out.
+            drop(owner.call(Method::GET, &format!("{UNRULY}{sin}")).try_send().await);
+            let crash = eventually("it is written down", async || journal(&host).get(before).cloned()).await;
+            println!("{sin}: noticed after {:?}", begun.elapsed());
+            assert!(begun.elapsed() < NOTICED, "{sin} was noticed after {:?}", begun.elapsed());
+            let named = (&crash["cause"], &crash["plugin"]["name"], &crash["plugin"]["handler"]);
+            assert_eq!(named, (&json!("descriptors"), &json!("unruly"), &json!(handler)), "{sin}: {crash}");
+            let state = state(owner, "unruly").await["state"].take();
+            assert_eq!(state, if round == 0 { "active" } else { "quarantined" }, "{sin}");
+            assert_eq!(owner.get("/v1/admin/plugins/quick/hello").await.status, 200);
+        }
+        owner.call(Method::POST, &format!("{REPORT}/release")).send().await.expect(200);
+    }
+    assert_eq!(state(owner, "quick").await["state"], "active");
+}
+
+#[tokio::test]
+async fn a_limit_that_can_be_put_back_is_put_back() {
+    let host = settings().start().await;
+    let (owner, worker) = (host.owner().await, host.worker_pid());
+    let others = Others::of(&host).await;
+    owner.get(&format!("{UNRULY}/descriptors/limit?files=20")).await.expect(200);
+    others.go_on(50).await;
+    for _ in 0..NEWCOMERS {
+        assert_eq!(host.client().call(Method::GET, "/healthz").try_send().await.unwrap().status, 200);
+    }
+    others.unharmed();
+    assert_eq!(host.worker_pid(), worker, "nothing had to be ended for it");
+    assert!(host.log().contains("the limit of open files was changed; it is put back"));
+}
+
+#[tokio::test]
+async fn when_a_plugin_has_taken_all_descriptors_new_clients_are_served() {
+    let host = settings().start().await;
+    let (owner, worker) = (host.owner().await, host.worker_pid());
+    let others = Others::of(&host).await;
+    let leaked = owner.get(&format!("{UNRULY}/descriptors/leak")).await.expect(200)["leaked"].as_u64().unwrap();
+    println!("{leaked} descriptors leaked");
+    assert!(leaked > 500);
+    let mut kept = Vec::new();
+    for _ in 0..NEWCOMERS {
+        let client = host.client();
+        assert_eq!(client.call(Method::GET, "/healthz").try_send().await.unwrap().status, 200);
+        kept.push(client);
+        assert_eq!(owner.get("/v1/admin/plugins/quick/hello").await.status, 200);
+    }
+    let plugins = cardinal(["plugin", "list", "--data-dir", host.data().to_str().unwrap()]);
+    assert!(plugins.status.success(), "the local socket answers: {plugins:?}");
+    others.go_on(50).await;
+    others.unharmed();
+    let told = eventually("the log warns", async || {
+        host.log().lines().find(|line| line.contains("most of its descriptors")).map(str::to_owned)
+    })
+    .await;
+    println!("{told}");
+    eventually("they are put down to the plugin, or to nobody", async || {
+        let own = state(owner, "unruly").await["budgets"]["descriptors"].as_u64()?;
+        let nobodys = owner.get("/v1/admin/system").await.expect(200)["process"]["unattributed_fds"].as_u64()?;
+        (own + nobodys >= leaked / 10 * 9).then_some(())
+    })
+    .await;
+    assert_eq!(state(owner, "quick").await["budgets"]["descriptors"], 0, "the other plugin has opened none");
+    assert_eq!(host.worker_pid(), worker);
+    assert!(journal(&host).is_empty());
+}
+
+#[tokio::test]
+async fn a_worker_that_was_stopped_from_outside_blames_nobody() {
+    let host = settings().start().await;
+    let owner = host.owner().await;
+    for round in 0..2 {
+        let calls = (0..3).map(|_| owner.call(Method::GET, &format!("{UNRULY}/block/sleep?ms=60000")));
+        let waiting: Vec<_> = calls.map(|call| tokio::spawn(call.try_send())).collect();
+        eventually("calls are under way", async || {
+            (state(owner, "unruly").await["counters"]["in_flight"].as_u64() >= Some(3)).then_some(())
+        })
+        .await;
+        kill_process(Pid::from_raw(host.worker_pid()).unwrap(), Signal::STOP).unwrap();
+        let crash = eventually("it is noticed", async || journal(&host).get(round).cloned()).await;
+        assert_eq!((&crash["cause"], &crash["plugin"]), (&json!("stopped"), &Value::Null), "{crash}");
+        for call in waiting {
+            drop(call.await);
+        }
+        for plugin in ["unruly", "quick"] {
+            assert_eq!(state(owner, plugin).await["state"], "active", "{plugin}");
+        }
+    }
+    let crashes = owner.get("/v1/admin/system").await.expect(200)["unattributed_crashes"].take();
+    assert_eq!(crashes["count"], 0, "a stop from outside is nobody's fault: {crashes}");
+}

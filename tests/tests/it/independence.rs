@@ -1,0 +1,110 @@
+//! What hangs in one plugin's life cycle holds up that plugin alone. The hanging one is `versioned`.
+
+use std::time::{Duration, Instant};
+
+use cardinal_tests::{Host, Others, Package, PluginsFolder, User, eventually};
+use http::Method;
+use serde_json::{Value, json};
+
+const REGISTRY: &str = "/v1/admin/plugin-registry";
+/// What an operator waits for one plugin while another one hangs, on a busy machine.
+const OWN_SPEED: Duration = Duration::from_secs(8);
+/// Runs until the database ends it, half a minute later.
+const ENDLESS: &str = "CREATE TABLE counted (n bigint);\n\
+                       INSERT INTO counted SELECT count(*) FROM generate_series(1, 9000000000);\n";
+
+async fn state(user: &User, plugin: &str) -> Value {
+    let list = user.get(REGISTRY).await.expect(200);
+    let items = list["items"].as_array().unwrap();
+    items.iter().find(|item| item["name"] == plugin).map_or(Value::Null, |item| item["state"].clone())
+}
+
+async fn post(user: &User, path: &str) {
+    let begun = Instant::now();
+    user.call(Method::POST, &format!("{REGISTRY}/{path}")).send().await.expect(200);
+    let took = begun.elapsed();
+    println!("{path}: {took:?}");
+    assert!(took < OWN_SPEED, "{path} took {took:?}");
+}
+
+/// Everything that operators do to others while `versioned` is being loaded.
+async fn others_go_on(host: &Host) {
+    let owner = host.owner().await;
+    eventually("it is being loaded", async || (state(owner, "versioned").await == "checked").then_some(())).await;
+    let others = Others::of(host).await;
+    post(owner, "echo/disable").await;
+    assert_eq!(state(owner, "echo").await, "disabled");
+    post(owner, "echo/enable").await;
+    assert_eq!(state(owner, "echo").await, "active");
+    post(owner, "unruly/reload").await;
+    let begun = Instant::now();
+    host.plugins().put("supplier", &Package::bundled("supplier"));
+    eventually("a new one is in service", async || (state(owner, "supplier").await == "active").then_some(())).await;
+    println!("a new plugin is in service after {:?}", begun.elapsed());
+    assert_eq!(state(owner, "versioned").await, "checked", "the other one was still being loaded all the time");
+    others.unharmed();
+}
+
+fn plugins() -> PluginsFolder {
+    ["quick", "echo", "unruly"]
+        .into_iter()
+        .fold(PluginsFolder::default(), |folder, name| folder.with(name, &Package::fixture(name)))
+}
+
+#[tokio::test]
+async fn a_schema_that_hangs_holds_up_its_plugin_alone() {
+    let host = Host::settings().plugins(plugins()).start().await;
+    host.plugins().put("versioned", &Package::fixture("versioned").schema(ENDLESS));
+    others_go_on(&host).await;
+    let owner = host.owner().await;
+    // It may be taken back meanwhile.
+    post(owner, "versioned/disable").await;
+    assert_eq!(state(owner, "versioned").await, "disabled");
+    let answer = owner.call(Method::POST, &format!("{REGISTRY}/rescan")).send().await;
+    answer.expect(200);
+    eventually("what it has begun comes to nothing", async || {
+        host.log().contains("did not get its database").then_some(())
+    })
+    .await;
+    assert_eq!(state(owner, "versioned").await, "disabled");
+}
+
+#[tokio::test]
+async fn routes_that_never_return_hold_up_their_plugin_alone() {
+    let host = Host::settings().plugins(plugins()).start().await;
+    host.plugins().put("versioned", &Package::fixture("versioned").marked("acts", "stay"));
+    let owner = host.owner().await;
+    eventually("it is being loaded", async || (state(owner, "versioned").await == "checked").then_some(())).await;
+    let others = Others::of(&host).await;
+    post(owner, "echo/disable").await;
+    post(owner, "echo/enable").await;
+    assert_eq!(state(owner, "versioned").await, "checked");
+    others.unharmed();
+    let refused = eventually("it is refused", async || {
+        let list = owner.get(REGISTRY).await.expect(200);
+        let items = list["items"].as_array().unwrap().clone();
+        items.into_iter().find(|item| item["name"] == "versioned" && item["state"] == "refused")
+    })
+    .await;
+    assert_eq!(refused["refusal"]["code"], json!("create-failed"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_new_version_that_hangs_leaves_the_old_one_in_service() {
+    let host = Host::settings().plugins(plugins().with("versioned", &Package::fixture("versioned"))).start().await;
+    let owner = host.owner().await;
+    let hanging = Package::fixture("versioned").version("1.1.0").marked("acts", "stay");
+    host.plugins().put("versioned", &hanging);
+    let report = async || owner.get(&format!("{REGISTRY}/versioned")).await.expect(200)["item"].take();
+    eventually("it is being loaded", async || {
+        (report().await["reason"].as_str()?.contains("being loaded")).then_some(())
+    })
+    .await;
+    owner.get("/v1/admin/plugins/versioned/which").await.expect(200);
+    let refused =
+        eventually("it is refused", async || Some(report().await).filter(|it| it["refusal"].is_object())).await;
+    assert_eq!((&refused["state"], &refused["version"]), (&json!("active"), &json!("1.0.0")), "{refused}");
+    let good = Package::fixture("versioned").version("1.2.0").marked("says", "second");
+    host.plugins().put("versioned", &good);
+    eventually("the next one serves", async || (report().await["version"] == "1.2.0").then_some(())).await;
+}
