@@ -20,6 +20,7 @@ pub mod jobs;
 pub mod kinds;
 pub mod migrate;
 pub mod oidc_users;
+pub mod outage;
 pub mod plugin_confirmations;
 pub mod plugin_owners;
 pub mod plugin_schema;

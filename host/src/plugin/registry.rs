@@ -45,6 +45,7 @@ use super::{context::Services, kept::Kept, past::Past, state::State, watchdog::W
 use crate::{
     clock::Clock,
     config::Config,
+    db::outage::log_failure,
     db::{plugin_owners, plugin_state, plugin_versions},
     http::error::ApiResult,
     link::KeeperLink,
@@ -265,7 +266,7 @@ impl Registry {
                 entries
             }
             Err(error) if !is_first => {
-                tracing::warn!(error = ?error, "the plugins were not looked at again: the database is away");
+                log_failure!(error, "the plugins were not looked at again: the database is away");
                 return half;
             }
             // What an operator has disabled must not run; so nothing runs until that is known.

@@ -4,7 +4,7 @@ use cardinal_tests::{Client, Host, Package, PluginsFolder};
 use http::Method;
 
 /// The codes that contract 2 names.
-const NAMED: [&str; 38] = [
+const NAMED: [&str; 39] = [
     "invalid-request",
     "invalid-json",
     "invalid-cursor",
@@ -35,6 +35,7 @@ const NAMED: [&str; 38] = [
     "database-unavailable",
     "identity-provider-unavailable",
     "overloaded",
+    "starting",
     "draining",
     "plugin-timeout",
     "upstream-timeout",
