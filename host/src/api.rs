@@ -1,7 +1,7 @@
 //! The core's endpoints: parse, ask the domain, reply. A file per resource, each with its rows of
 //! the route table.
 
-mod api_keys;
+pub mod api_keys;
 mod audit;
 pub mod auth;
 mod card_export;
@@ -29,7 +29,7 @@ mod problems;
 mod proxy_routes;
 mod sessions;
 pub mod system;
-mod users;
+pub mod users;
 mod views;
 
 use crate::router::Route;

@@ -6,23 +6,27 @@ use std::{
 };
 
 use anyhow::Context;
-use rand::RngExt;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
     api::{client_errors::ClientErrors, openapi::Descriptions},
     audit::{Act, Audit},
-    auth::{Auth, oidc::Oidc, password::Hasher, session_token::Ring},
+    auth::{
+        Auth,
+        oidc::Oidc,
+        password::{self, Hasher},
+        session_token::Ring,
+    },
     catalogue::Catalogue,
     clock::Clock,
     config::{Config, Secret},
-    db::{self, kinds::Kinds, pool::Pools},
+    db::{self, kinds::Kinds, outage::log_failure, pool::Pools},
     events::{Events, seats::Seats},
-    http::{cors::Origins, forwarded::UndeclaredProxies, host::Hosts, page::Cursors},
+    http::{cors::Origins, error::ApiResult, forwarded::UndeclaredProxies, host::Hosts, page::Cursors},
     jobs::Jobs,
     limit::Limits,
-    link::{KeeperLink, WorkerStart},
+    link::{FirstLogin, KeeperLink, WorkerStart},
     mcp::Mcp,
     observe::{Telemetry, log::Log},
     plugin::{
@@ -161,7 +165,7 @@ impl App {
         let name = auth.bootstrap_username.as_deref().unwrap_or(DEFAULT_USERNAME);
         let (password, made_up) = match &auth.bootstrap_password {
             Some(password) => (password.clone(), false),
-            None => (Secret::new(random_text(24)), true),
+            None => (password::generate(), true),
         };
         if password.expose().len() < SHORTEST_GOOD_PASSWORD {
             tracing::warn!(
@@ -194,7 +198,23 @@ impl App {
     }
 }
 
-fn random_text(length: usize) -> String {
-    let mut random = rand::rng();
-    (0..length).map(|_| char::from(random.sample(rand::distr::Alphanumeric))).collect()
+impl App {
+    /// How the user whom the first start made can log in now.
+    pub async fn first_login(&self) -> ApiResult<Option<FirstLogin>> {
+        let first = db::users::first(&self.pools.core).await?;
+        Ok(first.map(|user| FirstLogin {
+            is_enabled: user.disabled_at.is_none(),
+            username: user.username,
+            password_hash: user.password_hash,
+        }))
+    }
+
+    /// After a password was changed or an account removed: a first password that is not good any more is put away.
+    pub async fn review_first_password(&self) {
+        match self.first_login().await {
+            Ok(Some(login)) => self.keeper.first_login(login),
+            Ok(None) => {}
+            Err(error) => log_failure!(error, "the first user could not be looked up"),
+        }
+    }
 }

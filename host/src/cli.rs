@@ -12,7 +12,9 @@ mod cards;
 mod check;
 mod client;
 mod database;
+mod direct;
 mod key;
+mod password;
 mod plugin;
 mod probe;
 mod progress;
@@ -24,9 +26,14 @@ mod serve;
 mod server;
 mod table;
 mod text;
+mod user;
 mod version;
 mod worker;
 
+/// How an API key begins.
+const KEY_PREFIX: &str = "mpk_";
+const KEY_WAS_SHOWN: &str = "Everybody on this machine could read the one that you typed, and it is in your shell's history \
+     now: revoke it (`cardinal key revoke`) and create another one.";
 /// What a command that was written wrongly exits with (`EX_USAGE`); a bad setting too.
 const EXIT_USAGE: u8 = 64;
 
@@ -48,6 +55,7 @@ enum Command {
     Serve(Box<serve::Args>),
     Check(Box<check::Args>),
     Plugin(plugin::Args),
+    User(Box<user::Args>),
     Key(Box<key::Args>),
     Cards(Box<cards::Args>),
     Database(database::Args),
@@ -77,6 +85,7 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => return serve::run(&args),
         Command::Check(args) => return check::run(&args),
         Command::Plugin(args) => return plugin::run(args),
+        Command::User(args) => user::run(&args),
         Command::Key(args) => key::run(&args),
         Command::Cards(args) => cards::run(&args),
         Command::Database(args) => database::run(&args),
@@ -97,6 +106,9 @@ pub fn main() -> ExitCode {
 fn wrong_line(told: &clap::Error) -> ExitCode {
     // Nothing can be done about a closed standard output.
     let _ = told.print();
+    if std::env::args().skip(1).any(|argument| argument.contains(KEY_PREFIX)) {
+        say(&format!("\nA key is never an argument: it comes from CARDINAL_API_KEY or --key-file. {KEY_WAS_SHOWN}"));
+    }
     if told.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS }
 }
 
@@ -109,7 +121,8 @@ fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
                 say(&format!("cardinal: {bad}"));
                 return ExitCode::from(EXIT_USAGE);
             }
-            say(&format!("cardinal: {error:#}"));
+            // Parts of it may come from files and from other machines.
+            say(&format!("cardinal: {}", text::plain_lines(&format!("{error:#}"))));
             error.downcast_ref::<client::Failure>().map_or(ExitCode::FAILURE, client::Failure::exit_code)
         }
     }

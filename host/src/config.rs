@@ -24,7 +24,7 @@ mod secret;
 
 pub use auth::{Auth, DEFAULT_OIDC_MAX_SCOPES};
 pub use cards::Cards;
-pub use client::{ClientSettings, Remote, Way};
+pub use client::{ClientSettings, Remote, RemoteSettings, Way};
 pub use database::{BootstrapSettings, Database};
 pub use http::Http;
 pub use log_levels::LogLevels;
@@ -38,6 +38,7 @@ pub use proxy::{Proxy, ProxyRoute};
 pub use reader::{BadSettings, Fault};
 pub use secret::Secret;
 
+use crate::spelling::nearest;
 use reader::Reader;
 
 /// The settings in force. Built by [`Config::read`] only, so whoever holds one may rely on every value.
@@ -81,6 +82,26 @@ pub struct Settings {
     cards: cards::Args,
 }
 
+/// The settings that lead to a host's database on this machine, for commands that need no others.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[group(skip)]
+pub struct DatabaseSettings {
+    #[command(flatten)]
+    data_dir: paths::DataDirArg,
+    #[command(flatten)]
+    database: database::Args,
+}
+
+impl DatabaseSettings {
+    /// # Errors
+    /// All that is wrong, at once.
+    pub fn read(&self) -> Result<Config, BadSettings> {
+        let settings =
+            Settings { paths: self.data_dir.clone().into(), database: self.database.clone(), ..Settings::default() };
+        Config::read_with(&settings, std::iter::empty())
+    }
+}
+
 impl Config {
     /// Validates every setting, reading `PLUGIN_SETTINGS_<NAME>` from this process's environment.
     ///
@@ -107,6 +128,7 @@ impl Config {
             ("ADMIN_BOOTSTRAP_PASSWORD_FILE", &self.auth.bootstrap_password_file),
             ("ADMIN_TOKEN_SECRET_FILE", &self.auth.token_secret_file),
             ("DATABASE_URL_FILE", &self.database.url_file),
+            ("DATABASE_SECRET_FILE", &self.database.secret_file),
         ];
         let files = files.into_iter().filter_map(|(setting, file)| Some((setting, file.as_deref()?)));
         files.chain(self.plugins.settings_files.iter().map(|file| ("PLUGIN_SETTINGS_", file.as_path()))).collect()
@@ -129,9 +151,44 @@ impl Config {
             cards: Cards::read(&settings.cards, &mut reader),
             paths,
         };
+        refuse_shared_addresses(&config, &mut reader);
         reader.finish(config)
     }
 }
+
+/// Two listeners cannot have one address; the second would say that the port is in use, by this very host.
+fn refuse_shared_addresses(config: &Config, reader: &mut Reader) {
+    let addresses = [
+        ("LISTEN_ADDR", Some(config.http.listen_addr)),
+        ("ADMIN_LISTEN_ADDR", config.http.admin_listen_addr),
+        ("METRICS_ADDR", config.observe.metrics_addr),
+    ];
+    for (index, (setting, address)) in addresses.iter().enumerate() {
+        let Some(address) = address else { continue };
+        let earlier = addresses[..index].iter().filter_map(|(setting, other)| Some((setting, other.as_ref()?)));
+        for (taken_by, other) in earlier.filter(|(_, other)| network::share_port(**other, *address)) {
+            let problem = format!("{address} overlaps with {taken_by} ({other}): give each listener a port of its own");
+            reader.fault(*setting, problem);
+        }
+    }
+}
+
+/// Variables that look like a setting with a slip in its name, each with the setting that was probably meant.
+pub fn misspelt(environment: impl Iterator<Item = std::ffi::OsString>) -> Vec<(String, String)> {
+    let known = <Settings as clap::Args>::augment_args(clap::Command::new("settings"));
+    let known: Vec<&str> = known.get_arguments().filter_map(|it| it.get_env()?.to_str()).collect();
+    let slips = environment.filter_map(|name| {
+        let name = name.into_string().ok()?;
+        // Short names of others are near to ours by chance.
+        let is_candidate = !known.contains(&name.as_str()) && name.len() >= SHORTEST_MISSPELT;
+        let meant = if is_candidate { nearest(&name, known.iter().copied())? } else { return None };
+        Some((name, meant.to_owned()))
+    });
+    slips.collect()
+}
+
+/// Letters from which a variable's name is compared with those of settings.
+const SHORTEST_MISSPELT: usize = 7;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]

@@ -22,6 +22,7 @@ pub mod kinds;
 pub mod login_failures;
 pub mod migrate;
 pub mod oidc_users;
+pub mod outage;
 pub mod plugin_confirmations;
 pub mod plugin_owners;
 pub mod plugin_schema;

@@ -21,6 +21,7 @@ use self::{
     seats::{Seat, Seats},
 };
 use crate::{
+    db::outage::log_failure,
     db::{self, events::Standing, pool::Pool},
     http::{
         codes,
@@ -150,7 +151,7 @@ impl Events {
             if let Err(error) = &looked
                 && !failing
             {
-                tracing::warn!(?error, "events wait for the database");
+                log_failure!(error, "events wait for the database");
             }
             failing = looked.is_err();
             let pause = if self.readers() > 0 { LOOK_EVERY } else { LOOK_IDLE };

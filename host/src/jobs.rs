@@ -26,6 +26,7 @@ use uuid::Uuid;
 
 use crate::{
     app::App,
+    db::outage::log_failure,
     db::{
         jobs::{self, Job, Runner, Uncounted},
         pool::Pool,
@@ -169,7 +170,7 @@ async fn keep(app: Arc<App>) {
     let jobs = Arc::clone(&app.jobs);
     loop {
         if let Err(error) = take_what_waits(&app).await {
-            tracing::warn!(error = ?error, "jobs could not be looked for");
+            log_failure!(error, "jobs could not be looked for");
         }
         tokio::select! {
             () = jobs.draining.cancelled() => return,

@@ -1,7 +1,6 @@
 //! The process that the operator starts. It never opens a plugin: it holds the listening sockets, the private
 //! PostgreSQL and the credentials of owner and provisioner, and keeps a worker alive that has none of these.
 
-use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
@@ -13,10 +12,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub mod access;
 pub mod announce;
 pub mod backoff;
+mod bind;
 pub mod crashes;
 pub mod data_dir;
 pub mod desk;
 pub mod files;
+pub mod first_password;
 pub mod launch;
 pub mod lines;
 pub mod liveness;
@@ -45,6 +46,7 @@ use crashes::Crashes;
 use data_dir::DataDir;
 use desk::Desk;
 use files::Files;
+use first_password::FirstPassword;
 use launch::{Account, Launcher};
 use postgres::PrivatePostgres;
 use provisioner::Provisioner;
@@ -53,6 +55,7 @@ use worker::Worker;
 const ROLE_SECRET_FILE: &str = "database-secret";
 const MIN_TOKEN_SECRET_BYTES: usize = 32;
 const DATABASE_RETRY: Duration = Duration::from_secs(2);
+const DATABASE_WAIT_LOGGED_EVERY: Duration = Duration::from_secs(30);
 
 /// Serves until told to stop (SIGTERM or SIGINT).
 ///
@@ -92,7 +95,7 @@ struct Keeper {
 impl Keeper {
     async fn start(mut config: Config) -> anyhow::Result<Self> {
         let launcher = Launcher::this_program();
-        secret_file::warn_of_readers(&config);
+        secret_file::refuse_readable(&config)?;
         let mut data = DataDir::open(&config.paths.data_dir)?;
         make_plugins_dir(&config.paths.plugins_dir);
         let (mut uses, mut listeners) = listen(&mut config)?;
@@ -103,13 +106,14 @@ impl Keeper {
             listeners.push(listener);
         }
         announce::write_addresses(&data, &config)?;
-        let announcement = Announcement::new(&config);
+        let (announcement, first) = (Announcement::new(&config), FirstPassword::new(&config));
         let account = worker_account::prepare(&config, &mut data, &launcher).await?;
         warn_without_landlock(account);
         let (postgres, login) = database(&config, &data, &launcher).await?;
         let (prepared, start_options) = prepare(&config, &data, &login).await?;
         let provisioner = Provisioner::new(launcher.clone(), job(&config, &login, &prepared, start_options));
-        let desk = Desk::new(Clock::System, Crashes::open(data.path()), provisioner, announcement, Files::new(&config));
+        let files = Files::new(&config);
+        let desk = Desk::new(Clock::System, Crashes::open(data.path()), provisioner, announcement, first, files);
         let start = worker_start(config, &login, &prepared, &data, (uses, local_token))?;
         Ok(Self { launcher, account, start, listeners, local, desk, postgres, _data: data })
     }
@@ -171,17 +175,21 @@ fn warn_without_landlock(account: Option<Account>) {
 
 /// So that a plugin can be dropped in at any time. A folder that cannot be made (a read-only system) has no plugins.
 fn make_plugins_dir(path: &Path) {
-    if let Err(error) = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(path) {
-        tracing::warn!(%error, path = %path.display(), "the plugins folder cannot be made");
+    let is_there = path.is_dir();
+    match std::fs::DirBuilder::new().recursive(true).mode(0o755).create(path) {
+        Ok(()) if is_there => {}
+        Ok(()) => tracing::info!(path = %path.display(), "created PLUGINS_DIR, a folder without plugins"),
+        Err(error) => tracing::warn!(
+            %error,
+            path = %path.display(),
+            "PLUGINS_DIR cannot be created, so there are no plugins: create it, or name another folder (--plugins-dir)"
+        ),
     }
 }
 
-/// Connections that wait to be accepted; `net.core.somaxconn` may allow fewer.
-const BACKLOG: i32 = 4096;
-
 /// Binds everything there is to bind, before anything else is touched.
 fn listen(config: &mut Config) -> anyhow::Result<(Vec<ListenerUse>, Vec<OwnedFd>)> {
-    let main = bind("LISTEN_ADDR", config.http.listen_addr)?;
+    let main = bind::bind("LISTEN_ADDR", config.http.listen_addr)?;
     config.http.bound(main.local_addr().context("asking for the bound address")?);
     let (mut uses, mut listeners) = (vec![ListenerUse::Main], vec![OwnedFd::from(main)]);
     let others = [
@@ -190,7 +198,7 @@ fn listen(config: &mut Config) -> anyhow::Result<(Vec<ListenerUse>, Vec<OwnedFd>
     ];
     for (purpose, setting, address) in others {
         let Some(address) = address else { continue };
-        let listener = bind(setting, *address)?;
+        let listener = bind::bind(setting, *address)?;
         *address = listener.local_addr().context("asking for the bound address")?;
         uses.push(purpose);
         listeners.push(listener.into());
@@ -207,14 +215,6 @@ fn listen_locally(local: &LocalSocket) -> Option<OwnedFd> {
             None
         }
     }
-}
-
-fn bind(setting: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let listener = TcpListener::bind(address).with_context(|| format!("{setting}: cannot listen on {address}"))?;
-    listener.set_nonblocking(true).with_context(|| format!("{setting}: preparing the listener"))?;
-    // Once more, with more places: beyond them the kernel drops who asks, who asks again a second later.
-    rustix::net::listen(&listener, BACKLOG).with_context(|| format!("{setting}: preparing the listener"))?;
-    Ok(listener)
 }
 
 /// The login that makes roles: of the private server, or of `DATABASE_URL`.
@@ -251,6 +251,7 @@ async fn prepare(config: &Config, data: &DataDir, login: &ConnectParams) -> anyh
     let secret = secret_source(config, data.path())?;
     let dir = SocketDir::open(&login.host, login.port).context("opening the database's socket folder")?;
     let reachable = login.clone().through(&dir);
+    let (began, mut logged) = (Instant::now(), None::<Instant>);
     loop {
         match prepare::prepare(&reachable, secret.clone()).await {
             Ok(prepared) => {
@@ -258,10 +259,11 @@ async fn prepare(config: &Config, data: &DataDir, login: &ConnectParams) -> anyh
                 return Ok((prepared, start_options));
             }
             Err(error) if prepare::may_pass(&error) => {
-                tracing::warn!(
-                    error = format!("{error:#}"),
-                    "waiting for the database: start it, or correct DATABASE_URL"
-                );
+                if logged.is_none_or(|at| at.elapsed() >= DATABASE_WAIT_LOGGED_EVERY) {
+                    logged = Some(Instant::now());
+                    let (error, seconds) = (format!("{error:#}"), began.elapsed().as_secs());
+                    tracing::warn!(error, seconds, "waiting for the database: start it, or correct DATABASE_URL");
+                }
                 tokio::time::sleep(DATABASE_RETRY).await;
             }
             Err(error) => return Err(error.context("preparing the database")),

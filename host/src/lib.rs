@@ -37,3 +37,4 @@ pub mod schema_sql;
 mod seal;
 mod secret_file;
 pub mod server;
+mod spelling;

@@ -23,11 +23,12 @@ use crate::{
     audit::Act,
     clock::Clock,
     crash::{current, descriptors},
-    db::{self, pool::Pools},
+    db::{self, outage::log_failure, pool::Pools},
+    http::error::ApiError,
     limit::lease,
     link::{KeeperLink, ListenerUse, WorkerStart},
     observe::{log::Log, process},
-    plugin::news,
+    plugin::{news, settings},
     request::Door,
     server,
 };
@@ -147,7 +148,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, lo
     app.proxy.drain(deadline).await;
     app.plugins.shutdown(FAREWELL).await;
     if let Err(error) = app.auth.flush_uses().await {
-        tracing::warn!(error = ?error, "the last uses of keys could not be written down");
+        log_failure!(error, "the last uses of keys could not be written down");
     }
     app.audit.write_refusals(true).await;
     tasks.shutdown().await;
@@ -158,17 +159,26 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, lo
 /// What must be done before the host is ready: the first user, the plugins.
 async fn prepare(app: Arc<App>, link: KeeperLink) {
     while let Err(error) = app.bootstrap().await {
-        tracing::warn!(error = ?error, "the database is not ready yet");
+        // The outage itself is logged by the pools.
+        match error.downcast_ref::<ApiError>() {
+            Some(error) => log_failure!(error, "the first user could not be looked for"),
+            None => tracing::warn!(error = format!("{error:#}"), "the first user could not be made"),
+        }
         tokio::time::sleep(RETRY_EVERY).await;
     }
     lease::exchange(&app.limits, &app.pools.core, app.host_id).await; // before the first call is counted
     if let Err(error) = app.proxy_routes.read(&app.pools.core, &app.proxy).await {
-        tracing::warn!(error = ?error, "the stored proxy routes could not be read yet");
+        log_failure!(error, "the stored proxy routes could not be read yet");
     }
     app.plugins.scan().await;
     app.ready.store(true, Ordering::Release);
     app.jobs.spawn_keeping(&app); // a job may need a plugin's tool
-    if let Err(error) = link.ready() {
+    settings::warn_of_unknown(&app.config.plugins.settings, app.plugins.snapshot().names());
+    let first_login = app.first_login().await.unwrap_or_else(|error| {
+        log_failure!(error, "the first user could not be looked up");
+        None
+    });
+    if let Err(error) = link.ready(first_login) {
         tracing::warn!(%error, "the keeper could not be told that the worker is ready");
     }
 }
@@ -187,7 +197,7 @@ async fn flush_uses(app: Arc<App>) {
     loop {
         every.tick().await;
         if let Err(error) = app.auth.flush_uses().await {
-            tracing::warn!(error = ?error, "the uses of keys could not be written down; they are kept");
+            log_failure!(error, "the uses of keys could not be written down; they are kept");
         }
     }
 }
@@ -251,16 +261,16 @@ async fn clean(app: Arc<App>) {
         match db::audit::remove_old(&app.pools.reaper, app.config.cards.audit_retention_days).await {
             Ok(0) => {}
             Ok(lines) => tracing::info!(lines, "removed what was past its retention from the audit log"),
-            Err(error) => tracing::warn!(error = ?error, "the audit log's retention could not be seen to"),
+            Err(error) => log_failure!(error, "the audit log's retention could not be seen to"),
         }
         match app.jobs.forget_old().await {
             Ok(0) => {}
             Ok(jobs) => tracing::info!(jobs, "removed jobs that are long over"),
-            Err(error) => tracing::warn!(error = ?error, "jobs that are long over could not be removed"),
+            Err(error) => log_failure!(error, "jobs that are long over could not be removed"),
         }
         remove_expired_cards(&app, &mut expiry).await;
         if let Err(error) = db::sessions::forget_old(&app.pools.core).await {
-            tracing::warn!(error = ?error, "sessions that are long over could not be removed");
+            log_failure!(error, "sessions that are long over could not be removed");
         }
     }
 }
@@ -283,7 +293,7 @@ async fn remove_expired_cards(app: &App, expiry: &mut db::card_expiry::Expiry) {
                 tracing::warn!(plugin, cards, "deleted cards stay, because the plugin's tables still refer to them");
             }
         }
-        Err(error) => tracing::warn!(error = ?error, "deleted cards could not be removed for good"),
+        Err(error) => log_failure!(error, "deleted cards could not be removed for good"),
     }
 }
 
@@ -296,13 +306,13 @@ async fn sweep(app: Arc<App>) {
         match app.events.forget_old().await {
             Ok(0) => {}
             Ok(forgotten) => tracing::debug!(forgotten, "forgot old events"),
-            Err(error) => tracing::warn!(?error, "old events could not be forgotten"),
+            Err(error) => log_failure!(error, "old events could not be forgotten"),
         }
         if let Err(error) = db::login_failures::sweep(&app.pools.core).await {
-            tracing::warn!(error = ?error, "failed logins that are over could not be forgotten");
+            log_failure!(error, "failed logins that are over could not be forgotten");
         }
         if let Err(error) = db::rate_budgets::sweep(&app.pools.core).await {
-            tracing::warn!(error = ?error, "budgets that are whole again could not be forgotten");
+            log_failure!(error, "budgets that are whole again could not be forgotten");
         }
     }
 }

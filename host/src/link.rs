@@ -90,11 +90,25 @@ pub struct ProvisionRequest {
     pub sha256: String,
 }
 
+/// The account that the first start made, as far as its password is concerned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstLogin {
+    pub username: String,
+    pub password_hash: Option<String>,
+    /// Neither disabled nor removed.
+    pub is_enabled: bool,
+}
+
 /// Worker to keeper.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToKeeper {
-    Ready,
+    /// Serving, and how the first user can log in now.
+    Ready {
+        first_login: Option<FirstLogin>,
+    },
+    /// A password was changed or an account removed: how the first user can log in since.
+    FirstLogin(FirstLogin),
     Provision {
         id: u64,
         request: ProvisionRequest,
@@ -285,8 +299,13 @@ impl KeeperLink {
     ///
     /// # Errors
     /// The keeper is gone.
-    pub fn ready(&self) -> io::Result<()> {
-        self.shared.send(&ToKeeper::Ready)
+    pub fn ready(&self, first_login: Option<FirstLogin>) -> io::Result<()> {
+        self.shared.send(&ToKeeper::Ready { first_login })
+    }
+
+    /// Lets the keeper put a first password away that is not good any more.
+    pub fn first_login(&self, login: FirstLogin) {
+        self.tell(&ToKeeper::FirstLogin(login));
     }
 
     /// Resolves when the keeper wants the worker to finish what it has and end; also when the keeper is gone.

@@ -9,14 +9,17 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use rustix::fs::OFlags;
 
-use crate::config::Config;
+use crate::config::{BadSettings, Config, Fault};
 
 /// In `DATA_DIR`: what signs login tokens when no setting gives it.
 pub const TOKEN_SECRET_FILE: &str = "token-secret";
 /// In `DATA_DIR`: the first user's password, when no setting gives it.
 pub const BOOTSTRAP_PASSWORD_FILE: &str = "bootstrap-password";
 
-const OTHERS_READ: u32 = 0o044;
+const GROUP_READS: u32 = 0o040;
+const EVERYBODY_READS: u32 = 0o004;
+/// Our own files with secrets, in `DATA_DIR`.
+pub const OWN_SECRETS: [&str; 4] = [TOKEN_SECRET_FILE, "database-secret", "postgres-password", BOOTSTRAP_PASSWORD_FILE];
 /// No secret or key is longer; a file that is was not meant.
 const MAX_BYTES: u64 = 64 << 10;
 
@@ -66,16 +69,53 @@ pub fn read_or_make(path: &Path, make: impl FnOnce() -> anyhow::Result<String>) 
     Ok(text)
 }
 
-/// Who beside its owner may read the file.
-pub fn is_open(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|found| found.mode() & OTHERS_READ != 0)
+/// Who beside its owner may read a file with a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readers {
+    Nobody,
+    /// A service's group, or that of a container.
+    Group,
+    Everybody,
 }
 
-/// Secrets of containers are often open to read, so that is no reason to refuse them.
-pub fn warn_of_readers(config: &Config) {
-    for (setting, file) in config.secret_files().into_iter().filter(|(_, file)| is_open(file)) {
-        tracing::warn!(setting, file = %file.display(), "others on this machine can read the file with the secret");
+/// Where container runtimes put secrets, mode 0444: in a container nobody else is there to read them.
+const MOUNTED_SECRETS: [&str; 2] = ["/run/secrets", "/var/run/secrets"];
+
+/// Who may read it; a file that cannot be looked at is refused where it is read.
+pub fn readers(path: &Path) -> Readers {
+    match fs::metadata(path).map_or(0, |found| found.mode()) {
+        _ if MOUNTED_SECRETS.iter().any(|folder| path.starts_with(folder)) => Readers::Nobody,
+        mode if mode & EVERYBODY_READS != 0 => Readers::Everybody,
+        mode if mode & GROUP_READS != 0 => Readers::Group,
+        _ => Readers::Nobody,
     }
+}
+
+/// Refuses files with secrets that everybody on this machine can read, those that a setting names and our own.
+///
+/// # Errors
+/// [`BadSettings`], with what to run.
+pub fn refuse_readable(config: &Config) -> Result<(), BadSettings> {
+    let own = OWN_SECRETS.map(|file| ("DATA_DIR", config.paths.data_dir.join(file)));
+    let named = config.secret_files().into_iter().map(|(setting, file)| (setting, file.to_owned()));
+    let mut faults = Vec::new();
+    for (setting, file) in named.chain(own) {
+        match readers(&file) {
+            Readers::Nobody => {}
+            Readers::Group => {
+                tracing::warn!(setting, file = %file.display(), "the file with the secret can be read by its group");
+            }
+            Readers::Everybody => faults.push(Fault {
+                setting: setting.to_owned(),
+                problem: format!(
+                    "every user of this machine can read the secret in {0}: run `chmod 0600 '{0}'`, and change the secret \
+                     if somebody may have read it",
+                    file.display()
+                ),
+            }),
+        }
+    }
+    if faults.is_empty() { Ok(()) } else { Err(BadSettings(faults)) }
 }
 
 /// Puts one line in the place of whatever the file held, also when the machine stops in between.

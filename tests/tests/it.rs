@@ -44,6 +44,7 @@ mod it {
     mod oidc;
     mod oidc_keys;
     mod openapi;
+    mod operators;
     mod plugin_calls;
     mod plugin_data;
     mod plugin_logs;

@@ -40,7 +40,11 @@ use crate::{
 };
 
 /// A rotated key may overlap with its successor for a week at most.
-const LONGEST_OVERLAP: i64 = 7 * 24 * 3600;
+pub const LONGEST_OVERLAP: i64 = 7 * 24 * 3600;
+
+/// What a rotation is refused with.
+pub const CANNOT_ROTATE_ENDED: &str = "A key that is revoked or expired can't be rotated.";
+pub const ROTATED_BEFORE: &str = "The key has been rotated already; revoke its successor first.";
 
 pub fn routes() -> Vec<Route> {
     vec![
@@ -310,24 +314,14 @@ async fn rotate(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let bounds = Bounds::of(caller);
     let now = app.clock.now();
     let key = PlainKey::generate(&mut rand::rng());
-    let mut new = KeyRecord {
-        id: Uuid::now_v7(),
-        key_hint: key.hint(),
-        created_at: now,
-        last_used_at: None,
-        last_used_ip: None,
-        replaces_id: Some(old.id),
-        replaced_by_id: None,
-        expires_at: bounds.expiry(old.expires_at)?,
-        ..old.clone()
-    };
+    let mut new = KeyRecord { expires_at: bounds.expiry(old.expires_at)?, ..successor(&old, &key, now) };
     let overlap = (body.overlap_seconds > 0).then(|| now + Duration::seconds(body.overlap_seconds));
     let by = caller.key.as_ref().map(|(id, _)| *id);
     match db::api_keys::rotate(&app.pools.core, &mut new, &key.hash(), &old, overlap, by).await? {
         Rotated::Done => {}
-        Rotated::Over => return Err(conflict("A key that is revoked or expired can't be rotated.")),
+        Rotated::Over => return Err(conflict(CANNOT_ROTATE_ENDED)),
         Rotated::Changed => return Err(conflict("The key was changed at the same time; rotate it once more.")),
-        Rotated::Before => return Err(conflict("The key has been rotated already; revoke its successor first.")),
+        Rotated::Before => return Err(conflict(ROTATED_BEFORE)),
         Rotated::ByItsDescendant => {
             return Err(ApiError::new(&codes::FORBIDDEN).detail("A key can't rotate a key that it was made with."));
         }
@@ -336,6 +330,19 @@ async fn rotate(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     app.auth.forget_keys([old.id]);
     audit(app, &call, Act::RotateKey, &new).await;
     shown_once(&new, &key)
+}
+
+/// The record of `key` in the place of `old`.
+pub fn successor(old: &KeyRecord, key: &PlainKey, now: OffsetDateTime) -> KeyRecord {
+    KeyRecord {
+        id: Uuid::now_v7(),
+        key_hint: key.hint(),
+        created_at: now,
+        last_used_at: None,
+        last_used_ip: None,
+        replaces_id: Some(old.id),
+        ..old.clone()
+    }
 }
 
 fn conflict(detail: &str) -> ApiError {
@@ -368,7 +375,7 @@ async fn find(app: &App, call: &Call) -> ApiResult<KeyRecord> {
 
 /// A key as it is shown: never the key itself.
 #[derive(Serialize, JsonSchema)]
-struct ApiKey<'a> {
+pub struct ApiKey<'a> {
     id: Uuid,
     name: &'a str,
     /// Its first and last characters.
@@ -402,7 +409,7 @@ struct ApiKey<'a> {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct RateShown {
+pub struct RateShown {
     per_minute: i32,
     burst: Option<i32>,
 }
@@ -415,7 +422,7 @@ struct NewApiKey<'a> {
     key: &'a str,
 }
 
-fn show(key: &KeyRecord) -> ApiKey<'_> {
+pub fn show(key: &KeyRecord) -> ApiKey<'_> {
     ApiKey {
         id: key.id,
         name: &key.name,
@@ -440,14 +447,15 @@ async fn audit(app: &App, call: &Call, act: Act, key: &KeyRecord) {
 }
 
 /// A key as the audit log shows it.
-fn audited(key: &KeyRecord) -> Value {
+pub fn audited(key: &KeyRecord) -> Value {
     json!({
         "name": key.name, "scopes": key.scopes, "key_hint": key.key_hint, "owner_id": key.owner_id,
         "replaces_id": key.replaces_id, "made_by_key_id": key.made_by_key_id,
     })
 }
 
-fn because(mut detail: Value, reason: &str) -> Value {
+/// The same with why it was done.
+pub fn because(mut detail: Value, reason: &str) -> Value {
     detail["reason"] = json!(reason);
     detail
 }

@@ -163,5 +163,6 @@ async fn change_password(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     }
     app.auth.forget_user(caller.user_id);
     app.audit.done(&call, Act::ChangePassword, None, None).await;
+    app.review_first_password().await;
     Ok(reply::no_content())
 }

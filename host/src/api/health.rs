@@ -64,7 +64,7 @@ async fn ready(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
         return Err(ApiError::new(&codes::DRAINING));
     }
     if !app.ready.load(Ordering::Acquire) {
-        return Err(ApiError::new(&codes::OVERLOADED).detail("The host is still starting."));
+        return Err(ApiError::new(&codes::STARTING));
     }
     match tokio::time::timeout(PATIENCE, ask_database(app)).await {
         Ok(Ok(())) => Ok(reply::text(StatusCode::OK, "text/plain; charset=utf-8", "ready\n")),

@@ -17,11 +17,7 @@ use crate::{
         patch::CardPatch,
     },
     catalogue::CardPage,
-    db::{
-        self,
-        card_sources::{self, Written},
-        cards::Precondition,
-    },
+    db::{self, card_sources::Written, cards::Precondition},
     http::{
         codes,
         error::{ApiError, ApiResult},
@@ -69,10 +65,10 @@ op.named("deleteCard", "cards", "Hide a card, or remove it for good").says("`pur
 op.named("restoreCard", "cards", "Bring a deleted card back, or make a card what it was").says("With a version, title, SKU, status and attributes but sources become what they were then, as a new version.").may_read::<Restore>().if_match().ok::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN]);
 }),
         route!(GET "/v1/admin/master-cards/{id}/history", Access::Scope("cards:read"), Reads::Nothing, history).told(|op| {
-op.named("getCardHistory", "cards", "Who changed a card, newest first").query::<HistoryQuery>().param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100})).param("cursor", "`next_cursor` of the page before.", json!({})).ok::<Page<db::card_history::Line>>();
+op.named("getCardHistory", "cards", "Who changed a card, newest first").says("Of deleted cards too, until they are removed for good.").query::<HistoryQuery>().param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100})).param("cursor", "`next_cursor` of the page before.", json!({})).ok::<Page<db::card_history::Line>>();
 }),
         route!(DELETE "/v1/admin/master-cards/{id}/sources/{source_key}", Access::Scope("cards:write"), Reads::Nothing, remove_source).told(|op| {
-op.named("removeSource", "cards", "Remove a source of a card").param("source_key", "`<plugin>:<suffix>`", json!({"minLength": 1, "examples": ["supplier:shop.example"]})).no_content();
+op.named("removeSource", "cards", "Remove a source of a card").param("source_key", "`<plugin>:<suffix>`", json!({"minLength": 1, "examples": ["supplier:shop.example"]})).if_match().no_content();
 }),
     ]
 }
@@ -159,7 +155,8 @@ async fn restore(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 async fn remove_source(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let id = call.params.id("id", "card")?;
     let key = call.params.get("source_key").unwrap_or_default();
-    match card_sources::remove(&app.pools.core, id, key, &call.caller()?.actor()).await? {
+    let precondition = if_match(&call)?;
+    match db::cards::remove_source(&app.pools.core, id, key, &precondition, &call.caller()?.actor()).await? {
         Written::Version(_) => Ok(reply::no_content()),
         Written::NoCard => Err(ApiError::not_found("card")),
         Written::NoSource | Written::Full => Err(ApiError::not_found("source")),
@@ -178,7 +175,7 @@ async fn history(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let query: HistoryQuery = call.query()?;
     let (limit, list) = (page::limit(query.limit)?, ("card history", id));
     let before = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
-    app.catalogue.card(id).await?;
+    db::cards::check_known(&app.pools.core, id).await?;
     let (mut lines, is_cut) = db::card_history::page(&app.pools.core, id, before, limit + 1).await?;
     let next = match lines.last() {
         Some(last) if is_cut => Some(app.cursors.seal(&list, &last.id)?),

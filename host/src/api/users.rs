@@ -173,6 +173,9 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     app.auth.forget_user(user.id);
     let detail = difference(&changed, sets_password);
     app.audit.done(&call, Act::UpdateUser, Some(user.id.to_string()), Some(detail)).await;
+    if sets_password {
+        app.review_first_password().await;
+    }
     reply::ok(&Item { item: show(&changed.after) })
 }
 
@@ -213,7 +216,7 @@ fn wanted(caller: &Caller, user: &Account, body: UserPatch) -> ApiResult<(Change
 }
 
 /// For the audit log: what has changed, and of a password only that it has.
-fn difference(changed: &Changed, password: bool) -> Value {
+pub fn difference(changed: &Changed, password: bool) -> Value {
     let Changed { before, after, ended_sessions } = changed;
     let mut detail = json!({"username": after.username, "ended_sessions": ended_sessions});
     if before.username != after.username {
@@ -239,6 +242,7 @@ async fn delete(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     app.auth.forget_user(id);
     let detail = json!({"username": removed.username, "kind": removed.kind, "role": removed.role});
     app.audit.done(&call, Act::DeleteUser, Some(id.to_string()), Some(detail)).await;
+    app.review_first_password().await;
     Ok(reply::no_content())
 }
 
@@ -266,7 +270,7 @@ fn role(name: &str) -> ApiResult<&'static str> {
 
 /// An account as administrators see it.
 #[derive(Serialize, JsonSchema)]
-struct User<'a> {
+pub struct User<'a> {
     id: Uuid,
     username: &'a str,
     /// `user`, `oidc` or `plugin`.
@@ -288,12 +292,12 @@ struct User<'a> {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Identity<'a> {
+pub struct Identity<'a> {
     issuer: &'a str,
     subject: &'a str,
 }
 
-fn show(user: &Account) -> User<'_> {
+pub fn show(user: &Account) -> User<'_> {
     User {
         id: user.id,
         username: &user.username,

@@ -87,7 +87,7 @@ impl Caller {
     pub fn local(uid: u32, behind: Uuid) -> Self {
         let kind = CallerKind::Local { uid };
         let role = Some("owner".to_owned());
-        Self { kind, role, ..Self::of(behind, &format!("uid {uid}"), ScopeSet::all()) }
+        Self { kind, role, ..Self::of(behind, &local_name(uid), ScopeSet::all()) }
     }
 
     /// Whether the call may do what `scope` names. Some rights are never a credential's of another kind, `*` included.
@@ -131,8 +131,8 @@ impl Caller {
 
     /// `{kind, id, name}` for history, audit and `updated_by`.
     pub fn actor(&self) -> Value {
-        if let CallerKind::Local { .. } = self.kind {
-            return json!({"kind": self.kind.name(), "id": null, "name": self.username});
+        if let CallerKind::Local { uid } = self.kind {
+            return local_actor(uid);
         }
         let (id, name) = match &self.key {
             Some((id, name)) => (*id, name.as_str()),
@@ -140,6 +140,15 @@ impl Caller {
         };
         json!({"kind": self.kind.name(), "id": id, "name": name})
     }
+}
+
+/// A user of this machine's system in history and audit.
+pub fn local_actor(uid: u32) -> Value {
+    json!({"kind": CallerKind::Local { uid }.name(), "id": null, "name": local_name(uid)})
+}
+
+fn local_name(uid: u32) -> String {
+    format!("uid {uid}")
 }
 
 /// 403 for a missing scope, with the challenge that tells an OAuth client what to ask for.

@@ -6,6 +6,7 @@ mod queue;
 use std::{sync::Arc, thread};
 
 use argon2::{Algorithm, Argon2, Params, PasswordHash, PasswordHasher, PasswordVerifier, Version};
+use rand::RngExt as _;
 
 use self::queue::Queue;
 pub use self::queue::Turn;
@@ -22,6 +23,8 @@ const LANES: u32 = 1;
 /// Bytes of a password.
 pub const SHORTEST: usize = 8;
 pub const LONGEST: usize = 256;
+/// Characters of a generated password: 142 bits.
+const GENERATED: usize = 24;
 
 /// The place where passwords are hashed: at half of the cores at a time, so that a flood of logins leaves the rest to
 /// everything else.
@@ -56,9 +59,7 @@ impl Hasher {
     pub async fn verify(&self, turn: Turn, password: Secret, stored: Option<String>) -> ApiResult<bool> {
         run(turn, move || {
             let known = stored.is_some();
-            let hash = PasswordHash::new(stored.as_deref().unwrap_or(DUMMY))
-                .map_err(|error| anyhow::anyhow!("reading a stored password hash: {error}"))?;
-            Ok(argon2()?.verify_password(password.expose().as_bytes(), &hash).is_ok() && known)
+            Ok(verify(&password, stored.as_deref().unwrap_or(DUMMY))? && known)
         })
         .await
     }
@@ -83,6 +84,19 @@ fn argon2() -> anyhow::Result<Argon2<'static>> {
 /// A hash that no password has, of the same parameters as real ones. Constant, so that not even the first login with
 /// an unknown name takes longer.
 const DUMMY: &str = "$argon2id$v=19$m=19456,t=2,p=1$Y2FyZGluYWwtZHVtbXkhIQ$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+/// A random password that nobody has to remember.
+pub fn generate() -> Secret {
+    let mut random = rand::rng();
+    let text: String = (0..GENERATED).map(|_| char::from(random.sample(rand::distr::Alphanumeric))).collect();
+    Secret::new(text)
+}
+
+/// Whether `password` belongs to `stored`, for whoever may wait for it: the time of the answer tells what was compared.
+pub fn verify(password: &Secret, stored: &str) -> anyhow::Result<bool> {
+    let hash = PasswordHash::new(stored).map_err(|error| anyhow::anyhow!("reading a stored password hash: {error}"))?;
+    Ok(argon2()?.verify_password(password.expose().as_bytes(), &hash).is_ok())
+}
 
 /// 422 when a new password is too short or too long.
 pub fn check_new(password: &Secret, pointer: &str) -> ApiResult<()> {

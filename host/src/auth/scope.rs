@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::OnceLock};
 
+use crate::spelling::did_you_mean;
+
 /// The most scopes that one key or token may carry.
 pub const SCOPE_LIMIT: usize = 64;
 
@@ -34,6 +36,20 @@ pub const KNOWN: &[&str] = &[
     APPROVE,
     UNATTENDED,
 ];
+
+/// Scopes of plugins, as far as they can be listed.
+const OF_PLUGINS: &[&str] = &["plugin:*:read", "plugin:*:write", "plugin:*:*"];
+
+/// What is wrong with a text that is no scope, and what was probably meant.
+pub fn explain_unknown(text: &str) -> String {
+    let known = || KNOWN.iter().chain(OF_PLUGINS).copied();
+    let guess = did_you_mean(text, known());
+    let known: Vec<&str> = known().collect();
+    format!(
+        "`{text}` is not a scope.{guess} Scopes are *, <resource>:*, plugin:<name>:read|write and {}.",
+        known.join(", ")
+    )
+}
 
 /// A set of granted scopes.
 #[derive(Clone, Debug, Default)]

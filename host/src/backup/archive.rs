@@ -41,13 +41,17 @@ impl Writer {
             bail!("{} exists: choose another name, or say --overwrite", target.display());
         }
         let name = target.file_name().and_then(|name| name.to_str()).context("the name of the file is no text")?;
+        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if !folder.is_dir() {
+            bail!("there is no folder {}: make it, or name another file", folder.display());
+        }
         let draft = target.with_file_name(format!(".{name}.{}.part", std::process::id()));
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(&draft)
-            .with_context(|| format!("making {}", draft.display()))?;
+            .with_context(|| format!("the backup cannot be written in the folder {}", folder.display()))?;
         let tar = Some(tar::Builder::new(BufWriter::with_capacity(BUFFER, file)));
         Ok(Self { tar, draft, target: target.to_owned(), existing, members: Vec::new() })
     }
@@ -117,7 +121,7 @@ impl Checked {
         let mut tar = reader(path)?;
         let mut entries = tar.entries().with_context(|| format!("reading {}", path.display()))?;
         let (first, head) =
-            read_head(&mut entries).with_context(|| format!("{} is no backup of Cardinal", path.display()))?;
+            read_head(&mut entries).with_context(|| format!("{} is not a Cardinal backup", path.display()))?;
         if head.format > FORMAT {
             bail!(
                 "{} was made by Cardinal {}, in a form that this program ({}) does not know: use that version or a newer one",
@@ -183,13 +187,14 @@ fn reader(path: &Path) -> anyhow::Result<tar::Archive<BufReader<File>>> {
 type Entries<'a> = tar::Entries<'a, BufReader<File>>;
 
 fn read_head(entries: &mut Entries<'_>) -> anyhow::Result<(Member, Head)> {
-    let first = entries.next().context("it is empty")??;
-    if name_of(&first)? != HEAD {
+    // The errors of these would repeat bytes of whatever file it is.
+    let first = entries.next().context("it is empty")?.ok().context("not a tar archive")?;
+    if name_of(&first).ok().as_deref() != Some(HEAD) {
         bail!("its first member is not {HEAD}");
     }
     let mut text = Vec::new();
     first.take(LONGEST_LIST).read_to_end(&mut text)?;
-    let head: Head = serde_json::from_slice(&text)?;
+    let head: Head = serde_json::from_slice(&text).ok().with_context(|| format!("{HEAD} in it is damaged"))?;
     if head.product != PRODUCT {
         bail!("it was made by {:?}", head.product);
     }

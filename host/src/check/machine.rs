@@ -10,7 +10,7 @@ use super::finding::Finding;
 use crate::config::Config;
 use crate::local_socket;
 use crate::sandbox;
-use crate::secret_file::{self, TOKEN_SECRET_FILE};
+use crate::secret_file::{self, OWN_SECRETS, Readers};
 
 /// With less than this, PostgreSQL soon cannot write.
 const LITTLE_ROOM: u64 = 1 << 30;
@@ -23,14 +23,9 @@ const FEW_PROCESSES: u64 = 512;
 const OTHERS: u32 = 0o077;
 const OTHERS_WRITE: u32 = 0o022;
 /// Files of `DATA_DIR` that nobody else may read.
-const SECRETS: [&str; 6] = [
-    TOKEN_SECRET_FILE,
-    "database-secret",
-    "postgres-password",
-    "bootstrap-password",
-    local_socket::FILE,
-    local_socket::TOKEN_FILE,
-];
+fn private_files() -> impl Iterator<Item = &'static str> {
+    OWN_SECRETS.into_iter().chain([local_socket::FILE, local_socket::TOKEN_FILE])
+}
 
 pub fn check(config: &Config) -> Vec<Finding> {
     let mut found = disks(config);
@@ -43,12 +38,16 @@ pub fn check(config: &Config) -> Vec<Finding> {
 }
 
 fn open_secret(setting: &str, file: &Path) -> Option<Finding> {
-    secret_file::is_open(file).then(|| {
-        Finding::warning("secret-file-open", setting, "Other users may read the file with the secret.")
-            .found(file.display().to_string())
-            .expected("mode 0600, or 0400")
-            .fix(format!("Run: chmod go= '{}', unless the container's runtime makes the file.", file.display()))
-    })
+    let found = match secret_file::readers(file) {
+        Readers::Nobody => return None,
+        Readers::Group => Finding::warning("secret-file-open", setting, "The group may read the file with the secret."),
+        Readers::Everybody => {
+            let message = "Every user may read the file with the secret; the host does not start.";
+            Finding::error("secret-file-open", setting, message)
+        }
+    };
+    let fix = format!("Run: chmod 0600 '{}', and change the secret if somebody may have read it.", file.display());
+    Some(found.found(file.display().to_string()).expected("mode 0600, or 0400").fix(fix))
 }
 
 /// A host that root starts keeps its secrets from plugins by users of the system, too.
@@ -167,8 +166,8 @@ fn owner(path: &Path, uid: u32) -> Option<Finding> {
 }
 
 fn secrets(config: &Config) -> Vec<Finding> {
-    let in_data_dir = SECRETS.iter().map(|name| config.paths.data_dir.join(name));
-    let files: Vec<PathBuf> = in_data_dir.chain(config.database.secret_file.clone()).filter(|it| it.exists()).collect();
+    let in_data_dir = private_files().map(|name| config.paths.data_dir.join(name));
+    let files: Vec<PathBuf> = in_data_dir.filter(|it| it.exists()).collect();
     let mut found: Vec<Finding> = files.iter().filter_map(|file| secret(file)).collect();
     if found.is_empty() && !files.is_empty() {
         let message = format!("{} files with secrets can be read by their owner alone.", files.len());

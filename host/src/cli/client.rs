@@ -66,7 +66,11 @@ impl fmt::Display for Failure {
 /// Title, detail, each field that is wrong, and what an operator finds it by in the log.
 fn refusal(out: &mut fmt::Formatter<'_>, status: StatusCode, problem: &Value) -> fmt::Result {
     let text = |name: &str| problem[name].as_str().unwrap_or_default();
-    write!(out, "{}: {}", text("title"), text("detail"))?;
+    match (text("title"), text("detail")) {
+        // What has no detail of its own has its title there.
+        (title, detail) if title.trim_end_matches('.') == detail.trim_end_matches('.') => write!(out, "{title}.")?,
+        (title, detail) => write!(out, "{title}: {detail}")?,
+    }
     if status == StatusCode::UNAUTHORIZED {
         out.write_str(" The key comes from CARDINAL_API_KEY or --key-file.")?;
     }
@@ -203,6 +207,14 @@ mod tests {
         let told = failure.to_string();
         assert!(told.contains("Some fields are not valid: See `errors`.\n  /sku: It is missing."), "{told}");
         assert!(told.ends_with("(422 Unprocessable Entity, validation-failed, request r1)"), "{told}");
+    }
+
+    #[test]
+    fn what_has_no_detail_of_its_own_is_said_once() {
+        let title = "The credential is not valid";
+        let problem = json!({"title": title, "detail": title, "code": "invalid-token", "request_id": "r1"});
+        let told = Failure::Refused { status: StatusCode::UNAUTHORIZED, problem }.to_string();
+        assert!(told.starts_with("The credential is not valid. The key comes from"), "{told}");
     }
 
     #[test]

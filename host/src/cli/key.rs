@@ -1,15 +1,12 @@
 //! Commands on API keys.
 
-use std::io::Write as _;
+mod create;
+mod keys;
+mod list;
+mod revoke;
+mod rotate;
 
-use anyhow::Context as _;
-use http::Method;
-use serde_json::json;
-
-use super::client::Client;
-use crate::config::ClientSettings;
-
-/// Make API keys
+/// Create, list, rotate and revoke API keys
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub struct Args {
@@ -19,66 +16,17 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    Create(Create),
-}
-
-/// Make an API key, and print it this once
-///
-/// Standard output is the key alone, so that it can go into a file or a variable. On the host's own machine no
-/// credential is needed: the key then belongs to the owner who has been there longest.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  cardinal key create --name ci --scopes cards:read,mcp:use
-  (umask 077; cardinal key create --name shop --scopes 'cards:*,plugin:*:write' --expires-in-days 90 > shop.key)
-  CARDINAL_API_KEY=mpk_... cardinal key create --url https://shop.example.com --name reader --scopes cards:read --json")]
-struct Create {
-    /// What the key is for, as lists and the audit log show it
-    #[arg(long)]
-    name: String,
-    /// What it may do, e.g. cards:read,plugin:supplier:write
-    #[arg(long, required = true, value_delimiter = ',', alias = "scope")]
-    scopes: Vec<String>,
-    /// Days until it ends; without it, it does not
-    #[arg(long, value_name = "DAYS")]
-    expires_in_days: Option<u32>,
-    /// Requests a minute; the host's API_KEY_RATE_PER_MINUTE without it
-    #[arg(long, value_name = "NUMBER")]
-    rate_per_minute: Option<u32>,
-    /// Requests at once; a tenth of those a minute without it
-    #[arg(long, value_name = "NUMBER", requires = "rate_per_minute")]
-    burst: Option<u32>,
-    /// Print the key and its record as JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    host: ClientSettings,
+    Create(create::Create),
+    List(list::List),
+    Revoke(revoke::Revoke),
+    Rotate(rotate::Rotate),
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let Command::Create(create) = &args.command;
-    let runtime = crate::cli::runtime()?;
-    runtime.block_on(create.run())
-}
-
-impl Create {
-    async fn run(&self) -> anyhow::Result<()> {
-        let client = Client::new(&self.host.read()?)?;
-        let mut body = json!({"name": self.name, "scopes": self.scopes});
-        if let Some(days) = self.expires_in_days {
-            body["expires_in_days"] = json!(days);
-        }
-        if let Some(per_minute) = self.rate_per_minute {
-            body["rate_limit"] = json!({"per_minute": per_minute});
-            if let Some(burst) = self.burst {
-                body["rate_limit"]["burst"] = json!(burst);
-            }
-        }
-        let made = client.ask(Method::POST, "/v1/admin/api-keys", Some(&body)).await?;
-        let text = match made["key"].as_str() {
-            Some(key) if !self.json => key.to_owned(),
-            _ => serde_json::to_string_pretty(&made)?,
-        };
-        writeln!(std::io::stdout(), "{text}").context("telling the key")
+    match &args.command {
+        Command::Create(args) => args.run(),
+        Command::List(args) => args.run(),
+        Command::Revoke(args) => args.run(),
+        Command::Rotate(args) => args.run(),
     }
 }

@@ -13,6 +13,11 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
+/// The same for a text of several lines.
+pub fn plain_lines(text: &str) -> String {
+    text.lines().map(plain).collect::<Vec<_>>().join("\n")
+}
+
 /// Marks that are not seen and change how the rest is read.
 fn is_format(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{61c}')

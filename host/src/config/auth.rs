@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::network;
 use super::reader::{Reader, SecretSetting, number};
 use super::secret::Secret;
+use crate::auth::scope::{self, ScopeSet};
 
 const DEFAULT_TOKEN_TTL_HOURS: u32 = 24;
 const LONGEST_TOKEN_TTL_HOURS: u32 = 8760;
@@ -156,20 +157,9 @@ fn issuer(text: &str) -> Result<String, String> {
 }
 
 fn scopes(text: &str) -> Result<Vec<String>, String> {
-    text.split([' ', ',']).filter(|scope| !scope.is_empty()).map(scope).collect()
-}
-
-fn scope(text: &str) -> Result<String, String> {
-    let segments: Vec<&str> = text.split(':').collect();
-    let well_formed = |segment: &&str| {
-        *segment == "*"
-            || (!segment.is_empty()
-                && segment.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_'))
-    };
-    let shape = text == "*" || (2..=3).contains(&segments.len());
-    if shape && segments.iter().all(well_formed) {
-        Ok(text.to_owned())
-    } else {
-        Err(format!("{text:?} is not a scope such as cards:read or plugin:*:write"))
+    let scopes: Vec<String> = text.split([' ', ',']).filter(|it| !it.is_empty()).map(str::to_owned).collect();
+    match ScopeSet::strict(&scopes) {
+        Ok(_) => Ok(scopes),
+        Err(at) => Err(scope::explain_unknown(&scopes[at])),
     }
 }

@@ -16,16 +16,24 @@ const KEY: &str = "CARDINAL_API_KEY";
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
 pub struct ClientSettings {
-    /// Address of the host: http or https and a name, e.g. https://shop.example.com [default: the socket of the host in
-    /// DATA_DIR; with a key http://127.0.0.1:8080]
+    #[command(flatten)]
+    remote: RemoteSettings,
+    /// Folder of the host on this machine that is talked to without a key, e.g. /var/lib/cardinal [default: ./var/data]
+    #[arg(long, env, value_name = "DIR", help_heading = "The host")]
+    data_dir: Option<String>,
+}
+
+/// The address of a host and the file with the key to it.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[group(skip)]
+pub struct RemoteSettings {
+    /// Address of the host: http or https and a name, e.g. https://shop.example.com [default: the host in DATA_DIR; with a
+    /// key http://127.0.0.1:8080]
     #[arg(long = "url", env = "CARDINAL_URL", value_name = "URL", help_heading = "The host")]
     cardinal_url: Option<String>,
     /// File with the API key; without it the key is that of the environment variable CARDINAL_API_KEY
     #[arg(long, value_name = "FILE", help_heading = "The host")]
     key_file: Option<PathBuf>,
-    /// Folder of the host on this machine that is talked to without a key, e.g. /var/lib/cardinal [default: ./var/data]
-    #[arg(long, env, value_name = "DIR", help_heading = "The host")]
-    data_dir: Option<String>,
 }
 
 /// Where a host is.
@@ -53,12 +61,39 @@ impl ClientSettings {
 
     fn read_with(&self, key: Option<String>) -> Result<Remote, BadSettings> {
         let mut reader = Reader::default();
+        let (url, key) = self.remote.read_parts(key, &mut reader);
+        let data_dir = reader.optional("DATA_DIR", &self.data_dir, folder);
+        let way = match url {
+            Some(url) => Way::Address(url),
+            // Without a key a host on this machine knows who asks by the system's word.
+            None => Way::Local(
+                data_dir
+                    .map_or_else(|| absolute(DEFAULT_DATA_DIR).map_err(|it| BadSettings::one("DATA_DIR", it)), Ok)?,
+            ),
+        };
+        reader.finish(Remote { way, key })
+    }
+}
+
+impl RemoteSettings {
+    /// The host at an address, where an address or a key is given.
+    ///
+    /// # Errors
+    /// All that is wrong, at once.
+    pub fn read(&self) -> Result<Option<Remote>, BadSettings> {
+        let mut reader = Reader::default();
+        let (url, key) = self.read_parts(std::env::var(KEY).ok(), &mut reader);
+        reader.finish(url.map(|url| Remote { way: Way::Address(url), key }))
+    }
+
+    /// Whoever has a key and no address means the host at the usual one.
+    fn read_parts(&self, key: Option<String>, reader: &mut Reader) -> (Option<Url>, Option<Secret>) {
         let url = reader.optional("CARDINAL_URL", &self.cardinal_url, address);
         let key = match &self.key_file {
             Some(file) => match std::fs::read_to_string(file) {
                 Ok(text) => Some(text),
                 Err(error) => {
-                    reader.fault("KEY_FILE", format!("{}: {error}", file.display()));
+                    reader.fault("--key-file", format!("{} cannot be read: {error}", file.display()));
                     None
                 }
             },
@@ -68,17 +103,8 @@ impl ClientSettings {
         if key.as_ref().is_some_and(|key| !key.bytes().all(|byte| byte.is_ascii_graphic())) {
             reader.fault(KEY, "this is no credential: it holds spaces or characters beyond ASCII");
         }
-        let data_dir = reader.optional("DATA_DIR", &self.data_dir, folder);
         let url = url.or_else(|| key.as_ref().and_then(|_| address(DEFAULT_URL).ok()));
-        let way = match url {
-            Some(url) => Way::Address(url),
-            // Without a key a host on this machine knows who asks by the system's word.
-            None => Way::Local(
-                data_dir
-                    .map_or_else(|| absolute(DEFAULT_DATA_DIR).map_err(|it| BadSettings::one("DATA_DIR", it)), Ok)?,
-            ),
-        };
-        reader.finish(Remote { way, key: key.map(Secret::new) })
+        (url, key.map(Secret::new))
     }
 }
 
@@ -96,7 +122,8 @@ mod tests {
     use super::*;
 
     fn read(url: Option<&str>, key: Option<&str>) -> Result<Remote, BadSettings> {
-        let settings = ClientSettings { cardinal_url: url.map(str::to_owned), ..ClientSettings::default() };
+        let remote = RemoteSettings { cardinal_url: url.map(str::to_owned), key_file: None };
+        let settings = ClientSettings { remote, data_dir: None };
         settings.read_with(key.map(str::to_owned))
     }
 

@@ -72,6 +72,12 @@ impl fmt::Display for Cidr {
     }
 }
 
+/// Whether listeners on these addresses would be in each other's way. Port 0 takes a free one.
+pub(super) fn share_port(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && one.port() != 0 && (one.ip() == other.ip() || is_any)
+}
+
 pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("{text:?} is not an address and port such as 127.0.0.1:8080 or [::1]:8080"))
 }

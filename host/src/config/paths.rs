@@ -28,6 +28,21 @@ pub(super) struct Args {
     plugins_dir: Option<String>,
 }
 
+/// The data folder alone, for a command that works on what the host keeps.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[group(skip)]
+pub(super) struct DataDirArg {
+    /// Folder of the host, e.g. /var/lib/cardinal [default: ./var/data]
+    #[arg(long, env, value_name = "DIR", help_heading = "The host")]
+    data_dir: Option<String>,
+}
+
+impl From<DataDirArg> for Args {
+    fn from(arg: DataDirArg) -> Self {
+        Self { data_dir: arg.data_dir, plugins_dir: None }
+    }
+}
+
 /// The plugins folder alone, for a command that puts something into it.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]

@@ -21,7 +21,7 @@ impl fmt::Display for BadSettings {
             if index > 0 {
                 writeln!(out)?;
             }
-            write!(out, "{setting} (--{}): {problem}", flag(setting))?;
+            write!(out, "{}: {problem}", label(setting))?;
         }
         Ok(())
     }
@@ -34,11 +34,20 @@ impl BadSettings {
     }
 }
 
-fn flag(setting: &str) -> String {
-    if setting.starts_with("PLUGIN_SETTINGS_") {
-        return "plugin-settings".to_owned();
+/// Variables that have no flag of their own: the list of processes would show a key.
+const WITHOUT_FLAG: [&str; 1] = ["CARDINAL_API_KEY"];
+
+/// A setting by its variable and its flag, as far as it has both.
+fn label(setting: &str) -> String {
+    if setting.starts_with("--") || WITHOUT_FLAG.contains(&setting) {
+        return setting.to_owned();
     }
-    setting.to_ascii_lowercase().replace('_', "-")
+    let flag = match setting {
+        "CARDINAL_URL" => "url".to_owned(),
+        _ if setting.starts_with("PLUGIN_SETTINGS_") => "plugin-settings".to_owned(),
+        _ => setting.to_ascii_lowercase().replace('_', "-"),
+    };
+    format!("{setting} (--{flag})")
 }
 
 /// Judges settings one after another and collects what is wrong, so that one bad value does not hide the next.

@@ -9,7 +9,13 @@ use tokio_postgres::{
 };
 use uuid::Uuid;
 
-use super::{card_history, fault, pool::Pool, reaper};
+use super::{
+    card_history,
+    card_sources::{self, Written},
+    fault,
+    pool::Pool,
+    reaper,
+};
 use crate::{
     cards::{
         card::{Card, Status},
@@ -174,6 +180,38 @@ async fn store(transaction: &Transaction<'_>, id: Uuid, fields: &Fields) -> ApiR
         .await
         .map_err(sku_taken)?;
     Ok(row.as_ref().map(from_row))
+}
+
+/// Removes a source of a card that is at a version which the caller names.
+pub async fn remove_source(
+    pool: &Pool,
+    id: Uuid,
+    key: &str,
+    precondition: &Precondition,
+    actor: &Value,
+) -> ApiResult<Written> {
+    if !matches!(precondition, Precondition::Versions(_)) {
+        return Ok(card_sources::remove(pool, id, key, actor).await?);
+    }
+    let mut client = pool.get().await?;
+    let transaction = client.transaction().await?;
+    let sql = "SELECT version FROM public.master_cards WHERE id = $1 AND deleted_at IS NULL FOR UPDATE";
+    let Some(row) = transaction.query_opt(&transaction.prepare_cached(sql).await?, &[&id]).await? else {
+        return Ok(Written::NoCard);
+    };
+    precondition.check(row.get(0))?;
+    let statement = transaction.prepare_cached(card_sources::REMOVE).await?;
+    let removed = transaction.query_opt(&statement, &[&id, &key, &Uuid::now_v7(), &actor]).await?;
+    transaction.commit().await?;
+    Ok(removed.map_or(Written::NoSource, |row| Written::Version(row.get(0))))
+}
+
+/// 404 unless there is such a card, deleted or not.
+pub async fn check_known(pool: &Pool, id: Uuid) -> ApiResult<()> {
+    let client = pool.get().await?;
+    let sql = "SELECT FROM public.master_cards WHERE id = $1";
+    let row = client.query_opt(&client.prepare_cached(sql).await?, &[&id]).await?;
+    row.map(drop).ok_or_else(|| ApiError::not_found("card"))
 }
 
 /// Hides a card.

@@ -2,15 +2,17 @@
 
 use std::{
     ops::{Deref, DerefMut},
+    sync::Arc,
     time::Duration,
 };
 
 use deadpool_postgres::{
     ClientWrapper, Hook, HookError, Manager, ManagerConfig, Metrics, Object, PoolBuilder, PoolError, RecyclingMethod,
-    Runtime,
+    Runtime, TimeoutType,
 };
 use tokio_postgres::NoTls;
 
+use super::outage::Outages;
 use crate::observe::spent::Waiting;
 
 /// How long a request waits for a connection before it is told that we are overloaded.
@@ -32,7 +34,9 @@ impl Pools {
     pub fn new(core: tokio_postgres::Config, reaper: tokio_postgres::Config) -> anyhow::Result<Self> {
         let core = pool(core, CORE_CONNECTIONS).build()?;
         let reaper = pool(reaper, REAPER_CONNECTIONS).pre_recycle(Hook::sync_fn(used_once)).build()?;
-        Ok(Self { core: Pool(core), reaper: Pool(reaper) })
+        let outages = Arc::<Outages>::default();
+        let pool = |pool| Pool { pool, outages: Arc::clone(&outages) };
+        Ok(Self { core: pool(core), reaper: pool(reaper) })
     }
 }
 
@@ -51,9 +55,12 @@ fn used_once(_: &mut ClientWrapper, _: &Metrics) -> Result<(), HookError> {
     Err(HookError::message("a session of the reaper is used once"))
 }
 
-/// A pool that puts what a request waits for it, and how long it keeps a connection, on the request's account.
+/// A pool that logs the database's outages and puts what a request waits for it, and how long it keeps a connection, on the request's account.
 #[derive(Clone, Debug)]
-pub struct Pool(deadpool_postgres::Pool);
+pub struct Pool {
+    pool: deadpool_postgres::Pool,
+    outages: Arc<Outages>,
+}
 
 impl Pool {
     /// Checks a connection out.
@@ -62,7 +69,19 @@ impl Pool {
     /// None became free in time, or none can be made.
     pub async fn get(&self) -> Result<Connection, PoolError> {
         let waiting = Waiting::begin();
-        Ok(Connection { client: self.0.get().await?, _waiting: waiting })
+        match self.pool.get().await {
+            Ok(client) => {
+                self.outages.succeeded();
+                Ok(Connection { client, _waiting: waiting })
+            }
+            Err(error) => {
+                // Busy connections are no outage.
+                if !matches!(error, PoolError::Timeout(TimeoutType::Wait)) {
+                    self.outages.failed(&error);
+                }
+                Err(error)
+            }
+        }
     }
 }
 
@@ -70,7 +89,7 @@ impl Deref for Pool {
     type Target = deadpool_postgres::Pool;
 
     fn deref(&self) -> &Self::Target {
-        &self.0
+        &self.pool
     }
 }
 

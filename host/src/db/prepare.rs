@@ -111,6 +111,17 @@ impl Preparation {
         Ok(self.login_of_owner(&passwords))
     }
 
+    /// The login that hosts serve with, for a command that does what a host does.
+    ///
+    /// # Errors
+    /// As [`Self::owner_session`].
+    pub async fn core_login(&self) -> anyhow::Result<ConnectParams> {
+        let (_, passwords) = self.owner().await?;
+        let role = self.names.core();
+        let password = passwords.of(&role);
+        Ok(self.login.with_login(role, password))
+    }
+
     /// A session of whoever the work begins with: the login, or the owner where the login is good for nothing. It looks
     /// up names in `pg_catalog` alone, and its caller names nothing else in the database, see [`maker`].
     ///

@@ -88,6 +88,15 @@ pub async fn bootstrap(pool: &Pool, id: Uuid, username: &str, password_hash: &st
     Ok(made == 1)
 }
 
+/// The user whom the first start made: nobody was there before, and a removed user stays as a row.
+pub async fn first(pool: &Pool) -> ApiResult<Option<User>> {
+    let client = pool.get().await?;
+    let sql =
+        format!("SELECT {COLUMNS} FROM public.admin_users u WHERE u.kind = 'user' ORDER BY u.created_at, u.id LIMIT 1");
+    let row = client.query_opt(&client.prepare_cached(&sql).await?, &[]).await?;
+    Ok(row.map(|row| from_row(&row, 0)))
+}
+
 /// Whether anybody can log in at all.
 pub async fn any(pool: &Pool) -> ApiResult<bool> {
     let client = pool.get().await?;

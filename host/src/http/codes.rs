@@ -161,6 +161,9 @@ codes! {
     OVERLOADED = "overloaded", 503, "The server is busy",
         "A bounded queue is full: the server has more to do than it can.",
         "Try again after `Retry-After`.";
+    STARTING = "starting", 503, "The host is starting",
+        "The host has been started and is not ready yet: it prepares its database and loads its plugins.",
+        "Wait as long as `Retry-After` says. The server's log says what it waits for.";
     DRAINING = "draining", 503, "The server is shutting down",
         "The server is shutting down and takes no more requests.",
         "Try again after `Retry-After`; another instance or the next start will answer.";

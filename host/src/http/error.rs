@@ -168,10 +168,21 @@ impl ApiError {
     }
 }
 
+/// For the log: everything, in words.
 impl std::fmt::Debug for ApiError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let inner = &self.0;
-        write!(f, "{} {}: {:?} {:?} cause {:?}", inner.status, inner.code, inner.detail, inner.fields, inner.cause)
+        write!(f, "{} {}", inner.status.as_u16(), inner.code)?;
+        if let Some(detail) = &inner.detail {
+            write!(f, ": {detail}")?;
+        }
+        for (pointer, detail) in &inner.fields {
+            write!(f, "; {pointer}: {detail}")?;
+        }
+        match &inner.cause {
+            Some(cause) => write!(f, ": {cause:#}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,38 +1,30 @@
 //! Where this host is found: for people on standard output, for programs in `DATA_DIR/addresses.json`.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::sync::Once;
+use std::sync::{Arc, Once};
 
 use anyhow::Context as _;
 
 use super::data_dir::DataDir;
 use crate::config::{Config, Secret};
-use crate::secret_file::BOOTSTRAP_PASSWORD_FILE;
 
 const ADDRESSES_FILE: &str = "addresses.json";
 
 /// What is told when the first worker is ready; later ones change none of it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Announcement {
     text: String,
     name: String,
     made_up: Option<Secret>,
-    told: Once,
+    told: Arc<Once>,
 }
 
 impl Announcement {
     pub fn new(config: &Config) -> Self {
         let base = &config.http.base_url;
-        let file = config.paths.data_dir.join(BOOTSTRAP_PASSWORD_FILE);
+        let text = format!("Cardinal is ready.\n  Admin UI     {base}/admin/\n  MCP          {base}/api");
         let name = config.auth.bootstrap_username.as_deref().unwrap_or("admin");
-        let password = match (&config.auth.bootstrap_password, &config.auth.bootstrap_password_file) {
-            (Some(_), None) => "the password of ADMIN_BOOTSTRAP_PASSWORD".to_owned(),
-            (_, set) => format!("the password in {}", set.as_ref().unwrap_or(&file).display()),
-        };
-        let text = format!(
-            "Cardinal is ready.\n  Admin UI     {base}/admin/\n  MCP          {base}/api\n  First login  {name}, {password}"
-        );
-        Self { text, name: name.to_owned(), made_up: None, told: Once::new() }
+        Self { text, name: name.to_owned(), made_up: None, told: Arc::new(Once::new()) }
     }
 
     /// The first user's password that was made up, or that it is nobody's after all.
@@ -40,18 +32,20 @@ impl Announcement {
         self.made_up = password;
     }
 
-    pub fn ready(&mut self) {
-        self.tell_terminal();
+    /// `first_login` is the name and the place of a password that still lets its owner in.
+    pub fn ready(&self, first_login: Option<&str>) {
         self.told.call_once(|| {
+            let first_login = first_login.map(|login| format!("\n  First login  {login}")).unwrap_or_default();
+            let text = format!("{}{first_login}\n", self.text);
             // A closed standard output must not stop the host.
-            let _ = writeln!(std::io::stdout(), "{}", self.text);
+            let _ = std::io::stdout().write_all(text.as_bytes());
         });
     }
 }
 
 impl Announcement {
     /// A password is shown to a person at a terminal only, never written to a log.
-    fn tell_terminal(&mut self) {
+    pub fn tell_terminal(&mut self) {
         let mut terminal = std::io::stderr();
         if let Some(password) = self.made_up.take().filter(|_| terminal.is_terminal()) {
             let _ = writeln!(terminal, "\n  First login:  {}  {}\n", self.name, password.expose());

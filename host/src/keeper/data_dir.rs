@@ -127,7 +127,7 @@ impl DataDir {
 /// A folder for us alone. One that is there already is only looked at: it may be meant for more than us.
 fn make_private(path: &Path) -> anyhow::Result<()> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.with_context(|| format!("making DATA_DIR {}", path.display()))?;
+    made.map_err(|error| explain(path, &error))?;
     let found = fs::metadata(path).with_context(|| format!("looking at DATA_DIR {}", path.display()))?;
     let me = rustix::process::geteuid().as_raw();
     if found.uid() != me && me != 0 {
@@ -141,6 +141,17 @@ fn make_private(path: &Path) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+fn explain(path: &Path, error: &io::Error) -> anyhow::Error {
+    let (path, me) = (path.display(), rustix::process::geteuid().as_raw());
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => anyhow::anyhow!(
+            "DATA_DIR {path} cannot be created: this user (id {me}) may not write there. Name a folder of this user \
+             (--data-dir), or have root create it: install -d -m 700 -o {me} '{path}'"
+        ),
+        _ => anyhow::anyhow!("DATA_DIR {path} cannot be created: {error}"),
+    }
 }
 
 fn take(path: &Path) -> anyhow::Result<Result<File, String>> {

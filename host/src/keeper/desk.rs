@@ -9,6 +9,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use super::announce::Announcement;
 use super::crashes::Crashes;
 use super::files::Files;
+use super::first_password::FirstPassword;
 use super::provisioner::Provisioner;
 use super::worker::Death;
 use crate::clock::Clock;
@@ -24,6 +25,7 @@ pub struct Desk {
     pub answers_probes: bool,
     provisioner: Provisioner,
     announcement: Announcement,
+    first_password: FirstPassword,
     files: Files,
     /// Hashes of packages that a probe process has opened, by this very program.
     probed: HashSet<String>,
@@ -38,10 +40,21 @@ impl Desk {
         crashes: Crashes,
         provisioner: Provisioner,
         announcement: Announcement,
+        first_password: FirstPassword,
         files: Files,
     ) -> Self {
         let (probed, asked) = (HashSet::new(), HashSet::new());
-        Self { clock, crashes, answers_probes: false, provisioner, announcement, files, probed, asked }
+        Self {
+            clock,
+            crashes,
+            answers_probes: false,
+            provisioner,
+            announcement,
+            first_password,
+            files,
+            probed,
+            asked,
+        }
     }
 
     pub fn new_worker(&mut self) {
@@ -56,9 +69,15 @@ impl Desk {
     pub fn serve(&mut self, message: ToKeeper, outbox: &mpsc::Sender<ToWorker>) {
         match message {
             ToKeeper::Alive => {}
-            ToKeeper::Ready => {
+            ToKeeper::Ready { first_login } => {
                 tracing::info!("the worker is ready");
-                self.announcement.ready();
+                self.announcement.tell_terminal();
+                let (announcement, first) = (self.announcement.clone(), self.first_password.clone());
+                spawn_blocking(move || announcement.ready(first_login.and_then(|login| first.look(&login)).as_deref()));
+            }
+            ToKeeper::FirstLogin(login) => {
+                let first = self.first_password.clone();
+                spawn_blocking(move || drop(first.look(&login)));
             }
             ToKeeper::Probed { sha256 } => {
                 if self.probed.len() < MOST_PROBED {

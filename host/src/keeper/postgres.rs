@@ -144,11 +144,10 @@ impl Server {
     fn spawn(&self) -> anyhow::Result<Child> {
         let program: PathBuf = self.installation.program("postgres");
         let mut command = self.launcher.server_command(self.account, &self.folder.cluster(), &program);
-        command.args(["-D", FOLDER]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = tokio::process::Command::from(command).spawn().context("starting PostgreSQL")?;
-        if let Some(stderr) = child.stderr.take() {
-            tokio::spawn(relay::relay(stderr, self.last_words.clone()));
-        }
+        let (theirs, messages) = relay::channel().context("making the way of PostgreSQL's log")?;
+        command.args(["-D", FOLDER]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(theirs);
+        let child = tokio::process::Command::from(command).spawn().context("starting PostgreSQL")?;
+        tokio::spawn(relay::relay(messages, self.last_words.clone()));
         Ok(child)
     }
 

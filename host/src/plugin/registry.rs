@@ -48,6 +48,7 @@ use crate::{
     clock::Clock,
     config::Config,
     crash::record::Crash,
+    db::outage::log_failure,
     db::{plugin_owners, plugin_state, plugin_versions},
     http::error::ApiResult,
     link::KeeperLink,
@@ -318,7 +319,7 @@ impl Registry {
                 self.lead(found, &decided, &course).await
             }
             Err(error) if !is_first => {
-                tracing::warn!(error = ?error, "the plugins were not looked at again: the database is away");
+                log_failure!(error, "the plugins were not looked at again: the database is away");
                 return half;
             }
             // What an operator has disabled must not run; so nothing runs until that is known.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::state::{Code, Refusal};
-use crate::{db::sealed_settings::place, seal::SealingKey};
+use crate::{db::sealed_settings::place, seal::SealingKey, spelling::nearest};
 
 pub mod secret;
 
@@ -113,11 +113,39 @@ pub fn faults(schema: &Value, settings: &Value) -> Result<Vec<(String, String)>,
 /// Faults that are told at once.
 const REPORTED: usize = 100;
 
+/// Logs each `PLUGIN_SETTINGS_<NAME>` of a plugin that is not among `plugins`: a slip in a name would change nothing and
+/// say nothing.
+pub fn warn_of_unknown<'p>(settings: &BTreeMap<String, Value>, plugins: impl Iterator<Item = &'p str>) {
+    for (variable, guess) in unknown(settings, plugins) {
+        tracing::warn!(variable, "no plugin of this name is in PLUGINS_DIR, so the setting has no effect.{guess}");
+    }
+}
+
+/// Variables of no plugin, each with a guess what was meant.
+fn unknown<'p>(settings: &BTreeMap<String, Value>, plugins: impl Iterator<Item = &'p str>) -> Vec<(String, String)> {
+    let known: Vec<String> = plugins.map(|name| name.replace('-', "_")).collect();
+    let variable = |name: &str| format!("PLUGIN_SETTINGS_{}", name.to_ascii_uppercase());
+    let set = settings.keys().filter(|name| !known.contains(name));
+    let guess = |name| nearest(name, known.iter().map(String::as_str));
+    let guess = |name| guess(name).map(|known| format!(" Did you mean `{}`?", variable(known))).unwrap_or_default();
+    set.map(|name| (variable(name), guess(name))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn settings_of_no_plugin_are_named_with_what_was_meant() {
+        let settings = ["suplier", "price_watch", "other"].map(|name| (name.to_owned(), json!({})));
+        let found = unknown(&settings.into(), ["supplier", "price-watch"].into_iter());
+        let guess = " Did you mean `PLUGIN_SETTINGS_SUPPLIER`?".to_owned();
+        let expected =
+            [("PLUGIN_SETTINGS_OTHER".to_owned(), String::new()), ("PLUGIN_SETTINGS_SUPLIER".to_owned(), guess)];
+        assert_eq!(found, expected);
+    }
 
     #[test]
     fn what_is_stored_wins_over_the_environment_and_that_over_defaults() {

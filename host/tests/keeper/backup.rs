@@ -60,6 +60,7 @@ fn cardinal(command: &str, login: &ConnectParams, file: &Path) -> Output {
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let secret = scratch().join(format!("backup-{number}.secret"));
     std::fs::write(&secret, SECRET).unwrap();
+    std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     Command::new(CARDINAL)
         .env_clear()
         .env("PATH", "/usr/bin:/bin")

@@ -184,3 +184,33 @@ async fn secret_settings_come_back_where_the_archive_has_its_secrets() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_file_that_is_no_backup_is_named_without_its_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("junk");
+    let data = folder.path().join("data");
+    let junk: Vec<u8> = (0..4096_u32).map(|n| [0x1b, b'[', b'2', b'J', 0x9b, 0xff, b'\n', 7][n as usize % 8]).collect();
+    let mut tar = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(3);
+    tar.append_data(&mut header, "evil\u{1b}[2J", &b"abc"[..]).unwrap();
+    let mut head = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(6);
+    head.append_data(&mut header, "cardinal-backup.json", &b"{\x1b[2J}"[..]).unwrap();
+    let cases = [
+        (junk, "not a tar archive"),
+        (Vec::new(), "it is empty"),
+        (tar.into_inner().unwrap(), "its first member is not cardinal-backup.json"),
+        (head.into_inner().unwrap(), "is damaged"),
+    ];
+    for (bytes, told) in cases {
+        std::fs::write(&file, bytes).unwrap();
+        let output = cardinal([Path::new("restore"), Path::new("--data-dir"), &data, &file]);
+        refused(&output, &["is not a Cardinal backup", told]);
+        let printable = |byte: &u8| *byte == b'\n' || (0x20..0x7f).contains(byte);
+        assert!(output.stderr.iter().all(printable), "{:?}", String::from_utf8_lossy(&output.stderr));
+        assert!(!data.exists());
+    }
+}

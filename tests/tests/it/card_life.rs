@@ -95,11 +95,18 @@ async fn a_version_that_cannot_be_had_is_refused_in_words() {
     // What is deleted is hidden from this too, and has to be brought back first.
     owner.delete(&path(&card)).await.expect(204);
     restore(json!({"version": 1})).send().await.refused(404, "not-found");
-    assert_eq!(history_is_hidden(owner, &card).await, 404);
 }
 
-async fn history_is_hidden(owner: &User, card: &Value) -> u16 {
-    owner.get(&format!("{}/history", path(card))).await.status.as_u16()
+#[tokio::test]
+async fn the_history_of_a_deleted_card_is_read_until_it_is_purged() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let card = owner.post(CARDS, &json!({"title": "Gone", "sku": unique("SKU")})).await.expect(201)["item"].clone();
+    owner.delete(&path(&card)).await.expect(204);
+    let lines = history(owner, &card).await;
+    assert_eq!(lines.iter().map(|line| &line["action"]).collect::<Vec<_>>(), ["delete", "create"]);
+    owner.delete(&format!("{}?purge=true", path(&card))).await.expect(204);
+    owner.get(&format!("{}/history", path(&card))).await.refused(404, "not-found");
 }
 
 #[tokio::test]

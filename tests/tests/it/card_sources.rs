@@ -1,6 +1,7 @@
 //! Contract 4: who wrote what to a card; what a removed plugin leaves behind stays and is labelled.
 
 use cardinal_tests::{Host, Package, PluginsFolder, User};
+use http::Method;
 use serde_json::{Value, json};
 
 async fn host() -> Host {
@@ -52,7 +53,18 @@ async fn what_a_removed_plugin_wrote_stays_and_is_orphaned_until_it_comes_back()
 
     std::fs::rename(&package, &away).unwrap();
     rescan(owner).await;
-    owner.delete(&format!("/v1/admin/master-cards/{card}/sources/quick:bench")).await.expect(204);
+    let path = format!("/v1/admin/master-cards/{card}/sources/quick:bench");
+    let version = whole["item"]["version"].as_i64().unwrap();
+    let remove = |path: &str, tag: &str| owner.call(Method::DELETE, path).header("if-match", tag).send();
+    let stale = remove(&path, &format!("\"{}\"", version - 1)).await.refused(412, "version-mismatch");
+    assert_eq!(stale["current_version"], version, "{stale}");
+    remove(&path, "nonsense").await.refused(400, "invalid-request");
+    remove(&path, &format!("W/\"{version}\"")).await.refused(412, "version-mismatch");
+    let absent = format!("{path}-not");
+    remove(&absent, &format!("\"{version}\"")).await.refused(404, "not-found");
+    assert_eq!(sources(owner, &card).await[0]["orphaned"], true, "nothing was removed");
+    remove(&path, &format!("\"{version}\"")).await.expect(204);
+    remove(&path, "*").await.refused(404, "not-found");
     assert_eq!(sources(owner, &card).await, Vec::<Value>::new(), "an orphan can be removed");
 }
 

@@ -210,6 +210,7 @@ async fn a_spreadsheet_computes_nothing_of_an_export_that_is_made_for_it() {
         ("-5", false),
         ("+A1", true),
         ("plain", false),
+        ("a;=1+1", true),
     ];
     for (n, (title, _)) in titles.iter().enumerate() {
         owner.post(CARDS, &json!({"title": title, "sku": format!("{word}-{n}")})).await.expect(201);
@@ -218,14 +219,30 @@ async fn a_spreadsheet_computes_nothing_of_an_export_that_is_made_for_it() {
     let (exact, safe) = (export("").await, export("&spreadsheet=true").await);
     assert_eq!(export("&spreadsheet=false").await, exact, "the default is exact");
     for (n, (title, is_computed)) in titles.iter().enumerate() {
-        let line = |file: &str| file.lines().find(|line| line.contains(&format!("{word}-{n},"))).unwrap().to_owned();
+        let line = |file: &str| {
+            let sku = format!("{word}-{n}");
+            file.lines().find(|line| line.split(',').any(|cell| cell.trim_matches('"') == sku)).unwrap().to_owned()
+        };
         let cell = |title: &str| {
             if title.contains('"') { format!("\"{}\"", title.replace('"', "\"\"")) } else { title.to_owned() }
         };
         assert!(line(&exact).ends_with(&format!(",{}", cell(title))), "{}", line(&exact));
-        let shown = if *is_computed { format!("'{title}") } else { (*title).to_owned() };
-        assert!(line(&safe).ends_with(&format!(",{}", cell(&shown))), "{}", line(&safe));
+        let shown = match title.split_once(';') {
+            Some((before, after)) => format!("{before};'{after}"),
+            None if *is_computed => format!("'{title}"),
+            None => (*title).to_owned(),
+        };
+        assert!(line(&safe).ends_with(&format!(",\"{}\"", shown.replace('"', "\"\""))), "{}", line(&safe));
     }
+    // Nothing of the attributes is another text for it.
+    let card = owner.card("Guarded").await;
+    let attributes = json!({"a": ";=1", "b": -5, "c": ["+x;-y"]});
+    let path = format!("{CARDS}/{}", card["id"].as_str().unwrap());
+    owner.patch(&path, &json!({"attributes": attributes})).await.expect(200);
+    let safe = exported(owner, &format!("format=csv&q={}&spreadsheet=true", card["sku"].as_str().unwrap())).await;
+    assert!(!safe.contains(';'), "{safe}");
+    let done = import(owner, "mode=upsert", CSV, safe).await;
+    assert_eq!(done["counts"]["unchanged"], 1, "it imports back as the same card: {done}");
     let answer = owner.get(&format!("{EXPORT}?format=csv&spreadsheet=true&q={word}")).await;
     assert!(answer.header("content-disposition").unwrap().ends_with("-spreadsheet.csv\""), "{answer}");
     for query in ["spreadsheet=true", "format=ndjson&spreadsheet=true", "format=csv&spreadsheet=yes"] {

@@ -36,6 +36,7 @@ const NAMED: [&str; 39] = [
     "database-unavailable",
     "identity-provider-unavailable",
     "overloaded",
+    "starting",
     "draining",
     "plugin-timeout",
     "upstream-timeout",

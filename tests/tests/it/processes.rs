@@ -1,8 +1,8 @@
 //! Contract 8: keeper, worker and PostgreSQL begin, end and come back together.
 
-use cardinal_tests::{Host, PATIENCE, descendants, eventually, lives};
+use cardinal_tests::{Host, PATIENCE, PluginsFolder, descendants, eventually, lives};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn kill(pid: i32) {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
@@ -106,6 +106,30 @@ async fn without_its_database_the_host_is_unready_and_says_503_and_comes_back() 
     drop(stopped);
     host.ready_again().await;
     owner.card("After").await;
+}
+
+#[tokio::test]
+async fn an_outage_of_the_database_is_one_line_at_its_start_and_one_at_its_end() {
+    let mut database = Host::settings().plugins(PluginsFolder::default()).start().await;
+    let host = database.beside().plugins(PluginsFolder::default()).start().await;
+    let owner = host.owner().await;
+    database.program().signal(Signal::TERM);
+    assert!(database.program().ended().await.success());
+    for _ in 0..50 {
+        owner.get("/v1/admin/master-cards").await.refused(503, "database-unavailable");
+    }
+    let _database = database.again(|settings| settings).await;
+    host.ready_again().await;
+    owner.get("/v1/admin/master-cards").await.expect(200);
+    eventually("its end is logged", async || host.log().contains("the database is connected again").then_some(()))
+        .await;
+    let log = host.log();
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let loud = lines.filter(|line| line["level"] != "INFO" && line["target"] != "cardinal::access");
+    let loud: Vec<Value> =
+        loud.filter(|line| line["message"] != "there is still no connection to the database").collect();
+    assert_eq!(loud.len(), 1, "{loud:?}");
+    assert_eq!((&loud[0]["level"], &loud[0]["target"]), (&json!("ERROR"), &json!("cardinal::db::outage")), "{loud:?}");
 }
 
 #[tokio::test]

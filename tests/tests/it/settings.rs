@@ -1,6 +1,6 @@
 //! Contract 7: settings are judged before a port is bound; a bad one names itself.
 
-use cardinal_tests::Host;
+use cardinal_tests::{Host, PluginsFolder, eventually};
 
 #[tokio::test]
 async fn a_bad_setting_names_itself_and_ends_the_start() {
@@ -16,6 +16,8 @@ async fn a_bad_setting_names_itself_and_ends_the_start() {
         ("DATABASE_URL", "mysql://root:hunter2@db/x"),
         ("ADMIN_TOKEN_SECRET", "hunter2"),
         ("PLUGIN_SETTINGS_SUPPLIER", "{not json"),
+        ("OIDC_MAX_SCOPES", "mcp:use card:read"),
+        ("OIDC_MAX_SCOPES", "plugin:supplier:fly"),
     ] {
         let mut host = Host::settings().set(name, value).launch();
         let status = host.program().ended().await;
@@ -33,4 +35,37 @@ async fn all_bad_settings_are_named_at_once() {
     assert_eq!(host.program().ended().await.code(), Some(64));
     let log = host.log();
     assert!(log.contains("ADMIN_TOKEN_TTL_HOURS") && log.contains("LOG_FORMAT"), "{log}");
+}
+
+#[tokio::test]
+async fn listeners_of_one_address_are_refused_before_a_port_is_bound() {
+    for (name, value) in [("METRICS_ADDR", "127.0.0.1:18080"), ("ADMIN_LISTEN_ADDR", "0.0.0.0:18080")] {
+        let mut host = Host::settings().set("LISTEN_ADDR", "127.0.0.1:18080").set(name, value).launch();
+        assert_eq!(host.program().ended().await.code(), Some(64), "{name}: {}", host.log());
+        let log = host.log();
+        assert!(log.contains(&format!("{name} (--")) && log.contains("overlaps with LISTEN_ADDR"), "{log}");
+        assert!(!host.data().exists(), "nothing was made");
+    }
+}
+
+#[tokio::test]
+async fn a_slip_in_the_name_of_a_setting_is_warned_about() {
+    let settings = Host::settings().plugins(PluginsFolder::bundled()).set("LISTEN_ADR", "127.0.0.1:1");
+    let host = settings.set("PLUGIN_SETTINGS_SUPLIER", "{}").set("PLUGIN_SETTINGS_SUPPLIER", "{}").start().await;
+    eventually("the warnings", async || host.log().contains("PLUGIN_SETTINGS_SUPLIER").then_some(())).await;
+    let log = host.log();
+    let lines = |of: &str| log.lines().filter(|line| line.contains("WARN") && line.contains(of)).count();
+    assert!(log.contains("was LISTEN_ADDR meant?"), "{log}");
+    assert!(log.contains("Did you mean `PLUGIN_SETTINGS_SUPPLIER`?"), "{log}");
+    assert_eq!((lines("LISTEN_ADR"), lines("PLUGIN_SETTINGS_")), (1, 1), "{log}");
+}
+
+#[tokio::test]
+async fn an_address_in_use_names_who_has_it() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut host = Host::settings().set("LISTEN_ADDR", taken.local_addr().unwrap().to_string()).launch();
+    assert!(!host.program().ended().await.success());
+    let log = host.log();
+    let own = format!("(process {}) listens there already", std::process::id());
+    assert!(log.contains(&own) && log.contains("--listen-addr"), "{log}");
 }

@@ -121,7 +121,7 @@ pub fn grantable(caller: &Caller, scopes: &[String]) -> ApiResult<Vec<String>> {
         return Err(ApiError::invalid("/scopes", format!("1 to {} scopes are needed.", scope::SCOPE_LIMIT)));
     }
     let wanted = ScopeSet::strict(scopes)
-        .map_err(|at| ApiError::invalid(format!("/scopes/{at}"), format!("`{}` is not a scope.", scopes[at])))?;
+        .map_err(|at| ApiError::invalid(format!("/scopes/{at}"), scope::explain_unknown(&scopes[at])))?;
     if let Some(at) = scopes.iter().position(|name| name == scope::APPROVE) {
         return Err(ApiError::invalid(format!("/scopes/{at}"), "Only a login can answer confirmations, never a key."));
     }

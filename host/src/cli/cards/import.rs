@@ -100,6 +100,9 @@ async fn open(file: &PathBuf) -> anyhow::Result<(Box<dyn AsyncRead + Send + Sync
     }
     let opened = File::open(file).await.with_context(|| format!("opening {}", file.display()))?;
     let facts = opened.metadata().await.with_context(|| format!("opening {}", file.display()))?;
+    if facts.is_dir() {
+        anyhow::bail!("{} is a folder: name a file of CSV or NDJSON, or - for standard input", file.display());
+    }
     Ok((Box::new(opened), facts.is_file().then_some(facts.len())))
 }
 

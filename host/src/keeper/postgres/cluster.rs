@@ -48,6 +48,8 @@ log_checkpoints = off
 log_min_messages = 'error'
 # A failed statement is not logged with its text: it may hold a password or a plugin's data.
 log_min_error_statement = 'panic'
+# By these lines the host knows whose session logs what; it does not pass them on.
+log_connections = on
 autovacuum_naptime = 15s
 # Of one session: what a runaway sort or join writes. An index on some forty million cards needs less.
 temp_file_limit = 4GB
@@ -144,6 +146,7 @@ impl ClusterFolder {
         if unfinished.exists() {
             fs::remove_dir_all(&unfinished).with_context(|| format!("removing {}", unfinished.display()))?;
         }
+        check_room(&self.root)?;
         make_folder(&unfinished, account)?;
         write_as(&password_file, &format!("{}\n", password.expose()), account)?;
         let done = initdb(launcher, installation, account, &unfinished).await;
@@ -152,6 +155,23 @@ impl ClusterFolder {
         fs::rename(&unfinished, self.cluster()).context("putting the new database in its place")?;
         fs::File::open(&self.root)?.sync_all().context("making sure that the new database stays in its place")
     }
+}
+
+/// A new database takes about 40 MiB, and as much again soon.
+const LEAST_ROOM: u64 = 200 << 20;
+
+fn check_room(folder: &Path) -> anyhow::Result<()> {
+    let disk = rustix::fs::statvfs(folder).with_context(|| format!("looking at the disk of {}", folder.display()))?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    if free < LEAST_ROOM {
+        bail!(
+            "the disk of {} has {} MiB free, and a new database needs {}: make room, or choose another DATA_DIR (--data-dir)",
+            folder.display(),
+            free >> 20,
+            LEAST_ROOM >> 20
+        );
+    }
+    Ok(())
 }
 
 async fn initdb(

@@ -8,6 +8,8 @@ use super::{Log, line::Line, subscriber::with_scratch};
 use crate::observe::{spent::Spent, trace::Trace};
 
 pub const TARGET: &str = "cardinal::access";
+/// The code of answers that wait for the database.
+const DATABASE_UNAVAILABLE: &str = "database-unavailable";
 
 /// What is said of a request. Never its query, its headers or its body: they may hold anything.
 pub struct AccessLine<'a> {
@@ -32,6 +34,8 @@ pub struct AccessLine<'a> {
 impl AccessLine<'_> {
     fn level(&self) -> Level {
         match (self.status, self.cause) {
+            // The outage has lines of its own.
+            (500.., Some(_)) if self.is_probe && self.code == Some(DATABASE_UNAVAILABLE) => Level::DEBUG,
             (500.., Some(_)) => Level::ERROR,
             // Busy, draining, starting: the host means it.
             (500.., None) if !self.is_probe => Level::WARN,

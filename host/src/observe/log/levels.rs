@@ -20,6 +20,9 @@ const MOST_OVERRIDES: usize = 32;
 /// Plugins' lines have this target, and the plugin's name in a field; by name they are `plugin::<name>`.
 pub const PLUGIN_TARGET: &str = "plugin";
 
+/// The lines of the pools of connections.
+const POOL_TARGET: &str = "deadpool.postgres";
+
 /// A level that holds for a while.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Override {
@@ -65,6 +68,10 @@ impl Levels {
         let levels = self.in_force.load();
         let most = match place.target() {
             PLUGIN_TARGET => levels.most_within(PLUGIN_TARGET),
+            // Each connection that fails, where the pool's owner logs the outage once.
+            POOL_TARGET if levels.of(POOL_TARGET) < LevelFilter::DEBUG => {
+                levels.of(POOL_TARGET).min(LevelFilter::ERROR)
+            }
             target => levels.of(target),
         };
         most >= *place.level()

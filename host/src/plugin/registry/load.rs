@@ -22,6 +22,7 @@ use super::{
 use crate::{
     clock::Clock,
     crash::{Mark, current, ledger},
+    db::outage::log_failure,
     db::plugin_service,
     link::KeeperLink,
     observe::Telemetry,
@@ -114,7 +115,7 @@ impl Loader {
     pub async fn tell_in_service(&self, snapshot: &Snapshot) {
         let names: Vec<String> = snapshot.active().map(|active| active.manifest.name.clone()).collect();
         if let Err(error) = plugin_service::set(&self.services.core, self.host, &names).await {
-            tracing::warn!(error = ?error, "the other hosts could not be told which plugins are in service here");
+            log_failure!(error, "the other hosts could not be told which plugins are in service here");
         }
     }
 

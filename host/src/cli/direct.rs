@@ -1,0 +1,74 @@
+//! The database of a host on this machine, for commands that work beside a running host and with the host stopped. Whoever
+//! can read the host's files, or knows its DATABASE_URL, needs no credential; every act is in the audit log as `local`.
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+use crate::audit::{Act, Audit};
+use crate::auth::caller::local_actor;
+use crate::clock::Clock;
+use crate::config::{Config, DatabaseSettings};
+use crate::db::pool::{Pool, Pools};
+use crate::http::error::ApiError;
+use crate::keeper::access::{Access, Missing};
+use crate::observe::log::Log;
+
+/// An open way to the database, with the rights that a host serves with.
+pub struct Direct {
+    pub pool: Pool,
+    pub clock: Clock,
+    audit: Audit,
+}
+
+/// The settings of a command that works on the database, once in its life: its log begins with it.
+///
+/// # Errors
+/// All that is wrong with them, at once.
+pub fn begin(settings: &DatabaseSettings) -> anyhow::Result<Config> {
+    let config = settings.read()?;
+    Log::start_quiet(&config.observe)?;
+    Ok(config)
+}
+
+impl Direct {
+    /// Runs `work` on the database of these settings. A private server that is not running is started for as long.
+    ///
+    /// # Errors
+    /// There is no such database, it cannot be reached, or the work failed.
+    pub fn run<T>(config: &Config, work: impl AsyncFnOnce(&Self) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        super::runtime()?.block_on(async {
+            let access = Access::open(config, Missing::Refused).await?;
+            let outcome = async { work(&Self::open(&access).await?).await }.await;
+            access.close().await;
+            outcome
+        })
+    }
+
+    async fn open(access: &Access) -> anyhow::Result<Self> {
+        let login = access.preparation().core_login().await?.pg_config();
+        // These commands remove no card, so the reaper's pool stays empty.
+        let pool = Pools::new(login.clone(), login).context("preparing connections")?.core;
+        let audit = Audit::new(pool.clone(), Clock::System);
+        Ok(Self { pool, clock: Clock::System, audit })
+    }
+
+    /// Adds an act of whoever runs this command to the audit log.
+    pub async fn record(&self, act: Act, target: String, detail: Value) {
+        let actor = local_actor(rustix::process::geteuid().as_raw());
+        self.audit.done_by(actor, None, String::new(), act, Some(target), Some(detail)).await;
+    }
+}
+
+/// A refusal in the API's words; of a fault the cause, which the API keeps to the log.
+pub fn explain(error: ApiError) -> anyhow::Error {
+    if error.status().is_server_error() {
+        let cause = error.cause_text().unwrap_or_default();
+        return anyhow::anyhow!("the database could not be used: {error} ({cause})");
+    }
+    let fields: Vec<&str> = error.fields().iter().map(|(_, detail)| detail.as_str()).collect();
+    match (fields.is_empty(), error.client_detail()) {
+        (false, _) => anyhow::anyhow!("{}", fields.join(" ")),
+        (true, Some(detail)) => anyhow::anyhow!("{detail}"),
+        (true, None) => anyhow::anyhow!("{error}"),
+    }
+}
