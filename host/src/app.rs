@@ -23,7 +23,10 @@ use crate::{
     config::{Config, Secret},
     db::{self, kinds::Kinds, outage::log_failure, pool::Pools},
     events::{Events, seats::Seats},
-    http::{cors::Origins, error::ApiResult, forwarded::UndeclaredProxies, host::Hosts, page::Cursors},
+    http::{
+        compression::Compression, cors::Origins, error::ApiResult, forwarded::UndeclaredProxies, host::Hosts,
+        page::Cursors,
+    },
     jobs::Jobs,
     limit::Limits,
     link::{FirstLogin, KeeperLink, WorkerStart},
@@ -53,6 +56,7 @@ pub struct App {
     pub catalogue: Arc<Catalogue>,
     pub events: Arc<Events>,
     pub cursors: Cursors,
+    pub compression: Compression,
     pub origins: Origins,
     pub hosts: Hosts,
     pub undeclared_proxies: UndeclaredProxies,
@@ -135,6 +139,7 @@ impl App {
             auth: Auth::new(pools.core.clone(), clock.clone(), ring, token_ttl, &base_url, Arc::clone(&limits))
                 .with_provider(provider),
             limits,
+            compression: Compression::default(),
             origins: Origins::new(&base_url, &config.http.cors_origins),
             proxy: Proxy::new(&config.proxy, start.host_id, shares_origin)?,
             proxy_routes: StoredRoutes::new(config.proxy.routes.clone()),

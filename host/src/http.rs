@@ -3,6 +3,7 @@
 pub mod assets;
 pub mod body;
 pub mod codes;
+pub mod compression;
 pub mod cors;
 pub mod error;
 pub mod exact;

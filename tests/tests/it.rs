@@ -18,6 +18,7 @@ mod it {
     mod check;
     mod cli;
     mod cli_author;
+    mod compression;
     mod connections;
     mod cors;
     mod crash;

@@ -19,6 +19,7 @@ use crate::{
     http::{
         assets,
         body::Body,
+        compression::Coding,
         error::{ApiError, ApiResult},
         reply::{self, Reply},
     },
@@ -64,7 +65,8 @@ struct Made {
 
 async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let made = document(app, &call)?;
-    let zipped = assets::accepts(call.header(header::ACCEPT_ENCODING), "gzip");
+    let accepted = call.header(header::ACCEPT_ENCODING).unwrap_or_default();
+    let zipped = Coding::preferred(accepted, &[Coding::Gzip]).is_some();
     let (bytes, tag) = match zipped {
         true => (&made.gzip, format!("\"{}-gzip\"", made.hash)),
         false => (&made.plain, format!("\"{}\"", made.hash)),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, Method, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 
 use crate::{
     app::App,
@@ -32,7 +32,7 @@ pub fn find<B>(app: &Arc<App>, request: &Request<B>) -> Option<ApiResult<Reply>>
         return Some(Ok(reply::redirect("/admin/")));
     }
     if let Some(file) = path.strip_prefix(PLUGIN_FILES) {
-        return Some(plugin_file(app, file));
+        return Some(plugin_file(app, file, request.headers()));
     }
     let ask = Ask::new(path, request.headers());
     let response = assets::serve(ask.path, ask.accept_encoding, ask.if_none_match, ask.navigation);
@@ -44,16 +44,23 @@ pub fn find<B>(app: &Arc<App>, request: &Request<B>) -> Option<ApiResult<Reply>>
 }
 
 /// `{name}/{content hash}/{path}`: what was hashed into memory when the plugin was loaded.
-fn plugin_file(app: &App, file: &str) -> ApiResult<Reply> {
+fn plugin_file(app: &App, file: &str, headers: &HeaderMap) -> ApiResult<Reply> {
+    let accepted = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut parts = file.splitn(3, '/');
     let found = match (parts.next(), parts.next(), parts.next()) {
-        (Some(name), Some(hash), Some(path)) => app.plugins.snapshot().asset(name, hash, path),
+        (Some(name), Some(hash), Some(path)) => app.plugins.snapshot().asset(name, hash, path, accepted),
         _ => None,
     };
     let asset = found.ok_or_else(|| ApiError::not_found("file"))?;
     let mut response = Response::new(Body::full(asset.bytes));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(asset.content_type));
+    if let Some(coding) = asset.coding {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+    }
+    if asset.varies {
+        headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     // An SVG that is opened by itself is a document, on the Admin UI's origin.

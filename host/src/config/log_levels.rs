@@ -8,6 +8,9 @@ use tracing::level_filters::LevelFilter;
 const TARGET_LIMIT: usize = 100;
 const DIRECTIVES_LIMIT: usize = 64;
 
+/// Libraries that write several INFO lines for each request: at the default level only their warnings are logged.
+const VERBOSE_LIBRARIES: [&str; 1] = ["rmcp"];
+
 /// What is logged: a level for everything, and others for modules (`cardinal::db`) and plugins (`plugin::supplier`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -27,7 +30,13 @@ impl LogLevels {
     /// The level of a module.
     pub fn of(&self, module: &str) -> LevelFilter {
         let fits = self.modules.iter().filter(|(own, _)| is_within(module, own));
-        fits.max_by_key(|(own, _)| own.len()).map_or(self.everything, |(_, level)| *level)
+        fits.max_by_key(|(own, _)| own.len()).map_or_else(|| self.unnamed(module), |(_, level)| *level)
+    }
+
+    /// The level of a module that no directive names. `debug` and `trace` mean everything.
+    fn unnamed(&self, module: &str) -> LevelFilter {
+        let is_verbose = VERBOSE_LIBRARIES.iter().any(|library| is_within(module, library));
+        if is_verbose && self.everything == LevelFilter::INFO { LevelFilter::WARN } else { self.everything }
     }
 
     /// The highest level of a module and of everything below it.
@@ -148,6 +157,22 @@ mod tests {
         }
         assert_eq!((levels.most_within("plugin"), levels.most()), (LevelFilter::TRACE, LevelFilter::TRACE));
         assert_eq!(levels.to_string().parse::<LogLevels>().unwrap(), levels);
+    }
+
+    #[test]
+    fn a_verbose_library_is_quiet_until_it_is_asked_for() {
+        let level = |text: &str| text.parse::<LogLevels>().unwrap().of("rmcp::service");
+        for (text, expected) in [
+            ("", LevelFilter::WARN),
+            ("info", LevelFilter::WARN),
+            ("info,rmcp=info", LevelFilter::INFO),
+            ("error", LevelFilter::ERROR),
+            ("debug", LevelFilter::DEBUG),
+        ] {
+            assert_eq!(level(text), expected, "{text:?}");
+        }
+        assert_eq!(LogLevels::default().of("rmcpx"), LevelFilter::INFO);
+        assert_eq!(LogLevels::default().to_string(), "info");
     }
 
     #[test]

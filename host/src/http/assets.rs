@@ -13,6 +13,8 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use rust_embed::RustEmbed;
 
+use super::compression::Coding;
+
 /// Nothing inline, nothing from elsewhere but images; strings become HTML only through the page's own sanitizer.
 pub const CONTENT_SECURITY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self' https: data:; font-src 'self'; connect-src 'self'; frame-src 'self'; base-uri 'none'; \
@@ -126,33 +128,16 @@ struct Form {
 /// The smallest form of a file that the client takes. The build wrote `.br` and `.gz` where they pay.
 fn best_form(name: &str, accept_encoding: Option<&str>, files: &dyn Fn(&str) -> Option<File>) -> Option<Form> {
     let plain = files(name)?;
-    for (coding, suffix) in [("br", ".br"), ("gzip", ".gz")] {
-        if accepts(accept_encoding, coding)
-            && let Some(file) = files(&format!("{name}{suffix}"))
-        {
-            return Some(Form { file, coding: Some(coding) });
-        }
-    }
-    Some(Form { file: plain, coding: None })
-}
-
-/// RFC 9110 12.5.3: a coding is welcome when it, or else `*`, is named with a weight above zero.
-pub fn accepts(header: Option<&str>, coding: &str) -> bool {
-    let mut wildcard = false;
-    for entry in header.unwrap_or_default().split(',') {
-        let mut parts = entry.split(';').map(str::trim);
-        let named = parts.next().unwrap_or_default();
-        let refused = parts.any(|part| {
-            part.strip_prefix("q=")
-                .or_else(|| part.strip_prefix("Q="))
-                .is_some_and(|weight| weight.parse::<f32>().is_ok_and(|weight| weight <= 0.0))
-        });
-        if named.eq_ignore_ascii_case(coding) {
-            return !refused;
-        }
-        wildcard |= named == "*" && !refused;
-    }
-    wildcard
+    let coding = accept_encoding.and_then(|accepted| Coding::preferred(accepted, &Coding::PREPARED));
+    let suffix = match coding {
+        Some(Coding::Brotli) => ".br",
+        Some(Coding::Gzip) => ".gz",
+        Some(Coding::Zstd) | None => return Some(Form { file: plain, coding: None }),
+    };
+    Some(match files(&format!("{name}{suffix}")) {
+        Some(file) => Form { file, coding: coding.map(Coding::name) },
+        None => Form { file: plain, coding: None },
+    })
 }
 
 fn reply(ask: &Ask<'_>, form: &Form, name: &str, cache: &'static str) -> Response<Bytes> {
@@ -285,6 +270,8 @@ mod tests {
         for (accept, coding, body) in [
             (Some("gzip, deflate, br, zstd"), "br", "assets/index-abc.js.br"),
             (Some("gzip;q=1.0, br;q=0"), "gzip", "assets/index-abc.js.gz"),
+            (Some("gzip, br;q=0.5"), "gzip", "assets/index-abc.js.gz"),
+            (Some("zstd"), "", "assets/index-abc.js"),
             (Some("*"), "br", "assets/index-abc.js.br"),
             (Some("identity"), "", "assets/index-abc.js"),
             (None, "", "assets/index-abc.js"),

@@ -44,17 +44,7 @@ impl Desk {
         files: Files,
     ) -> Self {
         let (probed, asked) = (HashSet::new(), HashSet::new());
-        Self {
-            clock,
-            crashes,
-            answers_probes: false,
-            provisioner,
-            announcement,
-            first_password,
-            files,
-            probed,
-            asked,
-        }
+        Self { clock, crashes, answers_probes: false, provisioner, announcement, first_password, files, probed, asked }
     }
 
     pub fn new_worker(&mut self) {

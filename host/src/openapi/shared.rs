@@ -105,7 +105,7 @@ pub fn headers() -> Value {
         "Retry-After": header("Seconds to wait.", json!({"type": "integer", "minimum": 0})),
         "WWW-Authenticate": header("How to get in (RFC 6750).", text()),
         "Location": header("Where the new thing is.", json!({"type": "string", "format": "uri-reference"})),
-        "ETag": header("Names this version, for `If-Match` and `If-None-Match`.", text()),
+        "ETag": header("Names this version, for `If-Match` and `If-None-Match`: `\"5\"`, compressed `\"5+zstd\"`, which both take alike.", text()),
     })
 }
 

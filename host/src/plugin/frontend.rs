@@ -13,6 +13,7 @@ use super::{
     package::hex,
     state::{Code, Refusal},
 };
+use crate::http::compression::{self, Coding};
 
 /// Where plugins' files are served.
 pub const ROOT: &str = "/admin/assets/plugins";
@@ -27,8 +28,15 @@ const UNSAFE_IN_PATH: &AsciiSet =
 #[derive(Debug)]
 pub struct Bundle {
     hash: String,
-    files: BTreeMap<String, Bytes>,
+    files: BTreeMap<String, File>,
     main: Main,
+}
+
+/// A file in all the codings that it is sent in, made once.
+#[derive(Debug)]
+struct File {
+    plain: Bytes,
+    compressed: Vec<(Coding, Bytes)>,
 }
 
 /// What the Admin UI loads a plugin by.
@@ -44,6 +52,9 @@ pub struct Main {
 pub struct Asset {
     pub bytes: Bytes,
     pub content_type: &'static str,
+    pub coding: Option<Coding>,
+    /// Others may get it in another coding.
+    pub varies: bool,
 }
 
 impl Bundle {
@@ -63,6 +74,11 @@ impl Bundle {
         let integrity = format!("sha384-{}", STANDARD.encode(Sha384::digest(script)));
         let hash = hash(&files);
         let main_url = format!("{ROOT}/{name}/{hash}/{}", utf8_percent_encode(main, UNSAFE_IN_PATH));
+        let files = files.into_iter().map(|(path, plain)| {
+            let file = File::new(&path, plain);
+            (path, file)
+        });
+        let files = files.collect();
         Ok(Self { hash, files, main: Main { main_url, integrity } })
     }
 
@@ -70,11 +86,24 @@ impl Bundle {
         &self.main
     }
 
-    /// The file at `path`, percent-encoded as it came; only under the bundle's own hash.
-    pub fn asset(&self, hash: &str, path: &str) -> Option<Asset> {
+    /// The file at `path`, percent-encoded as it came; only under the bundle's own hash. In the coding that the client
+    /// likes best.
+    pub fn asset(&self, hash: &str, path: &str, accept_encoding: &str) -> Option<Asset> {
         let path = percent_decode_str(path).decode_utf8().ok()?;
-        let bytes = self.files.get(path.as_ref()).filter(|_| hash == self.hash)?;
-        Some(Asset { bytes: bytes.clone(), content_type: content_type(&path) })
+        let file = self.files.get(path.as_ref()).filter(|_| hash == self.hash)?;
+        let preferred = Coding::preferred(accept_encoding, &Coding::PREPARED);
+        let compressed = file.compressed.iter().find(|(coding, _)| preferred == Some(*coding));
+        let (coding, bytes) = compressed.map_or((None, &file.plain), |(coding, bytes)| (Some(*coding), bytes));
+        let (bytes, varies) = (bytes.clone(), !file.compressed.is_empty());
+        Some(Asset { bytes, content_type: content_type(&path), coding, varies })
+    }
+}
+
+impl File {
+    fn new(path: &str, plain: Bytes) -> Self {
+        let codings = if compression::shrinks(content_type(path)) { &Coding::PREPARED[..] } else { &[] };
+        let forms = codings.iter().filter_map(|coding| Some((*coding, compression::file(*coding, &plain)?)));
+        Self { compressed: forms.collect(), plain }
     }
 }
 
@@ -128,12 +157,31 @@ mod tests {
         let bundle = Bundle::build("demo", "plugin.js", files(&["plugin.js", "img/a b.svg"])).unwrap();
         let address = bundle.main().main_url.clone();
         let (hash, path) = address.strip_prefix("/admin/assets/plugins/demo/").unwrap().split_once('/').unwrap();
-        assert_eq!(bundle.asset(hash, path).unwrap().content_type, "text/javascript; charset=utf-8");
-        assert_eq!(bundle.asset(hash, "img/a%20b.svg").unwrap().content_type, "image/svg+xml");
+        assert_eq!(bundle.asset(hash, path, "").unwrap().content_type, "text/javascript; charset=utf-8");
+        assert_eq!(bundle.asset(hash, "img/a%20b.svg", "").unwrap().content_type, "image/svg+xml");
         for (hash, path) in [("0", path), (hash, "../plugin.js"), (hash, "%2e%2e/plugin.js"), (hash, "none.js")] {
-            assert_eq!(bundle.asset(hash, path), None, "{path}");
+            assert_eq!(bundle.asset(hash, path, ""), None, "{path}");
         }
         assert!(bundle.main().integrity.starts_with("sha384-"));
+    }
+
+    #[test]
+    fn a_script_comes_compressed_to_whoever_takes_that() {
+        let script = Bytes::from("export const answer = 42;\n".repeat(100));
+        let files = [("plugin.js", script.clone()), ("photo.png", script.clone()), ("short.js", "1".into())];
+        let files = files.map(|(name, bytes)| (name.to_owned(), bytes)).into_iter().collect();
+        let bundle = Bundle::build("demo", "plugin.js", files).unwrap();
+        let get = |path, accept| bundle.asset(&bundle.hash, path, accept).unwrap();
+        for (accept, coding) in [("br, gzip", Some(Coding::Brotli)), ("gzip", Some(Coding::Gzip)), ("zstd", None)] {
+            let asset = get("plugin.js", accept);
+            assert_eq!((asset.coding, asset.varies), (coding, true), "{accept}");
+            assert_eq!(asset.bytes.len() < 200, coding.is_some(), "{} bytes", asset.bytes.len());
+        }
+        for path in ["photo.png", "short.js"] {
+            let asset = get(path, "br, gzip");
+            assert_eq!((asset.coding, asset.varies), (None, false), "{path}");
+        }
+        assert_eq!(get("photo.png", "br").bytes, script);
     }
 
     #[test]

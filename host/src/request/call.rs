@@ -11,6 +11,7 @@ use crate::{
     auth::caller::SharedCaller,
     http::{
         codes,
+        compression::strip_codings,
         error::{ApiError, ApiResult},
         input,
         request_body::{self, RequestBody},
@@ -46,7 +47,8 @@ impl Call {
         request: Request<RequestBody>,
         found: &Found<'_>,
     ) -> ApiResult<Self> {
-        let (parts, incoming) = request.into_parts();
+        let (mut parts, incoming) = request.into_parts();
+        strip_codings(&mut parts.headers);
         found.route.check_query(parts.uri.query())?;
         let (bytes, stream) = match found.route.reads {
             Reads::Nothing | Reads::Stream => (Bytes::new(), Some(incoming)),

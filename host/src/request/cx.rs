@@ -14,7 +14,9 @@ use crate::{
     auth::caller::SharedCaller,
     http::{
         body::Body,
-        codes, cors,
+        codes,
+        compression::Asked,
+        cors,
         error::ApiResult,
         forwarded::Origin,
         path,
@@ -44,6 +46,7 @@ pub struct Cx<'a> {
     pub method: Method,
     pub uri: Uri,
     pub origin: Option<HeaderValue>,
+    asked: Asked,
     /// The route's template, for the log and metrics; empty while none is found.
     pub template: &'static str,
     pub caller: Option<SharedCaller>,
@@ -66,6 +69,7 @@ impl<'a> Cx<'a> {
             relayed: false,
             method: request.method().clone(),
             uri: request.uri().clone(),
+            asked: Asked::new(request.method(), request.headers()),
             origin: request.headers().get(header::ORIGIN).cloned(),
             template: "",
             caller: None,
@@ -96,6 +100,9 @@ impl<'a> Cx<'a> {
                 (Some(code), cause, error.into_response(&app.base_url, id))
             }
         };
+        if self.may_be_compressed() {
+            app.compression.apply(&self.asked, &mut response);
+        }
         let rule = cors::rule(self.uri.path());
         let headers = response.headers_mut();
         if let Ok(id) = HeaderValue::from_str(id) {
@@ -120,6 +127,13 @@ impl<'a> Cx<'a> {
         }
         self.tell(took, response.status().as_u16(), code.as_deref(), cause.as_deref(), &spent);
         response
+    }
+
+    /// A GET that a route of ours answered, other than MCP's. Upstreams compress by themselves, files are compressed
+    /// already.
+    fn may_be_compressed(&self) -> bool {
+        let is_ours = !self.relayed && !self.template.is_empty() && !self.template.starts_with("/api");
+        is_ours && matches!(self.method, Method::GET | Method::HEAD)
     }
 
     /// Counts the request and writes its line.

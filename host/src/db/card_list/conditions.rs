@@ -46,6 +46,10 @@ impl Typed for OffsetDateTime {
 /// the case of every script; that of the columns knows ASCII only.
 const SEARCHED: &str = r#"lower((E'\n' || c.title || E'\n' || c.sku) COLLATE "default")"#;
 
+/// The keys of the index `master_cards_search`: three characters each, and the status behind two line ends, where no
+/// text has any.
+const KEYS: &str = r#"(public.card_search_keys(lower((E'\n' || c.title || E'\n' || c.sku) COLLATE "default")) || (E'\n\n' || c.status))"#;
+
 /// A WHERE clause on cards `c` and its parameters; also what exports and bulk actions pick by.
 pub struct Conditions {
     pub(in crate::db) sql: String,
@@ -68,7 +72,10 @@ impl Conditions {
         if let Some(text) = &filter.q {
             let keyed = if is_short(text) { format!("\n{text}") } else { text.clone() };
             let keys = r#"public.card_search_keys(lower(?::text COLLATE "default"))"#;
-            query.add(&format!("public.card_search_keys({SEARCHED}) @> {keys}"), keyed);
+            query.add(&format!("{KEYS} @> {keys}"), keyed);
+            if let Some(status) = filter.status {
+                query.add(&format!(r"{KEYS} @> ARRAY[E'\n\n' || ?::text]"), status);
+            }
         }
         query
     }

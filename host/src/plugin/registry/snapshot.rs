@@ -130,8 +130,8 @@ impl Snapshot {
     }
 
     /// A frontend file of a plugin in service, under the hash of its contents.
-    pub fn asset(&self, name: &str, hash: &str, path: &str) -> Option<Asset> {
-        self.service(name)?.frontend.as_ref()?.asset(hash, path)
+    pub fn asset(&self, name: &str, hash: &str, path: &str, accept_encoding: &str) -> Option<Asset> {
+        self.service(name)?.frontend.as_ref()?.asset(hash, path, accept_encoding)
     }
 
     /// The names of all plugins whose packages are there, whatever became of them.
