@@ -174,10 +174,10 @@ fn refuse_shared_addresses(config: &Config, reader: &mut Reader) {
 }
 
 /// Variables that look like a setting with a slip in its name, each with the setting that was probably meant.
-pub fn misspelt(environment: impl Iterator<Item = std::ffi::OsString>) -> Vec<(String, String)> {
+pub fn misspelt() -> Vec<(String, String)> {
     let known = <Settings as clap::Args>::augment_args(clap::Command::new("settings"));
     let known: Vec<&str> = known.get_arguments().filter_map(|it| it.get_env()?.to_str()).collect();
-    let slips = environment.filter_map(|name| {
+    let slips = std::env::vars_os().filter_map(|(name, _)| {
         let name = name.into_string().ok()?;
         // Short names of others are near to ours by chance.
         let is_candidate = !known.contains(&name.as_str()) && name.len() >= SHORTEST_MISSPELT;

@@ -35,7 +35,7 @@ pub fn run(args: &Args) -> ExitCode {
     // What a shell or a service manager left open is nobody else's to read: plugins' processes least of all.
     close_fds::set_fds_cloexec(FIRST_INHERITED, &[]);
     let started = Log::start(&config.observe).and_then(|_| sandbox::close_process());
-    for (variable, setting) in config::misspelt(std::env::vars_os().map(|(name, _)| name)) {
+    for (variable, setting) in config::misspelt() {
         tracing::warn!(variable, "this variable is no setting and has no effect; was {setting} meant?");
     }
     exit_code(started.and_then(|()| keeper::serve(config)))
