@@ -20,7 +20,7 @@ use crate::{
     },
     catalogue::Catalogue,
     clock::Clock,
-    config::{Config, Secret},
+    config::Config,
     db::{self, kinds::Kinds, outage::log_failure, pool::Pools},
     events::{Events, seats::Seats},
     http::{

@@ -45,6 +45,7 @@ pub const LONGEST_OVERLAP: i64 = 7 * 24 * 3600;
 /// What a rotation is refused with.
 pub const CANNOT_ROTATE_ENDED: &str = "A key that is revoked or expired can't be rotated.";
 pub const ROTATED_BEFORE: &str = "The key has been rotated already; revoke its successor first.";
+pub const CHANGED_MEANWHILE: &str = "The key was changed at the same time; rotate it once more.";
 
 pub fn routes() -> Vec<Route> {
     vec![
@@ -320,7 +321,7 @@ async fn rotate(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     match db::api_keys::rotate(&app.pools.core, &mut new, &key.hash(), &old, overlap, by).await? {
         Rotated::Done => {}
         Rotated::Over => return Err(conflict(CANNOT_ROTATE_ENDED)),
-        Rotated::Changed => return Err(conflict("The key was changed at the same time; rotate it once more.")),
+        Rotated::Changed => return Err(conflict(CHANGED_MEANWHILE)),
         Rotated::Before => return Err(conflict(ROTATED_BEFORE)),
         Rotated::ByItsDescendant => {
             return Err(ApiError::new(&codes::FORBIDDEN).detail("A key can't rotate a key that it was made with."));

@@ -70,11 +70,7 @@ pub async fn run(catalogue: &Catalogue, name: &str, arguments: JsonObject) -> Op
         GET => get(catalogue, &arguments).await,
         _ => search(catalogue, arguments).await,
     };
-    Some(
-        outcome
-            .and_then(|text| result(text))
-            .unwrap_or_else(|error| plugin_tools::failure(plugin_tools::plain(&error))),
-    )
+    Some(outcome.and_then(result).unwrap_or_else(|error| plugin_tools::failure(plugin_tools::plain(&error))))
 }
 
 fn result(text: String) -> ApiResult<CallToolResult> {

@@ -347,7 +347,7 @@ impl Shared {
 
     /// Of a poll that has not returned: when it begins to block, and now and then while it does.
     fn report(&self, slot: &Slot, place: Place, ticks: u32) {
-        if ticks < BLOCKED_TICKS || (ticks - BLOCKED_TICKS) % REPORT_TICKS != 0 {
+        if ticks < BLOCKED_TICKS || !(ticks - BLOCKED_TICKS).is_multiple_of(REPORT_TICKS) {
             return;
         }
         // Ticks are what it has had a chance to run for; a clock also counts what a busy machine did not give it.

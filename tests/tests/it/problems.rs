@@ -4,7 +4,7 @@ use cardinal_tests::{Client, Host, Package, PluginsFolder};
 use http::Method;
 
 /// The codes that contract 2 names.
-const NAMED: [&str; 39] = [
+const NAMED: [&str; 40] = [
     "invalid-request",
     "invalid-json",
     "invalid-cursor",

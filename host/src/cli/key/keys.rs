@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
 use uuid::Uuid;
 
-use crate::api::api_keys::{self as shown, CANNOT_ROTATE_ENDED, ROTATED_BEFORE};
+use crate::api::api_keys::{self as shown, CANNOT_ROTATE_ENDED, CHANGED_MEANWHILE, ROTATED_BEFORE};
 use crate::audit::Act;
 use crate::auth::api_key::PlainKey;
 use crate::cli::client::{Client, query};
@@ -118,7 +118,7 @@ async fn get(direct: &Direct, id: Uuid) -> anyhow::Result<KeyRecord> {
 
 async fn revoke_direct(direct: &Direct, id: Uuid, keeps_children: bool) -> anyhow::Result<()> {
     let record = get(direct, id).await?;
-    let taken = api_keys::revoke(&direct.pool, id, REASON, keeps_children).await.map_err(explain)?;
+    let taken = api_keys::revoke(&direct.pool, &record, REASON, keeps_children).await.map_err(explain)?;
     let detail = shown::because(shown::audited(&record), REASON);
     direct.record(Act::RevokeKey, id.to_string(), detail).await;
     for key in taken {
@@ -138,6 +138,7 @@ async fn rotate_direct(direct: &Direct, id: Uuid, overlap_seconds: u32) -> anyho
         Rotated::Done => {}
         Rotated::Over => bail!(CANNOT_ROTATE_ENDED),
         Rotated::Before => bail!(ROTATED_BEFORE),
+        Rotated::Changed => bail!(CHANGED_MEANWHILE),
         // No key has asked for it.
         Rotated::ByItsDescendant | Rotated::CallerOver => bail!("the key could not be rotated"),
     }
