@@ -9,7 +9,7 @@ use std::{
     future::{Future, poll_fn},
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    os::fd::OwnedFd,
+    os::fd::{AsRawFd, OwnedFd, RawFd},
     pin::pin,
     sync::{Arc, atomic::Ordering},
     task::Poll,
@@ -61,6 +61,15 @@ pub enum Listener {
 enum Stream {
     Tcp(TcpStream),
     Local(UnixStream, TokenHash),
+}
+
+impl AsRawFd for Stream {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Self::Tcp(stream) => stream.as_raw_fd(),
+            Self::Local(stream, _) => stream.as_raw_fd(),
+        }
+    }
 }
 
 /// Serves until `stop`, then lets the requests in flight finish for at most `grace`.
@@ -234,12 +243,16 @@ fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// Plugins have taken all descriptors but those that are kept back for connections. One that is idle makes room, so that
-/// what is kept back lasts.
+/// Plugins have taken all descriptors but those that are kept back for connections. When few of those are left, a
+/// connection that is idle makes room.
 fn accept_on_reserve(listener: &Listener, connections: &Connections, error: io::Error) -> io::Result<Accepted> {
     connections.note_failure(&error);
-    connections.close_longest_idle();
-    descriptors::with_reserve(|| accept_stream(listener).now_or_never()).unwrap_or(Err(error))
+    let accepted = descriptors::with_reserve(|| accept_stream(listener).now_or_never()).unwrap_or(Err(error));
+    let leaves_enough = |stream: &Stream| !descriptors::is_among_the_last(stream.as_raw_fd());
+    if !matches!(&accepted, Ok(Some((stream, ..))) if leaves_enough(stream)) {
+        connections.close_longest_idle();
+    }
+    accepted
 }
 
 /// The next connection of this host's own user or of root; the system says who it is. Others get no answer.

@@ -87,6 +87,13 @@ pub fn with_reserve<T>(open: impl FnOnce() -> T) -> T {
     opened
 }
 
+/// Whether few of the reserved descriptors are left behind this one: the system gives the lowest that is free.
+pub fn is_among_the_last(descriptor: RawFd) -> bool {
+    let limit = *LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
+    let descriptor = u64::try_from(descriptor).unwrap_or_default();
+    limit.is_some_and(|limit| limit.with_reserve.saturating_sub(descriptor) < (limit.with_reserve - limit.usual) / 4)
+}
+
 /// Watches from now on what is open now: standard streams, sockets and what waits for them. To be called when all of
 /// those are there that stay until [`stop_watching`], and nothing else.
 ///

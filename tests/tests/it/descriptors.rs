@@ -70,7 +70,10 @@ async fn a_limit_that_can_be_put_back_is_put_back() {
     }
     others.unharmed();
     assert_eq!(host.worker_pid(), worker, "nothing had to be ended for it");
-    assert!(host.log().contains("the limit of open files was changed; it is put back"));
+    eventually("the log has it", async || {
+        host.log().contains("the limit of open files was changed; it is put back").then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
