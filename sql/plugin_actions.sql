@@ -20,28 +20,28 @@ sets_default AS (
   SELECT conrelid FROM keys WHERE confdeltype = 'd' OR confupdtype = 'd'
 ),
 -- A key's column can be of a domain, which may be one of a domain.
-domains(relation, type) AS (
-  SELECT w.relation, a.atttypid FROM written w JOIN pg_attribute a ON a.attrelid = w.relation JOIN pg_type t ON t.oid = a.atttypid
+domains(relation, attribute, type) AS (
+  SELECT w.relation, a.attnum, a.atttypid FROM written w JOIN pg_attribute a ON a.attrelid = w.relation JOIN pg_type t ON t.oid = a.atttypid
   WHERE a.attnum > 0 AND NOT a.attisdropped AND t.typtype = 'd'
   UNION
-  SELECT d.relation, t.typbasetype FROM domains d JOIN pg_type t ON t.oid = d.type JOIN pg_type b ON b.oid = t.typbasetype
+  SELECT d.relation, d.attribute, t.typbasetype FROM domains d JOIN pg_type t ON t.oid = d.type JOIN pg_type b ON b.oid = t.typbasetype
   WHERE b.typtype = 'd'
 ),
-computed(what, tree) AS MATERIALIZED (
-  SELECT 'constraint ' || k.conname::text || ' on ' || k.conrelid::regclass::text, k.conbin::text
+computed(relation, what, tree) AS MATERIALIZED (
+  SELECT k.conrelid, 'constraint ' || k.conname::text || ' on ' || k.conrelid::regclass::text, k.conbin::text
   FROM pg_constraint k JOIN written w ON w.relation = k.conrelid WHERE k.contype = 'c'
   UNION ALL
-  SELECT 'constraint ' || k.conname::text || ' of domain ' || d.type::regtype::text || ' in ' || d.relation::regclass::text, k.conbin::text
+  SELECT d.relation, 'constraint ' || k.conname::text || ' of domain ' || d.type::regtype::text || ' in ' || d.relation::regclass::text, k.conbin::text
   FROM domains d JOIN pg_constraint k ON k.contypid = d.type WHERE k.conbin IS NOT NULL
   UNION ALL
-  SELECT 'column ' || a.attname::text || ' of ' || a.attrelid::regclass::text, e.adbin::text
+  SELECT e.adrelid, 'column ' || a.attname::text || ' of ' || a.attrelid::regclass::text, e.adbin::text
   FROM pg_attrdef e JOIN pg_attribute a ON a.attrelid = e.adrelid AND a.attnum = e.adnum JOIN written w ON w.relation = e.adrelid
   WHERE a.attgenerated <> '' OR e.adrelid IN (SELECT conrelid FROM sets_default)
   UNION ALL
-  SELECT 'index ' || i.indexrelid::regclass::text, coalesce(i.indexprs::text, '') || coalesce(i.indpred::text, '')
+  SELECT i.indrelid, 'index ' || i.indexrelid::regclass::text, coalesce(i.indexprs::text, '') || coalesce(i.indpred::text, '')
   FROM pg_index i JOIN written w ON w.relation = i.indrelid WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL
   UNION ALL
-  SELECT 'the key of ' || p.partrelid::regclass::text, p.partexprs::text
+  SELECT p.partrelid, 'the key of ' || p.partrelid::regclass::text, p.partexprs::text
   FROM pg_partitioned_table p JOIN written w ON w.relation = p.partrelid WHERE p.partexprs IS NOT NULL
 ),
 calls AS (
@@ -85,12 +85,41 @@ small AS MATERIALIZED (
     OR NOT EXISTS (SELECT FROM unnest(p.proargtypes::oid[] || p.prorettype) a JOIN pg_type t ON t.oid = a WHERE t.typlen < 0 OR t.typtype = 'p'))
 ),
 
+-- Comparisons that read a long value only when it is as long as the other one.
+equal(operators) AS MATERIALIZED (
+  SELECT string_agg(o.oid::text, '|') FROM pg_operator o
+  WHERE o.oid < 16384 AND o.oprname IN ('=', '<>') AND (
+    o.oprcode IN ('texteq'::regproc, 'textne'::regproc, 'byteaeq'::regproc, 'byteane'::regproc)
+    OR NOT EXISTS (SELECT FROM unnest(ARRAY[o.oprleft, o.oprright]) a JOIN pg_type t ON t.oid = a WHERE t.typlen < 0 OR t.typtype = 'p'))
+),
+-- The trees with a letter for each constant (C) and column (V), and without what is cheap however long the values are: such
+-- comparisons of a column with constants, `IN ('a', 'b')` among them.
+folded(relation, what, tree, level) AS (
+  SELECT relation, what, regexp_replace(regexp_replace(tree, '\{CONST [^{}]*\}', 'C', 'g'),
+    '\{(?:VAR|CASETESTEXPR|COERCETODOMAINVALUE) [^{}]*\}', 'V', 'g'), 0
+  FROM computed
+  UNION ALL
+  SELECT f.relation, f.what, regexp_replace(regexp_replace(regexp_replace(regexp_replace(f.tree,
+    '\{(?:RELABELTYPE|COLLATEEXPR) :arg ([CV]) [^{}]*\}', '\1', 'g'),
+    '\{(?:ARRAY|ARRAYEXPR) [^{}]*:elements \((?:C ?)+\)[^{}]*\}', 'C', 'g'),
+    '\{ARRAYCOERCEEXPR :arg C :elemexpr [CV] [^{}]*\}', 'C', 'g'),
+    '\{(?:OPEXPR|SCALARARRAYOPEXPR) :opno (?:' || e.operators || ') [^{}]*:args \((?:V C|C V)\)[^{}]*\}', 'C', 'g'), f.level + 1
+  FROM folded f, equal e WHERE f.level < 3
+),
+-- What is left of a table's operations on values of any length: each reads its values whole.
+operations AS (
+  SELECT f.relation, p.oid FROM folded f, regexp_matches(f.tree, ' :(?:funcid|opfuncid) ([0-9]+)', 'g') m JOIN pg_proc p ON p.oid = m[1]::oid
+  WHERE f.level = 3 AND EXISTS (SELECT FROM unnest(p.proargtypes::oid[]) a JOIN pg_type t ON t.oid = a WHERE t.typlen < 0 OR t.typtype = 'p')
+),
+
 found(what, name) AS (
   SELECT 'an expression with ' || lower(t.tag) || ' in a table whose key sets a value', t.what
-  FROM (SELECT DISTINCT c.what, m[1] AS tag FROM computed c, regexp_matches(c.tree, '\{([A-Z0-9_]+)', 'g') m) t
-  WHERE t.tag <> ALL (ARRAY['VAR', 'CONST', 'OPEXPR', 'BOOLEXPR', 'NULLTEST', 'BOOLEANTEST', 'SCALARARRAYOPEXPR', 'ARRAYEXPR', 'ARRAY',
-    'ARRAYCOERCEEXPR', 'RELABELTYPE', 'FUNCEXPR', 'DISTINCTEXPR', 'NULLIFEXPR', 'COALESCE', 'COALESCEEXPR', 'CASE', 'CASEEXPR', 'WHEN', 'CASEWHEN',
-    'CASETESTEXPR', 'COERCETODOMAINVALUE', 'MINMAX', 'MINMAXEXPR', 'ROW', 'ROWEXPR', 'ROWCOMPARE', 'ROWCOMPAREEXPR', 'COLLATEEXPR'])
+  FROM (SELECT DISTINCT f.what, m[1] AS tag FROM folded f, regexp_matches(f.tree, '\{([A-Z0-9_]+)', 'g') m WHERE f.level = 3) t
+  WHERE t.tag <> ALL (ARRAY['OPEXPR', 'BOOLEXPR', 'NULLTEST', 'BOOLEANTEST', 'RELABELTYPE', 'FUNCEXPR', 'DISTINCTEXPR', 'NULLIFEXPR',
+    'COALESCE', 'COALESCEEXPR', 'CASE', 'CASEEXPR', 'WHEN', 'CASEWHEN', 'COLLATEEXPR'])
+  UNION ALL
+  SELECT 'more than 16 operations on values of any length in a table whose key sets a value', o.relation::regclass::text
+  FROM operations o GROUP BY o.relation HAVING count(*) > 16
   UNION ALL
   SELECT 'a call of ' || c.function::regprocedure::text || ' in a table whose key sets a value', c.what
   FROM calls c WHERE c.function NOT IN (SELECT oid FROM small)

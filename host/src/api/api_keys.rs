@@ -214,11 +214,13 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         let detail = format!("A key {what} than the key that it was made with.");
         Err(ApiError::invalid(pointer, detail))
     };
-    let (record, narrowed) = match db::api_keys::update(&app.pools.core, &record, &change).await? {
+    let by = caller.key.as_ref().map(|(id, _)| *id);
+    let (record, narrowed) = match db::api_keys::update(&app.pools.core, &record, &change, by).await? {
         Updated::Done(record, narrowed) => (record, narrowed),
         Updated::Revoked => return Err(revoked()),
         Updated::OutlivesItsMaker => return more("/expires_at", "lives no longer"),
         Updated::ExceedsItsMaker => return more("/scopes", "holds no more scopes"),
+        Updated::CallerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None)),
     };
     app.auth.forget_keys(narrowed.iter().map(|key| key.id).chain([record.id]));
     audit(app, &call, Act::UpdateKey, &record).await;

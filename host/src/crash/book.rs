@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
 
-use super::record::{Crash, UnderWay};
+use super::record::{Cause, Crash, UnderWay};
 
 /// A second crash of the same package within this time sets it aside.
 const WINDOW: Duration = Duration::minutes(10);
@@ -83,8 +83,11 @@ impl Book {
 
     /// The only package that was at work at this crash and at every other unattributed one of late.
     fn suspect<'c>(&self, crash: &'c Crash) -> Option<&'c UnderWay> {
-        let others: Vec<&Crash> = self.counted(crash.at - UNKNOWN_WINDOW).filter(|it| it.is_unattributed()).collect();
-        if others.is_empty() {
+        // Whoever closed a descriptor may have returned by the time that it is missed.
+        let says_who = |it: &Crash| it.cause != Cause::Descriptors;
+        let late = self.counted(crash.at - UNKNOWN_WINDOW);
+        let others: Vec<&Crash> = late.filter(|it| it.is_unattributed() && says_who(it)).collect();
+        if others.is_empty() || !says_who(crash) {
             return None;
         }
         [Crash::seen_running, Crash::seen_calling].into_iter().find_map(|at_work| {
@@ -225,6 +228,7 @@ mod tests {
         for second in 0..3 {
             assert_eq!(aside(&mut book, still(second, Cause::Hang, &[])), None, "calls alone stop nobody");
             assert_eq!(aside(&mut book, still(second, Cause::Stopped, &["busy"])), None);
+            assert_eq!(aside(&mut book, still(second, Cause::Descriptors, &["busy"])), None, "its doer may have returned");
         }
         let mut book = Book::default();
         assert_eq!(aside(&mut book, still(0, Cause::Hang, &["busy"])), None);

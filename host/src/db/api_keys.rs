@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
-use self::lineage::Maker;
+use self::lineage::{Maker, MakerTerms};
 use super::{
     fault,
     pool::Pool,
@@ -185,14 +185,24 @@ pub enum Updated {
     OutlivesItsMaker,
     /// Its maker lives and lacks a scope that was asked for.
     ExceedsItsMaker,
+    /// The key that asked for it was revoked, has expired or lost a scope meanwhile.
+    CallerOver,
 }
 
 /// Changes a key. Those that were made with it then end with it at the latest, and its lineage keeps no scope that it
-/// has not.
-pub async fn update(pool: &Pool, key: &KeyRecord, change: &Change) -> ApiResult<Updated> {
+/// has not. `by` is the key that asks for it, when it is one.
+pub async fn update(pool: &Pool, key: &KeyRecord, change: &Change, by: Option<Uuid>) -> ApiResult<Updated> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     lineage::lock(&work, key.owner_id).await?;
+    // What the caller might do was judged before the lock: it may have been narrowed or revoked since.
+    if let Some(by) = by {
+        let terms = lineage::hold_living(&work, by).await?;
+        let may = |terms: &MakerTerms| change.scopes.as_ref().is_none_or(|scopes| terms.lacked(scopes).is_none());
+        if !terms.as_ref().is_some_and(may) {
+            return Ok(Updated::CallerOver);
+        }
+    }
     let maker: Option<Uuid> =
         match work.query_opt("SELECT made_by_key_id FROM public.admin_api_keys WHERE id = $1", &[&key.id]).await? {
             Some(row) => row.get(0),

@@ -47,6 +47,8 @@ const SETXATTRAT: c_long = 463;
 const OLD_MODES_BY_PATH: [c_long; 3] = [libc::SYS_chmod, libc::SYS_chown, libc::SYS_lchown];
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_MODES_BY_PATH: [c_long; 0] = [];
+/// A ring does what the other calls do, past this filter.
+const RINGS: [c_long; 3] = [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 /// x86-64 kernels may know every call by a second number, with this bit.
 #[cfg(target_arch = "x86_64")]
 const SECOND_NUMBER: Option<c_long> = Some(0x4000_0000);
@@ -72,7 +74,7 @@ fn program() -> anyhow::Result<BpfProgram> {
 
 fn rules() -> anyhow::Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let modes = MODES_BY_PATH.into_iter().chain(OLD_MODES_BY_PATH).chain(ATTRIBUTES);
-    let always = SHARED_WITH_THE_USER.into_iter().chain(INTO_OTHERS).chain(modes);
+    let always = SHARED_WITH_THE_USER.into_iter().chain(INTO_OTHERS).chain(RINGS).chain(modes);
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = always.map(|call| (call, Vec::new())).collect();
     let is_another = SeccompCondition::new(0, Dword, SeccompCmpOp::Ne, 0)?;
     rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![is_another])?]);
@@ -129,6 +131,16 @@ mod tests {
             let refused = rustix::fs::setxattr(file.path(), "user.cardinal", b"x", flags).unwrap_err();
             assert_eq!(refused, rustix::io::Errno::PERM);
         });
+    }
+
+    #[test]
+    fn no_ring_goes_past_the_filter() {
+        let made = in_a_restricted_thread(|| {
+            // SAFETY: the parameters are zeros of the size that the call reads and writes.
+            let made = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, [0_u8; 120].as_mut_ptr()) };
+            (made, std::io::Error::last_os_error().raw_os_error())
+        });
+        assert_eq!(made, (-1, Some(libc::EPERM)));
     }
 
     #[test]

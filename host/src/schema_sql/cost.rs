@@ -22,7 +22,7 @@ pub(super) enum Cost {
 pub(super) const SMALL_FUNCTIONS: Words = Words::new(
     "
     length char_length character_length octet_length bit_length cardinality array_length jsonb_typeof num_nulls
-    num_nonnulls isfinite isempty coalesce nullif greatest least now gen_random_uuid statement_timestamp
+    num_nonnulls isfinite isempty coalesce nullif now gen_random_uuid statement_timestamp
     transaction_timestamp clock_timestamp
 ",
 );
@@ -33,7 +33,6 @@ const SMALL_NODES: &[SyntaxKind] = &[
     LITERAL,
     PAREN_EXPR,
     TUPLE_EXPR,
-    ARRAY_EXPR,
     BETWEEN_EXPR,
     SYMMETRIC,
     POSTFIX_EXPR,
@@ -43,9 +42,6 @@ const SMALL_NODES: &[SyntaxKind] = &[
     NOT_IN,
     ARG_LIST,
     ARG,
-    ANY_FN,
-    ALL_FN,
-    SOME_FN,
     CASE_EXPR,
     WHEN_CLAUSE_LIST,
     WHEN_CLAUSE,
@@ -78,7 +74,8 @@ pub(super) fn is_callee(node: &SyntaxNode) -> bool {
 fn call(node: &SyntaxNode) -> Cost {
     let Some(callee) = node.first_child() else { return Cost::Large };
     match callee.kind() {
-        ANY_FN | ALL_FN | SOME_FN => Cost::Small,
+        // A loop over an array's elements, each of which may read the whole value anew; IN has its elements written out.
+        ANY_FN | ALL_FN | SOME_FN => Cost::Large,
         NAME_REF if SMALL_FUNCTIONS.contains(&callee.text().to_string().to_ascii_lowercase()) => Cost::Small,
         _ => Cost::Large,
     }

@@ -65,8 +65,12 @@ fn is_drop(action: SyntaxKind) -> bool {
     matches!(action, DROP_COLUMN | DROP_CONSTRAINT)
 }
 
+/// Longer values are not written while the cards are locked: each operation of a check reads the whole value.
+const MAX_QUICK_VALUE: usize = 8 * 1024;
+
 pub(super) fn of_part(statement: &SyntaxNode, part: Part, text: &str) -> Result<Work, SchemaError> {
     Ok(match statement.kind() {
+        INSERT | CREATE_TABLE | ALTER_TABLE | CREATE_INDEX if has_long_value(statement) => Work::Slow,
         DROP_TABLE | DROP_INDEX | DROP_SEQUENCE | DROP_VIEW | DROP_TYPE | DROP_DOMAIN => Work::Drops,
         COMMENT_ON | CREATE_SEQUENCE | ALTER_SEQUENCE => Work::Quick,
         ALTER_INDEX | ALTER_VIEW | ALTER_TYPE | ALTER_DOMAIN if is_renaming(statement) => Work::Quick,
@@ -247,6 +251,11 @@ pub(super) fn is_expression(node: &SyntaxNode) -> bool {
         WHERE_CLAUSE,
     ];
     is_node && node.parent().is_some_and(|it| parents.contains(&it.kind()))
+}
+
+fn has_long_value(statement: &SyntaxNode) -> bool {
+    let mut values = statement.descendants().filter(|it| it.kind() == LITERAL);
+    values.any(|it| usize::from(it.text_range().len()) > MAX_QUICK_VALUE)
 }
 
 fn has_texts(node: &SyntaxNode) -> bool {
