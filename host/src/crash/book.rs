@@ -228,7 +228,11 @@ mod tests {
         for second in 0..3 {
             assert_eq!(aside(&mut book, still(second, Cause::Hang, &[])), None, "calls alone stop nobody");
             assert_eq!(aside(&mut book, still(second, Cause::Stopped, &["busy"])), None);
-            assert_eq!(aside(&mut book, still(second, Cause::Descriptors, &["busy"])), None, "its doer may have returned");
+            assert_eq!(
+                aside(&mut book, still(second, Cause::Descriptors, &["busy"])),
+                None,
+                "its doer may have returned"
+            );
         }
         let mut book = Book::default();
         assert_eq!(aside(&mut book, still(0, Cause::Hang, &["busy"])), None);

@@ -294,8 +294,7 @@ async fn a_key_that_sets_a_value_lets_no_large_expression_stand_beside_it() {
             CREATE TABLE by_chain (v text CHECK (v LIKE '%x%y%'), card_id uuid); CREATE TABLE fine (v text, n int CHECK (n * 2 > 0), card_id uuid);
             CREATE TABLE by_loop (v text COLLATE \"C\", w text[], card_id uuid, CHECK (v > ALL (w)));
             CREATE TABLE by_many (v text, card_id uuid, CHECK (MANY));
-            CREATE TABLE by_array (v text, card_id uuid, CHECK (v IN ('a', v)));
-            CREATE TABLE listed (v varchar(9) CHECK (v IN ('a', 'b')), w text CHECK (w NOT IN ('a', 'b') AND length(w) < 9), n int CHECK (n IN (1, 2)),
+            CREATE TABLE listed (v varchar(9) CHECK (v IN ('a', 'b')), w text, CHECK (w NOT IN ('a', v, 'b') AND length(w) < 9), n int CHECK (n IN (1, 2)),
                 u text CHECK (MANY_EQUAL), card_id uuid);
             CREATE TABLE pointed (id uuid PRIMARY KEY); CREATE TABLE by_update (v text CHECK (v ~ 'x'), id uuid REFERENCES pointed ON UPDATE CASCADE)";
         let many = |operator| vec![format!("v {operator} 'a'"); 20].join(" AND ");
@@ -309,7 +308,6 @@ async fn a_key_that_sets_a_value_lets_no_large_expression_stand_beside_it() {
             ("by_domain", "REFERENCES public.master_cards ON DELETE SET NULL"),
             ("by_loop", "REFERENCES public.master_cards ON DELETE SET NULL"),
             ("by_many", "REFERENCES public.master_cards ON DELETE SET NULL"),
-            ("by_array", "REFERENCES public.master_cards ON DELETE SET NULL"),
             ("by_chain", "REFERENCES chain (card_id) ON UPDATE CASCADE"),
             ("by_chain", "REFERENCES chain (card_id) ON DELETE SET NULL"),
         ] {
@@ -323,7 +321,8 @@ async fn a_key_that_sets_a_value_lets_no_large_expression_stand_beside_it() {
         ] {
             database.provision("sets", &format!("ALTER TABLE by_check ADD FOREIGN KEY (card_id) {key}")).await.unwrap();
         }
-        let listed = format!("ALTER TABLE listed ADD FOREIGN KEY (card_id) {}", key.trim_start_matches("card_id uuid "));
+        let listed =
+            format!("ALTER TABLE listed ADD FOREIGN KEY (card_id) {}", key.trim_start_matches("card_id uuid "));
         database.provision("sets", &listed).await.unwrap_or_else(|fault| panic!("{fault:?}"));
         let fine = format!("ALTER TABLE fine ADD FOREIGN KEY (card_id) {}", key.trim_start_matches("card_id uuid "));
         database.provision("sets", &fine).await.unwrap();

@@ -133,8 +133,8 @@ async fn what_is_no_whole_backup_is_refused_before_anything_is_touched() {
     let restore = |name: &str| run(&host, "restore", &file(name), &["--replace"]);
     refused(&restore("bent.tar"), &["cut off or damaged", "nothing was touched"]);
     refused(&restore("cut.tar"), &["cut off or damaged", "nothing was touched"]);
-    refused(&restore("empty.tar"), &["no backup of Cardinal"]);
-    refused(&restore("text.tar"), &["no backup of Cardinal"]);
+    refused(&restore("empty.tar"), &["is not a Cardinal backup"]);
+    refused(&restore("text.tar"), &["is not a Cardinal backup"]);
     refused(&restore("none.tar"), &["none.tar"]);
     assert_eq!(host.owner().await.read_card(&card).await["title"], "Safe");
     // Nor is a folder made for it.
