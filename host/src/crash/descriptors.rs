@@ -170,7 +170,7 @@ fn open_now() -> io::Result<Vec<Known>> {
         let Some(descriptor) = entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()) else { continue };
         let stands_for = std::fs::read_link(entry.path()).unwrap_or_default();
         let stands_for = stands_for.to_string_lossy();
-        let stays = ["socket:", "anon_inode:[eventpoll]", "anon_inode:[eventfd]"].iter();
+        let stays = ["socket:", "pipe:", "/memfd:", "anon_inode:[eventpoll]", "anon_inode:[eventfd]"].iter();
         if descriptor <= libc::STDERR_FILENO || stays.into_iter().any(|kind| stands_for.starts_with(kind)) {
             watched.extend(look(descriptor));
         }

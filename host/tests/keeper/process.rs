@@ -145,7 +145,8 @@ fn the_worker_knows_nothing_of_the_keepers_environment_and_credentials() {
     let data_dir = scratch().join("reticent");
     let host = Host::with(command(&data_dir).env("ADMIN_BOOTSTRAP_PASSWORD", "correct horse"), data_dir);
     let read = |what: &str| std::fs::read(format!("/proc/{}/{what}", host.worker().as_raw_nonzero())).unwrap();
-    assert_eq!(read("environ"), b"");
+    let temp = host.data_dir.join("plugin-tmp");
+    assert_eq!(String::from_utf8_lossy(&read("environ")), format!("TMPDIR={}\0", temp.display()));
     assert!(!String::from_utf8_lossy(&read("cmdline")).contains("horse"));
     let descriptors = std::fs::read_dir(format!("/proc/{}/fd", host.worker().as_raw_nonzero())).unwrap();
     let open: Vec<PathBuf> = descriptors.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok()).collect();

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use cardinal_tests::{Host, HostSettings, Others, Package, PluginsFolder, User, cardinal, eventually};
+use cardinal_tests::{Host, HostSettings, Others, Package, PluginsFolder, User, eventually};
 use http::Method;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -74,41 +74,6 @@ async fn a_limit_that_can_be_put_back_is_put_back() {
         host.log().contains("the limit of open files was changed; it is put back").then_some(())
     })
     .await;
-}
-
-#[tokio::test]
-async fn when_a_plugin_has_taken_all_descriptors_new_clients_are_served() {
-    let host = settings().start().await;
-    let (owner, worker) = (host.owner().await, host.worker_pid());
-    let others = Others::of(&host).await;
-    let leaked = owner.get(&format!("{UNRULY}/descriptors/leak")).await.expect(200)["leaked"].as_u64().unwrap();
-    println!("{leaked} descriptors leaked");
-    assert!(leaked > 500);
-    let mut kept = Vec::new();
-    for _ in 0..NEWCOMERS {
-        let client = host.client();
-        assert_eq!(client.call(Method::GET, "/healthz").try_send().await.unwrap().status, 200);
-        kept.push(client);
-        assert_eq!(owner.get("/v1/admin/plugins/quick/hello").await.status, 200);
-    }
-    let plugins = cardinal(["plugin", "list", "--data-dir", host.data().to_str().unwrap()]);
-    assert!(plugins.status.success(), "the local socket answers: {plugins:?}");
-    others.go_on(50).await;
-    others.unharmed();
-    let told = eventually("the log warns", async || {
-        host.log().lines().find(|line| line.contains("most of its descriptors")).map(str::to_owned)
-    })
-    .await;
-    println!("{told}");
-    eventually("they are put down to the plugin, or to nobody", async || {
-        let own = state(owner, "unruly").await["budgets"]["descriptors"].as_u64()?;
-        let nobodys = owner.get("/v1/admin/system").await.expect(200)["process"]["unattributed_fds"].as_u64()?;
-        (own + nobodys >= leaked / 10 * 9).then_some(())
-    })
-    .await;
-    assert_eq!(state(owner, "quick").await["budgets"]["descriptors"], 0, "the other plugin has opened none");
-    assert_eq!(host.worker_pid(), worker);
-    assert!(journal(&host).is_empty());
 }
 
 #[tokio::test]

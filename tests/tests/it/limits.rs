@@ -171,9 +171,11 @@ async fn a_flood_of_logins_never_slows_the_api() {
     let host = Host::settings().start().await;
     let key = host.owner().await.key(&["cards:read"]).await;
     let quiet = slowest(&key, 50).await;
-    let flood: Vec<_> = (0..60u8)
+    // More than wait for their turn.
+    let flood: Vec<_> = (0..320u16)
         .map(|guest| {
-            let client = host.client().from_address([127, 0, 8, guest + 1]);
+            let [network, address] = [(8 + guest / 200) as u8, (guest % 200 + 1) as u8];
+            let client = host.client().from_address([127, 0, network, address]);
             tokio::spawn(async move {
                 let mut turned_away = 0;
                 for attempt in 0..4 {

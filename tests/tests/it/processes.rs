@@ -158,12 +158,13 @@ async fn two_hosts_never_share_a_data_folder() {
 }
 
 #[tokio::test]
-async fn the_worker_has_an_empty_environment() {
+async fn the_workers_environment_names_its_folder_for_temporary_files_alone() {
     let host = Host::settings().set("DATABASE_SECRET_NOT_OURS", "x").start().await;
     let environment = match std::fs::read(format!("/proc/{}/environ", host.worker_pid())) {
         // A process that is closed to others shows it to root alone.
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return,
         read => read.unwrap(),
     };
-    assert!(environment.is_empty(), "{}", String::from_utf8_lossy(&environment));
+    let temp = host.data().join("plugin-tmp");
+    assert_eq!(String::from_utf8_lossy(&environment), format!("TMPDIR={}\0", temp.display()));
 }

@@ -158,7 +158,7 @@ impl ClusterFolder {
 }
 
 /// A new database takes about 40 MiB, and as much again soon.
-const LEAST_ROOM: u64 = 200 << 20;
+const LEAST_ROOM: u64 = 100 << 20;
 
 fn check_room(folder: &Path) -> anyhow::Result<()> {
     let disk = rustix::fs::statvfs(folder).with_context(|| format!("looking at the disk of {}", folder.display()))?;
