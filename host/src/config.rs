@@ -193,3 +193,8 @@ const SHORTEST_MISSPELT: usize = 7;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests;
+
+/// The environment of this process, for a program that is given a part of it.
+pub fn environment() -> impl Iterator<Item = (std::ffi::OsString, std::ffi::OsString)> {
+    std::env::vars_os()
+}

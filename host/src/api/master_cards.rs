@@ -50,13 +50,13 @@ op.named("listCards", "cards", "Cards by page, filter and search").says("No page
 .ok::<CardPage>();
 }),
         route!(POST "/v1/admin/master-cards", Access::Scope("cards:write"), Reads::Json(CARD), create).told(|op| {
-op.named("createCard", "cards", "Make a card").says("Numbers in attributes are kept with every digit. A card is at most 8 MiB as JSON.").reads::<NewCard>().created::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN, &codes::CARD_TOO_LARGE]);
+op.named("createCard", "cards", "Make a card").says("Numbers in attributes are kept with every digit. A card is at most 8 MiB as JSON.").reads::<NewCard>().created::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN, &codes::VALIDATION_FAILED, &codes::CARD_TOO_LARGE]);
 }),
         route!(GET "/v1/admin/master-cards/{id}", Access::Scope("cards:read"), Reads::Nothing, get).told(|op| {
 op.named("getCard", "cards", "One card, whole").ok::<Item<Card>>().unless_known();
 }),
         route!(PATCH "/v1/admin/master-cards/{id}", Access::Scope("cards:write"), Reads::MergePatch(CARD), update).told(|op| {
-op.named("updateCard", "cards", "Change a card (JSON Merge Patch)").reads::<CardPatch>().if_match().ok::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN, &codes::CARD_TOO_LARGE]);
+op.named("updateCard", "cards", "Change a card (JSON Merge Patch)").reads::<CardPatch>().if_match().ok::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN, &codes::VALIDATION_FAILED, &codes::CARD_TOO_LARGE]);
 }),
         route!(DELETE "/v1/admin/master-cards/{id}", Access::Scope("cards:write"), Reads::Nothing, delete).told(|op| {
 op.named("deleteCard", "cards", "Hide a card, or remove it for good").says("`purge` needs the scope `cards:purge`.").query::<DeleteQuery>().param("purge", "For good.", json!({})).if_match().no_content().refuses(&[&codes::CARD_IN_USE]);

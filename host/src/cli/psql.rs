@@ -70,7 +70,7 @@ async fn run_psql(program: &PathBuf, login: &ConnectParams, arguments: &[OsStrin
     let host = login.host.replace("/proc/self/", &format!("/proc/{}/", std::process::id()));
     let mut command = Command::new(program);
     // No start file, and of the environment what it takes to speak to this terminal.
-    command.arg("-X").args(arguments).env_clear().envs(std::env::vars_os().filter(|(name, _)| is_kept(name)));
+    command.arg("-X").args(arguments).env_clear().envs(config::environment().filter(|(name, _)| is_kept(name)));
     command.env("PATH", SYSTEM_PROGRAMS);
     command.env("PGHOST", host).env("PGPORT", login.port.to_string()).env("PGUSER", &login.user);
     command.env("PGDATABASE", &login.dbname).env("PGPASSWORD", login.password.expose());

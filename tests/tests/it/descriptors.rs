@@ -37,7 +37,7 @@ async fn whoever_changes_the_descriptors_of_the_host_is_named_at_once() {
     let owner = host.owner().await;
     for (sins, handler) in [
         (["/descriptors/close", "/descriptors/close?last=3"], "GET /descriptors/close"),
-        (["/descriptors/replace?number=1", "/descriptors/replace?number=4"], "GET /descriptors/replace"),
+        (["/descriptors/replace?number=1", "/descriptors/replace?number=5"], "GET /descriptors/replace"),
         (["/descriptors/limit?files=20&for_good=1", "/descriptors/limit?for_good=1"], "GET /descriptors/limit"),
     ] {
         for (round, sin) in sins.into_iter().enumerate() {

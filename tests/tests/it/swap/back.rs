@@ -13,6 +13,7 @@ use super::{BETWEEN, CLIENTS, CORE, NOTES, OTHER, SLOW, WHICH, answers, item, pl
 const REGISTRY: &str = "/v1/admin/plugin-registry/versioned";
 
 async fn roll_back(client: &Client, wanted: Value) -> Value {
+    let wanted = if wanted.is_null() { json!({}) } else { wanted };
     client.post(&format!("{REGISTRY}/rollback"), &wanted).await.expect(200)["item"].take()
 }
 
@@ -143,10 +144,10 @@ async fn one_may_say_where_to_go_and_hears_when_there_is_no_way() {
     let aside: Vec<&Value> = aside.as_array().unwrap().iter().filter(|it| !it["set_aside"].is_null()).collect();
     assert_eq!(aside.len(), 2, "both that served since: {aside:?}");
     assert_eq!(aside[0]["set_aside"]["by"]["name"], "owner");
-    back(Value::Null).await.refused(409, "conflict");
+    back(json!({})).await.refused(409, "conflict");
     let second = json!({"sha256": report["versions"][1]["sha256"]});
     assert_eq!(back(second).await.expect(200)["item"]["version"], "1.1.0", "and forward again");
-    client.post("/v1/admin/plugin-registry/nobody/rollback", &Value::Null).await.refused(404, "not-found");
+    client.post("/v1/admin/plugin-registry/nobody/rollback", &json!({})).await.refused(404, "not-found");
     client.post("/v1/admin/plugin-registry/nobody/reload", &Value::Null).await.refused(404, "not-found");
     client.post(&format!("{REGISTRY}/disable"), &Value::Null).await.expect(200);
     client.post(&format!("{REGISTRY}/reload"), &Value::Null).await.refused(409, "conflict");
@@ -205,7 +206,7 @@ async fn no_way_leads_back_past_data_that_was_given_up() {
     assert_eq!(act("confirm-migration", &agreed).await.expect(200)["item"]["version"], "1.1.0");
     assert_eq!(which(&client).await, "second");
 
-    for wanted in [Value::Null, json!({"version": "1.0.0"}), json!({"sha256": enabled["sha256"]})] {
+    for wanted in [json!({}), json!({"version": "1.0.0"}), json!({"sha256": enabled["sha256"]})] {
         let refused = act("rollback", &wanted).await.refused(409, "destructive-migration");
         assert!(refused["detail"].as_str().unwrap().contains("1.1.0"), "{refused}");
     }

@@ -29,7 +29,8 @@ struct Changes {
 
 impl Changes {
     async fn verb(&self, plugin: &str, verb: &str) {
-        self.client.post(&format!("/v1/admin/plugin-registry/{plugin}/{verb}"), &Value::Null).await.expect(200);
+        let body = if verb == "rollback" { json!({}) } else { Value::Null };
+        self.client.post(&format!("/v1/admin/plugin-registry/{plugin}/{verb}"), &body).await.expect(200);
     }
 
     async fn rescan(&self) {
