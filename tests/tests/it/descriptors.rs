@@ -32,33 +32,6 @@ async fn state(user: &User, plugin: &str) -> Value {
 }
 
 #[tokio::test]
-async fn whoever_changes_the_descriptors_of_the_host_is_named_at_once() {
-    let host = settings().start().await;
-    let owner = host.owner().await;
-    for (sins, handler) in [
-        (["/descriptors/close", "/descriptors/close?last=3"], "GET /descriptors/close"),
-        (["/descriptors/replace?number=1", "/descriptors/replace?number=5"], "GET /descriptors/replace"),
-        (["/descriptors/limit?files=20&for_good=1", "/descriptors/limit?for_good=1"], "GET /descriptors/limit"),
-    ] {
-        for (round, sin) in sins.into_iter().enumerate() {
-            let (before, begun) = (journal(&host).len(), Instant::now());
-            // Its answer may just get out.
-            drop(owner.call(Method::GET, &format!("{UNRULY}{sin}")).try_send().await);
-            let crash = eventually("it is written down", async || journal(&host).get(before).cloned()).await;
-            println!("{sin}: noticed after {:?}", begun.elapsed());
-            assert!(begun.elapsed() < NOTICED, "{sin} was noticed after {:?}", begun.elapsed());
-            let named = (&crash["cause"], &crash["plugin"]["name"], &crash["plugin"]["handler"]);
-            assert_eq!(named, (&json!("descriptors"), &json!("unruly"), &json!(handler)), "{sin}: {crash}");
-            let state = state(owner, "unruly").await["state"].take();
-            assert_eq!(state, if round == 0 { "active" } else { "quarantined" }, "{sin}");
-            assert_eq!(owner.get("/v1/admin/plugins/quick/hello").await.status, 200);
-        }
-        owner.call(Method::POST, &format!("{REPORT}/release")).send().await.expect(200);
-    }
-    assert_eq!(state(owner, "quick").await["state"], "active");
-}
-
-#[tokio::test]
 async fn a_limit_that_can_be_put_back_is_put_back() {
     let host = settings().start().await;
     let (owner, worker) = (host.owner().await, host.worker_pid());
