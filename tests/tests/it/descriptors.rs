@@ -1,15 +1,12 @@
 //! A plugin that takes all descriptors, or closes those of the host, stops nobody else, and is named where that is known.
 //! The plugin is `unruly`.
 
-use std::time::Duration;
-
 use cardinal_tests::{Host, HostSettings, Others, Package, PluginsFolder, User, eventually};
 use http::Method;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 const UNRULY: &str = "/v1/admin/plugins/unruly";
-/// Within this the worker is replaced; on an idle machine it takes half a second.
 /// New connections that have to be answered while there are no descriptors left.
 const NEWCOMERS: usize = 60;
 
