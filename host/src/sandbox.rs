@@ -73,7 +73,7 @@ pub struct Sandbox {
 
 /// How far the system keeps a process apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Enforced {
+pub struct SandboxStatus {
     pub files: bool,
     pub system_calls: bool,
 }
@@ -101,7 +101,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// The system has Landlock and refuses this.
-    pub fn enter(&self) -> anyhow::Result<Enforced> {
+    pub fn enter(&self) -> anyhow::Result<SandboxStatus> {
         let files = is_supported() && self.restrict_files()?;
         let system_calls = match system_calls::restrict() {
             Ok(()) => true,
@@ -110,7 +110,7 @@ impl Sandbox {
                 false
             }
         };
-        Ok(Enforced { files, system_calls })
+        Ok(SandboxStatus { files, system_calls })
     }
 
     fn restrict_files(&self) -> anyhow::Result<bool> {

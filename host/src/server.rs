@@ -119,7 +119,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stop: CancellationToken,
     mut seat: Seat,
 ) {
-    let _counted = Counted::new(&app);
+    let _counted = ConnectionGuard::new(&app);
     let state = Arc::clone(&app);
     let io = Paced::new(TokioIo::new(stream), WRITE_STALL);
     let stalled = io.stalled();
@@ -175,16 +175,16 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 }
 
 /// A connection among those that the host has open.
-struct Counted(Arc<App>);
+struct ConnectionGuard(Arc<App>);
 
-impl Counted {
+impl ConnectionGuard {
     fn new(app: &Arc<App>) -> Self {
         app.telemetry.connections.up();
         Self(Arc::clone(app))
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.0.telemetry.connections.down();
     }

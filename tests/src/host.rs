@@ -1,8 +1,10 @@
 //! The real host: keeper, worker and PostgreSQL of its own, in a folder of its own, on a port of its own.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::Output;
 use std::sync::{Arc, Weak};
 
 use rustix::process::Signal;
@@ -13,7 +15,7 @@ use tokio::sync::{Mutex, OnceCell};
 use crate::client::Client;
 use crate::failure;
 use crate::plugins::{Package, PluginsFolder, open_folder};
-use crate::process::{Program, cardinal_program, descendants, eventually};
+use crate::process::{Program, cardinal, cardinal_program, descendants, eventually};
 use crate::user::User;
 
 pub const OWNER: &str = "owner";
@@ -268,4 +270,10 @@ impl Host {
 
 fn data_folder(folder: &TempDir) -> PathBuf {
     folder.path().join("data")
+}
+
+/// Runs `cardinal` on this machine's host, without a key.
+pub fn cardinal_on(host: &Host, arguments: &[&str]) -> Output {
+    let data = host.data();
+    cardinal(arguments.iter().map(OsStr::new).chain([OsStr::new("--data-dir"), data.as_os_str()]))
 }

@@ -22,14 +22,14 @@ pub use answer::Answer;
 pub use client::{Call, Client};
 pub use disk::SmallDisk;
 pub use event_stream::{EventStream, Sent};
-pub use host::{Host, HostSettings, OWNER, OWNER_PASSWORD};
+pub use host::{Host, HostSettings, OWNER, OWNER_PASSWORD, cardinal_on};
 pub use others::Others;
 pub use pages::{PageAnswer, Pages};
 pub use plugins::{Package, PluginsFolder};
 pub use pooler::{Lends, Pooler};
 pub use process::{
-    PATIENCE, Program, built, cardinal, cardinal_program, cardinal_with, command_line, descendants, eventually, lives,
-    repository,
+    PATIENCE, Program, built, cardinal, cardinal_program, cardinal_with, command_line, descendants, eventually, exited,
+    lives, repository,
 };
 pub use provider::{Federated, Provider};
 pub use upstream::{Seen, Upstream};

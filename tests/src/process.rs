@@ -59,6 +59,15 @@ pub fn cardinal_with<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>, en
     command.args(arguments).envs(environment.iter().copied()).stdin(Stdio::null()).output().unwrap()
 }
 
+/// What a command printed, on standard output and standard error; it must have ended with this exit code.
+#[track_caller]
+pub fn exited(output: &Output, code: i32) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{out}{err}");
+    (out, err)
+}
+
 /// A started program; killed when dropped, and by the kernel when the tests end without dropping it.
 pub struct Program {
     child: Child,

@@ -21,7 +21,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use http_body::Body as _;
 use tokio::sync::Semaphore;
 
-use self::body::{Compressed, Encoder};
+use self::body::{CompressedBody, Encoder};
 pub use self::{coding::Coding, tags::strip_codings};
 use super::{body::Body, reply::Reply};
 
@@ -52,12 +52,12 @@ impl Default for Compression {
 
 /// What of a request decides how its answer is sent.
 #[derive(Default)]
-pub struct Asked {
+pub struct Negotiation {
     accept_encoding: Option<HeaderValue>,
     if_none_match: Option<HeaderValue>,
 }
 
-impl Asked {
+impl Negotiation {
     pub fn new(method: &Method, headers: &HeaderMap) -> Self {
         // Programs mostly ask for nothing, and this is looked at for every request.
         let Some(accepted) = coding::accept_encoding(headers) else { return Self::default() };
@@ -74,7 +74,7 @@ impl Asked {
 
 impl Compression {
     /// Compresses the answer to a GET or HEAD where that is allowed, pays, and was asked for.
-    pub fn apply(&self, asked: &Asked, reply: &mut Reply) {
+    pub fn apply(&self, asked: &Negotiation, reply: &mut Reply) {
         if reply.status() == StatusCode::NOT_MODIFIED {
             if let Some(coding) = asked.coding() {
                 tags::answer_as_known(reply.headers_mut(), asked.if_none_match.as_ref(), coding);
@@ -107,7 +107,7 @@ impl Compression {
         let seat = Arc::clone(&self.streams).try_acquire_owned().ok()?;
         let encoder = Encoder::new(coding).ok()?;
         let body = std::mem::replace(reply.body_mut(), Body::empty());
-        Some(Body::stream(Compressed::new(body, encoder, seat)))
+        Some(Body::stream(CompressedBody::new(body, encoder, seat)))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
     http::{
         body::Body,
         codes,
-        compression::Asked,
+        compression::Negotiation,
         cors,
         error::ApiResult,
         forwarded::Origin,
@@ -46,7 +46,7 @@ pub struct Cx<'a> {
     pub method: Method,
     pub uri: Uri,
     pub origin: Option<HeaderValue>,
-    asked: Asked,
+    asked: Negotiation,
     /// The route's template, for the log and metrics; empty while none is found.
     pub template: &'static str,
     pub caller: Option<SharedCaller>,
@@ -69,7 +69,7 @@ impl<'a> Cx<'a> {
             relayed: false,
             method: request.method().clone(),
             uri: request.uri().clone(),
-            asked: Asked::new(request.method(), request.headers()),
+            asked: Negotiation::new(request.method(), request.headers()),
             origin: request.headers().get(header::ORIGIN).cloned(),
             template: "",
             caller: None,

@@ -4,10 +4,11 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use cardinal_tests::{
-    Host, Package, PluginsFolder, built, cardinal, cardinal_program, cardinal_with, eventually, lives,
+    Host, Package, PluginsFolder, built, cardinal, cardinal_on, cardinal_program, cardinal_with, eventually, exited,
+    lives,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -16,22 +17,6 @@ const NOBODY: &str = "65534";
 
 fn with_plugins() -> PluginsFolder {
     PluginsFolder::default().with("supplier", &Package::bundled("supplier")).with("echo", &Package::fixture("echo"))
-}
-
-/// Runs a command on this machine's host, without a key.
-fn local(host: &Host, arguments: &[&str]) -> Output {
-    let data = host.data();
-    let mut all = arguments.to_vec();
-    all.extend(["--data-dir", data.to_str().unwrap()]);
-    cardinal(all)
-}
-
-#[track_caller]
-fn ended(output: &Output, code: i32) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{out}{err}");
-    (out, err)
 }
 
 /// Sends a request to the socket as it stands there, with what a connection begins with, and gives the whole answer.
@@ -115,10 +100,10 @@ async fn another_user_is_refused_by_mode_and_by_who_they_are() {
         command.args(["plugin", "list", "--data-dir", host.data().to_str().unwrap()]).env_clear();
         command.stdin(Stdio::null()).output().unwrap()
     };
-    let (_, told) = ended(&as_nobody(), 69);
+    let (_, told) = exited(&as_nobody(), 69);
     assert!(told.contains("Permission denied"), "{told}");
     open(&socket, 0o666);
-    let (_, told) = ended(&as_nobody(), 69);
+    let (_, told) = exited(&as_nobody(), 69);
     assert!(told.contains("local-token: Permission denied"), "{told}");
     open(&socket.with_file_name("local-token"), 0o644);
     let refused = as_nobody();
@@ -126,7 +111,7 @@ async fn another_user_is_refused_by_mode_and_by_who_they_are() {
     assert!([Some(1), Some(69)].contains(&refused.status.code()) && refused.stdout.is_empty(), "{refused:?}");
     assert!(host.log().contains("another user connected"), "{}", host.log());
     // Nobody is in the way of who may.
-    ended(&local(&host, &["plugin", "list"]), 0);
+    exited(&cardinal_on(&host, &["plugin", "list"]), 0);
 }
 
 #[tokio::test]
@@ -140,30 +125,30 @@ async fn what_a_killed_host_left_behind_gives_way() {
     // Its other threads may end after its first one.
     eventually("nobody listens", async || UnixStream::connect(&socket).is_err().then_some(())).await;
     assert!(socket.exists());
-    let (_, told) = ended(&local(&host, &["plugin", "list"]), 69);
+    let (_, told) = exited(&cardinal_on(&host, &["plugin", "list"]), 69);
     assert!(told.contains("cardinal.sock") && told.contains("Is it running?"), "{told}");
     let host = host.again(|settings| settings).await;
-    ended(&local(&host, &["plugin", "list"]), 0);
+    exited(&cardinal_on(&host, &["plugin", "list"]), 0);
 }
 
 #[tokio::test]
 async fn plugins_are_listed_disabled_and_enabled() {
     let host = Host::settings().plugins(with_plugins()).start().await;
-    let (out, _) = ended(&local(&host, &["plugin", "list"]), 0);
+    let (out, _) = exited(&cardinal_on(&host, &["plugin", "list"]), 0);
     let lines: Vec<Vec<&str>> = out.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0][..3], ["NAME", "VERSION", "STATE"]);
     assert!(lines.iter().any(|line| line[0] == "supplier" && line[2] == "active"), "{out}");
-    let (out, _) = ended(&local(&host, &["plugin", "disable", "echo"]), 0);
+    let (out, _) = exited(&cardinal_on(&host, &["plugin", "disable", "echo"]), 0);
     assert!(out.starts_with("echo ") && out.contains("is disabled"), "{out}");
     host.owner().await.get("/v1/admin/plugins/echo/hello").await.refused(503, "plugin-unavailable");
-    let (out, _) = ended(&local(&host, &["plugin", "list", "--json"]), 0);
+    let (out, _) = exited(&cardinal_on(&host, &["plugin", "list", "--json"]), 0);
     let items = serde_json::from_str::<Value>(&out).unwrap()["items"].take();
     let echo = items.as_array().unwrap().iter().find(|item| item["name"] == "echo").unwrap().clone();
     assert_eq!(echo["state"], "disabled");
-    ended(&local(&host, &["plugin", "enable", "echo"]), 0);
+    exited(&cardinal_on(&host, &["plugin", "enable", "echo"]), 0);
     host.owner().await.get("/v1/admin/plugins/echo/hello").await.expect(200);
     for (name, code) in [("no-such", "not-found"), ("no/such\u{1b}", "invalid-request")] {
-        let (_, told) = ended(&local(&host, &["plugin", "disable", name]), 1);
+        let (_, told) = exited(&cardinal_on(&host, &["plugin", "disable", name]), 1);
         assert!(told.contains(code) && !told.contains('\u{1b}'), "{told}");
     }
     // Who it was is in the audit log, without an address.
@@ -177,7 +162,7 @@ async fn plugins_are_listed_disabled_and_enabled() {
 #[tokio::test]
 async fn a_key_is_made_and_shown_alone() {
     let host = Host::settings().plugins(PluginsFolder::default()).start().await;
-    let (out, _) = ended(&local(&host, &["key", "create", "--name", "ci", "--scopes", "cards:read,mcp:use"]), 0);
+    let (out, _) = exited(&cardinal_on(&host, &["key", "create", "--name", "ci", "--scopes", "cards:read,mcp:use"]), 0);
     let key = out.strip_suffix('\n').unwrap();
     assert!(key.len() == 50 && key.starts_with("mpk_"), "{out:?}");
     let caller = host.client().bearer(key);
@@ -190,20 +175,20 @@ async fn a_key_is_made_and_shown_alone() {
         let arguments = arguments.into_iter().chain([url.clone()]);
         cardinal_with(arguments, &[("CARDINAL_API_KEY", key)])
     };
-    let (out, told) = ended(&by_key(more("cards:read"), key), 77);
+    let (out, told) = exited(&by_key(more("cards:read"), key), 77);
     assert!(out.is_empty() && told.contains("insufficient-scope"), "{told}");
-    let (_, told) = ended(&by_key(more("cards:read"), ""), 77);
+    let (_, told) = exited(&by_key(more("cards:read"), ""), 77);
     assert!(told.contains("CARDINAL_API_KEY or --key-file"), "{told}");
-    let (_, told) = ended(&by_key(more("cards:read"), &key.replace("mpk_", "mpk_x")[..50]), 77);
+    let (_, told) = exited(&by_key(more("cards:read"), &key.replace("mpk_", "mpk_x")[..50]), 77);
     assert!(!told.contains(&key[4..]), "no key is shown: {told}");
-    let (_, told) = ended(&local(&host, &["key", "create", "--name", "x", "--scopes", "cards:fly"]), 1);
+    let (_, told) = exited(&cardinal_on(&host, &["key", "create", "--name", "x", "--scopes", "cards:fly"]), 1);
     assert!(told.contains("/scopes/0") && told.contains("cards:fly"), "{told}");
     // A key file; JSON with the record beside the key.
     let file = host.data().join("key");
     std::fs::write(&file, format!("{}\n", host.owner().await.key(&["*"]).await.token)).unwrap();
     let arguments = ["key", "create", "--json", "--name", "n", "--scopes", "cards:read", "--expires-in-days", "3"];
     let arguments = arguments.into_iter().chain(["--rate-per-minute", "60", "--url", &url, "--key-file"]);
-    let (out, _) = ended(&cardinal(arguments.chain([file.to_str().unwrap()])), 0);
+    let (out, _) = exited(&cardinal(arguments.chain([file.to_str().unwrap()])), 0);
     let made: Value = serde_json::from_str(&out).unwrap();
     assert!(made["key"].is_string() && made["item"]["expires_at"].is_string(), "{made}");
     assert_eq!(made["item"]["rate_limit"]["per_minute"], 60, "{made}");
@@ -216,8 +201,9 @@ async fn a_key_is_made_and_shown_alone() {
 async fn a_plugin_is_installed_in_the_place_of_what_was_there() {
     let host = Host::settings().plugins(PluginsFolder::default()).start().await;
     let folder = host.plugins().path().to_str().unwrap().to_owned();
-    let install =
-        |package: &Path| local(&host, &["plugin", "install", package.to_str().unwrap(), "--plugins-dir", &folder]);
+    let install = |package: &Path| {
+        cardinal_on(&host, &["plugin", "install", package.to_str().unwrap(), "--plugins-dir", &folder])
+    };
     let there = || {
         let entries = std::fs::read_dir(&folder).unwrap().flatten();
         let mut names: Vec<String> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
@@ -226,7 +212,7 @@ async fn a_plugin_is_installed_in_the_place_of_what_was_there() {
     };
     // One file; the host says where its plugins lie.
     let library = built("libecho.so");
-    let (out, _) = ended(&local(&host, &["plugin", "install", library.to_str().unwrap()]), 0);
+    let (out, _) = exited(&cardinal_on(&host, &["plugin", "install", library.to_str().unwrap()]), 0);
     assert!(out.contains("echo.so") && out.contains("is active"), "{out}");
     assert_eq!(there(), ["echo.so"]);
     host.owner().await.get("/v1/admin/plugins/echo/hello").await.expect(200);
@@ -234,7 +220,7 @@ async fn a_plugin_is_installed_in_the_place_of_what_was_there() {
     for description in ["first", "second"] {
         let package = Package::fixture("echo").manifest(|manifest| manifest["description"] = json!(description));
         let source = PluginsFolder::default().with("elsewhere", &package);
-        let (out, _) = ended(&install(&source.path().join("elsewhere")), 0);
+        let (out, _) = exited(&install(&source.path().join("elsewhere")), 0);
         assert!(out.contains("is active"), "{out}");
         assert_eq!(there(), ["echo"]);
         let shown = host.owner().await.get("/v1/admin/plugin-registry/echo").await.expect(200);
@@ -242,16 +228,16 @@ async fn a_plugin_is_installed_in_the_place_of_what_was_there() {
     }
     // What is no good does not get there.
     let broken = PluginsFolder::default().with("bad", &Package::fixture("quick").manifest_text("{"));
-    let (_, told) = ended(&install(&broken.path().join("bad")), 1);
+    let (_, told) = exited(&install(&broken.path().join("bad")), 1);
     assert!(told.contains("bad-manifest"), "{told}");
     assert_eq!(there(), ["echo"]);
     let sql = PluginsFolder::default().with("sql", &Package::fixture("quick").schema("CREATE TABLE x (oops"));
-    let (_, told) = ended(&install(&sql.path().join("sql")), 1);
+    let (_, told) = exited(&install(&sql.path().join("sql")), 1);
     assert!(told.contains("schema-failed") && told.contains("line 1, column"), "{told}");
     assert_eq!(there(), ["echo"]);
     // What only the host can judge is told by it.
     let sql = PluginsFolder::default().with("sql", &Package::fixture("quick").schema("CREATE TABLE x (a nonsense)"));
-    let (out, _) = ended(&install(&sql.path().join("sql")), 1);
+    let (out, _) = exited(&install(&sql.path().join("sql")), 1);
     assert!(out.contains("quick 1.0.0 is refused") && out.contains("schema-failed") && out.contains("to do"), "{out}");
 }
 
@@ -262,7 +248,7 @@ async fn an_installed_plugin_waits_for_a_host_that_is_stopped() {
     assert!(host.program().ended().await.success());
     let (folder, library) = (host.plugins().path().to_str().unwrap().to_owned(), built("libecho.so"));
     let install = ["plugin", "install", library.to_str().unwrap(), "--plugins-dir", &folder];
-    let (out, _) = ended(&local(&host, &install), 0);
+    let (out, _) = exited(&cardinal_on(&host, &install), 0);
     assert!(out.contains("when it starts"), "{out}");
     let host = host.again(|settings| settings).await;
     host.owner().await.get("/v1/admin/plugins/echo/hello").await.expect(200);
@@ -287,7 +273,7 @@ fn every_command_has_help_with_an_example() {
         vec!["plugin", "release"],
     ];
     for command in commands {
-        let (out, _) = ended(&cardinal(command.iter().copied().chain(["--help"])), 0);
+        let (out, _) = exited(&cardinal(command.iter().copied().chain(["--help"])), 0);
         assert!(
             out.contains("Example") && out.contains(&format!("cardinal {}", command.join(" "))),
             "{command:?}: {out}"

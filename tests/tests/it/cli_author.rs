@@ -2,18 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Output;
 
-use cardinal_tests::{Host, Package, PluginsFolder, cardinal, cardinal_with, repository};
+use cardinal_tests::{Host, Package, PluginsFolder, cardinal, cardinal_with, exited, repository};
 use serde_json::json;
-
-#[track_caller]
-fn ended(output: &Output, code: i32) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{out}{err}");
-    (out, err)
-}
 
 fn path(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -22,22 +13,22 @@ fn path(path: &Path) -> &str {
 #[tokio::test]
 async fn a_new_crate_builds_as_it_is_is_signed_and_serves() {
     let folder = tempfile::tempdir().unwrap();
-    let (out, _) = ended(&cardinal(["plugin", "new", "price-watch", "--into", path(folder.path())]), 0);
+    let (out, _) = exited(&cardinal(["plugin", "new", "price-watch", "--into", path(folder.path())]), 0);
     let made = folder.path().join("price-watch");
     assert!(out.contains("price-watch") && made.join("src/service.rs").is_file(), "{out}");
     // Crates that were compiled for this before need not be again.
     let target = repository().join("target/scaffold");
     let build = ["plugin", "build", path(&made), "--debug", "--quiet", "--", "--offline"];
-    let (out, _) = ended(&cardinal_with(build, &[("CARGO_TARGET_DIR", path(&target))]), 0);
+    let (out, _) = exited(&cardinal_with(build, &[("CARGO_TARGET_DIR", path(&target))]), 0);
     let library = std::path::PathBuf::from(out.trim());
     assert!(library.ends_with("libprice_watch.so"), "{out}");
 
     let key = folder.path().join("vendor.key");
-    ended(&cardinal(["plugin", "sign", "--generate", "--key", path(&key)]), 0);
+    exited(&cardinal(["plugin", "sign", "--generate", "--key", path(&key)]), 0);
     assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     let packed = folder.path().join("price-watch.so");
     std::fs::copy(&library, &packed).unwrap();
-    ended(&cardinal(["plugin", "sign", "--key", path(&key), path(&packed)]), 0);
+    exited(&cardinal(["plugin", "sign", "--key", path(&key), path(&packed)]), 0);
 
     let public = folder.path().join("vendor.key.pub");
     let settings = Host::settings().plugins(PluginsFolder::default());
@@ -47,7 +38,7 @@ async fn a_new_crate_builds_as_it_is_is_signed_and_serves() {
         let place = ["--plugins-dir", path(&plugins), "--data-dir", path(&data)];
         cardinal(["plugin", "install", path(package)].into_iter().chain(place))
     };
-    let (out, _) = ended(&install(&packed), 0);
+    let (out, _) = exited(&install(&packed), 0);
     assert!(out.contains("price-watch 0.1.0 is active"), "{out}");
     assert!(plugins.join("price-watch.so.minisig").is_file());
     let owner = host.owner().await;
@@ -61,7 +52,7 @@ async fn a_new_crate_builds_as_it_is_is_signed_and_serves() {
     // Without its signature it would not have come in.
     let unsigned = folder.path().join("unsigned.so");
     std::fs::copy(&library, &unsigned).unwrap();
-    let (out, _) = ended(&install(&unsigned), 1);
+    let (out, _) = exited(&install(&unsigned), 1);
     assert!(out.contains("signature-missing"), "{out}");
 }
 
@@ -69,11 +60,11 @@ async fn a_new_crate_builds_as_it_is_is_signed_and_serves() {
 async fn a_signed_folder_is_taken_and_one_changed_since_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let key = folder.path().join("vendor.key");
-    ended(&cardinal(["plugin", "sign", "--generate", "--key", path(&key)]), 0);
+    exited(&cardinal(["plugin", "sign", "--generate", "--key", path(&key)]), 0);
     let plugins =
         PluginsFolder::default().with("good", &Package::fixture("echo")).with("changed", &Package::fixture("quick"));
     for name in ["good", "changed"] {
-        ended(&cardinal(["plugin", "sign", "--key", path(&key), path(&plugins.path().join(name))]), 0);
+        exited(&cardinal(["plugin", "sign", "--key", path(&key), path(&plugins.path().join(name))]), 0);
     }
     let schema = plugins.path().join("changed/schema.sql");
     std::fs::write(&schema, "CREATE TABLE IF NOT EXISTS later (id int);").unwrap();
@@ -93,20 +84,20 @@ fn what_cannot_be_made_is_refused_in_words() {
     let folder = tempfile::tempdir().unwrap();
     let new = |name: &str| cardinal(["plugin", "new", name, "--into", path(folder.path())]);
     for name in ["Bad_Name", "core", "../escape"] {
-        let (_, told) = ended(&new(name), 1);
+        let (_, told) = exited(&new(name), 1);
         assert!(told.contains("cannot be a plugin's name"), "{name}: {told}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
-    ended(&new("once"), 0);
-    let (_, told) = ended(&new("once"), 1);
+    exited(&new("once"), 0);
+    let (_, told) = exited(&new("once"), 1);
     assert!(told.contains("is there already"), "{told}");
-    let (_, told) = ended(&cardinal(["plugin", "build", path(folder.path())]), 1);
+    let (_, told) = exited(&cardinal(["plugin", "build", path(folder.path())]), 1);
     assert!(told.contains("manifest.json is missing"), "{told}");
-    let (_, told) = ended(&cardinal(["plugin", "sign", "--key", path(&folder.path().join("no.key")), "x.so"]), 1);
+    let (_, told) = exited(&cardinal(["plugin", "sign", "--key", path(&folder.path().join("no.key")), "x.so"]), 1);
     assert!(told.contains("x.so"), "{told}");
     let key = folder.path().join("a.key");
-    ended(&cardinal(["plugin", "sign", "--generate", "--key", path(&key)]), 0);
+    exited(&cardinal(["plugin", "sign", "--generate", "--key", path(&key)]), 0);
     let before = std::fs::read(&key).unwrap();
-    ended(&cardinal(["plugin", "sign", "--generate", "--key", path(&key)]), 1);
+    exited(&cardinal(["plugin", "sign", "--generate", "--key", path(&key)]), 1);
     assert_eq!(std::fs::read(&key).unwrap(), before, "a key is never overwritten");
 }

@@ -7,28 +7,16 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use cardinal_tests::{
-    Host, OWNER, OWNER_PASSWORD, PluginsFolder, User, cardinal, cardinal_program, cardinal_with, eventually,
+    Host, OWNER, OWNER_PASSWORD, PluginsFolder, User, cardinal, cardinal_on, cardinal_program, cardinal_with,
+    eventually, exited,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 const NEW_PASSWORD: &str = "a new way in";
 
-fn on(host: &Host, arguments: &[&str]) -> Output {
-    let data = host.data();
-    cardinal(arguments.iter().copied().chain(["--data-dir", data.to_str().unwrap()]))
-}
-
-#[track_caller]
-fn ended(output: &Output, code: i32) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{out}{err}");
-    (out, err)
-}
-
 fn json_of(output: &Output) -> Value {
-    serde_json::from_str(&ended(output, 0).0).unwrap()
+    serde_json::from_str(&exited(output, 0).0).unwrap()
 }
 
 async fn small() -> Host {
@@ -51,7 +39,8 @@ async fn a_lost_password_is_set_beside_a_running_host_and_ends_the_logins() {
     let host = small().await;
     let lost = User::log_in(&host.client(), OWNER, OWNER_PASSWORD).await;
     let id = lost.id.to_string();
-    let (out, _) = ended(&on(&host, &["user", "set-password", OWNER, "--password-file", &password_file(&host)]), 0);
+    let (out, _) =
+        exited(&cardinal_on(&host, &["user", "set-password", OWNER, "--password-file", &password_file(&host)]), 0);
     assert!(out.contains(OWNER) && !out.contains(NEW_PASSWORD), "{out}");
     let wrong = json!({"username": OWNER, "password": OWNER_PASSWORD});
     host.client().post("/v1/admin/auth/login", &wrong).await.refused(401, "invalid-credentials");
@@ -69,28 +58,28 @@ async fn a_lost_password_is_set_beside_a_running_host_and_ends_the_logins() {
 async fn accounts_are_managed_while_the_host_is_stopped() {
     let mut host = small().await;
     stop(&mut host).await;
-    let made = json_of(&on(&host, &["user", "create", "alice", "--role", "admin", "--generate", "--json"]));
+    let made = json_of(&cardinal_on(&host, &["user", "create", "alice", "--role", "admin", "--generate", "--json"]));
     let password = made["password"].as_str().unwrap().to_owned();
     assert_eq!((&made["item"]["username"], &made["item"]["role"]), (&json!("alice"), &json!("admin")), "{made}");
     let id = made["item"]["id"].as_str().unwrap().to_owned();
-    let listed = json_of(&on(&host, &["user", "list", "--json"]));
+    let listed = json_of(&cardinal_on(&host, &["user", "list", "--json"]));
     let names: Vec<&str> =
         listed["items"].as_array().unwrap().iter().filter_map(|it| it["username"].as_str()).collect();
     assert!(names.contains(&"alice") && names.contains(&OWNER), "{listed}");
-    let (out, _) = ended(&on(&host, &["user", "set-role", "ALICE", "editor"]), 0);
+    let (out, _) = exited(&cardinal_on(&host, &["user", "set-role", "ALICE", "editor"]), 0);
     assert!(out.contains("alice is editor now"), "{out}");
-    ended(&on(&host, &["user", "disable", &id]), 0);
-    let (out, _) = ended(&on(&host, &["user", "list"]), 0);
+    exited(&cardinal_on(&host, &["user", "disable", &id]), 0);
+    let (out, _) = exited(&cardinal_on(&host, &["user", "list"]), 0);
     assert!(
         out.lines().any(|line| line.starts_with("alice") && line.contains("disabled") && line.contains(&id)),
         "{out}"
     );
     // A generated password is standard output, alone.
-    let (out, err) = ended(&on(&host, &["user", "set-password", "alice", "--generate"]), 0);
+    let (out, err) = exited(&cardinal_on(&host, &["user", "set-password", "alice", "--generate"]), 0);
     assert!(out.trim().len() == 24 && out.trim() != password, "{out}");
     assert!(err.contains("cardinal user enable alice"), "{err}");
     let password = out.trim().to_owned();
-    assert_eq!(json_of(&on(&host, &["user", "enable", "alice", "--json"]))["item"]["disabled"], false);
+    assert_eq!(json_of(&cardinal_on(&host, &["user", "enable", "alice", "--json"]))["item"]["disabled"], false);
     let host = host.again(|settings| settings).await;
     let alice = User::log_in(&host.client(), "alice", &password).await;
     assert_eq!(alice.id.to_string(), id);
@@ -117,16 +106,16 @@ async fn what_cannot_be_done_says_why_and_changes_nothing() {
         (vec!["user", "set-password", OWNER, "a secret word"], 64, "unexpected argument"),
         (vec!["user", "set-password", OWNER, "--password", "a secret word"], 64, "unexpected argument"),
     ] {
-        let (out, err) = ended(&on(&host, &arguments), code);
+        let (out, err) = exited(&cardinal_on(&host, &arguments), code);
         assert!(out.is_empty() && err.contains(told) && !err.contains('\u{1b}'), "{arguments:?}: {err}");
     }
     let short = host.data().join("short");
     std::fs::write(&short, "1234567\n").unwrap();
     let arguments = ["user", "set-password", OWNER, "--password-file", short.to_str().unwrap()];
-    assert!(ended(&on(&host, &arguments), 1).1.contains("8 to 256 bytes"));
+    assert!(exited(&cardinal_on(&host, &arguments), 1).1.contains("8 to 256 bytes"));
     User::log_in(&host.client(), OWNER, OWNER_PASSWORD).await;
     let elsewhere = tempfile::tempdir().unwrap();
-    let (_, err) = ended(&cardinal(["user", "list", "--data-dir", elsewhere.path().to_str().unwrap()]), 1);
+    let (_, err) = exited(&cardinal(["user", "list", "--data-dir", elsewhere.path().to_str().unwrap()]), 1);
     assert!(err.contains("there is no database in DATA_DIR"), "{err}");
     assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0, "a list makes nothing");
 }
@@ -146,11 +135,11 @@ fn without_terminal(host: &Host, arguments: &[&str], input: &str) -> Output {
 async fn a_password_comes_from_standard_input_where_that_is_said() {
     let host = small().await;
     let arguments = ["user", "set-password", OWNER];
-    let (_, err) = ended(&without_terminal(&host, &arguments, "ignored password\n"), 64);
+    let (_, err) = exited(&without_terminal(&host, &arguments, "ignored password\n"), 64);
     assert!(err.contains("--password-file") && err.contains("--generate"), "{err}");
     User::log_in(&host.client(), OWNER, OWNER_PASSWORD).await;
     let arguments = ["user", "set-password", OWNER, "--password-file", "-"];
-    ended(&without_terminal(&host, &arguments, &format!("{NEW_PASSWORD}\n")), 0);
+    exited(&without_terminal(&host, &arguments, &format!("{NEW_PASSWORD}\n")), 0);
     User::log_in(&host.client(), OWNER, NEW_PASSWORD).await;
 }
 
@@ -165,13 +154,13 @@ async fn keys_are_listed_rotated_and_revoked_with_the_host_running_and_stopped()
     let child = bearer(first["key"].as_str().unwrap());
     let child = child.post("/v1/admin/api-keys", &json!({"name": "child", "scopes": ["cards:read"]})).await.expect(201);
     // Somebody else's key, too: who has the machine has its keys.
-    let (out, _) = ended(&on(&host, &["key", "rotate", "theirs"]), 0);
+    let (out, _) = exited(&cardinal_on(&host, &["key", "rotate", "theirs"]), 0);
     let successor = out.strip_suffix('\n').unwrap().to_owned();
     assert!(successor.len() == 50 && successor.starts_with("mpk_"), "{out:?}");
     bearer(&successor).get("/v1/admin/master-cards").await.expect(200);
     let old = bearer(theirs["key"].as_str().unwrap());
     eventually("the old key is over", async || (old.get("/v1/admin/auth/me").await.status == 401).then_some(())).await;
-    let (out, _) = ended(&on(&host, &["key", "list"]), 0);
+    let (out, _) = exited(&cardinal_on(&host, &["key", "list"]), 0);
     let state = |name: &str, state: &str| out.lines().filter(|it| it.starts_with(name) && it.contains(state)).count();
     assert_eq!((state("theirs", "active"), state("theirs", "revoked"), state("child", "active")), (1, 1, 1), "{out}");
     assert!(!out.contains(&successor), "a key is never listed: {out}");
@@ -179,18 +168,18 @@ async fn keys_are_listed_rotated_and_revoked_with_the_host_running_and_stopped()
         (vec!["key", "rotate", theirs["item"]["id"].as_str().unwrap()], "revoked or expired"),
         (vec!["key", "revoke", "none"], "cardinal key list"),
     ] {
-        assert!(ended(&on(&host, &arguments), 1).1.contains(told));
+        assert!(exited(&cardinal_on(&host, &arguments), 1).1.contains(told));
     }
-    ended(&on(&host, &["key", "rotate", "child", "--overlap-seconds", "604801"]), 64);
+    exited(&cardinal_on(&host, &["key", "rotate", "child", "--overlap-seconds", "604801"]), 64);
     // A key is told by its id or its name, and is not printed again where somebody types it all the same.
     for (arguments, code) in [(vec!["key", "revoke", &successor], 1), (vec!["key", "list", "--key", &successor], 64)] {
-        let (_, err) = ended(&on(&host, &arguments), code);
+        let (_, err) = exited(&cardinal_on(&host, &arguments), code);
         assert!(err.contains("never an argument") && err.contains("revoke") && !err.contains(&successor), "{err}");
     }
     stop(&mut host).await;
-    let revoked = json_of(&on(&host, &["key", "revoke", "ci", "--json"]));
+    let revoked = json_of(&cardinal_on(&host, &["key", "revoke", "ci", "--json"]));
     assert!(revoked["item"]["revoked_at"].is_string(), "{revoked}");
-    let listed = json_of(&on(&host, &["key", "list", "--json"]));
+    let listed = json_of(&cardinal_on(&host, &["key", "list", "--json"]));
     let item = |id: &Value| listed["items"].as_array().unwrap().iter().find(|it| it["id"] == *id).unwrap().clone();
     assert_eq!(item(&child["item"]["id"])["revoked_reason"], "its maker was revoked", "{listed}");
     let host = host.again(|settings| settings).await;
@@ -213,13 +202,13 @@ async fn keys_elsewhere_are_managed_by_address_and_key() {
     let listed = json_of(&by_key(&["key", "list", "--json"]));
     let owners: Vec<&Value> = listed["items"].as_array().unwrap().iter().map(|it| &it["owner_id"]).collect();
     assert!(owners.iter().all(|owner| **owner == json!(manager.id)) && owners.len() == 2, "{listed}");
-    let (out, _) = ended(&by_key(&["key", "rotate", "one of mine", "--overlap-seconds", "60"]), 0);
+    let (out, _) = exited(&by_key(&["key", "rotate", "one of mine", "--overlap-seconds", "60"]), 0);
     host.client().bearer(out.trim()).get("/v1/admin/auth/me").await.expect(200);
-    let (out, _) = ended(&by_key(&["key", "list"]), 0);
+    let (out, _) = exited(&by_key(&["key", "list"]), 0);
     assert_eq!(out.lines().filter(|line| line.starts_with("one of mine")).count(), 2, "{out}");
-    let (_, err) = ended(&by_key(&["key", "revoke", "one of mine"]), 1);
+    let (_, err) = exited(&by_key(&["key", "revoke", "one of mine"]), 1);
     assert!(err.contains("2 active API keys"), "{err}");
-    let (_, err) = ended(&cardinal_with(["key", "list", "--url", &url], &[("CARDINAL_API_KEY", "mpk_wrong")]), 77);
+    let (_, err) = exited(&cardinal_with(["key", "list", "--url", &url], &[("CARDINAL_API_KEY", "mpk_wrong")]), 77);
     assert_eq!(err.matches("The credential is not valid").count(), 1, "{err}");
 }
 
@@ -267,7 +256,7 @@ async fn a_first_password_that_a_command_replaces_goes_too() {
     let file = host.data().join("bootstrap-password");
     assert!(file.exists());
     stop(&mut host).await;
-    ended(&on(&host, &["user", "set-password", OWNER, "--generate"]), 0);
+    exited(&cardinal_on(&host, &["user", "set-password", OWNER, "--generate"]), 0);
     assert!(!file.exists());
 }
 

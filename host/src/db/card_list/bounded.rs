@@ -96,24 +96,24 @@ impl Statement {
         let rows = async {
             match Rows::read(rows.await?).await? {
                 // The answer to the COMMIT lies behind what is not read any more.
-                rows if rows.is_cut => Err(Stopped::Cut(rows)),
+                rows if rows.is_cut => Err(EarlyEnd::Cut(rows)),
                 rows => Ok(rows),
             }
         };
-        match future::try_join3(begin.map_err(Stopped::from), rows, end.map(Ok)).await {
-            Ok((_, rows, _)) | Err(Stopped::Cut(rows)) => Ok(rows),
-            Err(Stopped::Error(error)) => Err(error),
+        match future::try_join3(begin.map_err(EarlyEnd::from), rows, end.map(Ok)).await {
+            Ok((_, rows, _)) | Err(EarlyEnd::Cut(rows)) => Ok(rows),
+            Err(EarlyEnd::Error(error)) => Err(error),
         }
     }
 }
 
 /// Why a transaction's end is not waited for.
-enum Stopped {
+enum EarlyEnd {
     Cut(Rows),
     Error(tokio_postgres::Error),
 }
 
-impl From<tokio_postgres::Error> for Stopped {
+impl From<tokio_postgres::Error> for EarlyEnd {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Error(error)
     }

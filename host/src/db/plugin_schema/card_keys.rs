@@ -187,16 +187,12 @@ impl<'a> CardKeys<'a> {
                     keys.push((place, key));
                 }
                 // A copy, made by LIKE; the key itself may come later in the list.
-                Some(key) => drop_back(&mut pending, place.number, key),
+                Some(key) => std::mem::drop(pending.insert(place.number, key)),
                 None => {}
             }
         }
         Ok(ReadyKeys { schema, keys })
     }
-}
-
-fn drop_back(pending: &mut BTreeMap<usize, Pending>, number: usize, key: Pending) {
-    pending.insert(number, key);
 }
 
 impl Place {

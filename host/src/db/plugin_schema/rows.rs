@@ -23,7 +23,7 @@ const COUNTED: &str = "
 
 /// What the statements so far have written over.
 #[derive(Debug, Default)]
-pub(super) struct Overwritten {
+pub(super) struct RowChanges {
     /// By table, whether a column was among them that was there before.
     tables: BTreeMap<u32, bool>,
     /// Whether one went through a view: to which table, the server knows.
@@ -33,7 +33,7 @@ pub(super) struct Overwritten {
     lost: Vec<String>,
 }
 
-impl Overwritten {
+impl RowChanges {
     /// Takes down what the statement is about to write over.
     pub(super) async fn note(
         &mut self,
@@ -135,7 +135,7 @@ mod tests {
         let mut before =
             holders([(1, table("items", &[(1, "id", "bigint")])), (2, table("part", &[(1, "id", "bigint")]))]);
         before.parents.insert((2, 1));
-        let mut overwritten = Overwritten::default();
+        let mut overwritten = RowChanges::default();
         assert!(!overwritten.fills_new_columns(1, &before, &before), "a key's action");
         overwritten.note_table(&before, &over(false), 1, &[2]);
         assert!(overwritten.fills_new_columns(1, &before, &before));
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn a_column_that_is_computed_anew_counts() {
         let before = holders([(1, table("items", &[(1, "id", "bigint")]))]);
-        let mut overwritten = Overwritten::default();
+        let mut overwritten = RowChanges::default();
         overwritten.note_table(&before, &over(true), 1, &[2]);
         assert!(overwritten.lost.is_empty());
         overwritten.note_table(&before, &over(true), 1, &[1, 2]);

@@ -10,7 +10,7 @@ use tokio_postgres::{CancelToken, Client, Transaction};
 
 use super::card_keys::{CardKeys, Made};
 use super::card_lock::CardLock;
-use super::rows::Overwritten;
+use super::rows::RowChanges;
 use super::{ProvisionFault, Step, TRIES, Trouble, catalog, diff, keys};
 use crate::db::{connect, sql};
 use crate::hex::hex;
@@ -96,7 +96,7 @@ impl<'a> Run<'a> {
         let before = diff::holders(&work, &schema).await?;
         prepare(&work, &schema, &runtime_role).await?;
         let (mut lock, mut card_keys) = (CardLock::new(&schema), CardKeys::new(&schema)?);
-        let mut overwritten = Overwritten::default();
+        let mut overwritten = RowChanges::default();
         for statement in statements {
             lock.admit(&work, statement).await?;
             overwritten.note(&work, &schema, &before, statement).await?;

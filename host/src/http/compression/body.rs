@@ -35,7 +35,7 @@ const FILE_GZIP_LEVEL: u32 = 6;
 const FILE_ZSTD_LEVEL: i32 = 6;
 /// Bytes that are taken at once of what may be a whole body.
 const PIECE: usize = 32 << 10;
-/// Compressed bytes that are worth sending.
+/// The least that is worth sending.
 const WORTH_SENDING: usize = 8 << 10;
 /// After this many bytes others have their turn: what shrinks to nothing never fills the connection, so that nothing else
 /// would ever pause it.
@@ -133,7 +133,7 @@ pub(super) fn small(coding: Coding, bytes: &[u8]) -> io::Result<Vec<u8>> {
 
 /// What there is of a body, compressed. Whenever its source pauses, everything up to there is flushed: an event, a line
 /// or a row is with the client as soon as it would be uncompressed.
-pub(super) struct Compressed {
+pub(super) struct CompressedBody {
     source: Body,
     /// `None` once it is over.
     encoder: Option<Encoder>,
@@ -146,7 +146,7 @@ pub(super) struct Compressed {
     _seat: OwnedSemaphorePermit,
 }
 
-impl Compressed {
+impl CompressedBody {
     pub(super) fn new(source: Body, encoder: Encoder, seat: OwnedSemaphorePermit) -> Self {
         Self { source, encoder: Some(encoder), rest: Bytes::new(), unflushed: false, turn: TURN, _seat: seat }
     }
@@ -200,7 +200,7 @@ impl Compressed {
     }
 }
 
-impl HttpBody for Compressed {
+impl HttpBody for CompressedBody {
     type Data = Bytes;
     type Error = BoxError;
 

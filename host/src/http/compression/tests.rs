@@ -38,12 +38,12 @@ fn decoded_so_far(coding: Coding, bytes: &[u8]) -> Vec<u8> {
     plain
 }
 
-fn asked(headers: &[(&'static str, &'static str)]) -> Asked {
+fn asked(headers: &[(&'static str, &'static str)]) -> Negotiation {
     let mut request = request::Builder::new();
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    Asked::new(&Method::GET, request.body(()).unwrap().headers())
+    Negotiation::new(&Method::GET, request.body(()).unwrap().headers())
 }
 
 fn text(length: usize) -> Bytes {
