@@ -79,7 +79,7 @@ pub async fn check(config: &Config, core: Option<&Version>, answers: Option<Resu
     let mut seen = database::check(config, Clock::System.now()).await;
     findings.append(&mut seen.findings);
     let surveyed = survey::survey(config, std::mem::take(&mut seen.decided)).await;
-    findings.extend(plugins::check(&surveyed, &seen, core));
+    findings.extend(plugins::check(&config.paths.plugins_dir, &surveyed, &seen, core));
     let before = match &answers {
         Some(Ok(answers)) => {
             findings.extend(running::check(config, answers));

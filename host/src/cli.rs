@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::config::BadSettings;
 
@@ -62,6 +63,7 @@ enum Command {
     Psql(Box<psql::Args>),
     Backup(Box<backup::Args>),
     Restore(Box<restore::Args>),
+    /// Print the version
     Version,
     #[command(hide = true)]
     Worker(worker::Args),
@@ -79,7 +81,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let line = match Line::try_parse() {
         Ok(line) => line,
-        Err(told) => return wrong_line(&told),
+        Err(error) => return wrong_line(&without_hidden_commands(error)),
     };
     let outcome = match line.command {
         Command::Serve(args) => return serve::run(&args),
@@ -100,6 +102,18 @@ pub fn main() -> ExitCode {
         Command::Reach(args) => reach::run(&args),
     };
     exit_code(outcome)
+}
+
+/// A wrong line without what clap suggests of the commands that the host alone starts.
+fn without_hidden_commands(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::Strings(names)) = error.remove(ContextKind::SuggestedSubcommand) else { return error };
+    let line = Line::command();
+    let is_hidden = |name: &String| line.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
+    let names: Vec<String> = names.into_iter().filter(|name| !is_hidden(name)).collect();
+    if !names.is_empty() {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
+    }
+    error
 }
 
 /// clap's own code for a wrong line is 2; help and version are no fault.
@@ -135,12 +149,20 @@ fn say(text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_well_formed() {
         Line::command().debug_assert();
+    }
+
+    #[test]
+    fn commands_of_the_host_alone_are_never_suggested() {
+        let message =
+            |word: &str| without_hidden_commands(Line::try_parse_from(["cardinal", word]).unwrap_err()).to_string();
+        let suggested = message("serv");
+        assert!(suggested.contains("'serve'") && !suggested.contains("'server'"), "{suggested}");
+        let nothing = message("workr");
+        assert!(nothing.contains("unrecognized subcommand") && !nothing.contains("worker"), "{nothing}");
     }
 }

@@ -1,5 +1,7 @@
 //! What a host would make of each package in the plugins folder, and what would change by it.
 
+use std::path::Path;
+
 use semver::Version;
 use sha2::{Digest as _, Sha256};
 
@@ -13,10 +15,18 @@ use crate::plugin::registry::survey::Surveyed;
 use crate::plugin::state::State;
 
 /// Every finding on plugins that needs no running host.
-pub fn check(surveyed: &[Surveyed], seen: &database::Seen, core: Option<&Version>) -> Vec<Finding> {
+pub fn check(plugins_dir: &Path, surveyed: &[Surveyed], seen: &database::Seen, core: Option<&Version>) -> Vec<Finding> {
     let mut found = Vec::new();
     if surveyed.is_empty() {
-        found.push(Finding::ok("plugins-none", "plugins", "There are no plugins in PLUGINS_DIR."));
+        let place = plugins_dir.display();
+        found.push(Finding::ok(
+            "plugins-none",
+            "plugins",
+            match plugins_dir.is_dir() {
+                true => format!("There are no plugins in PLUGINS_DIR {place}."),
+                false => format!("PLUGINS_DIR {place} does not exist; a start makes it."),
+            },
+        ));
     }
     for one in surveyed {
         found.push(verdict(&one.report));

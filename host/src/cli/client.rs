@@ -53,7 +53,7 @@ impl fmt::Display for Failure {
             Self::Unreachable { host, cause } => {
                 write!(
                     out,
-                    "{host} cannot be reached ({cause:#}). Is it running? --url or CARDINAL_URL and a key name another one, DATA_DIR another one on this machine."
+                    "{host} cannot be reached ({cause:#}). Start it, or name another host: on this machine by its DATA_DIR (--data-dir), elsewhere by CARDINAL_URL (--url) and a key."
                 )
             }
             Self::BrokenOff { host, cause } => write!(out, "the connection to {host} broke off ({cause:#})"),
@@ -63,14 +63,11 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Title, detail, each field that is wrong, and what an operator finds it by in the log.
+/// The detail or else the title, each field that is wrong, and what an operator finds it by in the log.
 fn refusal(out: &mut fmt::Formatter<'_>, status: StatusCode, problem: &Value) -> fmt::Result {
     let text = |name: &str| problem[name].as_str().unwrap_or_default();
-    match (text("title"), text("detail")) {
-        // What has no detail of its own has its title there.
-        (title, detail) if title.trim_end_matches('.') == detail.trim_end_matches('.') => write!(out, "{title}.")?,
-        (title, detail) => write!(out, "{title}: {detail}")?,
-    }
+    let sentence = if text("detail").is_empty() { text("title") } else { text("detail") };
+    write!(out, "{}.", sentence.trim_end_matches('.'))?;
     if status == StatusCode::UNAUTHORIZED {
         out.write_str(" The key comes from CARDINAL_API_KEY or --key-file.")?;
     }
@@ -201,11 +198,11 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_in_words_with_every_field() {
-        let problem = json!({"title": "Some fields are not valid", "detail": "See `errors`.", "code": "validation-failed",
+        let problem = json!({"title": "Some fields are not valid", "detail": "The card is not valid.", "code": "validation-failed",
             "request_id": "r1", "errors": [{"pointer": "/sku", "detail": "It is missing."}]});
         let failure = Failure::Refused { status: StatusCode::UNPROCESSABLE_ENTITY, problem };
         let told = failure.to_string();
-        assert!(told.contains("Some fields are not valid: See `errors`.\n  /sku: It is missing."), "{told}");
+        assert!(told.contains("The card is not valid.\n  /sku: It is missing."), "{told}");
         assert!(told.ends_with("(422 Unprocessable Entity, validation-failed, request r1)"), "{told}");
     }
 

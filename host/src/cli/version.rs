@@ -1,6 +1,6 @@
 use std::io::Write as _;
 
-/// Print the version
+/// Prints the version.
 pub fn run() -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "cardinal {}", env!("CARGO_PKG_VERSION"))?;
     Ok(())

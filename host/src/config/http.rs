@@ -30,7 +30,7 @@ pub struct Http {
 #[command(next_help_heading = "Listening")]
 #[group(skip)]
 pub(super) struct Args {
-    /// Address and port to serve on, e.g. 0.0.0.0:8080; port 0 takes a free one [default: 127.0.0.1:8080]
+    /// Address and port to serve on, e.g. localhost:8080 or, for all addresses, :8080; port 0 takes a free one [default: 127.0.0.1:8080]
     #[arg(long, env, value_name = "ADDR")]
     listen_addr: Option<String>,
     /// Scheme and host that clients use, without a path, e.g. https://shop.example.com [default: http://<LISTEN_ADDR>]

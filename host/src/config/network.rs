@@ -1,7 +1,7 @@
 //! How addresses, host names, origins and URLs are written in settings.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -78,8 +78,20 @@ pub(super) fn share_port(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() == other.port() && one.port() != 0 && (one.ip() == other.ip() || is_any)
 }
 
+/// An address and port. `localhost:8080` is this machine alone, `:8080` every IPv4 address of it.
 pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("{text:?} is not an address and port such as 127.0.0.1:8080 or [::1]:8080"))
+    let in_short = || {
+        let (host, port) = text.rsplit_once(':')?;
+        let address = match host {
+            "" => Ipv4Addr::UNSPECIFIED,
+            _ if host.eq_ignore_ascii_case("localhost") => Ipv4Addr::LOCALHOST,
+            _ => return None,
+        };
+        Some(SocketAddr::from((address, port.parse().ok()?)))
+    };
+    text.parse().ok().or_else(in_short).ok_or_else(|| {
+        format!("{text:?} is not an address and port such as 127.0.0.1:8080, localhost:8080, :8080 or [::1]:8080")
+    })
 }
 
 /// A host name or address as it stands in a `Host` header, with or without a port; lower-cased.
@@ -179,6 +191,23 @@ mod tests {
     fn what_is_no_network_is_refused() {
         for text in ["", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/8/8", "example.com", "::1/129", "10.0.0/8"] {
             assert!(text.parse::<Cidr>().is_err(), "{text:?} was taken");
+        }
+    }
+
+    #[test]
+    fn addresses_to_listen_on_have_short_forms() {
+        for (text, address) in [
+            ("127.0.0.1:8080", "127.0.0.1:8080"),
+            ("[::1]:0", "[::1]:0"),
+            ("localhost:8080", "127.0.0.1:8080"),
+            ("LocalHost:1", "127.0.0.1:1"),
+            (":8080", "0.0.0.0:8080"),
+        ] {
+            assert_eq!(socket_address(text), Ok(address.parse().unwrap()), "{text}");
+        }
+        for text in ["", ":", "8080", "localhost", "localhost:", "localhost:70000", ":-1", "example.com:80", "::1:80 "]
+        {
+            assert!(socket_address(text).is_err(), "{text:?} was taken");
         }
     }
 

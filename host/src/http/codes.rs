@@ -114,7 +114,7 @@ codes! {
         "The `Host` header names neither BASE_URL nor one of ALLOWED_HOSTS.",
         "Use the address of BASE_URL. An operator may add the name to ALLOWED_HOSTS.";
     VALIDATION_FAILED = "validation-failed", 422, "Some fields are not valid",
-        "The body is JSON, and some of its fields are not what they have to be.",
+        "The body is JSON, but some of its fields are not valid.",
         "Correct each field of `errors`: `pointer` says where it is, `detail` what is wrong with it.";
     KIND_NOT_DECLARED = "kind-not-declared", 422, "The plugin has not declared this kind",
         "A plugin tried to write a kind of data that its manifest does not list.",

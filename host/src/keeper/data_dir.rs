@@ -126,7 +126,9 @@ impl DataDir {
 
 /// A folder for us alone. One that is there already is only looked at: it may be meant for more than us.
 fn make_private(path: &Path) -> anyhow::Result<()> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    // The worker's account has to get through the folders above, which are not only ours.
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let made = fs::create_dir_all(above).and_then(|()| fs::DirBuilder::new().recursive(true).mode(0o700).create(path));
     made.map_err(|error| explain(path, &error))?;
     let found = fs::metadata(path).with_context(|| format!("looking at DATA_DIR {}", path.display()))?;
     let me = rustix::process::geteuid().as_raw();
@@ -205,6 +207,16 @@ mod tests {
         assert_eq!(data.host_id().unwrap(), id);
         let mode = |file: &Path| fs::metadata(file).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(&path.join("some-secret"))), (0o700, 0o600));
+    }
+
+    #[test]
+    fn folders_above_are_made_as_any_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("var/data"), folder.path().join("other"));
+        DataDir::open(&path).unwrap();
+        fs::create_dir(&other).unwrap();
+        let mode = |folder: &Path| fs::metadata(folder).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&folder.path().join("var")), mode(&path)), (mode(&other), 0o700));
     }
 
     #[test]

@@ -104,6 +104,9 @@ pub fn read_for(path: &Path, owners: &Owners) -> Result<Package, Refusal> {
             signature: signature_beside(&parent, name)?,
             ..single::read(name, parent.file(name, LIBRARY_LIMIT)?)?
         }
+    } else if parent.has_file(name) {
+        let reason = format!("{name} is neither a folder with a manifest.json nor a library (.so).");
+        return Err(Refusal::new(Code::NotAPlugin, reason));
     } else {
         read_folder(name, &parent.folder(name)?)?
     };

@@ -126,7 +126,7 @@ async fn what_goes_wrong_is_told_in_words() {
     let writer = owner.key(&["cards:write"]).await.token;
     let columns = run(command(&host, &writer, &["import", path])).await;
     assert!(
-        columns.status.code() == Some(1) && told(&columns).contains("/colour: There is no such column"),
+        columns.status.code() == Some(1) && told(&columns).contains("/colour: Unknown column"),
         "{}",
         told(&columns)
     );

@@ -126,7 +126,7 @@ async fn what_a_killed_host_left_behind_gives_way() {
     eventually("nobody listens", async || UnixStream::connect(&socket).is_err().then_some(())).await;
     assert!(socket.exists());
     let (_, told) = exited(&cardinal_on(&host, &["plugin", "list"]), 69);
-    assert!(told.contains("cardinal.sock") && told.contains("Is it running?"), "{told}");
+    assert!(told.contains("cardinal.sock") && told.contains("Start it"), "{told}");
     let host = host.again(|settings| settings).await;
     exited(&cardinal_on(&host, &["plugin", "list"]), 0);
 }

@@ -47,6 +47,10 @@ impl<'o> Folder<'o> {
         self.kind(name).is_ok_and(|kind| kind == FileType::Directory)
     }
 
+    pub fn has_file(&self, name: &str) -> bool {
+        self.kind(name).is_ok_and(|kind| kind == FileType::RegularFile)
+    }
+
     pub fn has(&self, name: &str) -> bool {
         self.kind(name).is_ok()
     }

@@ -84,6 +84,15 @@ fn a_folder_without_its_parts_is_refused() {
 }
 
 #[test]
+fn a_file_that_is_no_library_is_no_plugin() {
+    let plugins = Plugins::new();
+    plugins.write("demo.zip", b"PK");
+    let refusal = read(&plugins.path("demo.zip")).unwrap_err();
+    assert_eq!(refusal.code, Code::NotAPlugin);
+    assert!(refusal.reason.contains("neither a folder"), "{refusal}");
+}
+
+#[test]
 fn links_are_refused_wherever_they_are() {
     for (name, target) in [("libdemo.so", "/etc/passwd"), ("manifest.json", "/etc/passwd"), ("frontend", "/etc")] {
         let plugins = Plugins::new();

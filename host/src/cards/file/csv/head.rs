@@ -88,30 +88,28 @@ impl Head {
             let Some(column) = Column::named(name) else {
                 let detail = match name.is_empty() {
                     true => format!("Column {} has no name.", at + 1),
-                    false => {
-                        "There is no such column: title, sku, status, attributes and attributes.<name> are there, \
-                              and attributes.sources isn't."
-                            .to_owned()
-                    }
+                    false => "Unknown column. A file may have title, sku, status, attributes and attributes.<name>, \
+                              but not attributes.sources."
+                        .to_owned(),
                 };
                 faults.push((pointer, detail));
                 continue;
             };
             if columns.iter().any(|other| other.meets(&column)) {
-                faults.push((pointer, "Two columns say what this is.".to_owned()));
+                faults.push((pointer, "Another column sets this, too.".to_owned()));
             }
             columns.push(column);
         }
         let has = |wanted: &str| columns.iter().any(|column| column.name() == wanted);
         for (name, needed) in [("sku", true), ("title", terms.mode == Mode::Create)] {
             if needed && !has(name) {
-                faults.push((format!("/{name}"), "This column is needed.".to_owned()));
+                faults.push((format!("/{name}"), "This column is required.".to_owned()));
             }
         }
         if faults.is_empty() {
             return Ok((delimiter, Self { columns }));
         }
-        let error = ApiError::new(&codes::VALIDATION_FAILED).detail("The file's columns are not what they have to be.");
+        let error = ApiError::new(&codes::VALIDATION_FAILED).detail("The columns of the file are not those of cards.");
         Err(faults.into_iter().fold(error, |error, (pointer, detail)| error.field(pointer, detail)))
     }
 }
