@@ -109,7 +109,7 @@ impl Head {
         if faults.is_empty() {
             return Ok((delimiter, Self { columns }));
         }
-        let error = ApiError::new(&codes::VALIDATION_FAILED).detail("The columns of the file are not those of cards.");
+        let error = ApiError::new(&codes::VALIDATION_FAILED).detail("The header row is not valid.");
         Err(faults.into_iter().fold(error, |error, (pointer, detail)| error.field(pointer, detail)))
     }
 }
