@@ -1,6 +1,6 @@
 -- What a schema role may do in its step alone is taken from those whose step is over, however it ended, and from those
--- that older versions left with it. Runs as the provisioner at every start, after grants.sql. Filled in by
--- host/src/db/plugin_schema/close.rs as sql/roles.sql is.
+-- that older versions left with it. Runs as the provisioner at every start, after grants.sql, and for one plugin when the
+-- process of its step died. Filled in by host/src/db/plugin_schema/close.rs as sql/roles.sql is.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
 DO $$
@@ -9,8 +9,9 @@ DECLARE
   place       name;
   schema_role name;
 BEGIN
-  -- A row that is locked has its step under way. Locking the others keeps them from beginning one meanwhile.
-  FOR plugin IN SELECT replace(s.plugin, '-', '_') FROM public.plugin_schema_state s FOR UPDATE SKIP LOCKED LOOP
+  -- A row that is locked has its step under way: at a start it is left out, for one plugin its end is waited for. Locking
+  -- a row keeps others from beginning a step meanwhile.
+  FOR plugin IN SELECT replace(s.plugin, '-', '_') FROM public.plugin_schema_state s {{locked_rows}} LOOP
     place := 'plugin_' || plugin;
     schema_role := {{role_prefix}} || 's_' || plugin;
     CONTINUE WHEN NOT EXISTS (

@@ -53,6 +53,22 @@ EXCEPTION WHEN insufficient_privilege THEN
   RAISE WARNING 'plugins can make large objects: a superuser has to revoke EXECUTE on lo_create, lo_creat and lo_from_bytea from PUBLIC';
 END $$;
 
+-- Advisory locks lie in the server's one table of locks, of which a session may take as much as there is: then nobody can
+-- write or log in any more. Giving them back stays allowed: it is how a session is made clean.
+DO $$
+DECLARE
+  takes_lock regprocedure;
+BEGIN
+  FOR takes_lock IN
+    SELECT oid FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace
+    AND proname ~ '^pg_(try_)?advisory_(xact_)?lock(_shared)?$' AND has_function_privilege('public', oid, 'EXECUTE')
+  LOOP
+    EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', takes_lock);
+  END LOOP;
+EXCEPTION WHEN insufficient_privilege THEN
+  RAISE WARNING 'plugins can take advisory locks until the server has no room for any lock: a superuser has to revoke EXECUTE on pg_advisory_lock and its like from PUBLIC';
+END $$;
+
 -- As defaults of the logins too, since a pooler between may refuse the same as start-up options.
 ALTER ROLE {{core}} IN DATABASE {{database}} SET search_path = public, pg_temp;
 ALTER ROLE {{core}} IN DATABASE {{database}} SET statement_timeout = '30s';

@@ -22,6 +22,7 @@ mod keys;
 mod lexis;
 mod mistakes;
 mod names;
+mod new_keys;
 mod overwrites;
 mod print;
 mod syntax;
@@ -31,6 +32,7 @@ mod work;
 
 pub use error::{Position, SchemaError};
 pub use keys::{CardKey, KeyPlace};
+pub use new_keys::PARTITION_FIX;
 pub use overwrites::Overwrite;
 use print::Printer;
 pub use work::{LockedBy, Work};
@@ -59,6 +61,8 @@ pub struct Statement {
     pub work: Work,
     /// What makes it take the lock on the cards, although it is not quick.
     pub locked_by: Vec<LockedBy>,
+    /// That the statement gives, keys to the cards among them.
+    pub constraint_names: Vec<String>,
     /// Values of rows that it may write over.
     pub overwrites: Vec<Overwrite>,
     /// Where it begins in the file.
@@ -107,7 +111,7 @@ fn parse(schema: &str, text: &str) -> Result<Vec<Statement>, SchemaError> {
     let parsed = SourceFile::parse(text);
     let mistakes = parsed.errors();
     let mut statements = Vec::new();
-    let mut actions = actions::Actions::default();
+    let (mut actions, mut new_keys) = (actions::Actions::default(), new_keys::NewKeys::default());
     for node in parsed.syntax_node().children() {
         let position = Position::in_text(text, start(&node));
         syntax::check_statement(&node, text)?;
@@ -117,10 +121,12 @@ fn parse(schema: &str, text: &str) -> Result<Vec<Statement>, SchemaError> {
         if node.kind() == SyntaxKind::EMPTY_STMT {
             continue;
         }
+        let first = statements.len();
         for part in work::parts(&node) {
             statements.push(Printer::new(schema, text, &node, part).print(position)?);
         }
         mistakes::check(&node, text)?;
+        new_keys.read(text, &node, statements[first..].iter().flat_map(|it| &it.card_keys))?;
         actions.read(text, &node)?;
     }
     match mistakes.first() {

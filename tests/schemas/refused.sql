@@ -429,3 +429,25 @@ CREATE TABLE t (a int, A text);
 UPDATE t SET a = 1, (b, a) = (1, 2);
 -- column a once more
 INSERT INTO t (a, a) VALUES (1, 2);
+-- DETACH PARTITION on table p, which gets a key to the cards in this file, at line 2, column 15
+CREATE TABLE p (k int, card_id uuid REFERENCES public.master_cards) PARTITION BY LIST (k); CREATE TABLE q PARTITION OF p FOR VALUES IN (1);
+ALTER TABLE p DETACH PARTITION q;
+-- DETACH PARTITION on table q
+CREATE TABLE p (k int, j int, card_id uuid) PARTITION BY LIST (k); CREATE TABLE q PARTITION OF p FOR VALUES IN (1) PARTITION BY LIST (j);
+ALTER TABLE p ADD FOREIGN KEY (card_id) REFERENCES public.master_cards; ALTER TABLE p RENAME TO r; CREATE TABLE s PARTITION OF q DEFAULT; ALTER TABLE q DETACH PARTITION s;
+-- DETACH PARTITION on table q
+CREATE TABLE p (k int, j int, card_id uuid) PARTITION BY LIST (k); CREATE TABLE q (k int, j int, card_id uuid) PARTITION BY LIST (j); CREATE TABLE s PARTITION OF q DEFAULT;
+ALTER TABLE p ATTACH PARTITION q FOR VALUES IN (1); ALTER TABLE p ADD CONSTRAINT k FOREIGN KEY (card_id) REFERENCES public.master_cards; ALTER TABLE q DETACH PARTITION s;
+-- ATTACH PARTITION on table x
+CREATE TABLE p (k int, card_id uuid REFERENCES public.master_cards) PARTITION BY LIST (k); ALTER INDEX p RENAME TO x; CREATE TABLE q (k int, card_id uuid); ALTER TABLE x ATTACH PARTITION q FOR VALUES IN (1);
+-- ALTER CONSTRAINT on table t, which gets a key to the cards in this file, at line 1
+CREATE TABLE t (card_id uuid CONSTRAINT k REFERENCES public.master_cards); ALTER TABLE t ALTER CONSTRAINT k DEFERRABLE;
+-- ALTER CONSTRAINT on table t
+CREATE TABLE t (card_id uuid); ALTER TABLE t ADD CONSTRAINT k FOREIGN KEY (card_id) REFERENCES public.master_cards, ALTER CONSTRAINT k DEFERRABLE;
+-- constraint k once more at line 1, column 92
+CREATE TABLE t (card_id uuid CONSTRAINT k REFERENCES public.master_cards, v int CONSTRAINT k CHECK (v > 0));
+-- constraint k once more at line 2, column 30
+CREATE TABLE t (card_id uuid CONSTRAINT k REFERENCES public.master_cards);
+ALTER TABLE t ADD CONSTRAINT k CHECK (card_id IS NOT NULL);
+-- constraint k once more
+CREATE TABLE t (v int CONSTRAINT k UNIQUE, w int, CONSTRAINT k CHECK (v > w));

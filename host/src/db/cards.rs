@@ -195,7 +195,7 @@ pub async fn remove_source(
     }
     let mut client = pool.get().await?;
     let transaction = client.transaction().await?;
-    let sql = "SELECT version FROM public.master_cards WHERE id = $1 AND deleted_at IS NULL FOR UPDATE";
+    let sql = "SELECT version FROM public.master_cards WHERE id = $1 AND deleted_at IS NULL FOR NO KEY UPDATE";
     let Some(row) = transaction.query_opt(&transaction.prepare_cached(sql).await?, &[&id]).await? else {
         return Ok(Written::NoCard);
     };
@@ -279,8 +279,9 @@ pub(super) fn card_in_use(error: tokio_postgres::Error) -> ApiError {
 }
 
 async fn lock(transaction: &Transaction<'_>, id: Uuid) -> ApiResult<Card> {
-    let sql =
-        format!("SELECT {COLUMNS} FROM public.master_cards c WHERE c.id = $1 AND c.deleted_at IS NULL FOR UPDATE");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM public.master_cards c WHERE c.id = $1 AND c.deleted_at IS NULL FOR NO KEY UPDATE"
+    );
     let row = transaction.query_opt(&transaction.prepare_cached(&sql).await?, &[&id]).await?;
     row.map(|row| from_row(&row)).ok_or_else(|| ApiError::not_found("card"))
 }

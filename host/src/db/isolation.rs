@@ -88,7 +88,9 @@ pub async fn plugins(owner: &Client) -> anyhow::Result<Vec<Known>> {
                SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
                WHERE n.nspname = 'plugin_' || replace(s.plugin, '-', '_') AND c.relkind IN ('r', 'p')
                ORDER BY 1 LIMIT $1)
-             FROM public.plugin_schema_state s ORDER BY 1",
+             FROM public.plugin_schema_state s
+             WHERE EXISTS (SELECT FROM pg_catalog.pg_namespace n WHERE n.nspname = 'plugin_' || replace(s.plugin, '-', '_'))
+             ORDER BY 1",
             &[&(TABLES_TRIED as i64)],
         )
         .await
@@ -130,6 +132,18 @@ pub async fn large_objects_are_open(session: &Client) -> anyhow::Result<bool> {
         .query_one("SELECT has_function_privilege('public', 'pg_catalog.lo_from_bytea(oid, bytea)', 'EXECUTE')", &[])
         .await
         .context("asking who may make large objects")?;
+    Ok(row.try_get(0)?)
+}
+
+/// Whether plugins can take advisory locks, which one session can have so many of that the server has no room for others.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn advisory_locks_are_open(session: &Client) -> anyhow::Result<bool> {
+    let row = session
+        .query_one("SELECT has_function_privilege('public', 'pg_catalog.pg_advisory_lock(bigint)', 'EXECUTE')", &[])
+        .await
+        .context("asking who may take advisory locks")?;
     Ok(row.try_get(0)?)
 }
 

@@ -23,7 +23,7 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Why cards are still there. None of them went.
 #[derive(Debug)]
 pub enum RemoveError {
-    /// It took too long, or met other work. Others may go.
+    /// It took too much time, memory or disk, or met other work. Others may go.
     Slow(anyhow::Error),
     /// The database does not let these go. Others may.
     Refused(tokio_postgres::Error),
@@ -35,7 +35,7 @@ impl From<RemoveError> for ApiError {
     fn from(error: RemoveError) -> Self {
         match error {
             RemoveError::Slow(cause) => Self::new(&codes::DATABASE_UNAVAILABLE)
-                .detail("Removing this card takes too long, because of what plugins keep of it.")
+                .detail("Removing this card takes too much time or memory, because of what plugins keep of it.")
                 .cause(cause),
             RemoveError::Refused(error) => cards::card_in_use(error),
             RemoveError::Unavailable(error) => error,
@@ -73,9 +73,13 @@ async fn connection(reaper: &Pool) -> ApiResult<super::pool::Connection> {
     Ok(reaper.get().await?)
 }
 
-/// A time-out, or a lock that others have: about these cards, not about the server.
+/// A time-out, a lock that others have, or more memory or disk than there is: about these cards and what plugins keep of
+/// them, not about the server.
 fn is_slow(code: &SqlState) -> bool {
     [
+        SqlState::OUT_OF_MEMORY,
+        SqlState::DISK_FULL,
+        SqlState::CONFIGURATION_LIMIT_EXCEEDED,
         SqlState::QUERY_CANCELED,
         SqlState::LOCK_NOT_AVAILABLE,
         SqlState::T_R_DEADLOCK_DETECTED,

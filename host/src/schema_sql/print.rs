@@ -9,7 +9,7 @@ use squawk_syntax::{SyntaxNode, SyntaxToken};
 use super::error::{Position, SchemaError};
 use super::names::Words;
 use super::work::{self, Part};
-use super::{CardKey, Statement, keys, lexis, names, overwrites, syntax};
+use super::{CardKey, Statement, keys, lexis, names, new_keys, overwrites, syntax};
 
 mod options;
 
@@ -44,7 +44,9 @@ impl<'a> Printer<'a> {
         let work = work::of_part(self.statement, self.part, self.text)?;
         let locked_by = work::locked_by(self.statement, self.text)?;
         let overwrites = overwrites::find(self.statement, self.text)?;
-        Ok(Statement { sql: self.out, card_keys: self.card_keys, work, locked_by, overwrites, position })
+        let constraint_names = new_keys::names(self.statement, self.text)?.into_iter().map(|(_, name)| name).collect();
+        let (sql, card_keys) = (self.out, self.card_keys);
+        Ok(Statement { sql, card_keys, work, locked_by, constraint_names, overwrites, position })
     }
 
     /// Of an ALTER TABLE, the actions that drop something, or the others.

@@ -29,6 +29,14 @@ pub struct LockedBy {
     /// Whether the statement is quick all the same when the table has no default partition, whose rows PostgreSQL
     /// looks through.
     pub is_quick_without_default: bool,
+    /// Whether its keys come or go with the statement, or change. One that is not made yet cannot.
+    pub changes_keys: bool,
+}
+
+impl LockedBy {
+    fn new(table: String) -> Self {
+        Self { table, column: None, is_quick_without_default: false, changes_keys: false }
+    }
 }
 
 /// What of a statement is run by itself. PostgreSQL drops first, whatever the order of an ALTER TABLE; so the part that
@@ -96,7 +104,8 @@ pub(super) fn locked_by(statement: &SyntaxNode, text: &str) -> Result<Vec<Locked
             let parents = statement.children().filter(|it| it.kind() == PARTITION_OF);
             for parent in parents {
                 let is_quick_without_default = is_quick_table(statement, text)?;
-                found.push(LockedBy { table: keys::last_name(&parent, text)?, column: None, is_quick_without_default });
+                let table = keys::last_name(&parent, text)?;
+                found.push(LockedBy { is_quick_without_default, ..LockedBy::new(table) });
             }
         }
         ALTER_TABLE => {
@@ -106,15 +115,15 @@ pub(super) fn locked_by(statement: &SyntaxNode, text: &str) -> Result<Vec<Locked
                 let changes_type = action.children().any(|it| it.kind() == SET_TYPE);
                 if let Some(column) = column.filter(|_| changes_type) {
                     let column = Some(keys::last_name(&column, text)?);
-                    found.push(LockedBy { table: table.clone(), column, is_quick_without_default: false });
+                    found.push(LockedBy { column, ..LockedBy::new(table.clone()) });
                 }
                 if matches!(action.kind(), ATTACH_PARTITION | DETACH_PARTITION | ALTER_CONSTRAINT) {
-                    found.push(LockedBy { table: table.clone(), column: None, is_quick_without_default: false });
+                    found.push(LockedBy { changes_keys: true, ..LockedBy::new(table.clone()) });
                     let names =
                         action.children().filter(|it| matches!(it.kind(), TABLE_NAME_REF | TABLE_RELATION_NAME));
                     for name in names {
                         let table = keys::last_name(&name, text)?;
-                        found.push(LockedBy { table, column: None, is_quick_without_default: false });
+                        found.push(LockedBy::new(table));
                     }
                 }
             }

@@ -91,6 +91,8 @@ async fn no_expression_runs_while_cards_are_locked() {
     }
 }
 
+const DROP_KEY: &str = "ALTER TABLE keyed DROP CONSTRAINT keyed_card_id_fkey";
+
 /// What drops a key locks the cards at once; then nothing follows that reads rows or computes.
 #[tokio::test]
 async fn nothing_slow_follows_what_locks_the_cards() {
@@ -114,6 +116,14 @@ async fn nothing_slow_follows_what_locks_the_cards() {
             "DROP TABLE keyed; INSERT INTO texts VALUES ('a')".to_owned(),
             "DROP TABLE keyed; CREATE VIEW seen AS SELECT * FROM texts; INSERT INTO seen VALUES ('a')".to_owned(),
             "DROP TABLE keyed; ALTER TABLE texts ADD CHECK (v = 'a')".to_owned(),
+            // Each element reads the whole value anew.
+            format!("{DROP_KEY}; CREATE TABLE loops (v text, w text[], CHECK (v > ALL (w)))"),
+            format!("{DROP_KEY}; CREATE TABLE loops (v text, w text[]); CREATE INDEX ON loops ((v > ALL (w)))"),
+            format!("{DROP_KEY}; CREATE TABLE loops (v text, w text[]); ALTER TABLE loops ADD CHECK (v = ANY (w))"),
+            format!(
+                "{DROP_KEY}; CREATE TABLE loops (v text CHECK (v < 'b')); INSERT INTO loops VALUES ('{}')",
+                "a".repeat(9_000)
+            ),
             "DROP TABLE keyed; CREATE TABLE IF NOT EXISTS texts (v text); INSERT INTO texts VALUES ('a')".to_owned(),
         ] {
             let found = found_in(run_beside_a_writer(&database, "keyed", &sql).await, "schema-failed");
@@ -129,6 +139,52 @@ async fn nothing_slow_follows_what_locks_the_cards() {
             assert!(found.contains("would lock public.master_cards while it reads rows"), "{sql}: {found}");
         }
         assert_eq!(keys(&database, "plugin_keyed").await, before);
+    }
+}
+
+/// As much as is let through behind a dropped key: hundreds of checks, each of which reads the whole value, of every row.
+#[tokio::test]
+async fn the_most_that_follows_a_dropped_key_keeps_no_writer_waiting() {
+    let there = "CREATE TABLE keyed (card_id uuid REFERENCES public.master_cards (id))";
+    let value = "a".repeat(8_000);
+    let (checks, rows) = (vec![format!("CHECK (v < '{}b')", "a".repeat(200)); 500], vec![format!("('{value}')"); 90]);
+    for database in places().await {
+        database.provision("keyed", there).await.unwrap();
+        let sql = format!(
+            "{DROP_KEY}; CREATE TABLE most (v text COLLATE \"und-x-icu\", {checks}); CREATE INDEX ON most (length(v)) WHERE v < 'b';
+             INSERT INTO most VALUES {rows}",
+            checks = checks.join(", "),
+            rows = rows.join(", ")
+        );
+        let done = run_beside_a_writer(&database, "keyed", &sql).await;
+        assert!(done.is_ok() || !found_in(done, "schema-failed").is_empty());
+    }
+}
+
+/// What the reader cannot know of one file: which partitions an older one made.
+#[tokio::test]
+async fn a_partition_does_not_go_while_the_key_above_it_is_not_made() {
+    let there = "CREATE TABLE parts (k int, j int, card_id uuid) PARTITION BY LIST (k);
+                 CREATE TABLE part PARTITION OF parts FOR VALUES IN (1) PARTITION BY LIST (j);
+                 CREATE TABLE leaf PARTITION OF part DEFAULT; CREATE TABLE loose (k int, j int, card_id uuid)";
+    let key = "ALTER TABLE parts ADD FOREIGN KEY (card_id) REFERENCES public.master_cards";
+    for database in places().await {
+        database.provision("parts", there).await.unwrap();
+        for change in ["DETACH PARTITION leaf", "ATTACH PARTITION loose FOR VALUES IN (2)"] {
+            let found = found_in(
+                database.provision("parts", &format!("{key};\n ALTER TABLE part {change}")).await,
+                "schema-unsafe",
+            );
+            assert!(found.contains("line 2, column 2") && found.contains("on table part, which gets a key"), "{found}");
+        }
+        // Before the key.
+        let both = "ALTER TABLE part DETACH PARTITION leaf; ALTER TABLE part ATTACH PARTITION loose FOR VALUES IN (2)";
+        database.replay("parts", &format!("{both}; {key}")).await;
+        let row =
+            "SELECT string_agg(conrelid::regclass::text, ' ' ORDER BY conrelid::regclass::text) FROM pg_constraint
+                   WHERE contype = 'f' AND connamespace = 'plugin_parts'::regnamespace";
+        let keyed: String = database.admin().await.query_one(row, &[]).await.unwrap().get(0);
+        assert_eq!(keyed, "plugin_parts.loose plugin_parts.part plugin_parts.parts");
     }
 }
 
@@ -215,6 +271,13 @@ async fn keys_come_out_as_postgresql_would_make_them() {
         CREATE TABLE a_very_long_name_of_a_table_that_postgresql_cuts_off_somewhere (a_very_long_name_of_a_column uuid REFERENCES public.master_cards);
         CREATE TABLE parts (k int, card_id uuid REFERENCES public.master_cards) PARTITION BY LIST (k);
         CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1); CREATE TABLE parts_2 PARTITION OF parts (card_id REFERENCES public.master_cards ON DELETE CASCADE) FOR VALUES IN (2);
+        CREATE TABLE later (k int, card_id uuid) PARTITION BY LIST (k); CREATE TABLE later_1 PARTITION OF later FOR VALUES IN (1);
+        CREATE TABLE later_2 (k int, card_id uuid); ALTER TABLE later ATTACH PARTITION later_2 FOR VALUES IN (2);
+        CREATE TABLE later_3 PARTITION OF later FOR VALUES IN (3); ALTER TABLE later DETACH PARTITION later_3;
+        ALTER TABLE later ADD FOREIGN KEY (card_id) REFERENCES public.master_cards;
+        CREATE TABLE plain (k int, card_id uuid) PARTITION BY LIST (k); CREATE TABLE plain_1 (k int, card_id uuid REFERENCES public.master_cards);
+        ALTER TABLE plain ATTACH PARTITION plain_1 FOR VALUES IN (1);
+        CREATE TABLE named (card_id uuid REFERENCES public.master_cards, v int CONSTRAINT named_card_id_fkey UNIQUE);
         CREATE TABLE \"Größe\" (\"Ä\" uuid REFERENCES public.master_cards);
         CREATE TABLE unchecked (card_id uuid); ALTER TABLE unchecked ADD FOREIGN KEY (card_id) REFERENCES public.master_cards NOT VALID";
     for database in places().await {

@@ -11,14 +11,25 @@ use super::database::{Database, Login, Place};
 const BATCH_TIMEOUT: Duration = Duration::from_millis(1500);
 const CARD_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// Letters of a text in which a search that PostgreSQL does not interrupt takes some seconds.
+const LONG: usize = 10_000_000;
+
 async fn slow_card(database: &Database) -> uuid::Uuid {
-    let slow = database.card("slow").await;
+    slow_cards(database, 1, LONG).await[0]
+}
+
+/// Cards whose removal searches through so many letters.
+async fn slow_cards(database: &Database, count: usize, letters: usize) -> Vec<uuid::Uuid> {
+    let mut slow = Vec::new();
+    for number in 0..count {
+        slow.push(database.card(&format!("slow-{number}")).await);
+    }
     let admin = database.admin().await;
     // As an older host let it through: a check that PostgreSQL does not interrupt, at work as soon as the card goes.
     let made = format!(
         "SET check_function_bodies = off;
          ALTER TABLE plugin_old.items ADD CONSTRAINT endless CHECK (card_id IS NOT NULL OR strpos(v, 'b' || repeat('a', 1000)) = 0);
-         INSERT INTO plugin_old.items SELECT '{slow}', repeat('a', 10000000)"
+         INSERT INTO plugin_old.items SELECT id, repeat('a', {letters}) FROM public.master_cards"
     );
     database.open_fence(&admin).await;
     admin.batch_execute(&made).await.unwrap();
@@ -66,5 +77,76 @@ async fn a_card_that_takes_long_to_remove_stops_no_other() {
         let later = database.card("later").await;
         core.execute("UPDATE public.master_cards SET deleted_at = now() WHERE id = $1", &[&later]).await.unwrap();
         cards::purge(&pools.reaper, later).await.unwrap();
+    }
+}
+
+async fn reaper_sessions(database: &Database) -> i64 {
+    let asked = "SELECT count(*) FROM pg_stat_activity WHERE usename = $1";
+    database.admin().await.query_one(asked, &[&database.prepared.names.reaper()]).await.unwrap().get(0)
+}
+
+/// A session that does not end is given up. A card has one at most, however often its removal is tried, and others' cards go
+/// meanwhile.
+#[tokio::test]
+async fn removals_by_hand_that_do_not_end_keep_one_session_each() {
+    const SLOW: usize = 5;
+    for major in [15, 18] {
+        let Some(place) = Place::new(major, Login::Superuser) else { continue };
+        let database = place.database().await;
+        let table = "CREATE TABLE items (card_id uuid REFERENCES public.master_cards ON DELETE SET NULL, v text)";
+        database.provision("old", table).await.unwrap();
+        let slow = slow_cards(&database, SLOW, LONG / 2).await;
+        let other = database.card("other").await;
+        let delete = "UPDATE public.master_cards SET deleted_at = now()";
+        database.core().await.execute(delete, &[]).await.unwrap();
+        let names = &database.prepared.names;
+        let login = |role: &str| database.login(role).pg_config();
+        let pools = Pools::new(login(&names.core()), login(&names.reaper())).unwrap();
+        let begun = Instant::now();
+        for _try in 0..2 {
+            let removals = slow.chunks(1).map(|card| reaper::remove_cards(&pools.reaper, card, CARD_TIMEOUT));
+            for refused in futures_util::future::join_all(removals).await {
+                assert!(matches!(refused, Err(reaper::RemoveError::Slow(_))), "{refused:?}");
+            }
+        }
+        // Those of the second try wait for the first, and end when they are asked to.
+        while reaper_sessions(&database).await > SLOW as i64 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "more sessions than slow cards");
+            tokio::task::yield_now().await;
+        }
+        cards::purge(&pools.reaper, other).await.unwrap();
+        until_its_sessions_end(&database).await;
+    }
+}
+
+/// PostgreSQL says the same of a server that has no memory for anybody, and then nothing would be removed at all.
+#[tokio::test]
+async fn a_card_whose_removal_runs_out_of_memory_stops_no_other() {
+    let Some(place) = Place::new(15, Login::Superuser) else { return };
+    for code in ["53200", "53100", "53400"] {
+        let database = place.database().await;
+        let table = "CREATE TABLE items (card_id uuid REFERENCES public.master_cards ON DELETE SET NULL)";
+        database.provision("old", table).await.unwrap();
+        let bomb = database.card("bomb").await;
+        let made = format!(
+            "CREATE FUNCTION plugin_old.run_out() RETURNS bool LANGUAGE plpgsql AS
+               $$ BEGIN RAISE 'there is no more' USING ERRCODE = '{code}'; END $$;
+             ALTER TABLE plugin_old.items ADD CHECK (card_id IS NOT NULL OR plugin_old.run_out());
+             INSERT INTO plugin_old.items VALUES ('{bomb}')"
+        );
+        let admin = database.admin().await;
+        database.open_fence(&admin).await;
+        admin.batch_execute(&made).await.unwrap();
+        database.card("other").await;
+        let core = database.core().await;
+        core.execute("UPDATE public.master_cards SET deleted_at = now() - interval '1 day'", &[]).await.unwrap();
+        let names = &database.prepared.names;
+        let login = |role: &str| database.login(role).pg_config();
+        let pools = Pools::new(login(&names.core()), login(&names.reaper())).unwrap();
+        let mut expiry = Expiry::new(BATCH_TIMEOUT, CARD_TIMEOUT);
+        let removed = expiry.remove(&pools.reaper, time::OffsetDateTime::now_utc()).await.unwrap();
+        assert_eq!(removed, Removed { cards: 1, slow: 1, ..Removed::default() }, "{code}");
+        let refused = reaper::remove_cards(&pools.reaper, &[bomb], CARD_TIMEOUT).await;
+        assert!(matches!(refused, Err(reaper::RemoveError::Slow(_))), "{refused:?}");
     }
 }

@@ -104,7 +104,8 @@ async fn a_first_step_that_fails_leaves_nothing_and_can_be_repeated() {
     let database = Database::new().await;
     found_in(database.provision("alpha", "CREATE TABLE items (id int); SELECT 1/0").await, "schema-failed");
     assert!(!database.has_role(&database.prepared.names.plugin_runtime("alpha")).await);
-    let recorded = "SELECT 1 FROM public.plugin_schema_state";
+    assert!(!database.has_role(&database.prepared.names.plugin_schema("alpha")).await);
+    let recorded = "SELECT 1 FROM public.plugin_schema_state WHERE schema_sha256 IS NOT NULL";
     assert!(database.admin().await.query_opt(recorded, &[]).await.unwrap().is_none());
     database.provision("alpha", FIRST).await.unwrap();
 }

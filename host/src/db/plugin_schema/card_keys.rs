@@ -92,6 +92,11 @@ impl<'a> CardKeys<'a> {
         Ok(Self { schema, tag: format!("key {}", random_tag()?), keys: Vec::new() })
     }
 
+    /// What stands in the check of each place, and in no other.
+    pub(super) fn tag(&self) -> &str {
+        &self.tag
+    }
+
     /// The statement's text, with a check in the place of each key.
     pub(super) async fn hold_places(
         &mut self,
@@ -104,7 +109,7 @@ impl<'a> CardKeys<'a> {
         let rows = work.query(NAMES, &[&self.schema]).await.context("listing the names of constraints")?;
         let mut taken: BTreeSet<String> = rows.iter().map(|row| row.get(0)).collect();
         // A name that the file gives is taken, whatever stands before it.
-        taken.extend(statement.card_keys.iter().filter_map(|key| key.name.clone()));
+        taken.extend(statement.constraint_names.iter().cloned());
         let first = self.keys.len();
         let mut names = Vec::new();
         for key in &statement.card_keys {

@@ -9,8 +9,9 @@ use anyhow::Context as _;
 use tokio_postgres::{SimpleQueryMessage, Transaction};
 
 use super::ProvisionFault;
+use super::card_keys::CardKeys;
 use super::run::{Failure, judged};
-use crate::schema_sql::{LockedBy, Position, Statement, Work};
+use crate::schema_sql::{LockedBy, PARTITION_FIX, Position, Statement, Work};
 
 /// For one statement of a session that has the lock; the watch bounds all of them together.
 const LOCKED_STATEMENT_TIMEOUT: Duration = Duration::from_millis(1500);
@@ -24,8 +25,8 @@ const IS_LOCKED: &str = "SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks l \
     AND l.relation OPERATOR(pg_catalog.=) 'public.master_cards'::pg_catalog.regclass::pg_catalog.oid \
     AND l.mode OPERATOR(pg_catalog.=) ANY (ARRAY['ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', \
         'AccessExclusiveLock']::pg_catalog.text[])";
-/// Whether a table, or one below it, has a key to the cards (on this column, if one is given), and whether it has a
-/// default partition.
+/// Whether a table, or one below it, has a key to the cards (on this column, if one is given), whether it has a default
+/// partition, and whether it has the place of a key that is not made yet.
 const LOCKS: &str = "
     WITH RECURSIVE below (relation) AS (
       SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -38,7 +39,12 @@ const LOCKS: &str = "
       AND ($3::text IS NULL OR EXISTS (
         SELECT FROM pg_catalog.pg_attribute a
         WHERE a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey) AND a.attname = $3))
-    ), EXISTS (SELECT FROM pg_catalog.pg_partitioned_table p JOIN below ON below.relation = p.partrelid WHERE p.partdefid <> 0)";
+    ), EXISTS (SELECT FROM pg_catalog.pg_partitioned_table p JOIN below ON below.relation = p.partrelid WHERE p.partdefid <> 0),
+    EXISTS (
+      SELECT FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
+      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+      WHERE n.nspname = $1 AND c.relname = $2 AND k.contype = 'c'
+      AND pg_catalog.strpos(pg_catalog.pg_get_expr(k.conbin, k.conrelid), $4) > 0)";
 const RELATIONS: &str = "SELECT c.relname::text, c.oid, c.relkind = 'r' FROM pg_catalog.pg_class c \
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1";
 
@@ -60,9 +66,14 @@ impl<'a> CardLock<'a> {
     }
 
     /// Refuses a statement that could run for long while others wait to write cards.
-    pub(super) async fn admit(&self, work: &Transaction<'_>, statement: &Statement) -> Result<(), Failure> {
+    pub(super) async fn admit(
+        &self,
+        work: &Transaction<'_>,
+        statement: &Statement,
+        keys: &CardKeys<'_>,
+    ) -> Result<(), Failure> {
         for locked_by in &statement.locked_by {
-            self.admit_locking(work, statement, locked_by).await?;
+            self.admit_locking(work, statement, locked_by, keys).await?;
         }
         if statement.work == Work::Drops {
             // What waited for the commit may take long: it happens before the lock is there.
@@ -78,11 +89,19 @@ impl<'a> CardLock<'a> {
         if is_quick { Ok(()) } else { Err(behind_a_lock(statement, *since)) }
     }
 
-    async fn admit_locking(&self, work: &Transaction<'_>, statement: &Statement, by: &LockedBy) -> Result<(), Failure> {
-        let row = work.query_one(LOCKS, &[&self.schema, &by.table, &by.column]).await;
+    async fn admit_locking(
+        &self,
+        work: &Transaction<'_>,
+        statement: &Statement,
+        by: &LockedBy,
+        keys: &CardKeys<'_>,
+    ) -> Result<(), Failure> {
+        let row = work.query_one(LOCKS, &[&self.schema, &by.table, &by.column, &keys.tag()]).await;
         let row = row.context("looking for keys to the cards")?;
-        let (has_key, has_default): (bool, bool) =
-            (row.try_get(0).context("reading")?, row.try_get(1).context("reading")?);
+        let [has_key, has_default, has_place]: [bool; 3] = [row.get(0), row.get(1), row.get(2)];
+        if has_place && by.changes_keys {
+            return Err(before_its_key(statement, by));
+        }
         match has_key && (has_default || !by.is_quick_without_default) {
             true => Err(locks_for_long(statement, by)),
             false => Ok(()),
@@ -140,6 +159,19 @@ fn behind_a_lock(statement: &Statement, since: Position) -> Failure {
              statement at {} before the one at {since}, or into the schema.sql of the next version.",
             statement.position
         ),
+    ))
+}
+
+/// The reader finds most of these by the names in the file.
+fn before_its_key(statement: &Statement, by: &LockedBy) -> Failure {
+    Failure::Refused(ProvisionFault::refused(
+        "schema-unsafe",
+        "statements about a key to the cards to come before the key",
+        format!(
+            "the statement at {}, on table {}, which gets a key to the cards in this file",
+            statement.position, by.table
+        ),
+        PARTITION_FIX,
     ))
 }
 

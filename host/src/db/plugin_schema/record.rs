@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::Context as _;
-use tokio_postgres::Transaction;
+use tokio_postgres::{Client, Transaction};
 
 use super::{Step, TURN_TIMEOUT};
 
@@ -15,15 +15,16 @@ pub(super) struct Recorded {
 }
 
 impl Step<'_> {
+    /// Makes the plugin's row, for good: whoever closes a schema role that a first step left open finds it by this row.
+    pub(super) async fn make_row(&self, session: &Client) -> anyhow::Result<()> {
+        session.batch_execute(&format!("SET lock_timeout = '{TURN_TIMEOUT}'")).await?;
+        let insert = "INSERT INTO public.plugin_schema_state (plugin) VALUES ($1) ON CONFLICT DO NOTHING";
+        session.execute(insert, &[&self.plugin]).await.context("making the plugin's row")?;
+        Ok(())
+    }
+
     /// Waits until no other host is at this plugin, and keeps others waiting until the transaction ends.
     pub(super) async fn take_turn(&self, turn: &Transaction<'_>) -> anyhow::Result<Recorded> {
-        turn.batch_execute(&format!("SET LOCAL lock_timeout = '{TURN_TIMEOUT}'")).await?;
-        turn.execute(
-            "INSERT INTO public.plugin_schema_state (plugin) VALUES ($1) ON CONFLICT DO NOTHING",
-            &[&self.plugin],
-        )
-        .await
-        .context("waiting for another host that is at this plugin")?;
         let row = turn
             .query_one(
                 "SELECT schema_sha256, plugin_version FROM public.plugin_schema_state WHERE plugin = $1 FOR UPDATE",
@@ -32,7 +33,7 @@ impl Step<'_> {
             .await
             .context("waiting for another host that is at this plugin")?;
         let hash: Option<Vec<u8>> = row.try_get(0).context("reading the recorded hash")?;
-        // The row stays when the plugin's data is dropped.
+        // The row stays when the plugin's data is dropped, and when its first step fails.
         let version = row.try_get(1).context("reading the recorded version")?;
         Ok(Recorded { first_time: hash.is_none(), hash, version })
     }

@@ -22,6 +22,8 @@ const LOOK_TIMEOUT: &str = "10s";
 /// Before each statement anew. What it is told is ASCII: whatever an earlier one did, it is read as it was printed.
 const STATEMENT_SETTINGS: &str = "SET LOCAL client_encoding = 'UTF8'; SET LOCAL standard_conforming_strings = on; \
     SET LOCAL backslash_quote = safe_encoding;";
+/// Of a plugin's schema.
+const MAX_RELATIONS: i64 = 1_000;
 const TAG_BYTES: usize = 16;
 
 /// How a run of schema.sql ended badly. Its transaction is gone in every case.
@@ -94,11 +96,12 @@ impl<'a> Run<'a> {
         let work = self.session.transaction().await.context("beginning schema.sql")?;
         work.batch_execute(&look_settings()).await.context("preparing the transaction of schema.sql")?;
         let before = diff::holders(&work, &schema).await?;
+        let relations_before = relations(&work, &schema).await?;
         prepare(&work, &schema, &runtime_role).await?;
         let (mut lock, mut card_keys) = (CardLock::new(&schema), CardKeys::new(&schema)?);
         let mut overwritten = RowChanges::default();
         for statement in statements {
-            lock.admit(&work, statement).await?;
+            lock.admit(&work, statement, &card_keys).await?;
             overwritten.note(&work, &schema, &before, statement).await?;
             let text = card_keys.hold_places(&work, statement).await?;
             let left = step.schema_timeout.saturating_sub(started.elapsed());
@@ -110,6 +113,7 @@ impl<'a> Run<'a> {
         // What waited for the commit happens now, before it is looked at.
         work.batch_execute("SET CONSTRAINTS ALL IMMEDIATE").await.map_err(|error| judged(error, None))?;
         work.batch_execute(&look_settings()).await.context("preparing the look at what schema.sql did")?;
+        check_size(&work, &schema, relations_before).await?;
         let after = diff::holders(&work, &schema).await?;
         let mut lost = diff::lost(&before, &after);
         lost.extend(overwritten.lost(&work, &before, &after).await?);
@@ -145,6 +149,28 @@ impl<'a> Run<'a> {
         }
         Ok(())
     }
+}
+
+/// Whoever works with many relations at once takes as many locks, for which the server has one table.
+pub(super) fn too_large(expected: String, found: impl Into<String>) -> ProvisionFault {
+    let fix = "Make fewer tables, partitions and indexes; many in small steps, in the schema.sql of several versions.";
+    ProvisionFault::refused("schema-failed", expected, found, fix)
+}
+
+/// A schema that is larger already, from an older version, does not grow.
+async fn check_size(work: &Transaction<'_>, schema: &str, before: i64) -> Result<(), Failure> {
+    let relations = relations(work, schema).await?;
+    if relations <= MAX_RELATIONS.max(before) {
+        return Ok(());
+    }
+    let expected = format!("at most {MAX_RELATIONS} tables, partitions, indexes, sequences and views");
+    Err(Failure::Refused(too_large(expected, format!("{relations} in schema {schema}"))))
+}
+
+async fn relations(work: &Transaction<'_>, schema: &str) -> anyhow::Result<i64> {
+    let asked = "SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
+                 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1";
+    work.query_one(asked, &[&schema]).await.and_then(|row| row.try_get(0)).context("counting what the schema has")
 }
 
 pub(super) fn took_too_long(limit: Duration) -> ProvisionFault {
@@ -251,7 +277,11 @@ fn advice(code: &str) -> &'static str {
         }
         "53400" => "Sort and join less in one statement, or fill the tables when the plugin runs.",
         "57014" => "Move long work out of schema.sql into the plugin.",
-        "42P07" | "42710" => "Write IF NOT EXISTS, so that schema.sql can run again over what is there.",
+        "42P07" => "Write IF NOT EXISTS, so that schema.sql can run again over what is there.",
+        "42710" => {
+            "Give it a name of its own. Before a constraint that an earlier version may have made, write ALTER TABLE ... DROP \
+             CONSTRAINT IF EXISTS."
+        }
         _ => "Correct schema.sql.",
     }
 }

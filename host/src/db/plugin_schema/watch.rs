@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use tokio_postgres::{CancelToken, Client, NoTls};
 
 use super::run::{self, Done, Failure, Run};
-use super::{CHECKS_TIMEOUT, Step};
+use super::{CHECKS_TIMEOUT, ProvisionFault, Step};
 use crate::schema_sql::Statement;
 
 /// How long schema.sql may hold, or wait for, a lock that keeps others from writing cards. With the way to notice it and
@@ -14,6 +14,9 @@ use crate::schema_sql::Statement;
 const CARDS_LOCK_LIMIT: Duration = Duration::from_millis(1500);
 /// As operators are told.
 const PROMISED_CARDS_LOCK: Duration = Duration::from_secs(2);
+/// Locks that schema.sql may hold at once. A server has one table of them, in which every writer and every login needs a
+/// place; by default it has room for 6,400.
+const MAX_LOCKS: i64 = 3_000;
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// A server that does not answer a cancel request is left to the end of the role's sessions.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -31,21 +34,19 @@ pub(super) async fn run(
     let fault = tokio::select! {
         done = run.run(agreed) => return done,
         () = tokio::time::sleep(limit) => run::took_too_long(step.schema_timeout),
-        held = cards_are_held(observer, backend) => {
-            held?;
-            run::held_cards_too_long(PROMISED_CARDS_LOCK)
-        }
+        broken = broken_limit(observer, backend) => broken?,
     };
     cancel_query(cancel).await;
     Err(Failure::Refused(fault))
 }
 
-/// Comes back when the session has held the cards for too long, and never otherwise.
-async fn cards_are_held(observer: &Client, backend: i32) -> anyhow::Result<()> {
-    let asked = "SELECT EXISTS (
-                   SELECT FROM pg_catalog.pg_locks WHERE pid = $1 AND locktype = 'relation'
-                   AND relation = 'public.master_cards'::pg_catalog.regclass
-                   AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'))";
+/// Comes back when the session has held the cards for too long, or too many locks, and never otherwise.
+async fn broken_limit(observer: &Client, backend: i32) -> anyhow::Result<ProvisionFault> {
+    let asked =
+        "SELECT coalesce(bool_or(locktype = 'relation' AND relation = 'public.master_cards'::pg_catalog.regclass
+                   AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')), false),
+                   count(*)
+                 FROM pg_catalog.pg_locks WHERE pid = $1";
     let asked = observer.prepare(asked).await.context("preparing to watch the lock on the cards")?;
     let mut since = None;
     loop {
@@ -55,7 +56,11 @@ async fn cards_are_held(observer: &Client, backend: i32) -> anyhow::Result<()> {
             false => None,
         };
         if since.is_some_and(|since: Instant| since.elapsed() >= CARDS_LOCK_LIMIT) {
-            return Ok(());
+            return Ok(run::held_cards_too_long(PROMISED_CARDS_LOCK));
+        }
+        let locks: i64 = row.try_get(1).context("counting the locks of schema.sql")?;
+        if locks > MAX_LOCKS {
+            return Ok(run::too_large(format!("schema.sql to take no more than {MAX_LOCKS} locks"), "it took more"));
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
