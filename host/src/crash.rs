@@ -7,6 +7,8 @@ pub mod current;
 pub mod descriptors;
 pub mod handler;
 pub mod ledger;
+pub mod opened;
 pub mod record;
+pub mod vital;
 
 pub use current::Mark;

@@ -27,14 +27,13 @@ use crate::db::connect::SocketDir;
 pub use crate::db::plugin_schema::purge::Purged;
 pub use crate::db::plugin_schema::{PluginDatabase, ProvisionFault};
 use crate::db::roles::RoleNames;
-use crate::local_socket::TokenHash;
 use crate::sandbox::Sandbox;
 
 /// Descriptors that can come with a start, with room for more purposes of listening sockets than there are.
 pub const MOST_DESCRIPTORS: usize = 8;
 
-/// Before the listening sockets: ledger and log.
-const OWN_DESCRIPTORS: usize = 2;
+/// Before the listening sockets: ledger, log, and where connections of the local socket come in.
+pub const OWN_DESCRIPTORS: usize = 3;
 
 /// All that a worker knows: its environment is empty.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -55,8 +54,6 @@ pub struct WorkerStart {
     pub probed: Vec<String>,
     /// Signs logins.
     pub token_secret: Secret,
-    /// Knows the token that connections to the local socket begin with.
-    pub local_token: TokenHash,
     /// What the worker keeps itself from before it opens a plugin.
     pub sandbox: Sandbox,
 }
@@ -70,8 +67,6 @@ pub enum ListenerUse {
     Admin,
     /// `METRICS_ADDR`.
     Metrics,
-    /// The socket in `DATA_DIR`, for this machine's own commands.
-    Local,
 }
 
 /// The logins that a worker may know.
@@ -216,6 +211,8 @@ pub struct Handed {
     pub ledger: OwnedFd,
     /// Where the worker's log is written.
     pub log: OwnedFd,
+    /// Where the keeper hands over connections of the local socket.
+    pub local: OwnedFd,
     pub listeners: Vec<OwnedFd>,
 }
 
@@ -236,13 +233,16 @@ pub fn receive_start(
     if descriptors.len() != start.listeners.len() + OWN_DESCRIPTORS {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "not as many descriptors as announced"));
     }
-    let (ledger, log) = (descriptors.remove(0), descriptors.remove(0));
+    let listeners = descriptors.split_off(OWN_DESCRIPTORS);
+    let Ok([ledger, log, local]) = <[OwnedFd; OWN_DESCRIPTORS]>::try_from(descriptors) else {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not as many descriptors as announced"));
+    };
     let sockets = SocketDir::open(&start.database.core.host, start.database.core.port)?;
     start.database.core = start.database.core.through(&sockets);
     start.database.reaper = start.database.reaper.through(&sockets);
     restrict(&start).map_err(io::Error::other)?;
     let link = KeeperLink::over(socket, sockets)?;
-    Ok((start, Handed { ledger, log, listeners: descriptors }, link))
+    Ok((start, Handed { ledger, log, local, listeners }, link))
 }
 
 /// Descriptors travel with the first byte of what they were sent with.

@@ -1,7 +1,7 @@
 //! The socket in `DATA_DIR` through which commands on the host's own machine talk to it without a key: mode 0600, and
-//! whoever connects is asked by the system who they are. That alone would let in a plugin's native code where the worker
-//! has the keeper's user, so a connection begins with a token, too, from a file that Landlock hides from the worker. The
-//! worker itself knows the token's hash.
+//! the system says who connects. That alone would let in a plugin's native code where the worker has the keeper's user, so
+//! a connection begins with a token, too, from a file that Landlock hides from the worker. The keeper accepts and checks
+//! (`keeper/local.rs`); the worker gets connections that have passed ([`handover`]) and neither listener nor token.
 
 use std::fmt;
 use std::fs;
@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -22,6 +21,10 @@ use tokio::net::UnixStream;
 use crate::config::Secret;
 use crate::db::roles;
 use crate::secret_file;
+
+pub mod handover;
+
+pub use handover::{HandoverReceiver, HandoverSender};
 
 /// Below `DATA_DIR`.
 pub const FILE: &str = "cardinal.sock";
@@ -72,7 +75,7 @@ impl LocalSocket {
         Ok(listener)
     }
 
-    /// Makes another token, and gives what the worker checks it by. To be called before [`bind`](Self::bind).
+    /// Makes another token, and gives what connections are checked by. To be called before [`bind`](Self::bind).
     ///
     /// # Errors
     /// The system has no random numbers, or the file cannot be written.
@@ -127,7 +130,7 @@ impl LocalSocket {
 }
 
 /// By which a token is known and cannot be found out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenHash([u8; 32]);
 
 impl TokenHash {

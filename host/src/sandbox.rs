@@ -18,6 +18,7 @@ use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use serde::{Deserialize, Serialize};
 
+pub mod descriptor_calls;
 mod mounts;
 pub mod system_calls;
 
@@ -69,6 +70,8 @@ pub struct Sandbox {
     pub shown: Vec<PathBuf>,
     /// May be read and written; nothing else may be written.
     pub writable: Vec<PathBuf>,
+    /// It may make unix sockets that connect by a path; pairs it may make anyway.
+    pub unix_sockets: bool,
 }
 
 /// How far the system keeps a process apart.
@@ -93,6 +96,7 @@ impl Sandbox {
             hidden,
             shown: shown.into_iter().map(real).collect(),
             writable: writable.into_iter().map(real).collect(),
+            unix_sockets: true,
         }
     }
 
@@ -103,7 +107,7 @@ impl Sandbox {
     /// The system has Landlock and refuses this.
     pub fn enter(&self) -> anyhow::Result<SandboxStatus> {
         let files = is_supported() && self.restrict_files()?;
-        let system_calls = match system_calls::restrict() {
+        let system_calls = match system_calls::restrict(self.unix_sockets) {
             Ok(()) => true,
             Err(error) => {
                 tracing::debug!(%error, "this system does not filter system calls");

@@ -9,11 +9,14 @@ use crate::account::Account;
 use crate::crash::{
     descriptors, handler,
     ledger::{self, Leaving},
+    vital::{self, LowNumbers},
 };
 use crate::keeper::launch;
+use crate::lifecycle::Sockets;
 use crate::link::WorkerStart;
-use crate::observe::log::Log;
-use crate::{lifecycle, link, sandbox};
+use crate::observe::log::{Log, LogSender};
+use crate::sandbox::{self, descriptor_calls};
+use crate::{lifecycle, link};
 
 /// The process that serves; started by `cardinal serve` alone.
 #[derive(Debug, clap::Args)]
@@ -39,22 +42,30 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     launch::begin_session()?;
     launch::end_with(args.parent, Signal::KILL)?;
     descriptors::raise_limit();
+    let low_numbers = LowNumbers::take();
     let socket = std::io::stdin().as_fd().try_clone_to_owned().context("taking the control socket")?;
     // Whoever reads standard input from now on, a plugin above all, must not read the keeper's words.
     let nothing = File::open("/dev/null").context("opening /dev/null")?;
     rustix::stdio::dup2_stdin(&nothing).context("closing standard input")?;
-    let mut enforced = None;
+    let (mut enforced, mut is_guarded) = (None, false);
     let restrict = |start: &WorkerStart| {
-        enforced = Some(start.sandbox.enter().context("restricting the worker")?);
+        let status = start.sandbox.enter().context("restricting the worker")?;
+        enforced = Some(status);
+        if status.system_calls {
+            descriptor_calls::restrict(vital::NUMBERS, &descriptors::known_limits())?;
+            is_guarded = true;
+        }
         Ok(())
     };
     let (start, handed, link) = link::receive_start(UnixStream::from(socket), restrict)
         .context("listening to the keeper (start `cardinal serve`)")?;
-    let (log, _flush) = Log::start_buffered(&start.config.observe, File::from(handed.log))?;
+    drop(low_numbers);
+    let (log, _flush) = Log::start_buffered(&start.config.observe, LogSender::new(handed.log))?;
     tracing::debug!(?enforced, "the worker is restricted");
     // Dropped when this process ends of its own will, and only then.
     let _leaving = watch(handed.ledger);
-    lifecycle::run_worker(start, link, handed.listeners, log)
+    let sockets = Sockets { listeners: handed.listeners, local: handed.local };
+    lifecycle::run_worker(start, link, sockets, log, is_guarded)
 }
 
 /// Without its ledger a worker serves as well; its crashes are nobody's.

@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 
-use super::ledger::RunningSlot;
+use super::{descriptors, ledger::RunningSlot};
 
 thread_local! {
     static CURRENT: Cell<Mark> = const { Cell::new(Mark::NOBODY) };
@@ -41,6 +41,11 @@ impl Mark {
         usize::try_from(self.0 & u64::from(u32::MAX)).ok()?.checked_sub(1)
     }
 
+    /// This one, or `other` when it is nobody's.
+    pub(super) fn or(self, other: Self) -> Self {
+        if self.page().is_none() { other } else { self }
+    }
+
     pub(super) fn bits(self) -> u64 {
         self.0
     }
@@ -66,6 +71,11 @@ pub(super) fn show(mark: Mark) -> Mark {
     SLOT.try_with(|slot| slot.replace(mark)).unwrap_or_default()
 }
 
+/// What this thread shows the supervisor.
+pub(super) fn shown() -> Mark {
+    SLOT.try_with(RunningSlot::shown).unwrap_or_default()
+}
+
 /// Marks this thread as a plugin's own, for as long as it lives.
 pub fn belong_to(mark: Mark) {
     CURRENT.set(mark);
@@ -89,6 +99,10 @@ pub struct Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
+        // While it still shows whose code has run. On the core's threads calls are looked after poll by poll.
+        if !OURS.get() {
+            descriptors::check_tripwires();
+        }
         CURRENT.set(self.before);
         show(self.shown_before);
     }

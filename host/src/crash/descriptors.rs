@@ -1,41 +1,45 @@
-//! The descriptors that the host lives by, and the limit of open files. A plugin can close them, put others in their
-//! place and change the limit, since they are the process's. Whoever goes on then serves nobody, or serves one client
-//! what is another's; so the worker ends at once, and says on whose behalf the thread ran that did it.
+//! The descriptors that the host lives by, and the limit of open files. Both are the process's, so a plugin can reach for
+//! them. A filter of system calls refuses it what the host cannot do without (`vital.rs`). Standard input, output and error
+//! and the tripwires beside them are watched instead: when one of those goes, others that plugins may close have gone
+//! with it, and whoever goes on then serves one client what is another's. So the worker ends at once, and the record says
+//! whose code ran meanwhile.
 //!
-//! They are looked at after each poll on a plugin's own threads, where the plugin is known, and every quarter of a
-//! second for everything else.
+//! They are looked at whenever a plugin's code has run, and every quarter of a second for everything else.
 
 use std::{
     io,
     os::fd::RawFd,
     sync::{
-        Mutex, OnceLock, PoisonError, TryLockError,
+        Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
     time::Duration,
 };
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, getrlimit};
 
 use super::{
     current::{self, Mark},
-    handler, ledger,
+    handler, ledger, opened, vital,
 };
 
 /// How often everything is looked at.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
-/// Descriptors that are looked at; what a worker lives by are about fifteen.
-const MOST_WATCHED: usize = 32;
 /// Two listeners full of connections, proxied ones counted twice, and the rest.
 const MOST_FILES: u64 = 65_536;
 /// Descriptors that only new connections get when all others are taken, and the share of a low limit that they may be.
 const RESERVED: u64 = 1_024;
 const RESERVED_SHARE: u64 = 8;
+const STANDARD_STREAMS: [RawFd; 3] = [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO];
 
-static WATCHED: OnceLock<Vec<Known>> = OnceLock::new();
+static STREAMS: OnceLock<Vec<Known>> = OnceLock::new();
+/// Those of [`vital::NUMBERS`], where no filter keeps them.
+static UNGUARDED: OnceLock<Vec<Known>> = OnceLock::new();
 static WATCHING: AtomicBool = AtomicBool::new(false);
-static LIMIT: Mutex<Option<Limit>> = Mutex::new(None);
+static LIMIT: OnceLock<Limit> = OnceLock::new();
+/// One at a time sets the limit.
+static SETTING: Mutex<()> = Mutex::new(());
 
 /// A descriptor and what it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,70 +50,89 @@ struct Known {
     mode: u32,
 }
 
-/// The limit of open files: what all code gets, and what connections get beyond.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The limit of open files: what all code gets, and what connections get beyond. The filter knows these two by their
+/// addresses.
+#[derive(Debug)]
 struct Limit {
-    usual: u64,
-    with_reserve: u64,
-    hard: Option<u64>,
+    usual: libc::rlimit,
+    with_reserve: libc::rlimit,
 }
 
 impl Limit {
-    fn new(hard: Option<u64>) -> Self {
-        let with_reserve = hard.unwrap_or(MOST_FILES).min(MOST_FILES);
-        let reserved = RESERVED.min(with_reserve / RESERVED_SHARE);
-        Self { usual: with_reserve - reserved, with_reserve, hard }
+    fn new(hard: u64) -> Self {
+        let most = hard.min(MOST_FILES);
+        let usual = most - RESERVED.min(most / RESERVED_SHARE);
+        let with_hard = |rlim_cur| libc::rlimit { rlim_cur, rlim_max: hard };
+        Self { usual: with_hard(usual), with_reserve: with_hard(most) }
     }
+}
 
-    fn set(self, current: u64) -> io::Result<()> {
-        Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: self.hard })?)
-    }
+/// By the very structure: what C libraries do on the way may hand over a copy.
+fn set(limit: &'static libc::rlimit) -> io::Result<()> {
+    let none = std::ptr::null_mut::<libc::rlimit>();
+    // SAFETY: sets a limit of this process; the structure is there for ever.
+    let done = unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, std::ptr::from_ref(limit), none) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Asks the system for as many open files as the host may need, and keeps some of them back for new connections.
 pub fn raise_limit() {
-    let limit = Limit::new(getrlimit(Resource::Nofile).maximum);
-    match limit.set(limit.usual) {
-        Ok(()) => *LIMIT.lock().unwrap_or_else(PoisonError::into_inner) = Some(limit),
-        Err(error) => tracing::debug!(%error, "the limit of open files stays as it is"),
+    let hard = getrlimit(Resource::Nofile).maximum.unwrap_or(libc::RLIM_INFINITY);
+    if let Err(error) = set(&LIMIT.get_or_init(|| Limit::new(hard)).usual) {
+        tracing::debug!(%error, "the limit of open files stays as it is");
     }
+}
+
+/// Where the structures lie by which the limit is set.
+pub fn known_limits() -> Vec<usize> {
+    let limit = LIMIT.get().into_iter().flat_map(|limit| [&limit.usual, &limit.with_reserve]);
+    limit.map(|limit| std::ptr::from_ref(limit) as usize).collect()
 }
 
 /// Runs `open` with the reserved descriptors within reach. It must not wait.
 pub fn with_reserve<T>(open: impl FnOnce() -> T) -> T {
-    let limit = LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(limit) = *limit else { return open() };
-    let raised = limit.set(limit.with_reserve);
+    let Some(limit) = LIMIT.get() else { return open() };
+    let _alone = SETTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let raised = set(&limit.with_reserve);
     let opened = open();
-    if raised.and_then(|()| limit.set(limit.usual)).is_err() {
-        tracing::debug!("the limit of open files could not be changed");
+    if let Err(error) = raised.and_then(|()| set(&limit.usual)) {
+        tracing::debug!(%error, "the limit of open files could not be changed");
     }
     opened
 }
 
 /// Whether few of the reserved descriptors are left behind this one: the system gives the lowest that is free.
 pub fn is_among_the_last(descriptor: RawFd) -> bool {
-    let limit = *LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
     let descriptor = u64::try_from(descriptor).unwrap_or_default();
-    limit.is_some_and(|limit| limit.with_reserve.saturating_sub(descriptor) < (limit.with_reserve - limit.usual) / 4)
+    LIMIT.get().is_some_and(|Limit { usual, with_reserve }| {
+        with_reserve.rlim_cur.saturating_sub(descriptor) < (with_reserve.rlim_cur - usual.rlim_cur) / 4
+    })
 }
 
-/// Watches from now on what is open now: standard streams, sockets and what waits for them. To be called when all of
-/// those are there that stay until [`stop_watching`], and nothing else.
+/// Watches from now on. To be called when all is open that stays until [`stop_watching`]. `is_guarded`: a filter keeps
+/// [`vital::NUMBERS`].
 ///
 /// # Errors
-/// The thread can't be started, or the system does not say what is open.
-pub fn watch() -> io::Result<()> {
+/// The thread can't be started, or there are no descriptors for the tripwires.
+pub fn watch(is_guarded: bool) -> io::Result<()> {
+    vital::guard()?;
+    opened::prepare();
     if ledger::mine().is_none() {
         return Ok(()); // nobody would start the next worker
     }
-    WATCHED.set(open_now()?).map_err(|_| io::Error::other("descriptors are watched already"))?;
+    let unguarded = if is_guarded { Vec::new() } else { vital::NUMBERS.filter_map(look).collect() };
+    let streams = STANDARD_STREAMS.into_iter().filter_map(look).collect();
+    if STREAMS.set(streams).and(UNGUARDED.set(unguarded)).is_err() {
+        return Err(io::Error::other("descriptors are watched already"));
+    }
     WATCHING.store(true, Ordering::SeqCst);
     thread::Builder::new().name("descriptors".to_owned()).spawn(|| {
         current::be_ours();
         while WATCHING.load(Ordering::SeqCst) {
             thread::sleep(LOOK_PAUSE);
-            check(Mark::NOBODY);
+            check();
+            end_unless(are_kept(&UNGUARDED), Mark::NOBODY);
+            put_limit_back();
         }
     })?;
     Ok(())
@@ -120,38 +143,43 @@ pub fn stop_watching() {
     WATCHING.store(false, Ordering::SeqCst);
 }
 
-/// Ends the process when a descriptor is another one or gone, or the limit was lowered for good. `mark` is the plugin,
-/// and its handler, whose code has just run on this thread.
-pub fn check(mark: Mark) {
-    if !WATCHING.load(Ordering::Relaxed) {
-        return;
-    }
-    let is_whole =
-        WATCHED.get().is_none_or(|watched| watched.iter().all(|known| look(known.descriptor) == Some(*known)));
-    if (is_whole && limit_is_kept(mark)) || !WATCHING.load(Ordering::SeqCst) {
-        return;
-    }
-    handler::end_for_descriptors(mark);
+/// Ends the process when a standard stream or a tripwire is gone or another one.
+pub fn check() {
+    end_unless(are_whole(), current::shown());
 }
 
-/// Puts the limit back that a plugin has changed; `false` when that is not allowed any more.
-fn limit_is_kept(mark: Mark) -> bool {
-    let limit = match LIMIT.try_lock() {
-        Ok(limit) => limit,
-        Err(TryLockError::Poisoned(limit)) => limit.into_inner(),
-        Err(TryLockError::WouldBlock) => return true, // a connection is being accepted
-    };
-    let Some(limit) = *limit else { return true };
-    let now = getrlimit(Resource::Nofile);
-    if now.current == Some(limit.usual) && now.maximum == limit.hard {
-        return true;
+/// The same for the tripwires alone: for wherever a plugin's code returns.
+pub fn check_tripwires() {
+    end_unless(!WATCHING.load(Ordering::Relaxed) || !vital::is_tripped(), current::shown());
+}
+
+/// Whether nothing was closed or replaced, as far as it is watched. May be asked in a signal handler.
+pub fn are_whole() -> bool {
+    !WATCHING.load(Ordering::Relaxed) || (!vital::is_tripped() && are_kept(&STREAMS))
+}
+
+fn are_kept(watched: &OnceLock<Vec<Known>>) -> bool {
+    watched.get().is_none_or(|watched| watched.iter().all(|known| look(known.descriptor) == Some(*known)))
+}
+
+fn end_unless(whole: bool, mark: Mark) {
+    if !whole && WATCHING.load(Ordering::SeqCst) {
+        handler::end_for_descriptors(mark);
     }
-    let is_kept = limit.set(limit.usual).is_ok();
-    if is_kept {
-        let plugin = ledger::mine().and_then(|ledger| ledger.page(mark)).map(|page| page.name.read());
-        tracing::warn!(plugin, found = now.current, limit.usual, "the limit of open files was changed; it is put back");
+}
+
+/// Where no filter refuses it, a plugin can have changed the limit.
+fn put_limit_back() {
+    let Some(limit) = LIMIT.get() else { return };
+    let Ok(_alone) = SETTING.try_lock() else { return }; // a connection is being accepted
+    let found = getrlimit(Resource::Nofile).current;
+    if found == Some(limit.usual.rlim_cur) {
+        return;
     }
-    is_kept
+    match set(&limit.usual) {
+        Ok(()) => tracing::warn!(found, "the limit of open files was changed; it is put back"),
+        Err(_) => handler::end_for_descriptors(Mark::NOBODY),
+    }
 }
 
 fn look(descriptor: RawFd) -> Option<Known> {
@@ -160,24 +188,6 @@ fn look(descriptor: RawFd) -> Option<Known> {
     // SAFETY: the out pointer is valid; a number that is no descriptor is an error.
     let asked = unsafe { libc::fstat(descriptor, &raw mut found) };
     (asked == 0).then_some(Known { descriptor, device: found.st_dev, inode: found.st_ino, mode: found.st_mode })
-}
-
-/// What stays open: files and folders may be open for a moment only.
-fn open_now() -> io::Result<Vec<Known>> {
-    let mut watched = Vec::new();
-    for entry in std::fs::read_dir("/proc/self/fd")? {
-        let entry = entry?;
-        let Some(descriptor) = entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()) else { continue };
-        let stands_for = std::fs::read_link(entry.path()).unwrap_or_default();
-        let stands_for = stands_for.to_string_lossy();
-        let stays = ["socket:", "pipe:", "/memfd:", "anon_inode:[eventpoll]", "anon_inode:[eventfd]"].iter();
-        if descriptor <= libc::STDERR_FILENO || stays.into_iter().any(|kind| stands_for.starts_with(kind)) {
-            watched.extend(look(descriptor));
-        }
-    }
-    watched.sort_unstable_by_key(|known| known.descriptor);
-    watched.truncate(MOST_WATCHED);
-    Ok(watched)
 }
 
 #[cfg(test)]
@@ -192,14 +202,17 @@ mod tests {
         let before = look(one.as_raw_fd()).unwrap();
         assert_eq!(look(one.as_raw_fd()), Some(before));
         assert_ne!(look(other.as_raw_fd()).map(|it| it.inode), Some(before.inode));
-        assert!(open_now().unwrap().contains(&before));
         assert_eq!(look(-1), None);
     }
 
     #[test]
     fn some_descriptors_are_kept_back() {
-        assert_eq!(Limit::new(Some(1 << 20)), Limit { usual: 64_512, with_reserve: 65_536, hard: Some(1 << 20) });
-        assert_eq!(Limit::new(Some(1_024)), Limit { usual: 896, with_reserve: 1_024, hard: Some(1_024) });
-        assert_eq!(Limit::new(None).with_reserve, MOST_FILES);
+        for (hard, usual, most) in
+            [(1 << 20, 64_512, 65_536), (1_024, 896, 1_024), (libc::RLIM_INFINITY, 64_512, MOST_FILES)]
+        {
+            let limit = Limit::new(hard);
+            assert_eq!((limit.usual.rlim_cur, limit.with_reserve.rlim_cur), (usual, most));
+            assert_eq!((limit.usual.rlim_max, limit.with_reserve.rlim_max), (hard, hard));
+        }
     }
 }

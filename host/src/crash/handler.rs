@@ -15,6 +15,7 @@ use std::{
 
 use super::{
     current::{self, Mark},
+    descriptors,
     ledger::{self, Ledger, flags},
 };
 
@@ -116,20 +117,27 @@ extern "C" fn on_exit() {
     }
 }
 
-/// Ends the process because descriptors that it lives by were changed, by code of `mark` as far as is known. When code of
-/// another plugin runs at the same time it is not known.
+/// Ends the process because descriptors that it lives by were changed. This thread runs code of `mark`.
 pub fn end_for_descriptors(mark: Mark) {
     let Some(ledger) = ledger::mine() else { return };
-    let alone = ledger.running(false).all(|other| other.page() == mark.page());
-    current::show(mark);
+    let culprit = who_changed_descriptors(ledger, mark);
     let end = &ledger.end;
     if end.state.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
         end.flags.store(flags::DESCRIPTORS, Ordering::Relaxed);
-        end.mark.store(if alone { mark.bits() } else { 0 }, Ordering::Relaxed);
+        end.mark.store(culprit.bits(), Ordering::Relaxed);
         end.state.store(2, Ordering::SeqCst);
     }
     // SAFETY: ends the process at once. What `exit` would run first may use descriptors that are somebody else's.
     unsafe { libc::_exit(DESCRIPTORS_LOST) }
+}
+
+/// All code of plugins is followed by a look at the descriptors, so it was code that runs still: of this thread, or of
+/// another where this one runs none. When several plugins run it is not known whose it was.
+fn who_changed_descriptors(ledger: &Ledger, mark: Mark) -> Mark {
+    match ledger.only_running() {
+        Some(only) if mark.page().is_none() || only.page() == mark.page() => mark.or(only),
+        _ => Mark::NOBODY,
+    }
 }
 
 fn write_down(ledger: &Ledger, signal: c_int, seen: u32, at: &Registers) {
@@ -137,13 +145,20 @@ fn write_down(ledger: &Ledger, signal: c_int, seen: u32, at: &Registers) {
     if end.state.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_err() {
         return; // another thread was first, or this one is being ended by what handled it first
     }
+    let (mut mark, mut offset) = culprit(ledger, at);
+    let mut seen = seen;
+    if signal == libc::SIGABRT && !descriptors::are_whole() {
+        // Whoever's descriptor is gone under its hands gives up, the host's own code or a thread of another plugin.
+        // The one that closes them runs still.
+        (mark, offset) = (who_changed_descriptors(ledger, Mark::NOBODY), 0);
+        seen |= flags::DESCRIPTORS;
+    }
     end.signal.store(signal.unsigned_abs(), Ordering::Relaxed);
     end.flags.store(seen, Ordering::Relaxed);
     let mut name = [0_u8; 16];
     // SAFETY: this option writes at most 16 bytes to the buffer that it is given.
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
     end.thread.write(&name);
-    let (mark, offset) = culprit(ledger, at);
     end.mark.store(mark.bits(), Ordering::Relaxed);
     end.offset.store(offset as u64, Ordering::Relaxed);
     end.state.store(2, Ordering::SeqCst);
@@ -265,5 +280,26 @@ impl Drop for SignalStack {
         unsafe { libc::sigaltstack(&raw const none, std::ptr::null_mut()) };
         // SAFETY: what `give` has mapped, once, and nothing uses it any more.
         let _ = unsafe { rustix::mm::munmap(self.memory, SIGNAL_STACK) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_descriptors_is_put_down_to_the_one_plugin_that_runs() {
+        let shared = ledger::Shared::new().unwrap();
+        let (ledger, one, other) = (shared.ledger(), Mark::of_page(0), Mark::of_page(1));
+        assert_eq!(who_changed_descriptors(ledger, Mark::NOBODY), Mark::NOBODY, "nobody runs");
+        ledger.show_running(0, one.handler(2));
+        ledger.show_running(1, one.handler(4));
+        assert_eq!(who_changed_descriptors(ledger, one.handler(4)), one.handler(4));
+        assert_eq!(who_changed_descriptors(ledger, Mark::NOBODY).page(), one.page(), "seen by a thread of the host");
+        assert_eq!(who_changed_descriptors(ledger, other), Mark::NOBODY, "the one that looks does not run");
+        ledger.show_running(2, other.handler(0));
+        for looking in [Mark::NOBODY, one.handler(4), other.handler(0)] {
+            assert_eq!(who_changed_descriptors(ledger, looking), Mark::NOBODY, "several run");
+        }
     }
 }

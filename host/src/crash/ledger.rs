@@ -251,6 +251,16 @@ pub fn name_handlers(mark: Mark, names: impl Iterator<Item = String>) {
     }
 }
 
+/// Whether two marks are of one plugin, in whatever version.
+pub fn is_same_plugin(one: Mark, other: Mark) -> bool {
+    one.page() == other.page() || plugin_name(one).is_some_and(|name| plugin_name(other) == Some(name))
+}
+
+/// The name of a mark's plugin.
+pub fn plugin_name(mark: Mark) -> Option<String> {
+    mine()?.page(mark).map(|page| page.name.read())
+}
+
 impl Ledger {
     /// The pages in use, from the first.
     pub(super) fn pages(&self) -> impl Iterator<Item = &Page> {
@@ -284,6 +294,19 @@ impl Ledger {
         marks.filter(|mark| mark.page().is_some())
     }
 
+    /// The one plugin whose code runs, on whatever thread; none when there are several, or nobody's does.
+    pub(super) fn only_running(&self) -> Option<Mark> {
+        let mut running = self.running(false);
+        let first = running.next()?;
+        running.all(|other| other.page() == first.page()).then_some(first)
+    }
+
+    #[cfg(test)]
+    pub(super) fn show_running(&self, slot: usize, mark: Mark) {
+        self.running[slot].taken.store(FOREIGN_THREAD, Ordering::Release);
+        self.running[slot].mark.store(mark.bits(), Ordering::Release);
+    }
+
     /// The pages of instances that are there, with what each has under way.
     pub(super) fn under_way(&self) -> Vec<(&Page, usize)> {
         let counted = self.counts.iter().filter_map(|count| {
@@ -308,6 +331,11 @@ impl RunningSlot {
         let free =
             |slot: &&Running| slot.taken.compare_exchange(FREE, kind, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         Self(mine().and_then(|ledger| ledger.running.iter().find(free)))
+    }
+
+    /// What the thread shows.
+    pub fn shown(&self) -> Mark {
+        self.0.map_or(Mark::NOBODY, |slot| Mark::of_bits(slot.mark.load(Ordering::Relaxed)))
     }
 
     /// Shows what the thread runs; gives what it showed before.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -20,10 +21,19 @@ const LISTENING: &str = "0A";
 /// In words for an operator, with what to do.
 pub fn bind(setting: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
     let listener = TcpListener::bind(address).map_err(|error| explain(setting, address, &error))?;
-    listener.set_nonblocking(true).with_context(|| format!("{setting}: preparing the listener"))?;
-    // Once more, with more places: beyond them the kernel drops who asks, who asks again a second later.
-    rustix::net::listen(&listener, BACKLOG).with_context(|| format!("{setting}: preparing the listener"))?;
+    prepare(&listener).with_context(|| format!("{setting}: preparing the listener"))?;
     Ok(listener)
+}
+
+/// For a worker: one that waits for nobody, with more places than it was made with. Beyond these the kernel drops who
+/// asks, who asks again a second later. Done for each worker anew, since both belong to the socket, and native code of a
+/// plugin may have changed them for the workers after it.
+///
+/// # Errors
+/// The system refuses it.
+pub fn prepare(listener: impl AsFd) -> io::Result<()> {
+    rustix::io::ioctl_fionbio(&listener, true)?;
+    Ok(rustix::net::listen(&listener, BACKLOG)?)
 }
 
 fn explain(setting: &str, address: SocketAddr, error: &io::Error) -> anyhow::Error {

@@ -10,6 +10,7 @@ use super::announce::Announcement;
 use super::crashes::Crashes;
 use super::files::Files;
 use super::first_password::FirstPassword;
+use super::local::LocalListener;
 use super::provisioner::Provisioner;
 use super::worker::Death;
 use crate::clock::Clock;
@@ -23,6 +24,8 @@ pub struct Desk {
     pub crashes: Crashes,
     /// A worker has answered on the public socket, so that it counts when one does not.
     pub answers_probes: bool,
+    /// Without it, commands on this machine need a key.
+    pub local: Option<LocalListener>,
     provisioner: Provisioner,
     announcement: Announcement,
     first_password: FirstPassword,
@@ -44,7 +47,18 @@ impl Desk {
         files: Files,
     ) -> Self {
         let (probed, asked) = (HashSet::new(), HashSet::new());
-        Self { clock, crashes, answers_probes: false, provisioner, announcement, first_password, files, probed, asked }
+        Self {
+            clock,
+            crashes,
+            answers_probes: false,
+            local: None,
+            provisioner,
+            announcement,
+            first_password,
+            files,
+            probed,
+            asked,
+        }
     }
 
     pub fn new_worker(&mut self) {

@@ -74,14 +74,20 @@ impl Bucket {
 
     /// Whether this line is logged; one that is not is counted.
     pub fn admit(&mut self, now: Instant) -> bool {
+        self.admit_many(1, now)
+    }
+
+    /// The same for a line that counts as several.
+    pub fn admit_many(&mut self, tokens: usize, now: Instant) -> bool {
         let earned = now.saturating_duration_since(self.filled).as_secs_f64() * self.rate.per_second;
         self.tokens = (self.tokens + earned).min(self.rate.burst);
         self.filled = now;
-        if self.tokens < 1.0 {
+        let wanted = tokens as f64;
+        if self.tokens < wanted {
             self.dropped += 1;
             return false;
         }
-        self.tokens -= 1.0;
+        self.tokens -= wanted;
         true
     }
 

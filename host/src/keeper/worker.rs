@@ -18,6 +18,7 @@ use tokio::process::Child;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
+use super::bind;
 use super::desk::Desk;
 use super::launch::{Account, Launcher};
 use super::liveness::{self, Liveness};
@@ -27,10 +28,13 @@ use crate::crash::{
     ledger,
     record::{Crash, Standstill},
 };
-use crate::link::{MOST_DESCRIPTORS, ToKeeper, ToWorker, WorkerStart, frame};
+use crate::link::{MOST_DESCRIPTORS, OWN_DESCRIPTORS, ToKeeper, ToWorker, WorkerStart, frame};
+use crate::local_socket::handover::{self, HandoverSender};
 
 /// What a worker that has drained needs beyond its grace to write the last things and end.
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
+/// A worker that closed what it cannot do without has ended by then.
+const CLOSED_GRACE: Duration = Duration::from_secs(5);
 /// Answers on their way to the worker; more wait in their tasks.
 const OUTBOX: usize = 16;
 /// A worker says every second that its tasks run, and answers a connection to its public socket every second. One that
@@ -46,6 +50,8 @@ pub struct Worker {
     outbox: mpsc::Sender<ToWorker>,
     ledger: ledger::Shared,
     output: Output,
+    /// For connections of the local socket, until it serves.
+    handover: Option<HandoverSender>,
     /// The public socket, which clients connect to.
     public: SocketAddr,
     /// It accepts nobody any more, so that a probe without an answer says nothing.
@@ -71,19 +77,21 @@ impl Worker {
         start: &WorkerStart,
         listeners: &[OwnedFd],
     ) -> anyhow::Result<Self> {
+        listeners.iter().try_for_each(bind::prepare).context("preparing the listeners")?;
         let (ours, theirs) = StdUnixStream::pair().context("making the control socket")?;
         let mut command = launcher.command_as("worker", account);
         // As standard input the socket gets there without a descriptor that any other child could inherit too.
         command.stdin(OwnedFd::from(theirs));
         command.env("TMPDIR", start.config.paths.data_dir.join(temp_folder::FOLDER));
-        let (output, ends) = Output::start(start.config.observe.colours).context("making the worker's pipes")?;
+        let (output, ends) = Output::start(&start.config.observe).context("making the worker's pipes")?;
         command.stdout(ends.stdout).stderr(ends.stderr);
         // Dropped at once, with the worker's ends of the pipes in it.
         let child = tokio::process::Command::from(command).kill_on_drop(true).spawn().context("starting the worker")?;
         ours.set_nonblocking(true).context("preparing the control socket")?;
         let mut socket = UnixStream::from_std(ours).context("preparing the control socket")?;
         let ledger = ledger::Shared::new().context("making the ledger")?;
-        send_start(&mut socket, start, [ledger.memory(), ends.log.as_fd()], listeners)
+        let (handover, local) = handover::channel().context("making the way for local connections")?;
+        send_start(&mut socket, start, [ledger.memory(), ends.log.as_fd(), local.as_fd()], listeners)
             .await
             .context("telling the worker its settings")?;
         let (from, to) = socket.into_split();
@@ -91,13 +99,15 @@ impl Worker {
         tokio::spawn(deliver(to, mail));
         let from = Inbox { from, read: Vec::new() };
         let public = start.config.http.listen_addr;
-        Ok(Self { child, from, outbox, ledger, output, public, draining: false, started: Instant::now() })
+        let handover = Some(handover);
+        Ok(Self { child, from, outbox, ledger, output, handover, public, draining: false, started: Instant::now() })
     }
 
     /// Serves the worker's requests until it dies, and tells how. One that stands still is ended.
     pub async fn until_death(&mut self, desk: &mut Desk) -> Death {
         let mut standstill = None;
         let status = self.attend(desk, &mut standstill).await;
+        hand_over_to(desk, None);
         self.output.finish().await;
         let uptime = self.started.elapsed().try_into().unwrap_or_default();
         let crash = Crash::read(self.ledger.ledger(), status, standstill, desk.clock.now(), uptime);
@@ -117,13 +127,18 @@ impl Worker {
                 message = self.from.receive() => match message {
                     Ok(message) => {
                         silent = 0;
+                        // Its tasks run, and one of them takes connections.
+                        if let Some(handover) = self.handover.take() {
+                            hand_over_to(desk, Some(handover));
+                        }
                         desk.serve(message, &self.outbox);
                     }
                     Err(error) => {
                         tracing::debug!(%error, "the worker's end of the control socket is closed");
-                        return self.child.wait().await.ok();
+                        return self.end_closed().await;
                     }
                 },
+                () = self.output.log_closed() => return self.end_closed().await,
                 () = liveness.answered() => {
                     desk.answers_probes = true;
                     unanswered = 0;
@@ -152,6 +167,19 @@ impl Worker {
         }
     }
 
+    /// What it cannot do without is closed. It is about to end; one that goes on is no worker any more: native code has
+    /// shut its log, or put another program in its place.
+    async fn end_closed(&mut self) -> Option<ExitStatus> {
+        if let Ok(status) = tokio::time::timeout(CLOSED_GRACE, self.child.wait()).await {
+            return status.ok();
+        }
+        tracing::error!("the worker closed its log or its connection to the host and did not end; ending it");
+        if let Err(error) = self.child.start_kill() {
+            tracing::warn!(%error, "the worker could not be ended");
+        }
+        self.child.wait().await.ok()
+    }
+
     /// Tells the worker to finish, and waits for it as long as it may take. `hurry` cuts the wait short.
     pub async fn drain(mut self, desk: &mut Desk, grace: Duration, hurry: impl Future<Output = ()>) {
         let _ = self.outbox.send(ToWorker::Drain).await;
@@ -164,6 +192,12 @@ impl Worker {
         if let Err(error) = self.child.kill().await {
             tracing::debug!(%error, "the worker had ended already");
         }
+    }
+}
+
+fn hand_over_to(desk: &Desk, worker: Option<HandoverSender>) {
+    if let Some(local) = &desk.local {
+        local.hand_over_to(worker);
     }
 }
 
@@ -216,7 +250,7 @@ impl Inbox {
 async fn send_start(
     socket: &mut UnixStream,
     start: &WorkerStart,
-    own: [BorrowedFd<'_>; 2],
+    own: [BorrowedFd<'_>; OWN_DESCRIPTORS],
     listeners: &[OwnedFd],
 ) -> anyhow::Result<()> {
     let frame = frame::encode(start)?;

@@ -4,6 +4,8 @@
 //! `request_id` and `trace_id` itself. Access lines don't go through tracing at all: they are what is written most.
 
 mod access;
+pub mod channel;
+mod check;
 mod levels;
 mod line;
 mod mask;
@@ -20,6 +22,8 @@ use tracing::level_filters::LevelFilter;
 
 pub use self::{
     access::AccessLine,
+    channel::LogSender,
+    check::LineCheck,
     levels::{Override, OverrideFault},
     writer::Flush,
 };

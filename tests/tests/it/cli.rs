@@ -109,9 +109,30 @@ async fn another_user_is_refused_by_mode_and_by_who_they_are() {
     let refused = as_nobody();
     // The connection ends before or after the command has sent something.
     assert!([Some(1), Some(69)].contains(&refused.status.code()) && refused.stdout.is_empty(), "{refused:?}");
-    assert!(host.log().contains("another user connected"), "{}", host.log());
+    assert!(host.log().contains("connected to the local socket and was turned away"), "{}", host.log());
     // Nobody is in the way of who may.
     exited(&cardinal_on(&host, &["plugin", "list"]), 0);
+}
+
+#[tokio::test]
+async fn commands_get_through_beside_silent_connections_and_while_the_worker_starts_again() {
+    let host = Host::settings().plugins(PluginsFolder::default()).start().await;
+    let socket = host.data().join("cardinal.sock");
+    // Twice as many as may wait without a token.
+    let silent: Vec<UnixStream> = (0..128).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    std::thread::scope(|scope| {
+        let calls: Vec<_> =
+            (0..10).map(|_| scope.spawn(|| exited(&cardinal_on(&host, &["plugin", "list"]), 0))).collect();
+        calls.into_iter().for_each(|call| drop(call.join().unwrap()));
+    });
+    drop(silent);
+    for _ in 0..3 {
+        let worker = host.worker_pid();
+        rustix::process::kill_process(rustix::process::Pid::from_raw(worker).unwrap(), Signal::KILL).unwrap();
+        eventually("the worker ends", async || (!lives(worker)).then_some(())).await;
+        let answer = get(&socket, "/v1/admin/auth/me", "");
+        assert!(answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.1 503"), "{answer}");
+    }
 }
 
 #[tokio::test]

@@ -3,9 +3,11 @@
 
 use std::path::Path;
 
-use cardinal_tests::{Host, HostSettings, Package, PluginsFolder, eventually};
+use cardinal_tests::{
+    Host, HostSettings, Package, PluginsFolder, User, cardinal, cardinal_on, eventually, exited, lives,
+};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const UNRULY: &str = "/v1/admin/plugins/unruly";
 /// `nobody`: the tests that run as root start a host as this user, too. PostgreSQL wants one that has a name.
@@ -303,4 +305,167 @@ async fn what_native_code_prints_is_bounded_and_cannot_command_a_terminal() {
     let forged: serde_json::Value = serde_json::from_str(forged).unwrap();
     assert_eq!((&forged["level"], &forged["target"]), (&json!("WARN"), &json!("worker")), "{forged}");
     host.owner().await.get(&format!("{UNRULY}/who")).await.expect(200);
+}
+
+/// Root's, where the tests run as root, and an ordinary user's, with a plugin that has time for its attacks.
+fn hosts_of_both_kinds() -> Vec<HostSettings> {
+    let with_unruly = || {
+        let unruly = Package::fixture("unruly").manifest(|it| it["limits"]["timeout_ms"] = json!(60_000));
+        Host::settings().plugins(PluginsFolder::default().with("unruly", &unruly))
+    };
+    if is_root() { vec![with_unruly(), with_unruly().run_as(ORDINARY_USER)] } else { vec![with_unruly()] }
+}
+
+fn open_files(pid: i32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+#[tokio::test]
+async fn neither_the_local_socket_nor_its_token_is_ever_in_the_worker() {
+    for settings in hosts_of_both_kinds() {
+        let host = settings.start().await;
+        let owner = host.owner().await;
+        let listening = tokio::time::Duration::from_secs(4);
+        let wanted = format!("{UNRULY}/walls/eavesdrop?ms={}", listening.as_millis());
+        let calls = async {
+            for _ in 0..5 {
+                let data = host.data();
+                let list = move || cardinal(["plugin", "list", "--data-dir", data.to_str().unwrap()]);
+                exited(&tokio::task::spawn_blocking(list).await.unwrap(), 0);
+            }
+        };
+        let (heard, ()) = tokio::join!(owner.get(&wanted), calls);
+        let heard = heard.expect(200);
+        assert_eq!((&heard["accepted"], &heard["log_opened"]), (&json!(0), &json!([])), "{heard}");
+        let token = std::fs::read_to_string(host.data().join("local-token")).unwrap();
+        assert!(!heard["seen"].as_str().unwrap().contains(token.trim()), "{heard}");
+        assert_eq!(remembered(owner, token.trim()).await, 0);
+        // The search finds what is there.
+        assert!(remembered(owner, host.data().to_str().unwrap()).await > 0);
+    }
+}
+
+/// How often a text stands in the worker's memory. It is sent backwards, so that the question is not what is found.
+async fn remembered(owner: &User, text: &str) -> u64 {
+    let wanted = json!({"reversed": text.chars().rev().collect::<String>()});
+    let found = owner.post(&format!("{UNRULY}/walls/remembers"), &wanted).await.expect(200);
+    found["found"].as_u64().unwrap()
+}
+
+#[tokio::test]
+async fn native_code_forges_no_line_of_the_log_and_loses_none_of_others() {
+    for settings in hosts_of_both_kinds() {
+        let host = settings.set("LOG_FORMAT", "json").start().await;
+        let owner = host.owner().await;
+        let before = open_files(host.keeper_pid());
+        let requests = async {
+            for n in 0..200 {
+                owner.get(&format!("{UNRULY}/who?n={n}")).await.expect(200);
+            }
+        };
+        let forge = format!("{UNRULY}/walls/forge");
+        let (forged, ()) = tokio::join!(owner.get(&forge), requests);
+        assert!(forged.status == 200 && forged.text() == "forged", "{forged}");
+        let dropped = "lines that are none of the host's log were dropped";
+        eventually("what was dropped is counted", async || host.log().contains(dropped).then_some(())).await;
+        let log = host.log();
+        let lines: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let forged: Vec<&Value> = lines.iter().filter(|line| line.to_string().contains("forged")).collect();
+        let message = "forged, and yet the worker's";
+        let fair = |line: &Value| {
+            line["process"] == "worker" && line["target"] == "cardinal::db" && line["message"] == message
+        };
+        assert!(!forged.is_empty() && forged.iter().all(|line| fair(line)), "{forged:?}");
+        let whole = log.lines().filter(|line| line.contains("forged")).all(|line| line.starts_with("{\"timestamp\""));
+        assert!(whole && !log.contains('\x1b'), "{log}");
+        let of_who = |line: &&Value| line["path"] == format!("{UNRULY}/who") && line["process"] == "worker";
+        assert_eq!(lines.iter().filter(of_who).count(), 200);
+        // Lines of the keeper are nobody's but the keeper's.
+        let keepers =
+            lines.iter().filter(|line| line["target"].as_str().is_some_and(|it| it.starts_with("cardinal::keeper")));
+        assert!(keepers.clone().count() > 0 && keepers.clone().all(|line| line["process"].is_null()));
+        assert!(open_files(host.keeper_pid()) <= before + 5);
+        owner.get(&format!("{UNRULY}/who")).await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn native_code_cannot_cut_the_worker_off() {
+    let host = with_unruly().start().await;
+    let (owner, worker) = (host.owner().await, host.worker_pid());
+    let tried = owner.get(&format!("{UNRULY}/walls/shut")).await.expect(200);
+    let tried = tried.as_array().unwrap();
+    assert!(
+        tried.len() >= 2 && tried.iter().all(|errno| *errno == rustix::io::Errno::PERM.raw_os_error()),
+        "{tried:?}"
+    );
+    owner.get(&format!("{UNRULY}/who?n=after")).await.expect(200);
+    eventually("it goes on logging", async || host.log().contains("unruly/who").then_some(())).await;
+    exited(&cardinal_on(&host, &["plugin", "list"]), 0);
+    assert_eq!(host.worker_pid(), worker);
+}
+
+#[tokio::test]
+async fn a_worker_that_native_code_has_made_another_program_is_replaced() {
+    let host = with_unruly().start().await;
+    let worker = host.worker_pid();
+    let call = host.owner().await.call(http::Method::GET, &format!("{UNRULY}/walls/become-another"));
+    // Whether it is answered depends on who is first.
+    drop(call.try_send().await);
+    eventually("it is ended", async || (!lives(worker)).then_some(())).await;
+    assert!(host.log().contains("closed its log or its connection to the host"), "{}", host.log());
+    host.ready_again().await;
+    exited(&cardinal_on(&host, &["plugin", "list"]), 0);
+}
+
+#[tokio::test]
+async fn calls_that_no_plugin_needs_are_refused() {
+    for settings in hosts_of_both_kinds() {
+        let host = settings.start().await;
+        let found = host.owner().await.get(&format!("{UNRULY}/walls/calls")).await.expect(200);
+        let found = found.as_object().unwrap();
+        for (call, errno) in found {
+            let landlock_alone = call == "kill the keeper" && is_root() && linux() < (6, 12);
+            assert!(landlock_alone || errno.as_u64() > Some(0), "{call} went well");
+        }
+        assert!(found.len() >= 12);
+    }
+}
+
+/// The address of a server that passes on to this host's PostgreSQL, for as long as the test runs.
+async fn database_over_tcp(host: &Host) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = host.data().join("pg/run/.s.PGSQL.5432");
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let server = server.clone();
+            tokio::spawn(async move {
+                let mut server = tokio::net::UnixStream::connect(server).await.unwrap();
+                drop(tokio::io::copy_bidirectional(&mut client, &mut server).await);
+            });
+        }
+    });
+    let url = host.database_url();
+    let (login, rest) = url.split_once('@').unwrap();
+    format!("{login}@127.0.0.1:{port}/{}", rest.rsplit('/').next().unwrap())
+}
+
+#[tokio::test]
+async fn with_a_database_over_tcp_an_ordinary_users_worker_connects_to_no_unix_socket() {
+    let other = Host::settings().start().await;
+    let folder = tempfile::tempdir().unwrap();
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let path = folder.path().join("docker.sock");
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    tokio::spawn(async move { while listener.accept().await.is_ok() {} });
+    let settings = with_unruly().set("DATABASE_URL", database_over_tcp(&other).await);
+    let settings = if is_root() { settings.run_as(ORDINARY_USER) } else { settings };
+    let host = settings.start().await;
+    let wanted = json!({"socket": path.to_str().unwrap()});
+    let tried = host.owner().await.post(&format!("{UNRULY}/walls/connect"), &wanted).await.expect(200);
+    assert_eq!(tried, json!({"connected": false, "error": 1}));
+    host.owner().await.card("By the network").await;
 }

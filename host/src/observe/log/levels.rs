@@ -123,7 +123,7 @@ impl Levels {
     pub fn revert(&self, now: OffsetDateTime) -> Option<OffsetDateTime> {
         let mut overrides = self.overrides.lock().unwrap_or_else(PoisonError::into_inner);
         for ended in overrides.extract_if(.., |known| known.until <= now) {
-            tracing::info!(target = ended.target, level = ended.level, "the level of log lines is as it was set again");
+            tracing::info!(changed = ended.target, to = ended.level, "the level of log lines is as it was set again");
         }
         let mut levels = self.setting.clone();
         for known in overrides.iter() {

@@ -143,6 +143,14 @@ impl<'b> Line<'b> {
     }
 
     fn name(&mut self, name: &str) {
+        // Each stands once in a line: at its beginning, or put there by whoever passes it on.
+        let name = match name {
+            "timestamp" => "field_timestamp",
+            "level" => "field_level",
+            "target" => "field_target",
+            "process" => "field_process",
+            name => name,
+        };
         if self.style == Style::Json {
             self.out.push_str(",\"");
             self.out.push_str(name);
@@ -174,7 +182,7 @@ fn cut(text: &str) -> &str {
 }
 
 /// Control characters, and what changes how the rest of a line reads.
-fn is_odd(c: char) -> bool {
+pub fn is_odd(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
