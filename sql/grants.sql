@@ -38,6 +38,8 @@ GRANT SELECT, INSERT ON public.card_history TO {{core}};
 GRANT SELECT, INSERT, UPDATE ON public.admin_users TO {{core}};
 GRANT SELECT, INSERT, UPDATE, DELETE ON public.admin_sessions TO {{core}};
 GRANT SELECT, INSERT, UPDATE ON public.admin_api_keys TO {{core}};
+-- Triggers add to it.
+GRANT SELECT, DELETE ON public.identity_changes TO {{core}};
 -- Append-only: whoever gets hold of the core's login cannot rewrite what it did. No UPDATE, DELETE or TRUNCATE.
 GRANT SELECT, INSERT ON public.admin_audit_log TO {{core}};
 GRANT SELECT, INSERT, UPDATE ON public.plugin_state TO {{core}};

@@ -8,6 +8,7 @@ pub mod bearer;
 mod cache;
 pub mod caller;
 pub mod credential;
+mod follow;
 pub mod login;
 pub mod oidc;
 pub mod password;
@@ -16,7 +17,7 @@ pub mod session_token;
 pub mod throttle;
 pub mod username;
 
-use std::{collections::HashSet, net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc};
 
 use http::{HeaderMap, header};
 use uuid::Uuid;
@@ -49,8 +50,6 @@ use crate::{
 
 /// The kind of the users of an identity provider.
 const OIDC: &str = "oidc";
-/// How old may be what is known of somebody who reads a stream, when it is looked at again.
-const AGAIN: time::Duration = time::Duration::seconds(2);
 
 /// Places that are learned in one statement; as many as are kept.
 const LEARNED_AT_ONCE: i64 = 20_000;
@@ -71,6 +70,7 @@ pub struct Auth {
     keys: Cache,
     sessions: Cache,
     jwts: Cache,
+    follower: follow::Follower,
     uses: cache::Uses,
     seen: cache::Uses,
 }
@@ -98,6 +98,7 @@ impl Auth {
             keys: Cache::default(),
             sessions: Cache::default(),
             jwts: Cache::default(),
+            follower: follow::Follower::default(),
             uses: cache::Uses::default(),
             seen: cache::Uses::default(),
         }
@@ -110,16 +111,6 @@ impl Auth {
         self
     }
 
-    /// Who sends these headers. 401 without a credential or with a bad one, 503 when nobody can say.
-    pub async fn identify(&self, headers: &HeaderMap, peer: IpAddr) -> ApiResult<SharedCaller> {
-        self.identify_as_of(headers, peer, cache::FRESH).await
-    }
-
-    /// Who it is whose request is still being answered after some time.
-    pub async fn identify_again(&self, headers: &HeaderMap, peer: IpAddr) -> ApiResult<SharedCaller> {
-        self.identify_as_of(headers, peer, AGAIN).await
-    }
-
     /// The system's user `uid` at the socket in `DATA_DIR`, who needs no credential.
     pub async fn local(&self, uid: u32) -> ApiResult<SharedCaller> {
         match db::users::first_owner(&self.pool).await? {
@@ -128,12 +119,9 @@ impl Auth {
         }
     }
 
-    async fn identify_as_of(
-        &self,
-        headers: &HeaderMap,
-        peer: IpAddr,
-        fresh: time::Duration,
-    ) -> ApiResult<SharedCaller> {
+    /// Who sends these headers. 401 without a credential or with a bad one, 503 when nobody can say.
+    pub async fn identify(&self, headers: &HeaderMap, peer: IpAddr) -> ApiResult<SharedCaller> {
+        let fresh = if self.follower.is_current() { cache::FRESH } else { cache::FRESH_UNFOLLOWED };
         let token = bearer::read(headers).map_err(|reason| self.unauthorized(&codes::INVALID_TOKEN, Some(reason)))?;
         match token {
             #[cfg(feature = "without-authentication")]
@@ -265,29 +253,6 @@ impl Auth {
     /// How often credentials were known already, by their kind.
     pub fn cache_counts(&self) -> [(&'static str, cache::Counts); 2] {
         [("api_key", self.keys.counts()), ("session", self.sessions.counts())]
-    }
-
-    /// Forgets what is known of keys and of those that were made with them, so that a change acts at once on this host.
-    pub fn forget_keys(&self, ids: impl IntoIterator<Item = Uuid>) {
-        let ids: HashSet<Uuid> = ids.into_iter().collect();
-        self.keys.forget(|caller| caller.comes_from_key(&ids));
-    }
-
-    /// Forgets one session.
-    pub fn forget_session(&self, id: Uuid) {
-        self.sessions.forget(|caller| caller.session_id == Some(id));
-    }
-
-    /// Forgets every session of a user.
-    pub fn forget_sessions(&self, user: Uuid) {
-        self.sessions.forget(|caller| caller.user_id == user);
-    }
-
-    /// Forgets everything of a user: sessions, keys and JWTs.
-    pub fn forget_user(&self, id: Uuid) {
-        self.sessions.forget(|caller| caller.user_id == id);
-        self.jwts.forget(|caller| caller.user_id == id);
-        self.keys.forget(|caller| caller.user_id == id);
     }
 
     /// Learns where names have logged in, at whichever host, after the session `after`; gives the last one.

@@ -36,6 +36,14 @@ use crate::{
 /// Calls without a valid credential that an address may make: far more than a person or a script
 /// that has made a mistake needs, far less than what a host can answer.
 const ADDRESS: Limit = Limit::new(1_200, 600);
+/// Refusals that an address is sent: so many at once, then each is held until its turn, this many a minute. A client that
+/// asks again as soon as it is refused would otherwise get as many as a core can make.
+const REFUSALS_AT_ONCE: u32 = 10;
+const REFUSALS: Limit = Limit::new(300, REFUSALS_AT_ONCE + REFUSALS_HELD);
+/// Refusals of an address that are held one after the other, 200 ms each; beyond these all are held for the same 10 s.
+const REFUSALS_HELD: u32 = 50;
+/// From so many unpaid refusals on an address floods: it gets no new connection while the listener is full.
+const FLOOD: u32 = 20;
 /// A person's session has this many times what a key has.
 const USER_FACTOR: u32 = 10;
 const HIGHEST_PER_MINUTE: u32 = 100_000_000;
@@ -70,6 +78,7 @@ pub struct Limits {
     user: Limit,
     address: Policy,
     addresses: Addresses,
+    refusals: Addresses,
     meters: Meters,
 }
 
@@ -82,6 +91,7 @@ impl Limits {
             user: Limit::new(user, user / BURST_PART),
             address: Policy::new(Kind::Address, ADDRESS),
             addresses: Addresses::new(ADDRESS),
+            refusals: Addresses::new(REFUSALS),
             meters: Meters::default(),
         }
     }
@@ -129,6 +139,19 @@ impl Limits {
         *standing = Some(self.of_address(spent_until, now));
     }
 
+    /// How long the answer to a caller without a valid credential is held that refuses it for asking too often.
+    pub fn hold_refusal(&self, peer: IpAddr) -> Duration {
+        let now = self.at(Instant::now());
+        let spent_until = self.refusals.charge(Network::from(peer), now);
+        Duration::from_nanos(spent_until.saturating_sub(now + u64::from(REFUSALS_AT_ONCE) * REFUSALS.period))
+    }
+
+    /// Whether this address asks again and again though it is refused.
+    pub fn floods(&self, peer: IpAddr) -> bool {
+        let spent_until = self.refusals.spent_until(Network::from(peer));
+        spent_until > self.at(Instant::now()) + u64::from(FLOOD) * REFUSALS.period
+    }
+
     /// Charges a call to its caller, whatever comes of it later: on each of its budgets, or on none of them when one
     /// refuses.
     pub fn charge(&self, caller: &Caller, at: Instant, standing: &mut Option<Standing>) -> ApiResult<()> {
@@ -159,6 +182,7 @@ impl Limits {
     pub fn sweep(&self) {
         let now = self.at(Instant::now());
         self.addresses.sweep(now);
+        self.refusals.sweep(now);
         self.meters.sweep(now);
     }
 
@@ -208,6 +232,16 @@ mod tests {
         assert_eq!(counted(&[Some(60), Some(300), Some(600)]), [60, 300, 600]);
         assert_eq!(counted(&[Some(600), Some(60)]), [60], "a maker that was slowed down");
         assert_eq!(counted(&[Some(60), Some(600), Some(300)]), [60, 300]);
+    }
+
+    #[test]
+    fn refusals_of_an_address_are_held_one_after_the_other() {
+        let (limits, here) = (Limits::new(6000), IpAddr::from([192, 0, 2, 1]));
+        let held: Vec<u128> = (0..100).map(|_| limits.hold_refusal(here).as_millis()).collect();
+        assert!(held[..10].iter().all(|ms| *ms == 0), "{held:?}");
+        assert!((100..=200).contains(&held[10]) && held[30] > 3_500 && held[58] < 10_000, "{held:?}");
+        assert!(held[70..].iter().all(|ms| (10_000..=10_400).contains(ms)), "{held:?}");
+        assert!(limits.floods(here) && !limits.floods(IpAddr::from([192, 0, 2, 2])));
     }
 
     #[test]

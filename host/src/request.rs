@@ -1,14 +1,21 @@
 //! The walk of a request: one short way from what came in to what goes out.
 
 mod call;
+mod credential;
 mod cx;
+mod revocable;
 mod unreadable;
 
 use std::{net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
-use http::{HeaderMap, Request, Response, header};
+use http::{HeaderMap, Request, Response, StatusCode, header};
 
-pub use self::{call::Call, cx::Cx, unreadable::answer as unreadable};
+pub use self::{
+    call::Call,
+    credential::{Credential, RECHECK_RIGHTS},
+    cx::Cx,
+    unreadable::answer as unreadable,
+};
 use crate::{
     api,
     app::App,
@@ -95,7 +102,29 @@ pub async fn serve(app: Arc<App>, peer: Peer, request: Request<RequestBody>) -> 
     let mut cx = Cx::begin(&app, origin, &request);
     let (outcome, spent) = spent::account(pin!(answer(&app, &mut cx, peer, request))).await;
     cx.note_refusal(&outcome);
-    cx.finish(outcome, spent)
+    let held_for = hold(&app, &cx, peer, &outcome);
+    let mut answer = cx.finish(outcome, spent);
+    if let Some(held_for) = held_for {
+        answer.extensions_mut().insert(held_for);
+    }
+    answer
+}
+
+/// How long the connection keeps an answer back before it sends it.
+#[derive(Clone, Copy)]
+pub struct HeldFor(pub Duration);
+
+/// Who asks too often without a valid credential, and at once again, would otherwise take all the time there is.
+fn hold(app: &App, cx: &Cx<'_>, peer: Peer, outcome: &ApiResult<Reply>) -> Option<HeldFor> {
+    let Err(error) = outcome else { return None };
+    let is_login = cx.template == api::auth::LOGIN;
+    let asks_too_often =
+        error.status() == StatusCode::TOO_MANY_REQUESTS || (is_login && error.code() == codes::OVERLOADED.name);
+    // A reserved place is too rare to be held.
+    if !asks_too_often || cx.caller.is_some() || peer.full.is_some() {
+        return None;
+    }
+    Some(app.limits.hold_refusal(cx.peer)).filter(|time| !time.is_zero()).map(HeldFor)
 }
 
 async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<RequestBody>) -> ApiResult<Reply> {
@@ -149,7 +178,13 @@ async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<Re
     if let Access::Scope(scope) = found.route.access {
         caller.require(scope).map_err(|refusal| app.auth.step_up(refusal, &caller, scope))?; // 403
     }
-    run(app, cx, Some(caller), request, &found).await
+    let is_bound = found.route.access == Access::Plugin || found.route.path.starts_with("/api");
+    let credential = request.headers().get(header::AUTHORIZATION).filter(|_| is_bound).cloned();
+    let reply = run(app, cx, Some(Arc::clone(&caller)), request, &found).await?;
+    Ok(match credential {
+        Some(credential) => revocable::bind(app, &caller, credential, cx.peer, reply),
+        None => reply,
+    })
 }
 
 /// Whether this listener and host name serve proxied pages: not where they would share ours with the Admin UI though

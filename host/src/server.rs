@@ -10,7 +10,7 @@ use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     os::fd::{AsRawFd, OwnedFd, RawFd},
-    pin::pin,
+    pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
     task::Poll,
     time::Duration,
@@ -22,7 +22,8 @@ use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream, UnixListener, UnixStream},
+    net::{TcpListener, TcpStream, UnixStream},
+    sync::OwnedSemaphorePermit,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -36,8 +37,8 @@ use crate::{
     app::App,
     crash::descriptors,
     http::{paced::Paced, request_body::RequestBody},
-    local_socket::TokenHash,
-    request::{self, Door, Peer},
+    local_socket::HandoverReceiver,
+    request::{self, Door, HeldFor, Peer},
 };
 
 /// A request's headers must have arrived after this long; also the longest idle keep-alive.
@@ -54,27 +55,28 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Where connections come in, and what may be asked there.
 pub enum Listener {
     Tcp(TcpListener, Door),
-    Local(UnixListener, TokenHash),
+    /// Connections of the local socket, as the keeper lets them in.
+    Local(HandoverReceiver),
 }
 
 /// A connection that came in.
 enum Stream {
     Tcp(TcpStream),
-    Local(UnixStream, TokenHash),
+    Local(UnixStream),
 }
 
 impl AsRawFd for Stream {
     fn as_raw_fd(&self) -> RawFd {
         match self {
             Self::Tcp(stream) => stream.as_raw_fd(),
-            Self::Local(stream, _) => stream.as_raw_fd(),
+            Self::Local(stream) => stream.as_raw_fd(),
         }
     }
 }
 
 /// Serves until `stop`, then lets the requests in flight finish for at most `grace`.
 pub async fn serve(app: Arc<App>, listener: Listener, stop: CancellationToken, grace: Duration) {
-    let connections = Connections::new(app.config.http.trusted_proxies.clone());
+    let connections = Connections::new(app.config.http.trusted_proxies.clone(), Arc::clone(&app.limits));
     let mut server = http1::Builder::new();
     server.header_read_timeout(HEADER_TIMEOUT).max_headers(HEADER_COUNT).max_buf_size(HEADER_BYTES);
     loop {
@@ -83,18 +85,16 @@ pub async fn serve(app: Arc<App>, listener: Listener, stop: CancellationToken, g
             accepted = accept(&listener, &connections) => accepted,
         };
         match accepted {
-            Ok(Some((stream, peer, seat))) => {
-                let mut server = server.clone();
-                server.timer(IdleTimer::new(seat.connection()));
-                let (app, stop) = (Arc::clone(&app), stop.clone());
-                match stream {
-                    Stream::Tcp(stream) => tokio::spawn(connection(app, server, stream, peer, stop, seat)),
-                    Stream::Local(stream, token) => tokio::spawn(async move {
-                        if let Some(stream) = admitted(stream, token, &stop).await {
-                            connection(app, server, stream, peer, stop, seat).await;
-                        }
-                    }),
-                };
+            Ok(Some(newcomer)) => {
+                let (app, mut server, stop) = (Arc::clone(&app), server.clone(), stop.clone());
+                tokio::spawn(async move {
+                    let Some((stream, peer, seat)) = newcomer.seated().await else { return };
+                    server.timer(IdleTimer::new(seat.connection()));
+                    match stream {
+                        Stream::Tcp(stream) => connection(app, server, stream, peer, stop, seat).await,
+                        Stream::Local(stream) => connection(app, server, stream, peer, stop, seat).await,
+                    }
+                });
             }
             Ok(None) => {}
             Err(error) => {
@@ -126,10 +126,10 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let respond = Arc::clone(&app);
     let respond = Box::new(move |status| request::unreadable(&respond, peer, status));
     let io = UnreadHead::new(io, seat.connection(), respond);
-    let idle = io.idle();
+    let (held, stopping) = (seat.connection(), stop.clone());
     let service = service_fn(move |request| {
         let app = Arc::clone(&app);
-        idle.end();
+        let (held, stopping) = (Arc::clone(&held), stopping.clone());
         let request = match peer.full {
             None => RequestBody::of(request),
             // A probe has no body, and what is refused must not keep a reserved place until its body is there.
@@ -142,6 +142,15 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                     request::serve(app, peer, request).await
                 }
             };
+            if let Some(HeldFor(time)) = answer.extensions_mut().remove() {
+                // Meanwhile the connection counts as idle: it is closed first when its place is wanted.
+                held.head_awaited();
+                tokio::select! {
+                    () = tokio::time::sleep(time) => {}
+                    () = stopping.cancelled() => {}
+                }
+                held.head_read();
+            }
             if peer.full.is_some() {
                 answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
@@ -200,26 +209,55 @@ impl Listener {
     }
 
     /// # Errors
-    /// The descriptor is no socket that listens.
-    pub fn local(listener: OwnedFd, token: TokenHash) -> io::Result<Self> {
-        let listener = std::os::unix::net::UnixListener::from(listener);
-        listener.set_nonblocking(true)?;
-        Ok(Self::Local(UnixListener::from_std(listener)?, token))
+    /// The descriptor is no socket.
+    pub fn local(handed: OwnedFd) -> io::Result<Self> {
+        Ok(Self::Local(HandoverReceiver::new(handed, rustix::process::getppid())?))
     }
 }
 
-/// The next connection with its place; `None` when it was turned away.
-async fn accept(listener: &Listener, connections: &Arc<Connections>) -> io::Result<Option<(Stream, Peer, Seat)>> {
+/// A connection that was accepted.
+struct Newcomer {
+    stream: Stream,
+    ip: IpAddr,
+    door: Door,
+    admission: Admission,
+}
+
+enum Admission {
+    Seated(Seat),
+    /// The listener is full. Others are accepted meanwhile, in bounded numbers.
+    Waiting(Pin<Box<dyn Future<Output = Option<Seat>> + Send>>, OwnedSemaphorePermit),
+}
+
+impl Newcomer {
+    /// With its place; `None` when it is turned away.
+    async fn seated(self) -> Option<(Stream, Peer, Seat)> {
+        let seat = match self.admission {
+            Admission::Seated(seat) => seat,
+            Admission::Waiting(admission, _permit) => admission.await?,
+        };
+        let peer = Peer { ip: self.ip, door: self.door, full: seat.full() };
+        Some((self.stream, peer, seat))
+    }
+}
+
+/// The next connection; `None` when it was turned away.
+async fn accept(listener: &Listener, connections: &Arc<Connections>) -> io::Result<Option<Newcomer>> {
     let accepted = match accept_stream(listener).await {
         Err(error) if is_exhausted(&error) => accept_on_reserve(listener, connections, error)?,
         accepted => accepted?,
     };
     let Some((stream, ip, door)) = accepted else { return Ok(None) };
-    let Some(seat) = connections.admit(ip).await else { return Ok(None) };
+    let admitting = Arc::clone(connections);
+    let mut admission = Box::pin(async move { admitting.admit(ip).await });
+    let admission = match (&mut admission).now_or_never() {
+        Some(Some(seat)) => Admission::Seated(seat),
+        Some(None) => return Ok(None),
+        None => Admission::Waiting(admission, connections.wait_for_place().await?),
+    };
     // Without an address; what is counted by address is not counted there.
     let ip = ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    let peer = Peer { ip, door, full: seat.full() };
-    Ok(Some((stream, peer, seat)))
+    Ok(Some(Newcomer { stream, ip, door, admission }))
 }
 
 type Accepted = Option<(Stream, Option<IpAddr>, Door)>;
@@ -231,9 +269,10 @@ async fn accept_stream(listener: &Listener) -> io::Result<Accepted> {
             // It fails when the client has gone away already.
             stream.set_nodelay(true).is_ok().then_some((Stream::Tcp(stream), Some(canonical(peer)), *door))
         }
-        Listener::Local(listener, token) => {
-            let (stream, uid) = accept_known(listener).await?;
-            Some((Stream::Local(stream, *token), None, Door::Local { uid }))
+        Listener::Local(handed) => {
+            let stream = handed.receive().await?;
+            let uid = stream.peer_cred()?.uid();
+            Some((Stream::Local(stream), None, Door::Local { uid }))
         }
     })
 }
@@ -246,35 +285,14 @@ fn is_exhausted(error: &io::Error) -> bool {
 /// Plugins have taken all descriptors but those that are kept back for connections. When few of those are left, a
 /// connection that is idle makes room.
 fn accept_on_reserve(listener: &Listener, connections: &Connections, error: io::Error) -> io::Result<Accepted> {
+    // The system looks for a descriptor before it looks for a client: without one, it may still be that nobody waits.
+    let Some(accepted) = descriptors::with_reserve(|| accept_stream(listener).now_or_never()) else { return Ok(None) };
     connections.note_failure(&error);
-    let accepted = descriptors::with_reserve(|| accept_stream(listener).now_or_never()).unwrap_or(Err(error));
     let leaves_enough = |stream: &Stream| !descriptors::is_among_the_last(stream.as_raw_fd());
     if !matches!(&accepted, Ok(Some((stream, ..))) if leaves_enough(stream)) {
         connections.close_longest_idle();
     }
     accepted
-}
-
-/// The next connection of this host's own user or of root; the system says who it is. Others get no answer.
-async fn accept_known(listener: &UnixListener) -> io::Result<(UnixStream, u32)> {
-    let own = rustix::process::geteuid().as_raw();
-    loop {
-        let (stream, _) = listener.accept().await?;
-        let uid = stream.peer_cred()?.uid();
-        if uid == own || uid == 0 {
-            return Ok((stream, uid));
-        }
-        tracing::warn!(uid, "another user connected to the local socket and was turned away");
-    }
-}
-
-/// A connection to the local socket that began with the token. Others get no answer.
-async fn admitted(mut stream: UnixStream, token: TokenHash, stop: &CancellationToken) -> Option<UnixStream> {
-    let admits = stop.run_until_cancelled(token.admits(&mut stream)).await?;
-    if !admits {
-        tracing::warn!("a connection to the local socket did not begin with its token and was turned away");
-    }
-    admits.then_some(stream)
 }
 
 fn canonical(peer: SocketAddr) -> IpAddr {

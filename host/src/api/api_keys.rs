@@ -205,11 +205,10 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     if record.owner_id != caller.user_id {
         authority::over_role(caller, owner_role.as_deref())?;
     }
-    let revoked = || conflict("A key that is revoked stays as it is.");
-    if record.revoked_at.is_some() {
-        return Err(revoked());
-    }
     let change = wanted(app, caller, &record, call.json()?)?;
+    if record.revoked_at.is_some() && !change.only_narrows(&record) {
+        return Err(conflict(STAYS_REVOKED));
+    }
     let more = |pointer, what| {
         let detail = format!("A key {what} than the key that it was made with.");
         Err(ApiError::invalid(pointer, detail))
@@ -217,7 +216,7 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let by = caller.key.as_ref().map(|(id, _)| *id);
     let (record, narrowed) = match db::api_keys::update(&app.pools.core, &record, &change, by).await? {
         Updated::Done(record, narrowed) => (record, narrowed),
-        Updated::Revoked => return Err(revoked()),
+        Updated::Revoked => return Err(conflict(STAYS_REVOKED)),
         Updated::OutlivesItsMaker => return more("/expires_at", "lives no longer"),
         Updated::ExceedsItsMaker => return more("/scopes", "holds no more scopes"),
         Updated::CallerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None)),
@@ -229,6 +228,9 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     }
     reply::ok(&Item { item: show(&record) })
 }
+
+const STAYS_REVOKED: &str =
+    "A revoked key stays as it is; its scopes alone can be narrowed, which narrows the living keys of its lineage.";
 
 /// What a patch asks for, as far as this caller may ask for it.
 fn wanted(app: &App, caller: &Caller, record: &KeyRecord, body: KeyPatch) -> ApiResult<Change> {

@@ -15,7 +15,7 @@ use tokio::{
 
 use crate::{
     app::App,
-    auth::caller::{Caller, CallerKind},
+    auth::caller::Caller,
     events::seats::Seat,
     http::{
         body::Body,
@@ -24,16 +24,13 @@ use crate::{
         reply::Reply,
     },
     observe::recent::Portion,
-    request::Call,
+    request::{Call, Credential, RECHECK_RIGHTS},
 };
 
 /// When a client should try again after its connection broke.
 const RETRY_MS: u32 = 2_000;
 /// Proxies close what is silent for longer, and a client that is gone is found out by it.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// How often a reader's rights are looked at again. What is known of its credential is up to two seconds old then, so
-/// that within five seconds nobody reads who may no more.
-const LOOK_AT_RIGHTS: Duration = Duration::from_secs(2);
 /// After a failure of the database.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -68,17 +65,16 @@ pub struct Beginning {
 /// Who reads, what, and how far.
 pub struct Reading<F> {
     app: Arc<App>,
-    /// The credential, and no more.
-    headers: HeaderMap,
-    /// Who reads without a credential, at the local socket.
-    local: Option<u32>,
-    peer: std::net::IpAddr,
+    credential: Credential,
     feed: F,
     /// All up to this number was looked at.
     place: i64,
     /// The last number that the client was told.
     told: i64,
     head: watch::Receiver<i64>,
+    rights: watch::Receiver<()>,
+    /// Nobody can say whether it may still read: it gets nothing until the database is back.
+    is_unverified: bool,
     /// It has caught up with what is new; from then on falling behind is being too slow.
     live: bool,
     next_look: Instant,
@@ -107,19 +103,18 @@ impl<F: Feed> Reading<F> {
         seat: Seat,
         begin: &Beginning,
     ) -> Self {
-        let credential = call.headers.get_all(header::AUTHORIZATION).iter();
         let now = Instant::now();
         Self {
             app: Arc::clone(app),
-            headers: credential.map(|value| (header::AUTHORIZATION, value.clone())).collect(),
-            peer: call.peer,
-            local: local_user(call),
+            credential: Credential::from_call(call),
             feed,
             place: begin.place,
             told: begin.place,
             head,
+            rights: app.auth.rights_changes(),
+            is_unverified: false,
             live: false,
-            next_look: now + LOOK_AT_RIGHTS,
+            next_look: now + RECHECK_RIGHTS,
             next_beat: now + HEARTBEAT,
             greeting: Some(begin.greeting()),
             ended: false,
@@ -154,6 +149,14 @@ impl<F: Feed> Reading<F> {
             }
             self.head.mark_unchanged();
             let now = Instant::now();
+            if self.is_unverified {
+                if now >= self.next_beat {
+                    self.next_beat = now + HEARTBEAT;
+                    return Some(self.heartbeat());
+                }
+                sleep_until(self.next_look).await;
+                continue;
+            }
             match self.advance().await {
                 Ok(Some(text)) if !text.is_empty() => {
                     self.next_beat = now + HEARTBEAT;
@@ -182,6 +185,7 @@ impl<F: Feed> Reading<F> {
         tokio::select! {
             _ = self.head.changed() => {}
             () = app.events.stopped() => {}
+            _ = self.rights.changed() => self.next_look = Instant::now(),
             () = sleep_until(at.min(self.next_look)) => {}
         }
     }
@@ -222,19 +226,21 @@ impl<F: Feed> Reading<F> {
             return Some(End::Draining);
         }
         let now = Instant::now();
-        if now < self.next_look {
+        if self.rights.has_changed().is_ok_and(|changed| !changed) && now < self.next_look {
             return None;
         }
-        self.next_look = now + LOOK_AT_RIGHTS;
-        let identified = match self.local {
-            Some(uid) => self.app.auth.local(uid).await,
-            None => self.app.auth.identify_again(&self.headers, self.peer).await,
-        };
+        self.rights.mark_unchanged();
+        self.next_look = now + RECHECK_RIGHTS;
+        let identified = self.credential.identify(&self.app).await;
+        self.is_unverified = false;
         match identified {
             Ok(caller) => (!self.feed.is_open_to(&caller)).then_some(End::RightsChanged),
             Err(error) if error.status().is_client_error() => Some(End::Refused(error.code().to_owned())),
-            // Nobody can say until the database is back.
-            Err(_) => None,
+            Err(_) => {
+                self.is_unverified = true;
+                self.next_look = now + TRY_AGAIN;
+                None
+            }
         }
     }
 
@@ -245,14 +251,6 @@ impl<F: Feed> Reading<F> {
         }
         self.told = self.place;
         format!(": \nid: {}\n\n", self.place).into()
-    }
-}
-
-/// Who reads at the socket in `DATA_DIR`, without a credential.
-fn local_user(call: &Call) -> Option<u32> {
-    match call.caller().ok()?.kind {
-        CallerKind::Local { uid } => Some(uid),
-        _ => None,
     }
 }
 

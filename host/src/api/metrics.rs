@@ -96,7 +96,7 @@ fn host(page: &mut Exposition, app: &App, database_up: bool) {
     let name = "cardinal_auth_cache_total";
     if page.family(name, Kind::Counter, "Credentials looked up, by whether the answer was known already.") {
         for (cache, counts) in app.auth.cache_counts() {
-            for (outcome, count) in [("hit", counts.hits), ("miss", counts.misses), ("stale", counts.stale)] {
+            for (outcome, count) in [("hit", counts.hits), ("miss", counts.misses)] {
                 page.sample(name, &[("cache", cache), ("outcome", outcome)], count);
             }
         }

@@ -1,7 +1,7 @@
 //! What a caller may do to others' accounts and give to others: never more than it holds itself.
 
 use super::{
-    caller::{Caller, insufficient},
+    caller::{Caller, CallerKind, insufficient},
     scope::{self, ScopeSet},
 };
 use crate::http::{
@@ -48,9 +48,14 @@ pub fn person(caller: &Caller) -> ApiResult<()> {
 pub fn lacked<'s>(caller: &Caller, scopes: &'s [String]) -> Option<&'s str> {
     let held = |scope: &&String| {
         let wanted = ScopeSet::lenient([scope]);
-        // A JWT never waives a confirmation, `*` included; nor does it make a key that does.
-        let waives = wanted.holds(scope::UNATTENDED);
-        caller.scopes.includes(&wanted) && (!waives || caller.holds(scope::UNATTENDED))
+        let may_waive = match caller.kind {
+            // Nobody but a key waives confirmations. A person who could change the key anyhow may make one that does, a
+            // key that does so itself, a JWT none, nor one with a `*` under which it could be added later.
+            CallerKind::Oidc => !wanted.holds(scope::UNATTENDED),
+            CallerKind::ApiKey => !wanted.names(scope::UNATTENDED) || caller.holds(scope::UNATTENDED),
+            CallerKind::User | CallerKind::Plugin | CallerKind::Local { .. } => true,
+        };
+        may_waive && caller.scopes.includes(&wanted)
     };
     scopes.iter().find(|scope| !held(scope)).map(String::as_str)
 }
@@ -61,7 +66,6 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::auth::caller::CallerKind;
 
     fn caller(role: &str, session: bool, scopes: &[&str]) -> Caller {
         Caller {
@@ -99,6 +103,15 @@ mod tests {
             assert_eq!(lacked(&jwt, &[scope.to_owned()]), Some(scope));
         }
         assert_eq!(lacked(&jwt, &["cards:write".to_owned(), "mcp:use".to_owned()]), None);
+    }
+
+    #[test]
+    fn only_a_key_that_waives_confirmations_makes_another_that_does() {
+        let lacks = |session, scopes: &[&str]| {
+            lacked(&caller("owner", session, scopes), &[scope::UNATTENDED.to_owned()]).is_some()
+        };
+        assert!(lacks(false, &["*"]) && lacks(false, &["mcp:*"]));
+        assert!(!lacks(false, &["*", scope::UNATTENDED]) && !lacks(true, &["*"]));
     }
 
     proptest! {

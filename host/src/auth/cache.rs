@@ -14,18 +14,13 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::caller::{Caller, SharedCaller};
-use crate::{
-    http::{
-        codes,
-        error::{ApiError, ApiResult},
-    },
-    observe::shard::Counter,
-};
+use crate::{http::error::ApiResult, observe::shard::Counter};
 
-/// How long a finding is good: the bound within which every host notices a revocation.
+/// How long a finding is good while changes at other hosts are followed (see `auth/follow.rs`).
 pub const FRESH: Duration = Duration::seconds(5);
-/// How long it still serves while the database is away: clients must not be logged out by that.
-const STALE: Duration = Duration::seconds(60);
+/// How long while they are not: the bound within which a host that is cut off from the database stops trusting what it
+/// knows. It answers 503 then, never 401.
+pub const FRESH_UNFOLLOWED: Duration = Duration::milliseconds(250);
 const SHARDS: usize = 16;
 /// Findings per shard; a full shard drops what is no longer fresh, then everything.
 const PER_SHARD: usize = 2_048;
@@ -56,19 +51,16 @@ pub struct Cache {
     forgotten: AtomicU64,
     hits: Counter,
     misses: Counter,
-    stale: Counter,
 }
 
 /// How often what was asked for was known.
 pub struct Counts {
     pub hits: u64,
     pub misses: u64,
-    /// Known, though not of late, while the database was away.
-    pub stale: u64,
 }
 
 impl Cache {
-    /// The finding if it is no older than `fresh`, or what `load` finds; while the database is away, a stale one.
+    /// The finding if it is no older than `fresh`, or what `load` finds.
     pub async fn get<F>(
         &self,
         key: &[u8; 32],
@@ -81,7 +73,8 @@ impl Cache {
     {
         let known = self.shard(key).read().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
         if let Some(entry) = &known
-            && now - entry.checked < fresh
+            // Not when the clock was set back: then its age is not known.
+            && (Duration::ZERO..fresh).contains(&(now - entry.checked))
         {
             self.hits.count();
             return Ok(entry.found.clone());
@@ -89,23 +82,13 @@ impl Cache {
         self.misses.count();
         let forgotten = self.forgotten.load(Ordering::Acquire);
         // Boxed: what is rarely needed should not make every request larger.
-        match Box::pin(load()).await {
-            Ok(found) => {
-                self.keep(key, Entry { found: found.clone(), checked: now }, forgotten);
-                Ok(found)
-            }
-            Err(error) => match known {
-                Some(entry) if is_outage(&error) && now - entry.checked < STALE => {
-                    self.stale.count();
-                    Ok(entry.found)
-                }
-                _ => Err(error),
-            },
-        }
+        let found = Box::pin(load()).await?;
+        self.keep(key, Entry { found: found.clone(), checked: now }, forgotten);
+        Ok(found)
     }
 
     pub fn counts(&self) -> Counts {
-        Counts { hits: self.hits.read(), misses: self.misses.read(), stale: self.stale.read() }
+        Counts { hits: self.hits.read(), misses: self.misses.read() }
     }
 
     fn keep(&self, key: &[u8; 32], entry: Entry, forgotten: u64) {
@@ -135,10 +118,6 @@ impl Cache {
     fn shard(&self, key: &[u8; 32]) -> &Shard {
         &self.shards[usize::from(key[0]) % SHARDS]
     }
-}
-
-fn is_outage(error: &ApiError) -> bool {
-    [codes::DATABASE_UNAVAILABLE.name, codes::OVERLOADED.name].contains(&error.code())
 }
 
 /// When keys or sessions were last used, until it is written down. There is one entry for each that is alive and was
@@ -173,6 +152,7 @@ impl Uses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::{codes, error::ApiError};
 
     const AT: OffsetDateTime = time::macros::datetime!(2026-01-01 00:00 UTC);
 
@@ -189,13 +169,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_outage_does_not_log_out_for_a_minute() {
+    async fn an_outage_is_no_refusal_and_what_is_old_does_not_serve() {
         let cache = Cache::default();
         let outage = || Err(ApiError::new(&codes::DATABASE_UNAVAILABLE));
-        assert!(find(&cache, AT, outage()).await.is_err());
         find(&cache, AT, Ok(Found::Nobody)).await.unwrap();
-        assert!(find(&cache, AT + Duration::seconds(59), outage()).await.is_ok());
-        assert!(find(&cache, AT + Duration::seconds(60), outage()).await.is_err());
+        assert!(find(&cache, AT + Duration::seconds(4), outage()).await.is_ok());
+        let unfollowed = |at, answer| cache.get(&[7; 32], at, FRESH_UNFOLLOWED, || std::future::ready(answer));
+        for later in [FRESH_UNFOLLOWED, Duration::seconds(4)] {
+            assert_eq!(unfollowed(AT + later, outage()).await.err().unwrap().status(), 503);
+        }
+        assert!(find(&cache, AT - Duration::seconds(1), outage()).await.is_err(), "the clock was set back");
     }
 
     #[tokio::test]

@@ -94,7 +94,7 @@ impl Caller {
     pub fn holds(&self, scope: &str) -> bool {
         let of_its_kind = match scope {
             scope::APPROVE => self.session_id.is_some(),
-            scope::UNATTENDED => self.kind != CallerKind::Oidc,
+            scope::UNATTENDED => self.kind == CallerKind::ApiKey && self.scopes.names(scope::UNATTENDED),
             _ => true,
         };
         of_its_kind && self.scopes.holds(scope)
@@ -187,10 +187,14 @@ mod tests {
         let (person, key) = (everything(CallerKind::User, Some(Uuid::nil())), everything(CallerKind::ApiKey, None));
         let jwt = everything(CallerKind::Oidc, None);
         assert!(person.holds(scope::APPROVE) && !key.holds(scope::APPROVE) && !jwt.holds(scope::APPROVE));
-        assert!(key.holds(scope::UNATTENDED) && !jwt.holds(scope::UNATTENDED));
+        for caller in [&person, &key, &jwt] {
+            assert!(!caller.holds(scope::UNATTENDED), "{caller:?}");
+            let naming = Caller { scopes: ScopeSet::lenient(["*", scope::UNATTENDED]), ..caller.clone() };
+            assert_eq!(naming.holds(scope::UNATTENDED), naming.kind == CallerKind::ApiKey, "{naming:?}");
+        }
         assert!(jwt.holds("users:write"));
         let local = Caller::local(0, Uuid::nil());
-        assert!(local.holds(scope::UNATTENDED) && !local.holds(scope::APPROVE) && local.holds("users:write"));
+        assert!(!local.holds(scope::UNATTENDED) && !local.holds(scope::APPROVE) && local.holds("users:write"));
         assert_eq!(local.actor(), json!({"kind": "local", "id": null, "name": "uid 0"}));
     }
 

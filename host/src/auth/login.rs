@@ -105,7 +105,7 @@ pub async fn check<T>(
 ) -> ApiResult<(T, bool)> {
     let until = Throttle::hold_until();
     let (attempt, turn, subjects) = loop {
-        let attempt = auth.throttle.begin(ip, name, until).await?;
+        let attempt = auth.throttle.begin((ip, name), &password, until).await?;
         let subjects = subjects(attempt.rules(), ip, name);
         let counted = async {
             let turn = auth.hasher.turn(attempt.rank()).await?;

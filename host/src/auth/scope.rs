@@ -9,7 +9,8 @@ pub const SCOPE_LIMIT: usize = 64;
 
 /// Only a login session may answer confirmations; `*` on a key or JWT does not cover it.
 pub const APPROVE: &str = "mcp:approve";
-/// Tools that ask for confirmation run without a person; audited as such.
+/// Tools that ask for confirmation run without a person; audited as such. Only a key that names it holds it: neither `*`
+/// nor `mcp:*` covers it.
 pub const UNATTENDED: &str = "mcp:unattended";
 /// May speak MCP at all.
 pub const MCP_USE: &str = "mcp:use";
@@ -123,6 +124,11 @@ impl ScopeSet {
         self.grants.iter().any(|grant| grant.holds(resource, action))
     }
 
+    /// Whether `scope` stands in the set by its own name, where `*` and `resource:*` do not count.
+    pub fn names(&self, scope: &str) -> bool {
+        Grant::parse(scope).is_some_and(|wanted| wanted != Grant::All && self.grants.contains(&wanted))
+    }
+
     /// Whether everything in `other` is covered.
     pub fn includes(&self, other: &ScopeSet) -> bool {
         other.grants.iter().all(|wanted| self.covers(wanted))
@@ -149,10 +155,13 @@ impl ScopeSet {
     pub fn reduced(&self, most: usize) -> Vec<String> {
         let mut kept: Vec<&Grant> = Vec::new();
         for grant in &self.grants {
-            if kept.iter().any(|other| other.intersect(grant).as_ref() == Some(grant)) {
+            let by_name = Grant::parse(UNATTENDED);
+            if kept.iter().any(|other| other.intersect(grant).as_ref() == Some(grant))
+                && Some(grant) != by_name.as_ref()
+            {
                 continue;
             }
-            kept.retain(|other| grant.intersect(other).as_ref() != Some(*other));
+            kept.retain(|other| grant.intersect(other).as_ref() != Some(*other) || Some(*other) == by_name.as_ref());
             kept.push(grant);
         }
         kept.iter().take(most).map(ToString::to_string).collect()
@@ -321,6 +330,17 @@ mod tests {
         assert_eq!(both.to_strings(), ["cards:read", "plugin:x:read"]);
         assert_eq!(set(&["*"]).intersect(&set(&["*"])), ScopeSet::all());
         assert!(set(&["cards:purge"]).intersect(&set(&["cards:write"])).is_empty());
+    }
+
+    #[test]
+    fn what_counts_by_its_name_alone_is_kept_beside_a_star() {
+        assert!(set(&["mcp:unattended"]).names(UNATTENDED) && !set(&["*", "mcp:*"]).names(UNATTENDED));
+        for order in [["*", UNATTENDED], [UNATTENDED, "*"]] {
+            assert!(set(&order).intersect(&set(&["*"])).names(UNATTENDED));
+            let mut kept = set(&order).reduced(SCOPE_LIMIT);
+            kept.sort();
+            assert_eq!(kept, ["*", UNATTENDED]);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A try counts before its password is hashed, and is given back when the password was right: tries in parallel get no
 //! further than tries in a row. The rules stand in [`book`]. A place is a name at an address (IPv6: a /64):
 //!
-//! * **a place where the name has not logged in:** 5 failures are free, then the next try waits 15 s, 30 s, 60 s; what
+//! * **a place where the name has not logged in:** 5 failures are free, then the next try waits 15 s; what
 //!   fails at the **address** counts, too: 30 are free, then 2 s, 4 s, 8 s; and what fails at the **name**: 300 are free,
 //!   then 1 s, 2 s;
 //! * **a place where it has:** 5 are free, then 1 s, 2 s, 4 s, and nothing else counts: strangers elsewhere, and those
@@ -11,13 +11,15 @@
 //!
 //! A try that waits for less than [`HOLD_TIME`] is held, in bounded numbers; else the answer is 429 with `Retry-After`.
 //! No password is looked at meanwhile, so right and wrong ones wait alike. Those that are held begin in the order of
-//! their [`Rank`].
+//! their [`Rank`]: who was refused and comes back with the same password goes before those who try another one each time
+//! ([`returns`]).
 //!
 //! What is held lies in this host's memory, bounded; what may begin is counted by all hosts of the database together
 //! (`db/login_failures.rs`). Failures are forgotten after 15 minutes without another.
 
 mod book;
 mod line;
+mod returns;
 
 use std::{
     net::IpAddr,
@@ -31,14 +33,22 @@ pub use self::{book::Rule, line::Rank};
 use self::{
     book::{Book, NotNow, Pair},
     line::Line,
+    returns::Returns,
 };
-use crate::http::{
-    codes,
-    error::{ApiError, ApiResult},
+use crate::{
+    config::Secret,
+    http::{
+        codes,
+        error::{ApiError, ApiResult},
+    },
 };
 
 /// How long a try is held at most.
 const HOLD_TIME: Duration = Duration::from_secs(10);
+/// A try is asked to come back so long before its delay ends, and is held until then.
+const COME_EARLY: Duration = Duration::from_secs(5);
+/// What `Retry-After` says at least.
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
 /// The counts of failed logins.
 pub struct Throttle {
@@ -52,6 +62,7 @@ pub struct Throttle {
 struct State {
     book: Book,
     line: Line,
+    returns: Returns,
 }
 
 /// A try that has begun. Dropped without a verdict it has failed: whoever hangs up has had the work done.
@@ -76,12 +87,19 @@ impl Throttle {
     }
 
     /// Begins a try, perhaps after a while; 429 when it would have to wait for longer than `until`.
-    pub async fn begin(&self, address: IpAddr, name: &str, until: Instant) -> ApiResult<Attempt<'_>> {
-        let (pair, rank) = {
-            let (state, now) = (self.state(), self.now());
+    pub async fn begin(
+        &self,
+        (address, name): (IpAddr, &str),
+        password: &Secret,
+        until: Instant,
+    ) -> ApiResult<Attempt<'_>> {
+        let (pair, candidate, rank) = {
+            let (mut state, now) = (self.state(), self.now());
             let pair = state.book.pair(address, name);
+            let candidate = state.returns.candidate(pair, password);
             let is_known = state.book.is_known(pair, now);
-            (pair, Rank::new(is_known, state.book.failures(pair, is_known, now)))
+            let failures = state.book.failures(pair, is_known, now);
+            (pair, candidate, Rank::new(is_known, failures, state.returns.take(candidate, now)))
         };
         let mut held = None;
         loop {
@@ -94,6 +112,10 @@ impl Throttle {
             };
             let now = Instant::now();
             if now >= until || now + wait > until || !self.hold(pair, rank, &mut held) {
+                // Who is told of the very end of a delay would come when the next one has begun.
+                let wait = wait.saturating_sub(COME_EARLY).max(SHORTEST_WAIT);
+                let asked_for = self.now() + u64::try_from(wait.as_millis()).unwrap_or(u64::MAX / 2);
+                self.state().returns.expect(candidate, asked_for, self.now());
                 return Err(refused(wait));
             }
             let next = if wait.is_zero() { until } else { now + wait };
@@ -217,7 +239,7 @@ impl Drop for Held<'_> {
 }
 
 fn refused(wait: Duration) -> ApiError {
-    let seconds = u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX).max(1);
+    let seconds = u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX);
     ApiError::new(&codes::RATE_LIMITED).detail("Too many failed logins.").retry_after(seconds)
 }
 
@@ -229,8 +251,13 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 
+    /// Another one each time.
+    fn guess() -> Secret {
+        Secret::new(rand::random::<u64>().to_string())
+    }
+
     async fn begin<'t>(throttle: &'t Throttle, name: &str) -> ApiResult<Attempt<'t>> {
-        throttle.begin(HERE, name, Throttle::hold_until()).await
+        throttle.begin((HERE, name), &guess(), Throttle::hold_until()).await
     }
 
     #[tokio::test(start_paused = true)]
@@ -239,7 +266,9 @@ mod tests {
         let wrong = (0..160).map(|_| {
             let throttle = Arc::clone(&throttle);
             tokio::spawn(async move {
-                let Ok(attempt) = throttle.begin(HERE, "alice", Throttle::hold_until()).await else { return 0 };
+                let Ok(attempt) = throttle.begin((HERE, "alice"), &guess(), Throttle::hold_until()).await else {
+                    return 0;
+                };
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 attempt.failed();
                 1
@@ -336,7 +365,8 @@ mod tests {
             let throttle = Arc::clone(&throttle);
             tokio::spawn(async move {
                 loop {
-                    match throttle.begin(IpAddr::from([10, 0, 0, n]), "alice", Throttle::hold_until()).await {
+                    match throttle.begin((IpAddr::from([10, 0, 0, n]), "alice"), &guess(), Throttle::hold_until()).await
+                    {
                         Ok(attempt) => attempt.failed(),
                         Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
                     }
@@ -347,5 +377,35 @@ mod tests {
         let begun = Instant::now();
         begin(&throttle, "alice").await.unwrap().succeeded();
         assert!(begun.elapsed() <= Duration::from_secs(3), "{:?}", begun.elapsed());
+    }
+
+    /// Contract 3.2: the victim's own address, which is not known yet, and more guessers than are held.
+    #[tokio::test(start_paused = true)]
+    async fn a_right_password_gets_in_at_a_new_place_where_forty_guess_at_its_name_without_pause() {
+        let throttle = Arc::new(Throttle::default());
+        for _ in 0..40 {
+            let throttle = Arc::clone(&throttle);
+            tokio::spawn(async move {
+                loop {
+                    match begin(&throttle, "alice").await {
+                        Ok(attempt) => attempt.failed(),
+                        Err(_) => tokio::time::sleep(Duration::from_millis(250)).await,
+                    }
+                }
+            });
+        }
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        for _ in 0..5 {
+            let (begun, right) = (Instant::now(), Secret::new("the right one".to_owned()));
+            loop {
+                match throttle.begin((HERE, "alice"), &right, Throttle::hold_until()).await {
+                    // Given back, so that the place does not become known.
+                    Ok(attempt) => break attempt.give_back(),
+                    Err(_) => tokio::time::sleep(Duration::from_secs(10)).await,
+                }
+            }
+            assert!(begun.elapsed() <= Duration::from_secs(30), "{:?}", begun.elapsed());
+            tokio::time::sleep(Duration::from_secs(60)).await;
+        }
     }
 }

@@ -14,7 +14,10 @@ use super::{
     pool::Pool,
     users::{self, User},
 };
-use crate::{auth::api_key::KeyHash, http::error::ApiResult};
+use crate::{
+    auth::{api_key::KeyHash, scope::ScopeSet},
+    http::error::ApiResult,
+};
 
 /// A key's row, never the key.
 #[derive(Clone, Debug)]
@@ -175,11 +178,20 @@ pub struct Change {
     pub expires_at: Option<Option<OffsetDateTime>>,
 }
 
+impl Change {
+    /// Whether it takes scopes away and changes nothing else. That much reaches the lineage of a revoked key, too.
+    pub fn only_narrows(&self, key: &KeyRecord) -> bool {
+        let nothing_else = self.name.is_none() && self.rate.is_none() && self.expires_at.is_none();
+        let held = ScopeSet::lenient(&key.scopes);
+        nothing_else && self.scopes.as_ref().is_some_and(|scopes| held.includes(&ScopeSet::lenient(scopes)))
+    }
+}
+
 /// What became of a change.
 pub enum Updated {
     /// The key as it is now, and the keys of its lineage that lost scopes with it.
     Done(Box<KeyRecord>, Vec<KeyRecord>),
-    /// The key was revoked meanwhile.
+    /// The key is revoked, and the change does more than narrow.
     Revoked,
     /// Its maker lives and ends before the end that was asked for.
     OutlivesItsMaker,
@@ -190,7 +202,7 @@ pub enum Updated {
 }
 
 /// Changes a key. Those that were made with it then end with it at the latest, and its lineage keeps no scope that it
-/// has not. `by` is the key that asks for it, when it is one.
+/// has not; narrowing does that for a revoked key, too. `by` is the key that asks for it, when it is one.
 pub async fn update(pool: &Pool, key: &KeyRecord, change: &Change, by: Option<Uuid>) -> ApiResult<Updated> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
@@ -224,10 +236,11 @@ pub async fn update(pool: &Pool, key: &KeyRecord, change: &Change, by: Option<Uu
         "UPDATE public.admin_api_keys k SET name = coalesce($2, name), scopes = coalesce($3, scopes), \
          rate_per_minute = CASE WHEN $4 THEN $5 ELSE rate_per_minute END, \
          rate_burst = CASE WHEN $4 THEN $6 ELSE rate_burst END, \
-         expires_at = CASE WHEN $7 THEN $8 ELSE expires_at END WHERE id = $1 AND revoked_at IS NULL RETURNING {COLUMNS}"
+         expires_at = CASE WHEN $7 THEN $8 ELSE expires_at END WHERE id = $1 AND (revoked_at IS NULL OR $9) RETURNING {COLUMNS}"
     );
-    let values: [&(dyn ToSql + Sync); 8] =
-        [&key.id, &change.name, &change.scopes, &sets_rate, &per_minute, &burst, &sets_expiry, &end];
+    let narrows = change.only_narrows(key);
+    let values: [&(dyn ToSql + Sync); 9] =
+        [&key.id, &change.name, &change.scopes, &sets_rate, &per_minute, &burst, &sets_expiry, &end, &narrows];
     let Some(row) = work.query_opt(&sql, &values).await? else { return Ok(Updated::Revoked) };
     if let Some(end) = end {
         lineage::end_by(&work, key.id, end).await?;

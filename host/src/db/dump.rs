@@ -15,8 +15,9 @@ const SESSION_SQL: &str =
     SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '60s'; SET client_encoding = 'UTF8'";
 
 /// Made anew by whoever restores: history that the restore itself writes, and the secret. Events are of the database
-/// that they happened in; their readers are told to look again. What is in service is told by the hosts that live.
-const NOT_DUMPED: [&str; 8] = [
+/// that they happened in; their readers are told to look again, and so are those of changed rights. What is in service is
+/// told by the hosts that live.
+const NOT_DUMPED: [&str; 9] = [
     "core_migrations",
     "cardinal_secret",
     "plugin_schema_state",
@@ -25,6 +26,7 @@ const NOT_DUMPED: [&str; 8] = [
     "event_outbox",
     "events",
     "event_numbers",
+    "identity_changes",
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -41,6 +41,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     14 "0014_login_failures",
     15 "0015_card_walks",
     16 "0016_card_size",
+    17 "0017_identity_changes",
 ];
 
 /// How many there are.

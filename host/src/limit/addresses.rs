@@ -63,12 +63,17 @@ impl Addresses {
     /// Whether this address may come in: nothing is charged yet, and asking in vain costs nothing.
     /// Where it may not, what it has spent and the nanoseconds to wait.
     pub fn admit(&self, network: Network, now: u64) -> Result<(), (SpentUntil, u64)> {
+        let spent_until = self.spent_until(network);
+        self.limit.take(spent_until, now).map(|_| ()).map_err(|wait| (spent_until, wait))
+    }
+
+    /// What the address has spent.
+    pub fn spent_until(&self, network: Network) -> SpentUntil {
         let shard = self.shard(network);
         if shard.tracked.load(Ordering::Relaxed) == 0 {
-            return Ok(());
+            return 0;
         }
-        let Some(spent_until) = lock(&shard.networks).get(&network).copied() else { return Ok(()) };
-        self.limit.take(spent_until, now).map(|_| ()).map_err(|wait| (spent_until, wait))
+        lock(&shard.networks).get(&network).copied().unwrap_or(0)
     }
 
     /// Charges one call, beyond the limit too, but by no more than one. Gives what the address has spent.

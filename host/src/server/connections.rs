@@ -7,6 +7,7 @@
 
 use std::{
     collections::HashMap,
+    io,
     net::IpAddr,
     pin::Pin,
     sync::{
@@ -21,7 +22,11 @@ use futures_util::task::AtomicWaker;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::idle_queue::IdleQueue;
-use crate::{config::Cidr, limit::addresses::Network, request::Full};
+use crate::{
+    config::Cidr,
+    limit::{Limits, addresses::Network},
+    request::Full,
+};
 
 /// Open connections per listener.
 pub const CONNECTIONS: u32 = 10_000;
@@ -31,6 +36,8 @@ const PER_ADDRESS: usize = 2_000;
 const PER_PROXY: usize = 8_000;
 /// Beside these, for probes when nothing can be closed.
 const RESERVED: u32 = 500;
+/// Accepted connections that wait for a place at a time.
+const WAITING: u32 = 256;
 /// A connection that was asked to close is gone before this, or a request came in on it first.
 const CLOSING_TIME: Duration = Duration::from_millis(50);
 /// Closed connections, and failures to accept, are logged once in this time.
@@ -39,8 +46,10 @@ const LOG_PAUSE: Duration = Duration::from_secs(60);
 /// The connections of one listener.
 pub struct Connections {
     trusted: Vec<Cidr>,
+    limits: Arc<Limits>,
     places: Arc<Semaphore>,
     reserved: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
     book: Mutex<Book>,
 }
 
@@ -77,18 +86,24 @@ pub struct Seat {
 }
 
 impl Connections {
-    pub fn new(trusted: Vec<Cidr>) -> Arc<Self> {
+    pub fn new(trusted: Vec<Cidr>, limits: Arc<Limits>) -> Arc<Self> {
         Arc::new(Self {
             trusted,
+            limits,
             places: Arc::new(Semaphore::new(CONNECTIONS as usize)),
             reserved: Arc::new(Semaphore::new(RESERVED as usize)),
+            waiting: Arc::new(Semaphore::new(WAITING as usize)),
             book: Mutex::default(),
         })
     }
 
     /// A place for a connection that was accepted, from an address or from the local socket. Waits while the listener
-    /// is full of requests. `None`: the address is over its share and there is no reserved place left.
+    /// is full of requests. `None`: the address is over its share and there is no reserved place left, or the listener is
+    /// full and the address asks again and again though it is refused.
     pub async fn admit(self: &Arc<Self>, peer: Option<IpAddr>) -> Option<Seat> {
+        if self.places.available_permits() == 0 && peer.is_some_and(|peer| self.limits.floods(peer)) {
+            return None;
+        }
         let (permit, full) = match peer.is_some_and(|peer| !self.make_room(peer)) {
             true => (self.reserved_place()?, Some(Full::Address)),
             false => self.place().await?,
@@ -97,6 +112,11 @@ impl Connections {
         self.book().enter(&connection);
         let connections = Arc::clone(self);
         Some(Seat { connections, connection, turn: None, is_registered: false, _permit: permit })
+    }
+
+    /// Lets an accepted connection wait for its place beside those that are accepted after it.
+    pub async fn wait_for_place(&self) -> io::Result<OwnedSemaphorePermit> {
+        Arc::clone(&self.waiting).acquire_owned().await.map_err(io::Error::other)
     }
 
     /// Closes the connection of any address that has been idle longest.
@@ -305,7 +325,7 @@ mod tests {
 
     #[tokio::test]
     async fn over_its_share_an_address_closes_its_own_longest_idle_connection() {
-        let connections = Connections::new(vec![]);
+        let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
         let other = seats(&connections, THERE, 1).await;
         let own = seats(&connections, HERE, PER_ADDRESS).await;
         own[0].connection.head_read();
@@ -319,7 +339,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_with_requests_everywhere_gets_reserved_places() {
-        let connections = Connections::new(vec![]);
+        let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
         let own = seats(&connections, HERE, PER_ADDRESS).await;
         own.iter().for_each(|seat| seat.connection.head_read());
         let late = seats(&connections, HERE, RESERVED as usize).await;
@@ -334,7 +354,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_full_listener_closes_the_longest_idle_connection_or_answers_probes() {
-        let connections = Connections::new(vec![]);
+        let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
         let mut all = Vec::new();
         for host in 0..5 {
             all.extend(seats(&connections, IpAddr::from([198, 51, 100, host]), PER_ADDRESS).await);
@@ -354,14 +374,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_proxy_that_is_trusted_has_a_larger_share() {
-        let connections = Connections::new(vec!["192.0.2.0/31".parse().unwrap()]);
+        let connections = Connections::new(vec!["192.0.2.0/31".parse().unwrap()], Arc::new(Limits::new(6000)));
         let own = seats(&connections, HERE, PER_ADDRESS + 1).await;
         assert!(asked(&own).is_empty());
     }
 
     #[tokio::test]
     async fn a_request_that_comes_first_keeps_the_connection() {
-        let connections = Connections::new(vec![]);
+        let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
         let mut seat = connections.admit(Some(HERE)).await.unwrap();
         let close = async |seat: &mut Seat, is_writing: bool| {
             seat.connection.ask_to_close();

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
 
 mod budgets;
+mod races;
 
 const KEYS: &str = "/v1/admin/api-keys";
 const CARDS: &str = "/v1/admin/master-cards?limit=1";
@@ -143,6 +144,32 @@ async fn what_was_made_with_a_key_is_kept_when_that_is_asked_for() {
     child.is_revoked().await;
     grandchild.is_revoked().await;
     assert_eq!(root.seen_by(owner).await["revoked_reason"], "revoked");
+}
+
+#[tokio::test]
+async fn a_revoked_key_can_be_narrowed_and_its_living_lineage_is_narrowed_with_it() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let old = Key::made_by(owner, json!({})).await;
+    let child = Key::made_by(&old.client, json!({})).await;
+    let successor = old.rotated_by(owner, 0).await;
+    old.is_revoked().await;
+    let change = async |change: Value| owner.patch(&old.path(), &change).await;
+    for refused in [
+        json!({"name": "again"}),
+        json!({"scopes": ["cards:read", "cards:write"]}),
+        json!({"scopes": ["cards:read"], "name": "again"}),
+    ] {
+        change(refused).await.refused(409, "conflict");
+    }
+    successor.lives().await;
+    let item = change(json!({"scopes": ["keys:write"]})).await.expect(200)["item"].clone();
+    assert_eq!((&item["scopes"], &item["revoked_reason"]), (&json!(["keys:write"]), &json!("rotated")), "{item}");
+    for key in [&successor, &child] {
+        assert_eq!(key.seen_by(owner).await["scopes"], json!(["keys:write"]));
+        key.client.get(CARDS).await.refused(403, "insufficient-scope");
+    }
+    old.is_revoked().await;
 }
 
 #[tokio::test]

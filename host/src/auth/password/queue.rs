@@ -98,17 +98,17 @@ mod tests {
     #[tokio::test]
     async fn who_ranks_first_is_next_and_a_full_queue_turns_the_last_away() {
         let queue = Arc::new(Queue::new(1));
-        let turn = queue.turn(Rank::new(false, 0)).await.unwrap();
+        let turn = queue.turn(Rank::new(false, 0, false)).await.unwrap();
         let wait = |rank| {
             let queue = Arc::clone(&queue);
             tokio::spawn(async move { queue.turn(rank).await.map(|turn| (rank, turn)) })
         };
-        let mut flood: Vec<_> = (0..QUEUE).map(|_| wait(Rank::new(false, 3))).collect();
+        let mut flood: Vec<_> = (0..QUEUE).map(|_| wait(Rank::new(false, 3, false))).collect();
         while queue.state().waiting.len() < QUEUE {
             tokio::task::yield_now().await;
         }
-        assert_eq!(queue.turn(Rank::new(false, 4)).await.err().unwrap().code(), "overloaded");
-        let (new, known) = (Rank::new(false, 0), Rank::new(true, 2));
+        assert_eq!(queue.turn(Rank::new(false, 4, false)).await.err().unwrap().code(), "overloaded");
+        let (new, known) = (Rank::new(false, 0, false), Rank::new(true, 2, false));
         let (new_waits, known_waits) = (wait(new), wait(known));
         let mut turned_away = 0;
         while turned_away < 2 {

@@ -20,13 +20,16 @@ pub struct Rank {
 }
 
 impl Rank {
-    pub fn new(is_known: bool, failures: u32) -> Self {
+    /// `has_come_back`: it was refused, and comes with the same password when it was asked to. Guessers move on to their
+    /// next guess, so it goes before all whose place has failed, though not before a place that has not.
+    pub fn new(is_known: bool, failures: u32, has_come_back: bool) -> Self {
+        let failures = if has_come_back { failures.min(1) } else { failures };
         Self { is_stranger: !is_known, failures, chance: rand::random() }
     }
 
     /// Of who has logged in already.
     pub fn of_caller() -> Self {
-        Self::new(true, 0)
+        Self::new(true, 0, false)
     }
 }
 
@@ -89,12 +92,12 @@ mod tests {
         let book = Book::default();
         let pair = |n: u32| book.pair(IpAddr::from(n.to_be_bytes()), "alice");
         let mut line = Line::default();
-        let guesses: Vec<Rank> = (0..HELD).map(|_| Rank::new(false, 3)).collect();
+        let guesses: Vec<Rank> = (0..HELD).map(|_| Rank::new(false, 3, false)).collect();
         for (n, rank) in guesses.iter().enumerate() {
             assert!(line.join(*rank, pair(u32::try_from(n).unwrap())));
         }
-        assert!(!line.join(Rank::new(false, 4), pair(1_000)), "who failed more waits for a place");
-        let (new, known) = (Rank::new(false, 0), Rank::new(true, 5));
+        assert!(!line.join(Rank::new(false, 4, false), pair(1_000)), "who failed more waits for a place");
+        let (new, known) = (Rank::new(false, 0, false), Rank::new(true, 5, false));
         assert!(line.join(new, pair(1_001)) && line.join(known, pair(1_002)));
         assert_eq!((line.len(), line.holds(new), line.holds(known)), (HELD, true, true));
         assert_eq!(guesses.iter().filter(|rank| line.holds(**rank)).count(), HELD - 2);
@@ -106,10 +109,10 @@ mod tests {
         let mut line = Line::default();
         let here = |name: usize| book.pair(IpAddr::from([192, 0, 2, 1]), &name.to_string());
         for n in 0..HELD_PER_ADDRESS {
-            assert!(line.join(Rank::new(false, 3), here(n)));
+            assert!(line.join(Rank::new(false, 3, false), here(n)));
         }
-        assert!(!line.join(Rank::new(false, 4), here(100)));
-        assert!(line.join(Rank::new(false, 2), here(101)));
+        assert!(!line.join(Rank::new(false, 4, false), here(100)));
+        assert!(line.join(Rank::new(false, 2, false), here(101)));
         assert_eq!(line.len(), HELD_PER_ADDRESS);
     }
 }
