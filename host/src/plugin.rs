@@ -5,6 +5,7 @@
 //! `instance`. `registry` leads a plugin from one to the next.
 
 pub mod active;
+pub mod agreement;
 pub mod arguments;
 pub mod breaker;
 pub mod bridge;

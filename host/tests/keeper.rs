@@ -12,6 +12,8 @@ mod database;
 mod differential;
 #[path = "keeper/everywhere.rs"]
 mod everywhere;
+#[path = "keeper/floods.rs"]
+mod floods;
 #[path = "keeper/hostile.rs"]
 mod hostile;
 #[path = "keeper/losses.rs"]

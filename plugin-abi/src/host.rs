@@ -4,7 +4,8 @@ use abi_stable::StableAbi;
 
 use crate::{Bytes, Fut, Slice, Stream};
 
-/// The number of a plugin instance's context. Given at `create`, refused after its retirement.
+/// The number of a plugin instance's context. Given at `create`, refused after its retirement. Like every number here but
+/// a statement's it is random and a secret of its holder.
 pub type CtxId = u64;
 /// The number of a call in flight; 0 means no call (the plugin itself is at work).
 pub type CallId = u64;
@@ -30,7 +31,8 @@ impl From<[u8; 16]> for Id {
 /// The host's functions.
 ///
 /// * They take numbers that the host looks up and refuses ([`crate::error::BAD_HANDLE`]) when the
-///   context is retired, the call is over or the connection was given back; never pointers.
+///   context is retired, the call is over or the connection was given back, and on a thread that the host knows to run
+///   another plugin; never pointers.
 /// * Every one may be called from any thread, with or without an async runtime, also after the
 ///   plugin's shutdown. None blocks.
 /// * What a future stands for runs on the host's runtime from the moment that it is made (its
@@ -76,7 +78,7 @@ pub struct HostApi {
     /// Removes one of the plugin's own sources of a card; answers the card's new version.
     pub remove_source: extern "C" fn(ctx: CtxId, call: CallId, card: Id, user: Id, source_key: Slice<'_>) -> Fut<u64>,
 
-    /// Checks a connection of the plugin's own pool out.
+    /// Checks a connection of the plugin's own pool out. One that a call takes goes back when the call ends.
     pub db_connect: extern "C" fn(ctx: CtxId, call: CallId) -> Fut<u64>,
     /// Gives it back: it is cleaned (open transaction, role, settings, LISTEN, locks) before
     /// anybody else gets it, or closed when something is still running on it.

@@ -106,6 +106,7 @@ impl Seen {
         // It may be a superuser's: it looks at catalogs alone.
         let session = preparation.session().await?;
         let large_objects = isolation::large_objects_are_open(&session).await?;
+        let advisory_locks = isolation::advisory_locks_are_open(&session).await?;
         let unfenced = isolation::ddl_is_unfenced(&session).await?;
         let is_used = dump::is_used(&session).await?;
         drop(session);
@@ -140,6 +141,17 @@ impl Seen {
                     "Plugins can make large objects, which lie outside of their schema.",
                 )
                 .expected("EXECUTE on lo_create, lo_creat and lo_from_bytea revoked from PUBLIC")
+                .fix("Have a superuser run the output of `cardinal database bootstrap-sql` once."),
+            );
+        }
+        if advisory_locks {
+            self.findings.push(
+                Finding::warning(
+                    "advisory-locks-open",
+                    "database",
+                    "Plugins can take advisory locks, until the server has no room for anybody's locks.",
+                )
+                .expected("EXECUTE on pg_advisory_lock and its like revoked from PUBLIC")
                 .fix("Have a superuser run the output of `cardinal database bootstrap-sql` once."),
             );
         }

@@ -1,22 +1,28 @@
-//! Checking a tool's arguments against its schema, so that no handler sees what it didn't ask for.
+//! Checking a tool's arguments and results against its schemas, so that no handler sees what it didn't ask for, and no
+//! client what it wasn't promised.
 
 use serde_json::{Map, Value};
 
-/// Complaints that are reported of one call.
+/// Faults that are reported of one call.
 const REPORTED: usize = 10;
 
 /// What is wrong with `arguments`, a line each with the JSON pointer; `None` when nothing is.
 pub fn complaints(validator: &jsonschema::Validator, arguments: &Map<String, Value>) -> Option<String> {
-    let arguments = Value::Object(arguments.clone());
+    faults(validator, arguments).map(|lines| format!("The arguments are not valid.\n{lines}"))
+}
+
+/// Where an object does not fit a schema, a line each with the JSON pointer; `None` when it fits.
+pub fn faults(validator: &jsonschema::Validator, object: &Map<String, Value>) -> Option<String> {
+    let object = Value::Object(object.clone());
     let lines: Vec<String> = validator
-        .iter_errors(&arguments)
+        .iter_errors(&object)
         .take(REPORTED)
         .map(|error| {
             let pointer = error.instance_path().to_string();
             format!("{}: {error}", if pointer.is_empty() { "/" } else { &pointer })
         })
         .collect();
-    if lines.is_empty() { None } else { Some(format!("The arguments are not valid.\n{}", lines.join("\n"))) }
+    if lines.is_empty() { None } else { Some(lines.join("\n")) }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! the connection closed: making a new one costs 5 ms, a wrong one costs trust.
 
 mod copy;
+mod deadline;
 mod mend;
 mod prepared;
 mod rows;
@@ -29,6 +30,7 @@ use tokio::{runtime::Handle, sync::Notify};
 
 pub use self::{copy::CopyOut, mend::Mend, rows::Rows};
 use self::{
+    deadline::StatementClock,
     prepared::{Prepared, RawParam},
     session::{Session, Sessions},
 };
@@ -64,6 +66,8 @@ pub struct PluginPool {
 
 struct Shared {
     pool: managed::Pool<Sessions>,
+    /// Those that are checked out.
+    out: Mutex<Vec<Weak<Connection>>>,
     connect: ConnectParams,
     runtime: Handle,
     /// Holds the way to the server's socket open.
@@ -87,15 +91,21 @@ impl PluginPool {
             .recycle_timeout(Some(RECYCLE_TIMEOUT))
             .build()?;
         let connect = database.connect.clone();
-        let shared = Arc::new(Shared { pool, connect, runtime: runtime.clone(), _socket: socket });
+        let out = Mutex::default();
+        let shared = Arc::new(Shared { pool, out, connect, runtime: runtime.clone(), _socket: socket });
         runtime.spawn(close_idle(Arc::downgrade(&shared)));
+        runtime.spawn(deadline::watch(Arc::downgrade(&shared)));
         Ok(Self { shared })
     }
 
     /// Checks a connection out.
     pub async fn get(&self) -> Result<Arc<Connection>, Fault> {
         let object = self.shared.pool.get().await.map_err(no_connection)?;
-        Ok(Arc::new(Connection::new(object, self.shared.runtime.clone())))
+        let connection = Arc::new(Connection::new(object, self.shared.runtime.clone()));
+        let mut out = self.shared.out.lock().unwrap_or_else(PoisonError::into_inner);
+        out.retain(|other| other.strong_count() > 0);
+        out.push(Arc::downgrade(&connection));
+        Ok(connection)
     }
 
     /// What a driver of the author's own needs to connect.
@@ -156,6 +166,7 @@ pub struct Connection {
 #[derive(Default)]
 struct Usage {
     running: AtomicUsize,
+    clock: StatementClock,
     /// Of those that run, streams that were dropped and are running out by themselves.
     settling: AtomicUsize,
     settled: Notify,
@@ -216,6 +227,9 @@ impl Connection {
     pub async fn batch(self: Arc<Self>, sql: String) -> Result<(), Fault> {
         self.mark_statements(&sql);
         let running = self.run_anything()?;
+        if prepared::has_several(&sql) {
+            self.usage.clock.allow_batch();
+        }
         running.finish(self.session.client.batch_execute(&sql).await)
     }
 
@@ -273,7 +287,9 @@ impl Connection {
             return Err(given_back());
         }
         // While the lock is held: who gives the connection back sees either this or nothing at all.
-        self.usage.running.fetch_add(1, Ordering::SeqCst);
+        if self.usage.running.fetch_add(1, Ordering::SeqCst) == 0 {
+            self.usage.clock.start();
+        }
         Ok(Running { connection: self.clone(), ended: false })
     }
 
@@ -378,7 +394,12 @@ impl Drop for Running {
             let session = self.connection.session.clone();
             self.connection.runtime.spawn(async move { session.cancel().await });
         }
-        usage.running.fetch_sub(1, Ordering::SeqCst);
+        if usage.running.fetch_sub(1, Ordering::SeqCst) == 1 {
+            usage.clock.stop();
+        }
+        if usage.running.load(Ordering::SeqCst) > 0 {
+            usage.clock.next();
+        }
         usage.settled.notify_waiters();
     }
 }

@@ -15,7 +15,10 @@ use http::StatusCode;
 use serde_json::Value;
 
 pub use self::faults::{GuardReport, RecentFault};
-use self::{clean::clean, faults::Recent};
+use self::{
+    clean::{Dropped, clean},
+    faults::Recent,
+};
 use super::{
     breaker::{Breaker, Pass},
     call::{CallFault, PluginError, PluginReply},
@@ -36,6 +39,10 @@ const BUSY_RETRY: u32 = 1;
 /// No plugin sends its clients away for longer than a day.
 const RETRY_LIMIT: u32 = 24 * 3600;
 
+/// Fields at fault that an error of a plugin may name, and how long each of their texts may be.
+const FIELDS_LIMIT: usize = 64;
+const FIELD_LIMIT: usize = 512;
+
 /// The guard of one plugin.
 pub struct Guard {
     name: String,
@@ -46,6 +53,7 @@ pub struct Guard {
     pub breaker: Breaker,
     pub own_codes: OwnCodes,
     recent: Recent,
+    dropped_headers: Dropped,
 }
 
 /// What a call is known by.
@@ -106,6 +114,7 @@ impl Guard {
             breaker: Breaker::new(name, breaking),
             own_codes: OwnCodes::default(),
             recent: Recent::default(),
+            dropped_headers: Dropped::default(),
         }
     }
 
@@ -134,7 +143,7 @@ impl Guard {
         match in_time {
             Some(Ok(mut reply)) => {
                 admitted.well();
-                clean(&mut reply.headers);
+                self.clean(&mut reply);
                 Ok(reply)
             }
             Some(Err(fault)) => Err(self.fault(admitted, &called, fault, took)),
@@ -152,8 +161,15 @@ impl Guard {
     /// What a call's outcome would be without all this: only for measuring what it costs.
     pub fn stand_aside(&self, outcome: Result<PluginReply, CallFault>) -> Result<PluginReply, ApiError> {
         let mut reply = outcome.map_err(|fault| ApiError::internal(anyhow::anyhow!("{fault:?}")))?;
-        clean(&mut reply.headers);
+        self.clean(&mut reply);
         Ok(reply)
+    }
+
+    fn clean(&self, reply: &mut PluginReply) {
+        let dropped = clean(&mut reply.headers);
+        if !dropped.is_empty() {
+            self.dropped_headers.note(&self.name, &dropped);
+        }
     }
 
     /// Lines that the plugin has written, and those that were dropped.
@@ -318,14 +334,21 @@ fn retry_in(details: &Value) -> Option<u32> {
 }
 
 fn with_details(mut answer: ApiError, details: &Value) -> ApiError {
-    for error in details.get("errors").and_then(Value::as_array).into_iter().flatten() {
-        let text = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |of: &Value, name: &str| of.get(name).and_then(Value::as_str).map(cut);
+    for error in details.get("errors").and_then(Value::as_array).into_iter().flatten().take(FIELDS_LIMIT) {
+        let text = |name| text(error, name).unwrap_or_default();
         answer = answer.field(text("pointer"), text("detail"));
     }
-    match details.get("required_scope").and_then(Value::as_str) {
+    match text(details, "required_scope") {
         Some(scope) => answer.with("required_scope", scope),
         None => answer,
     }
+}
+
+/// The beginning of a text in an error's details.
+fn cut(text: &str) -> String {
+    let end = (0..=text.len().min(FIELD_LIMIT)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    text[..end].to_owned()
 }
 
 fn unavailable(detail: String) -> ApiError {
@@ -335,6 +358,12 @@ fn unavailable(detail: String) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_is_cut_on_a_character() {
+        assert_eq!((cut("/a"), cut(&"é".repeat(FIELD_LIMIT)).len()), ("/a".to_owned(), FIELD_LIMIT));
+        assert_eq!(cut(&format!("x{}", "é".repeat(FIELD_LIMIT))).len(), FIELD_LIMIT - 1);
+    }
 
     #[test]
     fn an_author_names_the_wait_within_reason() {

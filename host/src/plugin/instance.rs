@@ -90,6 +90,11 @@ impl Instance {
         self.seat.ctx()
     }
 
+    /// What marks threads that run its code.
+    pub fn mark(&self) -> Mark {
+        self.seat.mark()
+    }
+
     /// Calls and streams that are under way.
     pub fn in_flight(&self) -> usize {
         self.scope.leases.count()
@@ -234,7 +239,8 @@ fn no_room() -> Refusal {
         .fix("Restart the host: instances that hang have filled its table.")
 }
 
-fn not_made(reason: NotMade) -> Refusal {
+/// Why `routes` gave no router.
+pub fn not_made(reason: NotMade) -> Refusal {
     match reason {
         NotMade::Panicked(text) => {
             Refusal::new(Code::CreatePanicked, "The plugin's `routes` function panicked.").found(text)

@@ -19,10 +19,14 @@ use super::{
     package::{self, Form, Package},
     signature::{SUFFIX, SUMS},
 };
+use crate::secret_file::read_regular;
 
 /// Below `DATA_DIR`; the keeper makes it and the worker writes there.
 pub const FOLDER: &str = "packages";
+/// Native code of a plugin can put anything in its place, a pipe that nobody writes to, say.
 const INDEX: &str = "index.json";
+/// Bytes of it; a plugin takes a few hundred.
+const INDEX_LIMIT: u64 = 1 << 20;
 /// Packages of one plugin: the one that serves, and three to go back to.
 pub const KEPT: usize = 4;
 /// Plugins whose packages are kept; of more, those that were removed longest ago are forgotten.
@@ -61,7 +65,7 @@ impl Kept {
     pub fn open(data_dir: &Path) -> Self {
         let folder = data_dir.join(FOLDER);
         let file = folder.join(INDEX);
-        let read = match fs::read(&file) {
+        let read = match read_regular(&file, INDEX_LIMIT) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::from),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
             Err(error) => Err(error),
@@ -285,7 +289,12 @@ mod tests {
     fn a_damaged_index_is_an_empty_one() {
         let data = tempfile::tempdir().unwrap();
         Kept::open(data.path()).keep("p", &version(0), &package("library"), NOW).unwrap();
-        fs::write(data.path().join(FOLDER).join(INDEX), "no index").unwrap();
+        let index = data.path().join(FOLDER).join(INDEX);
+        fs::write(&index, "no index").unwrap();
+        assert!(Kept::open(data.path()).of("p").is_empty());
+        fs::remove_file(&index).unwrap();
+        // Nobody writes to it, and nobody waits for that.
+        rustix::fs::mkfifoat(rustix::fs::CWD, &index, rustix::fs::Mode::RUSR).unwrap();
         assert!(Kept::open(data.path()).of("p").is_empty());
     }
 }

@@ -27,7 +27,7 @@ use super::{
     placement::NO_HANDLER,
     watchdog::{Slot, Watchdog},
 };
-use crate::crash::{Mark, current, descriptors};
+use crate::crash::{Mark, current, descriptors, opened};
 
 /// The most threads of one lane. A plugin that blocks them all has none left, and nobody else has
 /// one less.
@@ -292,12 +292,17 @@ impl Shared {
 
     fn step(&self, task: &Arc<Task>, begun: Instant, slot: &Slot) {
         let handler = task.handler;
+        descriptors::check(); // what was changed before is not this one's
         {
-            let _polling = self.watchdog.poll_on_lane(slot, self.ctx, handler);
-            task.run();
+            let _entered = current::enter(if handler == NO_HANDLER { self.mark } else { self.mark.handler(handler) });
+            let _counting = opened::Counting::begin(self.mark);
+            {
+                let _polling = self.watchdog.poll_on_lane(slot, self.ctx, handler);
+                task.run();
+            }
+            descriptors::check();
         }
         self.timed.polled(handler, begun.elapsed());
-        descriptors::check(if handler == NO_HANDLER { self.mark } else { self.mark.handler(handler) });
         let mut queue = self.lock();
         // The first: it may have been woken meanwhile, and another thread polls it by now.
         if let Some(at) = queue.running.iter().position(|running| Arc::ptr_eq(&running.task, task)) {

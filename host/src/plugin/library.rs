@@ -4,16 +4,19 @@
 //! the process when a file is cut short, and so does a library whose constructors abort.
 
 pub mod background;
+pub mod forked;
+mod loaded;
 pub mod seat;
+pub mod trial;
 
 use std::{
     collections::HashMap,
     fs::File,
-    io::{self, Write},
+    io,
     ops::Range,
     os::{
         fd::{AsRawFd, BorrowedFd, IntoRawFd},
-        unix::fs::MetadataExt,
+        unix::fs::{FileExt, MetadataExt},
     },
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -48,7 +51,8 @@ const DESCRIBE_LIMIT: usize = 64 << 10;
 /// A private copy of a library's bytes that nobody, this process included, can change any more.
 ///
 /// Judging a path and then opening it would judge one file and run another; overwriting a mapped
-/// file in place is a segfault. A sealed copy has neither trouble.
+/// file in place is a segfault. A sealed copy has neither trouble. It stays for the life of the process, so it has only
+/// what the loader maps; the rest reads as zeros.
 #[derive(Debug)]
 pub struct SealedLibrary {
     file: File,
@@ -63,8 +67,11 @@ impl SealedLibrary {
         // before Linux 6.3 do not know the flag.
         let memory = memfd_create(c"cardinal-plugin", flags | MemfdFlags::NOEXEC_SEAL)
             .or_else(|_| memfd_create(c"cardinal-plugin", flags))?;
-        let mut file = File::from(memory);
-        file.write_all(bytes)?;
+        let file = File::from(memory);
+        file.set_len(bytes.len() as u64)?;
+        for part in loaded::parts(bytes) {
+            file.write_all_at(&bytes[part.clone()], part.start as u64)?;
+        }
         seal_once_free(&file)?;
         Ok(Self { file, sha256: Sha256::digest(bytes).into() })
     }
@@ -160,6 +167,7 @@ impl Libraries {
         if let Some(library) = libraries.get(&sealed.sha256) {
             return Ok(library.clone());
         }
+        forked::watch();
         let library = open(sealed)?;
         libraries.insert(library.sha256, library.clone());
         Ok(library)

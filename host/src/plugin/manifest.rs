@@ -10,7 +10,10 @@ use semver::{Version, VersionReq};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::state::{Code, Refusal};
+use super::{
+    settings,
+    state::{Code, Refusal},
+};
 
 mod field;
 mod read;
@@ -25,6 +28,13 @@ pub const PATH_LIMIT: usize = 500;
 pub const TOOL_NAME_LIMIT: usize = 128;
 /// What most MCP clients take; a longer name is warned about.
 pub const TOOL_NAME_ADVICE: usize = 64;
+/// The longest description of a tool, and the largest tool in all: every `tools/list` of every MCP client carries them.
+pub const TOOL_DESCRIPTION_LIMIT: usize = 4 << 10;
+pub const TOOL_BYTES_LIMIT: usize = 64 << 10;
+/// The most tools, card tabs and routes of one plugin.
+pub const TOOLS_LIMIT: usize = 64;
+pub const TABS_LIMIT: usize = 32;
+pub const ROUTES_LIMIT: usize = 256;
 /// A request body when the manifest says nothing: 1 MiB.
 pub const BODY_DEFAULT: u64 = 1 << 20;
 /// The largest request body that a manifest may ask for: 64 MiB.
@@ -218,6 +228,11 @@ impl Manifest {
     /// What the Admin UI calls the plugin.
     pub fn display_title(&self) -> &str {
         self.title.as_deref().unwrap_or(&self.name)
+    }
+
+    /// The settings of a plugin for which the operator has set none.
+    pub fn default_settings(&self) -> Map<String, Value> {
+        self.settings_schema.as_ref().map(settings::defaults).unwrap_or_default()
     }
 
     pub fn api_prefix(&self) -> Option<&str> {

@@ -110,6 +110,9 @@ pub struct Slot {
     put_back: AtomicBool,
     // The watchdog's own: what it saw last, and for how many ticks.
     seen: AtomicU64,
+    /// Whose poll it is: when it has returned, `ctx` and `handler` may be those of the next one.
+    seen_ctx: AtomicU64,
+    seen_handler: AtomicU32,
     ticks: AtomicU32,
     /// When the poll was first seen and last reported, in milliseconds since the watchdog's start.
     since_ms: AtomicU64,
@@ -337,6 +340,8 @@ impl Shared {
         (seen.any, seen.held) = (true, seen.held || place == Place::Core);
         if ticks == 1 {
             slot.since_ms.store(self.now_ms(), Ordering::Relaxed);
+            slot.seen_ctx.store(slot.ctx.load(Ordering::Relaxed), Ordering::Relaxed);
+            slot.seen_handler.store(slot.handler.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         if place == Place::Lane {
             slot.put_back_if_it_computes(ticks);
@@ -369,10 +374,10 @@ impl Shared {
     }
 
     fn tell(&self, slot: &Slot, tell: impl FnOnce(&dyn Blamed, u32)) {
-        let ctx = slot.ctx.load(Ordering::Relaxed);
+        let ctx = slot.seen_ctx.load(Ordering::Relaxed);
         let blamed = self.blamed.lock().unwrap_or_else(PoisonError::into_inner).get(&ctx).and_then(Weak::upgrade);
         if let Some(blamed) = blamed {
-            tell(&*blamed, slot.handler.load(Ordering::Relaxed));
+            tell(&*blamed, slot.seen_handler.load(Ordering::Relaxed));
         }
     }
 

@@ -10,9 +10,11 @@ use std::{
     time::Duration,
 };
 
+use cardinal::crash::{Mark, current};
 use cardinal::plugin::{
     bridge::host_api,
     connection::{Mend, PluginPool},
+    context::PluginIdentity,
 };
 use cardinal_plugin_abi::{Slice, Stream, error, host::Id};
 use serde_json::json;
@@ -87,6 +89,46 @@ async fn numbers_that_nobody_gave_are_refused() {
     let ctx = echo.instance.ctx();
     for (door, code) in refusals(ctx, 99, 99) {
         assert_eq!(code, error::BAD_HANDLE, "{door} with call and connection 99");
+    }
+}
+
+/// A number that was found out opens nothing on a thread that is known to run another plugin.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_number_is_its_own_plugins_alone() {
+    let echo = Echo::new().await;
+    let (own, other) = (Mark::of_page(200), Mark::of_page(201));
+    let secret = json!({"password": "s3cret"});
+    let pool = Some(echo.pool.clone());
+    let victim = create(&echo.services, PluginIdentity { mark: own, ..identity("victim", secret, pool) }).await;
+    let ctx = victim.ctx();
+    let conn = host_api().db_connect()(ctx, 0).await.unwrap();
+    std::thread::spawn(move || {
+        {
+            let _other = current::enter(other.handler(1));
+            for (door, code) in refusals(ctx, 0, conn) {
+                assert_eq!(code, error::BAD_HANDLE, "{door}");
+            }
+            assert!(host_api().settings()(ctx).get().is_empty());
+            assert_eq!(block_on(host_api().connect_options()(ctx)).unwrap_err().code, error::BAD_HANDLE);
+            assert_eq!(block_on(host_api().service_user()(ctx)).unwrap_err().code, error::BAD_HANDLE);
+            host_api().db_release()(ctx, conn);
+        }
+        let _own = current::enter(own.handler(3));
+        assert!(host_api().settings()(ctx).as_text().unwrap().contains("s3cret"));
+        block_on(host_api().connect_options()(ctx)).unwrap();
+        block_on(host_api().db_batch()(ctx, conn, Slice::text("SELECT 1"))).unwrap();
+        host_api().db_release()(ctx, conn);
+    })
+    .join()
+    .unwrap();
+    let numbers = [ctx, echo.instance.ctx(), conn];
+    for number in numbers {
+        for near in (1..64).flat_map(|n| [number.wrapping_add(n), number.wrapping_sub(n), number ^ (1 << n)]) {
+            assert!(
+                numbers.contains(&near) || host_api().settings()(near).get().is_empty(),
+                "{near} leads to a plugin"
+            );
+        }
     }
 }
 

@@ -226,7 +226,8 @@ impl PluginContext {
     }
 
     /// A connection of the plugin's own pool: its `search_path` is the plugin's schema. Dropping it
-    /// gives it back, clean, whatever was left open on it.
+    /// gives it back, clean, whatever was left open on it. One that was taken in a call goes back when the call ends at
+    /// the latest; [`as_plugin`](Self::as_plugin) takes one for work that goes on.
     ///
     /// # Errors
     /// When none becomes free in time ([`Error::is_retryable`]).

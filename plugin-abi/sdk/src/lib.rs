@@ -56,6 +56,7 @@ mod instance;
 mod memory;
 mod observe;
 mod panics;
+mod print;
 mod request;
 mod response;
 mod router;
@@ -94,6 +95,7 @@ pub use uuid::{self, Uuid};
 #[doc(hidden)]
 pub mod __private {
     pub use crate::instance::{Plugin, header, module};
+    pub use crate::print::print;
     pub use cardinal_plugin_abi as abi;
     pub use cardinal_plugin_abi::{
         abi_stable::library::LibHeader,

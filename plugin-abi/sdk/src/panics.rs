@@ -47,7 +47,7 @@ fn install() {
 
 /// The log of the instance that is running on this thread; on a thread of the plugin's own, which
 /// belongs to no instance, that of any. Never waits: a hook that blocks would hide the panic.
-fn logger() -> Option<(HostApiRef, CtxId)> {
+pub(crate) fn logger() -> Option<(HostApiRef, CtxId)> {
     let (current, _) = Scope::current();
     let instances = INSTANCES.try_read().ok()?;
     let (ctx, host) = instances.iter().find(|(ctx, _)| *ctx == current).or(instances.last())?;

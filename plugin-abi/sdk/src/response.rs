@@ -11,9 +11,9 @@ use crate::{Error, Result, scope::Scope, stream};
 
 /// A reply: status (200 unless said otherwise), headers, body.
 ///
-/// The host sends it when the handler is done. It drops headers that are not a plugin's to set
-/// (hop-by-hop, `Set-Cookie`, `Access-Control-*` and a few more), and refuses a status outside
-/// 200..=599. A body larger than the host's limit (8 MiB) must be a [`stream`](Self::stream).
+/// The host sends it when the handler is done. Of the headers it passes those that describe this answer
+/// (`plugins/README.md` lists them) and names of the plugin's own, `x-<plugin name>-...`; it drops all others, and
+/// refuses a status outside 200..=599. A body larger than the host's limit (8 MiB) must be a [`stream`](Self::stream).
 ///
 /// ```
 /// use cardinal_plugin::{Response, json};

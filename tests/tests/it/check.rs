@@ -362,14 +362,15 @@ fn what_a_file_is_called_cannot_take_over_the_terminal() {
 #[tokio::test]
 async fn what_an_upgrade_takes_away_is_told_against_what_serves_or_has_served_last() {
     let mut host = Host::settings().plugins(two_plugins()).start().await;
-    let next = Package::fixture("echo").manifest(|manifest| manifest["mcp"]["tools"] = json!([]));
+    let next =
+        Package::fixture("echo").manifest(|manifest| manifest["mcp"]["tools"][0]["name"] = json!("plugin_echo_speak"));
     let plugins = PluginsFolder::default().with("echo", &next).with("supplier", &Package::bundled("supplier"));
     for state in ["running", "stopped"] {
         let checked = check_at(&host.data(), plugins.path(), &[]);
         assert_eq!(checked.report["host"], state);
         let lost = checked.finding_on("plugin-upgrade-loses", "echo");
         assert_eq!(lost["severity"], "warning");
-        assert!(lost["found"].as_str().unwrap().contains("-tool plugin_echo_"), "{lost}");
+        assert!(lost["found"].as_str().unwrap().contains("-tool plugin_echo_say"), "{lost}");
         assert!(!checked.findings().iter().any(|it| it["subject"] == "supplier" && it["code"] == "plugin-upgrade"));
         if state == "running" {
             host.program().signal(rustix::process::Signal::TERM);

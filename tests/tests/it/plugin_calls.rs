@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cardinal_tests::{Host, User};
+use cardinal_tests::{Host, Package, PluginsFolder, User, eventually};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -74,11 +74,46 @@ async fn headers_that_a_plugin_may_not_set_are_dropped() {
         "www-authenticate",
         "server",
         "transfer-encoding",
+        "alt-svc",
+        "nel",
+        "report-to",
+        "reporting-endpoints",
+        "refresh",
+        "link",
+        "x-frame-options",
+        "sourcemap",
+        "cdn-cache-control",
+        "x-accel-redirect",
+        "other",
     ] {
         assert_eq!(answer.header(dropped), None, "{dropped}: {answer}");
     }
+    assert_eq!(answer.header("cache-control"), Some("private, max-age=60"), "no cache that others share: {answer}");
     assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{answer}");
     assert_eq!(answer.header("content-security-policy"), Some("sandbox; default-src 'none'"), "{answer}");
+}
+
+#[tokio::test]
+async fn dropped_headers_are_logged_once() {
+    let plugins = PluginsFolder::default().with("unruly", &Package::fixture("unruly"));
+    let host = Host::settings().plugins(plugins).start().await;
+    for _ in 0..5 {
+        ask(host.owner().await, "/headers").await;
+    }
+    let log = eventually("a line says what was dropped", async || {
+        let log = host.log();
+        log.contains("alt-svc").then_some(log)
+    })
+    .await;
+    assert_eq!(log.matches("not a plugin's to set").count(), 1, "{log}");
+}
+
+#[tokio::test]
+async fn the_text_of_an_error_is_bounded() {
+    let host = Host::shared().await;
+    let answer = ask(host.owner().await, "/long-error").await;
+    answer.refused(422, "validation-failed");
+    assert!(answer.body.len() < 16 << 10, "{} bytes", answer.body.len());
 }
 
 #[tokio::test]

@@ -4,7 +4,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use cardinal_tests::{Host, Package, PluginsFolder, repository};
+use cardinal_tests::{Host, Others, Package, PluginsFolder, cardinal, eventually, exited, repository};
+use http::Method;
 use serde_json::{Value, json};
 
 /// The state of every package, by its folder.
@@ -67,7 +68,12 @@ fn header(offset: usize, value: u32) -> Package {
 
 /// `bad-constructor`, committing this sin.
 fn constructor(sin: &[u8; 5]) -> Package {
-    Package::fixture("bad-constructor").library(|mut library| {
+    sinner("bad-constructor", sin)
+}
+
+/// A fixture whose sin stands in its bytes, with another one.
+fn sinner(fixture: &str, sin: &[u8; 5]) -> Package {
+    Package::fixture(fixture).library(|mut library| {
         let marker = b"cardinal-fixture-sin:";
         let at = find(&library, marker) + marker.len();
         library[at..at + sin.len()].copy_from_slice(sin);
@@ -212,6 +218,62 @@ async fn a_library_that_ends_or_holds_its_process_never_does_so_to_the_host() {
     echo_answers(&host).await;
     assert_eq!(host.worker_pid(), worker, "the worker that looked at them is the one that serves");
     assert!(!host.log().contains("has ended"), "no worker ended:\n{}", host.log());
+}
+
+/// They come in while others ask: at the start nobody would notice a worker that begins once more.
+#[tokio::test]
+async fn routes_that_end_or_hold_their_process_are_refused_and_harm_nobody() {
+    let plugins =
+        PluginsFolder::default().with("quick", &Package::fixture("quick")).with("echo", &Package::fixture("echo"));
+    let host = Host::settings().plugins(plugins).start().await;
+    let (worker, others) = (host.worker_pid(), Others::of(&host).await);
+    for (package, sin, code, found) in [
+        ("r-abort", b"abort", "probe-failed", "SIGABRT"),
+        ("r-crash", b"crash", "probe-failed", "SIGSEGV"),
+        ("r-exit", b"exit.", "probe-failed", "status 0"),
+        ("r-hang", b"hang.", "create-failed", "still running"),
+    ] {
+        host.plugins().put(package, &sinner("panics-in-routes", sin));
+        host.owner().await.call(Method::POST, "/v1/admin/plugin-registry/rescan").send().await.expect(200);
+        let refusal = eventually("it is refused", async || {
+            let registry = registry(&host).await;
+            let refusal = of(&registry, package)["refusal"].clone();
+            refusal.is_object().then_some(refusal)
+        })
+        .await;
+        assert_eq!(refusal["code"], code, "{refusal}");
+        assert!(refusal["found"].as_str().unwrap_or_default().contains(found), "{refusal}");
+        assert!(refusal["reason"].as_str().unwrap_or_default().contains("`routes`"), "{refusal}");
+        others.go_on(5).await;
+        host.plugins().remove(package);
+    }
+    others.unharmed();
+    assert_eq!(host.worker_pid(), worker, "the worker died of a plugin's `routes`");
+}
+
+#[tokio::test]
+async fn check_with_open_sees_what_only_the_router_shows() {
+    let folder = PluginsFolder::default()
+        .with("good", &Package::fixture("echo"))
+        .with("handler", &manifest("/mcp/tools/0/handler", json!("nobody")))
+        .with("undeclared", &manifest("/backend/routes", json!([{"method": "GET", "path": "/hello"}])))
+        .with("panic", &Package::fixture("panics-in-routes"))
+        .with("abort", &sinner("panics-in-routes", b"abort"));
+    for (package, code, says) in [
+        ("good", None, ""),
+        ("handler", Some("tool-handler-missing"), "`nobody`"),
+        ("undeclared", Some("route-not-declared"), "backend.routes"),
+        ("panic", Some("create-panicked"), "no routes for panics-in-routes today"),
+        ("abort", Some("probe-failed"), "SIGABRT"),
+    ] {
+        let path = folder.path().join(package);
+        let check = ["plugin", "check", "--open", "--json", path.to_str().unwrap()];
+        let (out, _) = exited(&cardinal(check), i32::from(code.is_some()));
+        let seen: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(seen["refusal"]["code"], json!(code), "{package}: {seen}");
+        assert!(seen["refusal"].to_string().contains(says), "{package}: {seen}");
+        exited(&cardinal(["plugin", "check", path.to_str().unwrap()]), 0);
+    }
 }
 
 /// Each of them is `echo` by name and gets its turn, because the one before it was refused.

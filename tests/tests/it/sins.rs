@@ -284,8 +284,8 @@ async fn a_tool_that_answers_nonsense_or_never_ends_is_a_failed_call() {
     let others = Others::of(&host).await;
     for (handler, told) in [
         ("panic_at_once", "plugin-panicked"),
-        ("hang", "plugin-timeout"),
-        ("silent", "plugin-timeout"),
+        ("hang", "plugin-timeout: the plugin `unruly` did not finish within the 1.5 s"),
+        ("silent", "plugin-timeout: the plugin `unruly` did not finish within the 1.5 s"),
         ("endless", "plugin-error"),
     ] {
         let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
@@ -300,4 +300,48 @@ async fn a_tool_that_answers_nonsense_or_never_ends_is_a_failed_call() {
     assert_eq!(result["content"][0]["text"], "\"\u{fffd}\u{fffd}\"", "what is no text is shown as such: {result}");
     nothing_under_way(owner).await;
     others.unharmed();
+}
+
+#[tokio::test]
+async fn connections_that_a_call_leaks_come_back_when_it_ends() {
+    let host = sinners().start().await;
+    let owner = host.owner().await;
+    let others = Others::of(&host).await;
+    for _ in 0..3 {
+        let leaked = ask(owner, "/connections/leak").await.expect(200)["leaked"].as_u64();
+        assert!(leaked > Some(0), "those of the call before are back");
+    }
+    ask(owner, "/connections/want").await.expect(204);
+    others.unharmed();
+}
+
+#[tokio::test]
+async fn a_plugin_cannot_lift_the_limit_of_its_statements() {
+    let host = sinners().start().await;
+    let owner = host.owner().await;
+    let others = Others::of(&host).await;
+    ask(owner, "/endless-statement").await.expect(204);
+    let log = eventually("the statement ends", async || {
+        let log = host.log();
+        log.contains("the endless statement ended").then_some(log)
+    })
+    .await;
+    assert!(log.contains("took longer than a statement may"), "{log}");
+    ask(owner, "/connections/want").await.expect(204);
+    others.unharmed();
+}
+
+#[tokio::test]
+async fn a_child_that_a_plugin_forks_never_comes_back_into_the_host() {
+    let host = sinners().start().await;
+    let owner = host.owner().await;
+    let (worker, others) = (host.worker_pid(), Others::of(&host).await);
+    for _ in 0..10 {
+        let child = ask(owner, "/fork").await.expect(200)["child"].as_i64().unwrap();
+        assert!(child > 0, "the parent answers, and it alone");
+    }
+    nothing_under_way(owner).await;
+    ask(owner, "/who").await.expect(200);
+    others.unharmed();
+    assert_eq!(host.worker_pid(), worker);
 }

@@ -5,16 +5,16 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context as _;
-use bytes::Bytes;
-
 use crate::plugin::{
+    agreement,
     inspect::{Inspection, inspect},
     library::SealedLibrary,
-    package::Form,
+    manifest::Manifest,
+    package::{Form, Package},
     probe::Prober,
     state::Refusal,
 };
+use anyhow::Context as _;
 
 /// Check a plugin package as a host does before it loads it
 ///
@@ -26,11 +26,12 @@ Examples:
   cardinal plugin check target/release/libnotes.so
   cardinal plugin check --json var/plugins/notes | jq .refusal.code
   cardinal plugin check --open target/release/libnotes.so
-      and open it in a process of its own, which runs what the library does when it is opened")]
+      and open it in a process of its own, run its `routes` there with the default settings,
+      and hold the router against the manifest")]
 pub struct Args {
     /// A shared library, or a plugin's folder
     package: PathBuf,
-    /// Open the library in a process of its own, too
+    /// Open the library and run its `routes` in a process of its own, too
     #[arg(long)]
     open: bool,
     /// Print the verdict as JSON
@@ -56,7 +57,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn verdict(path: &Path, open: bool) -> anyhow::Result<Inspection> {
     let (seen, package) = inspect(path);
     match package {
-        Some(package) if open && seen.ok => Ok(match try_open(&package.library)? {
+        Some(package) if open && seen.ok => Ok(match try_out(&package)? {
             Ok(()) => seen,
             Err(refusal) => seen.refused(refusal),
         }),
@@ -64,10 +65,15 @@ fn verdict(path: &Path, open: bool) -> anyhow::Result<Inspection> {
     }
 }
 
-fn try_open(library: &Bytes) -> anyhow::Result<Result<(), Refusal>> {
-    let sealed = SealedLibrary::seal(library).context("copying the library")?;
-    let runtime = crate::cli::runtime()?;
-    Ok(runtime.block_on(Prober::of_this_program().try_open(&sealed)))
+fn try_out(package: &Package) -> anyhow::Result<Result<(), Refusal>> {
+    let manifest = match Manifest::read(&package.manifest) {
+        Ok((manifest, _)) => manifest,
+        Err(problems) => return Ok(Err(problems.into())),
+    };
+    let sealed = SealedLibrary::seal(&package.library).context("copying the library")?;
+    let (prober, defaults) = (Prober::of_this_program(), manifest.default_settings());
+    let tried = crate::cli::runtime()?.block_on(prober.try_out(&sealed, &defaults));
+    Ok(tried.and_then(|tried| agreement::check(&manifest, &tried.exports?)))
 }
 
 fn told(seen: &Inspection) -> String {

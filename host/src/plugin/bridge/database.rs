@@ -78,8 +78,12 @@ impl Drop for Ticket {
     }
 }
 
-fn give_back(number: ConnId) {
+/// Gives a connection back, unless it has gone back already.
+pub(super) fn give_back(number: ConnId) {
     if let Some(checkout) = CONNECTIONS.remove(number) {
+        if let Some(call) = &checkout.call {
+            call.gave_back(number);
+        }
         checkout.connection.release();
     }
 }
@@ -91,9 +95,12 @@ pub extern "C" fn connect(ctx: CtxId, call: CallId) -> Fut<u64> {
         Ok(async move {
             let _waiting = waiting;
             let connection = scope.context.pool()?.get().await?;
-            let number = CONNECTIONS.insert(Arc::new(Checkout { ctx, connection, call }));
+            let number = CONNECTIONS.insert(Arc::new(Checkout { ctx, connection, call: call.clone() }));
             let ticket = Ticket(number.ok_or_else(|| Fault::Unavailable(anyhow::anyhow!("too many connections")))?);
             live(ctx)?; // retired meanwhile: `reclaim` may have been and gone
+            if call.is_some_and(|call| !call.has_taken(ticket.0)) {
+                return Err(Fault::Gone("the call is over".to_owned()));
+            }
             Ok(ticket)
         })
     };

@@ -2,6 +2,7 @@
 
 use std::{
     any::Any,
+    collections::BTreeSet,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -9,14 +10,17 @@ use std::{
     time::Instant,
 };
 
-use cardinal_plugin_abi::{CallId, CtxId};
+use cardinal_plugin_abi::{CallId, CtxId, host::ConnId};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{metrics::Metrics, table::Table, waits::Waits};
+use super::{database, metrics::Metrics, table::Table, waits::Waits};
 use crate::{
     auth::caller::Caller,
-    crash::ledger::{CLOSED, InFlight},
+    crash::{
+        Mark, current,
+        ledger::{self, CLOSED, InFlight},
+    },
     http::request_id::RequestId,
     observe::{spent, trace::Trace},
     plugin::{call::BodyStream, context::PluginContext, placement::Placement},
@@ -78,9 +82,28 @@ pub fn admit(scope: Arc<Scope>) -> Option<CtxId> {
     CONTEXTS.insert(scope)
 }
 
-/// The live context of a number.
+/// The live context of a number, for the plugin whose code this thread runs. Another plugin's number is refused like one
+/// that was never given: the number alone opens nothing on a thread that is known to be somebody else's.
 pub fn context(ctx: CtxId) -> Option<Arc<Scope>> {
-    CONTEXTS.get(ctx)
+    CONTEXTS.get(ctx).filter(|scope| may_ask(current::mark(), scope))
+}
+
+fn may_ask(asking: Mark, scope: &Scope) -> bool {
+    // The host's own threads, and those that a plugin has started and not registered, run nobody's code.
+    if asking.page().is_none() || ledger::is_same_plugin(asking, scope.context.mark()) {
+        return true;
+    }
+    note_foreign(asking, scope.context.name());
+    false
+}
+
+/// Logs once for each plugin that it uses numbers of another.
+fn note_foreign(asking: Mark, owner: &str) {
+    static NOTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let plugin = ledger::plugin_name(asking).unwrap_or_default();
+    if NOTED.lock().unwrap_or_else(PoisonError::into_inner).insert(plugin.clone()) {
+        tracing::error!(plugin, owner, "a plugin used the context number of another plugin and was refused");
+    }
 }
 
 /// Ends a context's number: its doors answer `BAD_HANDLE` from here on.
@@ -99,6 +122,8 @@ pub struct CallScope {
     /// A streamed request body. It stands here so that it goes with the call, whoever still holds
     /// the plugin's end of it.
     body: Mutex<Option<BodyStream>>,
+    /// Database connections that it has taken and not given back.
+    connections: Mutex<Vec<ConnId>>,
     ended: AtomicBool,
     cancelled: OnceLock<CancellationToken>,
 }
@@ -118,6 +143,7 @@ impl CallScope {
             deadline,
             waits: Waits::default(),
             body: Mutex::new(None),
+            connections: Mutex::default(),
             ended: AtomicBool::new(false),
             cancelled: OnceLock::new(),
         }
@@ -136,6 +162,18 @@ impl CallScope {
 
     pub fn is_over(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
+    }
+
+    /// Notes a connection that goes back when the call ends, if nothing else gives it back before; `false` when the call
+    /// is over.
+    pub fn has_taken(&self, connection: ConnId) -> bool {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        !self.is_over() // `end` may have looked before it was there
+    }
+
+    pub fn gave_back(&self, connection: ConnId) {
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.retain(|other| *other != connection);
     }
 
     /// Cancelled when the call ends. Made only for those who ask: most calls never do.
@@ -159,6 +197,8 @@ impl CallScope {
             token.cancel();
         }
         drop(self.with_request_body(Option::take));
+        let left = std::mem::take(&mut *self.connections.lock().unwrap_or_else(PoisonError::into_inner));
+        left.into_iter().for_each(database::give_back);
     }
 }
 

@@ -1,24 +1,85 @@
-//! Numbers for things that a plugin may name: never pointers, never used twice.
+//! Numbers for things that a plugin may name: random, so that no number leads to another, and never pointers.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, Hasher},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use rand::TryRng;
 
 use crate::observe::shard;
 
 const SHARDS: usize = 16;
-/// Of a number: 4 bits shard, 16 bits slot, 44 bits sequence (a million a second for half a year).
-const SHARD_BITS: u32 = SHARDS.trailing_zeros();
-const SLOT_BITS: u32 = 16;
+/// Where in a number its shard stands; all its other bits are random.
+const SHARD_SHIFT: u32 = 32;
+const SHARD_MASK: u64 = (SHARDS as u64 - 1) << SHARD_SHIFT;
+/// The most things of one shard.
+const SHARD_LIMIT: usize = 1 << 16;
+/// Random numbers that a shard gets from the system at a time.
+const DRAWN: usize = 32;
 
-/// A table of live things by number. A number is refused for ever once its thing was removed: a
-/// slot is used again, a number is not. Number 0 is never given.
+/// A table of live things by number. A number is a secret of whoever got it: 60 of its 64 bits are random, so none can
+/// be guessed, and none is given twice. Number 0 is never given.
 pub struct Table<T> {
     shards: [Mutex<Shard<T>>; SHARDS],
 }
 
 struct Shard<T> {
-    slots: Vec<(u64, Option<T>)>,
-    free: Vec<u16>,
-    sequence: u64,
+    things: HashMap<u64, T, Unhashed>,
+    drawn: [u64; DRAWN],
+    left: usize,
+}
+
+impl<T> Shard<T> {
+    const fn new() -> Self {
+        Self { things: HashMap::with_hasher(Unhashed), drawn: [0; DRAWN], left: 0 }
+    }
+
+    /// A random number; `None` when the system has none.
+    fn draw(&mut self) -> Option<u64> {
+        if self.left == 0 {
+            let mut bytes = [0; DRAWN * 8];
+            rand::rngs::SysRng.try_fill_bytes(&mut bytes).ok()?;
+            let (words, _) = bytes.as_chunks::<8>();
+            for (number, word) in self.drawn.iter_mut().zip(words) {
+                *number = u64::from_ne_bytes(*word);
+            }
+            self.left = DRAWN;
+        }
+        self.left -= 1;
+        Some(std::mem::take(&mut self.drawn[self.left]))
+    }
+}
+
+/// The numbers are random already.
+#[derive(Clone, Copy)]
+struct Unhashed;
+
+impl BuildHasher for Unhashed {
+    type Hasher = Number;
+
+    fn build_hasher(&self) -> Number {
+        Number(0)
+    }
+}
+
+struct Number(u64);
+
+impl Hasher for Number {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
 }
 
 impl<T: Clone> Default for Table<T> {
@@ -30,62 +91,42 @@ impl<T: Clone> Default for Table<T> {
 impl<T: Clone> Table<T> {
     /// An empty table.
     pub const fn new() -> Self {
-        Self { shards: [const { Mutex::new(Shard { slots: Vec::new(), free: Vec::new(), sequence: 0 }) }; SHARDS] }
+        Self { shards: [const { Mutex::new(Shard::new()) }; SHARDS] }
     }
 
     /// Gives `thing` a number; `None` when the table is full.
     pub fn insert(&self, thing: T) -> Option<u64> {
         // Each thread fills one shard, so that the host's workers do not meet in one lock.
-        let shard = shard::home(SHARDS);
-        let mut slots = self.lock(shard);
-        let slot = match slots.free.pop() {
-            Some(slot) => slot,
-            None => {
-                let slot = u16::try_from(slots.slots.len()).ok()?;
-                slots.slots.push((0, None));
-                slot
+        let home = shard::home(SHARDS);
+        let mut shard = self.lock(home);
+        if shard.things.len() >= SHARD_LIMIT {
+            return None;
+        }
+        loop {
+            let number = (shard.draw()? & !SHARD_MASK) | ((home as u64) << SHARD_SHIFT);
+            if number != 0 && !shard.things.contains_key(&number) {
+                shard.things.insert(number, thing);
+                return Some(number);
             }
-        };
-        slots.sequence += 1;
-        let number = (slots.sequence << (SHARD_BITS + SLOT_BITS)) | (u64::from(slot) << SHARD_BITS) | shard as u64;
-        slots.slots[usize::from(slot)] = (number, Some(thing));
-        Some(number)
+        }
     }
 
     /// The thing with this number.
     pub fn get(&self, number: u64) -> Option<T> {
-        let (shard, slot) = place(number);
-        let slots = self.lock(shard);
-        let (owner, thing) = slots.slots.get(slot)?;
-        if *owner == number { thing.clone() } else { None }
+        self.lock(home_of(number)).things.get(&number).cloned()
     }
 
     /// Ends a number.
     pub fn remove(&self, number: u64) -> Option<T> {
-        let (shard, slot) = place(number);
-        let mut slots = self.lock(shard);
-        let entry = slots.slots.get_mut(slot)?;
-        if entry.0 != number {
-            return None;
-        }
-        let thing = entry.1.take()?;
-        slots.free.push(slot as u16);
-        drop(slots); // whatever dropping the thing does, it does not hold the shard up
-        Some(thing)
+        // Whatever dropping the thing does, it does not hold the shard up.
+        self.lock(home_of(number)).things.remove(&number)
     }
 
     /// Ends the numbers of all things that `ends` picks.
     pub fn remove_where(&self, ends: impl Fn(&T) -> bool) -> Vec<T> {
         let mut removed = Vec::new();
         for shard in 0..SHARDS {
-            let mut slots = self.lock(shard);
-            let Shard { slots, free, .. } = &mut *slots;
-            for (slot, (_, thing)) in slots.iter_mut().enumerate() {
-                if thing.as_ref().is_some_and(&ends) {
-                    removed.extend(thing.take());
-                    free.push(slot as u16);
-                }
-            }
+            removed.extend(self.lock(shard).things.extract_if(|_, thing| ends(thing)).map(|(_, thing)| thing));
         }
         removed
     }
@@ -95,8 +136,8 @@ impl<T: Clone> Table<T> {
     }
 }
 
-fn place(number: u64) -> (usize, usize) {
-    ((number as usize) & (SHARDS - 1), ((number >> SHARD_BITS) as usize) & ((1 << SLOT_BITS) - 1))
+fn home_of(number: u64) -> usize {
+    ((number & SHARD_MASK) >> SHARD_SHIFT) as usize
 }
 
 #[cfg(test)]
@@ -113,7 +154,7 @@ mod tests {
         assert_eq!(table.remove(first), None);
         let second = table.insert("second").unwrap();
         assert_ne!(first, second);
-        assert_eq!(table.get(first), None, "the slot is used again, the number is not");
+        assert_eq!(table.get(first), None, "a number is never given twice");
         assert_eq!(table.get(second), Some("second"));
     }
 
@@ -121,9 +162,20 @@ mod tests {
     fn made_up_numbers_are_refused() {
         let table = Table::new();
         let number = table.insert(()).unwrap();
-        for made_up in [0, 1, u64::MAX, number + 1, number ^ (1 << 40)] {
+        for made_up in [0, 1, u64::MAX, number + 1, number ^ (1 << 40), number ^ 1] {
             assert_eq!(table.get(made_up), None);
             assert_eq!(table.remove(made_up), None);
+        }
+    }
+
+    #[test]
+    fn a_number_says_nothing_of_the_next() {
+        let table = Table::new();
+        let numbers: Vec<u64> = (0..4_096).map(|n| table.insert(n).unwrap()).collect();
+        for bit in (0..64).filter(|bit| SHARD_MASK & (1 << bit) == 0) {
+            let changed = numbers.windows(2).filter(|pair| (pair[0] ^ pair[1]) & (1 << bit) != 0).count();
+            // Half of 4,095, and 10 standard deviations to either side.
+            assert!((1_727..2_368).contains(&changed), "bit {bit} changes {changed} times");
         }
     }
 
@@ -148,7 +200,7 @@ mod tests {
     #[test]
     fn a_full_shard_refuses() {
         let table = Table::new();
-        let full = (0..=1 << SLOT_BITS).map(|_| table.insert(())).last().unwrap();
+        let full = (0..=SHARD_LIMIT).map(|_| table.insert(())).last().unwrap();
         assert_eq!(full, None);
     }
 }

@@ -123,6 +123,11 @@ pub fn handles_statements(sql: &str) -> bool {
     sql.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| WORDS.iter().any(|w| word.eq_ignore_ascii_case(w)))
 }
 
+/// Whether SQL text may be more than one statement.
+pub fn has_several(sql: &str) -> bool {
+    sql.trim_end().trim_end_matches(';').contains(';')
+}
+
 /// The statements that a connection keeps prepared; the one unused for longest goes first. A
 /// statement that goes is closed on the server when its last user is done.
 pub struct Cache {

@@ -9,9 +9,9 @@ use crate::{
     plugin::call::{CallFault, PluginError},
 };
 
-/// Longer messages are cut; details over the limit are left out.
+/// Longer messages are cut; details over the limit are left out. What of them reaches a client is bounded by the guard.
 const MESSAGE_LIMIT: usize = 8 << 10;
-const DETAILS_LIMIT: usize = 64 << 10;
+const DETAILS_LIMIT: usize = 4 << 20;
 
 /// What the caller of a plugin gets to know of `error`.
 pub fn of(error: &Error) -> CallFault {

@@ -18,6 +18,7 @@ use crate::{
     plugin::{
         call::{BodyError, CallFault, PluginReply, ReplyBody},
         lane::pump,
+        library::forked,
     },
 };
 
@@ -102,7 +103,9 @@ impl ReplyStream {
         let Feed::Here(stream, lease) = &mut self.0 else { return None };
         let _polling = lease.here()?;
         let _entered = current::enter(lease.mark);
-        Some(stream.poll_next(cx).map(|piece| piece.map(piece_of)))
+        let piece = stream.poll_next(cx);
+        forked::end_child();
+        Some(piece.map(|piece| piece.map(piece_of)))
     }
 
     /// The rest is made on the lane.

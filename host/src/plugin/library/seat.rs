@@ -19,8 +19,11 @@ use std::{
 use cardinal_plugin_abi::{Bytes, CallId, CtxId, Error, Fut, HostApiRef, PluginModuleRef, Reply, Request, door, error};
 use tokio::runtime::Handle;
 
-use super::Library;
-use crate::crash::current::{self, Mark};
+use super::{Library, forked};
+use crate::crash::{
+    current::{self, Mark},
+    descriptors,
+};
 
 static RESIDENT: AtomicUsize = AtomicUsize::new(0);
 
@@ -74,6 +77,7 @@ impl Seat {
             // SAFETY: a `Library` has a checked table; both out pointers are valid for a write.
             unsafe { (library.module.create())(host, ctx, &raw mut instance, failure.as_mut_ptr()) }
         };
+        forked::end_child();
         match tag {
             door::READY if !instance.is_null() => {
                 RESIDENT.fetch_add(1, Ordering::Relaxed);
@@ -112,6 +116,7 @@ impl Seat {
         let _entered = current::enter(mark);
         // SAFETY: as in `exports`; `Running` keeps the instance while the future lives.
         let future = unsafe { (self.raw.module.call())(self.raw.instance, handler, call, request) };
+        forked::end_child();
         Running { future: Some(future), mark, _seat: Some(self.clone()) }
     }
 
@@ -194,6 +199,10 @@ impl<T> Future for Running<T> {
         if polled.is_ready() {
             self.future = None; // what it held ends with it
         }
+        forked::end_child();
+        if current::is_ours() {
+            descriptors::check_tripwires();
+        }
         polled
     }
 }
@@ -202,5 +211,6 @@ impl<T> Drop for Running<T> {
     fn drop(&mut self) {
         let _entered = current::enter(self.mark);
         self.future = None;
+        forked::end_child();
     }
 }

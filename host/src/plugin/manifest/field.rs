@@ -105,6 +105,37 @@ impl<'a> Field<'a> {
         Some(items.iter().enumerate().map(item).collect())
     }
 
+    /// The items of an array that has at most `limit` of them.
+    pub fn array_of(&self, limit: usize) -> Option<Vec<Field<'a>>> {
+        let items = self.array()?;
+        if items.len() > limit {
+            self.wrong(Code::BadManifest, format!("an array of at most {limit}"));
+            return None;
+        }
+        Some(items)
+    }
+
+    /// A string of at most `limit` bytes.
+    pub fn text(&self, limit: usize) -> Option<&'a str> {
+        let text = self.string()?;
+        if text.len() > limit {
+            let found = format!("a string of {} bytes", text.len());
+            self.findings.problem(Code::BadManifest, &self.pointer, format!("at most {limit} bytes"), found);
+            return None;
+        }
+        Some(text)
+    }
+
+    /// Whether the value is at most `limit` bytes of JSON.
+    pub fn fits(&self, limit: usize) -> bool {
+        let length = self.value.to_string().len();
+        if length > limit {
+            let (expected, found) = (format!("at most {limit} bytes of JSON"), format!("{length} bytes"));
+            self.findings.problem(Code::BadManifest, &self.pointer, expected, found);
+        }
+        length <= limit
+    }
+
     /// A JSON Schema that can be compiled: an object, or `true`/`false`.
     pub fn schema(&self) -> Option<Value> {
         if !matches!(self.value, Value::Object(_) | Value::Bool(_)) {

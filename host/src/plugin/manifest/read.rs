@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::{
     Access, BODY_LIMIT, Backend, CONCURRENCY_LIMIT, CONNECTIONS_LIMIT, CardTab, DeclaredRoute, Engine, Limits,
-    Manifest, PATH_LIMIT, Problem, Problems, TIMEOUT_LIMIT, TOOL_NAME_ADVICE, TOOL_NAME_LIMIT, Tool, Warning,
+    Manifest, PATH_LIMIT, Problem, Problems, ROUTES_LIMIT, TABS_LIMIT, TIMEOUT_LIMIT, TOOL_BYTES_LIMIT,
+    TOOL_DESCRIPTION_LIMIT, TOOL_NAME_ADVICE, TOOL_NAME_LIMIT, TOOLS_LIMIT, Tool, Warning,
     field::{Field, Findings, Object},
     is_kebab, is_plain_relative, is_prefix, is_reserved,
 };
@@ -129,7 +130,7 @@ fn engine(object: &Object) -> Option<Engine> {
 fn card_tabs(object: &Object) -> Vec<CardTab> {
     let Some(contributes) = object.optional("contributes").and_then(|field| field.object()) else { return Vec::new() };
     contributes.done(&["cardTabs"]);
-    let fields = contributes.optional("cardTabs").and_then(|field| field.array()).unwrap_or_default();
+    let fields = contributes.optional("cardTabs").and_then(|field| field.array_of(TABS_LIMIT)).unwrap_or_default();
     let mut seen = HashSet::new();
     let mut tabs = Vec::new();
     for field in fields {
@@ -228,7 +229,7 @@ fn api_prefix(field: &Field) -> Option<String> {
 fn routes(field: &Field) -> Vec<DeclaredRoute> {
     let mut seen = HashSet::new();
     let mut routes = Vec::new();
-    for field in field.array().unwrap_or_default() {
+    for field in field.array_of(ROUTES_LIMIT).unwrap_or_default() {
         let Some(route) = route(&field) else { continue };
         if !seen.insert((route.method.clone(), route.path.clone())) {
             let expected = format!("{} {} only once", route.method, route.path);
@@ -307,7 +308,7 @@ pub fn check_template(path: &str) -> Result<(), String> {
 fn tools(object: &Object, plugin: &str) -> Vec<Tool> {
     let Some(mcp) = object.optional("mcp").and_then(|field| field.object()) else { return Vec::new() };
     mcp.done(&["tools"]);
-    let fields = mcp.optional("tools").and_then(|field| field.array()).unwrap_or_default();
+    let fields = mcp.optional("tools").and_then(|field| field.array_of(TOOLS_LIMIT)).unwrap_or_default();
     let mut seen = HashSet::new();
     let mut tools = Vec::new();
     for field in fields {
@@ -322,6 +323,9 @@ fn tools(object: &Object, plugin: &str) -> Vec<Tool> {
 
 fn tool(field: &Field, plugin: &str) -> Option<Tool> {
     let object = field.object()?;
+    if !field.fits(TOOL_BYTES_LIMIT) {
+        return None;
+    }
     object.done(&[
         "name",
         "title",
@@ -335,7 +339,8 @@ fn tool(field: &Field, plugin: &str) -> Option<Tool> {
         "annotations",
     ]);
     let name = object.required("name", "the name of the tool").and_then(|field| tool_name(&field, plugin));
-    let description = object.required("description", "a text for the tool").and_then(|field| field.string());
+    let description = object.required("description", "a text for the tool");
+    let description = description.and_then(|field| field.text(TOOL_DESCRIPTION_LIMIT));
     let handler = object.required("handler", "the name of a handler").and_then(|field| field.line(LINE_LIMIT));
     let confirm = object.optional("requires_confirmation").and_then(|field| field.boolean());
     let tool = Tool {

@@ -266,3 +266,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_every_client_is_sent_is_bounded() {
+    use serde_json::Value::Array;
+    type Item<'a> = &'a dyn Fn(usize) -> Value;
+    let tool = |n: usize| {
+        json!({"name": format!("plugin_price_watch_{n}"), "description": "x".repeat(TOOL_DESCRIPTION_LIMIT),
+            "handler": "h"})
+    };
+    let tab = |n: usize| json!({"id": format!("t{n}"), "label": "T"});
+    let route = |n: usize| json!({"method": "GET", "path": format!("/{n}")});
+    let bounds: [(&str, usize, Item<'_>); 3] = [
+        ("/mcp/tools", TOOLS_LIMIT, &tool),
+        ("/contributes/cardTabs", TABS_LIMIT, &tab),
+        ("/backend/routes", ROUTES_LIMIT, &route),
+    ];
+    for (pointer, limit, item) in bounds {
+        read(&with(valid(), pointer, Some(Array((0..limit).map(item).collect())))).unwrap();
+        let over = problem(pointer, Some(Array((0..=limit).map(item).collect())));
+        assert_eq!((over.code, over.pointer.as_str()), (Code::BadManifest, pointer));
+        assert_eq!(
+            (over.expected, over.found),
+            (format!("an array of at most {limit}"), format!("an array of {}", limit + 1))
+        );
+    }
+    let long = problem("/mcp/tools/0/description", Some(json!("é".repeat(TOOL_DESCRIPTION_LIMIT / 2) + "x")));
+    assert_eq!((long.expected.as_str(), long.found.as_str()), ("at most 4096 bytes", "a string of 4097 bytes"));
+    let large = problem("/mcp/tools/0/annotations", Some(json!({"x": "x".repeat(TOOL_BYTES_LIMIT)})));
+    assert_eq!((large.pointer.as_str(), large.expected.as_str()), ("/mcp/tools/0", "at most 65536 bytes of JSON"));
+}

@@ -12,7 +12,11 @@ use std::{
 
 use bytes::Bytes;
 use serde_json::Value;
-use tokio::task::spawn_blocking;
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    task::spawn_blocking,
+    time::timeout,
+};
 use uuid::Uuid;
 
 use super::{
@@ -36,7 +40,7 @@ use crate::{
         manifest::Manifest,
         package::Package,
         past::Past,
-        probe::Prober,
+        probe::{self, Prober},
         schema::{self, NoDatabase},
         state::{Code, Refusal},
     },
@@ -44,6 +48,11 @@ use crate::{
 
 /// How long a plugin's `routes` function may take; it does no I/O.
 const CREATE_LIMIT: Duration = Duration::from_secs(10);
+
+/// Plugins whose code is tried, opened or made side by side. What waits for the database takes no turn.
+const LOAD_AT_ONCE: usize = 4;
+/// How long a load waits for its turn. Those before it may hang, and must not hold it up for longer.
+const TURN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What loading takes.
 pub(super) struct Loader {
@@ -53,6 +62,7 @@ pub(super) struct Loader {
     past: Arc<Past>,
     prober: Prober,
     libraries: Arc<Libraries>,
+    turns: Semaphore,
     generations: AtomicU64,
     telemetry: Arc<Telemetry>,
     pub kept: Arc<Kept>,
@@ -79,6 +89,7 @@ impl Loader {
             past,
             prober: Prober::of_this_program(),
             libraries: Arc::default(),
+            turns: Semaphore::new(LOAD_AT_ONCE),
             generations: AtomicU64::new(1),
         })
     }
@@ -87,12 +98,15 @@ impl Loader {
     pub async fn load(&self, candidate: Candidate, settings: Value) -> Result<Service, NotGood> {
         let Candidate { manifest, sha256, package, frontend } = candidate;
         let mark = ledger::enlist(&manifest.name, &manifest.version.to_string(), &sha256);
-        let library = self.open(package.library.clone(), (mark, &sha256)).await?;
+        let turn = self.turn().await;
+        let library = self.open(package.library.clone(), &manifest, (mark, &sha256)).await?;
         same_plugin(&manifest, library.description())?;
         // Before it has a database: from here on nobody drops it.
         let added = plugin_service::add(&self.services.core, self.host, &manifest.name).await;
         added.map_err(|_| NotGood::Failed("The database is away.".to_owned()))?;
+        drop(turn);
         let pool = self.database(&manifest, &sha256).await?;
+        let _turn = self.turn().await;
         let generation = self.generations.fetch_add(1, Ordering::Relaxed);
         let identity = PluginIdentity {
             name: manifest.name.clone(),
@@ -109,6 +123,11 @@ impl Loader {
         let library = library.description().clone();
         self.keep(&active.manifest, package).await;
         Ok(Service { active, tools, frontend, library, sha256, settings })
+    }
+
+    /// A place among those that work side by side, or none when it takes too long to get one.
+    async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        timeout(TURN_PATIENCE, self.turns.acquire()).await.ok()?.ok()
     }
 
     /// Tells the other hosts what is in service here.
@@ -130,11 +149,12 @@ impl Loader {
         }
     }
 
-    async fn open(&self, bytes: Bytes, (mark, sha256): (Mark, &str)) -> Result<Library, NotGood> {
+    async fn open(&self, bytes: Bytes, manifest: &Manifest, (mark, sha256): (Mark, &str)) -> Result<Library, NotGood> {
         let sealed = blocking(move || SealedLibrary::seal(&bytes)).await?;
         let sealed = sealed.map_err(|error| NotGood::Failed(format!("The library could not be copied: {error}")))?;
         if !self.past.was_probed(sha256) {
-            self.prober.try_open(&sealed).await?;
+            // What `routes` makes of the operator's settings is seen when it gets them.
+            self.prober.try_out(&sealed, &manifest.default_settings()).await?;
             self.past.probed(sha256);
         }
         let libraries = Arc::clone(&self.libraries);
@@ -165,13 +185,10 @@ impl Loader {
     async fn create(&self, library: Library, identity: PluginIdentity) -> Result<Instance, NotGood> {
         let services = Arc::clone(&self.services);
         let create = blocking(move || Instance::create(&library, services, identity));
-        match tokio::time::timeout(CREATE_LIMIT, create).await {
+        match timeout(CREATE_LIMIT, create).await {
             Ok(created) => Ok(created??),
             // The thread is lost to it; should it come back, the instance is freed there.
-            Err(_) => Err(Refusal::new(Code::CreateFailed, "The plugin's `routes` function does not return.")
-                .expected(format!("done within {} s", CREATE_LIMIT.as_secs()))
-                .found("it was still running")
-                .into()),
+            Err(_) => Err(probe::routes_hang(CREATE_LIMIT).into()),
         }
     }
 }

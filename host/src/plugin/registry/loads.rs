@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 use tokio::{
-    sync::{Notify, Semaphore, oneshot, watch},
+    sync::{Notify, oneshot, watch},
     time::{Instant, timeout, timeout_at},
 };
 
@@ -29,17 +29,11 @@ use crate::plugin::{
 
 /// How long a scan waits for what it has begun to load; what takes longer is put into service when it is done.
 const SCAN_PATIENCE: Duration = Duration::from_secs(1);
-/// Plugins that are loaded side by side.
-const LOAD_AT_ONCE: usize = 4;
-/// How long a load waits for its turn. Those before it may hang, and must not hold it up for longer.
-const TURN_PATIENCE: Duration = Duration::from_secs(1);
-
 type Outcome = Result<Service, NotGood>;
 
 /// All of them.
 pub(super) struct Loads {
     under_way: Mutex<UnderWay>,
-    turns: Arc<Semaphore>,
     /// Rings when one has ended.
     bell: Arc<Notify>,
     /// Counts those whose end everybody can see.
@@ -68,8 +62,7 @@ pub(super) struct Load {
 
 impl Default for Loads {
     fn default() -> Self {
-        let turns = Arc::new(Semaphore::new(LOAD_AT_ONCE));
-        Self { under_way: Mutex::default(), turns, bell: Arc::default(), ended: watch::Sender::new(0) }
+        Self { under_way: Mutex::default(), bell: Arc::default(), ended: watch::Sender::new(0) }
     }
 }
 
@@ -78,13 +71,10 @@ impl Loads {
     pub fn begin(&self, loader: &Arc<Loader>, ready: Ready) -> Load {
         let Ready { about, settings, candidate, instead_of } = ready;
         let (manifest, given) = (candidate.manifest.clone(), settings.clone());
-        let (loader, turns, bell) = (Arc::clone(loader), Arc::clone(&self.turns), Arc::clone(&self.bell));
+        let (loader, bell) = (Arc::clone(loader), Arc::clone(&self.bell));
         let (done, outcome) = oneshot::channel();
         tokio::spawn(async move {
-            let load = tokio::spawn(async move {
-                let _turn = timeout(TURN_PATIENCE, turns.acquire_owned()).await;
-                loader.load(candidate, given).await
-            });
+            let load = tokio::spawn(async move { loader.load(candidate, given).await });
             let loaded = load.await.unwrap_or_else(|error| Err(NotGood::Failed(format!("Loading it failed: {error}"))));
             let _ = done.send(loaded);
             bell.notify_one();

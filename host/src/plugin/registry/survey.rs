@@ -3,6 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use super::{
@@ -19,6 +20,7 @@ use crate::{
     crash::book::Book,
     db::plugin_state::PluginState,
     plugin::{
+        agreement,
         compat::Claims,
         kept::Kept,
         library::SealedLibrary,
@@ -95,11 +97,11 @@ pub async fn survey(config: &Config, decided: Decided) -> Vec<Surveyed> {
 
 /// Collisions and the probe, for a package that is good by itself.
 async fn go_on(ready: Ready, claims: &mut Claims) -> Surveyed {
-    let Ready { about, candidate, .. } = ready;
+    let Ready { about, candidate, settings, .. } = ready;
     if let Err(refusal) = claims.take(&candidate.manifest, &about.origin) {
         return Surveyed::of(Entry::ended(about, refusal.into()), None);
     }
-    if let Err(refusal) = try_open(candidate.package.library.clone()).await {
+    if let Err(refusal) = try_out(candidate.package.library.clone(), &candidate.manifest, &settings).await {
         claims.release(&candidate.manifest);
         return Surveyed::of(Entry::ended(about, refusal.into()), None);
     }
@@ -107,12 +109,18 @@ async fn go_on(ready: Ready, claims: &mut Claims) -> Surveyed {
     Surveyed::of(Entry::at(about, State::Checked), Some(schema_sql))
 }
 
-async fn try_open(library: bytes::Bytes) -> Result<(), Refusal> {
+async fn try_out(library: bytes::Bytes, manifest: &Manifest, settings: &Value) -> Result<(), Refusal> {
     let sealed = spawn_blocking(move || SealedLibrary::seal(&library)).await;
     let sealed = sealed.map_err(std::io::Error::other).and_then(|it| it).map_err(|error| {
         Refusal::new(Code::ProbeFailed, "The library could not be copied.").found(error.to_string())
     })?;
-    Prober::of_this_program().try_open(&sealed).await
+    let defaults = manifest.default_settings();
+    match Prober::of_this_program().try_out(&sealed, &defaults).await?.exports {
+        Ok(exports) => agreement::check(manifest, &exports),
+        // With the operator's settings its `routes` may do better.
+        Err(_) if settings.as_object() != Some(&defaults) => Ok(()),
+        Err(refusal) => Err(refusal),
+    }
 }
 
 impl Surveyed {

@@ -17,6 +17,17 @@ fn the_plugins_tokio_is_there_on_a_thread_that_has_none() {
 }
 
 #[test]
+fn what_is_printed_is_in_the_plugins_own_log() {
+    let plugin = Instance::new();
+    plugin.get("/print").unwrap();
+    let log = lock(&plugin.host.log);
+    for (level, text) in [(Level::Info, "2 printed lines"), (Level::Warn, "printed as an error")] {
+        let found = log.iter().any(|line| line.0 == level as u32 && line.1 == 1 && line.2 == text);
+        assert!(found, "{text} is not in {log:?}");
+    }
+}
+
+#[test]
 fn the_plugins_tokio_is_there_when_a_call_is_dropped() {
     let plugin = Instance::new();
     let mut call = plugin.start("/drop");

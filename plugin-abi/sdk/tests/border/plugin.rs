@@ -47,6 +47,7 @@ impl Plugin for Echo {
             .post("/body", body)
             .post("/body-stream", body_stream)
             .get("/reply-stream", reply_stream)
+            .get("/print", print)
             .get("/panic-sync", panic_sync)
             .get("/panic-poll", panic_poll)
             .get("/panic-drop", panic_drop)
@@ -208,6 +209,12 @@ async fn panic_stream(_ctx: PluginContext, _req: Request) -> Result<Response> {
 
 async fn panic_task(ctx: PluginContext, _req: Request) -> Result<Response> {
     ctx.spawn(async { panic!("in a task") }).await
+}
+
+async fn print(_ctx: PluginContext, _req: Request) -> Result<Response> {
+    cardinal_plugin::println!("{} printed lines", 2);
+    cardinal_plugin::eprintln!("printed as an error");
+    Ok(Response::empty())
 }
 
 async fn panic_thread(_ctx: PluginContext, _req: Request) -> Result<Response> {
