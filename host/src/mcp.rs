@@ -2,49 +2,53 @@
 //! a caller's scopes don't cover does not exist for it.
 
 mod core_tools;
+mod message;
 mod plugin_tools;
 mod server;
 mod sessions;
+mod transport;
+mod watch;
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, StatusCode, header};
-use http_body_util::{BodyExt, Full, combinators::BoxBody};
-use rmcp::transport::streamable_http_server::{
-    StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
-};
-use serde::Deserialize;
-use serde_json::{Value, json, value::RawValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use http_body_util::{BodyExt, StreamBody};
+use rmcp::{model::InitializeRequestParams, transport::streamable_http_server::session::local::LocalSessionManager};
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use tower_service::Service;
 
-use self::{server::Server, sessions::Owners};
+use self::{
+    message::Message,
+    server::Server,
+    sessions::{Session, Sessions, essence},
+    transport::{
+        Request, Response, SESSION_ID, Transport, is_plain_refusal, pass_on, plain_or, prepare, request, send,
+        session_id, text, transport,
+    },
+    watch::Watch,
+};
 use crate::{
+    app::App,
     audit::Audit,
-    auth::caller::SharedCaller,
+    auth::caller::{Caller, SharedCaller},
     catalogue::Catalogue,
     http::{
         body::Body,
-        codes,
         error::{ApiError, ApiResult},
-        exact, input,
         reply::{self, Reply},
         request_body,
         request_id::RequestId,
     },
     observe::{spent::Elsewhere, trace::Trace},
     plugin::registry::Registry,
-    request::Call,
+    request::{Call, Credential},
+    seal::SealingKey,
 };
 
 /// Bytes of one message.
 const MESSAGE_LIMIT: usize = 1 << 20;
-/// An idle session ends after this long; each holds some 55 kB.
-const SESSION_IDLE: Duration = Duration::from_secs(300);
-/// Where a message of the newest revision says which revision it is of.
-const REVISION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
-const SESSION_HEADER: &str = "mcp-session-id";
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// What a tool call must know of its request; travels in the request's extensions.
 #[derive(Clone)]
@@ -57,17 +61,25 @@ pub struct Visit {
     pub exact_arguments: Option<Bytes>,
     /// Tools run in tasks of the protocol library; what they spend belongs to the request.
     pub spent: Elsewhere,
+    pub session: Option<Arc<Session>>,
+    /// Of a request that stays open for news.
+    watcher: Option<Arc<Watcher>>,
 }
 
-type Transport = StreamableHttpService<Server, LocalSessionManager>;
+/// Who waits for news.
+struct Watcher {
+    app: Arc<App>,
+    credential: Credential,
+}
 
 /// The endpoint.
 pub struct Mcp {
     /// For clients that open a session, and for the newest revision, which has none.
-    sessions: Transport,
+    stateful: Transport,
     /// For a message by itself: a script that calls one tool needs no handshake.
     single: Transport,
-    owners: Owners,
+    sessions: Sessions,
+    server: Server,
 }
 
 impl Mcp {
@@ -75,186 +87,259 @@ impl Mcp {
         registry: Arc<Registry>,
         catalogue: Arc<Catalogue>,
         audit: Arc<Audit>,
+        key: SealingKey,
         stop: &CancellationToken,
     ) -> Self {
         let server = Server::new(registry, catalogue, audit, stop.child_token());
-        let sessions = transport(server.clone(), true, stop);
-        let single = transport(server, false, stop);
-        Self { sessions, single, owners: Owners::default() }
+        let mut manager = LocalSessionManager::default();
+        manager.session_config.keep_alive = None; // `Sessions` ends them
+        let manager = Arc::new(manager);
+        Self {
+            stateful: transport(server.clone(), Arc::clone(&manager), true),
+            single: transport(server.clone(), Arc::default(), false),
+            sessions: Sessions::new(key, manager),
+            server,
+        }
     }
 
     /// Answers a request of a caller who may speak MCP.
-    pub async fn answer(&self, mut call: Call) -> ApiResult<Reply> {
+    pub async fn answer(&self, app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
         let caller = Arc::clone(call.caller()?);
-        let session = call.headers.get(SESSION_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
-        if session.as_deref().is_some_and(|id| !self.owners.belongs(id, &caller)) {
-            return Err(ApiError::not_found("session")); // a stranger's session is as good as none
+        let session = match session_id(&call.headers) {
+            Some(id) if call.method != Method::POST => {
+                // A stranger's session is as good as none.
+                Some(self.sessions.find(id, &caller).ok_or_else(|| ApiError::not_found("session"))?)
+            }
+            _ => None,
+        };
+        match (call.method.clone(), session) {
+            (Method::POST, _) => self.post(app, call, &caller).await,
+            (Method::GET, Some(session)) => self.stream(app, call, &caller, session).await,
+            (Method::DELETE, Some(session)) => {
+                self.sessions.end(&session);
+                Ok(reply::no_content())
+            }
+            _ => {
+                prepare(&mut call.headers, false);
+                let visit = visit(&call, &caller);
+                plain_or(pass_on(&self.stateful, &call, Bytes::new(), visit).await).await
+            }
         }
-        let message = match call.stream.take() {
-            Some(stream) if call.method == Method::POST => request_body::read(stream, MESSAGE_LIMIT).await?,
-            _ => Bytes::new(),
+    }
+
+    async fn post(&self, app: &Arc<App>, mut call: Call, caller: &SharedCaller) -> ApiResult<Reply> {
+        let bytes = match call.stream.take() {
+            Some(stream) => request_body::read(stream, MESSAGE_LIMIT).await?,
+            None => Bytes::new(),
         };
-        let first = match call.method {
-            Method::POST => match Message::read(&message) {
-                Ok(message) => message,
-                Err(refusal) => return Ok(*refusal),
-            },
-            _ => Message::default(),
+        let mut message = match Message::read(&bytes) {
+            Ok(message) => message,
+            Err(refusal) => return Ok(*refusal),
         };
-        let initializes = first.method == "initialize";
-        if initializes && !self.owners.has_room(&caller) {
-            return Err(ApiError::new(&codes::OVERLOADED).detail("There are too many open MCP sessions."));
+        if message.method == "initialize" {
+            call.headers.remove(SESSION_ID); // a client that has lost its session may still name it
         }
-        let spent = Elsewhere::default();
-        let visit = Visit {
-            caller: Arc::clone(&caller),
-            request_id: call.request_id,
-            trace: call.trace,
-            peer: call.peer,
-            exact_arguments: first.exact_arguments,
-            spent: spent.clone(),
-        };
-        let by_itself = call.method == Method::POST && session.is_none() && !initializes && !first.is_modern;
-        let transport = if by_itself { &self.single } else { &self.sessions };
-        let mut response = pass_on(transport, &call, message, visit).await;
+        let gets_json = session_id(&call.headers).is_none();
+        prepare(&mut call.headers, gets_json);
+        let mut visit = visit(&call, caller);
+        visit.exact_arguments = message.exact_arguments.take();
+        if message.method == "subscriptions/listen" {
+            visit.watcher = Some(Watcher::new(app, &call));
+        }
+        let spent = visit.spent.clone();
+        let response = self.respond(app, &call, &message, bytes, visit).await;
         spent.take_over();
-        if call.method == Method::DELETE && response.status() == StatusCode::ACCEPTED {
-            *response.status_mut() = StatusCode::NO_CONTENT; // clients take 202 for a failure
-            session.iter().for_each(|id| self.owners.forget(id));
+        match response? {
+            Answer::Refused(reply) => Ok(reply),
+            Answer::Response(response) if is_plain_refusal(&response) => {
+                let status = response.status();
+                Ok(message.invalid(status, &text(response).await))
+            }
+            Answer::Response(response) => Ok(response.map(Body::stream)),
+            Answer::OfSession(response, session) => {
+                let begun = session.begin_use();
+                // Held until the last byte is sent: what is under way keeps the session in memory.
+                Ok(response.map(|body| {
+                    Body::stream(body.map_frame(move |frame| {
+                        let _begun = &begun;
+                        frame
+                    }))
+                }))
+            }
         }
-        if let Some(code) = refusal(&response) {
-            return Err(ApiError::new(code).detail(text(response).await));
+    }
+
+    async fn respond(
+        &self,
+        app: &Arc<App>,
+        call: &Call,
+        message: &Message,
+        bytes: Bytes,
+        mut visit: Visit,
+    ) -> ApiResult<Answer> {
+        if let Some(client) = &message.client
+            && !message.is_modern
+        {
+            let Some(client) = essence(client.clone()) else {
+                return Ok(Answer::Refused(message.too_many_capabilities()));
+            };
+            let request = request(&call.method, &call.uri, call.headers.clone(), bytes, visit.clone());
+            let (app, caller) = (Arc::clone(app), Arc::clone(&visit.caller));
+            return to_the_end(async move { app.mcp.open(request, &caller, client).await }).await;
         }
-        let opened = response.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok());
-        if let (true, Some(id)) = (initializes, opened) {
-            self.owners.open(id, &caller);
+        if message.is_modern {
+            return Ok(Answer::Response(pass_on(&self.stateful, call, bytes, visit).await));
         }
-        Ok(response.map(Body::stream))
+        let Some(id) = session_id(&call.headers) else {
+            return Ok(Answer::Response(pass_on(&self.single, call, bytes, visit).await));
+        };
+        let Some(session) = self.sessions.find(id, &visit.caller) else {
+            return Ok(Answer::Refused(message.session_not_found()));
+        };
+        visit.session = Some(Arc::clone(&session));
+        let response = self.in_session(app, &session, call, bytes, visit).await?;
+        if is_plain_refusal(&response) {
+            return Ok(Answer::Response(response));
+        }
+        Ok(Answer::OfSession(response, session))
+    }
+
+    /// Opens a session. The client gets an id that outlives the protocol library's.
+    async fn open(&self, request: Request, caller: &Caller, client: InitializeRequestParams) -> ApiResult<Answer> {
+        let mut response = send(&self.stateful, request).await;
+        if let Some(inner) = session_id(response.headers()).map(Arc::from) {
+            let id = self.sessions.open(caller, inner, client, self.view(caller))?;
+            let id = HeaderValue::try_from(id).map_err(ApiError::internal)?;
+            response.headers_mut().insert(SESSION_ID, id);
+        }
+        Ok(Answer::Response(response))
+    }
+
+    /// Passes a request of a session on; the protocol library may have to learn of the session first.
+    async fn in_session(
+        &self,
+        app: &Arc<App>,
+        session: &Arc<Session>,
+        call: &Call,
+        bytes: Bytes,
+        visit: Visit,
+    ) -> ApiResult<Response> {
+        loop {
+            let known = session.inner().await;
+            let is_new = known.is_none();
+            let inner = match known {
+                Some(inner) => inner,
+                None => {
+                    let (app, session) = (Arc::clone(app), Arc::clone(session));
+                    let (uri, visit) = (call.uri.clone(), visit.clone());
+                    to_the_end(async move { session.build(|client| app.mcp.rebuild(client, &uri, visit)).await })
+                        .await?
+                }
+            };
+            let mut headers = call.headers.clone();
+            headers.insert(SESSION_ID, HeaderValue::try_from(&*inner).map_err(ApiError::internal)?);
+            // Its events are numbered anew; one that answers a request has a slash in its number.
+            if session.is_rebuilt() && headers.get(LAST_EVENT_ID).is_some_and(|id| !id.as_bytes().contains(&b'/')) {
+                headers.remove(LAST_EVENT_ID);
+            }
+            let request = request(&call.method, &call.uri, headers, bytes.clone(), visit.clone());
+            let response = send(&self.stateful, request).await;
+            let is_lost = response.status() == StatusCode::NOT_FOUND && is_plain_refusal(&response);
+            if !is_lost || is_new {
+                return Ok(response);
+            }
+            session.forget_inner(&inner).await;
+        }
+    }
+
+    /// Lets the protocol library begin a session as the client began its own; gives its id.
+    async fn rebuild(&self, client: InitializeRequestParams, uri: &Uri, visit: Visit) -> ApiResult<Arc<str>> {
+        let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client});
+        let opened = self.post_of_ours(uri, None, &initialize, visit.clone()).await?;
+        let inner: Arc<str> = session_id(opened.headers())
+            .map(Arc::from)
+            .ok_or_else(|| ApiError::internal(anyhow::anyhow!("an MCP session has no id")))?;
+        let begun = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        self.post_of_ours(uri, Some(&inner), &begun, visit).await?;
+        Ok(inner)
+    }
+
+    async fn post_of_ours(&self, uri: &Uri, id: Option<&str>, message: &Value, visit: Visit) -> ApiResult<Response> {
+        let mut headers = HeaderMap::new();
+        prepare(&mut headers, true);
+        headers.insert(header::HOST, HeaderValue::from_static("localhost")); // the protocol library wants one, any
+        if let Some(id) = id {
+            headers.insert(SESSION_ID, HeaderValue::try_from(id).map_err(ApiError::internal)?);
+        }
+        let request = request(&Method::POST, uri, headers, message.to_string().into(), visit);
+        let response = send(&self.stateful, request).await;
+        if !response.status().is_success() {
+            return Err(ApiError::internal(anyhow::anyhow!("no MCP session: {}", text(response).await)));
+        }
+        Ok(response)
+    }
+
+    /// The stream of a session's messages.
+    async fn stream(
+        &self,
+        app: &Arc<App>,
+        mut call: Call,
+        caller: &SharedCaller,
+        session: Arc<Session>,
+    ) -> ApiResult<Reply> {
+        prepare(&mut call.headers, false);
+        let response = self.in_session(app, &session, &call, Bytes::new(), visit(&call, caller)).await?;
+        if response.status() != StatusCode::OK {
+            return plain_or(response).await;
+        }
+        let watch = Watcher::new(app, &call).watch(caller);
+        Ok(response.map(|body| Body::stream(StreamBody::new(watch::frames(body, session, watch)))))
+    }
+
+    /// What the tools that `caller` sees look like, as a number that is the same in every process.
+    fn view(&self, caller: &Caller) -> u64 {
+        self.server.view(caller)
     }
 
     /// Ends sessions that nobody has used for long; called every minute.
     pub fn sweep(&self) {
-        self.owners.sweep(SESSION_IDLE * 2);
+        self.sessions.sweep();
     }
 }
 
-fn transport(server: Server, sessions: bool, stop: &CancellationToken) -> Transport {
-    let mut manager = LocalSessionManager::default();
-    manager.session_config.keep_alive = Some(SESSION_IDLE);
-    let config = StreamableHttpServerConfig::default()
-        .with_legacy_session_mode(sessions)
-        .with_json_response(true)
-        // The walk has checked Host already, by BASE_URL and ALLOWED_HOSTS.
-        .with_allowed_hosts(Vec::<String>::new())
-        .with_max_request_body_bytes(MESSAGE_LIMIT)
-        .with_cancellation_token(stop.child_token());
-    StreamableHttpService::new(move || Ok(server.clone()), Arc::new(manager), config)
+/// Does it in a task of its own: a client that goes away in the middle must not leave a session of the protocol library's
+/// behind that nobody would end.
+async fn to_the_end<T: Send + 'static>(work: impl Future<Output = ApiResult<T>> + Send + 'static) -> ApiResult<T> {
+    tokio::spawn(work).await.map_err(ApiError::internal)?
 }
 
-async fn pass_on(
-    transport: &Transport,
-    call: &Call,
-    message: Bytes,
-    visit: Visit,
-) -> http::Response<BoxBody<Bytes, Infallible>> {
-    let mut request = Request::new(Full::new(message));
-    *request.method_mut() = call.method.clone();
-    *request.uri_mut() = call.uri.clone();
-    *request.headers_mut() = call.headers.clone();
-    request.headers_mut().remove(header::AUTHORIZATION);
-    request.extensions_mut().insert(visit);
-    let answered: Result<_, Infallible> = transport.clone().call(request).await;
-    match answered {
-        Ok(response) => response,
-        Err(never) => match never {},
+enum Answer {
+    Response(Response),
+    OfSession(Response, Arc<Session>),
+    Refused(Reply),
+}
+
+impl Watcher {
+    fn new(app: &Arc<App>, call: &Call) -> Arc<Self> {
+        Arc::new(Self { app: Arc::clone(app), credential: Credential::from_call(call) })
+    }
+
+    fn watch(&self, caller: &SharedCaller) -> Watch {
+        let (app, credential) = (Arc::clone(&self.app), self.credential.clone());
+        let stop = app.mcp.server.stop().clone();
+        Watch::new(app, credential, Arc::clone(caller), stop)
     }
 }
 
-/// What rmcp refuses in plain words, where no message was read that a JSON-RPC error could answer.
-fn refusal<B>(response: &http::Response<B>) -> Option<&'static codes::Code> {
-    let plain =
-        response.headers().get(header::CONTENT_TYPE).is_none_or(|kind| kind.as_bytes().starts_with(b"text/plain"));
-    let code = match response.status() {
-        StatusCode::BAD_REQUEST => &codes::INVALID_REQUEST,
-        StatusCode::NOT_FOUND => &codes::NOT_FOUND,
-        StatusCode::NOT_ACCEPTABLE => &codes::NOT_ACCEPTABLE,
-        StatusCode::CONFLICT => &codes::CONFLICT,
-        _ => return None,
-    };
-    plain.then_some(code)
-}
-
-/// Its words, which are short.
-async fn text(response: http::Response<BoxBody<Bytes, Infallible>>) -> String {
-    match response.into_body().collect().await {
-        Ok(body) => String::from_utf8_lossy(&body.to_bytes()).into_owned(),
-        Err(never) => match never {},
+fn visit(call: &Call, caller: &SharedCaller) -> Visit {
+    Visit {
+        caller: Arc::clone(caller),
+        request_id: call.request_id,
+        trace: call.trace,
+        peer: call.peer,
+        exact_arguments: None,
+        spent: Elsewhere::default(),
+        session: None,
+        watcher: None,
     }
-}
-
-/// What must be known of a message before rmcp reads it.
-#[derive(Default)]
-struct Message {
-    method: String,
-    /// Of a revision without sessions: it says itself which.
-    is_modern: bool,
-    exact_arguments: Option<Bytes>,
-}
-
-/// The arguments of a tool call, as they were sent.
-#[derive(Deserialize)]
-struct ToolCall<'a> {
-    #[serde(borrow)]
-    params: ToolParams<'a>,
-}
-
-#[derive(Deserialize)]
-struct ToolParams<'a> {
-    #[serde(borrow)]
-    arguments: &'a RawValue,
-}
-
-/// Arguments with a number that a `Value` changes. Each member is there once, as in the copy that is validated.
-fn exact_arguments(bytes: &[u8]) -> Option<Bytes> {
-    let arguments = serde_json::from_slice::<ToolCall<'_>>(bytes).ok()?.params.arguments.get();
-    exact::first_inexact(arguments)?;
-    exact::without_duplicates(arguments).map(Bytes::from)
-}
-
-impl Message {
-    /// rmcp would answer what is no message with 415 and plain text.
-    fn read(bytes: &[u8]) -> Result<Self, Box<Reply>> {
-        let refused = |code, text| Box::new(rpc_error(code, text));
-        let value = serde_json::from_slice::<Value>(bytes).map_err(|_| match input::is_json(bytes) {
-            false => refused(-32700, "Parse error: the body is not JSON"),
-            true => refused(
-                -32602,
-                "Invalid params: a number is beyond the range of a double, or values are nested too deeply",
-            ),
-        })?;
-        if value.is_array() {
-            return Err(refused(-32600, "Invalid request: batches are not supported"));
-        }
-        if value.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-            return Err(refused(-32600, "Invalid request: not a JSON-RPC 2.0 message"));
-        }
-        let method = match value.get("method") {
-            None => String::new(),
-            Some(Value::String(method)) => method.clone(),
-            Some(_) => return Err(refused(-32600, "Invalid request: the method is not a string")),
-        };
-        let is_modern = value
-            .pointer("/params/_meta")
-            .and_then(Value::as_object)
-            .is_some_and(|meta| meta.contains_key(REVISION_KEY));
-        let exact_arguments = if method == "tools/call" { exact_arguments(bytes) } else { None };
-        Ok(Self { method, is_modern, exact_arguments })
-    }
-}
-
-fn rpc_error(code: i32, message: &str) -> Reply {
-    let body = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": message}});
-    let mut reply = reply::text(StatusCode::BAD_REQUEST, "application/json", body.to_string());
-    reply.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    reply
 }

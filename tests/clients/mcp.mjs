@@ -1,23 +1,26 @@
 // The official TypeScript MCP client on the command line, used by the tests and by the first walk in README.
 //   CARDINAL_API_KEY=mpk_... node mcp.mjs URL list
 //   CARDINAL_API_KEY=mpk_... node mcp.mjs URL call TOOL '{"argument": "value"}'
+//   CARDINAL_API_KEY=mpk_... node mcp.mjs URL again TIMES    connects, lists and closes so many times
 // Prints what the server answered as JSON; exit code 1 when it answered with an error.
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 
 const [url, action, tool, args = "{}"] = process.argv.slice(2);
 const key = process.env.CARDINAL_API_KEY;
-if (!url || !key || !(action === "list" || (action === "call" && tool))) {
-  console.error("usage: CARDINAL_API_KEY=mpk_... node mcp.mjs URL list | call TOOL [JSON arguments]");
+if (!url || !key || !(action === "list" || (["call", "again"].includes(action) && tool))) {
+  console.error("usage: CARDINAL_API_KEY=mpk_... node mcp.mjs URL list | call TOOL [JSON arguments] | again TIMES");
   process.exit(64);
 }
 
-const client = new Client({ name: "cardinal-first-walk", version: "1.0.0" });
-const transport = new StreamableHTTPClientTransport(new URL(url), {
-  requestInit: { headers: { Authorization: `Bearer ${key}` } },
-});
+const connected = async () => {
+  const client = new Client({ name: "cardinal-first-walk", version: "1.0.0" });
+  const requestInit = { headers: { Authorization: `Bearer ${key}` } };
+  await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }));
+  return client;
+};
 
-async function listed() {
+async function listed(client) {
   const tools = [];
   let cursor;
   do {
@@ -28,15 +31,31 @@ async function listed() {
   return { server: client.getServerVersion(), tools };
 }
 
+/** One client after another, as scripts start and stop; the SDK's close() leaves the session open. */
+async function again(times) {
+  let tools;
+  for (let run = 0; run < times; run++) {
+    const client = await connected();
+    tools = (await listed(client)).tools.length;
+    await client.close();
+  }
+  return { runs: times, tools };
+}
+
+async function once() {
+  client = await connected();
+  if (action === "list") return listed(client);
+  return client.callTool({ name: tool, arguments: JSON.parse(args) });
+}
+
+let client;
 try {
-  await client.connect(transport);
-  const answer =
-    action === "list" ? await listed() : await client.callTool({ name: tool, arguments: JSON.parse(args) });
+  const answer = await (action === "again" ? again(Number(tool)) : once());
   console.log(JSON.stringify(answer, null, 2));
   if (answer.isError) process.exitCode = 1;
 } catch (error) {
   console.log(JSON.stringify({ error: { code: error.code ?? null, message: String(error.message) } }, null, 2));
   process.exitCode = 1;
 } finally {
-  await client.close();
+  await client?.close();
 }

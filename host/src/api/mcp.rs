@@ -17,19 +17,45 @@ use crate::{
     router::{Access, Reads, Route},
 };
 
+const ABOUT: &str = "Streamable HTTP; revisions 2025-03-26 to 2026-07-28. Answers are application/json or \
+    text/event-stream: accept both, in a session above all. A session's id is good for its caller alone, as long as its \
+    credential is, and across restarts.";
+
 pub fn routes() -> Vec<Route> {
     const ACCESS: Access = Access::Scope(MCP_USE);
     vec![
         route!(POST "/api", ACCESS, Reads::Nothing, speak).told(|op| {
             op.named("mcpSend", "mcp", "A JSON-RPC message to the MCP endpoint")
-    .says("Streamable HTTP; revisions 2025-03-26 to 2026-07-28. `Accept` names application/json and text/event-stream.")
-    .body("application/json", json!({}))
-    .replies_as(200, "The answer, or a stream of messages.", "application/json", json!({}))
-    .replies_as(200, "", "text/event-stream", json!({}))
-    .answers(202, "Taken; nothing to answer.")
-    .replies_as(400, "No JSON-RPC message, told as a JSON-RPC error; else a problem.", "application/json", json!({}))
-    .replies_as(400, "", "application/problem+json", json!({"$ref": "#/components/schemas/Problem"}))
-    .fails(&[404, 405, 406, 409]);
+                .says(ABOUT)
+                .body("application/json", json!({}))
+                .replies_as(200, "The answer, or a stream of messages.", "application/json", json!({}))
+                .replies_as(200, "", "text/event-stream", json!({}))
+                .answers(202, "Taken; nothing to answer.")
+                .replies_as(
+                    400,
+                    "No JSON-RPC message, told as a JSON-RPC error; else a problem.",
+                    "application/json",
+                    json!({}),
+                )
+                .replies_as(400, "", "application/problem+json", json!({"$ref": "#/components/schemas/Problem"}))
+                .replies_as(
+                    404,
+                    "No such session, as a JSON-RPC error. Begin another with `initialize`.",
+                    "application/json",
+                    json!({}),
+                )
+                .replies_as(
+                    406,
+                    "The answer would be of no type that is accepted; a JSON-RPC error.",
+                    "application/json",
+                    json!({}),
+                )
+                .replies_as(
+                    415,
+                    "The message is not application/json; a JSON-RPC error.",
+                    "application/json",
+                    json!({}),
+                );
         }),
         route!(GET "/api", ACCESS, Reads::Nothing, speak).told(|op| {
             op.named("mcpListen", "mcp", "The stream of messages of an MCP session")
@@ -45,14 +71,36 @@ pub fn routes() -> Vec<Route> {
         }),
         route!(POST "/api/mcp", ACCESS, Reads::Nothing, speak).told(|op| {
             op.named("mcpAliasSend", "mcp", "A JSON-RPC message to the MCP endpoint")
-    .says("Streamable HTTP; revisions 2025-03-26 to 2026-07-28. `Accept` names application/json and text/event-stream.")
-    .body("application/json", json!({}))
-    .replies_as(200, "The answer, or a stream of messages.", "application/json", json!({}))
-    .replies_as(200, "", "text/event-stream", json!({}))
-    .answers(202, "Taken; nothing to answer.")
-    .replies_as(400, "No JSON-RPC message, told as a JSON-RPC error; else a problem.", "application/json", json!({}))
-    .replies_as(400, "", "application/problem+json", json!({"$ref": "#/components/schemas/Problem"}))
-    .fails(&[404, 405, 406, 409]);
+                .says(ABOUT)
+                .body("application/json", json!({}))
+                .replies_as(200, "The answer, or a stream of messages.", "application/json", json!({}))
+                .replies_as(200, "", "text/event-stream", json!({}))
+                .answers(202, "Taken; nothing to answer.")
+                .replies_as(
+                    400,
+                    "No JSON-RPC message, told as a JSON-RPC error; else a problem.",
+                    "application/json",
+                    json!({}),
+                )
+                .replies_as(400, "", "application/problem+json", json!({"$ref": "#/components/schemas/Problem"}))
+                .replies_as(
+                    404,
+                    "No such session, as a JSON-RPC error. Begin another with `initialize`.",
+                    "application/json",
+                    json!({}),
+                )
+                .replies_as(
+                    406,
+                    "The answer would be of no type that is accepted; a JSON-RPC error.",
+                    "application/json",
+                    json!({}),
+                )
+                .replies_as(
+                    415,
+                    "The message is not application/json; a JSON-RPC error.",
+                    "application/json",
+                    json!({}),
+                );
         }),
         route!(GET "/api/mcp", ACCESS, Reads::Nothing, speak).told(|op| {
             op.named("mcpAliasListen", "mcp", "The stream of messages of an MCP session")
@@ -104,7 +152,7 @@ pub fn routes() -> Vec<Route> {
 
 async fn speak(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     plugins::wait_for_plugins(app).await;
-    app.mcp.answer(call).await
+    app.mcp.answer(app, call).await
 }
 
 /// RFC 9728. Without an identity provider there is nobody to send a client to, and the member is left out.

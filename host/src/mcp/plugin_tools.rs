@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::Visit;
 use crate::{
     auth::scope,
-    http::{error::ApiError, exact},
+    http::{codes, error::ApiError, exact},
     plugin::{
         arguments,
         call::{CallBody, CallParts, ReplyBody},
@@ -48,18 +48,22 @@ fn annotations(entry: &ToolEntry) -> ToolAnnotations {
     annotations
 }
 
+/// Why a call is not made: its arguments first, since a person should not be asked about what would not run.
+pub fn refusal(entry: &ToolEntry, visit: &Visit, arguments: &JsonObject) -> Option<CallToolResult> {
+    let complaints = entry.validator.as_ref().and_then(|validator| arguments::complaints(validator, arguments));
+    if let Some(complaints) = complaints {
+        return Some(failure(complaints));
+    }
+    if entry.tool.requires_confirmation && !visit.caller.holds(scope::UNATTENDED) {
+        return Some(failure(
+            "confirmation_required: this tool changes data and has to be confirmed by a person. A key that names the scope `mcp:unattended` may run it without one.",
+        ));
+    }
+    None
+}
+
 /// Calls the tool. Every failure of the plugin is a result that the model can read.
 pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> CallToolResult {
-    if entry.tool.requires_confirmation && !visit.caller.holds(scope::UNATTENDED) {
-        return failure(
-            "confirmation_required: this tool changes data and has to be confirmed by a person. A key with the scope `mcp:unattended` may run it without one.",
-        );
-    }
-    if let Some(complaints) =
-        entry.validator.as_ref().and_then(|validator| arguments::complaints(validator, &arguments))
-    {
-        return failure(complaints);
-    }
     let body = visit.exact_arguments.clone().unwrap_or_else(|| Value::Object(arguments).to_string().into());
     let deadline = Instant::now() + entry.timeout;
     let parts = CallParts {
@@ -79,11 +83,11 @@ pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> Cal
     match entry.call(parts).await {
         Err(error) => {
             tracing::warn!(tool = entry.tool.name, request_id = %visit.request_id, error = ?error, "a tool call failed");
-            failure(plain(&error))
+            if error.code() == codes::PLUGIN_TIMEOUT.name { failure(timed_out(entry)) } else { failure(plain(&error)) }
         }
         Ok(reply) => {
             let (status, headers) = (reply.status, reply.headers);
-            match collect(reply.body, deadline).await {
+            match collect(entry, reply.body, deadline).await {
                 Ok(bytes) => result(entry, status.as_u16(), &headers, &bytes),
                 Err(detail) => failure(detail),
             }
@@ -92,7 +96,7 @@ pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> Cal
 }
 
 /// The whole of a result. A client waits for all of it, so the call's deadline holds for a streamed one, too.
-async fn collect(body: ReplyBody, deadline: Instant) -> Result<Bytes, String> {
+async fn collect(entry: &ToolEntry, body: ReplyBody, deadline: Instant) -> Result<Bytes, String> {
     let too_large = || format!("plugin-error: the result is over {RESULT_LIMIT} bytes.");
     match body {
         ReplyBody::Full(bytes) if bytes.len() > RESULT_LIMIT => Err(too_large()),
@@ -100,13 +104,21 @@ async fn collect(body: ReplyBody, deadline: Instant) -> Result<Bytes, String> {
         ReplyBody::Stream(stream) => {
             let whole = http_body_util::Limited::new(stream, RESULT_LIMIT).collect();
             match tokio::time::timeout_at(deadline.into(), whole).await {
-                Err(_) => Err("plugin-timeout: the result did not end in time.".to_owned()),
+                Err(_) => Err(timed_out(entry)),
                 Ok(Ok(whole)) => Ok(whole.to_bytes()),
                 Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
                 Ok(Err(_)) => Err("plugin-error: the result broke off.".to_owned()),
             }
         }
     }
+}
+
+fn timed_out(entry: &ToolEntry) -> String {
+    let seconds = entry.timeout.as_secs_f64();
+    format!(
+        "plugin-timeout: the plugin `{}` did not finish within the {seconds} s that this tool may take. The call was cancelled; what it changed before may have been kept.",
+        entry.plugin.manifest.name
+    )
 }
 
 fn result(entry: &ToolEntry, status: u16, headers: &HeaderMap, bytes: &[u8]) -> CallToolResult {
@@ -120,12 +132,22 @@ fn result(entry: &ToolEntry, status: u16, headers: &HeaderMap, bytes: &[u8]) -> 
         .is_some_and(|value| value.starts_with("application/json"));
     match serde_json::from_slice::<Value>(bytes) {
         // Clients take only an object for structured content.
-        Ok(value @ Value::Object(_)) if is_json => structured(value, text, entry.tool.output_schema.is_some()),
+        Ok(Value::Object(value)) if is_json => match unpromised(entry, &value) {
+            Some(faults) => failure(faults),
+            None => structured(Value::Object(value), text, entry.tool.output_schema.is_some()),
+        },
         _ if entry.tool.output_schema.is_some() => {
             failure("plugin-error: the tool declares an output schema and answered something else than a JSON object.")
         }
         _ => CallToolResult::success(vec![ContentBlock::text(text)]),
     }
+}
+
+/// What of a result is not as the tool's output schema promises it. Clients fail at such a result; a model can read this.
+fn unpromised(entry: &ToolEntry, result: &JsonObject) -> Option<String> {
+    let lines = arguments::faults(entry.output_validator.as_ref()?, result)?;
+    tracing::warn!(tool = entry.tool.name, faults = lines, "a tool's result does not fit its output schema");
+    Some(format!("plugin-error: the result does not fit the tool's output schema.\n{lines}"))
 }
 
 /// An object, and its text. Where the object would round a number of the text, the text stands alone unless the tool has

@@ -1,24 +1,32 @@
 //! The server that rmcp drives: lists and calls tools for the caller of the request.
 
-use std::{borrow::Cow, pin::pin, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
         CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
-        CompleteRequestParams, CompleteResult, Implementation, JsonObject, ListPromptsRequestMethod, ListPromptsResult,
-        ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod,
-        ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities,
-        ServerConfig, SubscriptionFilter, Tool,
+        CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode, Implementation, JsonObject,
+        ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult,
+        ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+        ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
     },
-    service::{NotificationContext, RequestContext, SubscriptionContext},
+    service::{RequestContext, SubscriptionContext},
 };
+use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use super::{Visit, core_tools, plugin_tools};
+use super::{Visit, core_tools, plugin_tools, watch::News};
 use crate::{
     audit::{Act, Audit},
-    auth::scope,
+    auth::{caller::Caller, scope},
     catalogue::Catalogue,
     observe::spent,
     plugin::registry::{Registry, ToolEntry},
@@ -28,8 +36,9 @@ use crate::{
 const PAGE: usize = 100;
 /// How long clients may keep a list; short, because some ignore that it changed.
 const LIST_TTL_MS: u64 = 60_000;
-/// How often a session that nothing happens in is looked at.
-const WATCH_EVERY: Duration = Duration::from_secs(30);
+/// What the protocol library takes for a method of somebody else's when its parameters are not as they should be.
+const METHODS: &[&str] =
+    &["initialize", "ping", "server/discover", "tools/list", "tools/call", "subscriptions/listen", "logging/setLevel"];
 
 /// One for each request or session; cheap to clone.
 #[derive(Clone)]
@@ -45,11 +54,21 @@ impl Server {
         Self { registry, catalogue, audit, stop }
     }
 
+    /// Cancelled when the host stops.
+    pub fn stop(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    /// What the tools that `caller` sees look like, as a number that is the same in every process.
+    pub fn view(&self, caller: &Caller) -> u64 {
+        view(&self.visible(caller))
+    }
+
     /// What the caller may see, in the order of the names.
-    fn visible(&self, visit: &Visit) -> Vec<Tool> {
+    fn visible(&self, caller: &Caller) -> Vec<Tool> {
         let snapshot = self.registry.snapshot();
-        let core = core_tools::list().into_iter().filter(|_| visit.caller.holds(core_tools::SCOPE));
-        let plugins = snapshot.tools.values().filter(|entry| visit.caller.holds(&entry.scope));
+        let core = core_tools::list().iter().filter(|_| caller.holds(core_tools::SCOPE)).cloned();
+        let plugins = snapshot.tools.values().filter(|entry| caller.holds(&entry.scope));
         let mut tools: Vec<Tool> = core.chain(plugins.map(plugin_tools::declare)).collect();
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         tools
@@ -62,6 +81,9 @@ impl Server {
 
     async fn run(&self, name: &str, visit: &Visit, arguments: JsonObject) -> Option<CallToolResult> {
         if let Some(entry) = self.find(name, visit) {
+            if let Some(refused) = plugin_tools::refusal(&entry, visit, &arguments) {
+                return Some(refused);
+            }
             if entry.tool.requires_confirmation && visit.caller.holds(scope::UNATTENDED) {
                 let (actor, id) = (visit.caller.actor(), visit.request_id.to_string());
                 self.audit.done_by(actor, Some(visit.peer), id, Act::RunUnattended, Some(name.to_owned()), None).await;
@@ -73,6 +95,12 @@ impl Server {
         }
         core_tools::run(&self.catalogue, name, arguments).await
     }
+}
+
+fn view(tools: &[Tool]) -> u64 {
+    let written = serde_json::to_vec(tools).unwrap_or_default();
+    let digest = Sha256::digest(&written);
+    digest.first_chunk().copied().map_or(0, u64::from_be_bytes)
 }
 
 fn visit(context: &RequestContext<RoleServer>) -> Result<Visit, ErrorData> {
@@ -102,7 +130,10 @@ impl ServerHandler for Server {
     ) -> Result<ListToolsResult, ErrorData> {
         let visit = visit(&context)?;
         let after = request.and_then(|request| request.cursor);
-        let mut tools = self.visible(&visit);
+        let mut tools = self.visible(&visit.caller);
+        if let Some(session) = &visit.session {
+            session.view.store(view(&tools), Ordering::Relaxed);
+        }
         tools.retain(|tool| after.as_deref().is_none_or(|after| &*tool.name > after));
         let more = tools.len() > PAGE;
         tools.truncate(PAGE);
@@ -182,27 +213,17 @@ impl ServerHandler for Server {
         Err(ErrorData::method_not_found::<CompleteRequestMethod>())
     }
 
-    /// Sessions of the older revisions: told on their own stream when the tools have changed.
-    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let (mut changes, peer, stop) = (self.registry.changes(), context.peer.clone(), self.stop.clone());
-        tokio::spawn(async move {
-            changes.mark_unchanged();
-            loop {
-                tokio::select! {
-                    changed = changes.changed() => {
-                        if changed.is_err() || peer.notify_tool_list_changed().await.is_err() {
-                            return;
-                        }
-                    }
-                    () = tokio::time::sleep(WATCH_EVERY) => {
-                        if peer.is_transport_closed() {
-                            return;
-                        }
-                    }
-                    () = stop.cancelled() => return,
-                }
-            }
-        });
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = request.method;
+        if METHODS.contains(&method.as_str()) {
+            let text = format!("Invalid params: they are not those of {method}");
+            return Err(ErrorData::invalid_params(text, None));
+        }
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("Method not found: {method}"), None))
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
@@ -210,14 +231,14 @@ impl ServerHandler for Server {
     }
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut changes = self.registry.changes();
-        changes.mark_unchanged();
+        let visit = visit(subscription.request_context())?;
+        let watcher = visit.watcher.ok_or_else(|| ErrorData::internal_error("The stream has no watcher.", None))?;
+        let (mut watch, view) = (watcher.watch(&visit.caller), AtomicU64::new(self.view(&visit.caller)));
         loop {
             tokio::select! {
                 () = subscription.cancelled() => return Ok(()),
-                () = self.stop.cancelled() => return Ok(()),
-                changed = changes.changed() => {
-                    if changed.is_err() || subscription.sink().notify_tool_list_changed().await.is_err() {
+                news = watch.news(&view) => {
+                    if news == News::Ended || subscription.sink().notify_tool_list_changed().await.is_err() {
                         return Ok(());
                     }
                 }

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use cardinal_tests::{Answer, Host, Pages, User, repository};
+use cardinal_tests::{Answer, Host, Package, Pages, PluginsFolder, User, repository};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -172,6 +172,105 @@ async fn what_is_no_json_rpc_is_answered_as_such() {
 }
 
 #[tokio::test]
+async fn each_mistake_of_a_client_gets_the_json_rpc_error_that_is_its_own() {
+    let host = Host::shared().await;
+    let key = host.owner().await.key(&["mcp:use", "plugin:supplier:read"]).await;
+    let session = Session::begin(&key).await;
+    let call = |params: Value| json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+    let mut wrong: Vec<(Value, Value, i64)> = Vec::new();
+    for params in [json!([]), json!({}), json!({"name": 7}), json!({"name": PREVIEW, "arguments": "{\"url\": \"x\"}"})]
+    {
+        wrong.push((call(params), json!(7), -32602));
+    }
+    for id in [json!({}), json!(null), json!(1.5), json!([])] {
+        wrong.push((json!({"jsonrpc": "2.0", "id": id, "method": "ping"}), json!(null), -32600));
+    }
+    wrong.push((json!({"jsonrpc": "2.0", "id": 7}), json!(7), -32600));
+    wrong.push((request("tools/list", json!({"cursor": 7})), json!(7), -32602));
+    wrong.push((request("tools/fly", json!({})), json!(7), -32601));
+    wrong.push((request("initialize", json!({"protocolVersion": 7})), json!(7), -32602));
+    let modern = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28"});
+    for (message, id, code) in wrong {
+        for answer in [session.send(&message).await, key.mcp(&message).await] {
+            let text = answer.text();
+            let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).find(|data| data.starts_with('{'));
+            let error: Value =
+                serde_json::from_str(data.unwrap_or(&text)).unwrap_or_else(|_| panic!("{message}: {answer}"));
+            assert_eq!((&error["id"], &error["error"]["code"]), (&id, &json!(code)), "{message}: {answer}");
+        }
+    }
+    let unknown = key.call(Method::POST, "/api").json(&request("ping", json!({}))).header("accept", "*/*");
+    let unknown = unknown.header("mcp-protocol-version", "1999-01-01").send().await;
+    assert_eq!((unknown.status.as_u16(), &unknown.json()["error"]["code"]), (400, &json!(-32600)), "{unknown}");
+    let incomplete = request("tools/list", json!({"_meta": modern}));
+    assert!(key.mcp(&incomplete).await.json()["error"]["code"].is_i64());
+}
+
+#[tokio::test]
+async fn a_client_that_takes_anything_is_answered() {
+    let host = Host::shared().await;
+    let key = host.owner().await.key(&["mcp:use"]).await;
+    let ping = request("ping", json!({}));
+    for accept in ["*/*", "application/*, text/*", "application/json", "application/json, text/event-stream", ""] {
+        let call = key.call(Method::POST, "/api").json(&ping);
+        let call = if accept.is_empty() { call } else { call.header("accept", accept) };
+        assert_eq!(message(&call.send().await)["result"], json!({}), "{accept}");
+    }
+    let html = key.call(Method::POST, "/api").json(&ping).header("accept", "text/html").send().await;
+    assert_eq!((html.status.as_u16(), &html.json()["error"]["code"]), (406, &json!(-32600)), "{html}");
+}
+
+#[tokio::test]
+async fn nothing_but_a_key_that_names_it_runs_unattended() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let card = owner.card("Attended").await;
+    let call = |arguments: Value| request("tools/call", json!({"name": ENRICH, "arguments": arguments}));
+    let wanted = call(json!({"card_id": card["id"], "url": "http://127.0.0.1:1/"}));
+    let all = owner.key(&["*"]).await;
+    let mcp = owner.key(&["mcp:*", "plugin:supplier:write"]).await;
+    let clients: [&cardinal_tests::Client; 3] = [owner, &all, &mcp];
+    for client in clients {
+        let call = client.call(Method::POST, "/api").json(&wanted).header("accept", "*/*");
+        let refused = message(&call.send().await)["result"].take();
+        let text = refused["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+        assert!(refused["isError"] == true && text.starts_with("confirmation_required"), "{refused}");
+    }
+    // What would not run is not put before a person.
+    let refused = message(&all.mcp(&call(json!({"card_id": 7}))).await)["result"].take();
+    assert!(refused["content"][0]["text"].as_str().unwrap().contains("/card_id"), "{refused}");
+    // A key that does not run unattended makes none that does; a person may, and `*` beside the name takes nothing away.
+    let wanted_key = json!({"name": "unattended", "scopes": ["mcp:unattended"]});
+    all.post("/v1/admin/api-keys", &wanted_key).await.refused(403, "insufficient-scope");
+    let both = owner.key(&["*", "mcp:unattended"]).await;
+    let ran = message(&both.mcp(&wanted).await)["result"].take();
+    assert!(!ran["content"][0]["text"].as_str().unwrap().starts_with("confirmation_required"), "{ran}");
+}
+
+#[tokio::test]
+async fn a_result_that_is_not_as_promised_does_not_reach_the_client_as_one() {
+    let promise = json!({"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]});
+    let echo = Package::fixture("echo").manifest(|manifest| {
+        let tools = manifest["mcp"]["tools"].as_array_mut().unwrap();
+        let repeat = tools.iter_mut().find(|tool| tool["name"] == "plugin_echo_repeat").unwrap();
+        repeat["output_schema"] = promise.clone();
+    });
+    let host = Host::settings().plugins(PluginsFolder::default().with("echo", &echo)).start().await;
+    let key = host.owner().await.key(&["mcp:use", "plugin:echo:read"]).await;
+    for (arguments, fits) in [(json!({"count": 3}), true), (json!({"count": "3"}), false), (json!({}), false)] {
+        let call = json!({"name": "plugin_echo_repeat", "arguments": arguments});
+        let result = message(&key.mcp(&request("tools/call", call.clone())).await)["result"].take();
+        assert_eq!(result["isError"] != true, fits, "{result}");
+        assert_eq!(result.get("structuredContent"), fits.then_some(&arguments), "{result}");
+        if !fits {
+            assert!(result["content"][0]["text"].as_str().unwrap().starts_with("plugin-error"), "{result}");
+        }
+        let (_, called) = official_client(&host, &key, &["call", "plugin_echo_repeat", &arguments.to_string()]).await;
+        assert_eq!(called.get("error"), None, "the SDK fails at what breaks its schema");
+    }
+}
+
+#[tokio::test]
 async fn the_official_client_lists_and_calls() {
     let host = Host::shared().await;
     let pages = Pages::serve([chair()]).await;
@@ -185,4 +284,47 @@ async fn the_official_client_lists_and_calls() {
     let (output, called) = official_client(&host, &key, &["call", PREVIEW, &arguments]).await;
     assert!(output.status.success(), "{called}");
     assert!(called["content"][0]["text"].as_str().unwrap().contains("Oak chair"), "{called}");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_large_says_how_to_ask_for_less() {
+    let plugins = PluginsFolder::default().with("echo", &Package::fixture("echo"));
+    let host = Host::settings().plugins(plugins).start().await;
+    let owner = host.owner().await;
+    let note = "x".repeat(700_000);
+    let mut ids = Vec::new();
+    for number in 0..2 {
+        let new = json!({"title": "Large", "sku": format!("LARGE-{number}"), "attributes": {"note": &note}});
+        let card = owner.call(Method::POST, "/v1/admin/master-cards").json(&new).send().await.expect(201);
+        ids.push(card["item"]["id"].as_str().unwrap().to_owned());
+    }
+    for key in 0..3 {
+        let body = json!({"key": key.to_string(), "note": "y".repeat(200_000)});
+        let path = format!("/v1/admin/plugins/echo/enrich/{}", ids[0]);
+        owner.call(Method::POST, &path).json(&body).send().await.expect(200);
+    }
+    let session = Session::begin(owner).await;
+    let call = async |name: &str, arguments: Value| {
+        let answer = session.ask("tools/call", json!({"name": name, "arguments": arguments})).await;
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
+        (answer["result"]["isError"] == true, text)
+    };
+    let (failed, text) = call("cards_search", json!({"q": "Large"})).await;
+    assert!(failed && text.starts_with("answer-too-large: ") && text.contains("`limit`"), "{text}");
+    let (failed, text) = call("cards_search", json!({"q": "Large", "fields": "title,sku"})).await;
+    assert!(!failed && text.contains("LARGE-0") && text.contains("LARGE-1"), "{text}");
+    assert!(!call("cards_search", json!({"q": "LARGE-1", "limit": 1})).await.0);
+    let (failed, text) = call("cards_get", json!({"id": ids[0]})).await;
+    assert!(failed && text.starts_with("answer-too-large: ") && text.contains("`echo:2` (200"), "{text}");
+    let (failed, text) = call("cards_get", json!({"id": ids[0], "source": "echo:2"})).await;
+    let card: Value = serde_json::from_str(&text).unwrap();
+    assert!(!failed && card["item"]["title"] == "Large", "{text}");
+    let attributes = card["item"]["attributes"].as_object().unwrap();
+    assert!(attributes.len() == 1 && attributes["sources"].as_object().unwrap().len() == 1);
+    assert_eq!(attributes["sources"]["echo:2"]["data"]["note"].as_str().unwrap().len(), 200_000);
+    let (failed, text) = call("cards_get", json!({"id": ids[0], "fields": "sku"})).await;
+    let lean = json!({"item": {"id": ids[0], "sku": "LARGE-0"}});
+    assert!(!failed && serde_json::from_str::<Value>(&text).unwrap() == lean, "{text}");
+    assert!(call("cards_get", json!({"id": ids[0], "source": "echo:9"})).await.0);
+    assert!(call("cards_get", json!({"id": ids[0], "fields": "nothing"})).await.0);
 }

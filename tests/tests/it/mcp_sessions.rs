@@ -1,0 +1,261 @@
+//! Sessions of the MCP endpoint: nobody notices where they are kept, and nobody else uses them. News reach whoever's view
+//! has changed.
+
+use std::process::Command;
+
+use cardinal_tests::{Answer, Client, Host, Package, PluginsFolder, User, eventually, repository};
+use http::{Method, Response};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+const BOTH: &str = "application/json, text/event-stream";
+const REVISION: &str = "2025-06-18";
+const MODERN: &str = "2026-07-28";
+
+fn echo() -> PluginsFolder {
+    PluginsFolder::default().with("echo", &Package::fixture("echo"))
+}
+
+fn kill_worker(host: &Host) {
+    kill_process(Pid::from_raw(host.worker_pid()).unwrap(), Signal::KILL).unwrap();
+}
+
+async fn initialize(client: &Client) -> Answer {
+    let params = json!({"protocolVersion": REVISION, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+    client.call(Method::POST, "/api").json(&message).header("accept", BOTH).send().await
+}
+
+/// A session of this client, begun in full.
+async fn session(client: &Client) -> String {
+    let answer = initialize(client).await;
+    assert_eq!(answer.status, 200, "{answer}");
+    let id = answer.header("mcp-session-id").unwrap().to_owned();
+    let taken = send(client, &id, &json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+    assert_eq!(taken.status, 202, "{taken}");
+    id
+}
+
+async fn send(client: &Client, session: &str, message: &Value) -> Answer {
+    let call = client.call(Method::POST, "/api").json(message).header("accept", BOTH);
+    call.header("mcp-session-id", session).header("mcp-protocol-version", REVISION).send().await
+}
+
+async fn list(client: &Client, session: &str) -> Answer {
+    send(client, session, &json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})).await
+}
+
+fn has_tools(answer: &Answer) -> bool {
+    answer.status == 200 && answer.text().contains("plugin_echo_say")
+}
+
+/// The stream of messages of a session.
+async fn listen(client: &Client, session: &str) -> Incoming {
+    let call = client.call(Method::GET, "/api").header("accept", "text/event-stream");
+    let answer = call.header("mcp-session-id", session).header("mcp-protocol-version", REVISION).open(None).await;
+    let answer: Response<Incoming> = answer.unwrap();
+    assert_eq!(answer.status(), 200);
+    answer.into_body()
+}
+
+/// What comes until there is `end`, or until the stream ends.
+async fn read_until(body: &mut Incoming, end: &str) -> String {
+    let mut read = String::new();
+    let all = async {
+        while !read.contains(end) {
+            let Some(Ok(frame)) = body.frame().await else { break };
+            if let Some(data) = frame.data_ref() {
+                read.push_str(std::str::from_utf8(data).unwrap());
+            }
+        }
+    };
+    let in_time = tokio::time::timeout(std::time::Duration::from_secs(60), all).await.is_ok();
+    assert!(in_time, "nothing with {end:?} came, only {read:?}");
+    read
+}
+
+const CHANGED: &str = "notifications/tools/list_changed";
+
+#[tokio::test]
+async fn a_client_that_never_ends_its_sessions_always_gets_another() {
+    let host = Host::settings().plugins(echo()).start().await;
+    let owner = host.owner().await;
+    let (key, other) = (owner.unlimited().await, owner.key(&["mcp:use", "plugin:echo:read"]).await);
+    let (first, others) = (session(&key).await, session(&other).await);
+    for _ in 0..100 {
+        session(&key).await;
+    }
+    let answers = [list(&key, &first).await, list(&other, &others).await];
+    assert!(answers.iter().all(has_tools), "{answers:?}");
+}
+
+#[tokio::test]
+async fn the_official_client_starts_and_stops_a_hundred_times_with_one_key() {
+    let host = Host::settings().plugins(echo()).start().await;
+    let key = host.owner().await.unlimited().await;
+    let mut command = Command::new("node");
+    command.arg(repository().join("tests/clients/mcp.mjs")).arg(format!("{}/api", host.url())).args(["again", "100"]);
+    command.env("CARDINAL_API_KEY", key.token());
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+    let answer: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(answer["runs"], 100, "{answer}");
+}
+
+#[tokio::test]
+async fn a_session_outlives_the_worker() {
+    let host = Host::settings().plugins(echo()).start().await;
+    let owner = host.owner().await;
+    let (key, stranger) = (owner.key(&["mcp:use", "plugin:echo:read"]).await, owner.key(&["mcp:use"]).await);
+    let id = session(&key).await;
+    let mut stream = listen(&key, &id).await;
+    kill_worker(&host);
+    read_until(&mut stream, "there is no such event").await;
+    host.ready_again().await;
+    let answers = tokio::join!(list(&key, &id), list(&key, &id), list(&key, &id));
+    assert!([&answers.0, &answers.1, &answers.2].into_iter().all(has_tools), "{answers:?}");
+    let said = json!({"name": "plugin_echo_say", "arguments": {"text": "still here"}});
+    let said = send(&key, &id, &json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": said})).await;
+    assert!(said.text().contains("still here"), "{said}");
+    assert_eq!(list(&stranger, &id).await.status, 404);
+    // Its client, too, may be slow to begin.
+    let late = initialize(&key).await.header("mcp-session-id").unwrap().to_owned();
+    kill_worker(&host);
+    host.ready_again().await;
+    let begun = send(&key, &late, &json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+    assert_eq!(begun.status, 202, "{begun}");
+    assert!(has_tools(&list(&key, &late).await));
+    // The newest revision has no session that could be lost.
+    let message = json!({"jsonrpc": "2.0", "id": 4, "method": "tools/list", "params": {"_meta": meta()}});
+    assert!(has_tools(&modern(&key, "tools/list", &message).send().await));
+}
+
+#[tokio::test]
+async fn a_session_is_good_at_every_host_of_the_database() {
+    let one = Host::settings().plugins(echo()).start().await;
+    let key = one.owner().await.key(&["mcp:use", "plugin:echo:read"]).await;
+    let id = session(&key).await;
+    let other = one.beside().plugins(echo()).start().await;
+    assert!(has_tools(&list(&other.client().bearer(&key.token), &id).await));
+    assert!(has_tools(&list(&key, &id).await));
+}
+
+#[tokio::test]
+async fn a_session_is_its_owners_alone_and_over_when_its_client_ends_it() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let (key, stranger) = (owner.key(&["mcp:use"]).await, owner.key(&["mcp:use"]).await);
+    let id = session(&key).await;
+    for (client, id) in [(&stranger, id.as_str()), (&key, "made-up"), (&stranger, "v1.00000000.AAAA")] {
+        let refused = list(client, id).await;
+        let error = refused.json();
+        assert_eq!((refused.status.as_u16(), &error["id"]), (404, &json!(2)), "{refused}");
+        assert_eq!(error["error"]["code"], -32001, "{refused}");
+        for method in [Method::GET, Method::DELETE] {
+            let call = client.call(method, "/api").header("accept", "text/event-stream");
+            call.header("mcp-session-id", id).send().await.refused(404, "not-found");
+        }
+    }
+    // Who logs in anew is the same owner.
+    let login = owner.make_user("editor").await;
+    let own = session(&login).await;
+    let again = User::log_in(&host.client(), &login.username, cardinal_tests::PASSWORD).await;
+    assert_eq!(list(&again, &own).await.status, 200);
+    assert_eq!(list(&key, &id).await.status, 200);
+    let ended = key.call(Method::DELETE, "/api").header("mcp-session-id", &id).send().await;
+    assert_eq!(ended.status, 204, "{ended}");
+    assert_eq!(list(&key, &id).await.status, 404);
+    // A client that has lost its session may still name it when it begins another.
+    let begun = json!({"protocolVersion": REVISION, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let begun = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begun});
+    let begun = send(&key, &id, &begun).await;
+    assert!(begun.status == 200 && begun.header("mcp-session-id").unwrap() != id, "{begun}");
+}
+
+async fn rescan(owner: &User) {
+    owner.post("/v1/admin/plugin-registry/rescan", &Value::Null).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_client_hears_of_tools_when_its_own_view_changes_and_once() {
+    let host = Host::settings().plugins(echo()).start().await;
+    let owner = host.owner().await;
+    let made = owner.make_key(json!({"name": "a", "scopes": ["mcp:use", "plugin:echo:read"]})).await;
+    let key = host.client().bearer(made["key"].as_str().unwrap());
+    let blinded = owner.make_key(json!({"name": "b", "scopes": ["mcp:use"]})).await;
+    let blind = host.client().bearer(blinded["key"].as_str().unwrap());
+    let (id, blinds) = (session(&key).await, session(&blind).await);
+    let (mut stream, mut blind_stream) = (listen(&key, &id).await, listen(&blind, &blinds).await);
+    // The same tools again, loaded anew.
+    owner.post("/v1/admin/plugin-registry/echo/disable", &Value::Null).await.expect(200);
+    read_until(&mut stream, CHANGED).await;
+    owner.post("/v1/admin/plugin-registry/echo/enable", &Value::Null).await.expect(200);
+    eventually("the tools are back", async || has_tools(&list(&key, &id).await).then_some(())).await;
+    // Another key's scopes are its own business; these are this one's.
+    let path = format!("/v1/admin/api-keys/{}", made["item"]["id"].as_str().unwrap());
+    owner.patch(&path, &json!({"scopes": ["mcp:use", "plugin:echo:write"]})).await.expect(200);
+    read_until(&mut stream, CHANGED).await;
+    owner.delete(&path).await;
+    let last = read_until(&mut stream, "there is no such event").await;
+    assert!(!last.contains(CHANGED), "{last:?}");
+    // Whoever sees no plugin has heard nothing of all this; its stream ends with its key, too.
+    owner.delete(&format!("/v1/admin/api-keys/{}", blinded["item"]["id"].as_str().unwrap())).await;
+    let heard = read_until(&mut blind_stream, "there is no such event").await;
+    assert!(!heard.contains(CHANGED), "{heard:?}");
+}
+
+#[tokio::test]
+async fn the_same_tools_loaded_anew_are_no_news() {
+    let host = Host::settings().plugins(echo()).start().await;
+    let owner = host.owner().await;
+    let key = owner.key(&["mcp:use", "plugin:echo:read"]).await;
+    let id = session(&key).await;
+    let mut stream = listen(&key, &id).await;
+    host.plugins().put("echo", &Package::fixture("echo").version("1.0.9"));
+    rescan(owner).await;
+    eventually("the other version serves", async || {
+        let item = owner.get("/v1/admin/plugin-registry/echo").await.expect(200);
+        (item["item"]["version"] == "1.0.9").then_some(())
+    })
+    .await;
+    assert!(has_tools(&list(&key, &id).await));
+    host.plugins().put("quick", &Package::fixture("quick"));
+    rescan(owner).await;
+    owner.get("/v1/admin/plugin-registry/quick").await.expect(200);
+    owner.post("/v1/admin/plugin-registry/echo/disable", &Value::Null).await.expect(200);
+    let heard = read_until(&mut stream, CHANGED).await;
+    assert_eq!(heard.matches(CHANGED).count(), 1, "{heard:?}");
+}
+
+fn meta() -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    })
+}
+
+fn modern(client: &Client, method: &str, message: &Value) -> cardinal_tests::Call {
+    let call = client.call(Method::POST, "/api").json(message).header("accept", BOTH);
+    call.header("mcp-protocol-version", MODERN).header("mcp-method", method)
+}
+
+#[tokio::test]
+async fn a_listener_of_the_newest_revision_hears_news_and_gets_its_result_at_the_end() {
+    let host = Host::settings().plugins(echo()).start().await;
+    let owner = host.owner().await;
+    let key = owner.key(&["mcp:use", "plugin:echo:read"]).await;
+    let params = json!({"notifications": {"toolsListChanged": true}, "_meta": meta()});
+    let message = json!({"jsonrpc": "2.0", "id": 9, "method": "subscriptions/listen", "params": params});
+    let answer = modern(&key, "subscriptions/listen", &message).open(None).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let mut stream = answer.into_body();
+    read_until(&mut stream, "acknowledged").await;
+    owner.post("/v1/admin/plugin-registry/echo/disable", &Value::Null).await.expect(200);
+    read_until(&mut stream, CHANGED).await;
+    let (_host, last) = tokio::join!(host.restart(|settings| settings), read_until(&mut stream, "\"result\""));
+    assert!(last.contains("\"id\":9"), "{last:?}");
+}
