@@ -61,8 +61,11 @@ export function uniqueSku(): string {
 export async function expectAccessible(page: Page): Promise<void> {
   for (const colorScheme of ['light', 'dark'] as const) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-    // Colours of the other scheme are there until the page was drawn again.
-    await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
+    // Colours of the other scheme are there until the page was drawn again, and those between while they change.
+    await page.evaluate(async () => {
+      await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+      await Promise.allSettled(document.getAnimations().map((animation) => animation.finished));
+    });
     const { violations } = await new AxeBuilder({ page }).withTags(WCAG).analyze();
     const found = violations.flatMap((violation) => violation.nodes.map((node) => `${colorScheme}: ${violation.id}: ${node.target.join(' ')}: ${node.failureSummary}`));
     expect(found).toEqual([]);

@@ -120,12 +120,12 @@ impl App {
         let key = SealingKey::import(&start.sealing_key).context("the keeper sent no key for plugins' settings")?;
         let (past_too, counted) = (Arc::clone(&past), Arc::clone(&telemetry));
         let keeper = link.clone();
-        let own = Own { host: start.host_id, key };
+        let own = Own { host: start.host_id, key: key.clone() };
         let plugins = Arc::new(Registry::new(&config, own, services, link, past_too, clock.clone(), counted)?);
         let hosts = Hosts::new(&base_url, &config.http.allowed_hosts, &config.http.proxy_hosts);
         let shares_origin = !hosts.set_the_proxy_apart() && config.http.admin_listen_addr.is_none();
         Ok(Self {
-            mcp: Mcp::new(Arc::clone(&plugins), Arc::clone(&catalogue), Arc::clone(&audit), stop),
+            mcp: Mcp::new(Arc::clone(&plugins), Arc::clone(&catalogue), Arc::clone(&audit), key, stop),
             jobs: Arc::new(Jobs::new(pools.core.clone(), start.host_id)),
             events: Arc::new(Events::new(pools.core.clone(), stop)),
             catalogue,

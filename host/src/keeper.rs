@@ -21,12 +21,14 @@ pub mod first_password;
 pub mod launch;
 pub mod lines;
 pub mod liveness;
+pub mod local;
 pub mod output;
 pub mod postgres;
 pub mod provisioner;
 pub mod temp_folder;
 pub mod worker;
 pub mod worker_account;
+pub mod worker_log;
 
 use crate::clock::Clock;
 use crate::config::{Config, Secret};
@@ -35,7 +37,8 @@ use crate::db::connect::{ConnectParams, SocketDir};
 use crate::db::prepare::{self, Prepared, SecretSource};
 use crate::db::{pooler, roles};
 use crate::link::{ListenerUse, WorkerDatabase, WorkerStart};
-use crate::local_socket::{LocalSocket, TokenHash};
+use crate::local_socket::LocalSocket;
+use crate::memory;
 use crate::plugin::kept;
 use crate::provision::{Job, Task};
 use crate::sandbox::{self, Sandbox};
@@ -48,6 +51,7 @@ use desk::Desk;
 use files::Files;
 use first_password::FirstPassword;
 use launch::{Account, Launcher};
+use local::LocalListener;
 use postgres::PrivatePostgres;
 use provisioner::Provisioner;
 use worker::Worker;
@@ -98,13 +102,9 @@ impl Keeper {
         secret_file::refuse_readable(&config)?;
         let mut data = DataDir::open(&config.paths.data_dir)?;
         make_plugins_dir(&config.paths.plugins_dir);
-        let (mut uses, mut listeners) = listen(&mut config)?;
+        let (uses, listeners) = listen(&mut config)?;
         let local = LocalSocket::of(data.path());
-        let local_token = local.new_token().context("making the token of the local socket")?;
-        if let Some(listener) = listen_locally(&local) {
-            uses.push(ListenerUse::Local);
-            listeners.push(listener);
-        }
+        let local_listener = listen_locally(&local, &config)?;
         announce::write_addresses(&data, &config)?;
         let (announcement, first) = (Announcement::new(&config), FirstPassword::new(&config));
         let account = worker_account::prepare(&config, &mut data, &launcher).await?;
@@ -113,14 +113,16 @@ impl Keeper {
         let (prepared, start_options) = prepare(&config, &data, &login).await?;
         let provisioner = Provisioner::new(launcher.clone(), job(&config, &login, &prepared, start_options));
         let files = Files::new(&config);
-        let desk = Desk::new(Clock::System, Crashes::open(data.path()), provisioner, announcement, first, files);
-        let start = worker_start(config, &login, &prepared, &data, (uses, local_token))?;
+        let mut desk = Desk::new(Clock::System, Crashes::open(data.path()), provisioner, announcement, first, files);
+        desk.local = local_listener;
+        let start = worker_start(config, account, &login, &prepared, &data, uses)?;
         Ok(Self { launcher, account, start, listeners, local, desk, postgres, _data: data })
     }
 
     /// Keeps a worker alive until the first signal, then drains it; the second ends it at once.
     async fn serve(mut self, mut stop: StopSignals) -> Option<PrivatePostgres> {
         let mut backoff = Backoff::default();
+        tokio::spawn(memory::give_back());
         loop {
             let started = Instant::now();
             self.start.crashes = self.desk.crashes.book().clone();
@@ -137,6 +139,7 @@ impl Keeper {
                         tracing::info!("told to stop");
                         // Ours would go on filling a queue that nobody empties.
                         self.listeners.clear();
+                        self.desk.local = None;
                         self.local.remove();
                         let grace = self.start.config.http.shutdown_grace;
                         worker.drain(&mut self.desk, grace, stop.next()).await;
@@ -207,12 +210,13 @@ fn listen(config: &mut Config) -> anyhow::Result<(Vec<ListenerUse>, Vec<OwnedFd>
 }
 
 /// Without it the host serves as well; commands on this machine then need a key.
-fn listen_locally(local: &LocalSocket) -> Option<OwnedFd> {
-    match local.bind() {
-        Ok(listener) => Some(listener.into()),
+fn listen_locally(local: &LocalSocket, config: &Config) -> anyhow::Result<Option<LocalListener>> {
+    let token = local.new_token().context("making the token of the local socket")?;
+    match local.bind().and_then(|listener| LocalListener::start(listener, token, &config.http.base_url)) {
+        Ok(listener) => Ok(Some(listener)),
         Err(error) => {
             tracing::warn!(%error, socket = %local, "commands on this machine need a key: the local socket cannot be made");
-            None
+            Ok(None)
         }
     }
 }
@@ -300,13 +304,17 @@ fn job(config: &Config, login: &ConnectParams, prepared: &Prepared, start_option
 /// What the worker may know: neither `DATABASE_URL` nor what passwords are made from.
 fn worker_start(
     mut config: Config,
+    account: Option<Account>,
     login: &ConnectParams,
     prepared: &Prepared,
     data: &DataDir,
-    (listeners, local_token): (Vec<ListenerUse>, TokenHash),
+    listeners: Vec<ListenerUse>,
 ) -> anyhow::Result<WorkerStart> {
     let token_secret = token_secret(&config, data)?;
-    let sandbox = worker_sandbox(&config);
+    let mut sandbox = worker_sandbox(&config);
+    // Landlock knows no rule for sockets that have a path, and those of its own user are open to it: a session's D-Bus, an
+    // ssh agent, Docker. So it makes no such socket at all, unless it needs one for the database.
+    sandbox.unix_sockets = account.is_some() || login.host.starts_with('/');
     // That there is one may be known, and no more.
     config.database.url = config.database.url.map(|_| crate::config::Secret::new(""));
     config.database.secret_file = None;
@@ -326,7 +334,6 @@ fn worker_start(
         crashes: Book::default(),
         probed: Vec::new(),
         token_secret,
-        local_token,
         sandbox,
     })
 }

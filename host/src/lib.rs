@@ -25,6 +25,7 @@ pub mod link;
 mod local_socket;
 mod mac;
 pub mod mcp;
+mod memory;
 pub mod observe;
 pub mod openapi;
 pub mod plugin;

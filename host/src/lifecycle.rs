@@ -22,11 +22,12 @@ use crate::{
     app::App,
     audit::Act,
     clock::Clock,
-    crash::{current, descriptors},
+    crash::{current, descriptors, vital::LowNumbers},
     db::{self, outage::log_failure, pool::Pools},
     http::error::ApiError,
     limit::lease,
     link::{KeeperLink, ListenerUse, WorkerStart},
+    memory,
     observe::{log::Log, process},
     plugin::{news, settings},
     request::Door,
@@ -51,26 +52,46 @@ const RETRY_EVERY: Duration = Duration::from_millis(500);
 /// What streams that never end by themselves are left of the grace period, to say goodbye in.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// Where connections come in.
+pub struct Sockets {
+    /// In the order of the start's `listeners`.
+    pub listeners: Vec<OwnedFd>,
+    /// The keeper hands over connections of the local socket here.
+    pub local: OwnedFd,
+}
+
 /// Serves until the keeper says otherwise.
 ///
 /// # Errors
 /// The worker could not begin to serve.
-pub fn run_worker(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, log: Log) -> anyhow::Result<()> {
+pub fn run_worker(
+    start: WorkerStart,
+    link: KeeperLink,
+    sockets: Sockets,
+    log: Log,
+    is_guarded: bool,
+) -> anyhow::Result<()> {
     // One more than there are cores: a plugin that blocks a thread must not leave the core without one.
     let threads = thread::available_parallelism().map_or(2, usize::from) + 1;
+    let low_numbers = LowNumbers::take();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
         .on_thread_start(current::be_ours)
         .enable_all()
         .build()?;
     current::be_ours();
-    let outcome = runtime.block_on(serve(start, link, listeners, log));
+    // All is open now that the worker lives by.
+    let watched = low_numbers.map(drop).and_then(|()| descriptors::watch(is_guarded));
+    if let Err(error) = watched {
+        tracing::warn!(%error, "it will not be noticed when a plugin closes descriptors of the host");
+    }
+    let outcome = runtime.block_on(serve(start, link, sockets, log));
     // A thread that a plugin never gives back must not keep the process from ending.
     runtime.shutdown_timeout(FAREWELL);
     outcome
 }
 
-async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, log: Log) -> anyhow::Result<()> {
+async fn serve(start: WorkerStart, link: KeeperLink, sockets: Sockets, log: Log) -> anyhow::Result<()> {
     // A service manager may signal every process at once; when to end is the keeper's word alone. Taking the signals
     // and never looking at them is what keeps the process deaf to them.
     let _deaf_to_terminate = signal(SignalKind::terminate())?;
@@ -78,27 +99,9 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, lo
     let grace = start.config.http.shutdown_grace;
     let pools = Pools::new(start.database.core.pg_config(), start.database.reaper.pg_config())?;
     let stop = CancellationToken::new();
-    let (uses, local_token) = (start.listeners.clone(), start.local_token);
+    let uses = start.listeners.clone();
     let app = Arc::new(App::build(start, pools, Clock::System, link.clone(), &stop, log)?);
-    let mut ready = Vec::new();
-    for (listener, purpose) in listeners.into_iter().zip(&uses) {
-        let door = match purpose {
-            ListenerUse::Main if uses.contains(&ListenerUse::Admin) => Door::Public,
-            ListenerUse::Main => Door::Whole,
-            ListenerUse::Admin => Door::Admin,
-            ListenerUse::Metrics => Door::Metrics,
-            ListenerUse::Local => {
-                let local = server::Listener::local(listener, local_token);
-                ready.push(local.context("taking over the local socket")?);
-                continue;
-            }
-        };
-        ready.push(server::Listener::tcp(listener, door).context("taking over a listening socket")?);
-    }
-    // Before the first connection: those come and go.
-    if let Err(error) = descriptors::watch() {
-        tracing::warn!(%error, "it will not be noticed when a plugin closes descriptors of the host");
-    }
+    let ready = listeners(sockets, &uses)?;
     let mut serving = JoinSet::new();
     for listener in ready {
         serving.spawn(server::serve(Arc::clone(&app), listener, stop.clone(), grace));
@@ -113,8 +116,10 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, lo
     let mut tasks = JoinSet::new();
     tasks.spawn(prepare(Arc::clone(&app), link.clone()));
     tasks.spawn(say_alive(link.clone()));
+    tasks.spawn(memory::give_back());
     tasks.spawn(flush_uses(Arc::clone(&app)));
     tasks.spawn(learn_places(Arc::clone(&app)));
+    tasks.spawn(follow_rights(Arc::clone(&app)));
     tasks.spawn(sweep(Arc::clone(&app)));
     tasks.spawn(write_refusals(Arc::clone(&app)));
     tasks.spawn(clean(Arc::clone(&app)));
@@ -154,6 +159,21 @@ async fn serve(start: WorkerStart, link: KeeperLink, listeners: Vec<OwnedFd>, lo
     tasks.shutdown().await;
     lease::leave(&app.pools.core, app.host_id).await;
     Ok(())
+}
+
+fn listeners(sockets: Sockets, uses: &[ListenerUse]) -> anyhow::Result<Vec<server::Listener>> {
+    let local = server::Listener::local(sockets.local).context("taking over the local socket")?;
+    let mut ready = vec![local];
+    for (listener, purpose) in sockets.listeners.into_iter().zip(uses) {
+        let door = match purpose {
+            ListenerUse::Main if uses.contains(&ListenerUse::Admin) => Door::Public,
+            ListenerUse::Main => Door::Whole,
+            ListenerUse::Admin => Door::Admin,
+            ListenerUse::Metrics => Door::Metrics,
+        };
+        ready.push(server::Listener::tcp(listener, door).context("taking over a listening socket")?);
+    }
+    Ok(ready)
 }
 
 /// What must be done before the host is ready: the first user, the plugins.
@@ -200,6 +220,11 @@ async fn flush_uses(app: Arc<App>) {
             log_failure!(error, "the uses of keys could not be written down; they are kept");
         }
     }
+}
+
+/// Forgets callers whose rights changed at another host.
+async fn follow_rights(app: Arc<App>) {
+    app.auth.follow_rights().await;
 }
 
 /// Learns where names have logged in at other hosts, and before this one began.
@@ -307,6 +332,9 @@ async fn sweep(app: Arc<App>) {
             Ok(0) => {}
             Ok(forgotten) => tracing::debug!(forgotten, "forgot old events"),
             Err(error) => log_failure!(error, "old events could not be forgotten"),
+        }
+        if let Err(error) = db::identity_changes::sweep(&app.pools.core).await {
+            log_failure!(error, "failed to remove old changes of rights");
         }
         if let Err(error) = db::login_failures::sweep(&app.pools.core).await {
             log_failure!(error, "failed logins that are over could not be forgotten");

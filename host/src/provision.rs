@@ -1,8 +1,14 @@
-//! The short-lived process that makes a plugin's roles and runs its schema.sql, or drops all of it. It is told on standard
-//! input which package of which plugin, finds it in the plugins folder by itself, checks trust and hash again, and
-//! answers on standard output. It never opens the library.
+//! The short-lived process that makes plugins' roles and runs their schema.sql, or drops all of one. It reads on standard
+//! input which packages of which plugins, finds them in the plugins folder by itself, checks trust and hash again, and
+//! answers on standard output. It never opens a library.
 
+use std::io;
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use serde::{Deserialize, Serialize};
+use tokio::sync::{Mutex, Semaphore};
+use tokio::time::timeout;
 
 pub mod package;
 
@@ -10,19 +16,32 @@ use crate::config::{Observe, Paths, Plugins};
 use crate::db::connect::{ConnectParams, SocketDir};
 use crate::db::fault::is_unavailable;
 use crate::db::plugin_schema::purge::{Purge, Purged};
-use crate::db::plugin_schema::{SCHEMA_TIMEOUT, Step, Trouble};
+use crate::db::plugin_schema::{SCHEMA_TIMEOUT, Sessions, Step, Trouble};
 use crate::db::roles::{RoleNames, RolePasswords};
 use crate::link::{PluginDatabase, ProvisionFault, ProvisionRequest};
 use package::Package;
+
+/// Steps that one process makes side by side: each pair of sessions serves one after another.
+const STEPS_AT_ONCE: usize = 2;
+/// How long a step waits for its turn: those before it may hang, and must not hold up other plugins.
+const TURN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is to be done.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Task {
-    /// Bring a plugin's roles and schema in line with a package.
-    Provision(ProvisionRequest),
+    /// Bring the roles and schema of each plugin in line with a package, each by itself.
+    Provision(Vec<ProvisionRequest>),
     /// Drop a plugin's data.
     Purge { plugin: String },
+}
+
+/// The answer to one of the requests: a line of its own, as soon as it is there.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Provisioned {
+    /// Which of the requests.
+    pub at: usize,
+    pub result: Result<PluginDatabase, ProvisionFault>,
 }
 
 /// All that a schema step gets from the keeper.
@@ -39,21 +58,45 @@ pub struct Job {
 }
 
 impl Job {
-    /// Does the task; gives what the keeper is to be answered.
+    /// Does the task, and gives each answer for the keeper to `answer`.
     ///
     /// # Errors
-    /// The answer can't be written as JSON.
-    pub async fn run(&self) -> serde_json::Result<Vec<u8>> {
+    /// An answer can't be written.
+    pub async fn run(&self, mut answer: impl FnMut(Vec<u8>) -> io::Result<()>) -> io::Result<()> {
         match &self.task {
-            Task::Provision(request) => serde_json::to_vec(&self.provision(request).await),
-            Task::Purge { plugin } => serde_json::to_vec(&self.purge(plugin).await),
+            Task::Provision(requests) => self.provision_all(requests, answer).await,
+            Task::Purge { plugin } => answer(serde_json::to_vec(&self.purge(plugin).await)?),
         }
     }
 
+    async fn provision_all(
+        &self,
+        requests: &[ProvisionRequest],
+        mut answer: impl FnMut(Vec<u8>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (turns, idle) = (Semaphore::new(STEPS_AT_ONCE), Mutex::default());
+        let (turns, idle) = (&turns, &idle);
+        let steps = requests.iter().enumerate().map(|(at, request)| async move {
+            let _turn = timeout(TURN_PATIENCE, turns.acquire()).await;
+            Provisioned { at, result: self.provision(request, idle).await }
+        });
+        let mut steps: FuturesUnordered<_> = steps.collect();
+        while let Some(provisioned) = steps.next().await {
+            let mut line = serde_json::to_vec(&provisioned)?;
+            line.push(b'\n');
+            answer(line)?;
+        }
+        Ok(())
+    }
+
     /// Finds the package that was asked for and makes the step.
-    async fn provision(&self, request: &ProvisionRequest) -> Result<PluginDatabase, ProvisionFault> {
+    async fn provision(
+        &self,
+        request: &ProvisionRequest,
+        idle: &Mutex<Vec<Sessions>>,
+    ) -> Result<PluginDatabase, ProvisionFault> {
         let package = package::find(&self.paths, &self.plugins, request)?;
-        self.make(request, &package).await
+        self.make(request, &package, idle).await
     }
 
     /// Whether a package of this plugin is there to be disabled is seen here: the worker is not believed.
@@ -64,7 +107,11 @@ impl Job {
         purge.make().await.map_err(|trouble| told(plugin, trouble))
     }
 
-    fn provisioner(&self) -> Result<(SocketDir, ConnectParams), ProvisionFault> {
+    /// The provisioner's login, by a way that is good while the folder lives.
+    ///
+    /// # Errors
+    /// The database's socket folder cannot be opened.
+    pub fn provisioner(&self) -> Result<(SocketDir, ConnectParams), ProvisionFault> {
         let dir = SocketDir::open(&self.provisioner.host, self.provisioner.port)
             .map_err(|error| ProvisionFault::Unavailable(format!("the database's socket folder: {error}")))?;
         let provisioner = self.provisioner.clone().through(&dir);
@@ -75,7 +122,12 @@ impl Job {
     ///
     /// # Errors
     /// As [`ProvisionFault`] tells them apart.
-    async fn make(&self, request: &ProvisionRequest, package: &Package) -> Result<PluginDatabase, ProvisionFault> {
+    async fn make(
+        &self,
+        request: &ProvisionRequest,
+        package: &Package,
+        idle: &Mutex<Vec<Sessions>>,
+    ) -> Result<PluginDatabase, ProvisionFault> {
         let (_dir, provisioner) = self.provisioner()?;
         let step = Step {
             plugin: &request.plugin,
@@ -90,12 +142,14 @@ impl Job {
             is_kept: package.is_kept,
             replay: false,
         };
-        match step.make().await {
+        let known = idle.lock().await.pop();
+        match step.make_with(known).await {
             // By the folder's real path again: the short way is this process's alone.
-            Ok(made) => Ok(PluginDatabase {
-                connect: ConnectParams { host: self.provisioner.host.clone(), ..made.connect },
-                ..made
-            }),
+            Ok((made, sessions)) => {
+                idle.lock().await.extend(sessions);
+                let connect = ConnectParams { host: self.provisioner.host.clone(), ..made.connect };
+                Ok(PluginDatabase { connect, ..made })
+            }
             Err(trouble) => Err(told(&request.plugin, trouble)),
         }
     }

@@ -23,12 +23,20 @@ pub const OWN_SECRETS: [&str; 4] = [TOKEN_SECRET_FILE, "database-secret", "postg
 /// No secret or key is longer; a file that is was not meant.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// Reads a regular file of at most 64 KiB, and never waits for it. A pipe is refused, also that of a shell's `<(...)`: who
-/// writes it may never do so, and it can be read but once while a host reads some files again.
+/// Reads a regular file of at most 64 KiB, and never waits for it.
+///
+/// # Errors
+/// As for [`read_regular`], and when it holds no text.
+pub fn read_small(path: &Path) -> io::Result<String> {
+    String::from_utf8(read_regular(path, MAX_BYTES)?).map_err(|_| invalid("it does not hold UTF-8 text".to_owned()))
+}
+
+/// Reads a regular file of at most `limit` bytes, and never waits for it. A pipe is refused, also that of a shell's
+/// `<(...)`: who writes it may never do so, and it can be read but once while a host reads some files again.
 ///
 /// # Errors
 /// As the system reports them; it is something else than such a file. The message fits behind "cannot be read: ".
-pub fn read_small(path: &Path) -> io::Result<String> {
+pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     // Some files of /proc wait for what comes, too, unless they are opened so.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
@@ -42,11 +50,11 @@ pub fn read_small(path: &Path) -> io::Result<String> {
         return Err(invalid(format!("it is {found}, and only a regular file will do")));
     }
     let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(invalid(format!("it is too large: the most is {MAX_BYTES} bytes")));
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(invalid(format!("it is too large: the most is {limit} bytes")));
     }
-    String::from_utf8(bytes).map_err(|_| invalid("it does not hold UTF-8 text".to_owned()))
+    Ok(bytes)
 }
 
 fn invalid(problem: String) -> io::Error {

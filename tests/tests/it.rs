@@ -22,6 +22,7 @@ mod it {
     mod connections;
     mod cors;
     mod crash;
+    mod database_walls;
     mod descriptors;
     mod events;
     mod events_readers;
@@ -41,6 +42,7 @@ mod it {
     mod login;
     mod login_floods;
     mod mcp;
+    mod mcp_sessions;
     mod numbers;
     mod oidc;
     mod oidc_keys;
@@ -64,6 +66,8 @@ mod it {
     mod proxy_walls;
     mod proxy_wire;
     mod refusals;
+    mod revocations;
+    mod schema_kills;
     mod secrets;
     mod separation;
     mod server_log;

@@ -219,7 +219,7 @@ async fn set_log_level(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         .set_level((!everything).then_some(&target), filter, until)
         .map_err(|full| ApiError::invalid("/target", format!("{full}; wait for one to end or take one back.")))?;
     let caller = call.caller()?;
-    tracing::info!(target, level = %filter, minutes, user = caller.username, "the level of log lines was changed");
+    tracing::info!(changed = target, to = %filter, minutes, user = caller.username, "the level of log lines was changed");
     let detail = json!({"level": filter.to_string(), "minutes": minutes});
     app.audit.done(&call, Act::SetLogLevel, Some(target), Some(detail)).await;
     reply::ok(&json!({"log": log(app), "host_id": app.host_id}))

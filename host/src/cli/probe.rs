@@ -9,9 +9,12 @@ use crate::plugin::probe;
 pub struct Args {
     #[arg(long)]
     parent: u32,
+    /// The settings that the plugin gets, as JSON.
+    #[arg(long, default_value = "{}")]
+    settings: String,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: Args) -> anyhow::Result<()> {
     launch::end_with(args.parent, Signal::KILL)?;
-    probe::child().context("answering the worker")
+    probe::child(args.settings).context("answering the worker")
 }

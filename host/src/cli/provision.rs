@@ -25,6 +25,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let job: Job = serde_json::from_slice(&told).context("listening to the keeper (start `cardinal serve`)")?;
     Log::start(&job.observe)?;
     let runtime = crate::cli::runtime()?;
-    let answer = runtime.block_on(job.run()).context("writing the answer")?;
-    std::io::stdout().write_all(&answer).context("answering the keeper")
+    let mut output = std::io::stdout().lock();
+    let answer = |answer: Vec<u8>| output.write_all(&answer).and_then(|()| output.flush());
+    runtime.block_on(job.run(answer)).context("answering the keeper")
 }

@@ -27,7 +27,7 @@ pub struct Outcome {
 
 /// Rows are locked in the order of their ids, so that two jobs never wait for each other for good.
 const FOUND: &str = "found AS MATERIALIZED (SELECT c.id FROM public.master_cards c WHERE c.id = ANY($1) \
-     AND c.deleted_at IS NULL ORDER BY c.id FOR UPDATE)";
+     AND c.deleted_at IS NULL ORDER BY c.id FOR NO KEY UPDATE)";
 
 /// Does it to the cards `ids`; history names `job`.
 pub async fn apply(work: &Transaction<'_>, deed: &Deed, ids: &[Uuid], actor: &Value, job: Uuid) -> ApiResult<Outcome> {

@@ -202,7 +202,8 @@ impl Import<'_> {
     /// What is there of the SKUs and ids of rows. Cards that are to be changed are locked in the order of their ids, so
     /// that two writers never wait for each other for good.
     async fn known(&self, work: &Transaction<'_>, rows: &[&Row]) -> Result<Known, tokio_postgres::Error> {
-        let lock = if self.terms.mode == Mode::Upsert && !self.terms.dry_run { "ORDER BY id FOR UPDATE" } else { "" };
+        let lock =
+            if self.terms.mode == Mode::Upsert && !self.terms.dry_run { "ORDER BY id FOR NO KEY UPDATE" } else { "" };
         let skus: Vec<&str> = rows.iter().map(|row| row.sku.as_str()).collect();
         let sql = format!("SELECT sku, id FROM public.master_cards WHERE sku = ANY($1) AND deleted_at IS NULL {lock}");
         let found = work.query(&work.prepare_cached(&sql).await?, &[&skus]).await?;

@@ -82,7 +82,7 @@ SELECT version FROM card";
 const ENRICH_TOGETHER: &str = "
 WITH card AS MATERIALIZED (
   SELECT id, version, attributes->'sources' AS sources FROM public.master_cards
-   WHERE id = $1 AND deleted_at IS NULL FOR UPDATE
+   WHERE id = $1 AND deleted_at IS NULL FOR NO KEY UPDATE
 ), given AS MATERIALIZED (
   SELECT g.*, c.version, c.sources ? g.source_key AS known
     FROM card c, unnest($2::text[], $3::jsonb[], $4::text[], $5::text[], $6::integer[], $7::uuid[], $8::jsonb[])

@@ -134,6 +134,27 @@ pub struct Step<'a> {
     pub replay: bool,
 }
 
+/// The provisioner's two sessions of a step. A step that was made leaves them fit for the next one.
+pub struct Sessions {
+    first: Client,
+    second: Client,
+}
+
+impl Sessions {
+    async fn open(provisioner: &ConnectParams) -> anyhow::Result<Self> {
+        let first = connect::connect(provisioner).await.context("logging in as the provisioner")?;
+        let second = connect::connect(provisioner).await.context("logging in as the provisioner")?;
+        Ok(Self { first, second })
+    }
+
+    /// As they were when they were opened; none where that fails.
+    async fn renewed(self) -> Option<Self> {
+        let (first, second) =
+            tokio::join!(self.first.batch_execute("DISCARD ALL"), self.second.batch_execute("DISCARD ALL"));
+        (first.is_ok() && second.is_ok()).then_some(self)
+    }
+}
+
 /// Why a step was not made.
 #[derive(Debug)]
 pub enum Trouble {
@@ -154,8 +175,24 @@ impl Step<'_> {
     /// # Errors
     /// Refused: see `schema_sql`, `run`, `diff` and `catalog`. Failed: the database was not there.
     pub async fn make(&self) -> Result<PluginDatabase, Trouble> {
-        let mut first = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
-        let mut second = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
+        Ok(self.make_with(None).await?.0)
+    }
+
+    /// The same with the sessions of the step before, if there are any; gives them, or new ones, for the next step.
+    ///
+    /// # Errors
+    /// As for [`Self::make`]. The sessions of a step that was not made are closed.
+    pub async fn make_with(&self, known: Option<Sessions>) -> Result<(PluginDatabase, Option<Sessions>), Trouble> {
+        let mut sessions = match known {
+            Some(sessions) => sessions,
+            None => Sessions::open(self.provisioner).await?,
+        };
+        let made = self.make_in(&mut sessions).await?;
+        Ok((made, sessions.renewed().await))
+    }
+
+    async fn make_in(&self, Sessions { first, second }: &mut Sessions) -> Result<PluginDatabase, Trouble> {
+        self.make_row(first).await?;
         let turn = first.transaction().await.context("beginning the step")?;
         let recorded = self.take_turn(&turn).await?;
         self.check_enabled(&turn).await?;
@@ -167,24 +204,31 @@ impl Step<'_> {
         }
         let runs = !unchanged && !is_behind;
         let statements = if runs { self.read()? } else { Vec::new() };
-        self.make_roles(&mut second, runs).await?;
+        let logs_in = !statements.is_empty() || !recorded.first_time;
+        self.make_roles(second, runs && logs_in).await?;
         if !runs {
-            self.check_catalog(&second).await?;
+            self.check_catalog(second).await?;
             if unchanged {
                 self.record_step(&turn, &hash, None).await?;
             }
             turn.commit().await.context("ending the turn")?;
             return Ok(self.database());
         }
-        let agreed = self.agreed_losses(&turn).await?;
         let started = Instant::now();
-        let run = self.run_schema(&statements, &agreed, &second).await;
-        self.close_login(&second).await?;
+        if statements.is_empty() && recorded.first_time {
+            self.make_empty(second).await?;
+            self.record(&turn, &hash, started, &[]).await?;
+            turn.commit().await.context("recording the step")?;
+            return Ok(self.database());
+        }
+        let agreed = self.agreed_losses(&turn).await?;
+        let run = self.run_schema(&statements, &agreed, second).await;
+        self.close_login(second).await?;
         let checked = match run {
-            Ok(done) => self.check_committed(&mut second, recorded.first_time).await.map(|()| done),
+            Ok(done) => self.check_committed(second, recorded.first_time).await.map(|()| done),
             Err(trouble) => {
                 if recorded.first_time {
-                    self.unmake(&mut second).await;
+                    self.unmake(second).await;
                 }
                 Err(trouble)
             }
@@ -193,6 +237,15 @@ impl Step<'_> {
         self.record(&turn, &hash, started, &done.lost).await?;
         turn.commit().await.context("recording the step")?;
         Ok(self.database())
+    }
+
+    /// For a plugin without schema.sql: no session of its own has anything to do.
+    async fn make_empty(&self, session: &mut Client) -> Result<(), Trouble> {
+        let checked = self.check_catalog(session).await;
+        if checked.is_err() {
+            self.unmake(session).await;
+        }
+        checked
     }
 
     /// The statements that schema.sql may have, in the words that PostgreSQL gets.

@@ -1,17 +1,15 @@
 //! Answers for hyper where it could not read a request's head.
 //!
 //! hyper refuses such a request by itself, with a status line and an empty body, before anything of ours is asked. This
-//! stands between hyper and the connection, knows that no request is under way when such an answer is written, and sends
-//! a problem document in its place.
+//! stands between hyper and the connection. What hyper writes while it waits for a head, and every earlier answer has
+//! been written, is such a refusal; a problem document takes its place. Whether the request is the connection's first
+//! or came right behind another one makes no difference.
 
 use std::{
     io::{self, IoSlice},
     mem::MaybeUninit,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -33,20 +31,10 @@ pub type Respond = Box<dyn Fn(u16) -> Vec<u8> + Send>;
 pub struct UnreadHead<T> {
     io: T,
     connection: Arc<OpenConnection>,
-    is_idle: Idle,
+    /// All that hyper has written has left it: it flushes when its buffer is empty, and only then.
+    is_flushed: bool,
     respond: Respond,
     answer: Option<Answer>,
-}
-
-/// Whether all that was answered has been written and no further request was read.
-#[derive(Clone)]
-pub struct Idle(Arc<AtomicBool>);
-
-impl Idle {
-    /// A request is there.
-    pub fn end(&self) {
-        self.0.store(false, Ordering::Relaxed);
-    }
 }
 
 #[derive(Default)]
@@ -60,20 +48,20 @@ struct Answer {
 
 impl<T: Read + Write + Unpin> UnreadHead<T> {
     pub fn new(io: T, connection: Arc<OpenConnection>, respond: Respond) -> Self {
-        Self { io, connection, is_idle: Idle(Arc::new(AtomicBool::new(true))), respond, answer: None }
-    }
-
-    pub fn idle(&self) -> Idle {
-        self.is_idle.clone()
+        Self { io, connection, is_flushed: true, respond, answer: None }
     }
 
     /// Takes what hyper answers by itself; how many bytes that was.
     fn replace(&mut self, pieces: &[IoSlice<'_>]) -> Option<usize> {
-        if !self.is_idle.0.load(Ordering::Relaxed) {
+        if !self.is_flushed || self.connection.wait().is_none() {
+            self.is_flushed = false;
             return None;
         }
         let text: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
-        let status = status(&text)?;
+        let Some(status) = status(&text) else {
+            self.is_flushed = false;
+            return None;
+        };
         self.answer = Some(Answer { bytes: (self.respond)(status), ..Answer::default() });
         Some(text.len())
     }
@@ -145,9 +133,7 @@ impl<T: Read + Write + Unpin> Write for UnreadHead<T> {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_answer(cx))?;
         ready!(Pin::new(&mut self.io).poll_flush(cx))?;
-        if self.connection.wait().is_some() {
-            self.is_idle.0.store(true, Ordering::Relaxed);
-        }
+        self.is_flushed = true;
         Poll::Ready(Ok(()))
     }
 
@@ -160,5 +146,76 @@ impl<T: Read + Write + Unpin> Write for UnreadHead<T> {
             answer.is_shut = true;
         }
         self.poll_linger(cx).map(Ok)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use http::Response;
+    use http_body_util::{BodyExt as _, Full};
+    use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+    use crate::server::idle_timer::IdleTimer;
+
+    const OURS: &str = "HTTP/1.1 400 Bad Request\r\nours: yes\r\n\r\n{}";
+    /// A body that reads as hyper's own refusal.
+    const REFUSAL: &str = "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
+    const GOOD: &str = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+    const LAST: &str = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+
+    /// All that comes back for these bytes, over a connection that holds `room` bytes, when every request is answered
+    /// with `body`.
+    async fn exchange(room: usize, sent: &str, body: &'static str) -> String {
+        let (client, server) = tokio::io::duplex(room);
+        let connection = Arc::new(OpenConnection::new(None, None));
+        let io = UnreadHead::new(TokioIo::new(server), Arc::clone(&connection), Box::new(|_| OURS.as_bytes().to_vec()));
+        let service = service_fn(move |request: http::Request<Incoming>| async move {
+            let _ = request.into_body().collect().await;
+            Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(body.as_bytes()))))
+        });
+        let mut http = http1::Builder::new();
+        let http = http.timer(IdleTimer::new(connection)).header_read_timeout(Duration::from_secs(30));
+        let serve = http.serve_connection(io, service);
+        let talk = async move {
+            let (mut read, mut write) = tokio::io::split(client);
+            let mut heard = String::new();
+            let (sent, read) = tokio::join!(write.write_all(sent.as_bytes()), read.read_to_string(&mut heard));
+            sent.and(read).unwrap();
+            heard
+        };
+        tokio::join!(serve, talk).1
+    }
+
+    #[tokio::test]
+    async fn a_bad_head_is_refused_in_our_words_wherever_it_stands() {
+        let post = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nbody".to_owned();
+        let large: &'static str = "x".repeat(100_000).leak();
+        for room in [64, 1 << 20] {
+            for body in ["", "short", REFUSAL, large] {
+                for before in ["".to_owned(), GOOD.to_owned(), GOOD.repeat(20), post.clone(), GOOD.to_owned() + &post] {
+                    let heard = exchange(room, &format!("{before}GARBAGE\r\n\r\n"), body).await;
+                    let answers = before.matches("host").count();
+                    assert_eq!(heard.matches("HTTP/1.1 200 OK").count(), answers, "{heard}");
+                    assert_eq!(heard.matches("ours: yes").count(), 1, "{room} {before} {heard}");
+                    assert!(heard.ends_with(OURS), "{heard}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_reads_like_a_refusal_is_left_as_it_is() {
+        for room in [64, 1 << 20] {
+            let heard = exchange(room, &format!("{GOOD}{LAST}"), REFUSAL).await;
+            assert_eq!(heard.matches(REFUSAL).count(), 2, "{heard}");
+            assert!(!heard.contains("ours"), "{heard}");
+        }
     }
 }

@@ -115,7 +115,7 @@ async fn hosts_on_one_database_serve_one_truth() {
     let stale = owner.call(Method::PATCH, &path).header("if-match", "\"1\"").json(&json!({"title": "Stale"}));
     stale.send().await.refused(412, "version-mismatch");
 
-    // What was known of a credential may be known for five seconds more.
+    // How soon, revocations.rs says.
     let key = owner.make_key(json!({"name": unique("key"), "scopes": ["cards:read"]})).await;
     let with_key = two.client().bearer(key["key"].as_str().unwrap());
     with_key.get(&path).await.expect(200);

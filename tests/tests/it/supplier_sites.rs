@@ -289,6 +289,12 @@ async fn the_page_says_by_which_address_it_wants_to_be_known() {
     assert!(asked, "the list names what was asked for: {items}");
 }
 
+/// Much at once, so that a busy machine gets to the limit of a page before that of time.
+const MORE: &str = match str::from_utf8(&[b'x'; 1 << 16]) {
+    Ok(text) => text,
+    Err(_) => "",
+};
+
 #[tokio::test]
 async fn pages_that_break_off_never_end_or_are_too_large_are_refused_in_time() {
     let pages = Pages::answering(async |request| {
@@ -299,10 +305,7 @@ async fn pages_that_break_off_never_end_or_are_too_large_are_refused_in_time() {
                 let pieces = stream::iter([chunk("<p>half a"), Err(io::Error::other("gone"))]);
                 with_body(&html, BodyExt::boxed(StreamBody::new(pieces)))
             }
-            "/endless" => with_body(
-                &html,
-                BodyExt::boxed(StreamBody::new(stream::repeat_with(move || chunk("<p>more and more")))),
-            ),
+            "/endless" => with_body(&html, BodyExt::boxed(StreamBody::new(stream::repeat_with(move || chunk(MORE))))),
             "/slow" => {
                 let pieces = stream::once(future::ready(chunk("<p>wait"))).chain(stream::pending());
                 with_body(&html, BodyExt::boxed(StreamBody::new(pieces)))

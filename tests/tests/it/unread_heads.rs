@@ -50,6 +50,44 @@ async fn what_the_parser_refuses_is_a_problem_with_a_request_id() {
 }
 
 #[tokio::test]
+async fn a_bad_head_is_a_problem_wherever_it_stands_on_its_connection() {
+    let host = Host::shared().await;
+    let client = host.client();
+    let get = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let page = "GET /admin/ HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let head = "HEAD /admin/ HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let json = "Host: localhost\r\nContent-Type: application/json";
+    let login = format!("POST /v1/admin/auth/login HTTP/1.1\r\n{json}\r\nContent-Length: 2\r\n\r\n{{}}");
+    let chunked = format!(
+        "POST /v1/admin/auth/login HTTP/1.1\r\n{json}\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n"
+    );
+    // Its body is not read by any handler.
+    let unread = format!("POST /v1/admin/nothing HTTP/1.1\r\n{json}\r\nContent-Length: 2\r\n\r\n{{}}");
+    let many = get.repeat(20);
+    let places = ["", get, page, head, &login, &chunked, &unread, &many, &format!("{login}{get}")];
+    let bad = [
+        ("GARBAGE\r\n\r\n", 400, "invalid-request"),
+        ("GET / HTTP/9.9\r\n\r\n", 400, "invalid-request"),
+        ("GET / HTTP/1.1\r\nHost localhost\r\n\r\n", 400, "invalid-request"),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\n folded: yes\r\n\r\n", 400, "invalid-request"),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\nX: a\u{0}b\r\n\r\n", 400, "invalid-request"),
+        ("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", 400, "invalid-request"),
+        ("POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: odd\r\n\r\n", 400, "invalid-request"),
+        ("\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}\r\n\r\n", 400, "invalid-request"),
+        (&with_headers(1_000), 431, "headers-too-large"),
+    ];
+    for before in places {
+        for (head, status, code) in &bad {
+            let answers = send(&client, format!("{before}{head}")).await;
+            assert_refused(&answers, *status, code);
+            let expected = before.matches(" HTTP/1.1\r\n").count() + 1;
+            let count = ["HTTP/1.1 2", "HTTP/1.1 4"].map(|begin| answers.matches(begin).count()).iter().sum::<usize>();
+            assert_eq!(count, expected, "{before}{head}: {answers}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_request_may_have_many_headers() {
     let host = Host::shared().await;
     let answer = send(&host.client(), with_headers(200)).await;
