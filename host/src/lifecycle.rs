@@ -311,7 +311,7 @@ async fn remove_expired_cards(app: &App, expiry: &mut db::card_expiry::Expiry) {
             if removed.slow > 0 {
                 tracing::warn!(
                     cards = removed.slow,
-                    "deleted cards stay for now, because their removal takes too long"
+                    "deleted cards stay until a later round, because their removal takes too long"
                 );
             }
             for (plugin, cards) in removed.in_use {

@@ -38,7 +38,7 @@ pub enum Task {
 
 /// The answer to one of the requests: a line of its own, as soon as it is there.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Provisioned {
+pub struct StepAnswer {
     /// Which of the requests.
     pub at: usize,
     pub result: Result<PluginDatabase, ProvisionFault>,
@@ -78,7 +78,7 @@ impl Job {
         let (turns, idle) = (&turns, &idle);
         let steps = requests.iter().enumerate().map(|(at, request)| async move {
             let _turn = timeout(TURN_PATIENCE, turns.acquire()).await;
-            Provisioned { at, result: self.provision(request, idle).await }
+            StepAnswer { at, result: self.provision(request, idle).await }
         });
         let mut steps: FuturesUnordered<_> = steps.collect();
         while let Some(provisioned) = steps.next().await {

@@ -83,16 +83,16 @@ impl Drop for Counting {
 }
 
 /// What was counted since this was asked last; negative for a plugin that has closed more than it has opened.
-pub fn take() -> Opened {
+pub fn take() -> DescriptorCounts {
     let mut stretches = stretches();
     stretches.cut(open_now());
-    Opened(std::mem::take(&mut stretches.opened))
+    DescriptorCounts(std::mem::take(&mut stretches.opened))
 }
 
 /// See [`take`].
-pub struct Opened(BTreeMap<usize, i64>);
+pub struct DescriptorCounts(BTreeMap<usize, i64>);
 
-impl Opened {
+impl DescriptorCounts {
     pub fn by(&self, mark: Mark) -> i64 {
         mark.page().and_then(|page| self.0.get(&page)).copied().unwrap_or_default()
     }

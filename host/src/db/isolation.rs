@@ -128,11 +128,7 @@ pub async fn core_tables(owner: &Client) -> anyhow::Result<Vec<String>> {
 /// # Errors
 /// As the server reports them.
 pub async fn large_objects_are_open(session: &Client) -> anyhow::Result<bool> {
-    let row = session
-        .query_one("SELECT has_function_privilege('public', 'pg_catalog.lo_from_bytea(oid, bytea)', 'EXECUTE')", &[])
-        .await
-        .context("asking who may make large objects")?;
-    Ok(row.try_get(0)?)
+    public_may_call(session, "pg_catalog.lo_from_bytea(oid, bytea)").await.context("asking who may make large objects")
 }
 
 /// Whether plugins can take advisory locks, which one session can have so many of that the server has no room for others.
@@ -140,10 +136,11 @@ pub async fn large_objects_are_open(session: &Client) -> anyhow::Result<bool> {
 /// # Errors
 /// As the server reports them.
 pub async fn advisory_locks_are_open(session: &Client) -> anyhow::Result<bool> {
-    let row = session
-        .query_one("SELECT has_function_privilege('public', 'pg_catalog.pg_advisory_lock(bigint)', 'EXECUTE')", &[])
-        .await
-        .context("asking who may take advisory locks")?;
+    public_may_call(session, "pg_catalog.pg_advisory_lock(bigint)").await.context("asking who may take advisory locks")
+}
+
+async fn public_may_call(session: &Client, function: &str) -> anyhow::Result<bool> {
+    let row = session.query_one("SELECT has_function_privilege('public', $1::text, 'EXECUTE')", &[&function]).await?;
     Ok(row.try_get(0)?)
 }
 

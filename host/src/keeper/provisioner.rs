@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::launch::Launcher;
 use crate::db::plugin_schema::close;
 use crate::link::{PluginDatabase, ProvisionFault, ProvisionRequest, Purged};
-use crate::provision::{Job, Provisioned, Task};
+use crate::provision::{Job, StepAnswer, Task};
 
 /// Processes side by side; what comes meanwhile waits for its turn, and goes together with what else waits.
 const AT_ONCE: usize = 2;
@@ -164,7 +164,7 @@ impl Provisioner {
             let (_child, output) = self.start(task).await?;
             let mut lines = BufReader::new(output).lines();
             while let Some(line) = lines.next_line().await.context("reading the answer of a schema step")? {
-                let Provisioned { at, result } =
+                let StepAnswer { at, result } =
                     serde_json::from_str(&line).context("reading the answer of a schema step")?;
                 if let Some(waiting) = waiting.remove(&at) {
                     waiting.answer(result);

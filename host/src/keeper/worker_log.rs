@@ -163,9 +163,9 @@ mod tests {
     use crate::observe::log::{LogSender, channel};
 
     #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
+    struct LogCapture(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Written {
+    impl Write for LogCapture {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -191,7 +191,7 @@ mod tests {
     fn passed(write: impl FnOnce(OwnedFd) + Send + 'static) -> Vec<serde_json::Value> {
         let (reader, writer) = channel::channel().unwrap();
         let writing = std::thread::spawn(|| write(writer));
-        let written = Written::default();
+        let written = LogCapture::default();
         pass_on(&reader, || written.clone(), check()).unwrap();
         writing.join().unwrap();
         let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();

@@ -97,7 +97,7 @@ impl HandoverSender {
 
 /// What one message brought.
 #[derive(Default)]
-struct Received {
+struct HandoverMessage {
     sender: Option<Pid>,
     connection: Option<OwnedFd>,
 }
@@ -119,11 +119,11 @@ impl HandoverReceiver {
         loop {
             let received = self.socket.async_io(Interest::READABLE, || receive_one(&self.socket)).await?;
             match received {
-                Received { sender: None, .. } => return std::future::pending().await,
-                Received { sender, .. } if sender != self.keeper => {
+                HandoverMessage { sender: None, .. } => return std::future::pending().await,
+                HandoverMessage { sender, .. } if sender != self.keeper => {
                     tracing::warn!("a connection to the local socket came from another process and was turned away");
                 }
-                Received { connection, .. } => {
+                HandoverMessage { connection, .. } => {
                     // Where the keeper is gone this process ends anyhow.
                     let _ = self.socket.try_write(&MESSAGE);
                     return stream(connection.ok_or_else(|| io::Error::other("no descriptor is left for it"))?);
@@ -134,13 +134,13 @@ impl HandoverReceiver {
 }
 
 /// Also when plugins have taken all descriptors but the reserve: a message whose descriptor finds no place is lost.
-fn receive_one(socket: &UnixStream) -> io::Result<Received> {
+fn receive_one(socket: &UnixStream) -> io::Result<HandoverMessage> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut message = MESSAGE;
     let into = &mut [IoSliceMut::new(&mut message)];
     descriptors::with_reserve(|| recvmsg(socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC))?;
-    let mut received = Received::default();
+    let mut received = HandoverMessage::default();
     for part in ancillary.drain() {
         match part {
             RecvAncillaryMessage::ScmCredentials(sender) => received.sender = Some(sender.pid),

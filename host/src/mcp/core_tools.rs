@@ -120,14 +120,14 @@ fn result(text: String, advice: impl FnOnce() -> String) -> ApiResult<CallToolRe
 
 /// Which card, and what of it.
 #[derive(Deserialize)]
-struct Wanted {
+struct GetArguments {
     id: String,
     fields: Option<String>,
     source: Option<String>,
 }
 
 async fn get(catalogue: &Catalogue, arguments: JsonObject) -> ApiResult<CallToolResult> {
-    let wanted: Wanted = serde_json::from_value(Value::Object(arguments)).map_err(ApiError::internal)?;
+    let wanted: GetArguments = serde_json::from_value(Value::Object(arguments)).map_err(ApiError::internal)?;
     let query = ListQuery { fields: wanted.fields, ..ListQuery::default() };
     let fields = query.fields()?;
     let id = wanted.id.parse().map_err(|_| ApiError::not_found("card"))?;

@@ -113,18 +113,18 @@ pub fn frames(
     watch: Watch,
 ) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send + 'static {
     let begun = session.begin_use();
-    let open = Open { body, session, watch, _use: begun };
+    let open = OpenStream { body, session, watch, _use: begun };
     stream::unfold(open, async |mut open| open.next().await.map(|frame| (Ok(frame), open)))
 }
 
-struct Open {
+struct OpenStream {
     body: BoxBody<Bytes, Infallible>,
     session: Arc<Session>,
     watch: Watch,
     _use: Use,
 }
 
-impl Open {
+impl OpenStream {
     /// Each frame of the protocol library's is a whole event, so ours may stand between any two.
     async fn next(&mut self) -> Option<Frame<Bytes>> {
         tokio::select! {

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 pub use self::faults::{GuardReport, RecentFault};
 use self::{
-    clean::{Dropped, clean},
+    clean::{DroppedHeaders, clean},
     faults::Recent,
 };
 use super::{
@@ -53,7 +53,7 @@ pub struct Guard {
     pub breaker: Breaker,
     pub own_codes: OwnCodes,
     recent: Recent,
-    dropped_headers: Dropped,
+    dropped_headers: DroppedHeaders,
 }
 
 /// What a call is known by.
@@ -114,7 +114,7 @@ impl Guard {
             breaker: Breaker::new(name, breaking),
             own_codes: OwnCodes::default(),
             recent: Recent::default(),
-            dropped_headers: Dropped::default(),
+            dropped_headers: DroppedHeaders::default(),
         }
     }
 
@@ -295,7 +295,7 @@ impl Guard {
 /// Whether the plugin's threads are all held.
 pub type Stuck<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// A call that was let in. Dropped without an outcome it has shown nothing, unless the plugin is stuck.
+/// A call that was let in. DroppedHeaders without an outcome it has shown nothing, unless the plugin is stuck.
 struct Admitted<'g> {
     guard: &'g Guard,
     pass: Option<Pass>,

@@ -62,7 +62,7 @@ enum Answer {
 
 /// What was heard of the child.
 enum Heard {
-    Tried(Tried),
+    ProbeOutcome(ProbeOutcome),
     Refused(Refusal),
     /// It ended before it had an answer.
     Ended(Step),
@@ -76,7 +76,7 @@ enum Step {
 
 /// What a library that can be opened showed of itself.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Tried {
+pub struct ProbeOutcome {
     /// Its handlers, or why `routes` gave no router. A host that knows the operator's settings may see it give one.
     pub exports: Result<Vec<Export>, Refusal>,
 }
@@ -95,13 +95,17 @@ impl Prober {
 
     /// Opens the library in a child and runs its `routes` there, with the settings that hold when the operator has set
     /// none. Cancelled or not, no child stays behind.
-    pub async fn try_out(&self, library: &SealedLibrary, defaults: &Map<String, Value>) -> Result<Tried, Refusal> {
+    pub async fn try_out(
+        &self,
+        library: &SealedLibrary,
+        defaults: &Map<String, Value>,
+    ) -> Result<ProbeOutcome, Refusal> {
         let mut child = self.start(library, defaults).map_err(|error| no_child(&error))?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let _group = KillGroup(group);
         let (heard, complaint) = self.listen(&mut child).await;
         match heard {
-            Heard::Tried(tried) => Ok(tried),
+            Heard::ProbeOutcome(tried) => Ok(tried),
             Heard::Refused(refusal) => Err(refusal),
             Heard::Ended(step) => Err(ended(&mut child, step, &complaint).await),
         }
@@ -151,8 +155,10 @@ impl Prober {
             Err(_) => return Heard::Refused(self.too_slow()),
         }
         match tokio::time::timeout(self.limit, answer(&mut output)).await {
-            Ok(Some(Answer::Made(list))) => Heard::Tried(Tried { exports: exports::parse(list.as_bytes()) }),
-            Ok(Some(Answer::NotMade(refusal))) => Heard::Tried(Tried { exports: Err(refusal) }),
+            Ok(Some(Answer::Made(list))) => {
+                Heard::ProbeOutcome(ProbeOutcome { exports: exports::parse(list.as_bytes()) })
+            }
+            Ok(Some(Answer::NotMade(refusal))) => Heard::ProbeOutcome(ProbeOutcome { exports: Err(refusal) }),
             Ok(_) => Heard::Ended(Step::Routes),
             Err(_) => Heard::Refused(routes_hang(self.limit)),
         }
@@ -258,16 +264,16 @@ pub fn child(settings: String) -> io::Result<()> {
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     let library = match open_input() {
         Ok(library) => library,
-        Err(refusal) => return say(&Answer::Refused(refusal)),
+        Err(refusal) => return write_answer(&Answer::Refused(refusal)),
     };
-    say(&Answer::Opened)?;
-    say(&match trial::exports(&library, unanswered::host_api(settings)) {
+    write_answer(&Answer::Opened)?;
+    write_answer(&match trial::exports(&library, unanswered::host_api(settings)) {
         Ok(list) => Answer::Made(String::from_utf8_lossy(list.get()).into_owned()),
         Err(reason) => Answer::NotMade(not_made(reason)),
     })
 }
 
-fn say(answer: &Answer) -> io::Result<()> {
+fn write_answer(answer: &Answer) -> io::Result<()> {
     let text = serde_json::to_string(answer)?;
     let mut output = io::stdout().lock();
     // The library may have left a line open.
@@ -294,7 +300,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    async fn run(script: &str, limit: Duration) -> Result<Tried, Refusal> {
+    async fn run(script: &str, limit: Duration) -> Result<ProbeOutcome, Refusal> {
         let arguments = ["-c", script].map(OsString::from).into();
         let prober = Prober { program: "/bin/sh".into(), arguments, limit };
         prober.try_out(&SealedLibrary::seal(b"bytes").unwrap(), &Map::new()).await
@@ -322,7 +328,7 @@ mod tests {
     async fn routes_that_give_no_router_are_no_reason_to_refuse_the_library() {
         let refusal = Refusal::new(Code::CreatePanicked, "It panicked.");
         let script = says(&Answer::Opened) + &says(&Answer::NotMade(refusal.clone()));
-        assert_eq!(run(&script, LONG).await, Ok(Tried { exports: Err(refusal) }));
+        assert_eq!(run(&script, LONG).await, Ok(ProbeOutcome { exports: Err(refusal) }));
     }
 
     #[tokio::test]

@@ -36,6 +36,12 @@ async fn slow_cards(database: &Database, count: usize, letters: usize) -> Vec<uu
     slow
 }
 
+fn pools(database: &Database) -> Pools {
+    let names = &database.prepared.names;
+    let login = |role: &str| database.login(role).pg_config();
+    Pools::new(login(&names.core()), login(&names.reaper())).unwrap()
+}
+
 async fn until_its_sessions_end(database: &Database) {
     let admin = database.admin().await;
     let active = "SELECT FROM pg_stat_activity WHERE usename = $1 AND state = 'active'";
@@ -55,9 +61,7 @@ async fn a_card_that_takes_long_to_remove_stops_no_other() {
         database.card("other").await;
         let core = database.core().await;
         core.execute("UPDATE public.master_cards SET deleted_at = now() - interval '1 day'", &[]).await.unwrap();
-        let names = &database.prepared.names;
-        let login = |role: &str| database.login(role).pg_config();
-        let pools = Pools::new(login(&names.core()), login(&names.reaper())).unwrap();
+        let pools = pools(&database);
         let mut expiry = Expiry::new(BATCH_TIMEOUT, CARD_TIMEOUT);
         let begun = Instant::now();
         let removed = expiry.remove(&pools.reaper, time::OffsetDateTime::now_utc()).await.unwrap();
@@ -99,9 +103,7 @@ async fn removals_by_hand_that_do_not_end_keep_one_session_each() {
         let other = database.card("other").await;
         let delete = "UPDATE public.master_cards SET deleted_at = now()";
         database.core().await.execute(delete, &[]).await.unwrap();
-        let names = &database.prepared.names;
-        let login = |role: &str| database.login(role).pg_config();
-        let pools = Pools::new(login(&names.core()), login(&names.reaper())).unwrap();
+        let pools = pools(&database);
         let begun = Instant::now();
         for _try in 0..2 {
             let removals = slow.chunks(1).map(|card| reaper::remove_cards(&pools.reaper, card, CARD_TIMEOUT));
@@ -140,9 +142,7 @@ async fn a_card_whose_removal_runs_out_of_memory_stops_no_other() {
         database.card("other").await;
         let core = database.core().await;
         core.execute("UPDATE public.master_cards SET deleted_at = now() - interval '1 day'", &[]).await.unwrap();
-        let names = &database.prepared.names;
-        let login = |role: &str| database.login(role).pg_config();
-        let pools = Pools::new(login(&names.core()), login(&names.reaper())).unwrap();
+        let pools = pools(&database);
         let mut expiry = Expiry::new(BATCH_TIMEOUT, CARD_TIMEOUT);
         let removed = expiry.remove(&pools.reaper, time::OffsetDateTime::now_utc()).await.unwrap();
         assert_eq!(removed, Removed { cards: 1, slow: 1, ..Removed::default() }, "{code}");

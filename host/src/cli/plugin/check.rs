@@ -5,6 +5,8 @@ use std::{
     process::ExitCode,
 };
 
+use anyhow::Context as _;
+
 use crate::plugin::{
     agreement,
     inspect::{Inspection, inspect},
@@ -14,7 +16,6 @@ use crate::plugin::{
     probe::Prober,
     state::Refusal,
 };
-use anyhow::Context as _;
 
 /// Check a plugin package as a host does before it loads it
 ///

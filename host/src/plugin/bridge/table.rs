@@ -26,14 +26,14 @@ pub struct Table<T> {
 }
 
 struct Shard<T> {
-    things: HashMap<u64, T, Unhashed>,
+    things: HashMap<u64, T, IdentityBuildHasher>,
     drawn: [u64; DRAWN],
     left: usize,
 }
 
 impl<T> Shard<T> {
     const fn new() -> Self {
-        Self { things: HashMap::with_hasher(Unhashed), drawn: [0; DRAWN], left: 0 }
+        Self { things: HashMap::with_hasher(IdentityBuildHasher), drawn: [0; DRAWN], left: 0 }
     }
 
     /// A random number; `None` when the system has none.
@@ -54,19 +54,19 @@ impl<T> Shard<T> {
 
 /// The numbers are random already.
 #[derive(Clone, Copy)]
-struct Unhashed;
+struct IdentityBuildHasher;
 
-impl BuildHasher for Unhashed {
-    type Hasher = Number;
+impl BuildHasher for IdentityBuildHasher {
+    type Hasher = IdentityHasher;
 
-    fn build_hasher(&self) -> Number {
-        Number(0)
+    fn build_hasher(&self) -> IdentityHasher {
+        IdentityHasher(0)
     }
 }
 
-struct Number(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for Number {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }

@@ -131,12 +131,12 @@ fn made_private(said: &str) -> Option<HeaderValue> {
 
 /// The names that were taken out of one plugin's replies, so that each is logged once.
 #[derive(Default)]
-pub struct Dropped(RwLock<BTreeSet<String>>);
+pub struct DroppedHeaders(RwLock<BTreeSet<String>>);
 
 /// A plugin that makes up names must not fill the memory.
 const DROPPED_KEPT: usize = 32;
 
-impl Dropped {
+impl DroppedHeaders {
     /// Logs the names that were not logged before.
     pub fn note(&self, plugin: &str, names: &[HeaderName]) {
         let is_new =
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn names_are_logged_once_and_not_without_end() {
-        let dropped = Dropped::default();
+        let dropped = DroppedHeaders::default();
         for n in 0..100 {
             let name = HeaderName::from_bytes(format!("x-{n}").as_bytes()).ok();
             dropped.note("notes", &name.into_iter().collect::<Vec<_>>());
