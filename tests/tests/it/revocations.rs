@@ -160,6 +160,7 @@ async fn a_host_that_is_cut_off_trusts_nobody_for_long_and_comes_back_by_itself(
     assert!(one.program().ended().await.success(), "{}", one.log());
     // What was known is trusted for a moment more.
     felt("the database's end", &good, ME, &[503]).await;
+    felt("the database's end", &revoked, ME, &[503]).await;
     for client in [&good, &revoked] {
         client.get(ME).await.refused(503, "database-unavailable");
     }
