@@ -126,10 +126,12 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let respond = Arc::clone(&app);
     let respond = Box::new(move |status| request::unreadable(&respond, peer, status));
     let io = UnreadHead::new(io, seat.connection(), respond);
-    let (held, stopping) = (seat.connection(), stop.clone());
+    let held = seat.connection();
+    // Behind an `Arc` of this connection: cloning the token itself takes a lock that all connections share.
+    let stopping = Arc::new(stop.clone());
     let service = service_fn(move |request| {
         let app = Arc::clone(&app);
-        let (held, stopping) = (Arc::clone(&held), stopping.clone());
+        let (held, stopping) = (Arc::clone(&held), Arc::clone(&stopping));
         let request = match peer.full {
             None => RequestBody::of(request),
             // A probe has no body, and what is refused must not keep a reserved place until its body is there.
