@@ -119,6 +119,8 @@ async fn serve(start: WorkerStart, link: KeeperLink, sockets: Sockets, log: Log)
     tasks.spawn(memory::give_back());
     tasks.spawn(flush_uses(Arc::clone(&app)));
     tasks.spawn(learn_places(Arc::clone(&app)));
+    let pools = app.pools.clone();
+    tasks.spawn(async move { db::heartbeat::keep(&pools).await });
     tasks.spawn(follow_rights(Arc::clone(&app)));
     tasks.spawn(sweep(Arc::clone(&app)));
     tasks.spawn(write_refusals(Arc::clone(&app)));

@@ -84,7 +84,9 @@ pub enum Door {
 }
 
 /// Longer than this no endpoint of the core works on one request.
-const CORE_ANSWER: Duration = Duration::from_secs(20);
+const CORE_ANSWER: Duration = Duration::from_secs(30);
+/// How often a request that takes long looks whether the database answers at all.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// From request to response. Nothing of the body is read before the caller is known.
 pub async fn serve(app: Arc<App>, peer: Peer, request: Request<RequestBody>) -> Response<Body> {
@@ -213,12 +215,12 @@ async fn identify(app: &App, cx: &mut Cx<'_>, peer: Peer, headers: &HeaderMap) -
     if let Door::Local { uid } = peer.door
         && !headers.contains_key(header::AUTHORIZATION)
     {
-        let caller = in_time(Box::pin(app.auth.local(uid))).await?; // rare, and large
+        let caller = in_time(app, Box::pin(app.auth.local(uid))).await?; // rare, and large
         cx.caller = Some(Arc::clone(&caller));
         return Ok(caller);
     }
     app.limits.admit(cx.peer, cx.started, &mut cx.standing)?; // 429 by address, before any credential is looked at
-    let identified = in_time(app.auth.identify(headers, cx.peer)).await;
+    let identified = in_time(app, app.auth.identify(headers, cx.peer)).await;
     match &identified {
         Ok(caller) => cx.caller = Some(Arc::clone(caller)),
         // That the database is away is no failure of the client's.
@@ -249,16 +251,22 @@ async fn run(
     if own_deadline || found.route.path.starts_with("/api") {
         return answer.await;
     }
-    in_time(answer).await
+    in_time(app, answer).await
 }
 
 /// The core's own endpoints wait for nothing but the database. One that is stopped, not gone, answers nothing and
 /// closes nothing, so a connection alone never shows it.
-async fn in_time<T>(work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
-    match tokio::time::timeout(CORE_ANSWER, work).await {
-        Ok(outcome) => outcome,
-        Err(_) => {
-            Err(ApiError::new(&codes::DATABASE_UNAVAILABLE).cause(anyhow::anyhow!("no answer in {CORE_ANSWER:?}")))
+async fn in_time<T>(app: &App, work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
+    let (mut work, mut left) = (pin!(work), CORE_ANSWER);
+    loop {
+        match tokio::time::timeout(LOOK_EVERY, work.as_mut()).await {
+            Ok(outcome) => return outcome,
+            Err(_) => left = left.saturating_sub(LOOK_EVERY),
+        }
+        if left.is_zero() || app.pools.core.is_given_up() {
+            let waited = CORE_ANSWER - left;
+            let cause = anyhow::anyhow!("the database gave no answer in {waited:?}");
+            return Err(ApiError::new(&codes::DATABASE_UNAVAILABLE).cause(cause));
         }
     }
 }
