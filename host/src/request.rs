@@ -105,6 +105,10 @@ pub async fn serve(app: Arc<App>, peer: Peer, request: Request<RequestBody>) -> 
     let (outcome, spent) = spent::account(pin!(answer(&app, &mut cx, peer, request))).await;
     cx.note_refusal(&outcome);
     let held_for = hold(&app, &cx, peer, &outcome);
+    let outcome = match held_for {
+        Some(HeldFor(time)) => outcome.map_err(|error| error.sent_after(time)),
+        None => outcome,
+    };
     let mut answer = cx.finish(outcome, spent);
     if let Some(held_for) = held_for {
         answer.extensions_mut().insert(held_for);
@@ -163,8 +167,8 @@ async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<Re
         cx.meter = (found.route.access != Access::Plugin).then_some(found.meter);
         if found.route.access == Access::Public {
             if !api::health::is_probe(found.route.path) {
-                // Whoever logged in from there before is not kept out by what else comes from there.
-                if !(found.route.path == api::auth::LOGIN && app.auth.throttle.knows(cx.peer)) {
+                // A login is slowed down by rules of its own (`auth/throttle.rs`), which know who comes back.
+                if found.route.path != api::auth::LOGIN {
                     app.limits.admit(cx.peer, cx.started, &mut cx.standing)?; // 429
                 }
                 app.limits.charge_address(cx.peer, cx.started, &mut cx.standing);
