@@ -84,6 +84,7 @@ fn instance() -> Instance {
         watchdog,
         execution,
         breaker: PerPlugin::default(),
+        prober: cardinal::plugin::probe::Prober::of_this_program(),
         log: cardinal::observe::log::Log::silent(),
         runtime: Handle::current(),
     });

@@ -35,6 +35,7 @@ use crate::{
     plugin::{
         context::Services,
         past::Past,
+        probe::Prober,
         registry::{Own, Registry},
         watchdog::Watchdog,
     },
@@ -95,6 +96,7 @@ impl App {
         link: KeeperLink,
         stop: &CancellationToken,
         log: Log,
+        prober: Prober,
     ) -> anyhow::Result<Self> {
         let config = start.config;
         let ring = Ring::derive([start.token_secret.expose().as_bytes()]);
@@ -108,6 +110,7 @@ impl App {
             core: pools.core.clone(),
             catalogue: Arc::clone(&catalogue),
             execution: config.plugins.execution.clone(),
+            prober,
             breaker: config.plugins.breaker.clone(),
             log: log.clone(),
             watchdog: Arc::new(Watchdog::start(tokio::runtime::Handle::current())?),

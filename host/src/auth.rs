@@ -54,6 +54,19 @@ const OIDC: &str = "oidc";
 /// Places that are learned in one statement; as many as are kept.
 const LEARNED_AT_ONCE: i64 = 20_000;
 
+/// How long looking a credential up may take; then the database counts as away.
+const LOOKUP_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
+
+async fn look_up<T>(work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
+    match tokio::time::timeout(LOOKUP_TIMEOUT, work).await {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            let cause = anyhow::anyhow!("a credential was not looked up in {LOOKUP_TIMEOUT:?}");
+            Err(ApiError::new(&codes::DATABASE_UNAVAILABLE).cause(cause))
+        }
+    }
+}
+
 /// Everything that authentication keeps.
 pub struct Auth {
     pub clock: Clock,
@@ -113,7 +126,7 @@ impl Auth {
 
     /// The system's user `uid` at the socket in `DATA_DIR`, who needs no credential.
     pub async fn local(&self, uid: u32) -> ApiResult<SharedCaller> {
-        match db::users::first_owner(&self.pool).await? {
+        match look_up(db::users::first_owner(&self.pool)).await? {
             Some(owner) => Ok(Arc::new(Caller::local(uid, owner))),
             None => Err(ApiError::new(&codes::ACCOUNT_DISABLED).detail("There is no owner yet in whose name to act.")),
         }
@@ -140,7 +153,7 @@ impl Auth {
         let hash = key.hash();
         let now = self.clock.now();
         let load = || async {
-            let Some(known) = db::api_keys::by_hash(&self.pool, &hash).await? else {
+            let Some(known) = look_up(db::api_keys::by_hash(&self.pool, &hash)).await? else {
                 return Ok(Found::Nobody);
             };
             if known.record.revoked_at.is_some_and(|at| at <= self.clock.now()) {
@@ -161,7 +174,7 @@ impl Auth {
             Refused::Expired => self.unauthorized(&codes::EXPIRED_TOKEN, None),
         })?;
         let load = || async {
-            let Some(session) = db::sessions::find(&self.pool, claims.session_id).await? else {
+            let Some(session) = look_up(db::sessions::find(&self.pool, claims.session_id)).await? else {
                 return Ok(Found::Nobody);
             };
             let ended = session.revoked || i64::from(claims.epoch) != i64::from(session.user.token_epoch);
@@ -185,7 +198,8 @@ impl Auth {
         let hash = api_key::hash(text);
         let load = || async {
             let identity = oidc.verify(text, &hash).await.map_err(|failure| self.jwt_failure(failure))?;
-            let user = db::oidc_users::of(&self.pool, &identity.issuer, &identity.subject, &identity.name).await?;
+            let user = db::oidc_users::of(&self.pool, &identity.issuer, &identity.subject, &identity.name);
+            let user = look_up(user).await?;
             Ok(found(&user, |user| jwt_caller(&identity, user, &self.rights_of(user), &self.limits)))
         };
         self.accept(self.jwts.get(&hash, self.clock.now(), fresh, load).await?)

@@ -16,6 +16,7 @@ pub mod connect;
 pub mod dump;
 pub mod events;
 pub mod fault;
+pub mod heartbeat;
 pub mod identity_changes;
 pub mod isolation;
 pub mod jobs;

@@ -146,7 +146,10 @@ impl Events {
         loop {
             let looked = match tokio::time::timeout(PATIENCE, self.look()).await {
                 Ok(looked) => looked,
-                Err(_) => Err(ApiError::internal(anyhow::anyhow!("no answer in {PATIENCE:?}"))),
+                Err(_) => {
+                    let cause = anyhow::anyhow!("no answer in {PATIENCE:?}");
+                    Err(ApiError::new(&codes::DATABASE_UNAVAILABLE).cause(cause))
+                }
             };
             if let Err(error) = &looked
                 && !failing

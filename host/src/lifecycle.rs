@@ -29,7 +29,7 @@ use crate::{
     link::{KeeperLink, ListenerUse, WorkerStart},
     memory,
     observe::{log::Log, process},
-    plugin::{news, settings},
+    plugin::{news, probe::Prober, settings},
     request::Door,
     server,
 };
@@ -69,7 +69,7 @@ pub fn run_worker(
     link: KeeperLink,
     sockets: Sockets,
     log: Log,
-    is_guarded: bool,
+    (prober, is_guarded): (Prober, bool),
 ) -> anyhow::Result<()> {
     // One more than there are cores: a plugin that blocks a thread must not leave the core without one.
     let threads = thread::available_parallelism().map_or(2, usize::from) + 1;
@@ -85,13 +85,13 @@ pub fn run_worker(
     if let Err(error) = watched {
         tracing::warn!(%error, "it will not be noticed when a plugin closes descriptors of the host");
     }
-    let outcome = runtime.block_on(serve(start, link, sockets, log));
+    let outcome = runtime.block_on(serve(start, link, sockets, log, prober));
     // A thread that a plugin never gives back must not keep the process from ending.
     runtime.shutdown_timeout(FAREWELL);
     outcome
 }
 
-async fn serve(start: WorkerStart, link: KeeperLink, sockets: Sockets, log: Log) -> anyhow::Result<()> {
+async fn serve(start: WorkerStart, link: KeeperLink, sockets: Sockets, log: Log, prober: Prober) -> anyhow::Result<()> {
     // A service manager may signal every process at once; when to end is the keeper's word alone. Taking the signals
     // and never looking at them is what keeps the process deaf to them.
     let _deaf_to_terminate = signal(SignalKind::terminate())?;
@@ -100,7 +100,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, sockets: Sockets, log: Log)
     let pools = Pools::new(start.database.core.pg_config(), start.database.reaper.pg_config())?;
     let stop = CancellationToken::new();
     let uses = start.listeners.clone();
-    let app = Arc::new(App::build(start, pools, Clock::System, link.clone(), &stop, log)?);
+    let app = Arc::new(App::build(start, pools, Clock::System, link.clone(), &stop, log, prober)?);
     let ready = listeners(sockets, &uses)?;
     let mut serving = JoinSet::new();
     for listener in ready {
@@ -119,6 +119,8 @@ async fn serve(start: WorkerStart, link: KeeperLink, sockets: Sockets, log: Log)
     tasks.spawn(memory::give_back());
     tasks.spawn(flush_uses(Arc::clone(&app)));
     tasks.spawn(learn_places(Arc::clone(&app)));
+    let pools = app.pools.clone();
+    tasks.spawn(async move { db::heartbeat::keep(&pools).await });
     tasks.spawn(follow_rights(Arc::clone(&app)));
     tasks.spawn(sweep(Arc::clone(&app)));
     tasks.spawn(write_refusals(Arc::clone(&app)));

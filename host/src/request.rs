@@ -84,7 +84,9 @@ pub enum Door {
 }
 
 /// Longer than this no endpoint of the core works on one request.
-const CORE_ANSWER: Duration = Duration::from_secs(20);
+const CORE_ANSWER: Duration = Duration::from_secs(30);
+/// How often a request that takes long looks whether the database answers at all.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// From request to response. Nothing of the body is read before the caller is known.
 pub async fn serve(app: Arc<App>, peer: Peer, request: Request<RequestBody>) -> Response<Body> {
@@ -103,6 +105,10 @@ pub async fn serve(app: Arc<App>, peer: Peer, request: Request<RequestBody>) -> 
     let (outcome, spent) = spent::account(pin!(answer(&app, &mut cx, peer, request))).await;
     cx.note_refusal(&outcome);
     let held_for = hold(&app, &cx, peer, &outcome);
+    let outcome = match held_for {
+        Some(HeldFor(time)) => outcome.map_err(|error| error.sent_after(time)),
+        None => outcome,
+    };
     let mut answer = cx.finish(outcome, spent);
     if let Some(held_for) = held_for {
         answer.extensions_mut().insert(held_for);
@@ -161,8 +167,8 @@ async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<Re
         cx.meter = (found.route.access != Access::Plugin).then_some(found.meter);
         if found.route.access == Access::Public {
             if !api::health::is_probe(found.route.path) {
-                // Whoever logged in from there before is not kept out by what else comes from there.
-                if !(found.route.path == api::auth::LOGIN && app.auth.throttle.knows(cx.peer)) {
+                // A login is slowed down by rules of its own (`auth/throttle.rs`), which know who comes back.
+                if found.route.path != api::auth::LOGIN {
                     app.limits.admit(cx.peer, cx.started, &mut cx.standing)?; // 429
                 }
                 app.limits.charge_address(cx.peer, cx.started, &mut cx.standing);
@@ -213,12 +219,12 @@ async fn identify(app: &App, cx: &mut Cx<'_>, peer: Peer, headers: &HeaderMap) -
     if let Door::Local { uid } = peer.door
         && !headers.contains_key(header::AUTHORIZATION)
     {
-        let caller = in_time(Box::pin(app.auth.local(uid))).await?; // rare, and large
+        let caller = in_time(app, Box::pin(app.auth.local(uid))).await?; // rare, and large
         cx.caller = Some(Arc::clone(&caller));
         return Ok(caller);
     }
     app.limits.admit(cx.peer, cx.started, &mut cx.standing)?; // 429 by address, before any credential is looked at
-    let identified = in_time(app.auth.identify(headers, cx.peer)).await;
+    let identified = in_time(app, app.auth.identify(headers, cx.peer)).await;
     match &identified {
         Ok(caller) => cx.caller = Some(Arc::clone(caller)),
         // That the database is away is no failure of the client's.
@@ -249,16 +255,22 @@ async fn run(
     if own_deadline || found.route.path.starts_with("/api") {
         return answer.await;
     }
-    in_time(answer).await
+    in_time(app, answer).await
 }
 
 /// The core's own endpoints wait for nothing but the database. One that is stopped, not gone, answers nothing and
 /// closes nothing, so a connection alone never shows it.
-async fn in_time<T>(work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
-    match tokio::time::timeout(CORE_ANSWER, work).await {
-        Ok(outcome) => outcome,
-        Err(_) => {
-            Err(ApiError::new(&codes::DATABASE_UNAVAILABLE).cause(anyhow::anyhow!("no answer in {CORE_ANSWER:?}")))
+async fn in_time<T>(app: &App, work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
+    let (mut work, mut left) = (pin!(work), CORE_ANSWER);
+    loop {
+        match tokio::time::timeout(LOOK_EVERY, work.as_mut()).await {
+            Ok(outcome) => return outcome,
+            Err(_) => left = left.saturating_sub(LOOK_EVERY),
+        }
+        if left.is_zero() || app.pools.core.is_given_up() {
+            let waited = CORE_ANSWER - left;
+            let cause = anyhow::anyhow!("the database gave no answer in {waited:?}");
+            return Err(ApiError::new(&codes::DATABASE_UNAVAILABLE).cause(cause));
         }
     }
 }

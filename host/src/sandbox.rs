@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub mod descriptor_calls;
 mod mounts;
+pub mod programs;
 pub mod system_calls;
 
 /// The first version of Landlock that lets files be moved from folder to folder (Linux 5.19).

@@ -159,7 +159,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             Ok::<_, std::convert::Infallible>(answer)
         }
     });
-    let mut connection = pin!(server.serve_connection(io, service).with_upgrades());
+    let mut connection = server.serve_connection(io, service).with_upgrades();
     let mut stopped = pin!(stop.cancelled());
     let mut watching = true;
     let mut asleep = false;
@@ -169,10 +169,10 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             asleep = true;
             if stopped.as_mut().poll(cx).is_ready() {
                 watching = false;
-                connection.as_mut().graceful_shutdown();
+                Pin::new(&mut connection).graceful_shutdown();
             }
         }
-        let polled = connection.as_mut().poll(cx);
+        let polled = Pin::new(&mut connection).poll(cx);
         if polled.is_pending() && seat.poll_close(cx, stalled.load(Ordering::Relaxed)).is_ready() {
             return Poll::Ready(Ok(()));
         }
@@ -181,6 +181,12 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     // A broken connection is the client's business; its requests have their own log lines.
     if let Err(error) = ended.await {
         tracing::debug!(peer = %peer.ip, %error, "connection ended");
+        if error.is_parse_version_h2()
+            && let Some(parts) = connection.into_parts()
+        {
+            // hyper closes such a connection without a word.
+            drop(tokio::time::timeout(WRITE_STALL, parts.io.refuse()).await);
+        }
     }
     drop(seat);
 }

@@ -48,6 +48,7 @@ async fn create(library: &Library, generation: u64) -> Instance {
         watchdog,
         execution,
         breaker: PerPlugin::default(),
+        prober: cardinal::plugin::probe::Prober::of_this_program(),
         log: cardinal::observe::log::Log::silent(),
         runtime: Handle::current(),
     });

@@ -14,6 +14,7 @@ mod plugins;
 mod pooler;
 mod process;
 mod provider;
+mod relay;
 mod upstream;
 mod user;
 mod wire;
@@ -32,6 +33,7 @@ pub use process::{
     lives, repository,
 };
 pub use provider::{Federated, Provider};
+pub use relay::{Network, Relay};
 pub use upstream::{Seen, Upstream};
 pub use user::{PASSWORD, User, unique};
 pub use wire::{WebSocketEcho, exchange};

@@ -18,7 +18,10 @@ use crate::{
         identity_changes::{self, Changes, Position},
         outage::log_failure,
     },
-    http::error::{ApiError, ApiResult},
+    http::{
+        codes,
+        error::{ApiError, ApiResult},
+    },
 };
 
 /// Time between two polls.
@@ -82,7 +85,10 @@ fn is_over(at: u64, now: u64, after: Duration) -> bool {
 async fn in_time<T>(work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
     match tokio::time::timeout(POLL_TIMEOUT, work).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(ApiError::internal(anyhow::anyhow!("no answer in {POLL_TIMEOUT:?}"))),
+        Err(_) => {
+            let cause = anyhow::anyhow!("no answer in {POLL_TIMEOUT:?}");
+            Err(ApiError::new(&codes::DATABASE_UNAVAILABLE).cause(cause))
+        }
     }
 }
 

@@ -1,17 +1,13 @@
 //! Logging in and out by name and password.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 use http::header;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{
-    Auth,
-    session_token::Claims,
-    throttle::{Rule, Throttle},
-};
+use super::{Auth, session_token::Claims, throttle::Rule};
 use crate::{
     config::Secret,
     db::{self, login_failures::Subject, pool::Pool, sessions::NewSession},
@@ -103,9 +99,9 @@ pub async fn check<T>(
     password: Secret,
     find: impl AsyncFnOnce() -> ApiResult<(T, Option<String>)>,
 ) -> ApiResult<(T, bool)> {
-    let until = Throttle::hold_until();
+    let entry = auth.throttle.enter((ip, name), &password);
     let (attempt, turn, subjects) = loop {
-        let attempt = auth.throttle.begin((ip, name), &password, until).await?;
+        let attempt = auth.throttle.begin(&entry).await?;
         let subjects = subjects(attempt.rules(), ip, name);
         let counted = async {
             let turn = auth.hasher.turn(attempt.rank()).await?;
@@ -119,6 +115,9 @@ pub async fn check<T>(
             }
             Err(error) => {
                 attempt.give_back();
+                if error.code() == codes::OVERLOADED.name {
+                    auth.throttle.expect(&entry, Duration::ZERO);
+                }
                 return Err(error);
             }
         }

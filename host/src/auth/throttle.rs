@@ -33,7 +33,7 @@ pub use self::{book::Rule, line::Rank};
 use self::{
     book::{Book, NotNow, Pair},
     line::Line,
-    returns::Returns,
+    returns::{Candidate, Returns},
 };
 use crate::{
     config::Secret,
@@ -45,6 +45,8 @@ use crate::{
 
 /// How long a try is held at most.
 const HOLD_TIME: Duration = Duration::from_secs(10);
+/// The same for one that has come back: past the longest delay, so that its turn comes while it is held.
+const RETURN_HOLD_TIME: Duration = Duration::from_secs(16);
 /// A try is asked to come back so long before its delay ends, and is held until then.
 const COME_EARLY: Duration = Duration::from_secs(5);
 /// What `Retry-After` says at least.
@@ -65,6 +67,14 @@ struct State {
     returns: Returns,
 }
 
+/// A password for a name from an address, as it waits for its turn.
+pub struct Entry {
+    pair: Pair,
+    candidate: Candidate,
+    rank: Rank,
+    until: Instant,
+}
+
 /// A try that has begun. Dropped without a verdict it has failed: whoever hangs up has had the work done.
 pub struct Attempt<'t> {
     throttle: &'t Throttle,
@@ -81,26 +91,29 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// Until when a try that comes now is held.
-    pub fn hold_until() -> Instant {
-        Instant::now() + HOLD_TIME
+    /// Takes its place among others, which it keeps however often it has to begin anew.
+    pub fn enter(&self, (address, name): (IpAddr, &str), password: &Secret) -> Entry {
+        let (mut state, now) = (self.state(), self.now());
+        let pair = state.book.pair(address, name);
+        let candidate = state.returns.candidate(pair, password);
+        let is_known = state.book.is_known(pair, now);
+        let failures = state.book.failures(pair, is_known, now);
+        let has_come_back = state.returns.take(candidate, now);
+        let hold_time = if has_come_back { RETURN_HOLD_TIME } else { HOLD_TIME };
+        let rank = Rank::new(is_known, failures, has_come_back);
+        Entry { pair, candidate, rank, until: Instant::now() + hold_time }
     }
 
-    /// Begins a try, perhaps after a while; 429 when it would have to wait for longer than `until`.
-    pub async fn begin(
-        &self,
-        (address, name): (IpAddr, &str),
-        password: &Secret,
-        until: Instant,
-    ) -> ApiResult<Attempt<'_>> {
-        let (pair, candidate, rank) = {
-            let (mut state, now) = (self.state(), self.now());
-            let pair = state.book.pair(address, name);
-            let candidate = state.returns.candidate(pair, password);
-            let is_known = state.book.is_known(pair, now);
-            let failures = state.book.failures(pair, is_known, now);
-            (pair, candidate, Rank::new(is_known, failures, state.returns.take(candidate, now)))
-        };
+    /// It was refused unseen, and may come back after `wait`.
+    pub fn expect(&self, entry: &Entry, wait: Duration) {
+        let now = self.now();
+        let asked_for = now + u64::try_from(wait.as_millis()).unwrap_or(u64::MAX / 2);
+        self.state().returns.expect(entry.candidate, asked_for, now);
+    }
+
+    /// Begins a try, perhaps after a while; 429 when it would have to wait for too long.
+    pub async fn begin(&self, entry: &Entry) -> ApiResult<Attempt<'_>> {
+        let Entry { pair, rank, until, .. } = *entry;
         let mut held = None;
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -114,8 +127,7 @@ impl Throttle {
             if now >= until || now + wait > until || !self.hold(pair, rank, &mut held) {
                 // Who is told of the very end of a delay would come when the next one has begun.
                 let wait = wait.saturating_sub(COME_EARLY).max(SHORTEST_WAIT);
-                let asked_for = self.now() + u64::try_from(wait.as_millis()).unwrap_or(u64::MAX / 2);
-                self.state().returns.expect(candidate, asked_for, self.now());
+                self.expect(entry, wait);
                 return Err(refused(wait));
             }
             let next = if wait.is_zero() { until } else { now + wait };
@@ -148,11 +160,6 @@ impl Throttle {
             *held = Some(Held { throttle: self, rank });
         }
         has_place
-    }
-
-    /// Whether anybody has logged in from there.
-    pub fn knows(&self, address: IpAddr) -> bool {
-        self.state().book.knows(address.into())
     }
 
     /// Names and the addresses where they have logged in, at whichever host.
@@ -244,168 +251,4 @@ fn refused(wait: Duration) -> ApiError {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-
-    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
-
-    /// Another one each time.
-    fn guess() -> Secret {
-        Secret::new(rand::random::<u64>().to_string())
-    }
-
-    async fn begin<'t>(throttle: &'t Throttle, name: &str) -> ApiResult<Attempt<'t>> {
-        throttle.begin((HERE, name), &guess(), Throttle::hold_until()).await
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn tries_in_parallel_get_no_further_than_tries_in_a_row() {
-        let throttle = Arc::new(Throttle::default());
-        let wrong = (0..160).map(|_| {
-            let throttle = Arc::clone(&throttle);
-            tokio::spawn(async move {
-                let Ok(attempt) = throttle.begin((HERE, "alice"), &guess(), Throttle::hold_until()).await else {
-                    return 0;
-                };
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                attempt.failed();
-                1
-            })
-        });
-        let mut hashed = 0;
-        for one in wrong.collect::<Vec<_>>() {
-            hashed += one.await.unwrap();
-        }
-        assert_eq!(hashed, 5);
-        assert_eq!(throttle.state().line.len(), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn right_passwords_in_parallel_all_get_in() {
-        let throttle = Arc::new(Throttle::default());
-        let right = (0..line::HELD_PER_ADDRESS).map(|_| {
-            let throttle = Arc::clone(&throttle);
-            tokio::spawn(async move {
-                let attempt = begin(&throttle, "alice").await.unwrap();
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                attempt.succeeded();
-            })
-        });
-        for one in right.collect::<Vec<_>>() {
-            one.await.unwrap();
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_right_password_from_an_address_that_guessed_is_held_and_gets_in() {
-        let throttle = Throttle::default();
-        for i in 0..30 {
-            begin(&throttle, &format!("user{i}")).await.unwrap().failed();
-        }
-        let begun = Instant::now();
-        begin(&throttle, "somebody").await.unwrap().succeeded();
-        assert!((1_990..2_100).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
-        begin(&throttle, "somebody").await.unwrap().succeeded();
-        assert!(begun.elapsed() < Duration::from_secs(3), "known now");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_hangs_up_has_tried_and_what_was_not_hashed_has_not() {
-        let throttle = Throttle::default();
-        for _ in 0..10 {
-            begin(&throttle, "alice").await.unwrap().give_back();
-        }
-        for _ in 0..5 {
-            drop(begin(&throttle, "alice").await.unwrap());
-        }
-        assert!(begin(&throttle, "alice").await.is_err());
-    }
-
-    /// Strangers at the same address guess at the same name without pause, several at a time.
-    #[tokio::test(start_paused = true)]
-    async fn a_right_password_gets_in_where_it_did_before_while_others_guess_there_without_pause() {
-        let throttle = Arc::new(Throttle::default());
-        begin(&throttle, "alice").await.unwrap().succeeded();
-        let guessed = Arc::new(std::sync::atomic::AtomicU32::new(0));
-        for _ in 0..3 {
-            let (throttle, guessed) = (Arc::clone(&throttle), Arc::clone(&guessed));
-            tokio::spawn(async move {
-                loop {
-                    match begin(&throttle, "alice").await {
-                        Ok(attempt) => {
-                            guessed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                            attempt.failed();
-                        }
-                        Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
-                    }
-                }
-            });
-        }
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        let before = guessed.load(std::sync::atomic::Ordering::Relaxed);
-        assert!(before <= 5 + 2 + 60 / 4 + 1, "{before} guesses in a minute");
-        for _ in 0..5 {
-            let begun = Instant::now();
-            loop {
-                match begin(&throttle, "alice").await {
-                    Ok(attempt) => break attempt.succeeded(),
-                    Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
-                }
-            }
-            assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_new_place_comes_before_those_that_guess_at_the_name_from_everywhere() {
-        let throttle = Arc::new(Throttle::default());
-        for n in 0..100u8 {
-            let throttle = Arc::clone(&throttle);
-            tokio::spawn(async move {
-                loop {
-                    match throttle.begin((IpAddr::from([10, 0, 0, n]), "alice"), &guess(), Throttle::hold_until()).await
-                    {
-                        Ok(attempt) => attempt.failed(),
-                        Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-                    }
-                }
-            });
-        }
-        tokio::time::sleep(Duration::from_secs(120)).await;
-        let begun = Instant::now();
-        begin(&throttle, "alice").await.unwrap().succeeded();
-        assert!(begun.elapsed() <= Duration::from_secs(3), "{:?}", begun.elapsed());
-    }
-
-    /// Contract 3.2: the victim's own address, which is not known yet, and more guessers than are held.
-    #[tokio::test(start_paused = true)]
-    async fn a_right_password_gets_in_at_a_new_place_where_forty_guess_at_its_name_without_pause() {
-        let throttle = Arc::new(Throttle::default());
-        for _ in 0..40 {
-            let throttle = Arc::clone(&throttle);
-            tokio::spawn(async move {
-                loop {
-                    match begin(&throttle, "alice").await {
-                        Ok(attempt) => attempt.failed(),
-                        Err(_) => tokio::time::sleep(Duration::from_millis(250)).await,
-                    }
-                }
-            });
-        }
-        tokio::time::sleep(Duration::from_secs(120)).await;
-        for _ in 0..5 {
-            let (begun, right) = (Instant::now(), Secret::new("the right one".to_owned()));
-            loop {
-                match throttle.begin((HERE, "alice"), &right, Throttle::hold_until()).await {
-                    // Given back, so that the place does not become known.
-                    Ok(attempt) => break attempt.give_back(),
-                    Err(_) => tokio::time::sleep(Duration::from_secs(10)).await,
-                }
-            }
-            assert!(begun.elapsed() <= Duration::from_secs(30), "{:?}", begun.elapsed());
-            tokio::time::sleep(Duration::from_secs(60)).await;
-        }
-    }
-}
+mod tests;

@@ -3,8 +3,9 @@ use rustix::process::Signal;
 
 use crate::keeper::launch;
 use crate::plugin::probe;
+use crate::sandbox::programs;
 
-/// The process in which a plugin's library is tried first; started by a worker alone.
+/// The process in which a plugin's library is tried first.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[arg(long)]
@@ -16,5 +17,8 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     launch::end_with(args.parent, Signal::KILL)?;
+    if let Err(error) = programs::refuse() {
+        tracing::debug!(%error, "this system does not filter system calls");
+    }
     probe::child(args.settings).context("answering the worker")
 }

@@ -1,6 +1,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::process::Stdio;
 
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
@@ -11,11 +12,12 @@ use crate::crash::{
     ledger::{self, Leaving},
     vital::{self, LowNumbers},
 };
-use crate::keeper::launch;
+use crate::keeper::launch::{self, Launcher};
 use crate::lifecycle::Sockets;
 use crate::link::WorkerStart;
 use crate::observe::log::{Log, LogSender};
-use crate::sandbox::{self, descriptor_calls};
+use crate::plugin::probe::{Prober, starter};
+use crate::sandbox::{self, descriptor_calls, programs};
 use crate::{lifecycle, link};
 
 /// The process that serves; started by `cardinal serve` alone.
@@ -47,11 +49,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // Whoever reads standard input from now on, a plugin above all, must not read the keeper's words.
     let nothing = File::open("/dev/null").context("opening /dev/null")?;
     rustix::stdio::dup2_stdin(&nothing).context("closing standard input")?;
-    let (mut enforced, mut is_guarded) = (None, false);
+    let (mut enforced, mut is_guarded, mut prober) = (None, false, Prober::of_this_program());
     let restrict = |start: &WorkerStart| {
         let status = start.sandbox.enter().context("restricting the worker")?;
         enforced = Some(status);
         if status.system_calls {
+            prober = start_starter().context("starting the process that starts probes")?;
+            programs::refuse()?;
             descriptor_calls::restrict(vital::NUMBERS, &descriptors::known_limits())?;
             is_guarded = true;
         }
@@ -65,7 +69,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // Dropped when this process ends of its own will, and only then.
     let _leaving = watch(handed.ledger);
     let sockets = Sockets { listeners: handed.listeners, local: handed.local };
-    lifecycle::run_worker(start, link, sockets, log, is_guarded)
+    lifecycle::run_worker(start, link, sockets, log, (prober, is_guarded))
+}
+
+/// The last process that this one starts.
+fn start_starter() -> anyhow::Result<Prober> {
+    let (starter, theirs) = starter::channel()?;
+    let mut command = Launcher::this_program().command("probes");
+    command.stdin(theirs).stdout(Stdio::null()).spawn()?;
+    Ok(Prober::by_starter(starter))
 }
 
 /// Without its ledger a worker serves as well; its crashes are nobody's.

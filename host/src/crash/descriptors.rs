@@ -7,6 +7,7 @@
 //! They are looked at whenever a plugin's code has run, and every quarter of a second for everything else.
 
 use std::{
+    collections::BTreeSet,
     io,
     os::fd::RawFd,
     sync::{
@@ -128,11 +129,13 @@ pub fn watch(is_guarded: bool) -> io::Result<()> {
     WATCHING.store(true, Ordering::SeqCst);
     thread::Builder::new().name("descriptors".to_owned()).spawn(|| {
         current::be_ours();
+        let mut never_wait = NeverWait::default();
         while WATCHING.load(Ordering::SeqCst) {
-            thread::sleep(LOOK_PAUSE);
             check();
             end_unless(are_kept(&UNGUARDED), Mark::NOBODY);
             put_limit_back();
+            never_wait.restore(vital::NUMBERS);
+            thread::sleep(LOOK_PAUSE);
         }
     })?;
     Ok(())
@@ -182,6 +185,34 @@ fn put_limit_back() {
     }
 }
 
+/// Descriptors that were seen not to block. No filter can keep that: native code reaches the same open socket by a copy
+/// under another number. A listener that blocks takes a thread of the core for as long as nobody connects.
+#[derive(Default)]
+struct NeverWait(BTreeSet<RawFd>);
+
+impl NeverWait {
+    /// Makes those not block again that do; how many did.
+    fn restore(&mut self, numbers: impl Iterator<Item = RawFd>) -> usize {
+        let mut restored = 0;
+        for descriptor in numbers {
+            // SAFETY: asks for flags; a number that is no descriptor is an error.
+            let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
+            if flags == -1 {
+                continue;
+            }
+            if flags & libc::O_NONBLOCK != 0 {
+                self.0.insert(descriptor);
+            } else if self.0.contains(&descriptor) {
+                // SAFETY: sets flags that were asked for, and one more.
+                unsafe { libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK) };
+                tracing::warn!(descriptor, "native code made a socket of the host block; it does not any more");
+                restored += 1;
+            }
+        }
+        restored
+    }
+}
+
 fn look(descriptor: RawFd) -> Option<Known> {
     // SAFETY: a `stat` of zeros is one.
     let mut found: libc::stat = unsafe { std::mem::zeroed() };
@@ -203,6 +234,20 @@ mod tests {
         assert_eq!(look(one.as_raw_fd()), Some(before));
         assert_ne!(look(other.as_raw_fd()).map(|it| it.inode), Some(before.inode));
         assert_eq!(look(-1), None);
+    }
+
+    #[test]
+    fn what_did_not_block_does_not_block_again() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let (number, mut never_wait) = (listener.as_raw_fd(), NeverWait::default());
+        let accept = || listener.accept().unwrap_err().kind();
+        assert_eq!(never_wait.restore([number, -1].into_iter()), 0, "one that blocks from the beginning is left alone");
+        listener.set_nonblocking(true).unwrap();
+        assert_eq!(never_wait.restore([number].into_iter()), 0);
+        listener.set_nonblocking(false).unwrap();
+        assert_eq!(never_wait.restore([number].into_iter()), 1);
+        assert_eq!(accept(), io::ErrorKind::WouldBlock);
+        assert_eq!(never_wait.restore([number].into_iter()), 0);
     }
 
     #[test]

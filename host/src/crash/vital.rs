@@ -2,7 +2,7 @@
 //! system calls keeps from being closed and replaced (`sandbox/descriptor_calls.rs`). The lowest numbers, where code
 //! begins that closes all there is, are tripwires: nobody needs them, and it is seen when one goes.
 //!
-//! Low numbers themselves cannot be forbidden: programs that plugins start inherit the filter and close and replace those.
+//! Low numbers themselves are not forbidden: code that opens and closes files of its own gets them, too.
 
 use std::{
     fs::File,

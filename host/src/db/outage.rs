@@ -1,15 +1,21 @@
 //! The database's outages in the log: one line when one begins, one each half minute, one when it is over. What fails
-//! meanwhile, and says so by [`log_failure!`], has its line at debug level alone.
+//! meanwhile, and says so by [`log_failure!`], has its line at debug level alone. A database that is silent
+//! (`heartbeat.rs`) is asked by nobody until it answers again.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const REPEAT_EVERY: Duration = Duration::from_secs(30);
+/// Requests that were under way when the database fell silent are given up after so long.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(5);
 
 /// Whether the database can be reached, as the pools that share this have seen it last.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Outages {
+    began: Instant,
+    /// Since when it answers nothing, in milliseconds since `began` and one more; 0 while it answers.
+    silent_since: AtomicU64,
     is_out: AtomicBool,
     current: Mutex<Option<Outage>>,
 }
@@ -28,7 +34,53 @@ enum Line {
     End(Duration),
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("it does not answer, and closes no connection")]
+struct Silent;
+
+impl Default for Outages {
+    fn default() -> Self {
+        let (silent_since, is_out) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { began: Instant::now(), silent_since, is_out, current: Mutex::new(None) }
+    }
+}
+
 impl Outages {
+    /// Whether the database answers nothing.
+    pub fn is_silent(&self) -> bool {
+        self.silent_since.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether it has answered nothing for so long that nobody should wait for it any more.
+    pub fn is_given_up(&self) -> bool {
+        let since = self.silent_since.load(Ordering::Relaxed);
+        since != 0 && self.now().saturating_sub(u128::from(since)) >= GIVE_UP_AFTER.as_millis()
+    }
+
+    /// It has not answered what it was asked at `since`.
+    pub fn fell_silent(&self, since: Instant) {
+        let since = since.saturating_duration_since(self.began).as_millis();
+        let since = u64::try_from(since).unwrap_or(u64::MAX - 1) + 1;
+        // It may have been silent before.
+        let _ = self.silent_since.compare_exchange(0, since, Ordering::Relaxed, Ordering::Relaxed);
+        self.failed(&Silent);
+    }
+
+    /// It has answered.
+    pub fn answered(&self) {
+        self.silent_since.store(0, Ordering::Relaxed);
+        self.succeeded();
+    }
+
+    /// It is gone, or lets nobody in: whoever asks finds out at once.
+    pub fn hung_up(&self) {
+        self.silent_since.store(0, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> u128 {
+        self.began.elapsed().as_millis() + 1
+    }
+
     /// A connection could not be had.
     pub fn failed(&self, error: &dyn std::error::Error) {
         match self.note_failure(Instant::now()) {
@@ -113,6 +165,23 @@ pub(crate) use log_failure;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_silence_is_given_up_after_a_while_and_ends_with_an_answer() {
+        let outages = Outages::default();
+        assert!(!outages.is_silent() && !outages.is_given_up());
+        outages.fell_silent(Instant::now());
+        assert!(outages.is_silent() && !outages.is_given_up());
+        outages.answered();
+        assert!(!outages.is_silent());
+        let began = Instant::now().checked_sub(GIVE_UP_AFTER * 2).unwrap_or_else(Instant::now);
+        let outages = Outages { began, ..Outages::default() };
+        outages.fell_silent(began);
+        outages.fell_silent(Instant::now());
+        assert!(outages.is_given_up(), "what counts is its beginning");
+        outages.hung_up();
+        assert!(!outages.is_silent() && !outages.is_given_up());
+    }
 
     #[test]
     fn an_outage_is_one_line_at_its_start_one_each_half_minute_and_one_at_its_end() {

@@ -28,15 +28,34 @@ const REAPER_CONNECTIONS: usize = 4;
 pub struct Pools {
     pub core: Pool,
     pub reaper: Pool,
+    login: tokio_postgres::Config,
 }
 
 impl Pools {
     pub fn new(core: tokio_postgres::Config, reaper: tokio_postgres::Config) -> anyhow::Result<Self> {
+        let login = core.clone();
         let core = pool(core, CORE_CONNECTIONS).build()?;
         let reaper = pool(reaper, REAPER_CONNECTIONS).pre_recycle(Hook::sync_fn(used_once)).build()?;
         let outages = Arc::<Outages>::default();
         let pool = |pool| Pool { pool, outages: Arc::clone(&outages) };
-        Ok(Self { core: pool(core), reaper: pool(reaper) })
+        Ok(Self { core: pool(core), reaper: pool(reaper), login })
+    }
+
+    /// What the core's connections are made with.
+    pub fn login(&self) -> &tokio_postgres::Config {
+        &self.login
+    }
+
+    pub fn outages(&self) -> &Outages {
+        &self.core.outages
+    }
+
+    /// Whether anybody has a connection, or waits for one.
+    pub fn is_waited_for(&self) -> bool {
+        [&self.core, &self.reaper].into_iter().any(|pool| {
+            let status = pool.status();
+            status.waiting > 0 || status.size > status.available
+        })
     }
 }
 
@@ -66,8 +85,11 @@ impl Pool {
     /// Checks a connection out.
     ///
     /// # Errors
-    /// None became free in time, or none can be made.
+    /// None became free in time, none can be made, or the database is silent.
     pub async fn get(&self) -> Result<Connection, PoolError> {
+        if self.outages.is_silent() {
+            return Err(PoolError::Timeout(TimeoutType::Recycle));
+        }
         let waiting = Waiting::begin();
         match self.pool.get().await {
             Ok(client) => {
@@ -82,6 +104,13 @@ impl Pool {
                 Err(error)
             }
         }
+    }
+}
+
+impl Pool {
+    /// Whether the database has answered nothing for so long that nobody should wait for it any more.
+    pub fn is_given_up(&self) -> bool {
+        self.outages.is_given_up()
     }
 }
 

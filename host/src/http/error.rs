@@ -1,6 +1,6 @@
 //! The one failure type of the request path, and the only place that makes a failure body.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
@@ -96,6 +96,23 @@ impl ApiError {
     /// `Retry-After`.
     pub fn retry_after(self, seconds: u32) -> Self {
         self.header(header::RETRY_AFTER, seconds.to_string())
+    }
+
+    /// The seconds of `Retry-After`.
+    pub fn retry_after_seconds(&self) -> Option<u32> {
+        let (_, value) = self.0.headers.iter().find(|(name, _)| *name == header::RETRY_AFTER)?;
+        value.to_str().ok()?.parse().ok()
+    }
+
+    /// The same failure, sent so much later: the client has waited for that time already.
+    pub fn sent_after(self, time: Duration) -> Self {
+        match self.retry_after_seconds() {
+            Some(seconds) => {
+                let waited = u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+                self.retry_after(seconds.saturating_sub(waited).max(1))
+            }
+            None => self,
+        }
     }
 
     /// What the log is told.

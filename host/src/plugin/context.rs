@@ -12,7 +12,7 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio::{runtime::Handle, sync::OnceCell};
 use uuid::Uuid;
 
-use super::{connection::PluginPool, watchdog::Watchdog};
+use super::{connection::PluginPool, probe::Prober, watchdog::Watchdog};
 use crate::{
     auth::caller::Caller,
     cards::{
@@ -46,6 +46,8 @@ pub struct Services {
     pub execution: PerPlugin<Execution>,
     /// What becomes of plugins whose calls go wrong.
     pub breaker: PerPlugin<Breaking>,
+    /// Tries libraries before they are opened here.
+    pub prober: Prober,
     /// Where plugins' lines go.
     pub log: Log,
 }

@@ -1,24 +1,29 @@
 //! Opening a library and running its `routes` in a child process first: what aborts, exits or hangs there takes down the
 //! child and nobody else.
 
+mod started;
+pub mod starter;
+
 use std::{
     ffi::OsString,
     fs::File,
     io::{self, Write},
-    os::{fd::AsFd, unix::process::ExitStatusExt},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::process::{CommandExt as _, ExitStatusExt as _},
+    },
     path::PathBuf,
-    process::{ExitStatus, Stdio},
+    process::{Command, ExitStatus, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, setrlimit};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::{
-    io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader},
-    process::{Child, Command},
-};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
+use self::{started::Started, starter::ProbeStarter};
 use super::{
     bridge::unanswered,
     instance::{Export, exports, not_made},
@@ -41,12 +46,43 @@ const SHOWN: usize = 300;
 /// Settings that are longer are not handed to the child: they are an argument, and the system bounds those.
 const SETTINGS_LIMIT: usize = 64 << 10;
 
-/// How to start a child that opens what it finds on its standard input.
+/// Has children started that open what they find on their standard input.
 #[derive(Clone, Debug)]
 pub struct Prober {
+    by: StartedBy,
+    limit: Duration,
+}
+
+#[derive(Clone, Debug)]
+enum StartedBy {
+    This(ProbeCommand),
+    Starter(Arc<ProbeStarter>),
+}
+
+/// What a child is started as.
+#[derive(Clone, Debug)]
+pub struct ProbeCommand {
     program: PathBuf,
     arguments: Vec<OsString>,
-    limit: Duration,
+}
+
+impl ProbeCommand {
+    /// This program's own `probe` command.
+    pub fn of_this_program() -> Self {
+        let parent = std::process::id().to_string();
+        Self {
+            // The very file that is running, even if another one was put in its place since.
+            program: PathBuf::from("/proc/self/exe"),
+            arguments: ["probe", "--parent", &parent].map(OsString::from).into(),
+        }
+    }
+
+    fn for_library(&self, library: OwnedFd, settings: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).arg("--settings").arg(settings);
+        command.env_clear().process_group(0).stdin(library);
+        command
+    }
 }
 
 /// What the child says, a line each.
@@ -82,15 +118,14 @@ pub struct ProbeOutcome {
 }
 
 impl Prober {
-    /// This program's own `probe` command.
+    /// Starts them itself.
     pub fn of_this_program() -> Self {
-        let parent = std::process::id().to_string();
-        Self {
-            // The very file that is running, even if another one was put in its place since.
-            program: PathBuf::from("/proc/self/exe"),
-            arguments: ["probe", "--parent", &parent].map(OsString::from).into(),
-            limit: TIME_LIMIT,
-        }
+        Self { by: StartedBy::This(ProbeCommand::of_this_program()), limit: TIME_LIMIT }
+    }
+
+    /// For a process that may start none.
+    pub fn by_starter(starter: ProbeStarter) -> Self {
+        Self { by: StartedBy::Starter(Arc::new(starter)), limit: TIME_LIMIT }
     }
 
     /// Opens the library in a child and runs its `routes` there, with the settings that hold when the operator has set
@@ -101,8 +136,6 @@ impl Prober {
         defaults: &Map<String, Value>,
     ) -> Result<ProbeOutcome, Refusal> {
         let mut child = self.start(library, defaults).map_err(|error| no_child(&error))?;
-        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        let _group = KillGroup(group);
         let (heard, complaint) = self.listen(&mut child).await;
         match heard {
             Heard::ProbeOutcome(tried) => Ok(tried),
@@ -111,22 +144,24 @@ impl Prober {
         }
     }
 
-    fn start(&self, library: &SealedLibrary, defaults: &Map<String, Value>) -> io::Result<Child> {
-        let mut command = Command::new(&self.program);
-        command.args(&self.arguments).env_clear().process_group(0).kill_on_drop(true);
-        let settings = serde_json::to_string(defaults)?;
-        if settings.len() <= SETTINGS_LIMIT {
-            command.arg("--settings").arg(settings);
+    fn start(&self, library: &SealedLibrary, defaults: &Map<String, Value>) -> io::Result<Started> {
+        let mut settings = serde_json::to_string(defaults)?;
+        if settings.len() > SETTINGS_LIMIT {
+            settings = "{}".to_owned();
         }
-        command.stdin(Stdio::from(library.fd().try_clone_to_owned()?)).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn()
+        match &self.by {
+            StartedBy::This(command) => {
+                let mut command = command.for_library(library.fd().try_clone_to_owned()?, &settings);
+                command.stdout(Stdio::piped()).stderr(Stdio::piped());
+                Ok(Started::own(tokio::process::Command::from(command).kill_on_drop(true).spawn()?))
+            }
+            StartedBy::Starter(starter) => starter.start(library.fd(), &settings),
+        }
     }
 
     /// What came of it, and the beginning of what was written to standard error.
-    async fn listen(&self, child: &mut Child) -> (Heard, String) {
-        let (Some(output), Some(errors)) = (child.stdout.take(), child.stderr.take()) else {
-            return (Heard::Ended(Step::Open), String::new());
-        };
+    async fn listen(&self, child: &mut Started) -> (Heard, String) {
+        let Some((output, errors)) = child.outputs() else { return (Heard::Ended(Step::Open), String::new()) };
         let mut complaint = Vec::new();
         let heard = {
             let mut complaints = std::pin::pin!(keep_beginning(errors, &mut complaint));
@@ -178,18 +213,6 @@ pub fn routes_hang(limit: Duration) -> Refusal {
         .found("it was still running")
 }
 
-/// Ends whatever the library started, too.
-struct KillGroup(Option<Pid>);
-
-impl Drop for KillGroup {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            // There is nothing left to kill when all of them have ended.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-    }
-}
-
 /// The next answer; `None` when there comes none.
 async fn answer(output: &mut (impl AsyncBufRead + Unpin)) -> Option<Answer> {
     loop {
@@ -213,7 +236,7 @@ async fn keep_beginning(mut errors: impl AsyncRead + Unpin, kept: &mut Vec<u8>) 
     }
 }
 
-async fn ended(child: &mut Child, step: Step, complaint: &str) -> Refusal {
+async fn ended(child: &mut Started, step: Step, complaint: &str) -> Refusal {
     let how = match tokio::time::timeout(END_GRACE, child.wait()).await {
         Ok(Ok(status)) => how_it_ended(status),
         Ok(Err(error)) => error.to_string(),
@@ -298,11 +321,14 @@ fn copy_input() -> io::Result<SealedLibrary> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use rustix::process::Pid;
+
     use super::*;
 
     async fn run(script: &str, limit: Duration) -> Result<ProbeOutcome, Refusal> {
         let arguments = ["-c", script].map(OsString::from).into();
-        let prober = Prober { program: "/bin/sh".into(), arguments, limit };
+        let by = StartedBy::This(ProbeCommand { program: "/bin/sh".into(), arguments });
+        let prober = Prober { by, limit };
         prober.try_out(&SealedLibrary::seal(b"bytes").unwrap(), &Map::new()).await
     }
 

@@ -6,6 +6,7 @@
 //! or came right behind another one makes no difference.
 
 use std::{
+    future::poll_fn,
     io::{self, IoSlice},
     mem::MaybeUninit,
     pin::Pin,
@@ -64,6 +65,15 @@ impl<T: Read + Write + Unpin> UnreadHead<T> {
         };
         self.answer = Some(Answer { bytes: (self.respond)(status), ..Answer::default() });
         Some(text.len())
+    }
+
+    /// Answers a head that hyper refuses without an answer, and ends the connection.
+    pub async fn refuse(mut self) {
+        // What hyper has not written yet is gone, and its end is no place for another answer.
+        if self.is_flushed && self.answer.is_none() {
+            self.answer = Some(Answer { bytes: (self.respond)(400), ..Answer::default() });
+            drop(poll_fn(|cx| Pin::new(&mut self).poll_shutdown(cx)).await);
+        }
     }
 
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

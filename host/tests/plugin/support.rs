@@ -98,6 +98,7 @@ impl Echo {
             watchdog,
             execution,
             breaker: PerPlugin::default(),
+            prober: cardinal::plugin::probe::Prober::of_this_program(),
             log: cardinal::observe::log::Log::silent(),
             runtime: Handle::current(),
         });

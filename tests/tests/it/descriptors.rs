@@ -143,3 +143,45 @@ async fn a_worker_that_was_stopped_from_outside_blames_nobody() {
     let crashes = owner.get("/v1/admin/system").await.expect(200)["unattributed_crashes"].take();
     assert_eq!(crashes["count"], 0, "a stop from outside is nobody's fault: {crashes}");
 }
+
+#[tokio::test]
+async fn listeners_that_a_plugin_makes_block_are_put_right_at_once() {
+    let host = settings().start().await;
+    let (owner, worker) = (host.owner().await, host.worker_pid());
+    for round in 1..=3 {
+        let begun = Instant::now();
+        let blocked = owner.get(&format!("{UNRULY}/walls/block-listeners")).await.expect(200);
+        assert!(blocked["blocked"].as_u64() >= Some(1), "{blocked}");
+        eventually("it is noticed", async || {
+            (host.log().matches("native code made a socket of the host block").count() >= round).then_some(())
+        })
+        .await;
+        assert!(begun.elapsed() < NOTICED, "it took {:?}", begun.elapsed());
+    }
+    let begun = Instant::now();
+    for _ in 0..NEWCOMERS {
+        assert_eq!(host.client().call(Method::GET, "/healthz").try_send().await.unwrap().status, 200);
+    }
+    // A listener that blocks costs each a second.
+    assert!(begun.elapsed() < Duration::from_secs(NEWCOMERS as u64) / 4, "{:?}", begun.elapsed());
+    assert_eq!(host.worker_pid(), worker);
+}
+
+#[tokio::test]
+async fn the_room_of_a_listener_that_a_plugin_took_is_there_again_for_the_next_worker() {
+    let host = settings().start().await;
+    let owner = host.owner().await;
+    let rooms =
+        async |path: &str| owner.get(&format!("{UNRULY}/walls/backlog{path}")).await.expect(200)["rooms"].take();
+    let before = rooms("").await;
+    assert!(before.as_array().unwrap().iter().all(|room| room.as_u64() > Some(1)), "{before}");
+    let taken = rooms("?set=1").await;
+    assert!(taken.as_array().unwrap().iter().all(|room| *room == 1), "{taken}");
+    kill_process(Pid::from_raw(host.worker_pid()).unwrap(), Signal::KILL).unwrap();
+    let after = eventually("the plugin is back", async || {
+        let answer = owner.call(Method::GET, &format!("{UNRULY}/walls/backlog")).try_send().await.ok()?;
+        (answer.status == 200).then(|| answer.json()["rooms"].take())
+    })
+    .await;
+    assert_eq!(after, before);
+}

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cardinal_tests::{Client, Host, OWNER, OWNER_PASSWORD};
+use cardinal_tests::{Client, Host, OWNER, OWNER_PASSWORD, unique};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -39,14 +39,14 @@ async fn log_in(client: &Client) -> Duration {
     }
 }
 
-/// Guesses without pause; counts what was looked at.
+/// Guesses without pause, another password each time; counts what was looked at.
 fn guess(tasks: &mut JoinSet<()>, client: Client, name: &'static str, looked_at: &Arc<AtomicU64>) {
     let looked_at = Arc::clone(looked_at);
     tasks.spawn(async move {
         for n in 0u64.. {
             let name = if name.is_empty() { format!("somebody-{n}-{:?}", client) } else { name.to_owned() };
             let name: String = name.chars().take(100).collect();
-            if try_once(&client, &name, &format!("a guess, number {n}")).await == 401 {
+            if try_once(&client, &name, &unique("a guess")).await == 401 {
                 looked_at.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -147,4 +147,62 @@ async fn hosts_of_one_database_count_failures_and_know_places_together() {
     }
     tokio::time::sleep_until(learned.into()).await;
     assert!(log_in(&there).await < Duration::from_secs(1));
+}
+
+/// Sends the same password again whenever `Retry-After` says, as a patient client does; gives how long it took.
+async fn log_in_patiently(client: &Client) -> Duration {
+    let begun = Instant::now();
+    loop {
+        let answer = client.post(LOGIN, &json!({"username": OWNER, "password": OWNER_PASSWORD})).await;
+        match answer.status.as_u16() {
+            200 => return begun.elapsed(),
+            429 | 503 => {
+                let wait: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+                tokio::time::sleep(Duration::from_secs(wait)).await;
+            }
+            other => panic!("{other}: {answer}"),
+        }
+    }
+}
+
+/// README: 30 seconds. The rest is for the machine, which is shared.
+#[tokio::test]
+async fn three_hundred_guessers_at_a_name_from_its_own_new_address_hold_it_up_for_half_a_minute() {
+    let host = Host::settings().start().await;
+    let client = host.client().from_address([127, 0, 9, 1]);
+    let (mut strangers, looked_at) = (JoinSet::new(), Arc::default());
+    for _ in 0..300 {
+        guess(&mut strangers, client.clone(), OWNER, &looked_at);
+    }
+    while looked_at.load(Ordering::Relaxed) < 6 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let took = log_in_patiently(&client).await;
+    println!("{took:?}");
+    assert!(took < Duration::from_secs(45), "{took:?}");
+}
+
+/// README: 15 seconds. A flood from ever new addresses, each of which has not failed yet.
+#[tokio::test]
+async fn guesses_at_a_name_from_ever_new_addresses_hold_a_new_place_up_for_seconds() {
+    let host = Host::settings().start().await;
+    let (mut strangers, looked_at) = (JoinSet::new(), Arc::<AtomicU64>::default());
+    for thread in 0..100_u8 {
+        let (host, looked_at) = (host.address(), Arc::clone(&looked_at));
+        strangers.spawn(async move {
+            for n in 0..=u16::MAX {
+                let [a, b] = n.to_be_bytes();
+                let client = Client::new(host).from_address([127, 100 + thread, a, b]);
+                if try_once(&client, OWNER, &unique("a guess")).await == 401 {
+                    looked_at.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+    }
+    while looked_at.load(Ordering::Relaxed) < 301 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let took = log_in_patiently(&host.client().from_address([127, 0, 10, 1])).await;
+    println!("{took:?}");
+    assert!(took < Duration::from_secs(30), "{took:?}");
 }

@@ -1,5 +1,7 @@
 //! Contract 8: keeper, worker and PostgreSQL begin, end and come back together.
 
+use std::time::{Duration, Instant};
+
 use cardinal_tests::{Host, PATIENCE, PluginsFolder, descendants, eventually, lives};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -90,11 +92,7 @@ async fn without_its_database_the_host_is_unready_and_says_503_and_comes_back() 
     let owner = host.owner().await;
     owner.card("Before").await;
     // Stopped, it neither answers nor closes; the worst a database can do.
-    let postgres: Vec<i32> = descendants(host.keeper_pid())
-        .into_iter()
-        .filter(|(_, line)| line.contains("postgres"))
-        .map(|(pid, _)| pid)
-        .collect();
+    let postgres = database_of(&host);
     assert!(!postgres.is_empty());
     let stopped = Stopped::all(postgres);
     let answer = owner.post("/v1/admin/master-cards", &json!({"title": "T", "sku": "database-gone"})).await;
@@ -106,6 +104,61 @@ async fn without_its_database_the_host_is_unready_and_says_503_and_comes_back() 
     drop(stopped);
     host.ready_again().await;
     owner.card("After").await;
+}
+
+const CARDS: &str = "/v1/admin/master-cards";
+
+/// The processes of a host's own database.
+fn database_of(host: &Host) -> Vec<i32> {
+    let postgres = descendants(host.keeper_pid()).into_iter().filter(|(_, line)| line.contains("postgres"));
+    postgres.map(|(pid, _)| pid).collect()
+}
+
+/// What is stopped closes nothing, so only time tells that it is away. The bounds are 2 seconds for a credential and 8 for
+/// what is under way, and then none has to wait; the machine is shared.
+#[tokio::test]
+async fn a_frozen_database_keeps_nobody_waiting() {
+    let host = Host::settings().start().await;
+    let owner = host.owner().await;
+    owner.card("Before").await;
+    let made = owner.make_key(json!({"name": "never used", "scopes": ["cards:read"]})).await;
+    let never_used = host.client().bearer(made["key"].as_str().unwrap());
+    // A card is written, and waits for a lock, when the database stops.
+    let blocker = host.database().await;
+    blocker.batch_execute("BEGIN; LOCK TABLE public.master_cards IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let card = json!({"title": "T", "sku": "under-way"});
+    let under_way = tokio::spawn(owner.call(http::Method::POST, CARDS).json(&card).try_send());
+    eventually("it waits", async || {
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+        (blocker.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) > 0).then_some(())
+    })
+    .await;
+    let stopped = Stopped::all(database_of(&host));
+    let begun = Instant::now();
+    never_used.get(CARDS).await.refused(503, "database-unavailable");
+    let credential = begun.elapsed();
+    let answer = under_way.await.unwrap().unwrap();
+    answer.refused(503, "database-unavailable");
+    let last = begun.elapsed();
+    let begun = Instant::now();
+    for _ in 0..20 {
+        owner.get(CARDS).await.refused(503, "database-unavailable");
+        owner.get("/v1/admin/auth/me").await.refused(503, "database-unavailable");
+        assert_eq!(host.client().get("/healthz").await.status, 200);
+        host.client().get("/.well-known/oauth-protected-resource/api").await.expect(200);
+    }
+    let refused = begun.elapsed();
+    println!("credential {credential:?}, under way {last:?}, then 40 in {refused:?}");
+    assert!(credential < Duration::from_secs(6), "{credential:?}");
+    assert!(last < Duration::from_secs(15), "{last:?}");
+    assert!(refused < Duration::from_secs(10), "{refused:?}");
+    drop(stopped);
+    drop(blocker);
+    host.ready_again().await;
+    owner.card("After").await;
+    eventually("its end is logged", async || host.log().contains("the database is connected again").then_some(()))
+        .await;
+    assert_eq!(host.log().matches("there is no connection to the database").count(), 1);
 }
 
 #[tokio::test]

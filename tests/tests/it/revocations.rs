@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use cardinal_tests::{Client, EventStream, Host, User, unique};
+use cardinal_tests::{Client, EventStream, Host, Network, Relay, User, eventually, unique};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -171,4 +171,43 @@ async fn a_host_that_is_cut_off_trusts_nobody_for_long_and_comes_back_by_itself(
     }
     revoked.get(ME).await.refused(401, "revoked-token");
     drop(one);
+}
+
+/// The way of one of two hosts to their database is cut, or carries nothing, while the other one revokes.
+#[tokio::test]
+async fn a_host_whose_way_to_the_database_is_cut_or_frozen_lets_nobody_in_who_was_revoked() {
+    let one = Host::settings().set("ADMIN_TOKEN_SECRET", ONE_SECRET).start().await;
+    let relay = Relay::before(&one).await;
+    let url = relay.url(&one);
+    let two = one.beside().set("DATABASE_URL", url).set("ADMIN_TOKEN_SECRET", ONE_SECRET).start().await;
+    let owner = one.owner().await;
+    for network in [Network::Cut, Network::Frozen] {
+        let ((path, key), (_, other)) =
+            (make_key(owner, json!(["cards:read"])).await, make_key(owner, json!(["cards:read"])).await);
+        let (revoked, good) = (two.client().bearer(key), two.client().bearer(other));
+        revoked.get(ME).await.expect(200);
+        good.get(ME).await.expect(200);
+        relay.set(network);
+        let begun = Instant::now();
+        while revoked.get(ME).await.status == 200 {
+            assert!(begun.elapsed() < FELT_WITHIN, "{network:?}: trusted after {:?}", begun.elapsed());
+        }
+        let answered = begun.elapsed();
+        assert!(answered < Duration::from_secs(8), "{network:?}: the first refusal took {answered:?}");
+        owner.delete(&path).await.expect(204);
+        // For as long as it lasts, and past every time that is waited for.
+        while begun.elapsed() < Duration::from_secs(8) {
+            for client in [&revoked, &good] {
+                client.get(ME).await.refused(503, "database-unavailable");
+            }
+        }
+        assert_eq!(two.client().get("/healthz").await.status, 200);
+        relay.set(Network::Whole);
+        let refused = eventually("it is back", async || {
+            let answer = revoked.get(ME).await;
+            (answer.status != 503).then_some(answer)
+        });
+        refused.await.refused(401, "revoked-token");
+        eventually("others are let in", async || (good.get(ME).await.status == 200).then_some(())).await;
+    }
 }

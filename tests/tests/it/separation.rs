@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use cardinal_tests::{
-    Host, HostSettings, Package, PluginsFolder, User, cardinal, cardinal_on, eventually, exited, lives,
+    Host, HostSettings, Package, PluginsFolder, Relay, User, cardinal, cardinal_on, descendants, eventually, exited,
+    lives,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -183,49 +184,61 @@ async fn a_worker_that_cannot_reach_the_databases_socket_keeps_roots_account() {
     host.owner().await.card("By the other way").await;
 }
 
-/// What a shell that the plugin starts tries, with paths and processes of this host. None of it may go well.
-fn attempts(host: &Host, outside: &Path) -> Vec<String> {
-    let (data, outside, postgres) = (host.data(), outside.display(), host.postgres_pid());
-    let data = data.display();
+/// The number of a segment of shared memory that this process has made.
+fn shared_memory_of(pid: i32) -> String {
+    let table = std::fs::read_to_string("/proc/sysvipc/shm").unwrap();
+    let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let of_pid = rows.filter(|row| row.get(4) == Some(&pid.to_string().as_str())).map(|row| row[1].to_owned()).next();
+    of_pid.expect("PostgreSQL has a segment")
+}
+
+/// What native code tries with paths and processes of this host. None of it may go well.
+fn attempts(host: &Host, outside: &Path) -> Value {
+    let (postgres, keeper) = (host.postgres_pid(), "{keeper}");
+    let outside = |name: &str| outside.join(name).to_str().unwrap().to_owned();
+    let data = |name: &str| host.data().join(name).to_str().unwrap().trim_end_matches('/').to_owned();
+    let token = data("local-token");
     let mut tried = vec![
         // Whoever writes as the keeper's user becomes the keeper.
-        format!("echo x > {outside}/.bashrc"),
-        format!("echo x >> {outside}/profile"),
-        format!("mkdir {outside}/bin"),
-        format!("rm {outside}/profile"),
-        format!("truncate -s 0 {outside}/profile"),
-        "echo x > /tmp/unruly".to_owned(),
-        format!("mv {data} {outside}/moved"),
-        format!("echo x > {data}/made"),
+        json!(["write", outside(".bashrc")]),
+        json!(["append", outside("profile")]),
+        json!(["mkdir", outside("bin")]),
+        json!(["remove", outside("profile")]),
+        json!(["truncate", outside("profile")]),
+        json!(["write", "/tmp/unruly"]),
+        json!(["rename", data(""), outside("moved")]),
+        json!(["write", data("made")]),
         // Other ways to what is hidden.
-        format!("cat {data}/local-token"),
-        format!("ln {data}/local-token $TMPDIR/token"),
-        format!("ln -s {data}/local-token $TMPDIR/link && cat $TMPDIR/link"),
-        format!("cat /proc/self/root{data}/local-token"),
-        format!("cat /proc/$KEEPER/root{data}/local-token"),
-        format!("cat /proc/$KEEPER/cwd{data}/local-token"),
-        format!("cd {data} && cat local-token"),
-        format!("unshare --user --mount --map-root-user cat {data}/local-token"),
-        format!("unshare --user --map-root-user --mount mount --bind {data} $TMPDIR"),
-        format!("chmod 755 {data}"),
-        format!("chmod 644 {data}/postgres-password"),
+        json!(["read", token]),
+        json!(["link", token, "{tmp}/token"]),
+        json!(["read through a link", token, "{tmp}/link"]),
+        json!(["read", format!("/proc/self/root{token}")]),
+        json!(["read", format!("/proc/{keeper}/root{token}")]),
+        json!(["read", format!("/proc/{keeper}/cwd{token}")]),
+        json!(["read in", data(""), "local-token"]),
+        json!(["have namespaces"]),
+        json!(["mount", data(""), "{tmp}"]),
+        json!(["change mode", data(""), "755"]),
+        json!(["change mode", data("postgres-password"), "644"]),
         // Into PostgreSQL and the keeper.
-        "ls /dev/shm".to_owned(),
-        "echo x > /dev/shm/unruly".to_owned(),
-        format!("ipcrm -m $(awk '$5 == {postgres} {{ print $2; exit }}' /proc/sysvipc/shm)"),
-        format!("cat /proc/{postgres}/environ /proc/{postgres}/maps"),
-        format!("readlink /proc/{postgres}/fd/3 || cat /proc/{postgres}/fd/3"),
-        format!("echo 1000 > /proc/{postgres}/oom_score_adj"),
-        format!("prlimit --pid {postgres} --nofile=10:10"),
-        "prlimit --pid $KEEPER --nofile=10:10".to_owned(),
-        "cat /proc/$KEEPER/environ".to_owned(),
+        json!(["list", "/dev/shm"]),
+        json!(["write", "/dev/shm/unruly"]),
+        json!(["remove shared memory", shared_memory_of(postgres)]),
+        json!(["read", format!("/proc/{postgres}/environ")]),
+        json!(["read", format!("/proc/{postgres}/maps")]),
+        json!(["follow", format!("/proc/{postgres}/fd/3")]),
+        json!(["read", format!("/proc/{postgres}/fd/3")]),
+        json!(["append", format!("/proc/{postgres}/oom_score_adj")]),
+        json!(["limit", postgres.to_string()]),
+        json!(["limit", keeper]),
+        json!(["read", format!("/proc/{keeper}/environ")]),
         // A program that keeps the rights of its owner.
-        "cp /bin/sh $TMPDIR/sh && chmod 4755 $TMPDIR/sh".to_owned(),
+        json!(["change mode of an open file", "{tmp}/sh", "4755"]),
     ];
     if linux() >= (6, 12) {
-        tried.extend([format!("kill -0 {postgres}"), "kill -0 $KEEPER".to_owned()]);
+        tried.extend([json!(["kill", postgres.to_string()]), json!(["kill", keeper])]);
     }
-    tried
+    json!({"attempts": tried})
 }
 
 async fn attempts_come_to_nothing(host: &Host) {
@@ -240,20 +253,30 @@ async fn attempts_come_to_nothing(host: &Host) {
         }
     }
     let owner = host.owner().await;
-    let tried = attempts(host, &outside);
-    let done = owner.post(&format!("{UNRULY}/run"), &json!({"scripts": tried})).await;
-    assert_eq!(done.expect(200), json!({}));
+    let route = format!("{UNRULY}/attempts");
+    assert_eq!(owner.post(&route, &attempts(host, &outside)).await.expect(200), json!({"done": []}));
     assert_eq!(std::fs::read_to_string(outside.join("profile")).unwrap(), "mine");
-    // The tools are there, and what a plugin may do it can.
-    let may = [
-        "echo x > $TMPDIR/file && cat $TMPDIR/file",
-        "echo x > /dev/null",
-        "prlimit --nofile > /dev/null",
-        "mkdir $TMPDIR/a && mv $TMPDIR/file $TMPDIR/a/b && rm -r $TMPDIR/a",
-        "awk '{ next }' /proc/sysvipc/shm",
-    ];
-    let done = owner.post(&format!("{UNRULY}/run"), &json!({"scripts": may})).await.expect(200);
-    assert_eq!(done.as_object().unwrap().len(), may.len(), "{done}");
+    // Each is one that can go well, and what a plugin may do it can.
+    let may = json!([
+        ["write", "{tmp}/file"],
+        ["append", "{tmp}/file"],
+        ["truncate", "{tmp}/file"],
+        ["read", "{tmp}/file"],
+        ["read in", "{tmp}", "file"],
+        ["read through a link", "{tmp}/file", "{tmp}/another-link"],
+        ["follow", "{tmp}/another-link"],
+        ["link", "{tmp}/file", "{tmp}/other"],
+        ["change mode of an open file", "{tmp}/plain", "644"],
+        ["mkdir", "{tmp}/a"],
+        ["rename", "{tmp}/file", "{tmp}/a/b"],
+        ["list", "{tmp}/a"],
+        ["remove", "{tmp}/a/b"],
+        ["append", "/dev/null"],
+        ["read", "/proc/sysvipc/shm"],
+        ["kill", "0"],
+    ]);
+    let done = owner.post(&route, &json!({"attempts": may})).await.expect(200);
+    assert_eq!(done["done"], may);
     assert_eq!(status(host.worker_pid(), "Seccomp:"), "2");
 }
 
@@ -405,17 +428,37 @@ async fn native_code_cannot_cut_the_worker_off() {
     assert_eq!(host.worker_pid(), worker);
 }
 
+/// Every process of the worker, the keeper's own apart.
+fn below(worker: i32) -> Vec<String> {
+    descendants(worker).into_iter().map(|(_, line)| line).collect()
+}
+
 #[tokio::test]
-async fn a_worker_that_native_code_has_made_another_program_is_replaced() {
-    let host = with_unruly().start().await;
-    let worker = host.worker_pid();
-    let call = host.owner().await.call(http::Method::GET, &format!("{UNRULY}/walls/become-another"));
-    // Whether it is answered depends on who is first.
-    drop(call.try_send().await);
-    eventually("it is ended", async || (!lives(worker)).then_some(())).await;
-    assert!(host.log().contains("closed its log or its connection to the host"), "{}", host.log());
-    host.ready_again().await;
-    exited(&cardinal_on(&host, &["plugin", "list"]), 0);
+async fn native_code_starts_no_process_and_no_program() {
+    for settings in hosts_of_both_kinds() {
+        let mut host = settings.start().await;
+        let (owner, worker) = (host.owner().await, host.worker_pid());
+        let before = below(worker);
+        assert!(before.len() == 1 && before[0].contains("probes"), "{before:?}");
+        let found = owner.get(&format!("{UNRULY}/walls/start")).await.expect(200);
+        let found = found.as_object().unwrap();
+        assert!(found.len() >= 5 && found.values().all(|errno| errno.as_u64() > Some(0)), "{found:?}");
+        let answer = owner.get(&format!("{UNRULY}/walls/become-another")).await;
+        assert_eq!(answer.status, 500, "{answer}");
+        assert_eq!((below(worker), host.worker_pid()), (before, worker));
+        // Plugins are tried all the same: by a process that ends with the worker.
+        let again = owner.post("/v1/admin/plugin-registry/unruly/reload", &json!({})).await.expect(200);
+        assert_eq!(again["item"]["state"], "active", "{again}");
+        let family = descendants(worker);
+        kill_process(Pid::from_raw(worker).unwrap(), Signal::KILL).unwrap();
+        eventually("they end with the worker", async || family.iter().all(|(pid, _)| !lives(*pid)).then_some(())).await;
+        host.ready_again().await;
+        let family = descendants(host.keeper_pid());
+        kill_process(Pid::from_raw(host.keeper_pid()).unwrap(), Signal::KILL).unwrap();
+        host.program().ended().await;
+        eventually("nothing is left", async || family.iter().all(|(pid, _)| !lives(*pid)).then_some(())).await;
+        tokio::net::TcpListener::bind(host.address()).await.expect("nobody listens there any more");
+    }
 }
 
 #[tokio::test]
@@ -432,25 +475,6 @@ async fn calls_that_no_plugin_needs_are_refused() {
     }
 }
 
-/// The address of a server that passes on to this host's PostgreSQL, for as long as the test runs.
-async fn database_over_tcp(host: &Host) -> String {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let server = host.data().join("pg/run/.s.PGSQL.5432");
-    tokio::spawn(async move {
-        while let Ok((mut client, _)) = listener.accept().await {
-            let server = server.clone();
-            tokio::spawn(async move {
-                let mut server = tokio::net::UnixStream::connect(server).await.unwrap();
-                drop(tokio::io::copy_bidirectional(&mut client, &mut server).await);
-            });
-        }
-    });
-    let url = host.database_url();
-    let (login, rest) = url.split_once('@').unwrap();
-    format!("{login}@127.0.0.1:{port}/{}", rest.rsplit('/').next().unwrap())
-}
-
 #[tokio::test]
 async fn with_a_database_over_tcp_an_ordinary_users_worker_connects_to_no_unix_socket() {
     let other = Host::settings().start().await;
@@ -461,7 +485,8 @@ async fn with_a_database_over_tcp_an_ordinary_users_worker_connects_to_no_unix_s
     let listener = tokio::net::UnixListener::bind(&path).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
     tokio::spawn(async move { while listener.accept().await.is_ok() {} });
-    let settings = with_unruly().set("DATABASE_URL", database_over_tcp(&other).await);
+    let relay = Relay::before(&other).await;
+    let settings = with_unruly().set("DATABASE_URL", relay.url(&other));
     let settings = if is_root() { settings.run_as(ORDINARY_USER) } else { settings };
     let host = settings.start().await;
     let wanted = json!({"socket": path.to_str().unwrap()});

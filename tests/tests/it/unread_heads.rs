@@ -36,6 +36,9 @@ async fn what_the_parser_refuses_is_a_problem_with_a_request_id() {
     for garbage in [
         "GARBAGE\r\n\r\n",
         "GET / HTTP/9.9\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\u{12}\u{4}\0\0\0\0\0\0\u{3}\0\0\0d\0\u{4}\u{2}\0\0\0\0\u{2}\0\0\0\0",
         "GET /\u{1} HTTP/1.1\r\nHost: localhost\r\n\r\n",
         "GET / HTTP/1.1\r\nHost localhost\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: localhost\r\nX: a\u{0}b\r\n\r\n",
@@ -68,6 +71,7 @@ async fn a_bad_head_is_a_problem_wherever_it_stands_on_its_connection() {
     let bad = [
         ("GARBAGE\r\n\r\n", 400, "invalid-request"),
         ("GET / HTTP/9.9\r\n\r\n", 400, "invalid-request"),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "invalid-request"),
         ("GET / HTTP/1.1\r\nHost localhost\r\n\r\n", 400, "invalid-request"),
         ("GET / HTTP/1.1\r\nHost: localhost\r\n folded: yes\r\n\r\n", 400, "invalid-request"),
         ("GET / HTTP/1.1\r\nHost: localhost\r\nX: a\u{0}b\r\n\r\n", 400, "invalid-request"),

@@ -1,7 +1,7 @@
 //! The counts of failed logins. Pure over the time, in milliseconds that only grow.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     hash::{BuildHasher as _, Hash, RandomState},
     net::IpAddr,
 };
@@ -86,8 +86,6 @@ pub struct Book {
     addresses: Rows<Network>,
     names: Rows<u64>,
     known: HashMap<Pair, u64>,
-    /// The networks of `known`.
-    known_networks: HashSet<Network>,
 }
 
 impl Default for Book {
@@ -99,7 +97,6 @@ impl Default for Book {
             addresses: Rows::new(ADDRESS, ADDRESSES),
             names: Rows::new(NAME, NAMES),
             known: HashMap::new(),
-            known_networks: HashSet::new(),
         }
     }
 }
@@ -114,19 +111,12 @@ impl Book {
         self.known.get(&pair).is_some_and(|at| at + KNOWN_FOR > now)
     }
 
-    /// Whether anybody has logged in from there.
-    pub fn knows(&self, network: Network) -> bool {
-        self.known_networks.contains(&network)
-    }
-
     /// A login from there worked, here or at another host.
     pub fn learn(&mut self, pair: Pair, now: u64) {
         if self.known.len() >= KNOWN && !self.known.contains_key(&pair) {
             forget_oldest(&mut self.known);
-            self.known_networks = self.known.keys().map(|pair| pair.network).collect();
         }
         self.known.insert(pair, now);
-        self.known_networks.insert(pair.network);
     }
 
     /// How much has failed at the place of a try, what is under way counted in.

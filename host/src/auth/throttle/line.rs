@@ -15,16 +15,22 @@ const HELD: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     is_stranger: bool,
-    failures: u32,
+    standing: u32,
     chance: u64,
 }
 
 impl Rank {
     /// `has_come_back`: it was refused, and comes with the same password when it was asked to. Guessers move on to their
-    /// next guess, so it goes before all whose place has failed, though not before a place that has not.
+    /// next guess. So from a place that has not failed it goes before all others of that kind, however many new ones an
+    /// attacker has, and else before all whose place has failed.
     pub fn new(is_known: bool, failures: u32, has_come_back: bool) -> Self {
-        let failures = if has_come_back { failures.min(1) } else { failures };
-        Self { is_stranger: !is_known, failures, chance: rand::random() }
+        let standing = match (failures, has_come_back) {
+            (0, true) => 0,
+            (0, false) => 1,
+            (_, true) => 2,
+            (failures, false) => failures.saturating_add(2),
+        };
+        Self { is_stranger: !is_known, standing, chance: rand::random() }
     }
 
     /// Of who has logged in already.

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use super::line::{Style, is_odd};
+use super::line::{MAX_DEPTH, Style, is_deep, is_odd};
 use crate::config::Observe;
 
 const LEVELS: [&str; 5] = ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"];
@@ -60,7 +60,7 @@ impl LineCheck {
 }
 
 fn is_json_line(text: &str) -> bool {
-    if !(text.starts_with("{\"timestamp\":\"") && text.ends_with('}') && is_plain(text)) {
+    if !(text.starts_with("{\"timestamp\":\"") && text.ends_with('}') && is_plain(text)) || is_deep(text, MAX_DEPTH) {
         return false;
     }
     serde_json::from_str::<JsonLine<'_>>(text)
@@ -147,6 +147,18 @@ mod tests {
     }
 
     #[test]
+    fn what_the_log_nests_passes_and_brackets_in_texts_do_not_count() {
+        for depth in [1, MAX_DEPTH - 1, MAX_DEPTH, 100, 127] {
+            let mut out = String::new();
+            let at = datetime!(2026-11-21 07:05:09.000123 UTC);
+            let mut line = Line::begin(&mut out, Style::Json, at, Level::INFO, ["a", ""], &"[{".repeat(1_000));
+            line.json("fields", &format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)));
+            line.end();
+            assert!(marked(JSON, out.trim_end_matches('\n')).is_some(), "{depth}: {out}");
+        }
+    }
+
+    #[test]
     fn what_is_no_line_does_not_pass() {
         let good = line(JSON, Level::INFO, ["a", ""], "m");
         let with = |from: &str, to: &str| {
@@ -177,6 +189,8 @@ mod tests {
             with("\"m\"", "\"m\u{1b}\""),
             with("\"m\"", "\"m\u{202e}\""),
             with("2026-11", "2026/11"),
+            with("\"us\":12", &format!("\"us\":{}{}", "[".repeat(25_000), "]".repeat(25_000))),
+            with("\"us\":12", &format!("\"us\":{}1{}", "{\"a\":".repeat(MAX_DEPTH), "}".repeat(MAX_DEPTH))),
         ];
         for line in forged {
             assert_eq!(marked(JSON, &line), None, "{line}");

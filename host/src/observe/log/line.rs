@@ -130,7 +130,7 @@ impl<'b> Line<'b> {
         let value = mask_json(value);
         let object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&value);
         match (self.style, object) {
-            (Style::Json, Ok(object)) => {
+            (Style::Json, Ok(object)) if !is_deep(&value, MAX_DEPTH - 1) => {
                 self.name(name);
                 let plain = serde_json::Value::Object(object).to_string();
                 // Outside of its texts it has no such characters, and there an escape is as good.
@@ -247,6 +247,34 @@ fn timestamp(out: &mut String, at: OffsetDateTime) {
 
 fn io_write(into: &mut &mut [u8], text: fmt::Arguments<'_>) -> std::io::Result<()> {
     std::io::Write::write_fmt(into, text)
+}
+
+/// How deep a line nests at most, itself counted. Readers of logs have limits, too.
+pub const MAX_DEPTH: usize = 64;
+
+/// Whether JSON nests deeper than that.
+pub fn is_deep(json: &str, most: usize) -> bool {
+    let opens = |byte: u8| byte == b'{' || byte == b'[';
+    // Nearly every line has fewer brackets than it may have levels.
+    if json.bytes().filter(|byte| opens(*byte)).count() <= most {
+        return false;
+    }
+    let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ if opens(byte) => depth += 1,
+            _ => {}
+        }
+        if depth > most {
+            return true;
+        }
+    }
+    false
 }
 
 #[cfg(test)]

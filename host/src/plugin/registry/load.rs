@@ -40,7 +40,7 @@ use crate::{
         manifest::Manifest,
         package::Package,
         past::Past,
-        probe::{self, Prober},
+        probe,
         schema::{self, NoDatabase},
         state::{Code, Refusal},
     },
@@ -60,7 +60,6 @@ pub(super) struct Loader {
     pub services: Arc<Services>,
     keeper: KeeperLink,
     past: Arc<Past>,
-    prober: Prober,
     libraries: Arc<Libraries>,
     turns: Semaphore,
     generations: AtomicU64,
@@ -87,7 +86,6 @@ impl Loader {
             services,
             keeper,
             past,
-            prober: Prober::of_this_program(),
             libraries: Arc::default(),
             turns: Semaphore::new(LOAD_AT_ONCE),
             generations: AtomicU64::new(1),
@@ -154,7 +152,7 @@ impl Loader {
         let sealed = sealed.map_err(|error| NotGood::Failed(format!("The library could not be copied: {error}")))?;
         if !self.past.was_probed(sha256) {
             // What `routes` makes of the operator's settings is seen when it gets them.
-            self.prober.try_out(&sealed, &manifest.default_settings()).await?;
+            self.services.prober.try_out(&sealed, &manifest.default_settings()).await?;
             self.past.probed(sha256);
         }
         let libraries = Arc::clone(&self.libraries);

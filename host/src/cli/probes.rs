@@ -1,0 +1,24 @@
+use std::io;
+use std::os::fd::AsFd as _;
+
+use anyhow::Context as _;
+use rustix::process::Signal;
+
+use crate::keeper::launch;
+use crate::plugin::probe::{ProbeCommand, starter};
+use crate::sandbox;
+
+/// The process that starts probes for the worker; started by a worker alone.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[arg(long)]
+    parent: u32,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    launch::be_called(c"cardinal-probes");
+    sandbox::close_process()?;
+    launch::end_with(args.parent, Signal::KILL)?;
+    let socket = io::stdin().as_fd().try_clone_to_owned().context("taking the worker's socket")?;
+    starter::serve(socket, &ProbeCommand::of_this_program()).context("listening to the worker")
+}

@@ -1,0 +1,67 @@
+//! A probe that was started, by this process or by the one that starts probes for it.
+
+use std::{io, os::unix::process::ExitStatusExt as _, process::ExitStatus};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
+    net::{UnixStream, unix::pipe},
+    process::Child,
+};
+
+/// What the child writes.
+pub(super) type Reader = Box<dyn AsyncRead + Send + Unpin>;
+
+/// A probe at work. Dropped, it ends, and whatever its library started.
+pub(super) struct Started {
+    outputs: Option<(Reader, Reader)>,
+    process: Process,
+}
+
+enum Process {
+    Own(Child, #[expect(dead_code, reason = "kills when it is dropped")] KillGroup),
+    /// The starter ends it when this end is closed, and says on it how it ended.
+    Elsewhere(UnixStream),
+}
+
+impl Started {
+    pub fn own(mut child: Child) -> Self {
+        let group = KillGroup(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
+        let boxed = |reader: Option<Reader>| reader.unwrap_or_else(|| Box::new(tokio::io::empty()));
+        let output = boxed(child.stdout.take().map(|output| Box::new(output) as Reader));
+        let errors = boxed(child.stderr.take().map(|errors| Box::new(errors) as Reader));
+        Self { outputs: Some((output, errors)), process: Process::Own(child, group) }
+    }
+
+    pub fn elsewhere(output: pipe::Receiver, errors: pipe::Receiver, control: UnixStream) -> Self {
+        Self { outputs: Some((Box::new(output), Box::new(errors))), process: Process::Elsewhere(control) }
+    }
+
+    /// Its standard output and error, once.
+    pub fn outputs(&mut self) -> Option<(Reader, Reader)> {
+        self.outputs.take()
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// It is not known how it ended.
+    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
+        match &mut self.process {
+            Process::Own(child, _) => child.wait().await,
+            Process::Elsewhere(control) => Ok(ExitStatus::from_raw(control.read_i32_le().await?)),
+        }
+    }
+}
+
+/// Ends whatever the library started, too.
+struct KillGroup(Option<Pid>);
+
+impl Drop for KillGroup {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // There is nothing left to kill when all of them have ended.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
