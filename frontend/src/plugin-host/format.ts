@@ -1,7 +1,14 @@
 /** How values are shown, on the UI's own pages and by plugins alike. */
 
+let chosen = '';
+
+/** For a frame, which knows of no choice but what the page says. */
+export function setUiLocale(locale: string): void {
+  chosen = locale;
+}
+
 export function uiLocale(): string {
-  return navigator.language || 'en';
+  return chosen || navigator.language || 'en';
 }
 
 const ENTITIES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;', '`': '&#96;' };

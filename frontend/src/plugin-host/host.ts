@@ -1,9 +1,12 @@
-import type { CardDetail, CardTabRenderer, RenderContext } from '../../plugin-host.d.ts';
+import type { CardDetail, CardListener, CardTabRenderer, RenderContext } from '../../plugin-host.d.ts';
 import type { ActivePlugin } from '../api/types.ts';
 import { createFacade, type Page } from './facade.ts';
 import { Cancelled, describe, PluginFailure, within, type FailurePhase } from './failure.ts';
 import { RateGate } from './flood.ts';
-import { pluginInStack, type LoadModule, type PluginModule } from './load.ts';
+import { asFunction, invoke, stackOf } from './foreign.ts';
+import { pluginInStack, type LoadModule } from './load.ts';
+import { LoadedPlugin } from './loaded.ts';
+import { followPictures } from './pictures.ts';
 
 export const ACTIVATE_LIMIT_MS = 5_000;
 export const RENDER_LIMIT_MS = 10_000;
@@ -66,19 +69,24 @@ export class PluginHostRuntime {
     const dispose = () => {
       abort.abort();
       stopFollowing?.();
-      this.#runDisposers(plugin, disposers.splice(0));
+      this.#callAll(plugin, disposers.splice(0));
       host.remove();
     };
     const draw = async () => {
       const loaded = await this.#ready(plugin, abort.signal);
       const renderer = await this.#renderer(loaded, tabId, abort.signal);
-      stopFollowing = loaded.followSheets((sheets) => {
+      const stopSheets = loaded.followSheets((sheets) => {
         root.adoptedStyleSheets = [this.#options.baseSheet, ...sheets];
       });
+      const stopPictures = followPictures(root, this.#options.page.picture);
+      stopFollowing = () => {
+        stopSheets();
+        stopPictures();
+      };
       const container = document.createElement('div');
       container.className = 'plugin-tab';
       root.append(container);
-      await this.#render(renderer, container, detail, abort.signal, disposers);
+      await this.#render(loaded, renderer, container, detail, abort.signal, disposers);
     };
     const done = draw().catch((thrown: unknown) => {
       dispose();
@@ -88,6 +96,11 @@ export class PluginHostRuntime {
     return { done, dispose };
   }
 
+  /** Says to every plugin's code in this page that the open card is another version now. */
+  cardChanged(detail: CardDetail): void {
+    for (const loaded of this.#loaded.values()) this.#callAll(loaded.plugin, loaded.cardChanges(detail));
+  }
+
   /** Forgets a plugin's code, and everything that it registered. */
   unload(name: string): void {
     const loaded = this.#loaded.get(name);
@@ -95,7 +108,7 @@ export class PluginHostRuntime {
     this.#loaded.delete(name);
     loaded.abort.abort();
     const last = loaded.module?.deactivate;
-    this.#runDisposers(loaded.plugin, typeof last === 'function' ? [...loaded.disposers, last as () => unknown] : loaded.disposers);
+    this.#callAll(loaded.plugin, typeof last === 'function' ? [...loaded.disposers, last as () => unknown] : loaded.disposers);
   }
 
   unloadAll(): void {
@@ -180,8 +193,12 @@ export class PluginHostRuntime {
     );
   }
 
-  async #render(renderer: CardTabRenderer, container: HTMLElement, detail: CardDetail, signal: AbortSignal, disposers: (() => unknown)[]): Promise<void> {
-    const context: RenderContext = Object.freeze({ signal, onDispose: (fn: () => void) => void disposers.push(asFunction(fn, 'onDispose')) });
+  async #render(loaded: LoadedPlugin, renderer: CardTabRenderer, container: HTMLElement, detail: CardDetail, signal: AbortSignal, disposers: (() => unknown)[]): Promise<void> {
+    const context: Required<RenderContext> = Object.freeze({
+      signal,
+      onDispose: (fn: () => void) => void disposers.push(asFunction(fn, 'onDispose')),
+      onCardChanged: (fn: CardListener) => void disposers.push(loaded.onCardChanged(fn)),
+    });
     let left = false;
     const work = invoke(() => renderer(container, structuredClone(detail), context)).then((returned) => {
       if (typeof returned !== 'function') return;
@@ -198,8 +215,8 @@ export class PluginHostRuntime {
     }
   }
 
-  #runDisposers(plugin: ActivePlugin, disposers: (() => unknown)[]): void {
-    for (const fn of disposers) {
+  #callAll(plugin: ActivePlugin, calls: (() => unknown)[]): void {
+    for (const fn of calls) {
       invoke(fn).catch((thrown: unknown) => this.#late(plugin.name, describe(thrown)));
     }
   }
@@ -231,85 +248,5 @@ export class PluginHostRuntime {
 
   get #renderMs(): number {
     return this.#options.renderMs ?? RENDER_LIMIT_MS;
-  }
-}
-
-/** One plugin's code in this page, from its first opened tab until it is unloaded. */
-class LoadedPlugin {
-  readonly abort = new AbortController();
-  readonly disposers: (() => unknown)[] = [];
-  module: PluginModule | null = null;
-  ready: Promise<void> = Promise.resolve();
-  failed = false;
-  readonly #sheets: CSSStyleSheet[] = [];
-  readonly #sheetFollowers = new Set<(sheets: CSSStyleSheet[]) => void>();
-  readonly #renderers = new Map<string, CardTabRenderer>();
-  readonly #awaited = new Map<string, ((renderer: CardTabRenderer) => void)[]>();
-
-  constructor(
-    readonly plugin: ActivePlugin,
-    private readonly errors: WeakMap<object, string>,
-  ) {}
-
-  get name(): string {
-    return this.plugin.name;
-  }
-
-  get tabs(): ActivePlugin['tabs'] {
-    return this.plugin.tabs;
-  }
-
-  get signal(): AbortSignal {
-    return this.abort.signal;
-  }
-
-  /** Of two renderers for one tab the later counts, from the next opening on. */
-  register(tabId: string, renderer: CardTabRenderer): void {
-    this.#renderers.set(tabId, renderer);
-    for (const resolve of this.#awaited.get(tabId) ?? []) resolve(renderer);
-    this.#awaited.delete(tabId);
-  }
-
-  whenRegistered(tabId: string): Promise<CardTabRenderer> {
-    const renderer = this.#renderers.get(tabId);
-    if (renderer) return Promise.resolve(renderer);
-    return new Promise((resolve) => this.#awaited.set(tabId, [...(this.#awaited.get(tabId) ?? []), resolve]));
-  }
-
-  addSheet(sheet: CSSStyleSheet): void {
-    this.#sheets.push(sheet);
-    for (const follow of this.#sheetFollowers) follow(this.#sheets);
-  }
-
-  followSheets(follow: (sheets: CSSStyleSheet[]) => void): () => void {
-    follow(this.#sheets);
-    this.#sheetFollowers.add(follow);
-    return () => this.#sheetFollowers.delete(follow);
-  }
-
-  onDispose(fn: () => void): void {
-    this.disposers.push(asFunction(fn, 'onDispose'));
-  }
-
-  own(error: object): void {
-    this.errors.set(error, this.name);
-  }
-}
-
-/** Calls foreign code so that a throw, too, arrives as a rejection. */
-async function invoke<T>(fn: () => T | Promise<T>): Promise<T> {
-  return fn();
-}
-
-function asFunction(fn: unknown, where: string): () => unknown {
-  if (typeof fn !== 'function') throw new TypeError(`${where} needs a function.`);
-  return fn as () => unknown;
-}
-
-function stackOf(thrown: unknown): string {
-  try {
-    return String((thrown as { stack?: unknown } | null)?.stack ?? '');
-  } catch {
-    return '';
   }
 }
