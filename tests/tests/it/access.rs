@@ -70,6 +70,8 @@ const CASES: &[Case] = &[
     Case("GET", "/v1/admin/master-cards/{id}/history", Scope("cards:read"), 404),
     Case("GET", "/v1/admin/master-cards/{id}/sources", Scope("cards:read"), 404),
     Case("DELETE", "/v1/admin/master-cards/{id}/sources/{source_key}", Scope("cards:write"), 404),
+    // The query names nothing.
+    Case("GET", "/v1/admin/pictures", Scope("cards:read"), 400),
     Case("GET", "/v1/admin/openapi.json", Credential, 200),
     Case("GET", "/v1/admin/kinds", Scope("plugins:read"), 200),
     Case("GET", "/v1/admin/views", Scope("cards:read"), 200),
