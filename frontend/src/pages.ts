@@ -1,4 +1,5 @@
 import type { Component } from 'svelte';
+import { loadChunk } from './chunks.ts';
 import { t } from './i18n/nav.ts';
 import type { IconName } from './ui/icons.ts';
 
@@ -39,6 +40,51 @@ export const NAVIGATION: readonly NavigationEntry[] = [
 export interface Found {
   page: Page;
   params: Record<string, string>;
+}
+
+// A page as it was fetched; its key is its row above.
+const fetched = new Map<Page, Component<any>>();
+const coming = new Map<Page, Promise<Component<any>>>();
+
+/** A page's code: at once when it is there, else when it comes. */
+export function loadPage(page: Page): Component<any> | Promise<Component<any>> {
+  const there = fetched.get(page);
+  if (there) return there;
+  const begun = coming.get(page);
+  if (begun) return begun;
+  const load = loadChunk(page.load).then(({ default: Content }) => {
+    fetched.set(page, Content);
+    return Content;
+  });
+  coming.set(page, load);
+  load.catch(() => {}).finally(() => coming.delete(page));
+  return load;
+}
+
+/** What has to be waited for before the page at `path` can be shown; null when that is nothing. */
+export function preparePage(path: string): Promise<unknown> | null {
+  const page = findPage(path)?.page;
+  const code = page && loadPage(page);
+  return code instanceof Promise ? code : null;
+}
+
+/** Fetches all pages for which `may` holds, one after the other, while the browser has nothing else to do. */
+export async function prefetchPages(may: (scope: string) => boolean): Promise<void> {
+  for (const page of PAGES.filter(({ scope }) => may(scope))) {
+    await idle();
+    try {
+      await loadPage(page);
+    } catch {
+      return; // whoever opens the page hears why
+    }
+  }
+}
+
+function idle(): Promise<void> {
+  return new Promise((resolve) => {
+    if ('requestIdleCallback' in globalThis) requestIdleCallback(() => resolve(), { timeout: 5_000 });
+    else setTimeout(resolve, 200);
+  });
 }
 
 export function findPage(path: string): Found | null {

@@ -9,6 +9,8 @@ interface Place {
 }
 
 type Guard = () => boolean;
+/** What has to be there before the page at a path can be shown; null when all is. */
+type Prepare = (path: string) => Promise<unknown> | null;
 
 /** What this tab's history keeps beside an address. */
 interface Kept {
@@ -24,7 +26,12 @@ const RESTORE_WITHIN_MS = 5_000;
 class Router {
   place = $state.raw<Place>(read());
   #index = kept().index ?? 0;
+  /** The path that was asked for and whose page is not there yet; the one before it stays, with all that is in it. */
+  coming = $state.raw<string | null>(null);
   #guard: Guard | null = null;
+  #prepare: Prepare = () => null;
+  /** Of the latest `go`: an earlier one that is still waiting goes nowhere. */
+  #turn = 0;
   /** Where each entry of the history was scrolled to when it was left. */
   #scrolls = new Map<number, number>();
   #restoring: AbortController | null = null;
@@ -37,6 +44,8 @@ class Router {
       if (index === this.#index) return;
       if (this.#leaves(read()) && !this.#mayLeave()) return history.go(this.#index - index);
       this.#scrolls.set(this.#index, scrollY);
+      this.#turn += 1;
+      this.coming = null;
       this.#index = index;
       this.place = read();
       this.#restore(this.#scrolls.get(index) ?? 0);
@@ -50,6 +59,20 @@ class Router {
   go(to: string, options: { replace?: boolean } = {}): void {
     const target = read(new URL(BASE + to, location.origin));
     if (this.#leaves(target) && !this.#mayLeave()) return;
+    const turn = (this.#turn += 1);
+    const waiting = this.#leaves(target) ? this.#prepare(target.path) : null;
+    this.coming = waiting && target.path;
+    if (!waiting) return this.#enter(target, to, options);
+    const isLatest = () => turn === this.#turn;
+    waiting.then(
+      () => isLatest() && this.#enter(target, to, options),
+      // The page that is open says why; see `connection.outdated`.
+      () => isLatest() && (this.coming = null),
+    );
+  }
+
+  #enter(target: Place, to: string, options: { replace?: boolean }): void {
+    this.coming = null;
     if (!options.replace) {
       this.#scrolls.set(this.#index, scrollY);
       this.#index += 1;
@@ -74,6 +97,10 @@ class Router {
     }
     const text = search.toString();
     if (text !== this.place.search.toString()) this.go(this.place.path + (text ? `?${text}` : ''), options);
+  }
+
+  prepareWith(prepare: Prepare): void {
+    this.#prepare = prepare;
   }
 
   /** While set, leaving the page (not a change of its query) asks first. Returns how to remove it. */

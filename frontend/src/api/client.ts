@@ -20,6 +20,8 @@ export interface RequestOptions {
   signal?: AbortSignal;
   /** Sign-in itself: sent without a token, and its 401 means a wrong password. */
   anonymous?: boolean;
+  /** `no-cache` when absent. */
+  cache?: RequestCache;
   /** A refused token is an error at once, without asking for the password again. */
   once?: boolean;
 }
@@ -82,6 +84,13 @@ export async function openStream(path: string, headers: Record<string, string>, 
   return response;
 }
 
+/** Bytes, for a picture: nobody is asked for a password because of one, and what the browser has kept is good. */
+export async function requestBlob(path: string): Promise<Blob> {
+  const response = await send(path, { cache: 'default' }, credentials.token());
+  if (!response.ok) throw await errorFromResponse(response);
+  return response.blob();
+}
+
 /** Nothing that a plugin can replace is called with the token, or with what holds it: no prototype's method, no getter. */
 async function send(path: string, options: RequestOptions, token: string | null): Promise<Response> {
   // A record of texts but for the prototype, which is no member of it.
@@ -97,7 +106,7 @@ async function send(path: string, options: RequestOptions, token: string | null)
     signal: options.signal ?? null,
     credentials: 'omit',
     // Lists and cards must be fresh; where an ETag helps, the browser still revalidates.
-    cache: 'no-cache',
+    cache: options.cache ?? 'no-cache',
     redirect: 'error',
   };
   try {

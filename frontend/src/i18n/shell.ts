@@ -52,6 +52,8 @@ export const texts = {
   nothingFound: 'Nothing matches “{text}”',
   offline: 'No connection to the server. What you type stays; the page goes on when it is back.',
   operate: 'Operate',
+  outdated: 'A new version of this page is here. Save what you typed, then reload.',
+  reload: 'Reload',
   pages: 'Pages',
   paletteField: 'SKU, title, page or action',
   password: 'Password',

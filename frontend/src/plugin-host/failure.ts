@@ -1,6 +1,6 @@
 export type FailurePhase = 'load' | 'activate' | 'register' | 'render' | 'late';
 
-const PHASES: readonly FailurePhase[] = ['load', 'activate', 'register', 'render', 'late'];
+const PHASES = new Set<FailurePhase>(['load', 'activate', 'register', 'render', 'late']);
 const MAX_RECEIVED = 2_000;
 
 /** Why a plugin's tab shows nothing: one plain sentence, and the plugin's own words beside it. */
@@ -18,7 +18,7 @@ export class PluginFailure extends Error {
 
   /** One that came as a message. Whatever it says, it is text. */
   static received(phase: FailurePhase, message: unknown, technical: unknown): PluginFailure {
-    const failure = new PluginFailure(PHASES.includes(phase) ? phase : 'render', String(message).slice(0, MAX_RECEIVED));
+    const failure = new PluginFailure(PHASES.has(phase) ? phase : 'render', String(message).slice(0, MAX_RECEIVED));
     return Object.assign(failure, { technical: technical === null ? null : String(technical).slice(0, MAX_RECEIVED) });
   }
 }

@@ -2,15 +2,8 @@ import { preferences } from '../ui/preferences.svelte.ts';
 
 /** How values are shown, on the UI's own pages and by plugins alike. */
 
-let chosen = '';
-
-/** For a frame, which knows of no choice but what the page says. */
-export function setUiLocale(locale: string): void {
-  chosen = locale;
-}
-
 export function uiLocale(): string {
-  return chosen || preferences.locale;
+  return preferences.locale;
 }
 
 const ENTITIES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;', '`': '&#96;' };

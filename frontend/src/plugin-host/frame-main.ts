@@ -1,8 +1,9 @@
 import type { CardDetail } from '../../plugin-host.d.ts';
 import { ApiError } from '../api/error.ts';
 import type { RequestOptions } from '../api/client.ts';
+import { loadLanguage } from '../i18n/catalogue.svelte.ts';
+import { preferences } from '../ui/preferences.svelte.ts';
 import { describe, PluginFailure } from './failure.ts';
-import { setUiLocale } from './format.ts';
 import type { FrameStart, FrameView, FromFrame, ToFrame } from './frame-protocol.ts';
 import { PluginHostRuntime } from './host.ts';
 import { loadModule } from './load.ts';
@@ -84,12 +85,9 @@ function draw(runtime: PluginHostRuntime, slot: HTMLElement, { plugin, tabId, de
   return runtime.mount(slot, plugin, tabId, detail).done;
 }
 
-function look({ state, looks }: FrameView): void {
-  setUiLocale(state.locale);
-  const root = document.documentElement;
-  root.lang = state.locale;
-  for (const name of Object.keys(root.dataset)) if (!(name in looks)) delete root.dataset[name];
-  Object.assign(root.dataset, looks);
+function look({ theme, density, language }: FrameView): void {
+  Object.assign(preferences, { theme, density, language });
+  void loadLanguage();
 }
 
 function sheet(text: string): CSSStyleSheet {

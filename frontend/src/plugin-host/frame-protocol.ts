@@ -2,6 +2,7 @@
 
 import type { CardDetail, HostState } from '../../plugin-host.d.ts';
 import type { ActivePlugin } from '../api/types.ts';
+import type { Density, Language, Theme } from '../ui/preferences.svelte.ts';
 import type { FailurePhase } from './failure.ts';
 
 /** Below `/admin/`; served with a policy of its own. */
@@ -18,8 +19,9 @@ export interface FrameStart {
 /** What of the page the frame has a copy of. */
 export interface FrameView {
   state: HostState;
-  /** `data-…` of the page's root element: theme, density. */
-  looks: Record<string, string>;
+  theme: Theme;
+  density: Density;
+  language: Language;
 }
 
 /** An `ApiError` without its class. */

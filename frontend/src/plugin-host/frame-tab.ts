@@ -1,6 +1,7 @@
 import type { CardDetail, CardListener } from '../../plugin-host.d.ts';
 import { asApiError } from '../api/error.ts';
 import type { ActivePlugin } from '../api/types.ts';
+import { t } from '../i18n/plugin-tab.ts';
 import { createFacade, type Page } from './facade.ts';
 import { Cancelled, PluginFailure, type FailurePhase } from './failure.ts';
 import { RateGate } from './flood.ts';
@@ -52,7 +53,7 @@ class Frame implements FramedTab {
   #timer: ReturnType<typeof setInterval> | undefined;
   #isDrawn = false;
 
-  constructor(slot: HTMLElement, private readonly plugin: ActivePlugin, tabId: string, detail: CardDetail, private readonly options: FrameOptions) {
+  constructor(slot: HTMLElement, plugin: ActivePlugin, tabId: string, detail: CardDetail, private readonly options: FrameOptions) {
     // The same checks and limits as in the page: what the frame itself checked does not count here.
     this.#facade = createFacade(
       { name: plugin.name, tabs: plugin.tabs, signal: this.#abort.signal, addSheet() {}, onDispose() {}, onCardChanged: () => () => {}, register() {}, own() {} },
@@ -99,7 +100,7 @@ class Frame implements FramedTab {
     // A page that was asleep, or hidden, heard nothing either.
     if (document.hidden) this.#heard = performance.now();
     const limit = this.#isDrawn ? SILENCE_LIMIT_MS : START_LIMIT_MS;
-    if (performance.now() - this.#heard > limit) return this.#fail('late', `This tab did not answer for ${limit / 1000} seconds, and was closed.`);
+    if (performance.now() - this.#heard > limit) return this.#fail('late', t('silent', { seconds: limit / 1000 }));
     this.#send({ kind: 'ping' });
   }
 
@@ -120,7 +121,7 @@ class Frame implements FramedTab {
 
   #take(message: FromFrame): void {
     if (this.#abort.signal.aborted) return;
-    if (!this.#messages.admit(performance.now())) return this.#fail('late', 'This tab sent the page more messages than it takes, and was closed.');
+    if (!this.#messages.admit(performance.now())) return this.#fail('late', t('flooded'));
     this.#heard = performance.now();
     switch (message.kind) {
       case 'drawn':

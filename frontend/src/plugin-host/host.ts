@@ -1,5 +1,6 @@
 import type { CardDetail, CardListener, CardTabRenderer, RenderContext } from '../../plugin-host.d.ts';
 import type { ActivePlugin } from '../api/types.ts';
+import { t } from '../i18n/plugin-tab.ts';
 import { createFacade, type Page } from './facade.ts';
 import { Cancelled, describe, PluginFailure, within, type FailurePhase } from './failure.ts';
 import { RateGate } from './flood.ts';
@@ -136,7 +137,7 @@ export class PluginHostRuntime {
     const loaded = this.#current(plugin);
     // Code and activation have one limit each; the sum of both bounds what a tab waits for somebody else's first opening.
     const limit = 2 * this.#activateMs + 1_000;
-    await within(loaded.ready, limit, () => this.#tooSlow('load', 'starting', limit), signal);
+    await within(loaded.ready, limit, () => this.#tooSlow('load', 'tooSlowStarting', limit), signal);
     return loaded;
   }
 
@@ -156,30 +157,30 @@ export class PluginHostRuntime {
   async #start(loaded: LoadedPlugin): Promise<void> {
     const { plugin, signal } = loaded;
     const { frontend } = plugin;
-    if (!frontend) throw new PluginFailure('load', 'This plugin has tabs, but no code for them.');
+    if (!frontend) throw new PluginFailure('load', t('noCode'));
     const attempt = this.#attempts.get(frontend.main_url) ?? 0;
     this.#attempts.set(frontend.main_url, attempt + 1);
 
     const module = await within(
       this.#options.load(frontend.main_url, frontend.integrity, attempt),
       this.#activateMs,
-      () => this.#tooSlow('load', 'loading', this.#activateMs),
+      () => this.#tooSlow('load', 'tooSlowLoading', this.#activateMs),
       signal,
     );
     const { activate } = module;
-    if (typeof activate !== 'function') throw new PluginFailure('load', 'This plugin’s code does not export a function "activate".');
+    if (typeof activate !== 'function') throw new PluginFailure('load', t('noActivate'));
     loaded.module = module;
     const facade = createFacade(loaded, this.#options.page);
     try {
       await within(
         invoke(() => activate(facade)),
         this.#activateMs,
-        () => this.#tooSlow('activate', 'starting', this.#activateMs),
+        () => this.#tooSlow('activate', 'tooSlowStarting', this.#activateMs),
         signal,
       );
     } catch (thrown) {
       if (thrown instanceof PluginFailure || thrown instanceof Cancelled) throw thrown;
-      throw new PluginFailure('activate', 'This plugin failed while it started.', thrown);
+      throw new PluginFailure('activate', t('startFailed'), thrown);
     }
   }
 
@@ -188,7 +189,7 @@ export class PluginHostRuntime {
     return within(
       loaded.whenRegistered(tabId),
       this.#activateMs,
-      () => new PluginFailure('register', `This plugin started, but registered no renderer for its tab "${tabId}".`),
+      () => new PluginFailure('register', t('noRenderer', { tab: tabId })),
       signal,
     );
   }
@@ -207,11 +208,11 @@ export class PluginHostRuntime {
       else disposers.push(returned);
     });
     try {
-      await within(work, this.#renderMs, () => this.#tooSlow('render', 'drawing this tab', this.#renderMs), signal);
+      await within(work, this.#renderMs, () => this.#tooSlow('render', 'tooSlowDrawing', this.#renderMs), signal);
     } catch (thrown) {
       left = true;
       if (thrown instanceof PluginFailure || thrown instanceof Cancelled) throw thrown;
-      throw new PluginFailure('render', 'This plugin failed while it drew its tab.', thrown);
+      throw new PluginFailure('render', t('drawingFailed'), thrown);
     }
   }
 
@@ -238,8 +239,8 @@ export class PluginHostRuntime {
     if (gate.admit()) this.#options.report({ plugin, version, phase, message: message.slice(0, 2_000) });
   }
 
-  #tooSlow(phase: FailurePhase, doing: string, ms: number): PluginFailure {
-    return new PluginFailure(phase, `This plugin took longer than ${ms / 1000} seconds for ${doing}, and was stopped.`);
+  #tooSlow(phase: FailurePhase, text: 'tooSlowLoading' | 'tooSlowStarting' | 'tooSlowDrawing', ms: number): PluginFailure {
+    return new PluginFailure(phase, t(text, { seconds: ms / 1000 }));
   }
 
   get #activateMs(): number {
