@@ -59,6 +59,6 @@ describe('formatRelative and formatWait', () => {
 it('times are short below a day, then dates', () => {
   const now = Date.parse('2026-11-23T12:00:00Z');
   const ago = (ms: number) => formatAgo(new Date(now - ms).toISOString(), now, 'en-GB');
-  expect([ago(5_000), ago(120_000), ago(3 * 3_600_000)]).toEqual(['now', '2 min', '3 hrs']);
+  expect([ago(5_000), ago(120_000), ago(3 * 3_600_000)]).toEqual(['now', '2 min', '3 h']);
   expect([ago(3 * 86_400_000), ago(400 * 86_400_000)]).toEqual(['20 Nov', '19 Oct 2025']);
 });

@@ -1,3 +1,4 @@
+import { t } from '../i18n/common.ts';
 import { preferences } from '../ui/preferences.svelte.ts';
 
 /** How values are shown, on the UI's own pages and by plugins alike. */
@@ -68,20 +69,19 @@ export function formatAgo(isoString: string, now = Date.now(), locale = uiLocale
     return new Intl.DateTimeFormat(locale, { day: 'numeric', month: 'short', ...(sameYear ? {} : { year: 'numeric' }) }).format(date);
   }
   if (passed < MINUTE_MS) return new Intl.RelativeTimeFormat(locale, { numeric: 'auto' }).format(0, 'second');
-  const [unit, size] = passed < HOUR_MS ? (['minute', MINUTE_MS] as const) : (['hour', HOUR_MS] as const);
-  return formatUnit(Math.floor(passed / size), unit, 'short', locale);
+  return passed < HOUR_MS ? t('minutesShort', { n: Math.floor(passed / MINUTE_MS) }) : t('hoursShort', { n: Math.floor(passed / HOUR_MS) });
 }
 
 /** "1 minute 20 seconds": how long to wait. */
 export function formatWait(seconds: number, locale = uiLocale()): string {
   const whole = Math.max(1, Math.ceil(seconds));
   const minutes = Math.floor(whole / 60);
-  const parts = [minutes ? formatUnit(minutes, 'minute', 'long', locale) : '', whole % 60 ? formatUnit(whole % 60, 'second', 'long', locale) : ''];
+  const parts = [minutes ? formatUnit(minutes, 'minute', locale) : '', whole % 60 ? formatUnit(whole % 60, 'second', locale) : ''];
   return parts.filter(Boolean).join(' ');
 }
 
-function formatUnit(n: number, unit: string, unitDisplay: 'short' | 'long', locale: string): string {
-  return new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay }).format(n);
+function formatUnit(n: number, unit: string, locale: string): string {
+  return new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'long' }).format(n);
 }
 
 /** "1 route", "1,204 calls". */
