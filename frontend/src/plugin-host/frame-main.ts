@@ -10,7 +10,7 @@ import { loadModule } from './load.ts';
 import { TAB_SHEET } from './tab-sheet.ts';
 
 /** Room around the tab, so that the outline of a focused element is not cut off. */
-const FRAME_SHEET = 'html, body { margin: 0; background: transparent; } .slot { padding: 4px; }';
+const FRAME_SHEET = 'body { margin: 0; background: var(--surface); color: var(--text); font: 400 var(--size)/1.5 var(--font); } .slot { padding: 4px; }';
 /** How long a call of the page may take is for the page to say; a message is never lost. */
 type Waiting = Map<number, { resolve: (value: never) => void; reject: (why: Error) => void }>;
 

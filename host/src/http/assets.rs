@@ -27,7 +27,7 @@ pub const CONTENT_SECURITY: &str = "default-src 'none'; script-src 'self'; style
 /// What it wants else it asks the page for.
 pub const FRAME_SECURITY: &str = "sandbox allow-scripts; default-src 'none'; script-src 'self'; img-src blob: data:; \
     font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; object-src 'none'; \
-    require-trusted-types-for 'script'; trusted-types plugin-html default";
+    require-trusted-types-for 'script'; trusted-types svelte-trusted-html plugin-html default";
 
 const PERMISSIONS: &str = "camera=(), geolocation=(), microphone=(), payment=(), usb=()";
 const HASHED: &str = "assets/";
