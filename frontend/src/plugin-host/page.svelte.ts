@@ -6,7 +6,7 @@ import { session } from '../api/session.svelte.ts';
 import type { ActivePlugin, Card } from '../api/types.ts';
 import type { CardDetail, HostState } from '../../plugin-host.d.ts';
 import { t } from '../i18n/plugin-tab.ts';
-import { readPicture } from '../pictures.ts';
+import { readPicture } from '../api/pictures.ts';
 import { router } from '../router.svelte.ts';
 import elements from '../styles/elements.css?inline';
 import { preferences } from '../ui/preferences.svelte.ts';
