@@ -19,7 +19,7 @@ export class Connection {
   offline = $state(false);
   /** The server has another UI: what is not loaded yet of this one is gone. */
   outdated = $state(false);
-  #back = Promise.withResolvers<void>();
+  #waiting: (() => void)[] = [];
   #timer: ReturnType<typeof setTimeout> | undefined;
   #pause = PROBE_FIRST_MS;
 
@@ -32,7 +32,7 @@ export class Connection {
 
   /** Resolves when the server answers: at once when it does now. */
   back(): Promise<void> {
-    return this.offline ? this.#back.promise : Promise.resolve();
+    return this.offline ? new Promise((resolve) => this.#waiting.push(resolve)) : Promise.resolve();
   }
 
   /** Asks for the page that this one came from: whether the server is there, and whether it still has this UI. */
@@ -47,7 +47,6 @@ export class Connection {
   #lost(): void {
     if (!this.offline) {
       this.offline = true;
-      this.#back = Promise.withResolvers();
       this.#pause = PROBE_FIRST_MS;
     }
     clearTimeout(this.#timer);
@@ -59,7 +58,7 @@ export class Connection {
     clearTimeout(this.#timer);
     if (!this.offline) return;
     this.offline = false;
-    this.#back.resolve();
+    for (const resolve of this.#waiting.splice(0)) resolve();
     // Servers come back with another build as often as with the same.
     void this.probe();
   }
