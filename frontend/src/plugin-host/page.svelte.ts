@@ -210,7 +210,9 @@ document.addEventListener('visibilitychange', () => strikes.hidden(document.hidd
 $effect.root(() => {
   // Another user gets plugins that never saw the first one.
   $effect(() => {
-    if (session.phase === 'signed-out') pluginHost.unloadAll();
+    if (session.phase !== 'signed-out') return;
+    pluginHost.unloadAll();
+    addresses.forget();
   });
   $effect(() => {
     view();

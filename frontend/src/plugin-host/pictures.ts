@@ -73,6 +73,10 @@ export class PictureAddresses {
     }
   }
 
+  forget(): void {
+    this.#known.clear();
+  }
+
   has(address: string): boolean {
     return this.#known.has(address);
   }
