@@ -47,8 +47,8 @@ test('without a server the list stays, and goes on by itself when it is back', a
   const away = await takeServerAway(page);
   await page.getByRole('searchbox').first().fill('no such card at all');
   await expect(offlineBar(page)).toBeVisible();
-  // After the fourth look all attempts would have ended in an error.
-  await expect.poll(away.looked, { timeout: 30_000 }).toBeGreaterThan(3);
+  // 7 seconds and more: all attempts would have ended in an error.
+  await expect.poll(away.looked, { timeout: 30_000 }).toBeGreaterThan(2);
   await expect(page.getByText('Stays in the list').first()).toBeVisible();
   await expect(page.getByRole('alert')).toHaveCount(0);
   await away.back();

@@ -37,6 +37,8 @@ export class Connection {
 
   /** Asks for the page that this one came from: whether the server is there, and whether it still has this UI. */
   async probe(): Promise<Served> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
     const served = await this.look();
     if (served === 'away') this.#lost();
     else this.#found();
@@ -49,13 +51,15 @@ export class Connection {
       this.offline = true;
       this.#pause = PROBE_FIRST_MS;
     }
-    clearTimeout(this.#timer);
+    // Requests that fail meanwhile do not put the next look off.
+    if (this.#timer !== undefined) return;
     this.#timer = setTimeout(() => void this.probe(), this.#pause);
     this.#pause = Math.min(this.#pause * 2, PROBE_LONGEST_MS);
   }
 
   #found(): void {
     clearTimeout(this.#timer);
+    this.#timer = undefined;
     if (!this.offline) return;
     this.offline = false;
     for (const resolve of this.#waiting.splice(0)) resolve();
