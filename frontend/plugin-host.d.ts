@@ -70,11 +70,20 @@ export interface RenderContext {
   readonly signal: AbortSignal;
   /** Runs `fn` when the tab is left or drawn again. */
   onDispose(fn: () => void): void;
+  /** As {@link PluginHost.onCardChanged}, until the tab is left or drawn again. */
+  onCardChanged?(fn: CardListener): void;
 }
+
+/** Gets a copy of the open card as it is now. */
+export type CardListener = (cardDetail: CardDetail) => void;
 
 /**
  * Fills `container`, an element of the plugin's own inside a shadow root: neither the page's styles nor
  * another plugin's reach it. A function that it returns runs when the tab is left. It has 10 seconds.
+ *
+ * An `<img>` shows pictures whose address stands in the card or in an answer of `apiRequest`: the server reads and
+ * checks them, and `src` becomes a `blob:` address. A tab that has held up the page is drawn in a frame apart from it:
+ * with the same host, and no reach to the rest of the page.
  */
 export type CardTabRenderer = (
   container: HTMLElement,
@@ -106,6 +115,11 @@ export interface PluginHost {
 
   /** Styles for the plugin's own tabs. (`<style>` and `style="…"` are dropped by the page's security policy.) */
   css?(text: string): void;
+  /**
+   * Runs `fn` whenever the open card has changed: a plugin wrote a source, somebody edited it. A tab is not drawn
+   * again for that, so that what is typed in it stays. Returns how to stop.
+   */
+  onCardChanged?(fn: CardListener): () => void;
   /** Runs `fn` when the plugin is unloaded. */
   onDispose?(fn: () => void): void;
   /** Aborted when the plugin is unloaded. */

@@ -13,7 +13,7 @@ export default defineConfig({
     // Nothing inline: the content security policy of the page allows files of our own only.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
-    rolldownOptions: { checks: { pluginTimings: false } },
+    rolldownOptions: { input: ['index.html', 'frame.html'], checks: { pluginTimings: false } },
   },
   server: {
     proxy: Object.fromEntries(

@@ -73,7 +73,7 @@ test('a tab that failed to load can be tried again', async ({ page }) => {
   await page.getByRole('tab', { name: 'flaky' }).click();
   await expect(page.getByRole('tabpanel').getByRole('alert')).toContainText('could not be fetched');
   failing = false;
-  await page.getByRole('button', { name: 'Try again' }).click();
+  await page.getByRole('button', { name: 'Retry' }).click();
   await expect(page.getByText('there now')).toBeVisible();
 });
 

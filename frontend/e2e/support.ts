@@ -87,32 +87,56 @@ export interface TestPlugin {
   /** The tab's id and label. */
   tab: string;
   code: string;
+  version?: string;
   /** Announced in place of the code's own hash. */
   integrity?: string;
+}
+
+/** Plugins that exist only in this browser. */
+export interface AddedPlugins {
+  /** Puts another version in the place of the plugin with its name, as the server announces an upgrade. */
+  replace: (plugin: TestPlugin) => Promise<void>;
 }
 
 /**
  * Adds plugins that exist only in this browser to those of the host: the list of plugins is answered
  * with them, and their code is served from the addresses that the list announces.
  */
-export async function addPlugins(page: Page, plugins: TestPlugin[]): Promise<void> {
+export async function addPlugins(page: Page, plugins: TestPlugin[]): Promise<AddedPlugins> {
+  const there = new Map(plugins.map((plugin) => [plugin.name, plugin]));
   await page.route('**/v1/admin/plugins', async (route) => {
     const response = await route.fetch();
     const body = (await response.json()) as { items: unknown[] };
-    const added = plugins.map(({ name, tab, code, integrity }) => ({
+    const added = Array.from(there.values(), ({ name, tab, code, integrity, version = '1.0.0' }) => ({
       name,
-      version: '1.0.0',
+      version,
       title: name,
       tabs: [{ id: tab, label: tab }],
-      frontend: { main_url: `/admin/assets/plugins/${name}/0123456789abcdef/plugin.js`, integrity: integrity ?? sha256(code) },
+      frontend: { main_url: `/admin/assets/plugins/${name}/${hash(code).toString('hex').slice(0, 16)}/plugin.js`, integrity: integrity ?? `sha256-${hash(code).toString('base64')}` },
     }));
     await route.fulfill({ response, json: { ...body, items: [...body.items, ...added] } });
   });
-  for (const { name, code } of plugins) {
-    await page.route(`**/admin/assets/plugins/${name}/**`, (route) => route.fulfill({ contentType: 'text/javascript; charset=utf-8', body: code }));
+  for (const { name } of plugins) {
+    await page.route(`**/admin/assets/plugins/${name}/**`, (route) =>
+      route.fulfill({ contentType: 'text/javascript; charset=utf-8', headers: { 'Access-Control-Allow-Origin': '*' }, body: there.get(name)?.code ?? '' }));
   }
+  return {
+    async replace(plugin) {
+      there.set(plugin.name, plugin);
+      // Any plugin's news make the page ask for all of them again.
+      await asSignedIn(page, 'POST', '/plugin-registry/supplier/reload');
+    },
+  };
 }
 
-function sha256(text: string): string {
-  return `sha256-${createHash('sha256').update(text).digest('base64')}`;
+/** A request of the one who is signed in on this page; `path` is relative to `/v1/admin`. */
+export async function asSignedIn<T = unknown>(page: Page, method: string, path: string, data?: unknown): Promise<T> {
+  const token = await page.evaluate(() => sessionStorage.getItem('cardinal.token'));
+  const response = await page.request.fetch(`/v1/admin${path}`, { method, headers: { Authorization: `Bearer ${token}` }, ...(data === undefined ? {} : { data }) });
+  expect(response.ok(), `${method} ${path}: ${response.status()}`).toBe(true);
+  return (response.status() === 204 ? null : await response.json()) as T;
+}
+
+function hash(text: string): Buffer {
+  return createHash('sha256').update(text).digest();
 }

@@ -5,14 +5,17 @@ import './styles/app.css';
 import { mount } from 'svelte';
 import App from './App.svelte';
 import { session } from './api/session.svelte.ts';
-import './api/live.svelte.ts';
+import { loadLanguage } from './i18n/catalogue.svelte.ts';
+import { preferences } from './ui/preferences.svelte.ts';
 
 installTrustedTypes();
-
-// After an upgrade of the server the old page's chunks are gone; a fresh page has the new ones.
-addEventListener('vite:preloadError', () => location.reload());
+preferences.apply();
 
 const target = document.getElementById('app');
 if (!target) throw new Error('index.html has no element #app');
-mount(App, { target });
-void session.start();
+// English needs no fetch; another language comes before the first words.
+void loadLanguage().then(() => {
+  // Before the page: whoever is not signed in needs the sign-in alone.
+  void session.start();
+  mount(App, { target });
+});

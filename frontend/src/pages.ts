@@ -1,4 +1,7 @@
 import type { Component } from 'svelte';
+import { loadChunk } from './chunks.ts';
+import { t } from './i18n/nav.ts';
+import type { IconName } from './ui/icons.ts';
 
 /** Every page: its path below `/admin`, the scope without which it shows nothing, and its code, fetched when first opened. */
 export interface Page {
@@ -9,7 +12,7 @@ export interface Page {
 }
 
 export const PAGES: readonly Page[] = [
-  { pattern: /^\/cards$/, scope: 'cards:read', load: () => import('./pages/Cards.svelte') },
+  { pattern: /^\/cards$/, scope: 'cards:read', load: () => import('./pages/cards/Cards.svelte') },
   { pattern: /^\/cards\/(?<id>[^/]+)$/, scope: 'cards:read', load: () => import('./pages/card/CardPage.svelte') },
   { pattern: /^\/mcp\/keys$/, scope: 'keys:read', load: () => import('./pages/keys/Keys.svelte') },
   { pattern: /^\/plugins$/, scope: 'plugins:read', load: () => import('./pages/plugins/Plugins.svelte') },
@@ -18,19 +21,70 @@ export const PAGES: readonly Page[] = [
 
 export interface NavigationEntry {
   path: string;
-  label: string;
+  /** Called while drawing, so that it follows the language. */
+  label: () => string;
   scope: string;
+  icon: IconName;
+  /** Below the heading "Operate". */
+  operate?: boolean;
+  /** Pressed after `g`. */
+  key?: string;
 }
 
 export const NAVIGATION: readonly NavigationEntry[] = [
-  { path: '/cards', label: 'Cards', scope: 'cards:read' },
-  { path: '/mcp/keys', label: 'MCP & API keys', scope: 'keys:read' },
-  { path: '/plugins', label: 'Plugins', scope: 'plugins:read' },
+  { path: '/cards', label: () => t('cards'), scope: 'cards:read', icon: 'cards', key: 'c' },
+  { path: '/plugins', label: () => t('plugins'), scope: 'plugins:read', icon: 'plug', operate: true, key: 'p' },
+  { path: '/mcp/keys', label: () => t('keys'), scope: 'keys:read', icon: 'key', operate: true, key: 'k' },
 ];
 
 export interface Found {
   page: Page;
   params: Record<string, string>;
+}
+
+// A page as it was fetched; its key is its row above.
+const fetched = new Map<Page, Component<any>>();
+const coming = new Map<Page, Promise<Component<any>>>();
+
+/** A page's code: at once when it is there, else when it comes. */
+export function loadPage(page: Page): Component<any> | Promise<Component<any>> {
+  const there = fetched.get(page);
+  if (there) return there;
+  const begun = coming.get(page);
+  if (begun) return begun;
+  const load = loadChunk(page.load).then(({ default: Content }) => {
+    fetched.set(page, Content);
+    return Content;
+  });
+  coming.set(page, load);
+  load.catch(() => {}).finally(() => coming.delete(page));
+  return load;
+}
+
+/** What has to be waited for before the page at `path` can be shown; null when that is nothing. */
+export function preparePage(path: string): Promise<unknown> | null {
+  const page = findPage(path)?.page;
+  const code = page && loadPage(page);
+  return code instanceof Promise ? code : null;
+}
+
+/** Fetches all pages for which `may` holds, one after the other, while the browser has nothing else to do. */
+export async function prefetchPages(may: (scope: string) => boolean): Promise<void> {
+  for (const page of PAGES.filter(({ scope }) => may(scope))) {
+    await idle();
+    try {
+      await loadPage(page);
+    } catch {
+      return; // whoever opens the page hears why
+    }
+  }
+}
+
+function idle(): Promise<void> {
+  return new Promise((resolve) => {
+    if ('requestIdleCallback' in globalThis) requestIdleCallback(() => resolve(), { timeout: 5_000 });
+    else setTimeout(resolve, 200);
+  });
 }
 
 export function findPage(path: string): Found | null {

@@ -18,6 +18,7 @@ mod mcp;
 pub mod metrics;
 pub mod openapi;
 pub mod pages;
+mod pictures;
 mod plugin_data;
 mod plugin_logs;
 mod plugin_registry;
@@ -49,6 +50,7 @@ pub fn routes() -> Vec<Route> {
         card_sources::routes(),
         card_export::routes(),
         card_import::routes(),
+        pictures::routes(),
         jobs::routes(),
         plugins::routes(),
         plugin_registry::routes(),

@@ -32,6 +32,7 @@ use crate::{
     link::{FirstLogin, KeeperLink, WorkerStart},
     mcp::Mcp,
     observe::{Telemetry, log::Log},
+    pictures::Pictures,
     plugin::{
         context::Services,
         past::Past,
@@ -70,6 +71,7 @@ pub struct App {
     pub proxy_routes: StoredRoutes,
     pub kinds: Kinds,
     pub jobs: Arc<Jobs>,
+    pub pictures: Pictures,
     pub descriptions: Descriptions,
     pub client_errors: ClientErrors,
     /// Of plugins' lines.
@@ -130,6 +132,7 @@ impl App {
         Ok(Self {
             mcp: Mcp::new(Arc::clone(&plugins), Arc::clone(&catalogue), Arc::clone(&audit), key, stop),
             jobs: Arc::new(Jobs::new(pools.core.clone(), start.host_id)),
+            pictures: Pictures::new(config.http.picture_networks.clone())?,
             events: Arc::new(Events::new(pools.core.clone(), stop)),
             catalogue,
             cursors,

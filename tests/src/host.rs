@@ -134,7 +134,8 @@ impl Host {
         let settings = Host::settings()
             .plugins(PluginsFolder::bundled().with("unruly", &Package::fixture("unruly")))
             // The pages that tests serve are on loopback.
-            .set("PLUGIN_SETTINGS_SUPPLIER", json!({"allow_private_addresses": true}).to_string());
+            .set("PLUGIN_SETTINGS_SUPPLIER", json!({"allow_private_addresses": true}).to_string())
+            .set("PICTURE_NETWORKS", "127.0.0.1");
         let host = Arc::new(settings.start().await);
         *shared = Arc::downgrade(&host);
         host

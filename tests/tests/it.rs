@@ -48,6 +48,7 @@ mod it {
     mod oidc_keys;
     mod openapi;
     mod operators;
+    mod pictures;
     mod plugin_calls;
     mod plugin_data;
     mod plugin_logs;

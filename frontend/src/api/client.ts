@@ -13,6 +13,10 @@ export interface RequestOptions {
   method?: string;
   /** Sent as JSON. */
   body?: unknown;
+  /** Sent as it is, in the place of `body`; `contentType` names it. */
+  raw?: Blob;
+  /** Where `path` begins, when it is not below `/v1/admin`: `''` for `/metrics`. */
+  root?: string;
   /** Another media type than `application/json`, for merge patches. */
   contentType?: string;
   ifMatch?: string;
@@ -20,6 +24,8 @@ export interface RequestOptions {
   signal?: AbortSignal;
   /** Sign-in itself: sent without a token, and its 401 means a wrong password. */
   anonymous?: boolean;
+  /** `no-cache` when absent. */
+  cache?: RequestCache;
   /** A refused token is an error at once, without asking for the password again. */
   once?: boolean;
 }
@@ -41,6 +47,13 @@ let credentials: Credentials = { token: () => null, renew: () => Promise.reject(
 
 export function useCredentials(source: Credentials): void {
   credentials = source;
+}
+
+let reach: (reached: boolean) => void = () => {};
+
+/** `listener` hears of every request whether an answer came, whatever it said. */
+export function onReach(listener: (reached: boolean) => void): void {
+  reach = listener;
 }
 
 /** The one way to the server: `path` is relative to `/v1/admin`. */
@@ -75,28 +88,38 @@ export async function openStream(path: string, headers: Record<string, string>, 
   return response;
 }
 
+/** Bytes, for a picture: nobody is asked for a password because of one, and what the browser has kept is good. */
+export async function requestBlob(path: string): Promise<Blob> {
+  const response = await send(path, { cache: 'default' }, credentials.token());
+  if (!response.ok) throw await errorFromResponse(response);
+  return response.blob();
+}
+
 /** Nothing that a plugin can replace is called with the token, or with what holds it: no prototype's method, no getter. */
 async function send(path: string, options: RequestOptions, token: string | null): Promise<Response> {
   // A record of texts but for the prototype, which is no member of it.
   const headers = { __proto__: null, Accept: 'application/json, */*;q=0.5', ...options.headers } as unknown as Record<string, string>;
   if (token) headers.Authorization = `Bearer ${token}`;
   if (options.ifMatch) headers['If-Match'] = options.ifMatch;
-  if (options.body !== undefined) headers['Content-Type'] = options.contentType ?? 'application/json';
+  if (options.body !== undefined || options.raw) headers['Content-Type'] = options.contentType ?? 'application/json';
   const init: Bare<RequestInit> = {
     __proto__: null,
     method: options.method ?? 'GET',
     headers,
-    body: options.body === undefined ? null : stringify(options.body),
+    body: options.raw ?? (options.body === undefined ? null : stringify(options.body)),
     signal: options.signal ?? null,
     credentials: 'omit',
     // Lists and cards must be fresh; where an ETag helps, the browser still revalidates.
-    cache: 'no-cache',
+    cache: options.cache ?? 'no-cache',
     redirect: 'error',
   };
   try {
-    return await fetch(API_ROOT + path, init);
+    const response = await fetch((options.root ?? API_ROOT) + path, init);
+    reach(true);
+    return response;
   } catch (thrown) {
     if (options.signal?.aborted) throw thrown;
+    reach(false);
     throw networkError();
   }
 }

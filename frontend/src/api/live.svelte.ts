@@ -1,4 +1,6 @@
+import { onlineManager } from '@tanstack/svelte-query';
 import { openStream } from './client.ts';
+import { connection } from './connection.svelte.ts';
 import { Live, type LiveEvent } from './live.ts';
 import { queryClient, refresh } from './query-client.ts';
 import { session } from './session.svelte.ts';
@@ -28,7 +30,15 @@ function cardChanged({ card_id: id }: LiveEvent): void {
   void queryClient.invalidateQueries({ queryKey: ['cards'], refetchType: 'none' });
 }
 
+// What the browser says of its network is less than what `connection` knows.
+onlineManager.setEventListener(() => () => {});
+
 $effect.root(() => {
+  $effect(() => {
+    onlineManager.setOnline(!connection.offline);
+    // It waits for up to a minute before it tries again.
+    if (!connection.offline && session.phase === 'signed-in' && !document.hidden) live.retry();
+  });
   $effect(() => {
     if (session.phase === 'signed-out') live.forget();
     if (session.phase !== 'signed-in') return;

@@ -33,6 +33,7 @@ export class Live {
   #running: AbortController | null = null;
   #retryMs = FIRST_RETRY_MS;
   #failures = 0;
+  #wake: (() => void) | null = null;
 
   constructor(open: Open) {
     this.#open = open;
@@ -53,6 +54,11 @@ export class Live {
   stop(): void {
     this.#running?.abort();
     this.#running = null;
+  }
+
+  /** Tries now what waits for its next attempt. */
+  retry(): void {
+    this.#wake?.();
   }
 
   /** Another user begins with what happens from now on. */
@@ -80,7 +86,7 @@ export class Live {
       // At once when the server wishes it, but not in a circle.
       const pause = ending === 'again' && this.#failures === 0 ? 0 : Math.max(this.#pause(), atLeast);
       this.#failures += 1;
-      await sleep(pause, running.signal);
+      await this.#sleep(pause, running.signal);
     }
     if (this.#running === running) this.#running = null;
   }
@@ -134,6 +140,21 @@ export class Live {
     }
   }
 
+  #sleep(ms: number, signal: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const wake = () => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', wake);
+        this.#wake = null;
+        resolve();
+      };
+      const timer = setTimeout(wake, ms);
+      this.#wake = wake;
+      signal.addEventListener('abort', wake);
+      if (signal.aborted) wake();
+    });
+  }
+
   /** Longer with each failure, and not the same for everybody: a server that was restarted gets its readers back one by one. */
   #pause(): number {
     return Math.min(this.#retryMs * 2 ** this.#failures, LONGEST_RETRY_MS) * (0.75 + Math.random() / 2);
@@ -152,17 +173,4 @@ function parse(data: string): Record<string, unknown> {
   } catch {
     return {};
   }
-}
-
-function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const wake = () => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', wake);
-      resolve();
-    };
-    const timer = setTimeout(wake, ms);
-    signal.addEventListener('abort', wake);
-    if (signal.aborted) wake();
-  });
 }

@@ -10,7 +10,8 @@ export const queryClient = new QueryClient({
       staleTime: 5_000,
       // What the server refused it refuses again; only what may pass by itself is tried once more.
       retry: (failures, error) => failures < TRIES && error instanceof ApiError && PASSING.has(error.status),
-      networkMode: 'always',
+      // Without a server they wait, with what they have, and go on when it is back; see `live.svelte.ts`.
+      networkMode: 'online',
     },
   },
 });

@@ -1,68 +1,26 @@
-/** What the server sends; see `/v1/admin/openapi.json` of a running host for all of it. */
+import type { Card as CardAsSent, CardPage as CardPageAsSent, JsonObject, PluginSettings as PluginSettingsAsSent, Source as SourceAsSent, Status } from './generated.ts';
 
-export type CardStatus = 'draft' | 'active' | 'archived';
+/**
+ * What the server sends. `generated.ts` has all that its description of the API says; here is what that leaves open, and
+ * what the description does not tell: the plugins of `/plugins` and `/plugin-registry`.
+ */
+
+export type { ApiKey, Json, JsonObject, ListedSource, Me } from './generated.ts';
+
+export type CardStatus = Status;
 export const CARD_STATUSES: readonly CardStatus[] = ['draft', 'active', 'archived'];
 
-export type Json = null | boolean | number | string | Json[] | JsonObject;
-export interface JsonObject {
-  [key: string]: Json;
-}
-
-export interface Source {
-  kind: string;
-  data: Json;
-  plugin?: string;
-  plugin_version?: string;
-  updated_at?: string;
+/** Without its author where it is older than that. */
+export type Source = Pick<SourceAsSent, 'kind' | 'data'> & { [K in 'plugin' | 'plugin_version' | 'updated_at']?: NonNullable<SourceAsSent[K]> } & {
   updated_by?: { kind: string; id: string; name?: string };
-}
+};
 
-export interface Card {
-  id: string;
-  title: string;
-  sku: string;
-  status: CardStatus;
-  attributes: JsonObject & { sources?: Record<string, Source> };
-  version: number;
-  created_at: string;
-  updated_at: string;
-}
+export type Card = Omit<CardAsSent, 'attributes' | 'deleted_at'> & { attributes: JsonObject & { sources?: Record<string, Source> } };
 
-export type ListedCard = Omit<Card, 'attributes' | 'version'>;
+export type ListedCard = Omit<Card, 'attributes'>;
 
-export interface CardPage {
-  items: ListedCard[];
-  next_cursor: string | null;
-  prev_cursor: string | null;
-  total_estimate: number | null;
-}
-
-export interface Me {
-  user: { id: string; username: string; kind: string };
-  scopes: string[];
-  auth: string;
-  expires_at: string | null;
-}
-
-export interface ApiKey {
-  id: string;
-  name: string;
-  key_hint: string;
-  scopes: string[];
-  rate_limit: { per_minute: number; burst?: number | null } | null;
-  expires_at: string | null;
-  created_at: string;
-  last_used_at: string | null;
-  last_used_ip: string | null;
-  revoked_at: string | null;
-  revoked_reason: string | null;
-  /** The key that this one was rotated from. */
-  replaces_id: string | null;
-  /** The key that was rotated from this one and is not revoked. */
-  replaced_by_id: string | null;
-  /** The key that this one was made with, or its successor. */
-  made_by_key_id: string | null;
-}
+/** The members that a list asks for. */
+export type CardPage = Omit<CardPageAsSent, 'items'> & { items: ListedCard[] };
 
 export interface PluginTab {
   id: string;
@@ -199,8 +157,7 @@ export interface PluginCounters {
 }
 
 /** A plugin's settings; a secret that is set is `{"set": true}`. */
-export interface PluginSettings {
-  name: string;
+export type PluginSettings = Omit<PluginSettingsAsSent, 'settings' | 'stored' | 'environment' | 'defaults' | 'schema'> & {
   /** What the plugin gets: the three layers below put together. */
   settings: JsonObject;
   stored: JsonObject;
@@ -208,14 +165,4 @@ export interface PluginSettings {
   defaults: JsonObject;
   /** Null when the plugin has no settings. */
   schema: JsonObject | null;
-  /** JSON pointers to secrets that have to be given again. */
-  unreadable: string[];
-  version: number;
-}
-
-/** A source of a card without its data, as the card's list of sources has it. */
-export interface ListedSource {
-  source_key: string;
-  /** Its plugin is not installed any more. */
-  orphaned: boolean;
-}
+};

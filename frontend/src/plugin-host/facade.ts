@@ -1,4 +1,4 @@
-import type { ApiRequestOptions, CardDetail, CardTabRenderer, HostState, PluginHost } from '../../plugin-host.d.ts';
+import type { ApiRequestOptions, CardDetail, CardListener, CardTabRenderer, HostState, PluginHost } from '../../plugin-host.d.ts';
 import { ApiError } from '../api/error.ts';
 import type { RequestOptions } from '../api/client.ts';
 import { resolveApiPath } from './api-path.ts';
@@ -18,6 +18,8 @@ export interface Page {
   state(): HostState;
   cardDetail(): CardDetail;
   toast(plugin: string, message: string): void;
+  /** The bytes of a picture of the web, for a tab that shows it. */
+  picture(address: string): Promise<Blob>;
 }
 
 /** The part of a loaded plugin that its facade works on. */
@@ -27,6 +29,7 @@ export interface Owner {
   readonly signal: AbortSignal;
   addSheet(sheet: CSSStyleSheet): void;
   onDispose(fn: () => void): void;
+  onCardChanged(fn: CardListener): () => void;
   register(tabId: string, fn: CardTabRenderer): void;
   /** Marks an error as this plugin's, should nobody catch it. */
   own(error: object): void;
@@ -76,6 +79,7 @@ export function createFacade(owner: Owner, page: Page): Required<PluginHost> {
       sheet.replaceSync(String(text));
       owner.addSheet(sheet);
     },
+    onCardChanged: (fn) => owner.onCardChanged(fn),
     onDispose: (fn) => owner.onDispose(fn),
     signal: owner.signal,
   });

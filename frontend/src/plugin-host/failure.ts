@@ -1,5 +1,8 @@
 export type FailurePhase = 'load' | 'activate' | 'register' | 'render' | 'late';
 
+const PHASES = new Set<FailurePhase>(['load', 'activate', 'register', 'render', 'late']);
+const MAX_RECEIVED = 2_000;
+
 /** Why a plugin's tab shows nothing: one plain sentence, and the plugin's own words beside it. */
 export class PluginFailure extends Error {
   override name = 'PluginFailure';
@@ -11,6 +14,12 @@ export class PluginFailure extends Error {
     super(message);
     this.phase = phase;
     this.technical = thrown === undefined ? null : describe(thrown);
+  }
+
+  /** One that came as a message. Whatever it says, it is text. */
+  static received(phase: FailurePhase, message: unknown, technical: unknown): PluginFailure {
+    const failure = new PluginFailure(PHASES.has(phase) ? phase : 'render', String(message).slice(0, MAX_RECEIVED));
+    return Object.assign(failure, { technical: technical === null ? null : String(technical).slice(0, MAX_RECEIVED) });
   }
 }
 

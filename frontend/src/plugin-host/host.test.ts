@@ -30,6 +30,7 @@ function setUp(module: PluginModule | ((attempt: number) => Promise<PluginModule
     report: (report) => reports.push(report),
     page: {
       request,
+      picture: () => Promise.resolve(new Blob()),
       toast: (_, message) => toasts.push(message),
       state: () => ({ user: { id: 'u', username: 'ann' }, locale: 'en', theme: 'light', scopes: ['cards:read'], route: '/cards' }),
       cardDetail: () => ({ item: CARD }),
@@ -203,7 +204,7 @@ describe('the host object', () => {
     expect(Object.isFrozen(given)).toBe(true);
     const members = ['apiRequest', 'esc', 'formatMoney', 'formatDate', 'showToast', 'getState', 'getCardDetail', 'registerCardTabRenderer'] as const;
     for (const member of members) expect(given[member], member).toBeTypeOf('function');
-    expect(Object.keys(given).filter((key) => !(members as readonly string[]).includes(key))).toEqual(['css', 'onDispose', 'signal']);
+    expect(Object.keys(given).filter((key) => !(members as readonly string[]).includes(key))).toEqual(['css', 'onCardChanged', 'onDispose', 'signal']);
   });
 
   it('sends requests with method and body, and passes on what they reject with', async () => {

@@ -1,9 +1,13 @@
-import type { CardDetail, CardTabRenderer, RenderContext } from '../../plugin-host.d.ts';
+import type { CardDetail, CardListener, CardTabRenderer, RenderContext } from '../../plugin-host.d.ts';
 import type { ActivePlugin } from '../api/types.ts';
+import { t } from '../i18n/plugin-tab.ts';
 import { createFacade, type Page } from './facade.ts';
 import { Cancelled, describe, PluginFailure, within, type FailurePhase } from './failure.ts';
 import { RateGate } from './flood.ts';
-import { pluginInStack, type LoadModule, type PluginModule } from './load.ts';
+import { asFunction, invoke, stackOf } from './foreign.ts';
+import { pluginInStack, type LoadModule } from './load.ts';
+import { LoadedPlugin } from './loaded.ts';
+import { followPictures } from './pictures.ts';
 
 export const ACTIVATE_LIMIT_MS = 5_000;
 export const RENDER_LIMIT_MS = 10_000;
@@ -66,19 +70,24 @@ export class PluginHostRuntime {
     const dispose = () => {
       abort.abort();
       stopFollowing?.();
-      this.#runDisposers(plugin, disposers.splice(0));
+      this.#callAll(plugin, disposers.splice(0));
       host.remove();
     };
     const draw = async () => {
       const loaded = await this.#ready(plugin, abort.signal);
       const renderer = await this.#renderer(loaded, tabId, abort.signal);
-      stopFollowing = loaded.followSheets((sheets) => {
+      const stopSheets = loaded.followSheets((sheets) => {
         root.adoptedStyleSheets = [this.#options.baseSheet, ...sheets];
       });
+      const stopPictures = followPictures(root, this.#options.page.picture);
+      stopFollowing = () => {
+        stopSheets();
+        stopPictures();
+      };
       const container = document.createElement('div');
       container.className = 'plugin-tab';
       root.append(container);
-      await this.#render(renderer, container, detail, abort.signal, disposers);
+      await this.#render(loaded, renderer, container, detail, abort.signal, disposers);
     };
     const done = draw().catch((thrown: unknown) => {
       dispose();
@@ -88,6 +97,11 @@ export class PluginHostRuntime {
     return { done, dispose };
   }
 
+  /** Says to every plugin's code in this page that the open card is another version now. */
+  cardChanged(detail: CardDetail): void {
+    for (const loaded of this.#loaded.values()) this.#callAll(loaded.plugin, loaded.cardChanges(detail));
+  }
+
   /** Forgets a plugin's code, and everything that it registered. */
   unload(name: string): void {
     const loaded = this.#loaded.get(name);
@@ -95,7 +109,7 @@ export class PluginHostRuntime {
     this.#loaded.delete(name);
     loaded.abort.abort();
     const last = loaded.module?.deactivate;
-    this.#runDisposers(loaded.plugin, typeof last === 'function' ? [...loaded.disposers, last as () => unknown] : loaded.disposers);
+    this.#callAll(loaded.plugin, typeof last === 'function' ? [...loaded.disposers, last as () => unknown] : loaded.disposers);
   }
 
   unloadAll(): void {
@@ -123,7 +137,7 @@ export class PluginHostRuntime {
     const loaded = this.#current(plugin);
     // Code and activation have one limit each; the sum of both bounds what a tab waits for somebody else's first opening.
     const limit = 2 * this.#activateMs + 1_000;
-    await within(loaded.ready, limit, () => this.#tooSlow('load', 'starting', limit), signal);
+    await within(loaded.ready, limit, () => this.#tooSlow('load', 'tooSlowStarting', limit), signal);
     return loaded;
   }
 
@@ -143,30 +157,30 @@ export class PluginHostRuntime {
   async #start(loaded: LoadedPlugin): Promise<void> {
     const { plugin, signal } = loaded;
     const { frontend } = plugin;
-    if (!frontend) throw new PluginFailure('load', 'This plugin has tabs, but no code for them.');
+    if (!frontend) throw new PluginFailure('load', t('noCode'));
     const attempt = this.#attempts.get(frontend.main_url) ?? 0;
     this.#attempts.set(frontend.main_url, attempt + 1);
 
     const module = await within(
       this.#options.load(frontend.main_url, frontend.integrity, attempt),
       this.#activateMs,
-      () => this.#tooSlow('load', 'loading', this.#activateMs),
+      () => this.#tooSlow('load', 'tooSlowLoading', this.#activateMs),
       signal,
     );
     const { activate } = module;
-    if (typeof activate !== 'function') throw new PluginFailure('load', 'This plugin’s code does not export a function "activate".');
+    if (typeof activate !== 'function') throw new PluginFailure('load', t('noActivate'));
     loaded.module = module;
     const facade = createFacade(loaded, this.#options.page);
     try {
       await within(
         invoke(() => activate(facade)),
         this.#activateMs,
-        () => this.#tooSlow('activate', 'starting', this.#activateMs),
+        () => this.#tooSlow('activate', 'tooSlowStarting', this.#activateMs),
         signal,
       );
     } catch (thrown) {
       if (thrown instanceof PluginFailure || thrown instanceof Cancelled) throw thrown;
-      throw new PluginFailure('activate', 'This plugin failed while it started.', thrown);
+      throw new PluginFailure('activate', t('startFailed'), thrown);
     }
   }
 
@@ -175,13 +189,17 @@ export class PluginHostRuntime {
     return within(
       loaded.whenRegistered(tabId),
       this.#activateMs,
-      () => new PluginFailure('register', `This plugin started, but registered no renderer for its tab "${tabId}".`),
+      () => new PluginFailure('register', t('noRenderer', { tab: tabId })),
       signal,
     );
   }
 
-  async #render(renderer: CardTabRenderer, container: HTMLElement, detail: CardDetail, signal: AbortSignal, disposers: (() => unknown)[]): Promise<void> {
-    const context: RenderContext = Object.freeze({ signal, onDispose: (fn: () => void) => void disposers.push(asFunction(fn, 'onDispose')) });
+  async #render(loaded: LoadedPlugin, renderer: CardTabRenderer, container: HTMLElement, detail: CardDetail, signal: AbortSignal, disposers: (() => unknown)[]): Promise<void> {
+    const context: Required<RenderContext> = Object.freeze({
+      signal,
+      onDispose: (fn: () => void) => void disposers.push(asFunction(fn, 'onDispose')),
+      onCardChanged: (fn: CardListener) => void disposers.push(loaded.onCardChanged(fn)),
+    });
     let left = false;
     const work = invoke(() => renderer(container, structuredClone(detail), context)).then((returned) => {
       if (typeof returned !== 'function') return;
@@ -190,16 +208,16 @@ export class PluginHostRuntime {
       else disposers.push(returned);
     });
     try {
-      await within(work, this.#renderMs, () => this.#tooSlow('render', 'drawing this tab', this.#renderMs), signal);
+      await within(work, this.#renderMs, () => this.#tooSlow('render', 'tooSlowDrawing', this.#renderMs), signal);
     } catch (thrown) {
       left = true;
       if (thrown instanceof PluginFailure || thrown instanceof Cancelled) throw thrown;
-      throw new PluginFailure('render', 'This plugin failed while it drew its tab.', thrown);
+      throw new PluginFailure('render', t('drawingFailed'), thrown);
     }
   }
 
-  #runDisposers(plugin: ActivePlugin, disposers: (() => unknown)[]): void {
-    for (const fn of disposers) {
+  #callAll(plugin: ActivePlugin, calls: (() => unknown)[]): void {
+    for (const fn of calls) {
       invoke(fn).catch((thrown: unknown) => this.#late(plugin.name, describe(thrown)));
     }
   }
@@ -221,8 +239,8 @@ export class PluginHostRuntime {
     if (gate.admit()) this.#options.report({ plugin, version, phase, message: message.slice(0, 2_000) });
   }
 
-  #tooSlow(phase: FailurePhase, doing: string, ms: number): PluginFailure {
-    return new PluginFailure(phase, `This plugin took longer than ${ms / 1000} seconds for ${doing}, and was stopped.`);
+  #tooSlow(phase: FailurePhase, text: 'tooSlowLoading' | 'tooSlowStarting' | 'tooSlowDrawing', ms: number): PluginFailure {
+    return new PluginFailure(phase, t(text, { seconds: ms / 1000 }));
   }
 
   get #activateMs(): number {
@@ -231,85 +249,5 @@ export class PluginHostRuntime {
 
   get #renderMs(): number {
     return this.#options.renderMs ?? RENDER_LIMIT_MS;
-  }
-}
-
-/** One plugin's code in this page, from its first opened tab until it is unloaded. */
-class LoadedPlugin {
-  readonly abort = new AbortController();
-  readonly disposers: (() => unknown)[] = [];
-  module: PluginModule | null = null;
-  ready: Promise<void> = Promise.resolve();
-  failed = false;
-  readonly #sheets: CSSStyleSheet[] = [];
-  readonly #sheetFollowers = new Set<(sheets: CSSStyleSheet[]) => void>();
-  readonly #renderers = new Map<string, CardTabRenderer>();
-  readonly #awaited = new Map<string, ((renderer: CardTabRenderer) => void)[]>();
-
-  constructor(
-    readonly plugin: ActivePlugin,
-    private readonly errors: WeakMap<object, string>,
-  ) {}
-
-  get name(): string {
-    return this.plugin.name;
-  }
-
-  get tabs(): ActivePlugin['tabs'] {
-    return this.plugin.tabs;
-  }
-
-  get signal(): AbortSignal {
-    return this.abort.signal;
-  }
-
-  /** Of two renderers for one tab the later counts, from the next opening on. */
-  register(tabId: string, renderer: CardTabRenderer): void {
-    this.#renderers.set(tabId, renderer);
-    for (const resolve of this.#awaited.get(tabId) ?? []) resolve(renderer);
-    this.#awaited.delete(tabId);
-  }
-
-  whenRegistered(tabId: string): Promise<CardTabRenderer> {
-    const renderer = this.#renderers.get(tabId);
-    if (renderer) return Promise.resolve(renderer);
-    return new Promise((resolve) => this.#awaited.set(tabId, [...(this.#awaited.get(tabId) ?? []), resolve]));
-  }
-
-  addSheet(sheet: CSSStyleSheet): void {
-    this.#sheets.push(sheet);
-    for (const follow of this.#sheetFollowers) follow(this.#sheets);
-  }
-
-  followSheets(follow: (sheets: CSSStyleSheet[]) => void): () => void {
-    follow(this.#sheets);
-    this.#sheetFollowers.add(follow);
-    return () => this.#sheetFollowers.delete(follow);
-  }
-
-  onDispose(fn: () => void): void {
-    this.disposers.push(asFunction(fn, 'onDispose'));
-  }
-
-  own(error: object): void {
-    this.errors.set(error, this.name);
-  }
-}
-
-/** Calls foreign code so that a throw, too, arrives as a rejection. */
-async function invoke<T>(fn: () => T | Promise<T>): Promise<T> {
-  return fn();
-}
-
-function asFunction(fn: unknown, where: string): () => unknown {
-  if (typeof fn !== 'function') throw new TypeError(`${where} needs a function.`);
-  return fn as () => unknown;
-}
-
-function stackOf(thrown: unknown): string {
-  try {
-    return String((thrown as { stack?: unknown } | null)?.stack ?? '');
-  } catch {
-    return '';
   }
 }

@@ -1,3 +1,4 @@
+import { t } from '../i18n/plugin-tab.ts';
 import { PluginFailure } from './failure.ts';
 
 export const PLUGIN_ASSETS = '/admin/assets/plugins/';
@@ -13,7 +14,7 @@ export type LoadModule = (mainUrl: string, integrity: string, attempt: number) =
 export const loadModule: LoadModule = async (mainUrl, integrity, attempt) => {
   const url = new URL(mainUrl, location.origin);
   if (url.origin !== location.origin || !url.pathname.startsWith(PLUGIN_ASSETS)) {
-    throw new PluginFailure('load', 'The address of this plugin’s code is not one that the server may name.', mainUrl);
+    throw new PluginFailure('load', t('badAddress'), mainUrl);
   }
   // A browser remembers that a module failed, for as long as the page lives; another fragment is another module.
   if (attempt > 0) url.hash = `retry-${attempt}`;
@@ -21,7 +22,7 @@ export const loadModule: LoadModule = async (mainUrl, integrity, attempt) => {
   try {
     return (await import(/* @vite-ignore */ url.href)) as PluginModule;
   } catch (thrown) {
-    throw new PluginFailure('load', 'This plugin’s code does not run in this browser.', thrown);
+    throw new PluginFailure('load', t('doesNotRun'), thrown);
   }
 };
 
@@ -36,7 +37,7 @@ function preload(href: string, integrity: string): Promise<void> {
     link.addEventListener('load', () => resolve());
     link.addEventListener('error', () => {
       link.remove();
-      reject(new PluginFailure('load', 'This plugin’s code could not be fetched, or is not the file that the server announced.'));
+      reject(new PluginFailure('load', t('notFetched')));
     });
     document.head.append(link);
   });

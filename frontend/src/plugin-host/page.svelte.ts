@@ -1,25 +1,46 @@
 import { reportClientError } from '../api/plugins.ts';
 import { queryClient } from '../api/query-client.ts';
 import { request } from '../api/client.ts';
+import { ApiError } from '../api/error.ts';
 import { session } from '../api/session.svelte.ts';
-import type { Card } from '../api/types.ts';
+import type { ActivePlugin, Card } from '../api/types.ts';
 import type { CardDetail, HostState } from '../../plugin-host.d.ts';
+import { t } from '../i18n/plugin-tab.ts';
+import { readPicture } from '../api/pictures.ts';
 import { router } from '../router.svelte.ts';
 import elements from '../styles/elements.css?inline';
+import { preferences } from '../ui/preferences.svelte.ts';
 import { toasts } from '../ui/toasts.svelte.ts';
+import type { Page } from './facade.ts';
 import { uiLocale } from './format.ts';
-import { PluginHostRuntime } from './host.ts';
-import { loadModule } from './load.ts';
+import type { FrameView } from './frame-protocol.ts';
+import { mountFramed, type FrameOptions, type FramedTab } from './frame-tab.ts';
+import { PluginHostRuntime, type MountedTab } from './host.ts';
+import { loadModule, pluginInStack } from './load.ts';
+import { keepPageLooks } from './page-looks.ts';
+import { PictureAddresses } from './pictures.ts';
+import { Strikes, type Place } from './strikes.ts';
+import { TAB_SHEET } from './tab-sheet.ts';
 
 /** Joins the plugin host to this page. */
 
-const TAB_SHEET = ':host { display: block; color: var(--text); }';
+/** A script that runs this long without a pause has held up the page. */
+const HELD_UP_MS = 5_000;
+/** Pictures go through `<img>`, where their addresses are checked. */
+const PICTURES = '/pictures';
 
 let card: Card | null = null;
+let framed: FramedTab | null = null;
+const addresses = new PictureAddresses();
 
 /** The card that plugins see as the current one. */
 export function openCard(now: Card | null): void {
+  const before = card;
   card = now;
+  addresses.learn(now);
+  if (!now || !before || now === before || now.id !== before.id) return;
+  pluginHost.cardChanged({ item: now });
+  framed?.cardChanged({ item: now });
 }
 
 function cardDetail(): CardDetail {
@@ -31,7 +52,7 @@ function state(): HostState {
   return {
     user: session.me ? { id: session.me.user.id, username: session.me.user.username } : null,
     locale: uiLocale(),
-    theme: matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light',
+    theme: preferences.shownTheme,
     scopes: [...(session.me?.scopes ?? [])],
     route: path + (search.size ? `?${search}` : ''),
   };
@@ -43,27 +64,158 @@ function baseSheet(): CSSStyleSheet {
   return sheet;
 }
 
-export const pluginHost = new PluginHostRuntime({
-  page: {
-    request: async (path, options) => {
-      const answer = await request(path, options);
-      // A plugin that wrote something has most likely written to the card: what the page shows of it is old.
-      if (options.method !== 'GET' && options.method !== 'HEAD') void queryClient.invalidateQueries({ queryKey: ['card'] });
-      return answer;
-    },
-    state,
-    cardDetail,
-    toast: (plugin, message) => toasts.show(`${plugin}: ${message}`),
+const page: Page = {
+  request: async (path, options) => {
+    if (decodeURIComponent(path).startsWith(PICTURES)) throw new ApiError(0, 'invalid-path', 'Show a picture by an <img>; apiRequest does not fetch it.');
+    const answer = await request(path, options);
+    addresses.learn(answer);
+    // A plugin that wrote something has most likely written to the card: what the page shows of it is old.
+    if (options.method !== 'GET' && options.method !== 'HEAD') void queryClient.invalidateQueries({ queryKey: ['card'] });
+    return answer;
   },
+  picture: (address) => {
+    if (!addresses.has(address)) return Promise.reject(new ApiError(0, 'invalid-picture', 'This address is neither in the card nor in an answer of the server.'));
+    return readPicture(address);
+  },
+  state,
+  cardDetail,
+  toast: (plugin, message) => toasts.show(`${plugin}: ${message}`),
+};
+
+export const pluginHost = new PluginHostRuntime({
+  page,
   load: loadModule,
   baseSheet: baseSheet(),
   report: ({ plugin, version, phase, message }) => reportClientError(plugin, { version, phase, message }),
 });
 pluginHost.watchLateErrors(window);
 
-// Another user gets plugins that never saw the first one.
+const strikes = new Strikes(storage(), locks());
+const marksRead = strikes.start();
+const safeMode = new URLSearchParams(location.search).get('safe') === '1';
+
+/** Where a plugin's tab is to be drawn; `ask` when it is not to be drawn by itself. */
+export async function placeFor(plugin: ActivePlugin): Promise<Place | 'ask' | 'safe'> {
+  if (safeMode) return 'safe';
+  await marksRead;
+  const struck = strikes.of(codeOf(plugin));
+  if (struck === 'frame') return 'ask';
+  return struck ? 'frame' : 'page';
+}
+
+/** Somebody wants it in the page all the same. */
+export function forgive(plugin: ActivePlugin): void {
+  strikes.forgive(codeOf(plugin));
+}
+
+export type TabEvents = Pick<FrameOptions, 'late' | 'touched' | 'closed'>;
+
+/** Draws a tab, in the page or apart from it, and undoes on leaving what it did to the page. */
+export function openTab(slot: HTMLElement, plugin: ActivePlugin, tabId: string, place: Place, events: TabEvents): MountedTab {
+  const code = codeOf(plugin);
+  const restoreLooks = keepPageLooks();
+  strikes.begin(code, place);
+  const tab = place === 'page' ? openInPage(slot, plugin, tabId, events) : openInFrame(slot, plugin, tabId, events);
+  return {
+    done: tab.done,
+    dispose() {
+      tab.dispose();
+      strikes.end();
+      restoreLooks();
+    },
+  };
+}
+
+function openInPage(slot: HTMLElement, plugin: ActivePlugin, tabId: string, events: TabEvents): MountedTab {
+  const stopWatching = watchFrames(plugin.name, (ms) => {
+    strikes.strike(codeOf(plugin), 'page');
+    const message = t('heldUp', { seconds: Math.round(ms / 1000) });
+    reportClientError(plugin.name, { version: plugin.version, phase: 'late', message });
+    events.late(message);
+  });
+  const tab = pluginHost.mount(slot, plugin, tabId, cardDetail());
+  return {
+    done: tab.done,
+    dispose() {
+      stopWatching();
+      tab.dispose();
+    },
+  };
+}
+
+function openInFrame(slot: HTMLElement, plugin: ActivePlugin, tabId: string, events: TabEvents): MountedTab {
+  const tab = mountFramed(slot, plugin, tabId, cardDetail(), {
+    ...events,
+    page,
+    view,
+    report: (phase, message) => reportClientError(plugin.name, { version: plugin.version, phase, message }),
+  });
+  framed = tab;
+  return {
+    done: tab.done,
+    dispose() {
+      if (framed === tab) framed = null;
+      tab.dispose();
+    },
+  };
+}
+
+function view(): FrameView {
+  const { theme, density, language } = preferences;
+  return { state: state(), theme, density, language };
+}
+
+function codeOf(plugin: ActivePlugin): string {
+  return plugin.frontend?.main_url ?? plugin.name;
+}
+
+interface AnimationFrameTiming extends PerformanceEntry {
+  scripts: readonly { duration: number; sourceURL: string }[];
+}
+
+/** Hears of scripts of `plugin` that held up the page and ended in the end, where the browser tells of them. */
+function watchFrames(plugin: string, heldUp: (ms: number) => void): () => void {
+  const type = 'long-animation-frame';
+  if (!globalThis.PerformanceObserver?.supportedEntryTypes.includes(type)) return () => {};
+  const observer = new PerformanceObserver((list) => {
+    for (const { scripts } of list.getEntries() as AnimationFrameTiming[]) {
+      const worst = scripts.find(({ duration, sourceURL }) => duration > HELD_UP_MS && pluginInStack(sourceURL) === plugin);
+      if (worst) heldUp(worst.duration);
+    }
+  });
+  observer.observe({ type });
+  return () => observer.disconnect();
+}
+
+function storage(): Storage | null {
+  try {
+    return localStorage;
+  } catch {
+    return null; // switched off by the browser
+  }
+}
+
+function locks() {
+  const { locks: manager } = navigator;
+  if (!manager) return null;
+  return {
+    hold: (name: string) => void manager.request(name, () => new Promise(() => {})),
+    held: async () => new Set((await manager.query()).held?.map(({ name }) => name ?? '')),
+  };
+}
+
+addEventListener('pagehide', () => strikes.hidden(true));
+document.addEventListener('visibilitychange', () => strikes.hidden(document.hidden));
+
 $effect.root(() => {
+  // Another user gets plugins that never saw the first one.
   $effect(() => {
-    if (session.phase === 'signed-out') pluginHost.unloadAll();
+    if (session.phase !== 'signed-out') return;
+    pluginHost.unloadAll();
+    addresses.forget();
+  });
+  $effect(() => {
+    view();
+    framed?.viewChanged();
   });
 });

@@ -4,6 +4,8 @@
  * escape shows up wrong instead of running. Must be loaded before anything else touches the DOM.
  */
 
+import { setPicturesAside } from './pictures.ts';
+
 interface TrustedTypesApi {
   createPolicy(name: string, rules: { createHTML(html: string): string }): { createHTML(html: string): string };
 }
@@ -30,7 +32,11 @@ function sanitizerOfBrowser(): ((html: string) => string) | null {
   const parse = (Document as unknown as { parseHTML?: ParseHtml }).parseHTML;
   if (!parse || typeof Sanitizer === 'undefined') return null;
   const sanitizer = new Sanitizer({ removeElements: REMOVED_ELEMENTS, removeAttributes: REMOVED_ATTRIBUTES });
-  return (html) => parse.call(Document, html, { sanitizer }).body.innerHTML;
+  return (html) => {
+    const { body } = parse.call(Document, html, { sanitizer });
+    setPicturesAside(body);
+    return body.innerHTML;
+  };
 }
 
 /** `parse` marks a string as trusted for one use only: the parser of a document in which nothing runs. */
@@ -38,6 +44,7 @@ function sanitizerByHand(parse: { createHTML(html: string): string }): (html: st
   return (html) => {
     const parsed = new DOMParser().parseFromString(parse.createHTML(html), 'text/html');
     removeDangerous(parsed.body);
+    setPicturesAside(parsed.body);
     return parsed.body.innerHTML;
   };
 }

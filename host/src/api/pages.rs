@@ -66,5 +66,7 @@ fn plugin_file(app: &App, file: &str, headers: &HeaderMap) -> ApiResult<Reply> {
     // An SVG that is opened by itself is a document, on the Admin UI's origin.
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
     headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+    // A tab that runs apart from the page has an origin that is none.
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     Ok(response)
 }

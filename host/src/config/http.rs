@@ -23,6 +23,8 @@ pub struct Http {
     pub proxy_hosts: Vec<String>,
     pub cors_origins: Vec<String>,
     pub trusted_proxies: Vec<Cidr>,
+    /// Private networks that pictures of cards may be read from.
+    pub picture_networks: Vec<Cidr>,
     pub shutdown_grace: Duration,
 }
 
@@ -51,6 +53,9 @@ pub(super) struct Args {
     /// Networks whose Forwarded and X-Forwarded-* headers are believed, e.g. 10.0.0.0/8,::1 [default: none]
     #[arg(long, env, value_name = "CIDRS")]
     trusted_proxies: Option<String>,
+    /// Private networks that pictures of cards may be read from, e.g. 10.20.0.0/16 [default: none]
+    #[arg(long, env, value_name = "CIDRS")]
+    picture_networks: Option<String>,
     /// Certificate chain to serve TLS with, e.g. /etc/cardinal/tls.crt
     #[arg(long, env, value_name = "FILE")]
     tls_cert: Option<String>,
@@ -86,6 +91,7 @@ impl Http {
             proxy_hosts,
             cors_origins: reader.list("ADMIN_CORS_ORIGINS", &args.admin_cors_origins, network::origin),
             trusted_proxies: reader.list("TRUSTED_PROXIES", &args.trusted_proxies, str::parse),
+            picture_networks: reader.list("PICTURE_NETWORKS", &args.picture_networks, str::parse),
             shutdown_grace: Duration::from_secs(grace),
         }
     }

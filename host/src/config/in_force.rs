@@ -32,6 +32,7 @@ impl Config {
             ("PROXY_HOSTS", list(&http.proxy_hosts)),
             ("ALLOWED_HOSTS", list(&http.allowed_hosts)),
             ("TRUSTED_PROXIES", list(&http.trusted_proxies)),
+            ("PICTURE_NETWORKS", list(&http.picture_networks)),
             ("ADMIN_CORS_ORIGINS", list(&http.cors_origins)),
             ("SHUTDOWN_GRACE_SECONDS", json!(http.shutdown_grace.as_secs())),
             ("PROXY_ROUTES", list(&routes.collect::<Vec<_>>())),

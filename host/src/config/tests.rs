@@ -25,7 +25,7 @@ fn faults(flags: &[&str]) -> Vec<String> {
 }
 
 /// The settings of the public contract, in its order.
-const SETTINGS: [&str; 44] = [
+const SETTINGS: [&str; 45] = [
     "ADMIN_BOOTSTRAP_USERNAME",
     "ADMIN_BOOTSTRAP_PASSWORD",
     "ADMIN_BOOTSTRAP_PASSWORD_FILE",
@@ -37,6 +37,7 @@ const SETTINGS: [&str; 44] = [
     "PROXY_HOSTS",
     "ALLOWED_HOSTS",
     "TRUSTED_PROXIES",
+    "PICTURE_NETWORKS",
     "DATA_DIR",
     "PLUGINS_DIR",
     "DATABASE_URL",

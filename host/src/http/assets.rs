@@ -7,23 +7,32 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName,
-    IF_NONE_MATCH, LOCATION, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    ACCEPT, ACCEPT_ENCODING, ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, LOCATION, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+    X_FRAME_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use rust_embed::RustEmbed;
 
 use super::compression::Coding;
 
-/// Nothing inline, nothing from elsewhere but images; strings become HTML only through the page's own sanitizer.
+/// Nothing inline, nothing from elsewhere; strings become HTML only through the page's own sanitizer. Pictures of others
+/// come through the host (`/v1/admin/pictures`) and stand in the page as blobs.
 pub const CONTENT_SECURITY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
-    img-src 'self' https: data:; font-src 'self'; connect-src 'self'; frame-src 'self'; base-uri 'none'; \
+    img-src 'self' blob: data:; font-src 'self'; connect-src 'self'; frame-src 'self'; base-uri 'none'; \
     form-action 'self'; frame-ancestors 'none'; object-src 'none'; require-trusted-types-for 'script'; \
     trusted-types svelte-trusted-html plugin-html default";
+
+/// The frame in which a plugin's tab runs apart from the page: an origin of its own, no requests but for scripts of ours.
+/// What it wants else it asks the page for.
+pub const FRAME_SECURITY: &str = "sandbox allow-scripts; default-src 'none'; script-src 'self'; img-src blob: data:; \
+    font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; object-src 'none'; \
+    require-trusted-types-for 'script'; trusted-types svelte-trusted-html plugin-html default";
 
 const PERMISSIONS: &str = "camera=(), geolocation=(), microphone=(), payment=(), usb=()";
 const HASHED: &str = "assets/";
 const PAGE: &str = "index.html";
+const FRAME: &str = "frame.html";
 const FOREVER: &str = "public, max-age=31536000, immutable";
 const ALWAYS_ASK: &str = "no-cache";
 const NOT_BUILT: &str = "The Admin UI is not part of this build of Cardinal. `scripts/run` builds it in; \
@@ -106,7 +115,13 @@ fn answer(ask: &Ask<'_>, files: &dyn Fn(&str) -> Option<File>) -> Response<Bytes
     let name = ask.path.strip_prefix("/admin/").unwrap_or_default();
     if name.starts_with(HASHED) {
         return match best_form(name, ask.accept_encoding, files) {
-            Some(form) => reply(ask, &form, name, FOREVER),
+            Some(form) => shared(reply(ask, &form, name, FOREVER)),
+            None => plain(StatusCode::NOT_FOUND, ""),
+        };
+    }
+    if name == FRAME {
+        return match best_form(FRAME, ask.accept_encoding, files) {
+            Some(form) => framed(reply(ask, &form, FRAME, ALWAYS_ASK)),
             None => plain(StatusCode::NOT_FOUND, ""),
         };
     }
@@ -158,6 +173,20 @@ fn reply(ask: &Ask<'_>, form: &Form, name: &str, cache: &'static str) -> Respons
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
         }
     }
+    response
+}
+
+/// The frame's origin is none, so its scripts come from another one. They hold nothing that is not public.
+fn shared(mut response: Response<Bytes>) -> Response<Bytes> {
+    response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    response
+}
+
+/// The only answer that may stand in a frame, and only in one of ours.
+fn framed(mut response: Response<Bytes>) -> Response<Bytes> {
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(FRAME_SECURITY));
+    headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN"));
     response
 }
 
@@ -241,6 +270,7 @@ mod tests {
             "index.html"
             | "index.html.br"
             | "index.html.gz"
+            | "frame.html"
             | "assets/index-abc.js"
             | "assets/index-abc.js.br"
             | "assets/index-abc.js.gz"
@@ -335,6 +365,19 @@ mod tests {
             assert_eq!(header(&response, "x-content-type-options"), "nosniff");
             assert_eq!(header(&response, "x-frame-options"), "DENY");
         }
+    }
+
+    #[test]
+    fn only_the_frame_may_be_framed_and_its_scripts_may_be_read_by_an_origin_that_is_none() {
+        let frame = get("/admin/frame.html", None, None, true);
+        assert_eq!(frame.body(), "frame.html");
+        let policy = header(&frame, "content-security-policy");
+        assert!(policy.starts_with("sandbox allow-scripts;") && policy.contains("frame-ancestors 'self'"), "{policy}");
+        assert!(!policy.contains("allow-same-origin") && !policy.contains("unsafe") && !policy.contains("connect-src"));
+        assert_eq!(header(&frame, "x-frame-options"), "SAMEORIGIN");
+        assert_eq!(header(&frame, "access-control-allow-origin"), "");
+        assert_eq!(header(&get(SCRIPT, None, None, false), "access-control-allow-origin"), "*");
+        assert_eq!(header(&get("/admin/", None, None, true), "access-control-allow-origin"), "");
     }
 
     #[test]

@@ -144,7 +144,7 @@ codes! {
         "The plugin answered with something that cannot be sent: a bad status, a bad header, a body over its limit.",
         "Tell the plugin's author. The server's log has the cause under the `request_id`.";
     UPSTREAM_ERROR = "upstream-error", 502, "The server behind this path failed",
-        "The upstream of this proxy route could not be reached or broke off.",
+        "The upstream of this proxy route, or the site of a picture, could not be reached, broke off or sent what is no answer to this.",
         "Try again later; if it stays so, tell an operator.";
     STORAGE_FULL = "storage-full", 507, "There is no room",
         "What was sent does not fit on the server's disk. Nothing of it was kept.",
@@ -171,7 +171,7 @@ codes! {
         "The plugin's call reached its deadline and was cancelled.",
         "Ask for less at once, or try again later.";
     UPSTREAM_TIMEOUT = "upstream-timeout", 504, "The server behind this path took too long",
-        "The upstream of this proxy route did not answer in time.",
+        "The upstream of this proxy route, or the site of a picture, did not answer in time.",
         "Try again later; if it stays so, tell an operator.";
     REQUEST_TIMEOUT = "request-timeout", 408, "The request came too slowly",
         "The request's body did not arrive in time.",

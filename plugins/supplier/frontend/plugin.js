@@ -27,12 +27,19 @@ const TAB = 'supplier';
 /** @param {PluginHost} host */
 export function activate(host) {
   host.css?.(STYLES);
-  host.registerCardTabRenderer(TAB, (container, { item }, { signal }) => {
+  host.registerCardTabRenderer(TAB, (container, { item }, { signal, onCardChanged }) => {
     if (!item) {
       container.innerHTML = '<p class="empty">There is no product to show: open a card first.</p>';
       return;
     }
-    new SupplierTab(host, container, item, signal).draw();
+    const tab = new SupplierTab(host, container, item, signal);
+    tab.draw();
+    // Others enrich the card too. What is typed and previewed stays.
+    onCardChanged?.(({ item: now }) => {
+      if (!now) return;
+      tab.card = now;
+      tab.drawSources();
+    });
   });
 }
 

@@ -45,6 +45,19 @@ async fn written(user: &User, folder: &Path) -> PathBuf {
     file
 }
 
+/// The Admin UI is compiled against types that are made from the document; a host that describes itself otherwise makes
+/// them old.
+#[tokio::test]
+async fn the_types_of_the_admin_ui_are_those_of_the_document() {
+    let host = Host::shared().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = written(host.owner().await, folder.path()).await;
+    let mut check = Command::new("node");
+    check.arg("build/types.js").arg(&file).arg("--check").current_dir(repository().join("frontend"));
+    let (output, printed) = run(check).await;
+    assert!(output.status.success(), "{printed}");
+}
+
 #[tokio::test]
 async fn the_document_is_valid_and_a_client_generator_takes_it() {
     let host = with_plugins().await;

@@ -1,6 +1,6 @@
 //! Reading one document of the identity provider: a bounded GET that follows no redirect.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
@@ -12,11 +12,10 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
 };
-use tokio_rustls::{
-    TlsConnector,
-    rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs, pki_types::ServerName},
-};
+use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
 use url::Url;
+
+use crate::tls;
 
 /// From the look-up of the name to the last byte.
 const WITHIN: Duration = Duration::from_secs(5);
@@ -24,8 +23,7 @@ const WITHIN: Duration = Duration::from_secs(5);
 const LIMIT: usize = 256 * 1024;
 const AGENT: &str = concat!("cardinal/", env!("CARGO_PKG_VERSION"));
 
-/// Fetches over TLS, trusting the machine's own authorities as well as the public ones: a provider
-/// in the same house often has a certificate of the house's own authority.
+/// Fetches over TLS.
 pub struct Fetcher(TlsConnector);
 
 /// What the provider answered when it answered at all.
@@ -36,17 +34,7 @@ pub struct Answer {
 
 impl Fetcher {
     pub fn new() -> anyhow::Result<Self> {
-        let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        Self::trusting(roots)
-    }
-
-    fn trusting(roots: RootCertStore) -> anyhow::Result<Self> {
-        let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Self(TlsConnector::from(Arc::new(config))))
+        Ok(Self(tls::connector()?))
     }
 
     /// # Errors
@@ -102,6 +90,8 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpListener,
@@ -109,7 +99,8 @@ mod tests {
     use tokio_rustls::{
         TlsAcceptor,
         rustls::{
-            ServerConfig,
+            RootCertStore, ServerConfig,
+            crypto::aws_lc_rs,
             pki_types::{CertificateDer, PrivatePkcs8KeyDer},
         },
     };
@@ -146,7 +137,7 @@ mod tests {
     fn trusting_the_site() -> Fetcher {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from(CERTIFICATE)).unwrap();
-        Fetcher::trusting(roots).unwrap()
+        Fetcher(tls::trusting(roots).unwrap())
     }
 
     #[tokio::test]
