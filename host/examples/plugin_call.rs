@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use cardinal::{
-    auth::{caller::Caller, scope::ScopeSet},
+    auth::caller::Caller,
     catalogue::Catalogue,
     clock::Clock,
     config::{Execution, PerPlugin},
@@ -24,6 +24,7 @@ use cardinal::{
         library::{SealedLibrary, open},
         watchdog::Watchdog,
     },
+    scope::ScopeSet,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::runtime::Handle;

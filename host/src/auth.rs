@@ -12,7 +12,7 @@ mod follow;
 pub mod login;
 pub mod oidc;
 pub mod password;
-pub mod scope;
+
 pub mod session_token;
 pub mod throttle;
 pub mod username;
@@ -29,7 +29,6 @@ use self::{
     caller::{Caller, CallerKind, SharedCaller},
     oidc::{Failure, Identity, Oidc},
     password::Hasher,
-    scope::ScopeSet,
     session_token::{Refused, Ring},
     throttle::Throttle,
 };
@@ -46,6 +45,7 @@ use crate::{
         error::{ApiError, ApiResult},
     },
     limit::{KeyRate, Limits},
+    scope::{self, ScopeSet},
 };
 
 /// The kind of the users of an identity provider.

@@ -15,10 +15,12 @@ pub mod log_levels;
 mod mcp;
 mod network;
 mod observe;
+pub mod own_paths;
 mod paths;
 mod per_plugin;
 mod plugins;
 mod proxy;
+mod readable_secrets;
 mod reader;
 mod secret;
 
@@ -33,8 +35,9 @@ pub use network::{Cidr, is_safe_provider};
 pub use observe::{LogFormat, Observe};
 pub use paths::{Paths, PluginsDir, program_folders};
 pub use per_plugin::{Breaking, Execution, PerPlugin};
-pub use plugins::{Plugins, Trust};
+pub use plugins::{Plugins, Trust, parse_trust_key};
 pub use proxy::{Proxy, ProxyRoute};
+pub use readable_secrets::refuse_readable_secrets;
 pub use reader::{BadSettings, Fault};
 pub use secret::Secret;
 

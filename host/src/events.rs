@@ -3,7 +3,6 @@
 //! Writers leave them in `event_outbox` with their own transaction. Whichever host comes first gives them their numbers,
 //! one host at a time; each host with readers looks for new numbers a few times a second, once for all of them.
 
-pub mod event;
 pub mod seats;
 
 use std::{
@@ -15,14 +14,18 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-pub use self::event::{Event, Topic};
-use self::{
-    event::{Numbered, Topics},
-    seats::{Seat, Seats},
-};
+use self::seats::{Seat, Seats};
 use crate::{
-    db::outage::log_failure,
-    db::{self, events::Standing, pool::Pool},
+    auth::caller::Caller,
+    db::{
+        self,
+        events::{
+            Standing,
+            event::{Event, Numbered, Topic, Topics},
+        },
+        outage::log_failure,
+        pool::Pool,
+    },
     http::{
         codes,
         error::{ApiError, ApiResult},
@@ -203,6 +206,12 @@ impl Events {
             }
         }
     }
+}
+
+/// The topics that a caller may read.
+pub fn open_to(caller: &Caller) -> Topics {
+    let open = Topic::ALL.into_iter().filter(|topic| caller.holds(topic.scope()));
+    open.fold(Topics::default(), Topics::with)
 }
 
 fn wanted(topics: Topics) -> impl Fn(&Numbered) -> bool {

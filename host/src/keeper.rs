@@ -31,7 +31,7 @@ pub mod worker_account;
 pub mod worker_log;
 
 use crate::clock::Clock;
-use crate::config::{Config, Secret};
+use crate::config::{self, Config, Secret};
 use crate::crash::book::Book;
 use crate::db::connect::{ConnectParams, SocketDir};
 use crate::db::prepare::{self, Prepared, SecretSource};
@@ -99,7 +99,7 @@ struct Keeper {
 impl Keeper {
     async fn start(mut config: Config) -> anyhow::Result<Self> {
         let launcher = Launcher::this_program();
-        secret_file::refuse_readable(&config)?;
+        config::refuse_readable_secrets(&config)?;
         let mut data = DataDir::open(&config.paths.data_dir)?;
         make_plugins_dir(&config.paths.plugins_dir);
         let (uses, listeners) = listen(&mut config)?;

@@ -35,6 +35,8 @@ pub mod request;
 pub mod router;
 pub mod sandbox;
 pub mod schema_sql;
+pub mod scope;
+
 mod seal;
 mod secret_file;
 pub mod server;

@@ -25,12 +25,9 @@ use self::{
     meters::Meters,
     standing::{Kind, Policy, Standing, seconds},
 };
-use crate::{
-    auth::caller::Caller,
-    http::{
-        codes,
-        error::{ApiError, ApiResult},
-    },
+use crate::http::{
+    codes,
+    error::{ApiError, ApiResult},
 };
 
 /// Calls without a valid credential that an address may make: far more than a person or a script
@@ -152,12 +149,12 @@ impl Limits {
         spent_until > self.at(Instant::now()) + u64::from(FLOOD) * REFUSALS.period
     }
 
-    /// Charges a call to its caller, whatever comes of it later: on each of its budgets, or on none of them when one
+    /// Charges a call to its caller's budgets, whatever comes of it later: on each of its budgets, or on none of them when one
     /// refuses.
-    pub fn charge(&self, caller: &Caller, at: Instant, standing: &mut Option<Standing>) -> ApiResult<()> {
+    pub fn charge(&self, allowances: &[Allowance], at: Instant, standing: &mut Option<Standing>) -> ApiResult<()> {
         let (now, hosts) = (self.at(at), self.meters.hosts());
         let mut least: Option<(&Policy, u64, u64)> = None;
-        for (place, Allowance { policy, meter }) in caller.allowances.iter().enumerate() {
+        for (place, Allowance { policy, meter }) in allowances.iter().enumerate() {
             match meter.take(policy.limit, now, hosts) {
                 Taken::Admitted { remaining, refill } => {
                     if least.is_none_or(|(_, before, _)| remaining < before) {
@@ -165,7 +162,7 @@ impl Limits {
                     }
                 }
                 Taken::Refused { wait, refill } => {
-                    caller.allowances[..place].iter().for_each(|taken| taken.meter.give_back(taken.policy.limit));
+                    allowances[..place].iter().for_each(|taken| taken.meter.give_back(taken.policy.limit));
                     let refill = refill.max(wait);
                     *standing = Some(Standing { policy: policy.clone(), remaining: 0, refill });
                     return Err(refused("Too many requests.", wait));
@@ -251,14 +248,12 @@ mod tests {
         let sibling = || {
             let rate = |budget, per_minute, burst| KeyRate { budget, per_minute: Some(per_minute), burst: Some(burst) };
             let rates = [rate(Uuid::now_v7(), 59, 4), rate(maker, 60, 6)];
-            let mut caller = Caller::of(Uuid::nil(), "", crate::auth::scope::ScopeSet::all());
-            caller.allowances = limits.of_key(rates.into_iter());
-            caller
+            limits.of_key(rates.into_iter())
         };
         let (one, two, now) = (sibling(), sibling(), Instant::now());
-        let calls = |caller: &Caller, tries: usize| {
+        let calls = |allowances: &[Allowance], tries: usize| {
             let mut standing = None;
-            let admitted = (0..tries).filter(|_| limits.charge(caller, now, &mut standing).is_ok()).count();
+            let admitted = (0..tries).filter(|_| limits.charge(allowances, now, &mut standing).is_ok()).count();
             (admitted, standing.unwrap().policy.limit.per_minute)
         };
         assert_eq!(calls(&one, 4), (4, 59), "of what is left, the answer says the lesser");

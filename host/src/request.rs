@@ -20,6 +20,7 @@ use crate::{
     api,
     app::App,
     auth::caller::SharedCaller,
+    config::own_paths::is_own,
     http::{
         body::Body,
         codes,
@@ -138,7 +139,7 @@ async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<Re
         return Err(ApiError::new(&codes::NOT_FOUND));
     }
     let site = app.hosts.check(&request)?;
-    if !path::is_own(request.uri().path())
+    if !is_own(request.uri().path())
         && proxies(app, peer.door, site)
         && let Some(route) = app.proxy.find(request.uri().path())
     {
@@ -173,7 +174,7 @@ async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<Re
         return found.and(Err(ApiError::new(&codes::NOT_FOUND)));
     }
     let caller = identify(app, cx, peer, request.headers()).await?; // 401, 503; before 404: only the known learn what exists
-    app.limits.charge(&caller, cx.started, &mut cx.standing)?; // 429; what is refused from here on has cost a call, too
+    app.limits.charge(&caller.allowances, cx.started, &mut cx.standing)?; // 429; what is refused from here on has cost a call, too
     let found = found?; // 404, 405
     if let Access::Scope(scope) = found.route.access {
         caller.require(scope).map_err(|refusal| app.auth.step_up(refusal, &caller, scope))?; // 403

@@ -9,8 +9,6 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use rustix::fs::OFlags;
 
-use crate::config::{BadSettings, Config, Fault};
-
 /// In `DATA_DIR`: what signs login tokens when no setting gives it.
 pub const TOKEN_SECRET_FILE: &str = "token-secret";
 /// In `DATA_DIR`: the first user's password, when no setting gives it.
@@ -97,33 +95,6 @@ pub fn readers(path: &Path) -> Readers {
         mode if mode & GROUP_READS != 0 => Readers::Group,
         _ => Readers::Nobody,
     }
-}
-
-/// Refuses files with secrets that everybody on this machine can read, those that a setting names and our own.
-///
-/// # Errors
-/// [`BadSettings`], with what to run.
-pub fn refuse_readable(config: &Config) -> Result<(), BadSettings> {
-    let own = OWN_SECRETS.map(|file| ("DATA_DIR", config.paths.data_dir.join(file)));
-    let named = config.secret_files().into_iter().map(|(setting, file)| (setting, file.to_owned()));
-    let mut faults = Vec::new();
-    for (setting, file) in named.chain(own) {
-        match readers(&file) {
-            Readers::Nobody => {}
-            Readers::Group => {
-                tracing::warn!(setting, file = %file.display(), "the file with the secret can be read by its group");
-            }
-            Readers::Everybody => faults.push(Fault {
-                setting: setting.to_owned(),
-                problem: format!(
-                    "every user of this machine can read the secret in {0}: run `chmod 0600 '{0}'`, and change the secret \
-                     if somebody may have read it",
-                    file.display()
-                ),
-            }),
-        }
-    }
-    if faults.is_empty() { Ok(()) } else { Err(BadSettings(faults)) }
 }
 
 /// Puts one line in the place of whatever the file held, also when the machine stops in between.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use cardinal::{
-    auth::{caller::Caller, scope::ScopeSet},
+    auth::caller::Caller,
     catalogue::Catalogue,
     clock::Clock,
     config::{Execution, PerPlugin},
@@ -23,6 +23,7 @@ use cardinal::{
         library::{Library, SealedLibrary, open, seat::resident},
         watchdog::Watchdog,
     },
+    scope::ScopeSet,
 };
 use http_body_util::BodyExt;
 use tokio::runtime::Handle;

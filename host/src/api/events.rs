@@ -11,7 +11,8 @@ use super::live::{self, Beginning, Feed, Reading};
 use crate::{
     app::App,
     auth::caller::{Caller, insufficient},
-    events::{Begin, Events, Topic, event::Topics},
+    db::events::event::{Topic, Topics},
+    events::{self, Begin, Events},
     http::{
         body::Body,
         codes,
@@ -50,7 +51,7 @@ async fn read(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let caller = call.caller()?;
     let topics = match &query.topics {
         Some(names) => chosen(names, caller)?,
-        None => Topics::open_to(caller),
+        None => events::open_to(caller),
     };
     let last_read = live::last_read(&call.headers)?;
     // Whoever asks what there would be takes no reader's seat.
@@ -88,7 +89,7 @@ impl Feed for Chosen {
     }
 
     fn is_open_to(&self, caller: &Caller) -> bool {
-        let open = Topics::open_to(caller);
+        let open = events::open_to(caller);
         if self.named { self.topics.all_in(open) } else { self.topics == open }
     }
 }

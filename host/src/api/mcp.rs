@@ -7,7 +7,6 @@ use serde_json::json;
 use super::plugins;
 use crate::{
     app::App,
-    auth::scope::MCP_USE,
     http::{
         error::ApiResult,
         reply::{self, Reply},
@@ -16,6 +15,7 @@ use crate::{
     request::Call,
     route,
     router::{Access, Reads, Route},
+    scope::MCP_USE,
 };
 
 const ABOUT: &str = "Streamable HTTP; revisions 2025-03-26 to 2026-07-28. Answers are application/json or \

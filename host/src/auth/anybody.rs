@@ -4,10 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use uuid::Uuid;
 
-use super::{
-    caller::{Caller, SharedCaller},
-    scope::ScopeSet,
-};
+use super::caller::{Caller, SharedCaller};
+use crate::scope::ScopeSet;
 
 /// Holds every scope and has no limit: all that the request doesn't pay for is authentication.
 pub fn caller() -> SharedCaller {

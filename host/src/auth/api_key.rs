@@ -3,6 +3,8 @@
 use rand::{Rng, RngExt};
 use sha2::{Digest, Sha256};
 
+use crate::db::api_keys::KeyHash;
+
 const PREFIX: &str = "mpk_";
 const RANDOM_CHARS: usize = 40;
 const CHECK_CHARS: usize = 6;
@@ -12,9 +14,6 @@ const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 /// A key as its owner holds it. Shown once, never stored, never logged.
 #[derive(Clone)]
 pub struct PlainKey(String);
-
-/// What the database holds of a key.
-pub type KeyHash = [u8; 32];
 
 impl PlainKey {
     /// A new key.

@@ -1,12 +1,12 @@
 //! What a caller may do to others' accounts and give to others: never more than it holds itself.
 
-use super::{
-    caller::{Caller, CallerKind, insufficient},
+use super::caller::{Caller, CallerKind, insufficient};
+use crate::{
+    http::{
+        codes,
+        error::{ApiError, ApiResult},
+    },
     scope::{self, ScopeSet},
-};
-use crate::http::{
-    codes,
-    error::{ApiError, ApiResult},
 };
 
 /// The roles, from the one that may most.

@@ -6,16 +6,14 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{
-    oidc::LEEWAY,
-    scope::{self, ScopeSet},
-};
+use super::oidc::LEEWAY;
 use crate::{
     http::{
         codes,
         error::{ApiError, ApiResult},
     },
     limit::Allowance,
+    scope::{self, ScopeSet},
 };
 
 /// What kind of principal acts; `updated_by.kind` of a source.

@@ -10,7 +10,6 @@ use super::{
     Auth, OIDC,
     caller::{Caller, CallerKind, SharedCaller},
     role_scopes,
-    scope::ScopeSet,
 };
 use crate::{
     db,
@@ -18,6 +17,7 @@ use crate::{
         codes,
         error::{ApiError, ApiResult},
     },
+    scope::ScopeSet,
 };
 
 /// Whose rights, and through what.

@@ -22,8 +22,11 @@ pub use self::{
     token::{LEEWAY, Refused},
     verified::Identity,
 };
-use super::scope::{APPROVE, ScopeSet, UNATTENDED};
-use crate::{clock::Clock, config};
+use crate::{
+    clock::Clock,
+    config,
+    scope::{APPROVE, ScopeSet, UNATTENDED},
+};
 
 /// How often a token waits for keys: once for a fetch that is under way already, once for its own.
 const WAITS: usize = 2;

@@ -2,10 +2,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::network;
-use super::reader::{Reader, SecretSetting, number};
-use super::secret::Secret;
-use crate::auth::scope::{self, ScopeSet};
+use super::{
+    network,
+    reader::{Reader, SecretSetting, number},
+    secret::Secret,
+};
+use crate::scope::{self, ScopeSet};
 
 const DEFAULT_TOKEN_TTL_HOURS: u32 = 24;
 const LONGEST_TOKEN_TTL_HOURS: u32 = 8760;

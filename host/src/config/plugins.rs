@@ -2,13 +2,15 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use minisign::{PublicKey, PublicKeyBox};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::paths::{self, Paths};
-use super::per_plugin::{Breaking, Execution, PerPlugin};
-use super::reader::{Reader, read_secret, switch};
-use crate::plugin::signature::parse_key;
+use super::{
+    paths::{self, Paths},
+    per_plugin::{Breaking, Execution, PerPlugin},
+    reader::{Reader, read_secret, switch},
+};
 use crate::secret_file;
 
 const SETTINGS_PREFIX: &str = "PLUGIN_SETTINGS_";
@@ -105,11 +107,17 @@ impl Plugins {
     }
 }
 
+/// A public key as `minisign -G` writes it: with its comment line, or the one line alone.
+pub fn parse_trust_key(text: &str) -> Result<PublicKey, String> {
+    let boxed = PublicKeyBox::from_string(text).and_then(PublicKeyBox::into_public_key);
+    boxed.or_else(|_| PublicKey::from_base64(text.trim())).map_err(|error| error.to_string())
+}
+
 /// A file that minisign, or `cardinal plugin sign --generate`, has written.
 fn public_key(text: &str) -> Result<PathBuf, String> {
     let path = paths::existing_file(text)?;
     let key = secret_file::read_small(&path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
-    match parse_key(&key) {
+    match parse_trust_key(&key) {
         Ok(_) => Ok(path),
         Err(_) => Err(format!("{} is not a minisign public key", path.display())),
     }

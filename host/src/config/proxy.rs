@@ -4,8 +4,8 @@ use http::uri::{Authority, PathAndQuery};
 use serde::{Deserialize, Serialize};
 
 use super::network;
+use super::own_paths::is_own;
 use super::reader::{Reader, number};
-use crate::http::path;
 
 const DEFAULT_TIMEOUT_SECONDS: u64 = 30;
 const DEFAULT_IDLE_SECONDS: u64 = 300;
@@ -114,7 +114,7 @@ fn path_prefix(prefix: &str) -> Result<String, String> {
     if !well_formed || !prefix.bytes().all(plain) {
         return Err(format!("{prefix:?} is not a plain path prefix such as /shop"));
     }
-    if path::is_own(prefix) {
+    if is_own(prefix) {
         return Err(format!("{prefix:?} is a path of the host itself"));
     }
     Ok(prefix.to_owned())

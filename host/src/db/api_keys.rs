@@ -14,10 +14,10 @@ use super::{
     pool::Pool,
     users::{self, User},
 };
-use crate::{
-    auth::{api_key::KeyHash, scope::ScopeSet},
-    http::error::ApiResult,
-};
+use crate::{http::error::ApiResult, scope::ScopeSet};
+
+/// What the database holds of a key.
+pub type KeyHash = [u8; 32];
 
 /// A key's row, never the key.
 #[derive(Clone, Debug)]

@@ -1,12 +1,14 @@
 //! The tables `event_outbox`, `events` and `event_numbers`: what happened, waiting for its number and with it.
 
+pub mod event;
+
 use std::time::Duration;
 
 use deadpool_postgres::GenericClient;
 
 use super::pool::Pool;
 use crate::{
-    events::event::{Event, Numbered, Topic},
+    db::events::event::{Event, Numbered, Topic},
     http::error::{ApiError, ApiResult},
 };
 

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     cards::filter::Filter,
-    events::{Event, Topic},
+    db::events::event::{Event, Topic},
     http::{
         codes,
         error::{ApiError, ApiResult},

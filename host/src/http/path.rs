@@ -12,13 +12,10 @@ use super::{
     codes,
     error::{ApiError, ApiResult},
 };
+use crate::config::own_paths::is_own;
 
 /// The longest path and query together.
 pub const URI_LIMIT: usize = 8 * 1024;
-
-/// First segments that are ours and never the proxy's.
-const OWN: &[&str] = &["v1", "api", "admin", "healthz", "readyz", "metrics", "problems"];
-const OWN_WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// Refuses what is too long, has control bytes, or spells one of our own paths unusually.
 pub fn check(uri: &http::Uri) -> ApiResult<()> {
@@ -72,16 +69,6 @@ pub fn climbs(path: &str) -> bool {
 /// Some servers take what follows a semicolon for a parameter of the segment, not for its name.
 fn without_parameters(segment: &str) -> &str {
     segment.split(';').next().unwrap_or(segment)
-}
-
-/// Whether a plain path is one of our own.
-pub fn is_own(path: &str) -> bool {
-    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-    OWN.iter().any(|own| first.eq_ignore_ascii_case(own)) || below_well_known(path)
-}
-
-fn below_well_known(path: &str) -> bool {
-    path.get(..OWN_WELL_KNOWN.len()).is_some_and(|start| start.eq_ignore_ascii_case(OWN_WELL_KNOWN))
 }
 
 /// Whether a path is ours and not for the public: everything but health and the error pages.

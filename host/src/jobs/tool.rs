@@ -20,10 +20,7 @@ use super::{
 use crate::{
     app::App,
     audit::Act,
-    auth::{
-        caller::{Caller, SharedCaller, insufficient},
-        scope::{APPROVE, UNATTENDED},
-    },
+    auth::caller::{Caller, SharedCaller, insufficient},
     db::jobs::{self, Job, Step, Uncounted},
     http::{
         codes,
@@ -37,6 +34,7 @@ use crate::{
         call::{CallBody, CallParts, PluginReply, ReplyBody},
         registry::{Registry, ToolEntry},
     },
+    scope::{APPROVE, UNATTENDED},
 };
 
 /// Calls of one job at a time.

@@ -10,13 +10,13 @@ use serde_json::{Map, Value, json};
 
 use super::Visit;
 use crate::{
-    auth::scope,
     http::{codes, error::ApiError, exact},
     plugin::{
         arguments,
         call::{CallBody, CallParts, ReplyBody},
         registry::ToolEntry,
     },
+    scope,
 };
 
 /// Bytes of a result; models can't use more.

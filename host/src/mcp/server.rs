@@ -26,10 +26,11 @@ use tokio_util::sync::CancellationToken;
 use super::{Visit, core_tools, plugin_tools, watch::News};
 use crate::{
     audit::{Act, Audit},
-    auth::{caller::Caller, scope},
+    auth::caller::Caller,
     catalogue::Catalogue,
     observe::spent,
     plugin::registry::{Registry, ToolEntry},
+    scope,
 };
 
 /// Tools of one page.

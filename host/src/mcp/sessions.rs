@@ -314,7 +314,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{auth::scope::ScopeSet, config::Secret};
+    use crate::{config::Secret, scope::ScopeSet};
 
     fn sessions(secret: &str) -> Sessions {
         Sessions::new(SealingKey::derive(&Secret::new(secret)), Arc::default())

@@ -23,8 +23,9 @@ use tokio_util::sync::CancellationToken;
 use super::sessions::{Session, Use};
 use crate::{
     app::App,
-    auth::{caller::SharedCaller, scope},
+    auth::caller::SharedCaller,
     request::{Credential, RECHECK_RIGHTS},
+    scope,
 };
 
 /// A plugin's swap publishes several snapshots in a row; clients hear of the last.

@@ -11,8 +11,11 @@ use super::{
     state::State,
 };
 use crate::{
-    db::pool::Pool,
-    events::{self, Event, Topic},
+    db::{
+        events::event::{Event, Topic},
+        pool::Pool,
+    },
+    events,
 };
 
 /// Name and package: two packages may claim one name.

@@ -6,13 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use minisign::{PublicKey, PublicKeyBox, SignatureBox};
+use minisign::{PublicKey, SignatureBox};
 use serde::{Deserialize, Serialize};
 
 use super::{
     state::{Code, Refusal},
     trust::{Owners, Standing},
 };
+use crate::config::parse_trust_key;
 use crate::hex::hex;
 use crate::secret_file;
 
@@ -134,13 +135,7 @@ fn read_key(file: &Path) -> Result<PublicKey, Refusal> {
     let standing = Standing { uid: found.uid(), gid: found.gid(), mode: found.mode() };
     Owners::of_this_process().check(standing, file)?;
     let text = secret_file::read_small(file).map_err(|error| bad(error.to_string()))?;
-    parse_key(&text).map_err(bad)
-}
-
-/// A public key as `minisign -G` writes it: with its comment line, or the one line alone.
-pub fn parse_key(text: &str) -> Result<PublicKey, String> {
-    let boxed = PublicKeyBox::from_string(text).and_then(PublicKeyBox::into_public_key);
-    boxed.or_else(|_| PublicKey::from_base64(text.trim())).map_err(|error| error.to_string())
+    parse_trust_key(&text).map_err(bad)
 }
 
 #[cfg(test)]
@@ -188,8 +183,8 @@ mod tests {
     fn a_public_key_is_read_with_and_without_its_comment() {
         let pair = KeyPair::generate_unencrypted_keypair().unwrap();
         for text in [pair.pk.to_box().unwrap().into_string(), pair.pk.to_base64() + "\n"] {
-            assert_eq!(parse_key(&text).unwrap(), pair.pk);
+            assert_eq!(parse_trust_key(&text).unwrap(), pair.pk);
         }
-        assert!(parse_key("hello").is_err());
+        assert!(parse_trust_key("hello").is_err());
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use cardinal::{
-    auth::{caller::Caller, scope::ScopeSet},
+    auth::caller::Caller,
     catalogue::Catalogue,
     clock::Clock,
     config::{Execution, PerPlugin},
@@ -24,6 +24,7 @@ use cardinal::{
         library::{Libraries, Library, SealedLibrary},
         watchdog::Watchdog,
     },
+    scope::ScopeSet,
 };
 use http::HeaderMap;
 use http_body_util::BodyExt;

@@ -3,8 +3,8 @@
 
 use cardinal::{
     audit::Act,
-    auth::scope::{APPROVE, KNOWN, UNATTENDED},
     router::Access as Declared,
+    scope::{APPROVE, KNOWN, UNATTENDED},
 };
 use cardinal_tests::{Answer, Client, Host, Package, PluginsFolder, User, unique};
 use http::Method;

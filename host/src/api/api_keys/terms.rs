@@ -9,7 +9,6 @@ use crate::{
     auth::{
         authority,
         caller::{Caller, insufficient},
-        scope::{self, ScopeSet},
     },
     http::{
         codes,
@@ -17,6 +16,7 @@ use crate::{
         input::maybe,
     },
     limit::gcra,
+    scope::{self, ScopeSet},
 };
 
 const NAME_LIMIT: usize = 120;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::IgnoredAny};
 use serde_json::Value;
 use time::OffsetDateTime;
 
-use crate::auth::scope::{SCOPE_LIMIT, ScopeSet};
+use crate::scope::{SCOPE_LIMIT, ScopeSet};
 
 /// How far the provider's clock and ours may be apart.
 pub const LEEWAY: time::Duration = time::Duration::seconds(30);
@@ -164,8 +164,10 @@ fn seconds(at: OffsetDateTime) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{self, AUDIENCE, ISSUER, NOW};
-    use super::*;
+    use super::{
+        super::sample::{self, AUDIENCE, ISSUER, NOW},
+        *,
+    };
     use proptest::prelude::*;
     use serde_json::json;
 

@@ -12,7 +12,7 @@ use super::{
     jwks::{KeySet, Print},
     token::LEEWAY,
 };
-use crate::auth::scope::ScopeSet;
+use crate::scope::ScopeSet;
 
 const SHARDS: usize = 16;
 /// Tokens per shard; a full shard drops those that have expired, then everything.
@@ -78,8 +78,10 @@ impl Verified {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{self, NOW};
-    use super::*;
+    use super::{
+        super::sample::{self, NOW},
+        *,
+    };
 
     fn identity(signed_by: Print, lasts: Duration) -> Arc<Identity> {
         let (issuer, subject, name) = (String::new(), String::new(), String::new());

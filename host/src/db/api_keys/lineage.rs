@@ -13,8 +13,8 @@ use uuid::Uuid;
 
 use super::{COLUMNS, KeyRecord, from_row};
 use crate::{
-    auth::scope::{SCOPE_LIMIT, ScopeSet},
     http::error::ApiResult,
+    scope::{SCOPE_LIMIT, ScopeSet},
 };
 
 /// Why a key was revoked that went with its maker.

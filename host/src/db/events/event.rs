@@ -6,10 +6,7 @@ use bytes::{Bytes, BytesMut};
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
-use crate::{
-    auth::{caller::Caller, scope},
-    observe::recent::Entry,
-};
+use crate::{observe::recent::Entry, scope};
 
 /// What an event is about; readers choose by it, and may be let in to some of them only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,12 +56,6 @@ impl Topics {
 
     pub const fn holds(self, topic: Topic) -> bool {
         self.0 & 1 << topic as u8 != 0
-    }
-
-    /// Those that a caller may read.
-    pub fn open_to(caller: &Caller) -> Self {
-        let open = Topic::ALL.into_iter().filter(|topic| caller.holds(topic.scope()));
-        open.fold(Self::default(), Self::with)
     }
 
     pub const fn all_in(self, others: Self) -> bool {
