@@ -12,12 +12,7 @@ use uuid::Uuid;
 use crate::{
     api::{client_errors::ClientErrors, openapi::Descriptions},
     audit::{Act, Audit},
-    auth::{
-        Auth,
-        oidc::Oidc,
-        password::{self, Hasher},
-        session_token::Ring,
-    },
+    auth::{Auth, oidc::Oidc, password::Hasher, session_token::Ring},
     catalogue::Catalogue,
     clock::Clock,
     config::Config,
@@ -32,6 +27,7 @@ use crate::{
     link::{FirstLogin, KeeperLink, WorkerStart},
     mcp::Mcp,
     observe::{Telemetry, log::Log},
+    password,
     plugin::{
         context::Services,
         past::Past,

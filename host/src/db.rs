@@ -15,7 +15,6 @@ pub mod cards;
 pub mod connect;
 pub mod dump;
 pub mod events;
-pub mod fault;
 pub mod identity_changes;
 pub mod isolation;
 pub mod jobs;

@@ -14,6 +14,7 @@ pub mod input;
 pub mod paced;
 pub mod page;
 pub mod path;
+pub mod problem;
 pub mod reply;
 pub mod request_body;
 pub mod request_id;

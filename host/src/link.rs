@@ -19,15 +19,15 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 pub mod frame;
+mod provision;
 
 use crate::config::{Config, Secret};
 use crate::crash::{book::Book, record::Crash};
 pub use crate::db::connect::ConnectParams;
 use crate::db::connect::SocketDir;
-pub use crate::db::plugin_schema::purge::Purged;
-pub use crate::db::plugin_schema::{PluginDatabase, ProvisionFault};
 use crate::db::roles::RoleNames;
 use crate::sandbox::Sandbox;
+pub use provision::{PluginDatabase, ProvisionFault, Purged, STATEMENT_TIMEOUT_MS};
 
 /// Descriptors that can come with a start, with room for more purposes of listening sockets than there are.
 pub const MOST_DESCRIPTORS: usize = 8;

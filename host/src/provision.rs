@@ -12,13 +12,16 @@ use tokio::time::timeout;
 
 pub mod package;
 
-use crate::config::{Observe, Paths, Plugins};
-use crate::db::connect::{ConnectParams, SocketDir};
-use crate::db::fault::is_unavailable;
-use crate::db::plugin_schema::purge::{Purge, Purged};
-use crate::db::plugin_schema::{SCHEMA_TIMEOUT, Sessions, Step, Trouble};
-use crate::db::roles::{RoleNames, RolePasswords};
-use crate::link::{PluginDatabase, ProvisionFault, ProvisionRequest};
+use crate::{
+    config::{Observe, Paths, Plugins},
+    db::{
+        connect::{ConnectParams, SocketDir},
+        plugin_schema::{SCHEMA_TIMEOUT, Sessions, Step, Trouble, purge::Purge},
+        roles::{RoleNames, RolePasswords},
+    },
+    db_error::is_unavailable,
+    link::{PluginDatabase, ProvisionFault, ProvisionRequest, Purged},
+};
 use package::Package;
 
 /// Steps that one process makes side by side: each pair of sessions serves one after another.

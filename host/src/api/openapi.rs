@@ -15,11 +15,11 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     app::App,
+    coding::Coding,
     hex::hex,
     http::{
         assets,
         body::Body,
-        compression::Coding,
         error::{ApiError, ApiResult},
         reply::{self, Reply},
     },

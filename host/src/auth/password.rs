@@ -5,26 +5,14 @@ mod queue;
 
 use std::{sync::Arc, thread};
 
-use argon2::{Algorithm, Argon2, Params, PasswordHash, PasswordHasher, PasswordVerifier, Version};
-use rand::RngExt as _;
-
 use self::queue::Queue;
 pub use self::queue::Turn;
 use super::throttle::Rank;
 use crate::{
     config::Secret,
     http::error::{ApiError, ApiResult},
+    password::{self, LONGEST, SHORTEST},
 };
-
-/// The minimum that OWASP names; 16 to 21 ms and 19 MiB here.
-const MEMORY_KIB: u32 = 19_456;
-const PASSES: u32 = 2;
-const LANES: u32 = 1;
-/// Bytes of a password.
-pub const SHORTEST: usize = 8;
-pub const LONGEST: usize = 256;
-/// Characters of a generated password: 142 bits.
-const GENERATED: usize = 24;
 
 /// The place where passwords are hashed: at half of the cores at a time, so that a flood of logins leaves the rest to
 /// everything else.
@@ -47,11 +35,7 @@ impl Hasher {
     /// A PHC string for `password`, which somebody sets who has logged in.
     pub async fn hash(&self, password: Secret) -> ApiResult<String> {
         let turn = self.turn(Rank::of_caller()).await?;
-        run(turn, move || {
-            let hash = argon2()?.hash_password(password.expose().as_bytes());
-            hash.map(|hash| hash.to_string()).map_err(|error| anyhow::anyhow!("hashing a password: {error}"))
-        })
-        .await
+        run(turn, move || password::hash(&password)).await
     }
 
     /// Whether `password` belongs to `stored`. Without a stored hash the same work is done for nothing,
@@ -59,7 +43,7 @@ impl Hasher {
     pub async fn verify(&self, turn: Turn, password: Secret, stored: Option<String>) -> ApiResult<bool> {
         run(turn, move || {
             let known = stored.is_some();
-            Ok(verify(&password, stored.as_deref().unwrap_or(DUMMY))? && known)
+            Ok(password::verify(&password, stored.as_deref().unwrap_or(password::DUMMY))? && known)
         })
         .await
     }
@@ -73,29 +57,6 @@ async fn run<T: Send + 'static>(turn: Turn, work: impl FnOnce() -> anyhow::Resul
         outcome
     };
     tokio::task::spawn_blocking(held).await.map_err(ApiError::internal)?.map_err(ApiError::internal)
-}
-
-fn argon2() -> anyhow::Result<Argon2<'static>> {
-    let params =
-        Params::new(MEMORY_KIB, PASSES, LANES, None).map_err(|error| anyhow::anyhow!("argon2 parameters: {error}"))?;
-    Ok(Argon2::new(Algorithm::Argon2id, Version::V0x13, params))
-}
-
-/// A hash that no password has, of the same parameters as real ones. Constant, so that not even the first login with
-/// an unknown name takes longer.
-const DUMMY: &str = "$argon2id$v=19$m=19456,t=2,p=1$Y2FyZGluYWwtZHVtbXkhIQ$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
-
-/// A random password that nobody has to remember.
-pub fn generate() -> Secret {
-    let mut random = rand::rng();
-    let text: String = (0..GENERATED).map(|_| char::from(random.sample(rand::distr::Alphanumeric))).collect();
-    Secret::new(text)
-}
-
-/// Whether `password` belongs to `stored`, for whoever may wait for it: the time of the answer tells what was compared.
-pub fn verify(password: &Secret, stored: &str) -> anyhow::Result<bool> {
-    let hash = PasswordHash::new(stored).map_err(|error| anyhow::anyhow!("reading a stored password hash: {error}"))?;
-    Ok(argon2()?.verify_password(password.expose().as_bytes(), &hash).is_ok())
 }
 
 /// 422 when a new password is too short or too long.

@@ -10,15 +10,18 @@ use super::{
     card::{Faults, Status},
     source,
 };
-use crate::http::{
-    codes,
-    error::{ApiError, ApiResult},
-    exact::Object,
-    input,
+use crate::{
+    card_size::CARD_LIMIT,
+    http::{
+        codes,
+        error::{ApiError, ApiResult},
+        exact::Object,
+        input,
+    },
 };
 
 /// Bytes of a row: twice those of the largest card, since JSON in a cell of CSV has its quotes doubled.
-pub const ROW_LIMIT: usize = 2 * source::CARD_LIMIT;
+pub const ROW_LIMIT: usize = 2 * CARD_LIMIT;
 
 /// What an import was asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

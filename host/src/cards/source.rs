@@ -1,7 +1,6 @@
 //! The rules of a source entry: its key, its size, its shape. Pure.
 
-/// The largest card, as JSON text; the database holds to it (`sql/migrations/0016_card_size.sql`).
-pub const CARD_LIMIT: usize = 8 << 20;
+use crate::card_size;
 /// The most sources that a card may have.
 pub const SOURCES_PER_CARD: i64 = 256;
 /// The largest `data` of a source, as JSON text.
@@ -35,7 +34,7 @@ pub fn too_many_sources() -> Broken {
 
 /// `card-too-large`: with this the card would have `bytes`.
 pub fn card_too_large(bytes: &str) -> Broken {
-    Broken::new("card-too-large", format!("The card would have {bytes} bytes; a card may have {CARD_LIMIT}."))
+    Broken::new("card-too-large", card_size::describe_excess(bytes))
 }
 
 /// A plugin's source key is `<plugin>:<suffix>`.

@@ -11,10 +11,12 @@ use std::{
 use tokio::{runtime::Handle, sync::oneshot};
 use uuid::Uuid;
 
-use crate::db::{
-    card_sources::{self, Entry, StoreError, Together, Written},
-    fault,
-    pool::Pool,
+use crate::{
+    db::{
+        card_sources::{self, Entry, StoreError, Together, Written},
+        pool::Pool,
+    },
+    db_error,
 };
 
 /// Enrichments that may wait for one card, and the bytes of their data.
@@ -153,7 +155,7 @@ impl Turn {
         match card_sources::enrich_together(pool, self.card, entries).await {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
             // Nobody fails for what another one sends.
-            Err(StoreError::Database(error)) if !fault::is_unavailable(&error) => {
+            Err(StoreError::Database(error)) if !db_error::is_unavailable(&error) => {
                 let mut outcomes = Vec::with_capacity(entries.len());
                 for entry in entries.chunks(1) {
                     let alone = card_sources::enrich_together(pool, self.card, entry).await;

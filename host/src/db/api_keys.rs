@@ -10,11 +10,10 @@ use uuid::Uuid;
 
 use self::lineage::{Maker, MakerTerms};
 use super::{
-    fault,
     pool::Pool,
     users::{self, User},
 };
-use crate::{http::error::ApiResult, scope::ScopeSet};
+use crate::{db_error, http::error::ApiResult, scope::ScopeSet};
 
 /// What the database holds of a key.
 pub type KeyHash = [u8; 32];
@@ -319,7 +318,7 @@ pub async fn rotate(
     };
     new.budget_key_id = Some(old.budget_key_id.unwrap_or(old.id));
     match work.execute(INSERT, &values(new, &hash.as_slice())).await {
-        Err(error) if fault::violated(&error) == Some("admin_api_keys_successor") => return Ok(Rotated::Before),
+        Err(error) if db_error::violated(&error) == Some("admin_api_keys_successor") => return Ok(Rotated::Before),
         outcome => outcome?,
     };
     lineage::hand_over(&work, old.id, new.id).await?;

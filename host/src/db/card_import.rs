@@ -14,12 +14,12 @@ use tokio_postgres::{
 };
 use uuid::Uuid;
 
-use super::fault;
 use crate::{
     cards::{
         card::Status,
         row::{Mode, Row, Terms, refusal},
     },
+    db_error,
     http::{
         codes,
         error::{ApiError, ApiResult},
@@ -108,7 +108,7 @@ impl Trouble {
 
     /// The database can't hold what a row says.
     fn is_of_data(&self) -> bool {
-        let is_too_large = matches!(self, Self::Sql(error) if fault::card_too_large(error).is_some());
+        let is_too_large = matches!(self, Self::Sql(error) if db_error::card_too_large(error).is_some());
         is_too_large || self.is(|code| ["22", "23", "54"].contains(&&code.code()[..2]))
     }
 }
@@ -382,7 +382,7 @@ fn taken(detail: &str) -> ApiError {
 /// A row that passed every check and that the database can't hold all the same.
 fn unfit(trouble: Trouble) -> ApiError {
     if let Trouble::Sql(error) = &trouble
-        && fault::card_too_large(error).is_some()
+        && db_error::card_too_large(error).is_some()
     {
         return trouble.into();
     }

@@ -12,7 +12,7 @@ use tokio_postgres::{
 use uuid::Uuid;
 
 use super::pool::{Connection, Pool};
-use crate::cards::source::SOURCES_PER_CARD;
+use crate::{cards::source::SOURCES_PER_CARD, http::error::ApiError};
 
 /// A write that met another one is tried again this often.
 const ATTEMPTS: u32 = 3;
@@ -51,6 +51,16 @@ pub enum StoreError {
     Database(#[from] tokio_postgres::Error),
     #[error("the entry cannot be written as JSON")]
     Json(#[from] serde_json::Error),
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Pool(error) => error.into(),
+            StoreError::Database(error) => error.into(),
+            StoreError::Json(error) => Self::internal(error),
+        }
+    }
 }
 
 /// `||` and not `jsonb_set(..., '{sources,key}')`: that is a silent no-op where `sources` is missing.

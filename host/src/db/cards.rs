@@ -12,7 +12,6 @@ use uuid::Uuid;
 use super::{
     card_history,
     card_sources::{self, Written},
-    fault,
     pool::Pool,
     reaper,
 };
@@ -22,6 +21,7 @@ use crate::{
         fields::Fields,
         patch::Change,
     },
+    db_error,
     http::{
         codes,
         error::{ApiError, ApiResult},
@@ -90,7 +90,7 @@ struct Told<'a, A: Serialize> {
 }
 
 fn sku_taken(error: tokio_postgres::Error) -> ApiError {
-    match fault::violated(&error) {
+    match db_error::violated(&error) {
         Some("master_cards_sku") => ApiError::new(&codes::SKU_TAKEN).detail("Another card has this SKU."),
         _ => error.into(),
     }

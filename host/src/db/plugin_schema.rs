@@ -11,15 +11,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use semver::Version;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio_postgres::{Client, Transaction};
 
-use super::connect::{self, ConnectParams};
-use super::prepare;
-use super::roles::{self, RoleNames, RolePasswords};
-use super::sql;
-use crate::schema_sql::{self, SchemaError, Statement};
+use super::{
+    connect::{self, ConnectParams},
+    prepare,
+    roles::{self, RoleNames, RolePasswords},
+    sql,
+};
+use crate::{
+    link::{PluginDatabase, ProvisionFault},
+    schema_sql::{self, Statement},
+};
 use record::Recorded;
 use run::Done;
 
@@ -46,8 +50,6 @@ pub const SCHEMA_TIMEOUT: Duration = Duration::from_secs(30);
 const CHECKS_TIMEOUT: Duration = Duration::from_secs(30);
 /// For deadlocks, and for locks on cards that busy writers did not let it have in time.
 const TRIES: u32 = 5;
-/// How long a statement of a plugin may take, as the settings below say it.
-pub const STATEMENT_TIMEOUT_MS: u64 = 15_000;
 /// What a plugin's session begins with. As start-up options these win over whatever the plugin made its login's
 /// defaults.
 const RUNTIME_SETTINGS: [(&str, &str); 4] = [
@@ -57,59 +59,6 @@ const RUNTIME_SETTINGS: [(&str, &str); 4] = [
     // Ends a statement soon after its host was killed.
     ("client_connection_check_interval", "1000"),
 ];
-
-/// A plugin's schema and the login that its statements run as.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct PluginDatabase {
-    pub schema: String,
-    pub role: String,
-    pub connect: ConnectParams,
-}
-
-/// Why a plugin did not get its database.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[serde(rename_all = "lowercase")]
-pub enum ProvisionFault {
-    /// The package or its schema.sql will not do; trying again changes nothing.
-    #[error("{code}: expected {expected}, found {found}; {fix}")]
-    Refused {
-        code: String,
-        expected: String,
-        found: String,
-        fix: String,
-        /// What an operator would have to agree to.
-        #[serde(default)]
-        losses: Vec<String>,
-    },
-    /// The database or a process was not there; trying again may help.
-    #[error("{0}")]
-    Unavailable(String),
-    /// The database was there and would not do it; the log says why.
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl ProvisionFault {
-    pub fn refused(code: &str, expected: impl Into<String>, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        let (code, losses) = (code.to_owned(), Vec::new());
-        Self::Refused { code, expected: expected.into(), found: found.into(), fix: fix.into(), losses }
-    }
-
-    /// Names what an operator would have to agree to.
-    fn losing(mut self, lost: Vec<String>) -> Self {
-        if let Self::Refused { losses, .. } = &mut self {
-            *losses = lost;
-        }
-        self
-    }
-}
-
-impl From<SchemaError> for ProvisionFault {
-    fn from(error: SchemaError) -> Self {
-        let code = if error.is_forbidden { "schema-unsafe" } else { "schema-failed" };
-        Self::refused(code, error.expected, error.found, error.fix)
-    }
-}
 
 /// What is asked for.
 #[derive(Debug)]

@@ -7,10 +7,13 @@ use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
-use super::{cards, fault, pool::Pool};
-use crate::http::{
-    codes,
-    error::{ApiError, ApiResult},
+use super::{cards, pool::Pool};
+use crate::{
+    db_error,
+    http::{
+        codes,
+        error::{ApiError, ApiResult},
+    },
 };
 
 /// For one card.
@@ -64,7 +67,7 @@ pub async fn remove_cards(reaper: &Pool, ids: &[Uuid], timeout: Duration) -> Res
     };
     done.map_err(|error| match error.code() {
         Some(code) if is_slow(code) => RemoveError::Slow(error.into()),
-        _ if fault::is_unavailable(&error) => RemoveError::Unavailable(error.into()),
+        _ if db_error::is_unavailable(&error) => RemoveError::Unavailable(error.into()),
         _ => RemoveError::Refused(error),
     })
 }

@@ -7,10 +7,13 @@ use time::OffsetDateTime;
 use tokio_postgres::{Row, types::Json};
 use uuid::Uuid;
 
-use super::{cards::Precondition, fault, pool::Pool};
-use crate::http::{
-    codes,
-    error::{ApiError, ApiResult},
+use super::{cards::Precondition, pool::Pool};
+use crate::{
+    db_error,
+    http::{
+        codes,
+        error::{ApiError, ApiResult},
+    },
 };
 
 /// A view as its owner sees it.
@@ -58,7 +61,7 @@ fn from_row(row: &Row) -> View {
 }
 
 fn name_taken(error: tokio_postgres::Error) -> ApiError {
-    match fault::violated(&error) {
+    match db_error::violated(&error) {
         Some("admin_views_name") => ApiError::new(&codes::NAME_TAKEN).detail("You have a view of this name already."),
         _ => error.into(),
     }

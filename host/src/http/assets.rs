@@ -13,7 +13,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use rust_embed::RustEmbed;
 
-use super::compression::Coding;
+use crate::coding::Coding;
 
 /// Nothing inline, nothing from elsewhere but images; strings become HTML only through the page's own sanitizer.
 pub const CONTENT_SECURITY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \

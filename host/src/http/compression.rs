@@ -11,7 +11,6 @@
 //! The Admin UI's files and plugins' files come in their codings from `assets` and the registry, compressed once.
 
 mod body;
-mod coding;
 mod tags;
 
 use std::sync::Arc;
@@ -21,12 +20,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use http_body::Body as _;
 use tokio::sync::Semaphore;
 
-use self::body::{CompressedBody, Encoder};
-pub use self::{coding::Coding, tags::strip_codings};
+use self::body::CompressedBody;
+pub use self::tags::strip_codings;
 use super::{body::Body, reply::Reply};
+use crate::coding::{self, Coding, SHORTEST, encoder::Encoder, shrinks};
 
-/// Shorter answers fit in one packet with their head: compressing them costs time and saves none.
-const SHORTEST: u64 = 1_024;
 /// Up to this length a body is compressed in one go, a third of a millisecond at most; a longer one piece by piece.
 const AT_ONCE: usize = 128 << 10;
 /// Bodies that are compressed piece by piece at a time: each holds up to 0.3 MiB until it ends, and event streams last
@@ -111,15 +109,6 @@ impl Compression {
     }
 }
 
-/// A file that is compressed once and sent often; `None` when that saves nothing.
-pub fn file(coding: Coding, bytes: &Bytes) -> Option<Bytes> {
-    if (bytes.len() as u64) < SHORTEST {
-        return None;
-    }
-    let shorter = body::small(coding, bytes).ok()?;
-    (shorter.len() < bytes.len()).then(|| shorter.into())
-}
-
 /// Cheap questions first: most answers are short.
 fn may_be_compressed(reply: &Reply) -> bool {
     if reply.body().size_hint().upper().is_some_and(|length| length < SHORTEST) {
@@ -137,14 +126,6 @@ fn may_be_compressed(reply: &Reply) -> bool {
         && !headers.contains_key(header::CONTENT_RANGE)
         && !names(header::CACHE_CONTROL, "no-transform")
         && !DIGESTS.iter().any(|name| headers.contains_key(name))
-}
-
-/// Whether what has this media type is text; images, fonts and archives are compressed already.
-pub fn shrinks(content_type: &str) -> bool {
-    let media = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let Some((kind, name)) = media.split_once('/') else { return false };
-    let is_text = matches!(name, "json" | "x-ndjson" | "ndjson" | "jsonl" | "javascript" | "xml" | "yaml" | "wasm");
-    kind == "text" || name.ends_with("+json") || name.ends_with("+xml") || (kind == "application" && is_text)
 }
 
 #[cfg(test)]

@@ -1,15 +1,11 @@
-//! The one failure type of the request path, and the only place that makes a failure body.
+//! The one failure type of the request path.
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
 
-use super::{
-    body::Body,
-    codes::{self, Code},
-};
+use super::codes::{self, Code};
 
 /// A failure: plain words for the client, a cause for the log.
 pub struct ApiError(Box<Inner>);
@@ -125,6 +121,11 @@ impl ApiError {
         &self.0.fields
     }
 
+    /// Headers that the answer needs beside those of any problem document.
+    pub fn headers(&self) -> &[(HeaderName, HeaderValue)] {
+        &self.0.headers
+    }
+
     /// The cause chain, for the log.
     pub fn cause_text(&self) -> Option<String> {
         self.0.cause.as_ref().map(|cause| format!("{cause:#}"))
@@ -151,20 +152,6 @@ impl ApiError {
             }
         }
         problem
-    }
-
-    /// The failure as a response.
-    pub fn into_response(self, base_url: &str, request_id: &str) -> Response<Body> {
-        let problem = self.to_problem(base_url, request_id);
-        let mut response = Response::new(Body::full(Bytes::from(problem.to_string())));
-        *response.status_mut() = self.0.status;
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        for (name, value) in self.0.headers {
-            headers.append(name, value);
-        }
-        response
     }
 }
 

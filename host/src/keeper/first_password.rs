@@ -5,9 +5,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use crate::auth::password;
 use crate::config::{Config, Secret};
 use crate::link::FirstLogin;
+use crate::password;
 use crate::secret_file::BOOTSTRAP_PASSWORD_FILE;
 
 /// Where it may stand.
@@ -69,25 +69,25 @@ impl FirstPassword {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn it_is_named_while_it_is_good_and_its_file_goes_when_it_is_not() {
+    #[test]
+    fn it_is_named_while_it_is_good_and_its_file_goes_when_it_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let made = folder.path().join("bootstrap-password");
         fs::write(&made, "first one\n").unwrap();
-        let hash = async |text: &str| password::Hasher::default().hash(Secret::new(text)).await.unwrap();
+        let hash = |text: &str| password::hash(&Secret::new(text)).unwrap();
         let login = |password_hash| FirstLogin { username: "admin".to_owned(), password_hash, is_enabled: true };
         let first = FirstPassword { made: made.clone(), set: None, set_in: None };
-        let good = login(Some(hash("first one").await));
+        let good = login(Some(hash("first one")));
         assert_eq!(first.look(&good), Some(format!("admin, the password in {}", made.display())));
         assert_eq!(first.look(&FirstLogin { is_enabled: false, ..good.clone() }), None);
         assert!(made.exists(), "an account that is disabled may be enabled again");
         // A setting counts by what it holds, not by being set.
         let set = FirstPassword { set: Some(Secret::new("set later")), ..first.clone() };
         assert_eq!(set.look(&good), first.look(&good));
-        let by_setting = set.look(&login(Some(hash("set later").await)));
+        let by_setting = set.look(&login(Some(hash("set later"))));
         assert_eq!(by_setting.as_deref(), Some("admin, the password of ADMIN_BOOTSTRAP_PASSWORD"));
         assert!(made.exists());
-        assert_eq!(first.look(&login(Some(hash("changed").await))), None);
+        assert_eq!(first.look(&login(Some(hash("changed")))), None);
         assert!(!made.exists());
     }
 }

@@ -35,9 +35,9 @@ use self::{
     session::{Session, Sessions},
 };
 use super::context::Fault;
-use crate::db::{
-    connect::{ConnectParams, SocketDir},
-    plugin_schema::PluginDatabase,
+use crate::{
+    db::connect::{ConnectParams, SocketDir},
+    link::PluginDatabase,
 };
 
 /// Connections of a plugin whose manifest does not say (`limits.db_connections`), and the most that

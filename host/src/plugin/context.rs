@@ -24,10 +24,10 @@ use crate::{
     crash::Mark,
     db::{
         card_sources::{self, Entry, StoreError, Written},
-        fault,
         pool::Pool,
         service_users,
     },
+    db_error,
     http::{codes, error::ApiError, input},
     observe::log::Log,
 };
@@ -109,16 +109,16 @@ impl From<ApiError> for Fault {
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
         if let StoreError::Database(database) = &error
-            && let Some(broken) = fault::card_too_large(database)
+            && let Some(detail) = db_error::card_too_large(database)
         {
-            return Self::Refused(broken);
+            return Self::Refused(Broken { code: "card-too-large", detail });
         }
         match error {
             StoreError::Database(database) if is_bad_value(&database) => Self::Refused(Broken {
                 code: "validation-failed",
                 detail: "The data has a value that the database can't hold.".to_owned(),
             }),
-            StoreError::Database(database) if !fault::is_unavailable(&database) => Self::Internal(database.into()),
+            StoreError::Database(database) if !db_error::is_unavailable(&database) => Self::Internal(database.into()),
             unreachable => Self::Unavailable(unreachable.into()),
         }
     }

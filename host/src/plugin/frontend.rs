@@ -13,7 +13,7 @@ use super::{
     package::hex,
     state::{Code, Refusal},
 };
-use crate::http::compression::{self, Coding};
+use crate::coding::{self, Coding};
 
 /// Where plugins' files are served.
 pub const ROOT: &str = "/admin/assets/plugins";
@@ -101,8 +101,8 @@ impl Bundle {
 
 impl File {
     fn new(path: &str, plain: Bytes) -> Self {
-        let codings = if compression::shrinks(content_type(path)) { &Coding::PREPARED[..] } else { &[] };
-        let forms = codings.iter().filter_map(|coding| Some((*coding, compression::file(*coding, &plain)?)));
+        let codings = if coding::shrinks(content_type(path)) { &Coding::PREPARED[..] } else { &[] };
+        let forms = codings.iter().filter_map(|coding| Some((*coding, coding::file(*coding, &plain)?)));
         Self { compressed: forms.collect(), plain }
     }
 }

@@ -10,10 +10,7 @@ use semver::{Version, VersionReq};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{
-    settings,
-    state::{Code, Refusal},
-};
+use super::state::{Code, Refusal};
 
 mod field;
 mod read;
@@ -232,7 +229,7 @@ impl Manifest {
 
     /// The settings of a plugin for which the operator has set none.
     pub fn default_settings(&self) -> Map<String, Value> {
-        self.settings_schema.as_ref().map(settings::defaults).unwrap_or_default()
+        self.settings_schema.as_ref().map(defaults).unwrap_or_default()
     }
 
     pub fn api_prefix(&self) -> Option<&str> {
@@ -282,6 +279,13 @@ pub fn is_plain_relative(path: &str) -> bool {
     let part = |part: &str| !part.is_empty() && part != "." && part != "..";
     let plain = |c: char| !c.is_control() && !matches!(c, '\\' | ':');
     path.len() <= PATH_LIMIT && path.chars().all(plain) && path.split('/').all(part)
+}
+
+/// The defaults of the schema's own properties.
+pub fn defaults(schema: &Value) -> Map<String, Value> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let default = |(name, property): (&String, &Value)| Some((name.clone(), property.get("default")?.clone()));
+    properties.into_iter().flatten().filter_map(default).collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::state::{Code, Refusal};
+use super::{
+    manifest::defaults,
+    state::{Code, Refusal},
+};
 use crate::{db::sealed_settings::place, seal::SealingKey, spelling::nearest};
 
 pub mod secret;
@@ -91,13 +94,6 @@ fn lay_over(below: &mut Map<String, Value>, above: &Map<String, Value>) {
             _ => drop(below.insert(name.clone(), value.clone())),
         }
     }
-}
-
-/// The defaults of the schema's own properties.
-pub fn defaults(schema: &Value) -> Map<String, Value> {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    let default = |(name, property): (&String, &Value)| Some((name.clone(), property.get("default")?.clone()));
-    properties.into_iter().flatten().filter_map(default).collect()
 }
 
 /// What is wrong with settings, by JSON pointer. Values are not repeated: they may be credentials.

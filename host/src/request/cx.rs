@@ -19,7 +19,7 @@ use crate::{
         cors,
         error::ApiResult,
         forwarded::Origin,
-        path,
+        path, problem,
         reply::Reply,
         request_body::RequestBody,
         request_id::{self, RequestId},
@@ -97,7 +97,7 @@ impl<'a> Cx<'a> {
             Ok(response) => (None, None, response),
             Err(error) => {
                 let (code, cause) = (error.code().to_owned(), error.cause_text());
-                (Some(code), cause, error.into_response(&app.base_url, id))
+                (Some(code), cause, problem::respond(&error, &app.base_url, id))
             }
         };
         if self.may_be_compressed() {

@@ -3,7 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use cardinal::db::plugin_schema::{PluginDatabase, ProvisionFault, Step};
+use cardinal::{
+    db::plugin_schema::Step,
+    link::{PluginDatabase, ProvisionFault},
+};
 use tokio_postgres::Client;
 
 use super::database::{Database, Login, Place, found_in};

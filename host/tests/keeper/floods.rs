@@ -1,7 +1,6 @@
 //! What a plugin's run-time login can use up or hold: it is short of it itself, and nobody else notices.
 
-use cardinal::db::connect;
-use cardinal::db::plugin_schema::PluginDatabase;
+use cardinal::{db::connect, link::PluginDatabase};
 use tokio_postgres::error::SqlState;
 
 use super::database::{Database, Login, Place, found_in};

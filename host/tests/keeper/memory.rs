@@ -1,7 +1,9 @@
 //! What one session may take of the machine: a statement that asks for more fails, and nobody else notices.
 
-use cardinal::db::connect;
-use cardinal::db::plugin_schema::{PluginDatabase, ProvisionFault};
+use cardinal::{
+    db::connect,
+    link::{PluginDatabase, ProvisionFault},
+};
 use tokio_postgres::Client;
 
 use super::database::{Database, Login, Place, found_in};

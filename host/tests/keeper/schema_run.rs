@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use cardinal::db::plugin_schema::{ProvisionFault, Step, Trouble};
+use cardinal::{
+    db::plugin_schema::{Step, Trouble},
+    link::ProvisionFault,
+};
 
 use super::database::{Database, found_in};
 

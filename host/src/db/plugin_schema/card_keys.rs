@@ -10,11 +10,15 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio_postgres::Transaction;
 
-use super::ProvisionFault;
-use super::keys::Key;
-use super::run::{Failure, judged, random_tag};
-use crate::db::sql;
-use crate::schema_sql::{CardKey, KeyPlace, Position, Statement};
+use super::{
+    keys::Key,
+    run::{Failure, judged, random_tag},
+};
+use crate::{
+    db::sql,
+    link::ProvisionFault,
+    schema_sql::{CardKey, KeyPlace, Position, Statement},
+};
 
 /// A session that waits for the cards gives up before PostgreSQL looks for a deadlock (1 s): the one that removes a card
 /// goes on then.

@@ -8,10 +8,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio_postgres::{SimpleQueryMessage, Transaction};
 
-use super::ProvisionFault;
-use super::card_keys::CardKeys;
-use super::run::{Failure, judged};
-use crate::schema_sql::{LockedBy, PARTITION_FIX, Position, Statement, Work};
+use super::{
+    card_keys::CardKeys,
+    run::{Failure, judged},
+};
+use crate::{
+    link::ProvisionFault,
+    schema_sql::{LockedBy, PARTITION_FIX, Position, Statement, Work},
+};
 
 /// For one statement of a session that has the lock; the watch bounds all of them together.
 const LOCKED_STATEMENT_TIMEOUT: Duration = Duration::from_millis(1500);

@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use anyhow::Context as _;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
-use super::{ProvisionFault, Step, Trouble};
-use crate::db::sql;
+use super::{Step, Trouble};
+use crate::{db::sql, link::ProvisionFault};
 
 const CATALOG_SQL: &str = include_str!("../../../../sql/plugin_catalog.sql");
 const ACTIONS_SQL: &str = include_str!("../../../../sql/plugin_actions.sql");

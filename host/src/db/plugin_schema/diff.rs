@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Context as _;
 use tokio_postgres::Transaction;
 
-use super::ProvisionFault;
+use crate::link::ProvisionFault;
 
 /// What holds data, by what the server calls it inside, so that a table or column that was dropped and made again under
 /// the same name counts as lost: its data is.

@@ -2,28 +2,22 @@
 //! schema steps. Whose its name is stays, and so does what it wrote into cards.
 
 use anyhow::Context as _;
-use serde::{Deserialize, Serialize};
 use tokio_postgres::{Transaction, error::SqlState};
 
-use super::{ProvisionFault, TURN_TIMEOUT, Trouble};
-use crate::db::{
-    connect::{self, ConnectParams},
-    roles::{self, RoleNames},
-    sql,
+use super::{TURN_TIMEOUT, Trouble};
+use crate::{
+    db::{
+        connect::{self, ConnectParams},
+        roles::{self, RoleNames},
+        sql,
+    },
+    link::{ProvisionFault, Purged},
 };
 
 /// How long calls that still run in the plugin may hold its tables.
 const LOCK_TIMEOUT: &str = "5s";
 /// Much longer than the files of a large schema take to be unlinked.
 const DROP_TIMEOUT: &str = "60s";
-
-/// What was dropped.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Purged {
-    pub tables: Vec<String>,
-    pub schema_steps: u64,
-    pub settings: bool,
-}
 
 /// Which plugin's data is to be dropped.
 #[derive(Debug)]

@@ -8,13 +8,19 @@ use rand::TryRng as _;
 use tokio_postgres::error::DbError;
 use tokio_postgres::{CancelToken, Client, Transaction};
 
-use super::card_keys::{CardKeys, Made};
-use super::card_lock::CardLock;
-use super::rows::RowChanges;
-use super::{ProvisionFault, Step, TRIES, Trouble, catalog, diff, keys};
-use crate::db::{connect, sql};
-use crate::hex::hex;
-use crate::schema_sql::Statement;
+use super::{
+    Step, TRIES, Trouble,
+    card_keys::{CardKeys, Made},
+    card_lock::CardLock,
+    catalog, diff, keys,
+    rows::RowChanges,
+};
+use crate::{
+    db::{connect, sql},
+    hex::hex,
+    link::ProvisionFault,
+    schema_sql::Statement,
+};
 
 /// Writers of cards queue behind a statement that waits for its lock.
 const LOCK_TIMEOUT: &str = "1s";

@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use tokio_postgres::{CancelToken, Client, NoTls};
 
-use super::run::{self, Done, Failure, Run};
-use super::{CHECKS_TIMEOUT, ProvisionFault, Step};
-use crate::schema_sql::Statement;
+use super::{
+    CHECKS_TIMEOUT, Step,
+    run::{self, Done, Failure, Run},
+};
+use crate::{link::ProvisionFault, schema_sql::Statement};
 
 /// How long schema.sql may hold, or wait for, a lock that keeps others from writing cards. With the way to notice it and
 /// to end the statement this stays below the two seconds that are promised.

@@ -8,7 +8,8 @@ use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use crate::{
-    db::{fault, pool::Pool},
+    db::pool::Pool,
+    db_error,
     http::{
         codes,
         error::{ApiError, ApiResult},
@@ -232,7 +233,7 @@ fn last_owner() -> ApiError {
 }
 
 fn taken(error: tokio_postgres::Error) -> ApiError {
-    match fault::violated(&error) {
+    match db_error::violated(&error) {
         Some("admin_users_username") => {
             ApiError::new(&codes::NAME_TAKEN).detail("Another account has this username, perhaps in another case.")
         }

@@ -6,7 +6,7 @@ use tokio_postgres::error::{DbError, ErrorPosition};
 
 use super::scope;
 use crate::{
-    db::fault::is_gone,
+    db_error::is_gone,
     http::{codes, error::ApiError},
     plugin::context::Fault,
 };

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{Connection, Shared};
-use crate::db::plugin_schema::STATEMENT_TIMEOUT_MS;
+use crate::link::STATEMENT_TIMEOUT_MS;
 
 /// PostgreSQL is a little earlier, where its timeout stands: its error says more.
 const STATEMENT_LIMIT: Duration = Duration::from_millis(STATEMENT_TIMEOUT_MS + 1_000);

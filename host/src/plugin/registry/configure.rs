@@ -16,7 +16,10 @@ use crate::{
         error::{ApiError, ApiResult},
         input::escape,
     },
-    plugin::settings::{self, Stored, secret},
+    plugin::{
+        manifest,
+        settings::{self, Stored, secret},
+    },
 };
 
 /// A plugin's settings without their secrets.
@@ -104,7 +107,7 @@ impl Registry {
         let Stored { document, unreadable } = self.judge.stored(plugin, settings);
         let nothing = Value::Object(Map::new());
         let environment = self.judge.environment(plugin).unwrap_or(&nothing);
-        let defaults = Value::Object(schema.as_ref().map(settings::defaults).unwrap_or_default());
+        let defaults = Value::Object(schema.as_ref().map(manifest::defaults).unwrap_or_default());
         let mut document = document;
         secret::put(&mut document, unreadable.iter().map(|pointer| (pointer.clone(), secret::mask())).collect());
         let whole = settings::layered(schema.as_ref(), Some(environment), Some(&document));

@@ -4,22 +4,26 @@ use cardinal_plugin_abi::extension::MemoryUse;
 use serde::Serialize;
 use time::OffsetDateTime;
 
-use super::generations::GenerationReport;
-use super::snapshot::{Entry, Service};
-use crate::crash::{
-    book::Quarantined,
-    record::{Cause, Crash},
+use super::{
+    generations::GenerationReport,
+    snapshot::{Entry, Service},
 };
-use crate::db::plugin_schema::STATEMENT_TIMEOUT_MS;
-use crate::db::plugin_versions::SetAside;
-use crate::plugin::{
-    active::Active,
-    guard::GuardReport,
-    instance::BODY_LIMIT,
-    manifest::{CardTab, Manifest, Tool},
-    placement::PlacementReport,
-    signature::number_of,
-    state::{Refusal, State},
+use crate::{
+    crash::{
+        book::Quarantined,
+        record::{Cause, Crash},
+    },
+    db::plugin_versions::SetAside,
+    link::STATEMENT_TIMEOUT_MS,
+    plugin::{
+        active::Active,
+        guard::GuardReport,
+        instance::BODY_LIMIT,
+        manifest::{CardTab, Manifest, Tool},
+        placement::PlacementReport,
+        signature::number_of,
+        state::{Refusal, State},
+    },
 };
 
 /// Everything that an operator may want to know of a plugin that was found.

@@ -3,9 +3,8 @@
 use deadpool_postgres::{PoolError, TimeoutType};
 use tokio_postgres::error::SqlState;
 
-use super::card_sources::StoreError;
 use crate::{
-    cards::source::{self, Broken},
+    card_size,
     http::{codes, error::ApiError},
 };
 
@@ -45,16 +44,20 @@ fn is_conversion(error: &tokio_postgres::Error) -> bool {
 const CARD_TOO_LARGE: &str = "CRD01";
 
 /// What a writer is told whose card would be over the limit; none for other errors.
-pub fn card_too_large(error: &tokio_postgres::Error) -> Option<Broken> {
+pub fn card_too_large(error: &tokio_postgres::Error) -> Option<String> {
     let raised = error.as_db_error().filter(|raised| raised.code().code() == CARD_TOO_LARGE)?;
-    Some(source::card_too_large(raised.detail().unwrap_or("more")))
+    Some(card_size::describe_excess(raised.detail().unwrap_or("more")))
+}
+
+/// The name of the constraint that was broken, if this is that.
+pub fn violated(error: &tokio_postgres::Error) -> Option<&str> {
+    error.as_db_error().filter(|fault| fault.code().code().starts_with("23"))?.constraint()
 }
 
 impl From<tokio_postgres::Error> for ApiError {
     fn from(error: tokio_postgres::Error) -> Self {
-        if let Some(broken) = card_too_large(&error) {
-            let detail = broken.detail.clone();
-            return Self::new(&codes::CARD_TOO_LARGE).detail(broken.detail).field("/attributes", detail);
+        if let Some(detail) = card_too_large(&error) {
+            return Self::new(&codes::CARD_TOO_LARGE).detail(detail.clone()).field("/attributes", detail);
         }
         let unavailable = is_unavailable(&error);
         // U+0000, in whatever field it came.
@@ -81,21 +84,6 @@ impl From<PoolError> for ApiError {
             }
             other => Self::new(&codes::DATABASE_UNAVAILABLE)
                 .cause(anyhow::Error::new(other).context("getting a database connection")),
-        }
-    }
-}
-
-/// The name of the constraint that was broken, if this is that.
-pub fn violated(error: &tokio_postgres::Error) -> Option<&str> {
-    error.as_db_error().filter(|fault| fault.code().code().starts_with("23"))?.constraint()
-}
-
-impl From<StoreError> for ApiError {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Pool(error) => error.into(),
-            StoreError::Database(error) => error.into(),
-            StoreError::Json(error) => Self::internal(error),
         }
     }
 }

@@ -1,6 +1,12 @@
-//! Which coding a request prefers (RFC 9110 12.5.3).
+//! Content codings: which one a request prefers (RFC 9110 12.5.3), and what is worth encoding.
 
+pub mod encoder;
+
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
+
+/// Shorter answers fit in one packet with their head: compressing them costs time and saves none.
+pub const SHORTEST: u64 = 1_024;
 
 /// A content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,7 +71,7 @@ fn weight(parameters: &str) -> Option<u16> {
 }
 
 /// The request's Accept-Encoding, as one line when it came as several.
-pub(super) fn accept_encoding(headers: &HeaderMap) -> Option<HeaderValue> {
+pub fn accept_encoding(headers: &HeaderMap) -> Option<HeaderValue> {
     let mut lines = headers.get_all(header::ACCEPT_ENCODING).iter();
     let first = lines.next()?;
     if lines.next().is_none() {
@@ -73,6 +79,23 @@ pub(super) fn accept_encoding(headers: &HeaderMap) -> Option<HeaderValue> {
     }
     let lines: Vec<_> = headers.get_all(header::ACCEPT_ENCODING).iter().map(HeaderValue::as_bytes).collect();
     HeaderValue::from_bytes(&lines.join(&b", "[..])).ok()
+}
+
+/// A file that is compressed once and sent often; `None` when that saves nothing.
+pub fn file(coding: Coding, bytes: &Bytes) -> Option<Bytes> {
+    if (bytes.len() as u64) < SHORTEST {
+        return None;
+    }
+    let shorter = encoder::small(coding, bytes).ok()?;
+    (shorter.len() < bytes.len()).then(|| shorter.into())
+}
+
+/// Whether what has this media type is text; images, fonts and archives are compressed already.
+pub fn shrinks(content_type: &str) -> bool {
+    let media = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let Some((kind, name)) = media.split_once('/') else { return false };
+    let is_text = matches!(name, "json" | "x-ndjson" | "ndjson" | "jsonl" | "javascript" | "xml" | "yaml" | "wasm");
+    kind == "text" || name.ends_with("+json") || name.ends_with("+xml") || (kind == "application" && is_text)
 }
 
 #[cfg(test)]
