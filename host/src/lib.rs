@@ -1,47 +1,5 @@
 //! The server behind the `cardinal` binary. `host/README.md` tells its two walks and its invariants.
 
-pub mod account;
-pub mod api;
-pub mod app;
-pub mod audit;
-pub mod auth;
 pub mod backup;
-pub mod card_size;
-pub mod cards;
-pub mod catalogue;
 pub mod check;
 pub mod cli;
-pub mod clock;
-pub mod coding;
-pub mod config;
-pub mod crash;
-pub mod db;
-pub mod db_error;
-pub mod events;
-mod hex;
-pub mod http;
-pub mod jobs;
-pub mod keeper;
-pub mod lifecycle;
-pub mod limit;
-pub mod link;
-mod local_socket;
-mod mac;
-pub mod mcp;
-mod memory;
-pub mod observe;
-pub mod openapi;
-pub mod password;
-pub mod plugin;
-pub mod provision;
-pub mod proxy;
-pub mod request;
-pub mod router;
-pub mod sandbox;
-pub mod schema_sql;
-pub mod scope;
-
-mod seal;
-mod secret_file;
-pub mod server;
-mod spelling;

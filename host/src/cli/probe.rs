@@ -1,8 +1,8 @@
 use anyhow::Context as _;
 use rustix::process::Signal;
 
-use crate::keeper::launch;
-use crate::plugin::probe;
+use cardinal_plugin_host::probe;
+use cardinal_supervisor::keeper::launch;
 
 /// The process in which a plugin's library is tried first; started by a worker alone.
 #[derive(Debug, clap::Args)]

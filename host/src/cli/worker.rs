@@ -5,18 +5,19 @@ use std::os::unix::net::UnixStream;
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 
-use crate::account::Account;
-use crate::crash::{
-    descriptors, handler,
-    ledger::{self, Leaving},
-    vital::{self, LowNumbers},
+use cardinal_base::account::Account;
+use cardinal_control::{
+    crash::{
+        descriptors, handler,
+        ledger::{self, Leaving},
+        vital::{self, LowNumbers},
+    },
+    link::{self, WorkerStart},
+    sandbox::{self, descriptor_calls},
 };
-use crate::keeper::launch;
-use crate::lifecycle::Sockets;
-use crate::link::WorkerStart;
-use crate::observe::log::{Log, LogSender};
-use crate::sandbox::{self, descriptor_calls};
-use crate::{lifecycle, link};
+use cardinal_observe::log::{Log, LogSender};
+use cardinal_serve::lifecycle::{self, Sockets};
+use cardinal_supervisor::keeper::launch;
 
 /// The process that serves; started by `cardinal serve` alone.
 #[derive(Debug, clap::Args)]

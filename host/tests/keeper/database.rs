@@ -5,16 +5,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use cardinal::{
-    config::Secret,
-    db::{
-        connect::{self, ConnectParams, SocketDir},
-        plugin_schema::{SCHEMA_TIMEOUT, Step, Trouble},
-        prepare::{self, Prepared, SecretSource},
-    },
-    keeper::{data_dir::DataDir, launch::Launcher, postgres::PrivatePostgres},
-    link::{PluginDatabase, ProvisionFault},
+use cardinal_base::config::Secret;
+use cardinal_control::link::{PluginDatabase, ProvisionFault};
+use cardinal_database::connect::{self, ConnectParams, SocketDir};
+use cardinal_schema::{
+    plugin_schema::{SCHEMA_TIMEOUT, Step, Trouble},
+    prepare::{self, Prepared, SecretSource},
 };
+use cardinal_supervisor::keeper::{data_dir::DataDir, launch::Launcher, postgres::PrivatePostgres};
 use tokio_postgres::Client;
 
 pub const CARDINAL: &str = env!("CARGO_BIN_EXE_cardinal");

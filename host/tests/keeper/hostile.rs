@@ -1,13 +1,9 @@
 //! Hostile schemas: the files of `tests/schemas/` held against the reader, and things made by hand held against the look
 //! at the catalog. Neither may leave anything behind, and no role may have gained a right.
 
-use cardinal::{
-    db::{
-        connect,
-        plugin_schema::catalog::{self, Unknown},
-    },
-    link::{PluginDatabase, ProvisionFault},
-};
+use cardinal_control::link::{PluginDatabase, ProvisionFault};
+use cardinal_database::connect;
+use cardinal_schema::plugin_schema::catalog::{self, Unknown};
 use tokio_postgres::{Client, GenericClient};
 
 use super::{

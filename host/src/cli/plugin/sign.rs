@@ -8,11 +8,11 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use minisign::{KeyPair, PublicKey, SecretKey, SecretKeyBox};
 
-use crate::plugin::{
-    inspect::inspect,
+use cardinal_package::{
     package::{Form, Package},
     signature::{SUFFIX, SUMS, key_number},
 };
+use cardinal_plugin_host::inspect::inspect;
 
 /// What minisign appends to the name of a public key.
 const PUBLIC: &str = ".pub";
@@ -131,7 +131,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::config::parse_trust_key;
+    use cardinal_base::config::parse_trust_key;
 
     #[test]
     fn a_key_is_made_once_and_is_its_owners_alone() {
