@@ -1,6 +1,6 @@
 -- What a schema role may do in its step alone is taken from those whose step is over, however it ended, and from those
 -- that older versions left with it. Runs as the provisioner at every start, after grants.sql, and for one plugin when the
--- process of its step died. Filled in by host/src/db/plugin_schema/close.rs as sql/roles.sql is.
+-- process of its step died. Filled in by host/crates/schema/src/plugin_schema/close.rs as sql/roles.sql is.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
 DO $$

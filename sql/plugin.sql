@@ -1,5 +1,5 @@
 -- A plugin's roles and schema. Runs as the provisioner at every schema step, in one transaction; every statement may
--- be repeated. Filled in by host/src/db/plugin_schema.rs as sql/roles.sql is.
+-- be repeated. Filled in by host/crates/schema/src/plugin_schema.rs as sql/roles.sql is.
 
 SELECT cardinal.make_plugin_roles({{plugin_name}}, {{schema_login}}, {{schema_password}}, {{runtime_password}});
 

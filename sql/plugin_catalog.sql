@@ -1,5 +1,5 @@
 -- What a plugin's schema and roles may be made of, as the catalog has it. Gives a line for each thing that is something
--- else: nothing that is not known passes. It shares nothing with the reader of schema.sql (host/src/schema_sql) and
+-- else: nothing that is not known passes. It shares nothing with the reader of schema.sql (host/crates/schema_sql/src) and
 -- finds as well what somebody made by hand. Run with `search_path = pg_catalog, pg_temp`; parameters are the schema's
 -- name and the two roles, as quoted identifiers.
 

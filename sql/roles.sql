@@ -1,7 +1,7 @@
 -- The core's roles and what they may do outside of tables. Runs at every start whose login may make roles, in a
 -- transaction of its own; for other logins an administrator runs it once, as the output of
 -- `cardinal database bootstrap-sql`. Every statement may be repeated. Names in double braces are filled in by
--- host/src/db/prepare/roles_sql.rs: roles and the database are quoted identifiers, passwords SCRAM verifiers as literals.
+-- host/crates/schema/src/prepare/roles_sql.rs: roles and the database are quoted identifiers, passwords SCRAM verifiers as literals.
 --
 -- It may run as a superuser, in a database where the core's owner can make any object. So it names nothing outside of
 -- pg_catalog and schema `cardinal`, which the owner cannot write to, and calls no function but the server's own.

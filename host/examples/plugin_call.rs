@@ -9,22 +9,23 @@ use std::{
 };
 
 use bytes::Bytes;
-use cardinal::{
-    auth::{caller::Caller, scope::ScopeSet},
-    catalogue::Catalogue,
+use cardinal_base::{
     clock::Clock,
     config::{Execution, PerPlugin},
-    db::pool::Pools,
-    http::page::Cursors,
-    http::request_id::RequestId,
-    plugin::{
-        call::{CallBody, CallParts},
-        context::{PluginIdentity, Services},
-        instance::{ExportKind, Instance},
-        library::{SealedLibrary, open},
-        watchdog::Watchdog,
-    },
+    page::Cursors,
+    request_id::RequestId,
+    scope::ScopeSet,
 };
+use cardinal_database::pool::Pools;
+use cardinal_identity::auth::caller::Caller;
+use cardinal_plugin_host::{
+    call::{CallBody, CallParts},
+    context::{PluginIdentity, Services},
+    instance::{ExportKind, Instance},
+    library::{SealedLibrary, open},
+    watchdog::Watchdog,
+};
+use cardinal_store::catalogue::Catalogue;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::runtime::Handle;
 use uuid::Uuid;
@@ -84,14 +85,14 @@ fn instance() -> Instance {
         watchdog,
         execution,
         breaker: PerPlugin::default(),
-        prober: cardinal::plugin::probe::Prober::of_this_program(),
-        log: cardinal::observe::log::Log::silent(),
+        prober: cardinal_plugin_host::probe::Prober::of_this_program(),
+        log: cardinal_observe::log::Log::silent(),
         runtime: Handle::current(),
     });
     let identity = PluginIdentity {
         name: "echo".into(),
         version: "1.0.0".into(),
-        mark: cardinal::crash::Mark::NOBODY,
+        mark: cardinal_control::crash::Mark::NOBODY,
         generation: 1,
         provides_kinds: Vec::new(),
         settings: serde_json::json!({}),

@@ -14,7 +14,7 @@ pub mod archive;
 pub mod make;
 pub mod restore;
 
-use crate::db::dump::{Sequence, Table};
+use cardinal_schema::dump::{Sequence, Table};
 
 /// Raised when an older program could not restore the archive any more.
 const FORMAT: u32 = 1;
@@ -35,7 +35,7 @@ pub struct Head {
     pub format: u32,
     pub core: String,
     pub made_at: String,
-    /// The core's migrations that its tables come from, see `db::migrate::marks`.
+    /// The core's migrations that its tables come from, see `cardinal_schema::migrate::marks`.
     pub migrations: Vec<String>,
 }
 

@@ -16,10 +16,12 @@ mod proxy;
 pub mod running;
 pub mod settings;
 
-use crate::clock::Clock;
-use crate::config::{BadSettings, Config};
-use crate::keeper::data_dir::DataDir;
-use crate::plugin::registry::survey;
+use cardinal_base::{
+    clock::Clock,
+    config::{BadSettings, Config},
+};
+use cardinal_plugin_host::registry::survey;
+use cardinal_supervisor::keeper::data_dir::DataDir;
 use changes::Before;
 use finding::{Counts, Finding};
 use running::Answers;

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use crate::config::BadSettings;
+use cardinal_base::config::BadSettings;
 
 mod backup;
 mod cards;

@@ -8,22 +8,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cardinal::{
-    auth::{caller::Caller, scope::ScopeSet},
-    catalogue::Catalogue,
+use cardinal_base::{
     clock::Clock,
     config::{Execution, PerPlugin},
-    db::pool::Pools,
-    http::page::Cursors,
-    http::request_id::RequestId,
-    plugin::{
-        call::{CallBody, CallParts, ReplyBody},
-        context::{PluginIdentity, Services},
-        instance::{Call, ExportKind, Instance},
-        library::{Library, SealedLibrary, open, seat::resident},
-        watchdog::Watchdog,
-    },
+    page::Cursors,
+    request_id::RequestId,
+    scope::ScopeSet,
 };
+use cardinal_database::pool::Pools;
+use cardinal_identity::auth::caller::Caller;
+use cardinal_plugin_host::{
+    call::{CallBody, CallParts, ReplyBody},
+    context::{PluginIdentity, Services},
+    instance::{Call, ExportKind, Instance},
+    library::{Library, SealedLibrary, open, seat::resident},
+    watchdog::Watchdog,
+};
+use cardinal_store::catalogue::Catalogue;
 use http_body_util::BodyExt;
 use tokio::runtime::Handle;
 use uuid::Uuid;
@@ -48,14 +49,14 @@ async fn create(library: &Library, generation: u64) -> Instance {
         watchdog,
         execution,
         breaker: PerPlugin::default(),
-        prober: cardinal::plugin::probe::Prober::of_this_program(),
-        log: cardinal::observe::log::Log::silent(),
+        prober: cardinal_plugin_host::probe::Prober::of_this_program(),
+        log: cardinal_observe::log::Log::silent(),
         runtime: Handle::current(),
     });
     let identity = PluginIdentity {
         name: "echo".into(),
         version: "1.0.0".into(),
-        mark: cardinal::crash::Mark::NOBODY,
+        mark: cardinal_control::crash::Mark::NOBODY,
         generation,
         provides_kinds: Vec::new(),
         settings: serde_json::json!({}),

@@ -10,8 +10,7 @@ use anyhow::{Context as _, bail};
 use sha2::{Digest as _, Sha256};
 
 use super::{FORMAT, HEAD, Head, MANIFEST, Manifest, Member, PRODUCT};
-use crate::hex::hex;
-use crate::secret_file::sync_folder;
+use cardinal_base::{hex::hex, secret_file::sync_folder};
 
 const BUFFER: usize = 1 << 20;
 /// The manifest and the head are read whole: more than this is no list of ours.

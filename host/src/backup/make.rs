@@ -8,18 +8,19 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio_postgres::Client;
 
-use super::archive::{Existing, Writer};
 use super::{
     FORMAT, HEAD, Head, LOCK_MEMBER, Manifest, PRODUCT, Plugin, Progress, Rows, SEALING_KEY_MEMBER, SETTINGS_MEMBER,
     Summary, TOKEN_SECRET_MEMBER,
+    archive::{Existing, Writer},
 };
-use crate::config::Config;
-use crate::db::plugin_schema::{SCHEMA_TIMEOUT, Step};
-use crate::db::prepare::{self, SecretSource};
-use crate::db::roles::{RolePasswords, plugin_schema_name};
-use crate::db::{dump, migrate};
-use crate::keeper::access::{Access, Missing};
-use crate::secret_file::TOKEN_SECRET_FILE;
+use cardinal_base::{config::Config, secret_file::TOKEN_SECRET_FILE};
+use cardinal_database::roles::{RolePasswords, plugin_schema_name};
+use cardinal_schema::{
+    dump, migrate,
+    plugin_schema::{SCHEMA_TIMEOUT, Step},
+    prepare::{self, SecretSource},
+};
+use cardinal_supervisor::keeper::access::{Access, Missing};
 
 /// Rows are written in members of about this size, so that memory stays the same however large a table is.
 const PART: usize = 8 << 20;

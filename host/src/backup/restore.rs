@@ -7,19 +7,26 @@ use anyhow::{Context as _, bail};
 use futures_util::SinkExt as _;
 use tokio_postgres::Client;
 
-use super::archive::{Checked, Existing, Members};
 use super::{
     LOCK_MEMBER, Manifest, Plugin, Progress, Rows, SEALING_KEY_MEMBER, SETTINGS_MEMBER, Summary, TOKEN_SECRET_MEMBER,
+    archive::{Checked, Existing, Members},
 };
-use crate::config::{Config, Secret};
-use crate::db::connect::{self, ConnectParams};
-use crate::db::plugin_schema::{SCHEMA_TIMEOUT, Step, Trouble};
-use crate::db::prepare::{self, Preparation, Prepared, SecretSource};
-use crate::db::roles::plugin_schema_name;
-use crate::db::{dump, migrate, sealed_settings};
-use crate::keeper::access::{Access, Missing};
-use crate::seal::SealingKey;
-use crate::secret_file::{self, TOKEN_SECRET_FILE};
+use cardinal_base::{
+    config::{Config, Secret},
+    seal::SealingKey,
+    secret_file::{self, TOKEN_SECRET_FILE},
+};
+use cardinal_database::{
+    connect::{self, ConnectParams},
+    roles::plugin_schema_name,
+};
+use cardinal_schema::{
+    dump, migrate,
+    plugin_schema::{SCHEMA_TIMEOUT, Step, Trouble},
+    prepare::{self, Preparation, Prepared, SecretSource},
+};
+use cardinal_store::sealed_settings;
+use cardinal_supervisor::keeper::access::{Access, Missing};
 
 const RESTORED_SETTINGS_FILE: &str = "restored-settings.json";
 /// Databases that a server usually has, to stand on while ours is exchanged.
@@ -111,12 +118,12 @@ impl Restore<'_> {
         dump::drop_core(&owner).await
     }
 
-    async fn passwords(&self, owner: &Client) -> anyhow::Result<crate::db::roles::RolePasswords> {
+    async fn passwords(&self, owner: &Client) -> anyhow::Result<cardinal_database::roles::RolePasswords> {
         let secret = match &self.access.secret {
             SecretSource::Known(secret) => secret.clone(),
             SecretSource::InDatabase => prepare::secret_in(owner).await?.context("no secret of the role passwords")?,
         };
-        Ok(crate::db::roles::RolePasswords::from_secret(secret))
+        Ok(cardinal_database::roles::RolePasswords::from_secret(secret))
     }
 
     /// A new database is filled beside the one in use, which serves on until the last moment.

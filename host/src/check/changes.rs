@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::plugin::{kept::Kept, manifest::Manifest, package, trust::Owners};
+use cardinal_package::{kept::Kept, manifest::Manifest, package, trust::Owners};
 
 /// What clients see of a plugin.
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ pub struct Change {
 
 impl Face {
     pub fn of(manifest: &Manifest) -> Self {
-        let declared = |backend: &crate::plugin::manifest::Backend| {
+        let declared = |backend: &cardinal_package::manifest::Backend| {
             let routes = backend.routes.as_ref()?;
             Some(routes.iter().map(|route| format!("{} {}", route.method, route.path)).collect())
         };

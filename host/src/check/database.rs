@@ -6,18 +6,26 @@ use time::OffsetDateTime;
 use tokio_postgres::Client;
 
 use super::finding::Finding;
-use crate::config::{BadSettings, Config};
-use crate::db::connect::ConnectParams;
-use crate::db::isolation::{self, Breach, Isolation, Known, Tried};
-use crate::db::plugin_schema::catalog;
-use crate::db::pool::Pools;
-use crate::db::prepare::{self, SecretSource};
-use crate::db::roles::{self, RoleNames, RolePasswords};
-use crate::db::{dump, kinds, migrate, plugin_owners, plugin_state, proxy_routes};
-use crate::keeper::access::{Access, Missing};
-use crate::keeper::crashes::Crashes;
-use crate::keeper::postgres::{PrivatePostgres, installation};
-use crate::plugin::registry::survey::Decided;
+use cardinal_base::config::{BadSettings, Config};
+use cardinal_database::{
+    connect::ConnectParams,
+    pool::Pools,
+    roles::{self, RoleNames, RolePasswords},
+};
+use cardinal_plugin_host::registry::survey::Decided;
+use cardinal_schema::{
+    dump,
+    isolation::{self, Breach, Isolation, Known, Tried},
+    migrate,
+    plugin_schema::catalog,
+    prepare::{self, SecretSource},
+};
+use cardinal_store::{kinds, plugin_owners, plugin_state, proxy_routes};
+use cardinal_supervisor::keeper::{
+    access::{Access, Missing},
+    crashes::Crashes,
+    postgres::{PrivatePostgres, installation},
+};
 
 /// Seconds that the clocks of host and server may differ.
 const CLOCK_DIFFERS: f64 = 5.0;
@@ -204,7 +212,7 @@ impl Seen {
         let read = async {
             let pools = Pools::new(core.pg_config(), reaper.pg_config())?;
             let pool = &pools.core;
-            let failed = |error: crate::http::error::ApiError| anyhow::anyhow!("{error:?}");
+            let failed = |error: cardinal_base::error::ApiError| anyhow::anyhow!("{error:?}");
             self.decided.states = plugin_state::all(pool).await.map_err(failed)?;
             self.decided.owners = plugin_owners::all(pool).await.map_err(failed)?;
             self.proxy_routes = proxy_routes::get(pool).await.map_err(failed)?.lines;

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Resource, getrlimit};
 
 use super::finding::Finding;
-use crate::config::Config;
-use crate::local_socket;
-use crate::sandbox;
-use crate::secret_file::{self, OWN_SECRETS, Readers};
+use cardinal_base::{
+    config::Config,
+    secret_file::{self, OWN_SECRETS, Readers},
+};
+use cardinal_control::{local_socket, sandbox};
 
 /// With less than this, PostgreSQL soon cannot write.
 const LITTLE_ROOM: u64 = 1 << 30;

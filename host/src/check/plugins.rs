@@ -5,14 +5,14 @@ use std::path::Path;
 use semver::Version;
 use sha2::{Digest as _, Sha256};
 
-use super::changes::{self, Before, Face};
-use super::database;
-use super::finding::Finding;
-use crate::db::isolation::Known;
-use crate::plugin::compat;
-use crate::plugin::registry::PluginReport;
-use crate::plugin::registry::survey::Surveyed;
-use crate::plugin::state::State;
+use super::{
+    changes::{self, Before, Face},
+    database,
+    finding::Finding,
+};
+use cardinal_package::{compat, state::State};
+use cardinal_plugin_host::registry::{PluginReport, survey::Surveyed};
+use cardinal_schema::isolation::Known;
 
 /// Every finding on plugins that needs no running host.
 pub fn check(plugins_dir: &Path, surveyed: &[Surveyed], seen: &database::Seen, core: Option<&Version>) -> Vec<Finding> {

@@ -1,9 +1,8 @@
 //! The identity provider, where there is one: whether tokens of it could be judged.
 
 use super::finding::Finding;
-use crate::auth::oidc::Oidc;
-use crate::clock::Clock;
-use crate::config::Config;
+use cardinal_base::{clock::Clock, config::Config};
+use cardinal_identity::auth::oidc::Oidc;
 
 /// Asks the provider once. While it is away, keys that a host has read go on counting: a warning.
 pub async fn check(config: &Config) -> Option<Finding> {

@@ -11,8 +11,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use super::finding::Finding;
-use crate::config::{Config, ProxyRoute};
-use crate::db::proxy_routes::Line;
+use cardinal_base::config::{Config, ProxyRoute};
+use cardinal_store::proxy_routes::Line;
 
 /// From the look-up of the name to the answer's headers.
 const WITHIN: Duration = Duration::from_secs(5);

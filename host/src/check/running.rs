@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::finding::Finding;
-use crate::config::Config;
+use cardinal_base::config::Config;
 
 /// What the host has answered, at the socket in `DATA_DIR`.
 pub struct Answers {

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 
 use super::finding::Finding;
-use crate::config::{BadSettings, Config, Fault};
+use cardinal_base::config::{BadSettings, Config, Fault};
 
 const SHORTEST_GOOD_PASSWORD: usize = 8;
 

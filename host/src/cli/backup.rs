@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 
 use super::progress::Lines;
-use crate::backup::archive::Existing;
-use crate::backup::make::{self, Secrets};
-use crate::config::{Config, Settings};
-use crate::observe::log::Log;
+use crate::backup::{
+    archive::Existing,
+    make::{self, Secrets},
+};
+use cardinal_base::config::{Config, Settings};
+use cardinal_observe::log::Log;
 
 /// Write cards, users, keys, settings and every plugin's tables into one file
 ///

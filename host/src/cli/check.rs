@@ -9,8 +9,8 @@ use super::{
     text::plain,
 };
 use crate::check::{self, HostState, Report, finding::Severity, running::Answers};
-use crate::config::{Config, Settings};
-use crate::observe::log::Log;
+use cardinal_base::config::{Config, Settings};
+use cardinal_observe::log::Log;
 
 /// Tell whether the host is well: settings, database, every plugin
 ///

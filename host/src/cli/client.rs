@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use serde_json::Value;
 
 use self::transport::Transport;
-use crate::config::Remote;
+use cardinal_base::config::Remote;
 
 /// From the request's last byte to the answer's, where neither is a stream.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
@@ -93,7 +93,7 @@ impl Failure {
 impl Client {
     pub fn new(remote: &Remote) -> anyhow::Result<Self> {
         let transport = Transport::of(&remote.way)?;
-        let bearer = |key: &crate::config::Secret| HeaderValue::try_from(format!("Bearer {}", key.expose()));
+        let bearer = |key: &cardinal_base::config::Secret| HeaderValue::try_from(format!("Bearer {}", key.expose()));
         let mut key = remote.key.as_ref().map(bearer).transpose()?;
         if let Some(key) = &mut key {
             key.set_sensitive(true);

@@ -2,9 +2,12 @@ use std::io::Write as _;
 
 use anyhow::Context as _;
 
-use crate::config::{BootstrapSettings, Secret};
-use crate::db::{prepare, roles};
-use crate::secret_file;
+use cardinal_base::{
+    config::{BootstrapSettings, Secret},
+    secret_file,
+};
+use cardinal_database::roles;
+use cardinal_schema::prepare;
 
 /// Prepare a PostgreSQL of your own
 #[derive(Debug, clap::Args)]

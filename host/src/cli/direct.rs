@@ -4,14 +4,16 @@
 use anyhow::Context as _;
 use serde_json::Value;
 
-use crate::audit::{Act, Audit};
-use crate::auth::caller::local_actor;
-use crate::clock::Clock;
-use crate::config::{Config, DatabaseSettings};
-use crate::db::pool::{Pool, Pools};
-use crate::http::error::ApiError;
-use crate::keeper::access::{Access, Missing};
-use crate::observe::log::Log;
+use cardinal_base::{
+    clock::Clock,
+    config::{Config, DatabaseSettings},
+    error::ApiError,
+};
+use cardinal_database::pool::{Pool, Pools};
+use cardinal_identity::auth::caller::local_actor;
+use cardinal_observe::log::Log;
+use cardinal_serve::audit::{Act, Audit};
+use cardinal_supervisor::keeper::access::{Access, Missing};
 
 /// An open way to the database, with the rights that a host serves with.
 pub struct Direct {

@@ -9,8 +9,10 @@ use anyhow::{Context as _, bail};
 use rustix::termios::{self, LocalModes, OptionalActions, Termios};
 
 use super::text::plain;
-use crate::auth::password::{self, LONGEST, SHORTEST};
-use crate::config::{BadSettings, Secret};
+use cardinal_base::{
+    config::{BadSettings, Secret},
+    password::{self, LONGEST, SHORTEST},
+};
 
 const TERMINAL: &str = "/dev/tty";
 const STANDARD_INPUT: &str = "-";

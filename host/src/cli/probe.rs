@@ -1,9 +1,9 @@
 use anyhow::Context as _;
 use rustix::process::Signal;
 
-use crate::keeper::launch;
-use crate::plugin::probe;
-use crate::sandbox::programs;
+use cardinal_control::sandbox::programs;
+use cardinal_plugin_host::probe;
+use cardinal_supervisor::keeper::launch;
 
 /// The process in which a plugin's library is tried first.
 #[derive(Debug, clap::Args)]

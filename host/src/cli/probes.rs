@@ -4,9 +4,9 @@ use std::os::fd::AsFd as _;
 use anyhow::Context as _;
 use rustix::process::Signal;
 
-use crate::keeper::launch;
-use crate::plugin::probe::{ProbeCommand, starter};
-use crate::sandbox;
+use cardinal_control::sandbox;
+use cardinal_plugin_host::probe::{ProbeCommand, starter};
+use cardinal_supervisor::keeper::launch;
 
 /// The process that starts probes for the worker; started by a worker alone.
 #[derive(Debug, clap::Args)]

@@ -3,10 +3,9 @@ use std::io::{Read as _, Write as _};
 use anyhow::Context as _;
 use rustix::process::Signal;
 
-use crate::keeper::launch;
-use crate::observe::log::Log;
-use crate::provision::Job;
-use crate::sandbox;
+use cardinal_control::sandbox;
+use cardinal_observe::log::Log;
+use cardinal_supervisor::{keeper::launch, provision::Job};
 
 /// The process that makes a plugin's schema; started by `cardinal serve` alone.
 #[derive(Debug, clap::Args)]

@@ -5,11 +5,13 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, bail};
 
 use super::{EXIT_USAGE, exit_code, say};
-use crate::config::{self, Config, Settings};
-use crate::db::connect::ConnectParams;
-use crate::keeper::access::{Access, Missing};
-use crate::keeper::postgres::installation;
-use crate::observe::log::Log;
+use cardinal_base::config::{self, Config, Settings};
+use cardinal_database::connect::ConnectParams;
+use cardinal_observe::log::Log;
+use cardinal_supervisor::keeper::{
+    access::{Access, Missing},
+    postgres::installation,
+};
 
 /// Open the host's database in psql, as the owner of Cardinal's tables
 ///

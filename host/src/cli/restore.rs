@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 
 use super::progress::Lines;
-use crate::backup::archive::Existing;
-use crate::backup::restore;
-use crate::config::{Config, Settings};
-use crate::observe::log::Log;
+use crate::backup::{archive::Existing, restore};
+use cardinal_base::config::{Config, Settings};
+use cardinal_observe::log::Log;
 
 /// Bring back what `cardinal backup` wrote
 ///

@@ -1,10 +1,10 @@
 use std::process::ExitCode;
 
 use super::{EXIT_USAGE, exit_code, say};
-use crate::config::{self, Config, Settings};
-use crate::keeper;
-use crate::observe::log::Log;
-use crate::sandbox;
+use cardinal_base::config::{self, Config, Settings};
+use cardinal_control::sandbox;
+use cardinal_observe::log::Log;
+use cardinal_supervisor::keeper;
 
 /// Start the host: admin API, Admin UI, MCP, plugins and HTTP proxy
 ///

@@ -1,7 +1,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::keeper::launch::{self, Account};
+use cardinal_supervisor::keeper::launch::{self, Account};
 
 /// The process that becomes PostgreSQL; started by `cardinal serve` alone.
 #[derive(Debug, clap::Args)]

@@ -8,21 +8,24 @@ use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::direct::{self, Direct, explain};
-use super::password::{NewPassword, PasswordArgs};
-use super::table::table;
-use super::text::plain;
-use crate::api::users as shown;
-use crate::audit::Act;
-use crate::auth::authority::ROLES;
-use crate::auth::password::Hasher;
-use crate::auth::username;
-use crate::config::{Config, DatabaseSettings};
-use crate::db::users;
-use crate::db::users::accounts::{self, Account, Change, Filter};
-use crate::http::codes;
-use crate::http::error::{ApiError, ApiResult};
-use crate::secret_file::BOOTSTRAP_PASSWORD_FILE;
+use super::{
+    direct::{self, Direct, explain},
+    password::{NewPassword, PasswordArgs},
+    table::table,
+    text::plain,
+};
+use cardinal_base::{
+    codes,
+    config::{Config, DatabaseSettings},
+    error::{ApiError, ApiResult},
+    secret_file::BOOTSTRAP_PASSWORD_FILE,
+};
+use cardinal_identity::auth::{authority::ROLES, password::Hasher, username};
+use cardinal_serve::{api::users as shown, audit::Act};
+use cardinal_store::users::{
+    self,
+    accounts::{self, Account, Change, Filter},
+};
 
 /// Accounts that are asked for at once.
 const PAGE: i64 = 200;

@@ -6,19 +6,20 @@ use std::process::Stdio;
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 
-use crate::account::Account;
-use crate::crash::{
-    descriptors, handler,
-    ledger::{self, Leaving},
-    vital::{self, LowNumbers},
+use cardinal_base::account::Account;
+use cardinal_control::{
+    crash::{
+        descriptors, handler,
+        ledger::{self, Leaving},
+        vital::{self, LowNumbers},
+    },
+    link::{self, WorkerStart},
+    sandbox::{self, descriptor_calls, programs},
 };
-use crate::keeper::launch::{self, Launcher};
-use crate::lifecycle::Sockets;
-use crate::link::WorkerStart;
-use crate::observe::log::{Log, LogSender};
-use crate::plugin::probe::{Prober, starter};
-use crate::sandbox::{self, descriptor_calls, programs};
-use crate::{lifecycle, link};
+use cardinal_observe::log::{Log, LogSender};
+use cardinal_plugin_host::probe::{Prober, starter};
+use cardinal_serve::lifecycle::{self, Sockets};
+use cardinal_supervisor::keeper::launch::{self, Launcher};
 
 /// The process that serves; started by `cardinal serve` alone.
 #[derive(Debug, clap::Args)]

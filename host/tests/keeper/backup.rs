@@ -4,12 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use cardinal::db::connect::{self, ConnectParams};
+use cardinal_database::connect::{self, ConnectParams};
 use tokio::sync::OnceCell;
 
-use super::database::{CARDINAL, Login, Place, SECRET, scratch};
-use super::everywhere::everywhere;
-use super::url::url;
+use super::{
+    database::{CARDINAL, Login, Place, SECRET, scratch},
+    everywhere::everywhere,
+    url::url,
+};
 
 everywhere! {
     a_backup_of_another_server_comes_back_whole

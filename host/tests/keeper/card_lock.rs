@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use cardinal::db::plugin_schema::{PluginDatabase, ProvisionFault, Step};
+use cardinal_control::link::{PluginDatabase, ProvisionFault};
+use cardinal_schema::plugin_schema::Step;
 use tokio_postgres::Client;
 
 use super::database::{Database, Login, Place, found_in};

@@ -5,13 +5,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use cardinal::config::Secret;
-use cardinal::db::connect::{self, ConnectParams, SocketDir};
-use cardinal::db::plugin_schema::{PluginDatabase, ProvisionFault, SCHEMA_TIMEOUT, Step, Trouble};
-use cardinal::db::prepare::{self, Prepared, SecretSource};
-use cardinal::keeper::data_dir::DataDir;
-use cardinal::keeper::launch::Launcher;
-use cardinal::keeper::postgres::PrivatePostgres;
+use cardinal_base::config::Secret;
+use cardinal_control::link::{PluginDatabase, ProvisionFault};
+use cardinal_database::connect::{self, ConnectParams, SocketDir};
+use cardinal_schema::{
+    plugin_schema::{SCHEMA_TIMEOUT, Step, Trouble},
+    prepare::{self, Prepared, SecretSource},
+};
+use cardinal_supervisor::keeper::{data_dir::DataDir, launch::Launcher, postgres::PrivatePostgres};
 use tokio_postgres::Client;
 
 pub const CARDINAL: &str = env!("CARGO_BIN_EXE_cardinal");

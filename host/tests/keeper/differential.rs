@@ -4,9 +4,9 @@
 // How much was tried is a figure that people want to see.
 #![allow(clippy::print_stdout)]
 
-use cardinal::db::connect;
-use cardinal::db::plugin_schema::catalog::{self, Unknown};
-use cardinal::schema_sql;
+use cardinal_database::connect;
+use cardinal_schema::plugin_schema::catalog::{self, Unknown};
+use cardinal_schema_sql as schema_sql;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};

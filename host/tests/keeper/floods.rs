@@ -1,7 +1,7 @@
 //! What a plugin's run-time login can use up or hold: it is short of it itself, and nobody else notices.
 
-use cardinal::db::connect;
-use cardinal::db::plugin_schema::PluginDatabase;
+use cardinal_control::link::PluginDatabase;
+use cardinal_database::connect;
 use tokio_postgres::error::SqlState;
 
 use super::database::{Database, Login, Place, found_in};

@@ -1,13 +1,15 @@
 //! Hostile schemas: the files of `tests/schemas/` held against the reader, and things made by hand held against the look
 //! at the catalog. Neither may leave anything behind, and no role may have gained a right.
 
-use cardinal::db::connect;
-use cardinal::db::plugin_schema::catalog::{self, Unknown};
-use cardinal::db::plugin_schema::{PluginDatabase, ProvisionFault};
+use cardinal_control::link::{PluginDatabase, ProvisionFault};
+use cardinal_database::connect;
+use cardinal_schema::plugin_schema::catalog::{self, Unknown};
 use tokio_postgres::{Client, GenericClient};
 
-use super::database::{Database, Place, found_in};
-use super::everywhere::everywhere;
+use super::{
+    database::{Database, Place, found_in},
+    everywhere::everywhere,
+};
 
 everywhere! {
     refused_files_leave_nothing

@@ -1,10 +1,12 @@
 //! What waits for the operator's word, and what does not: on each version, since the server itself counts rows.
 
-use cardinal::db::connect;
+use cardinal_database::connect;
 use tokio_postgres::Client;
 
-use super::database::{Database, Place, found_in};
-use super::everywhere::everywhere;
+use super::{
+    database::{Database, Place, found_in},
+    everywhere::everywhere,
+};
 
 everywhere! {
     what_loses_data_waits

@@ -1,7 +1,7 @@
 //! What one session may take of the machine: a statement that asks for more fails, and nobody else notices.
 
-use cardinal::db::connect;
-use cardinal::db::plugin_schema::{PluginDatabase, ProvisionFault};
+use cardinal_control::link::{PluginDatabase, ProvisionFault};
+use cardinal_database::connect;
 use tokio_postgres::Client;
 
 use super::database::{Database, Login, Place, found_in};

@@ -1,8 +1,7 @@
 //! The core's own tables: once, also when hosts start together, and only with the history that this program knows.
 
-use cardinal::db::connect;
-use cardinal::db::prepare::{self, SecretSource};
-use cardinal::db::roles;
+use cardinal_database::{connect, roles};
+use cardinal_schema::prepare::{self, SecretSource};
 
 use super::database::{Database, empty_database, secret};
 
@@ -67,7 +66,7 @@ async fn a_login_that_owns_the_database_and_makes_roles_will_do() {
         ))
         .await
         .unwrap();
-    let operator = admin.with_login(login, cardinal::config::Secret::new("x"));
+    let operator = admin.with_login(login, cardinal_base::config::Secret::new("x"));
     for _start in 0..2 {
         let prepared = prepare::prepare(&operator, SecretSource::InDatabase).await.unwrap();
         let core = prepared.names.core();
@@ -81,7 +80,7 @@ async fn a_login_without_rights_is_told_what_to_do() {
     let client = connect::connect(&admin).await.unwrap();
     let login = format!("guest_of_{}", admin.dbname);
     client.batch_execute(&format!("CREATE ROLE {login} LOGIN PASSWORD 'x'")).await.unwrap();
-    let guest = admin.with_login(login, cardinal::config::Secret::new("x"));
+    let guest = admin.with_login(login, cardinal_base::config::Secret::new("x"));
     let refused = format!("{:#}", prepare::prepare(&guest, SecretSource::InDatabase).await.unwrap_err());
     assert!(refused.contains("bootstrap-sql") && refused.contains("DATABASE_SECRET_FILE"), "{refused}");
     let refused = format!("{:#}", prepare::prepare(&guest, secret()).await.unwrap_err());

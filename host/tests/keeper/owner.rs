@@ -1,13 +1,18 @@
 //! The owner of the core's tables logs in by itself, and no session of a superuser meets anything that it made.
 
-use cardinal::db::connect::{self, ConnectParams};
-use cardinal::db::dump;
-use cardinal::db::migrate;
-use cardinal::db::prepare::{self, Preparation, SecretSource};
-use cardinal::db::roles::RoleNames;
+use cardinal_database::{
+    connect::{self, ConnectParams},
+    roles::RoleNames,
+};
+use cardinal_schema::{
+    dump, migrate,
+    prepare::{self, Preparation, SecretSource},
+};
 
-use super::database::{Database, Login, Place, empty_database, secret};
-use super::everywhere::everywhere;
+use super::{
+    database::{Database, Login, Place, empty_database, secret},
+    everywhere::everywhere,
+};
 
 everywhere! {
     what_the_owner_left_runs_as_nobody_else
@@ -100,7 +105,7 @@ async fn what_the_owner_left_runs_as_nobody_else(place: Place) {
         let _ = preparation.owner_login().await;
     }
     if place.login == Login::Plain {
-        let known = cardinal::config::Secret::new(super::database::SECRET);
+        let known = cardinal_base::config::Secret::new(super::database::SECRET);
         let script = prepare::bootstrap_sql(&database.admin.dbname, &known).unwrap();
         database.admin().await.batch_execute(&script).await.unwrap();
     }

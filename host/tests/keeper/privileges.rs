@@ -1,10 +1,12 @@
 //! What each role may and may not do: asked of PostgreSQL itself, as that role.
 
-use cardinal::db::connect;
+use cardinal_database::connect;
 use tokio_postgres::Client;
 
-use super::database::{Login, Place, found_in};
-use super::everywhere::everywhere;
+use super::{
+    database::{Login, Place, found_in},
+    everywhere::everywhere,
+};
 
 everywhere! {
     the_core_works_on_cards_and_sees_no_plugin

@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use cardinal::db::card_expiry::{Expiry, Removed};
-use cardinal::db::pool::Pools;
-use cardinal::db::{cards, reaper};
+use cardinal_database::pool::Pools;
+use cardinal_store::{
+    card_expiry::{Expiry, Removed},
+    cards, reaper,
+};
 
 use super::database::{Database, Login, Place};
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use cardinal::db::plugin_schema::{ProvisionFault, Step, Trouble};
+use cardinal_control::link::ProvisionFault;
+use cardinal_schema::plugin_schema::{Step, Trouble};
 
 use super::database::{Database, found_in};
 
@@ -28,7 +29,7 @@ async fn texts_that_look_like_an_end_are_texts() {
     let columns: Vec<String> =
         texts.iter().enumerate().map(|(n, text)| format!("c{n} text DEFAULT '{text}'")).collect();
     let made = database.provision("good", &format!("CREATE TABLE items ({})", columns.join(", "))).await.unwrap();
-    let plugin = cardinal::db::connect::connect(&made.connect).await.unwrap();
+    let plugin = cardinal_database::connect::connect(&made.connect).await.unwrap();
     let row = plugin.query_one("INSERT INTO items DEFAULT VALUES RETURNING *", &[]).await.unwrap();
     for (column, text) in texts.iter().enumerate() {
         assert_eq!(row.get::<_, String>(column), text.replace("''", "'"));
@@ -41,7 +42,7 @@ async fn quotes_and_dollars_of_an_honest_file_pass() {
     let honest = "CREATE TABLE IF NOT EXISTS items (v text DEFAULT 'it''s \\ a $cage$ and $$ here');
                   COMMENT ON TABLE items IS E'tab\\t, ''quote'', \u{00fc}nic\u{00f6}de';";
     let made = database.provision("good", honest).await.unwrap();
-    let plugin = cardinal::db::connect::connect(&made.connect).await.unwrap();
+    let plugin = cardinal_database::connect::connect(&made.connect).await.unwrap();
     plugin.execute("INSERT INTO items DEFAULT VALUES", &[]).await.unwrap();
     let row = plugin.query_one("SELECT v FROM items", &[]).await.unwrap();
     assert_eq!(row.get::<_, String>(0), "it's \\ a $cage$ and $$ here");
@@ -79,7 +80,7 @@ async fn a_key_is_added_to_a_table_with_rows() {
     let first = "CREATE TABLE items (card_id uuid); CREATE TABLE parts (card_id uuid) PARTITION BY HASH (card_id);
                  CREATE TABLE parts_0 PARTITION OF parts FOR VALUES WITH (MODULUS 1, REMAINDER 0)";
     let made = database.provision("keys", first).await.unwrap();
-    let plugin = cardinal::db::connect::connect(&made.connect).await.unwrap();
+    let plugin = cardinal_database::connect::connect(&made.connect).await.unwrap();
     plugin.execute("INSERT INTO items VALUES ($1), (NULL)", &[&card]).await.unwrap();
     plugin.execute("INSERT INTO parts VALUES ($1)", &[&card]).await.unwrap();
     let keys = "ALTER TABLE items ADD CONSTRAINT to_card FOREIGN KEY (card_id) REFERENCES public.master_cards (id) ON DELETE CASCADE;
@@ -95,7 +96,7 @@ async fn a_key_is_added_to_a_table_with_rows() {
 async fn a_key_that_does_not_hold_is_refused_and_not_there() {
     let database = Database::new().await;
     let made = database.provision("keys", "CREATE TABLE items (card_id uuid)").await.unwrap();
-    let plugin = cardinal::db::connect::connect(&made.connect).await.unwrap();
+    let plugin = cardinal_database::connect::connect(&made.connect).await.unwrap();
     plugin.execute("INSERT INTO items VALUES (gen_random_uuid())", &[]).await.unwrap();
     let key = "ALTER TABLE items ADD FOREIGN KEY (card_id) REFERENCES public.master_cards (id)";
     for _ in 0..2 {

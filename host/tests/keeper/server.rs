@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cardinal::db::connect::{self, ConnectParams, SocketDir};
-use cardinal::keeper::data_dir::DataDir;
-use cardinal::keeper::launch::Launcher;
-use cardinal::keeper::postgres::{PrivatePostgres, installation};
+use cardinal_database::connect::{self, ConnectParams, SocketDir};
+use cardinal_supervisor::keeper::{
+    data_dir::DataDir,
+    launch::Launcher,
+    postgres::{PrivatePostgres, installation},
+};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use tokio_postgres::Client;
 
@@ -82,7 +84,7 @@ async fn nobody_gets_in_without_the_password_and_nothing_listens_on_tcp() {
     let data_dir = private_folder("guarded").join("data");
     let (postgres, _data) = start(&data_dir).await.unwrap();
     let login = postgres.superuser();
-    let wrong = login.with_login(&login.user, cardinal::config::Secret::new("wrong"));
+    let wrong = login.with_login(&login.user, cardinal_base::config::Secret::new("wrong"));
     assert!(logged_in(&wrong).await.is_err());
     let client = logged_in(login).await.unwrap();
     let rules = client.query("SELECT type, auth_method FROM pg_hba_file_rules", &[]).await.unwrap();

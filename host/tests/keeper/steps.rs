@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cardinal::db::connect;
+use cardinal_database::connect;
 
 use super::database::{Database, found_in};
 

@@ -4,11 +4,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cardinal::config::Secret;
-use cardinal::db::connect::{self, ConnectParams};
+use cardinal_base::config::Secret;
+use cardinal_database::connect::{self, ConnectParams};
 
-use super::database::{CARDINAL, Login, Place, empty_database, scratch};
-use super::process::{Host, command, failure};
+use super::{
+    database::{CARDINAL, Login, Place, empty_database, scratch},
+    process::{Host, command, failure},
+};
 
 /// The shared server's login may name its folder by a descriptor of this process.
 pub fn url(login: &ConnectParams) -> String {
@@ -80,7 +82,7 @@ async fn a_plain_login_does_after_an_administrator_ran_the_script() {
     refused(&mut unprepared, "DATABASE_URL", &["may not make roles", "bootstrap-sql", "DATABASE_SECRET_FILE"]);
     let script = bootstrap_sql(&login, &secret);
     let (mut unprepared, _) = serve("unprepared-too", &login);
-    let owner = cardinal::db::roles::RoleNames::of_database(&admin.dbname).owner();
+    let owner = cardinal_database::roles::RoleNames::of_database(&admin.dbname).owner();
     refused(unprepared.env("DATABASE_SECRET_FILE", &secret), "DATABASE_SECRET_FILE", &[&owner, "bootstrap-sql"]);
 
     assert_eq!(std::fs::metadata(&secret).unwrap().permissions().mode() & 0o777, 0o600);
@@ -109,7 +111,7 @@ async fn the_script_runs_in_no_other_database_and_leaves_nothing_half_done() {
     let said = error.as_db_error().unwrap().message().to_owned();
     assert!(said.contains(&admin.dbname) && said.contains(&other.dbname), "{said}");
     client.batch_execute("ROLLBACK").await.unwrap();
-    let role = cardinal::db::roles::RoleNames::of_database(&admin.dbname).core();
+    let role = cardinal_database::roles::RoleNames::of_database(&admin.dbname).core();
     assert!(client.query_opt("SELECT 1 FROM pg_roles WHERE rolname = $1", &[&role]).await.unwrap().is_none());
 }
 

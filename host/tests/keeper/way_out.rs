@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use cardinal::db::connect;
-use cardinal::db::isolation::{self, Breach, Isolation};
-use cardinal::db::pool::Pools;
-use cardinal::db::prepare;
+use cardinal_database::{connect, pool::Pools};
+use cardinal_schema::{
+    isolation::{self, Breach, Isolation},
+    prepare,
+};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use super::database::{Database, Login, Place, secret};
-use super::everywhere::everywhere;
+use super::{
+    database::{Database, Login, Place, secret},
+    everywhere::everywhere,
+};
 
 everywhere! {
     a_cast_in_a_foreign_key_runs_as_a_role_that_can_do_nothing
@@ -374,7 +377,8 @@ async fn cards_of_an_older_version_get_their_role(place: Place) {
     if place.login == Login::Plain {
         let refused = format!("{:#}", prepare::prepare(&login, secret()).await.unwrap_err());
         assert!(refused.contains("lack rights") && refused.contains("bootstrap-sql"), "{refused}");
-        let script = prepare::bootstrap_sql(&admin.dbname, &cardinal::config::Secret::new(super::database::SECRET));
+        let script =
+            prepare::bootstrap_sql(&admin.dbname, &cardinal_base::config::Secret::new(super::database::SECRET));
         database.admin().await.batch_execute(&script.unwrap()).await.unwrap();
     } else {
         database.admin().await.batch_execute(&format!("ALTER ROLE {owner} NOLOGIN PASSWORD NULL")).await.unwrap();
@@ -397,7 +401,8 @@ async fn the_fence_of_a_superuser_outlives_the_starts_of_a_lesser_login() {
         let database = Database::prepared(admin.clone(), &login).await;
         let superuser = database.admin().await;
         assert!(isolation::ddl_is_unfenced(&superuser).await.unwrap());
-        let script = prepare::bootstrap_sql(&admin.dbname, &cardinal::config::Secret::new(super::database::SECRET));
+        let script =
+            prepare::bootstrap_sql(&admin.dbname, &cardinal_base::config::Secret::new(super::database::SECRET));
         superuser.batch_execute(&script.unwrap()).await.unwrap();
         for _start in 0..2 {
             prepare::prepare(&login, secret()).await.unwrap();
@@ -421,7 +426,7 @@ async fn a_session_of_the_reaper_is_used_once() {
         assert_eq!(row.get::<_, String>(0), "off");
         session.batch_execute("SET default_transaction_read_only = on; PREPARE s0 AS SELECT 1").await.unwrap();
     }
-    let pid = async |pool: &cardinal::db::pool::Pool| -> i32 {
+    let pid = async |pool: &cardinal_database::pool::Pool| -> i32 {
         pool.get().await.unwrap().query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0)
     };
     assert_ne!(pid(&pools.reaper).await, pid(&pools.reaper).await);

@@ -3,13 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use cardinal::{
-    observe::trace::Trace,
-    plugin::{
-        call::{CallBody, CallFault, ReplyBody},
-        instance::ExportKind,
-        library::SealedLibrary,
-    },
+use cardinal_observe::trace::Trace;
+use cardinal_plugin_host::{
+    call::{CallBody, CallFault, ReplyBody},
+    instance::ExportKind,
+    library::SealedLibrary,
 };
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
@@ -96,7 +94,7 @@ async fn a_streamed_body_is_read_as_it_comes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_breaks_off_is_an_error() {
     let echo = Echo::new().await;
-    let pieces: Vec<Result<Frame<Bytes>, cardinal::plugin::call::BodyError>> =
+    let pieces: Vec<Result<Frame<Bytes>, cardinal_plugin_host::call::BodyError>> =
         vec![Ok(Frame::data(Bytes::from_static(b"x"))), Err("the client went away".into())];
     let body = CallBody::Stream(Box::pin(StreamBody::new(futures_util::stream::iter(pieces))), None);
     assert!(echo.call("upload").body(body).error().await.message.contains("the client went away"));

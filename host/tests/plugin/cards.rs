@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cardinal::plugin::context::{Fault, PluginContext, Source};
+use cardinal_plugin_host::context::{Fault, PluginContext, Source};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use cardinal::plugin::{connection::Connection, context::Fault};
 use cardinal_plugin_abi::values;
+use cardinal_plugin_host::{connection::Connection, context::Fault};
 use futures_util::StreamExt;
 
 use crate::support::{Echo, eventually};

@@ -10,13 +10,13 @@ use std::{
     time::Duration,
 };
 
-use cardinal::crash::{Mark, current};
-use cardinal::plugin::{
+use cardinal_control::crash::{Mark, current};
+use cardinal_plugin_abi::{Slice, Stream, error, host::Id};
+use cardinal_plugin_host::{
     bridge::host_api,
     connection::{Mend, PluginPool},
     context::PluginIdentity,
 };
-use cardinal_plugin_abi::{Slice, Stream, error, host::Id};
 use serde_json::json;
 use tokio::runtime::Handle;
 
@@ -265,7 +265,7 @@ async fn a_plugin_that_locked_itself_out_is_let_in_again_by_a_step() {
     let mend = Mend::by(move || {
         count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let (login, back) = (login.clone(), format!("ALTER ROLE {role} PASSWORD '{}'", password.expose()));
-        async move { cardinal::db::connect::connect(&login).await.unwrap().batch_execute(&back).await.is_ok() }
+        async move { cardinal_database::connect::connect(&login).await.unwrap().batch_execute(&back).await.is_ok() }
     });
     let pool = PluginPool::open(&made, 4, &Handle::current(), Some(mend)).unwrap();
     admin.batch_execute(&format!("ALTER ROLE {} PASSWORD 'mine'", made.role)).await.unwrap();

@@ -1,6 +1,6 @@
 //! Every way in which a plugin can panic: the call ends, the plugin goes on, the host is unharmed.
 
-use cardinal::plugin::call::{CallFault, ReplyBody};
+use cardinal_plugin_host::call::{CallFault, ReplyBody};
 use http_body_util::BodyExt;
 
 use crate::support::Echo;

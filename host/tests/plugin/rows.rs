@@ -1,8 +1,8 @@
 //! Statements, parameters, rows and COPY: the server's own bytes, all the way to the author.
 
 use bytes::Bytes;
-use cardinal::plugin::context::Fault;
 use cardinal_plugin_abi::values;
+use cardinal_plugin_host::context::Fault;
 use serde_json::{Value, json};
 
 use crate::support::Echo;
@@ -128,7 +128,7 @@ async fn an_author_tells_errors_apart() {
 async fn copy_goes_both_ways() {
     let echo = Echo::new().await;
     let lines = (0..1000).map(|n| format!("line {n}\n")).collect::<String>();
-    let body = cardinal::plugin::call::CallBody::Full(lines.clone().into());
+    let body = cardinal_plugin_host::call::CallBody::Full(lines.clone().into());
     let copied = echo.call("copy").body(body).ok().await;
     assert_eq!(copied["copied"], 1000);
     assert_eq!(copied["table"], lines);

@@ -7,24 +7,25 @@ use std::{
 };
 
 use bytes::Bytes;
-use cardinal::{
-    auth::{caller::Caller, scope::ScopeSet},
-    catalogue::Catalogue,
+use cardinal_base::{
     clock::Clock,
     config::{Execution, PerPlugin},
-    db::pool::Pools,
-    http::page::Cursors,
-    http::request_id::RequestId,
-    observe::trace::Trace,
-    plugin::{
-        call::{CallBody, CallFault, CallParts, PluginError, PluginReply, ReplyBody},
-        connection::PluginPool,
-        context::{PluginIdentity, Services},
-        instance::{Export, ExportKind, Instance},
-        library::{Libraries, Library, SealedLibrary},
-        watchdog::Watchdog,
-    },
+    page::Cursors,
+    request_id::RequestId,
+    scope::ScopeSet,
 };
+use cardinal_database::pool::Pools;
+use cardinal_identity::auth::caller::Caller;
+use cardinal_observe::trace::Trace;
+use cardinal_plugin_host::{
+    call::{CallBody, CallFault, CallParts, PluginError, PluginReply, ReplyBody},
+    connection::PluginPool,
+    context::{PluginIdentity, Services},
+    instance::{Export, ExportKind, Instance},
+    library::{Libraries, Library, SealedLibrary},
+    watchdog::Watchdog,
+};
+use cardinal_store::catalogue::Catalogue;
 use http::HeaderMap;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -70,7 +71,7 @@ pub fn identity(name: &str, settings: Value, pool: Option<PluginPool>) -> Plugin
     PluginIdentity {
         name: name.into(),
         version: "1.0.0".into(),
-        mark: cardinal::crash::Mark::NOBODY,
+        mark: cardinal_control::crash::Mark::NOBODY,
         generation: 1,
         provides_kinds: vec![name.into()],
         settings,
@@ -98,8 +99,8 @@ impl Echo {
             watchdog,
             execution,
             breaker: PerPlugin::default(),
-            prober: cardinal::plugin::probe::Prober::of_this_program(),
-            log: cardinal::observe::log::Log::silent(),
+            prober: cardinal_plugin_host::probe::Prober::of_this_program(),
+            log: cardinal_observe::log::Log::silent(),
             runtime: Handle::current(),
         });
         let schema = include_str!("../../../tests/fixtures/echo/schema.sql");
@@ -181,7 +182,7 @@ impl<'a> Request<'a> {
     }
 
     /// Begins the call.
-    pub fn begin(self) -> cardinal::plugin::instance::Call {
+    pub fn begin(self) -> cardinal_plugin_host::instance::Call {
         let exports = self.instance.exports();
         let is_it = |export: &&Export| match &export.kind {
             ExportKind::Route { path, .. } if self.handler.starts_with('/') => *path == self.handler,

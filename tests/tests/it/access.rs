@@ -1,11 +1,8 @@
 //! Who may call what: every row of the host's route table has its cases here, and every plugin route and tool is
 //! closed to whoever was not let in. A route without a case fails the test by name.
 
-use cardinal::{
-    audit::Act,
-    auth::scope::{APPROVE, KNOWN, UNATTENDED},
-    router::Access as Declared,
-};
+use cardinal_base::scope::{APPROVE, KNOWN, UNATTENDED};
+use cardinal_serve::{audit::Act, router::Access as Declared};
 use cardinal_tests::{Answer, Client, Host, Package, PluginsFolder, User, unique};
 use http::Method;
 use serde_json::json;
@@ -149,7 +146,7 @@ async fn ask(client: &Client, case: &Case) -> Answer {
 
 #[test]
 fn every_route_of_the_table_has_its_case() {
-    let router = cardinal::router::Router::new(&Default::default()).unwrap();
+    let router = cardinal_serve::router::Router::new(&Default::default()).unwrap();
     for route in router.routes() {
         let declared = match route.access {
             Declared::Public => Nothing,
@@ -179,7 +176,7 @@ fn every_route_that_changes_something_is_an_act_or_work_on_data() {
         "/v1/admin/plugins/",
         "/v1/admin/plugin-registry/{name}/client-errors",
     ];
-    let router = cardinal::router::Router::new(&Default::default()).unwrap();
+    let router = cardinal_serve::router::Router::new(&Default::default()).unwrap();
     for route in router.routes().iter().filter(|route| route.method != Method::GET) {
         let is_data = DATA.iter().any(|data| route.path.starts_with(data));
         let act = Act::of_route(&route.method, route.path);

@@ -12,7 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// As the host has it, `server/connections.rs`.
+/// As the host has it, `crates/serve/src/server/connections.rs`.
 const PER_ADDRESS: usize = 2_000;
 /// What an attacker wants.
 const FLOOD: usize = 10_000;

@@ -13,7 +13,7 @@ const UNRULY: &str = "/v1/admin/plugins/unruly";
 const REPORT: &str = "/v1/admin/plugin-registry/unruly";
 /// Within this the worker is replaced; on an idle machine it takes half a second.
 const NOTICED: Duration = Duration::from_secs(10);
-/// Where the host keeps the descriptors that it lives by (`crash/vital.rs`), and one that nobody has.
+/// Where the host keeps the descriptors that it lives by (`crates/control/src/crash/vital.rs`), and one that nobody has.
 const GUARDED: RangeInclusive<u32> = 256..=319;
 const UNUSED: u32 = 5_000;
 /// New connections that have to be answered while there are no descriptors left.

@@ -3,11 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use cardinal::config::Secret;
-use cardinal::db::connect::ConnectParams;
-use cardinal::db::migrate;
-use cardinal::db::prepare::{Preparation, SecretSource};
-use cardinal::db::roles::RoleNames;
+use cardinal_base::config::Secret;
+use cardinal_database::{connect::ConnectParams, roles::RoleNames};
+use cardinal_schema::{
+    migrate,
+    prepare::{Preparation, SecretSource},
+};
 use cardinal_tests::{EventStream, Host, HostSettings, Package, PluginsFolder, User, descendants, eventually, unique};
 use http::Method;
 use rustix::process::{Pid, Signal, kill_process};

@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use cardinal::{config::Secret, db::roles::RolePasswords};
+use cardinal_base::config::Secret;
+use cardinal_database::roles::RolePasswords;
 use cardinal_tests::{Host, OWNER, OWNER_PASSWORD, Package, PluginsFolder, User, command_line, descendants, unique};
 use http::Method;
 use serde_json::json;

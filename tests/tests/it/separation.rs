@@ -110,7 +110,7 @@ async fn a_plugin_of_a_host_that_root_started_finds_nothing_of_the_keepers() {
     closed(host.worker_pid());
     open(&file);
     // Without Landlock a secret that its operator has opened to everybody is open.
-    let looked_for = if cardinal::sandbox::is_supported() { file.clone() } else { host.data().join("lock") };
+    let looked_for = if cardinal_control::sandbox::is_supported() { file.clone() } else { host.data().join("lock") };
     finds_nothing_of_the_keepers(&host, &looked_for).await;
     let reached = host.owner().await.get(&format!("{UNRULY}/signal")).await.expect(200);
     assert_eq!(reached, json!({"reached": false}));
@@ -127,7 +127,7 @@ async fn a_plugin_of_a_host_that_root_started_finds_nothing_of_the_keepers() {
 
 #[tokio::test]
 async fn a_plugin_of_an_ordinary_users_host_finds_nothing_of_the_keepers() {
-    if !cardinal::sandbox::is_supported() {
+    if !cardinal_control::sandbox::is_supported() {
         return;
     }
     let secrets = secret_of(is_root().then_some(ORDINARY_USER));
@@ -153,7 +153,7 @@ async fn a_plugin_of_an_ordinary_users_host_finds_nothing_of_the_keepers() {
 #[tokio::test]
 async fn a_worker_that_cannot_reach_its_plugins_keeps_roots_account_and_finds_nothing_all_the_same() {
     use std::os::unix::fs::PermissionsExt as _;
-    if !is_root() || !cardinal::sandbox::is_supported() {
+    if !is_root() || !cardinal_control::sandbox::is_supported() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -174,7 +174,7 @@ async fn a_worker_that_cannot_reach_its_plugins_keeps_roots_account_and_finds_no
 
 #[tokio::test]
 async fn a_worker_that_cannot_reach_the_databases_socket_keeps_roots_account() {
-    if !is_root() || !cardinal::sandbox::is_supported() {
+    if !is_root() || !cardinal_control::sandbox::is_supported() {
         return;
     }
     // Its PostgreSQL lets nobody else to its socket.
@@ -293,7 +293,7 @@ async fn the_local_socket_does_not_answer(host: &Host) {
 
 #[tokio::test]
 async fn native_code_of_an_ordinary_users_host_cannot_write_call_or_connect_its_way_to_the_keeper() {
-    if !cardinal::sandbox::is_supported() {
+    if !cardinal_control::sandbox::is_supported() {
         return;
     }
     let settings = if is_root() { with_unruly().run_as(ORDINARY_USER) } else { with_unruly() };
@@ -305,7 +305,7 @@ async fn native_code_of_an_ordinary_users_host_cannot_write_call_or_connect_its_
 
 #[tokio::test]
 async fn native_code_of_a_host_that_root_started_cannot_write_call_or_connect_its_way_to_the_keeper() {
-    if !is_root() || !cardinal::sandbox::is_supported() {
+    if !is_root() || !cardinal_control::sandbox::is_supported() {
         return;
     }
     let host = with_unruly().start().await;

@@ -1,5 +1,5 @@
 //! Each thing that a plugin should not do: what its own client gets, and that nobody else loses a request meanwhile.
-//! The plugin is `unruly`. What ends the process is in `crash.rs`, what comes up at loading in `refusals.rs`, what
+//! The plugin is `unruly`. What ends the process is in `crates/control/src/crash.rs`, what comes up at loading in `refusals.rs`, what
 //! keeps a thread in `blocking.rs`.
 
 use std::time::Duration;

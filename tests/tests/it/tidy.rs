@@ -1,6 +1,9 @@
 //! The lines of the house: where a thing may stand. A rule that a reviewer would have to remember is a test here.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
 
 use cardinal_tests::repository;
 
@@ -24,10 +27,20 @@ impl Source {
         self.path.contains("/tests/") || self.path.ends_with("tests.rs") || self.path.starts_with("tests/")
     }
 
-    /// The module of the host that it belongs to: `cards` for `host/src/cards.rs` and `host/src/cards/source.rs`.
-    fn host_module(&self) -> Option<&str> {
-        let inside = self.path.strip_prefix("host/src/")?;
-        Some(inside.split(['/', '.']).next().unwrap_or(inside))
+    /// The crate of the host that it belongs to: `cards` for `host/crates/cards/src/source.rs`, `cardinal` for the
+    /// binary's.
+    fn host_crate(&self) -> Option<&str> {
+        let inside = self.path.strip_prefix("host/")?;
+        match inside.strip_prefix("crates/") {
+            Some(inside) => inside.split('/').next(),
+            None => inside.starts_with("src/").then_some("cardinal"),
+        }
+    }
+
+    /// The module of its crate that it belongs to.
+    fn module(&self) -> Option<&str> {
+        let (_, inside) = self.path.split_once("/src/")?;
+        inside.split(['/', '.']).next()
     }
 }
 
@@ -72,7 +85,7 @@ fn nothing_breaks(rule: &str, breaches: &[String]) {
 }
 
 #[test]
-fn sql_text_stands_in_db_and_sql_only() {
+fn sql_text_stands_where_the_database_is_used_only() {
     const VERBS: [&str; 8] =
         ["SELECT ", "INSERT INTO", "UPDATE ", "DELETE FROM", "CREATE ", "ALTER ", "DROP ", "GRANT "];
     let is_sql = |code: &str| {
@@ -80,30 +93,32 @@ fn sql_text_stands_in_db_and_sql_only() {
         VERBS.iter().any(|verb| code.contains(&format!("\"{verb}")) || code.trim_start().starts_with(verb))
     };
     let found = breaches(|source, code| {
-        source.host_module().is_some_and(|module| module != "db") && !source.is_test() && is_sql(code)
+        let holds_sql = |name: &str| ["database", "schema", "store"].contains(&name);
+        source.host_crate().is_some_and(|name| !holds_sql(name)) && !source.is_test() && is_sql(code)
     });
-    nothing_breaks("SQL text belongs in host/src/db/ or sql/", &found);
+    nothing_breaks("SQL text belongs in host/crates/{database,schema,store} or sql/", &found);
 }
 
 #[test]
 fn only_config_reads_the_environment() {
     let found = breaches(|source, code| {
-        source.host_module().is_some_and(|module| module != "config")
+        source.host_crate().is_some()
+            && !source.path.starts_with("host/crates/base/src/config")
             && !source.is_test()
             && (code.contains("env::var") || code.contains("env::vars") || code.contains("env::var_os"))
     });
-    nothing_breaks("settings are read in host/src/config/ only", &found);
+    nothing_breaks("settings are read in host/crates/base/src/config only", &found);
 }
 
 #[test]
 fn unsafe_code_stands_in_the_few_files_for_it() {
     const ALLOWED: [&str; 6] = [
         "plugin-abi/",
-        "host/src/crash/",
-        "host/src/memory.rs",
-        "host/src/plugin/library",
-        "host/src/plugin/bridge.rs",
-        "host/src/plugin/bridge/",
+        "host/crates/base/src/memory.rs",
+        "host/crates/control/src/crash/",
+        "host/crates/plugin/src/library",
+        "host/crates/plugin/src/bridge.rs",
+        "host/crates/plugin/src/bridge/",
     ];
     let found = breaches(|source, code| {
         // The refusal `schema-unsafe` is a word of its own.
@@ -112,7 +127,7 @@ fn unsafe_code_stands_in_the_few_files_for_it() {
         let fixture = source.path.starts_with("tests/fixtures/");
         word && !fixture && !ALLOWED.iter().any(|allowed| source.path.starts_with(allowed)) && !source.is_tidy()
     });
-    nothing_breaks("unsafe belongs in plugin-abi, host/src/plugin/library and host/src/plugin/bridge", &found);
+    nothing_breaks("unsafe belongs in plugin-abi, and in the library and bridge of host/crates/plugin", &found);
 }
 
 impl Source {
@@ -140,35 +155,98 @@ fn modules_are_named_by_their_own_file() {
     nothing_breaks("foo.rs beside foo/, never foo/mod.rs", &found);
 }
 
-/// Modules of the host from the top of the data's path to its floor; a module uses only its own line and later ones.
-/// `app` (what was built once) and `lifecycle` (the only spawner) are used from every floor.
-const FLOORS: [&[&str]; 7] = [
-    &["main", "cli"],
-    &["keeper", "provision", "worker", "server"],
-    // A row of the table names its handler, and a handler takes the request that was found for it.
-    &["request", "router", "api", "mcp", "proxy"],
-    &["plugin", "jobs"],
-    // Rows come out of the database as the types of their domain.
-    &["auth", "limit", "cards", "db", "link"],
-    // Pure: no database, no HTTP.
-    &["schema_sql"],
-    &["http", "observe", "openapi", "crash"],
+/// The crates of the host: each uses only those that stand before it.
+const CRATES: [&str; 14] = [
+    "base",
+    "observe",
+    "cards",
+    "schema_sql",
+    "database",
+    "control",
+    "store",
+    "schema",
+    "identity",
+    "package",
+    "plugin",
+    "supervisor",
+    "serve",
+    "cardinal",
 ];
 
+/// What runs as the database's owner, and those that must never be able to name it.
+const OWNERS_SIDE: [&str; 2] = ["schema", "supervisor"];
+const WORKERS_SIDE: [&str; 5] = ["store", "identity", "package", "plugin", "serve"];
+
+/// The crates of the host that one depends on outside of its tests.
+fn dependencies(name: &str) -> Vec<String> {
+    let folder = if name == "cardinal" { "host".to_owned() } else { format!("host/crates/{name}") };
+    let manifest = std::fs::read_to_string(repository().join(folder).join("Cargo.toml")).unwrap();
+    let named = manifest.split("\n[dependencies]\n").nth(1).unwrap().split("\n[").next().unwrap();
+    let own = |line: &str| {
+        let package = line.split(['.', ' ']).next()?.strip_prefix("cardinal-")?;
+        let name = if package == "plugin-host" { "plugin".to_owned() } else { package.replace('-', "_") };
+        (name != "plugin_abi").then_some(name)
+    };
+    named.lines().filter_map(own).collect()
+}
+
 #[test]
-fn a_module_of_the_host_uses_only_what_stands_below_it() {
-    let floor = |module: &str| FLOORS.iter().position(|floor| floor.contains(&module));
-    let mut found = Vec::new();
-    for source in sources().iter().filter(|source| !source.is_test()) {
-        let Some(own) = source.host_module().and_then(floor) else { continue };
-        let code: String = source.code().flat_map(|(_, line)| [line, "\n"]).collect();
-        for used in used_modules(&code) {
-            if floor(used).is_some_and(|used| used < own) {
-                found.push(format!("{} uses {used}", source.path));
-            }
+fn a_crate_of_the_host_uses_only_those_below_it() {
+    let mut folders: Vec<String> = std::fs::read_dir(repository().join("host/crates"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .chain(["cardinal".to_owned()])
+        .collect();
+    folders.sort();
+    let mut known = CRATES.map(str::to_owned);
+    known.sort();
+    assert_eq!(folders, known, "every crate of the host has its place in CRATES");
+    let place = |name: &str| CRATES.iter().position(|known| *known == name).unwrap();
+    for name in CRATES {
+        for used in dependencies(name) {
+            assert!(place(&used) < place(name), "{name} uses {used}");
         }
     }
-    nothing_breaks("a module uses only what stands below it (FLOORS in this test)", &found);
+}
+
+#[test]
+fn no_crate_of_the_worker_can_name_what_the_owner_does() {
+    for name in WORKERS_SIDE {
+        let mut reached = dependencies(name);
+        let mut at = 0;
+        while at < reached.len() {
+            reached.extend(dependencies(&reached[at].clone()));
+            at += 1;
+        }
+        for owner in OWNERS_SIDE {
+            assert!(!reached.iter().any(|used| used == owner), "{name} reaches {owner}");
+        }
+    }
+}
+
+/// Modules that know each other: the state of a worker holds the table of routes, whose handlers take it.
+const RING: [(&str, &[&str]); 1] = [("serve", &["api", "app", "audit", "jobs", "mcp", "request", "router"])];
+
+#[test]
+fn the_modules_of_a_crate_form_no_ring() {
+    let sources = sources();
+    for name in CRATES {
+        let mut uses: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        for source in sources.iter().filter(|source| source.host_crate() == Some(name) && !source.is_test()) {
+            let Some(module) = source.module().filter(|module| *module != "lib") else { continue };
+            let code: String = source.code().flat_map(|(_, line)| [line, "\n"]).collect();
+            uses.entry(module).or_default().extend(used_modules(&code).into_iter().map(str::to_owned));
+        }
+        let known = RING.iter().find(|(own, _)| *own == name).map_or(&[][..], |(_, ring)| ring);
+        // Whoever uses nothing that is left goes, until only rings are left.
+        while let Some(free) = uses.iter().find_map(|(module, used)| {
+            let is_free = !used.iter().any(|other| other != module && uses.contains_key(other.as_str()));
+            (is_free || known.contains(module)).then_some(*module)
+        }) {
+            uses.remove(free);
+        }
+        assert!(uses.is_empty(), "these modules of {name} form a ring, or use one: {:?}", uses.keys());
+    }
 }
 
 /// First names after `crate::`, also those of a group: `crate::{http::reply, db}` gives `http` and `db`.
@@ -212,8 +290,12 @@ fn crates_depend_downwards_only() {
     let dependencies = abi.split("[dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
     let named: Vec<&str> = dependencies.lines().filter_map(|line| line.split(['.', ' ', '=']).next()).collect();
     assert!(named.iter().all(|name| ["", "abi_stable", "#"].contains(name)), "plugin-abi depends on {named:?}");
-    let host = read("host/Cargo.toml");
-    assert!(!host.contains("cardinal-plugin.") && !host.contains("cardinal-plugin "), "the host must not know the SDK");
+    for name in CRATES {
+        let folder = if name == "cardinal" { "host".to_owned() } else { format!("host/crates/{name}") };
+        let host = read(&format!("{folder}/Cargo.toml"));
+        let knows_sdk = host.contains("cardinal-plugin.") || host.contains("cardinal-plugin ");
+        assert!(!knows_sdk, "{name} must not know the SDK");
+    }
     for plugin in std::fs::read_dir(repository().join("plugins")).unwrap().flatten() {
         let Ok(manifest) = std::fs::read_to_string(plugin.path().join("Cargo.toml")) else { continue };
         let host_named = manifest.lines().any(|line| line.starts_with("cardinal.") || line.starts_with("cardinal "));

@@ -17,7 +17,7 @@ use crate::cli::{
     client::{self, Client},
     progress::Bar,
 };
-use crate::config::ClientSettings;
+use cardinal_base::config::ClientSettings;
 
 const EXPORT: &str = "/v1/admin/master-cards/export";
 const LIST: &str = "/v1/admin/master-cards";

@@ -23,7 +23,7 @@ use crate::cli::{
     client::{self, Client},
     progress::Bar,
 };
-use crate::config::ClientSettings;
+use cardinal_base::config::ClientSettings;
 
 const IMPORT: &str = "/v1/admin/master-cards/import";
 /// Bytes of the file that are read at a time.

@@ -17,7 +17,8 @@ use tokio_rustls::{
 use url::Url;
 
 use super::Upload;
-use crate::{config::Way, local_socket::LocalSocket};
+use cardinal_base::config::Way;
+use cardinal_control::local_socket::LocalSocket;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 

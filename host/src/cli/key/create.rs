@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::json;
 
 use crate::cli::client::Client;
-use crate::config::ClientSettings;
+use cardinal_base::config::ClientSettings;
 
 /// Make an API key, and print it this once
 ///

@@ -7,14 +7,21 @@ use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
 use uuid::Uuid;
 
-use crate::api::api_keys::{self as shown, CANNOT_ROTATE_ENDED, CHANGED_MEANWHILE, ROTATED_BEFORE};
-use crate::audit::Act;
-use crate::auth::api_key::PlainKey;
-use crate::cli::client::{Client, query};
-use crate::cli::direct::{self, Direct, explain};
-use crate::cli::{KEY_PREFIX, KEY_WAS_SHOWN};
-use crate::config::{Config, DatabaseSettings, Remote, RemoteSettings};
-use crate::db::api_keys::{self, KeyRecord, Rotated, lineage::MAKER_REVOKED};
+use crate::cli::{
+    KEY_PREFIX, KEY_WAS_SHOWN,
+    client::{Client, query},
+    direct::{self, Direct, explain},
+};
+use cardinal_base::config::{Config, DatabaseSettings, Remote, RemoteSettings};
+use cardinal_identity::auth::api_key::PlainKey;
+use cardinal_serve::{
+    api::{
+        api_keys as shown,
+        api_keys::{CANNOT_ROTATE_ENDED, CHANGED_MEANWHILE, ROTATED_BEFORE},
+    },
+    audit::Act,
+};
+use cardinal_store::api_keys::{self, KeyRecord, Rotated, lineage::MAKER_REVOKED};
 
 const PATH: &str = "/v1/admin/api-keys";
 /// Keys that are asked for at once.

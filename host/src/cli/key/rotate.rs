@@ -3,7 +3,7 @@ use std::io::Write as _;
 use anyhow::Context as _;
 
 use super::keys::{KeySettings, find};
-use crate::api::api_keys::LONGEST_OVERLAP;
+use cardinal_serve::api::api_keys::LONGEST_OVERLAP;
 
 /// Put a new API key in the place of one, and print it this once
 ///

@@ -7,10 +7,9 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 
-use crate::{
-    cli::text::plain,
-    plugin::{inspect::inspect, package::MANIFEST},
-};
+use crate::cli::text::plain;
+use cardinal_package::package::MANIFEST;
+use cardinal_plugin_host::inspect::inspect;
 
 /// Build a plugin's crate and check what came of it
 ///

@@ -7,14 +7,16 @@ use std::{
 
 use anyhow::Context as _;
 
-use crate::plugin::{
+use cardinal_package::{
+    manifest::Manifest,
+    package::{Form, Package},
+    state::Refusal,
+};
+use cardinal_plugin_host::{
     agreement,
     inspect::{Inspection, inspect},
     library::SealedLibrary,
-    manifest::Manifest,
-    package::{Form, Package},
     probe::Prober,
-    state::Refusal,
 };
 
 /// Check a plugin package as a host does before it loads it

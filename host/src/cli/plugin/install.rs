@@ -13,19 +13,17 @@ use rustix::fs::{CWD, RenameFlags};
 use serde_json::Value;
 
 use super::remote::{block_on, told};
-use crate::{
-    cli::{
-        client::{Client, Failure},
-        text::plain,
-    },
-    config::{ClientSettings, PluginsDir},
-    plugin::{
-        inspect::inspect,
-        manifest,
-        package::{self, FRONTEND, Form, MANIFEST, Package, SCHEMA},
-        signature::{SUFFIX, SUMS},
-    },
+use crate::cli::{
+    client::{Client, Failure},
+    text::plain,
 };
+use cardinal_base::config::{ClientSettings, PluginsDir};
+use cardinal_package::{
+    manifest,
+    package::{self, FRONTEND, Form, MANIFEST, Package, SCHEMA},
+    signature::{SUFFIX, SUMS},
+};
+use cardinal_plugin_host::inspect::inspect;
 
 /// How often the host is asked what became of the package.
 const ASK_AGAIN: Duration = Duration::from_millis(200);

@@ -6,7 +6,7 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::plugin::{compat, manifest::Manifest, package::MANIFEST, state::Refusal};
+use cardinal_package::{compat, manifest::Manifest, package::MANIFEST, state::Refusal};
 
 /// The folder that this program was built from; there on the machine of who works on it.
 const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../plugin-abi/sdk");

@@ -9,7 +9,8 @@ use std::{
 use anyhow::{Context as _, bail};
 use cardinal_plugin_abi::section;
 
-use crate::plugin::{inspect::inspect, package::Package, preflight};
+use cardinal_package::{package::Package, preflight};
+use cardinal_plugin_host::inspect::inspect;
 
 /// The programs that can strip a library, best known first.
 const STRIPPERS: [&str; 2] = ["strip", "llvm-strip"];
@@ -35,7 +36,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let package = checked(&args.package)?;
-    let name = crate::plugin::manifest::hints(&package.manifest).name.context("the plugin has no name")?;
+    let name = cardinal_package::manifest::hints(&package.manifest).name.context("the plugin has no name")?;
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.so")));
     anyhow::ensure!(output.extension().is_some_and(|kind| kind == "so"), "{} does not end in .so", output.display());
     same_files(&package)?;

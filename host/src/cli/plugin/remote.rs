@@ -6,10 +6,8 @@ use anyhow::Context as _;
 use http::Method;
 use serde_json::Value;
 
-use crate::{
-    cli::{client::Client, table::table, text::plain},
-    config::ClientSettings,
-};
+use crate::cli::{client::Client, table::table, text::plain};
+use cardinal_base::config::ClientSettings;
 
 const REGISTRY: &str = "/v1/admin/plugin-registry";
 

@@ -8,11 +8,11 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use minisign::{KeyPair, PublicKey, SecretKey, SecretKeyBox};
 
-use crate::plugin::{
-    inspect::inspect,
+use cardinal_package::{
     package::{Form, Package},
     signature::{SUFFIX, SUMS, key_number},
 };
+use cardinal_plugin_host::inspect::inspect;
 
 /// What minisign appends to the name of a public key.
 const PUBLIC: &str = ".pub";
@@ -131,7 +131,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::plugin::signature::parse_key;
+    use cardinal_base::config::parse_trust_key;
 
     #[test]
     fn a_key_is_made_once_and_is_its_owners_alone() {
@@ -140,7 +140,7 @@ mod tests {
         let public = generate(&file).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         let key = secret(&file).unwrap();
-        let public = parse_key(&fs::read_to_string(public).unwrap()).unwrap();
+        let public = parse_trust_key(&fs::read_to_string(public).unwrap()).unwrap();
         assert_eq!(PublicKey::from_secret_key(&key).unwrap(), public);
         assert!(generate(&file).is_err(), "a key is never overwritten");
         assert!(secret(&folder.path().join("none")).unwrap_err().to_string().contains("--generate"));

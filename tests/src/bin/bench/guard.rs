@@ -4,14 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use cardinal::plugin::lane::THREADS;
+use cardinal_plugin_host::lane::THREADS;
 use cardinal_tests::{Answer, Host, Package, PluginsFolder, User, eventually};
 use futures_util::future::join_all;
 use tokio::task::JoinHandle;
 
-use crate::Options;
-use crate::measure::{self, Measured, Round};
-use crate::subjects::{Ask, Scripts, Subject, Target};
+use crate::{
+    Options,
+    measure::{self, Measured, Round},
+    subjects::{Ask, Scripts, Subject, Target},
+};
 
 /// What the names of all these subjects begin with.
 pub const NAME: &str = "guard: ";

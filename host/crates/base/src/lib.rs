@@ -1,0 +1,28 @@
+//! What all crates of the host share: settings, secrets, the clock, codes of problems and strict JSON input.
+//!
+//! No database sessions, no HTTP server, nothing of plugins.
+
+pub mod account;
+pub mod card_size;
+pub mod clock;
+pub mod codes;
+pub mod coding;
+pub mod config;
+pub mod db_error;
+pub mod error;
+pub mod exact;
+pub mod hex;
+pub mod hop_by_hop;
+pub mod input;
+pub mod mac;
+pub mod memory;
+pub mod page;
+pub mod password;
+pub mod request_id;
+pub mod schema;
+pub mod scope;
+pub mod seal;
+pub mod secret_file;
+pub mod spelling;
+pub mod strict;
+pub mod tls;

@@ -1,0 +1,70 @@
+//! Lines of JSON.
+
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+
+/// A line that is too long, in words.
+pub fn too_long(limit: usize) -> ApiError {
+    ApiError::new(&codes::PAYLOAD_TOO_LARGE).detail(format!("The row is over {limit} bytes."))
+}
+
+/// Cuts what comes into lines.
+pub struct Lines {
+    /// A line that has begun.
+    rest: Vec<u8>,
+    /// The rest of this line is passed over.
+    too_long: bool,
+    number: i64,
+    limit: usize,
+}
+
+impl Lines {
+    pub fn new(limit: usize) -> Self {
+        Self { rest: Vec::new(), too_long: false, number: 0, limit }
+    }
+
+    /// Gives each line that has something in it, with its number.
+    pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(i64, ApiResult<&[u8]>)) {
+        while let Some(at) = bytes.iter().position(|byte| *byte == b'\n') {
+            let (line, rest) = bytes.split_at(at);
+            bytes = &rest[1..];
+            if self.rest.is_empty() && !self.too_long && line.len() <= self.limit {
+                self.give(line, &mut each);
+            } else {
+                self.keep(line);
+                self.finish(&mut each);
+            }
+        }
+        self.keep(bytes);
+    }
+
+    /// Gives what has begun.
+    pub fn finish(&mut self, mut each: impl FnMut(i64, ApiResult<&[u8]>)) {
+        let line = std::mem::take(&mut self.rest);
+        if std::mem::take(&mut self.too_long) {
+            self.number += 1;
+            each(self.number, Err(too_long(self.limit)));
+        } else {
+            self.give(&line, &mut each);
+        }
+    }
+
+    fn give(&mut self, line: &[u8], each: &mut impl FnMut(i64, ApiResult<&[u8]>)) {
+        self.number += 1;
+        if !line.trim_ascii().is_empty() {
+            each(self.number, Ok(line));
+        }
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.rest.len() + bytes.len() > self.limit {
+            self.too_long = true;
+            self.rest = Vec::new();
+        }
+        if !self.too_long {
+            self.rest.extend_from_slice(bytes);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What a list of cards is asked for.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+use super::card::Status;
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+
+pub const DEFAULT_LIMIT: u32 = 50;
+pub const LARGEST_LIMIT: u32 = 200;
+/// From this length on `q` matches anywhere; shorter ones match beginnings.
+pub const ANYWHERE_FROM: usize = 3;
+const SEARCH_LIMIT: usize = 200;
+
+/// The query parameters of `GET /master-cards`, also what a plugin may ask for.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListQuery {
+    pub limit: Option<u32>,
+    pub cursor: Option<String>,
+    pub sort: Option<String>,
+    pub q: Option<String>,
+    pub status: Option<String>,
+    pub kind: Option<String>,
+    pub plugin: Option<String>,
+    pub missing_kind: Option<String>,
+    pub updated_since: Option<String>,
+    pub fields: Option<String>,
+    pub count: Option<String>,
+    pub deleted: Option<String>,
+}
+
+/// A checked filter. Its serialised form is what a cursor is bound to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Filter {
+    pub q: Option<String>,
+    pub status: Option<&'static str>,
+    pub kind: Option<String>,
+    pub plugin: Option<String>,
+    pub missing_kind: Option<String>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub updated_since: Option<OffsetDateTime>,
+    pub deleted: bool,
+}
+
+/// A column that lists are sorted by; ties are broken by the id, so that paging is stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Column {
+    Title,
+    Sku,
+    /// Ids are time-ordered, so this is the primary key's own order.
+    CreatedAt,
+    UpdatedAt,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Sort {
+    pub column: Column,
+    pub descending: bool,
+}
+
+impl Filter {
+    /// Whether it picks among the cards at all.
+    pub fn is_open(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether it picks by what stands in title and SKU, perhaps by status, and by nothing else.
+    pub fn picks_by_text_alone(&self) -> bool {
+        *self == Self { q: self.q.clone(), status: self.status, ..Self::default() }
+    }
+}
+
+impl ListQuery {
+    pub fn limit(&self) -> ApiResult<u32> {
+        match self.limit.unwrap_or(DEFAULT_LIMIT) {
+            limit @ 1..=LARGEST_LIMIT => Ok(limit),
+            _ => Err(bad(format!("`limit` is 1 to {LARGEST_LIMIT}."))),
+        }
+    }
+
+    pub fn sort(&self) -> ApiResult<Sort> {
+        let text = self.sort.as_deref().unwrap_or("-created_at");
+        let (descending, name) = text.strip_prefix('-').map_or((false, text), |name| (true, name));
+        let column = match name {
+            "title" => Column::Title,
+            "sku" => Column::Sku,
+            "created_at" => Column::CreatedAt,
+            "updated_at" => Column::UpdatedAt,
+            _ => {
+                return Err(bad(
+                    "`sort` is one of title, sku, created_at, updated_at, with `-` before it for descending.",
+                ));
+            }
+        };
+        Ok(Sort { column, descending })
+    }
+
+    pub fn exact_count(&self) -> ApiResult<bool> {
+        match self.count.as_deref() {
+            None => Ok(false),
+            Some("exact") => Ok(true),
+            Some(_) => Err(bad("`count` takes only `exact`.")),
+        }
+    }
+
+    pub fn filter(&self) -> ApiResult<Filter> {
+        let updated_since = match &self.updated_since {
+            Some(text) => {
+                Some(OffsetDateTime::parse(text, &Rfc3339).map_err(|_| bad("`updated_since` is a time of RFC 3339."))?)
+            }
+            None => None,
+        };
+        Ok(Filter {
+            q: self.search()?,
+            status: self.status()?,
+            kind: word(&self.kind, "kind")?,
+            plugin: word(&self.plugin, "plugin")?,
+            missing_kind: word(&self.missing_kind, "missing_kind")?,
+            updated_since,
+            deleted: match self.deleted.as_deref() {
+                None | Some("false") => false,
+                Some("true") => true,
+                Some(_) => return Err(bad("`deleted` is true or false.")),
+            },
+        })
+    }
+
+    fn search(&self) -> ApiResult<Option<String>> {
+        let text = self.q.as_deref().map(str::trim).filter(|text| !text.is_empty());
+        match text {
+            Some(text) if text.chars().count() > SEARCH_LIMIT || text.contains('\0') => {
+                Err(bad(format!("`q` has at most {SEARCH_LIMIT} characters, none of them U+0000.")))
+            }
+            text => Ok(text.map(str::to_owned)),
+        }
+    }
+
+    fn status(&self) -> ApiResult<Option<&'static str>> {
+        let known = [Status::Draft, Status::Active, Status::Archived].map(Status::name);
+        match self.status.as_deref() {
+            None => Ok(None),
+            Some(text) => match known.into_iter().find(|name| *name == text) {
+                Some(name) => Ok(Some(name)),
+                None => Err(bad("`status` is draft, active or archived.")),
+            },
+        }
+    }
+
+    /// The members that the items of a page are cut down to; `id` is always among them.
+    pub fn fields(&self) -> ApiResult<Option<Vec<&str>>> {
+        const KNOWN: [&str; 8] = ["id", "title", "sku", "status", "attributes", "version", "created_at", "updated_at"];
+        let Some(list) = self.fields.as_deref() else { return Ok(None) };
+        let mut fields = vec!["id"];
+        for name in list.split(',') {
+            match KNOWN.iter().find(|known| **known == name) {
+                Some(known) if fields.contains(known) => {}
+                Some(known) => fields.push(known),
+                None => return Err(bad(format!("`fields` is a list of {}.", KNOWN.join(", ")))),
+            }
+        }
+        Ok(Some(fields))
+    }
+}
+
+fn word(value: &Option<String>, name: &str) -> ApiResult<Option<String>> {
+    match value {
+        Some(text) if text.is_empty() || text.len() > 200 || text.contains('\0') => {
+            Err(bad(format!("`{name}` is not a name.")))
+        }
+        value => Ok(value.clone()),
+    }
+}
+
+fn bad(detail: impl Into<String>) -> ApiError {
+    ApiError::new(&codes::INVALID_REQUEST).detail(detail)
+}

@@ -1,0 +1,476 @@
+//! What keeper and worker say to each other, and the worker's end of it. Below the keeper, so that whatever needs a
+//! schema step can ask for one.
+//!
+//! The socket is the worker's standard input. The first message is [`WorkerStart`], with the listening sockets
+//! attached to it; after that either side speaks when it has something to say.
+
+use std::collections::HashMap;
+use std::io::{self, IoSliceMut, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+pub mod frame;
+mod provision;
+
+use crate::{
+    crash::{book::Book, record::Crash},
+    sandbox::Sandbox,
+};
+use cardinal_base::config::{Config, Secret};
+pub use cardinal_database::connect::ConnectParams;
+use cardinal_database::{connect::SocketDir, roles::RoleNames};
+pub use provision::{PluginDatabase, ProvisionFault, Purged, STATEMENT_TIMEOUT_MS};
+
+/// Descriptors that can come with a start, with room for more purposes of listening sockets than there are.
+pub const MOST_DESCRIPTORS: usize = 8;
+
+/// Before the listening sockets: ledger, log, and where connections of the local socket come in.
+pub const OWN_DESCRIPTORS: usize = 3;
+
+/// All that a worker knows: its environment is empty.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WorkerStart {
+    /// The settings, without the credentials that are the keeper's alone (`DATABASE_URL`).
+    pub config: Config,
+    pub database: WorkerDatabase,
+    /// Opens the secrets among plugins' settings.
+    pub sealing_key: Secret,
+    pub host_id: Uuid,
+    /// What each listening socket is for, in their order.
+    pub listeners: Vec<ListenerUse>,
+    /// How often a worker of this keeper ended on its own.
+    pub worker_restarts: u64,
+    /// Crashes of this host, and the plugins that are not to be loaded because of them.
+    pub crashes: Book,
+    /// Packages, by their hash, that a probe process of this program has opened before.
+    pub probed: Vec<String>,
+    /// Signs logins.
+    pub token_secret: Secret,
+    /// What the worker keeps itself from before it opens a plugin.
+    pub sandbox: Sandbox,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ListenerUse {
+    /// `LISTEN_ADDR`.
+    Main,
+    /// `ADMIN_LISTEN_ADDR`.
+    Admin,
+    /// `METRICS_ADDR`.
+    Metrics,
+}
+
+/// The logins that a worker may know.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WorkerDatabase {
+    pub core: ConnectParams,
+    pub reaper: ConnectParams,
+    pub roles: RoleNames,
+    pub dbname: String,
+}
+
+/// Which package of which plugin wants its schema brought in line. Neither SQL nor a path comes from a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProvisionRequest {
+    pub plugin: String,
+    pub sha256: String,
+}
+
+/// The account that the first start made, as far as its password is concerned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstLogin {
+    pub username: String,
+    pub password_hash: Option<String>,
+    /// Neither disabled nor removed.
+    pub is_enabled: bool,
+}
+
+/// Worker to keeper.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToKeeper {
+    /// Serving, and how the first user can log in now.
+    Ready {
+        first_login: Option<FirstLogin>,
+    },
+    /// A password was changed or an account removed: how the first user can log in since.
+    FirstLogin(FirstLogin),
+    Provision {
+        id: u64,
+        request: ProvisionRequest,
+    },
+    /// Drop a plugin's data.
+    Purge {
+        id: u64,
+        plugin: String,
+    },
+    /// A probe process opened the package of this hash, and need not again.
+    Probed {
+        sha256: String,
+    },
+    /// A plugin held all its threads with calls that never return.
+    Blocked {
+        crash: Box<Crash>,
+    },
+    /// Lets a plugin out of quarantine.
+    Release {
+        id: u64,
+        plugin: String,
+    },
+    /// What the plugins' lock file holds.
+    ReadLock {
+        id: u64,
+    },
+    /// Puts this in its place, where the lock file only records (`PLUGIN_TRUST=record`).
+    WriteLock {
+        id: u64,
+        lock: String,
+    },
+    /// Leaves the first user's password for the operator, or takes it away again.
+    BootstrapPassword {
+        id: u64,
+        password: Option<Secret>,
+    },
+    /// The worker's tasks run.
+    Alive,
+}
+
+/// Keeper to worker, after [`WorkerStart`].
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToWorker {
+    Drain,
+    Provisioned {
+        id: u64,
+        result: Result<PluginDatabase, ProvisionFault>,
+    },
+    Purged {
+        id: u64,
+        result: Result<Purged, ProvisionFault>,
+    },
+    /// Whether the plugin was in quarantine.
+    Released {
+        id: u64,
+        was_quarantined: bool,
+    },
+    Lock {
+        id: u64,
+        lock: Result<String, String>,
+    },
+    Written {
+        id: u64,
+        result: Result<(), String>,
+    },
+}
+
+/// The worker's end of the control socket. Clones share it; it works on any thread, with or without a runtime.
+#[derive(Debug, Clone)]
+pub struct KeeperLink {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    writer: Mutex<UnixStream>,
+    waiting: Mutex<Waiting>,
+    next_id: AtomicU64,
+    drain: CancellationToken,
+    sockets: SocketDir,
+}
+
+type Answer = Result<PluginDatabase, ProvisionFault>;
+
+impl From<KeeperGone> for ProvisionFault {
+    fn from(_: KeeperGone) -> Self {
+        keeper_gone()
+    }
+}
+
+/// The keeper can be asked nothing any more.
+#[derive(Debug)]
+pub struct KeeperGone;
+
+#[derive(Debug)]
+enum Waiting {
+    Open(HashMap<u64, oneshot::Sender<ToWorker>>),
+    /// The keeper is gone and nobody will ever be answered.
+    Closed,
+}
+
+/// The descriptors that come with a start.
+pub struct Handed {
+    pub ledger: OwnedFd,
+    /// Where the worker's log is written.
+    pub log: OwnedFd,
+    /// Where the keeper hands over connections of the local socket.
+    pub local: OwnedFd,
+    pub listeners: Vec<OwnedFd>,
+}
+
+/// Takes what the keeper sends first. The socket is the worker's standard input.
+///
+/// # Errors
+/// The keeper is gone, or says something else.
+///
+/// `restrict` runs before the link starts its thread, which would not be bound by what it does.
+pub fn receive_start(
+    mut socket: UnixStream,
+    restrict: impl FnOnce(&WorkerStart) -> anyhow::Result<()>,
+) -> io::Result<(WorkerStart, Handed, KeeperLink)> {
+    let mut header = [0; frame::HEADER];
+    let (taken, mut descriptors) = receive_descriptors(&socket, &mut header)?;
+    socket.read_exact(&mut header[taken..])?;
+    let mut start: WorkerStart = read_body(&mut socket, header)?;
+    if descriptors.len() != start.listeners.len() + OWN_DESCRIPTORS {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not as many descriptors as announced"));
+    }
+    let listeners = descriptors.split_off(OWN_DESCRIPTORS);
+    let Ok([ledger, log, local]) = <[OwnedFd; OWN_DESCRIPTORS]>::try_from(descriptors) else {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not as many descriptors as announced"));
+    };
+    let sockets = SocketDir::open(&start.database.core.host, start.database.core.port)?;
+    start.database.core = start.database.core.through(&sockets);
+    start.database.reaper = start.database.reaper.through(&sockets);
+    restrict(&start).map_err(io::Error::other)?;
+    let link = KeeperLink::over(socket, sockets)?;
+    Ok((start, Handed { ledger, log, local, listeners }, link))
+}
+
+/// Descriptors travel with the first byte of what they were sent with.
+fn receive_descriptors(socket: &UnixStream, header: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let into = &mut [IoSliceMut::new(header)];
+    let received = rustix::net::recvmsg(socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    if received.bytes == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let mut descriptors = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    Ok((received.bytes, descriptors))
+}
+
+fn read_message<T: serde::de::DeserializeOwned>(socket: &mut UnixStream) -> io::Result<T> {
+    let mut header = [0; frame::HEADER];
+    socket.read_exact(&mut header)?;
+    read_body(socket, header)
+}
+
+fn read_body<T: serde::de::DeserializeOwned>(socket: &mut UnixStream, header: [u8; frame::HEADER]) -> io::Result<T> {
+    let mut body = vec![0; frame::body_length(header)?];
+    socket.read_exact(&mut body)?;
+    frame::decode(&body)
+}
+
+impl KeeperLink {
+    /// A link over a socket on which the start has been received already.
+    ///
+    /// # Errors
+    /// No thread can be started, or the socket cannot be shared with it.
+    pub fn over(socket: UnixStream, sockets: SocketDir) -> io::Result<Self> {
+        let reader = socket.try_clone()?;
+        let shared = Arc::new(Shared {
+            writer: Mutex::new(socket),
+            waiting: Mutex::new(Waiting::Open(HashMap::new())),
+            next_id: AtomicU64::new(1),
+            drain: CancellationToken::new(),
+            sockets,
+        });
+        let listening = Arc::clone(&shared);
+        // A thread rather than a task: the link is older than any runtime, and outlives it.
+        std::thread::Builder::new().name("keeper-link".to_owned()).spawn(move || listening.listen(reader))?;
+        Ok(Self { shared })
+    }
+
+    /// Tells the keeper that requests are being served.
+    ///
+    /// # Errors
+    /// The keeper is gone.
+    pub fn ready(&self, first_login: Option<FirstLogin>) -> io::Result<()> {
+        self.shared.send(&ToKeeper::Ready { first_login })
+    }
+
+    /// Lets the keeper put a first password away that is not good any more.
+    pub fn first_login(&self, login: FirstLogin) {
+        self.tell(&ToKeeper::FirstLogin(login));
+    }
+
+    /// Resolves when the keeper wants the worker to finish what it has and end; also when the keeper is gone.
+    pub async fn drained(&self) {
+        self.shared.drain.cancelled().await;
+    }
+
+    /// Has the keeper bring the plugin's roles and schema in line with the package of this hash.
+    ///
+    /// # Errors
+    /// Why the plugin cannot have its database (now).
+    pub async fn provision(&self, plugin: &str, sha256: &str) -> Answer {
+        let request = ProvisionRequest { plugin: plugin.to_owned(), sha256: sha256.to_owned() };
+        match self.ask(|id| ToKeeper::Provision { id, request }).await {
+            Ok(ToWorker::Provisioned { result, .. }) => {
+                result.map(|found| PluginDatabase { connect: found.connect.through(&self.shared.sockets), ..found })
+            }
+            _ => Err(keeper_gone()),
+        }
+    }
+
+    /// Has the keeper drop the plugin's data.
+    ///
+    /// # Errors
+    /// Why it is not dropped (now).
+    pub async fn purge(&self, plugin: &str) -> Result<Purged, ProvisionFault> {
+        let plugin = plugin.to_owned();
+        match self.ask(|id| ToKeeper::Purge { id, plugin }).await {
+            Ok(ToWorker::Purged { result, .. }) => result,
+            _ => Err(keeper_gone()),
+        }
+    }
+
+    /// Tells the keeper that a package need not be probed again while this program runs.
+    pub fn probed(&self, sha256: &str) {
+        self.tell(&ToKeeper::Probed { sha256: sha256.to_owned() });
+    }
+
+    /// Has the keeper remember that a plugin held all its threads.
+    pub fn blocked(&self, crash: Crash) {
+        self.tell(&ToKeeper::Blocked { crash: Box::new(crash) });
+    }
+
+    /// Tells the keeper that tasks run.
+    pub fn alive(&self) {
+        self.tell(&ToKeeper::Alive);
+    }
+
+    /// What the keeper does not hear now it hears in another life, or it is gone and this worker is about to be.
+    fn tell(&self, message: &ToKeeper) {
+        if let Err(error) = self.shared.send(message) {
+            tracing::debug!(%error, "the keeper could not be told");
+        }
+    }
+
+    /// Lets a plugin out of quarantine; says whether it was there.
+    ///
+    /// # Errors
+    /// The keeper is gone.
+    pub async fn release(&self, plugin: &str) -> Result<bool, KeeperGone> {
+        let plugin = plugin.to_owned();
+        match self.ask(|id| ToKeeper::Release { id, plugin }).await? {
+            ToWorker::Released { was_quarantined, .. } => Ok(was_quarantined),
+            _ => Err(KeeperGone),
+        }
+    }
+
+    /// What the plugins' lock file holds, as JSON; an empty lock when there is no file.
+    ///
+    /// # Errors
+    /// It cannot be read, or the keeper is gone.
+    pub async fn read_lock(&self) -> io::Result<String> {
+        match self.ask(|id| ToKeeper::ReadLock { id }).await {
+            Ok(ToWorker::Lock { lock, .. }) => lock.map_err(io::Error::other),
+            _ => Err(io::Error::other("the keeper is gone")),
+        }
+    }
+
+    /// Has the keeper write the plugins' lock file.
+    ///
+    /// # Errors
+    /// It cannot be written, or the keeper is gone.
+    pub async fn write_lock(&self, lock: String) -> io::Result<()> {
+        self.written(|id| ToKeeper::WriteLock { id, lock }).await
+    }
+
+    /// Has the keeper leave the first user's password for the operator; without one, take it away.
+    ///
+    /// # Errors
+    /// It cannot be written, or the keeper is gone.
+    pub async fn bootstrap_password(&self, password: Option<Secret>) -> io::Result<()> {
+        self.written(|id| ToKeeper::BootstrapPassword { id, password }).await
+    }
+
+    async fn written(&self, question: impl FnOnce(u64) -> ToKeeper) -> io::Result<()> {
+        match self.ask(question).await {
+            Ok(ToWorker::Written { result, .. }) => result.map_err(io::Error::other),
+            _ => Err(io::Error::other("the keeper is gone")),
+        }
+    }
+
+    async fn ask(&self, question: impl FnOnce(u64) -> ToKeeper) -> Result<ToWorker, KeeperGone> {
+        let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        self.shared.expect_answer(id, sender)?;
+        self.shared.send(&question(id)).map_err(|error| {
+            tracing::warn!(%error, "the keeper cannot be asked");
+            KeeperGone
+        })?;
+        answer.await.map_err(|_| KeeperGone)
+    }
+}
+
+impl Shared {
+    fn expect_answer(&self, id: u64, sender: oneshot::Sender<ToWorker>) -> Result<(), KeeperGone> {
+        match &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) {
+            Waiting::Open(waiting) => {
+                waiting.insert(id, sender);
+                Ok(())
+            }
+            Waiting::Closed => Err(KeeperGone),
+        }
+    }
+
+    fn send(&self, message: &ToKeeper) -> io::Result<()> {
+        let frame = frame::encode(message)?;
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner).write_all(&frame)
+    }
+
+    fn listen(&self, mut socket: UnixStream) {
+        loop {
+            match read_message(&mut socket) {
+                Ok(ToWorker::Drain) => self.drain.cancel(),
+                Ok(
+                    answer @ (ToWorker::Provisioned { id, .. }
+                    | ToWorker::Purged { id, .. }
+                    | ToWorker::Released { id, .. }
+                    | ToWorker::Lock { id, .. }
+                    | ToWorker::Written { id, .. }),
+                ) => self.answer(id, answer),
+                Err(error) => {
+                    tracing::debug!(%error, "the control socket ended");
+                    break;
+                }
+            }
+        }
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Waiting::Closed;
+        self.drain.cancel();
+    }
+
+    fn answer(&self, id: u64, result: ToWorker) {
+        if let Waiting::Open(waiting) = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+            && let Some(sender) = waiting.remove(&id)
+        {
+            // Nobody waits any more when the asking future was dropped.
+            let _ = sender.send(result);
+        }
+    }
+}
+
+fn keeper_gone() -> ProvisionFault {
+    ProvisionFault::Unavailable("the keeper is gone".to_owned())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

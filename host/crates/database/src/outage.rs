@@ -1,0 +1,203 @@
+//! The database's outages in the log: one line when one begins, one each half minute, one when it is over. What fails
+//! meanwhile, and says so by [`log_failure!`], has its line at debug level alone. A database that is silent
+//! (`heartbeat.rs`) is asked by nobody until it answers again.
+
+use cardinal_base::{codes, error::ApiError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+const REPEAT_EVERY: Duration = Duration::from_secs(30);
+/// Requests that were under way when the database fell silent are given up after so long.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(5);
+
+/// Whether the database can be reached, as the pools that share this have seen it last.
+#[derive(Debug)]
+pub struct Outages {
+    began: Instant,
+    /// Since when it answers nothing, in milliseconds since `began` and one more; 0 while it answers.
+    silent_since: AtomicU64,
+    is_out: AtomicBool,
+    current: Mutex<Option<Outage>>,
+}
+
+#[derive(Debug)]
+struct Outage {
+    began: Instant,
+    logged: Instant,
+}
+
+/// What there is to log of an attempt.
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    Begin,
+    Still(Duration),
+    End(Duration),
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("it does not answer, and closes no connection")]
+struct Silent;
+
+impl Default for Outages {
+    fn default() -> Self {
+        let (silent_since, is_out) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { began: Instant::now(), silent_since, is_out, current: Mutex::new(None) }
+    }
+}
+
+impl Outages {
+    /// Whether the database answers nothing.
+    pub fn is_silent(&self) -> bool {
+        self.silent_since.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether it has answered nothing for so long that nobody should wait for it any more.
+    pub fn is_given_up(&self) -> bool {
+        let since = self.silent_since.load(Ordering::Relaxed);
+        since != 0 && self.now().saturating_sub(u128::from(since)) >= GIVE_UP_AFTER.as_millis()
+    }
+
+    /// It has not answered what it was asked at `since`.
+    pub fn fell_silent(&self, since: Instant) {
+        let since = since.saturating_duration_since(self.began).as_millis();
+        let since = u64::try_from(since).unwrap_or(u64::MAX - 1) + 1;
+        // It may have been silent before.
+        let _ = self.silent_since.compare_exchange(0, since, Ordering::Relaxed, Ordering::Relaxed);
+        self.failed(&Silent);
+    }
+
+    /// It has answered.
+    pub fn answered(&self) {
+        self.silent_since.store(0, Ordering::Relaxed);
+        self.succeeded();
+    }
+
+    /// It is gone, or lets nobody in: whoever asks finds out at once.
+    pub fn hung_up(&self) {
+        self.silent_since.store(0, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> u128 {
+        self.began.elapsed().as_millis() + 1
+    }
+
+    /// A connection could not be had.
+    pub fn failed(&self, error: &dyn std::error::Error) {
+        match self.note_failure(Instant::now()) {
+            Some(Line::Begin) => {
+                tracing::error!(
+                    error = chain(error),
+                    "there is no connection to the database; what needs it fails with 503 until there is one"
+                );
+            }
+            Some(Line::Still(since)) => {
+                tracing::warn!(
+                    error = chain(error),
+                    seconds = since.as_secs(),
+                    "there is still no connection to the database"
+                );
+            }
+            Some(Line::End(_)) | None => {}
+        }
+    }
+
+    /// A connection was had.
+    pub fn succeeded(&self) {
+        // Asked at every checkout.
+        if !self.is_out.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Some(Line::End(since)) = self.note_success(Instant::now()) {
+            tracing::info!(seconds = since.as_secs(), "the database is connected again");
+        }
+    }
+
+    fn note_failure(&self, now: Instant) -> Option<Line> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(outage) = &mut *current else {
+            *current = Some(Outage { began: now, logged: now });
+            self.is_out.store(true, Ordering::Relaxed);
+            return Some(Line::Begin);
+        };
+        if now.duration_since(outage.logged) < REPEAT_EVERY {
+            return None;
+        }
+        outage.logged = now;
+        Some(Line::Still(now.duration_since(outage.began)))
+    }
+
+    fn note_success(&self, now: Instant) -> Option<Line> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_out.store(false, Ordering::Relaxed);
+        current.take().map(|outage| Line::End(now.duration_since(outage.began)))
+    }
+}
+
+/// An error with its causes; deadpool's own text leaves them out.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let part = error.to_string();
+        if !text.contains(&part) {
+            text.push_str(": ");
+            text.push_str(&part);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// Whether this is the outage that the log tells of already.
+pub fn is_known(error: &ApiError) -> bool {
+    error.code() == codes::DATABASE_UNAVAILABLE.name
+}
+
+/// Logs that work beside the requests failed. During an outage of the database this is no news.
+#[macro_export]
+macro_rules! log_failure {
+    ($error:expr, $message:literal) => {{
+        let error = &$error;
+        if $crate::outage::is_known(error) {
+            tracing::debug!(?error, $message);
+        } else {
+            tracing::warn!(?error, $message);
+        }
+    }};
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silence_is_given_up_after_a_while_and_ends_with_an_answer() {
+        let outages = Outages::default();
+        assert!(!outages.is_silent() && !outages.is_given_up());
+        outages.fell_silent(Instant::now());
+        assert!(outages.is_silent() && !outages.is_given_up());
+        outages.answered();
+        assert!(!outages.is_silent());
+        let began = Instant::now().checked_sub(GIVE_UP_AFTER * 2).unwrap_or_else(Instant::now);
+        let outages = Outages { began, ..Outages::default() };
+        outages.fell_silent(began);
+        outages.fell_silent(Instant::now());
+        assert!(outages.is_given_up(), "what counts is its beginning");
+        outages.hung_up();
+        assert!(!outages.is_silent() && !outages.is_given_up());
+    }
+
+    #[test]
+    fn an_outage_is_one_line_at_its_start_one_each_half_minute_and_one_at_its_end() {
+        let (outages, start) = (Outages::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(outages.note_success(start), None);
+        let lines: Vec<Line> = (0..=65).filter_map(|second| outages.note_failure(at(second))).collect();
+        let still = |seconds| Line::Still(Duration::from_secs(seconds));
+        assert_eq!(lines, [Line::Begin, still(30), still(60)]);
+        assert_eq!(outages.note_success(at(66)), Some(Line::End(Duration::from_secs(66))));
+        assert_eq!(outages.note_success(at(67)), None);
+        assert_eq!(outages.note_failure(at(68)), Some(Line::Begin));
+    }
+}

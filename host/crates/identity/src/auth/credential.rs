@@ -1,0 +1,98 @@
+//! With what a caller came, remembered without any secret, so that work which outlives the request can ask again
+//! what its starter may do now.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{
+    Auth, OIDC,
+    caller::{Caller, CallerKind, SharedCaller},
+    role_scopes,
+};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+    scope::ScopeSet,
+};
+
+/// Whose rights, and through what.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Credential {
+    user_id: Uuid,
+    #[serde(flatten)]
+    means: Means,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "means", rename_all = "snake_case")]
+enum Means {
+    /// A login; what was begun in it goes on when it has ended.
+    Session {
+        id: Option<Uuid>,
+    },
+    Key {
+        id: Uuid,
+    },
+    /// A JWT is seen once; what it granted is kept.
+    Jwt {
+        scopes: Vec<String>,
+    },
+    /// The socket in `DATA_DIR`; good as long as the owner behind it is one.
+    Local {
+        uid: u32,
+    },
+}
+
+impl Credential {
+    pub fn of(caller: &Caller) -> Self {
+        let means = match (&caller.key, caller.kind) {
+            (Some((id, _)), _) => Means::Key { id: *id },
+            (None, CallerKind::Local { uid }) => Means::Local { uid },
+            (None, CallerKind::Oidc) => Means::Jwt { scopes: caller.scopes.to_strings() },
+            (None, _) => Means::Session { id: caller.session_id },
+        };
+        Self { user_id: caller.user_id, means }
+    }
+}
+
+impl Auth {
+    /// The caller with the rights that it has by now; 401 or 403 when it has none any more.
+    pub async fn again(&self, credential: &Credential) -> ApiResult<SharedCaller> {
+        let user = cardinal_store::users::by_id(&self.pool, credential.user_id).await?;
+        let user = user.filter(|user| user.disabled_at.is_none());
+        let user = user.ok_or_else(|| ApiError::new(&codes::ACCOUNT_DISABLED))?;
+        let caller = Caller {
+            user_kind: user.kind.clone(),
+            role: user.role.clone(),
+            ..Caller::of(user.id, &user.username, ScopeSet::default())
+        };
+        let rights = self.rights_of(&user);
+        Ok(Arc::new(match &credential.means {
+            Means::Session { id } => Caller { session_id: *id, scopes: role_scopes(&user), ..caller },
+            Means::Jwt { scopes } if user.kind == OIDC => {
+                Caller { kind: CallerKind::Oidc, scopes: ScopeSet::lenient(scopes).intersect(&rights), ..caller }
+            }
+            Means::Local { uid } if user.role.as_deref() == Some("owner") => Caller::local(*uid, user.id),
+            Means::Local { .. } | Means::Jwt { .. } => return Err(ApiError::new(&codes::INVALID_TOKEN)),
+            Means::Key { id } => {
+                let record = cardinal_store::api_keys::get(&self.pool, *id).await?;
+                let record = record.ok_or_else(|| ApiError::new(&codes::INVALID_TOKEN))?;
+                let now = self.clock.now();
+                if record.revoked_at.is_some_and(|at| at <= now) {
+                    return Err(ApiError::new(&codes::REVOKED_TOKEN));
+                }
+                if record.expires_at.is_some_and(|at| at <= now) {
+                    return Err(ApiError::new(&codes::EXPIRED_TOKEN));
+                }
+                Caller {
+                    kind: CallerKind::ApiKey,
+                    scopes: ScopeSet::lenient(&record.scopes).intersect(&rights),
+                    key: Some((record.id, record.name)),
+                    ..caller
+                }
+            }
+        }))
+    }
+}

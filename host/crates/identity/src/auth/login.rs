@@ -1,0 +1,171 @@
+//! Logging in and out by name and password.
+
+use std::{net::IpAddr, time::Duration};
+
+use http::header;
+use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::{Auth, session_token::Claims, throttle::Rule};
+use crate::limit::addresses::Network;
+use cardinal_base::{
+    codes,
+    config::Secret,
+    error::{ApiError, ApiResult},
+};
+use cardinal_database::pool::Pool;
+use cardinal_store::{login_failures::Subject, sessions::NewSession};
+
+/// A login that worked.
+pub struct Opened {
+    pub token: String,
+    pub expires_in: u64,
+    pub user_id: Uuid,
+    pub username: String,
+}
+
+/// A login that did not.
+pub struct Failed {
+    pub error: ApiError,
+    /// Whose account was meant, when there is such a one.
+    pub meant: Option<(Uuid, String)>,
+}
+
+impl<E: Into<ApiError>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self { error: error.into(), meant: None }
+    }
+}
+
+/// Checks name and password and opens a session. The same 401 in the same time for a wrong name
+/// and a wrong password.
+pub async fn open(
+    auth: &Auth,
+    pool: &Pool,
+    username: &str,
+    password: Secret,
+    ip: IpAddr,
+    agent: Option<&str>,
+) -> Result<Opened, Failed> {
+    let find = async || {
+        let user = cardinal_store::users::by_login(pool, username).await?;
+        let stored = user.as_ref().and_then(|user| user.password_hash.clone());
+        Ok((user, stored))
+    };
+    let (user, is_right) = check(auth, pool, (ip, username), password, find).await?;
+    let meant = user.as_ref().map(|user| (user.id, user.username.clone()));
+    let refused = |error| Failed { error, meant };
+    let wrong = || ApiError::new(&codes::INVALID_CREDENTIALS).header(header::WWW_AUTHENTICATE, "Bearer");
+    let Some(user) = user.filter(|_| is_right) else {
+        return Err(refused(wrong()));
+    };
+    if user.disabled_at.is_some() {
+        return Err(refused(ApiError::new(&codes::ACCOUNT_DISABLED)));
+    }
+    let now = auth.clock.now();
+    let expires_at = now + auth.token_ttl;
+    let session_id = Uuid::now_v7();
+    let agent = agent.map(|agent| agent.chars().take(AGENT_LIMIT).collect::<String>());
+    let new = NewSession {
+        id: session_id,
+        user_id: user.id,
+        epoch: user.token_epoch,
+        expires_at,
+        ip: Some(ip),
+        user_agent: agent.as_deref(),
+    };
+    if !cardinal_store::sessions::open(pool, &new).await? {
+        return Err(refused(wrong())); // the account changed while the password was checked
+    }
+    let claims = Claims {
+        session_id,
+        user_id: user.id,
+        epoch: u32::try_from(user.token_epoch).unwrap_or(0),
+        issued: seconds(now),
+        expires: seconds(expires_at),
+    };
+    let (token, expires_in) = (auth.ring.mint(&claims), auth.token_ttl.as_secs());
+    Ok(Opened { token, expires_in, user_id: user.id, username: user.username })
+}
+
+/// Whether a password is right, of whom `find` finds with the hash that is stored; slowed down as [`super::throttle`] says.
+/// Cheap refusals come first: nothing is looked up before it is this try's turn to be hashed.
+pub async fn check<T>(
+    auth: &Auth,
+    pool: &Pool,
+    (ip, name): (IpAddr, &str),
+    password: Secret,
+    find: impl AsyncFnOnce() -> ApiResult<(T, Option<String>)>,
+) -> ApiResult<(T, bool)> {
+    let entry = auth.throttle.enter((ip, name), &password);
+    let (attempt, turn, subjects) = loop {
+        let attempt = auth.throttle.begin(&entry).await?;
+        let subjects = subjects(attempt.rules(), ip, name);
+        let counted = async {
+            let turn = auth.hasher.turn(attempt.rank()).await?;
+            Ok::<_, ApiError>((cardinal_store::login_failures::begin(pool, &subjects).await?, turn))
+        };
+        match counted.await {
+            Ok((Ok(()), turn)) => break (attempt, turn, subjects),
+            Ok((Err(waits), turn)) => {
+                drop(turn);
+                attempt.delayed(&waits);
+            }
+            Err(error) => {
+                attempt.give_back();
+                if error.code() == codes::OVERLOADED.name {
+                    auth.throttle.expect(&entry, Duration::ZERO);
+                }
+                return Err(error);
+            }
+        }
+    };
+    let checked = async {
+        let (found, stored) = find().await?;
+        Ok::<_, ApiError>((found, auth.hasher.verify(turn, password, stored).await?))
+    };
+    let (outcome, is_over) = match checked.await {
+        Ok((found, true)) => {
+            attempt.succeeded();
+            (Ok((found, true)), true)
+        }
+        Ok((found, false)) => {
+            attempt.failed();
+            return Ok((found, false));
+        }
+        Err(error) => {
+            attempt.give_back();
+            (Err(error), false)
+        }
+    };
+    if let Err(error) = cardinal_store::login_failures::give_back(pool, &subjects, is_over).await {
+        tracing::debug!(?error, "a login that did not fail counts as one that did, for fifteen minutes");
+    }
+    outcome
+}
+
+/// What the hosts count for a try: its place; where that is not known, its address and its name as well.
+fn subjects(rules: &[Rule], ip: IpAddr, name: &str) -> Vec<Subject> {
+    let (network, name) = (Network::from(ip).to_string(), name.to_lowercase());
+    let kind = if rules.len() == 1 { "known place" } else { "place" };
+    let parts = [[kind, &network, &name], ["address", &network, ""], ["name", "", &name]];
+    let subject = |(rule, parts): (&Rule, [&str; 3])| Subject {
+        key: parts
+            .iter()
+            .fold(Sha256::new(), |hash, part| hash.chain_update(part).chain_update([0]))
+            .finalize()
+            .to_vec(),
+        free: i32::try_from(rule.free).unwrap_or(i32::MAX),
+        first_ms: rule.first as f64,
+        longest_ms: rule.longest as f64,
+    };
+    rules.iter().zip(parts).map(subject).collect()
+}
+
+/// Characters of a User-Agent that are kept with a session.
+const AGENT_LIMIT: usize = 200;
+
+fn seconds(at: OffsetDateTime) -> u32 {
+    u32::try_from(at.unix_timestamp()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,175 @@
+//! Reading one document of the identity provider: a bounded GET that follows no redirect.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use bytes::Bytes;
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
+use url::Url;
+
+use cardinal_base::tls;
+
+/// From the look-up of the name to the last byte.
+const WITHIN: Duration = Duration::from_secs(5);
+/// Bytes of a discovery document or a key set.
+const LIMIT: usize = 256 * 1024;
+const AGENT: &str = concat!("cardinal/", env!("CARGO_PKG_VERSION"));
+
+/// Fetches over TLS.
+pub struct Fetcher(TlsConnector);
+
+/// What the provider answered when it answered at all.
+pub struct Answer {
+    pub status: StatusCode,
+    pub body: Bytes,
+}
+
+impl Fetcher {
+    pub fn new() -> anyhow::Result<Self> {
+        Ok(Self(tls::connector()?))
+    }
+
+    /// # Errors
+    /// Nobody answers, in time or at all, or with more than is read.
+    pub async fn get(&self, url: &Url) -> anyhow::Result<Answer> {
+        let answer = tokio::time::timeout(WITHIN, self.exchange(url)).await;
+        answer.unwrap_or_else(|_| bail!("no answer in {WITHIN:?}")).with_context(|| format!("GET {url}"))
+    }
+
+    async fn exchange(&self, url: &Url) -> anyhow::Result<Answer> {
+        let host = url.host_str().context("the address has no host")?;
+        let port = url.port_or_known_default().context("the address has no port")?;
+        let name = host.trim_start_matches('[').trim_end_matches(']');
+        let stream = TcpStream::connect((name, port)).await.context("connecting")?;
+        if url.scheme() == "http" {
+            return ask(stream, url).await;
+        }
+        let name = ServerName::try_from(name.to_owned())?;
+        ask(self.0.connect(name, stream).await.context("the TLS handshake")?, url).await
+    }
+}
+
+async fn ask<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, url: &Url) -> anyhow::Result<Answer> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let authority = &url[url::Position::BeforeHost..url::Position::AfterPort];
+    let request = Request::get(&url[url::Position::BeforePath..url::Position::AfterQuery])
+        .header(header::HOST, authority)
+        .header(header::ACCEPT, "application/json")
+        .header(header::USER_AGENT, AGENT)
+        .body(Empty::<Bytes>::new())?;
+    let answer = async {
+        let (parts, body) = sender.send_request(request).await?.into_parts();
+        let body = Limited::new(body, LIMIT).collect().await.map_err(|error| anyhow::anyhow!(error))?;
+        anyhow::Ok(Answer { status: parts.status, body: body.to_bytes() })
+    };
+    // The connection does its work only while it is polled; both end here.
+    let (answer, connection) = (std::pin::pin!(answer), std::pin::pin!(connection));
+    match futures_util::future::select(answer, connection).await {
+        futures_util::future::Either::Left((answer, _)) => answer,
+        futures_util::future::Either::Right((_, answer)) => answer.await,
+    }
+}
+
+impl Answer {
+    /// # Errors
+    /// The status is any but 200; a redirect is said to be one, since it is never followed.
+    pub fn document(self) -> anyhow::Result<Bytes> {
+        ensure!(!self.status.is_redirection(), "it redirects ({}), which is not followed", self.status);
+        ensure!(self.status == StatusCode::OK, "it answers {}", self.status);
+        Ok(self.body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+    use tokio_rustls::{
+        TlsAcceptor,
+        rustls::{
+            RootCertStore, ServerConfig,
+            crypto::aws_lc_rs,
+            pki_types::{CertificateDer, PrivatePkcs8KeyDer},
+        },
+    };
+
+    use super::*;
+
+    /// Vouches for itself, as 127.0.0.1. Made for these tests, good for nothing else.
+    const CERTIFICATE: &[u8] = include_bytes!("../../../../../tests/tls/self-signed.crt.der");
+    const KEY: &[u8] = include_bytes!("../../../../../tests/tls/self-signed.key.der");
+
+    /// Answers one request over TLS with `reply`, and gives what it was asked.
+    async fn site(listener: TcpListener, reply: &'static str) -> Option<String> {
+        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![CertificateDer::from(CERTIFICATE)], PrivatePkcs8KeyDer::from(KEY).into());
+        let stream = listener.accept().await.unwrap().0;
+        let mut stream = TlsAcceptor::from(Arc::new(config.unwrap())).accept(stream).await.ok()?;
+        let mut asked = vec![0; 4096];
+        let read = stream.read(&mut asked).await.unwrap();
+        stream.write_all(reply.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        Some(String::from_utf8_lossy(&asked[..read]).into_owned())
+    }
+
+    async fn meet(fetcher: &Fetcher, host: &str, reply: &'static str) -> (anyhow::Result<Answer>, Option<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let url = Url::parse(&format!("https://{host}:{port}/jwks?set=a b")).unwrap();
+        tokio::join!(fetcher.get(&url), site(listener, reply))
+    }
+
+    fn trusting_the_site() -> Fetcher {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from(CERTIFICATE)).unwrap();
+        Fetcher(tls::trusting(roots).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_trusted_site_is_asked_and_read() {
+        let reply = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+        let (answer, asked) = meet(&trusting_the_site(), "127.0.0.1", reply).await;
+        assert_eq!(&answer.unwrap().document().unwrap()[..], b"{}");
+        let asked = asked.unwrap();
+        assert!(asked.starts_with("GET /jwks?set=a%20b HTTP/1.1\r\nhost: 127.0.0.1:"), "{asked}");
+    }
+
+    #[tokio::test]
+    async fn other_names_and_other_authorities_are_refused() {
+        let (answer, asked) = meet(&trusting_the_site(), "localhost", "").await;
+        assert!(answer.is_err() && asked.is_none());
+        let (answer, asked) = meet(&Fetcher::new().unwrap(), "127.0.0.1", "").await;
+        assert!(answer.is_err() && asked.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_redirect_and_a_flood_of_bytes_are_no_documents() {
+        let redirect = "HTTP/1.1 302 Found\r\nlocation: https://evil.example.com/\r\ncontent-length: 2\r\n\r\n{}";
+        let (answer, _) = meet(&trusting_the_site(), "127.0.0.1", redirect).await;
+        let error = answer.unwrap().document().unwrap_err().to_string();
+        assert!(error.contains("not followed"), "{error}");
+        let too_much: &'static str =
+            format!("HTTP/1.1 200 OK\r\ncontent-length: {0}\r\n\r\n{1}", LIMIT + 1, " ".repeat(LIMIT + 1)).leak();
+        let (listener, fetcher) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), trusting_the_site());
+        let url = Url::parse(&format!("https://127.0.0.1:{}/", listener.local_addr().unwrap().port())).unwrap();
+        // The site's own writing may fail: it is hung up on.
+        let serving = tokio::spawn(site(listener, too_much));
+        assert!(fetcher.get(&url).await.is_err());
+        serving.abort();
+    }
+}

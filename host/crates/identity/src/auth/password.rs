@@ -1,0 +1,89 @@
+//! Passwords: argon2id, off the async threads, behind a bounded queue, in the same time whether
+//! the user exists or not.
+
+mod queue;
+
+use std::{sync::Arc, thread};
+
+use self::queue::Queue;
+pub use self::queue::Turn;
+use super::throttle::Rank;
+use cardinal_base::{
+    config::Secret,
+    error::{ApiError, ApiResult},
+    password::{self, LONGEST, SHORTEST},
+};
+
+/// The place where passwords are hashed: at half of the cores at a time, so that a flood of logins leaves the rest to
+/// everything else.
+#[derive(Clone)]
+pub struct Hasher(Arc<Queue>);
+
+impl Default for Hasher {
+    fn default() -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        Self(Arc::new(Queue::new(cores.div_ceil(2))))
+    }
+}
+
+impl Hasher {
+    /// Waits for a core; 503 when too many come first.
+    pub async fn turn(&self, rank: Rank) -> ApiResult<Turn> {
+        self.0.turn(rank).await
+    }
+
+    /// A PHC string for `password`, which somebody sets who has logged in.
+    pub async fn hash(&self, password: Secret) -> ApiResult<String> {
+        let turn = self.turn(Rank::of_caller()).await?;
+        run(turn, move || password::hash(&password)).await
+    }
+
+    /// Whether `password` belongs to `stored`. Without a stored hash the same work is done for nothing,
+    /// so that the time tells nobody which names exist.
+    pub async fn verify(&self, turn: Turn, password: Secret, stored: Option<String>) -> ApiResult<bool> {
+        run(turn, move || {
+            let known = stored.is_some();
+            Ok(password::verify(&password, stored.as_deref().unwrap_or(password::DUMMY))? && known)
+        })
+        .await
+    }
+}
+
+/// A client that hangs up does not end the work, so the work itself holds its turn.
+async fn run<T: Send + 'static>(turn: Turn, work: impl FnOnce() -> anyhow::Result<T> + Send + 'static) -> ApiResult<T> {
+    let held = move || {
+        let outcome = work();
+        drop(turn);
+        outcome
+    };
+    tokio::task::spawn_blocking(held).await.map_err(ApiError::internal)?.map_err(ApiError::internal)
+}
+
+/// 422 when a new password is too short or too long.
+pub fn check_new(password: &Secret, pointer: &str) -> ApiResult<()> {
+    match password.expose().len() {
+        SHORTEST..=LONGEST => Ok(()),
+        _ => Err(ApiError::invalid(pointer, format!("A password has {SHORTEST} to {LONGEST} bytes."))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn verifies_its_own_hash_and_nothing_else() {
+        let hasher = Hasher::default();
+        let secret = |text: &str| Secret::new(text);
+        let stored = hasher.hash(secret("correct horse")).await.unwrap();
+        assert!(stored.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"));
+        for (password, stored, is_right) in [
+            ("correct horse", Some(stored.clone()), true),
+            ("wrong horse", Some(stored), false),
+            ("correct horse", None, false),
+        ] {
+            let turn = hasher.turn(Rank::of_caller()).await.unwrap();
+            assert_eq!(hasher.verify(turn, secret(password), stored).await.unwrap(), is_right);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Whose password is hashed next: who ranks first, not who came first, so that a flood from many addresses leaves room
+//! for a place that is known, or new.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::oneshot;
+
+use crate::auth::throttle::Rank;
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+
+/// How many may wait for a core; the last of them is turned away for one that comes before it. Long, so that all places
+/// of a wide flood fit in that have not failed yet: one that has not either waits for their one try each, 20 ms.
+const QUEUE: usize = 256;
+/// How long one waits at most.
+const WAIT_TIME: Duration = Duration::from_secs(10);
+
+pub struct Queue(Mutex<State>);
+
+struct State {
+    free: usize,
+    waiting: BTreeMap<Rank, oneshot::Sender<Turn>>,
+}
+
+/// A core, given to the next when dropped.
+pub struct Turn(Arc<Queue>);
+
+impl Queue {
+    pub fn new(cores: usize) -> Self {
+        Self(Mutex::new(State { free: cores, waiting: BTreeMap::new() }))
+    }
+
+    /// Waits for a core; 503 when too many come first.
+    pub async fn turn(self: &Arc<Self>, rank: Rank) -> ApiResult<Turn> {
+        let next = {
+            let mut state = self.state();
+            if state.free > 0 {
+                state.free -= 1;
+                return Ok(Turn(Arc::clone(self)));
+            }
+            if state.waiting.len() >= QUEUE {
+                // Who has hung up gives their place first.
+                state.waiting.retain(|_, waiting| !waiting.is_closed());
+            }
+            if state.waiting.len() >= QUEUE {
+                match state.waiting.last_entry() {
+                    Some(last) if *last.key() > rank => drop(last.remove()),
+                    _ => return Err(full()),
+                }
+            }
+            let (given, next) = oneshot::channel();
+            state.waiting.insert(rank, given);
+            next
+        };
+        match tokio::time::timeout(WAIT_TIME, next).await {
+            Ok(Ok(turn)) => Ok(turn),
+            _ => Err(full()),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        while let Some((_, next)) = state.waiting.pop_first() {
+            if next.is_closed() {
+                continue;
+            }
+            // Dropped by a client that hangs up just now, it comes back here, past the lock.
+            drop(state);
+            drop(next.send(Self(Arc::clone(&self.0))));
+            return;
+        }
+        state.free += 1;
+    }
+}
+
+fn full() -> ApiError {
+    ApiError::new(&codes::OVERLOADED).detail("Too many logins at once.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_ranks_first_is_next_and_a_full_queue_turns_the_last_away() {
+        let queue = Arc::new(Queue::new(1));
+        let turn = queue.turn(Rank::new(false, 0, false)).await.unwrap();
+        let wait = |rank| {
+            let queue = Arc::clone(&queue);
+            tokio::spawn(async move { queue.turn(rank).await.map(|turn| (rank, turn)) })
+        };
+        let mut flood: Vec<_> = (0..QUEUE).map(|_| wait(Rank::new(false, 3, false))).collect();
+        while queue.state().waiting.len() < QUEUE {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(queue.turn(Rank::new(false, 4, false)).await.err().unwrap().code(), "overloaded");
+        let (new, known) = (Rank::new(false, 0, false), Rank::new(true, 2, false));
+        let (new_waits, known_waits) = (wait(new), wait(known));
+        let mut turned_away = 0;
+        while turned_away < 2 {
+            tokio::task::yield_now().await;
+            turned_away = flood.iter().filter(|one| one.is_finished()).count();
+        }
+        drop(turn);
+        let (first, turn) = known_waits.await.unwrap().unwrap();
+        assert_eq!(first, known);
+        assert!(!new_waits.is_finished());
+        drop(turn);
+        let (second, turn) = new_waits.await.unwrap().unwrap();
+        assert_eq!(second, new);
+        // A client that hangs up loses nobody a core.
+        flood.iter().for_each(tokio::task::JoinHandle::abort);
+        for one in flood.drain(..) {
+            drop(one.await);
+        }
+        drop(turn);
+        drop(queue.turn(new).await.unwrap());
+        assert_eq!(queue.state().free, 1);
+    }
+}

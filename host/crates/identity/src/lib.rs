@@ -1,0 +1,4 @@
+//! Credentials, scopes, callers, identity providers, and the limits of each caller.
+
+pub mod auth;
+pub mod limit;

@@ -1,0 +1,101 @@
+//! Hosts that share a database hold a caller to one budget: each takes portions of it ahead of
+//! need, in one statement a second for all callers together, never while a request waits.
+
+use std::time::{Duration, Instant};
+
+use deadpool_postgres::Pool;
+use rand::RngExt as _;
+use uuid::Uuid;
+
+use super::{
+    Limits,
+    meter::{Ask, Meter},
+};
+use cardinal_store::rate_budgets::{self, Portion};
+
+/// Between two exchanges at least. The rest is chance, so that no host is always the last one.
+const EVERY: Duration = Duration::from_millis(1_000);
+const CHANCE_MS: u64 = 300;
+/// Portions may reach so far ahead of the rate: to the next exchange, whenever it comes.
+const AHEAD_SECONDS: f64 = 1.3;
+/// How long the database may take; then it is taken for gone.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Callers of one exchange; the rest waits for the next one.
+const AT_ONCE: usize = 10_000;
+
+/// Keeps the budgets while the host lives.
+pub async fn keep(limits: &Limits, pool: &Pool, host: Uuid) {
+    loop {
+        exchange(limits, pool, host).await;
+        let chance = rand::rng().random_range(0..=CHANCE_MS);
+        tokio::time::sleep(EVERY + Duration::from_millis(chance)).await;
+    }
+}
+
+/// This host goes: the others need not wait to notice.
+pub async fn leave(pool: &Pool, host: Uuid) {
+    let left = tokio::time::timeout(PATIENCE, rate_budgets::leave(pool, host)).await;
+    if let Ok(Err(error)) = left {
+        tracing::debug!(error = ?error, "the other hosts will notice by themselves that this one has ended");
+    }
+}
+
+/// Says that this host is there, hears how many there are, and when there are others settles with
+/// them: gives back what is not needed, takes what will be.
+pub async fn exchange(limits: &Limits, pool: &Pool, host: Uuid) {
+    let seen = tokio::time::timeout(PATIENCE, rate_budgets::seen(pool, host)).await;
+    let hosts = match seen {
+        Ok(Ok(hosts)) => hosts,
+        // With the database away nobody new can come, and nothing tells that anybody went.
+        _ => limits.meters.hosts(),
+    };
+    limits.meters.set_hosts(hosts, limits.at(Instant::now()));
+    if hosts < 2 {
+        return;
+    }
+    let asks = asks(limits, hosts);
+    if asks.is_empty() {
+        return;
+    }
+    let lines: Vec<_> = asks.iter().map(line).collect();
+    let answer = tokio::time::timeout(PATIENCE, rate_budgets::exchange(pool, host, &lines)).await;
+    let now = limits.at(Instant::now());
+    let portions = match answer {
+        Ok(Ok(portions)) => portions,
+        Ok(Err(error)) => return unanswered(limits, &asks, now, &format!("{error:?}")),
+        Err(_) => return unanswered(limits, &asks, now, "no answer in time"),
+    };
+    for Portion { subject, granted, spent } in portions {
+        if let Some(meter) = limits.meters.get(subject) {
+            meter.granted(granted, spent, now);
+        }
+    }
+}
+
+fn asks(limits: &Limits, hosts: u32) -> Vec<Ask> {
+    let now = limits.at(Instant::now());
+    let mut asks = Vec::new();
+    limits.meters.each(|meter: &std::sync::Arc<Meter>| {
+        if asks.len() < AT_ONCE {
+            asks.extend(meter.ask(now, hosts));
+        }
+    });
+    // In one order everywhere: two hosts never wait for each other.
+    asks.sort_unstable_by_key(|ask| ask.subject);
+    asks
+}
+
+fn line(ask: &Ask) -> rate_budgets::Line {
+    let rate = f64::from(ask.limit.per_minute) / 60.0;
+    let room = f64::from(ask.limit.burst) + rate * AHEAD_SECONDS;
+    rate_budgets::Line { subject: ask.subject, debit: ask.debit, want: ask.want, rate, room }
+}
+
+fn unanswered(limits: &Limits, asks: &[Ask], now: u64, why: &str) {
+    tracing::debug!(callers = asks.len(), why, "the budgets of callers could not be shared; portions are halved");
+    for ask in asks {
+        if let Some(meter) = limits.meters.get(ask.subject) {
+            meter.unanswered(ask, now);
+        }
+    }
+}

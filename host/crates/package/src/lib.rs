@@ -1,0 +1,10 @@
+//! Packages of plugins: found, read, checked and trusted. Bytes in, verdict out; nothing here opens a library.
+
+pub mod compat;
+pub mod kept;
+pub mod manifest;
+pub mod package;
+pub mod preflight;
+pub mod signature;
+pub mod state;
+pub mod trust;

@@ -1,0 +1,418 @@
+//! The rules of contract 5.2, part by part, in the order of the document.
+
+use std::{collections::HashSet, time::Duration};
+
+use semver::{Version, VersionReq};
+use serde_json::Value;
+
+use super::{
+    Access, BODY_LIMIT, Backend, CONCURRENCY_LIMIT, CONNECTIONS_LIMIT, CardTab, DeclaredRoute, Engine, Limits,
+    Manifest, PATH_LIMIT, Problem, Problems, ROUTES_LIMIT, TABS_LIMIT, TIMEOUT_LIMIT, TOOL_BYTES_LIMIT,
+    TOOL_DESCRIPTION_LIMIT, TOOL_NAME_ADVICE, TOOL_NAME_LIMIT, TOOLS_LIMIT, Tool, Warning,
+    field::{Field, Findings, Object},
+    is_kebab, is_plain_relative, is_prefix, is_reserved,
+};
+use crate::state::Code;
+
+const FIELDS: [&str; 15] = [
+    "$schema",
+    "name",
+    "version",
+    "title",
+    "description",
+    "author",
+    "engine",
+    "contributes",
+    "provides_kinds",
+    "reads_kinds",
+    "frontend",
+    "backend",
+    "mcp",
+    "settings_schema",
+    "limits",
+];
+/// Longest title, label, author, kind, handler, summary.
+const LINE_LIMIT: usize = 200;
+const TAB_ID_LIMIT: usize = 64;
+const METHODS: &str = "GET, HEAD, POST, PUT, PATCH or DELETE";
+
+pub(super) fn manifest(bytes: &[u8]) -> Result<(Manifest, Vec<Warning>), Problems> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes); // some editors write a byte order mark
+    let document: Value = serde_json::from_slice(bytes).map_err(|error| {
+        Problems(vec![Problem {
+            code: Code::BadManifest,
+            pointer: String::new(),
+            expected: "a JSON document".to_owned(),
+            found: error.to_string(),
+        }])
+    })?;
+    let findings = Findings::default();
+    let manifest = whole(&Field::root(&document, &findings));
+    let (problems, warnings) = findings.into_parts();
+    match manifest {
+        Some(manifest) if problems.is_empty() => Ok((manifest, warnings)),
+        _ => Err(Problems(problems)),
+    }
+}
+
+/// `None` only with a problem noted; every part is read even when an earlier one is wrong.
+fn whole(field: &Field) -> Option<Manifest> {
+    let object = field.object()?;
+    object.done(&FIELDS);
+    if let Some(schema) = object.optional("$schema") {
+        schema.string();
+    }
+    let name = name(&object);
+    let known_name = name.as_deref().unwrap_or_default();
+    let version = version(&object);
+    let engine = engine(&object);
+    let card_tabs = card_tabs(&object);
+    let frontend_main = frontend_main(&object);
+    tabs_and_frontend(&object, &card_tabs, frontend_main.is_some());
+    let manifest = Manifest {
+        title: line(&object, "title"),
+        description: text(&object, "description"),
+        author: line(&object, "author"),
+        card_tabs,
+        provides_kinds: kinds(&object, "provides_kinds"),
+        reads_kinds: kinds(&object, "reads_kinds"),
+        frontend_main,
+        backend: backend(&object, known_name),
+        tools: tools(&object, known_name),
+        settings_schema: object.optional("settings_schema").and_then(|field| field.schema()),
+        limits: limits(&object),
+        name: String::new(),
+        version: Version::new(0, 0, 0),
+        engine: Engine { core_version: VersionReq::STAR, plugin_api_version: String::new() },
+    };
+    Some(Manifest { name: name?, version: version?, engine: engine?, ..manifest })
+}
+
+fn name(object: &Object) -> Option<String> {
+    let field = object.required("name", "a kebab-case name")?;
+    let name = field.string()?;
+    if !is_kebab(name) {
+        field.wrong(Code::BadName, "kebab-case: a letter, then a-z, 0-9 and single hyphens, at most 40 characters");
+        return None;
+    }
+    if is_reserved(name) {
+        field.wrong(Code::ReservedName, "a name that the core does not keep for itself");
+        return None;
+    }
+    Some(name.to_owned())
+}
+
+fn version(object: &Object) -> Option<Version> {
+    let field = object.required("version", "a semantic version such as \"1.0.0\"")?;
+    let version = Version::parse(field.string()?).ok();
+    if version.is_none() {
+        field.wrong(Code::BadManifest, "a semantic version such as \"1.0.0\"");
+    }
+    version
+}
+
+fn engine(object: &Object) -> Option<Engine> {
+    let engine = object.required("engine", "an object with core_version and plugin_api_version")?.object()?;
+    engine.done(&["core_version", "plugin_api_version"]);
+    let core = engine.required("core_version", "a version range such as \">=1.0.0\"");
+    let api = engine.required("plugin_api_version", "the string \"1\"");
+    let core = core.and_then(|field| {
+        let range = VersionReq::parse(field.string()?).ok();
+        if range.is_none() {
+            field.wrong(Code::BadManifest, "a version range such as \">=1.0.0\"");
+        }
+        range
+    });
+    let api = api.and_then(|field| field.string());
+    Some(Engine { core_version: core?, plugin_api_version: api?.to_owned() })
+}
+
+fn card_tabs(object: &Object) -> Vec<CardTab> {
+    let Some(contributes) = object.optional("contributes").and_then(|field| field.object()) else { return Vec::new() };
+    contributes.done(&["cardTabs"]);
+    let fields = contributes.optional("cardTabs").and_then(|field| field.array_of(TABS_LIMIT)).unwrap_or_default();
+    let mut seen = HashSet::new();
+    let mut tabs = Vec::new();
+    for field in fields {
+        let Some(tab) = card_tab(&field) else { continue };
+        if !seen.insert(tab.id.clone()) {
+            field.wrong(Code::DuplicateTab, format!("a tab id other than {:?}, which is there already", tab.id));
+        }
+        tabs.push(tab);
+    }
+    tabs
+}
+
+fn card_tab(field: &Field) -> Option<CardTab> {
+    let object = field.object()?;
+    object.done(&["id", "label", "icon"]);
+    let id = object.required("id", "the id of the tab").and_then(|field| {
+        let id = field.line(TAB_ID_LIMIT)?;
+        let plain = !id.chars().any(char::is_whitespace);
+        if !plain {
+            field.wrong(Code::BadManifest, "an id without spaces");
+        }
+        plain.then_some(id)
+    });
+    let label = object.required("label", "the label of the tab").and_then(|field| field.line(LINE_LIMIT));
+    let icon = line(&object, "icon");
+    Some(CardTab { id: id?.to_owned(), label: label?.to_owned(), icon })
+}
+
+fn kinds(object: &Object, name: &str) -> Vec<String> {
+    let fields = object.optional(name).and_then(|field| field.array()).unwrap_or_default();
+    let mut kinds: Vec<String> = Vec::new();
+    for field in fields {
+        let Some(kind) = field.line(LINE_LIMIT) else { continue };
+        if kinds.iter().any(|known| known == kind) {
+            field.warn("This kind is listed twice.");
+        } else {
+            kinds.push(kind.to_owned());
+        }
+    }
+    kinds
+}
+
+fn frontend_main(object: &Object) -> Option<String> {
+    let frontend = object.optional("frontend")?.object()?;
+    frontend.done(&["main"]);
+    let field = frontend.optional("main")?;
+    let main = field.string()?;
+    // Authors write it relative to the package as often as to its frontend folder.
+    let main = main.strip_prefix("./").unwrap_or(main);
+    let main = main.strip_prefix("frontend/").unwrap_or(main);
+    let script = main.ends_with(".js") || main.ends_with(".mjs");
+    if !script || !is_plain_relative(main) {
+        field.wrong(Code::BadManifest, "a JavaScript file below frontend/, such as \"plugin.js\"");
+        return None;
+    }
+    Some(main.to_owned())
+}
+
+fn tabs_and_frontend(object: &Object, tabs: &[CardTab], has_main: bool) {
+    if !tabs.is_empty() && !has_main && frontend_is_absent(object) {
+        object.wrong("frontend", Code::BadManifest, "frontend.main, since contributes.cardTabs has tabs to render");
+    }
+    if has_main && tabs.is_empty() && object.optional("contributes").is_none_or(|field| is_empty(field.value)) {
+        object.wrong("contributes", Code::BadManifest, "contributes.cardTabs, since frontend.main has tabs to render");
+    }
+}
+
+/// A `main` that is there but wrong has its own problem already.
+fn frontend_is_absent(object: &Object) -> bool {
+    object.optional("frontend").is_none_or(|field| field.value.get("main").is_none())
+}
+
+fn is_empty(contributes: &Value) -> bool {
+    contributes.get("cardTabs").is_none_or(|tabs| tabs.as_array().is_some_and(Vec::is_empty))
+}
+
+fn backend(object: &Object, plugin: &str) -> Option<Backend> {
+    let backend = object.optional("backend")?.object()?;
+    backend.done(&["apiPrefix", "routes"]);
+    let api_prefix = match backend.optional("apiPrefix") {
+        Some(field) => api_prefix(&field)?,
+        None => plugin.to_owned(),
+    };
+    Some(Backend { api_prefix, routes: backend.optional("routes").map(|field| routes(&field)) })
+}
+
+fn api_prefix(field: &Field) -> Option<String> {
+    let prefix = field.string()?;
+    let fits = is_prefix(prefix);
+    if !fits {
+        field.wrong(Code::BadManifest, "1 to 40 of the characters a-z, 0-9 and -, without slashes");
+    }
+    fits.then(|| prefix.to_owned())
+}
+
+fn routes(field: &Field) -> Vec<DeclaredRoute> {
+    let mut seen = HashSet::new();
+    let mut routes = Vec::new();
+    for field in field.array_of(ROUTES_LIMIT).unwrap_or_default() {
+        let Some(route) = route(&field) else { continue };
+        if !seen.insert((route.method.clone(), route.path.clone())) {
+            let expected = format!("{} {} only once", route.method, route.path);
+            field.wrong(Code::BadManifest, expected);
+        }
+        routes.push(route);
+    }
+    routes
+}
+
+fn route(field: &Field) -> Option<DeclaredRoute> {
+    let object = field.object()?;
+    object.done(&[
+        "method",
+        "path",
+        "handler",
+        "summary",
+        "scope",
+        "timeout_ms",
+        "max_body_bytes",
+        "request_schema",
+        "response_schema",
+    ]);
+    let method = object.required("method", METHODS).and_then(|field| method(&field));
+    let path = object.required("path", "a path such as \"/items\"").and_then(|field| path(&field));
+    let route = DeclaredRoute {
+        method: http::Method::GET,
+        path: String::new(),
+        handler: line(&object, "handler"),
+        summary: line(&object, "summary"),
+        scope: scope(&object),
+        timeout: timeout(&object),
+        max_body_bytes: object.optional("max_body_bytes").and_then(|field| field.integer(0..=BODY_LIMIT)),
+        request_schema: object.optional("request_schema").and_then(|field| field.schema()),
+        response_schema: object.optional("response_schema").and_then(|field| field.schema()),
+    };
+    Some(DeclaredRoute { method: method?, path: path?, ..route })
+}
+
+fn method(field: &Field) -> Option<http::Method> {
+    let text = field.string()?;
+    let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"].contains(&text);
+    if !known {
+        field.wrong(Code::BadManifest, METHODS);
+        return None;
+    }
+    http::Method::from_bytes(text.as_bytes()).ok()
+}
+
+fn path(field: &Field) -> Option<String> {
+    let path = field.string()?;
+    if let Err(expected) = check_template(path) {
+        field.wrong(Code::BadManifest, expected);
+        return None;
+    }
+    Some(path.to_owned())
+}
+
+/// Whether `path` is a route template below a plugin's prefix.
+pub fn check_template(path: &str) -> Result<(), String> {
+    let Some(rest) = path.strip_prefix('/') else { return Err("a path that begins with /".to_owned()) };
+    let plain = |b: u8| b.is_ascii_graphic() && !matches!(b, b'?' | b'#' | b'\\' | b'%');
+    if path.len() > PATH_LIMIT || !path.bytes().all(plain) {
+        return Err(format!("at most {PATH_LIMIT} printable ASCII characters without ? # % and \\"));
+    }
+    let mut segments = rest.split('/').peekable();
+    while let Some(segment) = segments.next() {
+        let last = segments.peek().is_none(); // only there an empty one is a trailing slash
+        if segment == "." || segment == ".." || (segment.is_empty() && !last) {
+            return Err("a path without empty, . or .. segments".to_owned());
+        }
+    }
+    matchit::Router::new().insert(path, ()).map_err(|error| format!("a path template ({error})"))
+}
+
+fn tools(object: &Object, plugin: &str) -> Vec<Tool> {
+    let Some(mcp) = object.optional("mcp").and_then(|field| field.object()) else { return Vec::new() };
+    mcp.done(&["tools"]);
+    let fields = mcp.optional("tools").and_then(|field| field.array_of(TOOLS_LIMIT)).unwrap_or_default();
+    let mut seen = HashSet::new();
+    let mut tools = Vec::new();
+    for field in fields {
+        let Some(tool) = tool(&field, plugin) else { continue };
+        if !seen.insert(tool.name.clone()) {
+            field.wrong(Code::DuplicateTool, format!("a tool name other than {:?}, which is there already", tool.name));
+        }
+        tools.push(tool);
+    }
+    tools
+}
+
+fn tool(field: &Field, plugin: &str) -> Option<Tool> {
+    let object = field.object()?;
+    if !field.fits(TOOL_BYTES_LIMIT) {
+        return None;
+    }
+    object.done(&[
+        "name",
+        "title",
+        "description",
+        "handler",
+        "requires_confirmation",
+        "input_schema",
+        "output_schema",
+        "scope",
+        "timeout_ms",
+        "annotations",
+    ]);
+    let name = object.required("name", "the name of the tool").and_then(|field| tool_name(&field, plugin));
+    let description = object.required("description", "a text for the tool");
+    let description = description.and_then(|field| field.text(TOOL_DESCRIPTION_LIMIT));
+    let handler = object.required("handler", "the name of a handler").and_then(|field| field.line(LINE_LIMIT));
+    let confirm = object.optional("requires_confirmation").and_then(|field| field.boolean());
+    let tool = Tool {
+        name: String::new(),
+        title: line(&object, "title"),
+        description: String::new(),
+        handler: String::new(),
+        requires_confirmation: confirm.unwrap_or(false),
+        input_schema: object.optional("input_schema").and_then(|field| field.object_schema()),
+        output_schema: object.optional("output_schema").and_then(|field| field.object_schema()),
+        scope: scope(&object),
+        timeout: timeout(&object),
+        annotations: object.optional("annotations").and_then(|field| Some(field.object()?.map.clone())),
+    };
+    Some(Tool { name: name?, description: description?.to_owned(), handler: handler?.to_owned(), ..tool })
+}
+
+fn tool_name(field: &Field, plugin: &str) -> Option<String> {
+    let name = field.string()?;
+    if plugin.is_empty() {
+        return None; // the plugin's own name is wrong and already a problem
+    }
+    let prefix = format!("plugin_{}_", plugin.replace('-', "_"));
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    let fits = name.len() <= TOOL_NAME_LIMIT
+        && name.strip_prefix(&prefix).is_some_and(|action| !action.is_empty() && action.bytes().all(plain));
+    if !fits {
+        field.wrong(Code::BadToolName, format!("{prefix}<action>, at most {TOOL_NAME_LIMIT} characters"));
+        return None;
+    }
+    if name.len() > TOOL_NAME_ADVICE {
+        field.warn(format!("Many MCP clients refuse tool names over {TOOL_NAME_ADVICE} characters."));
+    }
+    Some(name.to_owned())
+}
+
+fn limits(object: &Object) -> Limits {
+    let usual = Limits::default();
+    let Some(limits) = object.optional("limits").and_then(|field| field.object()) else { return usual };
+    limits.done(&["max_concurrency", "timeout_ms", "db_connections"]);
+    let count = |name: &str, most: u32| {
+        let value = limits.optional(name).and_then(|field| field.integer(1..=u64::from(most)));
+        value.and_then(|value| u32::try_from(value).ok())
+    };
+    Limits {
+        max_concurrency: count("max_concurrency", CONCURRENCY_LIMIT).unwrap_or(usual.max_concurrency),
+        timeout: timeout(&limits).unwrap_or(usual.timeout),
+        db_connections: count("db_connections", CONNECTIONS_LIMIT).unwrap_or(usual.db_connections),
+    }
+}
+
+fn scope(object: &Object) -> Option<Access> {
+    let field = object.optional("scope")?;
+    match field.string()? {
+        "read" => Some(Access::Read),
+        "write" => Some(Access::Write),
+        _ => {
+            field.wrong(Code::BadManifest, "\"read\" or \"write\"");
+            None
+        }
+    }
+}
+
+fn timeout(object: &Object) -> Option<Duration> {
+    let most = TIMEOUT_LIMIT.as_millis() as u64;
+    object.optional("timeout_ms")?.integer(1..=most).map(Duration::from_millis)
+}
+
+fn line(object: &Object, name: &str) -> Option<String> {
+    object.optional(name)?.line(LINE_LIMIT).map(str::to_owned)
+}
+
+fn text(object: &Object, name: &str) -> Option<String> {
+    object.optional(name)?.string().map(str::to_owned)
+}

@@ -1,0 +1,316 @@
+//! Which files may become code of this process: who owns them, who may write them, and whether
+//! their hash is one that the operator has seen before.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+use super::{
+    signature::{Signed, Signer, number_of},
+    state::{Code, Refusal},
+};
+use cardinal_base::{account::worker_accounts, config::Trust};
+
+const GROUP_WRITE: u32 = 0o020;
+const OTHERS_WRITE: u32 = 0o002;
+const STICKY: u32 = 0o1000;
+/// Hashes that a plugin had before, kept for the operator to look up.
+const PREVIOUS_LIMIT: usize = 20;
+
+/// Owner and mode of an opened file or folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    pub uid: u32,
+    pub gid: u32,
+    pub mode: u32,
+}
+
+/// The users whose files are trusted: root, the host's own (keeper's and worker's), and the owner of the program that is
+/// running, who could replace it and need not bother with a plugin.
+#[derive(Clone, Debug)]
+pub struct Owners(Trusted);
+
+#[derive(Clone, Debug)]
+enum Trusted {
+    Users(Vec<u32>),
+    Anybody,
+}
+
+impl Owners {
+    pub fn of_this_process() -> Self {
+        let own = rustix::process::geteuid().as_raw();
+        let mut owners = vec![0, own];
+        let workers: Vec<u32> = worker_accounts().iter().map(|account| account.user).collect();
+        // The keeper and commands judge what the worker has written, and a worker what it wrote under its former account.
+        if own == 0 || workers.contains(&own) {
+            owners.extend(workers);
+        }
+        owners.extend(fs::metadata("/proc/self/exe").map(|program| program.uid()));
+        Self(Trusted::Users(owners))
+    }
+
+    /// For what is shown and never loaded.
+    pub fn anybody() -> Self {
+        Self(Trusted::Anybody)
+    }
+
+    /// A file or folder that is to be read.
+    pub fn check(&self, standing: Standing, what: &Path) -> Result<(), Refusal> {
+        let Standing { uid, gid, mode } = standing;
+        let Trusted::Users(users) = &self.0 else { return Ok(()) };
+        if !users.contains(&uid) {
+            let ours = rustix::process::geteuid().as_raw();
+            return Err(Refusal::new(Code::UntrustedOwner, format!("{} belongs to another user.", what.display()))
+                .expected(format!("owned by root or by the host's user (uid {ours})"))
+                .found(format!("uid {uid}")));
+        }
+        // A group with the number of its owner is the private one that most systems give a user:
+        // there, folders are group-writable by default and nobody else is in the group.
+        let shared_group = mode & GROUP_WRITE != 0 && gid != uid;
+        if mode & OTHERS_WRITE != 0 || shared_group {
+            return Err(Refusal::new(Code::WorldWritable, format!("{} can be written by others.", what.display()))
+                .expected("written by its owner alone")
+                .found(format!("mode {:04o}, group {gid}", mode & 0o7777))
+                .fix(format!("Run: chmod go-w '{}'", what.display())));
+        }
+        Ok(())
+    }
+
+    /// A folder above. In a sticky one (like /tmp) others can't touch what is not theirs, and what
+    /// lies in it is checked by itself.
+    fn check_above(&self, standing: Standing, what: &Path) -> Result<(), Refusal> {
+        let sticky = standing.mode & STICKY != 0;
+        self.check(Standing { mode: if sticky { 0 } else { standing.mode }, ..standing }, what)
+    }
+
+    /// The plugins folder and every folder above it; the folder without links in its path.
+    pub fn check_folder(&self, folder: &Path) -> Result<PathBuf, Refusal> {
+        let unreadable = |error: io::Error| {
+            Refusal::new(Code::Unreadable, format!("{} cannot be read.", folder.display())).found(error.to_string())
+        };
+        let folder = fs::canonicalize(folder).map_err(unreadable)?;
+        for above in folder.ancestors() {
+            let found = fs::symlink_metadata(above).map_err(unreadable)?;
+            let standing = Standing { uid: found.uid(), gid: found.gid(), mode: found.mode() };
+            if above == folder { self.check(standing, above)? } else { self.check_above(standing, above)? }
+        }
+        Ok(folder)
+    }
+}
+
+/// The lock file: every plugin's content hash as it was first seen, or as an operator wrote it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lock {
+    #[serde(default)]
+    plugins: BTreeMap<String, Entry>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    sha256: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recorded_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    previous: Vec<String>,
+}
+
+/// What the lock knew of a package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Known,
+    /// Never seen before; recorded now.
+    Recorded,
+    /// Not what was recorded; loaded all the same, and recorded now.
+    Changed {
+        before: String,
+    },
+}
+
+impl Lock {
+    /// The lock at `path`; an empty one when there is no such file.
+    pub fn load(path: &Path) -> io::Result<Self> {
+        match fs::read(path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::from),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes the lock, whole or not at all.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let mut file = tempfile::Builder::new()
+            .prefix(".plugins-lock")
+            .make_in(folder, |path| fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path))?;
+        file.write_all(&serde_json::to_vec_pretty(self)?)?;
+        file.write_all(b"\n")?;
+        file.as_file().sync_all()?;
+        file.persist(path)?;
+        Ok(())
+    }
+
+    /// Whether the rule lets the package with this content hash in.
+    pub fn admit(&self, trust: Trust, name: &str, sha256: &str, signed: &Signed) -> Result<(), Refusal> {
+        signed.not_wrong()?;
+        match trust {
+            Trust::Record => Ok(()),
+            Trust::Lock => self.demand(name, sha256),
+            Trust::Signed => signed.demand(),
+        }
+    }
+
+    fn demand(&self, name: &str, sha256: &str) -> Result<(), Refusal> {
+        let listed = self.plugins.get(name).map(|entry| entry.sha256.as_str());
+        if listed == Some(sha256) {
+            return Ok(());
+        }
+        Err(Refusal::new(Code::HashNotTrusted, "The plugin's content hash is not the one in the lock file.")
+            .expected(listed.unwrap_or("an entry for this plugin"))
+            .found(sha256))
+    }
+
+    /// Writes the hash down as the plugin's own from now on.
+    pub fn record(&mut self, name: &str, sha256: &str, now: OffsetDateTime) -> Verdict {
+        let recorded_at = now.format(&Rfc3339).ok();
+        let Some(entry) = self.plugins.get_mut(name) else {
+            let entry = Entry { sha256: sha256.to_owned(), recorded_at, previous: Vec::new() };
+            self.plugins.insert(name.to_owned(), entry);
+            return Verdict::Recorded;
+        };
+        if entry.sha256 == sha256 {
+            return Verdict::Known;
+        }
+        let before = std::mem::replace(&mut entry.sha256, sha256.to_owned());
+        entry.recorded_at = recorded_at;
+        entry.previous.insert(0, before.clone());
+        entry.previous.truncate(PREVIOUS_LIMIT);
+        Verdict::Changed { before }
+    }
+}
+
+/// Whether a package may have the name, and with it schema, data and settings: whoever signed it first keeps it. A name
+/// that came unsigned is anybody's who gets past the operator's rule; the first signer makes it theirs.
+pub fn check_owner(owner: Option<&Option<String>>, signed: &Signed) -> Result<(), Refusal> {
+    let Some(Some(owner)) = owner else { return Ok(()) };
+    let owner = Signer(owner.clone());
+    if signed.signer() == Some(&owner) {
+        return Ok(());
+    }
+    let found = match signed {
+        Signed::By(signer) => format!("key {}", number_of(signer)),
+        Signed::ByStranger(number) => format!("key {number}, which this host does not trust"),
+        Signed::No | Signed::Wrong(_) => "no signature".to_owned(),
+    };
+    Err(Refusal::new(Code::SignerChanged, "The plugin's name belongs to another signer.")
+        .expected(format!("key {}", number_of(&owner)))
+        .found(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const NOW: OffsetDateTime = OffsetDateTime::UNIX_EPOCH;
+
+    fn owners() -> Owners {
+        Owners(Trusted::Users(vec![0, 1000]))
+    }
+
+    fn code(uid: u32, gid: u32, mode: u32) -> Option<Code> {
+        owners().check(Standing { uid, gid, mode }, Path::new("/x")).err().map(|refusal| refusal.code)
+    }
+
+    #[test]
+    fn owner_and_mode_decide() {
+        assert_eq!(code(1000, 1000, 0o644), None);
+        assert_eq!(code(0, 0, 0o755), None);
+        assert_eq!(code(1001, 1001, 0o644), Some(Code::UntrustedOwner));
+        assert_eq!(code(1000, 1000, 0o646), Some(Code::WorldWritable));
+        assert_eq!(code(1000, 50, 0o664), Some(Code::WorldWritable), "a group that others may be in");
+        assert_eq!(code(1000, 1000, 0o664), None, "the user's private group");
+    }
+
+    #[test]
+    fn a_folder_is_judged_with_all_above_it() {
+        let above = tempfile::tempdir().unwrap();
+        let folder = above.path().join("plugins");
+        fs::create_dir(&folder).unwrap();
+        let owners = Owners::of_this_process();
+        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        set(&folder, 0o755);
+        assert!(owners.check_folder(&folder).is_ok());
+        set(&folder, 0o1777);
+        assert_eq!(owners.check_folder(&folder).unwrap_err().code, Code::WorldWritable, "sticky is not enough here");
+        set(&folder, 0o755);
+        set(above.path(), 0o777);
+        assert_eq!(owners.check_folder(&folder).unwrap_err().code, Code::WorldWritable);
+        assert_eq!(owners.check_folder(&folder.join("none")).unwrap_err().code, Code::Unreadable);
+    }
+
+    #[test]
+    fn a_hash_is_recorded_and_a_change_is_told_once() {
+        let mut lock = Lock::default();
+        let mut judge = |hash: &str| lock.record("p", hash, NOW);
+        assert_eq!(judge("a"), Verdict::Recorded);
+        assert_eq!(judge("a"), Verdict::Known);
+        assert_eq!(judge("b"), Verdict::Changed { before: "a".to_owned() });
+        assert_eq!(judge("b"), Verdict::Known);
+        assert_eq!(lock.plugins["p"].previous, ["a"]);
+    }
+
+    #[test]
+    fn a_lock_takes_what_it_lists_and_nothing_else() {
+        let mut lock = Lock::default();
+        lock.record("p", "a", NOW);
+        let code = |trust, name, hash, signed| lock.admit(trust, name, hash, signed).map_err(|it| it.code).err();
+        let (signed, wrong) = (Signed::By(Signer("key".to_owned())), Signed::Wrong("other bytes".to_owned()));
+        assert_eq!(code(Trust::Lock, "p", "a", &Signed::No), None);
+        for (name, hash) in [("p", "b"), ("q", "a")] {
+            assert_eq!(code(Trust::Lock, name, hash, &signed), Some(Code::HashNotTrusted));
+        }
+        assert_eq!(code(Trust::Signed, "p", "a", &Signed::No), Some(Code::SignatureMissing));
+        assert_eq!(code(Trust::Signed, "q", "b", &signed), None);
+        for trust in [Trust::Record, Trust::Lock, Trust::Signed] {
+            assert_eq!(code(trust, "p", "a", &wrong), Some(Code::SignatureInvalid), "{trust:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_belongs_to_who_signed_it_first() {
+        let by = |key: &str| Signed::By(Signer(key.to_owned()));
+        let code = |owner: Option<Option<&str>>, signed: Signed| {
+            let owner = owner.map(|owner| owner.map(str::to_owned));
+            check_owner(owner.as_ref(), &signed).map_err(|refusal| refusal.code).err()
+        };
+        for owner in [None, Some(None), Some(Some("a"))] {
+            assert_eq!(code(owner, by("a")), None);
+        }
+        for signed in [by("b"), Signed::No, Signed::ByStranger("7".to_owned())] {
+            assert_eq!(code(Some(Some("a")), signed.clone()), Some(Code::SignerChanged));
+            assert_eq!((code(None, signed.clone()), code(Some(None), signed)), (None, None));
+        }
+    }
+
+    #[test]
+    fn the_lock_file_reads_as_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plugins.lock");
+        let mut lock = Lock::load(&path).unwrap();
+        lock.record("p", "a", NOW);
+        lock.save(&path).unwrap();
+        assert_eq!(Lock::load(&path).unwrap(), lock);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        fs::write(&path, "no lock").unwrap();
+        assert!(Lock::load(&path).is_err(), "a damaged lock is no empty one");
+    }
+}

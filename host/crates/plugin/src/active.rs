@@ -1,0 +1,196 @@
+//! A plugin that serves: its instance, its routes and tools by name, and the guard around its calls.
+
+use std::{sync::Arc, time::Duration};
+
+use http::Method;
+
+use super::{
+    agreement::{self, AgreedRoute, Validators},
+    call::{CallParts, PathParams, PluginReply},
+    context::Services,
+    guard::{Called, Guard},
+    instance::{Export, ExportKind, Instance},
+};
+use cardinal_base::error::ApiError;
+use cardinal_observe::{Telemetry, meter::Meter};
+use cardinal_package::{
+    manifest::{self, Access, Manifest, Tool},
+    state::Refusal,
+};
+
+/// A plugin in service. Whoever holds it keeps this generation alive.
+pub struct Active {
+    pub manifest: Manifest,
+    /// Counts up with every instance of this host.
+    pub generation: u64,
+    pub instance: Instance,
+    pub guard: Guard,
+    routes: matchit::Router<Vec<RouteEntry>>,
+}
+
+/// A route as it is served.
+#[derive(Clone, Debug)]
+pub struct RouteEntry {
+    pub method: Method,
+    pub template: String,
+    pub handler: u32,
+    /// `plugin:<name>:read` or `:write`.
+    pub scope: String,
+    pub timeout: Duration,
+    /// Bytes of a request's body.
+    pub max_body: usize,
+    pub meter: &'static Meter,
+}
+
+/// A route that fits a request, and the path's parameters.
+pub struct RouteMatch<'a> {
+    pub route: &'a RouteEntry,
+    pub params: PathParams<'a>,
+}
+
+/// Why no route fits.
+pub enum FindError {
+    NotFound,
+    /// The methods that would do.
+    MethodNotAllowed(Vec<Method>),
+}
+
+/// A tool as MCP clients call it.
+#[derive(Clone)]
+pub struct ToolEntry {
+    pub plugin: Arc<Active>,
+    pub tool: Tool,
+    pub handler: u32,
+    pub scope: String,
+    pub timeout: Duration,
+    /// Of the tool's `input_schema`.
+    pub validator: Option<Arc<jsonschema::Validator>>,
+    /// Of its `output_schema`.
+    pub output_validator: Option<Arc<jsonschema::Validator>>,
+}
+
+impl ToolEntry {
+    pub async fn call(&self, call: CallParts<'_>) -> Result<PluginReply, ApiError> {
+        self.plugin.call(self.handler, call).await
+    }
+}
+
+impl Active {
+    /// Holds what the instance exports against the manifest: exactly what is declared, no less and
+    /// no more.
+    pub fn build(
+        manifest: Manifest,
+        instance: Instance,
+        generation: u64,
+        services: &Services,
+        telemetry: &Telemetry,
+    ) -> Result<Self, Refusal> {
+        let routes = route_table(&manifest, instance.exports(), telemetry)?;
+        agreement::handlers_are_declared(&manifest, instance.exports())?;
+        let (name, meter) = (&manifest.name, telemetry.plugins.meter(&manifest.name));
+        let (limit, tail) = (manifest.limits.max_concurrency, services.log.tail(name));
+        let guard = Guard::new(name, limit, services.breaker.of(name), meter, tail);
+        Ok(Self { manifest, generation, instance, guard, routes })
+    }
+
+    /// The route for a method and a path below the prefix, beginning with `/`. HEAD works where GET does.
+    pub fn find<'a>(&'a self, method: &Method, path: &'a str) -> Result<RouteMatch<'a>, FindError> {
+        let matched = self.routes.at(path).map_err(|_| FindError::NotFound)?;
+        let wanted = if method == Method::HEAD { &Method::GET } else { method };
+        let route = matched
+            .value
+            .iter()
+            .find(|route| route.method == method)
+            .or_else(|| matched.value.iter().find(|route| route.method == wanted));
+        let Some(route) = route else {
+            return Err(FindError::MethodNotAllowed(matched.value.iter().map(|route| route.method.clone()).collect()));
+        };
+        let decode = |text| percent_encoding::percent_decode_str(text).decode_utf8_lossy();
+        let params = matched.params.iter().map(|(name, value)| (name, decode(value))).collect();
+        Ok(RouteMatch { route, params })
+    }
+
+    /// Calls a handler under the guard.
+    pub async fn call(&self, handler: u32, call: CallParts<'_>) -> Result<PluginReply, ApiError> {
+        if cfg!(feature = "without-guard") {
+            return self.guard.stand_aside(self.instance.call(handler, call).await);
+        }
+        let called = Called {
+            handler: self.instance.handler_name(handler),
+            request_id: call.request_id,
+            in_flight: self.instance.in_flight(),
+            deadline: call.deadline,
+        };
+        let stuck = || self.instance.is_stuck();
+        self.guard.run(called, &stuck, || self.instance.call(handler, call)).await
+    }
+
+    /// The plugin's tools; every handler must be there.
+    pub fn tools(self: &Arc<Self>) -> Result<Vec<ToolEntry>, Refusal> {
+        self.manifest.tools.iter().map(|tool| self.tool(tool)).collect()
+    }
+
+    fn tool(self: &Arc<Self>, tool: &Tool) -> Result<ToolEntry, Refusal> {
+        let handler = agreement::tool_handler(tool, self.instance.exports())?;
+        let Validators { input, output } = agreement::validators(tool)?;
+        Ok(ToolEntry {
+            plugin: Arc::clone(self),
+            tool: tool.clone(),
+            handler,
+            scope: scope(&self.manifest.name, tool.access()),
+            timeout: tool.timeout.unwrap_or(self.manifest.limits.timeout),
+            validator: input.map(Arc::new),
+            output_validator: output.map(Arc::new),
+        })
+    }
+
+    /// Every route, for the registry's report.
+    pub fn routes(&self) -> Vec<&RouteEntry> {
+        let mut all = Vec::new();
+        for export in self.instance.exports() {
+            if let ExportKind::Route { path, method } = &export.kind
+                && let Ok(matched) = self.routes.at(path)
+            {
+                all.extend(matched.value.iter().filter(|route| route.method == *method && route.template == *path));
+            }
+        }
+        all
+    }
+}
+
+fn scope(plugin: &str, access: Access) -> String {
+    format!("plugin:{plugin}:{}", access.as_str())
+}
+
+fn route_table(
+    manifest: &Manifest,
+    exports: &[Export],
+    telemetry: &Telemetry,
+) -> Result<matchit::Router<Vec<RouteEntry>>, Refusal> {
+    let routes = agreement::routes(manifest, exports)?;
+    let mut table = matchit::Router::new();
+    for (path, on_path) in agreement::by_path(&routes) {
+        let entries = on_path.into_iter().map(|route| {
+            let full = format!("/v1/admin/plugins/{}{path}", manifest.api_prefix().unwrap_or(&manifest.name));
+            let meter = telemetry.requests.route(route.method, &full);
+            route_entry(manifest, route, meter)
+        });
+        table.insert(path, entries.collect()).map_err(|error| agreement::clash(path, &error))?;
+    }
+    Ok(table)
+}
+
+fn route_entry(manifest: &Manifest, route: &AgreedRoute<'_>, meter: &'static Meter) -> RouteEntry {
+    let declared = route.declared;
+    let access = declared.and_then(|route| route.scope).unwrap_or(Access::of_method(route.method));
+    let max_body = declared.and_then(|route| route.max_body_bytes).unwrap_or(manifest::BODY_DEFAULT);
+    RouteEntry {
+        method: route.method.clone(),
+        template: route.path.to_owned(),
+        handler: route.handler,
+        scope: scope(&manifest.name, access),
+        timeout: declared.and_then(|route| route.timeout).unwrap_or(manifest.limits.timeout),
+        max_body: usize::try_from(max_body).unwrap_or(usize::MAX),
+        meter,
+    }
+}

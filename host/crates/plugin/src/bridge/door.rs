@@ -1,0 +1,116 @@
+//! How a door works: look up, begin on the host's runtime, hand a completion back.
+
+use std::{
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use cardinal_plugin_abi::{CallId, CtxId, Error, Fut, Slice, door::payload_message, error};
+use tokio::task::{JoinError, JoinHandle};
+
+use super::{
+    fault,
+    scope::{self, CallScope, Scope},
+};
+use crate::context::Fault;
+
+/// Begins the work of a door. `start` runs at once, on the plugin's thread, and reads all that the
+/// plugin lends; the future that it makes runs on the host's runtime.
+pub fn begin<T, F>(ctx: CtxId, start: impl FnOnce(&Arc<Scope>) -> Result<F, Fault>) -> Fut<T>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, Fault>> + Send + 'static,
+{
+    begin_with(ctx, start, |outcome| outcome)
+}
+
+/// As [`begin`]; the plugin gets what `deliver` makes of the outcome. An outcome that the plugin
+/// never fetched is dropped as it was: a guard in it does its work.
+pub fn begin_with<R, T, F>(
+    ctx: CtxId,
+    start: impl FnOnce(&Arc<Scope>) -> Result<F, Fault>,
+    deliver: fn(R) -> T,
+) -> Fut<T>
+where
+    R: Send + 'static,
+    T: Send + 'static,
+    F: Future<Output = Result<R, Fault>> + Send + 'static,
+{
+    let begun = contained(ctx, || {
+        let scope = live(ctx)?;
+        let work = start(&scope)?;
+        let task = scope.context.runtime().spawn(async move { work.await.map_err(|fault| fault::report(ctx, fault)) });
+        Ok(Fut::new(Begun { task, deliver }))
+    });
+    begun.unwrap_or_else(|error| Fut::ready(Err(error)))
+}
+
+/// The live context of a number.
+pub fn live(ctx: CtxId) -> Result<Arc<Scope>, Fault> {
+    scope::context(ctx).ok_or_else(|| Fault::Gone("the plugin is retired".to_owned()))
+}
+
+/// The call that a door is called for; `None` when the plugin itself is at work.
+pub fn call_of(ctx: CtxId, call: CallId) -> Result<Option<Arc<CallScope>>, Fault> {
+    if call == 0 {
+        return Ok(None);
+    }
+    scope::call(ctx, call).map(Some).ok_or_else(|| Fault::Gone("the call is over".to_owned()))
+}
+
+/// Text that a plugin lends.
+pub fn text(slice: Slice<'_>, what: &str) -> Result<String, Fault> {
+    let text = slice.as_text().ok_or_else(|| Fault::Invalid(format!("{what} is not UTF-8")))?;
+    Ok(text.to_owned())
+}
+
+/// SQL that a plugin lends; the protocol ends it with a NUL.
+pub fn sql(slice: Slice<'_>) -> Result<String, Fault> {
+    let text = text(slice, "the SQL")?;
+    if text.contains('\0') { Err(Fault::Invalid("the SQL has a NUL in it".to_owned())) } else { Ok(text) }
+}
+
+/// Runs the synchronous part of a door: a panic of ours is the plugin's error, not its end.
+pub fn contained<T>(ctx: CtxId, body: impl FnOnce() -> Result<T, Fault>) -> Result<T, Error> {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(outcome) => outcome.map_err(|fault| fault::report(ctx, fault)),
+        Err(payload) => Err(panicked(payload_message(payload))),
+    }
+}
+
+fn panicked(message: String) -> Error {
+    tracing::error!(message, "a host function panicked");
+    Error::new(error::INTERNAL, "the host function failed")
+}
+
+/// Work that runs on the host's runtime. The task's handle is the completion: it can be polled on
+/// any thread. Dropping it cancels the work.
+struct Begun<R, T> {
+    task: JoinHandle<Result<R, Error>>,
+    deliver: fn(R) -> T,
+}
+
+impl<R, T> Future for Begun<R, T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = ready!(Pin::new(&mut self.task).poll(cx));
+        Poll::Ready(outcome.unwrap_or_else(|error| Err(cut_short(error))).map(self.deliver))
+    }
+}
+
+fn cut_short(error: JoinError) -> Error {
+    match error.try_into_panic() {
+        Ok(payload) => panicked(payload_message(payload)),
+        Err(_) => Error::new(error::CANCELLED, "the host is stopping"),
+    }
+}
+
+impl<R, T> Drop for Begun<R, T> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,123 @@
+//! What a plugin gets to know of a failure of the host, and what only the log does.
+
+use cardinal_plugin_abi::{Bytes, CtxId, Error, error, error::flags};
+use serde_json::{Map, Value, json};
+use tokio_postgres::error::{DbError, ErrorPosition};
+
+use super::scope;
+use crate::context::Fault;
+use cardinal_base::{codes, db_error::is_gone, error::ApiError};
+
+/// The error for the plugin; the cause goes to the log, under the plugin's name.
+pub fn report(ctx: CtxId, fault: Fault) -> Error {
+    let scope = scope::context(ctx);
+    let error = told(scope.as_ref().map_or("", |scope| scope.context.name()), fault);
+    Error { flags: error.flags | flags::HOST, ..error }
+}
+
+fn told(plugin: &str, fault: Fault) -> Error {
+    match fault {
+        Fault::Forbidden { detail, scope } => {
+            let mut details = json!({"status": 403, "code": "insufficient-scope"});
+            if let Some(scope) = scope {
+                details["required_scope"] = scope.into();
+            }
+            public(error::FORBIDDEN, detail, details)
+        }
+        Fault::NotFound(detail) => public(error::NOT_FOUND, detail, json!({"status": 404, "code": "not-found"})),
+        Fault::Refused(broken) => public(error::REFUSED, broken.detail, json!({"status": 422, "code": broken.code})),
+        Fault::Answer(answer) => of_api(plugin, &answer),
+        Fault::Invalid(reason) => Error::new(error::INVALID_ARGUMENT, reason),
+        Fault::Unsupported(reason) => Error::new(error::UNSUPPORTED, reason),
+        Fault::Gone(reason) => Error::new(error::BAD_HANDLE, reason),
+        Fault::Busy(detail) => {
+            let details = json!({"status": 503, "code": codes::PLUGIN_UNAVAILABLE.name});
+            let error = public(error::UNAVAILABLE, detail, details);
+            Error { flags: error.flags | flags::RETRY, ..error }
+        }
+        Fault::Unavailable(cause) => {
+            tracing::warn!(plugin, error = format!("{cause:#}"), "a plugin could not have the database");
+            unavailable()
+        }
+        Fault::Internal(cause) => {
+            tracing::error!(plugin, error = format!("{cause:#}"), "a host function failed");
+            Error::new(error::INTERNAL, "the host function failed; the log says why")
+        }
+        Fault::Database(cause) => database(plugin, &cause),
+    }
+}
+
+fn unavailable() -> Error {
+    let details = json!({"status": 503, "code": "database-unavailable"});
+    let error = public(error::UNAVAILABLE, "The database could not be had in time.".to_owned(), details);
+    Error { flags: error.flags | flags::RETRY, ..error }
+}
+
+fn of_api(plugin: &str, answer: &ApiError) -> Error {
+    let status = answer.status();
+    if let Some(cause) = answer.cause_text() {
+        tracing::warn!(plugin, error = cause, code = answer.code(), "a host function failed");
+    }
+    let detail = || answer.client_detail().unwrap_or(answer.code()).to_owned();
+    match status.as_u16() {
+        404 => public(error::NOT_FOUND, detail(), json!({"status": 404, "code": "not-found"})),
+        503 => unavailable(),
+        500.. => Error::new(error::INTERNAL, "the host function failed; the log says why"),
+        status => public(error::REFUSED, detail(), json!({"status": status, "code": answer.code()})),
+    }
+}
+
+fn public(code: u32, message: String, details: Value) -> Error {
+    Error { code, flags: flags::PUBLIC, message: Bytes::from(message), details: Bytes::from(details.to_string()) }
+}
+
+/// PostgreSQL's error on one of the plugin's own connections: all of it is the plugin's to know. That the server went
+/// away is the client's to know, too, when the plugin has nothing better to say.
+fn database(plugin: &str, cause: &tokio_postgres::Error) -> Error {
+    if is_gone(cause) {
+        tracing::warn!(plugin, error = plain(cause), "the database went away under a plugin");
+        return unavailable();
+    }
+    let Some(fault) = cause.as_db_error() else {
+        return Error::new(error::DATABASE, plain(cause));
+    };
+    let details = Value::Object(details(fault));
+    Error {
+        code: error::DATABASE,
+        flags: if is_worth_retrying(fault.code().code()) { flags::RETRY } else { 0 },
+        message: Bytes::from(fault.message().to_owned()),
+        details: Bytes::from(details.to_string()),
+    }
+}
+
+fn details(fault: &DbError) -> Map<String, Value> {
+    let position = match fault.position() {
+        Some(ErrorPosition::Original(position)) => Some(position.to_string()),
+        _ => None,
+    };
+    let fields = [
+        ("sqlstate", Some(fault.code().code())),
+        ("constraint", fault.constraint()),
+        ("schema", fault.schema()),
+        ("table", fault.table()),
+        ("column", fault.column()),
+        ("type", fault.datatype()),
+        ("detail", fault.detail()),
+        ("hint", fault.hint()),
+        ("position", position.as_deref()),
+    ];
+    fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect()
+}
+
+/// Serialization failure, deadlock, lock or connection not to be had.
+fn is_worth_retrying(sqlstate: &str) -> bool {
+    ["40001", "40P01", "55P03", "53300"].contains(&sqlstate)
+}
+
+/// The driver's error with its cause, which its Display leaves out.
+fn plain(error: &tokio_postgres::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,118 @@
+//! The plain doors: log, metrics, settings, who the plugin is, cancellation.
+
+use cardinal_plugin_abi::{Bytes, CallId, CtxId, Fut, Slice, door::contain};
+use serde_json::json;
+
+use cardinal_control::crash::{current, handler};
+
+use super::{
+    door::{begin, call_of, live},
+    scope,
+};
+
+/// Longer messages and fields of a log line are cut.
+const MESSAGE_LIMIT: usize = 8 << 10;
+const FIELDS_LIMIT: usize = 16 << 10;
+
+pub extern "C" fn log(ctx: CtxId, call: CallId, level: u32, message: Slice<'_>, fields: Slice<'_>) {
+    contain(|| {
+        let Ok(scope) = live(ctx) else { return };
+        let plugin = scope.context.name();
+        let request = scope::call(ctx, call);
+        let request_id = request.as_ref().map(|call| call.request_id.as_str());
+        let message = String::from_utf8_lossy(cut(message.get(), MESSAGE_LIMIT));
+        let fields = String::from_utf8_lossy(cut(fields.get(), FIELDS_LIMIT));
+        let fields = (!fields.is_empty()).then_some(&*fields);
+        let trace = request.as_ref().and_then(|call| call.trace);
+        let (trace, span) = (trace.map(|trace| trace.id()), trace.map(|trace| trace.span()));
+        let trace_id = trace.as_ref().and_then(|id| std::str::from_utf8(id.as_ref()).ok());
+        let span_id = span.as_ref().and_then(|id| std::str::from_utf8(id.as_ref()).ok());
+        // A macro's level is fixed where it stands.
+        macro_rules! line {
+            ($level:ident) => {
+                tracing::$level!(target: "plugin", plugin, fields, request_id, trace_id, span_id, "{message}")
+            };
+        }
+        match level {
+            1 => line!(error),
+            2 => line!(warn),
+            3 => line!(info),
+            4 => line!(debug),
+            _ => line!(trace),
+        }
+    });
+}
+
+fn cut(bytes: &[u8], limit: usize) -> &[u8] {
+    &bytes[..bytes.len().min(limit)]
+}
+
+pub extern "C" fn metric(ctx: CtxId, kind: u32, name: Slice<'_>, value: f64, labels: Slice<'_>) {
+    contain(|| {
+        if let (Ok(scope), Some(name), Some(labels)) = (live(ctx), name.as_text(), labels.as_text()) {
+            scope.metrics.change(kind, name, value, labels);
+        }
+    });
+}
+
+pub extern "C" fn settings(ctx: CtxId) -> Bytes {
+    let mut settings = Bytes::EMPTY;
+    contain(|| {
+        if let Ok(scope) = live(ctx) {
+            settings = Bytes::from(scope.context.settings().to_string());
+        }
+    });
+    settings
+}
+
+pub extern "C" fn service_user(ctx: CtxId) -> Fut<Bytes> {
+    begin(ctx, |scope| {
+        let scope = scope.clone();
+        Ok(async move {
+            let id = scope.context.service_user().await?;
+            let user = json!({"id": id, "name": scope.context.name(), "kind": "plugin"});
+            Ok(Bytes::from(user.to_string()))
+        })
+    })
+}
+
+pub extern "C" fn cancelled(ctx: CtxId, call: CallId) -> Fut<u8> {
+    let is_over = || live(ctx).is_err() || call_of(ctx, call).is_err();
+    let mut over = false;
+    if !contain(|| over = is_over()) || over {
+        return Fut::ready(Ok(1));
+    }
+    begin(ctx, |scope| {
+        let stopping = scope.stopping.clone();
+        let call = call_of(ctx, call)?;
+        Ok(async move {
+            let Some(call) = call else {
+                stopping.cancelled().await;
+                return Ok(1);
+            };
+            let ended = call.cancellation();
+            tokio::select! {
+                () = stopping.cancelled() => {}
+                () = ended.cancelled() => {}
+                () = tokio::time::sleep_until(call.deadline.into()) => {}
+            }
+            Ok(1)
+        })
+    })
+}
+
+pub extern "C" fn register_thread(ctx: CtxId) {
+    contain(|| {
+        if let Ok(scope) = live(ctx)
+            && !current::is_ours()
+        {
+            current::belong_to(scope.context.mark());
+            handler::prepare_thread();
+        }
+    });
+}
+
+/// No extension exists yet.
+pub extern "C" fn get_extension(_id: u32) -> *const () {
+    std::ptr::null()
+}

@@ -1,0 +1,403 @@
+//! A plugin's own PostgreSQL connections: one pool with the plugin's own LOGIN role.
+//!
+//! A connection always comes back clean. What was left on it (an open transaction, a role,
+//! settings, LISTEN, locks) is undone in the background when it is given back, before anybody else
+//! gets it; after statements that can leave nothing (`traceless.rs`) there is nothing to undo. When
+//! something was still running on it, or anything at all is in doubt, the statement is cancelled and
+//! the connection closed: making a new one costs 5 ms, a wrong one costs trust.
+
+mod copy;
+mod deadline;
+mod mend;
+mod prepared;
+mod rows;
+mod session;
+mod traceless;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use deadpool::managed::{self, PoolError, TimeoutType};
+use serde_json::{Value, json};
+use tokio::{runtime::Handle, sync::Notify};
+
+pub use self::{copy::CopyOut, mend::Mend, rows::Rows};
+use self::{
+    deadline::StatementClock,
+    prepared::{Prepared, RawParam},
+    session::{Session, Sessions},
+};
+use super::context::Fault;
+use cardinal_control::link::PluginDatabase;
+use cardinal_database::connect::{ConnectParams, SocketDir};
+
+/// Connections of a plugin whose manifest does not say (`limits.db_connections`), and the most that
+/// it can ask for: the role's own CONNECTION LIMIT.
+pub const DEFAULT_CONNECTIONS: usize = 4;
+pub const MOST_CONNECTIONS: usize = 8;
+
+/// How long a caller waits for a free connection, and a new one may take.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
+const CREATE_TIMEOUT: Duration = Duration::from_secs(5);
+const RECYCLE_TIMEOUT: Duration = Duration::from_secs(1);
+/// An unused connection is closed after this.
+const IDLE_LIMIT: Duration = Duration::from_secs(60);
+/// How long cleaning may take before the connection is closed instead.
+const CLEAN_LIMIT: Duration = Duration::from_secs(2);
+/// How long a stream of rows that was dropped early may take to run out by itself.
+const SETTLE_LIMIT: Duration = Duration::from_millis(50);
+/// Statements that one checkout may hold by number.
+const STATEMENTS_LIMIT: usize = 4_096;
+
+/// The pool of one plugin. Cheap to clone.
+#[derive(Clone)]
+pub struct PluginPool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    pool: managed::Pool<Sessions>,
+    /// Those that are checked out.
+    out: Mutex<Vec<Weak<Connection>>>,
+    connect: ConnectParams,
+    runtime: Handle,
+    /// Holds the way to the server's socket open.
+    _socket: SocketDir,
+}
+
+impl PluginPool {
+    /// A pool of at most `size` connections with the plugin's own run-time role. Nothing is connected
+    /// before the first use.
+    ///
+    /// # Errors
+    /// The way to the server cannot be opened.
+    pub fn open(database: &PluginDatabase, size: usize, runtime: &Handle, mend: Option<Mend>) -> anyhow::Result<Self> {
+        let socket = SocketDir::open(&database.connect.host, database.connect.port)?;
+        let config = database.connect.clone().through(&socket).pg_config();
+        let pool = managed::Pool::builder(Sessions::new(config, &database.schema, mend))
+            .max_size(size.clamp(1, MOST_CONNECTIONS))
+            .runtime(deadpool::Runtime::Tokio1)
+            .wait_timeout(Some(WAIT_TIMEOUT))
+            .create_timeout(Some(CREATE_TIMEOUT))
+            .recycle_timeout(Some(RECYCLE_TIMEOUT))
+            .build()?;
+        let connect = database.connect.clone();
+        let out = Mutex::default();
+        let shared = Arc::new(Shared { pool, out, connect, runtime: runtime.clone(), _socket: socket });
+        runtime.spawn(close_idle(Arc::downgrade(&shared)));
+        runtime.spawn(deadline::watch(Arc::downgrade(&shared)));
+        Ok(Self { shared })
+    }
+
+    /// Checks a connection out.
+    pub async fn get(&self) -> Result<Arc<Connection>, Fault> {
+        let object = self.shared.pool.get().await.map_err(no_connection)?;
+        let connection = Arc::new(Connection::new(object, self.shared.runtime.clone()));
+        let mut out = self.shared.out.lock().unwrap_or_else(PoisonError::into_inner);
+        out.retain(|other| other.strong_count() > 0);
+        out.push(Arc::downgrade(&connection));
+        Ok(connection)
+    }
+
+    /// What a driver of the author's own needs to connect.
+    pub fn connect_options(&self) -> Value {
+        let connect = &self.shared.connect;
+        json!({
+            "host": connect.host,
+            "port": connect.port,
+            "dbname": connect.dbname,
+            "user": connect.user,
+            "password": connect.password.expose(),
+            "options": connect.options,
+        })
+    }
+
+    /// How many connections there are, how many of them are free, and who waits for one.
+    pub fn status(&self) -> deadpool::Status {
+        self.shared.pool.status()
+    }
+
+    /// Gives no connection out any more and closes the free ones.
+    pub fn close(&self) {
+        self.shared.pool.close();
+    }
+}
+
+async fn close_idle(shared: Weak<Shared>) {
+    let mut tick = tokio::time::interval(IDLE_LIMIT / 2);
+    loop {
+        tick.tick().await;
+        let Some(shared) = shared.upgrade().filter(|shared| !shared.pool.is_closed()) else { return };
+        shared.pool.retain(|_, metrics| metrics.last_used() < IDLE_LIMIT);
+    }
+}
+
+fn no_connection(error: PoolError<session::ConnectError>) -> Fault {
+    match error {
+        PoolError::Closed => Fault::Gone("the plugin is retired".to_owned()),
+        PoolError::Timeout(TimeoutType::Wait) => {
+            Fault::Busy("All database connections of the plugin are in use.".to_owned())
+        }
+        PoolError::Timeout(_) => Fault::Unavailable(anyhow::anyhow!("no database connection became free in time")),
+        PoolError::Backend(error) => Fault::Unavailable(anyhow::Error::new(error)),
+        other => Fault::Internal(anyhow::anyhow!("{other}")),
+    }
+}
+
+/// A connection that is checked out.
+pub struct Connection {
+    session: Arc<Session>,
+    /// What goes back to the pool; `None` once it was given back.
+    object: Mutex<Option<managed::Object<Sessions>>>,
+    statements: Mutex<HashMap<u64, Arc<Prepared>>>,
+    usage: Usage,
+    runtime: Handle,
+}
+
+#[derive(Default)]
+struct Usage {
+    running: AtomicUsize,
+    clock: StatementClock,
+    /// Of those that run, streams that were dropped and are running out by themselves.
+    settling: AtomicUsize,
+    settled: Notify,
+    /// Work on it was broken off: nothing more may run on it.
+    broken: AtomicBool,
+    /// It works, but must not be used again after this checkout.
+    discard: AtomicBool,
+    /// Something ran on it that may have left something.
+    touched: AtomicBool,
+}
+
+impl Connection {
+    fn new(object: managed::Object<Sessions>, runtime: Handle) -> Self {
+        Self {
+            session: Arc::clone(&object),
+            object: Mutex::new(Some(object)),
+            statements: Mutex::default(),
+            usage: Usage::default(),
+            runtime,
+        }
+    }
+
+    /// A statement that is prepared already: its description, without a round trip.
+    pub fn prepared(&self, sql: &str) -> Option<Bytes> {
+        let prepared = self.session.cached(sql)?;
+        self.keep(prepared).ok()
+    }
+
+    /// Prepares `sql`; its description as JSON, with the number that runs it.
+    pub async fn prepare(self: Arc<Self>, sql: String) -> Result<Bytes, Fault> {
+        self.mark_statements(&sql);
+        let running = self.run()?;
+        let prepared = running.finish(self.session.prepare(sql).await)?;
+        self.keep(prepared)
+    }
+
+    /// Runs a statement that gives rows.
+    pub async fn query(self: Arc<Self>, statement: u64, params: Bytes) -> Result<Rows, Fault> {
+        let prepared = self.statement(statement)?;
+        let params = prepared.params(&params)?;
+        let running = self.run_prepared(&prepared)?;
+        match self.session.client.query_raw(&prepared.statement, params).await {
+            Ok(rows) => Ok(Rows::new(rows, running)),
+            Err(error) => Err(self.forget_stale(&prepared, running.fail(error))),
+        }
+    }
+
+    /// Runs a statement; how many rows it changed.
+    pub async fn execute(self: Arc<Self>, statement: u64, params: Bytes) -> Result<u64, Fault> {
+        let prepared = self.statement(statement)?;
+        let params = prepared.params(&params)?;
+        let running = self.run_prepared(&prepared)?;
+        let outcome = self.session.client.execute_raw::<_, RawParam, _>(&prepared.statement, params).await;
+        running.finish(outcome).map_err(|fault| self.forget_stale(&prepared, fault))
+    }
+
+    /// Runs statements without parameters.
+    pub async fn batch(self: Arc<Self>, sql: String) -> Result<(), Fault> {
+        self.mark_statements(&sql);
+        let running = self.run_anything()?;
+        if prepared::has_several(&sql) {
+            self.usage.clock.allow_batch();
+        }
+        running.finish(self.session.client.batch_execute(&sql).await)
+    }
+
+    /// Gives the connection back. What has to be done to it first is done in the background, so that the one who had
+    /// it need not wait.
+    pub fn release(self: &Arc<Self>) {
+        let Some(object) = self.object.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        self.statements.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        if self.is_untouched() {
+            return drop(object); // back to the pool
+        }
+        let connection = self.clone();
+        self.runtime.spawn(async move {
+            if connection.is_reusable().await && connection.session.clean(CLEAN_LIMIT).await {
+                drop(object); // back to the pool
+            } else {
+                drop(managed::Object::take(object));
+                connection.session.end().await;
+            }
+        });
+    }
+
+    /// Whether nothing runs on it and nothing that ran can have left anything.
+    fn is_untouched(&self) -> bool {
+        let Usage { running, broken, discard, touched, .. } = &self.usage;
+        running.load(Ordering::SeqCst) == 0
+            && ![touched, broken, discard].into_iter().any(|mark| mark.load(Ordering::SeqCst))
+    }
+
+    /// Whether anything that was running has come to its end by itself.
+    async fn is_reusable(&self) -> bool {
+        let usage = &self.usage;
+        let settle = async {
+            loop {
+                let mut settled = std::pin::pin!(usage.settled.notified());
+                settled.as_mut().enable();
+                let running = usage.running.load(Ordering::SeqCst);
+                if running == 0 || running > usage.settling.load(Ordering::SeqCst) {
+                    return running == 0;
+                }
+                settled.await;
+            }
+        };
+        let idle = tokio::time::timeout(SETTLE_LIMIT * 2, settle).await.unwrap_or(false);
+        idle && !usage.broken.load(Ordering::SeqCst) && !usage.discard.load(Ordering::SeqCst)
+    }
+
+    fn run(self: &Arc<Self>) -> Result<Running, Fault> {
+        if self.usage.broken.load(Ordering::SeqCst) {
+            let reason = "work on this connection was broken off before its end, so it is closed; take another";
+            return Err(Fault::Gone(reason.to_owned()));
+        }
+        let object = self.object.lock().unwrap_or_else(PoisonError::into_inner);
+        if object.is_none() {
+            return Err(given_back());
+        }
+        // While the lock is held: who gives the connection back sees either this or nothing at all.
+        if self.usage.running.fetch_add(1, Ordering::SeqCst) == 0 {
+            self.usage.clock.start();
+        }
+        Ok(Running { connection: self.clone(), ended: false })
+    }
+
+    fn run_prepared(self: &Arc<Self>, prepared: &Prepared) -> Result<Running, Fault> {
+        if prepared.traceless { self.run() } else { self.run_anything() }
+    }
+
+    fn run_anything(self: &Arc<Self>) -> Result<Running, Fault> {
+        self.usage.touched.store(true, Ordering::SeqCst);
+        self.run()
+    }
+
+    fn keep(&self, prepared: Arc<Prepared>) -> Result<Bytes, Fault> {
+        let mut statements = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        if statements.len() >= STATEMENTS_LIMIT && !statements.contains_key(&prepared.number) {
+            return Err(Fault::Invalid(format!("more than {STATEMENTS_LIMIT} statements on one connection")));
+        }
+        let description = prepared.description.clone();
+        statements.insert(prepared.number, prepared);
+        Ok(description)
+    }
+
+    fn statement(&self, number: u64) -> Result<Arc<Prepared>, Fault> {
+        let statements = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        let none = || Fault::Gone("the connection has no such statement".to_owned());
+        statements.get(&number).cloned().ok_or_else(none)
+    }
+
+    /// Statements that the plugin prepares or drops by SQL are out of our sight: what is left after
+    /// them would be a surprise to the next one.
+    fn mark_statements(&self, sql: &str) {
+        if prepared::handles_statements(sql) {
+            self.usage.discard.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// A statement that the server has dropped, or whose result has changed under it.
+    fn forget_stale(&self, prepared: &Prepared, fault: Fault) -> Fault {
+        if let Fault::Database(error) = &fault
+            && prepared::is_stale(error)
+        {
+            self.session.forget(prepared);
+            self.usage.discard.store(true, Ordering::SeqCst);
+        }
+        fault
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // Whoever had it did not give it back; nothing of it runs any more, but it is not clean.
+        let object = self.object.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(object) = object {
+            drop(managed::Object::take(object));
+            self.session.cut();
+        }
+    }
+}
+
+fn given_back() -> Fault {
+    Fault::Gone("the connection was given back".to_owned())
+}
+
+/// Something that runs on a connection. Dropped before its end it is cancelled, and the connection
+/// is closed when it is given back.
+struct Running {
+    connection: Arc<Connection>,
+    ended: bool,
+}
+
+impl Running {
+    fn finish<T>(mut self, outcome: Result<T, tokio_postgres::Error>) -> Result<T, Fault> {
+        match outcome {
+            Ok(value) => {
+                self.ended = true;
+                Ok(value)
+            }
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    /// Ends with an error of the driver. Only the server's own errors leave the connection in a
+    /// known state.
+    fn fail(mut self, error: tokio_postgres::Error) -> Fault {
+        self.ended = true;
+        if error.as_db_error().is_none() {
+            self.connection.usage.discard.store(true, Ordering::SeqCst);
+        }
+        if error.is_closed() { Fault::Unavailable(error.into()) } else { Fault::Database(error) }
+    }
+
+    fn end(mut self) {
+        self.ended = true;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let usage = &self.connection.usage;
+        if !self.ended {
+            usage.broken.store(true, Ordering::SeqCst);
+            let session = self.connection.session.clone();
+            self.connection.runtime.spawn(async move { session.cancel().await });
+        }
+        if usage.running.fetch_sub(1, Ordering::SeqCst) == 1 {
+            usage.clock.stop();
+        }
+        if usage.running.load(Ordering::SeqCst) > 0 {
+            usage.clock.next();
+        }
+        usage.settled.notify_waiters();
+    }
+}

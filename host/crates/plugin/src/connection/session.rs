@@ -1,0 +1,171 @@
+//! One connection to the server, and how it is made, cleaned and ended.
+
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
+use futures_util::future::poll_fn;
+use tokio::task::AbortHandle;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, SimpleQueryMessage, Socket, tls::NoTlsStream};
+
+use super::{
+    mend::Mend,
+    prepared::{Cache, Prepared},
+    traceless::leaves_no_trace,
+};
+use cardinal_store::plugin_session;
+
+/// How long a cancel request may take.
+const CANCEL_LIMIT: Duration = Duration::from_secs(2);
+/// Statements that a connection keeps prepared.
+const CACHED_STATEMENTS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+
+/// Why a connection could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error("the database does not take the plugin's connection")]
+    Database(#[from] tokio_postgres::Error),
+    #[error("the session's search_path is {0:?}")]
+    SearchPath(String),
+}
+
+/// Makes sessions for the pool.
+pub struct Sessions {
+    config: tokio_postgres::Config,
+    search_path: String,
+    mend: Option<Mend>,
+}
+
+impl Sessions {
+    pub fn new(config: tokio_postgres::Config, schema: &str, mend: Option<Mend>) -> Self {
+        Self { config, search_path: plugin_session::search_path(schema), mend }
+    }
+}
+
+impl Manager for Sessions {
+    type Type = Arc<Session>;
+    type Error = ConnectError;
+
+    async fn create(&self) -> Result<Arc<Session>, ConnectError> {
+        let (client, connection) = match (self.config.connect(NoTls).await, &self.mend) {
+            (Err(error), Some(mend)) if Mend::is_lockout(&error) && mend.mended(Instant::now()).await => {
+                self.config.connect(NoTls).await?
+            }
+            (outcome, _) => outcome?,
+        };
+        let driver = tokio::spawn(drive(connection)).abort_handle();
+        let (found, has_functions) = begins_with(&client).await?;
+        let cache = Mutex::new(Cache::new(CACHED_STATEMENTS));
+        let session = Session { client, driver, cache, next: AtomicU64::new(1), has_functions };
+        // An older server, a pooler in between or a role's own setting could have its way.
+        if found.replace(' ', "") == self.search_path {
+            Ok(Arc::new(session))
+        } else {
+            Err(ConnectError::SearchPath(found))
+        }
+    }
+
+    async fn recycle(&self, session: &mut Arc<Session>, _: &Metrics) -> RecycleResult<ConnectError> {
+        if session.client.is_closed() { Err(RecycleError::message("the connection is closed")) } else { Ok(()) }
+    }
+}
+
+async fn drive(mut connection: Connection<Socket, NoTlsStream>) {
+    while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
+        match message {
+            Ok(AsyncMessage::Notice(notice)) => tracing::debug!(notice = notice.message(), "PostgreSQL says"),
+            Ok(_) => {} // a notification that nobody waits for
+            Err(error) => {
+                tracing::debug!(error = %error, "a plugin's connection ended");
+                return;
+            }
+        }
+    }
+}
+
+/// The session's search path, and whether the schema has functions.
+async fn begins_with(client: &Client) -> Result<(String, bool), tokio_postgres::Error> {
+    let shown = client.simple_query(plugin_session::BEGINS_WITH).await?;
+    let row = shown.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    let column = |at| row.and_then(|row| row.get(at)).unwrap_or_default();
+    Ok((column(0).to_owned(), column(1) != "f"))
+}
+
+/// One connection to the server.
+pub struct Session {
+    pub client: Client,
+    driver: AbortHandle,
+    cache: Mutex<Cache>,
+    next: AtomicU64,
+    /// The schema has functions of its own, which any statement may call by a trigger or a default.
+    has_functions: bool,
+}
+
+impl Session {
+    /// The statement, if it is prepared already.
+    pub fn cached(&self, sql: &str) -> Option<Arc<Prepared>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(sql)
+    }
+
+    pub async fn prepare(&self, sql: String) -> Result<Arc<Prepared>, tokio_postgres::Error> {
+        if let Some(prepared) = self.cached(&sql) {
+            return Ok(prepared);
+        }
+        let statement = self.client.prepare(&sql).await?;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let traceless = !self.has_functions && leaves_no_trace(&sql);
+        let prepared = Arc::new(Prepared::new(number, sql, statement, traceless));
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).insert(prepared.clone());
+        Ok(prepared)
+    }
+
+    pub fn forget(&self, prepared: &Prepared) {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).remove(&prepared.sql);
+    }
+
+    /// Undoes what was left on the session; whether that worked.
+    pub async fn clean(&self, limit: Duration) -> bool {
+        let clean = async {
+            match self.client.batch_execute(plugin_session::CLEAN).await {
+                // A transaction that has failed takes nothing but its end.
+                Err(error) if error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => {
+                    self.client.batch_execute(plugin_session::ROLL_BACK).await?;
+                    self.client.batch_execute(plugin_session::CLEAN).await
+                }
+                outcome => outcome,
+            }
+        };
+        matches!(tokio::time::timeout(limit, clean).await, Ok(Ok(())))
+    }
+
+    /// Asks the server to stop what runs on this session.
+    pub async fn cancel(&self) {
+        let cancel = self.client.cancel_token();
+        match tokio::time::timeout(CANCEL_LIMIT, cancel.cancel_query(NoTls)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(error = %error, "a plugin's statement could not be cancelled"),
+            Err(_) => tracing::debug!("a plugin's statement could not be cancelled in time"),
+        }
+    }
+
+    /// Stops what runs and closes the connection.
+    pub async fn end(&self) {
+        self.cancel().await;
+        self.cut();
+    }
+
+    /// Closes the connection at once. The server notices within a second, whatever it is doing.
+    pub fn cut(&self) {
+        self.driver.abort();
+    }
+}

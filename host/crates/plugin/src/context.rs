@@ -1,0 +1,326 @@
+//! What a plugin may ask of the host, and the rules of asking (contract 5.4), in plain Rust. The
+//! bridge turns it into doors; nothing here knows of the ABI.
+//!
+//! Rights come from the call, never from an argument: `user_id` must be the caller's own, and only
+//! says that the plugin means to act for him. Without a call the plugin acts as its service user,
+//! which may write the plugin's declared kinds and read cards, no more.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json, value::RawValue};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use tokio::{runtime::Handle, sync::OnceCell};
+use uuid::Uuid;
+
+use super::{connection::PluginPool, probe::Prober, watchdog::Watchdog};
+use cardinal_base::{
+    codes,
+    config::{Breaking, Execution, PerPlugin},
+    db_error,
+    error::ApiError,
+    input,
+};
+use cardinal_cards::{
+    filter::ListQuery,
+    source::{self, Broken},
+};
+use cardinal_control::crash::Mark;
+use cardinal_database::pool::Pool;
+use cardinal_identity::auth::caller::Caller;
+use cardinal_observe::log::Log;
+use cardinal_store::{
+    card_sources::{self, Entry, StoreError, Written},
+    catalogue::{Catalogue, Unwritten},
+    service_users,
+};
+
+/// What the host shares with every plugin's context.
+pub struct Services {
+    /// The core's own pool. Plugins' SQL never runs on it.
+    pub core: Pool,
+    /// Cards as everybody reads them.
+    pub catalogue: Arc<Catalogue>,
+    /// Where the doors' work runs.
+    pub runtime: Handle,
+    /// Watches over all plugins' code.
+    pub watchdog: Arc<Watchdog>,
+    /// Where plugins' calls run, as the operator has it.
+    pub execution: PerPlugin<Execution>,
+    /// What becomes of plugins whose calls go wrong.
+    pub breaker: PerPlugin<Breaking>,
+    /// Tries libraries before they are opened here.
+    pub prober: Prober,
+    /// Where plugins' lines go.
+    pub log: Log,
+}
+
+/// Who a plugin instance is and what it was given.
+pub struct PluginIdentity {
+    pub name: String,
+    pub version: String,
+    /// What marks threads that run its code.
+    pub mark: Mark,
+    /// Counts up with every instance that the host makes.
+    pub generation: u64,
+    /// `provides_kinds` of the manifest.
+    pub provides_kinds: Vec<String>,
+    /// The operator's settings over the manifest's defaults: a JSON object.
+    pub settings: Value,
+    /// The plugin's own pool; none when it has no database.
+    pub pool: Option<PluginPool>,
+}
+
+/// Why the host does not do what a plugin asks.
+#[derive(Debug)]
+pub enum Fault {
+    /// 403. The scope that was missing, when one was.
+    Forbidden {
+        detail: String,
+        scope: Option<String>,
+    },
+    NotFound(String),
+    /// 422 with this code.
+    Refused(Broken),
+    /// What the admin API would answer to the same question.
+    Answer(ApiError),
+    /// An argument that is none.
+    Invalid(String),
+    /// Something that the plugin was not given.
+    Unsupported(String),
+    /// The plugin itself uses all that it may have.
+    Busy(String),
+    /// Try again later.
+    Unavailable(anyhow::Error),
+    /// PostgreSQL's own error on one of the plugin's connections.
+    Database(tokio_postgres::Error),
+    /// The connection or statement is not there any more.
+    Gone(String),
+    Internal(anyhow::Error),
+}
+
+impl From<Broken> for Fault {
+    fn from(broken: Broken) -> Self {
+        Self::Refused(broken)
+    }
+}
+
+impl From<ApiError> for Fault {
+    fn from(error: ApiError) -> Self {
+        Self::Answer(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        if let StoreError::Database(database) = &error
+            && let Some(detail) = db_error::card_too_large(database)
+        {
+            return Self::Refused(Broken { code: "card-too-large", detail });
+        }
+        match error {
+            StoreError::Database(database) if is_bad_value(&database) => Self::Refused(Broken {
+                code: "validation-failed",
+                detail: "The data has a value that the database can't hold.".to_owned(),
+            }),
+            StoreError::Database(database) if !db_error::is_unavailable(&database) => Self::Internal(database.into()),
+            unreachable => Self::Unavailable(unreachable.into()),
+        }
+    }
+}
+
+impl From<Unwritten> for Fault {
+    fn from(error: Unwritten) -> Self {
+        match error {
+            Unwritten::Store(error) => error.into(),
+            Unwritten::Together(error) => Self::Unavailable(anyhow::Error::new(error)),
+            Unwritten::Crowded => {
+                ApiError::new(&codes::OVERLOADED).detail("Too many writes wait for this card.").into()
+            }
+            Unwritten::Stopped => Self::Unavailable(anyhow::anyhow!("the host is stopping")),
+        }
+    }
+}
+
+/// What `check_data` does not foresee of jsonb's limits.
+fn is_bad_value(error: &tokio_postgres::Error) -> bool {
+    const REFUSED: [&str; 5] = ["22P05", "22P02", "22003", "54001", "54000"];
+    error.code().is_some_and(|code| REFUSED.contains(&code.code()))
+}
+
+/// The context of one plugin instance.
+pub struct PluginContext {
+    services: Arc<Services>,
+    identity: PluginIdentity,
+    service_user: OnceCell<Uuid>,
+}
+
+impl PluginContext {
+    pub fn new(services: Arc<Services>, identity: PluginIdentity) -> Self {
+        Self { services, identity, service_user: OnceCell::new() }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.identity.name
+    }
+
+    pub fn mark(&self) -> Mark {
+        self.identity.mark
+    }
+
+    pub fn generation(&self) -> u64 {
+        self.identity.generation
+    }
+
+    pub fn runtime(&self) -> &Handle {
+        &self.services.runtime
+    }
+
+    pub fn execution(&self) -> Execution {
+        self.services.execution.of(self.name())
+    }
+
+    pub fn watchdog(&self) -> &Arc<Watchdog> {
+        &self.services.watchdog
+    }
+
+    pub fn settings(&self) -> &Value {
+        &self.identity.settings
+    }
+
+    /// The plugin's own pool.
+    pub fn pool(&self) -> Result<&PluginPool, Fault> {
+        let none = || Fault::Unsupported("this plugin was given no database".to_owned());
+        self.identity.pool.as_ref().ok_or_else(none)
+    }
+
+    /// How many connections the plugin may have open, has open, and has open and unused; how many calls wait.
+    pub fn pool_status(&self) -> Option<deadpool::Status> {
+        self.identity.pool.as_ref().map(PluginPool::status)
+    }
+
+    /// Closes the plugin's pool.
+    pub fn close(&self) {
+        if let Some(pool) = &self.identity.pool {
+            pool.close();
+        }
+    }
+
+    /// The id of the plugin's own user, made on first use.
+    pub async fn service_user(&self) -> Result<Uuid, Fault> {
+        let find = || service_users::find_or_create(&self.services.core, self.name());
+        self.service_user.get_or_try_init(find).await.copied().map_err(Fault::from)
+    }
+
+    /// The card as JSON.
+    pub async fn read_card(&self, caller: Option<&Caller>, card: Uuid, user: Uuid) -> Result<String, Fault> {
+        self.authorise(caller, user, Access::Read).await?;
+        let card = self.services.catalogue.card(card).await?;
+        serde_json::to_string(&card).map_err(|error| Fault::Internal(error.into()))
+    }
+
+    /// A page of cards as JSON.
+    pub async fn list_cards(&self, caller: Option<&Caller>, user: Uuid, query: &str) -> Result<String, Fault> {
+        self.authorise(caller, user, Access::Read).await?;
+        let query = if query.is_empty() { "{}" } else { query };
+        let query: ListQuery =
+            input::strict(query.as_bytes()).map_err(|error| Fault::Invalid(format!("the query: {error}")))?;
+        let page = self.services.catalogue.page(&query).await?;
+        serde_json::to_string(&page).map_err(|error| Fault::Internal(error.into()))
+    }
+
+    /// Writes one source of a card; the card's new version.
+    pub async fn enrich_card(&self, caller: Option<&Caller>, source: Source<'_>) -> Result<u64, Fault> {
+        let actor = self.authorise(caller, source.user, Access::Write).await?;
+        source::check_key(self.name(), source.key)?;
+        source::check_kind(&self.identity.provides_kinds, source.kind)?;
+        source::check_data(source.data)?;
+        let data: &RawValue =
+            serde_json::from_str(source.data).map_err(|error| Fault::Invalid(format!("data is not JSON: {error}")))?;
+        let entry = Entry {
+            kind: source.kind,
+            data,
+            plugin: self.name(),
+            plugin_version: &self.identity.version,
+            updated_at: OffsetDateTime::now_utc().format(&Rfc3339).map_err(|error| Fault::Internal(error.into()))?,
+            updated_by: &actor,
+        };
+        written(self.services.catalogue.enrich(source.card, source.key, &entry).await?)
+    }
+
+    /// Removes one of the plugin's own sources of a card; the card's new version.
+    pub async fn remove_source(
+        &self,
+        caller: Option<&Caller>,
+        card: Uuid,
+        user: Uuid,
+        key: &str,
+    ) -> Result<u64, Fault> {
+        let actor = self.authorise(caller, user, Access::Write).await?;
+        source::check_key(self.name(), key)?;
+        written(card_sources::remove(&self.services.core, card, key, &actor).await?)
+    }
+
+    /// Checks that the call may do this and that the plugin acts for the one who calls; who that is,
+    /// as `{kind, id, name}`.
+    async fn authorise(&self, caller: Option<&Caller>, user: Uuid, access: Access) -> Result<Value, Fault> {
+        let Some(caller) = caller else {
+            let own = self.service_user().await?;
+            same_user(own, user)?;
+            return Ok(json!({"kind": "plugin", "id": own, "name": self.name()}));
+        };
+        same_user(caller.user_id, user)?;
+        let own = format!("plugin:{}:{}", self.name(), access.action());
+        if caller.holds(&own) || caller.holds(access.of_cards()) {
+            return Ok(caller.actor());
+        }
+        Err(Fault::Forbidden { detail: format!("This needs the scope `{own}`."), scope: Some(own) })
+    }
+}
+
+/// One source to be written.
+pub struct Source<'a> {
+    pub card: Uuid,
+    pub user: Uuid,
+    pub key: &'a str,
+    pub kind: &'a str,
+    /// JSON.
+    pub data: &'a str,
+}
+
+#[derive(Clone, Copy)]
+enum Access {
+    Read,
+    Write,
+}
+
+impl Access {
+    const fn action(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+
+    const fn of_cards(self) -> &'static str {
+        match self {
+            Self::Read => "cards:read",
+            Self::Write => "cards:write",
+        }
+    }
+}
+
+fn same_user(own: Uuid, asked: Uuid) -> Result<(), Fault> {
+    if own == asked {
+        return Ok(());
+    }
+    Err(Fault::Forbidden { detail: "A plugin acts only for the user who calls it.".to_owned(), scope: None })
+}
+
+fn written(outcome: Written) -> Result<u64, Fault> {
+    match outcome {
+        Written::Version(version) => u64::try_from(version).map_err(|error| Fault::Internal(error.into())),
+        Written::NoCard => Err(Fault::NotFound("There is no such card.".to_owned())),
+        Written::NoSource => Err(Fault::NotFound("The card has no such source.".to_owned())),
+        Written::Full => Err(Fault::Refused(source::too_many_sources())),
+    }
+}

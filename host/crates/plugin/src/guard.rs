@@ -1,0 +1,378 @@
+//! What stands around every call of a plugin: a bounded number at a time, a deadline, a breaker, and
+//! a plain answer for every way to fail. A call that goes wrong costs that call and nobody else's.
+
+mod clean;
+mod faults;
+
+use std::{
+    collections::BTreeSet,
+    future::Future,
+    sync::{Arc, PoisonError, RwLock},
+    time::{Duration, Instant},
+};
+
+use http::StatusCode;
+use serde_json::Value;
+
+pub use self::faults::{GuardReport, RecentFault};
+use self::{
+    clean::{DroppedHeaders, clean},
+    faults::Recent,
+};
+use super::{
+    breaker::{Breaker, Pass},
+    call::{CallFault, PluginError, PluginReply},
+};
+use cardinal_base::{codes, config::Breaking, error::ApiError, request_id::RequestId};
+use cardinal_observe::{
+    log::tail::Tail,
+    plugins::{Cause, Fault, PluginMeter},
+    shard::Counter,
+    spent,
+};
+
+/// Seconds after which a caller may try again when the plugin is busy.
+const BUSY_RETRY: u32 = 1;
+/// No plugin sends its clients away for longer than a day.
+const RETRY_LIMIT: u32 = 24 * 3600;
+
+/// Fields at fault that an error of a plugin may name, and how long each of their texts may be.
+const FIELDS_LIMIT: usize = 64;
+const FIELD_LIMIT: usize = 512;
+
+/// The guard of one plugin.
+pub struct Guard {
+    name: String,
+    limit: usize,
+    pub meter: Arc<PluginMeter>,
+    tail: Option<Arc<Tail>>,
+    pub counters: Counters,
+    pub breaker: Breaker,
+    pub own_codes: OwnCodes,
+    recent: Recent,
+    dropped_headers: DroppedHeaders,
+}
+
+/// What a call is known by.
+#[derive(Clone, Copy)]
+pub struct Called<'a> {
+    /// `GET /items`, or the name of a tool's handler.
+    pub handler: &'a str,
+    pub request_id: RequestId,
+    /// Calls and reply streams that are under way already.
+    pub in_flight: usize,
+    pub deadline: Instant,
+}
+
+/// Error codes that are not the host's and that this plugin has answered with.
+#[derive(Default)]
+pub struct OwnCodes(RwLock<BTreeSet<String>>);
+
+/// A plugin that makes up a code per answer must not fill the memory.
+const OWN_CODES_KEPT: usize = 64;
+
+impl OwnCodes {
+    pub fn has(&self, code: &str) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(code)
+    }
+
+    fn note(&self, code: &str) {
+        if codes::find(code).is_some() || self.has(code) {
+            return;
+        }
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < OWN_CODES_KEPT {
+            known.insert(code.to_owned());
+        }
+    }
+}
+
+/// What has happened to the calls of this generation.
+#[derive(Default)]
+pub struct Counters {
+    pub calls: Counter,
+    pub errors: Counter,
+    pub panics: Counter,
+    pub timeouts: Counter,
+    pub refused: Counter,
+    /// Of those that went wrong, by whose fault it was.
+    pub causes: [Counter; Cause::ALL.len()],
+}
+
+impl Guard {
+    /// `tail` is where those read along who look into the plugin.
+    pub fn new(name: &str, limit: u32, breaking: Breaking, meter: Arc<PluginMeter>, tail: Option<Arc<Tail>>) -> Self {
+        Self {
+            name: name.to_owned(),
+            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+            meter,
+            tail,
+            counters: Counters::default(),
+            breaker: Breaker::new(name, breaking),
+            own_codes: OwnCodes::default(),
+            recent: Recent::default(),
+            dropped_headers: DroppedHeaders::default(),
+        }
+    }
+
+    /// Runs a call until its deadline; past it the call's future is dropped. `stuck` answers whether the plugin's threads
+    /// are all held: a client that gives up then was failed by the plugin.
+    pub async fn run<F>(
+        &self,
+        called: Called<'_>,
+        stuck: Stuck<'_>,
+        call: impl FnOnce() -> F,
+    ) -> Result<PluginReply, ApiError>
+    where
+        F: Future<Output = Result<PluginReply, CallFault>>,
+    {
+        self.counters.calls.count();
+        let admitted = self.admit(called.in_flight, stuck)?;
+        let (begun, waited_before) = (Instant::now(), spent::database());
+        let outcome = tokio::time::timeout_at(called.deadline.into(), call()).await;
+        let took = begun.elapsed();
+        // A handler that waits for its end hears of it at the deadline, and answers before the timer is looked at.
+        let in_time = outcome.ok().filter(|_| begun + took < called.deadline);
+        self.meter.called(took);
+        // The call has put its waits for the database on the request's account by now.
+        let waited = spent::database().saturating_sub(waited_before);
+        spent::add_plugin(took.saturating_sub(waited));
+        match in_time {
+            Some(Ok(mut reply)) => {
+                admitted.well();
+                self.clean(&mut reply);
+                Ok(reply)
+            }
+            Some(Err(fault)) => Err(self.fault(admitted, &called, fault, took)),
+            None => {
+                // A call that mostly waited for the database was not slow by itself.
+                let cause = if waited * 2 > took { Cause::Database } else { Cause::Plugin };
+                self.note(admitted, &called, (Fault::Timeout, cause, ""), took);
+                let (name, handler, ms) = (&self.name, called.handler, took.as_millis());
+                Err(ApiError::new(&codes::PLUGIN_TIMEOUT)
+                    .cause(anyhow::anyhow!("the plugin {name} reached its deadline in {handler} after {ms} ms")))
+            }
+        }
+    }
+
+    /// What a call's outcome would be without all this: only for measuring what it costs.
+    pub fn stand_aside(&self, outcome: Result<PluginReply, CallFault>) -> Result<PluginReply, ApiError> {
+        let mut reply = outcome.map_err(|fault| ApiError::internal(anyhow::anyhow!("{fault:?}")))?;
+        self.clean(&mut reply);
+        Ok(reply)
+    }
+
+    fn clean(&self, reply: &mut PluginReply) {
+        let dropped = clean(&mut reply.headers);
+        if !dropped.is_empty() {
+            self.dropped_headers.note(&self.name, &dropped);
+        }
+    }
+
+    /// Lines that the plugin has written, and those that were dropped.
+    pub fn log_lines(&self) -> (u64, u64) {
+        self.tail.as_ref().map(|tail| tail.counts()).unwrap_or_default()
+    }
+
+    /// What an operator is told.
+    pub fn report(&self) -> GuardReport {
+        GuardReport {
+            breaker: self.breaker.report(),
+            causes: Cause::ALL
+                .into_iter()
+                .map(|cause| (cause.name(), self.counters.causes[cause as usize].read()))
+                .collect(),
+            recent_faults: self.recent.read(),
+        }
+    }
+
+    fn admit<'g>(&'g self, in_flight: usize, stuck: Stuck<'g>) -> Result<Admitted<'g>, ApiError> {
+        if in_flight >= self.limit {
+            self.refused();
+            return Err(unavailable(format!("The plugin `{}` is busy.", self.name)).retry_after(BUSY_RETRY));
+        }
+        match self.breaker.admit() {
+            Ok(pass) => Ok(Admitted { guard: self, pass: Some(pass), stuck }),
+            Err(seconds) => {
+                self.refused();
+                let detail = format!("The plugin `{}` failed too often and gets no calls for a while.", self.name);
+                Err(unavailable(detail).retry_after(seconds))
+            }
+        }
+    }
+
+    fn fault(&self, admitted: Admitted<'_>, called: &Called<'_>, fault: CallFault, took: Duration) -> ApiError {
+        let name = &self.name;
+        match fault {
+            CallFault::Panicked { message } => {
+                self.note(admitted, called, (Fault::Panic, Cause::Plugin, &message), took);
+                ApiError::new(&codes::PLUGIN_PANICKED).cause(anyhow::anyhow!("the plugin {name} panicked: {message}"))
+            }
+            CallFault::BadReply { reason } => {
+                self.note(admitted, called, (Fault::BadReply, Cause::Plugin, &reason), took);
+                ApiError::new(&codes::PLUGIN_ERROR)
+                    .cause(anyhow::anyhow!("the reply of the plugin {name} cannot be sent: {reason}"))
+            }
+            CallFault::Retired => {
+                self.refused();
+                unavailable(format!("The plugin `{name}` is being replaced."))
+            }
+            CallFault::Error(error) => {
+                match error.cause {
+                    _ if error.status < 500 => admitted.well(),
+                    None => self.refused(),
+                    Some(cause) => {
+                        let fault = if error.status == 504 { Fault::Timeout } else { Fault::Error };
+                        self.note(admitted, called, (fault, cause, &error.message), took);
+                    }
+                }
+                self.error(error)
+            }
+        }
+    }
+
+    /// Counts what went wrong, by how and by whose fault, and tells who reads along.
+    fn note(
+        &self,
+        admitted: Admitted<'_>,
+        called: &Called<'_>,
+        (fault, cause, reason): (Fault, Cause, &str),
+        took: Duration,
+    ) {
+        let counters = &self.counters;
+        match fault {
+            Fault::Panic => counters.panics.count(),
+            Fault::Timeout => counters.timeouts.count(),
+            Fault::Error | Fault::BadReply | Fault::Refused => counters.errors.count(),
+        }
+        counters.causes[cause as usize].count();
+        self.meter.failed(fault);
+        self.meter.caused(cause);
+        self.recent.note(called, fault, cause, took);
+        if let Some(tail) = &self.tail {
+            faults::tell(tail, called, (fault, cause, reason), took);
+        }
+        if cause == Cause::Plugin {
+            admitted.wrong();
+        } else {
+            admitted.well();
+        }
+    }
+
+    fn calls_let_in(&self) -> u64 {
+        self.counters.calls.read().saturating_sub(self.counters.refused.read())
+    }
+
+    fn refused(&self) {
+        self.counters.refused.count();
+        self.meter.failed(Fault::Refused);
+    }
+
+    /// An error that the author chose goes to the client as it is; any other only to the log.
+    fn error(&self, error: PluginError) -> ApiError {
+        let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        self.own_codes.note(&error.code);
+        let mut answer = match codes::find(&error.code) {
+            Some(code) if code.status == error.status => ApiError::new(code),
+            _ => ApiError::custom(
+                status,
+                error.code,
+                status.canonical_reason().unwrap_or("The plugin refused the request"),
+            ),
+        };
+        let log = anyhow::anyhow!("the plugin {}: {}", self.name, error.message);
+        answer = if error.public { answer.detail(error.message) } else { answer.cause(log) };
+        if error.retry {
+            answer = answer.retry_after(retry_in(&error.details).unwrap_or(BUSY_RETRY));
+        }
+        with_details(answer, &error.details)
+    }
+}
+
+/// Whether the plugin's threads are all held.
+pub type Stuck<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// A call that was let in. DroppedHeaders without an outcome it has shown nothing, unless the plugin is stuck.
+struct Admitted<'g> {
+    guard: &'g Guard,
+    pass: Option<Pass>,
+    stuck: Stuck<'g>,
+}
+
+impl Admitted<'_> {
+    fn well(mut self) {
+        if let Some(pass) = self.pass.take() {
+            self.guard.breaker.well(pass);
+        }
+    }
+
+    fn wrong(mut self) {
+        if let Some(pass) = self.pass.take() {
+            self.guard.breaker.wrong(pass, self.guard.calls_let_in());
+        }
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        let Some(pass) = self.pass.take() else { return };
+        if (self.stuck)() {
+            self.guard.breaker.wrong(pass, self.guard.calls_let_in());
+        } else {
+            self.guard.breaker.gone(pass);
+        }
+    }
+}
+
+/// The seconds that the author asks the client to wait.
+fn retry_in(details: &Value) -> Option<u32> {
+    let seconds = details.get("retry_after")?.as_u64()?;
+    Some(u32::try_from(seconds).unwrap_or(RETRY_LIMIT).min(RETRY_LIMIT))
+}
+
+fn with_details(mut answer: ApiError, details: &Value) -> ApiError {
+    let text = |of: &Value, name: &str| of.get(name).and_then(Value::as_str).map(cut);
+    for error in details.get("errors").and_then(Value::as_array).into_iter().flatten().take(FIELDS_LIMIT) {
+        let text = |name| text(error, name).unwrap_or_default();
+        answer = answer.field(text("pointer"), text("detail"));
+    }
+    match text(details, "required_scope") {
+        Some(scope) => answer.with("required_scope", scope),
+        None => answer,
+    }
+}
+
+/// The beginning of a text in an error's details.
+fn cut(text: &str) -> String {
+    let end = (0..=text.len().min(FIELD_LIMIT)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    text[..end].to_owned()
+}
+
+fn unavailable(detail: String) -> ApiError {
+    ApiError::new(&codes::PLUGIN_UNAVAILABLE).detail(detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_on_a_character() {
+        assert_eq!((cut("/a"), cut(&"é".repeat(FIELD_LIMIT)).len()), ("/a".to_owned(), FIELD_LIMIT));
+        assert_eq!(cut(&format!("x{}", "é".repeat(FIELD_LIMIT))).len(), FIELD_LIMIT - 1);
+    }
+
+    #[test]
+    fn an_author_names_the_wait_within_reason() {
+        use serde_json::json;
+        for (details, seconds) in [
+            (json!({"retry_after": 30}), Some(30)),
+            (json!({"retry_after": u64::MAX}), Some(RETRY_LIMIT)),
+            (json!({"retry_after": "soon"}), None),
+            (json!({"retry_after": -1}), None),
+            (Value::Null, None),
+        ] {
+            assert_eq!(retry_in(&details), seconds, "{details}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The last calls of a plugin that went wrong, for whoever looks into it.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use tracing::Level;
+
+use super::Called;
+use crate::breaker::BreakerReport;
+use cardinal_observe::{
+    log::tail::{Said, Source, Tail},
+    plugins::{Cause, Fault},
+};
+
+/// Faults that are remembered.
+const KEPT: usize = 20;
+
+/// What the guard has seen.
+#[derive(Clone, Debug, Serialize)]
+pub struct GuardReport {
+    pub breaker: BreakerReport,
+    /// Calls that went wrong, by whose fault it was.
+    pub causes: BTreeMap<&'static str, u64>,
+    /// The last ones, the newest first.
+    pub recent_faults: Vec<RecentFault>,
+}
+
+/// A call that went wrong.
+#[derive(Clone, Debug, Serialize)]
+pub struct RecentFault {
+    #[serde(with = "time::serde::rfc3339")]
+    pub at: OffsetDateTime,
+    pub kind: &'static str,
+    pub cause: &'static str,
+    /// The route, or a tool's handler.
+    pub handler: String,
+    pub ms: u64,
+    pub request_id: String,
+}
+
+/// Tells who reads the plugin's lines along. The log itself has it with the request.
+pub fn tell(tail: &Tail, called: &Called<'_>, (fault, cause, reason): (Fault, Cause, &str), took: Duration) {
+    let message = match reason {
+        "" => format!("a call failed: {}", fault.name()),
+        reason => format!("a call failed: {}: {reason}", fault.name()),
+    };
+    let fields =
+        json!({"handler": called.handler, "kind": fault.name(), "cause": cause.name(), "ms": took.as_millis() as u64});
+    let Value::Object(fields) = fields else { return };
+    tail.add(&Said {
+        at: OffsetDateTime::now_utc(),
+        level: Level::ERROR,
+        source: Source::Host,
+        message: &message,
+        fields,
+        request_id: Some(called.request_id.as_str()),
+        trace_id: None,
+    });
+}
+
+#[derive(Default)]
+pub struct Recent(Mutex<VecDeque<RecentFault>>);
+
+impl Recent {
+    pub fn note(&self, called: &Called<'_>, fault: Fault, cause: Cause, took: Duration) {
+        let fault = RecentFault {
+            at: OffsetDateTime::now_utc(),
+            kind: fault.name(),
+            cause: cause.name(),
+            handler: called.handler.to_owned(),
+            ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            request_id: called.request_id.to_string(),
+        };
+        let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.truncate(KEPT - 1);
+        faults.push_front(fault);
+    }
+
+    pub fn read(&self) -> Vec<RecentFault> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}

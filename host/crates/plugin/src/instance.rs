@@ -1,0 +1,309 @@
+//! One live instance of a plugin: made, called, shut down, freed.
+//!
+//! The instance's memory belongs to the plugin. It is given back (`destroy`) when the last thing
+//! that could run its code is gone: every call, every reply stream. Whatever hangs keeps the
+//! instance resident, and never harms more than that.
+
+mod course;
+pub mod exports;
+mod fault;
+mod reply;
+mod request;
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use cardinal_plugin_abi::{CtxId, Reply, Request};
+
+pub use self::{
+    course::Call,
+    exports::{Export, ExportKind},
+    reply::{BODY_LIMIT, ReplyStream},
+};
+use super::{
+    bridge::{
+        self,
+        scope::{self, CallNumber, CallScope, Scope},
+    },
+    call::{CallBody, CallParts},
+    context::{PluginContext, PluginIdentity, Services},
+    lane::{Entrance, Relief},
+    library::{
+        Library,
+        seat::{NotMade, Running, Seat},
+    },
+    placement::{self, Placement, PlacementReport},
+    watchdog::Polling,
+};
+use cardinal_control::crash::{Mark, current, ledger};
+use cardinal_package::state::{Code, Refusal};
+
+/// How long a plugin may take to stop what it started, once its calls are gone.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+
+/// A live instance. Shut it down when it is done with; dropped without, it shuts itself down.
+pub struct Instance {
+    seat: Arc<Seat>,
+    scope: Arc<Scope>,
+    exports: Vec<Export>,
+    library: Library,
+    /// As every call's head says it.
+    generation: String,
+}
+
+impl Instance {
+    /// Makes an instance: runs the author's `routes(ctx)`. Blocks, for as long as the author's code
+    /// does; call it on a blocking thread.
+    pub fn create(library: &Library, services: Arc<Services>, identity: PluginIdentity) -> Result<Self, Refusal> {
+        let scope = Scope::new(PluginContext::new(services, identity));
+        let ctx = scope::admit(scope.clone()).ok_or_else(no_room)?;
+        let made = Self::make(library, ctx, scope.clone());
+        if made.is_err() {
+            scope::retire(ctx);
+            scope.context.close();
+        }
+        made
+    }
+
+    fn make(library: &Library, ctx: CtxId, scope: Arc<Scope>) -> Result<Self, Refusal> {
+        let runtime = scope.context.runtime().clone();
+        let seat = Seat::create(library, bridge::host_api(), (ctx, scope.context.mark()), runtime, STOP_LIMIT)
+            .map_err(not_made)?;
+        let exports = exports::parse(seat.exports().get())?;
+        let anchor: scope::Anchor = seat.clone();
+        scope.belongs_to(&anchor);
+        ledger::name_handlers(seat.mark(), exports.iter().map(Export::told));
+        scope.runs_at(placement(&scope, ctx, &exports));
+        let generation = scope.context.generation().to_string();
+        Ok(Self { seat, scope, exports, library: library.clone(), generation })
+    }
+
+    /// The handlers that the instance's router holds, by number.
+    pub fn exports(&self) -> &[Export] {
+        &self.exports
+    }
+
+    /// The number of the instance's context, which marks threads that run its code.
+    pub fn ctx(&self) -> CtxId {
+        self.seat.ctx()
+    }
+
+    /// What marks threads that run its code.
+    pub fn mark(&self) -> Mark {
+        self.seat.mark()
+    }
+
+    /// Calls and streams that are under way.
+    pub fn in_flight(&self) -> usize {
+        self.scope.leases.count()
+    }
+
+    /// Tells of the instance without keeping it.
+    pub fn witness(&self) -> Witness {
+        Witness { seat: Arc::downgrade(&self.seat), scope: Arc::downgrade(&self.scope) }
+    }
+
+    /// The connections of the plugin's own pool; none when it has no database.
+    pub fn pool_status(&self) -> Option<deadpool::Status> {
+        self.scope.context.pool_status()
+    }
+
+    /// The library that it is an instance of.
+    pub fn library(&self) -> &Library {
+        &self.library
+    }
+
+    /// The metrics that the plugin has set.
+    pub fn metrics(&self) -> &bridge::metrics::Metrics {
+        &self.scope.metrics
+    }
+
+    /// Calls handler number `handler`. Dropping the future cancels the call.
+    pub fn call(&self, handler: u32, call: CallParts<'_>) -> Call {
+        Call::new(self.begin(handler, call))
+    }
+
+    fn begin(&self, handler: u32, mut call: CallParts<'_>) -> Option<(Request, CallLease)> {
+        let lease = Lease::take(self)?;
+        let head = request::head(&call, &self.generation);
+        let body = std::mem::replace(&mut call.body, CallBody::Full(bytes::Bytes::new()));
+        let scope = CallScope::new(self.ctx(), call.caller.clone(), (call.request_id, call.trace), call.deadline);
+        let (scope, full) = match body {
+            CallBody::Full(bytes) => (scope, Some(bytes)),
+            CallBody::Stream(stream, _) => (scope.with_body(stream), None),
+        };
+        let mark = self.seat.mark().handler(handler);
+        let lease = CallLease { number: CallNumber::give(scope)?, mark, lease, handler };
+        let request = request::build(head, &call, full, lease.number.scope(), self.scope.context.runtime());
+        Some((request, lease))
+    }
+
+    /// Lets nothing new begin, waits up to `grace` for what is under way, then has the plugin stop
+    /// what it started and ends all its handles. The memory is freed when the last call is gone.
+    pub async fn shutdown(&self, grace: Duration) {
+        let (plugin, leases) = (self.scope.context.name(), &self.scope.leases);
+        leases.close();
+        if tokio::time::timeout(grace, leases.idle()).await.is_err() {
+            tracing::warn!(plugin, in_flight = leases.count(), "calls outlive the plugin's grace");
+        }
+        self.scope.stopping.cancel();
+        if let Err(reason) = self.stop().await {
+            tracing::warn!(plugin, reason, "the plugin's shutdown failed");
+        }
+        self.retire();
+    }
+
+    /// On the plugin's own threads: what it started may block when it is ended.
+    async fn stop(&self) -> Result<(), String> {
+        let Some(placement) = self.scope.placement() else { return Ok(()) };
+        let seat = self.seat.clone();
+        let stopped = placement.lane().entrance().send(placement::NO_HANDLER, move |tell| async move {
+            let _ = tell.send(seat.stop().await);
+        });
+        match tokio::time::timeout(STOP_LIMIT, stopped).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err("it broke off".to_owned()),
+            Err(_) => Err(format!("its threads are blocked: it did not begin to stop in {STOP_LIMIT:?}")),
+        }
+    }
+
+    /// The route or name that a handler is known by.
+    pub fn handler_name(&self, handler: u32) -> &str {
+        self.scope.placement().map_or("", |placement| placement.name(handler))
+    }
+
+    /// Whether all threads of its own are held by polls that do not return.
+    pub fn is_stuck(&self) -> bool {
+        self.scope.placement().is_some_and(|placement| placement.lane().is_stuck())
+    }
+
+    /// Gives it more threads when all are held by calls that nobody waits for any more.
+    pub fn relieve(&self) -> Relief {
+        self.scope.placement().map_or(Relief::NotNeeded, Placement::relieve)
+    }
+
+    /// Where the calls run, and what has blocked a thread.
+    pub fn placement(&self) -> Option<PlacementReport> {
+        self.scope.placement().map(Placement::report)
+    }
+
+    /// Ends the doors: every handle of the plugin is refused from here on.
+    fn retire(&self) {
+        scope::retire(self.seat.ctx());
+        bridge::database::reclaim(self.seat.ctx());
+        self.scope.context.close();
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.scope.leases.close();
+        self.scope.stopping.cancel();
+        self.retire();
+    }
+}
+
+/// Tells of an instance, also when it is over.
+pub struct Witness {
+    seat: Weak<Seat>,
+    scope: Weak<Scope>,
+}
+
+impl Witness {
+    /// Whether its memory is given back, or just being.
+    pub fn is_freed(&self) -> bool {
+        self.seat.strong_count() == 0
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.scope.upgrade().map_or(0, |scope| scope.leases.count())
+    }
+
+    /// Threads of its lane.
+    pub fn threads(&self) -> usize {
+        self.scope.upgrade().and_then(|scope| Some(scope.placement()?.lane().threads())).unwrap_or(0)
+    }
+}
+
+fn placement(scope: &Scope, ctx: CtxId, exports: &[Export]) -> Placement {
+    let context = &scope.context;
+    let handlers = exports.iter().map(Export::told);
+    let (watchdog, runtime) = (context.watchdog().clone(), context.runtime().clone());
+    Placement::new(context.name(), (ctx, context.mark()), handlers, context.execution(), watchdog, runtime)
+}
+
+fn no_room() -> Refusal {
+    Refusal::new(Code::CreateFailed, "There are too many plugin instances in this process.")
+        .fix("Restart the host: instances that hang have filled its table.")
+}
+
+/// Why `routes` gave no router.
+pub fn not_made(reason: NotMade) -> Refusal {
+    match reason {
+        NotMade::Panicked(text) => {
+            Refusal::new(Code::CreatePanicked, "The plugin's `routes` function panicked.").found(text)
+        }
+        NotMade::Failed(text) => Refusal::new(Code::CreateFailed, "The plugin's `routes` function failed.").found(text),
+    }
+}
+
+/// Counts as work under way, and keeps the instance's memory.
+struct Lease {
+    scope: Arc<Scope>,
+    seat: Arc<Seat>,
+}
+
+impl Lease {
+    fn take(instance: &Instance) -> Option<Self> {
+        instance.scope.leases.take().then(|| Self { scope: instance.scope.clone(), seat: instance.seat.clone() })
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.scope.leases.give_back();
+    }
+}
+
+/// A lease together with a call's number: both end with the call.
+struct CallLease {
+    // The number ends first: doors must refuse the call before the instance may go.
+    number: CallNumber,
+    mark: Mark,
+    lease: Lease,
+    handler: u32,
+}
+
+impl CallLease {
+    /// A place on this thread for one poll; `None`: the lane is the place.
+    fn here(&self) -> Option<Polling<'_>> {
+        self.lease.scope.placement()?.here(self.handler)
+    }
+
+    /// Runs the handler up to its future.
+    fn begin(&self, request: Request) -> Running<Reply> {
+        self.lease.seat.call(self.handler, self.number.get(), request)
+    }
+
+    /// The instance's own threads.
+    fn lane(&self) -> Option<Entrance> {
+        Some(self.lease.scope.placement()?.lane().entrance())
+    }
+
+    /// Drops what is the plugin's, and this after it: here if there is a place, else on the lane.
+    fn drop_with(self, left: impl Send + 'static) {
+        let left = match self.here() {
+            Some(_polling) => {
+                let _entered = current::enter(self.mark);
+                return drop(left);
+            }
+            None => left,
+        };
+        if let Some(lane) = self.lane() {
+            let handler = self.handler;
+            lane.leave(handler, (left, self));
+        }
+    }
+}

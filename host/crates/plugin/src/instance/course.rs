@@ -1,0 +1,166 @@
+//! The course of one call: polled where its request is while that is allowed, else on the plugin's
+//! lane. It can change over between any two polls, never back.
+
+use std::{
+    mem,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use cardinal_plugin_abi::{Reply, Request};
+use tokio::sync::oneshot;
+
+use super::{CallLease, fault, reply};
+use crate::{
+    bridge::scope::CallScope,
+    call::{CallFault, PluginReply},
+    lane::Ride,
+    library::seat::Running,
+};
+use cardinal_observe::spent::{self, Spent};
+
+pub(super) type Outcome = Result<PluginReply, CallFault>;
+
+/// A call under way. Dropping it cancels the call.
+pub struct Call(Stage);
+
+enum Stage {
+    /// The plugin has not seen it yet.
+    Ready(Request, CallLease),
+    // Dropped in this order: what runs, then what it runs on.
+    Here(Running<Reply>, CallLease),
+    OnLane(Ride<(Outcome, Spent)>, Arc<CallScope>),
+    /// There was no place for it, or it is over.
+    Over,
+}
+
+impl Call {
+    pub(super) fn new(begun: Option<(Request, CallLease)>) -> Self {
+        Self(begun.map_or(Stage::Over, |(request, lease)| Stage::Ready(request, lease)))
+    }
+}
+
+impl Future for Call {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let (mut running, lease) = match mem::replace(&mut self.0, Stage::Over) {
+            Stage::Ready(request, lease) => return self.begin(request, lease, cx),
+            Stage::Here(running, lease) => (running, lease),
+            Stage::OnLane(ride, scope) => return self.on_lane(ride, scope, cx),
+            Stage::Over => return Poll::Ready(Err(CallFault::Retired)),
+        };
+        let polled = lease.here().map(|_polling| Pin::new(&mut running).poll(cx));
+        match polled {
+            Some(polled) => self.here(running, lease, polled),
+            None => self.hand_over(lease, |_| running, cx),
+        }
+    }
+}
+
+impl Call {
+    fn begin(&mut self, request: Request, lease: CallLease, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let begun = match lease.here() {
+            // One place for the handler's first lines and the first poll.
+            Some(_polling) => {
+                let mut running = lease.begin(request);
+                let polled = Pin::new(&mut running).poll(cx);
+                Ok((running, polled))
+            }
+            None => Err(request),
+        };
+        match begun {
+            Ok((running, polled)) => self.here(running, lease, polled),
+            Err(request) => self.hand_over(lease, |lease| lease.begin(request), cx),
+        }
+    }
+
+    fn here(
+        &mut self,
+        running: Running<Reply>,
+        lease: CallLease,
+        polled: Poll<Result<Reply, cardinal_plugin_abi::Error>>,
+    ) -> Poll<Outcome> {
+        match polled {
+            Poll::Pending => {
+                self.0 = Stage::Here(running, lease);
+                Poll::Pending
+            }
+            Poll::Ready(outcome) => {
+                drop(running);
+                Poll::Ready(read(outcome, lease))
+            }
+        }
+    }
+
+    /// Sends the call to the lane, where `begin` makes what runs there.
+    fn hand_over(
+        &mut self,
+        lease: CallLease,
+        begin: impl FnOnce(&CallLease) -> Running<Reply> + Send + 'static,
+        cx: &mut Context<'_>,
+    ) -> Poll<Outcome> {
+        let Some(lane) = lease.lane() else { return Poll::Ready(Err(CallFault::Retired)) };
+        let scope = Arc::clone(lease.number.scope());
+        let ride = lane.send(lease.handler, |tell| work(lease, begin, tell));
+        self.on_lane(ride, scope, cx)
+    }
+
+    fn on_lane(
+        &mut self,
+        mut ride: Ride<(Outcome, Spent)>,
+        scope: Arc<CallScope>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Outcome> {
+        let Poll::Ready(told) = Pin::new(&mut ride).poll(cx) else {
+            self.0 = Stage::OnLane(ride, scope);
+            return Poll::Pending;
+        };
+        let Ok((outcome, spent)) = told else { return Poll::Ready(Err(CallFault::Retired)) };
+        spent::add_database(spent.database);
+        Poll::Ready(outcome)
+    }
+}
+
+impl Drop for Call {
+    /// What the plugin left in its future may block when it is dropped.
+    fn drop(&mut self) {
+        match mem::replace(&mut self.0, Stage::Over) {
+            Stage::Here(running, lease) => lease.drop_with(running),
+            // What it has waited for so far is the request's, whoever ends the call there.
+            Stage::OnLane(ride, scope) => {
+                scope.settle();
+                drop(ride);
+            }
+            Stage::Ready(..) | Stage::Over => {}
+        }
+    }
+}
+
+/// The end of a call's handler; a streamed reply keeps the call alive.
+fn read(outcome: Result<Reply, cardinal_plugin_abi::Error>, lease: CallLease) -> Outcome {
+    lease.number.scope().settle();
+    match outcome {
+        Ok(reply) => reply::check(reply, lease),
+        Err(error) => Err(fault::of(&error)),
+    }
+}
+
+async fn work(
+    lease: CallLease,
+    begin: impl FnOnce(&CallLease) -> Running<Reply> + Send,
+    tell: oneshot::Sender<(Outcome, Spent)>,
+) {
+    let running = begin(&lease);
+    let (outcome, spent) = spent::account(pin!(async {
+        let outcome = running.await;
+        read(outcome, lease)
+    }))
+    .await;
+    let (outcome, pump) = reply::piped(outcome);
+    let _ = tell.send((outcome, spent)); // nobody waits any more: it is dropped here, as it must be
+    if let Some(pump) = pump {
+        pump.await;
+    }
+}

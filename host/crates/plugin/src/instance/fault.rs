@@ -1,0 +1,151 @@
+//! An error that a call ended with, read as a stranger's.
+
+use cardinal_plugin_abi::{Error, error, error::flags};
+use serde_json::Value;
+
+use crate::call::{CallFault, PluginError};
+use cardinal_base::codes;
+use cardinal_observe::plugins::Cause;
+
+/// Longer messages are cut; details over the limit are left out. What of them reaches a client is bounded by the guard.
+const MESSAGE_LIMIT: usize = 8 << 10;
+const DETAILS_LIMIT: usize = 4 << 20;
+
+/// What the caller of a plugin gets to know of `error`.
+pub fn of(error: &Error) -> CallFault {
+    let message = cut(error.text());
+    if error.code == error::PANICKED {
+        return CallFault::Panicked { message };
+    }
+    let details = match error.details.get() {
+        text if text.len() <= DETAILS_LIMIT => serde_json::from_slice(text).unwrap_or_default(),
+        _ => Value::Null,
+    };
+    let sqlstate = details.get("sqlstate").and_then(Value::as_str);
+    let (status, code) = usual(error.code, sqlstate);
+    let status = status_in(&details).unwrap_or(status);
+    // Codes that say something to whoever asked; the SDK passes the host's own words on with them.
+    let spoken = matches!(error.code, error::REPLY | error::FORBIDDEN | error::NOT_FOUND | error::REFUSED);
+    let public = spoken || error.flags & flags::PUBLIC != 0;
+    CallFault::Error(PluginError {
+        status,
+        code: code_in(&details).unwrap_or(code).to_owned(),
+        message,
+        public,
+        cause: cause(error, status, code_in(&details), sqlstate),
+        retry: error.flags & flags::RETRY != 0,
+        details,
+    })
+}
+
+/// The answer to a host function's error that a handler passes on, unless its details say more.
+fn usual(code: u32, sqlstate: Option<&str>) -> (u16, &'static str) {
+    match code {
+        // The statement was longer at work than it may be.
+        error::DATABASE if sqlstate == Some(QUERY_CANCELED) => (504, "plugin-timeout"),
+        error::FORBIDDEN => (403, "insufficient-scope"),
+        error::NOT_FOUND => (404, "not-found"),
+        error::REFUSED => (422, "validation-failed"),
+        error::UNAVAILABLE => (503, "database-unavailable"),
+        error::TIMED_OUT => (504, "plugin-timeout"),
+        _ => (500, "internal-error"),
+    }
+}
+
+/// Whose fault an error is. A plugin that is busy with its own connections has none.
+fn cause(error: &Error, status: u16, code: Option<&str>, sqlstate: Option<&str>) -> Option<Cause> {
+    let is_hosts = error.flags & flags::HOST != 0;
+    Some(match error.code {
+        error::UNAVAILABLE if code == Some(codes::PLUGIN_UNAVAILABLE.name) => return None,
+        error::UNAVAILABLE => Cause::Database,
+        error::DATABASE if sqlstate.is_none_or(is_the_servers) => Cause::Database,
+        error::REPLY if (502..=504).contains(&status) => Cause::Downstream,
+        error::INTERNAL if is_hosts => Cause::Host,
+        _ => Cause::Plugin,
+    })
+}
+
+const QUERY_CANCELED: &str = "57014";
+
+/// Errors that no SQL is to blame for: connections, resources, the server's end, who came first.
+fn is_the_servers(sqlstate: &str) -> bool {
+    sqlstate == "55P03" || ["08", "40", "53", "57", "58", "XX"].iter().any(|class| sqlstate.starts_with(class))
+}
+
+fn status_in(details: &Value) -> Option<u16> {
+    let status = details.get("status")?.as_u64()?;
+    (400..=599).contains(&status).then_some(status as u16)
+}
+
+fn code_in(details: &Value) -> Option<&str> {
+    let code = details.get("code")?.as_str()?;
+    let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (!code.is_empty() && code.len() <= 64 && code.bytes().all(legal)).then_some(code)
+}
+
+fn cut(mut text: String) -> String {
+    if text.len() > MESSAGE_LIMIT {
+        let end = (0..=MESSAGE_LIMIT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(code: u32, message: &str, details: &str) -> Error {
+        let mut error = Error::new(code, message);
+        error.details = cardinal_plugin_abi::Bytes::from(details.to_owned());
+        error
+    }
+
+    fn plugin_error(error: &Error) -> PluginError {
+        match of(error) {
+            CallFault::Error(error) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_reply_made_on_purpose_is_public() {
+        let reply = plugin_error(&error(error::REPLY, "no such page", r#"{"status":404,"code":"no-page"}"#));
+        assert_eq!((reply.status, reply.code.as_str(), reply.public), (404, "no-page", true));
+    }
+
+    #[test]
+    fn nonsense_in_details_is_not_believed() {
+        for details in ["", "\u{1}", "[]", r#"{"status":200,"code":"A B"}"#, r#"{"status":"x","code":7}"#] {
+            let internal = plugin_error(&error(77, "secret", details));
+            assert_eq!((internal.status, internal.code.as_str(), internal.public), (500, "internal-error", false));
+        }
+    }
+
+    #[test]
+    fn a_fault_has_its_cause() {
+        let sql = |state: &str| format!(r#"{{"sqlstate":"{state}"}}"#);
+        for (code, hosts, details, expected) in [
+            (error::INTERNAL, false, String::new(), (500, Some(Cause::Plugin))),
+            (error::INTERNAL, true, String::new(), (500, Some(Cause::Host))),
+            (error::DATABASE, true, sql("42601"), (500, Some(Cause::Plugin))),
+            (error::DATABASE, true, sql("40P01"), (500, Some(Cause::Database))),
+            (error::DATABASE, true, sql("57014"), (504, Some(Cause::Database))),
+            (error::DATABASE, true, String::new(), (500, Some(Cause::Database))),
+            (error::UNAVAILABLE, true, r#"{"code":"database-unavailable"}"#.to_owned(), (503, Some(Cause::Database))),
+            (error::UNAVAILABLE, true, r#"{"code":"plugin-unavailable"}"#.to_owned(), (503, None)),
+            (error::REPLY, false, r#"{"status":502}"#.to_owned(), (502, Some(Cause::Downstream))),
+            (error::REPLY, false, r#"{"status":500}"#.to_owned(), (500, Some(Cause::Plugin))),
+        ] {
+            let mut error = error(code, "x", &details);
+            error.flags = if hosts { flags::HOST } else { 0 };
+            let found = plugin_error(&error);
+            assert_eq!((found.status, found.cause), expected, "{code} {details}");
+        }
+    }
+
+    #[test]
+    fn a_panic_is_one() {
+        assert!(matches!(of(&Error::panicked("boom")), CallFault::Panicked { message } if message == "boom"));
+    }
+}

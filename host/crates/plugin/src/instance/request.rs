@@ -1,0 +1,102 @@
+//! A call's parts, laid out for the plugin. This is the hot path: one buffer for the head, one for
+//! the headers when there are any, and no copy of the body.
+
+use std::{
+    io::{Cursor, Write},
+    sync::Arc,
+    time::Instant,
+};
+
+use cardinal_plugin_abi::{Bytes, Request, Stream, pairs, record, record::attr};
+use http::{HeaderName, header};
+use tokio::runtime::Handle;
+
+use crate::{
+    bridge::{scope::CallScope, streams::RequestBody},
+    call::{CallBody, CallParts},
+};
+
+/// Headers of a request that no plugin sees: the credential, and what belongs to the connection.
+const WITHHELD: [HeaderName; 10] = [
+    header::AUTHORIZATION,
+    header::HOST,
+    header::CONNECTION,
+    header::COOKIE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::EXPECT,
+];
+
+/// The fields that a plugin may read by number.
+pub fn head(call: &CallParts<'_>, generation: &str) -> Bytes {
+    let caller = &*call.caller;
+    let mut user_id = [0; uuid::fmt::Hyphenated::LENGTH];
+    let user_id = caller.user_id.as_hyphenated().encode_lower(&mut user_id);
+    let left = call.deadline.saturating_duration_since(Instant::now()).as_millis();
+    let (mut deadline, mut peer, mut length) = (Text::new(), Text::new(), Text::new());
+    let parent = call.trace.map(|trace| trace.parent());
+    let announced = match &call.body {
+        CallBody::Stream(_, announced) => *announced,
+        CallBody::Full(_) => None,
+    };
+    let fields = [
+        (attr::METHOD, call.method.as_bytes()),
+        (attr::PATH, call.path.as_bytes()),
+        (attr::QUERY, call.query.as_bytes()),
+        (attr::USER_ID, user_id.as_bytes()),
+        (attr::USER_KIND, caller.kind.name().as_bytes()),
+        (attr::USER_NAME, caller.username.as_bytes()),
+        (attr::SCOPES, caller.scopes.as_text().as_bytes()),
+        (attr::AUTH_METHOD, caller.auth_method().as_bytes()),
+        (attr::REQUEST_ID, call.request_id.as_str().as_bytes()),
+        (attr::TRACE_PARENT, parent.as_ref().map(AsRef::as_ref).unwrap_or_default()),
+        (attr::DEADLINE_MS, deadline.show(format_args!("{left}"))),
+        (attr::PEER, call.peer.map(|ip| peer.show(format_args!("{ip}"))).unwrap_or_default()),
+        (attr::GENERATION, generation.as_bytes()),
+        (attr::CALL_KIND, if call.is_tool { b"tool" } else { b"route" }),
+        (attr::CONTENT_LENGTH, announced.map(|n| length.show(format_args!("{n}"))).unwrap_or_default()),
+    ];
+    Bytes::from_vec(record::write(&fields))
+}
+
+/// The request whose head is `head`. `full` is the body, or else the call's scope holds it.
+pub fn build(
+    head: Bytes,
+    call: &CallParts<'_>,
+    full: Option<bytes::Bytes>,
+    scope: &Arc<CallScope>,
+    runtime: &Handle,
+) -> Request {
+    let shown = call.headers.iter().filter(|(name, _)| !WITHHELD.contains(name));
+    let shown: Vec<_> = shown.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes())).collect();
+    let headers = pairs::write(shown);
+    let params = pairs::write(call.params.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+    let (body, stream) = match full {
+        Some(bytes) if bytes.is_empty() => (Bytes::EMPTY, Stream::NONE),
+        Some(bytes) => (Bytes::from_owner(bytes), Stream::NONE),
+        None => (Bytes::EMPTY, Stream::new(RequestBody::new(scope.clone(), runtime.clone()))),
+    };
+    Request { head, headers: Bytes::from_vec(headers), params: Bytes::from_vec(params), body, stream }
+}
+
+/// A number or an address as text, without an allocation.
+struct Text {
+    buffer: [u8; 48],
+}
+
+impl Text {
+    const fn new() -> Self {
+        Self { buffer: [0; 48] }
+    }
+
+    fn show(&mut self, value: std::fmt::Arguments<'_>) -> &[u8] {
+        let mut out = Cursor::new(&mut self.buffer[..]);
+        // Nothing that is shown here is longer than 48; a cut one would read as cut, not break.
+        let _ = out.write_fmt(value);
+        let written = out.position() as usize;
+        &self.buffer[..written]
+    }
+}

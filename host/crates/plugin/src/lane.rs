@@ -1,0 +1,356 @@
+//! A plugin's own threads, for what may block: a few, made when there is something to run and gone
+//! when there is not.
+//!
+//! Whoever sent something here waits for its outcome elsewhere, and may stop waiting at any time:
+//! what is polled just then ends when the poll returns, if it does; the rest is dropped by a thread
+//! of the lane, as dropping runs the plugin's code, too.
+
+mod task;
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+    thread,
+    time::{Duration, Instant},
+};
+
+use cardinal_plugin_abi::{Bytes, CtxId, Error, Stream};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot},
+};
+
+use self::task::Task;
+use super::{
+    placement::NO_HANDLER,
+    watchdog::{Slot, Watchdog},
+};
+use cardinal_control::crash::{Mark, current, descriptors, opened};
+
+/// The most threads of one lane. A plugin that blocks them all has none left, and nobody else has
+/// one less.
+pub const THREADS: usize = 4;
+/// As many once more, when all of them are held by calls that nobody waits for any more; never more than that.
+pub const MOST_THREADS: usize = 2 * THREADS;
+/// A poll that has not returned for so long holds its thread: operators see it.
+pub const HELD: Duration = Duration::from_secs(3);
+/// A poll that goes on for so long after its call was given up is not going to return soon.
+const GIVEN_UP: Duration = Duration::from_secs(2);
+/// A thread with nothing to do ends after this.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Is told how long the polls of a lane take.
+pub trait Timed: Send + Sync {
+    fn polled(&self, handler: u32, took: Duration);
+}
+
+/// The threads of one plugin instance. Dropping it ends them, once what was sent there is done.
+pub struct Lane(Arc<Shared>);
+
+struct Shared {
+    name: String,
+    ctx: CtxId,
+    mark: Mark,
+    watchdog: Arc<Watchdog>,
+    runtime: Handle,
+    timed: Arc<dyn Timed>,
+    queue: Mutex<Queue>,
+    ready: Condvar,
+}
+
+struct Queue {
+    tasks: VecDeque<Arc<Task>>,
+    /// What each thread polls.
+    running: Vec<Running>,
+    threads: usize,
+    most_threads: usize,
+    waiting: usize,
+    closed: bool,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        let (tasks, running) = (VecDeque::new(), Vec::new());
+        Self { tasks, running, threads: 0, most_threads: THREADS, waiting: 0, closed: false }
+    }
+}
+
+/// A poll under way.
+struct Running {
+    task: Arc<Task>,
+    since: Instant,
+    /// When it was first seen that nobody waits for it any more.
+    given_up: Option<Instant>,
+}
+
+/// What became of a lane that may be stuck.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Relief {
+    NotNeeded,
+    /// It got its fresh threads; the handlers that hold the others.
+    Given(Vec<u32>),
+    /// All of those are held as well.
+    Exhausted(Vec<u32>),
+}
+
+impl Lane {
+    /// A lane without threads; they come with the work.
+    pub fn new(
+        name: &str,
+        (ctx, mark): (CtxId, Mark),
+        watchdog: Arc<Watchdog>,
+        runtime: Handle,
+        timed: Arc<dyn Timed>,
+    ) -> Self {
+        let (queue, ready) = (Mutex::default(), Condvar::new());
+        Self(Arc::new(Shared { name: name.to_owned(), ctx, mark, watchdog, runtime, timed, queue, ready }))
+    }
+
+    /// The way in, which does not keep the lane open.
+    pub fn entrance(&self) -> Entrance {
+        Entrance(Arc::clone(&self.0))
+    }
+
+    /// How many threads there are.
+    pub fn threads(&self) -> usize {
+        self.0.lock().threads
+    }
+
+    /// Handlers whose polls have held a thread for long, and for how long; the most threads that there may be now.
+    pub fn held(&self) -> (Vec<(u32, Duration)>, usize) {
+        let queue = self.0.lock();
+        let held = queue.running.iter().map(|it| (it.task.handler, it.since.elapsed()));
+        (held.filter(|(_, so_far)| *so_far >= HELD).collect(), queue.most_threads)
+    }
+
+    /// Whether all threads that there may be are held.
+    pub fn is_stuck(&self) -> bool {
+        let (held, most) = self.held();
+        held.len() >= most
+    }
+
+    /// Makes room for fresh threads, once, when all are held by what nobody waits for any more. To be called now and
+    /// then; what it sees for the first time has to stay for a while.
+    pub fn relieve(&self) -> Relief {
+        let mut queue = self.0.lock();
+        let mut given_up = Vec::new();
+        for running in queue.running.iter_mut().filter(|running| running.task.is_cancelled()) {
+            if running.given_up.get_or_insert_with(Instant::now).elapsed() >= GIVEN_UP {
+                given_up.push(running.task.handler);
+            }
+        }
+        if given_up.is_empty() {
+            queue.most_threads = THREADS; // surplus threads end when they have nothing to do
+        }
+        if given_up.len() < queue.most_threads {
+            return Relief::NotNeeded;
+        }
+        if queue.most_threads == MOST_THREADS {
+            return Relief::Exhausted(given_up);
+        }
+        queue.most_threads = MOST_THREADS;
+        for _ in 0..queue.tasks.len().min(MOST_THREADS - THREADS) {
+            self.0.start(queue);
+            queue = self.0.lock();
+        }
+        Relief::Given(given_up)
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.ready.notify_all();
+    }
+}
+
+/// The way into a lane.
+pub struct Entrance(Arc<Shared>);
+
+impl Entrance {
+    /// Runs what `make` makes with the other end of the [`Ride`]. All of it is made, polled and
+    /// dropped on the lane's threads.
+    pub fn send<T, F>(&self, handler: u32, make: impl FnOnce(oneshot::Sender<T>) -> F + Send + 'static) -> Ride<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (tell, told) = oneshot::channel();
+        let task = Task::new(handler, Arc::clone(&self.0), async move { make(tell).await });
+        task.wake_up();
+        Ride { told, task: Some(task) }
+    }
+
+    /// Drops something on the lane's threads.
+    pub fn leave(&self, handler: u32, left: impl Send + 'static) {
+        let ride = self.send::<(), _>(handler, |_| async move { drop(left) });
+        ride.detach();
+    }
+}
+
+/// Makes the pieces of a plugin's stream, on its lane: one whenever there is room for it, until the end or until nobody
+/// takes them. `lease` is what has to outlive the stream.
+pub async fn pump<L: Send, P: Send>(
+    stream: Stream,
+    lease: L,
+    feed: mpsc::Sender<P>,
+    piece_of: impl Fn(Result<Bytes, Error>) -> P + Send,
+) {
+    // In this order, so that dropping this drops the plugin's end first.
+    let (_lease, mut stream) = (lease, stream);
+    while let Ok(room) = feed.reserve().await {
+        let piece = tokio::select! {
+            () = feed.closed() => break,
+            piece = stream.next() => piece,
+        };
+        let Some(piece) = piece else { break };
+        let is_last = piece.is_err();
+        room.send(piece_of(piece));
+        if is_last {
+            break;
+        }
+    }
+}
+
+/// The outcome of what runs on a lane; an error when it ended without one. Dropping it cancels.
+pub struct Ride<T> {
+    told: oneshot::Receiver<T>,
+    task: Option<Arc<Task>>,
+}
+
+impl<T> Ride<T> {
+    /// Lets it go on without anybody who waits for it.
+    pub fn detach(mut self) {
+        self.task = None;
+    }
+}
+
+impl<T> Future for Ride<T> {
+    type Output = Result<T, oneshot::error::RecvError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let told = Pin::new(&mut self.told).poll(cx);
+        if told.is_ready() {
+            self.task = None; // what it still does is nothing to cancel
+        }
+        told
+    }
+}
+
+impl<T> Drop for Ride<T> {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.cancel();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(self: &Arc<Self>, task: Arc<Task>) {
+        let mut queue = self.lock();
+        queue.tasks.push_back(task);
+        // One that was woken and has not come yet waits still: each task needs a thread of its own.
+        if queue.waiting >= queue.tasks.len() {
+            drop(queue);
+            self.ready.notify_one();
+        } else if queue.threads < queue.most_threads {
+            self.start(queue);
+        }
+    }
+
+    fn start(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
+        queue.threads += 1;
+        drop(queue);
+        let lane = Arc::clone(self);
+        let started = thread::Builder::new().name(format!("{}-lane", self.name)).spawn(move || lane.run());
+        if let Err(error) = started {
+            // What waits in the queue is run by another thread, or meets its deadline there.
+            tracing::error!(plugin = self.name, %error, "a thread for the plugin's calls cannot be started");
+            self.lock().threads -= 1;
+        }
+    }
+
+    fn run(self: Arc<Self>) {
+        // Timers of what rides here are the host's.
+        let _entered = self.runtime.enter();
+        current::belong_to(self.mark);
+        let slot = self.watchdog.lane_thread();
+        while let Some((task, begun)) = self.next() {
+            self.step(&task, begun, &slot);
+            if slot.was_put_back() {
+                self.end(self.lock()); // a low priority stays: whoever comes next gets a new thread
+                return;
+            }
+        }
+    }
+
+    fn step(&self, task: &Arc<Task>, begun: Instant, slot: &Slot) {
+        let handler = task.handler;
+        descriptors::check(); // what was changed before is not this one's
+        {
+            let _entered = current::enter(if handler == NO_HANDLER { self.mark } else { self.mark.handler(handler) });
+            let _counting = opened::Counting::begin(self.mark);
+            {
+                let _polling = self.watchdog.poll_on_lane(slot, self.ctx, handler);
+                task.run();
+            }
+            descriptors::check();
+        }
+        self.timed.polled(handler, begun.elapsed());
+        let mut queue = self.lock();
+        // The first: it may have been woken meanwhile, and another thread polls it by now.
+        if let Some(at) = queue.running.iter().position(|running| Arc::ptr_eq(&running.task, task)) {
+            queue.running.remove(at);
+        }
+    }
+
+    /// The next one to be polled, from now on; `None` ends the thread.
+    fn next(self: &Arc<Self>) -> Option<(Arc<Task>, Instant)> {
+        let mut queue = self.lock();
+        loop {
+            if let Some(task) = queue.tasks.pop_front() {
+                let since = Instant::now();
+                queue.running.push(Running { task: Arc::clone(&task), since, given_up: None });
+                return Some((task, since));
+            }
+            if queue.closed {
+                break;
+            }
+            queue.waiting += 1;
+            let (woken, waited) = self.ready.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
+            queue = woken;
+            queue.waiting -= 1;
+            if waited.timed_out() && queue.tasks.is_empty() {
+                break;
+            }
+        }
+        self.end(queue);
+        None
+    }
+
+    /// A thread ends; another takes its place when there is work. One of the core's starts it: what a thread that was put
+    /// back starts is behind as well.
+    fn end(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
+        queue.threads -= 1;
+        if !queue.tasks.is_empty() {
+            let lane = Arc::clone(self);
+            self.runtime.spawn(async move { lane.replace() });
+        }
+    }
+
+    fn replace(self: &Arc<Self>) {
+        let queue = self.lock();
+        if !queue.tasks.is_empty() && queue.waiting == 0 && queue.threads < queue.most_threads {
+            self.start(queue);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+#[cfg(target_os = "linux")]
+use crate::watchdog::Place;
+
+#[derive(Default)]
+struct Polls(AtomicUsize);
+
+impl Timed for Polls {
+    fn polled(&self, _: u32, _: Duration) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn lane() -> (Lane, Arc<Polls>) {
+    let runtime = Handle::current();
+    let watchdog = Arc::new(Watchdog::start(runtime.clone()).unwrap());
+    let polls = Arc::new(Polls::default());
+    (Lane::new("tested", (7, Mark::NOBODY), watchdog, runtime, polls.clone()), polls)
+}
+
+#[tokio::test]
+async fn what_rides_waits_and_is_woken_and_tells_its_outcome() {
+    let (lane, polls) = lane();
+    let outcome = lane.entrance().send(0, |tell| async move {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::task::yield_now().await;
+        let _ = tell.send(thread::current().name().map(str::to_owned));
+    });
+    assert_eq!(outcome.await.unwrap().as_deref(), Some("tested-lane"));
+    assert!(polls.0.load(Ordering::SeqCst) >= 2);
+}
+
+#[tokio::test]
+async fn one_that_blocks_leaves_the_other_threads_and_no_more_than_those() {
+    let (lane, _) = lane();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = Arc::new(Mutex::new(held));
+    let block = |_| {
+        let held = held.clone();
+        lane.entrance().send(0, move |tell| async move {
+            let _ = held.lock().unwrap().recv();
+            let _ = tell.send(());
+        })
+    };
+    let mut blocked: Vec<_> = (1..THREADS).map(block).collect();
+    lane.entrance()
+        .send(0, |tell| async move {
+            let _ = tell.send(());
+        })
+        .await
+        .unwrap();
+    blocked.extend((0..20).map(block));
+    assert_eq!(lane.threads(), THREADS);
+    let late = lane.entrance().send(0, |tell| async move {
+        let _ = tell.send(());
+    });
+    let in_time = tokio::time::timeout(Duration::from_millis(20), late).await;
+    assert!(in_time.is_err(), "all threads are blocked");
+    drop(release);
+    for ride in blocked {
+        ride.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_is_held_by_what_nobody_waits_for_gets_fresh_threads_once() {
+    let (lane, _) = lane();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = Arc::new(Mutex::new(held));
+    let block = |_| {
+        let held = held.clone();
+        lane.entrance().send::<(), _>(3, move |_tell| async move {
+            let _ = held.lock().unwrap().recv();
+        })
+    };
+    let blocked: Vec<_> = (0..MOST_THREADS).map(block).collect();
+    // What has not begun when nobody waits for it any more never begins.
+    while lane.0.lock().running.len() < THREADS {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(lane.relieve(), Relief::NotNeeded, "somebody waits for all of them");
+    drop(blocked);
+    let relief = |lane: &Lane| loop {
+        match lane.relieve() {
+            Relief::NotNeeded => thread::sleep(Duration::from_millis(5)),
+            relief => return relief,
+        }
+    };
+    assert_eq!(relief(&lane), Relief::Given(vec![3; THREADS]));
+    let answered = lane.entrance().send(0, |tell| async move {
+        let _ = tell.send(());
+    });
+    answered.await.unwrap();
+    let more: Vec<_> = (0..THREADS).map(block).collect();
+    while lane.0.lock().running.len() < MOST_THREADS {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(more);
+    assert_eq!(relief(&lane), Relief::Exhausted(vec![3; MOST_THREADS]));
+    drop(release);
+    while lane.relieve() != Relief::NotNeeded || !lane.0.lock().running.is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    lane.relieve();
+    assert_eq!(lane.0.lock().most_threads, THREADS, "what has come back needs no more");
+}
+
+/// Priority and cores of the thread that asks.
+#[cfg(target_os = "linux")]
+fn standing() -> (i32, u32) {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    let (_, after_name) = stat.rsplit_once(") ").unwrap();
+    let policy = after_name.split(' ').nth(38).unwrap().parse().unwrap();
+    (policy, rustix::thread::sched_getaffinity(None).unwrap().count())
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn who_comes_after_one_that_was_put_back_is_not_behind() {
+    let (lane, _) = lane();
+    let until_put_back = |_| {
+        lane.entrance().send(0, |tell| async move {
+            let (begun, since) = (standing(), Instant::now());
+            while standing().0 != libc::SCHED_IDLE && since.elapsed() < Duration::from_secs(30) {
+                thread::yield_now();
+            }
+            let _ = tell.send((begun, standing().0));
+        })
+    };
+    let rides: Vec<_> = (0..2 * THREADS).map(until_put_back).collect();
+    for ride in rides {
+        let everybody = (libc::SCHED_OTHER, standing().1);
+        assert_eq!(ride.await.unwrap(), (everybody, libc::SCHED_IDLE));
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn who_only_waits_is_not_put_back() {
+    let (lane, _) = lane();
+    let watchdog = Arc::clone(&lane.0.watchdog);
+    let ride = lane.entrance().send(0, move |tell| async move {
+        while watchdog.blocked()[Place::Lane as usize] == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let _ = tell.send(standing().0);
+    });
+    assert_eq!(ride.await.unwrap(), libc::SCHED_OTHER);
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_is_dropped_there() {
+    struct Told(Option<oneshot::Sender<Option<String>>>);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            let _ = self.0.take().unwrap().send(thread::current().name().map(str::to_owned));
+        }
+    }
+    let (lane, _) = lane();
+    let (gone, mut dropped) = oneshot::channel();
+    let told = Told(Some(gone));
+    let ride = lane.entrance().send::<(), _>(0, |_tell| async move {
+        let _told = told;
+        std::future::pending().await
+    });
+    assert!(tokio::time::timeout(Duration::from_millis(20), &mut dropped).await.is_err());
+    drop(ride);
+    assert_eq!(dropped.await.unwrap().as_deref(), Some("tested-lane"));
+}
+
+#[tokio::test]
+async fn a_panic_ends_its_own_ride() {
+    let (lane, _) = lane();
+    let ride = lane.entrance().send::<(), _>(0, |_tell| async { panic!("expected by the test") });
+    assert!(ride.await.is_err());
+    lane.entrance()
+        .send(0, |tell| async move {
+            let _ = tell.send(());
+        })
+        .await
+        .unwrap();
+}

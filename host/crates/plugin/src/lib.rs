@@ -1,0 +1,28 @@
+//! Plugins: found, judged, loaded, called, retired. `host/README.md` tells their walk.
+//!
+//! What judges (`state`, `manifest`, `compat`, `preflight`) is pure: bytes in, verdict out. What
+//! touches the disk is `package` and `trust`; what runs foreign code is `probe`, `library` and
+//! `instance`. `registry` leads a plugin from one to the next.
+
+pub mod active;
+pub mod agreement;
+pub mod arguments;
+pub mod breaker;
+pub mod bridge;
+pub mod call;
+pub mod connection;
+pub mod context;
+pub mod frontend;
+pub mod guard;
+pub mod inspect;
+pub mod instance;
+pub mod lane;
+pub mod library;
+pub mod news;
+pub mod past;
+pub mod placement;
+pub mod probe;
+pub mod registry;
+pub mod schema;
+pub mod settings;
+pub mod watchdog;

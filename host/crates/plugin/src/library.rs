@@ -1,0 +1,333 @@
+//! Opening a plugin library: from sealed bytes to a checked root table.
+//!
+//! Everything here assumes that `preflight` and `probe` have had their say: `dlopen` itself kills
+//! the process when a file is cut short, and so does a library whose constructors abort.
+
+pub mod background;
+pub mod forked;
+mod loaded;
+pub mod seat;
+pub mod trial;
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io,
+    ops::Range,
+    os::{
+        fd::{AsRawFd, BorrowedFd, IntoRawFd},
+        unix::fs::{FileExt, MetadataExt},
+    },
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use abi_stable::{
+    StableAbi,
+    abi_stability::abi_checking::check_layout_compatibility,
+    library::{AbiHeaderRef, LibHeader, LibraryError, ROOT_MODULE_LOADER_NAME_WITH_NUL, RootModuleError},
+};
+use cardinal_plugin_abi::{
+    PluginModuleRef,
+    extension::{self, Memory, MemoryUse},
+};
+use libloading::os::unix::{RTLD_LOCAL, RTLD_NOW};
+use rustix::{
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create},
+    io::Errno,
+};
+use sha2::{Digest, Sha256};
+
+use cardinal_package::state::{Code, Refusal};
+
+/// What a layout report is cut to in a refusal; the whole (10 KB and more) goes to the log.
+const LAYOUT_TEXT_LIMIT: usize = 600;
+/// How often memory is tried to be sealed that is busy; the kernel itself waits for some 80 ms each time.
+const SEAL_TRIES: u32 = 30;
+const SEAL_PAUSE: Duration = Duration::from_millis(20);
+/// The largest `describe()` that is read.
+const DESCRIBE_LIMIT: usize = 64 << 10;
+
+/// A private copy of a library's bytes that nobody, this process included, can change any more.
+///
+/// Judging a path and then opening it would judge one file and run another; overwriting a mapped
+/// file in place is a segfault. A sealed copy has neither trouble. It stays for the life of the process, so it has only
+/// what the loader maps; the rest reads as zeros.
+#[derive(Debug)]
+pub struct SealedLibrary {
+    file: File,
+    sha256: [u8; 32],
+}
+
+impl SealedLibrary {
+    /// Copies `bytes` into sealed memory. Blocks.
+    pub fn seal(bytes: &[u8]) -> io::Result<Self> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        // The loader maps it without the right to execute it as a program, which some systems grant nobody. Systems
+        // before Linux 6.3 do not know the flag.
+        let memory = memfd_create(c"cardinal-plugin", flags | MemfdFlags::NOEXEC_SEAL)
+            .or_else(|_| memfd_create(c"cardinal-plugin", flags))?;
+        let file = File::from(memory);
+        file.set_len(bytes.len() as u64)?;
+        for part in loaded::parts(bytes) {
+            file.write_all_at(&bytes[part.clone()], part.start as u64)?;
+        }
+        seal_once_free(&file)?;
+        Ok(Self { file, sha256: Sha256::digest(bytes).into() })
+    }
+
+    /// The hash of the bytes.
+    pub fn sha256(&self) -> [u8; 32] {
+        self.sha256
+    }
+
+    /// The sealed memory, for a probe process to inherit.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.file)
+    }
+}
+
+/// A busy kernel may hold on to some of the pages for a moment, to move or to count them, and refuses to make memory
+/// unchangeable that somebody holds. That passes; to refuse a plugin for it would be wrong.
+fn seal_once_free(memory: &File) -> io::Result<()> {
+    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    let mut tries = 1;
+    loop {
+        match fcntl_add_seals(memory, seals) {
+            Err(Errno::BUSY) if tries < SEAL_TRIES => std::thread::sleep(SEAL_PAUSE),
+            outcome => return Ok(outcome?),
+        }
+        tries += 1;
+    }
+}
+
+/// What a library says about itself, to be compared with its manifest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+pub struct Description {
+    pub name: String,
+    pub version: String,
+    #[serde(default)]
+    pub sdk: String,
+    #[serde(default)]
+    pub rustc: String,
+}
+
+/// An open library with a checked root table. It stays mapped for the life of the process: Rust
+/// libraries can't be unloaded safely, and wakers, memory and threads of it may outlive any use.
+#[derive(Clone)]
+pub struct Library {
+    module: PluginModuleRef,
+    description: Arc<Description>,
+    sha256: [u8; 32],
+    place: Range<usize>,
+}
+
+impl Library {
+    /// The addresses that it lies at; empty when the system does not tell.
+    pub fn place(&self) -> Range<usize> {
+        self.place.clone()
+    }
+
+    /// What the library's code holds, of all its instances together; `None` when it does not count.
+    pub fn memory(&self) -> Option<MemoryUse> {
+        let table = (self.module.get_extension())(extension::MEMORY).cast::<Memory>();
+        // SAFETY: the ABI says that this number leads to nothing, or to a static table of this type.
+        let table = unsafe { table.as_ref() }?;
+        Some((table.read)())
+    }
+
+    /// What the library says about itself.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// The hash of the library's bytes.
+    pub fn sha256(&self) -> [u8; 32] {
+        self.sha256
+    }
+}
+
+impl std::fmt::Debug for Library {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Library").field("description", &self.description).finish_non_exhaustive()
+    }
+}
+
+/// The libraries that this process has opened, by content: the same bytes are mapped once, however
+/// often they are loaded.
+#[derive(Default)]
+pub struct Libraries {
+    open: Mutex<HashMap<[u8; 32], Library>>,
+}
+
+impl Libraries {
+    /// [`open`], or the library of the same bytes that is open already. Blocks.
+    pub fn open(&self, sealed: SealedLibrary) -> Result<Library, Refusal> {
+        let mut libraries = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(library) = libraries.get(&sealed.sha256) {
+            return Ok(library.clone());
+        }
+        forked::watch();
+        let library = open(sealed)?;
+        libraries.insert(library.sha256, library.clone());
+        Ok(library)
+    }
+
+    /// How many different libraries are mapped.
+    pub fn resident(&self) -> usize {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+/// Opens a library and checks all that can be checked before its first own function runs. Blocks;
+/// runs the library's constructors.
+pub fn open(sealed: SealedLibrary) -> Result<Library, Refusal> {
+    let sha256 = sealed.sha256;
+    let (header, place) = map(sealed)?;
+    check_layout(header)?;
+    let module = root_module(header)?;
+    let description = Arc::new(describe(module)?);
+    Ok(Library { module, description, sha256, place })
+}
+
+fn map(sealed: SealedLibrary) -> Result<(&'static LibHeader, Range<usize>), Refusal> {
+    let path = format!("/proc/self/fd/{}", sealed.file.as_raw_fd());
+    // SAFETY: opening runs the library's constructors. That is what loading a plugin means: its
+    // code is trusted code, looked at by preflight and tried by a probe process before.
+    let library = unsafe { libloading::os::unix::Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }
+        .map_err(|error| not_loadable(&error))?;
+    let place = place_of(&sealed.file);
+    // glibc knows a library by the name that it was opened under. Were this descriptor closed, the
+    // next sealed copy could get its number, and dlopen would hand out this library again.
+    let _kept_open = sealed.file.into_raw_fd();
+    // SAFETY: the symbol's name is abi_stable's own, and says that a static of type `LibHeader`,
+    // which begins with an `AbiHeader`, stands there; `upgrade` looks at the magic before the rest.
+    let found = unsafe { library.get::<AbiHeaderRef>(ROOT_MODULE_LOADER_NAME_WITH_NUL.as_bytes()) }.map(|it| *it);
+    std::mem::forget(library); // never dlclose: see `Library`
+    let header = found.map_err(|_| not_a_plugin("The library does not export the plugin header."))?;
+    let header = header.upgrade().map_err(|error| {
+        not_a_plugin("The library's plugin header is of another format.")
+            .expected("a header of abi_stable 0.11")
+            .found(first_line(&error.to_string()))
+    })?;
+    Ok((header, place))
+}
+
+/// Where the file is mapped, from the first piece of it to the last.
+fn place_of(file: &File) -> Range<usize> {
+    let inode = file.metadata().map(|found| found.ino().to_string()).unwrap_or_default();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let mut place = 0..0;
+    for line in maps.lines() {
+        // Addresses, access, offset, device, inode, name. Memory files all lie on one device.
+        let mut fields = line.split_ascii_whitespace();
+        let ends = fields.next().and_then(|ends| ends.split_once('-'));
+        if fields.nth(3) != Some(&inode) || !line.contains("/memfd:") {
+            continue;
+        }
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        if let Some((begin, end)) = ends.and_then(|(begin, end)| number(begin).zip(number(end))) {
+            place = if place.is_empty() { begin..end } else { place.start.min(begin)..place.end.max(end) };
+        }
+    }
+    place
+}
+
+fn not_a_plugin(reason: &str) -> Refusal {
+    Refusal::new(Code::NotAPlugin, reason)
+}
+
+fn not_loadable(error: &libloading::Error) -> Refusal {
+    // The Display of libloading's own error says only "dlopen failed".
+    let reason = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+    let reason = reason.split_once(": ").map_or(reason.as_str(), |(_, rest)| rest);
+    Refusal::new(Code::NotLoadable, "The system's loader does not accept the library.").found(first_line(reason))
+}
+
+/// abi_stable's own check goes one way, and refuses an older plugin in a newer host. All types that
+/// cross stand in one crate, so one side is newer in all of them: either direction will do.
+fn check_layout(header: &LibHeader) -> Result<(), Refusal> {
+    let Some(theirs) = header.layout() else {
+        return Err(layout_mismatch().found("a library without a description of its layouts"));
+    };
+    let ours = <PluginModuleRef as StableAbi>::LAYOUT;
+    let Err(newer_plugin) = check_layout_compatibility(ours, theirs) else { return Ok(()) };
+    let Err(older_plugin) = check_layout_compatibility(theirs, ours) else { return Ok(()) };
+    tracing::warn!(as_newer = %newer_plugin, as_older = %older_plugin, "a plugin library has other layouts");
+    Err(layout_mismatch().found(layout_tail(&newer_plugin.to_string())))
+}
+
+fn layout_mismatch() -> Refusal {
+    Refusal::new(Code::LayoutMismatch, "The library was built against another layout of the plugin API.")
+        .expected(format!("the layouts of plugin API {}", cardinal_plugin_abi::API_VERSION))
+}
+
+fn root_module(header: &'static LibHeader) -> Result<PluginModuleRef, Refusal> {
+    // SAFETY: `check_layout` has compared the layouts, in both directions, just before.
+    let loaded = unsafe { header.init_root_module_with_unchecked_layout::<PluginModuleRef>() };
+    loaded.map_err(|error| match error {
+        LibraryError::IncompatibleVersionNumber { expected_version, actual_version, .. } => layout_mismatch()
+            .expected(format!("plugin ABI {expected_version}"))
+            .found(format!("plugin ABI {actual_version}")),
+        LibraryError::RootModule { err: RootModuleError::Unwound, .. } => {
+            Refusal::new(Code::ConstructorPanicked, "The library panicked while it made its root table.")
+        }
+        other => not_a_plugin("The library gives no root table.").found(first_line(&other.to_string())),
+    })
+}
+
+fn describe(module: PluginModuleRef) -> Result<Description, Refusal> {
+    let text = (module.describe())();
+    let described = match text.get().len() {
+        0..=DESCRIBE_LIMIT => serde_json::from_slice(text.get()).map_err(|error| error.to_string()),
+        length => Err(format!("{length} bytes")),
+    };
+    described.map_err(|found| {
+        not_a_plugin("The library's description of itself cannot be read.")
+            .expected("{name, version, sdk, rustc} as JSON")
+            .found(found)
+    })
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("nothing").to_owned()
+}
+
+/// The end of a layout report names the difference; what leads there is for the log.
+fn layout_tail(report: &str) -> String {
+    let tail = report.rfind("Error:").map_or(report, |at| &report[at..]);
+    let words = tail.split_whitespace().collect::<Vec<_>>().join(" ");
+    words.chars().take(LAYOUT_TEXT_LIMIT).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn sealed_bytes_cannot_be_changed() {
+        let sealed = SealedLibrary::seal(b"bytes").unwrap();
+        assert!((&sealed.file).write_all(b"more").is_err());
+        assert!(sealed.file.set_len(1).is_err());
+        assert_eq!(sealed.sha256()[..], Sha256::digest(b"bytes")[..]);
+    }
+
+    #[test]
+    fn text_is_refused_in_plain_words() {
+        let refusal = open(SealedLibrary::seal(b"hello, not a library").unwrap()).unwrap_err();
+        assert_eq!(refusal.code, Code::NotLoadable);
+        let found = refusal.found.unwrap();
+        assert!(found.contains("file too short") || found.contains("invalid ELF"), "{found}");
+    }
+
+    #[test]
+    fn a_library_without_the_header_is_not_a_plugin() {
+        let libm = ["/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6", "/usr/lib/libm.so.6"];
+        let Some(bytes) = libm.iter().find_map(|path| std::fs::read(path).ok()) else { return };
+        let refusal = open(SealedLibrary::seal(&bytes).unwrap()).unwrap_err();
+        assert_eq!(refusal.code, Code::NotAPlugin);
+    }
+}

@@ -1,0 +1,216 @@
+//! The calls into a plugin's root table, made safe: the only place that runs a plugin's code.
+//!
+//! A [`Seat`] is one instance's code and state. Everything that may run its code holds an `Arc` of
+//! it, and the plugin's `destroy` runs when the last one is dropped; so nothing outlives what it
+//! runs on, whatever order things end in.
+
+use std::{
+    future::Future,
+    mem::MaybeUninit,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use cardinal_plugin_abi::{Bytes, CallId, CtxId, Error, Fut, HostApiRef, PluginModuleRef, Reply, Request, door, error};
+use tokio::runtime::Handle;
+
+use super::{Library, forked};
+use cardinal_control::crash::{
+    current::{self, Mark},
+    descriptors,
+};
+
+static RESIDENT: AtomicUsize = AtomicUsize::new(0);
+
+/// How many instances exist in this process, those included that hang and can't be freed.
+pub fn resident() -> usize {
+    RESIDENT.load(Ordering::Relaxed)
+}
+
+/// Why there is no instance.
+#[derive(Debug)]
+pub enum NotMade {
+    Failed(String),
+    Panicked(String),
+}
+
+/// One instance of a plugin.
+pub struct Seat {
+    raw: Raw,
+    runtime: Handle,
+    stopped: AtomicBool,
+    stop_limit: Duration,
+}
+
+/// Where an instance's code and state are.
+#[derive(Clone, Copy)]
+struct Raw {
+    module: PluginModuleRef,
+    instance: *const (),
+    ctx: CtxId,
+    mark: Mark,
+}
+
+// SAFETY: the ABI says that `exports`, `call` and `shutdown` may be called from any thread, many at
+// a time. `destroy` is called once, after all else.
+unsafe impl Send for Raw {}
+// SAFETY: as above.
+unsafe impl Sync for Raw {}
+
+impl Seat {
+    /// Makes an instance: runs the author's `routes(ctx)`. Blocks for as long as that does.
+    pub fn create(
+        library: &Library,
+        host: HostApiRef,
+        (ctx, mark): (CtxId, Mark),
+        runtime: Handle,
+        stop_limit: Duration,
+    ) -> Result<Arc<Self>, NotMade> {
+        let (mut instance, mut failure) = (std::ptr::null(), MaybeUninit::uninit());
+        let tag = {
+            let _entered = current::enter(mark);
+            // SAFETY: a `Library` has a checked table; both out pointers are valid for a write.
+            unsafe { (library.module.create())(host, ctx, &raw mut instance, failure.as_mut_ptr()) }
+        };
+        forked::end_child();
+        match tag {
+            door::READY if !instance.is_null() => {
+                RESIDENT.fetch_add(1, Ordering::Relaxed);
+                let raw = Raw { module: library.module, instance, ctx, mark };
+                Ok(Arc::new(Self { raw, runtime, stopped: AtomicBool::new(false), stop_limit }))
+            }
+            // SAFETY: the contract of `create`: these tags mean that `err` was written.
+            door::FAILED => Err(NotMade::Failed(unsafe { failure.assume_init() }.text())),
+            // SAFETY: as above.
+            door::PANICKED => Err(NotMade::Panicked(unsafe { failure.assume_init() }.text())),
+            tag => Err(NotMade::Failed(format!("`create` answered the tag {tag}"))),
+        }
+    }
+
+    /// The number of the instance's context.
+    pub fn ctx(&self) -> CtxId {
+        self.raw.ctx
+    }
+
+    /// What marks threads that run its code.
+    pub fn mark(&self) -> Mark {
+        self.raw.mark
+    }
+
+    /// The list of handlers, as the plugin wrote it.
+    pub fn exports(&self) -> Bytes {
+        let _entered = current::enter(self.raw.mark);
+        // SAFETY: `raw` is a checked table and the live instance that its `create` gave.
+        unsafe { (self.raw.module.exports())(self.raw.instance) }
+    }
+
+    /// Calls a handler. What the reply holds may run the plugin's code, too: whoever takes it keeps
+    /// an `Arc` of the seat as long.
+    pub fn call(self: &Arc<Self>, handler: u32, call: CallId, request: Request) -> Running<Reply> {
+        let mark = self.raw.mark.handler(handler);
+        let _entered = current::enter(mark);
+        // SAFETY: as in `exports`; `Running` keeps the instance while the future lives.
+        let future = unsafe { (self.raw.module.call())(self.raw.instance, handler, call, request) };
+        forked::end_child();
+        Running { future: Some(future), mark, _seat: Some(self.clone()) }
+    }
+
+    /// Has the plugin stop what it started, once; later calls do nothing.
+    pub async fn stop(self: &Arc<Self>) -> Result<(), String> {
+        if self.stopped.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let _entered = current::enter(self.raw.mark);
+        // SAFETY: as in `exports`; `stopped` says that this is the only call.
+        let future = unsafe { (self.raw.module.shutdown())(self.raw.instance) };
+        drop(_entered);
+        bounded(Running { future: Some(future), mark: self.raw.mark, _seat: Some(self.clone()) }, self.stop_limit).await
+    }
+}
+
+async fn bounded(stopping: impl Future<Output = Result<u8, Error>>, limit: Duration) -> Result<(), String> {
+    match tokio::time::timeout(limit, stopping).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(error.text()),
+        Err(_) => Err(format!("it did not end in {limit:?}")),
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let (raw, limit, stopped) = (self.raw, self.stop_limit, *self.stopped.get_mut());
+        let runtime = self.runtime.clone();
+        self.runtime.spawn(async move {
+            if !stopped {
+                stop_unseated(raw, limit).await;
+            }
+            // The author's drop code may block.
+            runtime.spawn_blocking(move || destroy(raw));
+        });
+    }
+}
+
+/// `shutdown` comes before `destroy`, also for an instance that nobody shut down.
+async fn stop_unseated(raw: Raw, limit: Duration) {
+    let entered = current::enter(raw.mark);
+    // SAFETY: as in `Seat::exports`; `destroy` runs after this only.
+    let future = unsafe { (raw.module.shutdown())(raw.instance) };
+    drop(entered);
+    let running = Running { future: Some(future), mark: raw.mark, _seat: None };
+    if let Err(reason) = bounded(running, limit).await {
+        tracing::warn!(reason, "a plugin's shutdown failed");
+    }
+}
+
+fn destroy(raw: Raw) {
+    let _entered = current::enter(raw.mark);
+    // SAFETY: the last `Arc` of the seat is gone, and with it every future of the instance.
+    // `Seat::drop` runs once, so this does.
+    let tag = unsafe { (raw.module.destroy())(raw.instance) };
+    if tag == door::READY {
+        RESIDENT.fetch_sub(1, Ordering::Relaxed);
+    } else {
+        tracing::warn!("a plugin panicked while it was freed; its memory is lost");
+    }
+}
+
+/// A future of the plugin, marked as the plugin's whenever it runs.
+pub struct Running<T> {
+    future: Option<Fut<T>>,
+    mark: Mark,
+    /// Keeps the instance; none when it is being freed.
+    _seat: Option<Arc<Seat>>,
+}
+
+impl<T> Future for Running<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let _entered = current::enter(self.mark);
+        let Some(future) = self.future.as_mut() else {
+            return Poll::Ready(Err(Error::new(error::BAD_HANDLE, "polled after its end")));
+        };
+        let polled = Pin::new(future).poll(cx);
+        if polled.is_ready() {
+            self.future = None; // what it held ends with it
+        }
+        forked::end_child();
+        if current::is_ours() {
+            descriptors::check_tripwires();
+        }
+        polled
+    }
+}
+
+impl<T> Drop for Running<T> {
+    fn drop(&mut self) {
+        let _entered = current::enter(self.mark);
+        self.future = None;
+        forked::end_child();
+    }
+}

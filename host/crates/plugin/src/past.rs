@@ -1,0 +1,114 @@
+//! What earlier workers of this host left for this one: which plugins are set aside, and which libraries have been
+//! tried. The keeper keeps both; here is what it said at the start, and what has changed since.
+
+use std::{
+    collections::HashSet,
+    sync::{Mutex, MutexGuard, PoisonError, RwLock},
+};
+
+use tracing::Level;
+
+use cardinal_control::{
+    crash::{
+        book::{Book, Quarantined, Remembered},
+        record::{Cause, Crash},
+    },
+    link::{KeeperGone, KeeperLink},
+};
+use cardinal_observe::log::{
+    Log,
+    tail::{Said, Source},
+};
+
+pub struct Past {
+    book: RwLock<Book>,
+    probed: Mutex<HashSet<String>>,
+    /// Nobody, where plugins are only looked at.
+    keeper: Option<KeeperLink>,
+}
+
+impl Past {
+    pub fn new(book: Book, probed: Vec<String>, keeper: KeeperLink) -> Self {
+        Self { book: RwLock::new(book), probed: Mutex::new(probed.into_iter().collect()), keeper: Some(keeper) }
+    }
+
+    /// What was remembered, for somebody who looks at plugins and loads none.
+    pub fn read_only(book: Book) -> Self {
+        Self { book: RwLock::new(book), probed: Mutex::default(), keeper: None }
+    }
+
+    /// Why a package is not to be loaded.
+    pub fn quarantine(&self, plugin: &str, sha256: &str) -> Option<Quarantined> {
+        self.book.read().unwrap_or_else(PoisonError::into_inner).quarantine(plugin, sha256).cloned()
+    }
+
+    /// The last crash that a plugin caused on this host.
+    pub fn last_crash(&self, plugin: &str) -> Option<Crash> {
+        self.book.read().unwrap_or_else(PoisonError::into_inner).last_of(plugin).cloned()
+    }
+
+    /// How many crashes of this host are unattributed, and the last of them.
+    pub fn unattributed(&self) -> (usize, Option<Crash>) {
+        let book = self.book.read().unwrap_or_else(PoisonError::into_inner);
+        (book.unattributed().count(), book.unattributed().next().cloned())
+    }
+
+    /// Remembers that a plugin held all its threads; whether it is set aside for it.
+    pub fn blocked(&self, crash: Crash) -> bool {
+        if let Some(keeper) = &self.keeper {
+            keeper.blocked(crash.clone());
+        }
+        self.book.write().unwrap_or_else(PoisonError::into_inner).add(crash).is_some()
+    }
+
+    /// Puts what is known of crashes where those read along who look into a plugin: the lines of the worker that ended are
+    /// gone with it.
+    pub fn tell(&self, log: &Log) {
+        let book = self.book.read().unwrap_or_else(PoisonError::into_inner);
+        for Remembered { crash, .. } in &book.crashes {
+            let Some(culprit) = &crash.plugin else { continue };
+            let Some(tail) = log.tail(&culprit.name) else { continue };
+            let known = [("handler", &culprit.handler), ("offset", &culprit.offset)];
+            let known = known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into())));
+            let version = ("version".to_owned(), culprit.version.clone().into());
+            tail.add(&Said {
+                at: crash.at,
+                level: Level::ERROR,
+                source: Source::Host,
+                message: &match crash.cause {
+                    Cause::Blocked => format!("all its threads were held by {}", crash.told()),
+                    _ => format!("the worker was ended by {}", crash.told()),
+                },
+                fields: known.chain([version]).collect(),
+                request_id: None,
+                trace_id: None,
+            });
+        }
+    }
+
+    /// Lets a plugin out of quarantine, with a clean record; says whether it was there.
+    ///
+    /// # Errors
+    /// The keeper, which keeps the record, is gone.
+    pub async fn release(&self, plugin: &str) -> Result<bool, KeeperGone> {
+        let was_quarantined = self.keeper.as_ref().ok_or(KeeperGone)?.release(plugin).await?;
+        self.book.write().unwrap_or_else(PoisonError::into_inner).release(plugin);
+        Ok(was_quarantined)
+    }
+
+    /// Whether a process of this very program has opened the package before.
+    pub fn was_probed(&self, sha256: &str) -> bool {
+        self.known().contains(sha256)
+    }
+
+    pub fn probed(&self, sha256: &str) {
+        if let Some(keeper) = &self.keeper {
+            keeper.probed(sha256);
+        }
+        self.known().insert(sha256.to_owned());
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.probed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,417 @@
+//! Opening a library and running its `routes` in a child process first: what aborts, exits or hangs there takes down the
+//! child and nobody else.
+
+mod started;
+pub mod starter;
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, Write},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::process::{CommandExt as _, ExitStatusExt as _},
+    },
+    path::PathBuf,
+    process::{Command, ExitStatus, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+
+use self::{started::Started, starter::ProbeStarter};
+use super::{
+    bridge::unanswered,
+    instance::{Export, exports, not_made},
+    library::{self, Library, SealedLibrary, trial},
+};
+use cardinal_package::state::{Code, Refusal};
+
+/// How long a library may take to open, and its `routes` to return.
+pub const TIME_LIMIT: Duration = Duration::from_secs(10);
+/// How long the rest of its complaints, and then its end, is waited for, once the child has closed its output.
+const COMPLAINT_GRACE: Duration = Duration::from_secs(1);
+const END_GRACE: Duration = Duration::from_secs(1);
+/// What the answer's line begins with. A library may write to the same output.
+const ANSWER: &str = "cardinal-probe:";
+/// The longest line that is read (a list of handlers has up to 1 MiB), and how much of the child's complaints is kept.
+const LINE_LIMIT: usize = 4 << 20;
+const COMPLAINT_LIMIT: usize = 4 << 10;
+/// How much of the complaints a refusal shows.
+const SHOWN: usize = 300;
+/// Settings that are longer are not handed to the child: they are an argument, and the system bounds those.
+const SETTINGS_LIMIT: usize = 64 << 10;
+
+/// Has children started that open what they find on their standard input.
+#[derive(Clone, Debug)]
+pub struct Prober {
+    by: StartedBy,
+    limit: Duration,
+}
+
+#[derive(Clone, Debug)]
+enum StartedBy {
+    This(ProbeCommand),
+    Starter(Arc<ProbeStarter>),
+}
+
+/// What a child is started as.
+#[derive(Clone, Debug)]
+pub struct ProbeCommand {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+impl ProbeCommand {
+    /// This program's own `probe` command.
+    pub fn of_this_program() -> Self {
+        let parent = std::process::id().to_string();
+        Self {
+            // The very file that is running, even if another one was put in its place since.
+            program: PathBuf::from("/proc/self/exe"),
+            arguments: ["probe", "--parent", &parent].map(OsString::from).into(),
+        }
+    }
+
+    fn for_library(&self, library: OwnedFd, settings: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).arg("--settings").arg(settings);
+        command.env_clear().process_group(0).stdin(library);
+        command
+    }
+}
+
+/// What the child says, a line each.
+#[derive(Debug, Serialize, Deserialize)]
+enum Answer {
+    Opened,
+    Refused(Refusal),
+    /// The instance was made; the list of its handlers.
+    Made(String),
+    /// `routes` ended without a router.
+    NotMade(Refusal),
+}
+
+/// What was heard of the child.
+enum Heard {
+    ProbeOutcome(ProbeOutcome),
+    Refused(Refusal),
+    /// It ended before it had an answer.
+    Ended(Step),
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    Open,
+    Routes,
+}
+
+/// What a library that can be opened showed of itself.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ProbeOutcome {
+    /// Its handlers, or why `routes` gave no router. A host that knows the operator's settings may see it give one.
+    pub exports: Result<Vec<Export>, Refusal>,
+}
+
+impl Prober {
+    /// Starts them itself.
+    pub fn of_this_program() -> Self {
+        Self { by: StartedBy::This(ProbeCommand::of_this_program()), limit: TIME_LIMIT }
+    }
+
+    /// For a process that may start none.
+    pub fn by_starter(starter: ProbeStarter) -> Self {
+        Self { by: StartedBy::Starter(Arc::new(starter)), limit: TIME_LIMIT }
+    }
+
+    /// Opens the library in a child and runs its `routes` there, with the settings that hold when the operator has set
+    /// none. Cancelled or not, no child stays behind.
+    pub async fn try_out(
+        &self,
+        library: &SealedLibrary,
+        defaults: &Map<String, Value>,
+    ) -> Result<ProbeOutcome, Refusal> {
+        let mut child = self.start(library, defaults).map_err(|error| no_child(&error))?;
+        let (heard, complaint) = self.listen(&mut child).await;
+        match heard {
+            Heard::ProbeOutcome(tried) => Ok(tried),
+            Heard::Refused(refusal) => Err(refusal),
+            Heard::Ended(step) => Err(ended(&mut child, step, &complaint).await),
+        }
+    }
+
+    fn start(&self, library: &SealedLibrary, defaults: &Map<String, Value>) -> io::Result<Started> {
+        let mut settings = serde_json::to_string(defaults)?;
+        if settings.len() > SETTINGS_LIMIT {
+            settings = "{}".to_owned();
+        }
+        match &self.by {
+            StartedBy::This(command) => {
+                let mut command = command.for_library(library.fd().try_clone_to_owned()?, &settings);
+                command.stdout(Stdio::piped()).stderr(Stdio::piped());
+                Ok(Started::own(tokio::process::Command::from(command).kill_on_drop(true).spawn()?))
+            }
+            StartedBy::Starter(starter) => starter.start(library.fd(), &settings),
+        }
+    }
+
+    /// What came of it, and the beginning of what was written to standard error.
+    async fn listen(&self, child: &mut Started) -> (Heard, String) {
+        let Some((output, errors)) = child.outputs() else { return (Heard::Ended(Step::Open), String::new()) };
+        let mut complaint = Vec::new();
+        let heard = {
+            let mut complaints = std::pin::pin!(keep_beginning(errors, &mut complaint));
+            let mut heard = std::pin::pin!(self.hear(output));
+            tokio::select! {
+                biased;
+                heard = &mut heard => {
+                    // Without an answer the child is ending, and what it complains of is the reason.
+                    if matches!(heard, Heard::Ended(_)) {
+                        let _ = tokio::time::timeout(COMPLAINT_GRACE, complaints).await;
+                    }
+                    heard
+                }
+                () = &mut complaints => heard.await,
+            }
+        };
+        (heard, String::from_utf8_lossy(&complaint).into_owned())
+    }
+
+    async fn hear(&self, output: impl AsyncRead + Unpin) -> Heard {
+        let mut output = BufReader::new(output);
+        match tokio::time::timeout(self.limit, answer(&mut output)).await {
+            Ok(Some(Answer::Opened)) => {}
+            Ok(Some(Answer::Refused(refusal))) => return Heard::Refused(refusal),
+            Ok(_) => return Heard::Ended(Step::Open),
+            Err(_) => return Heard::Refused(self.too_slow()),
+        }
+        match tokio::time::timeout(self.limit, answer(&mut output)).await {
+            Ok(Some(Answer::Made(list))) => {
+                Heard::ProbeOutcome(ProbeOutcome { exports: exports::parse(list.as_bytes()) })
+            }
+            Ok(Some(Answer::NotMade(refusal))) => Heard::ProbeOutcome(ProbeOutcome { exports: Err(refusal) }),
+            Ok(_) => Heard::Ended(Step::Routes),
+            Err(_) => Heard::Refused(routes_hang(self.limit)),
+        }
+    }
+
+    fn too_slow(&self) -> Refusal {
+        failed("The library did not finish opening in time.")
+            .expected(format!("open within {} s", self.limit.as_secs_f32()))
+            .found("it was still busy")
+    }
+}
+
+/// A `routes` that does not return.
+pub fn routes_hang(limit: Duration) -> Refusal {
+    Refusal::new(Code::CreateFailed, "The plugin's `routes` function does not return.")
+        .expected(format!("done within {} s", limit.as_secs_f32()))
+        .found("it was still running")
+}
+
+/// The next answer; `None` when there comes none.
+async fn answer(output: &mut (impl AsyncBufRead + Unpin)) -> Option<Answer> {
+    loop {
+        let mut line = Vec::new();
+        let read = (&mut *output).take(LINE_LIMIT as u64).read_until(b'\n', &mut line).await;
+        if read.unwrap_or(0) == 0 {
+            return None;
+        }
+        if let Some(text) = line.strip_prefix(ANSWER.as_bytes()) {
+            return serde_json::from_slice(text).ok();
+        }
+    }
+}
+
+/// Reads to the end, so that the child never waits for us; keeps the beginning.
+async fn keep_beginning(mut errors: impl AsyncRead + Unpin, kept: &mut Vec<u8>) {
+    let mut chunk = [0; 4096];
+    while let Ok(read @ 1..) = errors.read(&mut chunk).await {
+        let room = COMPLAINT_LIMIT.saturating_sub(kept.len());
+        kept.extend_from_slice(&chunk[..read.min(room)]);
+    }
+}
+
+async fn ended(child: &mut Started, step: Step, complaint: &str) -> Refusal {
+    let how = match tokio::time::timeout(END_GRACE, child.wait()).await {
+        Ok(Ok(status)) => how_it_ended(status),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "closed its output and went on".to_owned(),
+    };
+    tracing::warn!(how, complaint, "a library ended the process that tried it");
+    let last = complaint.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+    let said: String = last.chars().take(SHOWN).collect();
+    let found = if said.is_empty() { how } else { format!("{how}; it said: {said}") };
+    match step {
+        Step::Open => failed("Opening the library ended the process that tried it.").expected("a library that opens"),
+        Step::Routes => failed("The plugin's `routes` function ended the process that tried it.")
+            .expected("a `routes` that returns a router")
+            .fix("Correct the plugin's `routes` function; `cardinal plugin check --open` tries it again."),
+    }
+    .found(found)
+}
+
+fn how_it_ended(status: ExitStatus) -> String {
+    const NAMES: [(i32, &str); 6] =
+        [(4, "SIGILL"), (6, "SIGABRT"), (7, "SIGBUS"), (8, "SIGFPE"), (9, "SIGKILL"), (11, "SIGSEGV")];
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => match NAMES.iter().find(|(number, _)| *number == signal) {
+            Some((_, name)) => format!("killed by {name}"),
+            None => format!("killed by signal {signal}"),
+        },
+        (None, Some(code)) => format!("exited with status {code}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+fn failed(reason: &str) -> Refusal {
+    Refusal::new(Code::ProbeFailed, reason)
+}
+
+fn no_child(error: &io::Error) -> Refusal {
+    failed("The process that tries libraries could not be started.")
+        .found(error.to_string())
+        .fix("Let the host start processes (memory, process limits), then rescan.")
+}
+
+/// The child: opens the library on standard input, makes an instance of it, and says on standard output how that went.
+///
+/// # Errors
+/// An answer cannot be written.
+pub fn child(settings: String) -> io::Result<()> {
+    // A library that crashes is an answer, not something to keep a memory image of.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    let library = match open_input() {
+        Ok(library) => library,
+        Err(refusal) => return write_answer(&Answer::Refused(refusal)),
+    };
+    write_answer(&Answer::Opened)?;
+    write_answer(&match trial::exports(&library, unanswered::host_api(settings)) {
+        Ok(list) => Answer::Made(String::from_utf8_lossy(list.get()).into_owned()),
+        Err(reason) => Answer::NotMade(not_made(reason)),
+    })
+}
+
+fn write_answer(answer: &Answer) -> io::Result<()> {
+    let text = serde_json::to_string(answer)?;
+    let mut output = io::stdout().lock();
+    // The library may have left a line open.
+    writeln!(output, "\n{ANSWER}{text}")?;
+    output.flush()
+}
+
+fn open_input() -> Result<Library, Refusal> {
+    let sealed = copy_input().map_err(|error| failed("The library could not be read.").found(error.to_string()))?;
+    library::open(sealed)
+}
+
+fn copy_input() -> io::Result<SealedLibrary> {
+    // Read from its beginning, wherever the parent's writing has left the offset.
+    let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let length = input.metadata()?.len();
+    let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+    std::os::unix::fs::FileExt::read_exact_at(&input, &mut bytes, 0)?;
+    SealedLibrary::seal(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use rustix::process::Pid;
+
+    use super::*;
+
+    async fn run(script: &str, limit: Duration) -> Result<ProbeOutcome, Refusal> {
+        let arguments = ["-c", script].map(OsString::from).into();
+        let by = StartedBy::This(ProbeCommand { program: "/bin/sh".into(), arguments });
+        let prober = Prober { by, limit };
+        prober.try_out(&SealedLibrary::seal(b"bytes").unwrap(), &Map::new()).await
+    }
+
+    /// A shell's line that gives an answer.
+    fn says(answer: &Answer) -> String {
+        format!("echo '{ANSWER}{}'; ", serde_json::to_string(answer).unwrap().replace('\'', r"'\''"))
+    }
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    #[tokio::test]
+    async fn an_answer_counts_whatever_else_is_written() {
+        let made = says(&Answer::Made(r#"[{"name":"list","method":"GET","path":"/"}]"#.to_owned()));
+        let script =
+            format!("echo noise; echo more >&2; printf 'half\\n'; {}echo noise; {made}", says(&Answer::Opened));
+        let exports = run(&script, LONG).await.unwrap().exports.unwrap();
+        assert_eq!(exports[0].told(), "GET /");
+        let refusal = failed("told by the child");
+        assert_eq!(run(&says(&Answer::Refused(refusal.clone())), LONG).await, Err(refusal));
+    }
+
+    #[tokio::test]
+    async fn routes_that_give_no_router_are_no_reason_to_refuse_the_library() {
+        let refusal = Refusal::new(Code::CreatePanicked, "It panicked.");
+        let script = says(&Answer::Opened) + &says(&Answer::NotMade(refusal.clone()));
+        assert_eq!(run(&script, LONG).await, Ok(ProbeOutcome { exports: Err(refusal) }));
+    }
+
+    #[tokio::test]
+    async fn routes_that_end_or_hold_the_process_are_told_from_a_library_that_does_not_open() {
+        let opened = says(&Answer::Opened);
+        let refusal = run(&format!("{opened} kill -SEGV $$"), LONG).await.unwrap_err();
+        assert_eq!((refusal.code, refusal.found.as_deref()), (Code::ProbeFailed, Some("killed by SIGSEGV")));
+        assert!(refusal.reason.contains("`routes`") && refusal.fix.contains("`routes`"), "{refusal}");
+        let refusal = run(&format!("{opened} sleep 1000"), Duration::from_secs(1)).await.unwrap_err();
+        assert_eq!((refusal.code, refusal.expected.as_deref()), (Code::CreateFailed, Some("done within 1 s")));
+    }
+
+    #[tokio::test]
+    async fn a_child_that_ends_without_an_answer_is_told_apart_by_how() {
+        for (script, found) in [("exit 0", "exited with status 0"), ("kill -ABRT $$", "killed by SIGABRT")] {
+            let refusal = run(script, LONG).await.unwrap_err();
+            assert_eq!((refusal.code, refusal.found.as_deref()), (Code::ProbeFailed, Some(found)));
+        }
+        let refusal = run("echo first >&2; echo 'boom at 7' >&2; exit 3", LONG).await.unwrap_err();
+        assert_eq!(refusal.found.as_deref(), Some("exited with status 3; it said: boom at 7"));
+    }
+
+    #[tokio::test]
+    async fn a_child_that_hangs_is_not_waited_for_nor_left_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid");
+        let script = format!("sleep 1000 & echo $! > {}; wait", file.display());
+        let refusal = run(&script, Duration::from_secs(1)).await.unwrap_err();
+        assert_eq!(refusal.found.as_deref(), Some("it was still busy"));
+        let sleeper: i32 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
+        let pid = Pid::from_raw(sleeper).unwrap();
+        let gone = || match std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())) {
+            Ok(stat) => stat.contains(") Z "), // dead, and its new parent has not looked yet
+            Err(_) => true,
+        };
+        for _ in 0..200 {
+            if gone() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the child's child is still there");
+    }
+
+    #[tokio::test]
+    async fn a_child_that_closes_its_output_is_not_waited_for_either() {
+        for script in ["exec >&-; sleep 1000", "exec >&- 2>&-; sleep 1000"] {
+            let refusal = run(script, LONG).await.unwrap_err();
+            assert_eq!(refusal.found.as_deref(), Some("closed its output and went on"), "{script}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_child_has_no_environment_and_the_library_as_input() {
+        // The shell itself sets PWD and a few more; what the host has (PATH, HOME) is not there.
+        let script = "test -z \"$HOME\" && test \"$(/bin/cat /proc/self/fd/0)\" = bytes && echo fine >&2; exit 3";
+        let refusal = run(script, LONG).await.unwrap_err();
+        assert_eq!(refusal.found.as_deref(), Some("exited with status 3; it said: fine"));
+    }
+}

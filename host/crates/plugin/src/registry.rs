@@ -1,0 +1,410 @@
+//! The walk of every plugin, from the plugins folder to one immutable snapshot.
+//!
+//! A scan looks at all packages, leads each on its own way, and publishes once, at its end.
+//! Whoever serves takes a snapshot and keeps it for the request: what it holds stays alive. A
+//! package that is unchanged keeps its running instance; one that is refused stops nobody else, its
+//! own predecessor included. Scans are made at the start, when something has changed in the folder
+//! and lies still, when something was decided on any host, and when an operator asks.
+
+use std::{
+    collections::HashSet,
+    io,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex as StdMutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use futures_util::future::join_all;
+use tokio::{
+    sync::{Mutex, watch},
+    task::spawn_blocking,
+    time::Instant,
+};
+use uuid::Uuid;
+
+pub use self::{
+    back::RolledBack, configure::Configuration, dry::readers_without, found::examine, history::Wanted,
+    report::PluginReport, snapshot::Snapshot,
+};
+use self::{
+    descriptors::Tally,
+    folder::Look,
+    found::Found,
+    generations::{Generations, Threads},
+    judge::{Decided, Judge},
+    load::Loader,
+    loads::Loads,
+    settle::settle,
+    snapshot::{Before, Entry},
+    trial::Trial,
+};
+pub use super::active::ToolEntry;
+use super::{context::Services, past::Past, watchdog::Watchdog};
+use cardinal_base::{clock::Clock, config::Config, error::ApiResult, seal::SealingKey};
+use cardinal_control::{crash::record::Crash, link::KeeperLink};
+use cardinal_database::log_failure;
+use cardinal_observe::Telemetry;
+use cardinal_package::{kept::Kept, state::State};
+use cardinal_store::{plugin_owners, plugin_state, plugin_versions};
+
+mod back;
+mod configure;
+mod confirm;
+mod descriptors;
+mod dry;
+mod folder;
+mod follow;
+mod found;
+mod generations;
+mod history;
+mod judge;
+mod load;
+mod loads;
+mod publish;
+mod read;
+mod report;
+mod settle;
+mod settling;
+mod snapshot;
+mod stuck;
+pub mod survey;
+mod trial;
+pub mod upload;
+
+/// How long a request waits for the first look at the plugins folder.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
+
+/// How long a scan waits for all loads, and whoever means one plugin for its load. Both less than a request may take
+/// (`CORE_ANSWER`): what is not done by then is shown as being loaded.
+const SCAN_WAIT: Duration = Duration::from_secs(10);
+const PLUGIN_WAIT: Duration = Duration::from_secs(15);
+
+/// Which host this is, and what opens its plugins' secrets.
+pub struct Own {
+    pub host: Uuid,
+    pub key: SealingKey,
+}
+
+/// All plugins of this host.
+pub struct Registry {
+    plugins_dir: PathBuf,
+    judge: Judge,
+    loader: Arc<Loader>,
+    loads: Loads,
+    descriptors: Tally,
+    current: ArcSwap<Snapshot>,
+    published: watch::Sender<u64>,
+    /// One scan at a time.
+    scanning: Mutex<()>,
+    /// One upload at a time.
+    uploading: Mutex<()>,
+    scans: AtomicU64,
+    /// How the packages looked when they were read last.
+    read: StdMutex<Look>,
+    /// What the decisions' stamp was when they were read last.
+    stamp: StdMutex<Option<i64>>,
+    kept: Arc<Kept>,
+    clock: Clock,
+    started: Instant,
+    /// The worker before this one ended on its own: what it served is served again, whatever lies in the folder by now.
+    after_crash: bool,
+    /// The worker ends: nothing gets into service any more.
+    closed: AtomicBool,
+    generations: Arc<Generations>,
+    trials: StdMutex<Vec<Trial>>,
+    /// What was decided, as it was read last.
+    decided: ArcSwap<Decided>,
+}
+
+/// What a scan is to do beyond looking.
+#[derive(Default)]
+struct Course {
+    /// What is still being written, and is left as it is.
+    unsettled: HashSet<PathBuf>,
+    /// What may be only half there, and is not refused for it yet.
+    young: HashSet<PathBuf>,
+    /// Whatever has changed since it was read is left as it is: this scan is about something else.
+    as_read: bool,
+    /// What gets a new generation even when nothing has changed.
+    reload: Option<Reload>,
+    /// Packages that stay as they are unless they serve or are being loaded.
+    left_alone: HashSet<String>,
+}
+
+impl Course {
+    /// For what was decided alone: what has changed in the folder is left to those who follow it, since it may be changing
+    /// still.
+    fn of_decisions() -> Self {
+        Self { as_read: true, ..Self::default() }
+    }
+}
+
+/// A plugin that is reloaded, and the package that it is looked for in.
+struct Reload {
+    plugin: String,
+    origin: String,
+}
+
+impl Registry {
+    /// An empty registry; [`scan`](Self::scan) fills it.
+    ///
+    /// # Errors
+    /// The thread that watches over plugins can't be started.
+    pub fn new(
+        config: &Config,
+        own: Own,
+        services: Arc<Services>,
+        keeper: KeeperLink,
+        past: Arc<Past>,
+        clock: Clock,
+        telemetry: Arc<Telemetry>,
+    ) -> io::Result<Self> {
+        let kept = Arc::new(Kept::open(&config.paths.data_dir));
+        Ok(Self {
+            plugins_dir: config.paths.plugins_dir.clone(),
+            after_crash: telemetry.worker_restarts > 0,
+            judge: Judge::new(
+                &config.plugins,
+                Some(keeper.clone()),
+                own.key,
+                clock.clone(),
+                Arc::clone(&past),
+                Arc::clone(&kept),
+            ),
+            loader: Arc::new(Loader::new(
+                own.host,
+                services,
+                keeper,
+                past,
+                telemetry,
+                Arc::clone(&kept),
+                clock.clone(),
+            )?),
+            loads: Loads::default(),
+            descriptors: Tally::default(),
+            kept,
+            clock,
+            started: Instant::now(),
+            current: ArcSwap::default(),
+            published: watch::Sender::new(0),
+            scanning: Mutex::default(),
+            uploading: Mutex::default(),
+            scans: AtomicU64::new(0),
+            read: StdMutex::default(),
+            stamp: StdMutex::default(),
+            closed: AtomicBool::new(false),
+            generations: Arc::default(),
+            trials: StdMutex::default(),
+            decided: ArcSwap::default(),
+        })
+    }
+
+    /// What is in service now. Holding it keeps its plugins alive.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.current.load_full()
+    }
+
+    /// The same for a look that ends at once: nobody else's count is touched. Not to be held over an await.
+    pub fn current(&self) -> arc_swap::Guard<Arc<Snapshot>> {
+        self.current.load()
+    }
+
+    /// Who watches over all plugins' code.
+    pub fn watchdog(&self) -> &Watchdog {
+        &self.loader.services.watchdog
+    }
+
+    /// How many ends of this host's workers are unattributed, and the last of them.
+    pub fn unattributed_crashes(&self) -> (usize, Option<Crash>) {
+        self.judge.past.unattributed()
+    }
+
+    /// Counts up whenever another snapshot is published.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.published.subscribe()
+    }
+
+    /// Every plugin that was found, in the order of the names.
+    pub fn reports(&self) -> Vec<PluginReport> {
+        let mut reports = self.snapshot().reports();
+        let (threads, decided) = (Threads::now(), self.decided.load());
+        for report in &mut reports {
+            report.crash = self.judge.past.last_crash(&report.name);
+            report.threads = threads.of(&report.name);
+            if let Some(budgets) = &mut report.budgets {
+                budgets.descriptors = self.descriptors.get(&report.name);
+            }
+            report.generations = self.generations.of(&report.name);
+            let serving = report.sha256.clone().filter(|_| report.state == State::Active);
+            report.versions = decided.shown(&report.name, &self.kept.of(&report.name), serving.as_deref());
+        }
+        dry::warn(&mut reports);
+        reports
+    }
+
+    /// Whether the plugins folder has been looked through.
+    pub fn has_looked(&self) -> bool {
+        *self.published.borrow() > 0
+    }
+
+    /// Waits until the plugins folder has been looked through once, and the plugin with this prefix is loaded (any plugin
+    /// when none is said): a worker that was just started knows of none, and its clients need not notice.
+    pub async fn first_look(&self, prefix: Option<&str>) {
+        let mut changes = self.changes();
+        let known = changes.wait_for(|count| *count > 0 && !self.current().awaits(prefix));
+        // Whoever has waited in vain is told that the plugin is not there yet.
+        let _ = tokio::time::timeout(FIRST_LOOK, known).await;
+    }
+
+    /// Leads every package in the plugins folder on its walk and publishes the outcome. What takes long to load is waited
+    /// for, but not for ever.
+    pub async fn scan(&self) {
+        self.walk(Course::default()).await;
+        self.loads.settled(None, SCAN_WAIT).await;
+    }
+
+    /// The same for what was decided alone, and without waiting for what takes long to load.
+    pub async fn apply_decisions(&self) {
+        self.walk(Course::of_decisions()).await;
+    }
+
+    /// The same for what was decided about one plugin, which is waited for. Another one that hangs is not.
+    pub async fn apply_to(&self, plugin: &str) {
+        self.apply_decisions().await;
+        self.loads.settled(Some(plugin), PLUGIN_WAIT).await;
+    }
+
+    /// Looks at the folder for one plugin, which is waited for.
+    pub async fn scan_for(&self, plugin: &str) {
+        self.walk(Course::default()).await;
+        self.loads.settled(Some(plugin), PLUGIN_WAIT).await;
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// A scan; gives what turned out to be only half there.
+    async fn walk(&self, course: Course) -> HashSet<PathBuf> {
+        let _alone = self.scanning.lock().await;
+        if self.is_closed() {
+            return HashSet::new();
+        }
+        let (started, is_first) = (Instant::now(), self.scans.load(Ordering::Relaxed) == 0);
+        let (found, half) = match self.look(&course).await {
+            Ok(looked) => looked,
+            // A folder that is gone for a moment, as network drives are, takes nothing out of service.
+            Err(error) if !is_first => {
+                tracing::warn!(folder = %self.plugins_dir.display(), %error, "the plugins folder cannot be read; what serves stays");
+                return HashSet::new();
+            }
+            Err(error) => {
+                tracing::warn!(folder = %self.plugins_dir.display(), %error, "there is no plugins folder");
+                (Vec::new(), HashSet::new())
+            }
+        };
+        let entries = match self.decided().await {
+            Ok(decided) => {
+                let decided = Arc::new(decided);
+                self.decided.store(Arc::clone(&decided));
+                self.lead(found, &decided, &course).await
+            }
+            Err(error) if !is_first => {
+                log_failure!(error, "the plugins were not looked at again: the database is away");
+                return half;
+            }
+            // What an operator has disabled must not run; so nothing runs until that is known.
+            Err(error) => {
+                tracing::error!(error = ?error, "no plugin is loaded: the database is away");
+                found.into_iter().map(|found| Entry::failed(found.about, "The database is away.".to_owned())).collect()
+            }
+        };
+        self.scans.fetch_add(1, Ordering::Relaxed);
+        let active = entries.iter().filter(|entry| entry.service.is_some()).count();
+        let (all, took) = (entries.len(), started.elapsed().as_millis() as u64);
+        self.publish(entries);
+        self.loads.forget_unwanted(&self.current());
+        self.loader.tell_in_service(&self.snapshot()).await;
+        tracing::info!(found = all, active, ms = took, "plugins looked at");
+        half
+    }
+
+    /// From what was found to what serves.
+    async fn lead(&self, found: Vec<Found>, decided: &Decided, course: &Course) -> Vec<Entry> {
+        let snapshot = self.snapshot();
+        let before = Before::new(&snapshot, &found);
+        let reload = course.reload.as_ref().map(|reload| reload.plugin.as_str());
+        let mut steps = self.judge.judge(found, decided, &before, reload).await;
+        for step in &mut steps {
+            step.leave_alone(&course.left_alone, snapshot.entries());
+        }
+        let loading = (&self.loader, &self.loads);
+        let entries = settle(loading, steps, &before).await;
+        let always = self.after_crash && self.scans.load(Ordering::Relaxed) == 0;
+        let mut steps = Vec::with_capacity(entries.len());
+        for entry in entries {
+            steps.push(self.judge.stand_in(entry, decided, &before, always).await);
+        }
+        let mut entries = settle(loading, steps, &before).await;
+        self.record(&mut entries, |entry| reload == Some(entry.about.name.as_str())).await;
+        entries.extend(decided.gone(&entries));
+        for name in self.kept.plugins() {
+            if !entries.iter().any(|entry| entry.about.name == name && entry.state != State::Retired) {
+                let (kept, now) = (Arc::clone(&self.kept), self.clock.now());
+                drop(spawn_blocking(move || kept.removed(&name, now)).await);
+            }
+        }
+        entries
+    }
+
+    /// Writes down what got into service. Of those that were `wanted`, what had been rolled back counts as taken back.
+    async fn record(&self, entries: &mut [Entry], wanted: impl Fn(&Entry) -> bool) {
+        let decided = self.decided.load_full();
+        for entry in entries.iter().filter(|entry| wanted(entry)) {
+            let serving =
+                entry.service.as_ref().filter(|service| decided.is_set_aside(&entry.about.name, &service.sha256));
+            if let (Some(service), None) = (serving, &entry.refusal) {
+                self.taken_back(&entry.about.name, &service.sha256).await;
+            }
+        }
+        self.judge.record(entries).await;
+        self.judge.claim(entries, &decided, &self.loader.services.core).await;
+    }
+
+    /// What stands in the database about plugins.
+    async fn decided(&self) -> ApiResult<Decided> {
+        let core = &self.loader.services.core;
+        // The stamp first: what is decided while this is read is read again.
+        let stamp = plugin_state::stamp(core).await?;
+        let decided = Decided {
+            states: plugin_state::all(core).await?,
+            owners: plugin_owners::all(core).await?,
+            versions: plugin_versions::all(core).await?,
+            losses: plugin_versions::losses(core).await?,
+        };
+        *self.stamp.lock().unwrap_or_else(PoisonError::into_inner) = Some(stamp);
+        Ok(decided)
+    }
+
+    fn stamp(&self) -> Option<i64> {
+        *self.stamp.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How the packages looked when they were read last.
+    fn read(&self) -> Look {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Stops every plugin: nothing new begins, what is under way has `grace` to end.
+    pub async fn shutdown(&self, grace: Duration) {
+        self.closed.store(true, Ordering::Release);
+        let _alone = self.scanning.lock().await;
+        let last = self.current.swap(Arc::default());
+        self.published.send_modify(|count| *count += 1);
+        join_all(last.active().map(|active| active.instance.shutdown(grace))).await;
+    }
+}

@@ -1,0 +1,152 @@
+//! The ways back and forth: an operator reloads a plugin, or goes back to a package from before.
+
+use semver::Version;
+use serde_json::Value;
+
+use super::{
+    Course, PLUGIN_WAIT, Registry, Reload,
+    found::About,
+    history::{History, NoWayBack, Wanted, WayBack},
+};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+use cardinal_package::state::{Code, Refusal, State};
+use cardinal_store::plugin_versions;
+
+/// A roll-back that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RolledBack {
+    /// The versions.
+    pub from: String,
+    pub to: String,
+}
+
+/// Where a plugin stands before it goes back.
+struct Stand {
+    state: State,
+    /// Hash and version of what serves, and of what lies in the folder.
+    serving: Option<(String, Version)>,
+    folder: Option<(String, Version)>,
+    /// A lower version lies in the folder.
+    waiting: bool,
+}
+
+impl Registry {
+    /// Takes what lies in the folder now as a new generation, also what was rolled back before. When it is no good, what
+    /// serves goes on serving.
+    ///
+    /// # Errors
+    /// No such plugin; it is disabled; it waits for an operator's word on data that it loses; the database is away.
+    pub async fn reload(&self, plugin: &str) -> ApiResult<()> {
+        let (state, origin) = {
+            let snapshot = self.snapshot();
+            let entry = snapshot.entry(plugin).ok_or_else(|| ApiError::not_found("plugin"))?;
+            (entry.state, entry.about.origin.clone())
+        };
+        if state == State::Disabled {
+            return Err(ApiError::new(&codes::CONFLICT).detail("The plugin is disabled: enable it."));
+        }
+        let reload = Reload { plugin: plugin.to_owned(), origin };
+        self.walk(Course { reload: Some(reload), ..Course::of_decisions() }).await;
+        self.loads.settled(Some(plugin), PLUGIN_WAIT).await;
+        match self.snapshot().refused(plugin, Code::DestructiveMigration) {
+            Some((lying, refusal)) => Err(waits_for_a_word(lying, refusal)),
+            None => Ok(()),
+        }
+    }
+
+    /// Goes back to a package from before, on every host that has it. With `from` only when that package serves still.
+    /// When the other one does not get into service here, everything stays as it was.
+    ///
+    /// # Errors
+    /// No such plugin, no way back; the database is away.
+    pub async fn roll_back(
+        &self,
+        plugin: &str,
+        wanted: &Wanted,
+        from: Option<&str>,
+        by: &Value,
+        reason: &str,
+    ) -> ApiResult<RolledBack> {
+        let stand = self.stand(plugin)?;
+        if from.is_some_and(|from| stand.serving.as_ref().is_none_or(|(sha256, _)| sha256 != from)) {
+            return Err(refused(NoWayBack::Failed("Another package serves by now.".to_owned())));
+        }
+        let core = &self.loader.services.core;
+        let (versions, losses) = (plugin_versions::all(core).await?, plugin_versions::losses(core).await?);
+        let kept = self.kept.of(plugin);
+        let history = History {
+            versions: versions.get(plugin).map(Vec::as_slice).unwrap_or_default(),
+            losses: losses.get(plugin).map(Vec::as_slice).unwrap_or_default(),
+            kept: &kept,
+            serving: borrowed(&stand.serving),
+        };
+        let way = history.way_back(wanted, borrowed(&stand.folder), stand.waiting).map_err(refused)?;
+        let WayBack { to: (sha256, to), aside } = way;
+        plugin_versions::roll_back(core, plugin, &aside, &sha256, by, reason).await?;
+        self.apply_to(plugin).await;
+        let from = stand.serving.or(stand.folder).map(|(_, version)| version.to_string()).unwrap_or_default();
+        let now = self.stand(plugin)?;
+        if stand.state == State::Disabled || now.serving.is_some_and(|(serving, _)| serving == sha256) {
+            return Ok(RolledBack { from, to: to.to_string() });
+        }
+        // It would not serve: as it was before, and no host waits for it.
+        let aside: Vec<String> = aside.into_iter().map(|(sha256, _)| sha256).collect();
+        plugin_versions::take_back(core, plugin, &aside).await?;
+        let why = self.snapshot().entry(plugin).and_then(|entry| entry.failure.clone());
+        self.apply_to(plugin).await;
+        Err(refused(NoWayBack::Failed(why.unwrap_or_else(|| format!("{to} does not get into service.")))))
+    }
+
+    fn stand(&self, plugin: &str) -> ApiResult<Stand> {
+        let snapshot = self.snapshot();
+        let entry = snapshot.entry(plugin).ok_or_else(|| ApiError::not_found("plugin"))?;
+        let lying = snapshot.lying(plugin).and_then(|about| {
+            let version = about.manifest.as_ref()?.version.clone();
+            Some((about.sha256.clone()?, version))
+        });
+        let serving = entry.service.as_ref();
+        let waits = |refusal: &Refusal| refusal.code == Code::LowerVersion;
+        Ok(Stand {
+            state: entry.state,
+            serving: serving.map(|service| (service.sha256.clone(), service.active.manifest.version.clone())),
+            folder: lying,
+            waiting: entry.refusal.as_ref().is_some_and(waits),
+        })
+    }
+
+    /// Lets a package that was reloaded on an operator's word be put into service again.
+    pub(super) async fn taken_back(&self, plugin: &str, sha256: &str) {
+        let packages = [sha256.to_owned()];
+        if let Err(error) = plugin_versions::take_back(&self.loader.services.core, plugin, &packages).await {
+            tracing::error!(plugin, error = ?error, "that the package was taken back could not be written down");
+        }
+    }
+}
+
+fn borrowed(package: &Option<(String, Version)>) -> Option<(&str, &Version)> {
+    package.as_ref().map(|(sha256, version)| (sha256.as_str(), version))
+}
+
+/// The package is good, and loses data that nobody has agreed to lose.
+fn waits_for_a_word(lying: &About, refusal: &Refusal) -> ApiError {
+    ApiError::new(&codes::DESTRUCTIVE_MIGRATION)
+        .detail(format!("{} {} Nothing was changed.", refusal.reason, refusal.fix))
+        .with("refusal", serde_json::to_value(refusal).unwrap_or_default())
+        .with("sha256", lying.sha256.clone())
+}
+
+fn refused(why: NoWayBack) -> ApiError {
+    match why {
+        NoWayBack::Nothing => {
+            ApiError::new(&codes::CONFLICT).detail("There is no earlier package of this plugin to go back to.")
+        }
+        NoWayBack::Unknown => ApiError::not_found("version"),
+        NoWayBack::Destructive(version) => ApiError::new(&codes::DESTRUCTIVE_MIGRATION).detail(format!(
+            "With {version} data was given up that earlier versions need: there is no way back past it."
+        )),
+        NoWayBack::Failed(why) => ApiError::new(&codes::CONFLICT).detail(why),
+    }
+}

@@ -1,0 +1,162 @@
+//! A plugin's settings as an operator sees and sets them: held against the schema of what lies in the plugins folder,
+//! which may be newer than what serves and wait for just these settings.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::Registry;
+use crate::settings::{self, Stored, secret};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+    input::escape,
+};
+use cardinal_package::manifest;
+use cardinal_store::{
+    cards::Precondition,
+    plugin_state::{self, Settings},
+};
+
+/// A plugin's settings without their secrets.
+pub struct Configuration {
+    pub version: i64,
+    /// What the plugin gets: all layers.
+    pub settings: Value,
+    /// What is stored, the uppermost layer.
+    pub stored: Value,
+    /// What `PLUGIN_SETTINGS_<NAME>` says on this host.
+    pub environment: Value,
+    /// What the schema says for what nobody sets.
+    pub defaults: Value,
+    pub schema: Option<Value>,
+    /// Secrets that were stored with another key, by JSON pointer: they have to be given again.
+    pub unreadable: BTreeSet<String>,
+}
+
+/// Settings that may be stored.
+struct Accepted {
+    open: Value,
+    /// By JSON pointer, not sealed yet.
+    secrets: BTreeMap<String, Value>,
+    /// Names of the settings that have changed.
+    changed: Vec<String>,
+}
+
+impl Registry {
+    /// The settings of a plugin that was found.
+    pub async fn configuration(&self, plugin: &str) -> ApiResult<Configuration> {
+        let schema = self.settings_schema(plugin)?;
+        let settings = plugin_state::settings(&self.loader.services.core, plugin).await?;
+        Ok(self.shown(plugin, schema, &settings))
+    }
+
+    /// Stores settings in the place of all that were stored before; secrets that are sent back as they are shown stay.
+    /// Gives the settings as they are now and the names of those that have changed.
+    pub async fn configure(
+        &self,
+        plugin: &str,
+        sent: Map<String, Value>,
+        precondition: &Precondition,
+    ) -> ApiResult<(Configuration, Vec<String>)> {
+        let schema = self.settings_schema(plugin)?;
+        if let (None, Some(name)) = (&schema, sent.keys().next()) {
+            let pointer = format!("/{}", escape(name));
+            return Err(ApiError::invalid(pointer, "The plugin has no settings: its manifest has no settings_schema."));
+        }
+        let mut changed = Vec::new();
+        let change = |before: &Settings| {
+            let accepted = self.accept(plugin, schema.as_ref(), Value::Object(sent), before)?;
+            changed = accepted.changed;
+            if changed.is_empty() {
+                return Ok(None);
+            }
+            let sealed = self.judge.seal(plugin, accepted.secrets).map_err(ApiError::internal)?;
+            Ok(Some(Settings { open: accepted.open, sealed, version: 0 }))
+        };
+        let core = &self.loader.services.core;
+        let (_, now) = plugin_state::change_settings(core, plugin, precondition, change).await?;
+        Ok((self.shown(plugin, schema, &now), changed))
+    }
+
+    /// What is to be stored of what was sent, when it fits.
+    fn accept(&self, plugin: &str, schema: Option<&Value>, mut sent: Value, before: &Settings) -> ApiResult<Accepted> {
+        let stored = self.judge.stored(plugin, before);
+        let environment = self.judge.environment(plugin);
+        let hidden = hidden(schema, &settings::layered(schema, environment, Some(&stored.document)), before);
+        let own = schema.map(|schema| secret::pointers(schema, &sent)).unwrap_or_default();
+        secret::keep(&mut sent, &stored.document, &hidden, &own, &stored.unreadable).map_err(|faults| {
+            let error = ApiError::new(&codes::VALIDATION_FAILED);
+            faults.into_iter().fold(error, |error, (pointer, detail)| error.field(pointer, detail))
+        })?;
+        if let Some(schema) = schema {
+            check(schema, &settings::layered(Some(schema), environment, Some(&sent)))?;
+        }
+        let changed = changed(&stored, &sent);
+        let mut secrets = schema.map(|schema| secret::pointers(schema, &sent)).unwrap_or_default();
+        secrets.extend(before.sealed.keys().cloned());
+        let secrets = secret::take(&mut sent, &secrets);
+        Ok(Accepted { open: sent, secrets, changed })
+    }
+
+    fn shown(&self, plugin: &str, schema: Option<Value>, settings: &Settings) -> Configuration {
+        let Stored { document, unreadable } = self.judge.stored(plugin, settings);
+        let nothing = Value::Object(Map::new());
+        let environment = self.judge.environment(plugin).unwrap_or(&nothing);
+        let defaults = Value::Object(schema.as_ref().map(manifest::defaults).unwrap_or_default());
+        let mut document = document;
+        secret::put(&mut document, unreadable.iter().map(|pointer| (pointer.clone(), secret::mask())).collect());
+        let whole = settings::layered(schema.as_ref(), Some(environment), Some(&document));
+        let masked = |layer: &Value| secret::masked(layer, &hidden(schema.as_ref(), layer, settings));
+        Configuration {
+            version: settings.version,
+            settings: masked(&whole),
+            stored: masked(&document),
+            environment: masked(environment),
+            defaults: masked(&defaults),
+            schema,
+            unreadable,
+        }
+    }
+
+    /// The schema of what lies in the plugins folder under this name.
+    fn settings_schema(&self, plugin: &str) -> ApiResult<Option<Value>> {
+        let snapshot = self.snapshot();
+        let lying = snapshot.lying(plugin).ok_or_else(|| ApiError::not_found("plugin"))?;
+        let manifest = lying.manifest.as_ref().ok_or_else(|| {
+            ApiError::new(&codes::CONFLICT)
+                .detail("The plugin's manifest can't be read, so it is not known which settings it has.")
+        })?;
+        Ok(manifest.settings_schema.clone())
+    }
+}
+
+/// What must not be shown of a document: what the schema marks, and what was stored as a secret when an older one did.
+fn hidden(schema: Option<&Value>, document: &Value, settings: &Settings) -> BTreeSet<String> {
+    let mut hidden = schema.map(|schema| secret::pointers(schema, document)).unwrap_or_default();
+    hidden.extend(settings.sealed.keys().cloned());
+    hidden
+}
+
+fn check(schema: &Value, settings: &Value) -> ApiResult<()> {
+    let faults =
+        settings::faults(schema, settings).map_err(|refusal| ApiError::new(&codes::CONFLICT).detail(refusal.reason))?;
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let error = ApiError::new(&codes::VALIDATION_FAILED);
+    Err(faults.into_iter().fold(error, |error, (pointer, detail)| error.field(pointer, detail)))
+}
+
+/// Settings whose value is another one than before, by their names; whatever takes the place of a secret that can't be
+/// read is another one.
+fn changed(before: &Stored, now: &Value) -> Vec<String> {
+    let members = |value: &Value| value.as_object().cloned().unwrap_or_default();
+    let (old, new) = (members(&before.document), members(now));
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let unreadable = before.unreadable.iter().filter_map(|pointer| pointer.split('/').nth(1));
+    let mut changed: BTreeSet<String> =
+        names.into_iter().filter(|name| old.get(*name) != new.get(*name)).cloned().collect();
+    changed.extend(unreadable.map(str::to_owned));
+    changed.into_iter().collect()
+}

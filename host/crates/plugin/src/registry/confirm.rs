@@ -1,0 +1,60 @@
+//! An operator's word on a package that was refused for it: it may lose data, or another signer may have its name. Given
+//! for the package that lies there, by its hash, so that nothing else slips in under it.
+
+use serde_json::{Value, json};
+
+use super::{Registry, found::About};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+use cardinal_package::{
+    signature::{Signed, Signer, number_of},
+    state::{Code, Refusal},
+};
+use cardinal_store::{plugin_confirmations, plugin_owners, plugin_versions};
+
+impl Registry {
+    /// Agrees that the package's schema.sql loses what the refusal names. Gives what the audit is to know.
+    pub async fn confirm_migration(&self, plugin: &str, sha256: &str, by: &Value) -> ApiResult<Value> {
+        let (lying, refusal) = self.refused_for(plugin, sha256, Code::DestructiveMigration)?;
+        let version = lying.manifest.as_ref().map(|manifest| manifest.version.to_string()).unwrap_or_default();
+        let core = &self.loader.services.core;
+        plugin_confirmations::confirm(core, plugin, sha256, &refusal.losses, by).await?;
+        plugin_versions::confirm_destructive(core, plugin, sha256, &version, by).await?;
+        Ok(json!({"sha256": sha256, "version": version, "losses": refusal.losses}))
+    }
+
+    /// Gives the plugin's name to whoever signed the package that lies there. Gives what the audit is to know.
+    pub async fn accept_signer(&self, plugin: &str, sha256: &str, by: &Value) -> ApiResult<Value> {
+        let (lying, refusal) = self.refused_for(plugin, sha256, Code::SignerChanged)?;
+        let signer = match &lying.signed {
+            Signed::By(signer) => Some(signer),
+            Signed::No => None,
+            Signed::ByStranger(_) | Signed::Wrong(_) => {
+                let detail = "The package is signed by a key that this host does not know: name the key's file in \
+                              PLUGIN_TRUST_KEYS first.";
+                return Err(ApiError::new(&codes::CONFLICT).detail(detail));
+            }
+        };
+        let key = signer.map(|Signer(key)| key.as_str());
+        plugin_owners::hand_over(&self.loader.services.core, plugin, key, by).await?;
+        Ok(json!({"sha256": sha256, "before": refusal.expected, "now": signer.map(number_of)}))
+    }
+
+    /// The package that lies there, when it has this hash and is refused for this.
+    fn refused_for(&self, plugin: &str, sha256: &str, code: Code) -> ApiResult<(About, Refusal)> {
+        let snapshot = self.snapshot();
+        let conflict = |detail: String| ApiError::new(&codes::CONFLICT).detail(detail);
+        let known = snapshot.lying(plugin).ok_or_else(|| ApiError::not_found("plugin"))?;
+        let Some((lying, refusal)) = snapshot.refused(plugin, code) else {
+            return Err(conflict(format!("The plugin is not refused as {code}, so there is nothing to agree to."))
+                .with("sha256", known.sha256.clone()));
+        };
+        if lying.sha256.as_deref() != Some(sha256) {
+            let detail = "Another package lies there than the one that was meant: look at it again.".to_owned();
+            return Err(conflict(detail).with("sha256", lying.sha256.clone()));
+        }
+        Ok((lying.clone(), refusal.clone()))
+    }
+}

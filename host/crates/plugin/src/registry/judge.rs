@@ -1,0 +1,389 @@
+//! What is decided about a package by the operator's word and by what is running already.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    path::PathBuf,
+    sync::Arc,
+};
+
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+
+use super::{
+    found::{About, Candidate, Found, NotGood},
+    history::History,
+    report::VersionReport,
+    settle::{Ready, Step},
+    snapshot::{Before, Entry, Service},
+};
+use crate::{
+    past::Past,
+    settings::{self, Stored},
+};
+use cardinal_base::{
+    clock::Clock,
+    config::{Plugins, Trust},
+    error::ApiResult,
+    seal::SealingKey,
+};
+use cardinal_control::link::KeeperLink;
+use cardinal_database::pool::Pool;
+use cardinal_package::{
+    kept::{Kept, KeptPackage},
+    signature::{Keys, Signed},
+    state::{Code, Refusal, State},
+    trust::{Lock, Verdict, check_owner},
+};
+use cardinal_store::{
+    plugin_owners,
+    plugin_state::{PluginState, Settings},
+    plugin_versions::{self, Loss, PluginVersion},
+};
+
+/// Whose each plugin's name is.
+pub(super) type Owners = HashMap<String, Option<String>>;
+
+/// What stands in the database about plugins, by their names.
+#[derive(Default)]
+pub(super) struct Decided {
+    pub states: HashMap<String, PluginState>,
+    pub owners: Owners,
+    pub versions: HashMap<String, Vec<PluginVersion>>,
+    pub losses: HashMap<String, Vec<Loss>>,
+}
+
+impl Decided {
+    /// What is known of a package.
+    pub fn version(&self, plugin: &str, sha256: &str) -> Option<&PluginVersion> {
+        self.versions.get(plugin)?.iter().find(|version| version.sha256 == sha256)
+    }
+
+    pub fn is_set_aside(&self, plugin: &str, sha256: &str) -> bool {
+        self.version(plugin, sha256).is_some_and(|version| version.set_aside.is_some())
+    }
+
+    /// A plugin's packages as operators see them: what this host has kept, then what was rolled back elsewhere.
+    pub fn shown(&self, plugin: &str, kept: &[KeptPackage], serving: Option<&str>) -> Vec<VersionReport> {
+        let known = self.versions.get(plugin).map(Vec::as_slice).unwrap_or_default();
+        let losses = self.losses.get(plugin).map(Vec::as_slice).unwrap_or_default();
+        let history = History { versions: known, losses, kept, serving: None };
+        let here = kept.iter().map(|it| {
+            let (aside, is_serving) = (self.version(plugin, &it.sha256), serving == Some(it.sha256.as_str()));
+            VersionReport {
+                version: it.version.to_string(),
+                sha256: it.sha256.clone(),
+                state: if is_serving { "active" } else { "kept" },
+                activated_at: Some(it.activated_at),
+                set_aside: aside.and_then(|it| it.set_aside.clone()),
+                can_roll_back: !is_serving && history.loss_since(&it.sha256, &it.version).is_none(),
+            }
+        });
+        let elsewhere =
+            known.iter().filter(|it| it.set_aside.is_some() && kept.iter().all(|kept| kept.sha256 != it.sha256));
+        let elsewhere = elsewhere.map(|it| VersionReport {
+            version: it.version.clone(),
+            sha256: it.sha256.clone(),
+            state: "absent",
+            activated_at: it.activated_at,
+            set_aside: it.set_aside.clone(),
+            can_roll_back: false,
+        });
+        here.chain(elsewhere).collect()
+    }
+
+    /// Plugins that were in service on this database and are none of `here`: removed, or another host's alone.
+    pub fn gone(&self, here: &[Entry]) -> Vec<Entry> {
+        let absent = |name: &&String| here.iter().all(|entry| entry.about.name != **name);
+        self.versions.keys().filter(absent).map(|name| Entry::gone(About::absent(name))).collect()
+    }
+}
+
+fn history<'h>(
+    name: &str,
+    decided: &'h Decided,
+    kept: &'h [KeptPackage],
+    serving: Option<(&About, &'h Arc<Service>)>,
+) -> History<'h> {
+    History {
+        versions: decided.versions.get(name).map(Vec::as_slice).unwrap_or_default(),
+        losses: decided.losses.get(name).map(Vec::as_slice).unwrap_or_default(),
+        kept,
+        serving: serving.map(|(_, service)| (service.sha256.as_str(), &service.active.manifest.version)),
+    }
+}
+
+/// The operator's rules for plugins.
+pub(super) struct Judge {
+    trust: Trust,
+    lock_file: PathBuf,
+    /// Without one the lock file is read here.
+    keeper: Option<KeeperLink>,
+    pub keys: Vec<PathBuf>,
+    settings: BTreeMap<String, Value>,
+    key: SealingKey,
+    clock: Clock,
+    pub past: Arc<Past>,
+    kept: Arc<Kept>,
+}
+
+impl Judge {
+    pub fn new(
+        plugins: &Plugins,
+        keeper: Option<KeeperLink>,
+        key: SealingKey,
+        clock: Clock,
+        past: Arc<Past>,
+        kept: Arc<Kept>,
+    ) -> Self {
+        Self {
+            trust: plugins.trust,
+            lock_file: plugins.lock_file.clone(),
+            keeper,
+            keys: plugins.trust_keys.clone(),
+            settings: plugins.settings.clone(),
+            key,
+            clock,
+            past,
+            kept,
+        }
+    }
+
+    /// The next step of every package that was found.
+    pub async fn judge(
+        &self,
+        found: Vec<Found>,
+        decided: &Decided,
+        before: &Before<'_>,
+        reload: Option<&str>,
+    ) -> Vec<Step> {
+        let lock = self.load_lock().await;
+        found.into_iter().map(|found| self.step(found, decided, before, (lock.as_ref(), reload))).collect()
+    }
+
+    /// Files that packages are judged by, so that a change of one of them is news.
+    pub fn rules(&self) -> Vec<PathBuf> {
+        let mut rules = self.keys.clone();
+        // Where the lock only records it is written here, and no package is judged by it.
+        rules.extend((self.trust == Trust::Lock).then(|| self.lock_file.clone()));
+        rules
+    }
+
+    /// Writes down what got into service, where that is the rule, and tells what has changed. Not
+    /// earlier: of two packages of one name only the one that is loaded counts.
+    pub async fn record(&self, entries: &mut [Entry]) {
+        if self.trust != Trust::Record {
+            return;
+        }
+        let Some(mut lock) = self.load_lock().await else { return };
+        let before = lock.clone();
+        for entry in entries.iter_mut().filter(|entry| entry.service.is_some()) {
+            let About { name, sha256: Some(sha256), warnings, .. } = &mut entry.about else { continue };
+            if let Verdict::Changed { before } = lock.record(name, sha256, self.clock.now()) {
+                tracing::warn!(
+                    plugin = name,
+                    before,
+                    now = sha256,
+                    "the plugin's files have changed since they were recorded"
+                );
+                warnings.push(format!("The plugin's files have changed; their hash was {before} before."));
+            }
+        }
+        if lock != before {
+            self.save_lock(lock).await;
+        }
+    }
+
+    /// Writes down what got into service, and whose the names are.
+    pub async fn claim(&self, entries: &[Entry], decided: &Decided, core: &Pool) {
+        for entry in entries.iter().filter(|entry| entry.service.is_some()) {
+            if let Err(error) = self.claim_one(entry, decided, core).await {
+                let plugin = &entry.about.name;
+                tracing::error!(plugin, error = ?error, "that the plugin is in service, and whose, could not be written down");
+            }
+        }
+    }
+
+    async fn claim_one(&self, entry: &Entry, decided: &Decided, core: &Pool) -> ApiResult<()> {
+        let (name, signer) = (&entry.about.name, entry.about.signed.signer());
+        if !matches!((decided.owners.get(name), signer), (Some(Some(_)), _) | (Some(None), None)) {
+            plugin_owners::claim(core, name, signer.map(|it| it.0.as_str())).await?;
+        }
+        let Some(service) = &entry.service else { return Ok(()) };
+        let known = decided.version(name, &service.sha256).is_some_and(|version| version.activated_at.is_some());
+        if !known {
+            let version = service.active.manifest.version.to_string();
+            plugin_versions::activated(core, name, &service.sha256, &version).await?;
+        }
+        Ok(())
+    }
+
+    fn step(
+        &self,
+        Found { about, outcome }: Found,
+        decided: &Decided,
+        before: &Before<'_>,
+        (lock, reload): (Option<&Lock>, Option<&str>),
+    ) -> Step {
+        let state = decided.states.get(&about.name);
+        if about.manifest.is_some() && state.is_some_and(|state| state.disabled) {
+            return Step::Done(Entry::at(about, State::Disabled));
+        }
+        let sha256 = about.sha256.as_deref().unwrap_or_default();
+        if let Some(quarantine) = self.past.quarantine(&about.name, sha256) {
+            return Step::Done(Entry::quarantined(about, quarantine));
+        }
+        let candidate = match outcome {
+            Ok(candidate) => candidate,
+            Err(not_good) => return Step::Done(Entry::ended(about, not_good)),
+        };
+        let owner = decided.owners.get(&about.name);
+        let settings = match self.allow(&about, state, lock, owner) {
+            Ok(settings) => settings,
+            Err(refusal) => return Step::Done(Entry::ended(about, refusal.into())),
+        };
+        let kept = self.kept.of(&about.name);
+        let history = history(&about.name, decided, &kept, before.serving(&about));
+        let is_reload = reload == Some(about.name.as_str());
+        if let Some(refusal) = history.refusal(&candidate.sha256, &candidate.manifest.version, is_reload) {
+            return Step::Done(Entry::ended(about, refusal.into()));
+        }
+        match before.unchanged(&about, &candidate.sha256, &settings) {
+            Some(service) if !is_reload => Step::Keep(Entry::in_service(about, Arc::clone(service))),
+            _ => Step::Try(Box::new(Ready { about, settings, candidate, instead_of: None })),
+        }
+    }
+
+    /// What serves in the place of a package that may not (any more), from those that are kept; `always` for whatever
+    /// reason. A package that took the worker down and one that is disabled have no stand-in.
+    pub async fn stand_in(&self, entry: Entry, decided: &Decided, before: &Before<'_>, always: bool) -> Step {
+        let waits = entry.refusal.as_ref().is_some_and(|refusal| {
+            matches!(refusal.code, Code::RolledBack | Code::LowerVersion | Code::DestructiveMigration)
+        });
+        let gone = matches!(entry.state, State::Refused | State::Failed) && (waits || always);
+        let (kept, name) = (self.kept.of(&entry.about.name), entry.about.name.clone());
+        let history = history(&name, decided, &kept, None);
+        let replaced = entry.service.as_ref().is_some_and(|service| waits && history.is_set_aside(&service.sha256));
+        if !gone && !replaced {
+            return if entry.service.is_some() { Step::Keep(entry) } else { Step::Done(entry) };
+        }
+        let unwanted = entry.about.sha256.clone().unwrap_or_default();
+        for package in history.stand_ins(&unwanted) {
+            if self.past.quarantine(&name, &package.sha256).is_some() {
+                continue;
+            }
+            match self.take(&entry.about, &package.sha256, decided, before).await {
+                Ok((about, settings, candidate)) => {
+                    let instead_of = Some(Box::new(entry));
+                    return Step::Try(Box::new(Ready { about, settings, candidate, instead_of }));
+                }
+                Err(reason) => {
+                    let version = package.version.to_string();
+                    tracing::error!(plugin = name, version, reason, "a kept package can't stand in");
+                }
+            }
+        }
+        if entry.service.is_some() { Step::Keep(entry) } else { Step::Done(entry) }
+    }
+
+    /// A kept package, judged as if it lay in the folder in the place of `about`'s.
+    async fn take(
+        &self,
+        about: &About,
+        sha256: &str,
+        decided: &Decided,
+        before: &Before<'_>,
+    ) -> Result<(About, Value, Candidate), String> {
+        let path = self.kept.find(&about.name, sha256).ok_or("it is gone")?;
+        let files = self.keys.clone();
+        let found = spawn_blocking(move || super::found::inspect(&path, None, &Keys::load(&files)));
+        let found = found.await.map_err(|error| error.to_string())?;
+        let candidate = match found.outcome {
+            Ok(candidate) if candidate.sha256 == sha256 && candidate.manifest.name == about.name => candidate,
+            Ok(_) => return Err("it is not what was kept".to_owned()),
+            Err(NotGood::Refused(refusal)) => return Err(refusal.to_string()),
+            Err(_) => return Err("it cannot be read".to_owned()),
+        };
+        // In the place of what lies, or serves, there.
+        let origin = before.serving(about).map_or(&about.origin, |(serving, _)| &serving.origin).clone();
+        let about = About { origin, ..found.about };
+        let (state, owner) = (decided.states.get(&about.name), decided.owners.get(&about.name));
+        let lock = self.load_lock().await;
+        let settings = self.allow(&about, state, lock.as_ref(), owner).map_err(|refusal| refusal.to_string())?;
+        Ok((about, settings, candidate))
+    }
+
+    /// The settings of a package that is trusted.
+    fn allow(
+        &self,
+        about: &About,
+        state: Option<&PluginState>,
+        lock: Option<&Lock>,
+        owner: Option<&Option<String>>,
+    ) -> Result<Value, Refusal> {
+        let sha256 = about.sha256.as_deref().unwrap_or_default();
+        self.trust(lock, (&about.name, sha256), &about.signed)?;
+        check_owner(owner, &about.signed)?;
+        let schema = about.manifest.as_ref().and_then(|manifest| manifest.settings_schema.as_ref());
+        let stored = state.map(|state| self.stored(&about.name, &state.settings));
+        let stored = stored.as_ref().map(Stored::whole).transpose()?;
+        settings::resolve(schema, self.environment(&about.name), stored)
+    }
+
+    /// What `PLUGIN_SETTINGS_<NAME>` says.
+    pub fn environment(&self, plugin: &str) -> Option<&Value> {
+        self.settings.get(&plugin.replace('-', "_"))
+    }
+
+    /// What an operator has stored, opened.
+    pub fn stored(&self, plugin: &str, settings: &Settings) -> Stored {
+        Stored::open(plugin, &settings.open, &settings.sealed, &self.key)
+    }
+
+    /// Seals the secrets of a plugin's settings.
+    pub fn seal(&self, plugin: &str, secrets: BTreeMap<String, Value>) -> anyhow::Result<BTreeMap<String, String>> {
+        settings::seal(plugin, secrets, &self.key)
+    }
+
+    /// Whether the operator's rule lets a package with this content hash in.
+    pub async fn admit(&self, name: &str, sha256: &str, signed: &Signed) -> Result<(), Refusal> {
+        self.trust(self.load_lock().await.as_ref(), (name, sha256), signed)
+    }
+
+    fn trust(&self, lock: Option<&Lock>, (name, sha256): (&str, &str), signed: &Signed) -> Result<(), Refusal> {
+        match (self.trust, lock) {
+            (Trust::Record, _) => Lock::default().admit(Trust::Record, name, sha256, signed),
+            (trust, Some(lock)) => lock.admit(trust, name, sha256, signed),
+            // A damaged lock is no empty one.
+            (_, None) => Err(Refusal::new(Code::HashNotTrusted, "The lock file cannot be read.")
+                .found(self.lock_file.display().to_string())
+                .fix("Repair the lock file; the log says what is wrong with it.")),
+        }
+    }
+
+    async fn load_lock(&self) -> Option<Lock> {
+        let loaded = match &self.keeper {
+            Some(keeper) => keeper.read_lock().await.and_then(|text| Ok(serde_json::from_str(&text)?)),
+            None => {
+                let path = self.lock_file.clone();
+                spawn_blocking(move || Lock::load(&path)).await.map_err(io::Error::other).and_then(|loaded| loaded)
+            }
+        };
+        if let Err(error) = &loaded {
+            tracing::error!(file = %self.lock_file.display(), %error, "the plugins' lock file cannot be read");
+        }
+        loaded.ok()
+    }
+
+    async fn save_lock(&self, lock: Lock) {
+        // Who has no keeper only looks.
+        let Some(keeper) = &self.keeper else { return };
+        let written = match serde_json::to_string(&lock) {
+            Ok(text) => keeper.write_lock(text).await,
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = written {
+            tracing::error!(file = %self.lock_file.display(), %error, "the plugins' lock file cannot be written");
+        }
+    }
+}

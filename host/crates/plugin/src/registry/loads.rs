@@ -1,0 +1,265 @@
+//! Loads under way. Each plugin is loaded in a task of its own, and a scan waits for none of them for long: what hangs in
+//! one plugin's schema or `routes` holds up that plugin alone. What is done after its scan is put into service by
+//! [`Registry::finish_loads`].
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::{
+    sync::{Notify, oneshot, watch},
+    time::{Instant, timeout, timeout_at},
+};
+
+use super::{
+    Course, Registry,
+    found::{About, NotGood},
+    load::Loader,
+    settle::Ready,
+    snapshot::{Entry, Service, Snapshot},
+};
+use cardinal_package::{
+    compat::Claims,
+    manifest::Manifest,
+    state::{Code, Refusal},
+};
+
+/// How long a scan waits for what it has begun to load; what takes longer is put into service when it is done.
+const SCAN_PATIENCE: Duration = Duration::from_secs(1);
+type Outcome = Result<Service, NotGood>;
+
+/// All of them.
+pub(super) struct Loads {
+    under_way: Mutex<UnderWay>,
+    /// Rings when one has ended.
+    bell: Arc<Notify>,
+    /// Counts those whose end everybody can see.
+    ended: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct UnderWay {
+    next: u64,
+    loads: BTreeMap<u64, Load>,
+    /// The names of plugins whose loads are not yet to be seen as ended.
+    awaited: BTreeMap<u64, String>,
+}
+
+/// One of them.
+pub(super) struct Load {
+    pub number: u64,
+    pub about: About,
+    pub manifest: Manifest,
+    settings: Value,
+    pub instead_of: Option<Box<Entry>>,
+    /// Something else is wanted by now: the outcome is of no use.
+    superseded: bool,
+    outcome: oneshot::Receiver<Outcome>,
+}
+
+impl Default for Loads {
+    fn default() -> Self {
+        Self { under_way: Mutex::default(), bell: Arc::default(), ended: watch::Sender::new(0) }
+    }
+}
+
+impl Loads {
+    /// Begins to load a package, in a task of its own: one that breaks down takes nobody with it.
+    pub fn begin(&self, loader: &Arc<Loader>, ready: Ready) -> Load {
+        let Ready { about, settings, candidate, instead_of } = ready;
+        let (manifest, given) = (candidate.manifest.clone(), settings.clone());
+        let (loader, bell) = (Arc::clone(loader), Arc::clone(&self.bell));
+        let (done, outcome) = oneshot::channel();
+        tokio::spawn(async move {
+            let load = tokio::spawn(async move { loader.load(candidate, given).await });
+            let loaded = load.await.unwrap_or_else(|error| Err(NotGood::Failed(format!("Loading it failed: {error}"))));
+            let _ = done.send(loaded);
+            bell.notify_one();
+        });
+        let mut under_way = self.lock();
+        under_way.next += 1;
+        let number = under_way.next;
+        Load { number, about, manifest, settings, instead_of, superseded: false, outcome }
+    }
+
+    /// Waits for loads as long as a scan may; those that are not done by then stay under way. Gives what became of each.
+    pub async fn wait(&self, begun: Vec<Load>) -> Vec<(Load, Option<Outcome>)> {
+        let deadline = Instant::now() + SCAN_PATIENCE;
+        let mut waited = Vec::with_capacity(begun.len());
+        for mut load in begun {
+            let outcome = timeout_at(deadline, &mut load.outcome).await;
+            waited.push((load, outcome.ok().map(|outcome| outcome.unwrap_or_else(|_| Err(broken())))));
+        }
+        waited
+    }
+
+    /// Goes on with a load after its scan.
+    pub fn leave(&self, load: Load) {
+        let mut under_way = self.lock();
+        under_way.awaited.insert(load.number, load.about.name.clone());
+        under_way.loads.insert(load.number, load);
+        drop(under_way);
+        self.bell.notify_one(); // it may just have ended
+    }
+
+    /// The load of this package that is under way, by its number; one with another content or other settings is not
+    /// wanted any more when it ends.
+    pub fn join(&self, ready: &Ready) -> Option<(u64, Manifest)> {
+        let mut under_way = self.lock();
+        let load = under_way.loads.values_mut().find(|load| load.about.origin == ready.about.origin)?;
+        load.superseded |= load.about.sha256 != ready.about.sha256 || load.settings != ready.settings;
+        Some((load.number, load.manifest.clone()))
+    }
+
+    /// Those that have ended, with their outcomes.
+    fn take_ended(&self) -> Vec<(Load, Outcome)> {
+        let mut under_way = self.lock();
+        let mut ended = Vec::new();
+        for (number, load) in &mut under_way.loads {
+            match load.outcome.try_recv() {
+                Ok(outcome) => ended.push((*number, outcome)),
+                Err(oneshot::error::TryRecvError::Closed) => ended.push((*number, Err(broken()))),
+                Err(oneshot::error::TryRecvError::Empty) => {}
+            }
+        }
+        ended.into_iter().filter_map(|(number, outcome)| Some((under_way.loads.remove(&number)?, outcome))).collect()
+    }
+
+    /// What loads that are under way own: name, prefix, tools, tabs.
+    fn claim(&self, claims: &mut Claims) {
+        for load in self.lock().loads.values() {
+            let _ = claims.take(&load.manifest, &load.about.origin); // whoever was first has it
+        }
+    }
+
+    fn show_ended(&self, numbers: &[u64]) {
+        self.lock().awaited.retain(|number, _| !numbers.contains(number));
+        self.ended.send_modify(|count| *count += 1);
+    }
+
+    /// Nobody waits any more for loads that the snapshot does not wait for: something else was decided meanwhile.
+    pub fn forget_unwanted(&self, snapshot: &Snapshot) {
+        let is_wanted = |number: &u64| snapshot.entries().iter().any(|entry| entry.loading == Some(*number));
+        self.lock().awaited.retain(|number, _| is_wanted(number));
+        self.ended.send_modify(|count| *count += 1);
+    }
+
+    /// Waits until no load of the plugin is under way, of no plugin when none is named; at most for `limit`.
+    pub async fn settled(&self, plugin: Option<&str>, limit: Duration) {
+        let mut ended = self.ended.subscribe();
+        let settled = async {
+            loop {
+                ended.mark_unchanged();
+                let waits = |name: &String| plugin.is_none_or(|plugin| name == plugin);
+                if !self.lock().awaited.values().any(waits) || ended.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        let _ = timeout(limit, settled).await; // the registry shows what is still being loaded
+    }
+
+    fn lock(&self) -> MutexGuard<'_, UnderWay> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn broken() -> NotGood {
+    NotGood::Failed("Loading it failed; the log says why.".to_owned())
+}
+
+impl Registry {
+    /// Puts into service what was loaded after its scan, as long as the worker lives.
+    pub async fn finish_loads(&self) {
+        loop {
+            self.loads.bell.notified().await;
+            let alone = self.scanning.lock().await;
+            if self.is_closed() {
+                return;
+            }
+            let ended = self.loads.take_ended();
+            if ended.is_empty() {
+                continue;
+            }
+            let numbers: Vec<u64> = ended.iter().map(|(load, _)| load.number).collect();
+            let next = self.finish(ended).await;
+            drop(alone);
+            if let Some(course) = next {
+                self.walk(course).await;
+            }
+            self.loads.show_ended(&numbers);
+        }
+    }
+
+    /// Publishes what was loaded; gives the scan that has to follow, if any.
+    async fn finish(&self, ended: Vec<(Load, Outcome)>) -> Option<Course> {
+        let snapshot = self.snapshot();
+        let mut entries: Vec<Entry> = snapshot.entries().to_vec();
+        let (mut next, mut arrived) = (None, Vec::new());
+        for (load, outcome) in ended {
+            let at = entries.iter().position(|entry| entry.loading == Some(load.number));
+            let Some(at) = at.filter(|_| !load.superseded) else {
+                next.get_or_insert_with(Course::of_decisions); // what is wanted instead may be loaded now
+                continue;
+            };
+            let origin = load.about.origin.clone();
+            entries[at] = self.arrived(load, outcome, &entries, at);
+            if entries[at].refusal.is_some() && entries.iter().any(Entry::was_turned_away) {
+                // What it owned is free. It is not tried again at once itself: it might hang again.
+                next.get_or_insert_with(Course::of_decisions).left_alone.insert(origin.clone());
+            }
+            arrived.push(origin);
+        }
+        self.record(&mut entries, |entry| arrived.contains(&entry.about.origin)).await;
+        self.publish(entries);
+        self.loader.tell_in_service(&self.snapshot()).await;
+        next
+    }
+
+    /// What becomes of the plugin whose load has ended.
+    fn arrived(&self, load: Load, outcome: Outcome, entries: &[Entry], at: usize) -> Entry {
+        let serving = entries[at].service.clone().map(|service| (entries[at].about.clone(), service));
+        let Load { about, manifest, instead_of, .. } = load;
+        let outcome = outcome.and_then(|service| match self.free(&manifest, entries, at) {
+            Ok(()) => Ok(service),
+            Err(refusal) => Err(refusal.into()),
+        });
+        let not_good = match (outcome, &instead_of) {
+            (Ok(service), Some(entry)) => return Entry::clone(entry).behind(about, Arc::new(service)),
+            (Ok(service), None) => return Entry::in_service(about, Arc::new(service)),
+            (Err(not_good), _) => not_good,
+        };
+        let ended = Entry::ended(about, not_good);
+        let ended = match instead_of {
+            Some(entry) => entry.without_stand_in(&ended),
+            None => ended,
+        };
+        match serving {
+            Some((about, service)) => ended.behind(about, service),
+            None => ended,
+        }
+    }
+
+    /// Whether nobody else has taken meanwhile what the plugin wants.
+    fn free(&self, manifest: &Manifest, entries: &[Entry], at: usize) -> Result<(), Refusal> {
+        let mut claims = Claims::default();
+        for entry in entries.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, entry)| entry) {
+            if let Some(service) = &entry.service {
+                let _ = claims.take(&service.active.manifest, &entry.about.origin);
+            }
+        }
+        self.loads.claim(&mut claims);
+        claims.take(manifest, &entries[at].about.origin)
+    }
+}
+
+impl Entry {
+    /// Whether it is refused because another one has what it wants.
+    fn was_turned_away(&self) -> bool {
+        let taken = [Code::DuplicateName, Code::DuplicatePrefix, Code::DuplicateTool, Code::DuplicateTab];
+        self.refusal.as_ref().is_some_and(|refusal| taken.contains(&refusal.code))
+    }
+}

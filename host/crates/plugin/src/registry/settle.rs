@@ -1,0 +1,173 @@
+//! Which of the plugins that may be tried get into service, when several want the same thing.
+//!
+//! The first by name gets it. But a plugin that is refused owns nothing: whoever was turned away
+//! because of it gets another turn. So a broken package never keeps a good one out.
+
+use std::{collections::HashSet, sync::Arc};
+
+use serde_json::Value;
+
+use super::{
+    found::{About, Candidate, NotGood},
+    load::Loader,
+    loads::{Load, Loads},
+    snapshot::{Before, Entry, Service},
+};
+use cardinal_package::{
+    compat::Claims,
+    state::{Refusal, State},
+};
+
+/// What is to be done with a package.
+pub(super) enum Step {
+    Done(Entry),
+    /// It is in service already, unchanged.
+    Keep(Entry),
+    Try(Box<Ready>),
+}
+
+impl Step {
+    /// Of a package that is one of `left_alone` and does not serve: what became of it stays.
+    pub fn leave_alone(&mut self, left_alone: &HashSet<String>, before: &[Entry]) {
+        let Self::Try(ready) = self else { return };
+        let now = &ready.about;
+        let same = |entry: &&Entry| entry.about.origin == now.origin && entry.about.sha256 == now.sha256;
+        if left_alone.contains(&now.origin)
+            && let Some(entry) = before.iter().find(same).filter(|entry| entry.loading.is_none())
+        {
+            *self = Self::Done(Entry { service: None, ..entry.clone() });
+        }
+    }
+}
+
+/// A package that may be loaded.
+pub(super) struct Ready {
+    pub about: About,
+    pub settings: Value,
+    pub candidate: Candidate,
+    /// What became of the package in the folder that this one stands in for.
+    pub instead_of: Option<Box<Entry>>,
+}
+
+/// Takes every step to its end. What serves in `before` owns what it owns until it is replaced.
+/// A load that takes long goes on when this has ended, and owns what it wants meanwhile.
+pub(super) async fn settle(
+    (loader, loads): (&Arc<Loader>, &Loads),
+    steps: Vec<Step>,
+    before: &Before<'_>,
+) -> Vec<Entry> {
+    let mut claims = Claims::default();
+    let (mut entries, mut waiting) = (Vec::new(), Vec::new());
+    for step in steps {
+        match step {
+            Step::Done(entry) => entries.push(stay(&mut claims, before, entry)),
+            Step::Keep(entry) => entries.push(keep(&mut claims, entry)),
+            Step::Try(ready) => {
+                if let Some((_, service)) = before.serving(&ready.about) {
+                    // Cannot fail: all that serve together have been in the claims of one scan.
+                    let _ = claims.take(&service.active.manifest, &ready.about.origin);
+                }
+                match loads.join(&ready) {
+                    Some((number, manifest)) => {
+                        let _ = claims.take(&manifest, &ready.about.origin); // it began before those who want the same
+                        entries.push(being_loaded(before, ready.about, number));
+                    }
+                    None => waiting.push(*ready),
+                }
+            }
+        }
+    }
+    while !waiting.is_empty() {
+        let (going, blocked) = divide(&mut claims, waiting);
+        let mut room_made = false;
+        let begun = going.into_iter().map(|ready| loads.begin(loader, ready)).collect();
+        for (load, outcome) in loads.wait(begun).await {
+            let Some(outcome) = outcome else {
+                entries.push(being_loaded(before, load.about.clone(), load.number));
+                loads.leave(load);
+                continue;
+            };
+            room_made |= outcome.is_err() || before.serving(&load.about).is_some();
+            entries.push(arrive(&mut claims, before, load, outcome));
+        }
+        if !room_made {
+            let turned_away = blocked.into_iter().map(|(ready, refusal)| match ready.instead_of {
+                Some(entry) => *entry,
+                None => Entry::ended(ready.about, refusal.into()),
+            });
+            entries.extend(turned_away.map(|entry| stay(&mut claims, before, entry)));
+            break;
+        }
+        waiting = blocked.into_iter().map(|(ready, _)| ready).collect();
+    }
+    entries
+}
+
+/// The end of a walk: what was replaced gives back what it owned, and so does what was refused.
+fn arrive(claims: &mut Claims, before: &Before<'_>, load: Load, outcome: Result<Service, NotGood>) -> Entry {
+    let Load { about, manifest, instead_of, .. } = load;
+    match outcome {
+        Ok(service) => {
+            if let Some((_, replaced)) = before.serving(&about) {
+                claims.release(&replaced.active.manifest);
+                let _ = claims.take(&manifest, &about.origin); // what both of them own
+            }
+            match instead_of {
+                Some(entry) => entry.behind(about, Arc::new(service)),
+                None => Entry::in_service(about, Arc::new(service)),
+            }
+        }
+        Err(not_good) => {
+            claims.release(&manifest);
+            let ended = Entry::ended(about, not_good);
+            let ended = match instead_of {
+                Some(entry) => entry.without_stand_in(&ended),
+                None => ended,
+            };
+            stay(claims, before, ended)
+        }
+    }
+}
+
+/// What serves goes on serving until what takes its place is loaded.
+fn being_loaded(before: &Before<'_>, about: About, number: u64) -> Entry {
+    let serving = before.serving(&about);
+    let entry = Entry::loading(about, number);
+    match serving {
+        Some((about, service)) => entry.behind(about.clone(), Arc::clone(service)),
+        None => entry,
+    }
+}
+
+/// What serves goes on serving while the files that would replace it are no good.
+fn stay(claims: &mut Claims, before: &Before<'_>, entry: Entry) -> Entry {
+    if matches!(entry.state, State::Disabled | State::Quarantined) {
+        return entry;
+    }
+    let Some((about, service)) = before.serving(&entry.about) else { return entry };
+    match claims.take(&service.active.manifest, &entry.about.origin) {
+        Ok(()) => entry.behind(about.clone(), Arc::clone(service)),
+        Err(_) => entry,
+    }
+}
+
+/// What runs is first in line, so its claims are free; were they not, it would have to go.
+fn keep(claims: &mut Claims, mut entry: Entry) -> Entry {
+    let taken = entry.about.manifest.as_ref().map_or(Ok(()), |manifest| claims.take(manifest, &entry.about.origin));
+    if let Err(refusal) = taken {
+        entry.refuse(refusal);
+    }
+    entry
+}
+
+/// Those whose claims are free, and the rest with who stands in their way.
+fn divide(claims: &mut Claims, waiting: Vec<Ready>) -> (Vec<Ready>, Vec<(Ready, Refusal)>) {
+    let (mut going, mut blocked) = (Vec::new(), Vec::new());
+    for ready in waiting {
+        match claims.take(&ready.candidate.manifest, &ready.about.origin) {
+            Ok(()) => going.push(ready),
+            Err(refusal) => blocked.push((ready, refusal)),
+        }
+    }
+    (going, blocked)
+}

@@ -1,0 +1,288 @@
+//! All plugins at one moment: what serves, and what became of the rest. Never changed, only
+//! replaced.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+use super::{
+    found::{About, Found, NotGood},
+    report::PluginReport,
+};
+use crate::{
+    active::{Active, ToolEntry},
+    frontend::{Asset, Bundle, Main},
+    library::Description,
+};
+use cardinal_control::crash::book::Quarantined;
+use cardinal_package::state::{Code, Refusal, State};
+
+/// What is said of a package whose files are still being written.
+const UNSETTLED: &str = "Its files are still changing. It is looked at when they lie still.";
+
+/// What is said of a plugin whose library, schema or `routes` takes its time.
+const LOADING: &str = "Its package is being loaded.";
+
+/// What is said of a plugin that was removed.
+const GONE: &str = "Its package does not lie in this host's plugins folder. Its data is kept.";
+
+/// The plugins of one moment.
+#[derive(Default)]
+pub struct Snapshot {
+    pub by_prefix: HashMap<String, Arc<Active>>,
+    pub tools: BTreeMap<String, ToolEntry>,
+    /// In the order of the names; of one name, the one in service first.
+    entries: Vec<Entry>,
+    /// Prefixes of plugins that are not in service.
+    out_of_service: HashSet<String>,
+}
+
+/// A plugin that was found, and where its walk ended.
+#[derive(Clone)]
+pub(super) struct Entry {
+    pub about: About,
+    pub state: State,
+    /// Of a plugin in service: why the files that lie there now do not replace what serves.
+    pub refusal: Option<Refusal>,
+    pub failure: Option<String>,
+    pub quarantine: Option<Box<Quarantined>>,
+    pub service: Option<Arc<Service>>,
+    /// The files that lie there now, when something else serves in their place.
+    pub pending: Option<Box<About>>,
+    /// The load that is under way, by its number.
+    pub loading: Option<u64>,
+}
+
+/// What a plugin in service is made of.
+pub(super) struct Service {
+    pub active: Arc<Active>,
+    pub tools: Vec<ToolEntry>,
+    pub frontend: Option<Arc<Bundle>>,
+    pub library: Description,
+    pub sha256: String,
+    pub settings: Value,
+}
+
+impl Snapshot {
+    pub(super) fn of(mut entries: Vec<Entry>) -> Self {
+        entries.sort_by(|a, b| {
+            let key = |entry: &Entry| (entry.about.name.clone(), entry.service.is_none(), entry.about.origin.clone());
+            key(a).cmp(&key(b))
+        });
+        let mut snapshot = Self::default();
+        for entry in &entries {
+            match &entry.service {
+                Some(service) => snapshot.serve(service),
+                // A plugin that was removed is as if it had never been, but for its data.
+                None if entry.state == State::Retired => {}
+                None => snapshot.out_of_service.extend(entry.about.api_prefix.clone()),
+            }
+        }
+        snapshot.entries = entries;
+        snapshot
+    }
+
+    fn serve(&mut self, service: &Service) {
+        if let Some(prefix) = service.active.manifest.api_prefix() {
+            self.by_prefix.insert(prefix.to_owned(), Arc::clone(&service.active));
+        }
+        self.tools.extend(service.tools.iter().map(|entry| (entry.tool.name.clone(), entry.clone())));
+    }
+
+    /// The plugins in service, in the order of their names.
+    pub fn active(&self) -> impl Iterator<Item = &Arc<Active>> {
+        self.entries.iter().filter_map(|entry| Some(&entry.service.as_ref()?.active))
+    }
+
+    /// What serves.
+    pub(super) fn services(&self) -> impl Iterator<Item = &Arc<Service>> {
+        self.entries.iter().filter_map(|entry| entry.service.as_ref())
+    }
+
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Whether a plugin with this prefix, or any, is being loaded and does not serve yet.
+    pub fn awaits(&self, prefix: Option<&str>) -> bool {
+        self.entries.iter().any(|entry| {
+            let is_meant = prefix.is_none_or(|prefix| entry.about.api_prefix.as_deref() == Some(prefix));
+            entry.loading.is_some() && entry.service.is_none() && is_meant
+        })
+    }
+
+    /// The plugin of this name; of several, the one in service.
+    pub(super) fn entry(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.about.name == name)
+    }
+
+    /// Whether a plugin with this prefix is known and not in service.
+    pub fn unavailable(&self, prefix: &str) -> bool {
+        !self.by_prefix.contains_key(prefix) && self.out_of_service.contains(prefix)
+    }
+
+    /// What the Admin UI loads the plugin's frontend by, if it is in service and has one.
+    pub fn frontend(&self, name: &str) -> Option<&Main> {
+        Some(self.service(name)?.frontend.as_ref()?.main())
+    }
+
+    /// A frontend file of a plugin in service, under the hash of its contents.
+    pub fn asset(&self, name: &str, hash: &str, path: &str, accept_encoding: &str) -> Option<Asset> {
+        self.service(name)?.frontend.as_ref()?.asset(hash, path, accept_encoding)
+    }
+
+    /// The names of all plugins whose packages are there, whatever became of them.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let there = self.entries.iter().filter(|entry| entry.state != State::Retired);
+        there.map(|entry| entry.about.name.as_str())
+    }
+
+    /// Whether a plugin of this name was found, whatever became of it.
+    pub fn knows(&self, name: &str) -> bool {
+        self.entries.iter().any(|entry| entry.about.name == name)
+    }
+
+    /// The state of every plugin that was found.
+    pub fn states(&self) -> impl Iterator<Item = State> {
+        self.entries.iter().map(|entry| entry.state)
+    }
+
+    /// Every plugin that was found.
+    pub fn reports(&self) -> Vec<PluginReport> {
+        self.entries.iter().map(PluginReport::of).collect()
+    }
+
+    /// What lies in the plugins folder under this name: what would be loaded if it could be.
+    pub(super) fn lying(&self, name: &str) -> Option<&About> {
+        let entry = self.entries.iter().find(|entry| entry.about.name == name)?;
+        Some(entry.pending.as_deref().unwrap_or(&entry.about))
+    }
+
+    /// The package of this name that is refused for this.
+    pub(super) fn refused(&self, name: &str, code: Code) -> Option<(&About, &Refusal)> {
+        let of_name = self.entries.iter().filter(|entry| entry.about.name == name);
+        of_name.into_iter().find_map(|entry| {
+            let refusal = entry.refusal.as_ref().filter(|refusal| refusal.code == code)?;
+            Some((entry.pending.as_deref().unwrap_or(&entry.about), refusal))
+        })
+    }
+
+    fn service(&self, name: &str) -> Option<&Service> {
+        self.entries.iter().filter(|entry| entry.about.name == name).find_map(|entry| entry.service.as_deref())
+    }
+}
+
+/// What served before a scan, seen from what it has found.
+pub(super) struct Before<'s> {
+    snapshot: &'s Snapshot,
+    /// Packages that lie in the folder now.
+    present: HashSet<String>,
+}
+
+impl<'s> Before<'s> {
+    pub fn new(snapshot: &'s Snapshot, found: &[Found]) -> Self {
+        Self { snapshot, present: found.iter().map(|found| found.about.origin.clone()).collect() }
+    }
+
+    /// What serves of this package, whatever its files are now. A package that lies there under another name takes the
+    /// place of the one of its plugin that does not lie there any more.
+    pub fn serving(&self, now: &About) -> Option<(&'s About, &'s Arc<Service>)> {
+        let of = |entry: &'s Entry| entry.service.as_ref().map(|service| (&entry.about, service));
+        let same = |entry: &&Entry| {
+            entry.about.origin == now.origin && (entry.about.name == now.name || now.name == now.origin)
+        };
+        let moved = |entry: &&Entry| entry.about.name == now.name && !self.present.contains(&entry.about.origin);
+        let mut entries = self.snapshot.entries.iter().filter(|entry| entry.service.is_some());
+        entries.clone().find(same).or_else(|| entries.find(moved)).and_then(of)
+    }
+
+    /// What runs of this package already, when neither its content nor its settings have changed.
+    pub fn unchanged(&self, now: &About, sha256: &str, settings: &Value) -> Option<&'s Arc<Service>> {
+        let (_, service) = self.serving(now)?;
+        (service.sha256 == sha256 && service.settings == *settings).then_some(service)
+    }
+}
+
+impl Entry {
+    pub fn at(about: About, state: State) -> Self {
+        Self {
+            about,
+            state,
+            refusal: None,
+            failure: None,
+            quarantine: None,
+            service: None,
+            pending: None,
+            loading: None,
+        }
+    }
+
+    /// One whose load is under way.
+    pub fn loading(about: About, number: u64) -> Self {
+        Self { failure: Some(LOADING.to_owned()), loading: Some(number), ..Self::at(about, State::Checked) }
+    }
+
+    /// One that was removed from the folder.
+    pub fn gone(about: About) -> Self {
+        Self { failure: Some(GONE.to_owned()), ..Self::at(about, State::Retired) }
+    }
+
+    /// One that took the worker down.
+    pub fn quarantined(about: About, why: Quarantined) -> Self {
+        Self { quarantine: Some(Box::new(why)), ..Self::at(about, State::Quarantined) }
+    }
+
+    /// One whose walk ended before it was in service.
+    pub fn ended(about: About, why: NotGood) -> Self {
+        match why {
+            NotGood::Failed(reason) => Self::failed(about, reason),
+            NotGood::Unsettled => Self { failure: Some(UNSETTLED.to_owned()), ..Self::at(about, State::Discovered) },
+            NotGood::Refused(refusal) => {
+                let mut entry = Self::at(about, State::Refused);
+                entry.refuse(refusal);
+                entry
+            }
+        }
+    }
+
+    pub fn in_service(about: About, service: Arc<Service>) -> Self {
+        Self { service: Some(service), ..Self::at(about, State::Active) }
+    }
+
+    pub fn failed(about: About, reason: String) -> Self {
+        tracing::error!(plugin = about.name, package = about.origin, reason, "a plugin failed");
+        Self { failure: Some(reason), ..Self::at(about, State::Failed) }
+    }
+
+    /// What serves in the place of these files, which are no good (yet).
+    pub fn behind(self, about: About, service: Arc<Service>) -> Self {
+        if !matches!(self.state, State::Discovered | State::Checked) {
+            let (plugin, package) = (&about.name, &self.about.origin);
+            tracing::warn!(plugin, package, "the version that was loaded before goes on serving");
+        }
+        let about = About { origin: self.about.origin.clone(), ..about };
+        // What is still being written or loaded is not known yet; what lies there is told of once, whatever stands in for it.
+        let pending = match self.state {
+            State::Discovered | State::Checked => None,
+            _ => self.pending.or(Some(Box::new(self.about))),
+        };
+        Self { pending, about, state: State::Active, service: Some(service), ..self }
+    }
+
+    /// The same, when the kept package that was to serve in its place would not.
+    pub fn without_stand_in(self, ended: &Entry) -> Self {
+        let why = ended.refusal.as_ref().map(|refusal| &refusal.reason).or(ended.failure.as_ref());
+        let version = ended.about.manifest.as_ref().map(|manifest| manifest.version.to_string()).unwrap_or_default();
+        let failure = format!("Going back to {version} failed: {}", why.map_or("", String::as_str));
+        Self { failure: Some(failure), ..self }
+    }
+
+    pub fn refuse(&mut self, refusal: Refusal) {
+        let About { name, origin, .. } = &self.about;
+        tracing::warn!(plugin = name, package = origin, code = %refusal.code, %refusal, "a plugin was refused");
+        (self.state, self.refusal, self.service) = (State::Refused, Some(refusal), None);
+    }
+}

@@ -1,0 +1,185 @@
+//! A package that was put in the place of another is on trial: when its calls go clearly worse than those of the one
+//! before, that one comes back by itself.
+
+use std::{
+    sync::{Arc, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::{Registry, history::Wanted, snapshot::Service};
+use crate::{active::Active, guard::Counters};
+use cardinal_observe::plugins::Cause;
+
+/// How long a trial lasts, when there are calls enough to say.
+const LASTS: Duration = Duration::from_secs(60);
+/// And when there are not.
+const LASTS_MOST: Duration = Duration::from_secs(600);
+/// Fewer calls say nothing.
+const LEAST_CALLS: u64 = 20;
+/// Of a hundred calls so many must have gone wrong by the plugin's own fault, and so many more than before, when twice
+/// as many did not.
+const LEAST_PERCENT: u64 = 20;
+/// How often trials are looked at.
+const EVERY: Duration = Duration::from_millis(250);
+/// After a roll-back that could not be made.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// A package on trial.
+pub(super) struct Trial {
+    plugin: String,
+    version: String,
+    sha256: String,
+    active: Weak<Active>,
+    begun: Instant,
+    before: Seen,
+}
+
+/// Calls that were let in, and those of them that the plugin failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    calls: u64,
+    faults: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Open,
+    Passed,
+    Failed,
+}
+
+/// A package that did not stand its trial.
+#[derive(Clone, Debug)]
+pub struct Failed {
+    pub plugin: String,
+    pub from: String,
+    pub to: String,
+    pub reason: String,
+}
+
+impl Trial {
+    /// For a package that takes the place of another one.
+    pub fn of(new: &Service, old: &Service) -> Option<Self> {
+        (new.sha256 != old.sha256).then(|| Self {
+            plugin: new.active.manifest.name.clone(),
+            version: new.active.manifest.version.to_string(),
+            sha256: new.sha256.clone(),
+            active: Arc::downgrade(&new.active),
+            begun: Instant::now(),
+            before: Seen::of(&old.active.guard.counters),
+        })
+    }
+
+    fn verdict(&self, now: Instant) -> Verdict {
+        match self.active.upgrade() {
+            Some(active) => judge(self.before, Seen::of(&active.guard.counters), now.duration_since(self.begun)),
+            None => Verdict::Passed, // something else serves by now
+        }
+    }
+
+    fn reason(&self) -> String {
+        let now = self.active.upgrade().map_or(self.before, |active| Seen::of(&active.guard.counters));
+        let (seconds, before) = (self.begun.elapsed().as_secs(), self.before);
+        format!(
+            "{} of {} calls failed within {seconds} s of its start; of the package before, {} of {}.",
+            now.faults, now.calls, before.faults, before.calls
+        )
+    }
+}
+
+impl Seen {
+    fn of(counters: &Counters) -> Self {
+        Self {
+            calls: counters.calls.read().saturating_sub(counters.refused.read()),
+            faults: counters.causes[Cause::Plugin as usize].read(),
+        }
+    }
+
+    fn percent(self) -> u64 {
+        if self.calls < LEAST_CALLS { 0 } else { self.faults * 100 / self.calls }
+    }
+}
+
+fn judge(before: Seen, now: Seen, lasted: Duration) -> Verdict {
+    let bad = now.percent() >= LEAST_PERCENT;
+    let worse = now.percent() >= 2 * before.percent() || now.percent() >= before.percent() + LEAST_PERCENT;
+    match () {
+        () if now.calls >= LEAST_CALLS && bad && worse => Verdict::Failed,
+        () if lasted >= LASTS_MOST || (lasted >= LASTS && now.calls >= LEAST_CALLS) => Verdict::Passed,
+        () => Verdict::Open,
+    }
+}
+
+impl Registry {
+    /// Waits until a package has failed its trial and the one before serves again; `by` is who did it.
+    pub async fn failed_trial(&self, by: &Value) -> Failed {
+        loop {
+            let failed = self.next_failed();
+            let Some(trial) = failed else {
+                sleep(EVERY).await;
+                continue;
+            };
+            let (plugin, reason) = (trial.plugin.clone(), trial.reason());
+            tracing::warn!(plugin, version = trial.version, reason, "a package fails its trial and is rolled back");
+            match self.roll_back(&plugin, &Wanted::Before, Some(&trial.sha256), by, &reason).await {
+                Ok(back) => return Failed { plugin, from: back.from, to: back.to, reason },
+                Err(error) => {
+                    tracing::error!(plugin, error = ?error, "the package that fails its trial could not be rolled back");
+                    if error.status().is_server_error() {
+                        self.trials.lock().unwrap_or_else(PoisonError::into_inner).push(trial);
+                    }
+                    sleep(AGAIN).await;
+                }
+            }
+        }
+    }
+
+    /// The first that has failed, taken off the list; those that have passed are forgotten.
+    fn next_failed(&self) -> Option<Trial> {
+        let now = Instant::now();
+        let mut trials = self.trials.lock().unwrap_or_else(PoisonError::into_inner);
+        trials.retain(|trial| trial.verdict(now) != Verdict::Passed);
+        let at = trials.iter().position(|trial| trial.verdict(now) == Verdict::Failed)?;
+        Some(trials.swap_remove(at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(1);
+
+    fn seen(calls: u64, faults: u64) -> Seen {
+        Seen { calls, faults }
+    }
+
+    #[test]
+    fn what_fails_clearly_more_often_than_before_fails_its_trial() {
+        let good = seen(1_000, 3);
+        assert_eq!(judge(good, seen(19, 19), SOON), Verdict::Open, "too few to say");
+        assert_eq!(judge(good, seen(20, 4), SOON), Verdict::Failed);
+        assert_eq!(judge(good, seen(100, 19), SOON), Verdict::Open);
+        assert_eq!(judge(seen(0, 0), seen(20, 20), SOON), Verdict::Failed, "nobody had called the one before");
+    }
+
+    #[test]
+    fn what_is_no_worse_than_before_stays() {
+        let bad = seen(1_000, 500);
+        assert_eq!(judge(bad, seen(100, 60), SOON), Verdict::Open);
+        assert_eq!(judge(bad, seen(100, 70), SOON), Verdict::Failed);
+        assert_eq!(judge(seen(1_000, 150), seen(100, 25), SOON), Verdict::Open);
+    }
+
+    #[test]
+    fn a_trial_ends() {
+        let good = seen(1_000, 0);
+        assert_eq!(judge(good, seen(20, 0), LASTS), Verdict::Passed);
+        assert_eq!(judge(good, seen(19, 19), LASTS), Verdict::Open, "it goes on until there are calls");
+        assert_eq!(judge(good, seen(19, 19), LASTS_MOST), Verdict::Passed);
+        assert_eq!(judge(good, seen(1_000, 900), LASTS), Verdict::Failed);
+    }
+}

@@ -1,0 +1,201 @@
+//! A package that comes over the network: one library that carries everything, and its signature. Until it is known to be
+//! good it lies in a hidden folder of the plugins folder, which nobody looks into and which goes whatever happens.
+
+use std::{
+    fs::{self, File, Permissions},
+    io,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use tempfile::TempDir;
+use tokio::{sync::MutexGuard, task::spawn_blocking};
+
+use super::{Registry, found::examine};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+    secret_file::sync_folder,
+};
+use cardinal_package::{
+    package::{self, LIBRARY_LIMIT, Package},
+    signature::{Keys, SUFFIX, Signed, number_of},
+    state::{Code, Refusal},
+    trust::check_owner,
+};
+use cardinal_store::plugin_owners;
+
+const DRAFT_PREFIX: &str = ".upload-";
+/// What a host that was killed left behind is removed when it is older.
+const STALE: Duration = Duration::from_secs(60 * 60);
+/// Under which the library lies until its manifest is read.
+const UNNAMED: &str = "package.so";
+
+/// A library on its way; gone with everything that was written of it when it is dropped.
+pub struct Draft<'r> {
+    registry: &'r Registry,
+    folder: TempDir,
+    /// One at a time: an upload may take a library's size of disk and memory.
+    _seat: MutexGuard<'r, ()>,
+}
+
+/// What an upload put into the plugins folder.
+pub struct Uploaded {
+    pub name: String,
+    pub version: String,
+    pub sha256: String,
+    pub signed_by: Option<String>,
+}
+
+/// What was found out about a draft by itself.
+struct Judged {
+    package: Package,
+    name: String,
+    version: String,
+    signed: Signed,
+}
+
+impl Registry {
+    /// A place for a library that is being sent, and the file to write it to.
+    pub async fn draft(&self) -> ApiResult<(Draft<'_>, File)> {
+        let seat = self.uploading.try_lock().map_err(|_| {
+            ApiError::new(&codes::OVERLOADED).detail("Another plugin is being uploaded.").retry_after(10)
+        })?;
+        let plugins_dir = self.plugins_dir.clone();
+        let made = spawn_blocking(move || begin(&plugins_dir)).await.map_err(ApiError::internal)?;
+        let (folder, file) = made.map_err(|error| not_written(&error))?;
+        Ok((Draft { registry: self, folder, _seat: seat }, file))
+    }
+}
+
+impl Draft<'_> {
+    /// Judges the library, gives it its name and has it loaded. Nothing of it is parsed before its signature is known to be
+    /// one of the operator's keys.
+    pub async fn install(self, file: File, signature: Vec<u8>) -> ApiResult<Uploaded> {
+        let (folder, keys) = (self.folder.path().to_owned(), self.registry.judge.keys.clone());
+        let judged = spawn_blocking(move || judge(&folder, &file, &signature, &keys)).await;
+        let judged = judged.map_err(ApiError::internal)??;
+        let origin = format!("{}.so", judged.name);
+        self.may_have_name(&judged, &origin).await?;
+        {
+            // No scan sees the library without its signature.
+            let _alone = self.registry.scanning.lock().await;
+            let (from, to) = (self.folder.path().to_owned(), self.registry.plugins_dir.clone());
+            let moved = spawn_blocking(move || put(&from, &to, &origin)).await.map_err(ApiError::internal)?;
+            moved.map_err(|error| not_written(&error))?;
+        }
+        let Judged { package, name, version, signed } = judged;
+        self.registry.scan_for(&name).await;
+        Ok(Uploaded { name, version, sha256: package.sha256, signed_by: signed.signer().map(number_of) })
+    }
+
+    /// Another plugin's file is not overwritten, a folder is not put beside its own file, a name stays whose it is.
+    async fn may_have_name(&self, judged: &Judged, origin: &str) -> ApiResult<()> {
+        let conflict = |detail: String| Err(ApiError::new(&codes::CONFLICT).detail(detail));
+        for report in self.registry.reports() {
+            let here = self.registry.plugins_dir.join(&report.package).exists();
+            if here && report.name == judged.name && report.package != origin {
+                return conflict(format!("The plugin lies in {} already: remove that first.", report.package));
+            }
+            if here && report.package == origin && report.name != judged.name {
+                return conflict(format!("{origin} is another plugin's file, of {}.", report.name));
+            }
+        }
+        match fs::symlink_metadata(self.registry.plugins_dir.join(origin)) {
+            Ok(found) if !found.is_file() => return conflict(format!("{origin} is there and is no file.")),
+            _ => {}
+        }
+        let owners = plugin_owners::all(&self.registry.loader.services.core).await?;
+        check_owner(owners.get(&judged.name), &judged.signed).map_err(refused)?;
+        self.registry.judge.admit(&judged.name, &judged.package.sha256, &judged.signed).await.map_err(refused)
+    }
+}
+
+fn begin(plugins_dir: &Path) -> io::Result<(TempDir, File)> {
+    for entry in fs::read_dir(plugins_dir)?.flatten() {
+        let is_old = |at: SystemTime| at.elapsed().is_ok_and(|age| age > STALE);
+        let is_draft = entry.file_name().to_string_lossy().starts_with(DRAFT_PREFIX);
+        if is_draft && entry.metadata().and_then(|found| found.modified()).is_ok_and(is_old) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    let private = Permissions::from_mode(0o700);
+    let folder = tempfile::Builder::new().prefix(DRAFT_PREFIX).permissions(private).tempdir_in(plugins_dir)?;
+    let file = File::options().read(true).write(true).create_new(true).open(folder.path().join(UNNAMED))?;
+    Ok((folder, file))
+}
+
+fn judge(folder: &Path, file: &File, signature: &[u8], keys: &[PathBuf]) -> ApiResult<Judged> {
+    let unnamed = folder.join(UNNAMED);
+    file.sync_all().map_err(|error| not_written(&error))?;
+    let bytes = fs::read(&unnamed).map_err(ApiError::internal)?;
+    let signed = Keys::load(keys).judge(Some(signature), &bytes);
+    signed.demand().map_err(refused)?;
+    drop(bytes);
+    set_mode(&unnamed).map_err(|error| not_written(&error))?;
+    let package = package::read(&unnamed).map_err(refused)?;
+    let (manifest, _, refusal) = examine(package);
+    if let Some(refusal) = refusal {
+        return Err(refused(refusal));
+    }
+    let no_manifest = || refused(Refusal::new(Code::BadManifest, "The library has no manifest inside it."));
+    let manifest = manifest.ok_or_else(no_manifest)?;
+    // The content hash is over the files with their names, so the library gets its own first.
+    let named = folder.join(format!("{}.so", manifest.name));
+    let written = fs::rename(&unnamed, &named).and_then(|()| write_signature(&named, signature));
+    written.map_err(|error| not_written(&error))?;
+    let package = package::read(&named).map_err(refused)?;
+    Ok(Judged { package, name: manifest.name, version: manifest.version.to_string(), signed })
+}
+
+fn write_signature(library: &Path, signature: &[u8]) -> io::Result<()> {
+    let path = signature_of(library);
+    fs::write(&path, signature)?;
+    set_mode(&path)?;
+    File::open(&path)?.sync_all()
+}
+
+fn signature_of(library: &Path) -> PathBuf {
+    let mut path = library.as_os_str().to_owned();
+    path.push(SUFFIX);
+    path.into()
+}
+
+fn set_mode(path: &Path) -> io::Result<()> {
+    // The worker may change the mode of an open file alone.
+    File::open(path)?.set_permissions(Permissions::from_mode(0o644))
+}
+
+/// The signature first: a host that is killed in between has an old library with a signature that does not fit, which it
+/// refuses, and never a new one without.
+fn put(from: &Path, plugins_dir: &Path, origin: &str) -> io::Result<()> {
+    let (library, place) = (from.join(origin), plugins_dir.join(origin));
+    fs::rename(signature_of(&library), signature_of(&place))?;
+    fs::rename(&library, &place)?;
+    sync_folder(&place)
+}
+
+fn refused(refusal: Refusal) -> ApiError {
+    let detail = format!("The package is refused: {}", refusal.reason);
+    let error = ApiError::new(&codes::VALIDATION_FAILED).detail(detail).field("", refusal.to_string());
+    error.with("refusal", serde_json::to_value(&refusal).unwrap_or_default())
+}
+
+/// What the plugins folder did not take.
+pub fn not_written(error: &io::Error) -> ApiError {
+    let cause = anyhow::anyhow!("writing an upload into PLUGINS_DIR: {error}");
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            let detail = "There is no room for the package where PLUGINS_DIR lies. Nothing of it was kept.";
+            ApiError::new(&codes::STORAGE_FULL).detail(detail).cause(cause)
+        }
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound => {
+            ApiError::new(&codes::CONFLICT).detail("The host may not write into PLUGINS_DIR.").cause(cause)
+        }
+        _ => ApiError::internal(cause),
+    }
+}
+
+/// The largest upload.
+pub const UPLOAD_LIMIT: u64 = LIBRARY_LIMIT;

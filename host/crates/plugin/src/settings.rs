@@ -1,0 +1,189 @@
+//! An operator's settings for a plugin: the schema's defaults, below what the environment says, below what is stored.
+//! Objects are laid over each other member by member. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use cardinal_base::{seal::SealingKey, spelling::nearest};
+use cardinal_package::{
+    manifest::defaults,
+    state::{Code, Refusal},
+};
+use cardinal_store::sealed_settings::place;
+
+pub mod secret;
+
+/// What is stored for a plugin, opened.
+pub struct Stored {
+    /// With the secrets in it that could be read.
+    pub document: Value,
+    /// Secrets that were stored with another key.
+    pub unreadable: BTreeSet<String>,
+}
+
+impl Stored {
+    /// Opens what is stored for a plugin: an object, and its secrets by JSON pointer.
+    pub fn open(plugin: &str, settings: &Value, sealed: &BTreeMap<String, String>, key: &SealingKey) -> Self {
+        let (mut document, mut secrets, mut unreadable) = (settings.clone(), BTreeMap::new(), BTreeSet::new());
+        for (pointer, text) in sealed {
+            let value = key.open(&place(plugin, pointer), text).ok().and_then(|it| serde_json::from_slice(&it).ok());
+            match value {
+                Some(value) => drop(secrets.insert(pointer.clone(), value)),
+                None => drop(unreadable.insert(pointer.clone())),
+            }
+        }
+        secret::put(&mut document, secrets);
+        Self { document, unreadable }
+    }
+
+    /// The document, unless something of it can't be read.
+    pub fn whole(&self) -> Result<&Value, Refusal> {
+        if self.unreadable.is_empty() {
+            return Ok(&self.document);
+        }
+        let places: Vec<&str> = self.unreadable.iter().map(String::as_str).collect();
+        Err(Refusal::new(Code::SettingsInvalid, "Secret settings of the plugin were stored with another key.")
+            .expected("settings that this host's database secret opens")
+            .found(places.join(", "))
+            .fix("Give these settings again; or restore from a backup that was made with its secrets."))
+    }
+}
+
+/// Seals the secrets of a plugin's settings, each for its place.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn seal(
+    plugin: &str,
+    secrets: BTreeMap<String, Value>,
+    key: &SealingKey,
+) -> anyhow::Result<BTreeMap<String, String>> {
+    let seal = |(pointer, value): (String, Value)| {
+        let text = key.seal(&place(plugin, &pointer), value.to_string().as_bytes())?;
+        Ok((pointer, text))
+    };
+    secrets.into_iter().map(seal).collect()
+}
+
+/// The settings that an instance is given.
+pub fn resolve(schema: Option<&Value>, environment: Option<&Value>, stored: Option<&Value>) -> Result<Value, Refusal> {
+    let settings = layered(schema, environment, stored);
+    let Some(schema) = schema else { return Ok(settings) };
+    let faults = faults(schema, &settings)?;
+    if faults.is_empty() {
+        return Ok(settings);
+    }
+    let places: Vec<String> = faults.into_iter().map(|(pointer, detail)| format!("{pointer} ({detail})")).collect();
+    Err(Refusal::new(Code::SettingsInvalid, "The plugin's settings do not fit its settings_schema.")
+        .found(places.join("; ")))
+}
+
+/// All layers as one, unchecked.
+pub fn layered(schema: Option<&Value>, environment: Option<&Value>, stored: Option<&Value>) -> Value {
+    let mut settings = schema.map(defaults).unwrap_or_default();
+    for layer in [environment, stored].into_iter().flatten().filter_map(Value::as_object) {
+        lay_over(&mut settings, layer);
+    }
+    Value::Object(settings)
+}
+
+fn lay_over(below: &mut Map<String, Value>, above: &Map<String, Value>) {
+    for (name, value) in above {
+        match (below.get_mut(name), value) {
+            (Some(Value::Object(below)), Value::Object(above)) => lay_over(below, above),
+            _ => drop(below.insert(name.clone(), value.clone())),
+        }
+    }
+}
+
+/// What is wrong with settings, by JSON pointer. Values are not repeated: they may be credentials.
+pub fn faults(schema: &Value, settings: &Value) -> Result<Vec<(String, String)>, Refusal> {
+    let validator = jsonschema::validator_for(schema).map_err(|error| {
+        Refusal::new(Code::BadManifest, "settings_schema is not a JSON Schema.").found(error.to_string())
+    })?;
+    let fault =
+        |error: jsonschema::ValidationError<'_>| (error.instance_path().to_string(), error.masked().to_string());
+    Ok(validator.iter_errors(settings).take(REPORTED).map(fault).collect())
+}
+
+/// Faults that are told at once.
+const REPORTED: usize = 100;
+
+/// Logs each `PLUGIN_SETTINGS_<NAME>` of a plugin that is not among `plugins`: a slip in a name would change nothing and
+/// say nothing.
+pub fn warn_of_unknown<'p>(settings: &BTreeMap<String, Value>, plugins: impl Iterator<Item = &'p str>) {
+    for (variable, guess) in unknown(settings, plugins) {
+        tracing::warn!(variable, "no plugin of this name is in PLUGINS_DIR, so the setting has no effect.{guess}");
+    }
+}
+
+/// Variables of no plugin, each with a guess what was meant.
+fn unknown<'p>(settings: &BTreeMap<String, Value>, plugins: impl Iterator<Item = &'p str>) -> Vec<(String, String)> {
+    let known: Vec<String> = plugins.map(|name| name.replace('-', "_")).collect();
+    let variable = |name: &str| format!("PLUGIN_SETTINGS_{}", name.to_ascii_uppercase());
+    let set = settings.keys().filter(|name| !known.contains(name));
+    let guess = |name| nearest(name, known.iter().map(String::as_str));
+    let guess = |name| guess(name).map(|known| format!(" Did you mean `{}`?", variable(known))).unwrap_or_default();
+    set.map(|name| (variable(name), guess(name))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn settings_of_no_plugin_are_named_with_what_was_meant() {
+        let settings = ["suplier", "price_watch", "other"].map(|name| (name.to_owned(), json!({})));
+        let found = unknown(&settings.into(), ["supplier", "price-watch"].into_iter());
+        let guess = " Did you mean `PLUGIN_SETTINGS_SUPPLIER`?".to_owned();
+        let expected =
+            [("PLUGIN_SETTINGS_OTHER".to_owned(), String::new()), ("PLUGIN_SETTINGS_SUPLIER".to_owned(), guess)];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_is_stored_wins_over_the_environment_and_that_over_defaults() {
+        let schema = json!({"properties": {"a": {"default": 1}, "b": {"default": 1}, "c": {"default": 1}, "d": {}}});
+        let settings = resolve(Some(&schema), Some(&json!({"b": 2, "c": 2})), Some(&json!({"c": 3}))).unwrap();
+        assert_eq!(settings, json!({"a": 1, "b": 2, "c": 3}));
+        assert_eq!(resolve(None, None, None).unwrap(), json!({}));
+    }
+
+    #[test]
+    fn objects_are_laid_over_each_other_member_by_member() {
+        let environment = json!({"smtp": {"host": "a", "port": 25}, "list": [1, 2]});
+        let stored = json!({"smtp": {"host": "b"}, "list": [3]});
+        let settings = resolve(None, Some(&environment), Some(&stored)).unwrap();
+        assert_eq!(settings, json!({"smtp": {"host": "b", "port": 25}, "list": [3]}));
+    }
+
+    #[test]
+    fn secrets_are_sealed_for_their_plugin_and_place() {
+        let key = |secret: &str| SealingKey::derive(&cardinal_base::config::Secret::new(secret));
+        let secrets = BTreeMap::from([("/smtp/password".to_owned(), json!("hunter2"))]);
+        let sealed = seal("echo", secrets, &key("one")).unwrap();
+        let open = json!({"smtp": {"host": "h"}});
+        let stored = Stored::open("echo", &open, &sealed, &key("one"));
+        assert_eq!(stored.whole().unwrap(), &json!({"smtp": {"host": "h", "password": "hunter2"}}));
+        for (plugin, secret) in [("other", "one"), ("echo", "two")] {
+            let stored = Stored::open(plugin, &open, &sealed, &key(secret));
+            assert_eq!(stored.document, open);
+            let refusal = stored.whole().unwrap_err();
+            assert_eq!((refusal.code, refusal.found.as_deref()), (Code::SettingsInvalid, Some("/smtp/password")));
+        }
+    }
+
+    #[test]
+    fn settings_that_do_not_fit_are_refused_without_being_shown() {
+        let schema =
+            json!({"type": "object", "properties": {"token": {"type": "integer"}}, "additionalProperties": false});
+        let refusal = resolve(Some(&schema), Some(&json!({"token": "hunter2"})), None).unwrap_err();
+        assert_eq!(refusal.code, Code::SettingsInvalid);
+        let found = refusal.found.unwrap();
+        assert!(found.contains("/token") && !found.contains("hunter2"), "{found}");
+        assert!(resolve(Some(&schema), Some(&json!({"tokem": 1})), None).is_err());
+    }
+}

@@ -1,0 +1,368 @@
+//! What a backup reads of a schema, and what a restore does to it: tables by COPY, sequences, and the keys and triggers
+//! that have to stand aside while rows come in in any order. Names come back qualified, since `search_path` is
+//! `pg_catalog` in these sessions.
+
+use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
+use tokio_postgres::{Client, CopyInSink, CopyOutStream};
+
+use super::prepare;
+use cardinal_database::sql;
+
+/// Text forms that any version reads back, and no time-outs: a large table takes what it takes.
+const SESSION_SQL: &str =
+    "SET search_path = pg_catalog, pg_temp; SET datestyle = 'ISO, YMD'; SET intervalstyle = 'postgres';
+    SET timezone = 'UTC'; SET bytea_output = 'hex'; SET extra_float_digits = 1; SET statement_timeout = 0;
+    SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '60s'; SET client_encoding = 'UTF8'";
+
+/// Made anew by whoever restores: history that the restore itself writes, and the secret. Events are of the database
+/// that they happened in; their readers are told to look again, and so are those of changed rights. What is in service is
+/// told by the hosts that live.
+const NOT_DUMPED: [&str; 9] = [
+    "core_migrations",
+    "cardinal_secret",
+    "plugin_schema_state",
+    "plugin_schema_steps",
+    "plugin_service",
+    "event_outbox",
+    "events",
+    "event_numbers",
+    "identity_changes",
+];
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    pub schema: String,
+    pub name: String,
+    /// Without those that the server computes.
+    pub columns: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sequence {
+    pub schema: String,
+    pub name: String,
+    pub last_value: i64,
+    pub is_called: bool,
+}
+
+/// One schema.sql that was run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaStep {
+    pub plugin: String,
+    pub number: i32,
+    pub version: String,
+    pub schema_sql: String,
+}
+
+impl Table {
+    fn qualified(&self) -> String {
+        format!("{}.{}", sql::identifier(&self.schema), sql::identifier(&self.name))
+    }
+
+    fn columns(&self) -> String {
+        if self.columns.is_empty() {
+            return String::new();
+        }
+        let names: Vec<String> = self.columns.iter().map(|name| sql::identifier(name)).collect();
+        format!(" ({})", names.join(", "))
+    }
+}
+
+/// Begins to read everything as it is at this moment; the name by which other sessions see the same moment.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn begin_reading(client: &Client) -> anyhow::Result<String> {
+    client.batch_execute(SESSION_SQL).await.context("preparing a session")?;
+    client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.context("beginning to read")?;
+    let row = client.query_one("SELECT pg_catalog.pg_export_snapshot()", &[]).await.context("taking a snapshot")?;
+    Ok(row.try_get(0)?)
+}
+
+/// # Errors
+/// As the server reports them.
+pub async fn read_at(client: &Client, moment: &str) -> anyhow::Result<()> {
+    client.batch_execute(SESSION_SQL).await.context("preparing a session")?;
+    let begin =
+        format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT {}", sql::literal(moment));
+    client.batch_execute(&begin).await.context("beginning to read")
+}
+
+/// `schema` is where unqualified names in its own checks and defaults are looked up, as they were when it was made.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn begin_writing(client: &Client, schema: &str) -> anyhow::Result<()> {
+    client.batch_execute(SESSION_SQL).await.context("preparing a session")?;
+    let begin = format!("SET search_path = {}, pg_temp; BEGIN", sql::identifier(schema));
+    client.batch_execute(&begin).await.context("beginning to write")
+}
+
+/// # Errors
+/// As the server reports them.
+pub async fn commit(client: &Client) -> anyhow::Result<()> {
+    client.batch_execute("COMMIT").await.context("committing")
+}
+
+/// Tables of a schema with rows of their own, in the order of their names. In `public` only the core's.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn tables(client: &Client, schema: &str) -> anyhow::Result<Vec<Table>> {
+    let rows = client
+        .query(
+            "SELECT c.relname::text, coalesce(array_agg(a.attname::text ORDER BY a.attnum) FILTER (WHERE a.attname IS NOT NULL), '{}')
+             FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+             LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+             WHERE n.nspname = $1 AND c.relkind = 'r' AND (n.nspname <> 'public' OR pg_has_role(c.relowner, 'USAGE'))
+             GROUP BY c.relname ORDER BY c.relname",
+            &[&schema],
+        )
+        .await
+        .with_context(|| format!("listing the tables of {schema}"))?;
+    let table = |row: &tokio_postgres::Row| -> anyhow::Result<Table> {
+        Ok(Table { schema: schema.to_owned(), name: row.try_get(0)?, columns: row.try_get(1)? })
+    };
+    let tables: Vec<Table> = rows.iter().map(table).collect::<anyhow::Result<_>>()?;
+    Ok(tables.into_iter().filter(|table| schema != "public" || !NOT_DUMPED.contains(&table.name.as_str())).collect())
+}
+
+/// # Errors
+/// As the server reports them.
+pub async fn sequences(client: &Client, schema: &str) -> anyhow::Result<Vec<Sequence>> {
+    let rows = client
+        .query(
+            "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+             WHERE n.nspname = $1 AND c.relkind = 'S' AND (n.nspname <> 'public' OR pg_has_role(c.relowner, 'USAGE'))
+             ORDER BY 1",
+            &[&schema],
+        )
+        .await
+        .with_context(|| format!("listing the sequences of {schema}"))?;
+    let mut sequences = Vec::with_capacity(rows.len());
+    for row in rows {
+        let name: String = row.try_get(0)?;
+        let read = format!("SELECT last_value, is_called FROM {}.{}", sql::identifier(schema), sql::identifier(&name));
+        let row =
+            client.query_one(&read, &[]).await.with_context(|| format!("reading the sequence {schema}.{name}"))?;
+        sequences.push(Sequence {
+            schema: schema.to_owned(),
+            name,
+            last_value: row.try_get(0)?,
+            is_called: row.try_get(1)?,
+        });
+    }
+    Ok(sequences)
+}
+
+/// # Errors
+/// As the server reports them.
+pub async fn set_sequence(client: &Client, sequence: &Sequence) -> anyhow::Result<()> {
+    let name = format!("{}.{}", sql::identifier(&sequence.schema), sql::identifier(&sequence.name));
+    client
+        .execute(
+            "SELECT pg_catalog.setval($1::text::regclass, $2, $3)",
+            &[&name, &sequence.last_value, &sequence.is_called],
+        )
+        .await
+        .with_context(|| format!("setting the sequence {name}"))?;
+    Ok(())
+}
+
+/// What schema.sql each plugin was given, in order. Read as the owner of the core's tables.
+///
+/// # Errors
+/// As the server reports them; a plugin with tables of which it is not recorded how they were made.
+pub async fn schema_steps(client: &Client) -> anyhow::Result<Vec<SchemaStep>> {
+    let rows = client
+        .query(
+            "SELECT plugin, number, plugin_version, schema_sql FROM public.plugin_schema_steps ORDER BY plugin, number",
+            &[],
+        )
+        .await
+        .context("reading how the plugins' schemas were made")?;
+    let step = |row: &tokio_postgres::Row| -> anyhow::Result<SchemaStep> {
+        Ok(SchemaStep {
+            plugin: row.try_get(0)?,
+            number: row.try_get(1)?,
+            version: row.try_get(2)?,
+            schema_sql: row.try_get(3)?,
+        })
+    };
+    let unknown = client
+        .query(
+            "SELECT s.plugin FROM public.plugin_schema_state s WHERE s.schema_sha256 IS NOT NULL
+             AND NOT EXISTS (SELECT FROM public.plugin_schema_steps t WHERE t.plugin = s.plugin)",
+            &[],
+        )
+        .await
+        .context("looking for schemas of unknown making")?;
+    if let Some(row) = unknown.first() {
+        let plugin: String = row.try_get(0)?;
+        bail!(
+            "it is not recorded how the tables of plugin {plugin} were made: start this version of the host once with \
+             that plugin, and back up then"
+        );
+    }
+    rows.iter().map(step).collect()
+}
+
+/// # Errors
+/// As the server reports them.
+pub async fn copy_out(client: &Client, table: &Table) -> anyhow::Result<CopyOutStream> {
+    let copy = format!("COPY {}{} TO STDOUT", table.qualified(), table.columns());
+    client.copy_out(&copy).await.with_context(|| format!("reading {}", table.qualified()))
+}
+
+/// # Errors
+/// As the server reports them.
+pub async fn copy_in(client: &Client, table: &Table) -> anyhow::Result<CopyInSink<bytes::Bytes>> {
+    let copy = format!("COPY {}{} FROM STDIN", table.qualified(), table.columns());
+    client.copy_in(&copy).await.with_context(|| format!("writing {}", table.qualified()))
+}
+
+/// Takes foreign keys and triggers of a schema away, so that rows can come in in any order and nothing happens because
+/// of them; gives what puts everything back.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn stand_aside(client: &Client, schema: &str) -> anyhow::Result<Vec<String>> {
+    let rows = client
+        .query(
+            "SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', k.conrelid::regclass, k.conname),
+                    format('ALTER TABLE %s ADD CONSTRAINT %I %s', k.conrelid::regclass, k.conname, pg_get_constraintdef(k.oid))
+             FROM pg_constraint k JOIN pg_namespace n ON n.oid = k.connamespace JOIN pg_class c ON c.oid = k.conrelid
+             WHERE n.nspname = $1 AND k.contype = 'f' AND k.conparentid = 0 AND pg_has_role(c.relowner, 'USAGE')
+             UNION ALL
+             SELECT format('ALTER TABLE %s DISABLE TRIGGER %I', t.tgrelid::regclass, t.tgname),
+                    format('ALTER TABLE %s ENABLE %s TRIGGER %I', t.tgrelid::regclass,
+                           CASE t.tgenabled WHEN 'A' THEN 'ALWAYS' WHEN 'R' THEN 'REPLICA' ELSE '' END, t.tgname)
+             FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+             WHERE n.nspname = $1 AND NOT t.tgisinternal AND t.tgparentid = 0 AND t.tgenabled <> 'D'
+             AND pg_has_role(c.relowner, 'USAGE')",
+            &[&schema],
+        )
+        .await
+        .with_context(|| format!("listing keys and triggers of {schema}"))?;
+    let mut back = Vec::with_capacity(rows.len());
+    for row in rows {
+        client.batch_execute(row.try_get(0)?).await.context("taking keys and triggers away")?;
+        back.push(row.try_get(1)?);
+    }
+    // Views that keep their rows are filled again at the end, in the order in which they were made.
+    let views = client
+        .query(
+            "SELECT format('REFRESH MATERIALIZED VIEW %s', c.oid::regclass) FROM pg_class c
+             JOIN pg_namespace n ON n.oid = c.relnamespace
+             WHERE n.nspname = $1 AND c.relkind = 'm' AND c.relispopulated ORDER BY c.oid",
+            &[&schema],
+        )
+        .await
+        .context("listing materialized views")?;
+    for row in views {
+        back.push(row.try_get(0)?);
+    }
+    Ok(back)
+}
+
+/// # Errors
+/// As the server reports them; a row that a key refuses.
+pub async fn stand_again(client: &Client, back: &[String]) -> anyhow::Result<()> {
+    for statement in back {
+        client.batch_execute(statement).await.context("putting keys and triggers back")?;
+    }
+    Ok(())
+}
+
+/// Removes the core's tables and functions; for a restore that failed on a database that was empty before.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn drop_core(owner: &Client) -> anyhow::Result<()> {
+    let drop = "DO $$ DECLARE own record; BEGIN
+        FOR own IN SELECT c.oid::regclass AS name FROM pg_class c
+                   WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND pg_has_role(c.relowner, 'USAGE')
+        LOOP EXECUTE format('DROP TABLE %s CASCADE', own.name); END LOOP;
+        FOR own IN SELECT p.oid::regprocedure AS name FROM pg_proc p
+                   WHERE p.pronamespace = 'public'::regnamespace AND pg_has_role(p.proowner, 'USAGE')
+        LOOP EXECUTE format('DROP FUNCTION %s CASCADE', own.name); END LOOP;
+      END $$";
+    owner.batch_execute(drop).await.context("removing what was restored so far")
+}
+
+/// Whether any host or plugin has worked in this database.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn is_used(client: &Client) -> anyhow::Result<bool> {
+    let row = client
+        .query_one(
+            "SELECT to_regclass('public.core_migrations') IS NOT NULL
+                 OR EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname LIKE 'plugin!_%' ESCAPE '!')",
+            &[],
+        )
+        .await
+        .context("looking at what the database holds")?;
+    Ok(row.try_get(0)?)
+}
+
+/// Whether this login may put a new database in the place of its own.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn may_replace(client: &Client) -> anyhow::Result<bool> {
+    prepare::owns_database_and(client, "rolcreatedb").await
+}
+
+/// # Errors
+/// As the server reports them.
+pub async fn create_database(client: &Client, name: &str) -> anyhow::Result<()> {
+    let name = sql::identifier(name);
+    client.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await.context("making room")?;
+    client
+        .batch_execute(&format!("CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE template0"))
+        .await
+        .context("making a new database")
+}
+
+/// # Errors
+/// As the server reports them.
+pub async fn drop_database(client: &Client, name: &str) -> anyhow::Result<()> {
+    client
+        .batch_execute(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", sql::identifier(name)))
+        .await
+        .context("removing a database")
+}
+
+/// Puts `new` in the place of `current`, which becomes `old`. Whoever uses it is cut off and finds the new one when it
+/// connects again. Said to another database than these.
+///
+/// # Errors
+/// As the server reports them; then `current` is in its place.
+pub async fn exchange(client: &Client, current: &str, new: &str, old: &str) -> anyhow::Result<()> {
+    let name = |name: &str| sql::identifier(name);
+    let allow = |database: &str, yes: bool| format!("ALTER DATABASE {} ALLOW_CONNECTIONS {yes}", name(database));
+    client.batch_execute(&allow(current, false)).await.context("closing the database")?;
+    let moved = async {
+        client
+            .query(
+                "SELECT pg_catalog.pg_terminate_backend(pid, 10000) FROM pg_catalog.pg_stat_activity WHERE datname = $1",
+                &[&current],
+            )
+            .await?;
+        client.batch_execute(&format!("ALTER DATABASE {} RENAME TO {}", name(current), name(old))).await
+    };
+    if let Err(error) = moved.await {
+        client.batch_execute(&allow(current, true)).await.context("opening the database again")?;
+        return Err(anyhow::Error::new(error).context("taking the database out of use"));
+    }
+    let renamed = client.batch_execute(&format!("ALTER DATABASE {} RENAME TO {}", name(new), name(current))).await;
+    if let Err(error) = renamed {
+        let back = format!("ALTER DATABASE {} RENAME TO {}; ", name(old), name(current));
+        client.batch_execute(&back).await.context("putting the database back")?;
+        client.batch_execute(&allow(current, true)).await.context("opening the database again")?;
+        return Err(anyhow::Error::new(error).context("putting the new database in its place"));
+    }
+    Ok(())
+}

@@ -1,0 +1,437 @@
+//! Whether PostgreSQL keeps plugins, core, reaper and provisioner apart: found out by trying. Each attempt is made as the
+//! role itself, in a transaction that is rolled back, and has to be refused.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio_postgres::{Client, error::SqlState};
+
+use cardinal_database::{
+    connect::{self, ConnectParams},
+    roles::{self, RoleNames, RolePasswords},
+    sql,
+};
+
+/// Tables of one schema that are tried; a plugin that others can look into is found by its first.
+const TABLES_TRIED: usize = 100;
+/// An attempt that waits for longer than this says nothing.
+const PATIENCE: &str = "2s";
+/// All attempts of one role together.
+const ROLE_LIMIT: Duration = Duration::from_secs(60);
+
+/// What a role must not be able to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Breach {
+    PluginWritesCards,
+    PluginReadsCore,
+    PluginReadsPlugin,
+    PluginRunsDdl,
+    PluginBecomesAnother,
+    CoreReadsPlugin,
+    CoreDeletesCards,
+    CoreRewritesAudit,
+    CoreRunsDdl,
+    CoreBecomesAnother,
+    ReaperDoesMore,
+    ProvisionerDoesMore,
+    CardsRoleDoesMore,
+    SchemaRoleIsOpen,
+}
+
+/// A plugin as the database knows it.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub plugin: String,
+    pub version: Option<String>,
+    pub schema_sha256: Option<Vec<u8>>,
+    /// In its schema, at most [`TABLES_TRIED`].
+    pub tables: Vec<String>,
+}
+
+/// A statement that must be refused.
+struct Attempt {
+    breach: Breach,
+    /// What is tried, for people.
+    what: String,
+    sql: String,
+}
+
+/// What became of one role's attempts.
+#[derive(Debug, Default)]
+pub struct Tried {
+    pub role: String,
+    pub refused: usize,
+    /// What was let through.
+    pub allowed: Vec<(Breach, String)>,
+    /// What could not be tried, and why.
+    pub untried: Vec<String>,
+}
+
+/// Every role of the database and what it tries.
+pub struct Isolation<'a> {
+    /// A session of the owner: the one way to be the cards' role, which nobody logs in as.
+    pub owner: &'a Client,
+    pub login: &'a ConnectParams,
+    pub names: &'a RoleNames,
+    pub passwords: &'a RolePasswords,
+    pub plugins: &'a [Known],
+    /// The core's tables but the cards.
+    pub core_tables: &'a [String],
+}
+
+/// The plugins that were given a schema here, as the owner of the core's tables sees them.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn plugins(owner: &Client) -> anyhow::Result<Vec<Known>> {
+    let rows = owner
+        .query(
+            "SELECT s.plugin, s.plugin_version, s.schema_sha256, ARRAY(
+               SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+               WHERE n.nspname = 'plugin_' || replace(s.plugin, '-', '_') AND c.relkind IN ('r', 'p')
+               ORDER BY 1 LIMIT $1)
+             FROM public.plugin_schema_state s
+             WHERE EXISTS (SELECT FROM pg_catalog.pg_namespace n WHERE n.nspname = 'plugin_' || replace(s.plugin, '-', '_'))
+             ORDER BY 1",
+            &[&(TABLES_TRIED as i64)],
+        )
+        .await
+        .context("asking which plugins have a schema")?;
+    let known = |row: &tokio_postgres::Row| -> Result<Known, tokio_postgres::Error> {
+        Ok(Known {
+            plugin: row.try_get(0)?,
+            version: row.try_get(1)?,
+            schema_sha256: row.try_get(2)?,
+            tables: row.try_get(3)?,
+        })
+    };
+    Ok(rows.iter().map(known).collect::<Result<_, _>>()?)
+}
+
+/// The core's tables and views but the cards.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn core_tables(owner: &Client) -> anyhow::Result<Vec<String>> {
+    let rows = owner
+        .query(
+            "SELECT relname::text FROM pg_catalog.pg_class
+             WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v')
+             AND relname <> 'master_cards' ORDER BY 1",
+            &[],
+        )
+        .await
+        .context("asking for the core's tables")?;
+    Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
+}
+
+/// Whether plugins can make large objects, which lie outside of any schema.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn large_objects_are_open(session: &Client) -> anyhow::Result<bool> {
+    public_may_call(session, "pg_catalog.lo_from_bytea(oid, bytea)").await.context("asking who may make large objects")
+}
+
+/// Whether plugins can take advisory locks, which one session can have so many of that the server has no room for others.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn advisory_locks_are_open(session: &Client) -> anyhow::Result<bool> {
+    public_may_call(session, "pg_catalog.pg_advisory_lock(bigint)").await.context("asking who may take advisory locks")
+}
+
+async fn public_may_call(session: &Client, function: &str) -> anyhow::Result<bool> {
+    let row = session.query_one("SELECT has_function_privilege('public', $1::text, 'EXECUTE')", &[&function]).await?;
+    Ok(row.try_get(0)?)
+}
+
+/// Whether nothing keeps the cards' role and schema roles from changing their tables at run time.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn ddl_is_unfenced(session: &Client) -> anyhow::Result<bool> {
+    let asked = "SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_event_trigger
+                 WHERE evtname = 'cardinal_ddl_fence' AND evtenabled IN ('O', 'A'))";
+    let row = session.query_one(asked, &[]).await.context("looking for the fence against DDL")?;
+    Ok(row.try_get(0)?)
+}
+
+/// Seconds that the server's clock is ahead of `now`, as unix time; and the newest time in the audit log.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn clock(owner: &Client) -> anyhow::Result<(f64, Option<f64>)> {
+    let row = owner
+        .query_one(
+            "SELECT extract(epoch FROM clock_timestamp())::float8,
+                    extract(epoch FROM (SELECT at FROM public.admin_audit_log ORDER BY seq DESC LIMIT 1))::float8",
+            &[],
+        )
+        .await
+        .context("asking for the server's time")?;
+    Ok((row.try_get(0)?, row.try_get(1)?))
+}
+
+impl Isolation<'_> {
+    /// Has every role try, one after another.
+    pub async fn try_all(&self) -> Vec<Tried> {
+        let mut tried = vec![
+            self.try_as(&self.names.core(), self.of_core()).await,
+            self.try_as(&self.names.reaper(), self.of_reaper()).await,
+            self.try_as(&self.names.provision(), self.of_provisioner()).await,
+            self.try_as_cards().await,
+        ];
+        for known in self.plugins {
+            tried.push(self.try_as(&self.names.plugin_runtime(&known.plugin), self.of_plugin(known)).await);
+            tried.push(self.look_at_schema_role(known).await);
+        }
+        tried
+    }
+
+    /// Whatever a plugin smuggled into the check of a foreign key would run as this role.
+    async fn try_as_cards(&self) -> Tried {
+        let role = self.names.cards();
+        let mut tried = Tried { role: role.clone(), ..Tried::default() };
+        let begun = self.owner.batch_execute(&format!("SET ROLE {}", sql::identifier(&role))).await;
+        if let Err(error) = begun {
+            tried.untried.push(format!("the owner cannot become the role: {error}"));
+            return tried;
+        }
+        let all = tried.make(self.owner, self.of_cards());
+        let in_time = tokio::time::timeout(ROLE_LIMIT, all).await.is_ok();
+        if let Err(error) = self.owner.batch_execute("RESET ROLE").await {
+            tried.untried.push(format!("the session ended: {error}"));
+        }
+        if !in_time {
+            tried.untried.push(format!("not all attempts were over after {} s", ROLE_LIMIT.as_secs()));
+        }
+        tried
+    }
+
+    /// A schema role is closed but for its step: no login, nothing that it may make, no foreign keys to cards.
+    async fn look_at_schema_role(&self, known: &Known) -> Tried {
+        let role = self.names.plugin_schema(&known.plugin);
+        let mut tried = Tried { role: role.clone(), ..Tried::default() };
+        match connect::connect(&self.login.with_login(&role, self.passwords.of(&role))).await {
+            Ok(_) => tried.allowed.push((Breach::SchemaRoleIsOpen, "log in outside of a step".to_owned())),
+            Err(error) if error.code() == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION) => tried.refused += 1,
+            // Its password is wrong, which says nothing of whether it may log in.
+            Err(_) => {}
+        }
+        let asked = "SELECT r.rolcanlogin, coalesce(has_schema_privilege(r.oid, n.oid, 'CREATE'), false),
+                            pg_has_role(r.oid, $3, 'MEMBER'), pg_has_role(r.oid, $4, 'MEMBER')
+                     FROM pg_catalog.pg_roles r LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = $2
+                     WHERE r.rolname = $1";
+        let schema = roles::plugin_schema_name(&known.plugin);
+        let groups = (self.names.plugin_ddl(), self.names.plugin());
+        let row = match self.owner.query_opt(asked, &[&role, &schema, &groups.0, &groups.1]).await {
+            Ok(Some(row)) => row,
+            // Its data was dropped.
+            Ok(None) => return tried,
+            Err(error) => {
+                tried.untried.push(format!("its rights cannot be read: {error}"));
+                return tried;
+            }
+        };
+        for (column, what) in
+            ["have a login", "make objects in its schema", "point foreign keys at cards", "read cards"]
+                .iter()
+                .enumerate()
+        {
+            match row.try_get(column) {
+                Ok(true) => tried.allowed.push((Breach::SchemaRoleIsOpen, format!("{what} outside of a step"))),
+                Ok(false) => tried.refused += 1,
+                Err(error) => tried.untried.push(format!("{what}: {error}")),
+            }
+        }
+        tried
+    }
+
+    async fn try_as(&self, role: &str, attempts: Vec<Attempt>) -> Tried {
+        let mut tried = Tried { role: role.to_owned(), ..Tried::default() };
+        let login = self.login.with_login(role, self.passwords.of(role));
+        match connect::connect(&login).await {
+            Ok(session) => {
+                let all = tried.make(&session, attempts);
+                if tokio::time::timeout(ROLE_LIMIT, all).await.is_err() {
+                    tried.untried.push(format!("not all attempts were over after {} s", ROLE_LIMIT.as_secs()));
+                }
+            }
+            Err(error) => {
+                let said = error.as_db_error().map_or_else(|| error.to_string(), |said| said.message().to_owned());
+                tried.untried.push(format!("the role cannot log in: {said}"));
+            }
+        }
+        tried
+    }
+
+    fn of_plugin(&self, own: &Known) -> Vec<Attempt> {
+        use Breach::*;
+        let mut attempts = vec![
+            Attempt::of(PluginWritesCards, "add a card", "INSERT INTO public.master_cards DEFAULT VALUES"),
+            Attempt::of(PluginWritesCards, "change cards", "UPDATE public.master_cards SET title = title WHERE false"),
+            Attempt::of(PluginWritesCards, "remove cards", "DELETE FROM public.master_cards WHERE false"),
+            Attempt::table(PluginRunsDdl, "public"),
+            Attempt::table(PluginRunsDdl, &roles::plugin_schema_name(&own.plugin)),
+            Attempt::of(PluginRunsDdl, "make a temporary table", "CREATE TEMPORARY TABLE cardinal_check ()"),
+        ];
+        attempts.extend(self.core_tables.iter().map(|table| Attempt::read(PluginReadsCore, "public", table)));
+        for other in self.plugins.iter().filter(|other| other.plugin != own.plugin) {
+            attempts.extend(Attempt::look_into(PluginReadsPlugin, other));
+            attempts.push(Attempt::become_role(PluginBecomesAnother, &self.names.plugin_runtime(&other.plugin)));
+        }
+        let others =
+            [self.names.owner(), self.names.cards(), self.names.core(), self.names.reaper(), self.names.provision()];
+        attempts.extend(others.iter().map(|role| Attempt::become_role(PluginBecomesAnother, role)));
+        attempts.push(Attempt::become_role(PluginBecomesAnother, &self.names.plugin_schema(&own.plugin)));
+        attempts
+    }
+
+    fn of_core(&self) -> Vec<Attempt> {
+        use Breach::*;
+        let mut attempts = vec![
+            Attempt::of(CoreDeletesCards, "remove cards", "DELETE FROM public.master_cards WHERE false"),
+            Attempt::of(CoreDeletesCards, "change a card's id", "UPDATE public.master_cards SET id = id WHERE false"),
+            Attempt::of(
+                CoreRewritesAudit,
+                "change the audit log",
+                "UPDATE public.admin_audit_log SET action = action WHERE false",
+            ),
+            Attempt::of(
+                CoreRewritesAudit,
+                "remove from the audit log",
+                "DELETE FROM public.admin_audit_log WHERE false",
+            ),
+            Attempt::table(CoreRunsDdl, "public"),
+        ];
+        for known in self.plugins {
+            attempts.extend(Attempt::look_into(CoreReadsPlugin, known));
+            for role in [self.names.plugin_runtime(&known.plugin), self.names.plugin_schema(&known.plugin)] {
+                attempts.push(Attempt::become_role(CoreBecomesAnother, &role));
+            }
+        }
+        for role in [self.names.owner(), self.names.reaper(), self.names.provision()] {
+            attempts.push(Attempt::become_role(CoreBecomesAnother, &role));
+        }
+        attempts
+    }
+
+    fn of_cards(&self) -> Vec<Attempt> {
+        use Breach::CardsRoleDoesMore;
+        let mut attempts = vec![
+            Attempt::of(CardsRoleDoesMore, "read cards", "SELECT title FROM public.master_cards LIMIT 0"),
+            Attempt::of(CardsRoleDoesMore, "add a card", "INSERT INTO public.master_cards DEFAULT VALUES"),
+            Attempt::of(CardsRoleDoesMore, "change cards", "UPDATE public.master_cards SET title = title WHERE false"),
+            Attempt::of(CardsRoleDoesMore, "remove cards", "DELETE FROM public.master_cards WHERE false"),
+            Attempt::of(CardsRoleDoesMore, "make a role", "CREATE ROLE cardinal_check"),
+            Attempt::table(CardsRoleDoesMore, "public"),
+        ];
+        attempts.extend(self.core_tables.iter().map(|table| Attempt::read(CardsRoleDoesMore, "public", table)));
+        attempts.extend(self.plugins.iter().flat_map(|known| Attempt::look_into(CardsRoleDoesMore, known)));
+        attempts
+    }
+
+    fn of_reaper(&self) -> Vec<Attempt> {
+        use Breach::ReaperDoesMore;
+        let mut attempts = vec![
+            Attempt::of(ReaperDoesMore, "read cards", "SELECT title FROM public.master_cards LIMIT 0"),
+            Attempt::of(ReaperDoesMore, "change cards", "UPDATE public.master_cards SET title = title WHERE false"),
+            Attempt::table(ReaperDoesMore, "public"),
+        ];
+        attempts.extend(self.plugins.iter().flat_map(|known| Attempt::look_into(ReaperDoesMore, known)));
+        attempts
+    }
+
+    /// It owns the plugins' schemas, and so may make tables there; theirs it may not read.
+    fn of_provisioner(&self) -> Vec<Attempt> {
+        use Breach::ProvisionerDoesMore;
+        let mut attempts = vec![
+            Attempt::of(ProvisionerDoesMore, "read cards", "SELECT id FROM public.master_cards LIMIT 0"),
+            Attempt::of(ProvisionerDoesMore, "make a role", "CREATE ROLE cardinal_check"),
+            Attempt::table(ProvisionerDoesMore, "public"),
+        ];
+        for known in self.plugins {
+            let schema = roles::plugin_schema_name(&known.plugin);
+            attempts.extend(known.tables.iter().map(|table| Attempt::read(ProvisionerDoesMore, &schema, table)));
+        }
+        attempts
+    }
+}
+
+impl Attempt {
+    fn of(breach: Breach, what: impl Into<String>, sql: impl Into<String>) -> Self {
+        Self { breach, what: what.into(), sql: sql.into() }
+    }
+
+    fn read(breach: Breach, schema: &str, table: &str) -> Self {
+        let place = format!("{}.{}", sql::identifier(schema), sql::identifier(table));
+        Self::of(breach, format!("read {schema}.{table}"), format!("SELECT 1 FROM {place} LIMIT 0"))
+    }
+
+    fn table(breach: Breach, schema: &str) -> Self {
+        let statement = format!("CREATE TABLE {}.cardinal_check ()", sql::identifier(schema));
+        Self::of(breach, format!("make a table in {schema}"), statement)
+    }
+
+    fn become_role(breach: Breach, role: &str) -> Self {
+        Self::of(breach, format!("become {role}"), format!("SET LOCAL ROLE {}", sql::identifier(role)))
+    }
+
+    /// Into a plugin's schema: its tables, and the schema itself where there are none.
+    fn look_into(breach: Breach, known: &Known) -> Vec<Self> {
+        let schema = roles::plugin_schema_name(&known.plugin);
+        let mut attempts: Vec<Self> = known.tables.iter().map(|table| Self::read(breach, &schema, table)).collect();
+        attempts.push(Self::table(breach, &schema));
+        attempts
+    }
+}
+
+impl Tried {
+    async fn make(&mut self, session: &Client, attempts: Vec<Attempt>) {
+        for Attempt { breach, what, sql } in attempts {
+            let begin =
+                format!("BEGIN; SET LOCAL lock_timeout = '{PATIENCE}'; SET LOCAL statement_timeout = '{PATIENCE}'");
+            let tried = match session.batch_execute(&begin).await {
+                Ok(()) => session.batch_execute(&sql).await,
+                Err(error) => Err(error),
+            };
+            match verdict(tried) {
+                Verdict::Refused => self.refused += 1,
+                Verdict::Allowed => self.allowed.push((breach, what)),
+                Verdict::Unknown(why) => self.untried.push(format!("{what}: {why}")),
+            }
+            if let Err(error) = session.batch_execute("ROLLBACK").await {
+                self.untried.push(format!("the session ended: {error}"));
+                return;
+            }
+        }
+    }
+}
+
+enum Verdict {
+    Refused,
+    Allowed,
+    Unknown(String),
+}
+
+/// Rights are looked at before anything else that a statement can fail on: whatever fails later was let through.
+fn verdict(tried: Result<(), tokio_postgres::Error>) -> Verdict {
+    let Err(error) = tried else { return Verdict::Allowed };
+    let Some(said) = error.as_db_error() else { return Verdict::Unknown(error.to_string()) };
+    const SAY_NOTHING: [&SqlState; 6] = [
+        &SqlState::LOCK_NOT_AVAILABLE,
+        &SqlState::QUERY_CANCELED,
+        &SqlState::UNDEFINED_TABLE,
+        &SqlState::INVALID_SCHEMA_NAME,
+        &SqlState::T_R_DEADLOCK_DETECTED,
+        &SqlState::UNDEFINED_OBJECT,
+    ];
+    match said.code() {
+        code if *code == SqlState::INSUFFICIENT_PRIVILEGE => Verdict::Refused,
+        // `SET ROLE` of a role that is not there.
+        code if *code == SqlState::INVALID_PARAMETER_VALUE => Verdict::Unknown(said.message().to_owned()),
+        code if SAY_NOTHING.contains(&code) => Verdict::Unknown(said.message().to_owned()),
+        _ => Verdict::Allowed,
+    }
+}

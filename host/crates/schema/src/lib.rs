@@ -1,0 +1,10 @@
+//! The owner's side of the database: migrations, roles, plugins' schemas, dumps, and the check of their isolation.
+//!
+//! Only the supervisor's processes and the command line use it. No crate of the worker can name what is here.
+
+pub mod dump;
+pub mod isolation;
+pub mod migrate;
+pub mod plugin_schema;
+pub mod pooler;
+pub mod prepare;

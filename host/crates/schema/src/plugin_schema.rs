@@ -1,0 +1,386 @@
+//! A plugin's roles and schema: made, and `schema.sql` run, once per content.
+//!
+//! Three sessions take part. The provisioner's first one holds the lock on the plugin's row of `plugin_schema_state`
+//! for as long as the step lasts, so that hosts side by side take turns (a plugin cannot take that lock, as it could an
+//! advisory one). Its second one makes roles and schema, which must be committed before anybody can log in with them,
+//! watches the third and looks at the catalog afterwards. The third one is the plugin's own schema role, in one
+//! transaction that schema.sql cannot leave.
+
+use std::cmp::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use semver::Version;
+use sha2::{Digest as _, Sha256};
+use tokio_postgres::{Client, Transaction};
+
+use super::prepare;
+use cardinal_control::link::{PluginDatabase, ProvisionFault};
+use cardinal_database::{
+    connect::{self, ConnectParams},
+    roles::{self, RoleNames, RolePasswords},
+    sql,
+};
+use cardinal_schema_sql as schema_sql;
+use cardinal_schema_sql::Statement;
+use record::Recorded;
+use run::Done;
+
+mod card_keys;
+mod card_lock;
+pub mod catalog;
+pub mod close;
+mod confirmed;
+mod diff;
+pub mod dump;
+mod keys;
+pub mod purge;
+mod record;
+mod rows;
+mod run;
+mod watch;
+
+const PLUGIN_SQL: &str = include_str!("../../../../sql/plugin.sql");
+/// How long to wait for another host that is at the same plugin; longer than its whole step may take.
+const TURN_TIMEOUT: &str = "90s";
+/// How long schema.sql may run. Its foreign keys block writers of cards meanwhile.
+pub const SCHEMA_TIMEOUT: Duration = Duration::from_secs(30);
+/// What logging in, the look at what was done and the commit may take beyond it.
+const CHECKS_TIMEOUT: Duration = Duration::from_secs(30);
+/// For deadlocks, and for locks on cards that busy writers did not let it have in time.
+const TRIES: u32 = 5;
+/// What a plugin's session begins with. As start-up options these win over whatever the plugin made its login's
+/// defaults.
+const RUNTIME_SETTINGS: [(&str, &str); 4] = [
+    ("statement_timeout", "15000"),
+    ("idle_in_transaction_session_timeout", "15000"),
+    ("lock_timeout", "3000"),
+    // Ends a statement soon after its host was killed.
+    ("client_connection_check_interval", "1000"),
+];
+
+/// What is asked for.
+#[derive(Debug)]
+pub struct Step<'a> {
+    pub plugin: &'a str,
+    pub version: &'a str,
+    /// SHA-256 of the package: an operator's word holds for it alone.
+    pub package: &'a str,
+    /// Empty when the package has none.
+    pub schema_sql: &'a str,
+    /// The provisioner's login.
+    pub provisioner: &'a ConnectParams,
+    pub names: &'a RoleNames,
+    pub passwords: &'a RolePasswords,
+    /// Whether sessions may begin with settings of their own; a pooler between may refuse that.
+    pub start_options: bool,
+    pub schema_timeout: Duration,
+    /// Whether the package is one that a worker has kept. Its SQL does not run: workers run plugins and are not believed,
+    /// and it has run when it lay in the plugins folder.
+    pub is_kept: bool,
+    /// Whether this step was made before and comes from a backup: its losses were agreed to then.
+    pub replay: bool,
+}
+
+/// The provisioner's two sessions of a step. A step that was made leaves them fit for the next one.
+pub struct Sessions {
+    first: Client,
+    second: Client,
+}
+
+impl Sessions {
+    async fn open(provisioner: &ConnectParams) -> anyhow::Result<Self> {
+        let first = connect::connect(provisioner).await.context("logging in as the provisioner")?;
+        let second = connect::connect(provisioner).await.context("logging in as the provisioner")?;
+        Ok(Self { first, second })
+    }
+
+    /// As they were when they were opened; none where that fails.
+    async fn renewed(self) -> Option<Self> {
+        let (first, second) =
+            tokio::join!(self.first.batch_execute("DISCARD ALL"), self.second.batch_execute("DISCARD ALL"));
+        (first.is_ok() && second.is_ok()).then_some(self)
+    }
+}
+
+/// Why a step was not made.
+#[derive(Debug)]
+pub enum Trouble {
+    /// Told to the operator as it is; nothing was changed.
+    Refused(ProvisionFault),
+    Failed(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Trouble {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Step<'_> {
+    /// Brings roles and schema in line with the package.
+    ///
+    /// # Errors
+    /// Refused: see `schema_sql`, `run`, `diff` and `catalog`. Failed: the database was not there.
+    pub async fn make(&self) -> Result<PluginDatabase, Trouble> {
+        Ok(self.make_with(None).await?.0)
+    }
+
+    /// The same with the sessions of the step before, if there are any; gives them, or new ones, for the next step.
+    ///
+    /// # Errors
+    /// As for [`Self::make`]. The sessions of a step that was not made are closed.
+    pub async fn make_with(&self, known: Option<Sessions>) -> Result<(PluginDatabase, Option<Sessions>), Trouble> {
+        let mut sessions = match known {
+            Some(sessions) => sessions,
+            None => Sessions::open(self.provisioner).await?,
+        };
+        let made = self.make_in(&mut sessions).await?;
+        Ok((made, sessions.renewed().await))
+    }
+
+    async fn make_in(&self, Sessions { first, second }: &mut Sessions) -> Result<PluginDatabase, Trouble> {
+        self.make_row(first).await?;
+        let turn = first.transaction().await.context("beginning the step")?;
+        let recorded = self.take_turn(&turn).await?;
+        self.check_enabled(&turn).await?;
+        let hash = Sha256::digest(self.schema_sql.as_bytes()).to_vec();
+        let unchanged = recorded.hash.as_ref() == Some(&hash);
+        let is_behind = !unchanged && self.is_behind(&recorded);
+        if !unchanged && !is_behind && self.is_kept {
+            return Err(Trouble::Refused(never_ran()));
+        }
+        let runs = !unchanged && !is_behind;
+        let statements = if runs { self.read()? } else { Vec::new() };
+        let logs_in = !statements.is_empty() || !recorded.first_time;
+        self.make_roles(second, runs && logs_in).await?;
+        if !runs {
+            self.check_catalog(second).await?;
+            if unchanged {
+                self.record_step(&turn, &hash, None).await?;
+            }
+            turn.commit().await.context("ending the turn")?;
+            return Ok(self.database());
+        }
+        let started = Instant::now();
+        if statements.is_empty() && recorded.first_time {
+            self.make_empty(second).await?;
+            self.record(&turn, &hash, started, &[]).await?;
+            turn.commit().await.context("recording the step")?;
+            return Ok(self.database());
+        }
+        let agreed = self.agreed_losses(&turn).await?;
+        let run = self.run_schema(&statements, &agreed, second).await;
+        self.close_login(second).await?;
+        let checked = match run {
+            Ok(done) => self.check_committed(second, recorded.first_time).await.map(|()| done),
+            Err(trouble) => {
+                if recorded.first_time {
+                    self.unmake(second).await;
+                }
+                Err(trouble)
+            }
+        };
+        let done = checked?;
+        self.record(&turn, &hash, started, &done.lost).await?;
+        turn.commit().await.context("recording the step")?;
+        Ok(self.database())
+    }
+
+    /// For a plugin without schema.sql: no session of its own has anything to do.
+    async fn make_empty(&self, session: &mut Client) -> Result<(), Trouble> {
+        let checked = self.check_catalog(session).await;
+        if checked.is_err() {
+            self.unmake(session).await;
+        }
+        checked
+    }
+
+    /// The statements that schema.sql may have, in the words that PostgreSQL gets.
+    fn read(&self) -> Result<Vec<Statement>, Trouble> {
+        schema_sql::read(&self.schema(), self.schema_sql).map_err(|error| Trouble::Refused(error.into()))
+    }
+
+    fn runtime_identifier(&self) -> String {
+        sql::identifier(&self.names.plugin_runtime(self.plugin))
+    }
+
+    fn schema(&self) -> String {
+        roles::plugin_schema_name(self.plugin)
+    }
+
+    /// As the functions of `sql/roles.sql` want it.
+    fn plugin_literal(&self) -> String {
+        sql::literal(&self.plugin.replace('-', "_"))
+    }
+
+    /// What was dropped of a plugin that was disabled meanwhile is not made again.
+    async fn check_enabled(&self, turn: &Transaction<'_>) -> Result<(), Trouble> {
+        let asked = "SELECT FROM public.plugin_state WHERE plugin = $1 AND disabled_at IS NOT NULL";
+        let disabled = turn.query_opt(asked, &[&self.plugin]).await.context("asking whether the plugin is disabled")?;
+        if disabled.is_some() && !self.replay {
+            return Err(Trouble::Refused(ProvisionFault::Unavailable("the plugin was disabled meanwhile".to_owned())));
+        }
+        Ok(())
+    }
+
+    /// Whether the schema has moved on from this package: code that is gone back to runs on the newer schema, and its
+    /// own schema.sql does not run again. Two builds of one version are equals; the one that lies in the folder is meant.
+    fn is_behind(&self, recorded: &Recorded) -> bool {
+        if self.replay || recorded.hash.is_none() {
+            return false;
+        }
+        let later = recorded.version.as_deref();
+        self.is_kept || later.is_some_and(|later| order(self.version, later) == Some(Ordering::Less))
+    }
+
+    async fn make_roles(&self, session: &mut Client, login: bool) -> Result<(), Trouble> {
+        let statements = sql::fill(PLUGIN_SQL, &self.places(login)).context("sql/plugin.sql")?;
+        let mut tries = 1;
+        loop {
+            self.check_schema_owner(session).await?;
+            let work = session.transaction().await.context("beginning to make the plugin's roles")?;
+            let made = match work.batch_execute(&statements).await {
+                Ok(()) => work.commit().await,
+                Err(error) => Err(error),
+            };
+            match made {
+                Ok(()) => break,
+                Err(error) if tries < TRIES && prepare::is_race(&error) => tries += 1,
+                Err(error) => {
+                    return Err(Trouble::Failed(anyhow::Error::new(error).context("making the plugin's roles")));
+                }
+            }
+        }
+        if login {
+            // Those of a step that was killed would hold their locks against this one.
+            self.end_backends(session).await?;
+        }
+        Ok(())
+    }
+
+    /// A schema of that name that is somebody else's is not taken over.
+    async fn check_schema_owner(&self, session: &Client) -> Result<(), Trouble> {
+        let owner = session
+            .query_opt(
+                "SELECT pg_catalog.pg_get_userbyid(nspowner)::text FROM pg_catalog.pg_namespace WHERE nspname = $1",
+                &[&self.schema()],
+            )
+            .await
+            .context("looking for the plugin's schema")?;
+        let Some(owner) = owner else { return Ok(()) };
+        let owner: String = owner.try_get(0).context("reading the schema's owner")?;
+        if owner == self.provisioner.user {
+            return Ok(());
+        }
+        Err(Trouble::Refused(ProvisionFault::refused(
+            "schema-taken",
+            format!("schema {} to be free or made by this host", self.schema()),
+            format!("a schema of that name that belongs to {owner}"),
+            "rename that schema or the plugin",
+        )))
+    }
+
+    fn places(&self, login: bool) -> Vec<(&'static str, String)> {
+        let (schema_role, runtime_role) =
+            (self.names.plugin_schema(self.plugin), self.names.plugin_runtime(self.plugin));
+        vec![
+            ("plugin_name", self.plugin_literal()),
+            ("schema", sql::identifier(&self.schema())),
+            ("schema_login", login.to_string()),
+            ("schema_create", self.schema_create(login)),
+            ("schema_password", sql::literal(&self.passwords.verifier(&schema_role))),
+            ("runtime_password", sql::literal(&self.passwords.verifier(&runtime_role))),
+            ("schema_role", sql::identifier(&schema_role)),
+            ("runtime_role", sql::identifier(&runtime_role)),
+        ]
+    }
+
+    async fn run_schema(
+        &self,
+        statements: &[Statement],
+        agreed: &[String],
+        observer: &Client,
+    ) -> Result<Done, Trouble> {
+        let mut tries = 1;
+        loop {
+            match watch::run(self, statements, agreed, observer).await {
+                Err(run::Failure::Busy(met)) if tries < TRIES => {
+                    tracing::info!(plugin = self.plugin, met, "schema.sql met other work; trying again");
+                    tries += 1;
+                }
+                run => return run.map_err(Trouble::from),
+            }
+        }
+    }
+
+    /// Whether the schema role may make anything: in its step alone.
+    fn schema_create(&self, given: bool) -> String {
+        let (schema, role) = (sql::identifier(&self.schema()), sql::identifier(&self.names.plugin_schema(self.plugin)));
+        match given {
+            true => format!("GRANT CREATE ON SCHEMA {schema} TO {role}"),
+            false => format!("REVOKE CREATE ON SCHEMA {schema} FROM {role}"),
+        }
+    }
+
+    /// Nobody logs in as the schema role any more, it may make nothing, and what it still ran is ended.
+    async fn close_login(&self, session: &Client) -> anyhow::Result<()> {
+        let plugin = self.plugin_literal();
+        let close = format!("SELECT cardinal.close_plugin_login({plugin}); {}", self.schema_create(false));
+        session.batch_execute(&close).await.context("closing the schema role's login")?;
+        self.end_backends(session).await
+    }
+
+    /// A statement of its own: only a login that is closed for everybody to see keeps new sessions out.
+    async fn end_backends(&self, session: &Client) -> anyhow::Result<()> {
+        let end = format!("SELECT cardinal.end_plugin_backends({})", self.plugin_literal());
+        session.batch_execute(&end).await.context("ending the schema role's sessions")
+    }
+
+    /// A plugin that was refused the first time leaves no roles behind. Never CASCADE: a schema with something in it
+    /// is one whose step was made but not recorded, when the host was killed in between.
+    async fn unmake(&self, session: &mut Client) {
+        let removed = session
+            .batch_execute(&format!(
+                "BEGIN; DROP SCHEMA {}; SELECT cardinal.drop_plugin_roles({}); COMMIT",
+                sql::identifier(&self.schema()),
+                self.plugin_literal(),
+            ))
+            .await;
+        if let Err(error) = removed {
+            tracing::info!(plugin = self.plugin, %error, "the refused plugin's roles stay");
+        }
+    }
+
+    fn database(&self) -> PluginDatabase {
+        let role = self.names.plugin_runtime(self.plugin);
+        let options = if self.start_options { start_options(&self.schema()) } else { String::new() };
+        PluginDatabase {
+            schema: self.schema(),
+            connect: self.provisioner.with_login(&role, self.passwords.of(&role)).with_options(options),
+            role,
+        }
+    }
+}
+
+fn order(version: &str, other: &str) -> Option<Ordering> {
+    let (version, other) = (Version::parse(version).ok()?, Version::parse(other).ok()?);
+    Some(version.cmp_precedence(&other))
+}
+
+fn never_ran() -> ProvisionFault {
+    ProvisionFault::refused(
+        "package-changed",
+        "a package in the plugins folder, or one whose schema.sql has run in this database",
+        "a kept package whose schema.sql never ran here",
+        "put the package into the plugins folder",
+    )
+}
+
+fn start_options(schema: &str) -> String {
+    let mut options = format!("-c search_path={schema},pg_temp");
+    for (name, value) in RUNTIME_SETTINGS {
+        options.push_str(&format!(" -c {name}={value}"));
+    }
+    options
+}

@@ -1,0 +1,325 @@
+//! Keys to the cards: taken out of the statements of schema.sql and made last of all.
+//!
+//! While the file runs, a check that always holds stands in the place of each, under the name that the key will have.
+//! PostgreSQL renames, drops and copies it as it would the key, so that what the file does to the key, its column or its
+//! table afterwards comes out the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio_postgres::Transaction;
+
+use super::{
+    keys::Key,
+    run::{Failure, judged, random_tag},
+};
+use cardinal_control::link::ProvisionFault;
+use cardinal_database::sql;
+use cardinal_schema_sql::{CardKey, KeyPlace, Position, Statement};
+
+/// A session that waits for the cards gives up before PostgreSQL looks for a deadlock (1 s): the one that removes a card
+/// goes on then.
+const CARDS_LOCK_TIMEOUT: &str = "800ms";
+/// Nothing of the plugin's runs any more.
+const LOCKED_SETTINGS: &str =
+    "SET LOCAL statement_timeout = '1500ms'; SET LOCAL idle_in_transaction_session_timeout = '2s'";
+/// Where PostgreSQL cuts names off.
+const MAX_NAME_BYTES: usize = 63;
+/// From here on a partitioned table can have a key that is not validated yet.
+const PARTITIONED_NOT_VALID: i32 = 180_000;
+
+const NAMES: &str =
+    "SELECT k.conname::text FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_namespace n ON n.oid = k.connamespace
+    WHERE n.nspname = $1";
+/// Every check that stands in a key's place, copies and inherited ones included.
+const PLACES: &str = "
+    SELECT k.conrelid, c.relname::text, k.conname::text, k.coninhcount > 0, c.relkind = 'p', k.convalidated,
+           pg_catalog.pg_get_expr(k.conbin, k.conrelid),
+           a.attname::text, a.atttypid = 'pg_catalog.uuid'::pg_catalog.regtype,
+           pg_catalog.obj_description(k.oid, 'pg_constraint'),
+           pg_catalog.current_setting('server_version_num')::int
+    FROM pg_catalog.pg_constraint k
+    JOIN pg_catalog.pg_namespace n ON n.oid = k.connamespace
+    JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[1]
+    WHERE n.nspname = $1 AND k.contype = 'c' AND pg_catalog.strpos(pg_catalog.pg_get_expr(k.conbin, k.conrelid), $2) > 0
+    ORDER BY k.oid";
+
+/// The keys of one run.
+pub(super) struct CardKeys<'a> {
+    schema: &'a str,
+    /// Random, so that no check of the file's can look like one of these.
+    tag: String,
+    keys: Vec<Pending>,
+}
+
+struct Pending {
+    key: CardKey,
+    position: Position,
+    /// The table that has it. A check is copied to others, a key is not.
+    table: Option<u32>,
+}
+
+/// A check that stands in a key's place, as the catalog has it.
+struct Place {
+    number: usize,
+    relation: u32,
+    table: String,
+    name: String,
+    is_inherited: bool,
+    is_partitioned: bool,
+    is_validated: bool,
+    column: String,
+    is_uuid: bool,
+    comment: Option<String>,
+    server: i32,
+}
+
+/// Keys that are ready to be made.
+pub(super) struct ReadyKeys<'a> {
+    schema: &'a str,
+    keys: Vec<(Place, Pending)>,
+}
+
+/// A key that is there.
+pub(super) struct Made {
+    pub key: Key,
+    /// Whether the rows that were there have to hold to it.
+    pub is_checked: bool,
+}
+
+impl<'a> CardKeys<'a> {
+    pub(super) fn new(schema: &'a str) -> anyhow::Result<Self> {
+        Ok(Self { schema, tag: format!("key {}", random_tag()?), keys: Vec::new() })
+    }
+
+    /// What stands in the check of each place, and in no other.
+    pub(super) fn tag(&self) -> &str {
+        &self.tag
+    }
+
+    /// The statement's text, with a check in the place of each key.
+    pub(super) async fn hold_places(
+        &mut self,
+        work: &Transaction<'_>,
+        statement: &Statement,
+    ) -> Result<String, Failure> {
+        if statement.card_keys.is_empty() {
+            return Ok(statement.sql.clone());
+        }
+        let rows = work.query(NAMES, &[&self.schema]).await.context("listing the names of constraints")?;
+        let mut taken: BTreeSet<String> = rows.iter().map(|row| row.get(0)).collect();
+        // A name that the file gives is taken, whatever stands before it.
+        taken.extend(statement.constraint_names.iter().cloned());
+        let first = self.keys.len();
+        let mut names = Vec::new();
+        for key in &statement.card_keys {
+            let name = key.name.clone().unwrap_or_else(|| free_name(key, &taken));
+            taken.insert(name.clone());
+            names.push(name);
+            self.keys.push(Pending { key: key.clone(), position: statement.position, table: None });
+        }
+        Ok(statement.with_keys(|number, key| self.check(&names[number], first + number, key)))
+    }
+
+    fn check(&self, name: &str, number: usize, key: &CardKey) -> String {
+        let column = sql::identifier(&key.column);
+        let text = sql::literal(&format!("{} {number};", self.tag));
+        let end = match key.place {
+            KeyPlace::Table { is_partitioned: false } => " NO INHERIT",
+            KeyPlace::Added => " NOT VALID",
+            KeyPlace::Column | KeyPlace::Table { is_partitioned: true } => "",
+        };
+        format!("CONSTRAINT {} CHECK ({column} IS NULL OR {text} IS NOT NULL){end}", sql::identifier(name))
+    }
+
+    /// Notes which tables have got the keys of a statement that has run. Of a table that was there already, CREATE
+    /// TABLE IF NOT EXISTS makes none.
+    pub(super) async fn remember(&mut self, work: &Transaction<'_>, statement: &Statement) -> Result<(), Failure> {
+        if statement.card_keys.is_empty() {
+            return Ok(());
+        }
+        let first = self.keys.len() - statement.card_keys.len();
+        for place in self.places(work).await?.into_iter().filter(|place| place.number >= first && !place.is_inherited) {
+            if let Some(pending) = self.keys.get_mut(place.number) {
+                pending.table = Some(place.relation);
+            }
+        }
+        Ok(())
+    }
+
+    async fn places(&self, work: &Transaction<'_>) -> Result<Vec<Place>, Failure> {
+        let rows = work.query(PLACES, &[&self.schema, &self.tag]).await.context("looking for the places of keys")?;
+        let number = |check: &str| -> Option<usize> {
+            check.split_once(&self.tag)?.1.trim_start().split_once(';')?.0.parse().ok()
+        };
+        Ok(rows
+            .iter()
+            .filter_map(|row| {
+                Some(Place {
+                    number: number(row.get(6))?,
+                    relation: row.get(0),
+                    table: row.get(1),
+                    name: row.get(2),
+                    is_inherited: row.get(3),
+                    is_partitioned: row.get(4),
+                    is_validated: row.get(5),
+                    column: row.get(7),
+                    is_uuid: row.get(8),
+                    comment: row.get(9),
+                    server: row.get(10),
+                })
+            })
+            .collect())
+    }
+
+    /// Takes the checks away again. The rows are held against the cards now, while nobody waits for anything.
+    pub(super) async fn give_up_places(self, work: &Transaction<'_>, left: Duration) -> Result<ReadyKeys<'a>, Failure> {
+        let schema = self.schema;
+        if self.keys.is_empty() {
+            return Ok(ReadyKeys { schema, keys: Vec::new() });
+        }
+        let limit = format!("SET LOCAL statement_timeout = {}", left.as_millis().max(1));
+        work.batch_execute(&limit).await.context("preparing the keys to the cards")?;
+        let places = self.places(work).await?;
+        let mut pending: BTreeMap<usize, Pending> = self.keys.into_iter().enumerate().collect();
+        let mut keys = Vec::new();
+        for place in places.into_iter().filter(|place| !place.is_inherited) {
+            let drop = place.key(schema).alter("DROP CONSTRAINT");
+            work.batch_execute(&drop).await.map_err(|error| judged(error, None))?;
+            match pending.remove(&place.number) {
+                Some(key) if key.table == Some(place.relation) => {
+                    check_rows(work, schema, &place, &key).await?;
+                    keys.push((place, key));
+                }
+                // A copy, made by LIKE; the key itself may come later in the list.
+                Some(key) => std::mem::drop(pending.insert(place.number, key)),
+                None => {}
+            }
+        }
+        Ok(ReadyKeys { schema, keys })
+    }
+}
+
+impl Place {
+    fn key(&self, schema: &str) -> Key {
+        Key { schema: schema.to_owned(), table: self.table.clone(), name: self.name.clone() }
+    }
+
+    fn is_checked(&self, pending: &Pending) -> bool {
+        // Of one that the file leaves unchecked, until it validates it.
+        !pending.key.is_unchecked || self.is_validated
+    }
+}
+
+async fn check_rows(work: &Transaction<'_>, schema: &str, place: &Place, pending: &Pending) -> Result<(), Failure> {
+    let refuse = |code, expected, found: String, fix| {
+        let found = format!("{found}, in the statement at {}", pending.position);
+        Err(Failure::Refused(ProvisionFault::refused(code, expected, found, fix)))
+    };
+    let (table, column) = (&place.table, &place.column);
+    if !place.is_uuid {
+        let fix = "Write `card_id uuid REFERENCES public.master_cards (id)`, with any name for the column.";
+        return refuse(
+            "schema-unsafe",
+            super::catalog::EXPECTED,
+            format!("a key to the cards that is no uuid: {table}.{column}"),
+            fix,
+        );
+    }
+    if !place.is_checked(pending) {
+        return Ok(());
+    }
+    let only = if place.is_partitioned { "" } else { "ONLY" };
+    let asked = format!(
+        "SELECT EXISTS (SELECT FROM {only} {schema}.{table} x WHERE x.{column} IS NOT NULL
+           AND NOT EXISTS (SELECT FROM public.master_cards c WHERE c.id OPERATOR(pg_catalog.=) x.{column}))",
+        schema = sql::identifier(schema),
+        table = sql::identifier(table),
+        column = sql::identifier(column),
+    );
+    let row = work.query_one(&asked, &[]).await.map_err(|error| judged(error, None))?;
+    if row.try_get(0).context("holding rows against the cards")? {
+        let found =
+            format!("23503 a row of {table} whose {column} is no card's id, which the key {} forbids", place.name);
+        return refuse(
+            "schema-failed",
+            "schema.sql to run without an error",
+            found,
+            "Correct schema.sql, or the rows.",
+        );
+    }
+    Ok(())
+}
+
+impl ReadyKeys<'_> {
+    /// Makes them. Takes the lock on the cards, so nothing but the host's own may run from here to the commit.
+    pub(super) async fn make(self, work: &Transaction<'_>) -> Result<Vec<Made>, Failure> {
+        if self.keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let settings = format!("{LOCKED_SETTINGS}; SET LOCAL lock_timeout = '{CARDS_LOCK_TIMEOUT}'");
+        let (mut all, mut made) = (settings, Vec::new());
+        for (place, pending) in &self.keys {
+            all.push_str(&format!("; {}", add(self.schema, place, pending)));
+            made.push(Made { key: place.key(self.schema), is_checked: place.is_checked(pending) });
+        }
+        work.batch_execute(&all).await.map_err(|error| judged(error, None))?;
+        Ok(made)
+    }
+}
+
+fn add(schema: &str, place: &Place, pending: &Pending) -> String {
+    let (name, column) = (sql::identifier(&place.name), sql::identifier(&place.column));
+    let options = &pending.key.options;
+    let table = format!("{}.{}", sql::identifier(schema), sql::identifier(&place.table));
+    // Without a look at the rows, but for a server that knows no such key of a partitioned table.
+    let is_validated_now = place.is_partitioned && place.server < PARTITIONED_NOT_VALID;
+    let not_valid = if is_validated_now { "" } else { "NOT VALID" };
+    let key = format!("FOREIGN KEY ({column}) REFERENCES public.master_cards (id) {options} {not_valid}");
+    let comment = place
+        .comment
+        .as_ref()
+        .map(|comment| format!("; COMMENT ON CONSTRAINT {name} ON {table} IS {}", sql::literal(comment)));
+    format!("ALTER TABLE {table} ADD CONSTRAINT {name} {key}{}", comment.unwrap_or_default())
+}
+
+/// The name that PostgreSQL would give the key, which is none that the schema has.
+fn free_name(key: &CardKey, taken: &BTreeSet<String>) -> String {
+    let names = (0..).map(|number| match number {
+        0 => made_name(&key.table, &key.column, "fkey"),
+        number => made_name(&key.table, &key.column, &format!("fkey{number}")),
+    });
+    names.into_iter().find(|name| !taken.contains(name)).unwrap_or_default()
+}
+
+/// As PostgreSQL's `makeObjectName`: the longer one of table and column is cut until both fit.
+fn made_name(table: &str, column: &str, label: &str) -> String {
+    let room = MAX_NAME_BYTES - label.len() - 2;
+    let (mut of_table, mut of_column) = (table.len(), column.len());
+    while of_table + of_column > room {
+        if of_table > of_column { of_table -= 1 } else { of_column -= 1 }
+    }
+    let cut = |name: &str, mut end: usize| {
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        name[..end].to_owned()
+    };
+    format!("{}_{}_{label}", cut(table, of_table), cut(column, of_column))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_made_as_postgresql_makes_them() {
+        assert_eq!(made_name("notes", "card_id", "fkey"), "notes_card_id_fkey");
+        let (long, other) = ("t".repeat(60), "c".repeat(60));
+        let made = made_name(&long, &other, "fkey1");
+        assert_eq!((made.len(), made.ends_with("_fkey1")), (MAX_NAME_BYTES, true));
+        assert_eq!(made_name(&"é".repeat(40), "cc", "fkey").len(), MAX_NAME_BYTES - 1);
+    }
+}

@@ -1,0 +1,174 @@
+//! What the catalog holds of a plugin, held against the list of `sql/plugin_catalog.sql`: the second wall behind the
+//! reader of schema.sql, and the only one for databases whose schemas older versions made.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use anyhow::Context as _;
+use tokio_postgres::{Client, GenericClient, Transaction};
+
+use super::{Step, Trouble};
+use cardinal_control::link::ProvisionFault;
+use cardinal_database::sql;
+
+const CATALOG_SQL: &str = include_str!("../../../../../sql/plugin_catalog.sql");
+const ACTIONS_SQL: &str = include_str!("../../../../../sql/plugin_actions.sql");
+
+/// Nodes of expressions and queries, as PostgreSQL 15 to 18 name them.
+const NODE_TAGS: &str = "\
+    AGGREF ALIAS ARRAY ARRAYCOERCEEXPR ARRAYEXPR BOOLEANTEST BOOLEXPR CASE CASEEXPR CASETESTEXPR CASEWHEN COALESCE \
+    COALESCEEXPR COERCETODOMAIN COERCETODOMAINVALUE COERCEVIAIO COLLATEEXPR COMMONTABLEEXPR CONST CONVERTROWTYPEEXPR \
+    DISTINCTEXPR FIELDSELECT FROMEXPR FUNCEXPR GROUPINGFUNC GROUPINGSET JOINEXPR MINMAX MINMAXEXPR NULLIFEXPR NULLTEST \
+    OPEXPR PARTITIONBOUNDSPEC PARTITIONRANGEDATUM QUERY RANGETBLENTRY RANGETBLFUNCTION RANGETBLREF RELABELTYPE ROW \
+    ROWCOMPARE ROWCOMPAREEXPR ROWEXPR RTE RTEPERMISSIONINFO SCALARARRAYOPEXPR SETOPERATIONSTMT SETTODEFAULT \
+    SORTGROUPCLAUSE SQLVALUEFUNCTION SUBLINK SUBSCRIPTINGREF TARGETENTRY VAR WHEN WINDOWCLAUSE WINDOWFUNC WITHCHECKOPTION";
+/// Functions whose value is not a matter of their arguments alone (the clock, the time zone, a sequence, chance), and
+/// that do nothing else. Those that PostgreSQL marks as immutable need no name.
+const CHANGING_FUNCTIONS: &str = "\
+    age array_to_json array_to_string clock_timestamp concat concat_ws convert_from convert_to currval date date_part \
+    date_trunc enum_first enum_last enum_range extract format gen_random_uuid generate_series json_agg json_build_array \
+    json_build_object json_object_agg jsonb_agg jsonb_build_array jsonb_build_object jsonb_object_agg lastval length \
+    make_timestamptz nextval now numeric pg_typeof phraseto_tsquery plainto_tsquery quote_literal quote_nullable random \
+    row_to_json setval statement_timestamp time timestamp timestamptz timetz timezone to_char to_date to_json to_jsonb \
+    to_number to_timestamp to_tsquery to_tsvector transaction_timestamp ts_headline uuidv4 uuidv7 websearch_to_tsquery";
+
+/// `None` where the template and this file are out of step, which a test rules out.
+static QUERY: LazyLock<Option<String>> = LazyLock::new(|| {
+    let places = [("node_tags", sql::literal(NODE_TAGS)), ("changing_functions", sql::literal(CHANGING_FUNCTIONS))];
+    sql::fill(CATALOG_SQL, &places).ok()
+});
+
+/// Something in a plugin's schema, or of its roles, that is not on the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unknown {
+    pub what: String,
+    pub name: String,
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.name)
+    }
+}
+
+/// A transaction in which no name can mean anything but PostgreSQL's own.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn looking(session: &mut Client) -> anyhow::Result<Transaction<'_>> {
+    let work = session.transaction().await.context("beginning a look at the catalog")?;
+    work.batch_execute(sql::CATALOG_NAMES_ONLY).await.context("preparing a look at the catalog")?;
+    Ok(work)
+}
+
+/// Everything of the plugin that is not on the list, at most twenty. The session's `search_path` has to be
+/// `pg_catalog, pg_temp`.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn unknown(
+    session: &impl GenericClient,
+    schema: &str,
+    schema_role: &str,
+    runtime_role: &str,
+) -> anyhow::Result<Vec<Unknown>> {
+    let query = QUERY.as_deref().context("sql/plugin_catalog.sql has a place that is not filled")?;
+    let (schema_role, runtime_role) = (sql::identifier(schema_role), sql::identifier(runtime_role));
+    let rows = session.query(query, &[&schema, &schema_role, &runtime_role]).await;
+    let rows = rows.context("looking at what the catalog has of the plugin")?;
+    let mut unknown = read(&rows)?;
+    unknown.extend(unbounded(session, schema).await?);
+    Ok(unknown)
+}
+
+/// What a card's removal would compute without a bound.
+async fn unbounded(session: &impl GenericClient, schema: &str) -> anyhow::Result<Vec<Unknown>> {
+    let rows = session.query(ACTIONS_SQL, &[&schema]).await.context("looking at what removing a card computes")?;
+    read(&rows)
+}
+
+fn read(rows: &[tokio_postgres::Row]) -> anyhow::Result<Vec<Unknown>> {
+    let read = |row: &tokio_postgres::Row| -> Result<Unknown, tokio_postgres::Error> {
+        Ok(Unknown { what: row.try_get(0)?, name: row.try_get(1)? })
+    };
+    Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
+}
+
+/// Refuses what only the keys show. Quick, since it runs while the cards are locked.
+pub(super) async fn actions_refusal(
+    session: &impl GenericClient,
+    schema: &str,
+) -> anyhow::Result<Option<ProvisionFault>> {
+    let unbounded = unbounded(session, schema).await?;
+    Ok((!unbounded.is_empty()).then(|| {
+        let named: Vec<String> = unbounded.iter().map(ToString::to_string).collect();
+        ProvisionFault::refused("schema-unsafe", ACTIONS_EXPECTED, named.join("; "), ACTIONS_FIX)
+    }))
+}
+
+impl Step<'_> {
+    /// Lets the run-time role in once the catalog holds nothing but what is known.
+    pub(super) async fn check_catalog(&self, session: &Client) -> Result<(), Trouble> {
+        session
+            .batch_execute("SET search_path = pg_catalog, pg_temp")
+            .await
+            .context("preparing a look at the catalog")?;
+        if let Some(refusal) = self.catalog_refusal(session).await? {
+            return Err(Trouble::Refused(refusal));
+        }
+        let usage =
+            format!("GRANT USAGE ON SCHEMA {} TO {}", sql::identifier(&self.schema()), self.runtime_identifier());
+        Ok(session.batch_execute(&usage).await.context("letting the plugin into its schema")?)
+    }
+
+    /// The look at what was committed, from outside. The one within the transaction found nothing; should something have
+    /// come about after it, nobody gets to use it.
+    pub(super) async fn check_committed(&self, session: &mut Client, first_time: bool) -> Result<(), Trouble> {
+        let checked = self.check_catalog(session).await;
+        if let Err(Trouble::Refused(_)) = &checked {
+            if first_time {
+                self.drop_all().await?;
+            } else {
+                let (schema, role) = (sql::identifier(&self.schema()), self.runtime_identifier());
+                let close = format!("REVOKE USAGE ON SCHEMA {schema} FROM {role}");
+                session.batch_execute(&close).await.context("closing a schema that must not be there")?;
+            }
+        }
+        checked
+    }
+
+    /// Refuses what the catalog must not hold.
+    pub(super) async fn catalog_refusal(&self, session: &impl GenericClient) -> anyhow::Result<Option<ProvisionFault>> {
+        let (schema_role, runtime_role) =
+            (self.names.plugin_schema(self.plugin), self.names.plugin_runtime(self.plugin));
+        let unknown = unknown(session, &self.schema(), &schema_role, &runtime_role).await?;
+        Ok((!unknown.is_empty()).then(|| refusal(&unknown)))
+    }
+}
+
+pub const EXPECTED: &str = "a schema of tables, columns, constraints, indexes, sequences, plain views and types, with built-in \
+    functions, and keys of one uuid to the cards";
+pub const FIX: &str = "Take it out of schema.sql and write it in the plugin, in Rust. What an older schema.sql left in the \
+    database an administrator drops by hand (`cardinal psql`); the plugin's tables and rows stay as they are.";
+
+const ACTIONS_EXPECTED: &str = "tables whose keys set values to hold checks, generated columns and indexes of a bounded cost, and \
+    indexes to compute nothing from constants alone";
+const ACTIONS_FIX: &str = "Write ON DELETE CASCADE for the key, or move the check, column or index to another table; beside a key \
+    with SET NULL or SET DEFAULT only comparisons, tests for NULL and bounds of a length may stand. In an index, write the \
+    value instead of computing it from constants.";
+
+fn refusal(unknown: &[Unknown]) -> ProvisionFault {
+    let named: Vec<String> = unknown.iter().map(ToString::to_string).collect();
+    ProvisionFault::refused("schema-unsafe", EXPECTED, named.join("; "), FIX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_template_is_filled() {
+        let query = QUERY.as_deref().unwrap_or_default();
+        assert!(query.contains("AGGREF") && query.contains("nextval") && !query.contains("{{"));
+    }
+}

@@ -1,0 +1,145 @@
+//! A plugin's data dropped for good: its schema with all tables, its two roles, its settings and what was recorded of its
+//! schema steps. Whose its name is stays, and so does what it wrote into cards.
+
+use anyhow::Context as _;
+use tokio_postgres::{Transaction, error::SqlState};
+
+use super::{TURN_TIMEOUT, Trouble};
+use cardinal_control::link::{ProvisionFault, Purged};
+use cardinal_database::{
+    connect::{self, ConnectParams},
+    roles::{self, RoleNames},
+    sql,
+};
+
+/// How long calls that still run in the plugin may hold its tables.
+const LOCK_TIMEOUT: &str = "5s";
+/// Much longer than the files of a large schema take to be unlinked.
+const DROP_TIMEOUT: &str = "60s";
+
+/// Which plugin's data is to be dropped.
+#[derive(Debug)]
+pub struct Purge<'a> {
+    pub plugin: &'a str,
+    /// Whether a package of this name lies in the plugins folder; then it has to be disabled first.
+    pub is_installed: bool,
+    /// The provisioner's login.
+    pub provisioner: &'a ConnectParams,
+    pub names: &'a RoleNames,
+}
+
+impl Purge<'_> {
+    /// Drops everything in one transaction. Whoever enables the plugin, or has its schema made, waits for the end of it.
+    ///
+    /// # Errors
+    /// Refused: it is not disabled, or some host has it in service. Failed: the database was not there.
+    pub async fn make(&self) -> Result<Purged, Trouble> {
+        let mut client = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
+        let work = client.transaction().await.context("beginning the purge")?;
+        self.take_turn(&work).await?;
+        self.check(&work).await?;
+        let tables = self.tables(&work).await?;
+        self.drop_schema(&work).await?;
+        let (schema_steps, settings) = self.forget(&work).await?;
+        work.commit().await.context("committing the purge")?;
+        Ok(Purged { tables, schema_steps, settings })
+    }
+
+    async fn take_turn(&self, work: &Transaction<'_>) -> anyhow::Result<()> {
+        work.batch_execute(&format!("SET LOCAL lock_timeout = '{TURN_TIMEOUT}'")).await?;
+        let turn = "INSERT INTO public.plugin_schema_state (plugin) VALUES ($1)
+                    ON CONFLICT (plugin) DO UPDATE SET plugin = excluded.plugin";
+        work.execute(turn, &[&self.plugin]).await.context("waiting for another host that is at this plugin")?;
+        Ok(())
+    }
+
+    async fn check(&self, work: &Transaction<'_>) -> Result<(), Trouble> {
+        // Locked, so that it stays disabled until the end.
+        let asked = "SELECT disabled_at IS NOT NULL FROM public.plugin_state WHERE plugin = $1 FOR UPDATE";
+        let row = work.query_opt(asked, &[&self.plugin]).await.context("asking whether the plugin is disabled")?;
+        let is_disabled = row.map(|row| row.try_get(0)).transpose().context("reading it")?.unwrap_or(false);
+        if self.is_installed && !is_disabled {
+            let fix = "disable the plugin first, or remove its package from the plugins folder";
+            return Err(refused("not-disabled", "a plugin that is disabled", "one that is not", fix));
+        }
+        let asked = "SELECT s.host::text FROM public.plugin_service s JOIN public.hosts h ON h.id = s.host
+                     WHERE s.plugin = $1 AND h.seen_at > now() - interval '15 seconds' ORDER BY 1";
+        let rows = work.query(asked, &[&self.plugin]).await.context("asking where the plugin is in service")?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let hosts: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        let found = format!("it is in service on host {}", hosts.join(", "));
+        Err(refused("in-service", "a plugin that no host has in service", &found, "try again in a few seconds"))
+    }
+
+    async fn tables(&self, work: &Transaction<'_>) -> anyhow::Result<Vec<String>> {
+        let asked = "SELECT c.relname::text FROM pg_catalog.pg_class c
+                     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+                     WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') ORDER BY 1";
+        let rows = work.query(asked, &[&self.schema()]).await.context("listing the plugin's tables")?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
+    }
+
+    async fn drop_schema(&self, work: &Transaction<'_>) -> Result<(), Trouble> {
+        let asked = "SELECT count(*) > 0 FROM pg_catalog.pg_roles WHERE rolname = $1";
+        let row = work.query_one(asked, &[&self.names.plugin_runtime(self.plugin)]).await;
+        let has_roles: bool = row.and_then(|row| row.try_get(0)).context("looking for the plugin's roles")?;
+        let roles = match has_roles {
+            true => format!("SELECT cardinal.drop_plugin_roles({})", sql::literal(&self.plugin.replace('-', "_"))),
+            false => String::new(),
+        };
+        let drop = format!(
+            "SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; SET LOCAL statement_timeout = '{DROP_TIMEOUT}';
+             DROP SCHEMA IF EXISTS {} CASCADE; {roles}",
+            sql::identifier(&self.schema())
+        );
+        match work.batch_execute(&drop).await {
+            Ok(()) => Ok(()),
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => Err(refused(
+                "in-use",
+                "tables that nobody uses",
+                "a session that is at work in them",
+                "wait for the calls that are under way, and try again",
+            )),
+            Err(error) if error.code() == Some(&SqlState::DEPENDENT_OBJECTS_STILL_EXIST) => {
+                let said = error
+                    .as_db_error()
+                    .map(|said| format!("{} ({})", said.message(), said.detail().unwrap_or("no detail")));
+                let fix = "have an administrator take from that role what it owns or may use elsewhere, and try again";
+                Err(refused(
+                    "roles-in-use",
+                    "roles that nothing else depends on",
+                    &said.unwrap_or_default().replace('\n', ", "),
+                    fix,
+                ))
+            }
+            Err(error) => Err(Trouble::Failed(anyhow::Error::new(error).context("dropping the plugin's schema"))),
+        }
+    }
+
+    /// The row that hosts take turns at stays, as that of a plugin that was never there.
+    async fn forget(&self, work: &Transaction<'_>) -> anyhow::Result<(u64, bool)> {
+        let steps = "DELETE FROM public.plugin_schema_steps WHERE plugin = $1";
+        let steps = work.execute(steps, &[&self.plugin]).await.context("forgetting the schema steps")?;
+        let state =
+            "UPDATE public.plugin_schema_state SET schema_sha256 = NULL, plugin_version = NULL, applied_at = NULL,
+                     duration_ms = NULL WHERE plugin = $1";
+        work.execute(state, &[&self.plugin]).await.context("forgetting the state of the schema")?;
+        let confirmed = "DELETE FROM public.plugin_confirmations WHERE plugin = $1";
+        work.execute(confirmed, &[&self.plugin]).await.context("forgetting what was confirmed")?;
+        let settings = "UPDATE public.plugin_state
+                        SET settings = '{}', sealed = '{}', settings_version = settings_version + 1, updated_at = now()
+                        WHERE plugin = $1 AND (settings <> '{}' OR sealed <> '{}')";
+        let settings = work.execute(settings, &[&self.plugin]).await.context("forgetting the settings")?;
+        Ok((steps, settings > 0))
+    }
+
+    fn schema(&self) -> String {
+        roles::plugin_schema_name(self.plugin)
+    }
+}
+
+fn refused(code: &str, expected: &str, found: &str, fix: &str) -> Trouble {
+    Trouble::Refused(ProvisionFault::refused(code, expected, found, fix))
+}

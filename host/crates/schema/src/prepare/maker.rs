@@ -1,0 +1,98 @@
+//! The session of a login that may make roles, often a superuser's. It touches `pg_catalog` and schema `cardinal` alone:
+//! the core's owner can make any object in `public`, and whatever such an object runs here would run as a superuser.
+
+use anyhow::Context as _;
+use tokio_postgres::{Client, GenericClient, Transaction};
+
+use super::{
+    roles_sql::{self, Passwords},
+    unfit,
+};
+use cardinal_database::{
+    roles::{RoleNames, RolePasswords},
+    sql,
+};
+
+/// A login whose rights have been looked at.
+pub(super) enum Login {
+    MakesRoles(Maker),
+    LacksRights,
+}
+
+pub(super) struct Maker {
+    client: Client,
+}
+
+impl Maker {
+    /// Finds out what a login may do.
+    ///
+    /// # Errors
+    /// The server or the database will not do.
+    pub(super) async fn examine(mut client: Client) -> anyhow::Result<Login> {
+        let work = begin(&mut client).await?;
+        unfit::check_server(&work).await?;
+        let makes_roles = owns_database_and(&work, "rolcreaterole").await?;
+        drop(work);
+        Ok(if makes_roles { Login::MakesRoles(Self { client }) } else { Login::LacksRights })
+    }
+
+    async fn begin(&mut self) -> anyhow::Result<Transaction<'_>> {
+        begin(&mut self.client).await
+    }
+
+    /// Whether the owner is there and can do its work in this database; another of the same name may have made the role.
+    pub(super) async fn has_owner(&mut self, names: &RoleNames) -> anyhow::Result<bool> {
+        let asked = "SELECT FROM pg_catalog.pg_roles WHERE rolname = $1 AND rolcanlogin
+                     AND pg_catalog.has_database_privilege(oid, pg_catalog.current_database(), 'CONNECT')
+                     AND pg_catalog.has_schema_privilege(oid, 'public', 'CREATE')";
+        let work = self.begin().await?;
+        Ok(work.query_opt(asked, &[&names.owner()]).await.context("looking for the owner of the tables")?.is_some())
+    }
+
+    pub(super) async fn make_roles(
+        &mut self,
+        dbname: &str,
+        names: &RoleNames,
+        passwords: Passwords<'_>,
+    ) -> anyhow::Result<()> {
+        let statements = roles_sql::filled(dbname, names, passwords)?;
+        let work = self.begin().await?;
+        work.batch_execute(&statements).await.context("making the roles")?;
+        work.commit().await.context("committing the roles")
+    }
+
+    /// Lets the owner log in with the password that these make.
+    pub(super) async fn open_owner(&mut self, names: &RoleNames, passwords: &RolePasswords) -> anyhow::Result<()> {
+        let role = names.owner();
+        let open = format!("ALTER ROLE {} LOGIN {}", sql::identifier(&role), roles_sql::password(passwords, &role));
+        let work = self.begin().await?;
+        work.batch_execute(&open).await.context("letting the owner of the tables log in")?;
+        work.commit().await.context("letting the owner of the tables log in")
+    }
+
+    /// The bare session, with nothing but the server's own names in its search path.
+    pub(super) async fn into_client(self) -> anyhow::Result<Client> {
+        self.client.batch_execute("SET search_path = pg_catalog, pg_temp").await.context("preparing a session")?;
+        Ok(self.client)
+    }
+}
+
+async fn begin(client: &mut Client) -> anyhow::Result<Transaction<'_>> {
+    let work = client.transaction().await.context("beginning a transaction")?;
+    work.batch_execute(sql::CATALOG_NAMES_ONLY).await.context("preparing a transaction")?;
+    Ok(work)
+}
+
+/// Whether this login is a superuser, or owns its database and has an attribute of `pg_roles`.
+pub(crate) async fn owns_database_and(
+    client: &(impl GenericClient + Sync),
+    attribute: &'static str,
+) -> anyhow::Result<bool> {
+    let sql = format!(
+        "SELECT r.rolsuper OR (r.{attribute} AND pg_catalog.pg_has_role(d.datdba, 'USAGE'))
+         FROM pg_catalog.pg_roles r, pg_catalog.pg_database d
+         WHERE r.rolname = current_user AND d.datname = pg_catalog.current_database()"
+    );
+    let row = client.query_one(&sql, &[]).await.context("asking what the login may do")?;
+    Ok(row.try_get(0)?)
+}

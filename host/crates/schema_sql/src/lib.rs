@@ -1,0 +1,146 @@
+//! What a plugin's `schema.sql` may say: a short list, and nothing else.
+//!
+//! The file is read with PostgreSQL's grammar, every node of the tree is looked up in the list of [`syntax`], and what
+//! PostgreSQL gets to see is the text that [`print`] writes from the tree, never the text as the author wrote it. A
+//! statement, clause, function or type that is not on a list cannot be written, so whatever a newer grammar brings is
+//! refused until somebody adds it here. Names are printed in quotes and with their schema: no search path decides what
+//! they mean.
+//!
+//! This module is pure: the provisioner runs it before the database sees a byte, and `cardinal plugin check` says the
+//! same without a database. What the catalog holds afterwards is checked by `cardinal_schema::plugin_schema::catalog`, which shares
+//! nothing with this module.
+
+use std::time::Duration;
+
+use squawk_syntax::syntax_error::SyntaxError;
+use squawk_syntax::{SourceFile, SyntaxKind, SyntaxNode};
+
+mod actions;
+mod cost;
+mod error;
+mod keys;
+mod lexis;
+mod mistakes;
+mod names;
+mod new_keys;
+mod overwrites;
+mod print;
+mod syntax;
+#[cfg(test)]
+mod tests;
+mod work;
+
+pub use error::{Position, SchemaError};
+pub use keys::{CardKey, KeyPlace};
+pub use new_keys::PARTITION_FIX;
+pub use overwrites::Overwrite;
+use print::Printer;
+pub use work::{LockedBy, Work};
+
+/// Characters of a schema.sql; the largest that we know of have some 30,000.
+pub const MAX_BYTES: usize = 1024 * 1024;
+/// Words, names, values and signs of a file.
+pub const MAX_TOKENS: usize = 200_000;
+/// Of brackets, CASE and signs within one another.
+pub const MAX_DEPTH: usize = 64;
+/// Of one statement; a tree leans by as much as a chain of operators is long.
+pub const MAX_STATEMENT_TOKENS: usize = 20_000;
+/// Reading the largest file that the bounds above let through takes a tenth of it.
+pub const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// The parser calls itself for what is nested; within the bounds above it needs less than half of this. Only what is used
+/// is taken from the machine.
+const STACK_BYTES: usize = 64 * 1024 * 1024;
+
+/// One statement, as PostgreSQL gets to see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Statement {
+    /// Without its keys to the cards: each has a place in it, and does not run without something in that place.
+    pub sql: String,
+    /// In the order of their places.
+    pub card_keys: Vec<CardKey>,
+    pub work: Work,
+    /// What makes it take the lock on the cards, although it is not quick.
+    pub locked_by: Vec<LockedBy>,
+    /// That the statement gives, keys to the cards among them.
+    pub constraint_names: Vec<String>,
+    /// Values of rows that it may write over.
+    pub overwrites: Vec<Overwrite>,
+    /// Where it begins in the file.
+    pub position: Position,
+}
+
+impl Statement {
+    /// The text, with what this writes in the places of the keys.
+    pub fn with_keys(&self, mut write: impl FnMut(usize, &CardKey) -> String) -> String {
+        let mut text = self.sql.clone();
+        for (number, key) in self.card_keys.iter().enumerate().rev() {
+            text.insert_str(key.at, &format!(" {}", write(number, key)));
+        }
+        text
+    }
+}
+
+/// Reads the `schema.sql` of the plugin that `schema` belongs to. Blocks for as long as that takes.
+///
+/// # Errors
+/// The first thing in the file that is no SQL or not on the list.
+pub fn read(schema: &str, text: &str) -> Result<Vec<Statement>, SchemaError> {
+    lexis::check_bounds(text)?;
+    let (schema, owned) = (schema.to_owned(), text.to_owned());
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    let work = move || drop(sender.send(parse(&schema, &owned)));
+    let thread = std::thread::Builder::new().name("schema-sql".to_owned()).stack_size(STACK_BYTES);
+    let Ok(thread) = thread.spawn(work) else {
+        return Err(SchemaError::unreadable("this machine has no memory to read the file"));
+    };
+    match receiver.recv_timeout(READ_TIMEOUT) {
+        // The tree is gone already: joining takes no time.
+        Ok(read) => {
+            let _ = thread.join();
+            read
+        }
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => Err(SchemaError::unreadable("reading it takes too long")),
+        // The parser panicked.
+        Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+            Err(SchemaError::unreadable("the parser of this host cannot read it"))
+        }
+    }
+}
+
+fn parse(schema: &str, text: &str) -> Result<Vec<Statement>, SchemaError> {
+    let parsed = SourceFile::parse(text);
+    let mistakes = parsed.errors();
+    let mut statements = Vec::new();
+    let (mut actions, mut new_keys) = (actions::Actions::default(), new_keys::NewKeys::default());
+    for node in parsed.syntax_node().children() {
+        let position = Position::in_text(text, start(&node));
+        syntax::check_statement(&node, text)?;
+        if let Some(mistake) = first_within(&mistakes, &node) {
+            return Err(SchemaError::not_sql(text, mistake));
+        }
+        if node.kind() == SyntaxKind::EMPTY_STMT {
+            continue;
+        }
+        let first = statements.len();
+        for part in work::parts(&node) {
+            statements.push(Printer::new(schema, text, &node, part).print(position)?);
+        }
+        mistakes::check(&node, text)?;
+        new_keys.read(text, &node, statements[first..].iter().flat_map(|it| &it.card_keys))?;
+        actions.read(text, &node)?;
+    }
+    match mistakes.first() {
+        Some(mistake) => Err(SchemaError::not_sql(text, mistake)),
+        None => actions.check(text).map(|()| statements),
+    }
+}
+
+/// Mistakes at the end of a statement lie behind its last character.
+fn first_within<'a>(mistakes: &'a [SyntaxError], node: &SyntaxNode) -> Option<&'a SyntaxError> {
+    mistakes.iter().find(|mistake| mistake.range().start() <= node.text_range().end())
+}
+
+fn start(node: &SyntaxNode) -> usize {
+    let first = node.descendants_with_tokens().filter_map(|it| it.into_token()).find(|it| !lexis::is_trivia(it.kind()));
+    first.map_or(node.text_range().start(), |token| token.text_range().start()).into()
+}

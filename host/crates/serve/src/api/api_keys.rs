@@ -1,0 +1,463 @@
+//! `/v1/admin/api-keys`: made, listed, changed, rotated, revoked. The key itself is shown once.
+//!
+//! Others' keys are seen with `users:read` and changed or revoked with `users:write`. Nobody rotates them: who sees a
+//! key can act as its owner.
+
+mod terms;
+
+use std::{net::IpAddr, sync::Arc};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use self::terms::{Bounds, Rate};
+use crate::{
+    app::App,
+    audit::Act,
+    http::reply::{self, Item, Reply},
+    request::Call,
+    route,
+    router::{Access, Reads, Route, SMALL},
+};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+    input::maybe,
+    page::{self, Page},
+    schema::DateTime,
+};
+use cardinal_identity::auth::{
+    api_key::PlainKey,
+    authority,
+    caller::{Caller, insufficient},
+};
+use cardinal_store::api_keys::{Change, KeyRecord, Made, Rotated, Updated};
+
+/// A rotated key may overlap with its successor for a week at most.
+pub const LONGEST_OVERLAP: i64 = 7 * 24 * 3600;
+
+/// What a rotation is refused with.
+pub const CANNOT_ROTATE_ENDED: &str = "A key that is revoked or expired can't be rotated.";
+pub const ROTATED_BEFORE: &str = "The key has been rotated already; revoke its successor first.";
+pub const CHANGED_MEANWHILE: &str = "The key was changed at the same time; rotate it once more.";
+
+pub fn routes() -> Vec<Route> {
+    vec![
+        route!(GET "/v1/admin/api-keys", Access::Scope("keys:read"), Reads::Nothing, list).told(|op| {
+            op.named("listApiKeys", "api-keys", "API keys, newest first")
+                .says("One's own; everybody's with `users:read`.")
+                .query::<ListQuery>()
+                .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+                .param("cursor", "`next_cursor` of the page before.", json!({}))
+                .ok::<Page<ApiKey<'_>>>();
+        }),
+        route!(POST "/v1/admin/api-keys", Access::Scope("keys:write"), Reads::Json(SMALL), create).told(|op| {
+            op.named("createApiKey", "api-keys", "Make an API key")
+                .says("The key itself is shown in this answer only.")
+                .reads::<NewKey>()
+                .created::<NewApiKey<'_>>();
+        }),
+        route!(GET "/v1/admin/api-keys/{id}", Access::Scope("keys:read"), Reads::Nothing, get).told(|op| {
+            op.named("getApiKey", "api-keys", "One API key").ok::<Item<ApiKey<'_>>>();
+        }),
+        route!(PATCH "/v1/admin/api-keys/{id}", Access::Scope("keys:write"), Reads::MergePatch(SMALL), update).told(
+            |op| {
+                op.named("updateApiKey", "api-keys", "Change an API key")
+                    .reads::<KeyPatch>()
+                    .ok::<Item<ApiKey<'_>>>()
+                    .says("Scopes that it loses are lost by its rotations and by all that was made with it, too.")
+                    .refuses(&[&codes::CONFLICT]);
+            },
+        ),
+        route!(DELETE "/v1/admin/api-keys/{id}", Access::Scope("keys:write"), Reads::Nothing, revoke).told(|op| {
+            op.named("revokeApiKey", "api-keys", "Revoke an API key, at once and on every host")
+                .says(
+                    "And its rotations, the keys that it replaces and that replaced it, and all that was made with any of \
+                     them, unless `keep_children` says that this key goes alone.",
+                )
+                .query::<Revocation>()
+                .no_content();
+        }),
+        route!(POST "/v1/admin/api-keys/{id}/rotate", Access::Scope("keys:write"), Reads::Json(SMALL), rotate).told(
+            |op| {
+                op.named("rotateApiKey", "api-keys", "Put a new key in the place of one")
+                    .reads::<Rotate>()
+                    .created::<NewApiKey<'_>>()
+                    .refuses(&[&codes::CONFLICT]);
+            },
+        ),
+    ]
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct NewKey {
+    #[schemars(length(min = 1, max = 120))]
+    name: String,
+    /// Such as `cards:read`; none that the caller lacks.
+    #[schemars(length(min = 1, max = 64))]
+    scopes: Vec<String>,
+    #[schemars(with = "Option<DateTime>")]
+    expires_at: Option<String>,
+    /// In the place of `expires_at`.
+    #[schemars(range(min = 1, max = 3_650))]
+    expires_in_days: Option<i64>,
+    /// Null is no limit.
+    #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "Option<Rate>")]
+    rate_limit: Option<Option<Rate>>,
+}
+
+async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let caller = call.caller()?;
+    let body: NewKey = call.json()?;
+    let now = app.clock.now();
+    let name = terms::name(&body.name)?;
+    let scopes = terms::grantable(caller, &body.scopes)?;
+    terms::may_make_keys(caller)?;
+    let bounds = Bounds::of(caller);
+    let limit = bounds.rate(body.rate_limit, app.config.auth.key_rate_per_minute)?;
+    let expires_at = bounds.expiry(terms::lifetime(body.expires_at, body.expires_in_days, now)?)?;
+    let key = PlainKey::generate(&mut rand::rng());
+    let mut record = KeyRecord {
+        id: Uuid::now_v7(),
+        name,
+        key_hint: key.hint(),
+        owner_id: caller.user_id,
+        scopes,
+        rate_per_minute: limit.per_minute,
+        rate_burst: limit.burst,
+        expires_at,
+        created_at: now,
+        last_used_at: None,
+        last_used_ip: None,
+        revoked_at: None,
+        revoked_reason: None,
+        replaces_id: None,
+        made_by_key_id: caller.key.as_ref().map(|(id, _)| *id),
+        budget_key_id: None,
+        replaced_by_id: None,
+    };
+    match cardinal_store::api_keys::insert(&app.pools.core, &mut record, &key.hash()).await? {
+        Made::Done => {}
+        Made::MakerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None)),
+        Made::MakerLacks(scope) => return Err(insufficient(&scope)),
+    }
+    audit(app, &call, Act::CreateKey, &record).await;
+    shown_once(&record, &key)
+}
+
+fn shown_once(record: &KeyRecord, key: &PlainKey) -> ApiResult<Reply> {
+    let body = NewApiKey { item: show(record), key: key.expose() };
+    reply::created(&format!("/v1/admin/api-keys/{}", record.id), &body)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    cursor: Option<String>,
+    limit: Option<i64>,
+}
+
+async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let query: ListQuery = call.query()?;
+    let limit = page::limit(query.limit)?;
+    let owner = visible_owner(call.caller()?);
+    let list = ("api keys", owner);
+    let before = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
+    let mut keys = cardinal_store::api_keys::list(&app.pools.core, owner, before, limit + 1).await?;
+    let next = app.cursors.cut(&list, &mut keys, limit, |key| key.id)?;
+    reply::ok(&Page { items: keys.iter().map(show).collect(), next_cursor: next })
+}
+
+async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let record = find(app, &call).await?;
+    reply::ok(&Item { item: show(&record) })
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct KeyPatch {
+    #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "String", length(min = 1, max = 120))]
+    name: Option<Option<String>>,
+    #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "Vec<String>", length(min = 1, max = 64))]
+    scopes: Option<Option<Vec<String>>>,
+    #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "Option<DateTime>")]
+    expires_at: Option<Option<String>>,
+    #[serde(default, deserialize_with = "maybe::present")]
+    #[schemars(with = "Option<Rate>")]
+    rate_limit: Option<Option<Rate>>,
+}
+
+async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let caller = call.caller()?;
+    let record = find(app, &call).await?;
+    let owner_role = may_touch(app, caller, &record).await?;
+    if record.owner_id != caller.user_id {
+        authority::over_role(caller, owner_role.as_deref())?;
+    }
+    let change = wanted(app, caller, &record, call.json()?)?;
+    if record.revoked_at.is_some() && !change.only_narrows(&record) {
+        return Err(conflict(STAYS_REVOKED));
+    }
+    let more = |pointer, what| {
+        let detail = format!("A key {what} than the key that it was made with.");
+        Err(ApiError::invalid(pointer, detail))
+    };
+    let by = caller.key.as_ref().map(|(id, _)| *id);
+    let (record, narrowed) = match cardinal_store::api_keys::update(&app.pools.core, &record, &change, by).await? {
+        Updated::Done(record, narrowed) => (record, narrowed),
+        Updated::Revoked => return Err(conflict(STAYS_REVOKED)),
+        Updated::OutlivesItsMaker => return more("/expires_at", "lives no longer"),
+        Updated::ExceedsItsMaker => return more("/scopes", "holds no more scopes"),
+        Updated::CallerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None)),
+    };
+    app.auth.forget_keys(narrowed.iter().map(|key| key.id).chain([record.id]));
+    audit(app, &call, Act::UpdateKey, &record).await;
+    for (act, keys) in [Act::UpdateKey, Act::RevokeKey].into_iter().zip(by_revocation(&narrowed)) {
+        app.audit.done_to_each(&call, act, keys).await;
+    }
+    reply::ok(&Item { item: show(&record) })
+}
+
+const STAYS_REVOKED: &str =
+    "A revoked key stays as it is; its scopes alone can be narrowed, which narrows the living keys of its lineage.";
+
+/// What a patch asks for, as far as this caller may ask for it.
+fn wanted(app: &App, caller: &Caller, record: &KeyRecord, body: KeyPatch) -> ApiResult<Change> {
+    let mut change = Change::default();
+    if let Some(text) = maybe::not_null(body.name, "/name")? {
+        change.name = Some(terms::name(&text)?);
+    }
+    if let Some(scopes) = maybe::not_null(body.scopes, "/scopes")? {
+        change.scopes = Some(terms::grantable(caller, &scopes)?);
+    } else if body.expires_at.is_some() || body.rate_limit.is_some() {
+        // Whoever lengthens a key's life or widens its rate gives its rights anew.
+        terms::grantable(caller, &record.scopes)?;
+    }
+    let bounds = Bounds::of(caller);
+    change.expires_at = match body.expires_at {
+        Some(Some(at)) => Some(bounds.expiry(Some(terms::expiry(&at, app.clock.now())?))?),
+        Some(None) => {
+            bounds.endless()?;
+            Some(None)
+        }
+        None => None,
+    };
+    if body.rate_limit.is_some() {
+        let limit = bounds.rate(body.rate_limit, app.config.auth.key_rate_per_minute)?;
+        change.rate = Some((limit.per_minute, limit.burst));
+    }
+    Ok(change)
+}
+
+/// Lines of the audit log: keys that lost scopes with another one, and those that have none left and were revoked.
+fn by_revocation(narrowed: &[KeyRecord]) -> [Vec<(String, Value)>; 2] {
+    const NARROWED: &str = "its maker's scopes were narrowed";
+    let (revoked, living): (Vec<_>, Vec<_>) = narrowed.iter().partition(|key| key.revoked_at.is_some());
+    let line = |key: &&KeyRecord| {
+        let reason = key.revoked_reason.as_deref().unwrap_or(NARROWED);
+        (key.id.to_string(), because(audited(key), reason))
+    };
+    [living.iter().map(line).collect(), revoked.iter().map(line).collect()]
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Revocation {
+    /// This key goes alone: its rotations and the keys that were made with it go on working.
+    keep_children: Option<bool>,
+}
+
+async fn revoke(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let query: Revocation = call.query()?;
+    let caller = call.caller()?;
+    let record = find(app, &call).await?;
+    may_touch(app, caller, &record).await?;
+    let reason = if record.owner_id == caller.user_id { "revoked" } else { "revoked by an administrator" };
+    let alone = query.keep_children.unwrap_or(false);
+    let taken = cardinal_store::api_keys::revoke(&app.pools.core, &record, reason, alone).await?;
+    app.auth.forget_keys(taken.iter().map(|key| key.id).chain([record.id]));
+    let mut lines = vec![(record.id.to_string(), because(audited(&record), reason))];
+    lines.extend(taken.iter().map(|key| {
+        let reason = key.revoked_reason.as_deref().unwrap_or(reason);
+        (key.id.to_string(), because(audited(key), reason))
+    }));
+    app.audit.done_to_each(&call, Act::RevokeKey, lines).await;
+    Ok(reply::no_content())
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Rotate {
+    /// How long the old key goes on working.
+    #[schemars(range(min = 0, max = 604_800))]
+    overlap_seconds: i64,
+}
+
+async fn rotate(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let caller = call.caller()?;
+    let old = find(app, &call).await?;
+    if old.owner_id != caller.user_id {
+        return Err(ApiError::new(&codes::FORBIDDEN)
+            .detail("Only its owner rotates a key, since the new one is shown. Revoke it instead."));
+    }
+    let body: Rotate = call.json()?;
+    if !(0..=LONGEST_OVERLAP).contains(&body.overlap_seconds) {
+        return Err(ApiError::invalid("/overlap_seconds", format!("0 to {LONGEST_OVERLAP} seconds.")));
+    }
+    terms::grantable(caller, &old.scopes)?;
+    let bounds = Bounds::of(caller);
+    let now = app.clock.now();
+    let key = PlainKey::generate(&mut rand::rng());
+    let mut new = KeyRecord { expires_at: bounds.expiry(old.expires_at)?, ..successor(&old, &key, now) };
+    let overlap = (body.overlap_seconds > 0).then(|| now + Duration::seconds(body.overlap_seconds));
+    let by = caller.key.as_ref().map(|(id, _)| *id);
+    match cardinal_store::api_keys::rotate(&app.pools.core, &mut new, &key.hash(), &old, overlap, by).await? {
+        Rotated::Done => {}
+        Rotated::Over => return Err(conflict(CANNOT_ROTATE_ENDED)),
+        Rotated::Changed => return Err(conflict(CHANGED_MEANWHILE)),
+        Rotated::Before => return Err(conflict(ROTATED_BEFORE)),
+        Rotated::ByItsDescendant => {
+            return Err(ApiError::new(&codes::FORBIDDEN).detail("A key can't rotate a key that it was made with."));
+        }
+        Rotated::CallerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None)),
+    }
+    app.auth.forget_keys([old.id]);
+    audit(app, &call, Act::RotateKey, &new).await;
+    shown_once(&new, &key)
+}
+
+/// The record of `key` in the place of `old`.
+pub fn successor(old: &KeyRecord, key: &PlainKey, now: OffsetDateTime) -> KeyRecord {
+    KeyRecord {
+        id: Uuid::now_v7(),
+        key_hint: key.hint(),
+        created_at: now,
+        last_used_at: None,
+        last_used_ip: None,
+        replaces_id: Some(old.id),
+        ..old.clone()
+    }
+}
+
+fn conflict(detail: &str) -> ApiError {
+    ApiError::new(&codes::CONFLICT).detail(detail)
+}
+
+/// 403 unless the key is the caller's own or the caller manages users; an owner's key only owners. Gives the role of
+/// whose key it is.
+async fn may_touch(app: &App, caller: &Caller, key: &KeyRecord) -> ApiResult<Option<String>> {
+    if key.owner_id == caller.user_id {
+        return Ok(caller.role.clone());
+    }
+    caller.require("users:write")?;
+    let role = cardinal_store::users::by_id(&app.pools.core, key.owner_id).await?.and_then(|owner| owner.role);
+    authority::over_owner(caller, role.as_deref())?;
+    Ok(role)
+}
+
+/// Whose keys a caller sees: those who manage users see all, others their own.
+fn visible_owner(caller: &Caller) -> Option<Uuid> {
+    if caller.holds("users:read") { None } else { Some(caller.user_id) }
+}
+
+async fn find(app: &App, call: &Call) -> ApiResult<KeyRecord> {
+    let id = call.params.id("id", "API key")?;
+    let owner = visible_owner(call.caller()?);
+    let record = cardinal_store::api_keys::get(&app.pools.core, id).await?;
+    record.filter(|key| owner.is_none_or(|owner| owner == key.owner_id)).ok_or_else(|| ApiError::not_found("API key"))
+}
+
+/// A key as it is shown: never the key itself.
+#[derive(Serialize, JsonSchema)]
+pub struct ApiKey<'a> {
+    id: Uuid,
+    name: &'a str,
+    /// Its first and last characters.
+    key_hint: &'a str,
+    owner_id: Uuid,
+    scopes: &'a [String],
+    /// Null is no limit.
+    rate_limit: Option<RateShown>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<DateTime>")]
+    expires_at: Option<OffsetDateTime>,
+    #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "DateTime")]
+    created_at: OffsetDateTime,
+    /// At most a minute late.
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<DateTime>")]
+    last_used_at: Option<OffsetDateTime>,
+    last_used_ip: Option<IpAddr>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<DateTime>")]
+    revoked_at: Option<OffsetDateTime>,
+    revoked_reason: Option<&'a str>,
+    /// The key that this one was rotated from. Both go when one of them is revoked.
+    replaces_id: Option<Uuid>,
+    /// The key that was rotated from this one and is not revoked.
+    replaced_by_id: Option<Uuid>,
+    /// The key that this one was made with, or its successor. This one holds no scope that its maker lacks,
+    /// shares its rate, and goes when it is revoked.
+    made_by_key_id: Option<Uuid>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub struct RateShown {
+    per_minute: i32,
+    burst: Option<i32>,
+}
+
+/// The one answer that shows a key.
+#[derive(Serialize, JsonSchema)]
+struct NewApiKey<'a> {
+    item: ApiKey<'a>,
+    /// Shown here only.
+    key: &'a str,
+}
+
+pub fn show(key: &KeyRecord) -> ApiKey<'_> {
+    ApiKey {
+        id: key.id,
+        name: &key.name,
+        key_hint: &key.key_hint,
+        owner_id: key.owner_id,
+        scopes: &key.scopes,
+        rate_limit: key.rate_per_minute.map(|per_minute| RateShown { per_minute, burst: key.rate_burst }),
+        expires_at: key.expires_at,
+        created_at: key.created_at,
+        last_used_at: key.last_used_at,
+        last_used_ip: key.last_used_ip,
+        revoked_at: key.revoked_at,
+        revoked_reason: key.revoked_reason.as_deref(),
+        replaces_id: key.replaces_id,
+        replaced_by_id: key.replaced_by_id,
+        made_by_key_id: key.made_by_key_id,
+    }
+}
+
+async fn audit(app: &App, call: &Call, act: Act, key: &KeyRecord) {
+    app.audit.done(call, act, Some(key.id.to_string()), Some(audited(key))).await;
+}
+
+/// A key as the audit log shows it.
+pub fn audited(key: &KeyRecord) -> Value {
+    json!({
+        "name": key.name, "scopes": key.scopes, "key_hint": key.key_hint, "owner_id": key.owner_id,
+        "replaces_id": key.replaces_id, "made_by_key_id": key.made_by_key_id,
+    })
+}
+
+/// The same with why it was done.
+pub fn because(mut detail: Value, reason: &str) -> Value {
+    detail["reason"] = json!(reason);
+    detail
+}

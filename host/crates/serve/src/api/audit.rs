@@ -1,0 +1,75 @@
+//! `/v1/admin/audit`: who did what, newest first.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+use crate::{
+    app::App,
+    http::reply::{self, Reply},
+    request::Call,
+    route,
+    router::{Access, Reads, Route},
+};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+    page::{self, Page},
+};
+use cardinal_store::audit::{self, Filter};
+
+pub fn routes() -> Vec<Route> {
+    vec![route!(GET "/v1/admin/audit", Access::Scope("audit:read"), Reads::Nothing, list).told(|op| {
+        op.named("listAudit", "audit", "Who did what, newest first")
+            .query::<ListQuery>()
+            .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+            .param("cursor", "`next_cursor` of the page before.", json!({}))
+            .param("actor", "An id, or else a name.", json!({}))
+            .param("since", "From this time on.", json!({"format": "date-time"}))
+            .param("until", "Before this time.", json!({"format": "date-time"}))
+            .param("outcome", "`ok` or `refused`.", json!({}))
+            .ok::<Page<audit::Line>>();
+    })]
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    cursor: Option<String>,
+    limit: Option<i64>,
+    actor: Option<String>,
+    action: Option<String>,
+    target: Option<String>,
+    outcome: Option<String>,
+    since: Option<String>,
+    until: Option<String>,
+}
+
+async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let query: ListQuery = call.query()?;
+    let limit = page::limit(query.limit)?;
+    let filter = Filter {
+        actor: query.actor,
+        action: query.action,
+        target: query.target,
+        outcome: query.outcome,
+        since: time("since", query.since.as_deref())?,
+        until: time("until", query.until.as_deref())?,
+    };
+    let list = ("audit", &filter);
+    let before = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
+    let mut lines = audit::list(&app.pools.core, &filter, before, limit + 1).await?;
+    let next = app.cursors.cut(&list, &mut lines, limit, |line| line.seq)?;
+    reply::ok(&Page { items: lines, next_cursor: next })
+}
+
+fn time(name: &str, text: Option<&str>) -> ApiResult<Option<OffsetDateTime>> {
+    let parse = |text| OffsetDateTime::parse(text, &Rfc3339);
+    text.map(parse).transpose().map_err(|_| {
+        ApiError::new(&codes::INVALID_REQUEST)
+            .detail(format!("`{name}` is a time of RFC 3339, such as 2026-01-31T12:00:00Z; `+` is sent as %2B."))
+    })
+}

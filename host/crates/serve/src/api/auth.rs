@@ -1,0 +1,168 @@
+//! `/v1/admin/auth`: logging in and out, who am I, changing one's password.
+
+use std::sync::Arc;
+
+use http::{StatusCode, header};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::{
+    app::App,
+    audit::{Act, Meant},
+    http::reply::{self, Reply},
+    request::Call,
+    route,
+    router::{Access, Reads, Route, SMALL},
+};
+use cardinal_base::{
+    codes,
+    config::Secret,
+    error::{ApiError, ApiResult},
+    schema::DateTime,
+};
+use cardinal_identity::auth::{
+    authority,
+    login::{self, Failed},
+    password,
+};
+
+/// The one route that asks for a password.
+pub const LOGIN: &str = "/v1/admin/auth/login";
+
+pub fn routes() -> Vec<Route> {
+    vec![
+        route!(POST "/v1/admin/auth/login", Access::Public, Reads::Json(SMALL), log_in).told(|op| {
+            op.named("logIn", "auth", "Log in with a password")
+                .says("The token ends after `expires_in` seconds, with the password, or when the session is ended.")
+                .reads::<Login>()
+                .ok::<LoggedIn>()
+                .refuses(&[&codes::INVALID_CREDENTIALS, &codes::ACCOUNT_DISABLED]);
+        }),
+        route!(POST "/v1/admin/auth/logout", Access::Authenticated, Reads::Nothing, log_out).told(|op| {
+            op.named("logOut", "auth", "End the login that the call is made with").no_content();
+        }),
+        route!(GET "/v1/admin/auth/me", Access::Authenticated, Reads::Nothing, me).told(|op| {
+            op.named("whoAmI", "auth", "Who is calling, and what the credential may do").ok::<Me>();
+        }),
+        route!(POST "/v1/admin/auth/password", Access::Authenticated, Reads::Json(SMALL), change_password).told(|op| {
+            op.named("changePassword", "auth", "Change one's own password")
+                .says("Ends every login of the user. Keys and JWTs set no passwords.")
+                .reads::<Passwords>()
+                .no_content();
+        }),
+    ]
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Login {
+    username: String,
+    password: Secret,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct LoggedIn<'a> {
+    access_token: &'a str,
+    token_type: &'static str,
+    /// Seconds.
+    expires_in: u64,
+}
+
+async fn log_in(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let body: Login = call.json()?;
+    let agent = call.header(header::USER_AGENT);
+    let (name, ip) = (body.username.trim(), call.peer);
+    let opened = match login::open(&app.auth, &app.pools.core, name, body.password, ip, agent).await {
+        Ok(opened) => opened,
+        Err(Failed { error, meant }) => {
+            // Neither a flood that is turned away nor a database that is away is an attempt to get in.
+            if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&error.status()) {
+                let meant = meant.map(|(id, name)| Meant { id, name });
+                app.audit.refused_stranger(ip, meant, call.request_id.to_string(), Act::LogIn, error.code());
+            }
+            return Err(error);
+        }
+    };
+    let actor = json!({"kind": "user", "id": opened.user_id, "name": opened.username});
+    app.audit.done_by(actor, Some(ip), call.request_id.to_string(), Act::LogIn, None, None).await;
+    reply::ok(&LoggedIn { access_token: &opened.token, token_type: "bearer", expires_in: opened.expires_in })
+}
+
+async fn log_out(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let caller = call.caller()?;
+    let Some(session) = caller.session_id else {
+        return Err(
+            ApiError::new(&codes::INVALID_REQUEST).detail("Only a login can be logged out; revoke a key instead.")
+        );
+    };
+    cardinal_store::sessions::revoke(&app.pools.core, session, "logout").await?;
+    app.auth.forget_session(session);
+    app.audit.done(&call, Act::LogOut, None, None).await;
+    Ok(reply::no_content())
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Me<'a> {
+    user: UserOfCall<'a>,
+    scopes: Vec<String>,
+    /// `hmac`, `api_key`, `jwt` or `local`.
+    auth: &'static str,
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<DateTime>")]
+    expires_at: Option<OffsetDateTime>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct UserOfCall<'a> {
+    id: Uuid,
+    username: &'a str,
+    /// `user`, `oidc` or `plugin`.
+    kind: &'a str,
+}
+
+async fn me(_: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let caller = call.caller()?;
+    reply::ok(&Me {
+        user: UserOfCall { id: caller.user_id, username: &caller.username, kind: &caller.user_kind },
+        scopes: caller.scopes.to_strings(),
+        auth: caller.auth_method(),
+        expires_at: caller.expires_at,
+    })
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Passwords {
+    current_password: Secret,
+    new_password: Secret,
+}
+
+async fn change_password(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let caller = call.caller()?;
+    authority::person(caller)?;
+    let body: Passwords = call.json()?;
+    password::check_new(&body.new_password, "/new_password")?;
+    let (ip, name) = (call.peer, caller.username.as_str());
+    let wrong = || ApiError::invalid("/current_password", "This is not the current password.");
+    let find = async || {
+        let stored =
+            cardinal_store::users::by_id(&app.pools.core, caller.user_id).await?.and_then(|user| user.password_hash);
+        Ok((stored.clone(), stored))
+    };
+    let (stored, is_right) = login::check(&app.auth, &app.pools.core, (ip, name), body.current_password, find).await?;
+    if !is_right {
+        return Err(wrong());
+    }
+    let hash = app.auth.hasher.hash(body.new_password).await?;
+    let old = stored.unwrap_or_default();
+    if !cardinal_store::users::set_password(&app.pools.core, caller.user_id, &old, &hash).await? {
+        return Err(wrong()); // another one was set while these two were hashed
+    }
+    app.auth.forget_user(caller.user_id);
+    app.audit.done(&call, Act::ChangePassword, None, None).await;
+    app.review_first_password().await;
+    Ok(reply::no_content())
+}

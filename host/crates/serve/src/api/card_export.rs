@@ -1,0 +1,134 @@
+//! `/v1/admin/master-cards/export`: all cards that a filter picks, as a stream.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use http::{HeaderName, HeaderValue, Method, header};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::{
+    app::App,
+    http::{body::Body, reply::Reply},
+    request::Call,
+    route,
+    router::{Access, Reads, Route},
+};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+use cardinal_cards::filter::ListQuery;
+use cardinal_store::catalogue::Format;
+
+pub fn routes() -> Vec<Route> {
+    vec![route!(GET "/v1/admin/master-cards/export", Access::Scope("cards:read"), Reads::Nothing, export).told(|op| {
+        op.named("exportCards", "cards", "All cards that a filter picks, as they are at one moment, oldest first")
+            .says("When it can't be finished the connection breaks off: an answer that ends is whole.")
+            .query::<ExportQuery>()
+            .param("format", "How cards are written.", json!({"enum": ["ndjson", "csv"], "default": "ndjson"}))
+            .param(
+                "spreadsheet",
+                "CSV to be opened in a spreadsheet: a text that it would compute (it begins with =, +, -, @, a tab or a \
+                 line break, and is no plain number) begins with an apostrophe. To be read only: an import takes the \
+                 apostrophe as part of the text.",
+                json!({"enum": ["true", "false"], "default": "false"}),
+            )
+            .param(
+                "q",
+                "In title or SKU: anywhere from 3 characters on, else where they begin.",
+                json!({"maxLength": 200}),
+            )
+            .param("status", "Only of this status.", json!({"enum": ["draft", "active", "archived"]}))
+            .param("kind", "Only with a source of this kind.", json!({"minLength": 1, "maxLength": 200}))
+            .param("plugin", "Only with a source of this plugin.", json!({"minLength": 1, "maxLength": 200}))
+            .param("missing_kind", "Only without a source of this kind.", json!({"minLength": 1, "maxLength": 200}))
+            .param("updated_since", "Only changed since.", json!({"format": "date-time"}))
+            .param("fields", "Members of a line, or columns; `id` is always there.", json!({"examples": ["title,sku"]}))
+            .param("deleted", "Those that are deleted and not purged yet.", json!({"enum": ["true", "false"]}))
+            .replies_as(200, "The cards.", NDJSON, json!({"type": "string"}))
+            .replies_as(200, "The cards.", CSV, json!({"type": "string"}));
+    })]
+}
+
+const NDJSON: &str = "application/x-ndjson";
+const CSV: &str = "text/csv";
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ExportQuery {
+    format: Option<String>,
+    spreadsheet: Option<String>,
+    q: Option<String>,
+    status: Option<String>,
+    kind: Option<String>,
+    plugin: Option<String>,
+    missing_kind: Option<String>,
+    updated_since: Option<String>,
+    fields: Option<String>,
+    deleted: Option<String>,
+}
+
+impl ExportQuery {
+    fn format(&self) -> ApiResult<Format> {
+        let refused = |detail| Err(ApiError::new(&codes::INVALID_REQUEST).detail(detail));
+        let for_spreadsheets = match self.spreadsheet.as_deref() {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(_) => return refused("`spreadsheet` is true or false."),
+        };
+        match (self.format.as_deref(), for_spreadsheets) {
+            (None | Some("ndjson"), false) => Ok(Format::Ndjson),
+            (Some("csv"), false) => Ok(Format::Csv),
+            (Some("csv"), true) => Ok(Format::CsvForSpreadsheets),
+            (None | Some("ndjson"), true) => refused("`spreadsheet` goes with `format=csv` alone."),
+            (Some(_), _) => refused("`format` is ndjson or csv."),
+        }
+    }
+
+    /// What it has in common with the list.
+    fn list(self) -> ListQuery {
+        ListQuery {
+            q: self.q,
+            status: self.status,
+            kind: self.kind,
+            plugin: self.plugin,
+            missing_kind: self.missing_kind,
+            updated_since: self.updated_since,
+            fields: self.fields,
+            deleted: self.deleted,
+            ..ListQuery::default()
+        }
+    }
+}
+
+async fn export(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let query: ExportQuery = call.query()?;
+    let format = query.format()?;
+    let list = query.list();
+    // Whoever asks what there would be is told as much of what is wrong.
+    let body = if call.method == Method::HEAD {
+        list.filter().and(list.fields().map(drop))?;
+        Body::empty()
+    } else {
+        let pieces = app.catalogue.export(&list, format).await?;
+        Body::stream(StreamBody::new(pieces.map(|piece| piece.map(Frame::data))))
+    };
+    let mut reply = Reply::new(body);
+    let headers = reply.headers_mut();
+    const CSV_WITH_HEAD: &str = "text/csv; charset=utf-8; header=present";
+    let (media_type, ending) = match format {
+        Format::Ndjson => (NDJSON, ".ndjson"),
+        Format::Csv => (CSV_WITH_HEAD, ".csv"),
+        Format::CsvForSpreadsheets => (CSV_WITH_HEAD, "-spreadsheet.csv"),
+    };
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let name = format!("attachment; filename=\"cards-{}{ending}\"", app.clock.now().date());
+    headers.insert(header::CONTENT_DISPOSITION, HeaderValue::try_from(name).map_err(ApiError::internal)?);
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    Ok(reply)
+}

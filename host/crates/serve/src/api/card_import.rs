@@ -1,0 +1,117 @@
+//! `/v1/admin/master-cards/import`: cards out of a file, as a job.
+
+use std::sync::Arc;
+
+use http::header;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::jobs;
+use crate::{
+    app::App,
+    audit::Act,
+    http::reply::Reply,
+    jobs::import::{
+        self, NewImport, Upload,
+        intake::{self, Intake},
+    },
+    request::Call,
+    route,
+    router::{Access, Reads, Route},
+};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+    input,
+};
+use cardinal_cards::{
+    file::Format,
+    row::{Mode, Terms},
+};
+use cardinal_identity::auth::credential::Credential;
+
+pub fn routes() -> Vec<Route> {
+    vec![route!(POST "/v1/admin/master-cards/import", Access::Scope("cards:write"), Reads::Stream, import).told(|op| {
+        op.named("importCards", "cards", "Cards out of a file, as a job")
+            .says("A row has `title` and `sku`, perhaps `status` and `attributes`; a column `attributes.<name>` of CSV is one \
+                   attribute. Rows are written while they come in; the answer comes when the whole body was read, and bad rows \
+                   are errors of the job, with their lines.")
+            .query::<ImportQuery>()
+            .param("mode", "What a SKU that is there means: a bad row, or the card becomes what the row says.",
+                json!({"enum": ["create", "upsert"], "default": "create"}))
+            .param("dry_run", "Only find out what would happen.", json!({"default": false}))
+            .param("atomic", "All rows or none; up to 100,000.", json!({"default": false}))
+            .param("sources", "Whether ids and sources count, as an export has them; `keep` needs the scope `*`.",
+                json!({"enum": ["ignore", "keep"], "default": "ignore"}))
+            // Whatever it is: bad rows are the job's errors, and not the request's.
+            .body("application/x-ndjson", json!({"examples": ["{\"title\": \"A chair\", \"sku\": \"C-1\"}\n"]}))
+            .body("text/csv", json!({"examples": ["title,sku,attributes.brand\nA chair,C-1,Northwind\n"]}))
+            .accepted::<super::jobs::JobItem>();
+    })]
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ImportQuery {
+    mode: Option<String>,
+    dry_run: Option<bool>,
+    atomic: Option<bool>,
+    sources: Option<String>,
+}
+
+impl ImportQuery {
+    fn terms(&self) -> ApiResult<Terms> {
+        let refused = |detail: &str| Err(ApiError::new(&codes::INVALID_REQUEST).detail(detail));
+        let mode = match self.mode.as_deref() {
+            None | Some("create") => Mode::Create,
+            Some("upsert") => Mode::Upsert,
+            Some(_) => return refused("`mode` is create or upsert."),
+        };
+        let keeps_sources = match self.sources.as_deref() {
+            None | Some("ignore") => false,
+            Some("keep") => true,
+            Some(_) => return refused("`sources` is ignore or keep."),
+        };
+        let (dry_run, atomic) = (self.dry_run.unwrap_or(false), self.atomic.unwrap_or(false));
+        Ok(Terms { mode, dry_run, atomic, keeps_sources })
+    }
+}
+
+async fn import(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
+    let Some(stream) = call.stream.take() else {
+        return Err(ApiError::internal(anyhow::anyhow!("the route reads no stream")));
+    };
+    let (format, is_gzip, terms, seat) = admitted(app, &call)?;
+    let upload = Upload::begin(Intake::new(stream, is_gzip), format, terms).await?;
+    let caller = call.caller()?;
+    let mut args = serde_json::to_value(terms).map_err(ApiError::internal)?;
+    args["format"] = match format {
+        Format::Ndjson => "ndjson".into(),
+        Format::Csv => "csv".into(),
+    };
+    let new = NewImport {
+        user_id: caller.user_id,
+        actor: caller.actor(),
+        credential: serde_json::to_value(Credential::of(caller)).map_err(ApiError::internal)?,
+        request_id: call.request_id.to_string(),
+        args: args.clone(),
+        terms,
+    };
+    let begun = import::begin(app, seat, new, upload).await?;
+    // At once: it goes on when its sender is gone.
+    app.audit.done(&call, Act::ImportCards, Some(begun.job.id.to_string()), Some(args)).await;
+    jobs::accepted(app, &begun.read(app).await?).await
+}
+
+/// What is asked for and a place for it, before anything of the body is looked at.
+fn admitted(app: &App, call: &Call) -> ApiResult<(Format, bool, Terms, OwnedSemaphorePermit)> {
+    let format = import::format(input::media_type(&call.headers).as_deref())?;
+    let is_gzip = intake::is_gzip(call.header(header::CONTENT_ENCODING))?;
+    let terms = call.query::<ImportQuery>()?.terms()?;
+    if terms.keeps_sources {
+        call.caller()?.require("*")?;
+    }
+    Ok((format, is_gzip, terms, import::seat(app)?))
+}

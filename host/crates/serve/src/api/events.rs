@@ -1,0 +1,118 @@
+//! `/v1/admin/events`: server-sent events. A reader who comes back says what it read last and misses nothing.
+
+use std::sync::Arc;
+
+use http::Method;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::live::{self, Beginning, Feed, Reading};
+use crate::{
+    app::App,
+    http::{body::Body, reply::Reply},
+    request::Call,
+    route,
+    router::{Access, Reads, Route},
+};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+use cardinal_identity::auth::caller::{Caller, insufficient};
+use cardinal_observe::recent::Portion;
+use cardinal_store::{
+    event_log::event::{Topic, Topics},
+    events::{Begin, Events},
+};
+
+pub fn routes() -> Vec<Route> {
+    vec![route!(GET "/v1/admin/events", Access::Authenticated, Reads::Nothing, read).told(|op| {
+        op.named("readEvents", "events", "What happens, as server-sent events")
+            .says("`Last-Event-ID` goes on behind that event. Of each topic only for whoever holds its scope.")
+            .query::<ReadQuery>()
+            .param(
+                "topics",
+                "Of these, by commas; all that the caller may read when nothing is said.",
+                json!({"examples": ["card,job"]}),
+            )
+            .header("Last-Event-ID", "The `id` of the last event that was read.")
+            .replies_as(200, "Events without an end.", "text/event-stream", json!({}));
+    })]
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadQuery {
+    topics: Option<String>,
+}
+
+async fn read(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let query: ReadQuery = call.query()?;
+    let caller = call.caller()?;
+    let topics = match &query.topics {
+        Some(names) => chosen(names, caller)?,
+        None => open_to(caller),
+    };
+    let last_read = live::last_read(&call.headers)?;
+    // Whoever asks what there would be takes no reader's seat.
+    if call.method == Method::HEAD {
+        return Ok(live::reply(Body::empty()));
+    }
+    let (seat, begin) = app.events.admit(caller.user_id, last_read).await?;
+    let chosen = Chosen { events: Arc::clone(&app.events), topics, named: query.topics.is_some() };
+    let names = topics.names().collect::<Vec<_>>().join(", ");
+    let (Begin::Now(place) | Begin::After(place) | Begin::Anew(place)) = begin;
+    let (anew, told) = (matches!(begin, Begin::Anew(_)), matches!(begin, Begin::Now(_)));
+    let begin = Beginning { place, anew, told, hello: format!("topics: {names}") };
+    Ok(Reading::begin(app, &call, (chosen, app.events.head()), seat, &begin).reply())
+}
+
+/// The events of some topics.
+struct Chosen {
+    events: Arc<Events>,
+    topics: Topics,
+    /// The client named its topics; else they are all that it may read.
+    named: bool,
+}
+
+impl Feed for Chosen {
+    fn portion(&self, place: i64) -> Portion {
+        self.events.portion(place, self.topics)
+    }
+
+    async fn older(&self, place: i64) -> ApiResult<Portion> {
+        self.events.older(place, self.topics).await
+    }
+
+    async fn anew(&self) -> ApiResult<i64> {
+        self.events.anew().await
+    }
+
+    fn is_open_to(&self, caller: &Caller) -> bool {
+        let open = open_to(caller);
+        if self.named { self.topics.all_in(open) } else { self.topics == open }
+    }
+}
+
+/// The topics of a list; 400 for one that there isn't, 403 for one that the caller may not read.
+fn chosen(names: &str, caller: &Caller) -> ApiResult<Topics> {
+    let mut topics = Topics::default();
+    for name in names.split(',') {
+        let topic = Topic::named(name).ok_or_else(|| {
+            let known = Topic::ALL.map(Topic::name).join(", ");
+            ApiError::new(&codes::INVALID_REQUEST).detail(format!("`topics` is a list of these: {known}."))
+        })?;
+        if !caller.holds(topic.scope()) {
+            return Err(insufficient(topic.scope()).with("topic", topic.name()));
+        }
+        topics = topics.with(topic);
+    }
+    Ok(topics)
+}
+
+/// The topics that a caller may read.
+fn open_to(caller: &Caller) -> Topics {
+    let open = Topic::ALL.into_iter().filter(|topic| caller.holds(topic.scope()));
+    open.fold(Topics::default(), Topics::with)
+}

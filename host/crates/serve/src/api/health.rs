@@ -1,0 +1,80 @@
+//! `/healthz`: the process is alive. `/readyz`: it can serve. Neither says more than that.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use http::StatusCode;
+use serde_json::json;
+
+use crate::{
+    app::App,
+    http::reply::{self, Reply},
+    request::Call,
+    route,
+    router::{Access, Reads, Route},
+};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+
+/// How long the database may take to say that it is there.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A query is ignored: balancers add one to get past caches, or to tell whose probe it is, and a host must not look dead
+/// for it.
+pub fn routes() -> Vec<Route> {
+    vec![
+        route!(GET "/healthz", Access::Public, Reads::Nothing, alive)
+            .told(|op| {
+                op.named("getHealth", "system", "Whether the process is alive").replies_as(
+                    200,
+                    "It is.",
+                    "text/plain",
+                    json!({"type": "string"}),
+                );
+            })
+            .ignores_query(),
+        route!(GET "/readyz", Access::Public, Reads::Nothing, ready)
+            .told(|op| {
+                op.named("getReadiness", "system", "Whether the host can serve").replies_as(
+                    200,
+                    "It can.",
+                    "text/plain",
+                    json!({"type": "string"}),
+                );
+            })
+            .ignores_query(),
+    ]
+}
+
+/// Probes are never counted against a limit: a host must not look dead because somebody else calls too often.
+pub fn is_probe(path: &str) -> bool {
+    ["/healthz", "/readyz"].contains(&path)
+}
+
+async fn alive(_: &Arc<App>, _: Call) -> ApiResult<Reply> {
+    Ok(reply::text(StatusCode::OK, "text/plain; charset=utf-8", "ok\n"))
+}
+
+async fn ready(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
+    if app.draining.load(Ordering::Acquire) {
+        return Err(ApiError::new(&codes::DRAINING));
+    }
+    if !app.ready.load(Ordering::Acquire) {
+        return Err(ApiError::new(&codes::STARTING));
+    }
+    match tokio::time::timeout(PATIENCE, ask_database(app)).await {
+        Ok(Ok(())) => Ok(reply::text(StatusCode::OK, "text/plain; charset=utf-8", "ready\n")),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(ApiError::new(&codes::DATABASE_UNAVAILABLE)),
+    }
+}
+
+/// Whether the database answers at all.
+pub async fn ask_database(app: &App) -> ApiResult<()> {
+    app.pools.core.get().await?.simple_query("").await?;
+    Ok(())
+}

@@ -1,0 +1,286 @@
+//! `/v1/admin/jobs`: bulk actions, and how far they and imports are.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderValue, header};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use uuid::Uuid;
+
+use crate::{
+    app::App,
+    audit::Act,
+    http::{
+        body::Body,
+        reply::{self, Item, Reply},
+    },
+    jobs::bulk::{self, Cards},
+    request::Call,
+    route,
+    router::{Access, Reads, Route},
+};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+    page::{self, Page},
+    schema::{Actor, DateTime},
+};
+use cardinal_identity::auth::{caller::Caller, credential::Credential};
+use cardinal_store::jobs::{self, Job, NewJob, Picked, Wanted};
+
+/// Bytes of a bulk action's body: its ids, one by one.
+const BULK: usize = 1 << 20;
+/// Errors that are shown inside a job; all of them are at `/errors`.
+const SHOWN_ERRORS: i64 = 100;
+/// Errors that are read at a time for who downloads them.
+const ERRORS_AT_ONCE: i64 = 1_000;
+const READ: &str = "jobs:read";
+const WRITE: &str = "jobs:write";
+
+// One's own jobs need no scope of their own: whoever may import sees what became of it.
+pub fn routes() -> Vec<Route> {
+    vec![
+        route!(GET "/v1/admin/jobs", Access::Scope(READ), Reads::Nothing, list).told(|op| {
+op.named("listJobs", "jobs", "Jobs, newest first").query::<ListQuery>().param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+.param("cursor", "`next_cursor` of the page before.", json!({})).param("state", "Only in this state.", json!({"enum": STATES})).param("action", "Only of this action.", json!({})).ok::<Page<JobShown>>();
+}),
+        route!(POST "/v1/admin/jobs", Access::Scope(WRITE), Reads::Json(BULK), start).told(|op| {
+op.named("startJob", "jobs", "Do something to many cards").says("To those of `ids`, or to those that `filter` picks now. A filter needs `expected_count`: where it picks another number by now, nothing is done. `purge` and plugins' tools need their own scopes, too.").reads::<bulk::Wanted>().accepted::<Item<JobShown>>().refuses(&[&codes::COUNT_MOVED]);
+}),
+        route!(GET "/v1/admin/jobs/{id}", Access::Authenticated, Reads::Nothing, get).told(|op| {
+op.named("getJob", "jobs", "How far a job is").says("One's own need no scope, others' `jobs:read`.").ok::<Item<JobShown>>();
+}),
+        route!(GET "/v1/admin/jobs/{id}/errors", Access::Authenticated, Reads::Nothing, errors).told(|op| {
+op.named("getJobErrors", "jobs", "Every error of a job, a line of JSON each").replies_as(200, "Lines of JSON.", "application/x-ndjson", json!({"type": "string"}));
+}),
+        route!(POST "/v1/admin/jobs/{id}/cancel", Access::Authenticated, Reads::Nothing, cancel).told(|op| {
+op.named("cancelJob", "jobs", "Stop a job").accepted::<Item<JobShown>>().refuses(&[&codes::CONFLICT]);
+}),
+    ]
+}
+
+/// A job alone in its reply.
+pub type JobItem = Item<JobShown>;
+
+/// What `view` and `whole` put together.
+#[derive(JsonSchema)]
+#[schemars(rename = "Job")]
+#[allow(dead_code, reason = "a description")]
+pub struct JobShown {
+    id: Uuid,
+    action: String,
+    /// `queued`, `running`, `done`, `failed`, `cancelled` or `interrupted`.
+    state: String,
+    started_by: Actor,
+    user_id: Uuid,
+    request_id: Option<String>,
+    args: Value,
+    done: i64,
+    /// Null while it is not known.
+    total: Option<i64>,
+    failed: i64,
+    rate_per_second: f64,
+    counts: Value,
+    notes: Value,
+    reason: Option<String>,
+    host_id: Option<Uuid>,
+    cancel_asked_at: Option<DateTime>,
+    created_at: DateTime,
+    started_at: Option<DateTime>,
+    finished_at: Option<DateTime>,
+    /// The first of them; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errors: Option<Vec<Value>>,
+    /// Where all of them are; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errors_url: Option<String>,
+}
+
+async fn start(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let caller = call.caller()?;
+    let bulk = call.json::<bulk::Wanted>()?.check(caller, &app.plugins)?;
+    let (actor, args) = (caller.actor(), Value::Object(bulk.args));
+    let credential = serde_json::to_value(Credential::of(caller)).map_err(ApiError::internal)?;
+    let new = NewJob {
+        action: bulk.action.name(),
+        user_id: caller.user_id,
+        actor: &actor,
+        credential: &credential,
+        request_id: call.request_id.as_str(),
+        args: &args,
+    };
+    let picked = match &bulk.cards {
+        Cards::Ids(ids) => Picked::Ids(ids),
+        Cards::Filter(filter) => Picked::Filter(filter),
+    };
+    let job = jobs::queue(&app.pools.core, &new, picked, bulk.expected_count).await?;
+    app.jobs.queued();
+    let detail = json!({"action": job.action, "total": job.total});
+    app.audit.done(&call, Act::StartJob, Some(job.id.to_string()), Some(detail)).await;
+    accepted(app, &job).await
+}
+
+/// 202 with the job as it stands.
+pub async fn accepted(app: &App, job: &Job) -> ApiResult<Reply> {
+    reply::accepted(&format!("/v1/admin/jobs/{}", job.id), &json!({"item": whole(app, job).await?}))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    cursor: Option<String>,
+    limit: Option<i64>,
+    state: Option<String>,
+    action: Option<String>,
+    request_id: Option<String>,
+}
+
+const STATES: [&str; 6] = ["queued", "running", "done", "failed", "cancelled", "interrupted"];
+
+async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let query: ListQuery = call.query()?;
+    let limit = page::limit(query.limit)?;
+    if query.state.as_deref().is_some_and(|state| !STATES.contains(&state)) {
+        return Err(ApiError::new(&codes::INVALID_REQUEST).detail(format!("`state` is one of {}.", STATES.join(", "))));
+    }
+    let is_action = |name: &str| name == "import" || bulk::Action::named(name).is_some();
+    if query.action.as_deref().is_some_and(|action| !is_action(action)) {
+        return Err(ApiError::new(&codes::INVALID_REQUEST).detail("`action` is not the name of one."));
+    }
+    let wanted = Wanted { state: query.state, action: query.action, request_id: query.request_id };
+    let list = ("jobs", &wanted);
+    let before: Option<Uuid> = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
+    let mut found = jobs::list(&app.pools.core, &wanted, before, limit + 1).await?;
+    let next = app.cursors.cut(&list, &mut found, limit, |job| job.id)?;
+    let items: Vec<Value> = found.iter().map(|job| view(job, app.clock.now())).collect();
+    reply::ok(&json!({"items": items, "next_cursor": next}))
+}
+
+async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let job = visible(app, &call, READ).await?;
+    reply::ok(&json!({"item": whole(app, &job).await?}))
+}
+
+async fn cancel(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let job = visible(app, &call, WRITE).await?;
+    let Some(job) = jobs::cancel(&app.pools.core, job.id).await? else {
+        let ended = jobs::get(&app.pools.core, job.id).await?.map_or(job.state, |job| job.state);
+        return Err(ApiError::new(&codes::CONFLICT).detail(format!("The job is over already: {ended}.")));
+    };
+    app.jobs.stop(job.id);
+    app.audit.done(&call, Act::CancelJob, Some(job.id.to_string()), None).await;
+    accepted(app, &job).await
+}
+
+/// The job, for who started it or holds `scope`. Others don't learn whether it exists.
+async fn visible(app: &App, call: &Call, scope: &str) -> ApiResult<Job> {
+    let caller = call.caller()?;
+    let id = call.params.id("id", "job");
+    let job = match id {
+        Ok(id) => jobs::get(&app.pools.core, id).await?,
+        Err(_) => None,
+    };
+    match job {
+        Some(job) if caller.holds(scope) || started(&job, caller) => Ok(job),
+        _ => {
+            caller.require(scope)?;
+            Err(ApiError::not_found("job"))
+        }
+    }
+}
+
+/// The same user by the same credential: a key's jobs are not its owner's other keys' business.
+fn started(job: &Job, caller: &Caller) -> bool {
+    job.user_id == caller.user_id && job.actor == caller.actor()
+}
+
+async fn whole(app: &App, job: &Job) -> ApiResult<Value> {
+    let mut item = view(job, app.clock.now());
+    let errors = match job.failed {
+        0 => Vec::new(),
+        _ => jobs::errors(&app.pools.core, job.id, 0, SHOWN_ERRORS).await?,
+    };
+    item["errors"] = errors.into_iter().map(|(_, error)| error).collect();
+    item["errors_url"] = json!(format!("/v1/admin/jobs/{}/errors", job.id));
+    Ok(item)
+}
+
+fn view(job: &Job, now: OffsetDateTime) -> Value {
+    let time = |at: Option<OffsetDateTime>| at.and_then(|at| at.format(&Rfc3339).ok());
+    json!({
+        "id": job.id,
+        "action": job.action,
+        "state": job.state,
+        "started_by": job.actor,
+        "user_id": job.user_id,
+        "request_id": job.request_id,
+        "args": job.args,
+        "done": job.done,
+        "total": job.total,
+        "failed": job.failed,
+        "rate_per_second": rate(job, now),
+        "counts": job.counts,
+        "notes": job.notes,
+        "reason": job.reason,
+        "host_id": job.host_id,
+        "cancel_asked_at": time(job.cancel_asked_at),
+        "created_at": time(Some(job.created_at)),
+        "started_at": time(job.started_at),
+        "finished_at": time(job.finished_at),
+    })
+}
+
+/// Items a second from the start to the end, or to now.
+fn rate(job: &Job, now: OffsetDateTime) -> f64 {
+    let Some(started) = job.started_at else { return 0.0 };
+    let seconds = (job.finished_at.unwrap_or(now) - started).as_seconds_f64().max(0.001);
+    ((job.done + job.failed) as f64 / seconds * 10.0).round() / 10.0
+}
+
+/// Every error that is kept, a line each.
+async fn errors(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let job = visible(app, &call, READ).await?;
+    let first = lines(app, job.id, 0).await?;
+    let (app, id) = (Arc::clone(app), job.id);
+    let pages = stream::unfold(Some(first), move |page| {
+        let app = Arc::clone(&app);
+        async move {
+            let (bytes, last) = page?;
+            let next = match last {
+                None => None,
+                Some(last) => match lines(&app, id, last).await {
+                    Ok(next) => Some(next),
+                    Err(error) => {
+                        // The list breaks off where everybody sees it.
+                        return Some((Err(std::io::Error::other(error)), None));
+                    }
+                },
+            };
+            Some((Ok(Frame::data(bytes)), next))
+        }
+    });
+    let mut reply = Reply::new(Body::stream(StreamBody::new(pages)));
+    let headers = reply.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    let name = format!("attachment; filename=\"job-{}-errors.ndjson\"", job.id);
+    headers.insert(header::CONTENT_DISPOSITION, HeaderValue::try_from(name).map_err(ApiError::internal)?);
+    Ok(reply)
+}
+
+/// Errors behind number `after` as lines, and the last one's number when there may be more.
+async fn lines(app: &App, id: Uuid, after: i64) -> ApiResult<(Bytes, Option<i64>)> {
+    let errors = jobs::errors(&app.pools.core, id, after, ERRORS_AT_ONCE).await?;
+    let is_full = i64::try_from(errors.len()).unwrap_or(i64::MAX) == ERRORS_AT_ONCE;
+    let mut text = String::new();
+    for (_, error) in &errors {
+        text.push_str(&error.to_string());
+        text.push('\n');
+    }
+    Ok((text.into(), errors.last().filter(|_| is_full).map(|(number, _)| *number)))
+}

@@ -1,0 +1,218 @@
+//! `/v1/admin/master-cards`.
+
+use std::sync::Arc;
+
+use http::{HeaderValue, StatusCode, header};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{json, value::RawValue};
+use uuid::Uuid;
+
+use crate::{
+    app::App,
+    audit::Act,
+    http::reply::{self, Item, Reply},
+    request::Call,
+    route,
+    router::{Access, CARD, Reads, Route, SMALL},
+};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+    input,
+    page::{self, Page},
+};
+use cardinal_cards::{
+    card::{Card, NewCard},
+    filter::ListQuery,
+    patch::CardPatch,
+};
+use cardinal_store::{card_sources::Written, cards::Precondition, catalogue::CardPage};
+
+pub fn routes() -> Vec<Route> {
+    vec![
+        route!(GET "/v1/admin/master-cards", Access::Scope("cards:read"), Reads::Nothing, list).told(|op| {
+op.named("listCards", "cards", "Cards by page, filter and search").says("No page costs more than the first. A cursor belongs to its filter and order. A page ends early where its cards have 16 MiB; its cursor goes on.")
+.query::<ListQuery>()
+.param("limit", "Cards of a page.", json!({"minimum": 1, "maximum": 200, "default": 50}))
+.param("cursor", "`next_cursor` or `prev_cursor` of another page.", json!({}))
+.param("sort", "The order; `-` turns it round.", json!({"enum": ["title", "-title", "sku", "-sku", "created_at", "-created_at", "updated_at", "-updated_at"], "default": "-created_at"}))
+.param("q", "In title or SKU: anywhere from 3 characters on, else where they begin.", json!({"maxLength": 200}))
+.param("status", "Only of this status.", json!({"enum": ["draft", "active", "archived"]}))
+.param("kind", "Only with a source of this kind.", json!({"minLength": 1, "maxLength": 200}))
+.param("plugin", "Only with a source of this plugin.", json!({"minLength": 1, "maxLength": 200}))
+.param("missing_kind", "Only without a source of this kind.", json!({"minLength": 1, "maxLength": 200}))
+.param("updated_since", "Only changed since.", json!({"format": "date-time"}))
+.param("fields", "Members of the items, by commas; `id` is always there.", json!({"examples": ["title,sku"]}))
+.param("count", "Count exactly, which takes its time.", json!({"enum": ["exact"]}))
+.param("deleted", "Those that are deleted and not purged yet.", json!({"enum": ["true", "false"]}))
+.ok::<CardPage>();
+}),
+        route!(POST "/v1/admin/master-cards", Access::Scope("cards:write"), Reads::Json(CARD), create).told(|op| {
+op.named("createCard", "cards", "Make a card").says("Numbers in attributes are kept with every digit. A card is at most 8 MiB as JSON.").reads::<NewCard>().created::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN, &codes::VALIDATION_FAILED, &codes::CARD_TOO_LARGE]);
+}),
+        route!(GET "/v1/admin/master-cards/{id}", Access::Scope("cards:read"), Reads::Nothing, get).told(|op| {
+op.named("getCard", "cards", "One card, whole").ok::<Item<Card>>().unless_known();
+}),
+        route!(PATCH "/v1/admin/master-cards/{id}", Access::Scope("cards:write"), Reads::MergePatch(CARD), update).told(|op| {
+op.named("updateCard", "cards", "Change a card (JSON Merge Patch)").reads::<CardPatch>().if_match().ok::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN, &codes::VALIDATION_FAILED, &codes::CARD_TOO_LARGE]);
+}),
+        route!(DELETE "/v1/admin/master-cards/{id}", Access::Scope("cards:write"), Reads::Nothing, delete).told(|op| {
+op.named("deleteCard", "cards", "Hide a card, or remove it for good").says("`purge` needs the scope `cards:purge`.").query::<DeleteQuery>().param("purge", "For good.", json!({})).if_match().no_content().refuses(&[&codes::CARD_IN_USE]);
+}),
+        route!(POST "/v1/admin/master-cards/{id}/restore", Access::Scope("cards:write"), Reads::Json(SMALL), restore).told(|op| {
+op.named("restoreCard", "cards", "Bring a deleted card back, or make a card what it was").says("With a version, title, SKU, status and attributes but sources become what they were then, as a new version.").may_read::<Restore>().if_match().ok::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN]);
+}),
+        route!(GET "/v1/admin/master-cards/{id}/history", Access::Scope("cards:read"), Reads::Nothing, history).told(|op| {
+op.named("getCardHistory", "cards", "Who changed a card, newest first").says("Of deleted cards too, until they are removed for good.").query::<HistoryQuery>().param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100})).param("cursor", "`next_cursor` of the page before.", json!({})).ok::<Page<cardinal_store::card_history::Line>>();
+}),
+        route!(DELETE "/v1/admin/master-cards/{id}/sources/{source_key}", Access::Scope("cards:write"), Reads::Nothing, remove_source).told(|op| {
+op.named("removeSource", "cards", "Remove a source of a card").param("source_key", "`<plugin>:<suffix>`", json!({"minLength": 1, "examples": ["supplier:shop.example"]})).if_match().no_content();
+}),
+    ]
+}
+
+async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let query: ListQuery = call.query()?;
+    reply::ok(&app.catalogue.page(&query).await?)
+}
+
+async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let fields = input::exact_json::<NewCard>(&call.body)?.check()?;
+    let card = cardinal_store::cards::insert(&app.pools.core, Uuid::now_v7(), fields, &call.caller()?.actor()).await?;
+    let reply = reply::created(&format!("/v1/admin/master-cards/{}", card.id), &Item { item: &card })?;
+    with_etag(reply, card.version)
+}
+
+async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let id = call.params.id("id", "card")?;
+    let card = app.catalogue.card(id).await?;
+    if call.header(header::IF_NONE_MATCH).is_some_and(|tags| names_version(tags, card.version)) {
+        return with_etag(reply::status(StatusCode::NOT_MODIFIED), card.version);
+    }
+    with_etag(reply::ok(&Item { item: &card })?, card.version)
+}
+
+async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let id = call.params.id("id", "card")?;
+    let precondition = if_match(&call)?;
+    let change = input::exact_json::<CardPatch>(&call.body)?.check()?;
+    let sent: Box<RawValue> = input::exact_json(&call.body)?;
+    let card =
+        cardinal_store::cards::update(&app.pools.core, id, &change, &sent, &precondition, &call.caller()?.actor())
+            .await?;
+    with_etag(reply::ok(&Item { item: &card })?, card.version)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct DeleteQuery {
+    purge: Option<bool>,
+}
+
+async fn delete(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let id = call.params.id("id", "card")?;
+    let query: DeleteQuery = call.query()?;
+    let precondition = if_match(&call)?;
+    let caller = call.caller()?;
+    if query.purge == Some(true) {
+        caller.require("cards:purge")?;
+        match cardinal_store::cards::delete(&app.pools.core, id, &precondition, &caller.actor()).await {
+            // A card that is hidden already may still be purged.
+            Err(error) if error.status() == StatusCode::NOT_FOUND => {
+                cardinal_store::cards::check_hidden(&app.pools.core, id, &precondition).await?;
+            }
+            outcome => outcome?,
+        }
+        cardinal_store::cards::purge(&app.pools.reaper, id).await?;
+        app.audit.done(&call, Act::PurgeCard, Some(id.to_string()), None).await;
+    } else {
+        cardinal_store::cards::delete(&app.pools.core, id, &precondition, &caller.actor()).await?;
+    }
+    Ok(reply::no_content())
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Restore {
+    #[serde(default, deserialize_with = "input::maybe::present")]
+    #[schemars(with = "i64", range(min = 1))]
+    version: Option<Option<i64>>,
+}
+
+/// Brings a deleted card back or, with a version, makes a card what it was then.
+async fn restore(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let id = call.params.id("id", "card")?;
+    let precondition = if_match(&call)?;
+    let wanted: Restore = if call.body.is_empty() { Restore::default() } else { call.json()? };
+    let (pool, actor) = (&app.pools.core, call.caller()?.actor());
+    let card = match input::maybe::not_null(wanted.version, "/version")? {
+        Some(version) => cardinal_store::cards::restore_version(pool, id, version, &precondition, &actor).await?,
+        None => cardinal_store::cards::restore(pool, id, &precondition, &actor).await?,
+    };
+    with_etag(reply::ok(&Item { item: &card })?, card.version)
+}
+
+async fn remove_source(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let id = call.params.id("id", "card")?;
+    let key = call.params.get("source_key").unwrap_or_default();
+    let precondition = if_match(&call)?;
+    match cardinal_store::cards::remove_source(&app.pools.core, id, key, &precondition, &call.caller()?.actor()).await?
+    {
+        Written::Version(_) => Ok(reply::no_content()),
+        Written::NoCard => Err(ApiError::not_found("card")),
+        Written::NoSource | Written::Full => Err(ApiError::not_found("source")),
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct HistoryQuery {
+    limit: Option<i64>,
+    cursor: Option<String>,
+}
+
+async fn history(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let id = call.params.id("id", "card")?;
+    let query: HistoryQuery = call.query()?;
+    let (limit, list) = (page::limit(query.limit)?, ("card history", id));
+    let before = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
+    cardinal_store::cards::check_known(&app.pools.core, id).await?;
+    let (mut lines, is_cut) = cardinal_store::card_history::page(&app.pools.core, id, before, limit + 1).await?;
+    let next = match lines.last() {
+        Some(last) if is_cut => Some(app.cursors.seal(&list, &last.id)?),
+        _ => app.cursors.cut(&list, &mut lines, limit, |line| line.id)?,
+    };
+    reply::ok(&Page { items: lines, next_cursor: next })
+}
+
+pub(super) fn with_etag(mut reply: Reply, version: i64) -> ApiResult<Reply> {
+    let tag = HeaderValue::try_from(format!("\"{version}\"")).map_err(ApiError::internal)?;
+    reply.headers_mut().insert(header::ETAG, tag);
+    Ok(reply)
+}
+
+/// Whether a list of entity tags names this version; weak ones count for reading.
+pub(super) fn names_version(tags: &str, version: i64) -> bool {
+    tags.trim() == "*" || tags.split(',').any(|tag| tag.trim().trim_start_matches("W/") == format!("\"{version}\""))
+}
+
+/// `If-Match`, compared strongly: a weak tag never matches.
+pub(super) fn if_match(call: &Call) -> ApiResult<Precondition> {
+    let Some(value) = call.headers.get(header::IF_MATCH) else { return Ok(Precondition::None) };
+    let malformed = || ApiError::new(&codes::INVALID_REQUEST).detail("If-Match is a list of entity tags or `*`.");
+    let text = value.to_str().map_err(|_| malformed())?.trim();
+    if text == "*" {
+        return Ok(Precondition::Exists);
+    }
+    let mut versions = Vec::new();
+    for tag in text.split(',').map(str::trim) {
+        let strong = tag.strip_prefix("W/").unwrap_or(tag);
+        let inner = strong.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).ok_or_else(malformed)?;
+        // A tag that isn't one of ours is well-formed and matches nothing.
+        if let (true, Ok(version)) = (strong.len() == tag.len(), inner.parse()) {
+            versions.push(version);
+        }
+    }
+    Ok(Precondition::Versions(versions))
+}

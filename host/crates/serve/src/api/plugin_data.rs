@@ -1,0 +1,77 @@
+//! `DELETE /v1/admin/plugin-registry/{name}/data`: everything that a plugin has in the database dropped for good. Disabling
+//! a plugin leaves its data alone, and so does removing its package; this is the third verb.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::plugins::wait_for_plugins;
+use crate::{
+    app::App,
+    audit::Act,
+    http::reply::{self, Reply},
+    request::Call,
+    route,
+    router::{Access, Reads, Route, SMALL},
+};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+use cardinal_control::link::ProvisionFault;
+
+pub fn routes() -> Vec<Route> {
+    vec![
+        route!(DELETE "/v1/admin/plugin-registry/{name}/data", Access::Scope("plugins:manage"), Reads::Json(SMALL), purge).told(|op| {
+            op.named("purgePluginData", "plugins", "Drop everything that a plugin has in the database")
+                .says(
+                    "Its schema with all tables, its roles, its settings. What it wrote into cards stays. For plugins that \
+                     are disabled, or whose package is gone; never while a host of the database has it in service.",
+                )
+                .param("name", "Of the plugin.", json!({}))
+                .reads::<Purge>()
+                .no_content()
+                .refuses(&[&codes::CONFLICT]);
+        }),
+    ]
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "PurgePlugin")]
+struct Purge {
+    /// The plugin's name once more.
+    confirm: String,
+}
+
+async fn purge(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let name = call.params.get("name").unwrap_or_default().to_owned();
+    let Purge { confirm } = call.json()?;
+    wait_for_plugins(app).await;
+    let is_found = app.plugins.current().knows(&name);
+    if !is_found && !cardinal_store::plugin_state::has_left_data(&app.pools.core, &name).await? {
+        return Err(ApiError::not_found("plugin"));
+    }
+    if confirm != name {
+        return Err(ApiError::invalid("/confirm", "Write the plugin's name: what is dropped does not come back."));
+    }
+    let purged = app.keeper.purge(&name).await.map_err(refused)?;
+    cardinal_store::plugin_versions::forget_losses(&app.pools.core, &name).await?;
+    let detail = json!({"tables": purged.tables, "schema_steps": purged.schema_steps, "settings": purged.settings});
+    app.audit.done(&call, Act::PurgePlugin, Some(name), Some(detail)).await;
+    Ok(reply::no_content())
+}
+
+fn refused(fault: ProvisionFault) -> ApiError {
+    match fault {
+        ProvisionFault::Refused { code, found, fix, .. } => ApiError::new(&codes::CONFLICT)
+            .detail(format!("The plugin's data stays: {found}; {fix}."))
+            .with("reason", code),
+        ProvisionFault::Unavailable(reason) => {
+            ApiError::new(&codes::DATABASE_UNAVAILABLE).cause(anyhow::anyhow!("dropping a plugin's data: {reason}"))
+        }
+        ProvisionFault::Failed(reason) => ApiError::internal(anyhow::anyhow!("dropping a plugin's data: {reason}")),
+    }
+}

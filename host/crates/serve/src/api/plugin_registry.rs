@@ -1,0 +1,156 @@
+//! The registry: every plugin that was found, and the operator's verbs that decide what serves.
+
+use std::{sync::Arc, time::Duration};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::plugins::{listed, wait_for_plugins};
+use crate::{
+    app::App,
+    audit::Act,
+    http::reply::{self, Reply},
+    request::Call,
+    route,
+    router::{Access, Reads, Route, SMALL},
+};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+use cardinal_plugin_host::registry::{Wanted, readers_without};
+
+/// How long a rescan is waited for; less than a request may take.
+const RESCAN_WAIT: Duration = Duration::from_secs(15);
+
+pub fn routes() -> Vec<Route> {
+    vec![
+        route!(GET "/v1/admin/plugin-registry", Access::Scope("plugins:read"), Reads::Nothing, list).told(|op| {
+op.named("listRegistry", "plugins", "Every plugin that was found, and what became of it").replies_as(200, "Them.", "application/json", listed(&REPORT));
+}),
+        route!(POST "/v1/admin/plugin-registry/rescan", Access::Scope("plugins:manage"), Reads::Nothing, rescan).told(|op| {
+op.named("rescanPlugins", "plugins", "Look at the plugins folder again").replies_as(200, "Every plugin that was found.", "application/json", listed(&REPORT));
+}),
+        route!(GET "/v1/admin/plugin-registry/{name}", Access::Scope("plugins:read"), Reads::Nothing, show).told(|op| {
+op.named("getRegistered", "plugins", "One plugin").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin());
+}),
+        route!(POST "/v1/admin/plugin-registry/{name}/enable", Access::Scope("plugins:manage"), Reads::Nothing, enable).told(|op| {
+op.named("enablePlugin", "plugins", "Enable a plugin, on every host of the database").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin());
+}),
+        route!(POST "/v1/admin/plugin-registry/{name}/disable", Access::Scope("plugins:manage"), Reads::Nothing, disable).told(|op| {
+op.named("disablePlugin", "plugins", "Disable a plugin, on every host of the database").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin());
+}),
+        route!(POST "/v1/admin/plugin-registry/{name}/reload", Access::Scope("plugins:manage"), Reads::Nothing, reload).told(|op| {
+op.named("reloadPlugin", "plugins", "Take what lies in the plugins folder as a new generation").says("Also a package that was rolled back before. When it is no good, what serves goes on serving and `refusal` says why.").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin()).refuses(&[&codes::CONFLICT, &codes::DESTRUCTIVE_MIGRATION]);
+}),
+        route!(POST "/v1/admin/plugin-registry/{name}/rollback", Access::Scope("plugins:manage"), Reads::Json(SMALL), roll_back).told(|op| {
+op.named("rollBackPlugin", "plugins", "Go back to an earlier package").says("Without a body, to the one before; a lower version that waits in the plugins folder comes first. What is rolled back is not put into service again by itself, on any host.").param("name", "Of the plugin.", json!({})).may_read::<RollBack>().replies_as(200, "It.", "application/json", one_plugin()).refuses(&[&codes::CONFLICT, &codes::DESTRUCTIVE_MIGRATION]);
+}),
+    ]
+}
+
+/// Which package to go back to; the one before when neither is said.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RollBack {
+    version: Option<String>,
+    /// Of the package; goes before `version`.
+    sha256: Option<String>,
+}
+
+/// Members that every plugin of the registry is shown with.
+const REPORT: [&str; 5] = ["name", "package", "state", "refusal", "warnings"];
+
+/// What an answer with one plugin of the registry looks like.
+pub(super) fn one_plugin() -> Value {
+    json!({"type": "object", "required": ["item"], "properties": {"item": {"type": "object", "required": REPORT}}})
+}
+
+/// The plugin that the path names, as it stands now.
+pub(super) fn answer(app: &App, name: &str) -> ApiResult<Reply> {
+    let report = app.plugins.reports().into_iter().find(|report| report.name == name);
+    let report = report.ok_or_else(|| ApiError::not_found("plugin"))?;
+    reply::ok(&json!({"item": report, "host_id": app.host_id}))
+}
+
+/// The name in the path, when there is such a plugin.
+pub(super) fn named(app: &App, call: &Call) -> ApiResult<String> {
+    let name = call.params.get("name").unwrap_or_default();
+    match app.plugins.current().knows(name) {
+        true => Ok(name.to_owned()),
+        false => Err(ApiError::not_found("plugin")),
+    }
+}
+
+async fn list(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
+    wait_for_plugins(app).await;
+    reply::ok(&json!({"items": app.plugins.reports(), "host_id": app.host_id}))
+}
+
+async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    wait_for_plugins(app).await;
+    answer(app, call.params.get("name").unwrap_or_default())
+}
+
+/// Goes on when its caller has gone, or has waited for long enough: the list shows what became of each plugin.
+async fn rescan(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let plugins = Arc::clone(&app.plugins);
+    let scan = tokio::spawn(async move { plugins.scan().await });
+    // A plugin may be at its schema.sql for half a minute.
+    let _ = tokio::time::timeout(RESCAN_WAIT, scan).await;
+    app.audit.done(&call, Act::RescanPlugins, None, None).await;
+    list(app, call).await
+}
+
+async fn enable(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    set_disabled(app, call, false).await
+}
+
+async fn disable(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    set_disabled(app, call, true).await
+}
+
+async fn reload(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let name = named(app, &call)?;
+    app.plugins.reload(&name).await?;
+    app.audit.done(&call, Act::ReloadPlugin, Some(name.clone()), None).await;
+    answer(app, &name)
+}
+
+async fn roll_back(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let name = named(app, &call)?;
+    let asked: RollBack = if call.body.is_empty() { RollBack::default() } else { call.json()? };
+    let wanted = match (asked.sha256, asked.version) {
+        (Some(sha256), _) => Wanted::Sha256(sha256),
+        (None, Some(version)) => Wanted::Version(version),
+        (None, None) => Wanted::Before,
+    };
+    let caller = call.caller()?;
+    let (by, reason) = (caller.actor(), "an operator went back to an earlier package.");
+    let back = app.plugins.roll_back(&name, &wanted, None, &by, reason).await?;
+    let detail = json!({"from": back.from, "to": back.to});
+    app.audit.done(&call, Act::RollBackPlugin, Some(name.clone()), Some(detail)).await;
+    answer(app, &name)
+}
+
+/// Written down for every host first, then acted on here. What is under way in the plugin ends in peace.
+async fn set_disabled(app: &Arc<App>, call: Call, disabled: bool) -> ApiResult<Reply> {
+    let name = named(app, &call)?;
+    let actor = call.caller()?.actor();
+    let changed =
+        cardinal_store::plugin_state::set_disabled(&app.pools.core, &name, disabled.then_some(&actor)).await?;
+    if changed {
+        let act = if disabled { Act::DisablePlugin } else { Act::EnablePlugin };
+        app.audit.done(&call, act, Some(name.clone()), None).await;
+    }
+    app.plugins.apply_to(&name).await;
+    if !disabled && !app.plugins.current().active().any(|active| active.manifest.name == name) {
+        app.plugins.scan_for(&name).await; // what was put right a moment ago counts
+    }
+    let reports = app.plugins.reports();
+    let warnings = if disabled { readers_without(&name, &reports) } else { Vec::new() };
+    let report = reports.into_iter().find(|report| report.name == name);
+    let report = report.ok_or_else(|| ApiError::not_found("plugin"))?;
+    reply::ok(&json!({"item": report, "host_id": app.host_id, "warnings": warnings}))
+}

@@ -1,0 +1,92 @@
+//! What an operator does about plugins that may not run: out of quarantine, a loss of data agreed to, another signer
+//! accepted.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::plugin_registry::{answer, named, one_plugin};
+use crate::{
+    app::App,
+    audit::Act,
+    http::reply::Reply,
+    request::Call,
+    route,
+    router::{Access, Reads, Route, SMALL},
+};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+
+pub fn routes() -> Vec<Route> {
+    vec![
+        route!(POST "/v1/admin/plugin-registry/{name}/release", Access::Scope("plugins:manage"), Reads::Nothing, release).told(|op| {
+op.named("releasePlugin", "plugins", "Let a plugin out of quarantine").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", json!({"type": "object", "required": ["item"]})).refuses(&[&codes::CONFLICT]);
+}),
+        route!(POST "/v1/admin/plugin-registry/{name}/confirm-migration", Access::Scope("plugins:manage"), Reads::Json(SMALL), confirm_migration).told(|op| {
+            op.named("confirmPluginMigration", "plugins", "Agree that a package loses the data that its refusal names")
+                .says(
+                    "For a plugin that is refused as `destructive-migration`: its `refusal.losses` names the tables and columns. \
+                     Good once, for this package and these losses, on every host of the database. Make a backup first.",
+                )
+                .param("name", "Of the plugin.", json!({}))
+                .reads::<Meant>()
+                .replies_as(200, "It.", "application/json", one_plugin())
+                .refuses(&[&codes::CONFLICT]);
+        }),
+        route!(POST "/v1/admin/plugin-registry/{name}/accept-signer", Access::Scope("plugins:manage"), Reads::Json(SMALL), accept_signer).told(|op| {
+            op.named("acceptPluginSigner", "plugins", "Give a plugin's name to whoever signed the package that lies there")
+                .says("For a plugin that is refused as `signer-changed`. Its schema, data and settings go with the name.")
+                .param("name", "Of the plugin.", json!({}))
+                .reads::<Meant>()
+                .replies_as(200, "It.", "application/json", one_plugin())
+                .refuses(&[&codes::CONFLICT]);
+        }),
+    ]
+}
+
+/// Which package an operator's word is meant for.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "MeantPackage")]
+struct Meant {
+    /// As the registry shows it: of the package that lies there (`pending`, when another one serves).
+    sha256: String,
+}
+
+async fn confirm_migration(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let (name, meant) = meant(&call)?;
+    let detail = app.plugins.confirm_migration(&name, &meant.sha256, &call.caller()?.actor()).await?;
+    acted(app, &call, Act::ConfirmMigration, name, detail).await
+}
+
+async fn accept_signer(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let (name, meant) = meant(&call)?;
+    let detail = app.plugins.accept_signer(&name, &meant.sha256, &call.caller()?.actor()).await?;
+    acted(app, &call, Act::AcceptSigner, name, detail).await
+}
+
+fn meant(call: &Call) -> ApiResult<(String, Meant)> {
+    Ok((call.params.get("name").unwrap_or_default().to_owned(), call.json()?))
+}
+
+/// Written down for every host; the plugin is tried again here at once, on the others within seconds.
+async fn acted(app: &Arc<App>, call: &Call, act: Act, name: String, detail: Value) -> ApiResult<Reply> {
+    app.audit.done(call, act, Some(name.clone()), Some(detail)).await;
+    app.plugins.scan_for(&name).await;
+    answer(app, &name)
+}
+
+/// Out of quarantine, with a clean record. The plugin is loaded again at once.
+async fn release(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let name = named(app, &call)?;
+    let was_quarantined = app.past.release(&name).await.map_err(|_| ApiError::new(&codes::DRAINING))?;
+    if was_quarantined {
+        app.audit.done(&call, Act::ReleasePlugin, Some(name.clone()), None).await;
+        app.plugins.apply_to(&name).await;
+    }
+    answer(app, &name)
+}

@@ -1,0 +1,122 @@
+//! `POST /v1/admin/plugin-registry/upload`: a signed plugin over the network, where an operator has allowed it. The body is
+//! the one file that `cardinal plugin pack` makes; the minisign file beside it comes in a header.
+
+use std::{sync::Arc, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::StatusCode;
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+
+use super::plugin_registry::one_plugin;
+use crate::{
+    app::App,
+    audit::Act,
+    http::{
+        reply::{self, Reply},
+        request_body::RequestBody,
+    },
+    request::Call,
+    route,
+    router::{Access, Reads, Route},
+};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+use cardinal_package::signature::SIGNATURE_LIMIT;
+use cardinal_plugin_host::registry::upload::{UPLOAD_LIMIT, Uploaded, not_written};
+
+/// The minisign file of the library, in base64.
+const SIGNATURE: &str = "plugin-signature";
+/// How long nothing may come.
+const IDLE: Duration = Duration::from_secs(30);
+/// How long all of it may take.
+const WHOLE: Duration = Duration::from_secs(15 * 60);
+
+pub fn routes() -> Vec<Route> {
+    vec![
+        route!(POST "/v1/admin/plugin-registry/upload", Access::Scope("plugins:manage"), Reads::Stream, upload).told(|op| {
+            op.named("uploadPlugin", "plugins", "Put a signed plugin into the plugins folder of this host")
+                .says(
+                    "The body is one library that carries everything, as `cardinal plugin pack` makes it; the header \
+                     `Plugin-Signature` is its minisign file in base64. Off unless the operator has set PLUGIN_UPLOAD=on.",
+                )
+                .header("Plugin-Signature", "The minisign file of the library, in base64.")
+                .body("application/octet-stream", json!({"type": "string", "format": "binary"}))
+                .replies_as(201, "It lies in the plugins folder; this is what became of it.", "application/json", one_plugin())
+                .fails(&[408, 413])
+                .refuses(&[&codes::CONFLICT, &codes::FORBIDDEN, &codes::VALIDATION_FAILED, &codes::STORAGE_FULL]);
+        }),
+    ]
+}
+
+async fn upload(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
+    let Some(mut stream) = call.stream.take() else {
+        return Err(ApiError::internal(anyhow::anyhow!("the route reads no stream")));
+    };
+    let Uploaded { name, version, sha256, signed_by } = receive(app, &call, &mut stream).await?;
+    let detail = json!({"version": version, "sha256": sha256, "signed_by": signed_by});
+    app.audit.done(&call, Act::UploadPlugin, Some(name.clone()), Some(detail)).await;
+    let report = app.plugins.reports().into_iter().find(|report| report.name == name);
+    let answered = json!({"item": report, "host_id": app.host_id});
+    let mut reply = reply::ok(&answered)?;
+    *reply.status_mut() = StatusCode::CREATED;
+    Ok(reply)
+}
+
+async fn receive(app: &App, call: &Call, stream: &mut RequestBody) -> ApiResult<Uploaded> {
+    if !app.config.plugins.upload || app.config.plugins.trust_keys.is_empty() {
+        let detail =
+            "Plugins are not taken over the network: PLUGIN_UPLOAD=on and a key in PLUGIN_TRUST_KEYS allow it.";
+        return Err(ApiError::new(&codes::FORBIDDEN).detail(detail));
+    }
+    let signature = signature(call)?;
+    if stream.size_hint().lower() > UPLOAD_LIMIT {
+        return Err(too_large());
+    }
+    let (draft, file) = app.plugins.draft().await?;
+    let mut file = tokio::fs::File::from_std(file);
+    match tokio::time::timeout(WHOLE, write(stream, &mut file)).await {
+        Ok(written) => written?,
+        Err(_) => return Err(ApiError::new(&codes::REQUEST_TIMEOUT)),
+    }
+    draft.install(file.into_std().await, signature).await
+}
+
+fn signature(call: &Call) -> ApiResult<Vec<u8>> {
+    let wrong = |detail: &str| ApiError::new(&codes::INVALID_REQUEST).detail(detail);
+    let text = call.headers.get(SIGNATURE).ok_or_else(|| {
+        wrong("Send the package's minisign file in the header Plugin-Signature, in base64: only signed plugins are taken.")
+    })?;
+    let bytes = STANDARD.decode(text.as_bytes()).map_err(|_| wrong("Plugin-Signature is not base64."))?;
+    if bytes.len() as u64 > SIGNATURE_LIMIT {
+        return Err(wrong("Plugin-Signature is too long for a minisign file."));
+    }
+    Ok(bytes)
+}
+
+async fn write(stream: &mut RequestBody, file: &mut tokio::fs::File) -> ApiResult<()> {
+    let mut length = 0;
+    loop {
+        let frame = tokio::time::timeout(IDLE, stream.frame()).await;
+        let Some(frame) = frame.map_err(|_| ApiError::new(&codes::REQUEST_TIMEOUT))? else { break };
+        let broken = |error: hyper::Error| {
+            let cause = anyhow::Error::new(error).context("reading an upload");
+            ApiError::new(&codes::INVALID_REQUEST).detail("The body broke off before its end.").cause(cause)
+        };
+        let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+        length += data.len() as u64;
+        if length > UPLOAD_LIMIT {
+            return Err(too_large());
+        }
+        file.write_all(&data).await.map_err(|error| not_written(&error))?;
+    }
+    file.flush().await.map_err(|error| not_written(&error))
+}
+
+fn too_large() -> ApiError {
+    ApiError::new(&codes::PAYLOAD_TOO_LARGE).detail(format!("A package has at most {UPLOAD_LIMIT} bytes."))
+}

@@ -1,0 +1,165 @@
+//! `/v1/admin/sessions`: who is logged in, and ending that. One's own need no scope, others' `users:write`; a key is
+//! nobody's own self, so it always needs the scope.
+
+use std::{net::IpAddr, sync::Arc};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::{
+    app::App,
+    audit::Act,
+    http::reply::{self, Reply},
+    request::Call,
+    route,
+    router::{Access, Reads, Route},
+};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+    page::{self, Page},
+    schema::DateTime,
+};
+use cardinal_identity::auth::{
+    authority,
+    caller::{Caller, CallerKind},
+};
+use cardinal_store::{
+    sessions::{self, Line},
+    users::accounts,
+};
+
+const OTHERS: &str = "users:write";
+
+pub fn routes() -> Vec<Route> {
+    vec![
+        route!(GET "/v1/admin/sessions", Access::Authenticated, Reads::Nothing, list).told(|op| {
+            op.named("listSessions", "sessions", "Logins that have not ended, newest first")
+                .says("One's own need no scope, others' `users:write`.")
+                .query::<ListQuery>()
+                .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+                .param("cursor", "`next_cursor` of the page before.", json!({}))
+                .param("user_id", "Whose; one's own when nobody is named.", json!({}))
+                .ok::<Page<Session<'_>>>();
+        }),
+        route!(DELETE "/v1/admin/sessions", Access::Authenticated, Reads::Nothing, end_all).told(|op| {
+            op.named("endSessions", "sessions", "End every login of a user")
+                .query::<EndQuery>()
+                .param("user_id", "Whose; it has to be said.", json!({}))
+                .no_content()
+                .fails(&[404]);
+        }),
+        route!(DELETE "/v1/admin/sessions/{id}", Access::Authenticated, Reads::Nothing, end).told(|op| {
+            op.named("endSession", "sessions", "End a login").no_content();
+        }),
+    ]
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    user_id: Option<Uuid>,
+    cursor: Option<String>,
+    limit: Option<i64>,
+}
+
+/// The sessions of a user that have not ended; one's own when no user is named.
+async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let query: ListQuery = call.query()?;
+    let caller = call.caller()?;
+    let user = query.user_id.unwrap_or(caller.user_id);
+    one_s_own_or_with_scope(caller, user)?;
+    let (limit, list) = (page::limit(query.limit)?, ("sessions", user));
+    let before = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
+    let mut lines = sessions::list(&app.pools.core, user, before, limit + 1).await?;
+    let next = app.cursors.cut(&list, &mut lines, limit, |line| line.id)?;
+    reply::ok(&Page { items: lines.iter().map(|line| show(line, caller)).collect(), next_cursor: next })
+}
+
+async fn end(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let caller = call.caller()?;
+    let id = call.params.id("id", "session")?;
+    let found = sessions::get(&app.pools.core, id).await?.ok_or_else(|| ApiError::not_found("session"))?;
+    may_end(caller, found.user_id, found.role.as_deref())?;
+    sessions::revoke(&app.pools.core, id, reason(caller, found.user_id)).await?;
+    app.auth.forget_session(id);
+    let detail = json!({"user_id": found.user_id, "username": found.username});
+    app.audit.done(&call, Act::EndSession, Some(id.to_string()), Some(detail)).await;
+    Ok(reply::no_content())
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct EndQuery {
+    user_id: Option<Uuid>,
+}
+
+async fn end_all(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let query: EndQuery = call.query()?;
+    let Some(user) = query.user_id else {
+        return Err(ApiError::new(&codes::INVALID_REQUEST).detail("Name the user whose sessions end: `user_id`."));
+    };
+    let caller = call.caller()?;
+    one_s_own_or_with_scope(caller, user)?;
+    let account = accounts::get(&app.pools.core, user).await?.ok_or_else(|| ApiError::not_found("user"))?;
+    may_end(caller, user, account.role.as_deref())?;
+    let ended = sessions::revoke_all(&app.pools.core, user, reason(caller, user)).await?;
+    app.auth.forget_sessions(user);
+    let detail = json!({"username": account.username, "sessions": ended});
+    app.audit.done(&call, Act::EndSessions, Some(user.to_string()), Some(detail)).await;
+    Ok(reply::no_content())
+}
+
+fn may_end(caller: &Caller, user: Uuid, role: Option<&str>) -> ApiResult<()> {
+    one_s_own_or_with_scope(caller, user)?;
+    if caller.user_id == user { Ok(()) } else { authority::over_owner(caller, role) }
+}
+
+fn one_s_own_or_with_scope(caller: &Caller, user: Uuid) -> ApiResult<()> {
+    if caller.user_id == user && !matches!(caller.kind, CallerKind::ApiKey | CallerKind::Local { .. }) {
+        return Ok(());
+    }
+    caller.require(OTHERS)
+}
+
+fn reason(caller: &Caller, user: Uuid) -> &'static str {
+    if caller.user_id == user { "ended by its user" } else { "ended by an administrator" }
+}
+
+/// A login that has not ended.
+#[derive(Serialize, JsonSchema)]
+struct Session<'a> {
+    id: Uuid,
+    user_id: Uuid,
+    username: &'a str,
+    #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "DateTime")]
+    created_at: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "DateTime")]
+    expires_at: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<DateTime>")]
+    last_seen_at: Option<OffsetDateTime>,
+    ip: Option<IpAddr>,
+    user_agent: Option<&'a str>,
+    /// The call is made with it.
+    current: bool,
+}
+
+fn show<'l>(line: &'l Line, caller: &Caller) -> Session<'l> {
+    Session {
+        id: line.id,
+        user_id: line.user_id,
+        username: &line.username,
+        created_at: line.created_at,
+        expires_at: line.expires_at,
+        last_seen_at: line.last_seen_at,
+        ip: line.ip,
+        user_agent: line.user_agent.as_deref(),
+        current: caller.session_id == Some(line.id),
+    }
+}

@@ -1,0 +1,225 @@
+//! What runs here and how it is: for operators, and their log level for a while.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use time::format_description::well_known::Rfc3339;
+
+use crate::{
+    app::App,
+    audit::Act,
+    http::reply::{self, Reply},
+    request::Call,
+    route,
+    router::{Access, Reads, Route, SMALL},
+};
+use cardinal_base::{
+    config::log_levels,
+    error::{ApiError, ApiResult},
+    schema::DateTime,
+};
+use cardinal_observe::process;
+use cardinal_package::state::State;
+
+/// How long a level may be changed for, and is when nobody says: a day, a quarter of an hour.
+const MOST_MINUTES: u32 = 24 * 60;
+const DEFAULT_MINUTES: u32 = 15;
+/// How long the database may take to say its version.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+
+pub fn routes() -> Vec<Route> {
+    vec![
+        route!(GET "/v1/admin/system", Access::Scope("system:read"), Reads::Nothing, show).told(|op| {
+            op.named("getSystem", "system", "What runs here, its settings with secrets masked, pools and health")
+                .ok::<System>();
+        }),
+        route!(PUT "/v1/admin/system/log-level", Access::Scope("system:write"), Reads::Json(SMALL), set_log_level)
+            .told(|op| {
+                op.named("setLogLevel", "system", "Change for a while what this host logs")
+                    .says("Also for one plugin: `plugin::<name>`. Of the host that answers, and no other.")
+                    .reads::<LogLevel>()
+                    .ok::<LevelSet>();
+            }),
+    ]
+}
+
+/// What `show` puts together.
+#[derive(JsonSchema)]
+#[allow(dead_code, reason = "a description")]
+struct System {
+    version: String,
+    host_id: uuid::Uuid,
+    #[schemars(with = "DateTime")]
+    started_at: String,
+    uptime_seconds: i64,
+    worker_restarts: u64,
+    health: Map<String, Value>,
+    pools: Vec<PoolReport>,
+    /// How many plugins there are in each state.
+    plugins: BTreeMap<String, u64>,
+    /// Ends of this host's workers that no plugin is known to have caused, of the last 200 ends: `count`, and the `last`
+    /// one with what ran and had calls under way.
+    unattributed_crashes: Map<String, Value>,
+    process: Map<String, Value>,
+    requests: Map<String, Value>,
+    log: Map<String, Value>,
+    /// Addresses that sent `X-Forwarded-For` and are not in TRUSTED_PROXIES, the first eight.
+    undeclared_proxies: Vec<String>,
+    /// By name, secrets masked.
+    settings: Value,
+}
+
+#[derive(JsonSchema)]
+#[allow(dead_code, reason = "a description of what `set_log_level` answers")]
+struct LevelSet {
+    log: Map<String, Value>,
+    host_id: uuid::Uuid,
+}
+
+async fn show(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
+    let telemetry = &app.telemetry;
+    let uptime = (app.clock.now() - telemetry.started).whole_seconds();
+    reply::ok(&json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "host_id": app.host_id,
+        "started_at": telemetry.started.format(&Rfc3339).map_err(ApiError::internal)?,
+        "uptime_seconds": uptime,
+        "worker_restarts": telemetry.worker_restarts,
+        "health": health(app).await,
+        "pools": pools(app),
+        "plugins": plugins(app),
+        "unattributed_crashes": unattributed(app),
+        "process": process(app),
+        "requests": {
+            "in_flight": telemetry.requests.in_flight.read(),
+            "abandoned": telemetry.requests.abandoned.read(),
+        },
+        "log": log(app),
+        "undeclared_proxies": app.undeclared_proxies.seen(),
+        "settings": app.config.in_force(),
+    }))
+}
+
+async fn health(app: &App) -> Value {
+    let asked = tokio::time::timeout(PATIENCE, cardinal_database::server::version(&app.pools.core)).await;
+    let version = asked.ok().and_then(Result::ok);
+    let ready = app.ready.load(Ordering::Acquire);
+    let state = match () {
+        () if app.draining.load(Ordering::Acquire) => "draining",
+        () if !ready => "starting",
+        () if version.is_none() => "database-unavailable",
+        () => "ready",
+    };
+    json!({"state": state, "ready": state == "ready", "database": {"up": version.is_some(), "version": version}})
+}
+
+/// One pool of connections.
+#[derive(Serialize, JsonSchema)]
+pub struct PoolReport {
+    /// `core`, `reaper` or `plugin`.
+    pub pool: &'static str,
+    pub plugin: Option<String>,
+    pub max: u64,
+    pub size: u64,
+    pub idle: u64,
+    pub waiting: u64,
+}
+
+impl PoolReport {
+    fn of(pool: &'static str, plugin: Option<String>, status: deadpool::Status) -> Self {
+        let [max, size, idle, waiting] =
+            [status.max_size, status.size, status.available, status.waiting].map(|count| count as u64);
+        Self { pool, plugin, max, size, idle, waiting }
+    }
+}
+
+/// The worker's pools and those of the plugins in service.
+pub fn pools(app: &App) -> Vec<PoolReport> {
+    let mut pools = vec![
+        PoolReport::of("core", None, app.pools.core.status()),
+        PoolReport::of("reaper", None, app.pools.reaper.status()),
+    ];
+    for active in app.plugins.snapshot().active() {
+        let status = active.instance.pool_status();
+        pools.extend(status.map(|status| PoolReport::of("plugin", Some(active.manifest.name.clone()), status)));
+    }
+    pools
+}
+
+/// How many plugins there are in each state that any is in.
+fn plugins(app: &App) -> Value {
+    let states: Vec<State> = app.plugins.snapshot().states().collect();
+    let count = |state: State| states.iter().filter(|known| **known == state).count();
+    let counts = State::ALL.into_iter().map(|state| (state.as_str().to_owned(), count(state)));
+    counts.filter(|(_, count)| *count > 0).map(|(state, count)| (state, json!(count))).collect()
+}
+
+fn unattributed(app: &App) -> Value {
+    let (count, last) = app.plugins.unattributed_crashes();
+    json!({"count": count, "last": last})
+}
+
+fn process(app: &App) -> Value {
+    let read = process::read();
+    json!({
+        "cpu_seconds": read.cpu_seconds,
+        "resident_bytes": read.resident_bytes,
+        "virtual_bytes": read.virtual_bytes,
+        "threads": read.threads,
+        "open_fds": read.open_fds,
+        "max_fds": read.max_fds,
+        "unattributed_fds": app.plugins.unattributed_descriptors(),
+    })
+}
+
+fn log(app: &App) -> Value {
+    let (level, changes) = app.log.levels();
+    json!({
+        "format": app.config.observe.log_format.as_str(),
+        "level": level,
+        "changes": changes,
+        "dropped_lines": app.log.dropped(),
+    })
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct LogLevel {
+    /// A module (`cardinal::db`), a plugin (`plugin::supplier`), or `*` for everything.
+    target: String,
+    level: String,
+    /// 0 takes a change back at once.
+    #[serde(default)]
+    minutes: Option<u32>,
+}
+
+/// Changes what this host logs, for a while.
+async fn set_log_level(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let LogLevel { target, level, minutes } = call.json()?;
+    let minutes = minutes.unwrap_or(DEFAULT_MINUTES);
+    let everything = target == "*";
+    if !everything && !log_levels::is_module(&target) {
+        let detail = "Name a module such as cardinal::db, a plugin such as plugin::supplier, or * for everything.";
+        return Err(ApiError::invalid("/target", detail));
+    }
+    let Some(filter) = log_levels::level(&level) else {
+        return Err(ApiError::invalid("/level", "One of off, error, warn, info, debug and trace."));
+    };
+    if minutes > MOST_MINUTES {
+        return Err(ApiError::invalid("/minutes", format!("At most {MOST_MINUTES}; 0 takes a change back at once.")));
+    }
+    let until = app.clock.now() + time::Duration::minutes(i64::from(minutes));
+    app.log
+        .set_level((!everything).then_some(&target), filter, until)
+        .map_err(|full| ApiError::invalid("/target", format!("{full}; wait for one to end or take one back.")))?;
+    let caller = call.caller()?;
+    tracing::info!(changed = target, to = %filter, minutes, user = caller.username, "the level of log lines was changed");
+    let detail = json!({"level": filter.to_string(), "minutes": minutes});
+    app.audit.done(&call, Act::SetLogLevel, Some(target), Some(detail)).await;
+    reply::ok(&json!({"log": log(app), "host_id": app.host_id}))
+}

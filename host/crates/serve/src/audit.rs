@@ -1,0 +1,351 @@
+//! Who did what: one row per administrative act, written when it is done. Refused attempts are written at once the
+//! first time and then summed up: one row per caller, act and minute, so that a flood fills neither the memory nor
+//! the table.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Mutex, PoisonError},
+};
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use time::{Duration, OffsetDateTime};
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use crate::request::Call;
+use cardinal_base::{clock::Clock, error::ApiResult};
+use cardinal_database::pool::Pool;
+use cardinal_identity::{
+    auth::caller::{Caller, CallerKind},
+    limit::addresses::Network,
+};
+use cardinal_store::audit::{self, Entry};
+
+macro_rules! acts {
+    ($($act:ident = $name:literal $(: $($method:ident $path:literal),+)?;)*) => {
+        /// Every administrative act there is.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Act { $($act),* }
+
+        impl Act {
+            pub const ALL: &[Self] = &[$(Self::$act),*];
+
+            /// As the log shows it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$act => $name),* }
+            }
+
+            /// The act that a route of the table is, by which refused attempts are named. Reading is no act, and work
+            /// on cards has a history of its own.
+            pub fn of_route(method: &Method, path: &str) -> Option<Self> {
+                $($(if matches!((method.as_str(), path), $((stringify!($method), $path))|+) {
+                    return Some(Self::$act);
+                })?)*
+                None
+            }
+        }
+    };
+}
+
+acts! {
+    Bootstrap = "user.bootstrap";
+    LogIn = "auth.login": POST "/v1/admin/auth/login";
+    LogOut = "auth.logout": POST "/v1/admin/auth/logout";
+    ChangePassword = "auth.password": POST "/v1/admin/auth/password";
+    CreateUser = "user.create": POST "/v1/admin/users";
+    UpdateUser = "user.update": PATCH "/v1/admin/users/{id}";
+    DeleteUser = "user.delete": DELETE "/v1/admin/users/{id}";
+    EndSession = "session.end": DELETE "/v1/admin/sessions/{id}";
+    EndSessions = "session.end_all": DELETE "/v1/admin/sessions";
+    CreateKey = "api_key.create": POST "/v1/admin/api-keys";
+    UpdateKey = "api_key.update": PATCH "/v1/admin/api-keys/{id}";
+    RotateKey = "api_key.rotate": POST "/v1/admin/api-keys/{id}/rotate";
+    RevokeKey = "api_key.revoke": DELETE "/v1/admin/api-keys/{id}";
+    EnablePlugin = "plugin.enable": POST "/v1/admin/plugin-registry/{name}/enable";
+    DisablePlugin = "plugin.disable": POST "/v1/admin/plugin-registry/{name}/disable";
+    ReloadPlugin = "plugin.reload": POST "/v1/admin/plugin-registry/{name}/reload";
+    RollBackPlugin = "plugin.rollback": POST "/v1/admin/plugin-registry/{name}/rollback";
+    ReleasePlugin = "plugin.release": POST "/v1/admin/plugin-registry/{name}/release";
+    UploadPlugin = "plugin.upload": POST "/v1/admin/plugin-registry/upload";
+    PurgePlugin = "plugin.purge": DELETE "/v1/admin/plugin-registry/{name}/data";
+    ConfirmMigration = "plugin.confirm_migration": POST "/v1/admin/plugin-registry/{name}/confirm-migration";
+    AcceptSigner = "plugin.accept_signer": POST "/v1/admin/plugin-registry/{name}/accept-signer";
+    SetPluginSettings = "plugin.settings": PUT "/v1/admin/plugin-registry/{name}/settings";
+    RescanPlugins = "plugin.rescan": POST "/v1/admin/plugin-registry/rescan";
+    SetLogLevel = "system.log-level": PUT "/v1/admin/system/log-level";
+    SetProxyRoutes = "proxy.routes": PUT "/v1/admin/proxy-routes";
+    StartJob = "job.start": POST "/v1/admin/jobs";
+    CancelJob = "job.cancel": POST "/v1/admin/jobs/{id}/cancel";
+    ImportCards = "card.import";
+    PurgeCard = "card.purge";
+    RunUnattended = "tool.run_unattended";
+}
+
+/// How long refusals of one caller and act are summed up.
+const WINDOW: Duration = Duration::minutes(1);
+/// Callers and acts whose refusals are summed up at the same time; what comes beyond is summed up by act alone.
+const WINDOWS: usize = 4_096;
+
+/// Whose refusals are summed up together: the caller, or the address of who is none.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Who {
+    Known(Uuid),
+    Stranger(Network, Option<Uuid>),
+    Others,
+}
+
+struct Window {
+    entry: Entry,
+    /// How many of `entry.count` the table has already.
+    written: i32,
+    began: OffsetDateTime,
+}
+
+/// The one door to the audit log.
+pub struct Audit {
+    pool: Pool,
+    clock: Clock,
+    windows: Mutex<HashMap<(Who, Act), Window>>,
+    /// Rings when a refusal is to be written.
+    news: Notify,
+}
+
+/// A name that a log may show: whose account was meant by somebody who is not logged in.
+pub struct Meant {
+    pub id: Uuid,
+    pub name: String,
+}
+
+impl Audit {
+    pub fn new(pool: Pool, clock: Clock) -> Self {
+        Self { pool, clock, windows: Mutex::default(), news: Notify::new() }
+    }
+
+    /// Writes down what the call's caller did.
+    pub async fn done(&self, call: &Call, act: Act, target: Option<String>, detail: Option<Value>) {
+        let (actor, ip) = Self::who(call);
+        self.done_by(actor, ip, call.request_id.to_string(), act, target, detail).await;
+    }
+
+    /// Writes down an act of the call's caller on several targets, a line each.
+    pub async fn done_to_each(&self, call: &Call, act: Act, targets: Vec<(String, Value)>) {
+        let (actor, ip) = Self::who(call);
+        let (at, action, request_id) = (self.clock.now(), act.name(), call.request_id.to_string());
+        let entry = |(target, detail)| Entry {
+            actor: actor.clone(),
+            action,
+            target: Some(target),
+            outcome: "ok",
+            ip,
+            request_id: request_id.clone(),
+            detail: Some(detail),
+            count: 1,
+            first_at: None,
+            at,
+        };
+        let entries: Vec<Entry> = targets.into_iter().map(entry).collect();
+        if let Err(error) = audit::add_all(&self.pool, &entries).await {
+            tracing::error!(?entries, ?error, "the audit lines could not be written");
+        }
+    }
+
+    /// Whom a line names, and from where; at the host's own socket there is no address.
+    fn who(call: &Call) -> (Value, Option<IpAddr>) {
+        let actor = call.caller().map_or(Value::Null, |caller| caller.actor());
+        let is_local = call.caller().is_ok_and(|caller| matches!(caller.kind, CallerKind::Local { .. }));
+        (actor, (!is_local).then_some(call.peer))
+    }
+
+    /// Writes down what `actor` did. A row that can't be written doesn't undo what was done; the log has it instead.
+    pub async fn done_by(
+        &self,
+        actor: Value,
+        ip: Option<IpAddr>,
+        request_id: String,
+        act: Act,
+        target: Option<String>,
+        detail: Option<Value>,
+    ) {
+        let at = self.clock.now();
+        let action = act.name();
+        let entry =
+            Entry { actor, action, target, outcome: "ok", ip, request_id, detail, count: 1, first_at: None, at };
+        self.add(&entry).await;
+    }
+
+    /// Counts an attempt of a caller that was refused.
+    pub fn refused(
+        &self,
+        caller: &Caller,
+        ip: IpAddr,
+        request_id: String,
+        act: Act,
+        target: Option<String>,
+        code: &str,
+    ) {
+        let who = Who::Known(caller.key.as_ref().map_or(caller.user_id, |(id, _)| *id));
+        self.count(who, act, |at| Entry { target, ..refusal(at, caller.actor(), ip, request_id, act, code) });
+    }
+
+    /// Counts an attempt of somebody who is not logged in. What they typed as a name is kept only when it is an
+    /// account's: it may have been a password.
+    pub fn refused_stranger(&self, ip: IpAddr, meant: Option<Meant>, request_id: String, act: Act, code: &str) {
+        let who = Who::Stranger(ip.into(), meant.as_ref().map(|meant| meant.id));
+        self.count(who, act, |at| {
+            let actor = match meant {
+                Some(Meant { id, name }) => json!({"kind": "user", "id": id, "name": name}),
+                None => json!({"kind": "user", "id": null, "name": null}),
+            };
+            refusal(at, actor, ip, request_id, act, code)
+        });
+    }
+
+    fn count(&self, who: Who, act: Act, first: impl FnOnce(OffsetDateTime) -> Entry) {
+        let now = self.clock.now();
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = windows.contains_key(&(who.clone(), act));
+        let full = !known && windows.len() >= WINDOWS;
+        let key = if full { (Who::Others, act) } else { (who, act) };
+        let window = windows.entry(key).or_insert_with(|| {
+            let mut entry = first(now);
+            if full {
+                entry.actor = json!({"kind": "others", "id": null, "name": null});
+                entry.ip = None;
+            }
+            Window { entry, written: 0, began: now }
+        });
+        window.entry.count = window.entry.count.saturating_add(1);
+        window.entry.at = now;
+        window.entry.first_at.get_or_insert(now);
+        if window.written == 0 {
+            self.news.notify_one();
+        }
+    }
+
+    /// Waits until a refusal is to be written.
+    pub async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    /// Writes refusals down: the first of a window now, the rest when its minute is over, or now when this is the end.
+    pub async fn write_refusals(&self, is_end: bool) {
+        for entry in self.due(is_end) {
+            self.add(&entry).await;
+        }
+    }
+
+    fn due(&self, is_end: bool) -> Vec<Entry> {
+        let now = self.clock.now();
+        let mut due = Vec::new();
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        windows.retain(|_, window| {
+            let over = is_end || now - window.began >= WINDOW;
+            let unwritten = window.entry.count - window.written;
+            if unwritten > 0 && (over || window.written == 0) {
+                due.push(window.take(unwritten));
+            }
+            !over
+        });
+        due
+    }
+
+    async fn add(&self, entry: &Entry) {
+        if let Err(error) = audit::add(&self.pool, entry).await {
+            tracing::error!(?entry, ?error, "the audit line could not be written");
+        }
+    }
+}
+
+/// The row of refusals, of which none is counted yet.
+fn refusal(at: OffsetDateTime, actor: Value, ip: IpAddr, request_id: String, act: Act, code: &str) -> Entry {
+    let (action, outcome, detail) = (act.name(), "refused", Some(json!({"code": code})));
+    Entry { actor, action, target: None, outcome, ip: Some(ip), request_id, detail, count: 0, first_at: Some(at), at }
+}
+
+impl Window {
+    fn take(&mut self, unwritten: i32) -> Entry {
+        let row = Entry {
+            actor: self.entry.actor.clone(),
+            target: self.entry.target.clone(),
+            request_id: self.entry.request_id.clone(),
+            detail: self.entry.detail.clone(),
+            count: unwritten,
+            ..self.entry
+        };
+        self.written = self.entry.count;
+        self.entry.first_at = None; // the next row begins with what comes after this one
+        row
+    }
+}
+
+/// Whether an answer is the refusal of an act: who may not, not what was wrong with it.
+pub fn is_refusal<T>(outcome: &ApiResult<T>) -> Option<&str> {
+    outcome.as_ref().err().filter(|error| error.status() == StatusCode::FORBIDDEN).map(|error| error.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: OffsetDateTime = time::macros::datetime!(2026-01-01 00:00 UTC);
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
+    fn audit() -> Audit {
+        let nowhere = tokio_postgres::Config::new;
+        let pools = cardinal_database::pool::Pools::new(nowhere(), nowhere()).unwrap();
+        Audit::new(pools.core, Clock::manual(AT))
+    }
+
+    fn guess(audit: &Audit, from: IpAddr) {
+        audit.refused_stranger(from, None, "r".into(), Act::LogIn, "invalid-credentials");
+    }
+
+    #[test]
+    fn the_first_refusal_is_written_at_once_and_the_rest_when_the_minute_is_over() {
+        let audit = audit();
+        guess(&audit, HERE);
+        let first = audit.due(false);
+        assert_eq!((first.len(), first[0].count, first[0].first_at), (1, 1, Some(AT)));
+        for second in 1..=5 {
+            audit.clock.advance(std::time::Duration::from_secs(1));
+            guess(&audit, HERE);
+            assert!(audit.due(false).is_empty(), "{second}");
+        }
+        audit.clock.advance(std::time::Duration::from_secs(55));
+        let rest = audit.due(false);
+        assert_eq!((rest.len(), rest[0].count, rest[0].at), (1, 5, AT + Duration::seconds(5)));
+        assert_eq!(rest[0].first_at, Some(AT + Duration::SECOND));
+        assert!(audit.windows.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn at_the_end_everything_is_written() {
+        let audit = audit();
+        (0..3).for_each(|_| guess(&audit, HERE));
+        assert_eq!(audit.due(true)[0].count, 3);
+        assert!(audit.due(true).is_empty());
+    }
+
+    #[test]
+    fn a_flood_from_many_addresses_is_bounded() {
+        let audit = audit();
+        for i in 0..10_000_u32 {
+            guess(&audit, IpAddr::from(i.to_be_bytes()));
+        }
+        assert_eq!(audit.windows.lock().unwrap().len(), WINDOWS + 1);
+        let due = audit.due(true);
+        assert_eq!(due.iter().map(|entry| entry.count).sum::<i32>(), 10_000);
+        assert!(due.iter().any(|entry| entry.actor["kind"] == "others" && entry.ip.is_none()));
+    }
+
+    #[test]
+    fn every_act_has_a_name_of_its_own() {
+        for (i, act) in Act::ALL.iter().enumerate() {
+            assert!(Act::ALL[i + 1..].iter().all(|other| other.name() != act.name()), "{act:?}");
+        }
+        assert_eq!(Act::of_route(&Method::POST, "/v1/admin/users"), Some(Act::CreateUser));
+        assert_eq!(Act::of_route(&Method::GET, "/v1/admin/users"), None);
+    }
+}

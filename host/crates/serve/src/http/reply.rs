@@ -1,0 +1,76 @@
+//! Replies of the core's own endpoints.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::body::Body;
+use cardinal_base::error::{ApiError, ApiResult};
+
+/// One object, alone in its reply.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "{T}Item")]
+pub struct Item<T> {
+    pub item: T,
+}
+
+pub type Reply = Response<Body>;
+
+/// A JSON body.
+pub fn json(status: StatusCode, value: &impl Serialize) -> ApiResult<Reply> {
+    let bytes = serde_json::to_vec(value).map_err(ApiError::internal)?;
+    let mut reply = Response::new(Body::full(Bytes::from(bytes)));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(reply)
+}
+
+/// 200 with a JSON body.
+pub fn ok(value: &impl Serialize) -> ApiResult<Reply> {
+    json(StatusCode::OK, value)
+}
+
+/// 201 with a JSON body and where the new thing lives.
+pub fn created(location: &str, value: &impl Serialize) -> ApiResult<Reply> {
+    located(StatusCode::CREATED, location, value)
+}
+
+/// 202 with a JSON body and where to see how far it is.
+pub fn accepted(location: &str, value: &impl Serialize) -> ApiResult<Reply> {
+    located(StatusCode::ACCEPTED, location, value)
+}
+
+fn located(status: StatusCode, location: &str, value: &impl Serialize) -> ApiResult<Reply> {
+    let mut reply = json(status, value)?;
+    let location = HeaderValue::from_str(location).map_err(ApiError::internal)?;
+    reply.headers_mut().insert(header::LOCATION, location);
+    Ok(reply)
+}
+
+/// 204.
+pub fn no_content() -> Reply {
+    status(StatusCode::NO_CONTENT)
+}
+
+/// A status without a body.
+pub fn status(status: StatusCode) -> Reply {
+    let mut reply = Response::new(Body::empty());
+    *reply.status_mut() = status;
+    reply
+}
+
+/// Plain text.
+pub fn text(code: StatusCode, content_type: &'static str, text: impl Into<String>) -> Reply {
+    let mut reply = Response::new(Body::full(text.into()));
+    *reply.status_mut() = code;
+    reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    reply
+}
+
+/// 307 to another path of ours.
+pub fn redirect(to: &'static str) -> Reply {
+    let mut reply = status(StatusCode::TEMPORARY_REDIRECT);
+    reply.headers_mut().insert(header::LOCATION, HeaderValue::from_static(to));
+    reply
+}

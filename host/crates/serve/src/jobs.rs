@@ -1,0 +1,268 @@
+//! Work that outlives a request: bulk actions and imports, durable in the table `jobs`.
+//!
+//! A job is run by one process at a time, which holds its lease and says every two seconds that it is still there.
+//! Each step is one transaction that also counts it and fails when the lease has gone to another, so that a process
+//! that was killed, or hangs and comes back, counts nothing twice. Bulk actions are gone on with by whoever takes the
+//! lease over; an import, whose body went down with its host, is marked as interrupted.
+
+pub mod bulk;
+pub mod import;
+mod step;
+mod tool;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::{
+    sync::{Notify, Semaphore},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::app::App;
+use cardinal_base::error::{ApiError, ApiResult};
+use cardinal_database::{log_failure, pool::Pool};
+use cardinal_store::jobs::{self, Job, Runner, Uncounted};
+
+/// Jobs that one host runs at the same time, imports apart.
+const AT_ONCE: usize = 2;
+/// How often this host looks for jobs that others queued or left behind.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often a lease is held for longer, and a wish to cancel heard of; the lease lasts 15 s.
+const BEAT_EVERY: Duration = Duration::from_secs(2);
+/// Jobs that ended are kept for so long.
+const RETENTION_DAYS: i32 = 30;
+
+/// The jobs of this host.
+pub struct Jobs {
+    pool: Pool,
+    runner: Runner,
+    /// Rings when this host has queued one.
+    news: Notify,
+    /// Jobs that run here and can be told to stop at once.
+    own: Mutex<HashMap<Uuid, Running>>,
+    imports: Arc<Semaphore>,
+    tasks: Mutex<JoinSet<()>>,
+    /// No new steps: what can be gone on with is given back.
+    draining: CancellationToken,
+}
+
+/// How the running of a job ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum End {
+    Done,
+    /// It can't go on; what the starter is told.
+    Failed(String),
+    Cancelled,
+    Interrupted(String),
+    /// Another host, or the next process of this one, goes on.
+    Released,
+    /// Somebody else has gone on already.
+    Lost,
+}
+
+impl Jobs {
+    pub fn new(pool: Pool, host: Uuid) -> Self {
+        Self {
+            pool,
+            runner: Runner { host, process: Uuid::now_v7() },
+            news: Notify::new(),
+            own: Mutex::default(),
+            imports: Arc::new(Semaphore::new(import::AT_ONCE)),
+            tasks: Mutex::default(),
+            draining: CancellationToken::new(),
+        }
+    }
+
+    /// Somebody has queued a job here: it need not wait to be found.
+    pub fn queued(&self) {
+        self.news.notify_one();
+    }
+
+    /// Tells a job to stop that runs on this host; elsewhere it hears of it within two seconds.
+    pub fn stop(&self, id: Uuid) {
+        if let Some(running) = self.own.lock().unwrap_or_else(PoisonError::into_inner).get(&id) {
+            running.cancelled.cancel();
+        }
+    }
+
+    /// Takes no more jobs and gives those back that others can go on with; waits until the last step is over, at most
+    /// for `grace`.
+    pub async fn drain(&self, grace: Duration) {
+        self.draining.cancel();
+        let over = async {
+            loop {
+                let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+                if tasks.is_empty() {
+                    return;
+                }
+                while tasks.join_next().await.is_some() {}
+            }
+        };
+        if tokio::time::timeout(grace, over).await.is_err() {
+            tracing::warn!(
+                "a job's step was still running at the end of the grace period; it is seen to after the next start"
+            );
+        }
+    }
+
+    /// Runs jobs from here on while the host lives.
+    pub fn spawn_keeping(&self, app: &Arc<App>) {
+        self.spawn(keep(Arc::clone(app)));
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+
+    /// Removes jobs that are past their retention.
+    pub async fn forget_old(&self) -> ApiResult<u64> {
+        jobs::remove_old(&self.pool, RETENTION_DAYS).await
+    }
+
+    fn own(self: &Arc<Self>, id: Uuid, is_import: bool) -> Own {
+        let cancelled = CancellationToken::new();
+        let running = Running { cancelled: cancelled.clone(), is_import };
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).insert(id, running);
+        Own { jobs: Arc::clone(self), id, cancelled }
+    }
+
+    /// Bulk actions that run here.
+    fn running(&self) -> usize {
+        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        own.values().filter(|running| !running.is_import).count()
+    }
+}
+
+/// What is known here of a job that runs here.
+struct Running {
+    cancelled: CancellationToken,
+    is_import: bool,
+}
+
+/// A job that runs on this host.
+struct Own {
+    jobs: Arc<Jobs>,
+    id: Uuid,
+    cancelled: CancellationToken,
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.jobs.own.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        self.jobs.news.notify_one(); // there is room for the next
+    }
+}
+
+async fn keep(app: Arc<App>) {
+    let jobs = Arc::clone(&app.jobs);
+    loop {
+        if let Err(error) = take_what_waits(&app).await {
+            log_failure!(error, "jobs could not be looked for");
+        }
+        tokio::select! {
+            () = jobs.draining.cancelled() => return,
+            () = jobs.news.notified() => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+    }
+}
+
+async fn take_what_waits(app: &Arc<App>) -> ApiResult<()> {
+    let jobs = &app.jobs;
+    for buried in jobs::bury_imports(&jobs.pool, jobs.runner).await? {
+        tracing::warn!(job = %buried.id, done = buried.done, "an import ended with its host");
+    }
+    while jobs.running() < AT_ONCE && !jobs.draining.is_cancelled() {
+        let Some(job) = jobs::claim(&jobs.pool, jobs.runner).await? else { break };
+        tracing::info!(job = %job.id, action = job.action, done = job.done, total = job.total, "a job runs");
+        let (app, own) = (Arc::clone(app), jobs.own(job.id, false));
+        jobs.spawn(async move { run(&app, &job, own).await });
+    }
+    Ok(())
+}
+
+async fn run(app: &App, job: &Job, own: Own) {
+    let end = tokio::select! {
+        end = step::all(app, job, &own.cancelled) => end,
+        () = hold(&app.jobs, job.id, &own.cancelled) => End::Lost,
+    };
+    settle(&app.jobs, job.id, &end, None).await;
+}
+
+/// Holds the lease; returns when it is lost.
+async fn hold(jobs: &Jobs, id: Uuid, cancelled: &CancellationToken) {
+    let mut every = tokio::time::interval(BEAT_EVERY);
+    loop {
+        every.tick().await;
+        match jobs::beat(&jobs.pool, id, jobs.runner).await {
+            Ok(Some(false)) => {}
+            Ok(Some(true)) => cancelled.cancel(),
+            Ok(None) => return,
+            // While the database is away nobody can take it over either; each step is counted under the lease.
+            Err(error) => tracing::warn!(job = %id, error = ?error, "a job's lease could not be held for longer"),
+        }
+    }
+}
+
+/// Writes down how a job ended.
+async fn settle(jobs: &Jobs, id: Uuid, end: &End, total: Option<i64>) -> Option<Job> {
+    let (state, reason) = match end {
+        End::Lost => {
+            tracing::warn!(job = %id, "a job went over to another process");
+            return None;
+        }
+        End::Released => {
+            if let Err(error) = jobs::release(&jobs.pool, id, jobs.runner).await {
+                tracing::warn!(job = %id, error = ?error, "a job could not be given back; its lease will run out");
+            }
+            return None;
+        }
+        End::Done => ("done", None),
+        End::Failed(reason) => ("failed", Some(reason.as_str())),
+        End::Cancelled => ("cancelled", None),
+        End::Interrupted(reason) => ("interrupted", Some(reason.as_str())),
+    };
+    match jobs::finish(&jobs.pool, id, jobs.runner, state, reason, total).await {
+        Ok(job) => {
+            tracing::info!(job = %id, state, reason, "a job is over");
+            job
+        }
+        // Its lease runs out, and whoever takes it over finds nothing left to do.
+        Err(error) => {
+            tracing::warn!(job = %id, state, error = ?error, "the end of a job could not be written down");
+            None
+        }
+    }
+}
+
+/// A failure of one item or row, as readers get it.
+fn fault(about: (&str, Value), code: &str, detail: impl Into<String>) -> Value {
+    serde_json::json!({about.0: about.1, "code": code, "detail": detail.into()})
+}
+
+/// Whether a step that failed so is worth another attempt: the database was away, or two steps met.
+fn may_pass(error: &ApiError) -> bool {
+    error.status().is_server_error()
+}
+
+impl From<Uncounted> for End {
+    fn from(uncounted: Uncounted) -> Self {
+        match uncounted {
+            Uncounted::Lost => Self::Lost,
+            Uncounted::Error(error) => Self::Failed(told(&error)),
+        }
+    }
+}
+
+/// What a job's reader is told of an error.
+fn told(error: &ApiError) -> String {
+    error.client_detail().map_or_else(|| error.to_string(), str::to_owned)
+}

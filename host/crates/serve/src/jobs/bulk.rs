@@ -1,0 +1,189 @@
+//! What a bulk action is: which cards, what is done to each, and what its starter must be allowed to do.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::tool;
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+use cardinal_cards::{
+    card::Status,
+    filter::{Filter, ListQuery},
+    source::KEY_LIMIT,
+};
+use cardinal_identity::auth::caller::{Caller, insufficient};
+use cardinal_plugin_host::registry::Registry;
+use cardinal_store::card_bulk::Deed;
+
+/// Cards that can be named one by one; more are picked by a filter.
+pub const IDS_LIMIT: usize = 10_000;
+
+/// The body of `POST /v1/admin/jobs`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
+    action: Action,
+    ids: Option<Vec<Uuid>>,
+    filter: Option<FilterFields>,
+    /// How many cards the filter picks, as a list's `count=exact` says. Required with `filter`.
+    #[schemars(range(min = 0))]
+    expected_count: Option<i64>,
+    #[serde(default)]
+    args: Map<String, Value>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    Archive,
+    Activate,
+    Delete,
+    RemoveSource,
+    PluginTool,
+}
+
+/// The list's filters, as the list takes them in its query.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FilterFields {
+    q: Option<String>,
+    status: Option<String>,
+    kind: Option<String>,
+    plugin: Option<String>,
+    missing_kind: Option<String>,
+    updated_since: Option<String>,
+}
+
+/// The cards, checked.
+pub enum Cards {
+    Ids(Vec<Uuid>),
+    Filter(Filter),
+}
+
+/// A bulk action, checked; what is stored of it is its name and its arguments.
+pub struct Bulk {
+    pub action: Action,
+    pub args: Map<String, Value>,
+    pub cards: Cards,
+    pub expected_count: Option<i64>,
+}
+
+impl Action {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Archive => "archive",
+            Self::Activate => "activate",
+            Self::Delete => "delete",
+            Self::RemoveSource => "remove_source",
+            Self::PluginTool => "plugin_tool",
+        }
+    }
+
+    /// As it is stored.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Archive, Self::Activate, Self::Delete, Self::RemoveSource, Self::PluginTool]
+            .into_iter()
+            .find(|action| action.name() == name)
+    }
+
+    /// What is done to each card; `None` is a tool's business.
+    pub fn deed(self, args: &Value) -> Option<Deed> {
+        match self {
+            Self::Archive => Some(Deed::SetStatus(Status::Archived.name())),
+            Self::Activate => Some(Deed::SetStatus(Status::Active.name())),
+            Self::Delete => Some(Deed::Delete),
+            Self::RemoveSource => Some(Deed::RemoveSource(args.get("source_key")?.as_str()?.to_owned())),
+            Self::PluginTool => None,
+        }
+    }
+}
+
+impl Wanted {
+    /// What is wrong with it is 422; what the caller may not do is 403.
+    pub fn check(self, caller: &Caller, registry: &Registry) -> ApiResult<Bulk> {
+        if self.action != Action::PluginTool && !caller.holds("cards:write") {
+            return Err(insufficient("cards:write"));
+        }
+        let cards = match (self.ids, self.filter) {
+            (Some(ids), None) => Cards::Ids(distinct(ids)?),
+            (None, Some(fields)) => {
+                let filter = fields.check()?;
+                // An empty filter picks every card there is.
+                if self.expected_count.is_none() {
+                    let detail =
+                        "With a filter this is required: how many cards it picks, as the list's `count=exact` says.";
+                    return Err(ApiError::invalid("/expected_count", detail));
+                }
+                Cards::Filter(filter)
+            }
+            _ => {
+                return Err(ApiError::invalid("/ids", "Either `ids` or `filter` says which cards.")
+                    .field("/filter", "Either `ids` or `filter` says which cards."));
+            }
+        };
+        if self.expected_count.is_some_and(|count| count < 0) {
+            return Err(ApiError::invalid("/expected_count", "This is a number of cards."));
+        }
+        check_args(self.action, &self.args)?;
+        if self.action == Action::PluginTool {
+            tool::Task::read(&self.args)?.check(caller, registry)?;
+        }
+        Ok(Bulk { action: self.action, args: self.args, cards, expected_count: self.expected_count })
+    }
+}
+
+fn check_args(action: Action, args: &Map<String, Value>) -> ApiResult<()> {
+    let known: &[&str] = match action {
+        Action::RemoveSource => &["source_key"],
+        Action::PluginTool => &["tool", "arguments", "card_argument"],
+        Action::Archive | Action::Activate | Action::Delete => &[],
+    };
+    if let Some(unknown) = args.keys().find(|name| !known.contains(&name.as_str())) {
+        let pointer = format!("/args/{}", cardinal_base::input::escape(unknown));
+        return Err(ApiError::invalid(pointer, "This action has no such argument."));
+    }
+    if action == Action::RemoveSource {
+        let key = args.get("source_key").and_then(Value::as_str).unwrap_or_default();
+        if key.is_empty() || key.len() > KEY_LIMIT || key.contains('\0') {
+            return Err(ApiError::invalid(
+                "/args/source_key",
+                format!("A source key of 1 to {KEY_LIMIT} bytes is needed."),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn distinct(mut ids: Vec<Uuid>) -> ApiResult<Vec<Uuid>> {
+    if ids.is_empty() || ids.len() > IDS_LIMIT {
+        let detail =
+            format!("1 to {IDS_LIMIT} ids are taken, {} were sent; more cards are picked by `filter`.", ids.len());
+        return Err(ApiError::invalid("/ids", detail));
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids)
+}
+
+impl FilterFields {
+    fn check(self) -> ApiResult<Filter> {
+        let query = ListQuery {
+            q: self.q,
+            status: self.status,
+            kind: self.kind,
+            plugin: self.plugin,
+            missing_kind: self.missing_kind,
+            updated_since: self.updated_since,
+            ..ListQuery::default()
+        };
+        // The same words as for the list, about a body instead of a query.
+        query.filter().map_err(|error| match error.client_detail() {
+            Some(detail) if error.code() == codes::INVALID_REQUEST.name => ApiError::invalid("/filter", detail),
+            _ => error,
+        })
+    }
+}

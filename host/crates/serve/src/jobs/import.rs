@@ -1,0 +1,194 @@
+//! Imports: a file's rows are written while it comes in, some thousands in each transaction, which counts them as well.
+//! So nothing is kept of the file, the sender goes no faster than the database, and what is counted as done is there.
+//! An import that is all or nothing keeps its rows in a table until it has them all. One whose sender or host goes away
+//! is interrupted; with `mode=upsert` it can simply be sent again.
+
+mod batches;
+pub mod intake;
+mod write;
+
+use std::{sync::Arc, time::Duration};
+
+use http::header;
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use uuid::Uuid;
+
+pub use self::batches::Upload;
+use self::{batches::Piece, write::Writer};
+use super::{End, Own, hold, settle};
+use crate::app::App;
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+use cardinal_cards::row::Terms;
+use cardinal_store::{
+    card_import,
+    jobs::{self, Job, NewJob},
+};
+
+/// Imports that one host reads at the same time.
+pub const AT_ONCE: usize = 4;
+/// The answer waits so long, once the whole body is read, for the import to be over.
+const ANSWER_AFTER: Duration = Duration::from_secs(2);
+
+/// A new import, without what it imports.
+pub struct NewImport {
+    pub user_id: Uuid,
+    pub actor: Value,
+    pub credential: Value,
+    pub request_id: String,
+    pub args: Value,
+    pub terms: Terms,
+}
+
+/// What its starter waits for.
+struct Answers {
+    begun: oneshot::Sender<ApiResult<Job>>,
+    read: oneshot::Sender<()>,
+    over: oneshot::Sender<Job>,
+}
+
+/// A place among those that import now.
+pub fn seat(app: &App) -> ApiResult<OwnedSemaphorePermit> {
+    Arc::clone(&app.jobs.imports).try_acquire_owned().map_err(|_| {
+        let detail = format!("{AT_ONCE} imports are under way on this host; that is as many as there may be.");
+        ApiError::new(&codes::OVERLOADED).detail(detail).retry_after(10)
+    })
+}
+
+/// An import that has begun and goes on, whether or not anybody waits for it.
+pub struct Begun {
+    pub job: Job,
+    read: oneshot::Receiver<()>,
+    over: oneshot::Receiver<Job>,
+}
+
+impl Begun {
+    /// The job as it is soon after the whole body was read, or over already.
+    pub async fn read(self, app: &App) -> ApiResult<Job> {
+        // A sender that is dropped says as much as one that speaks.
+        let _ = self.read.await;
+        match tokio::time::timeout(ANSWER_AFTER, self.over).await {
+            Ok(Ok(job)) => Ok(job),
+            _ => Ok(jobs::get(&app.pools.core, self.job.id).await?.unwrap_or(self.job)),
+        }
+    }
+}
+
+/// Imports what `upload` holds.
+pub async fn begin(app: &Arc<App>, seat: OwnedSemaphorePermit, new: NewImport, upload: Upload) -> ApiResult<Begun> {
+    let (begun, told) = oneshot::channel();
+    let (read, all_read) = oneshot::channel();
+    let (over, ended) = oneshot::channel();
+    let answers = Answers { begun, read, over };
+    let task = import(Arc::clone(app), new, upload, answers);
+    app.jobs.spawn(async move {
+        task.await;
+        drop(seat);
+    });
+    let lost = |_| ApiError::internal(anyhow::anyhow!("an import ended without a word"));
+    let job = told.await.map_err(lost)??;
+    Ok(Begun { job, read: all_read, over: ended })
+}
+
+async fn import(app: Arc<App>, new: NewImport, mut upload: Upload, answers: Answers) {
+    let job = NewJob {
+        action: "import",
+        user_id: new.user_id,
+        actor: &new.actor,
+        credential: &new.credential,
+        request_id: &new.request_id,
+        args: &new.args,
+    };
+    let job = match jobs::begin(&app.jobs.pool, &job, app.jobs.runner).await {
+        Ok(job) => job,
+        Err(error) => {
+            let _ = answers.begun.send(Err(error));
+            return;
+        }
+    };
+    tracing::info!(job = %job.id, action = "import", "a job runs");
+    let own = app.jobs.own(job.id, true);
+    let _ = answers.begun.send(Ok(job.clone()));
+    let (end, total) = tokio::select! {
+        end = transfer(&app, &job, &new.terms, &mut upload, &own, answers.read) => end,
+        () = hold(&app.jobs, job.id, &own.cancelled) => (End::Lost, None),
+    };
+    // Who still sends gets to read the answer.
+    drop(upload);
+    if new.terms.atomic || new.terms.dry_run {
+        forget(&app, job.id).await;
+    }
+    if let Some(job) = settle(&app.jobs, job.id, &end, total).await {
+        let _ = answers.over.send(job);
+    }
+}
+
+/// Reads and writes side by side; how it ended, and how many rows there were when all were read.
+async fn transfer(
+    app: &Arc<App>,
+    job: &Job,
+    terms: &Terms,
+    upload: &mut Upload,
+    own: &Own,
+    read: oneshot::Sender<()>,
+) -> (End, Option<i64>) {
+    let (sender, pieces) = mpsc::channel(1);
+    let mut writer = Writer::new(app, job, terms, &own.cancelled);
+    let mut writing = std::pin::pin!(write_all(&mut writer, pieces, read));
+    tokio::select! {
+        end = &mut writing => return end,
+        // Also while its sender says nothing. What is being written is counted, or gone.
+        () = own.cancelled.cancelled() => {}
+        () = upload.send(sender) => {}
+    }
+    writing.await
+}
+
+async fn write_all(
+    writer: &mut Writer<'_>,
+    mut pieces: mpsc::Receiver<Piece>,
+    read: oneshot::Sender<()>,
+) -> (End, Option<i64>) {
+    loop {
+        let batch = match pieces.recv().await {
+            Some(Piece::Batch(batch)) => batch,
+            Some(Piece::End) => break,
+            None => return (End::Cancelled, None),
+            Some(Piece::Stopped(stopped)) => return (End::Interrupted(interrupted(writer, &stopped.told())), None),
+            Some(Piece::Unreadable(error)) => return (End::Failed(super::told(&error)), None),
+        };
+        if let Some(end) = writer.take(batch).await {
+            return (end, None);
+        }
+    }
+    drop(read);
+    (writer.finish().await, Some(writer.rows()))
+}
+
+fn interrupted(writer: &Writer<'_>, told: &str) -> String {
+    let rest = if writer.writes_at_the_end() { "Nothing was written." } else { "What is counted as done was written." };
+    format!("{told} {rest}")
+}
+
+async fn forget(app: &App, job: Uuid) {
+    if let Err(error) = card_import::forget(&app.pools.core, job).await {
+        tracing::warn!(%job, error = ?error, "rows that an import kept could not be removed");
+    }
+}
+
+/// The format that a media type names.
+pub fn format(media_type: Option<&str>) -> ApiResult<cardinal_cards::file::Format> {
+    use cardinal_cards::file::Format;
+    match media_type {
+        Some("application/x-ndjson" | "application/ndjson" | "application/jsonl" | "application/x-jsonlines") => {
+            Ok(Format::Ndjson)
+        }
+        Some("text/csv") => Ok(Format::Csv),
+        _ => Err(ApiError::new(&codes::UNSUPPORTED_MEDIA_TYPE)
+            .detail("Send lines of JSON as application/x-ndjson, or text/csv.")
+            .header(header::ACCEPT, "application/x-ndjson, text/csv")),
+    }
+}

@@ -1,0 +1,116 @@
+//! The steps of a bulk action: each does a part of its cards and counts them, in one transaction.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::{End, bulk::Action, fault, may_pass, told, tool};
+use crate::app::App;
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+use cardinal_identity::auth::{caller::SharedCaller, credential::Credential};
+use cardinal_store::{
+    card_bulk::{self, Deed},
+    jobs::{self, Job, Step, Uncounted},
+};
+
+/// A step that failed is tried again so often before the job is given up; the wait between grows to [`LONGEST_WAIT`].
+pub const ATTEMPTS: u32 = 20;
+pub const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// After a step the database has as long for others as the step took, at most this long.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Does what is left of a job.
+pub async fn all(app: &App, job: &Job, cancelled: &CancellationToken) -> End {
+    let Some(action) = Action::named(&job.action) else {
+        return End::Failed(format!("This version has no action `{}`.", job.action));
+    };
+    match action.deed(&job.args) {
+        Some(deed) => parts(app, job, &deed, cancelled).await,
+        None => tool::all(app, job, cancelled).await,
+    }
+}
+
+/// Who the starter is by now, if the right for it is still there.
+pub async fn starter(app: &App, job: &Job, scope: &str) -> ApiResult<SharedCaller> {
+    let credential: Credential = serde_json::from_value(job.credential.clone()).map_err(ApiError::internal)?;
+    let caller = app.auth.again(&credential).await?;
+    caller.require(scope)?;
+    Ok(caller)
+}
+
+/// What a job's reader is told when the rights are gone.
+pub fn rights_gone(error: &ApiError) -> End {
+    End::Failed(format!("Whoever started this may not do it any more: {}", told(error)))
+}
+
+async fn parts(app: &App, job: &Job, deed: &Deed, cancelled: &CancellationToken) -> End {
+    let mut number = job.next_part;
+    let mut failures = 0;
+    loop {
+        if cancelled.is_cancelled() {
+            return End::Cancelled;
+        }
+        if app.jobs.draining.is_cancelled() {
+            return End::Released;
+        }
+        let begun = Instant::now();
+        match part(app, job, deed, number).await {
+            Ok(Some(true)) => return End::Cancelled,
+            Ok(Some(false)) => (number, failures) = (number + 1, 0),
+            Ok(None) => return End::Done,
+            Err(Uncounted::Lost) => match went_on(app, job.id, (number, 0)).await {
+                Some((next, _)) => (number, failures) = (next, 0),
+                None => return End::Lost,
+            },
+            Err(Uncounted::Error(error)) if may_pass(&error) && failures < ATTEMPTS => {
+                failures += 1;
+                tracing::warn!(job = %job.id, part = number, error = ?error, "a step of a job failed and is tried again");
+                pause(LONGEST_WAIT.min(Duration::from_millis(100) * failures), cancelled).await;
+            }
+            Err(Uncounted::Error(error)) if error.status().is_client_error() => return rights_gone(&error),
+            Err(lost) => return lost.into(),
+        }
+        pause(begun.elapsed().min(LONGEST_PAUSE), cancelled).await;
+    }
+}
+
+/// Where a job of this process is, when that is further than `from`: its last step was committed, though the answer to
+/// that was lost.
+pub async fn went_on(app: &App, id: Uuid, from: (i32, i32)) -> Option<(i32, i32)> {
+    jobs::place(&app.pools.core, id, app.jobs.runner).await.ok().flatten().filter(|place| *place > from)
+}
+
+/// Waits, unless the job is to stop.
+pub async fn pause(time: Duration, cancelled: &CancellationToken) {
+    let _ = tokio::time::timeout(time, cancelled.cancelled()).await;
+}
+
+/// One part; `None` when there is none left, else whether somebody wants the job stopped.
+async fn part(app: &App, job: &Job, deed: &Deed, number: i32) -> Result<Option<bool>, Uncounted> {
+    starter(app, job, "cards:write").await?;
+    let mut client = app.pools.core.get().await?;
+    let work = client.transaction().await?;
+    let Some(ids) = jobs::part(&work, job.id, number).await? else { return Ok(None) };
+    let outcome = card_bulk::apply(&work, deed, &ids, &job.actor, job.id).await?;
+    let step = Step {
+        done: outcome.changed + outcome.unchanged,
+        errors: outcome.missing.into_iter().map(missing).collect(),
+        counts: vec![("changed", outcome.changed), ("unchanged", outcome.unchanged)],
+        from: (number, 0),
+        next_part: number + 1,
+        ..Step::default()
+    };
+    let stop = jobs::count(&work, job.id, app.jobs.runner, &step).await?;
+    work.commit().await?;
+    Ok(Some(stop))
+}
+
+fn missing(id: Uuid) -> Value {
+    fault(("id", Value::from(id.to_string())), codes::NOT_FOUND.name, "There is no such card, or it is deleted.")
+}

@@ -1,0 +1,317 @@
+//! A plugin's tool on many cards. A call may do anything anywhere, so it is no part of a transaction: what is begun is
+//! written down before, and counted after. A host that dies in between leaves calls of which nobody knows whether they
+//! took effect; they are reported as that and not made again.
+
+use std::{sync::Arc, time::Instant};
+
+use futures_util::future::join_all;
+use http::HeaderMap;
+use http_body_util::{BodyExt, Limited};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::{
+    End, fault, may_pass,
+    step::{self, pause, rights_gone, starter},
+    told,
+};
+use crate::{app::App, audit::Act};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+    input,
+    request_id::RequestId,
+    scope::{APPROVE, UNATTENDED},
+};
+use cardinal_identity::auth::caller::{Caller, SharedCaller, insufficient};
+use cardinal_observe::trace::Trace;
+use cardinal_plugin_host::{
+    arguments,
+    call::{CallBody, CallParts, PluginReply, ReplyBody},
+    registry::{Registry, ToolEntry},
+};
+use cardinal_store::jobs::{self, Job, Step, Uncounted};
+
+/// Calls of one job at a time.
+const AT_ONCE: usize = 4;
+/// How often a tool that is not there is looked for again, a second apart: its plugin may be being replaced.
+const LOOKS: u32 = 30;
+/// Bytes of a tool's answer that are read; of one that failed, so many are shown.
+const ANSWER_LIMIT: usize = 1 << 20;
+const SHOWN: usize = 500;
+const CARD_ARGUMENT: &str = "card_id";
+
+/// `args` of a job with this action.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    tool: String,
+    #[serde(default)]
+    arguments: Map<String, Value>,
+    /// The argument that takes the card's id.
+    card_argument: Option<String>,
+}
+
+impl Task {
+    pub fn read(args: &Map<String, Value>) -> ApiResult<Self> {
+        input::json(Value::Object(args.clone()).to_string().as_bytes()).map_err(|error| {
+            let refused = ApiError::new(&codes::VALIDATION_FAILED);
+            error
+                .fields()
+                .iter()
+                .fold(refused, |refused, (at, detail)| refused.field(format!("/args{at}"), detail.as_str()))
+        })
+    }
+
+    /// Whether the caller may run this tool on cards, and whether it takes such arguments.
+    pub fn check(&self, caller: &Caller, registry: &Registry) -> ApiResult<()> {
+        let entry = find(registry, &self.tool)
+            .ok_or_else(|| ApiError::invalid("/args/tool", "No active plugin has a tool of this name."))?;
+        may_run(&entry, caller)?;
+        let complaints =
+            entry.validator.as_ref().and_then(|known| arguments::complaints(known, &self.for_card(Uuid::nil())));
+        complaints.map_or(Ok(()), |complaints| Err(ApiError::invalid("/args/arguments", complaints)))
+    }
+
+    fn for_card(&self, id: Uuid) -> Map<String, Value> {
+        let mut arguments = self.arguments.clone();
+        let name = self.card_argument.as_deref().unwrap_or(CARD_ARGUMENT);
+        arguments.insert(name.to_owned(), Value::from(id.to_string()));
+        arguments
+    }
+}
+
+fn find(registry: &Registry, name: &str) -> Option<ToolEntry> {
+    registry.snapshot().tools.get(name).cloned()
+}
+
+/// The tool's own scope, and for one that has to be confirmed the right to confirm it: nobody is asked card by card.
+fn may_run(entry: &ToolEntry, caller: &Caller) -> ApiResult<()> {
+    caller.require(&entry.scope)?;
+    if entry.tool.requires_confirmation && !caller.holds(APPROVE) && !caller.holds(UNATTENDED) {
+        return Err(insufficient(UNATTENDED).detail(
+            "This tool has to be confirmed. A person with the scope `mcp:approve`, or a key with `mcp:unattended`, may run it on many cards.",
+        ));
+    }
+    Ok(())
+}
+
+/// Calls the tool for every card that is left.
+pub async fn all(app: &App, job: &Job, cancelled: &CancellationToken) -> End {
+    let task = match job.args.as_object().map(Task::read) {
+        Some(Ok(task)) => task,
+        _ => return End::Failed("The job's arguments are damaged.".to_owned()),
+    };
+    let mut at = Place { part: job.next_part, item: job.next_item, unknown: job.begun };
+    loop {
+        if cancelled.is_cancelled() {
+            return End::Cancelled;
+        }
+        if app.jobs.draining.is_cancelled() {
+            return End::Released;
+        }
+        match part(app, job, &task, &mut at, cancelled).await {
+            Ok(true) => {}
+            Ok(false) => return End::Done,
+            Err(end) => return end,
+        }
+    }
+}
+
+/// Where a job is.
+struct Place {
+    part: i32,
+    item: i32,
+    /// Calls from `item` on that an earlier process began.
+    unknown: i32,
+}
+
+/// Does the rest of a part; `false` when there is none.
+async fn part(app: &App, job: &Job, task: &Task, at: &mut Place, cancelled: &CancellationToken) -> Result<bool, End> {
+    let Some(ids) = retried(cancelled, || ids_of(app, job, at.part)).await? else { return Ok(false) };
+    while usize::try_from(at.item).unwrap_or(usize::MAX) < ids.len() {
+        if cancelled.is_cancelled() {
+            return Err(End::Cancelled);
+        }
+        if app.jobs.draining.is_cancelled() {
+            return Err(End::Released);
+        }
+        let rest = &ids[usize::try_from(at.item).unwrap_or_default()..];
+        let wave = &rest[..rest.len().min(AT_ONCE)];
+        let step = if at.unknown > 0 {
+            let begun = usize::try_from(at.unknown).unwrap_or_default().min(rest.len());
+            let errors = rest[..begun].iter().map(|id| nobody_knows(*id)).collect();
+            Step { errors, ..Step::default() }
+        } else {
+            call_wave(app, job, task, wave, at, cancelled).await?
+        };
+        let from = (at.part, at.item);
+        at.item += i32::try_from(step.errors.len()).unwrap_or_default() + i32::try_from(step.done).unwrap_or_default();
+        at.unknown = 0;
+        let step = Step { from, next_part: at.part, next_item: at.item, ..step };
+        let stop = retried(cancelled, || counted(app, job, &step)).await?;
+        if stop {
+            return Err(End::Cancelled);
+        }
+    }
+    let step = Step { from: (at.part, at.item), next_part: at.part + 1, ..Step::default() };
+    let stop = retried(cancelled, || counted(app, job, &step)).await?;
+    (at.part, at.item) = (at.part + 1, 0);
+    if stop { Err(End::Cancelled) } else { Ok(true) }
+}
+
+/// Writes down that these calls begin, then makes them.
+async fn call_wave(
+    app: &App,
+    job: &Job,
+    task: &Task,
+    wave: &[Uuid],
+    at: &Place,
+    cancelled: &CancellationToken,
+) -> Result<Step, End> {
+    let entry = found(app, &task.tool, cancelled).await?;
+    let caller = retried(cancelled, || async { Ok(starter(app, job, &entry.scope).await?) }).await?;
+    may_run(&entry, &caller).map_err(|error| rights_gone(&error))?;
+    let begun = i32::try_from(wave.len()).unwrap_or_default();
+    let begin = Step { from: (at.part, at.item), next_part: at.part, next_item: at.item, begun, ..Step::default() };
+    if retried(cancelled, || counted(app, job, &begin)).await? {
+        return Err(End::Cancelled);
+    }
+    if entry.tool.requires_confirmation {
+        let (actor, name) = (job.actor.clone(), Some(task.tool.clone()));
+        let detail = serde_json::json!({"job": job.id, "cards": wave});
+        app.audit.done_by(actor, None, job.request_id.clone(), Act::RunUnattended, name, Some(detail)).await;
+    }
+    let outcomes = join_all(wave.iter().map(|id| call(&entry, job, &caller, task.for_card(*id), *id))).await;
+    let mut step = Step::default();
+    for outcome in outcomes {
+        match outcome {
+            Ok(()) => step.done += 1,
+            Err(error) => step.errors.push(error),
+        }
+    }
+    step.counts = vec![("called", step.done)];
+    Ok(step)
+}
+
+/// The tool, waited for while its plugin is being replaced.
+async fn found(app: &App, name: &str, cancelled: &CancellationToken) -> Result<ToolEntry, End> {
+    for _ in 0..LOOKS {
+        if let Some(entry) = find(&app.plugins, name) {
+            return Ok(entry);
+        }
+        if app.jobs.draining.is_cancelled() {
+            return Err(End::Released);
+        }
+        pause(std::time::Duration::from_secs(1), cancelled).await;
+        if cancelled.is_cancelled() {
+            return Err(End::Cancelled);
+        }
+    }
+    Err(End::Failed(format!("No active plugin has the tool `{name}` any more.")))
+}
+
+async fn call(
+    entry: &ToolEntry,
+    job: &Job,
+    caller: &SharedCaller,
+    arguments: Map<String, Value>,
+    card: Uuid,
+) -> Result<(), Value> {
+    let failed = |code: &str, detail: String| Err(fault(("id", Value::from(card.to_string())), code, detail));
+    if let Some(complaints) = entry.validator.as_ref().and_then(|known| arguments::complaints(known, &arguments)) {
+        return failed(codes::VALIDATION_FAILED.name, complaints);
+    }
+    let headers = HeaderMap::new();
+    let parts = CallParts {
+        method: "",
+        path: "",
+        query: "",
+        params: Vec::new(),
+        headers: &headers,
+        body: CallBody::Full(Value::Object(arguments).to_string().into()),
+        caller: Arc::clone(caller),
+        request_id: RequestId::named(&job.id.to_string()).unwrap_or_else(|| RequestId::of(&headers)),
+        trace: Some(Trace::of(&headers, &mut rand::rng())),
+        deadline: Instant::now() + entry.timeout,
+        peer: None,
+        is_tool: true,
+    };
+    match entry.call(parts).await {
+        Ok(reply) => answered(reply).await.or_else(|(code, detail)| failed(&code, detail)),
+        Err(error) => {
+            tracing::warn!(job = %job.id, tool = entry.tool.name, %card, error = ?error, "a tool call of a job failed");
+            failed(error.code(), told(&error))
+        }
+    }
+}
+
+/// An answer is read to its end, and looked at only when it tells of a failure.
+async fn answered(reply: PluginReply) -> Result<(), (String, String)> {
+    let body = match reply.body {
+        ReplyBody::Full(bytes) => bytes,
+        ReplyBody::Stream(stream) => Limited::new(stream, ANSWER_LIMIT)
+            .collect()
+            .await
+            .map_err(|_| {
+                (codes::PLUGIN_ERROR.name.to_owned(), "The tool's answer broke off or is too long.".to_owned())
+            })?
+            .to_bytes(),
+    };
+    if !reply.status.is_client_error() && !reply.status.is_server_error() {
+        return Ok(());
+    }
+    let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let said = |name: &str| problem.get(name).and_then(Value::as_str).map(str::to_owned);
+    let text = || String::from_utf8_lossy(&body[..body.len().min(SHOWN)]).into_owned();
+    Err((said("code").unwrap_or_else(|| "plugin-error".to_owned()), said("detail").unwrap_or_else(text)))
+}
+
+fn nobody_knows(card: Uuid) -> Value {
+    let detail = "The host ended during this call. It may have taken effect, and was not made again.";
+    fault(("id", Value::from(card.to_string())), "interrupted", detail)
+}
+
+async fn ids_of(app: &App, job: &Job, number: i32) -> Result<Option<Vec<Uuid>>, Uncounted> {
+    let mut client = app.pools.core.get().await?;
+    let work = client.transaction().await?;
+    Ok(jobs::part(&work, job.id, number).await?)
+}
+
+async fn counted(app: &App, job: &Job, step: &Step) -> Result<bool, Uncounted> {
+    let mut client = app.pools.core.get().await?;
+    let work = client.transaction().await?;
+    let stop = match jobs::count(&work, job.id, app.jobs.runner, step).await {
+        // The attempt before this one was committed, though nobody heard of it.
+        Err(Uncounted::Lost)
+            if step::went_on(app, job.id, step.from).await == Some((step.next_part, step.next_item)) =>
+        {
+            false
+        }
+        counted => counted?,
+    };
+    work.commit().await?;
+    Ok(stop)
+}
+
+/// Tries again what may pass.
+async fn retried<T, F>(cancelled: &CancellationToken, mut attempt: impl FnMut() -> F) -> Result<T, End>
+where
+    F: Future<Output = Result<T, Uncounted>>,
+{
+    let mut failures = 0;
+    loop {
+        match attempt().await {
+            Ok(value) => return Ok(value),
+            Err(Uncounted::Error(error)) if may_pass(&error) && failures < step::ATTEMPTS => {
+                failures += 1;
+                tracing::warn!(error = ?error, "a step of a job failed and is tried again");
+                pause(step::LONGEST_WAIT, cancelled).await;
+            }
+            Err(Uncounted::Error(error)) if error.status().is_client_error() => return Err(rights_gone(&error)),
+            Err(end) => return Err(end.into()),
+        }
+    }
+}

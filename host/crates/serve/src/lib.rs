@@ -1,0 +1,15 @@
+//! The web layer and a worker's life: listeners, the walk of a request, the API's endpoints, MCP, the proxy and jobs.
+
+pub mod api;
+pub mod app;
+pub mod audit;
+pub mod http;
+pub mod jobs;
+pub mod lifecycle;
+pub mod mcp;
+pub mod openapi;
+pub mod pictures;
+pub mod proxy;
+pub mod request;
+pub mod router;
+pub mod server;

@@ -1,0 +1,375 @@
+//! The life of a worker: built, serving, draining, gone. The only place that starts tasks which
+//! outlive a request.
+
+use std::{
+    os::fd::OwnedFd,
+    sync::{Arc, atomic::Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use serde_json::json;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::{api, app::App, audit::Act, request::Door, server};
+use cardinal_base::{clock::Clock, error::ApiError, memory};
+use cardinal_control::{
+    crash::{current, descriptors, vital::LowNumbers},
+    link::{KeeperLink, ListenerUse, WorkerStart},
+};
+use cardinal_database::{log_failure, pool::Pools};
+use cardinal_identity::limit::lease;
+use cardinal_observe::{log::Log, process};
+use cardinal_plugin_host::{news, probe::Prober, settings};
+
+/// How often the keeper hears that tasks run.
+const ALIVE_EVERY: Duration = Duration::from_secs(1);
+/// How often what keys were used is written down; the contract allows a minute.
+const FLUSH_EVERY: Duration = Duration::from_secs(10);
+/// How often what other hosts know of logins is read.
+const LEARN_PLACES_EVERY: Duration = Duration::from_secs(5);
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// How often refusals are looked through whose minute is over.
+const SUM_UP_EVERY: Duration = Duration::from_secs(5);
+/// How often what has outlived its retention is removed.
+const CLEAN_EVERY: Duration = Duration::from_secs(3600);
+/// How often open descriptors are counted.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
+/// How long to wait before the database is tried again at start.
+const RETRY_EVERY: Duration = Duration::from_millis(500);
+/// What streams that never end by themselves are left of the grace period, to say goodbye in.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Where connections come in.
+pub struct Sockets {
+    /// In the order of the start's `listeners`.
+    pub listeners: Vec<OwnedFd>,
+    /// The keeper hands over connections of the local socket here.
+    pub local: OwnedFd,
+}
+
+/// Serves until the keeper says otherwise.
+///
+/// # Errors
+/// The worker could not begin to serve.
+pub fn run_worker(
+    start: WorkerStart,
+    link: KeeperLink,
+    sockets: Sockets,
+    log: Log,
+    (prober, is_guarded): (Prober, bool),
+) -> anyhow::Result<()> {
+    // One more than there are cores: a plugin that blocks a thread must not leave the core without one.
+    let threads = thread::available_parallelism().map_or(2, usize::from) + 1;
+    let low_numbers = LowNumbers::take();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .on_thread_start(current::be_ours)
+        .enable_all()
+        .build()?;
+    current::be_ours();
+    // All is open now that the worker lives by.
+    let watched = low_numbers.map(drop).and_then(|()| descriptors::watch(is_guarded));
+    if let Err(error) = watched {
+        tracing::warn!(%error, "it will not be noticed when a plugin closes descriptors of the host");
+    }
+    let outcome = runtime.block_on(serve(start, link, sockets, log, prober));
+    // A thread that a plugin never gives back must not keep the process from ending.
+    runtime.shutdown_timeout(FAREWELL);
+    outcome
+}
+
+async fn serve(start: WorkerStart, link: KeeperLink, sockets: Sockets, log: Log, prober: Prober) -> anyhow::Result<()> {
+    // A service manager may signal every process at once; when to end is the keeper's word alone. Taking the signals
+    // and never looking at them is what keeps the process deaf to them.
+    let _deaf_to_terminate = signal(SignalKind::terminate())?;
+    let _deaf_to_interrupt = signal(SignalKind::interrupt())?;
+    let grace = start.config.http.shutdown_grace;
+    let pools = Pools::new(start.database.core.pg_config(), start.database.reaper.pg_config())?;
+    let stop = CancellationToken::new();
+    let uses = start.listeners.clone();
+    let app = Arc::new(App::build(start, pools, Clock::System, link.clone(), &stop, log, prober)?);
+    let ready = listeners(sockets, &uses)?;
+    let mut serving = JoinSet::new();
+    for listener in ready {
+        serving.spawn(server::serve(Arc::clone(&app), listener, stop.clone(), grace));
+    }
+    if app.config.observe.otlp_endpoint.is_some() {
+        tracing::warn!("OTEL_EXPORTER_OTLP_ENDPOINT is set, and this version does not send traces yet");
+    }
+    if cfg!(feature = "without-guard") {
+        tracing::warn!("this build runs plugins without their guard: it is for measuring alone");
+    }
+    app.proxy.warn_of_shared_origin();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(prepare(Arc::clone(&app), link.clone()));
+    tasks.spawn(say_alive(link.clone()));
+    tasks.spawn(memory::give_back());
+    tasks.spawn(flush_uses(Arc::clone(&app)));
+    tasks.spawn(learn_places(Arc::clone(&app)));
+    let pools = app.pools.clone();
+    tasks.spawn(async move { cardinal_database::heartbeat::keep(&pools).await });
+    tasks.spawn(follow_rights(Arc::clone(&app)));
+    tasks.spawn(sweep(Arc::clone(&app)));
+    tasks.spawn(write_refusals(Arc::clone(&app)));
+    tasks.spawn(clean(Arc::clone(&app)));
+    if let Some(oidc) = app.auth.oidc.clone() {
+        // The start does not wait for it: a provider that is away takes only its own tokens with it.
+        tasks.spawn(async move { oidc.keep_fresh().await });
+    }
+    tasks.spawn(revert_log_levels(Arc::clone(&app)));
+    tasks.spawn(tell_dropped_lines(Arc::clone(&app)));
+    tasks.spawn(share_budgets(Arc::clone(&app)));
+    tasks.spawn(follow_proxy_routes(Arc::clone(&app)));
+    let [folder, decisions, stuck, loads] = std::array::from_fn(|_| Arc::clone(&app.plugins));
+    tasks.spawn(async move { folder.watch_folder().await });
+    tasks.spawn(async move { decisions.follow_decisions().await });
+    tasks.spawn(async move { stuck.relieve_stuck().await });
+    tasks.spawn(async move { loads.finish_loads().await });
+    tasks.spawn(count_descriptors(Arc::clone(&app)));
+    tasks.spawn(roll_back_failures(Arc::clone(&app)));
+    let events = Arc::clone(&app.events);
+    tasks.spawn(async move { events.keep_up().await });
+    tasks.spawn(tell_of_plugins(Arc::clone(&app), stop.clone()));
+
+    link.drained().await;
+    tracing::info!(seconds = grace.as_secs(), "draining");
+    app.draining.store(true, Ordering::Release);
+    let deadline = Instant::now() + grace;
+    descriptors::stop_watching();
+    stop.cancel();
+    // What uploads is a request in flight, and a job.
+    tokio::join!(async { while serving.join_next().await.is_some() {} }, app.jobs.drain(grace));
+    app.proxy.drain(deadline).await;
+    app.plugins.shutdown(FAREWELL).await;
+    if let Err(error) = app.auth.flush_uses().await {
+        log_failure!(error, "the last uses of keys could not be written down");
+    }
+    app.audit.write_refusals(true).await;
+    tasks.shutdown().await;
+    lease::leave(&app.pools.core, app.host_id).await;
+    Ok(())
+}
+
+fn listeners(sockets: Sockets, uses: &[ListenerUse]) -> anyhow::Result<Vec<server::Listener>> {
+    let local = server::Listener::local(sockets.local).context("taking over the local socket")?;
+    let mut ready = vec![local];
+    for (listener, purpose) in sockets.listeners.into_iter().zip(uses) {
+        let door = match purpose {
+            ListenerUse::Main if uses.contains(&ListenerUse::Admin) => Door::Public,
+            ListenerUse::Main => Door::Whole,
+            ListenerUse::Admin => Door::Admin,
+            ListenerUse::Metrics => Door::Metrics,
+        };
+        ready.push(server::Listener::tcp(listener, door).context("taking over a listening socket")?);
+    }
+    Ok(ready)
+}
+
+/// What must be done before the host is ready: the first user, the plugins.
+async fn prepare(app: Arc<App>, link: KeeperLink) {
+    while let Err(error) = app.bootstrap().await {
+        // The outage itself is logged by the pools.
+        match error.downcast_ref::<ApiError>() {
+            Some(error) => log_failure!(error, "the first user could not be looked for"),
+            None => tracing::warn!(error = format!("{error:#}"), "the first user could not be made"),
+        }
+        tokio::time::sleep(RETRY_EVERY).await;
+    }
+    lease::exchange(&app.limits, &app.pools.core, app.host_id).await; // before the first call is counted
+    if let Err(error) = app.proxy_routes.read(&app.pools.core, &app.proxy).await {
+        log_failure!(error, "the stored proxy routes could not be read yet");
+    }
+    app.plugins.scan().await;
+    app.ready.store(true, Ordering::Release);
+    app.jobs.spawn_keeping(&app); // a job may need a plugin's tool
+    settings::warn_of_unknown(&app.config.plugins.settings, app.plugins.snapshot().names());
+    let first_login = app.first_login().await.unwrap_or_else(|error| {
+        log_failure!(error, "the first user could not be looked up");
+        None
+    });
+    if let Err(error) = link.ready(first_login) {
+        tracing::warn!(%error, "the keeper could not be told that the worker is ready");
+    }
+}
+
+/// Tells the keeper that tasks run. The thread that runs this one may be the last that is not blocked.
+async fn say_alive(link: KeeperLink) {
+    let mut every = tokio::time::interval(ALIVE_EVERY);
+    loop {
+        every.tick().await;
+        link.alive();
+    }
+}
+
+async fn flush_uses(app: Arc<App>) {
+    let mut every = tokio::time::interval(FLUSH_EVERY);
+    loop {
+        every.tick().await;
+        if let Err(error) = app.auth.flush_uses().await {
+            log_failure!(error, "the uses of keys could not be written down; they are kept");
+        }
+    }
+}
+
+/// Forgets callers whose rights changed at another host.
+async fn follow_rights(app: Arc<App>) {
+    app.auth.follow_rights().await;
+}
+
+/// Learns where names have logged in at other hosts, and before this one began.
+async fn learn_places(app: Arc<App>) {
+    let mut every = tokio::time::interval(LEARN_PLACES_EVERY);
+    let (mut after, mut before) = (Uuid::nil(), Uuid::nil());
+    loop {
+        every.tick().await;
+        // From the look before the last on: hosts' clocks, of which the ids are made, differ a little.
+        match app.auth.learn_places(before).await {
+            Ok(last) => (before, after) = (after, last),
+            Err(error) => tracing::debug!(?error, "where names have logged in at other hosts is not known yet"),
+        }
+    }
+}
+
+async fn follow_proxy_routes(app: Arc<App>) {
+    app.proxy_routes.follow(&app.pools.core, &app.proxy).await;
+}
+
+/// Notes packages that failed their trial; the registry has put those before them back.
+async fn roll_back_failures(app: Arc<App>) {
+    let by = json!({"kind": "host", "id": app.host_id, "name": "error rate"});
+    loop {
+        let failed = app.plugins.failed_trial(&by).await;
+        let detail = json!({"from": failed.from, "to": failed.to, "reason": failed.reason});
+        app.audit
+            .done_by(by.clone(), None, String::new(), Act::RollBackPlugin, Some(failed.plugin), Some(detail))
+            .await;
+    }
+}
+
+async fn tell_of_plugins(app: Arc<App>, stop: CancellationToken) {
+    news::tell(&app.plugins, &app.pools.core, app.host_id, &stop).await;
+}
+
+async fn share_budgets(app: Arc<App>) {
+    lease::keep(&app.limits, &app.pools.core, app.host_id).await;
+}
+
+/// Refused attempts reach the audit log beside the requests, which do not wait for it.
+async fn write_refusals(app: Arc<App>) {
+    let mut every = tokio::time::interval(SUM_UP_EVERY);
+    loop {
+        tokio::select! {
+            () = app.audit.news() => {}
+            _ = every.tick() => {}
+        }
+        app.audit.write_refusals(false).await;
+    }
+}
+
+/// Removes what has outlived its retention. Hosts that share a database do it beside each other, which does no harm.
+async fn clean(app: Arc<App>) {
+    let mut every = tokio::time::interval(CLEAN_EVERY);
+    let mut expiry = cardinal_store::card_expiry::Expiry::default();
+    loop {
+        every.tick().await;
+        match cardinal_store::audit::remove_old(&app.pools.reaper, app.config.cards.audit_retention_days).await {
+            Ok(0) => {}
+            Ok(lines) => tracing::info!(lines, "removed what was past its retention from the audit log"),
+            Err(error) => log_failure!(error, "the audit log's retention could not be seen to"),
+        }
+        match app.jobs.forget_old().await {
+            Ok(0) => {}
+            Ok(jobs) => tracing::info!(jobs, "removed jobs that are long over"),
+            Err(error) => log_failure!(error, "jobs that are long over could not be removed"),
+        }
+        remove_expired_cards(&app, &mut expiry).await;
+        if let Err(error) = cardinal_store::sessions::forget_old(&app.pools.core).await {
+            log_failure!(error, "sessions that are long over could not be removed");
+        }
+    }
+}
+
+/// Removes for good the cards that were deleted longer ago than `CARD_RETENTION_DAYS`.
+async fn remove_expired_cards(app: &App, expiry: &mut cardinal_store::card_expiry::Expiry) {
+    let before = app.clock.now() - time::Duration::days(app.config.cards.retention_days.into());
+    match expiry.remove(&app.pools.reaper, before).await {
+        Ok(removed) => {
+            if removed.cards > 0 {
+                tracing::info!(cards = removed.cards, "removed deleted cards that were past their retention");
+            }
+            if removed.slow > 0 {
+                tracing::warn!(
+                    cards = removed.slow,
+                    "deleted cards stay until a later round, because their removal takes too long"
+                );
+            }
+            for (plugin, cards) in removed.in_use {
+                tracing::warn!(plugin, cards, "deleted cards stay, because the plugin's tables still refer to them");
+            }
+        }
+        Err(error) => log_failure!(error, "deleted cards could not be removed for good"),
+    }
+}
+
+async fn sweep(app: Arc<App>) {
+    let mut every = tokio::time::interval(SWEEP_EVERY);
+    loop {
+        every.tick().await;
+        app.mcp.sweep();
+        app.limits.sweep();
+        match app.events.forget_old().await {
+            Ok(0) => {}
+            Ok(forgotten) => tracing::debug!(forgotten, "forgot old events"),
+            Err(error) => log_failure!(error, "old events could not be forgotten"),
+        }
+        if let Err(error) = cardinal_store::identity_changes::sweep(&app.pools.core).await {
+            log_failure!(error, "failed to remove old changes of rights");
+        }
+        if let Err(error) = cardinal_store::login_failures::sweep(&app.pools.core).await {
+            log_failure!(error, "failed logins that are over could not be forgotten");
+        }
+        if let Err(error) = cardinal_store::rate_budgets::sweep(&app.pools.core).await {
+            log_failure!(error, "budgets that are whole again could not be forgotten");
+        }
+    }
+}
+
+/// Keeps count of who opens files and sockets.
+async fn count_descriptors(app: Arc<App>) {
+    let mut every = tokio::time::interval(COUNT_EVERY);
+    loop {
+        every.tick().await;
+        let Some((open, most)) = process::descriptors() else { return };
+        let pooled: u64 = api::system::pools(&app).iter().map(|pool| pool.size).sum();
+        app.plugins.note_descriptors(open, most, app.telemetry.connections.read() + pooled);
+    }
+}
+
+/// Says that plugins have written more than they may.
+async fn tell_dropped_lines(app: Arc<App>) {
+    app.log.tails().tell_dropped().await;
+}
+
+/// Takes changed log levels back when their time has come.
+async fn revert_log_levels(app: Arc<App>) {
+    loop {
+        let wait = app.log.revert_levels().map(|until| until - app.clock.now());
+        let time_comes = async {
+            match wait {
+                Some(wait) => tokio::time::sleep(wait.try_into().unwrap_or_default()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = time_comes => {}
+            () = app.log.level_changed() => {}
+        }
+    }
+}

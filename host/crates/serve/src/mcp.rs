@@ -1,0 +1,347 @@
+//! The MCP endpoint: rmcp behind our own walk. Who calls is known before a message is read; what
+//! a caller's scopes don't cover does not exist for it.
+
+mod core_tools;
+mod message;
+mod plugin_tools;
+mod server;
+mod sessions;
+mod transport;
+mod watch;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use http_body_util::{BodyExt, StreamBody};
+use rmcp::{model::InitializeRequestParams, transport::streamable_http_server::session::local::LocalSessionManager};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    message::Message,
+    server::Server,
+    sessions::{Session, Sessions, essence},
+    transport::{
+        Request, Response, SESSION_ID, Transport, is_plain_refusal, pass_on, plain_or, prepare, request, send,
+        session_id, text, transport,
+    },
+    watch::Watch,
+};
+use crate::{
+    app::App,
+    audit::Audit,
+    http::{
+        body::Body,
+        reply::{self, Reply},
+        request_body,
+    },
+    request::{Call, Credential},
+};
+use cardinal_base::{
+    error::{ApiError, ApiResult},
+    request_id::RequestId,
+    seal::SealingKey,
+};
+use cardinal_identity::auth::caller::{Caller, SharedCaller};
+use cardinal_observe::{spent::Elsewhere, trace::Trace};
+use cardinal_plugin_host::registry::Registry;
+use cardinal_store::catalogue::Catalogue;
+
+/// Bytes of one message.
+const MESSAGE_LIMIT: usize = 1 << 20;
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// What a tool call must know of its request; travels in the request's extensions.
+#[derive(Clone)]
+pub struct Visit {
+    pub caller: SharedCaller,
+    pub request_id: RequestId,
+    pub trace: Trace,
+    pub peer: std::net::IpAddr,
+    /// Of a tool call whose numbers the protocol library would round: what the plugin gets instead.
+    pub exact_arguments: Option<Bytes>,
+    /// Tools run in tasks of the protocol library; what they spend belongs to the request.
+    pub spent: Elsewhere,
+    pub session: Option<Arc<Session>>,
+    /// Of a request that stays open for news.
+    watcher: Option<Arc<Watcher>>,
+}
+
+/// Who waits for news.
+struct Watcher {
+    app: Arc<App>,
+    credential: Credential,
+}
+
+/// The endpoint.
+pub struct Mcp {
+    /// For clients that open a session, and for the newest revision, which has none.
+    stateful: Transport,
+    /// For a message by itself: a script that calls one tool needs no handshake.
+    single: Transport,
+    sessions: Sessions,
+    server: Server,
+}
+
+impl Mcp {
+    pub fn new(
+        registry: Arc<Registry>,
+        catalogue: Arc<Catalogue>,
+        audit: Arc<Audit>,
+        key: SealingKey,
+        stop: &CancellationToken,
+    ) -> Self {
+        let server = Server::new(registry, catalogue, audit, stop.child_token());
+        let mut manager = LocalSessionManager::default();
+        manager.session_config.keep_alive = None; // `Sessions` ends them
+        let manager = Arc::new(manager);
+        Self {
+            stateful: transport(server.clone(), Arc::clone(&manager), true),
+            single: transport(server.clone(), Arc::default(), false),
+            sessions: Sessions::new(key, manager),
+            server,
+        }
+    }
+
+    /// Answers a request of a caller who may speak MCP.
+    pub async fn answer(&self, app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
+        let caller = Arc::clone(call.caller()?);
+        let session = match session_id(&call.headers) {
+            Some(id) if call.method != Method::POST => {
+                // A stranger's session is as good as none.
+                Some(self.sessions.find(id, &caller).ok_or_else(|| ApiError::not_found("session"))?)
+            }
+            _ => None,
+        };
+        match (call.method.clone(), session) {
+            (Method::POST, _) => self.post(app, call, &caller).await,
+            (Method::GET, Some(session)) => self.stream(app, call, &caller, session).await,
+            (Method::DELETE, Some(session)) => {
+                self.sessions.end(&session);
+                Ok(reply::no_content())
+            }
+            _ => {
+                prepare(&mut call.headers, false);
+                let visit = visit(&call, &caller);
+                plain_or(pass_on(&self.stateful, &call, Bytes::new(), visit).await).await
+            }
+        }
+    }
+
+    async fn post(&self, app: &Arc<App>, mut call: Call, caller: &SharedCaller) -> ApiResult<Reply> {
+        let bytes = match call.stream.take() {
+            Some(stream) => request_body::read(stream, MESSAGE_LIMIT).await?,
+            None => Bytes::new(),
+        };
+        let mut message = match Message::read(&bytes) {
+            Ok(message) => message,
+            Err(refusal) => return Ok(*refusal),
+        };
+        if message.method == "initialize" {
+            call.headers.remove(SESSION_ID); // a client that has lost its session may still name it
+        }
+        let gets_json = session_id(&call.headers).is_none();
+        prepare(&mut call.headers, gets_json);
+        let mut visit = visit(&call, caller);
+        visit.exact_arguments = message.exact_arguments.take();
+        if message.method == "subscriptions/listen" {
+            visit.watcher = Some(Watcher::new(app, &call));
+        }
+        let spent = visit.spent.clone();
+        let response = self.respond(app, &call, &message, bytes, visit).await;
+        spent.take_over();
+        match response? {
+            Answer::Refused(reply) => Ok(reply),
+            Answer::Response(response) if is_plain_refusal(&response) => {
+                let status = response.status();
+                Ok(message.invalid(status, &text(response).await))
+            }
+            Answer::Response(response) => Ok(response.map(Body::stream)),
+            Answer::OfSession(response, session) => {
+                let begun = session.begin_use();
+                // Held until the last byte is sent: what is under way keeps the session in memory.
+                Ok(response.map(|body| {
+                    Body::stream(body.map_frame(move |frame| {
+                        let _begun = &begun;
+                        frame
+                    }))
+                }))
+            }
+        }
+    }
+
+    async fn respond(
+        &self,
+        app: &Arc<App>,
+        call: &Call,
+        message: &Message,
+        bytes: Bytes,
+        mut visit: Visit,
+    ) -> ApiResult<Answer> {
+        if let Some(client) = &message.client
+            && !message.is_modern
+        {
+            let Some(client) = essence(client.clone()) else {
+                return Ok(Answer::Refused(message.too_many_capabilities()));
+            };
+            let request = request(&call.method, &call.uri, call.headers.clone(), bytes, visit.clone());
+            let (app, caller) = (Arc::clone(app), Arc::clone(&visit.caller));
+            return to_the_end(async move { app.mcp.open(request, &caller, client).await }).await;
+        }
+        if message.is_modern {
+            return Ok(Answer::Response(pass_on(&self.stateful, call, bytes, visit).await));
+        }
+        let Some(id) = session_id(&call.headers) else {
+            return Ok(Answer::Response(pass_on(&self.single, call, bytes, visit).await));
+        };
+        let Some(session) = self.sessions.find(id, &visit.caller) else {
+            return Ok(Answer::Refused(message.session_not_found()));
+        };
+        visit.session = Some(Arc::clone(&session));
+        let response = self.in_session(app, &session, call, bytes, visit).await?;
+        if is_plain_refusal(&response) {
+            return Ok(Answer::Response(response));
+        }
+        Ok(Answer::OfSession(response, session))
+    }
+
+    /// Opens a session. The client gets an id that outlives the protocol library's.
+    async fn open(&self, request: Request, caller: &Caller, client: InitializeRequestParams) -> ApiResult<Answer> {
+        let mut response = send(&self.stateful, request).await;
+        if let Some(inner) = session_id(response.headers()).map(Arc::from) {
+            let id = self.sessions.open(caller, inner, client, self.view(caller))?;
+            let id = HeaderValue::try_from(id).map_err(ApiError::internal)?;
+            response.headers_mut().insert(SESSION_ID, id);
+        }
+        Ok(Answer::Response(response))
+    }
+
+    /// Passes a request of a session on; the protocol library may have to learn of the session first.
+    async fn in_session(
+        &self,
+        app: &Arc<App>,
+        session: &Arc<Session>,
+        call: &Call,
+        bytes: Bytes,
+        visit: Visit,
+    ) -> ApiResult<Response> {
+        loop {
+            let known = session.inner().await;
+            let is_new = known.is_none();
+            let inner = match known {
+                Some(inner) => inner,
+                None => {
+                    let (app, session) = (Arc::clone(app), Arc::clone(session));
+                    let (uri, visit) = (call.uri.clone(), visit.clone());
+                    to_the_end(async move { session.build(|client| app.mcp.rebuild(client, &uri, visit)).await })
+                        .await?
+                }
+            };
+            let mut headers = call.headers.clone();
+            headers.insert(SESSION_ID, HeaderValue::try_from(&*inner).map_err(ApiError::internal)?);
+            // Its events are numbered anew; one that answers a request has a slash in its number.
+            if session.is_rebuilt() && headers.get(LAST_EVENT_ID).is_some_and(|id| !id.as_bytes().contains(&b'/')) {
+                headers.remove(LAST_EVENT_ID);
+            }
+            let request = request(&call.method, &call.uri, headers, bytes.clone(), visit.clone());
+            let response = send(&self.stateful, request).await;
+            let is_lost = response.status() == StatusCode::NOT_FOUND && is_plain_refusal(&response);
+            if !is_lost || is_new {
+                return Ok(response);
+            }
+            session.forget_inner(&inner).await;
+        }
+    }
+
+    /// Lets the protocol library begin a session as the client began its own; gives its id.
+    async fn rebuild(&self, client: InitializeRequestParams, uri: &Uri, visit: Visit) -> ApiResult<Arc<str>> {
+        let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client});
+        let opened = self.post_of_ours(uri, None, &initialize, visit.clone()).await?;
+        let inner: Arc<str> = session_id(opened.headers())
+            .map(Arc::from)
+            .ok_or_else(|| ApiError::internal(anyhow::anyhow!("an MCP session has no id")))?;
+        let begun = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        self.post_of_ours(uri, Some(&inner), &begun, visit).await?;
+        Ok(inner)
+    }
+
+    async fn post_of_ours(&self, uri: &Uri, id: Option<&str>, message: &Value, visit: Visit) -> ApiResult<Response> {
+        let mut headers = HeaderMap::new();
+        prepare(&mut headers, true);
+        headers.insert(header::HOST, HeaderValue::from_static("localhost")); // the protocol library wants one, any
+        if let Some(id) = id {
+            headers.insert(SESSION_ID, HeaderValue::try_from(id).map_err(ApiError::internal)?);
+        }
+        let request = request(&Method::POST, uri, headers, message.to_string().into(), visit);
+        let response = send(&self.stateful, request).await;
+        if !response.status().is_success() {
+            return Err(ApiError::internal(anyhow::anyhow!("no MCP session: {}", text(response).await)));
+        }
+        Ok(response)
+    }
+
+    /// The stream of a session's messages.
+    async fn stream(
+        &self,
+        app: &Arc<App>,
+        mut call: Call,
+        caller: &SharedCaller,
+        session: Arc<Session>,
+    ) -> ApiResult<Reply> {
+        prepare(&mut call.headers, false);
+        let response = self.in_session(app, &session, &call, Bytes::new(), visit(&call, caller)).await?;
+        if response.status() != StatusCode::OK {
+            return plain_or(response).await;
+        }
+        let watch = Watcher::new(app, &call).watch(caller);
+        Ok(response.map(|body| Body::stream(StreamBody::new(watch::frames(body, session, watch)))))
+    }
+
+    /// What the tools that `caller` sees look like, as a number that is the same in every process.
+    fn view(&self, caller: &Caller) -> u64 {
+        self.server.view(caller)
+    }
+
+    /// Ends sessions that nobody has used for long; called every minute.
+    pub fn sweep(&self) {
+        self.sessions.sweep();
+    }
+}
+
+/// Does it in a task of its own: a client that goes away in the middle must not leave a session of the protocol library's
+/// behind that nobody would end.
+async fn to_the_end<T: Send + 'static>(work: impl Future<Output = ApiResult<T>> + Send + 'static) -> ApiResult<T> {
+    tokio::spawn(work).await.map_err(ApiError::internal)?
+}
+
+enum Answer {
+    Response(Response),
+    OfSession(Response, Arc<Session>),
+    Refused(Reply),
+}
+
+impl Watcher {
+    fn new(app: &Arc<App>, call: &Call) -> Arc<Self> {
+        Arc::new(Self { app: Arc::clone(app), credential: Credential::from_call(call) })
+    }
+
+    fn watch(&self, caller: &SharedCaller) -> Watch {
+        let (app, credential) = (Arc::clone(&self.app), self.credential.clone());
+        let stop = app.mcp.server.stop().clone();
+        Watch::new(app, credential, Arc::clone(caller), stop)
+    }
+}
+
+fn visit(call: &Call, caller: &SharedCaller) -> Visit {
+    Visit {
+        caller: Arc::clone(caller),
+        request_id: call.request_id,
+        trace: call.trace,
+        peer: call.peer,
+        exact_arguments: None,
+        spent: Elsewhere::default(),
+        session: None,
+        watcher: None,
+    }
+}

@@ -1,0 +1,172 @@
+//! Plugins' tools: as they are declared to clients, and calling one.
+
+use std::{sync::Arc, time::Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, header};
+use http_body_util::BodyExt;
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
+use serde_json::{Map, Value, json};
+
+use super::Visit;
+use cardinal_base::{codes, error::ApiError, exact, scope};
+use cardinal_plugin_host::{
+    arguments,
+    call::{CallBody, CallParts, ReplyBody},
+    registry::ToolEntry,
+};
+
+/// Bytes of a result; models can't use more.
+const RESULT_LIMIT: usize = 1 << 20;
+
+/// The declaration that clients see.
+pub fn declare(entry: &ToolEntry) -> Tool {
+    let declared = &entry.tool;
+    let schema =
+        declared.input_schema.clone().unwrap_or_else(|| Map::from_iter([("type".to_owned(), json!("object"))]));
+    let mut tool =
+        Tool::new_with_raw(declared.name.clone(), Some(declared.description.clone().into()), Arc::new(schema));
+    tool.title = declared.title.clone();
+    if let Some(schema) = &declared.output_schema {
+        tool = tool.with_raw_output_schema(Arc::new(schema.clone()));
+    }
+    tool.with_annotations(annotations(entry))
+}
+
+/// What the manifest says, but a tool that asks for confirmation never passes for harmless.
+fn annotations(entry: &ToolEntry) -> ToolAnnotations {
+    let declared = entry.tool.annotations.clone().unwrap_or_default();
+    let mut annotations: ToolAnnotations = serde_json::from_value(Value::Object(declared)).unwrap_or_default();
+    if entry.tool.requires_confirmation {
+        annotations.destructive_hint = Some(true);
+        annotations.read_only_hint = Some(false);
+    }
+    annotations.open_world_hint.get_or_insert(false);
+    annotations
+}
+
+/// Why a call is not made: its arguments first, since a person should not be asked about what would not run.
+pub fn refusal(entry: &ToolEntry, visit: &Visit, arguments: &JsonObject) -> Option<CallToolResult> {
+    let complaints = entry.validator.as_ref().and_then(|validator| arguments::complaints(validator, arguments));
+    if let Some(complaints) = complaints {
+        return Some(failure(complaints));
+    }
+    if entry.tool.requires_confirmation && !visit.caller.holds(scope::UNATTENDED) {
+        return Some(failure(
+            "confirmation_required: this tool changes data and has to be confirmed by a person. A key that names the scope `mcp:unattended` may run it without one.",
+        ));
+    }
+    None
+}
+
+/// Calls the tool. Every failure of the plugin is a result that the model can read.
+pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> CallToolResult {
+    let body = visit.exact_arguments.clone().unwrap_or_else(|| Value::Object(arguments).to_string().into());
+    let deadline = Instant::now() + entry.timeout;
+    let parts = CallParts {
+        method: "",
+        path: "",
+        query: "",
+        params: Vec::new(),
+        headers: &HeaderMap::new(),
+        body: CallBody::Full(body),
+        caller: Arc::clone(&visit.caller),
+        request_id: visit.request_id,
+        trace: Some(visit.trace),
+        deadline,
+        peer: Some(visit.peer),
+        is_tool: true,
+    };
+    match entry.call(parts).await {
+        Err(error) => {
+            tracing::warn!(tool = entry.tool.name, request_id = %visit.request_id, error = ?error, "a tool call failed");
+            if error.code() == codes::PLUGIN_TIMEOUT.name { failure(timed_out(entry)) } else { failure(plain(&error)) }
+        }
+        Ok(reply) => {
+            let (status, headers) = (reply.status, reply.headers);
+            match collect(entry, reply.body, deadline).await {
+                Ok(bytes) => result(entry, status.as_u16(), &headers, &bytes),
+                Err(detail) => failure(detail),
+            }
+        }
+    }
+}
+
+/// The whole of a result. A client waits for all of it, so the call's deadline holds for a streamed one, too.
+async fn collect(entry: &ToolEntry, body: ReplyBody, deadline: Instant) -> Result<Bytes, String> {
+    let too_large = || format!("plugin-error: the result is over {RESULT_LIMIT} bytes.");
+    match body {
+        ReplyBody::Full(bytes) if bytes.len() > RESULT_LIMIT => Err(too_large()),
+        ReplyBody::Full(bytes) => Ok(bytes),
+        ReplyBody::Stream(stream) => {
+            let whole = http_body_util::Limited::new(stream, RESULT_LIMIT).collect();
+            match tokio::time::timeout_at(deadline.into(), whole).await {
+                Err(_) => Err(timed_out(entry)),
+                Ok(Ok(whole)) => Ok(whole.to_bytes()),
+                Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
+                Ok(Err(_)) => Err("plugin-error: the result broke off.".to_owned()),
+            }
+        }
+    }
+}
+
+fn timed_out(entry: &ToolEntry) -> String {
+    let seconds = entry.timeout.as_secs_f64();
+    format!(
+        "plugin-timeout: the plugin `{}` did not finish within the {seconds} s that this tool may take. The call was cancelled; what it changed before may have been kept.",
+        entry.plugin.manifest.name
+    )
+}
+
+fn result(entry: &ToolEntry, status: u16, headers: &HeaderMap, bytes: &[u8]) -> CallToolResult {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    if status >= 400 {
+        return failure(text);
+    }
+    let is_json = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|value| value.starts_with("application/json"));
+    match serde_json::from_slice::<Value>(bytes) {
+        // Clients take only an object for structured content.
+        Ok(Value::Object(value)) if is_json => match unpromised(entry, &value) {
+            Some(faults) => failure(faults),
+            None => structured(Value::Object(value), text, entry.tool.output_schema.is_some()),
+        },
+        _ if entry.tool.output_schema.is_some() => {
+            failure("plugin-error: the tool declares an output schema and answered something else than a JSON object.")
+        }
+        _ => CallToolResult::success(vec![ContentBlock::text(text)]),
+    }
+}
+
+/// What of a result is not as the tool's output schema promises it. Clients fail at such a result; a model can read this.
+fn unpromised(entry: &ToolEntry, result: &JsonObject) -> Option<String> {
+    let lines = arguments::faults(entry.output_validator.as_ref()?, result)?;
+    tracing::warn!(tool = entry.tool.name, faults = lines, "a tool's result does not fit its output schema");
+    Some(format!("plugin-error: the result does not fit the tool's output schema.\n{lines}"))
+}
+
+/// An object, and its text. Where the object would round a number of the text, the text stands alone unless the tool has
+/// promised an object.
+pub fn structured(value: Value, text: String, is_promised: bool) -> CallToolResult {
+    let is_exact = exact::first_inexact(&text).is_none();
+    let content = vec![ContentBlock::text(text)];
+    if !is_exact && !is_promised {
+        return CallToolResult::success(content);
+    }
+    let mut result = CallToolResult::structured(value);
+    result.content = content;
+    result
+}
+
+/// A result that says what went wrong.
+pub fn failure(text: impl Into<String>) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(text.into())])
+}
+
+/// A failure in the words that its problem document would have.
+pub fn plain(error: &ApiError) -> String {
+    let fields = error.fields().iter().map(|(pointer, detail)| format!("\n{pointer}: {detail}"));
+    format!("{}: {}{}", error.code(), error.client_detail().unwrap_or("The call failed."), fields.collect::<String>())
+}

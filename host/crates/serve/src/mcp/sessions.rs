@@ -1,0 +1,418 @@
+//! Sessions of the revisions that have them. All that one is made of stands sealed in its id and opens for its owner
+//! alone, so it outlives the worker and is good at every host of the database. What the protocol library holds of a
+//! session is made when a message needs it and ended when nobody has used it for a while; no client notices.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use arc_swap::ArcSwap;
+use rmcp::{
+    model::{Implementation, InitializeRequestParams},
+    transport::streamable_http_server::session::{SessionManager, local::LocalSessionManager},
+};
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use cardinal_base::{
+    error::{ApiError, ApiResult},
+    seal::SealingKey,
+};
+use cardinal_identity::auth::caller::Caller;
+
+/// Sessions of everybody in memory, some 100 kB each. Beyond it a caller has as many as it had, or one.
+const OPEN_LIMIT: usize = 1_000;
+/// Sessions of one caller in memory; a further one displaces its least recently used.
+const OPEN_PER_CALLER: usize = 32;
+/// A session that nobody uses leaves memory after this long.
+const IDLE: Duration = Duration::from_secs(300);
+/// How long, and how many, ids are remembered whose client has ended them. They are good for their owner alone, and
+/// give it nothing that `initialize` would not.
+const ENDED_AGE: Duration = Duration::from_secs(24 * 3600);
+const ENDED_LIMIT: usize = 10_000;
+/// Bytes of the state in an id, which travels in a header of every message.
+const STATE_LIMIT: usize = 2_048;
+/// Bytes of an id, sealed and encoded; a longer one is none of ours.
+const ID_LIMIT: usize = 4_096;
+/// Bytes that are kept of a client's name and of its version.
+const NAME_LIMIT: usize = 100;
+
+/// What an id says.
+#[derive(Serialize, Deserialize)]
+struct State {
+    id: Uuid,
+    /// What the tools looked like to the client when it began.
+    view: u64,
+    client: InitializeRequestParams,
+}
+
+/// A session that is in use.
+pub struct Session {
+    state: State,
+    /// As the client names it.
+    sealed: Arc<str>,
+    owner: Uuid,
+    /// What the tools looked like when the client last heard of them.
+    pub view: AtomicU64,
+    /// The protocol library's session, once there is one.
+    inner: tokio::sync::Mutex<Option<Arc<str>>>,
+    manager: Arc<LocalSessionManager>,
+    /// The protocol library knows nothing of what the client has received.
+    is_rebuilt: AtomicBool,
+    /// Milliseconds since the sessions began.
+    used: AtomicU64,
+    uses: AtomicUsize,
+    /// Its streams end: it was displaced, or its client has ended it.
+    pub ended: CancellationToken,
+}
+
+/// A request or a stream of a session, for as long as it lasts.
+pub struct Use(Arc<Session>);
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        self.0.uses.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let (manager, inner) = (Arc::clone(&self.manager), self.inner.get_mut().take());
+        if let (Some(inner), Ok(runtime)) = (inner, tokio::runtime::Handle::try_current()) {
+            runtime.spawn(async move { close(&manager, inner).await });
+        }
+    }
+}
+
+impl Session {
+    /// The protocol library's session, if there is one.
+    pub async fn inner(&self) -> Option<Arc<str>> {
+        self.inner.lock().await.clone()
+    }
+
+    /// The same; `begin` makes one where there is none.
+    pub async fn build<F>(&self, begin: impl FnOnce(InitializeRequestParams) -> F) -> ApiResult<Arc<str>>
+    where
+        F: Future<Output = ApiResult<Arc<str>>>,
+    {
+        let mut inner = self.inner.lock().await;
+        if let Some(id) = &*inner {
+            return Ok(Arc::clone(id));
+        }
+        let id = begin(self.state.client.clone()).await?;
+        self.is_rebuilt.store(true, Ordering::Relaxed);
+        *inner = Some(Arc::clone(&id));
+        Ok(id)
+    }
+
+    /// Forgets the protocol library's session, which has ended by itself.
+    pub async fn forget_inner(&self, id: &str) {
+        let mut inner = self.inner.lock().await;
+        if inner.as_deref() == Some(id) {
+            *inner = None;
+        }
+    }
+
+    pub fn is_rebuilt(&self) -> bool {
+        self.is_rebuilt.load(Ordering::Relaxed)
+    }
+
+    /// Notes that something of the session has begun, which lasts as long as the result.
+    pub fn begin_use(self: &Arc<Self>) -> Use {
+        self.uses.fetch_add(1, Ordering::Relaxed);
+        Use(Arc::clone(self))
+    }
+
+    fn is_in_use(&self) -> bool {
+        self.uses.load(Ordering::Relaxed) > 0
+    }
+}
+
+async fn close(manager: &LocalSessionManager, inner: Arc<str>) {
+    if let Err(error) = manager.close_session(&inner).await {
+        tracing::debug!(%error, "an MCP session could not be closed");
+    }
+}
+
+type Open = HashMap<Arc<str>, Arc<Session>>;
+
+/// The sessions that are in use, by their ids.
+pub struct Sessions {
+    key: SealingKey,
+    manager: Arc<LocalSessionManager>,
+    /// Read at every message without a lock; changes are rare.
+    open: ArcSwap<Open>,
+    changing: Mutex<()>,
+    ended: Mutex<HashMap<Uuid, Instant>>,
+    began: Instant,
+}
+
+impl Sessions {
+    pub fn new(key: SealingKey, manager: Arc<LocalSessionManager>) -> Self {
+        Self {
+            key,
+            manager,
+            open: ArcSwap::default(),
+            changing: Mutex::default(),
+            ended: Mutex::default(),
+            began: Instant::now(),
+        }
+    }
+
+    /// A new session of `caller`, which the protocol library knows as `inner`; gives its id.
+    pub fn open(
+        &self,
+        caller: &Caller,
+        inner: Arc<str>,
+        client: InitializeRequestParams,
+        view: u64,
+    ) -> ApiResult<String> {
+        let state = State { id: Uuid::now_v7(), view, client };
+        let bytes = serde_json::to_vec(&state).map_err(ApiError::internal)?;
+        let owner = owner(caller);
+        let sealed = self.key.seal(&place(owner), &bytes).map_err(ApiError::internal)?;
+        self.keep(self.session(state, sealed.as_str().into(), owner, Some(inner)));
+        Ok(sealed)
+    }
+
+    /// The session of this id, if it is `caller`'s.
+    pub fn find(&self, id: &str, caller: &Caller) -> Option<Arc<Session>> {
+        let owner = owner(caller);
+        let open = self.open.load().get(id).cloned();
+        let session = match open {
+            Some(session) if session.owner == owner => session,
+            Some(_) => return None,
+            None => self.reopen(id, owner)?,
+        };
+        session.used.store(self.now(), Ordering::Relaxed);
+        Some(session)
+    }
+
+    fn reopen(&self, id: &str, owner: Uuid) -> Option<Arc<Session>> {
+        if id.len() > ID_LIMIT {
+            return None;
+        }
+        let bytes = self.key.open(&place(owner), id).ok()?;
+        let state: State = serde_json::from_slice(&bytes).ok()?;
+        if lock(&self.ended).contains_key(&state.id) {
+            return None;
+        }
+        Some(self.keep(self.session(state, id.into(), owner, None)))
+    }
+
+    fn session(&self, state: State, sealed: Arc<str>, owner: Uuid, inner: Option<Arc<str>>) -> Arc<Session> {
+        Arc::new(Session {
+            view: AtomicU64::new(state.view),
+            state,
+            sealed,
+            owner,
+            inner: tokio::sync::Mutex::new(inner),
+            manager: Arc::clone(&self.manager),
+            is_rebuilt: AtomicBool::default(),
+            used: AtomicU64::new(self.now()),
+            uses: AtomicUsize::default(),
+            ended: CancellationToken::new(),
+        })
+    }
+
+    /// Takes the session into memory, in the place of another one of its owner's where it has to. When two requests
+    /// reopen the same one, both get the first.
+    fn keep(&self, session: Arc<Session>) -> Arc<Session> {
+        let _changing = lock(&self.changing);
+        let mut open = Open::clone(&self.open.load());
+        if let Some(known) = open.get(&session.sealed) {
+            return Arc::clone(known);
+        }
+        if let Some(displaced) = displaced(&open, session.owner).and_then(|id| open.remove(&id)) {
+            displaced.ended.cancel();
+        }
+        open.insert(Arc::clone(&session.sealed), Arc::clone(&session));
+        self.open.store(Arc::new(open));
+        session
+    }
+
+    /// Ends the session, as its client wants it.
+    pub fn end(&self, session: &Session) {
+        let mut ended = lock(&self.ended);
+        if ended.len() >= ENDED_LIMIT
+            && let Some(oldest) = ended.iter().min_by_key(|(_, at)| **at).map(|(id, _)| *id)
+        {
+            ended.remove(&oldest);
+        }
+        ended.insert(session.state.id, Instant::now());
+        drop(ended);
+        session.ended.cancel();
+        self.retain(|other| other.sealed != session.sealed);
+    }
+
+    /// Takes what nobody uses out of memory; called every minute.
+    pub fn sweep(&self) {
+        lock(&self.ended).retain(|_, at| at.elapsed() < ENDED_AGE);
+        let idle = self.now().saturating_sub(millis(IDLE));
+        self.retain(|session| session.is_in_use() || session.used.load(Ordering::Relaxed) > idle);
+    }
+
+    fn retain(&self, which: impl Fn(&Session) -> bool) {
+        let _changing = lock(&self.changing);
+        let mut open = Open::clone(&self.open.load());
+        open.retain(|_, session| which(session));
+        self.open.store(Arc::new(open));
+    }
+
+    fn now(&self) -> u64 {
+        millis(self.began.elapsed())
+    }
+}
+
+/// Which session of `owner` has to go before it opens another: the one that was used least of late, of those that nothing
+/// is under way in if there are such. Nobody's else goes.
+fn displaced(open: &Open, owner: Uuid) -> Option<Arc<str>> {
+    let own = || open.values().filter(move |session| session.owner == owner);
+    if own().count() < OPEN_PER_CALLER && open.len() < OPEN_LIMIT {
+        return None;
+    }
+    let least = own().min_by_key(|session| (session.is_in_use(), session.used.load(Ordering::Relaxed)))?;
+    Some(Arc::clone(&least.sealed))
+}
+
+/// What is kept of a client's `initialize`; `None` when its capabilities are too large for an id.
+pub fn essence(client: InitializeRequestParams) -> Option<InitializeRequestParams> {
+    let shortened = |text: &str| text.chars().take(NAME_LIMIT).collect::<String>();
+    let info = Implementation::new(shortened(&client.client_info.name), shortened(&client.client_info.version));
+    let mut kept = InitializeRequestParams::new(client.capabilities, info);
+    kept.protocol_version = client.protocol_version;
+    let fits = |kept: &InitializeRequestParams| serde_json::to_vec(kept).is_ok_and(|state| state.len() <= STATE_LIMIT);
+    if !fits(&kept) {
+        (kept.capabilities.experimental, kept.capabilities.extensions) = (None, None);
+    }
+    fits(&kept).then_some(kept)
+}
+
+/// A key is an owner of its own; tokens of one user are the same one.
+fn owner(caller: &Caller) -> Uuid {
+    caller.key.as_ref().map_or(caller.user_id, |(id, _)| *id)
+}
+
+fn place(owner: Uuid) -> String {
+    format!("mcp session {owner}")
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cardinal_base::{config::Secret, scope::ScopeSet};
+
+    fn sessions(secret: &str) -> Sessions {
+        Sessions::new(SealingKey::derive(&Secret::new(secret)), Arc::default())
+    }
+
+    fn caller() -> Caller {
+        Caller::of(Uuid::now_v7(), "somebody", ScopeSet::all())
+    }
+
+    fn client() -> InitializeRequestParams {
+        InitializeRequestParams::new(Default::default(), Implementation::new("test", "1"))
+    }
+
+    fn open(sessions: &Sessions, caller: &Caller) -> String {
+        sessions.open(caller, "inner".into(), client(), 7).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_id_is_good_at_every_host_of_the_database_and_for_its_owner_alone() {
+        let (one, other, stranger) = (sessions("one"), sessions("other"), caller());
+        let caller = caller();
+        let id = open(&one, &caller);
+        assert!(one.find(&id, &caller).is_some() && one.find(&id, &stranger).is_none());
+        let again = sessions("one");
+        assert!(again.find(&id, &stranger).is_none());
+        let found = again.find(&id, &caller).unwrap();
+        assert_eq!((found.view.load(Ordering::Relaxed), found.state.client.client_info.name.as_str()), (7, "test"));
+        assert!(again.find(&id, &stranger).is_none(), "in memory by now");
+        assert!(other.find(&id, &caller).is_none());
+        assert!(one.find("made-up", &caller).is_none() && one.find(&"x".repeat(ID_LIMIT + 1), &caller).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_caller_displaces_its_own_least_used_session_and_still_has_it() {
+        let sessions = sessions("one");
+        let (caller, other) = (caller(), caller());
+        let others = open(&sessions, &other);
+        let first = open(&sessions, &caller);
+        let (found, used) = (sessions.find(&first, &caller).unwrap(), open(&sessions, &caller));
+        let streams = sessions.find(&used, &caller).unwrap();
+        let _stream = streams.begin_use();
+        for _ in 2..OPEN_PER_CALLER {
+            open(&sessions, &caller);
+        }
+        sessions.open.load().values().for_each(|session| session.used.store(1, Ordering::Relaxed));
+        for session in [&found, &streams] {
+            session.used.store(0, Ordering::Relaxed);
+        }
+        open(&sessions, &caller);
+        assert!(found.ended.is_cancelled() && !sessions.open.load().contains_key(first.as_str()));
+        assert!(sessions.open.load().contains_key(used.as_str()), "one with a stream goes last");
+        assert!(sessions.open.load().contains_key(others.as_str()));
+        assert_eq!(sessions.open.load().len(), OPEN_PER_CALLER + 1);
+        assert!(sessions.find(&first, &caller).is_some());
+    }
+
+    #[tokio::test]
+    async fn when_memory_is_full_everybody_still_gets_a_session() {
+        let sessions = sessions("one");
+        for _ in 0..OPEN_LIMIT {
+            open(&sessions, &caller());
+        }
+        let late = caller();
+        let (first, second) = (open(&sessions, &late), open(&sessions, &late));
+        assert_eq!(sessions.open.load().len(), OPEN_LIMIT + 1);
+        assert!(sessions.find(&second, &late).is_some() && sessions.find(&first, &late).is_some());
+    }
+
+    #[tokio::test]
+    async fn what_its_client_has_ended_is_over() {
+        let (sessions, caller) = (sessions("one"), caller());
+        let id = open(&sessions, &caller);
+        let session = sessions.find(&id, &caller).unwrap();
+        sessions.end(&session);
+        assert!(session.ended.is_cancelled() && sessions.find(&id, &caller).is_none());
+    }
+
+    #[tokio::test]
+    async fn what_nobody_uses_leaves_memory() {
+        let (mut sessions, caller) = (sessions("one"), caller());
+        let (idle, in_use) = (open(&sessions, &caller), open(&sessions, &caller));
+        let _stream = sessions.find(&in_use, &caller).unwrap().begin_use();
+        sessions.began = Instant::now().checked_sub(IDLE * 2).unwrap();
+        sessions.sweep();
+        assert!(
+            sessions.open.load().contains_key(in_use.as_str()) && !sessions.open.load().contains_key(idle.as_str())
+        );
+        assert!(sessions.find(&idle, &caller).is_some());
+    }
+
+    #[test]
+    fn an_id_stays_short_whatever_a_client_says_of_itself() {
+        let mut wordy = client();
+        wordy.client_info = Implementation::new("n".repeat(5_000), "v".repeat(5_000));
+        let many = serde_json::json!({"experimental": {"much": {"text": "x".repeat(5_000)}}, "elicitation": {}});
+        wordy.capabilities = serde_json::from_value(many).unwrap();
+        let kept = essence(wordy).unwrap();
+        assert!(kept.capabilities.elicitation.is_some() && kept.capabilities.experimental.is_none());
+        assert!(serde_json::to_vec(&kept).unwrap().len() <= STATE_LIMIT);
+    }
+}

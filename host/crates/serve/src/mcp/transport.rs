@@ -1,0 +1,114 @@
+//! Requests as the protocol library takes them, and what it answers.
+
+use std::{convert::Infallible, sync::Arc};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full, combinators::BoxBody};
+use rmcp::transport::streamable_http_server::{
+    StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+};
+use tower_service::Service;
+
+use super::{MESSAGE_LIMIT, Visit, server::Server};
+use crate::{
+    http::{body::Body, reply::Reply},
+    request::Call,
+};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+    input,
+};
+
+pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+const ALL_TYPES: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+
+pub type Transport = StreamableHttpService<Server, LocalSessionManager>;
+pub type Request = http::Request<Full<Bytes>>;
+pub type Response = http::Response<BoxBody<Bytes, Infallible>>;
+
+/// The protocol library gets no token to stop by: it would cut off what is under way, and the streams that wait for news
+/// end by themselves.
+pub fn transport(server: Server, manager: Arc<LocalSessionManager>, sessions: bool) -> Transport {
+    let config = StreamableHttpServerConfig::default()
+        .with_legacy_session_mode(sessions)
+        .with_json_response(true)
+        // The walk has checked Host already, by BASE_URL and ALLOWED_HOSTS.
+        .with_allowed_hosts(Vec::<String>::new())
+        .with_max_request_body_bytes(MESSAGE_LIMIT);
+    StreamableHttpService::new(move || Ok(server.clone()), manager, config)
+}
+
+pub fn session_id(headers: &HeaderMap) -> Option<&str> {
+    headers.get(SESSION_ID).and_then(|id| id.to_str().ok())
+}
+
+/// Widens what a client accepts to what the protocol library wants to see named in full, where the client does take it:
+/// many name nothing or `*/*`. Who takes JSON alone gets it, but in a session, where every answer is a stream of events.
+pub fn prepare(headers: &mut HeaderMap, gets_json: bool) {
+    headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(JSON));
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let accept = accept.collect::<Vec<_>>().join(",");
+    let takes = |types: &[&str]| input::preference(&accept, types) > 0.0;
+    let takes_json = takes(&[JSON, "application/*", "*/*"]);
+    let takes_events = takes(&[EVENTS, "text/*", "*/*"]);
+    if accept.is_empty() || (takes_json && (takes_events || gets_json)) {
+        headers.insert(header::ACCEPT, ALL_TYPES);
+    } else if takes_events {
+        headers.insert(header::ACCEPT, HeaderValue::from_static(EVENTS));
+    }
+}
+
+pub async fn pass_on(transport: &Transport, call: &Call, message: Bytes, visit: Visit) -> Response {
+    send(transport, request(&call.method, &call.uri, call.headers.clone(), message, visit)).await
+}
+
+pub fn request(method: &Method, uri: &Uri, mut headers: HeaderMap, message: Bytes, visit: Visit) -> Request {
+    headers.remove(header::AUTHORIZATION);
+    let mut request = Request::new(Full::new(message));
+    *request.method_mut() = method.clone();
+    *request.uri_mut() = uri.clone();
+    *request.headers_mut() = headers;
+    request.extensions_mut().insert(visit);
+    request
+}
+
+pub async fn send(transport: &Transport, request: Request) -> Response {
+    let answered: Result<_, Infallible> = transport.clone().call(request).await;
+    match answered {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+/// Whether the protocol library refuses in plain words.
+pub fn is_plain_refusal<B>(response: &http::Response<B>) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    response.status().is_client_error() && kind.is_none_or(|kind| kind.as_bytes().starts_with(b"text/plain"))
+}
+
+/// The response; a problem document where no message was read that a JSON-RPC error could answer.
+pub async fn plain_or(response: Response) -> ApiResult<Reply> {
+    if !is_plain_refusal(&response) {
+        return Ok(response.map(Body::stream));
+    }
+    let code = match response.status() {
+        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => &codes::INVALID_REQUEST,
+        StatusCode::NOT_FOUND => &codes::NOT_FOUND,
+        StatusCode::NOT_ACCEPTABLE => &codes::NOT_ACCEPTABLE,
+        StatusCode::CONFLICT => &codes::CONFLICT,
+        _ => return Ok(response.map(Body::stream)),
+    };
+    Err(ApiError::new(code).detail(text(response).await))
+}
+
+/// Its words, which are short.
+pub async fn text(response: Response) -> String {
+    match response.into_body().collect().await {
+        Ok(body) => String::from_utf8_lossy(&body.to_bytes()).into_owned(),
+        Err(never) => match never {},
+    }
+}

@@ -1,0 +1,249 @@
+//! Reads one picture from the web, within limits.
+//!
+//! There is no client with a pool here on purpose: each connection goes to the very address that was checked.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Empty};
+use hyper::{body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
+use url::{Host, Position, Url};
+
+use super::{
+    PictureError,
+    address::{self, OutOfReach},
+    format::Format,
+};
+use cardinal_base::config::Cidr;
+
+/// For everything together: names, connections, redirects, the body.
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(10);
+/// A site with a dead address and a live one must not use up the whole time.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Longer than it takes to find out about nearly every name.
+const REFUSAL_TIME: Duration = Duration::from_millis(500);
+/// Names with dozens of addresses exist; trying them all does not help.
+const MAX_ADDRESSES: usize = 4;
+const MAX_REDIRECTS: usize = 5;
+/// The longest address that is read.
+pub const MAX_URL: usize = 2_048;
+/// The largest picture: what a camera makes, and no more than a browser is glad to draw.
+pub const MAX_BYTES: usize = 8 << 20;
+const MAX_HEAD: usize = 64 << 10;
+/// Bytes that are enough to tell what a file is.
+const ENOUGH_TO_DETECT: usize = 256;
+const ACCEPTED: &str = "image/avif,image/webp,image/png,image/jpeg,image/gif";
+const AGENT: &str = concat!("cardinal/", env!("CARGO_PKG_VERSION"));
+
+/// Reads pictures from the internet, and from the private networks that the operator has opened.
+pub struct Fetcher {
+    tls: TlsConnector,
+    opened: Vec<Cidr>,
+}
+
+/// A picture as it came.
+#[derive(Debug)]
+pub struct Fetched {
+    pub format: Format,
+    pub bytes: Bytes,
+}
+
+/// An address as somebody typed it.
+///
+/// # Errors
+/// It names no page of the web, or carries a credential.
+pub fn parse(text: &str) -> Result<Url, PictureError> {
+    if text.len() > MAX_URL {
+        return Err(PictureError::TooLong);
+    }
+    let mut url = Url::parse(text).map_err(|_| PictureError::NotAWebAddress)?;
+    url.set_fragment(None);
+    check(&url)?;
+    Ok(url)
+}
+
+fn check(url: &Url) -> Result<(), PictureError> {
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        return Err(PictureError::NotAWebAddress);
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(PictureError::Credentials);
+    }
+    Ok(())
+}
+
+enum Step {
+    Picture(Fetched),
+    Redirect(Url),
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+impl Fetcher {
+    /// # Errors
+    /// The TLS library refuses its own settings.
+    pub fn new(opened: Vec<Cidr>) -> anyhow::Result<Self> {
+        Ok(Self { tls: cardinal_base::tls::connector()?, opened })
+    }
+
+    /// # Errors
+    /// Nobody answers with a picture, in time or at all.
+    pub async fn get(&self, url: &Url) -> Result<Fetched, PictureError> {
+        timeout(TOTAL_TIMEOUT, self.follow(url)).await.unwrap_or(Err(PictureError::Timeout))
+    }
+
+    /// Each step of a redirect is checked like the first.
+    async fn follow(&self, url: &Url) -> Result<Fetched, PictureError> {
+        let mut url = url.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            check(&url)?;
+            match self.step(&url).await? {
+                Step::Picture(picture) => return Ok(picture),
+                Step::Redirect(to) => url = to,
+            }
+        }
+        Err(PictureError::TooManyRedirects)
+    }
+
+    async fn step(&self, url: &Url) -> Result<Step, PictureError> {
+        let stream = self.open(url).await?;
+        let handshake = http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream));
+        let (mut sender, connection) = handshake.await.map_err(PictureError::Http)?;
+        let exchange = async {
+            let response = sender.send_request(request(url)?).await.map_err(PictureError::Http)?;
+            read(url, response).await
+        };
+        // The connection is driven here and not in a task of its own: when this future is dropped, all that it opened
+        // is closed with it.
+        let driver = async {
+            let _ = connection.await; // its failure reaches the exchange too, which then says so
+            std::future::pending().await
+        };
+        tokio::select! {
+            answer = exchange => answer,
+            never = driver => never,
+        }
+    }
+
+    async fn open(&self, url: &Url) -> Result<Box<dyn Stream>, PictureError> {
+        let host = url.host().ok_or(PictureError::NotAWebAddress)?;
+        let port = url.port_or_known_default().ok_or(PictureError::NotAWebAddress)?;
+        let stream = connect(&self.find(&host, port).await?).await?;
+        if url.scheme() == "http" {
+            return Ok(Box::new(stream));
+        }
+        let name = match host {
+            Host::Domain(name) => {
+                ServerName::try_from(name.to_owned()).map_err(|error| PictureError::Tls(io::Error::other(error)))?
+            }
+            Host::Ipv4(address) => IpAddr::V4(address).into(),
+            Host::Ipv6(address) => IpAddr::V6(address).into(),
+        };
+        Ok(Box::new(self.tls.connect(name, stream).await.map_err(PictureError::Tls)?))
+    }
+
+    /// A name that is not there and one of the network behind the host are refused after the same time, or the time
+    /// would give away which it is.
+    async fn find(&self, host: &Host<&str>, port: u16) -> Result<Vec<SocketAddr>, PictureError> {
+        let begun = Instant::now();
+        let found = resolve(host, port).await.and_then(|addresses| self.permitted(addresses));
+        if found.is_err() && matches!(host, Host::Domain(_)) {
+            sleep_until(begun + REFUSAL_TIME).await;
+        }
+        found
+    }
+
+    /// The addresses that may be connected to. The name is not resolved again: a second answer could be another one.
+    fn permitted(&self, addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, PictureError> {
+        let mut refused = OutOfReach("missing");
+        let mut permitted = Vec::new();
+        for socket in addresses {
+            match address::check(socket.ip(), &self.opened) {
+                Ok(()) => permitted.push(socket),
+                Err(reason) => refused = reason,
+            }
+        }
+        permitted.truncate(MAX_ADDRESSES);
+        if permitted.is_empty() { Err(PictureError::OutOfReach(refused)) } else { Ok(permitted) }
+    }
+}
+
+async fn resolve(host: &Host<&str>, port: u16) -> Result<Vec<SocketAddr>, PictureError> {
+    Ok(match host {
+        Host::Ipv4(address) => vec![SocketAddr::new(IpAddr::V4(*address), port)],
+        Host::Ipv6(address) => vec![SocketAddr::new(IpAddr::V6(*address), port)],
+        Host::Domain(name) => tokio::net::lookup_host((*name, port)).await.map_err(PictureError::NoSuchHost)?.collect(),
+    })
+}
+
+async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, PictureError> {
+    let mut failure = io::Error::from(io::ErrorKind::TimedOut);
+    for address in addresses {
+        match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => failure = error,
+            Err(_) => {}
+        }
+    }
+    Err(PictureError::Connect(failure))
+}
+
+fn request(url: &Url) -> Result<Request<Empty<Bytes>>, PictureError> {
+    Request::get(&url[Position::BeforePath..Position::AfterQuery])
+        .header(header::HOST, &url[Position::BeforeHost..Position::AfterPort])
+        .header(header::ACCEPT, HeaderValue::from_static(ACCEPTED))
+        .header(header::USER_AGENT, AGENT)
+        .body(Empty::new())
+        .map_err(|_| PictureError::NotAWebAddress)
+}
+
+async fn read(url: &Url, response: Response<Incoming>) -> Result<Step, PictureError> {
+    if let Some(to) = redirect(url, &response) {
+        return Ok(Step::Redirect(to?));
+    }
+    if response.status() != StatusCode::OK {
+        return Err(PictureError::Status(response.status()));
+    }
+    let mut body = response.into_body();
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(PictureError::Http)?;
+        bytes.extend_from_slice(frame.data_ref().map(|data| &**data).unwrap_or_default());
+        if bytes.len() > MAX_BYTES {
+            return Err(PictureError::TooLarge);
+        }
+        // What is no picture is not waited for.
+        if bytes.len() >= ENOUGH_TO_DETECT && Format::detect(&bytes).is_none() {
+            return Err(PictureError::NotAPicture);
+        }
+    }
+    let format = Format::detect(&bytes).ok_or(PictureError::NotAPicture)?;
+    Ok(Step::Picture(Fetched { format, bytes: bytes.freeze() }))
+}
+
+/// Where the answer sends us, when it does.
+fn redirect(url: &Url, response: &Response<Incoming>) -> Option<Result<Url, PictureError>> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    // Not `to_str`: sites send raw UTF-8 in here.
+    let location = String::from_utf8_lossy(response.headers().get(header::LOCATION)?.as_bytes());
+    let to = url.join(&location).map_err(|_| PictureError::NotAWebAddress);
+    Some(to.map(|mut to| {
+        to.set_fragment(None);
+        to
+    }))
+}

@@ -1,0 +1,179 @@
+//! What is known of a request while it is answered, and what is told of it at its end.
+
+use std::{
+    net::IpAddr,
+    time::{Duration, Instant},
+};
+
+use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header};
+
+use crate::{
+    api,
+    app::App,
+    audit::{self, Act},
+    http::{
+        body::Body, compression::Negotiation, cors, forwarded::Origin, path, problem, reply::Reply,
+        request_body::RequestBody,
+    },
+    router,
+};
+use cardinal_base::{
+    codes,
+    error::ApiResult,
+    request_id::{self, RequestId},
+};
+use cardinal_identity::{auth::caller::SharedCaller, limit::standing::Standing};
+use cardinal_observe::{log::AccessLine, meter::Meter, spent::Spent, trace::Trace};
+
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// What is known of a request from its first byte on.
+pub struct Cx<'a> {
+    app: &'a App,
+    pub request_id: RequestId,
+    pub trace: Trace,
+    pub started: Instant,
+    /// The client, behind whatever proxies are trusted.
+    pub peer: IpAddr,
+    /// The connection comes from a proxy whose headers are believed.
+    pub trusted: bool,
+    /// The answer is an upstream's, whose headers are its own.
+    pub relayed: bool,
+    pub method: Method,
+    pub uri: Uri,
+    pub origin: Option<HeaderValue>,
+    asked: Negotiation,
+    /// The route's template, for the log and metrics; empty while none is found.
+    pub template: &'static str,
+    pub caller: Option<SharedCaller>,
+    pub meter: Option<&'static Meter>,
+    answered: bool,
+    /// Of the limit that the request was counted against.
+    pub standing: Option<Standing>,
+}
+
+impl<'a> Cx<'a> {
+    pub fn begin(app: &'a App, from: Origin, request: &Request<RequestBody>) -> Self {
+        app.telemetry.requests.in_flight.up();
+        Self {
+            app,
+            trace: Trace::of(request.headers(), &mut rand::rng()),
+            request_id: RequestId::of(request.headers()),
+            started: Instant::now(),
+            peer: from.client,
+            trusted: from.trusted,
+            relayed: false,
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            asked: Negotiation::new(request.method(), request.headers()),
+            origin: request.headers().get(header::ORIGIN).cloned(),
+            template: "",
+            caller: None,
+            meter: None,
+            answered: false,
+            standing: None,
+        }
+    }
+
+    /// An administrative act that the caller may not do is counted in the audit log.
+    pub fn note_refusal(&self, outcome: &ApiResult<Reply>) {
+        let (Some(caller), Some(code)) = (&self.caller, audit::is_refusal(outcome)) else { return };
+        let Some(act) = Act::of_route(&self.method, self.template) else { return };
+        let target = router::object_of(self.template, self.uri.path());
+        self.app.audit.refused(caller, self.peer, self.request_id.to_string(), act, target, code);
+    }
+
+    /// The only place that makes a failure body; one log line per request.
+    pub fn finish(mut self, outcome: ApiResult<Reply>, spent: Spent) -> Response<Body> {
+        self.answered = true;
+        let app = self.app;
+        let request_id = self.request_id;
+        let id = request_id.as_str();
+        let (code, cause, mut response) = match outcome {
+            Ok(response) => (None, None, response),
+            Err(error) => {
+                let (code, cause) = (error.code().to_owned(), error.cause_text());
+                (Some(code), cause, problem::respond(&error, &app.base_url, id))
+            }
+        };
+        if self.may_be_compressed() {
+            app.compression.apply(&self.asked, &mut response);
+        }
+        let rule = cors::rule(self.uri.path());
+        let headers = response.headers_mut();
+        if let Ok(id) = HeaderValue::from_str(id) {
+            headers.insert(request_id::HEADER, id);
+        }
+        if !self.relayed {
+            headers.entry(header::X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
+            if rule == cors::Rule::Listed {
+                headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+            }
+            app.origins.decorate(rule, self.origin.as_ref(), headers);
+        }
+        if let Some(standing) = &self.standing {
+            standing.write(headers);
+        }
+        let took = self.started.elapsed();
+        // Of a plugin's routes alone; a plugin that has timings of its own adds them in a header beside this one.
+        if spent.meter.is_some()
+            && let Ok(timing) = HeaderValue::from_bytes(spent.timing(took).as_bytes())
+        {
+            headers.append(SERVER_TIMING, timing);
+        }
+        self.tell(took, response.status().as_u16(), code.as_deref(), cause.as_deref(), &spent);
+        response
+    }
+
+    /// A GET that a route of ours answered, other than MCP's. Upstreams compress by themselves, files are compressed
+    /// already.
+    fn may_be_compressed(&self) -> bool {
+        let is_ours = !self.relayed && !self.template.is_empty() && !self.template.starts_with("/api");
+        is_ours && matches!(self.method, Method::GET | Method::HEAD)
+    }
+
+    /// Counts the request and writes its line.
+    fn tell(&self, took: Duration, status: u16, code: Option<&str>, cause: Option<&str>, spent: &Spent) {
+        let requests = &self.app.telemetry.requests;
+        let meter = spent.meter.or(self.meter).unwrap_or_else(|| match self.template {
+            "" => requests.unmatched(&self.method),
+            template => requests.route(&self.method, template),
+        });
+        meter.observe(status, took, spent);
+        self.app.log.access(&AccessLine {
+            request_id: self.request_id.as_str(),
+            trace: &self.trace,
+            peer: self.peer,
+            method: self.method.as_str(),
+            path: &path::for_log(self.uri.path()),
+            route: if meter.is_of_a_route() { &meter.route } else { "" },
+            status,
+            took,
+            spent,
+            user: self.caller.as_ref().map(|caller| caller.username.as_str()),
+            key_id: self.caller.as_ref().and_then(|caller| caller.key.as_ref()).map(|(id, _)| *id),
+            code,
+            cause,
+            is_probe: api::is_probe(self.template),
+        });
+    }
+}
+
+/// What the log calls the outcome when the client has gone away before there was one, as nginx does.
+const CLIENT_CLOSED: u16 = 499;
+
+impl Drop for Cx<'_> {
+    fn drop(&mut self) {
+        self.app.telemetry.requests.in_flight.down();
+        if !self.answered {
+            self.app.telemetry.requests.abandoned.count();
+            // A panic of ours ends the connection, too, and is no fault of the client's.
+            let (status, code) = if std::thread::panicking() {
+                (500, codes::INTERNAL_ERROR.name)
+            } else {
+                (CLIENT_CLOSED, "client-closed")
+            };
+            self.tell(self.started.elapsed(), status, Some(code), None, &Spent::default());
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The answer to what could not be read as a request: no method, no path and no caller are known.
+
+use std::{sync::Arc, time::Duration};
+
+use http::{HeaderMap, Method, StatusCode};
+
+use super::Peer;
+use crate::app::App;
+use cardinal_base::{codes, error::ApiError, request_id::RequestId};
+use cardinal_observe::{log::AccessLine, spent::Spent, trace::Trace};
+
+/// A problem document with its head, after which the connection is closed. Written to the log and counted like others.
+pub fn answer(app: &Arc<App>, peer: Peer, status: u16) -> Vec<u8> {
+    let error = match status {
+        414 => ApiError::new(&codes::URI_TOO_LONG),
+        431 => ApiError::new(&codes::HEADERS_TOO_LARGE),
+        _ => ApiError::new(&codes::INVALID_REQUEST).detail("What came in is not an HTTP/1.1 request."),
+    };
+    let nothing = HeaderMap::new();
+    let (request_id, trace) = (RequestId::of(&nothing), Trace::of(&nothing, &mut rand::rng()));
+    let (status, id) = (error.status(), request_id.as_str());
+    let spent = Spent::default();
+    app.telemetry.requests.unmatched(&Method::TRACE).observe(status.as_u16(), Duration::ZERO, &spent);
+    app.log.access(&AccessLine {
+        request_id: id,
+        trace: &trace,
+        peer: peer.ip,
+        method: "-",
+        path: "",
+        route: "",
+        status: status.as_u16(),
+        took: Duration::ZERO,
+        spent: &spent,
+        user: None,
+        key_id: None,
+        code: Some(error.code()),
+        cause: None,
+        is_probe: false,
+    });
+    written(status, id, &error.to_problem(&app.base_url, id).to_string())
+}
+
+fn written(status: StatusCode, id: &str, problem: &str) -> Vec<u8> {
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\nx-request-id: {id}\r\n\
+         x-content-type-options: nosniff\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{problem}",
+        problem.len()
+    )
+    .into_bytes()
+}

@@ -1,0 +1,307 @@
+//! Listeners and connections: bare hyper, every wait with a bound.
+
+mod connections;
+mod idle_queue;
+mod idle_timer;
+mod unread_head;
+
+use std::{
+    future::{Future, poll_fn},
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    os::fd::{AsRawFd, OwnedFd, RawFd},
+    pin::{Pin, pin},
+    sync::{Arc, atomic::Ordering},
+    task::Poll,
+    time::Duration,
+};
+
+use futures_util::FutureExt;
+use http::{HeaderValue, header};
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream, UnixStream},
+    sync::OwnedSemaphorePermit,
+};
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    connections::{Connections, Seat},
+    idle_timer::IdleTimer,
+    unread_head::UnreadHead,
+};
+use crate::{
+    api,
+    app::App,
+    http::{paced::Paced, request_body::RequestBody},
+    request::{self, Door, HeldFor, Peer},
+};
+use cardinal_control::{crash::descriptors, local_socket::HandoverReceiver};
+
+/// A request's headers must have arrived after this long; also the longest idle keep-alive.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes of request line and headers together.
+const HEADER_BYTES: usize = 64 * 1024;
+/// Headers of a request.
+const HEADER_COUNT: usize = 256;
+/// A client that takes nothing of its answer for this long is given up.
+const WRITE_STALL: Duration = Duration::from_secs(60);
+/// How long to wait after the listener failed (out of file descriptors, say) before trying again.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Where connections come in, and what may be asked there.
+pub enum Listener {
+    Tcp(TcpListener, Door),
+    /// Connections of the local socket, as the keeper lets them in.
+    Local(HandoverReceiver),
+}
+
+/// A connection that came in.
+enum Stream {
+    Tcp(TcpStream),
+    Local(UnixStream),
+}
+
+impl AsRawFd for Stream {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Self::Tcp(stream) => stream.as_raw_fd(),
+            Self::Local(stream) => stream.as_raw_fd(),
+        }
+    }
+}
+
+/// Serves until `stop`, then lets the requests in flight finish for at most `grace`.
+pub async fn serve(app: Arc<App>, listener: Listener, stop: CancellationToken, grace: Duration) {
+    let connections = Connections::new(app.config.http.trusted_proxies.clone(), Arc::clone(&app.limits));
+    let mut server = http1::Builder::new();
+    server.header_read_timeout(HEADER_TIMEOUT).max_headers(HEADER_COUNT).max_buf_size(HEADER_BYTES);
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = accept(&listener, &connections) => accepted,
+        };
+        match accepted {
+            Ok(Some(newcomer)) => {
+                let (app, mut server, stop) = (Arc::clone(&app), server.clone(), stop.clone());
+                tokio::spawn(async move {
+                    let Some((stream, peer, seat)) = newcomer.seated().await else { return };
+                    server.timer(IdleTimer::new(seat.connection()));
+                    match stream {
+                        Stream::Tcp(stream) => connection(app, server, stream, peer, stop, seat).await,
+                        Stream::Local(stream) => connection(app, server, stream, peer, stop, seat).await,
+                    }
+                });
+            }
+            Ok(None) => {}
+            Err(error) => {
+                connections.note_failure(&error);
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    if tokio::time::timeout(grace, connections.ended()).await.is_err() {
+        tracing::warn!(seconds = grace.as_secs(), "requests were still running at the end of the grace period");
+    }
+}
+
+/// Serves one connection until it ends or changes its protocol. After `stop` it ends with the request in flight, an
+/// idle one at once; also when its place is wanted.
+async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    app: Arc<App>,
+    server: http1::Builder,
+    stream: S,
+    peer: Peer,
+    stop: CancellationToken,
+    mut seat: Seat,
+) {
+    let _counted = ConnectionGuard::new(&app);
+    let state = Arc::clone(&app);
+    let io = Paced::new(TokioIo::new(stream), WRITE_STALL);
+    let stalled = io.stalled();
+    let respond = Arc::clone(&app);
+    let respond = Box::new(move |status| request::unreadable(&respond, peer, status));
+    let io = UnreadHead::new(io, seat.connection(), respond);
+    let held = seat.connection();
+    // Behind an `Arc` of this connection: cloning the token itself takes a lock that all connections share.
+    let stopping = Arc::new(stop.clone());
+    let service = service_fn(move |request| {
+        let app = Arc::clone(&app);
+        let (held, stopping) = (Arc::clone(&held), Arc::clone(&stopping));
+        let request = match peer.full {
+            None => RequestBody::of(request),
+            // A probe has no body, and what is refused must not keep a reserved place until its body is there.
+            Some(_) => request.map(|_| RequestBody::none()),
+        };
+        async move {
+            let mut answer = match peer.door {
+                Door::Metrics => api::metrics::separate(&app, &request).await,
+                Door::Whole | Door::Public | Door::Admin | Door::Local { .. } => {
+                    request::serve(app, peer, request).await
+                }
+            };
+            if let Some(HeldFor(time)) = answer.extensions_mut().remove() {
+                // Meanwhile the connection counts as idle: it is closed first when its place is wanted.
+                held.head_awaited();
+                tokio::select! {
+                    () = tokio::time::sleep(time) => {}
+                    () = stopping.cancelled() => {}
+                }
+                held.head_read();
+            }
+            if peer.full.is_some() {
+                answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, std::convert::Infallible>(answer)
+        }
+    });
+    let mut connection = server.serve_connection(io, service).with_upgrades();
+    let mut stopped = pin!(stop.cancelled());
+    let mut watching = true;
+    let mut asleep = false;
+    let ended = poll_fn(|cx| {
+        // One look is enough to be woken at the stop, and each costs a lock that all connections share.
+        if watching && (!asleep || state.draining.load(Ordering::Acquire)) {
+            asleep = true;
+            if stopped.as_mut().poll(cx).is_ready() {
+                watching = false;
+                Pin::new(&mut connection).graceful_shutdown();
+            }
+        }
+        let polled = Pin::new(&mut connection).poll(cx);
+        if polled.is_pending() && seat.poll_close(cx, stalled.load(Ordering::Relaxed)).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        polled
+    });
+    // A broken connection is the client's business; its requests have their own log lines.
+    if let Err(error) = ended.await {
+        tracing::debug!(peer = %peer.ip, %error, "connection ended");
+        if error.is_parse_version_h2()
+            && let Some(parts) = connection.into_parts()
+        {
+            // hyper closes such a connection without a word.
+            drop(tokio::time::timeout(WRITE_STALL, parts.io.refuse()).await);
+        }
+    }
+    drop(seat);
+}
+
+/// A connection among those that the host has open.
+struct ConnectionGuard(Arc<App>);
+
+impl ConnectionGuard {
+    fn new(app: &Arc<App>) -> Self {
+        app.telemetry.connections.up();
+        Self(Arc::clone(app))
+    }
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        self.0.telemetry.connections.down();
+    }
+}
+
+impl Listener {
+    /// # Errors
+    /// The descriptor is no socket that listens.
+    pub fn tcp(listener: OwnedFd, door: Door) -> io::Result<Self> {
+        let listener = std::net::TcpListener::from(listener);
+        listener.set_nonblocking(true)?;
+        Ok(Self::Tcp(TcpListener::from_std(listener)?, door))
+    }
+
+    /// # Errors
+    /// The descriptor is no socket.
+    pub fn local(handed: OwnedFd) -> io::Result<Self> {
+        Ok(Self::Local(HandoverReceiver::new(handed, rustix::process::getppid())?))
+    }
+}
+
+/// A connection that was accepted.
+struct Newcomer {
+    stream: Stream,
+    ip: IpAddr,
+    door: Door,
+    admission: Admission,
+}
+
+enum Admission {
+    Seated(Seat),
+    /// The listener is full. Others are accepted meanwhile, in bounded numbers.
+    Waiting(Pin<Box<dyn Future<Output = Option<Seat>> + Send>>, OwnedSemaphorePermit),
+}
+
+impl Newcomer {
+    /// With its place; `None` when it is turned away.
+    async fn seated(self) -> Option<(Stream, Peer, Seat)> {
+        let seat = match self.admission {
+            Admission::Seated(seat) => seat,
+            Admission::Waiting(admission, _permit) => admission.await?,
+        };
+        let peer = Peer { ip: self.ip, door: self.door, full: seat.full() };
+        Some((self.stream, peer, seat))
+    }
+}
+
+/// The next connection; `None` when it was turned away.
+async fn accept(listener: &Listener, connections: &Arc<Connections>) -> io::Result<Option<Newcomer>> {
+    let accepted = match accept_stream(listener).await {
+        Err(error) if is_exhausted(&error) => accept_on_reserve(listener, connections, error)?,
+        accepted => accepted?,
+    };
+    let Some((stream, ip, door)) = accepted else { return Ok(None) };
+    let admitting = Arc::clone(connections);
+    let mut admission = Box::pin(async move { admitting.admit(ip).await });
+    let admission = match (&mut admission).now_or_never() {
+        Some(Some(seat)) => Admission::Seated(seat),
+        Some(None) => return Ok(None),
+        None => Admission::Waiting(admission, connections.wait_for_place().await?),
+    };
+    // Without an address; what is counted by address is not counted there.
+    let ip = ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    Ok(Some(Newcomer { stream, ip, door, admission }))
+}
+
+type Accepted = Option<(Stream, Option<IpAddr>, Door)>;
+
+async fn accept_stream(listener: &Listener) -> io::Result<Accepted> {
+    Ok(match listener {
+        Listener::Tcp(listener, door) => {
+            let (stream, peer) = listener.accept().await?;
+            // It fails when the client has gone away already.
+            stream.set_nodelay(true).is_ok().then_some((Stream::Tcp(stream), Some(canonical(peer)), *door))
+        }
+        Listener::Local(handed) => {
+            let stream = handed.receive().await?;
+            let uid = stream.peer_cred()?.uid();
+            Some((Stream::Local(stream), None, Door::Local { uid }))
+        }
+    })
+}
+
+/// This process, or the system, has no descriptor left.
+fn is_exhausted(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// Plugins have taken all descriptors but those that are kept back for connections. When few of those are left, a
+/// connection that is idle makes room.
+fn accept_on_reserve(listener: &Listener, connections: &Connections, error: io::Error) -> io::Result<Accepted> {
+    // The system looks for a descriptor before it looks for a client: without one, it may still be that nobody waits.
+    let Some(accepted) = descriptors::with_reserve(|| accept_stream(listener).now_or_never()) else { return Ok(None) };
+    connections.note_failure(&error);
+    let leaves_enough = |stream: &Stream| !descriptors::is_among_the_last(stream.as_raw_fd());
+    if !matches!(&accepted, Ok(Some((stream, ..))) if leaves_enough(stream)) {
+        connections.close_longest_idle();
+    }
+    accepted
+}
+
+fn canonical(peer: SocketAddr) -> IpAddr {
+    peer.ip().to_canonical()
+}

@@ -1,0 +1,399 @@
+//! Who holds a listener's places.
+//!
+//! An address may be one attacker or a proxy with everybody behind it, the prober of a balancer among them. So an
+//! address that is over its share is not shut out: its longest idle connection is closed for the new one. A connection
+//! with a request under way is never closed for another. Where all of them have one, the new connection comes in on a
+//! reserved place, where only probes are answered.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::IpAddr,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+};
+
+use futures_util::task::AtomicWaker;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::idle_queue::IdleQueue;
+use crate::request::Full;
+use cardinal_base::config::Cidr;
+use cardinal_identity::limit::{Limits, addresses::Network};
+
+/// Open connections per listener.
+pub const CONNECTIONS: u32 = 10_000;
+/// Of these, by one address (IPv6: by a /64).
+const PER_ADDRESS: usize = 2_000;
+/// The same for a peer of TRUSTED_PROXIES, which carries many clients.
+const PER_PROXY: usize = 8_000;
+/// Beside these, for probes when nothing can be closed.
+const RESERVED: u32 = 500;
+/// Accepted connections that wait for a place at a time.
+const WAITING: u32 = 256;
+/// A connection that was asked to close is gone before this, or a request came in on it first.
+const CLOSING_TIME: Duration = Duration::from_millis(50);
+/// Closed connections, and failures to accept, are logged once in this time.
+const LOG_PAUSE: Duration = Duration::from_secs(60);
+
+/// The connections of one listener.
+pub struct Connections {
+    trusted: Vec<Cidr>,
+    limits: Arc<Limits>,
+    places: Arc<Semaphore>,
+    reserved: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
+    book: Mutex<Book>,
+}
+
+#[derive(Default)]
+struct Book {
+    all: IdleQueue,
+    by_network: HashMap<Network, IdleQueue>,
+    reserved: IdleQueue,
+    /// Closed for others of their address since the last line of the log.
+    closed: u64,
+    logged: Option<Instant>,
+    /// When a failure to accept was logged last.
+    failed: Option<Instant>,
+}
+
+/// One connection, as others see it. Only its own task writes `waits`.
+pub struct OpenConnection {
+    network: Option<Network>,
+    full: Option<Full>,
+    /// Odd while it waits for a request's head, even while a request is under way; grows with each change.
+    waits: AtomicU64,
+    close_asked: AtomicBool,
+    gone: AtomicBool,
+    waker: AtomicWaker,
+}
+
+/// A place that a connection holds until it ends.
+pub struct Seat {
+    connections: Arc<Connections>,
+    connection: Arc<OpenConnection>,
+    turn: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    is_registered: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Connections {
+    pub fn new(trusted: Vec<Cidr>, limits: Arc<Limits>) -> Arc<Self> {
+        Arc::new(Self {
+            trusted,
+            limits,
+            places: Arc::new(Semaphore::new(CONNECTIONS as usize)),
+            reserved: Arc::new(Semaphore::new(RESERVED as usize)),
+            waiting: Arc::new(Semaphore::new(WAITING as usize)),
+            book: Mutex::default(),
+        })
+    }
+
+    /// A place for a connection that was accepted, from an address or from the local socket. Waits while the listener
+    /// is full of requests. `None`: the address is over its share and there is no reserved place left, or the listener is
+    /// full and the address asks again and again though it is refused.
+    pub async fn admit(self: &Arc<Self>, peer: Option<IpAddr>) -> Option<Seat> {
+        if self.places.available_permits() == 0 && peer.is_some_and(|peer| self.limits.floods(peer)) {
+            return None;
+        }
+        let (permit, full) = match peer.is_some_and(|peer| !self.make_room(peer)) {
+            true => (self.reserved_place()?, Some(Full::Address)),
+            false => self.place().await?,
+        };
+        let connection = Arc::new(OpenConnection::new(peer.map(Network::from), full));
+        self.book().enter(&connection);
+        let connections = Arc::clone(self);
+        Some(Seat { connections, connection, turn: None, is_registered: false, _permit: permit })
+    }
+
+    /// Lets an accepted connection wait for its place beside those that are accepted after it.
+    pub async fn wait_for_place(&self) -> io::Result<OwnedSemaphorePermit> {
+        Arc::clone(&self.waiting).acquire_owned().await.map_err(io::Error::other)
+    }
+
+    /// Closes the connection of any address that has been idle longest.
+    pub fn close_longest_idle(&self) {
+        self.book().all.close_longest_idle();
+    }
+
+    /// Logs that accepting failed, once in a while.
+    pub fn note_failure(&self, error: &std::io::Error) {
+        let mut book = self.book();
+        if book.failed.is_none_or(|at| at.elapsed() >= LOG_PAUSE) {
+            book.failed = Some(Instant::now());
+            tracing::warn!(%error, "accepting a connection failed; idle connections are closed to make room");
+        }
+    }
+
+    /// Waits until every connection has ended.
+    pub async fn ended(&self) {
+        let _ = tokio::join!(self.places.acquire_many(CONNECTIONS), self.reserved.acquire_many(RESERVED));
+    }
+
+    /// Whether the address has its share left, or a connection that is closed for the new one.
+    fn make_room(&self, peer: IpAddr) -> bool {
+        let is_proxy = self.trusted.iter().any(|network| network.contains(peer));
+        let share = if is_proxy { PER_PROXY } else { PER_ADDRESS };
+        let mut book = self.book();
+        let Some(own) = book.by_network.get_mut(&Network::from(peer)) else { return true };
+        if own.open() < share {
+            return true;
+        }
+        let has_room = own.close_longest_idle();
+        if has_room {
+            book.note_closed(peer, share);
+        }
+        has_room
+    }
+
+    /// One of the listener's places, or a reserved one when all have requests under way.
+    async fn place(&self) -> Option<(OwnedSemaphorePermit, Option<Full>)> {
+        loop {
+            if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+                return Some((place, None));
+            }
+            if !self.book().all.close_longest_idle()
+                && let Some(place) = self.reserved_place()
+            {
+                return Some((place, Some(Full::Listener)));
+            }
+            let freed = Arc::clone(&self.places).acquire_owned();
+            if let Ok(place) = tokio::time::timeout(CLOSING_TIME, freed).await {
+                return Some((place.ok()?, None));
+            }
+        }
+    }
+
+    fn reserved_place(&self) -> Option<OwnedSemaphorePermit> {
+        let place = Arc::clone(&self.reserved).try_acquire_owned().ok()?;
+        // One is kept free for the next.
+        if self.reserved.available_permits() == 0 {
+            self.book().reserved.close_longest_idle();
+        }
+        Some(place)
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Book {
+    fn enter(&mut self, connection: &Arc<OpenConnection>) {
+        if connection.full.is_some() {
+            return self.reserved.push(Arc::clone(connection));
+        }
+        self.all.push(Arc::clone(connection));
+        if let Some(network) = connection.network {
+            self.by_network.entry(network).or_default().push(Arc::clone(connection));
+        }
+    }
+
+    fn leave(&mut self, connection: &OpenConnection) {
+        if connection.full.is_some() {
+            return self.reserved.left();
+        }
+        self.all.left();
+        if let Some(network) = connection.network
+            && let Some(own) = self.by_network.get_mut(&network)
+        {
+            own.left();
+            if own.open() == 0 {
+                self.by_network.remove(&network);
+            }
+        }
+    }
+
+    fn note_closed(&mut self, address: IpAddr, share: usize) {
+        self.closed += 1;
+        if self.logged.is_none_or(|at| at.elapsed() >= LOG_PAUSE) {
+            self.logged = Some(Instant::now());
+            let closed = std::mem::take(&mut self.closed);
+            tracing::warn!(%address, share, closed, "an address opens more connections than its share; idle ones of it are closed");
+        }
+    }
+}
+
+impl OpenConnection {
+    pub(super) fn new(network: Option<Network>, full: Option<Full>) -> Self {
+        Self {
+            network,
+            full,
+            waits: AtomicU64::new(1),
+            close_asked: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+            waker: AtomicWaker::new(),
+        }
+    }
+
+    /// It waits for the head of a request.
+    pub fn head_awaited(&self) {
+        self.waits.store(self.waits.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
+    }
+
+    /// A head is there, or the connection at its end.
+    pub fn head_read(&self) {
+        let waits = self.waits.load(Ordering::Relaxed);
+        self.waits.store(waits + (waits & 1), Ordering::Relaxed);
+    }
+
+    /// Which wait it is in, `None` while a request is under way.
+    pub(super) fn wait(&self) -> Option<u64> {
+        Some(self.waits.load(Ordering::Relaxed)).filter(|waits| waits % 2 == 1)
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_asked_to_close(&self) -> bool {
+        self.close_asked.load(Ordering::Acquire)
+    }
+
+    pub(super) fn ask_to_close(&self) {
+        self.close_asked.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+}
+
+impl Seat {
+    pub fn connection(&self) -> Arc<OpenConnection> {
+        Arc::clone(&self.connection)
+    }
+
+    /// Set on a reserved place.
+    pub fn full(&self) -> Option<Full> {
+        self.connection.full
+    }
+
+    /// Ready when the connection was asked to close and has no request. To be called after each poll of the connection,
+    /// which `is_writing` while bytes of an answer wait for the client.
+    pub fn poll_close(&mut self, cx: &mut Context<'_>, is_writing: bool) -> Poll<()> {
+        if !self.is_registered {
+            self.is_registered = true;
+            self.connection.waker.register(cx.waker());
+        }
+        if !self.connection.is_asked_to_close() {
+            return Poll::Pending;
+        }
+        // A request may lie in the socket unseen: tokio looks there before it comes back to a task that has yielded.
+        let turn = self.turn.get_or_insert_with(|| Box::pin(tokio::task::yield_now()));
+        ready!(turn.as_mut().poll(cx));
+        self.turn = None;
+        if self.connection.wait().is_some() && !is_writing {
+            return Poll::Ready(());
+        }
+        self.connection.close_asked.store(false, Ordering::Release);
+        self.connection.waker.register(cx.waker());
+        Poll::Pending
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.connection.gone.store(true, Ordering::Release);
+        self.connections.book().leave(&self.connection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+
+    async fn seats(connections: &Arc<Connections>, peer: IpAddr, count: usize) -> Vec<Seat> {
+        let mut seats = Vec::new();
+        for _ in 0..count {
+            seats.push(connections.admit(Some(peer)).await.unwrap());
+        }
+        seats
+    }
+
+    fn asked(seats: &[Seat]) -> Vec<usize> {
+        (0..seats.len()).filter(|i| seats[*i].connection.is_asked_to_close()).collect()
+    }
+
+    #[tokio::test]
+    async fn over_its_share_an_address_closes_its_own_longest_idle_connection() {
+        let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
+        let other = seats(&connections, THERE, 1).await;
+        let own = seats(&connections, HERE, PER_ADDRESS).await;
+        own[0].connection.head_read();
+        own[1].connection.head_read();
+        own[1].connection.head_awaited(); // used since
+        assert!(asked(&own).is_empty());
+        let late = seats(&connections, HERE, 2).await;
+        assert_eq!((asked(&own), asked(&late), asked(&other)), (vec![2, 3], vec![], vec![]));
+        assert!(late.iter().all(|seat| seat.full().is_none()));
+    }
+
+    #[tokio::test]
+    async fn an_address_with_requests_everywhere_gets_reserved_places() {
+        let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
+        let own = seats(&connections, HERE, PER_ADDRESS).await;
+        own.iter().for_each(|seat| seat.connection.head_read());
+        let late = seats(&connections, HERE, RESERVED as usize).await;
+        assert!(asked(&own).is_empty() && late.iter().all(|seat| seat.full() == Some(Full::Address)));
+        assert_eq!(asked(&late), [0], "one is freed for the next prober");
+        assert!(connections.admit(Some(HERE)).await.is_none());
+        assert!(connections.admit(Some(THERE)).await.unwrap().full().is_none(), "the other address has its share");
+        drop((own, late));
+        assert!(connections.admit(Some(HERE)).await.unwrap().full().is_none());
+        assert!(connections.book().by_network.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_listener_closes_the_longest_idle_connection_or_answers_probes() {
+        let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
+        let mut all = Vec::new();
+        for host in 0..5 {
+            all.extend(seats(&connections, IpAddr::from([198, 51, 100, host]), PER_ADDRESS).await);
+        }
+        assert_eq!(connections.places.available_permits(), 0);
+        all.iter().skip(1).for_each(|seat| seat.connection.head_read());
+        let mut admitting = Box::pin(connections.admit(Some(HERE)));
+        assert!(futures_util::poll!(&mut admitting).is_pending());
+        assert_eq!(asked(&all), [0]);
+        drop(all.remove(0));
+        let taken = admitting.await.unwrap();
+        assert_eq!(taken.full(), None);
+        taken.connection.head_read();
+        assert_eq!(connections.admit(Some(HERE)).await.unwrap().full(), Some(Full::Listener));
+        assert!(asked(&all).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_proxy_that_is_trusted_has_a_larger_share() {
+        let connections = Connections::new(vec!["192.0.2.0/31".parse().unwrap()], Arc::new(Limits::new(6000)));
+        let own = seats(&connections, HERE, PER_ADDRESS + 1).await;
+        assert!(asked(&own).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_request_that_comes_first_keeps_the_connection() {
+        let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
+        let mut seat = connections.admit(Some(HERE)).await.unwrap();
+        let close = async |seat: &mut Seat, is_writing: bool| {
+            seat.connection.ask_to_close();
+            std::future::poll_fn(|cx| match seat.poll_close(cx, is_writing) {
+                Poll::Ready(()) => Poll::Ready(true),
+                Poll::Pending if seat.connection.is_asked_to_close() => Poll::Pending,
+                Poll::Pending => Poll::Ready(false),
+            })
+            .await
+        };
+        seat.connection.head_read();
+        assert!(!close(&mut seat, false).await, "a request is under way");
+        seat.connection.head_awaited();
+        assert!(!close(&mut seat, true).await, "its answer is not written yet");
+        assert!(close(&mut seat, false).await);
+    }
+}

@@ -1,0 +1,191 @@
+//! The table `admin_audit_log`. The core's role may add rows and read them, nothing else; the reaper removes what is
+//! past its retention.
+
+use std::net::IpAddr;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use time::OffsetDateTime;
+use tokio_postgres::{Row, types::ToSql};
+use uuid::Uuid;
+
+use cardinal_base::{
+    error::ApiResult,
+    schema::{Actor, DateTime},
+};
+use cardinal_database::pool::Pool;
+
+/// A row to be added.
+#[derive(Debug)]
+pub struct Entry {
+    /// `{kind, id, name}`
+    pub actor: Value,
+    /// e.g. `api_key.create`
+    pub action: &'static str,
+    pub target: Option<String>,
+    /// `ok` or `refused`
+    pub outcome: &'static str,
+    pub ip: Option<IpAddr>,
+    pub request_id: String,
+    /// Never a secret.
+    pub detail: Option<Value>,
+    /// Of refusals that the row stands for: how many, the first and the last.
+    pub count: i32,
+    pub first_at: Option<OffsetDateTime>,
+    pub at: OffsetDateTime,
+}
+
+/// A row as it is read.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "AuditLine")]
+pub struct Line {
+    #[serde(skip)]
+    pub seq: i64,
+    pub id: Uuid,
+    #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "DateTime")]
+    pub at: OffsetDateTime,
+    #[schemars(with = "Actor")]
+    pub actor: Value,
+    pub action: String,
+    pub target: Option<String>,
+    pub outcome: String,
+    pub ip: Option<IpAddr>,
+    pub request_id: Option<String>,
+    pub detail: Option<Value>,
+    pub count: i32,
+    #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "DateTime")]
+    pub first_at: OffsetDateTime,
+}
+
+/// Which rows are asked for.
+#[derive(Debug, Default, Serialize)]
+pub struct Filter {
+    /// An id, or else a name.
+    pub actor: Option<String>,
+    pub action: Option<String>,
+    pub target: Option<String>,
+    pub outcome: Option<String>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub since: Option<OffsetDateTime>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub until: Option<OffsetDateTime>,
+}
+
+/// Rows that one statement of the retention removes.
+const REMOVED_AT_ONCE: i64 = 5_000;
+
+const ADD: &str = "INSERT INTO public.admin_audit_log \
+     (at, actor, action, target, outcome, ip, request_id, detail, count, first_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+
+fn values(entry: &Entry) -> [&(dyn ToSql + Sync); 10] {
+    [
+        &entry.at,
+        &entry.actor,
+        &entry.action,
+        &entry.target,
+        &entry.outcome,
+        &entry.ip,
+        &entry.request_id,
+        &entry.detail,
+        &entry.count,
+        &entry.first_at,
+    ]
+}
+
+pub async fn add(pool: &Pool, entry: &Entry) -> ApiResult<()> {
+    let client = pool.get().await?;
+    client.execute(&client.prepare_cached(ADD).await?, &values(entry)).await?;
+    Ok(())
+}
+
+/// All of them or none; sent without waiting for each.
+pub async fn add_all(pool: &Pool, entries: &[Entry]) -> ApiResult<()> {
+    let mut client = pool.get().await?;
+    let work = client.transaction().await?;
+    let statement = work.prepare_cached(ADD).await?;
+    let add = async |entry| work.execute(&statement, &values(entry)).await;
+    futures_util::future::try_join_all(entries.iter().map(add)).await?;
+    work.commit().await?;
+    Ok(())
+}
+
+/// Rows, newest first; `before` is the last one of the page before.
+pub async fn list(pool: &Pool, filter: &Filter, before: Option<i64>, limit: i64) -> ApiResult<Vec<Line>> {
+    let mut conditions = Vec::new();
+    let mut values: Vec<&(dyn ToSql + Sync)> = Vec::new();
+    let mut add = |condition: &str, value| {
+        values.push(value);
+        conditions.push(condition.replace('?', &format!("${}", values.len())));
+    };
+    if let Some(actor) = &filter.actor {
+        let by_id = Uuid::try_parse(actor).is_ok();
+        add(if by_id { "a.actor ->> 'id' = lower(?)" } else { "a.actor ->> 'name' = ?" }, actor);
+    }
+    for (condition, value) in
+        [("a.action = ?", &filter.action), ("a.target = ?", &filter.target), ("a.outcome = ?", &filter.outcome)]
+    {
+        if let Some(value) = value {
+            add(condition, value);
+        }
+    }
+    if let Some(since) = &filter.since {
+        add("a.at >= ?", since);
+    }
+    if let Some(until) = &filter.until {
+        add("a.at < ?", until);
+    }
+    if let Some(before) = &before {
+        add("a.seq < ?", before);
+    }
+    values.push(&limit);
+    let all = if conditions.is_empty() { "true".to_owned() } else { conditions.join(" AND ") };
+    let sql = format!(
+        "SELECT a.seq, a.id, a.at, a.actor, a.action, a.target, a.outcome, a.ip, a.request_id, a.detail, a.count, \
+         coalesce(a.first_at, a.at) FROM public.admin_audit_log a WHERE {all} ORDER BY a.seq DESC LIMIT ${}",
+        values.len()
+    );
+    let client = pool.get().await?;
+    let rows = client.query(&client.prepare_cached(&sql).await?, &values).await?;
+    Ok(rows.iter().map(line).collect())
+}
+
+fn line(row: &Row) -> Line {
+    Line {
+        seq: row.get(0),
+        id: row.get(1),
+        at: row.get(2),
+        actor: row.get(3),
+        action: row.get(4),
+        target: row.get(5),
+        outcome: row.get(6),
+        ip: row.get(7),
+        request_id: row.get(8),
+        detail: row.get(9),
+        count: row.get(10),
+        first_at: row.get(11),
+    }
+}
+
+/// Removes what is older than `days`, some rows at a time; gives how many. `reaper` is the one who may.
+pub async fn remove_old(reaper: &Pool, days: u32) -> ApiResult<u64> {
+    let client = reaper.get().await?;
+    let days = i32::try_from(days).unwrap_or(i32::MAX);
+    let mut removed = 0;
+    loop {
+        let some = client
+            .execute(
+                "DELETE FROM public.admin_audit_log WHERE seq IN (SELECT seq FROM public.admin_audit_log \
+                 WHERE at < now() - make_interval(days => $1) ORDER BY at LIMIT $2)",
+                &[&days, &REMOVED_AT_ONCE],
+            )
+            .await?;
+        removed += some;
+        if some < REMOVED_AT_ONCE.unsigned_abs() {
+            return Ok(removed);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! About how many cards a filter picks, remembered for a few seconds: paging through a list asks
+//! once, not once a page.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use time::{Duration, OffsetDateTime};
+
+use super::card_list::Count;
+use cardinal_base::error::{ApiError, ApiResult};
+use cardinal_cards::filter::Filter;
+
+const GOOD_FOR: Duration = Duration::seconds(5);
+/// How long one request may take to find out anew, while all others go by what was known. After that another one does.
+const RENEWED_WITHIN: Duration = Duration::seconds(2);
+const KEPT: usize = 256;
+
+/// The counts by filter.
+#[derive(Default)]
+pub struct Estimates(Mutex<HashMap<Vec<u8>, Known>>);
+
+#[derive(Clone, Copy)]
+struct Known {
+    count: Count,
+    /// Until then it is taken as it is.
+    until: OffsetDateTime,
+}
+
+impl Estimates {
+    /// What is known of `filter`. What has been known for too long is kept from one request, which thereby finds out
+    /// anew: many clients that share a filter would all do so at once, and wait for each other.
+    pub fn of(&self, filter: &Filter, now: OffsetDateTime) -> ApiResult<Option<Count>> {
+        let key = key(filter)?;
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(known) = kept.get_mut(&key) else { return Ok(None) };
+        // Both ways: the clock may have been set back.
+        if now < known.until && known.until <= now + GOOD_FOR {
+            return Ok(Some(known.count));
+        }
+        known.until = now + RENEWED_WITHIN;
+        Ok(None)
+    }
+
+    /// Remembers what was found out just now, and not what was known before.
+    pub fn learn(&self, filter: &Filter, count: Count, before: Option<Count>, now: OffsetDateTime) -> ApiResult<()> {
+        if before == Some(count) {
+            return Ok(());
+        }
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= KEPT {
+            kept.clear();
+        }
+        kept.insert(key(filter)?, Known { count, until: now + GOOD_FOR });
+        Ok(())
+    }
+}
+
+fn key(filter: &Filter) -> ApiResult<Vec<u8>> {
+    serde_json::to_vec(filter).map_err(ApiError::internal)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_one_finds_out_anew() {
+        let (estimates, filter) = (Estimates::default(), Filter::default());
+        let begun = OffsetDateTime::UNIX_EPOCH;
+        let at = |seconds| estimates.of(&filter, begun + Duration::seconds(seconds)).unwrap();
+        let count = |cards| Count { cards, exact: true };
+        assert_eq!((at(0), at(0)), (None, None), "nobody knows");
+        estimates.learn(&filter, count(7), None, begun).unwrap();
+        assert_eq!(at(4), Some(count(7)));
+        assert_eq!((at(5), at(5), at(6)), (None, Some(count(7)), Some(count(7))), "one asks, the others go on");
+        assert_eq!((at(7), at(7)), (None, Some(count(7))), "it never came back");
+        estimates.learn(&filter, count(8), None, begun + Duration::seconds(8)).unwrap();
+        assert_eq!((at(12), at(13)), (Some(count(8)), None));
+        assert_eq!((at(-3600), at(-3600)), (None, Some(count(8))), "the clock was set back");
+    }
+
+    #[test]
+    fn what_was_known_before_is_not_learnt_again() {
+        let (estimates, filter, begun) = (Estimates::default(), Filter::default(), OffsetDateTime::UNIX_EPOCH);
+        let count = Count { cards: 7, exact: true };
+        estimates.learn(&filter, count, None, begun).unwrap();
+        estimates.learn(&filter, count, Some(count), begun + Duration::seconds(4)).unwrap();
+        assert_eq!(estimates.of(&filter, begun + Duration::seconds(6)).unwrap(), None);
+    }
+}

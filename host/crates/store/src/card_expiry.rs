@@ -1,0 +1,133 @@
+//! Cards that were deleted longer ago than they are kept: the reaper removes them for good, some at a time. What a plugin
+//! keeps of a card may make its removal slow; then that card waits, and no other.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::{
+    cards::card_in_use,
+    reaper::{BATCH_TIMEOUT, CARD_TIMEOUT, RemoveError, remove_cards},
+};
+use cardinal_base::{codes, error::ApiResult};
+use cardinal_database::pool::Pool;
+
+/// Cards that one statement removes: what else they take along is locked meanwhile.
+const BATCH: i64 = 200;
+/// A card whose removal took too long is tried by itself in the next round: perhaps another card's session held it.
+/// If it takes too long again, it is tried after this.
+const SLOW_RETRY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Slow cards that are remembered, and batches that wait for their second try.
+const MAX_SLOW: usize = 10_000;
+
+/// What a round has done.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    pub cards: u64,
+    /// Cards that a plugin's tables still refer to, by plugin. They are tried again in the next round.
+    pub in_use: BTreeMap<String, u64>,
+    /// Cards whose removal took too long. They are tried again by themselves, and if that is slow, a day later.
+    pub slow: u64,
+}
+
+/// Removes expired cards, round by round.
+#[derive(Debug)]
+pub struct Expiry {
+    slow: HashMap<Uuid, Slow>,
+    batch_timeout: Duration,
+    card_timeout: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slow {
+    since: Instant,
+    /// How often its removal took too long.
+    times: u32,
+}
+
+impl Slow {
+    fn is_set_aside(self) -> bool {
+        self.times > 1 && self.since.elapsed() < SLOW_RETRY
+    }
+}
+
+impl Default for Expiry {
+    fn default() -> Self {
+        Self::new(BATCH_TIMEOUT, CARD_TIMEOUT)
+    }
+}
+
+impl Expiry {
+    pub fn new(batch_timeout: Duration, card_timeout: Duration) -> Self {
+        Self { slow: HashMap::new(), batch_timeout, card_timeout }
+    }
+
+    /// Removes what was deleted before `before`, oldest first. A card that cannot go stops no other: a batch that
+    /// does not go as a whole comes after all others, card by card.
+    pub async fn remove(&mut self, reaper: &Pool, before: OffsetDateTime) -> ApiResult<Removed> {
+        self.slow.retain(|_, slow| slow.since.elapsed() < SLOW_RETRY);
+        let (mut removed, mut mixed) = (Removed::default(), Vec::new());
+        let mut place = (OffsetDateTime::UNIX_EPOCH, Uuid::nil());
+        loop {
+            let batch = next(reaper, before, place).await?;
+            let Some(last) = batch.last() else { break };
+            place = *last;
+            let ids = batch.iter().map(|(_, id)| *id);
+            let (slow, ids): (Vec<Uuid>, Vec<Uuid>) = ids.partition(|id| self.slow.contains_key(id));
+            mixed.extend(slow.into_iter().filter(|id| !self.slow[id].is_set_aside()));
+            match remove_cards(reaper, &ids, self.batch_timeout).await {
+                Ok(cards) => removed.cards += cards,
+                Err(RemoveError::Unavailable(error)) => return Err(error),
+                // The rest comes in a later round.
+                Err(_) if mixed.len() >= MAX_SLOW => {}
+                Err(_) => mixed.extend(ids),
+            }
+        }
+        for id in mixed {
+            self.remove_one(reaper, id, &mut removed).await?;
+        }
+        Ok(removed)
+    }
+
+    async fn remove_one(&mut self, reaper: &Pool, id: Uuid, removed: &mut Removed) -> ApiResult<()> {
+        match remove_cards(reaper, &[id], self.card_timeout).await {
+            Ok(cards) => {
+                removed.cards += cards;
+                self.slow.remove(&id);
+            }
+            Err(RemoveError::Unavailable(error)) => return Err(error),
+            Err(RemoveError::Slow(_)) => {
+                removed.slow += 1;
+                if self.slow.len() < MAX_SLOW {
+                    let slow = self.slow.entry(id).or_insert(Slow { since: Instant::now(), times: 0 });
+                    slow.times += 1;
+                }
+            }
+            Err(RemoveError::Refused(error)) => {
+                let error = card_in_use(error);
+                match error.member("plugin").and_then(|name| name.as_str()) {
+                    Some(plugin) if error.code() == codes::CARD_IN_USE.name => {
+                        *removed.in_use.entry(plugin.to_owned()).or_default() += 1;
+                    }
+                    _ => tracing::warn!(card = %id, ?error, "a deleted card could not be removed"),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn next(
+    reaper: &Pool,
+    before: OffsetDateTime,
+    place: (OffsetDateTime, Uuid),
+) -> ApiResult<Vec<(OffsetDateTime, Uuid)>> {
+    let client = reaper.get().await?;
+    let sql = "SELECT deleted_at, id FROM public.master_cards \
+               WHERE deleted_at IS NOT NULL AND deleted_at < $1 AND (deleted_at, id) > ($2, $3) \
+               ORDER BY deleted_at, id LIMIT $4";
+    let rows = client.query(&client.prepare_cached(sql).await?, &[&before, &place.0, &place.1, &BATCH]).await?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+}

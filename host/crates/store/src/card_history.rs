@@ -1,0 +1,78 @@
+//! The table `card_history`: who changed what, newest first.
+
+use deadpool_postgres::Transaction;
+use futures_util::TryStreamExt as _;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, value::RawValue};
+use time::OffsetDateTime;
+use tokio_postgres::types::{Json, ToSql};
+use uuid::Uuid;
+
+use cardinal_base::error::{ApiError, ApiResult};
+use cardinal_cards::fields::{self, Fields, Replay, Sent};
+use cardinal_database::{bounded_rows::Rows, pool::Pool};
+
+/// Changes that an earlier version is put together from, at most.
+const REPLAYED: i64 = 5_000;
+
+/// One change of a card.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "HistoryLine")]
+pub struct Line {
+    pub id: Uuid,
+    pub version: i64,
+    #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "cardinal_base::schema::DateTime")]
+    pub at: OffsetDateTime,
+    #[schemars(with = "cardinal_base::schema::Actor")]
+    pub actor: Value,
+    pub action: String,
+    /// What was sent, as it was sent.
+    #[schemars(with = "Value")]
+    pub change: Box<RawValue>,
+}
+
+/// The lines of a card before the line `before`, and whether there are more which are too large for one page.
+pub async fn page(pool: &Pool, card: Uuid, before: Option<Uuid>, limit: i64) -> ApiResult<(Vec<Line>, bool)> {
+    let client = pool.get().await?;
+    let sql = "SELECT id, version, at, actor, action, change FROM public.card_history \
+               WHERE card_id = $1 AND ($2::uuid IS NULL OR id < $2) ORDER BY id DESC LIMIT $3";
+    let params: [&(dyn ToSql + Sync); 3] = [&card, &before, &limit];
+    let found = Rows::read(client.query_raw(&client.prepare_cached(sql).await?, params).await?).await?;
+    if found.is_cut {
+        drop(client.detach());
+    }
+    let line = |row: &tokio_postgres::Row| Line {
+        id: row.get(0),
+        version: row.get(1),
+        at: row.get(2),
+        actor: row.get(3),
+        action: row.get(4),
+        change: row.get::<_, Json<Box<RawValue>>>(5).0,
+    };
+    Ok((found.rows.iter().map(line).collect(), found.is_cut))
+}
+
+/// A card's fields at `version`; none when its history does not tell them.
+pub async fn fields_at(transaction: &Transaction<'_>, card: Uuid, version: i64) -> ApiResult<Option<Fields>> {
+    let sql = "SELECT action, change FROM public.card_history \
+               WHERE card_id = $1 AND version <= $2 AND action NOT IN ('enrich', 'remove_source') \
+                 AND version >= coalesce((SELECT max(version) FROM public.card_history \
+                                          WHERE card_id = $1 AND version <= $2 AND (action = 'import' \
+                                            OR action = 'restore' AND change ? 'version')), 0) \
+               ORDER BY version LIMIT $3";
+    let statement = transaction.prepare_cached(sql).await?;
+    let params: [&(dyn ToSql + Sync); 3] = [&card, &version, &(REPLAYED + 1)];
+    let mut rows = std::pin::pin!(transaction.query_raw(&statement, params).await?);
+    let (mut replay, mut lines) = (Replay::default(), 0);
+    while let Some(row) = rows.try_next().await? {
+        lines += 1;
+        if lines > REPLAYED {
+            let detail = format!("More than {REPLAYED} changes lie between that version and the last one known whole.");
+            return Err(ApiError::invalid("/version", detail));
+        }
+        replay.take(fields::Line { action: row.try_get(0)?, change: row.try_get::<_, Json<Sent>>(1)?.0 })?;
+    }
+    Ok(replay.fields())
+}

@@ -1,0 +1,391 @@
+//! Rows of an import as cards: new ones by COPY, those that are there by one statement, each with its line of history.
+
+use std::{
+    collections::{HashMap, HashSet},
+    pin::pin,
+};
+
+use deadpool_postgres::Transaction;
+use serde_json::{Value, value::RawValue};
+use tokio_postgres::{
+    binary_copy::BinaryCopyInWriter,
+    error::SqlState,
+    types::{Json, ToSql, Type},
+};
+use uuid::Uuid;
+
+use cardinal_base::{
+    codes, db_error,
+    error::{ApiError, ApiResult},
+};
+use cardinal_cards::{
+    card::Status,
+    row::{Mode, Row, Terms, refusal},
+};
+
+mod staged;
+
+pub use staged::{forget, stage, staged};
+
+/// Others that write the same SKUs are met so often before the rows are taken one by one.
+const MEETINGS: u32 = 5;
+
+/// An import under way.
+#[derive(Clone, Copy)]
+pub struct Import<'a> {
+    pub terms: &'a Terms,
+    pub actor: &'a Value,
+    pub job: Uuid,
+}
+
+/// What became of rows.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    pub created: i64,
+    pub updated: i64,
+    /// There, and as the row says already.
+    pub unchanged: i64,
+    /// Each that can't be written, as readers of the job get it.
+    pub refused: Vec<Value>,
+}
+
+impl Outcome {
+    pub const fn fine(&self) -> i64 {
+        self.created + self.updated + self.unchanged
+    }
+
+    pub fn add(&mut self, other: Self) {
+        self.created += other.created;
+        self.updated += other.updated;
+        self.unchanged += other.unchanged;
+        self.refused.extend(other.refused);
+    }
+
+    fn refuse(&mut self, row: &Row, error: &ApiError) {
+        self.refused.push(refusal(row.line, Some(&row.sku), error));
+    }
+}
+
+/// Why rows were not written.
+enum Trouble {
+    Sql(tokio_postgres::Error),
+    Other(ApiError),
+}
+
+impl From<tokio_postgres::Error> for Trouble {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<ApiError> for Trouble {
+    fn from(error: ApiError) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<Trouble> for ApiError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Sql(error) => error.into(),
+            Trouble::Other(error) => error,
+        }
+    }
+}
+
+impl Trouble {
+    fn is(&self, judge: impl Fn(&SqlState) -> bool) -> bool {
+        matches!(self, Self::Sql(error) if error.code().is_some_and(judge))
+    }
+
+    /// Somebody else wrote the same SKU or id meanwhile; by now it can be seen.
+    fn met_another(&self) -> bool {
+        self.is(|code| *code == SqlState::UNIQUE_VIOLATION)
+    }
+
+    /// The database can't hold what a row says.
+    fn is_of_data(&self) -> bool {
+        let is_too_large = matches!(self, Self::Sql(error) if db_error::card_too_large(error).is_some());
+        is_too_large || self.is(|code| ["22", "23", "54"].contains(&&code.code()[..2]))
+    }
+}
+
+impl Import<'_> {
+    /// Writes rows in their order. What the database refuses is found by halves, so that it takes no other row along.
+    pub async fn write(&self, work: &mut Transaction<'_>, rows: &[Row]) -> ApiResult<Outcome> {
+        let mut outcome = Outcome::default();
+        let (mut todo, mut meetings) = (vec![rows], 0);
+        while let Some(rows) = todo.pop() {
+            let point = work.transaction().await?;
+            match self.together(&point, rows).await {
+                Ok(written) => {
+                    point.commit().await?;
+                    outcome.add(written);
+                    continue;
+                }
+                Err(trouble) if trouble.met_another() && meetings < MEETINGS => {
+                    meetings += 1;
+                    todo.push(rows);
+                }
+                Err(trouble) if trouble.is_of_data() => match rows {
+                    [row] => outcome.refuse(row, &unfit(trouble)),
+                    _ => {
+                        let (first, second) = rows.split_at(rows.len() / 2);
+                        todo.extend([second, first]);
+                    }
+                },
+                Err(trouble) => return Err(trouble.into()),
+            }
+            point.rollback().await?;
+        }
+        Ok(outcome)
+    }
+
+    /// What would become of rows, as far as can be known without writing them.
+    pub async fn judge(&self, work: &Transaction<'_>, rows: &[Row]) -> ApiResult<Outcome> {
+        let mut outcome = Outcome::default();
+        for wave in self.waves(rows, &mut outcome) {
+            let mut known = self.known(work, &wave).await?;
+            for sku in staged::seen(work, self.job, &wave).await? {
+                known.skus.entry(sku).or_insert(Uuid::nil());
+            }
+            let sorted = self.sort(&wave, &known, &mut outcome);
+            outcome.created += i64::try_from(sorted.new.len()).unwrap_or_default();
+            outcome.updated += i64::try_from(sorted.there.len()).unwrap_or_default();
+            let new = sorted.new.iter().map(|(row, _)| (row.line, row.sku.as_str(), None));
+            staged::put(work, self.job, new).await?;
+        }
+        Ok(outcome)
+    }
+
+    async fn together(&self, point: &Transaction<'_>, rows: &[Row]) -> Result<Outcome, Trouble> {
+        let mut outcome = Outcome::default();
+        for wave in self.waves(rows, &mut outcome) {
+            let known = self.known(point, &wave).await?;
+            let mut sorted = self.sort(&wave, &known, &mut outcome);
+            // Who writes the same SKUs at the same time waits for this one, and not this one for them as well.
+            sorted.new.sort_unstable_by(|(one, _), (two, _)| one.sku.cmp(&two.sku));
+            self.make(point, &sorted.new).await?;
+            outcome.created += i64::try_from(sorted.new.len()).unwrap_or_default();
+            let changed = self.change(point, &sorted.there).await?;
+            outcome.updated += changed;
+            outcome.unchanged += i64::try_from(sorted.there.len()).unwrap_or_default() - changed;
+            if self.terms.keeps_sources {
+                list_sources(point, sorted.new.iter().chain(&sorted.there)).await?;
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Rows that can be written at once: no SKU twice. A later row of the same SKU changes what an earlier one made, or
+    /// can't be made.
+    fn waves<'r>(&self, rows: &'r [Row], outcome: &mut Outcome) -> Vec<Vec<&'r Row>> {
+        let mut waves: Vec<Vec<&Row>> = Vec::new();
+        let mut times: HashMap<&str, usize> = HashMap::with_capacity(rows.len());
+        for row in rows {
+            let wave = times.entry(&row.sku).and_modify(|times| *times += 1).or_insert(0);
+            if *wave > 0 && self.terms.mode == Mode::Create {
+                outcome.refuse(row, &taken("An earlier row has this SKU."));
+                continue;
+            }
+            if waves.len() <= *wave {
+                waves.resize_with(*wave + 1, Vec::new);
+            }
+            waves[*wave].push(row);
+        }
+        waves
+    }
+
+    /// What is there of the SKUs and ids of rows. Cards that are to be changed are locked in the order of their ids, so
+    /// that two writers never wait for each other for good.
+    async fn known(&self, work: &Transaction<'_>, rows: &[&Row]) -> Result<Known, tokio_postgres::Error> {
+        let lock =
+            if self.terms.mode == Mode::Upsert && !self.terms.dry_run { "ORDER BY id FOR NO KEY UPDATE" } else { "" };
+        let skus: Vec<&str> = rows.iter().map(|row| row.sku.as_str()).collect();
+        let sql = format!("SELECT sku, id FROM public.master_cards WHERE sku = ANY($1) AND deleted_at IS NULL {lock}");
+        let found = work.query(&work.prepare_cached(&sql).await?, &[&skus]).await?;
+        let skus = found
+            .iter()
+            .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+            .collect::<Result<_, tokio_postgres::Error>>()?;
+        let ids: Vec<Uuid> = rows.iter().filter_map(|row| row.id).collect();
+        let mut known = Known { skus, hidden: HashMap::new() };
+        if !ids.is_empty() {
+            let sql = "SELECT id, deleted_at IS NOT NULL FROM public.master_cards WHERE id = ANY($1) ORDER BY id";
+            for row in work.query(&work.prepare_cached(sql).await?, &[&ids]).await? {
+                known.hidden.insert(row.try_get(0)?, row.try_get(1)?);
+            }
+        }
+        Ok(known)
+    }
+
+    /// Which rows make a card and which change one.
+    fn sort<'r>(&self, rows: &[&'r Row], known: &Known, outcome: &mut Outcome) -> Sorted<'r> {
+        let mut sorted = Sorted::default();
+        let mut given = HashSet::new();
+        for row in rows {
+            match (known.skus.get(&row.sku), self.terms.mode) {
+                (Some(_), Mode::Create) => {
+                    outcome.refuse(row, &taken("Another card has this SKU."));
+                    continue;
+                }
+                (Some(id), Mode::Upsert) => {
+                    sorted.there.push((row, *id));
+                    continue;
+                }
+                (None, _) => {}
+            }
+            if row.title.is_none() {
+                outcome.refuse(row, &ApiError::invalid("/title", "A new card needs a title."));
+                continue;
+            }
+            let hidden = row.id.and_then(|id| Some((id, *known.hidden.get(&id)?)));
+            let twice = row.id.is_some_and(|id| !given.insert(id));
+            match (hidden, twice) {
+                // The very card that is deleted and not gone yet comes back.
+                (Some((id, true)), false) => sorted.there.push((row, id)),
+                (None, false) => sorted.new.push((row, row.id.unwrap_or_else(Uuid::now_v7))),
+                _ => {
+                    let detail = "Another card has this id.";
+                    outcome.refuse(row, &ApiError::new(&codes::CONFLICT).detail(detail));
+                }
+            }
+        }
+        sorted
+    }
+
+    async fn make(&self, point: &Transaction<'_>, rows: &[(&Row, Uuid)]) -> Result<(), Trouble> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let sql = "COPY public.master_cards (id, title, sku, status, attributes) FROM STDIN BINARY";
+        let types = [Type::UUID, Type::TEXT, Type::TEXT, Type::TEXT, Type::JSONB];
+        let mut out = pin!(BinaryCopyInWriter::new(point.copy_in(sql).await?, &types));
+        for (row, id) in rows {
+            let (status, attributes) = (row.status.unwrap_or_default().name(), Json(row.new_attributes()?));
+            out.as_mut().write(&[id, &row.title, &row.sku, &status, &attributes]).await?;
+        }
+        out.finish().await?;
+        let sql = "COPY public.card_history (id, card_id, version, actor, action, change) FROM STDIN BINARY";
+        let types = [Type::UUID, Type::UUID, Type::INT8, Type::JSONB, Type::TEXT, Type::JSONB];
+        let mut out = pin!(BinaryCopyInWriter::new(point.copy_in(sql).await?, &types));
+        for (row, id) in rows {
+            let change = Json(row.told(self.job)?);
+            out.as_mut().write(&[&Uuid::now_v7(), id, &1_i64, self.actor, &"create", &change]).await?;
+        }
+        out.finish().await?;
+        Ok(())
+    }
+
+    /// Makes cards what the rows say; how many that changed.
+    async fn change(&self, point: &Transaction<'_>, rows: &[(&Row, Uuid)]) -> Result<i64, Trouble> {
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        let present = present_attributes(point, rows).await?;
+        let ids: Vec<Uuid> = rows.iter().map(|(_, id)| *id).collect();
+        let skus: Vec<&str> = rows.iter().map(|(row, _)| row.sku.as_str()).collect();
+        let titles: Vec<Option<&str>> = rows.iter().map(|(row, _)| row.title.as_deref()).collect();
+        let statuses: Vec<Option<&str>> = rows.iter().map(|(row, _)| row.status.map(Status::name)).collect();
+        let mut attributes: Vec<Option<Json<Box<RawValue>>>> = Vec::with_capacity(rows.len());
+        for (row, id) in rows {
+            attributes.push(row.changed_attributes(present.get(id).map(String::as_str))?.map(Json));
+        }
+        let lines: Vec<Uuid> = rows.iter().map(|_| Uuid::now_v7()).collect();
+        let values: [&(dyn ToSql + Sync); 8] =
+            [&ids, &skus, &titles, &statuses, &attributes, &lines, self.actor, &self.job];
+        let changed = point.query(&point.prepare_cached(CHANGE).await?, &values).await?;
+        Ok(i64::try_from(changed.len()).unwrap_or(i64::MAX))
+    }
+}
+
+/// Sources stay what they are unless the row has some. What changes nothing makes no version.
+const CHANGE: &str = "
+WITH given AS (
+  SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::jsonb[], $6::uuid[])
+    AS g (id, sku, title, status, attributes, line)
+), changed AS (
+  UPDATE public.master_cards AS c
+     SET sku = g.sku, title = coalesce(g.title, c.title), status = coalesce(g.status, c.status),
+         attributes = CASE WHEN g.attributes IS NULL THEN c.attributes
+                           ELSE jsonb_build_object('sources', c.attributes->'sources') || g.attributes END,
+         version = c.version + 1, updated_at = now(), deleted_at = NULL
+    FROM given g
+   WHERE c.id = g.id
+     AND (c.deleted_at IS NOT NULL OR c.title <> g.title OR c.status <> g.status
+          OR c.attributes <> jsonb_build_object('sources', c.attributes->'sources') || g.attributes)
+  RETURNING c.id, c.version, c.title, c.sku, c.status, c.attributes - 'sources' AS attributes, g.line
+)
+INSERT INTO public.card_history (id, card_id, version, actor, action, change)
+SELECT line, id, version, $7, 'import',
+       jsonb_build_object('title', title, 'sku', sku, 'status', status, 'attributes', attributes, 'job', $8::uuid)
+  FROM changed
+RETURNING card_id";
+
+/// Cards by SKU, and of ids whether their cards are deleted.
+struct Known {
+    skus: HashMap<String, Uuid>,
+    hidden: HashMap<Uuid, bool>,
+}
+
+#[derive(Default)]
+struct Sorted<'r> {
+    new: Vec<(&'r Row, Uuid)>,
+    there: Vec<(&'r Row, Uuid)>,
+}
+
+/// What cards have whose rows set single attributes.
+async fn present_attributes(
+    point: &Transaction<'_>,
+    rows: &[(&Row, Uuid)],
+) -> Result<HashMap<Uuid, String>, tokio_postgres::Error> {
+    let ids: Vec<Uuid> = rows.iter().filter(|(row, _)| row.set.is_some()).map(|(_, id)| *id).collect();
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let sql = "SELECT id, (attributes - 'sources')::text FROM public.master_cards WHERE id = ANY($1)";
+    let found = point.query(&point.prepare_cached(sql).await?, &[&ids]).await?;
+    found.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// Lists the sources of cards anew whose rows had some.
+async fn list_sources<'r>(
+    point: &Transaction<'_>,
+    rows: impl Iterator<Item = &'r (&'r Row, Uuid)>,
+) -> Result<(), tokio_postgres::Error> {
+    let of: Vec<(Uuid, &_)> = rows.filter_map(|(row, id)| Some((*id, row.sources.as_ref()?))).collect();
+    if of.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = of.iter().map(|(id, _)| *id).collect();
+    let sql = "DELETE FROM public.card_source_index WHERE card_id = ANY($1)";
+    point.execute(&point.prepare_cached(sql).await?, &[&ids]).await?;
+    let sql = "COPY public.card_source_index (card_id, source_key, plugin, kind, bytes) FROM STDIN BINARY";
+    let types = [Type::UUID, Type::TEXT, Type::TEXT, Type::TEXT, Type::INT4];
+    let mut out = pin!(BinaryCopyInWriter::new(point.copy_in(sql).await?, &types));
+    for (id, sources) in of {
+        for listed in &sources.listed {
+            out.as_mut().write(&[&id, &listed.key, &listed.plugin, &listed.kind, &listed.bytes]).await?;
+        }
+    }
+    out.finish().await?;
+    Ok(())
+}
+
+fn taken(detail: &str) -> ApiError {
+    ApiError::new(&codes::SKU_TAKEN).detail(detail)
+}
+
+/// A row that passed every check and that the database can't hold all the same.
+fn unfit(trouble: Trouble) -> ApiError {
+    if let Trouble::Sql(error) = &trouble
+        && db_error::card_too_large(error).is_some()
+    {
+        return trouble.into();
+    }
+    let said = match &trouble {
+        Trouble::Sql(error) => error.as_db_error().map_or_else(String::new, |fault| fault.message().to_owned()),
+        Trouble::Other(_) => String::new(),
+    };
+    ApiError::new(&codes::VALIDATION_FAILED).detail(format!("The database can't hold this row: {said}."))
+}

@@ -1,0 +1,126 @@
+//! Statements of lists that may turn out to be long: planned with care, and given up in time.
+
+use futures_util::{FutureExt as _, TryFutureExt as _, future};
+use tokio_postgres::{RowStream, error::SqlState};
+
+use super::Conditions;
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+use cardinal_database::{bounded_rows::Rows, pool::Connection};
+
+/// How long a statement may take is said here, and what it may keep in memory: the ids of half a million cards. Compiling
+/// a plan takes longer than most of them run. Set for the transaction: nothing is left behind on a connection that others
+/// use, poolers' too.
+macro_rules! begin {
+    ($plan:literal) => {
+        concat!(
+            "BEGIN READ ONLY; SET LOCAL statement_timeout = '2s'; SET LOCAL work_mem = '32MB'; SET LOCAL jit = off; ",
+            "SET LOCAL plan_cache_mode = ",
+            $plan
+        )
+    };
+}
+
+/// Statements that a connection keeps, the core's others among them; beyond that it begins anew. There are thousands of
+/// combinations of filters, and a plan takes tens of kilobytes.
+const KEPT: usize = 400;
+
+/// A statement and its parameters.
+pub struct Statement {
+    pub sql: String,
+    pub query: Conditions,
+    pub planned: Planned,
+}
+
+/// What values a statement is planned for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Planned {
+    /// For those that it comes with: the plan depends on how rare one of them is.
+    Each,
+    /// For any: its form leaves the planner no choice that values would decide. Parsing and planning takes longer than
+    /// most of these run.
+    Once,
+}
+
+impl Planned {
+    const fn begin(self) -> &'static str {
+        match self {
+            Self::Each => begin!("force_custom_plan"),
+            // Not knowing the values, the planner would start workers for a handful of rows.
+            Self::Once => begin!("force_generic_plan; SET LOCAL max_parallel_workers_per_gather = 0"),
+        }
+    }
+}
+
+impl Statement {
+    /// The rows, or none when they could not be had in time.
+    pub async fn rows(&self, client: &Connection) -> ApiResult<Option<Rows>> {
+        let rows = async {
+            match self.planned {
+                // Without a name it is planned for its values, and nothing is left of it.
+                Planned::Each => self.in_terms(client, client.query_typed_raw(&self.sql, self.query.typed())).await,
+                Planned::Once => {
+                    if client.statement_cache.size() > KEPT {
+                        client.statement_cache.clear();
+                    }
+                    let statement = client.prepare_cached(&self.sql).await?;
+                    self.in_terms(client, client.query_raw(&statement, self.query.values())).await
+                }
+            }
+        };
+        match rows.await {
+            Ok(rows) => Ok(Some(rows)),
+            Err(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The same for a statement that needs no terms of its own.
+    pub async fn rows_at_once(&self, client: &Connection) -> ApiResult<Rows> {
+        let statement = client.prepare_cached(&self.sql).await?;
+        Ok(Rows::read(client.query_raw(&statement, self.query.values()).await?).await?)
+    }
+
+    /// All is sent with the first look at the three, in this order: one round trip, and a transaction that ends by itself
+    /// when nobody waits for it any more.
+    async fn in_terms(
+        &self,
+        client: &Connection,
+        rows: impl Future<Output = Result<RowStream, tokio_postgres::Error>>,
+    ) -> Result<Rows, tokio_postgres::Error> {
+        let (begin, end) = (client.batch_execute(self.planned.begin()), client.batch_execute("COMMIT"));
+        let rows = async {
+            match Rows::read(rows.await?).await? {
+                // The answer to the COMMIT lies behind what is not read any more.
+                rows if rows.is_cut => Err(EarlyEnd::Cut(rows)),
+                rows => Ok(rows),
+            }
+        };
+        match future::try_join3(begin.map_err(EarlyEnd::from), rows, end.map(Ok)).await {
+            Ok((_, rows, _)) | Err(EarlyEnd::Cut(rows)) => Ok(rows),
+            Err(EarlyEnd::Error(error)) => Err(error),
+        }
+    }
+}
+
+/// Why a transaction's end is not waited for.
+enum EarlyEnd {
+    Cut(Rows),
+    Error(tokio_postgres::Error),
+}
+
+impl From<tokio_postgres::Error> for EarlyEnd {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// What a client is told whose list could not be had in time.
+pub fn too_long() -> ApiError {
+    ApiError::new(&codes::OVERLOADED).detail(
+        "This list takes too long on this many cards. Narrow it with a longer or rarer word or another filter, or sort \
+         it by `created_at`.",
+    )
+}

@@ -1,0 +1,298 @@
+//! The table `master_cards`: reading, making, changing, deleting. Sources are in `card_sources`.
+
+use deadpool_postgres::Transaction;
+use serde::Serialize;
+use serde_json::{Value, json, value::RawValue};
+use tokio_postgres::{
+    Row,
+    types::{Json, ToSql},
+};
+use uuid::Uuid;
+
+use super::{
+    card_history,
+    card_sources::{self, Written},
+    reaper,
+};
+use cardinal_base::{
+    codes, db_error,
+    error::{ApiError, ApiResult},
+};
+use cardinal_cards::{
+    card::{Card, Status},
+    fields::Fields,
+    patch::Change,
+};
+use cardinal_database::pool::Pool;
+
+pub(super) const COLUMNS: &str =
+    "c.id, c.title, c.sku, c.status, c.attributes, c.version, c.created_at, c.updated_at, c.deleted_at";
+
+pub(super) fn from_row(row: &Row) -> Card {
+    Card {
+        id: row.get(0),
+        title: row.get(1),
+        sku: row.get(2),
+        status: row.get(3),
+        attributes: row.get::<_, Json<Box<RawValue>>>(4).0,
+        version: row.get(5),
+        created_at: row.get(6),
+        updated_at: row.get(7),
+        deleted_at: row.get(8),
+    }
+}
+
+/// The card, unless it is deleted.
+pub async fn get(pool: &Pool, id: Uuid) -> ApiResult<Option<Card>> {
+    let client = pool.get().await?;
+    let sql = format!("SELECT {COLUMNS} FROM public.master_cards c WHERE c.id = $1 AND c.deleted_at IS NULL");
+    let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&id]).await?;
+    Ok(row.map(|row| from_row(&row)))
+}
+
+/// A new card, with its first line of history.
+pub async fn insert(
+    pool: &Pool,
+    id: Uuid,
+    fields: (String, String, Status, Box<RawValue>),
+    actor: &Value,
+) -> ApiResult<Card> {
+    let (title, sku, status, attributes) = fields;
+    let client = pool.get().await?;
+    let sql = format!(
+        "WITH c AS (INSERT INTO public.master_cards AS c (id, title, sku, status, attributes) VALUES ($1, $2, $3, $4, $5) RETURNING {COLUMNS}), \
+         h AS (INSERT INTO public.card_history (id, card_id, version, actor, action, change) \
+               SELECT $6, c.id, c.version, $7, 'create', $8 FROM c) \
+         SELECT {COLUMNS} FROM c"
+    );
+    let change = Told { version: None, title: &title, sku: &sku, status: status.name(), attributes: &attributes };
+    let (attributes, change) = (Json(&attributes), Json(&change));
+    let statement = client.prepare_cached(&sql).await?;
+    let row = client
+        .query_one(&statement, &[&id, &title, &sku, &status.name(), &attributes, &Uuid::now_v7(), actor, &change])
+        .await
+        .map_err(sku_taken)?;
+    Ok(from_row(&row))
+}
+
+/// What the history says of all fields.
+#[derive(Debug, Serialize)]
+struct Told<'a, A: Serialize> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<i64>,
+    title: &'a str,
+    sku: &'a str,
+    status: &'a str,
+    attributes: &'a A,
+}
+
+fn sku_taken(error: tokio_postgres::Error) -> ApiError {
+    match db_error::violated(&error) {
+        Some("master_cards_sku") => ApiError::new(&codes::SKU_TAKEN).detail("Another card has this SKU."),
+        _ => error.into(),
+    }
+}
+
+/// What `If-Match` asks of a card before it is changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Precondition {
+    None,
+    /// `*`: it must exist, which it must anyway.
+    Exists,
+    /// One of these versions.
+    Versions(Vec<i64>),
+}
+
+impl Precondition {
+    pub(super) fn check(&self, current: i64) -> ApiResult<()> {
+        match self {
+            Self::Versions(versions) if !versions.contains(&current) => Err(ApiError::new(&codes::VERSION_MISMATCH)
+                .detail(format!("It is at version {current} now."))
+                .with("current_version", current)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Changes a card. The row is locked while the merge patch is worked out, so that nothing that
+/// others write meanwhile is lost; `sources` stays whatever it is. What changes nothing makes no version.
+pub async fn update(
+    pool: &Pool,
+    id: Uuid,
+    change: &Change,
+    sent: &RawValue,
+    precondition: &Precondition,
+    actor: &Value,
+) -> ApiResult<Card> {
+    let mut client = pool.get().await?;
+    let transaction = client.transaction().await?;
+    let card = lock(&transaction, id).await?;
+    precondition.check(card.version)?;
+    let mut fields = Fields::of(&card)?;
+    fields.change(change)?;
+    let Some(card) = store(&transaction, id, &fields).await? else { return Ok(card) };
+    remember(&transaction, &card, actor, "update", &Json(sent)).await?;
+    transaction.commit().await?;
+    Ok(card)
+}
+
+/// Makes title, SKU, status and attributes what they were at an earlier version; sources stay as they are.
+pub async fn restore_version(
+    pool: &Pool,
+    id: Uuid,
+    version: i64,
+    precondition: &Precondition,
+    actor: &Value,
+) -> ApiResult<Card> {
+    let mut client = pool.get().await?;
+    let transaction = client.transaction().await?;
+    let card = lock(&transaction, id).await?;
+    precondition.check(card.version)?;
+    if !(1..=card.version).contains(&version) {
+        return Err(ApiError::invalid("/version", format!("The card has had the versions 1 to {}.", card.version)));
+    }
+    let earlier = card_history::fields_at(&transaction, id, version).await?;
+    let earlier = earlier.ok_or_else(|| ApiError::not_found("version of this card"))?;
+    let Some(card) = store(&transaction, id, &earlier).await? else { return Ok(card) };
+    let Fields { title, sku, status, attributes } = &earlier;
+    let change = Told { version: Some(version), title, sku, status, attributes };
+    remember(&transaction, &card, actor, "restore", &Json(&change)).await?;
+    transaction.commit().await?;
+    Ok(card)
+}
+
+/// Writes what a card has become; none when that is what it was, to the last digit.
+async fn store(transaction: &Transaction<'_>, id: Uuid, fields: &Fields) -> ApiResult<Option<Card>> {
+    let sql = format!(
+        "UPDATE public.master_cards AS c SET title = $2, sku = $3, status = $4, \
+         attributes = $5::jsonb || jsonb_build_object('sources', c.attributes->'sources'), \
+         version = c.version + 1, updated_at = now() \
+         WHERE c.id = $1 AND (c.title <> $2 OR c.sku <> $3 OR c.status <> $4 \
+           OR (c.attributes - 'sources')::text <> ($5::jsonb)::text) RETURNING {COLUMNS}"
+    );
+    let statement = transaction.prepare_cached(&sql).await?;
+    let attributes = Json(&fields.attributes);
+    let row = transaction
+        .query_opt(&statement, &[&id, &fields.title, &fields.sku, &fields.status, &attributes])
+        .await
+        .map_err(sku_taken)?;
+    Ok(row.as_ref().map(from_row))
+}
+
+/// Removes a source of a card that is at a version which the caller names.
+pub async fn remove_source(
+    pool: &Pool,
+    id: Uuid,
+    key: &str,
+    precondition: &Precondition,
+    actor: &Value,
+) -> ApiResult<Written> {
+    if !matches!(precondition, Precondition::Versions(_)) {
+        return Ok(card_sources::remove(pool, id, key, actor).await?);
+    }
+    let mut client = pool.get().await?;
+    let transaction = client.transaction().await?;
+    let sql = "SELECT version FROM public.master_cards WHERE id = $1 AND deleted_at IS NULL FOR NO KEY UPDATE";
+    let Some(row) = transaction.query_opt(&transaction.prepare_cached(sql).await?, &[&id]).await? else {
+        return Ok(Written::NoCard);
+    };
+    precondition.check(row.get(0))?;
+    let statement = transaction.prepare_cached(card_sources::REMOVE).await?;
+    let removed = transaction.query_opt(&statement, &[&id, &key, &Uuid::now_v7(), &actor]).await?;
+    transaction.commit().await?;
+    Ok(removed.map_or(Written::NoSource, |row| Written::Version(row.get(0))))
+}
+
+/// 404 unless there is such a card, deleted or not.
+pub async fn check_known(pool: &Pool, id: Uuid) -> ApiResult<()> {
+    let client = pool.get().await?;
+    let sql = "SELECT FROM public.master_cards WHERE id = $1";
+    let row = client.query_opt(&client.prepare_cached(sql).await?, &[&id]).await?;
+    row.map(drop).ok_or_else(|| ApiError::not_found("card"))
+}
+
+/// Hides a card.
+pub async fn delete(pool: &Pool, id: Uuid, precondition: &Precondition, actor: &Value) -> ApiResult<()> {
+    let mut client = pool.get().await?;
+    let transaction = client.transaction().await?;
+    let card = lock(&transaction, id).await?;
+    precondition.check(card.version)?;
+    let sql = format!(
+        "UPDATE public.master_cards AS c SET deleted_at = now(), version = c.version + 1, updated_at = now() WHERE c.id = $1 RETURNING {COLUMNS}"
+    );
+    let card = from_row(&transaction.query_one(&sql, &[&id]).await?);
+    remember(&transaction, &card, actor, "delete", &json!({})).await?;
+    transaction.commit().await?;
+    Ok(())
+}
+
+/// Brings a hidden card back.
+pub async fn restore(pool: &Pool, id: Uuid, precondition: &Precondition, actor: &Value) -> ApiResult<Card> {
+    let mut client = pool.get().await?;
+    let transaction = client.transaction().await?;
+    let sql = format!(
+        "UPDATE public.master_cards AS c SET deleted_at = NULL, version = c.version + 1, updated_at = now() \
+         WHERE c.id = $1 AND c.deleted_at IS NOT NULL RETURNING {COLUMNS}"
+    );
+    let row = transaction.query_opt(&sql, &[&id]).await.map_err(sku_taken)?;
+    let card = from_row(&row.ok_or_else(|| ApiError::not_found("deleted card"))?);
+    // Refused, the transaction is dropped and the card stays hidden.
+    precondition.check(card.version - 1)?;
+    remember(&transaction, &card, actor, "restore", &json!({})).await?;
+    transaction.commit().await?;
+    Ok(card)
+}
+
+/// Checks what `If-Match` asks of a card that is hidden.
+pub async fn check_hidden(pool: &Pool, id: Uuid, precondition: &Precondition) -> ApiResult<()> {
+    let client = pool.get().await?;
+    let sql = "SELECT version FROM public.master_cards WHERE id = $1 AND deleted_at IS NOT NULL";
+    let row = client.query_opt(&client.prepare_cached(sql).await?, &[&id]).await?;
+    precondition.check(row.ok_or_else(|| ApiError::not_found("card"))?.get(0))
+}
+
+/// Removes a hidden card for good, as the reaper: the core itself has no right to delete cards.
+pub async fn purge(reaper: &Pool, id: Uuid) -> ApiResult<()> {
+    match reaper::remove_cards(reaper, &[id], reaper::CARD_TIMEOUT).await {
+        Ok(0) => Err(ApiError::not_found("deleted card")),
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What forbids the removal names its schema, and so the plugin: a foreign key, or a constraint that its action breaks
+/// (`ON DELETE SET NULL` on a column that is NOT NULL).
+pub(super) fn card_in_use(error: tokio_postgres::Error) -> ApiError {
+    let in_use = error.as_db_error().filter(|fault| fault.code().code().starts_with("23"));
+    match in_use.and_then(|fault| fault.schema()).and_then(|schema| schema.strip_prefix("plugin_")) {
+        Some(plugin) => {
+            let plugin = plugin.replace('_', "-");
+            ApiError::new(&codes::CARD_IN_USE)
+                .detail(format!("The plugin `{plugin}` still refers to this card."))
+                .with("plugin", plugin)
+        }
+        None => error.into(),
+    }
+}
+
+async fn lock(transaction: &Transaction<'_>, id: Uuid) -> ApiResult<Card> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM public.master_cards c WHERE c.id = $1 AND c.deleted_at IS NULL FOR NO KEY UPDATE"
+    );
+    let row = transaction.query_opt(&transaction.prepare_cached(&sql).await?, &[&id]).await?;
+    row.map(|row| from_row(&row)).ok_or_else(|| ApiError::not_found("card"))
+}
+
+async fn remember(
+    transaction: &Transaction<'_>,
+    card: &Card,
+    actor: &Value,
+    action: &str,
+    change: &(dyn ToSql + Sync),
+) -> ApiResult<()> {
+    let sql =
+        "INSERT INTO public.card_history (id, card_id, version, actor, action, change) VALUES ($1, $2, $3, $4, $5, $6)";
+    let statement = transaction.prepare_cached(sql).await?;
+    transaction.execute(&statement, &[&Uuid::now_v7(), &card.id, &card.version, actor, &action, change]).await?;
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! Writers of one card take turns in the host instead of at the row's lock: who comes while another one writes waits
+//! without a connection, and all that wait are written by one statement when the turn is over. Who comes alone is written
+//! at once, by the statement made for one. Writers on other hosts and of other things meet at the row, as ever.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher as _, RandomState},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::{runtime::Handle, sync::oneshot};
+use uuid::Uuid;
+
+use crate::card_sources::{self, Entry, StoreError, Together, Written};
+use cardinal_base::db_error;
+use cardinal_database::pool::Pool;
+
+/// Enrichments that may wait for one card, and the bytes of their data.
+const WAITING: usize = 1_024;
+const WAITING_BYTES: usize = 16 << 20;
+/// How many one statement writes at most, and bytes beyond which it takes no further one.
+const AT_ONCE: usize = 64;
+const AT_ONCE_BYTES: usize = 1 << 20;
+/// Writers of different cards rarely meet at one of these locks; none is held over a wait.
+const SHARDS: usize = 16;
+
+/// Why an enrichment was not written.
+#[derive(Debug)]
+pub enum Unwritten {
+    Store(StoreError),
+    /// Too many wait for the same card already.
+    Crowded,
+    /// The database was not there for those who waited together.
+    Together(Arc<StoreError>),
+    /// The host is stopping.
+    Stopped,
+}
+
+type Outcome = Result<Written, Unwritten>;
+
+/// Who writes which card.
+#[derive(Clone)]
+pub struct Turns(Arc<Shared>);
+
+struct Shared {
+    pool: Pool,
+    /// Where those who waited are written: none of them may take the others along when its caller gives up.
+    runtime: Handle,
+    hasher: RandomState,
+    shards: [Mutex<HashMap<Uuid, Queue>>; SHARDS],
+}
+
+/// Those who wait for a card that is being written.
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<Waiting>,
+    bytes: usize,
+}
+
+struct Waiting {
+    entry: Together,
+    reply: oneshot::Sender<Outcome>,
+}
+
+/// A turn: while it lives nobody else in this host enriches the card. Its end, however it comes, begins the next one.
+struct Turn {
+    turns: Turns,
+    card: Uuid,
+}
+
+impl Turns {
+    pub fn new(pool: Pool, runtime: Handle) -> Self {
+        let shards = std::array::from_fn(|_| Mutex::default());
+        Self(Arc::new(Shared { pool, runtime, hasher: RandomState::new(), shards }))
+    }
+
+    /// Writes source `key` of a card, alone or with others that wait for the same card.
+    pub async fn enrich(&self, card: Uuid, key: &str, entry: &Entry<'_>) -> Outcome {
+        if let Some(_turn) = self.begin(card) {
+            return card_sources::enrich(&self.0.pool, card, key, entry).await.map_err(Unwritten::Store);
+        }
+        let (reply, told) = oneshot::channel();
+        let together = Together::of(key, entry).map_err(Unwritten::Store)?;
+        match self.wait(card, Waiting { entry: together, reply })? {
+            // The one before was done in the meantime.
+            Some(_turn) => card_sources::enrich(&self.0.pool, card, key, entry).await.map_err(Unwritten::Store),
+            None => told.await.unwrap_or(Err(Unwritten::Stopped)),
+        }
+    }
+
+    fn begin(&self, card: Uuid) -> Option<Turn> {
+        let mut shard = self.shard(card);
+        if shard.contains_key(&card) {
+            return None;
+        }
+        shard.insert(card, Queue::default());
+        Some(Turn { turns: self.clone(), card })
+    }
+
+    /// Queues up; a turn when there is nobody to wait for any more.
+    fn wait(&self, card: Uuid, waiting: Waiting) -> Result<Option<Turn>, Unwritten> {
+        let mut shard = self.shard(card);
+        let Some(queue) = shard.get_mut(&card) else {
+            shard.insert(card, Queue::default());
+            return Ok(Some(Turn { turns: self.clone(), card }));
+        };
+        let bytes = queue.bytes + waiting.entry.size();
+        if queue.waiting.len() >= WAITING || bytes > WAITING_BYTES {
+            return Err(Unwritten::Crowded);
+        }
+        queue.bytes = bytes;
+        queue.waiting.push(waiting);
+        Ok(None)
+    }
+
+    fn shard(&self, card: Uuid) -> MutexGuard<'_, HashMap<Uuid, Queue>> {
+        let number = self.0.hasher.hash_one(card) as usize % SHARDS;
+        self.0.shards[number].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut shard = self.turns.shard(self.card);
+        let next = shard.get_mut(&self.card).map(Queue::next).unwrap_or_default();
+        if next.is_empty() {
+            shard.remove(&self.card);
+            return;
+        }
+        drop(shard);
+        let turn = Turn { turns: self.turns.clone(), card: self.card };
+        self.turns.0.runtime.spawn(turn.write(next));
+    }
+}
+
+impl Turn {
+    async fn write(self, waiting: Vec<Waiting>) {
+        let (entries, replies): (Vec<_>, Vec<_>) =
+            waiting.into_iter().map(|waiting| (waiting.entry, waiting.reply)).unzip();
+        let outcomes = self.outcomes(&entries).await;
+        // The next turn begins before anybody is told: what they do then queues up for the one after it.
+        drop(self);
+        for (reply, outcome) in replies.into_iter().zip(outcomes) {
+            // Whoever has given up is not told.
+            let _ = reply.send(outcome);
+        }
+    }
+
+    async fn outcomes(&self, entries: &[Together]) -> Vec<Outcome> {
+        let pool = &self.turns.0.pool;
+        match card_sources::enrich_together(pool, self.card, entries).await {
+            Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+            // Nobody fails for what another one sends.
+            Err(StoreError::Database(error)) if !db_error::is_unavailable(&error) => {
+                let mut outcomes = Vec::with_capacity(entries.len());
+                for entry in entries.chunks(1) {
+                    let alone = card_sources::enrich_together(pool, self.card, entry).await;
+                    let alone = alone.map(|mut outcome| outcome.pop().unwrap_or(Written::NoCard));
+                    outcomes.push(alone.map_err(Unwritten::Store));
+                }
+                outcomes
+            }
+            Err(error) => {
+                let error = Arc::new(error);
+                entries.iter().map(|_| Err(Unwritten::Together(Arc::clone(&error)))).collect()
+            }
+        }
+    }
+}
+
+impl Queue {
+    /// Takes those whose turn is next, but for those who have given up.
+    fn next(&mut self) -> Vec<Waiting> {
+        self.waiting.retain(|waiting| !waiting.reply.is_closed());
+        let mut bytes = 0;
+        let fits = |waiting: &&Waiting| {
+            let room = bytes < AT_ONCE_BYTES;
+            bytes += waiting.entry.size();
+            room
+        };
+        let count = self.waiting.iter().take(AT_ONCE).take_while(fits).count();
+        let next = self.waiting.drain(..count).collect();
+        self.bytes = self.waiting.iter().map(|waiting| waiting.entry.size()).sum();
+        next
+    }
+}

@@ -1,0 +1,64 @@
+//! The tables `event_outbox`, `events` and `event_numbers`: what happened, waiting for its number and with it.
+
+pub mod event;
+
+use std::time::Duration;
+
+use deadpool_postgres::GenericClient;
+
+use crate::event_log::event::{Event, Numbered, Topic};
+use cardinal_base::error::{ApiError, ApiResult};
+use cardinal_database::pool::Pool;
+
+/// Which numbers there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The one given last.
+    pub last: i64,
+    /// The oldest that is kept, or the one after `last`.
+    pub kept_from: i64,
+    /// Something waits for its number.
+    pub waiting: bool,
+}
+
+/// Raises an event with the transaction that `work` is in: readers hear of it when that is committed, and never when it
+/// is not. By itself it is a transaction of its own.
+pub async fn raise(work: &impl GenericClient, event: &Event) -> ApiResult<()> {
+    let sql = "INSERT INTO public.event_outbox (topic, type, data) VALUES ($1, $2, $3)";
+    let statement = work.prepare_cached(sql).await?;
+    work.execute(&statement, &[&event.topic.name(), &event.kind(), &event.data]).await?;
+    Ok(())
+}
+
+pub async fn standing(pool: &Pool) -> ApiResult<Standing> {
+    let client = pool.get().await?;
+    let sql = "SELECT last, kept_from, EXISTS (SELECT FROM public.event_outbox) FROM public.event_numbers";
+    let row = client.query_one(&client.prepare_cached(sql).await?, &[]).await?;
+    Ok(Standing { last: row.get(0), kept_from: row.get(1), waiting: row.get(2) })
+}
+
+/// Numbers what waits, `at_most` so many; gives how many got one. None while another host is at it.
+pub async fn number(pool: &Pool, at_most: i32) -> ApiResult<i64> {
+    let client = pool.get().await?;
+    let statement = client.prepare_cached("SELECT public.number_events($1)").await?;
+    Ok(client.query_one(&statement, &[&at_most]).await?.get(0))
+}
+
+/// Events after the number `after`, in order.
+pub async fn after(pool: &Pool, after: i64, at_most: i64) -> ApiResult<Vec<Numbered>> {
+    let client = pool.get().await?;
+    let sql = "SELECT id, topic, type, at, data::text FROM public.events WHERE id > $1 ORDER BY id LIMIT $2";
+    let rows = client.query(&client.prepare_cached(sql).await?, &[&after, &at_most]).await?;
+    let event = |row: &tokio_postgres::Row| {
+        let topic = Topic::named(row.get(1)).ok_or_else(|| ApiError::internal(anyhow::anyhow!("an unknown topic")))?;
+        Ok(Numbered::new(row.get(0), topic, row.get(2), row.get(3), row.get(4)))
+    };
+    rows.iter().map(event).collect()
+}
+
+/// Forgets the oldest events, `at_most` so many: those that are over `age`, and those beyond the `most` that are kept.
+pub async fn forget(pool: &Pool, at_most: i32, most: i64, age: Duration) -> ApiResult<i64> {
+    let client = pool.get().await?;
+    let sql = "SELECT public.forget_events($1, $2, make_interval(secs => $3))";
+    Ok(client.query_one(sql, &[&at_most, &most, &age.as_secs_f64()]).await?.get(0))
+}

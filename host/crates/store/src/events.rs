@@ -1,0 +1,246 @@
+//! Events: what happened to cards, plugins and jobs, for whoever wants to hear of it.
+//!
+//! Writers leave them in `event_outbox` with their own transaction. Whichever host comes first gives them their numbers,
+//! one host at a time; each host with readers looks for new numbers a few times a second, once for all of them.
+
+pub mod seats;
+
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use self::seats::{Seat, Seats};
+use crate::event_log::{
+    Standing,
+    event::{Event, Numbered, Topics},
+};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+use cardinal_database::{log_failure, pool::Pool};
+use cardinal_observe::recent::{self, Portion, Recent};
+
+/// How often a host looks for events while somebody reads them there, and while nobody does: then it only sees to it
+/// that they don't pile up without a number.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOK_IDLE: Duration = Duration::from_secs(1);
+/// How long the database may take for one look; then it is taken for gone.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Events that are numbered, or read, in one statement.
+const AT_ONCE: i32 = 1_000;
+/// Events that are kept in memory, and bytes of them: who is further behind is too slow.
+const MOST_RECENT: (usize, usize) = (4_096, 8 << 20);
+/// Readers of a host, and of one user.
+const READERS: usize = 1_000;
+const READERS_PER_USER: usize = 32;
+/// Events that a reader who comes back gets in one statement, and such statements at the same time.
+const PAGE: i64 = 500;
+const CATCHING_UP: usize = 4;
+/// How long events can be resumed from, how many of them, and how many are forgotten in one statement.
+const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
+const KEPT: i64 = 1_000_000;
+const FORGOTTEN_AT_ONCE: i32 = 5_000;
+
+/// The events of a host.
+pub struct Events {
+    pool: Pool,
+    recent: RwLock<Recent<Numbered>>,
+    /// The last number in `recent`.
+    head: watch::Sender<i64>,
+    seats: Arc<Seats>,
+    /// Rings when a reader comes.
+    arrived: Notify,
+    catching_up: Semaphore,
+    stop: CancellationToken,
+}
+
+/// Where a reader begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// With what happens from now on, after this number.
+    Now(i64),
+    /// After the number that it read last.
+    After(i64),
+    /// What comes after its number is not kept, or is another database's: it has to look at everything again, and goes
+    /// on after this one.
+    Anew(i64),
+}
+
+impl Events {
+    pub fn new(pool: Pool, stop: &CancellationToken) -> Self {
+        Self {
+            pool,
+            recent: RwLock::new(Recent::new(MOST_RECENT)),
+            head: watch::Sender::new(0),
+            seats: Arc::new(Seats::new(READERS, READERS_PER_USER)),
+            arrived: Notify::new(),
+            catching_up: Semaphore::new(CATCHING_UP),
+            stop: stop.clone(),
+        }
+    }
+
+    /// How many read along here.
+    pub fn readers(&self) -> usize {
+        self.seats.taken()
+    }
+
+    /// A place for a reader, and where it begins. 503 at the end of the host, too.
+    pub async fn admit(&self, user: Uuid, last_read: Option<i64>) -> ApiResult<(Seat, Begin)> {
+        if self.stop.is_cancelled() {
+            return Err(ApiError::new(&codes::DRAINING));
+        }
+        let seat = self.seats.take(user)?;
+        let standing = crate::event_log::standing(&self.pool).await?;
+        self.arrived.notify_one();
+        Ok((seat, begin(standing, last_read)))
+    }
+
+    /// The number of the last event that is here; changes when there are new ones.
+    pub fn head(&self) -> watch::Receiver<i64> {
+        self.head.subscribe()
+    }
+
+    /// What there is for a reader at `place`.
+    pub fn portion(&self, place: i64, topics: Topics) -> Portion {
+        self.recent.read().unwrap_or_else(PoisonError::into_inner).portion(place, wanted(topics))
+    }
+
+    /// The same from the database, for a reader who comes back; `Gone` when it is not kept any more.
+    pub async fn older(&self, place: i64, topics: Topics) -> ApiResult<Portion> {
+        let _turn = self.catching_up.acquire().await.map_err(ApiError::internal)?;
+        let events = crate::event_log::after(&self.pool, place, PAGE).await?;
+        Ok(match events.first() {
+            None => Portion::Nothing,
+            Some(first) if first.id != place + 1 => Portion::Gone,
+            Some(_) => recent::portion(events.iter(), place, wanted(topics)),
+        })
+    }
+
+    /// Where a reader begins anew whose events are not kept any more.
+    pub async fn anew(&self) -> ApiResult<i64> {
+        Ok(crate::event_log::standing(&self.pool).await?.last)
+    }
+
+    /// Ends when the host does.
+    pub async fn stopped(&self) {
+        self.stop.cancelled().await;
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
+    /// Numbers events and brings them to the readers while the host lives.
+    pub async fn keep_up(&self) {
+        let mut failing = false;
+        loop {
+            let looked = match tokio::time::timeout(PATIENCE, self.look()).await {
+                Ok(looked) => looked,
+                Err(_) => {
+                    let cause = anyhow::anyhow!("no answer in {PATIENCE:?}");
+                    Err(ApiError::new(&codes::DATABASE_UNAVAILABLE).cause(cause))
+                }
+            };
+            if let Err(error) = &looked
+                && !failing
+            {
+                log_failure!(error, "events wait for the database");
+            }
+            failing = looked.is_err();
+            let pause = if self.readers() > 0 { LOOK_EVERY } else { LOOK_IDLE };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.arrived.notified() => {}
+            }
+        }
+    }
+
+    async fn look(&self) -> ApiResult<()> {
+        let mut standing = crate::event_log::standing(&self.pool).await?;
+        if standing.waiting {
+            while crate::event_log::number(&self.pool, AT_ONCE).await? == i64::from(AT_ONCE) {}
+            standing = crate::event_log::standing(&self.pool).await?;
+        }
+        let head = self.recent.read().unwrap_or_else(PoisonError::into_inner).head();
+        // Without readers nothing is read; the first one finds what is older in the database.
+        if self.readers() == 0 || head == 0 || head > standing.last {
+            if head != standing.last {
+                self.publish(|recent| recent.restart(standing.last));
+            }
+            return Ok(());
+        }
+        let mut head = head;
+        while head < standing.last {
+            let events = crate::event_log::after(&self.pool, head, i64::from(AT_ONCE)).await?;
+            let Some(last) = events.last() else { break };
+            head = last.id;
+            self.publish(|recent| events.into_iter().for_each(|event| recent.add(event)));
+        }
+        Ok(())
+    }
+
+    fn publish(&self, change: impl FnOnce(&mut Recent<Numbered>)) {
+        let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut recent);
+        self.head.send_replace(recent.head());
+    }
+
+    /// Forgets what is past its time; gives how much.
+    pub async fn forget_old(&self) -> ApiResult<i64> {
+        let mut forgotten = 0;
+        loop {
+            let some = crate::event_log::forget(&self.pool, FORGOTTEN_AT_ONCE, KEPT, KEPT_FOR).await?;
+            forgotten += some;
+            if some < i64::from(FORGOTTEN_AT_ONCE) {
+                return Ok(forgotten);
+            }
+        }
+    }
+}
+
+fn wanted(topics: Topics) -> impl Fn(&Numbered) -> bool {
+    move |event| topics.holds(event.topic)
+}
+
+fn begin(standing: Standing, last_read: Option<i64>) -> Begin {
+    match last_read {
+        None => Begin::Now(standing.last),
+        Some(last) if (standing.kept_from - 1..=standing.last).contains(&last) => Begin::After(last),
+        Some(_) => Begin::Anew(standing.last),
+    }
+}
+
+/// Raises an event of something that has no transaction of its own. What has one calls [`crate::event_log::raise`] in it, so
+/// that both happen or neither does. An event that can't be written undoes nothing: the log has it instead.
+pub async fn tell(pool: &Pool, event: &Event) {
+    let raised = async {
+        let client = pool.get().await?;
+        crate::event_log::raise(&*client, event).await
+    };
+    if let Err(error) = raised.await {
+        tracing::warn!(?event, ?error, "the event could not be written; its readers will not hear of it");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_goes_on_only_where_nothing_is_missing() {
+        let standing = Standing { last: 20, kept_from: 11, waiting: false };
+        assert_eq!(begin(standing, None), Begin::Now(20));
+        for kept in [10, 15, 20] {
+            assert_eq!(begin(standing, Some(kept)), Begin::After(kept));
+        }
+        for not in [0, 9, 21, i64::MAX] {
+            assert_eq!(begin(standing, Some(not)), Begin::Anew(20), "{not}");
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! The tables `jobs`, `job_parts` and `job_errors`. What is counted is counted in the transaction that did it, and
+//! only by the process that holds the job's lease: whoever was killed or overtaken counts nothing twice.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use time::OffsetDateTime;
+use tokio_postgres::{Row, types::ToSql};
+use uuid::Uuid;
+
+use super::card_list::Conditions;
+use crate::event_log::{
+    self,
+    event::{Event, Topic},
+};
+use cardinal_base::{
+    codes,
+    error::{ApiError, ApiResult},
+};
+use cardinal_cards::filter::Filter;
+use cardinal_database::pool::{Connection, Pool};
+
+/// A job as it is stored.
+#[derive(Clone, Debug)]
+pub struct Job {
+    pub id: Uuid,
+    pub action: String,
+    pub state: String,
+    pub user_id: Uuid,
+    pub actor: Value,
+    pub credential: Value,
+    pub request_id: String,
+    pub args: Value,
+    pub done: i64,
+    pub failed: i64,
+    pub total: Option<i64>,
+    pub counts: Value,
+    pub notes: Value,
+    pub reason: Option<String>,
+    pub next_part: i32,
+    pub next_item: i32,
+    pub begun: i32,
+    pub host_id: Option<Uuid>,
+    pub cancel_asked_at: Option<OffsetDateTime>,
+    pub created_at: OffsetDateTime,
+    pub started_at: Option<OffsetDateTime>,
+    pub finished_at: Option<OffsetDateTime>,
+}
+
+const COLUMNS: &str = "j.id, j.action, j.state, j.user_id, j.actor, j.credential, j.request_id, j.args, j.done, j.failed, \
+     j.total, j.counts, j.notes, j.reason, j.next_part, j.next_item, j.begun, j.host_id, j.cancel_asked_at, j.created_at, \
+     j.started_at, j.finished_at";
+/// How long a job is its runner's when nothing is heard of it.
+const LEASE: &str = "interval '15 seconds'";
+/// An import of this very process is given up after so long: when the database was away its lease ran out, too.
+const LONG_SILENT: &str = "interval '2 minutes'";
+/// The cards of one part: what one transaction does, and how long others wait for a card of it.
+const PART: i64 = 1_000;
+/// Jobs that wait or run, of all hosts together.
+const OPEN_JOBS: i64 = 200;
+/// Errors of one job that are kept; the rest is only counted.
+pub const ERRORS_KEPT: i64 = 1_000_000;
+
+fn from_row(row: &Row) -> Result<Job, tokio_postgres::Error> {
+    Ok(Job {
+        id: row.try_get(0)?,
+        action: row.try_get(1)?,
+        state: row.try_get(2)?,
+        user_id: row.try_get(3)?,
+        actor: row.try_get(4)?,
+        credential: row.try_get(5)?,
+        request_id: row.try_get(6)?,
+        args: row.try_get(7)?,
+        done: row.try_get(8)?,
+        failed: row.try_get(9)?,
+        total: row.try_get(10)?,
+        counts: row.try_get(11)?,
+        notes: row.try_get(12)?,
+        reason: row.try_get(13)?,
+        next_part: row.try_get(14)?,
+        next_item: row.try_get(15)?,
+        begun: row.try_get(16)?,
+        host_id: row.try_get(17)?,
+        cancel_asked_at: row.try_get(18)?,
+        created_at: row.try_get(19)?,
+        started_at: row.try_get(20)?,
+        finished_at: row.try_get(21)?,
+    })
+}
+
+/// A process of a host, as leases name it.
+#[derive(Clone, Copy, Debug)]
+pub struct Runner {
+    pub host: Uuid,
+    pub process: Uuid,
+}
+
+/// What a new job is.
+pub struct NewJob<'a> {
+    pub action: &'a str,
+    pub user_id: Uuid,
+    pub actor: &'a Value,
+    pub credential: &'a Value,
+    pub request_id: &'a str,
+    pub args: &'a Value,
+}
+
+/// The cards of a new bulk action.
+pub enum Picked<'a> {
+    Ids(&'a [Uuid]),
+    /// Those that match now; later ones are none of its business.
+    Filter(&'a Filter),
+}
+
+async fn insert(work: &Transaction<'_>, new: &NewJob<'_>) -> ApiResult<Uuid> {
+    let open: i64 = work
+        .query_one("SELECT count(*) FROM public.jobs WHERE state IN ('queued', 'running')", &[])
+        .await?
+        .try_get(0)?;
+    if open >= OPEN_JOBS {
+        let detail = format!("{open} jobs are waiting or running; that is as many as there may be.");
+        return Err(ApiError::new(&codes::OVERLOADED).detail(detail).retry_after(30));
+    }
+    let id = Uuid::now_v7();
+    let values: [&(dyn ToSql + Sync); 7] =
+        [&id, &new.action, &new.user_id, &new.actor, &new.credential, &new.request_id, &new.args];
+    work.execute(
+        "INSERT INTO public.jobs (id, action, user_id, actor, credential, request_id, args) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        &values,
+    )
+    .await?;
+    Ok(id)
+}
+
+/// A bulk action that waits to be run, with the cards that are its own. 409 when these are not as many as expected.
+pub async fn queue(pool: &Pool, new: &NewJob<'_>, picked: Picked<'_>, expected: Option<i64>) -> ApiResult<Job> {
+    let mut client = pool.get().await?;
+    let work = client.transaction().await?;
+    let id = insert(&work, new).await?;
+    match picked {
+        Picked::Ids(ids) => {
+            let part = usize::try_from(PART).unwrap_or(1);
+            for (number, ids) in ids.chunks(part).enumerate() {
+                let number = i32::try_from(number).map_err(ApiError::internal)?;
+                let sql = "INSERT INTO public.job_parts (job_id, number, ids) VALUES ($1, $2, $3)";
+                work.execute(&work.prepare_cached(sql).await?, &[&id, &number, &ids]).await?;
+            }
+        }
+        Picked::Filter(filter) => {
+            let mut query = Conditions::of(filter);
+            let (job, part) = (query.bind(id), query.bind(PART));
+            let sql = format!(
+                "INSERT INTO public.job_parts (job_id, number, ids) \
+                 SELECT ${job}, (n / ${part})::integer, array_agg(id ORDER BY id) FROM \
+                 (SELECT c.id, row_number() OVER (ORDER BY c.id) - 1 AS n FROM public.master_cards c WHERE {}) AS picked \
+                 GROUP BY n / ${part}",
+                query.sql
+            );
+            work.execute_typed(&sql, &query.typed()).await?;
+        }
+    }
+    let sql = format!(
+        "UPDATE public.jobs AS j SET total = (SELECT coalesce(sum(cardinality(p.ids)), 0) FROM public.job_parts p \
+         WHERE p.job_id = j.id) WHERE j.id = $1 RETURNING {COLUMNS}"
+    );
+    let job = from_row(&work.query_one(&sql, &[&id]).await?)?;
+    let count = job.total.unwrap_or_default();
+    if expected.is_some_and(|expected| expected != count) {
+        return Err(ApiError::new(&codes::COUNT_MOVED)
+            .detail(format!("{count} cards match now, not {}.", expected.unwrap_or_default()))
+            .with("current_count", count));
+    }
+    tell(&work, "queued", &job).await?;
+    work.commit().await?;
+    Ok(job)
+}
+
+/// What readers of the topic hear of a job.
+pub async fn tell(work: &impl GenericClient, what: &'static str, job: &Job) -> ApiResult<()> {
+    let data = json!({
+        "id": job.id, "action": job.action, "state": job.state, "done": job.done, "failed": job.failed, "total": job.total,
+    });
+    event_log::raise(work, &Event::new(Topic::Job, what, data)).await
+}
+
+/// A job that is run as it is made, by the process that has what it works on in hand.
+pub async fn begin(pool: &Pool, new: &NewJob<'_>, runner: Runner) -> ApiResult<Job> {
+    let mut client = pool.get().await?;
+    let work = client.transaction().await?;
+    let id = insert(&work, new).await?;
+    let sql = format!(
+        "UPDATE public.jobs AS j SET state = 'running', started_at = now(), host_id = $2, runner = $3, \
+         lease_until = now() + {LEASE} WHERE j.id = $1 RETURNING {COLUMNS}"
+    );
+    let job = from_row(&work.query_one(&sql, &[&id, &runner.host, &runner.process]).await?)?;
+    tell(&work, "started", &job).await?;
+    work.commit().await?;
+    Ok(job)
+}
+
+/// Takes the oldest job that waits, or whose process has died, of those that can be gone on with.
+pub async fn claim(pool: &Pool, runner: Runner) -> ApiResult<Option<Job>> {
+    let mut client = pool.get().await?;
+    let sql = format!(
+        "UPDATE public.jobs AS j SET state = 'running', started_at = coalesce(j.started_at, now()), host_id = $1, \
+         runner = $2, lease_until = now() + {LEASE} \
+         WHERE j.id = (SELECT o.id FROM public.jobs o WHERE o.action <> 'import' AND (o.state = 'queued' \
+           OR (o.state = 'running' AND (o.lease_until < now() OR (o.host_id = $1 AND o.runner <> $2)))) \
+           ORDER BY o.id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING {COLUMNS}"
+    );
+    changed(&mut client, &sql, &[&runner.host, &runner.process], "started").await
+}
+
+/// Runs a statement that changes one job at most, and tells of it with the same commit.
+async fn changed(
+    client: &mut Connection,
+    sql: &str,
+    values: &[&(dyn ToSql + Sync)],
+    what: &'static str,
+) -> ApiResult<Option<Job>> {
+    let work = client.transaction().await?;
+    let Some(row) = work.query_opt(&work.prepare_cached(sql).await?, values).await? else { return Ok(None) };
+    let job = from_row(&row)?;
+    tell(&work, what, &job).await?;
+    work.commit().await?;
+    Ok(Some(job))
+}
+
+/// Says of imports whose process has died that they are interrupted: what they read is gone with it.
+pub async fn bury_imports(pool: &Pool, runner: Runner) -> ApiResult<Vec<Job>> {
+    const REASON: &str = "The host ended while the import was running. What is counted as done was written.";
+    let mut client = pool.get().await?;
+    let sql = format!(
+        "UPDATE public.jobs AS j SET state = 'interrupted', finished_at = now(), reason = $3, runner = NULL, lease_until = NULL \
+         WHERE j.action = 'import' AND j.state = 'running' \
+         AND CASE WHEN j.runner = $2 THEN j.lease_until < now() - {LONG_SILENT} \
+             ELSE j.lease_until < now() OR j.host_id = $1 END RETURNING {COLUMNS}"
+    );
+    let work = client.transaction().await?;
+    let rows = work.query(&work.prepare_cached(&sql).await?, &[&runner.host, &runner.process, &REASON]).await?;
+    let buried = rows.iter().map(from_row).collect::<Result<Vec<_>, _>>()?;
+    for job in &buried {
+        work.execute("DELETE FROM public.import_rows WHERE job_id = $1", &[&job.id]).await?;
+        tell(&work, "finished", job).await?;
+    }
+    work.commit().await?;
+    Ok(buried)
+}
+
+/// Still there: holds the lease for longer, and tells how far the job is. `None` when it is another's by now; else
+/// whether somebody wants it stopped.
+pub async fn beat(pool: &Pool, id: Uuid, runner: Runner) -> ApiResult<Option<bool>> {
+    let mut client = pool.get().await?;
+    let sql = format!(
+        "UPDATE public.jobs AS j SET lease_until = now() + {LEASE} \
+         WHERE j.id = $1 AND j.runner = $2 AND j.state = 'running' RETURNING {COLUMNS}"
+    );
+    let job = changed(&mut client, &sql, &[&id, &runner.process], "progress").await?;
+    Ok(job.map(|job| job.cancel_asked_at.is_some()))
+}
+
+/// What a step did.
+#[derive(Debug, Default)]
+pub struct Step {
+    pub done: i64,
+    /// Each that failed, as readers get it.
+    pub errors: Vec<Value>,
+    /// What became of the done ones; added to what is there.
+    pub counts: Vec<(&'static str, i64)>,
+    /// Where the job was before it: a step that was committed, though nobody heard of it, is not counted again.
+    pub from: (i32, i32),
+    /// Where the job goes on.
+    pub next_part: i32,
+    pub next_item: i32,
+    pub begun: i32,
+    pub note: Option<&'static str>,
+}
+
+/// Why a step was not counted; its transaction must not be committed.
+#[derive(Debug)]
+pub enum Uncounted {
+    /// The job is another process's by now, or over, or not where the step began.
+    Lost,
+    Error(ApiError),
+}
+
+impl<E: Into<ApiError>> From<E> for Uncounted {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+/// Counts a step, as the last thing in its transaction. `true` when somebody wants the job stopped.
+pub async fn count(work: &Transaction<'_>, id: Uuid, runner: Runner, step: &Step) -> Result<bool, Uncounted> {
+    let failed = i64::try_from(step.errors.len()).unwrap_or(i64::MAX);
+    let counts: Map<String, Value> =
+        step.counts.iter().filter(|(_, n)| *n > 0).map(|(name, n)| ((*name).to_owned(), Value::from(*n))).collect();
+    let counts = Value::Object(counts);
+    let sql = format!(
+        "UPDATE public.jobs AS j SET done = j.done + $3, failed = j.failed + $4, next_part = $5, next_item = $6, begun = $7, \
+         lease_until = now() + {LEASE}, \
+         counts = j.counts || coalesce((SELECT jsonb_object_agg(key, coalesce((j.counts->>key)::bigint, 0) + value::bigint) \
+           FROM jsonb_each_text($8::jsonb)), '{{}}'), \
+         notes = CASE WHEN $9::text IS NULL OR j.notes ? $9 THEN j.notes ELSE j.notes || to_jsonb($9) END \
+         WHERE j.id = $1 AND j.runner = $2 AND j.state = 'running' AND j.next_part = $10 AND j.next_item = $11 \
+         RETURNING j.failed, j.cancel_asked_at IS NOT NULL"
+    );
+    let values: [&(dyn ToSql + Sync); 11] = [
+        &id,
+        &runner.process,
+        &step.done,
+        &failed,
+        &step.next_part,
+        &step.next_item,
+        &step.begun,
+        &counts,
+        &step.note,
+        &step.from.0,
+        &step.from.1,
+    ];
+    let row = work.query_opt(&work.prepare_cached(&sql).await?, &values).await?;
+    let row = row.ok_or(Uncounted::Lost)?;
+    let after: i64 = row.try_get(0)?;
+    let first = after - failed;
+    if failed > 0 && first < ERRORS_KEPT {
+        let room = usize::try_from(ERRORS_KEPT - first).unwrap_or_default();
+        let kept = &step.errors[..step.errors.len().min(room)];
+        let sql = "INSERT INTO public.job_errors (job_id, number, error) \
+                   SELECT $1, $2 + e.n, e.error FROM unnest($3::jsonb[]) WITH ORDINALITY AS e (error, n)";
+        work.execute(&work.prepare_cached(sql).await?, &[&id, &first, &kept]).await?;
+    }
+    Ok(row.try_get(1)?)
+}
+
+/// Where a job is that this process still runs.
+pub async fn place(pool: &Pool, id: Uuid, runner: Runner) -> ApiResult<Option<(i32, i32)>> {
+    let client = pool.get().await?;
+    let sql = "SELECT next_part, next_item FROM public.jobs WHERE id = $1 AND runner = $2 AND state = 'running'";
+    let row = client.query_opt(sql, &[&id, &runner.process]).await?;
+    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+}
+
+/// Ends a job that this process runs. `None` when it is another's by now.
+pub async fn finish(
+    pool: &Pool,
+    id: Uuid,
+    runner: Runner,
+    state: &str,
+    reason: Option<&str>,
+    total: Option<i64>,
+) -> ApiResult<Option<Job>> {
+    let mut client = pool.get().await?;
+    let sql = format!(
+        "WITH gone AS (DELETE FROM public.job_parts WHERE job_id = $1 \
+           AND EXISTS (SELECT FROM public.jobs WHERE id = $1 AND runner = $2 AND state = 'running')) \
+         UPDATE public.jobs AS j SET state = $3, reason = $4, total = coalesce($5, j.total), finished_at = now(), begun = 0, \
+         runner = NULL, lease_until = NULL WHERE j.id = $1 AND j.runner = $2 AND j.state = 'running' RETURNING {COLUMNS}"
+    );
+    changed(&mut client, &sql, &[&id, &runner.process, &state, &reason, &total], "finished").await
+}
+
+/// Gives a job back that others can go on with.
+pub async fn release(pool: &Pool, id: Uuid, runner: Runner) -> ApiResult<()> {
+    let client = pool.get().await?;
+    let sql = "UPDATE public.jobs SET state = 'queued', runner = NULL, lease_until = NULL \
+               WHERE id = $1 AND runner = $2 AND state = 'running'";
+    client.execute(sql, &[&id, &runner.process]).await?;
+    Ok(())
+}
+
+/// Asks for a job's end: one that waits is over at once, one that runs within its next step.
+/// `None` when it is over already.
+pub async fn cancel(pool: &Pool, id: Uuid) -> ApiResult<Option<Job>> {
+    let mut client = pool.get().await?;
+    let sql = format!(
+        "UPDATE public.jobs AS j SET cancel_asked_at = coalesce(j.cancel_asked_at, now()), \
+         state = CASE WHEN j.state = 'queued' THEN 'cancelled' ELSE j.state END, \
+         finished_at = CASE WHEN j.state = 'queued' THEN now() END \
+         WHERE j.id = $1 AND j.state IN ('queued', 'running') RETURNING {COLUMNS}"
+    );
+    changed(&mut client, &sql, &[&id], "cancelled").await
+}
+
+/// The cards of a part.
+pub async fn part(work: &Transaction<'_>, id: Uuid, number: i32) -> ApiResult<Option<Vec<Uuid>>> {
+    let sql = "SELECT ids FROM public.job_parts WHERE job_id = $1 AND number = $2";
+    let row = work.query_opt(&work.prepare_cached(sql).await?, &[&id, &number]).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
+}
+
+pub async fn get(pool: &Pool, id: Uuid) -> ApiResult<Option<Job>> {
+    let client = pool.get().await?;
+    let sql = format!("SELECT {COLUMNS} FROM public.jobs j WHERE j.id = $1");
+    let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&id]).await?;
+    row.as_ref().map(from_row).transpose().map_err(Into::into)
+}
+
+/// Which jobs are asked for.
+#[derive(Debug, Default, Serialize)]
+pub struct Wanted {
+    pub state: Option<String>,
+    pub action: Option<String>,
+    pub request_id: Option<String>,
+}
+
+/// Jobs, newest first; `before` is the last one of the page before.
+pub async fn list(pool: &Pool, wanted: &Wanted, before: Option<Uuid>, limit: i64) -> ApiResult<Vec<Job>> {
+    let client = pool.get().await?;
+    let sql = format!(
+        "SELECT {COLUMNS} FROM public.jobs j WHERE ($1::text IS NULL OR j.state = $1) AND ($2::text IS NULL OR j.action = $2) \
+         AND ($3::text IS NULL OR j.request_id = $3) AND ($4::uuid IS NULL OR j.id < $4) \
+         ORDER BY j.id DESC LIMIT $5"
+    );
+    let values: [&(dyn ToSql + Sync); 5] = [&wanted.state, &wanted.action, &wanted.request_id, &before, &limit];
+    let rows = client.query(&client.prepare_cached(&sql).await?, &values).await?;
+    rows.iter().map(from_row).collect::<Result<_, _>>().map_err(Into::into)
+}
+
+/// Errors of a job in their order, behind number `after`, with their numbers.
+pub async fn errors(pool: &Pool, id: Uuid, after: i64, limit: i64) -> ApiResult<Vec<(i64, Value)>> {
+    let client = pool.get().await?;
+    let sql = "SELECT number, error FROM public.job_errors WHERE job_id = $1 AND number > $2 ORDER BY number LIMIT $3";
+    let rows = client.query(&client.prepare_cached(sql).await?, &[&id, &after, &limit]).await?;
+    let pair = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
+    rows.iter().map(pair).collect::<Result<_, tokio_postgres::Error>>().map_err(Into::into)
+}
+
+/// Removes jobs that ended more than `days` ago, some at a time; gives how many.
+pub async fn remove_old(pool: &Pool, days: i32) -> ApiResult<u64> {
+    const AT_ONCE: i64 = 20;
+    let client = pool.get().await?;
+    let mut removed = 0;
+    loop {
+        let some = client
+            .execute(
+                "DELETE FROM public.jobs WHERE id IN (SELECT id FROM public.jobs \
+                 WHERE finished_at < now() - make_interval(days => $1) ORDER BY id LIMIT $2)",
+                &[&days, &AT_ONCE],
+            )
+            .await?;
+        removed += some;
+        if some < AT_ONCE.unsigned_abs() {
+            return Ok(removed);
+        }
+    }
+}

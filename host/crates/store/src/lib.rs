@@ -1,0 +1,38 @@
+//! All SQL that the worker runs, a file per table, with the catalogue and the events that are made of it.
+//!
+//! Deliberately absent: whatever needs the owner of the database. Migrations, roles and plugins' schemas are in
+//! `cardinal-schema`, which no crate of the worker depends on.
+
+pub mod api_keys;
+pub mod audit;
+pub mod card_bulk;
+pub mod card_estimates;
+pub mod card_expiry;
+pub mod card_export;
+pub mod card_history;
+pub mod card_import;
+pub mod card_list;
+pub mod card_sources;
+pub mod cards;
+pub mod catalogue;
+pub mod event_log;
+pub mod events;
+pub mod identity_changes;
+pub mod jobs;
+pub mod kinds;
+pub mod login_failures;
+pub mod oidc_users;
+pub mod plugin_confirmations;
+pub mod plugin_owners;
+pub mod plugin_service;
+pub mod plugin_session;
+pub mod plugin_state;
+pub mod plugin_versions;
+pub mod proxy_routes;
+pub mod rate_budgets;
+pub mod reaper;
+pub mod sealed_settings;
+pub mod service_users;
+pub mod sessions;
+pub mod users;
+pub mod views;

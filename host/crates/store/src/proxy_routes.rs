@@ -1,0 +1,58 @@
+//! The table `proxy_routes`: one row with all routes that were set at run time.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio_postgres::types::Json;
+
+use super::cards::Precondition;
+use cardinal_base::error::ApiResult;
+use cardinal_database::pool::Pool;
+
+/// A route as it was set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    pub prefix: String,
+    pub upstream: String,
+}
+
+/// All of them and how often they were changed; version 0 while nobody has set any.
+#[derive(Clone, Debug, Default)]
+pub struct Stored {
+    pub version: i64,
+    pub lines: Vec<Line>,
+}
+
+pub async fn get(pool: &Pool) -> ApiResult<Stored> {
+    let client = pool.get().await?;
+    let statement = client.prepare_cached("SELECT version, routes FROM public.proxy_routes").await?;
+    let row = client.query_opt(&statement, &[]).await?;
+    Ok(row.map_or_else(Stored::default, |row| Stored { version: row.get(0), lines: row.get::<_, Json<_>>(1).0 }))
+}
+
+/// The version alone; every host asks for it every few seconds.
+pub async fn version(pool: &Pool) -> ApiResult<i64> {
+    let client = pool.get().await?;
+    let statement = client.prepare_cached("SELECT version FROM public.proxy_routes").await?;
+    Ok(client.query_opt(&statement, &[]).await?.map_or(0, |row| row.get(0)))
+}
+
+/// Puts `lines` in the place of what is there; gives what was there before and the new version.
+pub async fn replace(pool: &Pool, lines: &[Line], precondition: &Precondition, by: &Value) -> ApiResult<(Stored, i64)> {
+    let mut client = pool.get().await?;
+    let work = client.transaction().await?;
+    // There may be no row to lock yet.
+    work.batch_execute("LOCK TABLE public.proxy_routes IN SHARE ROW EXCLUSIVE MODE").await?;
+    let row = work.query_opt("SELECT version, routes FROM public.proxy_routes", &[]).await?;
+    let before =
+        row.map_or_else(Stored::default, |row| Stored { version: row.get(0), lines: row.get::<_, Json<_>>(1).0 });
+    precondition.check(before.version)?;
+    let version = before.version + 1;
+    work.execute(
+        "INSERT INTO public.proxy_routes (routes, version, updated_by) VALUES ($1, $2, $3) ON CONFLICT (one_row) DO UPDATE \
+         SET routes = excluded.routes, version = excluded.version, updated_by = excluded.updated_by, updated_at = now()",
+        &[&Json(lines), &version, by],
+    )
+    .await?;
+    work.commit().await?;
+    Ok((before, version))
+}

@@ -1,0 +1,90 @@
+//! Removing cards for good. PostgreSQL computes what plugins keep of a card in the same session, so each removal has a
+//! time on this side too: a session that does not end when it is asked to is given up, and the pool opens another.
+
+use std::time::Duration;
+
+use tokio_postgres::NoTls;
+use tokio_postgres::error::SqlState;
+use uuid::Uuid;
+
+use super::cards;
+use cardinal_base::{
+    codes, db_error,
+    error::{ApiError, ApiResult},
+};
+use cardinal_database::pool::Pool;
+
+/// For one card.
+pub const CARD_TIMEOUT: Duration = Duration::from_secs(10);
+/// For some hundred cards at once.
+pub const BATCH_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a server is waited for that is asked to end a statement.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Why cards are still there. None of them went.
+#[derive(Debug)]
+pub enum RemoveError {
+    /// It took too much time, memory or disk, or met other work. Others may go.
+    Slow(anyhow::Error),
+    /// The database does not let these go. Others may.
+    Refused(tokio_postgres::Error),
+    /// The database is away, or has no session free.
+    Unavailable(ApiError),
+}
+
+impl From<RemoveError> for ApiError {
+    fn from(error: RemoveError) -> Self {
+        match error {
+            RemoveError::Slow(cause) => Self::new(&codes::DATABASE_UNAVAILABLE)
+                .detail("Removing this card takes too much time or memory, because of what plugins keep of it.")
+                .cause(cause),
+            RemoveError::Refused(error) => cards::card_in_use(error),
+            RemoveError::Unavailable(error) => error,
+        }
+    }
+}
+
+/// Removes those of the cards that are hidden, all of them or none; gives how many.
+///
+/// # Errors
+/// See [`RemoveError`].
+pub async fn remove_cards(reaper: &Pool, ids: &[Uuid], timeout: Duration) -> Result<u64, RemoveError> {
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    // A card may have been brought back since it was looked at.
+    let sql = "DELETE FROM public.master_cards WHERE id = ANY ($1) AND deleted_at IS NOT NULL";
+    let client = connection(reaper).await.map_err(RemoveError::Unavailable)?;
+    let token = client.cancel_token();
+    let Ok(done) = tokio::time::timeout(timeout, client.execute(sql, &[&ids])).await else {
+        // Closed, it makes place in the pool at once, whatever the server is still at.
+        drop(client.detach());
+        let cancelled = tokio::time::timeout(CANCEL_TIMEOUT, token.cancel_query(NoTls)).await;
+        let cause = anyhow::anyhow!("removing cards took longer than {timeout:?}; cancelled: {cancelled:?}");
+        return Err(RemoveError::Slow(cause));
+    };
+    done.map_err(|error| match error.code() {
+        Some(code) if is_slow(code) => RemoveError::Slow(error.into()),
+        _ if db_error::is_unavailable(&error) => RemoveError::Unavailable(error.into()),
+        _ => RemoveError::Refused(error),
+    })
+}
+
+async fn connection(reaper: &Pool) -> ApiResult<cardinal_database::pool::Connection> {
+    Ok(reaper.get().await?)
+}
+
+/// A time-out, a lock that others have, or more memory or disk than there is: about these cards and what plugins keep of
+/// them, not about the server.
+fn is_slow(code: &SqlState) -> bool {
+    [
+        SqlState::OUT_OF_MEMORY,
+        SqlState::DISK_FULL,
+        SqlState::CONFIGURATION_LIMIT_EXCEEDED,
+        SqlState::QUERY_CANCELED,
+        SqlState::LOCK_NOT_AVAILABLE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::T_R_SERIALIZATION_FAILURE,
+    ]
+    .contains(code)
+}

@@ -1,0 +1,41 @@
+//! The secrets among plugins' settings, when they come into a database with another key.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use tokio_postgres::{Client, types::Json};
+
+use cardinal_base::seal::SealingKey;
+
+/// What binds a sealed secret: it opens for no other plugin and under no other name.
+pub fn place(plugin: &str, pointer: &str) -> String {
+    format!("plugin settings {plugin} {pointer}")
+}
+
+/// Seals what the key `before` opens with the key `now`. What `now` opens already stays; what neither opens stays too, and
+/// its plugins are named. Said as the owner of the core's tables.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn seal_anew(owner: &Client, before: Option<&SealingKey>, now: &SealingKey) -> anyhow::Result<Vec<String>> {
+    let asked = "SELECT plugin, sealed FROM public.plugin_state WHERE sealed <> '{}' ORDER BY plugin";
+    let rows = owner.query(asked, &[]).await.context("reading the plugins' secret settings")?;
+    let mut unreadable = Vec::new();
+    for row in rows {
+        let (plugin, Json(mut sealed)): (String, Json<BTreeMap<String, String>>) = (row.try_get(0)?, row.try_get(1)?);
+        for (pointer, text) in &mut sealed {
+            let place = place(&plugin, pointer);
+            if now.open(&place, text).is_ok() {
+                continue;
+            }
+            match before.and_then(|key| key.open(&place, text).ok()) {
+                Some(opened) => *text = now.seal(&place, &opened)?,
+                None if !unreadable.contains(&plugin) => unreadable.push(plugin.clone()),
+                None => {}
+            }
+        }
+        let write = "UPDATE public.plugin_state SET sealed = $2 WHERE plugin = $1";
+        owner.execute(write, &[&plugin, &Json(&sealed)]).await.context("writing the plugins' secret settings")?;
+    }
+    Ok(unreadable)
+}

@@ -1,0 +1,145 @@
+//! The table `admin_views`: saved list views, each its owner's alone.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use time::OffsetDateTime;
+use tokio_postgres::{Row, types::Json};
+use uuid::Uuid;
+
+use super::cards::Precondition;
+use cardinal_base::{
+    codes, db_error,
+    error::{ApiError, ApiResult},
+};
+use cardinal_database::pool::Pool;
+
+/// A view as its owner sees it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct View {
+    pub id: Uuid,
+    pub name: String,
+    /// Query parameters of the list of cards.
+    pub filter: Map<String, Value>,
+    /// As the list takes it; null is the list's own order.
+    pub sort: Option<String>,
+    /// Columns to show, in order; null is the usual ones.
+    pub columns: Option<Vec<String>>,
+    pub version: i64,
+    #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "cardinal_base::schema::DateTime")]
+    pub created_at: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "cardinal_base::schema::DateTime")]
+    pub updated_at: OffsetDateTime,
+}
+
+/// What a view is made of.
+#[derive(Clone, Debug)]
+pub struct Content {
+    pub name: String,
+    pub filter: Map<String, Value>,
+    pub sort: Option<String>,
+    pub columns: Option<Vec<String>>,
+}
+
+const COLUMNS: &str = "id, name, filter, sort, columns, version, created_at, updated_at";
+
+fn from_row(row: &Row) -> View {
+    View {
+        id: row.get(0),
+        name: row.get(1),
+        filter: row.get::<_, Json<_>>(2).0,
+        sort: row.get(3),
+        columns: row.get::<_, Option<Json<_>>>(4).map(|columns| columns.0),
+        version: row.get(5),
+        created_at: row.get(6),
+        updated_at: row.get(7),
+    }
+}
+
+fn name_taken(error: tokio_postgres::Error) -> ApiError {
+    match db_error::violated(&error) {
+        Some("admin_views_name") => ApiError::new(&codes::NAME_TAKEN).detail("You have a view of this name already."),
+        _ => error.into(),
+    }
+}
+
+/// All of an owner's, in the order of their names.
+pub async fn list(pool: &Pool, owner: Uuid) -> ApiResult<Vec<View>> {
+    let client = pool.get().await?;
+    let sql = format!("SELECT {COLUMNS} FROM public.admin_views WHERE owner_id = $1 ORDER BY lower(name), id");
+    let rows = client.query(&client.prepare_cached(&sql).await?, &[&owner]).await?;
+    Ok(rows.iter().map(from_row).collect())
+}
+
+pub async fn get(pool: &Pool, owner: Uuid, id: Uuid) -> ApiResult<Option<View>> {
+    let client = pool.get().await?;
+    let sql = format!("SELECT {COLUMNS} FROM public.admin_views WHERE owner_id = $1 AND id = $2");
+    let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&owner, &id]).await?;
+    Ok(row.as_ref().map(from_row))
+}
+
+/// A new view, unless its owner has `most` already. Who makes several at the same moment may end a few above that.
+pub async fn insert(pool: &Pool, owner: Uuid, new: &Content, most: i64) -> ApiResult<Option<View>> {
+    let client = pool.get().await?;
+    let sql = format!(
+        "INSERT INTO public.admin_views (id, owner_id, name, filter, sort, columns) SELECT $1, $2, $3, $4, $5, $6 \
+         WHERE (SELECT count(*) FROM public.admin_views WHERE owner_id = $2) < $7 RETURNING {COLUMNS}"
+    );
+    let statement = client.prepare_cached(&sql).await?;
+    let (filter, columns) = (Json(&new.filter), new.columns.as_ref().map(Json));
+    let row = client
+        .query_opt(&statement, &[&Uuid::now_v7(), &owner, &new.name, &filter, &new.sort, &columns, &most])
+        .await
+        .map_err(name_taken)?;
+    Ok(row.as_ref().map(from_row))
+}
+
+/// Changes a view. It is locked while `change` looks at what it is now.
+pub async fn update(
+    pool: &Pool,
+    owner: Uuid,
+    id: Uuid,
+    precondition: &Precondition,
+    change: impl FnOnce(View) -> ApiResult<Content> + Send,
+) -> ApiResult<View> {
+    let mut client = pool.get().await?;
+    let work = client.transaction().await?;
+    let now = lock(&work, owner, id, precondition).await?;
+    let content = change(now)?;
+    let sql = format!(
+        "UPDATE public.admin_views SET name = $2, filter = $3, sort = $4, columns = $5, version = version + 1, \
+         updated_at = now() WHERE id = $1 RETURNING {COLUMNS}"
+    );
+    let (filter, columns) = (Json(&content.filter), content.columns.as_ref().map(Json));
+    let statement = work.prepare_cached(&sql).await?;
+    let row = work
+        .query_one(&statement, &[&id, &content.name, &filter, &content.sort, &columns])
+        .await
+        .map_err(name_taken)?;
+    work.commit().await?;
+    Ok(from_row(&row))
+}
+
+pub async fn delete(pool: &Pool, owner: Uuid, id: Uuid, precondition: &Precondition) -> ApiResult<()> {
+    let mut client = pool.get().await?;
+    let work = client.transaction().await?;
+    lock(&work, owner, id, precondition).await?;
+    work.execute("DELETE FROM public.admin_views WHERE id = $1", &[&id]).await?;
+    work.commit().await?;
+    Ok(())
+}
+
+async fn lock(
+    work: &deadpool_postgres::Transaction<'_>,
+    owner: Uuid,
+    id: Uuid,
+    precondition: &Precondition,
+) -> ApiResult<View> {
+    let sql = format!("SELECT {COLUMNS} FROM public.admin_views WHERE owner_id = $1 AND id = $2 FOR UPDATE");
+    let row = work.query_opt(&work.prepare_cached(&sql).await?, &[&owner, &id]).await?;
+    let view = from_row(&row.ok_or_else(|| ApiError::not_found("view"))?);
+    precondition.check(view.version)?;
+    Ok(view)
+}

@@ -1,0 +1,173 @@
+//! The short-lived process that makes plugins' roles and runs their schema.sql, or drops all of one. It reads on standard
+//! input which packages of which plugins, finds them in the plugins folder by itself, checks trust and hash again, and
+//! answers on standard output. It never opens a library.
+
+use std::io;
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Mutex, Semaphore};
+use tokio::time::timeout;
+
+pub mod package;
+
+use cardinal_base::{
+    config::{Observe, Paths, Plugins},
+    db_error::is_unavailable,
+};
+use cardinal_control::link::{PluginDatabase, ProvisionFault, ProvisionRequest, Purged};
+use cardinal_database::{
+    connect::{ConnectParams, SocketDir},
+    roles::{RoleNames, RolePasswords},
+};
+use cardinal_schema::plugin_schema::{SCHEMA_TIMEOUT, Sessions, Step, Trouble, purge::Purge};
+use package::Package;
+
+/// Steps that one process makes side by side: each pair of sessions serves one after another.
+const STEPS_AT_ONCE: usize = 2;
+/// How long a step waits for its turn: those before it may hang, and must not hold up other plugins.
+const TURN_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is to be done.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Task {
+    /// Bring the roles and schema of each plugin in line with a package, each by itself.
+    Provision(Vec<ProvisionRequest>),
+    /// Drop a plugin's data.
+    Purge { plugin: String },
+}
+
+/// The answer to one of the requests: a line of its own, as soon as it is there.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct StepAnswer {
+    /// Which of the requests.
+    pub at: usize,
+    pub result: Result<PluginDatabase, ProvisionFault>,
+}
+
+/// All that a schema step gets from the keeper.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Job {
+    pub task: Task,
+    pub paths: Paths,
+    pub plugins: Plugins,
+    pub observe: Observe,
+    pub provisioner: ConnectParams,
+    pub names: RoleNames,
+    pub passwords: RolePasswords,
+    pub start_options: bool,
+}
+
+impl Job {
+    /// Does the task, and gives each answer for the keeper to `answer`.
+    ///
+    /// # Errors
+    /// An answer can't be written.
+    pub async fn run(&self, mut answer: impl FnMut(Vec<u8>) -> io::Result<()>) -> io::Result<()> {
+        match &self.task {
+            Task::Provision(requests) => self.provision_all(requests, answer).await,
+            Task::Purge { plugin } => answer(serde_json::to_vec(&self.purge(plugin).await)?),
+        }
+    }
+
+    async fn provision_all(
+        &self,
+        requests: &[ProvisionRequest],
+        mut answer: impl FnMut(Vec<u8>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (turns, idle) = (Semaphore::new(STEPS_AT_ONCE), Mutex::default());
+        let (turns, idle) = (&turns, &idle);
+        let steps = requests.iter().enumerate().map(|(at, request)| async move {
+            let _turn = timeout(TURN_PATIENCE, turns.acquire()).await;
+            StepAnswer { at, result: self.provision(request, idle).await }
+        });
+        let mut steps: FuturesUnordered<_> = steps.collect();
+        while let Some(provisioned) = steps.next().await {
+            let mut line = serde_json::to_vec(&provisioned)?;
+            line.push(b'\n');
+            answer(line)?;
+        }
+        Ok(())
+    }
+
+    /// Finds the package that was asked for and makes the step.
+    async fn provision(
+        &self,
+        request: &ProvisionRequest,
+        idle: &Mutex<Vec<Sessions>>,
+    ) -> Result<PluginDatabase, ProvisionFault> {
+        let package = package::find(&self.paths, &self.plugins, request)?;
+        self.make(request, &package, idle).await
+    }
+
+    /// Whether a package of this plugin is there to be disabled is seen here: the worker is not believed.
+    async fn purge(&self, plugin: &str) -> Result<Purged, ProvisionFault> {
+        let is_installed = package::is_there(&self.paths.plugins_dir, plugin)?;
+        let (_dir, provisioner) = self.provisioner()?;
+        let purge = Purge { plugin, is_installed, provisioner: &provisioner, names: &self.names };
+        purge.make().await.map_err(|trouble| told(plugin, trouble))
+    }
+
+    /// The provisioner's login, by a way that is good while the folder lives.
+    ///
+    /// # Errors
+    /// The database's socket folder cannot be opened.
+    pub fn provisioner(&self) -> Result<(SocketDir, ConnectParams), ProvisionFault> {
+        let dir = SocketDir::open(&self.provisioner.host, self.provisioner.port)
+            .map_err(|error| ProvisionFault::Unavailable(format!("the database's socket folder: {error}")))?;
+        let provisioner = self.provisioner.clone().through(&dir);
+        Ok((dir, provisioner))
+    }
+
+    /// Makes the step for the package. What a plugin or the database did wrong is part of the answer.
+    ///
+    /// # Errors
+    /// As [`ProvisionFault`] tells them apart.
+    async fn make(
+        &self,
+        request: &ProvisionRequest,
+        package: &Package,
+        idle: &Mutex<Vec<Sessions>>,
+    ) -> Result<PluginDatabase, ProvisionFault> {
+        let (_dir, provisioner) = self.provisioner()?;
+        let step = Step {
+            plugin: &request.plugin,
+            package: &request.sha256,
+            version: &package.version,
+            schema_sql: &package.schema_sql,
+            provisioner: &provisioner,
+            names: &self.names,
+            passwords: &self.passwords,
+            start_options: self.start_options,
+            schema_timeout: SCHEMA_TIMEOUT,
+            is_kept: package.is_kept,
+            replay: false,
+        };
+        let known = idle.lock().await.pop();
+        match step.make_with(known).await {
+            // By the folder's real path again: the short way is this process's alone.
+            Ok((made, sessions)) => {
+                idle.lock().await.extend(sessions);
+                let connect = ConnectParams { host: self.provisioner.host.clone(), ..made.connect };
+                Ok(PluginDatabase { connect, ..made })
+            }
+            Err(trouble) => Err(told(&request.plugin, trouble)),
+        }
+    }
+}
+
+fn told(plugin: &str, trouble: Trouble) -> ProvisionFault {
+    match trouble {
+        Trouble::Refused(fault) => fault,
+        Trouble::Failed(error) => {
+            tracing::error!(plugin, error = format!("{error:#}"), "the schema step failed");
+            let said = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>());
+            match said.and_then(|said| said.code().filter(|_| !is_unavailable(said))) {
+                Some(code) => ProvisionFault::Failed(format!("the database refused a part of it ({})", code.code())),
+                None => ProvisionFault::Unavailable("the database could not be had for it".to_owned()),
+            }
+        }
+    }
+}
