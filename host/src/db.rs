@@ -41,6 +41,7 @@ pub mod roles;
 pub mod sealed_settings;
 pub mod server;
 pub mod service_users;
+pub mod session_watch;
 pub mod sessions;
 pub mod sql;
 pub mod users;

@@ -19,6 +19,7 @@ use crate::db::prepare::{self, SecretSource};
 use crate::db::roles::{RolePasswords, plugin_schema_name};
 use crate::db::{dump, migrate};
 use crate::keeper::access::{Access, Missing};
+use crate::plugin::manifest::CONNECTIONS_DEFAULT;
 use crate::secret_file::TOKEN_SECRET_FILE;
 
 /// Rows are written in members of about this size, so that memory stays the same however large a table is.
@@ -146,6 +147,7 @@ impl Backup<'_> {
                 version: "",
                 package: "",
                 schema_sql: "",
+                connections: CONNECTIONS_DEFAULT,
                 provisioner: &provisioner,
                 names: &preparation.names,
                 passwords,

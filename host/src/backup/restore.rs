@@ -18,6 +18,7 @@ use crate::db::prepare::{self, Preparation, Prepared, SecretSource};
 use crate::db::roles::plugin_schema_name;
 use crate::db::{dump, migrate, sealed_settings};
 use crate::keeper::access::{Access, Missing};
+use crate::plugin::manifest::CONNECTIONS_DEFAULT;
 use crate::seal::SealingKey;
 use crate::secret_file::{self, TOKEN_SECRET_FILE};
 
@@ -351,6 +352,8 @@ fn step<'a>(
         version,
         package: "",
         schema_sql,
+        // Until a host makes the step with the package.
+        connections: CONNECTIONS_DEFAULT,
         provisioner,
         names: &prepared.names,
         passwords: &prepared.passwords,

@@ -16,9 +16,8 @@ use super::run::{Failure, judged, random_tag};
 use crate::db::sql;
 use crate::schema_sql::{CardKey, KeyPlace, Position, Statement};
 
-/// A session that waits for the cards gives up before PostgreSQL looks for a deadlock (1 s): the one that removes a card
-/// goes on then.
-const CARDS_LOCK_TIMEOUT: &str = "800ms";
+/// A session that waits for the cards gives up soon: their writers queue behind it. It is tried again a while later.
+const CARDS_LOCK_TIMEOUT: &str = "200ms";
 /// Nothing of the plugin's runs any more.
 const LOCKED_SETTINGS: &str =
     "SET LOCAL statement_timeout = '1500ms'; SET LOCAL idle_in_transaction_session_timeout = '2s'";
@@ -252,6 +251,10 @@ async fn check_rows(work: &Transaction<'_>, schema: &str, place: &Place, pending
 }
 
 impl ReadyKeys<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
     /// Makes them. Takes the lock on the cards, so nothing but the host's own may run from here to the commit.
     pub(super) async fn make(self, work: &Transaction<'_>) -> Result<Vec<Made>, Failure> {
         if self.keys.is_empty() {
