@@ -216,7 +216,7 @@ impl Count<'_> {
     fn binary(&mut self, node: &SyntaxNode) -> Width {
         let mut operands: Vec<SyntaxNode> = node.children().filter(|it| !is_sign(it)).collect();
         if let Some(between) =
-            operands.pop_if(|last| last.kind() == BETWEEN_EXPR && node.first_child().as_ref() != Some(last))
+            operands.pop_if(|last| last.kind() == BETWEEN_EXPR && node.first_child().as_ref() != Some(&*last))
         {
             self.width(&between);
         }
