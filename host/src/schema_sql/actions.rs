@@ -79,7 +79,7 @@ impl Actions {
         };
         let domain = self.domains.entry(keys::last_name(&name, text)?).or_default();
         if statement.kind() == CREATE_DOMAIN {
-            domain.columns = Columns::of_domain(statement);
+            domain.columns = Columns::for_domain(statement);
             let base = statement.children().find(|it| it.kind() == PATH_TYPE);
             domain.types.extend(base.map(|it| keys::last_name(&it, text)).transpose()?);
         }

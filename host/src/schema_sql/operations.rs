@@ -99,7 +99,7 @@ impl Columns {
     }
 
     /// For the checks of a domain, whose value is the one column.
-    pub(super) fn of_domain(domain: &SyntaxNode) -> Self {
+    pub(super) fn for_domain(domain: &SyntaxNode) -> Self {
         let width = domain.children().find(is_type).map_or(Width::Any, |kind| width_of_type(&kind));
         Self { widths: BTreeMap::from([("value".to_owned(), width)]), is_whole: true }
     }
