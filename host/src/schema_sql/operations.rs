@@ -91,7 +91,7 @@ impl Columns {
         let mut types = Vec::new();
         for column in statement.descendants().filter(|it| matches!(it.kind(), COLUMN | ADD_COLUMN)) {
             let Some(name) = column.children().find(|it| it.kind() == COLUMN_NAME) else { continue };
-            let Some(kind) = column.children().find(|it| is_type(it)) else { continue };
+            let Some(kind) = column.children().find(is_type) else { continue };
             self.widths.insert(keys::last_name(&name, text)?, width_of_type(&kind));
             types.extend(keys::last_name(&kind, text));
         }
