@@ -92,6 +92,11 @@ equal(operators) AS MATERIALIZED (
     o.oprcode IN ('texteq'::regproc, 'textne'::regproc, 'byteaeq'::regproc, 'byteane'::regproc)
     OR NOT EXISTS (SELECT FROM unnest(ARRAY[o.oprleft, o.oprright]) a JOIN pg_type t ON t.oid = a WHERE t.typlen < 0 OR t.typtype = 'p'))
 ),
+-- Casts between values of a fixed length, such as those that PostgreSQL puts around the numbers in `n IN (1, 2)`.
+casts(functions) AS MATERIALIZED (
+  SELECT string_agg(DISTINCT k.castfunc::oid::text, '|') FROM pg_cast k JOIN pg_type s ON s.oid = k.castsource JOIN pg_type t ON t.oid = k.casttarget
+  WHERE k.castfunc <> 0 AND k.oid < 16384 AND s.typlen > 0 AND t.typlen > 0 AND s.typtype = 'b' AND t.typtype = 'b'
+),
 -- The trees with a letter for each constant (C) and column (V), and without what is cheap however long the values are: such
 -- comparisons of a column with constants, `IN ('a', 'b')` among them.
 folded(relation, what, tree, level) AS (
@@ -99,12 +104,13 @@ folded(relation, what, tree, level) AS (
     '\{(?:VAR|CASETESTEXPR|COERCETODOMAINVALUE) [^{}]*\}', 'V', 'g'), 0
   FROM computed
   UNION ALL
-  SELECT f.relation, f.what, regexp_replace(regexp_replace(regexp_replace(regexp_replace(f.tree,
+  SELECT f.relation, f.what, regexp_replace(regexp_replace(regexp_replace(regexp_replace(regexp_replace(f.tree,
+    '\{FUNCEXPR :funcid (?:' || c.functions || ') [^{}]*:args \(([CV])\)[^{}]*\}', '\1', 'g'),
     '\{(?:RELABELTYPE|COLLATEEXPR) :arg ([CV]) [^{}]*\}', '\1', 'g'),
     '\{(?:ARRAY|ARRAYEXPR) [^{}]*:elements \((?:C ?)+\)[^{}]*\}', 'C', 'g'),
     '\{ARRAYCOERCEEXPR :arg C :elemexpr [CV] [^{}]*\}', 'C', 'g'),
     '\{(?:OPEXPR|SCALARARRAYOPEXPR) :opno (?:' || e.operators || ') [^{}]*:args \((?:V C|C V)\)[^{}]*\}', 'C', 'g'), f.level + 1
-  FROM folded f, equal e WHERE f.level < 3
+  FROM folded f, equal e, casts c WHERE f.level < 3
 ),
 -- What is left of a table's operations on values of any length: each reads its values whole.
 operations AS (

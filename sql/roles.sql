@@ -33,6 +33,9 @@ ALTER ROLE {{role_maker}} NOLOGIN CREATEROLE;
 
 -- Whoever runs this makes the functions as their role.
 GRANT {{role_maker}} TO CURRENT_USER;
+-- To end sessions of plugins' run-time logins: a plugin on PostgreSQL 15 can hold a lock that keeps others from becoming
+-- members of its role. Without the right to give this, membership has to do.
+DO $$ BEGIN GRANT pg_signal_backend TO {{role_maker}}; EXCEPTION WHEN insufficient_privilege THEN NULL; END $$;
 -- So that migrations and grants work on the cards.
 GRANT {{cards}} TO {{owner}};
 GRANT {{plugin}}, {{plugin_ddl}} TO {{role_maker}} WITH ADMIN OPTION;
@@ -76,7 +79,8 @@ ALTER ROLE {{core}} IN DATABASE {{database}} SET lock_timeout = '10s';
 ALTER ROLE {{core}} IN DATABASE {{database}} SET idle_in_transaction_session_timeout = '60s';
 ALTER ROLE {{reaper}} IN DATABASE {{database}} SET search_path = public, pg_temp;
 ALTER ROLE {{reaper}} IN DATABASE {{database}} SET statement_timeout = '60s';
-ALTER ROLE {{reaper}} IN DATABASE {{database}} SET lock_timeout = '10s';
+-- A plugin's session that keeps the reaper waiting for a whole table is ended after one second (db/session_watch.rs).
+ALTER ROLE {{reaper}} IN DATABASE {{database}} SET lock_timeout = '2s';
 ALTER ROLE {{reaper}} IN DATABASE {{database}} SET idle_in_transaction_session_timeout = '60s';
 
 -- What the provisioner may do about roles: make, close and drop those of plugins, by name, with a plugin's rights and
@@ -135,7 +139,7 @@ BEGIN
   END IF;
   FOREACH own IN ARRAY ARRAY[schema_role, runtime_role] LOOP
     BEGIN
-      EXECUTE format('CREATE ROLE %I', own);
+      EXECUTE format('CREATE ROLE %I CONNECTION LIMIT 1', own);
     EXCEPTION WHEN duplicate_object THEN NULL;
     END;
     EXECUTE format('ALTER ROLE %I RESET ALL', own);
@@ -143,7 +147,7 @@ BEGIN
   END LOOP;
   EXECUTE format('ALTER ROLE %I %s INHERIT CONNECTION LIMIT 4 PASSWORD %L', schema_role,
                  CASE WHEN schema_login THEN 'LOGIN' ELSE 'NOLOGIN' END, schema_verifier);
-  EXECUTE format('ALTER ROLE %I LOGIN INHERIT CONNECTION LIMIT 64 PASSWORD %L', runtime_role, runtime_verifier);
+  EXECUTE format('ALTER ROLE %I LOGIN INHERIT PASSWORD %L', runtime_role, runtime_verifier);
   EXECUTE format('GRANT {{plugin}} TO %I', runtime_role);
   IF schema_login THEN
     EXECUTE format('GRANT {{plugin}}, {{plugin_ddl}} TO %I', schema_role);
@@ -156,6 +160,16 @@ BEGIN
   ] LOOP
     EXECUTE format('ALTER ROLE %I IN DATABASE %I SET %s', runtime_role, current_database(), setting);
   END LOOP;
+END $body$;
+
+-- How many sessions the run-time login may have: the host divides what the server has among the plugins.
+CREATE OR REPLACE FUNCTION cardinal.limit_plugin_connections(plugin text, connections integer)
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+BEGIN
+  IF coalesce(connections NOT BETWEEN 1 AND 64, true) THEN
+    RAISE EXCEPTION 'a plugin has 1 to 64 connections' USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  EXECUTE format('ALTER ROLE %I CONNECTION LIMIT %s', cardinal.plugin_role('p', plugin), connections);
 END $body$;
 
 -- At the end of a step. The schema stays the caller's to take CREATE on.
@@ -196,6 +210,29 @@ BEGIN
   RETURN ended;
 END $body$;
 
+-- Ends those of the sessions that are the run-time login's. Gives how many there were.
+CREATE OR REPLACE FUNCTION cardinal.end_plugin_sessions(plugin text, sessions integer[])
+RETURNS integer LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+DECLARE
+  runtime_role name := cardinal.plugin_role('p', plugin);
+  is_member    boolean := pg_has_role('pg_signal_backend', 'USAGE');
+  own          integer;
+  ended        integer := 0;
+BEGIN
+  IF NOT is_member THEN
+    EXECUTE format('GRANT %I TO {{role_maker}}', runtime_role);
+  END IF;
+  FOR own IN SELECT pid FROM pg_stat_activity
+             WHERE pid = ANY (sessions) AND usename = runtime_role AND datname = current_database() LOOP
+    PERFORM pg_terminate_backend(own);
+    ended := ended + 1;
+  END LOOP;
+  IF NOT is_member THEN
+    EXECUTE format('REVOKE %I FROM {{role_maker}}', runtime_role);
+  END IF;
+  RETURN ended;
+END $body$;
+
 -- PostgreSQL refuses while they own or may use anything: the schema goes first.
 CREATE OR REPLACE FUNCTION cardinal.drop_plugin_roles(plugin text)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
@@ -210,7 +247,9 @@ BEGIN
 END $body$;
 
 REVOKE ALL ON FUNCTION cardinal.plugin_role(text, text), cardinal.make_plugin_roles(text, boolean, text, text),
-  cardinal.close_plugin_login(text), cardinal.end_plugin_backends(text), cardinal.drop_plugin_roles(text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION cardinal.make_plugin_roles(text, boolean, text, text), cardinal.close_plugin_login(text),
-  cardinal.end_plugin_backends(text), cardinal.drop_plugin_roles(text) TO {{provision}};
+  cardinal.limit_plugin_connections(text, integer), cardinal.close_plugin_login(text), cardinal.end_plugin_backends(text),
+  cardinal.end_plugin_sessions(text, integer[]), cardinal.drop_plugin_roles(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION cardinal.make_plugin_roles(text, boolean, text, text),
+  cardinal.limit_plugin_connections(text, integer), cardinal.close_plugin_login(text), cardinal.end_plugin_backends(text),
+  cardinal.end_plugin_sessions(text, integer[]), cardinal.drop_plugin_roles(text) TO {{provision}};
 RESET ROLE;

@@ -34,6 +34,10 @@ mod reaper;
 mod schema_run;
 #[path = "keeper/server.rs"]
 mod server;
+#[path = "keeper/session_watch.rs"]
+mod session_watch;
+#[path = "keeper/step_turns.rs"]
+mod step_turns;
 #[path = "keeper/steps.rs"]
 mod steps;
 #[path = "keeper/url.rs"]

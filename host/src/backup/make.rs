@@ -15,6 +15,7 @@ use super::{
 };
 use cardinal_base::{config::Config, secret_file::TOKEN_SECRET_FILE};
 use cardinal_database::roles::{RolePasswords, plugin_schema_name};
+use cardinal_package::manifest::CONNECTIONS_DEFAULT;
 use cardinal_schema::{
     dump, migrate,
     plugin_schema::{SCHEMA_TIMEOUT, Step},
@@ -147,6 +148,7 @@ impl Backup<'_> {
                 version: "",
                 package: "",
                 schema_sql: "",
+                connections: CONNECTIONS_DEFAULT,
                 provisioner: &provisioner,
                 names: &preparation.names,
                 passwords,

@@ -20,6 +20,7 @@ use cardinal_database::{
     connect::{self, ConnectParams},
     roles::plugin_schema_name,
 };
+use cardinal_package::manifest::CONNECTIONS_DEFAULT;
 use cardinal_schema::{
     dump, migrate,
     plugin_schema::{SCHEMA_TIMEOUT, Step, Trouble},
@@ -358,6 +359,8 @@ fn step<'a>(
         version,
         package: "",
         schema_sql,
+        // Until a host makes the step with the package.
+        connections: CONNECTIONS_DEFAULT,
         provisioner,
         names: &prepared.names,
         passwords: &prepared.passwords,

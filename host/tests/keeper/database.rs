@@ -168,6 +168,8 @@ async fn empty_database_at(server: &ConnectParams) -> ConnectParams {
     ConnectParams { dbname: name, ..server.clone() }
 }
 
+/// Of a plugin's pool.
+pub const CONNECTIONS: u32 = 4;
 pub const SECRET: &str = "the secret of the tests, of a good length";
 
 pub fn secret() -> SecretSource {
@@ -232,6 +234,7 @@ impl Database {
             version: "1.0.0",
             package: "",
             schema_sql,
+            connections: CONNECTIONS,
             provisioner,
             names: &self.prepared.names,
             passwords: &self.prepared.passwords,

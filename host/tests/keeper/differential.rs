@@ -4,8 +4,12 @@
 // How much was tried is a figure that people want to see.
 #![allow(clippy::print_stdout)]
 
+use cardinal_control::link::ProvisionFault;
 use cardinal_database::connect;
-use cardinal_schema::plugin_schema::catalog::{self, Unknown};
+use cardinal_schema::plugin_schema::{
+    Step, Trouble,
+    catalog::{self, Unknown},
+};
 use cardinal_schema_sql as schema_sql;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
@@ -181,6 +185,92 @@ async fn mutations(place: Place, seed: u64, files: usize, least: usize) {
         walls.try_file(&mutation(&mut random, &statements, &words)).await;
     }
     walls.finish(least).await;
+}
+
+/// A condition on the columns of [`beside_a_key`], mostly of matching types.
+fn condition(random: &mut StdRng, depth: u32) -> String {
+    const TYPES: [(&str, &[&str]); 6] = [
+        (
+            "a",
+            &[
+                "b",
+                "'x'",
+                "coalesce(a, b)",
+                "nullif(a, 'x')",
+                "v",
+                "a::varchar(9)",
+                "n::text",
+                "CASE a WHEN 'x' THEN b ELSE a END",
+            ],
+        ),
+        ("v", &["a", "'y'", "v", "v::text"]),
+        ("n", &["m", "3", "-4", "2.5", "n * m", "length(a)", "m::int", "a::int", "(n + 1)", "coalesce(n, 3)"]),
+        ("m", &["n", "3.25", "m * 2", "-m", "nullif(m, n)", "n::numeric"]),
+        ("d", &["now()", "d", "timestamptz '2020-01-01'", "d::date"]),
+        ("u", &["card_id", "u", "gen_random_uuid()"]),
+    ];
+    if depth > 0 && random.random_range(0..2) == 0 {
+        let word = ["AND", "OR"].choose(random).copied().unwrap_or_default();
+        return format!("({} {word} {})", condition(random, depth - 1), condition(random, depth - 1));
+    }
+    let (column, others) = TYPES.choose(random).copied().unwrap_or_default();
+    let mut other = || others.choose(random).copied().unwrap_or_default();
+    let (one, two) = (other(), other());
+    match random.random_range(0..9) {
+        0 => format!("{column} IN ({one}, {two})"),
+        1 => format!("{column} NOT IN ({one}, {two})"),
+        2 => format!("{column} BETWEEN {one} AND {two}"),
+        3 => format!("{column} IS DISTINCT FROM {one}"),
+        4 => format!("({column}, n) {} ({one}, m)", ["=", "<>", "<", ">="].choose(random).copied().unwrap_or_default()),
+        5 => format!("ROW({column}, {column}) IS NOT NULL AND {column} = {one}"),
+        6 => format!("{column} IS NULL OR NOT {one} = {two}"),
+        _ => {
+            format!("{column} {} {one}", ["=", "<>", "<", ">", "<=", ">="].choose(random).copied().unwrap_or_default())
+        }
+    }
+}
+
+fn beside_a_key(random: &mut StdRng) -> String {
+    let checks: Vec<String> =
+        (0..random.random_range(1..4)).map(|_| format!("CHECK ({})", condition(random, 3))).collect();
+    format!(
+        "CREATE DOMAIN d AS text CHECK ({});
+         CREATE TABLE t (a text, b text, v varchar(9), n int, m numeric, d timestamptz, u uuid, w d,
+           card_id uuid REFERENCES public.master_cards ON DELETE SET NULL, {});
+         CREATE INDEX ON t (n) WHERE {}",
+        "VALUE > 'x' AND ".repeat(random.random_range(0..4)) + "VALUE <> ''",
+        checks.join(", "),
+        condition(random, 1)
+    )
+}
+
+/// The reader finds by words what costs too much beside `ON DELETE SET NULL`, the look at the catalog by types.
+#[tokio::test]
+async fn both_walls_agree_on_what_stands_beside_a_key_that_sets_a_value() {
+    const FILES: u64 = 1_500;
+    let Some(place) = newest() else { return };
+    let database = place.database().await;
+    let provisioner = database.login(&database.prepared.names.provision());
+    let (mut accepted, mut made, mut differ) = (0, 0, Vec::new());
+    for seed in 0..FILES {
+        let file = beside_a_key(&mut StdRng::seed_from_u64(seed));
+        if schema_sql::read("plugin_beside", &file).is_err() {
+            continue;
+        }
+        accepted += 1;
+        let file = format!("DROP TABLE IF EXISTS t; DROP DOMAIN IF EXISTS d; {file}");
+        // The table of the file before is lost without a word.
+        let step = Step { replay: true, ..database.step(&provisioner, "beside", &file) };
+        match step.make().await {
+            Ok(_) => made += 1,
+            // Types that do not match.
+            Err(Trouble::Refused(ProvisionFault::Refused { code, .. })) if code == "schema-failed" => {}
+            Err(fault) => differ.push(format!("seed {seed}: {fault:?}\n{file}")),
+        }
+    }
+    assert!(differ.is_empty(), "{} of {accepted} differ:\n{}", differ.len(), differ.join("\n"));
+    println!("{FILES} files, {accepted} accepted, {made} made");
+    assert!(made > 50, "only {made} of {accepted} accepted files were made");
 }
 
 fn newest() -> Option<Place> {

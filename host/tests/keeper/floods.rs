@@ -2,13 +2,14 @@
 
 use cardinal_control::link::PluginDatabase;
 use cardinal_database::connect;
+use cardinal_schema::plugin_schema::{Step, Trouble};
 use tokio_postgres::error::SqlState;
 
-use super::database::{Database, Login, Place, found_in};
+use super::database::{CONNECTIONS, Database, Login, Place, found_in};
 
 const LINKED: &str = "CREATE TABLE items (card_id uuid REFERENCES public.master_cards (id))";
-/// Connections that a plugin's login may have, as `sql/roles.sql` sets it.
-const MAX_CONNECTIONS: usize = 64;
+/// Connections that a plugin's login may have: those of two generations.
+const MAX_CONNECTIONS: usize = 2 * CONNECTIONS as usize;
 
 async fn servers() -> Vec<(Database, PluginDatabase)> {
     let mut servers = Vec::new();
@@ -64,6 +65,57 @@ async fn connections_of_one_plugin_leave_room_for_others() {
         database.card("written").await;
         // A step of the very plugin, too.
         database.provision("flood", "CREATE TABLE IF NOT EXISTS more (id int)").await.unwrap();
+    }
+}
+
+/// Each by itself may have many, and all together no more than the server has beside what the host needs.
+#[tokio::test]
+async fn the_logins_of_all_plugins_share_what_the_host_does_not_need() {
+    for (database, _) in servers().await {
+        let provisioner = database.login(&database.prepared.names.provision());
+        let mut refused = None;
+        for number in 0..10 {
+            let name = format!("greedy-{number}");
+            let step = Step { connections: 64, ..database.step(&provisioner, &name, LINKED) };
+            match step.make().await {
+                Ok(_) => {}
+                Err(Trouble::Refused(fault)) => {
+                    refused = Some(fault.to_string());
+                    break;
+                }
+                Err(Trouble::Failed(error)) => panic!("{error:?}"),
+            }
+        }
+        let refused = refused.expect("there is no bound");
+        assert!(
+            refused.contains("no room for 64 more connections") && refused.contains("max_connections"),
+            "{refused}"
+        );
+        let limits =
+            "SELECT sum(rolconnlimit), min(rolconnlimit), current_setting('max_connections')::bigint FROM pg_roles
+                      WHERE starts_with(rolname, $1)";
+        let prefix = format!("{}p_", database.prepared.names.prefix());
+        let row = database.admin().await.query_one(limits, &[&prefix]).await.unwrap();
+        let (all, least, server): (i64, i32, i64) = (row.get(0), row.get(1), row.get(2));
+        assert!(least > 0 && all <= server - 100, "{all} of {server}");
+        // Nobody gives a login more by itself.
+        let plugin = connect::connect(
+            &database
+                .provision("flood", LINKED.replace("TABLE", "TABLE IF NOT EXISTS").as_str())
+                .await
+                .unwrap()
+                .connect,
+        )
+        .await
+        .unwrap();
+        let role = database.prepared.names.plugin_runtime("flood");
+        for more in [
+            format!("ALTER ROLE {role} CONNECTION LIMIT -1"),
+            "SELECT cardinal.limit_plugin_connections('flood', 64)".to_owned(),
+        ] {
+            let refused = plugin.batch_execute(&more).await.unwrap_err();
+            assert_eq!(refused.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{more}: {refused:?}");
+        }
     }
 }
 

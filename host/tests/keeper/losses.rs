@@ -21,6 +21,7 @@ const FIRST: &str = "
     CREATE TABLE items (id int PRIMARY KEY, v text, mood mood, sizes sizes,
                         parent int REFERENCES parents ON DELETE CASCADE ON UPDATE CASCADE);
     CREATE TABLE parts (id int, v text) PARTITION BY LIST (id); CREATE TABLE part PARTITION OF parts FOR VALUES IN (1);
+    CREATE DOMAIN amount AS numeric; CREATE TABLE priced (n numeric, m amount); INSERT INTO priced VALUES (1.5, 1.5);
     CREATE TABLE base (a int); CREATE TABLE derived (b int) INHERITS (base);
     CREATE INDEX items_v ON items (v); CREATE VIEW seen AS SELECT id, v FROM items;
     ALTER TABLE items ADD CONSTRAINT short CHECK (length(v) < 100);
@@ -36,7 +37,7 @@ async fn provisioned(place: Place) -> (Database, Client) {
 
 async fn what_loses_data_waits(place: Place) {
     let (database, plugin) = provisioned(place).await;
-    let losses: [(&str, &[&str]); 29] = [
+    let losses: [(&str, &[&str]); 35] = [
         ("ALTER TABLE items DROP COLUMN v CASCADE", &["column items.v is dropped"]),
         ("DROP TYPE mood CASCADE", &["column items.mood is dropped"]),
         ("ALTER TYPE size DROP ATTRIBUTE depth", &["attribute size.depth is dropped"]),
@@ -83,7 +84,32 @@ async fn what_loses_data_waits(place: Place) {
         ),
         (
             "CREATE TABLE above (v text); ALTER TABLE parents INHERIT above; ALTER TABLE above ALTER v TYPE text USING ''",
-            &["rows of table parents are changed"],
+            &["column parents.v is computed anew"],
+        ),
+        // A new column above merges with an old one of that name below.
+        ("ALTER TABLE base ADD COLUMN b int; UPDATE base SET b = 7", &["rows of table derived are changed"]),
+        ("ALTER TABLE base ADD COLUMN b int; ALTER TABLE base ALTER b TYPE int USING 7", &["column derived.b is computed anew"]),
+        // There and back: what the first conversion rounded stays so.
+        (
+            "ALTER TABLE priced ALTER n TYPE int; ALTER TABLE priced ALTER n TYPE numeric",
+            &["column priced.n changes from integer to numeric", "column priced.n changes from numeric to integer"],
+        ),
+        (
+            "CREATE DOMAIN whole AS int; ALTER TABLE priced ALTER m TYPE whole; DROP DOMAIN amount; ALTER DOMAIN whole RENAME TO amount",
+            &["column priced.m changes from amount to whole"],
+        ),
+        // What fills a new column hides no key's action.
+        (
+            "CREATE TABLE fresh (id int PRIMARY KEY); INSERT INTO fresh VALUES (1);
+             ALTER TABLE items ADD COLUMN w text, ADD CONSTRAINT k FOREIGN KEY (parent) REFERENCES fresh ON DELETE SET NULL;
+             UPDATE items SET w = v; DELETE FROM fresh; ALTER TABLE items DROP CONSTRAINT k",
+            &["rows of table items are changed"],
+        ),
+        (
+            "CREATE TABLE fresh (id int PRIMARY KEY); INSERT INTO fresh VALUES (1);
+             ALTER TABLE items ADD COLUMN w text, ADD CONSTRAINT k FOREIGN KEY (parent) REFERENCES fresh ON DELETE SET NULL;
+             WITH gone AS (DELETE FROM fresh RETURNING id) UPDATE items SET w = v; ALTER TABLE items DROP CONSTRAINT k",
+            &["rows of table items are changed"],
         ),
         ("UPDATE parts SET id = 1 WHERE id = 1", &["rows of table part are changed"]),
         ("INSERT INTO items SELECT 2; DELETE FROM items WHERE id = 1", &["rows of table items are deleted"]),
@@ -94,7 +120,7 @@ async fn what_loses_data_waits(place: Place) {
         found.sort_unstable();
         assert_eq!(found, expected, "{sql}");
     }
-    let kept = "SELECT FROM items i, parts p, derived WHERE i.v = 'x' AND p.v = 'x' AND mood = 'good' AND (sizes[1]).depth = 2";
+    let kept = "SELECT FROM items i, parts p, derived WHERE i.v = 'x' AND p.v = 'x' AND mood = 'good' AND (sizes[1]).depth = 2 AND b = 2";
     assert_eq!(plugin.query(kept, &[]).await.unwrap().len(), 1);
     // Agreed to, it happens.
     database.replay("alpha", "ALTER TYPE size DROP ATTRIBUTE depth; DELETE FROM parts").await;
@@ -118,6 +144,9 @@ async fn what_loses_none_does_not(place: Place) {
         "ALTER TABLE items ADD COLUMN n int DEFAULT 3; INSERT INTO items (id) VALUES (9) ON CONFLICT (id) DO UPDATE SET n = 4",
         "ALTER TABLE items ADD COLUMN z text; ALTER TABLE items ALTER z TYPE int USING 5",
         "CREATE TABLE fresh (a int); INSERT INTO fresh VALUES (1); UPDATE fresh SET a = 2; DELETE FROM fresh",
+        // A tree; a new column of a table below others; the type that it has.
+        "ALTER TABLE items ADD COLUMN up int REFERENCES items ON DELETE SET NULL ON UPDATE CASCADE, ADD COLUMN q int; UPDATE items SET q = 1",
+        "ALTER TABLE base ADD COLUMN c int; UPDATE base SET c = 1; ALTER TABLE derived ALTER b TYPE int; ALTER TABLE priced ALTER m TYPE amount",
         "CREATE UNLOGGED TABLE cache (a int); ALTER TABLE cache SET LOGGED",
         "ALTER TABLE parts DETACH PARTITION part; ALTER TABLE parts ATTACH PARTITION part FOR VALUES IN (1)",
     ];

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cardinal_database::pool::Pools;
+use cardinal_database::{connect, pool::Pools};
 use cardinal_store::{
     card_expiry::{Expiry, Removed},
     cards, reaper,
@@ -150,5 +150,35 @@ async fn a_card_whose_removal_runs_out_of_memory_stops_no_other() {
         assert_eq!(removed, Removed { cards: 1, slow: 1, ..Removed::default() }, "{code}");
         let refused = reaper::remove_cards(&pools.reaper, &[bomb], CARD_TIMEOUT).await;
         assert!(matches!(refused, Err(reaper::RemoveError::Slow(_))), "{refused:?}");
+    }
+}
+
+/// Cards that a plugin's open transaction keeps: those of the same batch go while they wait.
+#[tokio::test]
+async fn a_card_that_waits_does_not_keep_those_of_its_batch_waiting() {
+    for place in [15, 18].into_iter().filter_map(|major| Place::new(major, Login::Superuser)) {
+        let database = place.database().await;
+        let made = database.provision("open", "CREATE TABLE items (card_id uuid REFERENCES public.master_cards)").await;
+        let kept = database.card("kept").await;
+        let other = database.card("other").await;
+        let core = database.core().await;
+        for (card, days) in [(kept, 2.0), (other, 1.0)] {
+            let hide = "UPDATE public.master_cards SET deleted_at = now() - interval '1 day' * $2 WHERE id = $1";
+            core.execute(hide, &[&card, &days]).await.unwrap();
+        }
+        let plugin = connect::connect(&made.unwrap().connect).await.unwrap();
+        plugin.batch_execute(&format!("BEGIN; INSERT INTO items VALUES ('{kept}')")).await.unwrap();
+        let pools = pools(&database);
+        let mut expiry = Expiry::new(BATCH_TIMEOUT, reaper::CARD_TIMEOUT);
+        let mut round = std::pin::pin!(expiry.remove(&pools.reaper, time::OffsetDateTime::now_utc()));
+        let is_there = "SELECT FROM public.master_cards WHERE id = $1";
+        loop {
+            let args: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&other];
+            tokio::select! {
+                removed = &mut round => panic!("the other card waited for the first: {removed:?}"),
+                found = core.query_opt(is_there, &args) => if found.unwrap().is_none() { break },
+            }
+        }
+        assert_eq!(round.await.unwrap(), Removed { cards: 1, slow: 1, ..Removed::default() });
     }
 }

@@ -8,3 +8,4 @@ pub mod migrate;
 pub mod plugin_schema;
 pub mod pooler;
 pub mod prepare;
+pub mod session_watch;

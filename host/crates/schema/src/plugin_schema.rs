@@ -28,9 +28,11 @@ use run::Done;
 
 mod card_keys;
 mod card_lock;
+mod cards_turn;
 pub mod catalog;
 pub mod close;
 mod confirmed;
+mod connections;
 mod diff;
 pub mod dump;
 mod keys;
@@ -49,6 +51,8 @@ pub const SCHEMA_TIMEOUT: Duration = Duration::from_secs(30);
 const CHECKS_TIMEOUT: Duration = Duration::from_secs(30);
 /// For deadlocks, and for locks on cards that busy writers did not let it have in time.
 const TRIES: u32 = 5;
+/// After the first try, and as much longer after each further one: whoever waited for the step goes first.
+const TRY_PAUSE: Duration = Duration::from_millis(250);
 /// What a plugin's session begins with. As start-up options these win over whatever the plugin made its login's
 /// defaults.
 const RUNTIME_SETTINGS: [(&str, &str); 4] = [
@@ -68,6 +72,8 @@ pub struct Step<'a> {
     pub package: &'a str,
     /// Empty when the package has none.
     pub schema_sql: &'a str,
+    /// Of the plugin's pool on each host (`limits.db_connections`).
+    pub connections: u32,
     /// The provisioner's login.
     pub provisioner: &'a ConnectParams,
     pub names: &'a RoleNames,
@@ -235,7 +241,8 @@ impl Step<'_> {
     }
 
     async fn make_roles(&self, session: &mut Client, login: bool) -> Result<(), Trouble> {
-        let statements = sql::fill(PLUGIN_SQL, &self.places(login)).context("sql/plugin.sql")?;
+        let places = self.places(login, self.connection_limit(session).await?);
+        let statements = sql::fill(PLUGIN_SQL, &places).context("sql/plugin.sql")?;
         let mut tries = 1;
         loop {
             self.check_schema_owner(session).await?;
@@ -281,12 +288,13 @@ impl Step<'_> {
         )))
     }
 
-    fn places(&self, login: bool) -> Vec<(&'static str, String)> {
+    fn places(&self, login: bool, connections: i64) -> Vec<(&'static str, String)> {
         let (schema_role, runtime_role) =
             (self.names.plugin_schema(self.plugin), self.names.plugin_runtime(self.plugin));
         vec![
             ("plugin_name", self.plugin_literal()),
             ("schema", sql::identifier(&self.schema())),
+            ("connections", connections.to_string()),
             ("schema_login", login.to_string()),
             ("schema_create", self.schema_create(login)),
             ("schema_password", sql::literal(&self.passwords.verifier(&schema_role))),
@@ -302,12 +310,17 @@ impl Step<'_> {
         agreed: &[String],
         observer: &Client,
     ) -> Result<Done, Trouble> {
-        let mut tries = 1;
+        let (mut tries, waits) = (1, watch::Waits::default());
         loop {
-            match watch::run(self, statements, agreed, observer).await {
-                Err(run::Failure::Busy(met)) if tries < TRIES => {
+            match watch::run(self, statements, agreed, observer, &waits).await {
+                Err(run::Failure::Busy(met)) if tries < TRIES && !waits.is_over() => {
                     tracing::info!(plugin = self.plugin, met, "schema.sql met other work; trying again");
+                    tokio::time::sleep(TRY_PAUSE * tries).await;
                     tries += 1;
+                }
+                Err(run::Failure::Busy(met)) => {
+                    let fault = run::waited_in_vain(&met, tries, &waits.blockers(self.names));
+                    return Err(Trouble::Refused(fault));
                 }
                 run => return run.map_err(Trouble::from),
             }

@@ -4,8 +4,8 @@
 use squawk_syntax::SyntaxKind::{self, *};
 use squawk_syntax::SyntaxNode;
 
-use super::lexis;
 use super::names::Words;
+use super::{lexis, operations};
 
 /// From less to more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +32,6 @@ const SMALL_NODES: &[SyntaxKind] = &[
     NAME_REF,
     LITERAL,
     PAREN_EXPR,
-    TUPLE_EXPR,
     BETWEEN_EXPR,
     SYMMETRIC,
     POSTFIX_EXPR,
@@ -54,6 +53,7 @@ pub(super) fn cost(expression: &SyntaxNode) -> Cost {
     let own = match expression.kind() {
         kind if SMALL_NODES.contains(&kind) => Cost::Small,
         CALL_EXPR => call(expression),
+        TUPLE_EXPR if is_taken_apart(expression) => Cost::Small,
         // The sign of a number is part of it.
         PREFIX_EXPR if expression.first_child().is_some_and(|it| it.kind() == LITERAL) => Cost::Small,
         BIN_EXPR | PREFIX_EXPR | OP => signs(expression),
@@ -69,6 +69,20 @@ pub(super) fn cost(expression: &SyntaxNode) -> Cost {
 pub(super) fn is_callee(node: &SyntaxNode) -> bool {
     node.kind() == NAME_REF
         && node.parent().is_some_and(|it| it.kind() == CALL_EXPR && it.first_child().as_ref() == Some(node))
+}
+
+/// Rows that are equal or not PostgreSQL compares value by value, and lists are none; any other row is a value of its own.
+fn is_taken_apart(tuple: &SyntaxNode) -> bool {
+    let Some(parent) = tuple.parent() else { return false };
+    match parent.kind() {
+        BIN_EXPR => ["=", "<>", "!=", "in", "notin", "isdistinctfrom", "isnotdistinctfrom"]
+            .contains(&operations::sign(&parent).as_str()),
+        // A row in a list.
+        TUPLE_EXPR | PAREN_EXPR => parent
+            .parent()
+            .is_some_and(|it| it.kind() == BIN_EXPR && ["in", "notin"].contains(&operations::sign(&it).as_str())),
+        _ => false,
+    }
 }
 
 fn call(node: &SyntaxNode) -> Cost {

@@ -23,6 +23,7 @@ mod lexis;
 mod mistakes;
 mod names;
 mod new_keys;
+mod operations;
 mod overwrites;
 mod print;
 mod syntax;
@@ -65,6 +66,8 @@ pub struct Statement {
     pub constraint_names: Vec<String>,
     /// Values of rows that it may write over.
     pub overwrites: Vec<Overwrite>,
+    /// Whether it gives columns another type.
+    pub changes_types: bool,
     /// Where it begins in the file.
     pub position: Position,
 }

@@ -33,6 +33,11 @@ pub(super) fn find(statement: &SyntaxNode, text: &str) -> Result<Vec<Overwrite>,
     Ok(found)
 }
 
+/// Whether it converts values to another type, of columns that it names or of tables that have its type.
+pub(super) fn changes_types(statement: &SyntaxNode) -> bool {
+    statement.descendants().any(|it| matches!(it.kind(), SET_TYPE | ALTER_ATTRIBUTE))
+}
+
 fn has_using(column: &SyntaxNode) -> bool {
     column.children().any(|it| it.kind() == SET_TYPE && it.children().any(|part| part.kind() == USING_EXPR))
 }

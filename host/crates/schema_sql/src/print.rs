@@ -44,9 +44,10 @@ impl<'a> Printer<'a> {
         let work = work::of_part(self.statement, self.part, self.text)?;
         let locked_by = work::locked_by(self.statement, self.text)?;
         let overwrites = overwrites::find(self.statement, self.text)?;
+        let changes_types = overwrites::changes_types(self.statement);
         let constraint_names = new_keys::names(self.statement, self.text)?.into_iter().map(|(_, name)| name).collect();
         let (sql, card_keys) = (self.out, self.card_keys);
-        Ok(Statement { sql, card_keys, work, locked_by, constraint_names, overwrites, position })
+        Ok(Statement { sql, card_keys, work, locked_by, constraint_names, overwrites, changes_types, position })
     }
 
     /// Of an ALTER TABLE, the actions that drop something, or the others.

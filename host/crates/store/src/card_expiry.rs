@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{
     cards::card_in_use,
-    reaper::{BATCH_TIMEOUT, CARD_TIMEOUT, RemoveError, remove_cards},
+    reaper::{BATCH_TIMEOUT, CARD_TIMEOUT, QUICK_CARD_TIMEOUT, RemoveError, remove_cards},
 };
 use cardinal_base::{codes, error::ApiResult};
 use cardinal_database::pool::Pool;
@@ -85,26 +85,44 @@ impl Expiry {
                 Err(_) => mixed.extend(ids),
             }
         }
+        // A card that takes long comes after those that do not.
+        let (quick, mut slow) = (self.card_timeout.min(QUICK_CARD_TIMEOUT), Vec::new());
         for id in mixed {
-            self.remove_one(reaper, id, &mut removed).await?;
+            if !self.is_removed(reaper, id, quick, &mut removed).await? {
+                slow.push(id);
+            }
+        }
+        for id in slow {
+            let has_time = quick < self.card_timeout;
+            if !has_time || !self.is_removed(reaper, id, self.card_timeout, &mut removed).await? {
+                removed.slow += 1;
+                self.note_slow(id);
+            }
         }
         Ok(removed)
     }
 
-    async fn remove_one(&mut self, reaper: &Pool, id: Uuid, removed: &mut Removed) -> ApiResult<()> {
-        match remove_cards(reaper, &[id], self.card_timeout).await {
+    fn note_slow(&mut self, id: Uuid) {
+        if self.slow.len() < MAX_SLOW {
+            self.slow.entry(id).or_insert(Slow { since: Instant::now(), times: 0 }).times += 1;
+        }
+    }
+
+    /// Gives false for a card that takes longer than this; true also for one that is not to be removed.
+    async fn is_removed(
+        &mut self,
+        reaper: &Pool,
+        id: Uuid,
+        timeout: Duration,
+        removed: &mut Removed,
+    ) -> ApiResult<bool> {
+        match remove_cards(reaper, &[id], timeout).await {
             Ok(cards) => {
                 removed.cards += cards;
                 self.slow.remove(&id);
             }
             Err(RemoveError::Unavailable(error)) => return Err(error),
-            Err(RemoveError::Slow(_)) => {
-                removed.slow += 1;
-                if self.slow.len() < MAX_SLOW {
-                    let slow = self.slow.entry(id).or_insert(Slow { since: Instant::now(), times: 0 });
-                    slow.times += 1;
-                }
-            }
+            Err(RemoveError::Slow(_)) => return Ok(false),
             Err(RemoveError::Refused(error)) => {
                 let error = card_in_use(error);
                 match error.member("plugin").and_then(|name| name.as_str()) {
@@ -115,7 +133,7 @@ impl Expiry {
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

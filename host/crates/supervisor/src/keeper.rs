@@ -53,6 +53,7 @@ use cardinal_package::kept;
 use cardinal_schema::{
     pooler,
     prepare::{self, Prepared, SecretSource},
+    session_watch,
 };
 use crashes::Crashes;
 use data_dir::DataDir;
@@ -120,7 +121,9 @@ impl Keeper {
         warn_without_landlock(account);
         let (postgres, login) = database(&config, &data, &launcher).await?;
         let (prepared, start_options) = prepare(&config, &data, &login).await?;
-        let provisioner = Provisioner::new(launcher.clone(), job(&config, &login, &prepared, start_options));
+        let job = job(&config, &login, &prepared, start_options);
+        tokio::spawn(session_watch::watch(job.provisioner.clone(), job.names.clone()));
+        let provisioner = Provisioner::new(launcher.clone(), job);
         let files = Files::new(&config);
         let mut desk = Desk::new(Clock::System, Crashes::open(data.path()), provisioner, announcement, first, files);
         desk.local = local_listener;

@@ -137,6 +137,7 @@ impl Job {
             package: &request.sha256,
             version: &package.version,
             schema_sql: &package.schema_sql,
+            connections: package.connections,
             provisioner: &provisioner,
             names: &self.names,
             passwords: &self.passwords,

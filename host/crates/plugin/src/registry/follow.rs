@@ -1,7 +1,7 @@
 //! Looks after the plugins folder and after what other hosts decide, as long as the worker lives.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -18,7 +18,6 @@ use super::{
     folder::{self, Look},
     settling::Settling,
 };
-use cardinal_package::state::State;
 use cardinal_store::plugin_state;
 
 /// How often the folder is looked at without being told that something changed there: not every file system tells.
@@ -27,8 +26,10 @@ const POLL: Duration = Duration::from_secs(3);
 const FLOCK: Duration = Duration::from_millis(50);
 /// How often a host asks whether another one has decided something; the contract allows 5 s.
 const FOLLOW: Duration = Duration::from_secs(1);
-/// How often plugins are tried again that the host itself failed.
-const RETRY: Duration = Duration::from_secs(15);
+/// When plugins are tried again that the host itself failed. Each time it doubles: what is in the way stays there at times,
+/// and a schema step keeps writers of cards waiting for a moment.
+const FIRST_RETRY: Duration = Duration::from_secs(15);
+const MAX_RETRY: Duration = Duration::from_secs(240);
 /// Names of what was moved into the folder that are remembered; the rest waits like any other.
 const MOVED: usize = 1_000;
 
@@ -60,19 +61,20 @@ impl Registry {
     /// Follows what is decided on any host, and tries again what the host could not do.
     pub async fn follow_decisions(&self) {
         self.looked().await;
-        let mut tried = Instant::now();
+        let mut retry = Retry::new(Instant::now());
         loop {
             sleep(FOLLOW).await;
             let is_new = match plugin_state::stamp(&self.loader.services.core).await {
                 Ok(stamp) => self.stamp() != Some(stamp),
                 Err(error) => {
                     tracing::debug!(error = ?error, "what was decided about plugins could not be read; what serves stays");
+                    // What failed for that may work at once when the database is there again.
+                    retry = Retry::new(Instant::now());
                     continue;
                 }
             };
-            let failed = tried.elapsed() > RETRY && self.current().states().any(|state| state == State::Failed);
-            if is_new || failed {
-                tried = Instant::now();
+            let is_due = retry.is_due(self.current().failed(), Instant::now());
+            if is_new || is_due {
                 self.apply_decisions().await;
             }
         }
@@ -99,6 +101,33 @@ impl Registry {
                 None
             }
         }
+    }
+}
+
+/// When what failed is tried again.
+struct Retry {
+    since: Instant,
+    wait: Duration,
+    failed: BTreeSet<String>,
+}
+
+impl Retry {
+    fn new(now: Instant) -> Self {
+        Self { since: now, wait: FIRST_RETRY, failed: BTreeSet::new() }
+    }
+
+    /// Whether it is time to try these again. A plugin that failed anew does not wait for those that fail all the time.
+    fn is_due(&mut self, failed: BTreeSet<String>, now: Instant) -> bool {
+        if !failed.is_subset(&self.failed) {
+            *self = Self::new(now);
+        }
+        self.failed = failed;
+        let is_due = !self.failed.is_empty() && now.duration_since(self.since) >= self.wait;
+        if is_due {
+            self.since = now;
+            self.wait = (self.wait * 2).min(MAX_RETRY);
+        }
+        is_due
     }
 }
 
@@ -164,4 +193,30 @@ fn begin(folder: &Path, bell: Arc<Bell>) -> notify::Result<RecommendedWatcher> {
     let mut watcher = notify::recommended_watcher(move |event| bell.ring(event))?;
     watcher.watch(folder, RecursiveMode::Recursive)?;
     Ok(watcher)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The seconds at which what fails is tried again.
+    fn tries(seconds: u64, failed: impl Fn(u64) -> &'static [&'static str]) -> Vec<u64> {
+        let start = Instant::now();
+        let mut retry = Retry::new(start);
+        let at = |second: u64| start + Duration::from_secs(second);
+        let names = |second| failed(second).iter().map(|name| (*name).to_owned()).collect();
+        (0..seconds).filter(|second| retry.is_due(names(*second), at(*second))).collect()
+    }
+
+    #[test]
+    fn what_goes_on_failing_is_tried_less_and_less_often() {
+        assert_eq!(tries(1_000, |_| &["a"]), [15, 45, 105, 225, 465, 705, 945]);
+        assert_eq!(tries(1_000, |_| &[]), [] as [u64; 0]);
+    }
+
+    #[test]
+    fn what_fails_anew_does_not_wait_for_what_fails_all_the_time() {
+        let failed = |second| -> &[&str] { if second < 500 { &["a"] } else { &["a", "b"] } };
+        assert_eq!(tries(600, failed), [15, 45, 105, 225, 465, 515, 545]);
+    }
 }

@@ -150,6 +150,12 @@ impl Snapshot {
         self.entries.iter().map(|entry| entry.state)
     }
 
+    /// The packages that the host itself failed, by their files.
+    pub fn failed(&self) -> std::collections::BTreeSet<String> {
+        let failed = self.entries.iter().filter(|entry| entry.state == State::Failed);
+        failed.map(|entry| entry.about.name.clone()).collect()
+    }
+
     /// Every plugin that was found.
     pub fn reports(&self) -> Vec<PluginReport> {
         self.entries.iter().map(PluginReport::of).collect()

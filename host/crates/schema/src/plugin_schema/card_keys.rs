@@ -18,9 +18,8 @@ use cardinal_control::link::ProvisionFault;
 use cardinal_database::sql;
 use cardinal_schema_sql::{CardKey, KeyPlace, Position, Statement};
 
-/// A session that waits for the cards gives up before PostgreSQL looks for a deadlock (1 s): the one that removes a card
-/// goes on then.
-const CARDS_LOCK_TIMEOUT: &str = "800ms";
+/// A session that waits for the cards gives up soon: their writers queue behind it. It is tried again a while later.
+const CARDS_LOCK_TIMEOUT: &str = "200ms";
 /// Nothing of the plugin's runs any more.
 const LOCKED_SETTINGS: &str =
     "SET LOCAL statement_timeout = '1500ms'; SET LOCAL idle_in_transaction_session_timeout = '2s'";
@@ -254,6 +253,10 @@ async fn check_rows(work: &Transaction<'_>, schema: &str, place: &Place, pending
 }
 
 impl ReadyKeys<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
     /// Makes them. Takes the lock on the cards, so nothing but the host's own may run from here to the commit.
     pub(super) async fn make(self, work: &Transaction<'_>) -> Result<Vec<Made>, Failure> {
         if self.keys.is_empty() {

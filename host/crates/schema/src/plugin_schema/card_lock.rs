@@ -16,7 +16,9 @@ use cardinal_control::link::ProvisionFault;
 use cardinal_schema_sql::{LockedBy, PARTITION_FIX, Position, Statement, Work};
 
 /// For one statement of a session that has the lock; the watch bounds all of them together.
-const LOCKED_STATEMENT_TIMEOUT: Duration = Duration::from_millis(1500);
+const LOCKED_STATEMENT_TIMEOUT: Duration = Duration::from_millis(950);
+/// Statements behind the first that has the lock: each takes its time, however quick it is.
+const MAX_LOCKED_STATEMENTS: usize = 200;
 /// A host that stands still must not keep the lock.
 const LOCKED_IDLE_TIMEOUT: &str = "2s";
 
@@ -55,11 +57,17 @@ pub(super) struct CardLock<'a> {
     schema: &'a str,
     /// The statement that took it, and the relations that were there then.
     taken: Option<(Position, BTreeSet<u32>)>,
+    /// Statements that have run since.
+    behind: usize,
 }
 
 impl<'a> CardLock<'a> {
     pub(super) fn new(schema: &'a str) -> Self {
-        Self { schema, taken: None }
+        Self { schema, taken: None, behind: 0 }
+    }
+
+    pub(super) fn is_taken(&self) -> bool {
+        self.taken.is_some()
     }
 
     /// How long the next statement may take.
@@ -83,6 +91,9 @@ impl<'a> CardLock<'a> {
             done.map_err(|error| judged(error, Some(statement)))?;
         }
         let Some((since, there)) = &self.taken else { return Ok(()) };
+        if self.behind >= MAX_LOCKED_STATEMENTS {
+            return Err(too_many_behind(statement, *since));
+        }
         let is_quick = match &statement.work {
             Work::Drops | Work::Quick => true,
             Work::QuickOn(tables) => self.are_new(work, tables, there).await?,
@@ -133,7 +144,11 @@ impl<'a> CardLock<'a> {
             SimpleQueryMessage::Row(row) => row.get(0),
             _ => None,
         });
-        if self.taken.is_some() || count == Some("0") {
+        if self.taken.is_some() {
+            self.behind += 1;
+            return Ok(());
+        }
+        if count == Some("0") {
             return Ok(());
         }
         // Nothing that is slow by its shape is known to take it. Should there be something, it has run by now.
@@ -160,6 +175,18 @@ fn behind_a_lock(statement: &Statement, since: Position) -> Failure {
             "Dropping a table, column or key that points to the cards locks them to the end of the file. Put the \
              statement at {} before the one at {since}, or into the schema.sql of the next version.",
             statement.position
+        ),
+    ))
+}
+
+fn too_many_behind(statement: &Statement, since: Position) -> Failure {
+    Failure::Refused(ProvisionFault::refused(
+        "schema-failed",
+        format!("no more than {MAX_LOCKED_STATEMENTS} statements while nobody can write cards"),
+        format!("more of them up to the statement at {}; the cards are locked since {since}", statement.position),
+        format!(
+            "Dropping a table, column or key that points to the cards locks them to the end of the file. Put the statement \
+             at {since} behind those that follow it, or into the schema.sql of the next version."
         ),
     ))
 }

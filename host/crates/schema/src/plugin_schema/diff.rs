@@ -30,7 +30,10 @@ pub(super) struct Table {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Column {
     pub name: String,
+    /// As people read it.
     kind: String,
+    /// As the server knows it: another type may get the name of this one.
+    type_id: (u32, i32),
 }
 
 /// Types of the columns of the plugin's tables, and whatever they are made of.
@@ -52,7 +55,7 @@ const STORED: &str = "
     )";
 const TABLES: &str = "
     SELECT own.oid, own.relname::text, own.relkind = 'c', own.relpersistence <> 'u', a.attnum, a.attname::text,
-           pg_catalog.format_type(a.atttypid, a.atttypmod)
+           pg_catalog.format_type(a.atttypid, a.atttypmod), a.atttypid, a.atttypmod
     FROM own LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = own.oid AND a.attnum > 0 AND NOT a.attisdropped
     WHERE own.relkind IN ('r', 'p') OR own.relkind = 'c' AND own.reltype IN (SELECT type FROM stored)";
 const LABELS: &str = "
@@ -64,7 +67,7 @@ const PARENTS: &str = "
 
 /// Needs a session in which no name means anything of the plugin's.
 pub(super) async fn holders(work: &Transaction<'_>, schema: &str) -> anyhow::Result<Holders> {
-    let mut holders = Holders::default();
+    let (mut holders, own) = (Holders::default(), format!("{schema}."));
     for row in asked(work, TABLES, schema).await? {
         let table = holders.tables.entry(row.try_get(0)?).or_insert(Table {
             name: row.try_get(1)?,
@@ -74,7 +77,10 @@ pub(super) async fn holders(work: &Transaction<'_>, schema: &str) -> anyhow::Res
         });
         // Absent for a table without columns.
         if let Some(number) = row.try_get::<_, Option<i16>>(4)? {
-            table.columns.insert(number, Column { name: row.try_get(5)?, kind: row.try_get(6)? });
+            let type_id = (row.try_get(7)?, row.try_get(8)?);
+            // With the schema or without, by the search path of the moment.
+            let kind: String = row.try_get::<_, String>(6)?.replace(&own, "");
+            table.columns.insert(number, Column { name: row.try_get(5)?, kind, type_id });
         }
     }
     for row in asked(work, LABELS, schema).await? {
@@ -143,6 +149,23 @@ fn lost_columns(old: &Table, new: &Table) -> Vec<String> {
     old.columns.iter().filter_map(change).collect()
 }
 
+/// What a statement has converted, of columns that were there before the step: the values do not come back when the next
+/// statement gives the column its old type again.
+pub(super) fn converted(before: &Holders, last: &Holders, now: &Holders) -> Vec<String> {
+    let mut converted = Vec::new();
+    for (id, known) in before.tables.iter().filter(|(_, table)| !table.is_type) {
+        let (Some(was), Some(is)) = (last.tables.get(id), now.tables.get(id)) else { continue };
+        for (number, column) in &known.columns {
+            let (Some(was), Some(is)) = (was.columns.get(number), is.columns.get(number)) else { continue };
+            if was.type_id != is.type_id {
+                let name = format!("{}.{}", known.name, column.name);
+                converted.push(format!("column {name} changes from {} to {}", was.kind, is.kind));
+            }
+        }
+    }
+    converted
+}
+
 fn lost_labels(before: &Holders, after: &Holders) -> Vec<String> {
     let change = |(id, (kind, was)): (&u32, &(String, String))| {
         let (_, is) = after.labels.get(id)?;
@@ -165,7 +188,9 @@ pub(super) mod tests {
 
     pub(crate) fn table(name: &str, columns: &[(i16, &str, &str)]) -> Table {
         let column = |(number, name, kind): &(i16, &str, &str)| {
-            (*number, Column { name: (*name).to_owned(), kind: (*kind).to_owned() })
+            // As good as a number of the type.
+            let type_id = (kind.bytes().map(u32::from).sum(), -1);
+            (*number, Column { name: (*name).to_owned(), kind: (*kind).to_owned(), type_id })
         };
         Table { name: name.to_owned(), is_type: false, is_logged: true, columns: columns.iter().map(column).collect() }
     }
@@ -191,6 +216,17 @@ pub(super) mod tests {
         assert_eq!((refusal(&[], &[]), refusal(&one, &one), refusal(&one, &both)), (None, None, None));
         let Some(ProvisionFault::Refused { code, losses, .. }) = refusal(&both, &one) else { panic!("a refusal") };
         assert_eq!((code.as_str(), losses), ("destructive-migration", both));
+    }
+
+    #[test]
+    fn a_type_that_comes_back_has_converted_the_values() {
+        let at = |kind| holders([(1, table("items", &[(1, "n", kind)]))]);
+        let (before, there) = (at("numeric"), at("integer"));
+        assert!(lost(&before, &before).is_empty() && converted(&before, &before, &before).is_empty());
+        assert_eq!(converted(&before, &before, &there), ["column items.n changes from numeric to integer"]);
+        assert_eq!(converted(&before, &there, &before), ["column items.n changes from integer to numeric"]);
+        let new = holders([(1, table("items", &[]))]);
+        assert!(converted(&new, &before, &there).is_empty(), "a column of this step");
     }
 
     #[test]

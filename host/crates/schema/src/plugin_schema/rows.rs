@@ -1,124 +1,229 @@
 //! What a schema.sql did to the rows that were there. The server counts per table which rows a transaction deletes and
 //! updates, keys' actions included; which columns an UPDATE writes to, the statements say. To fill columns that the same
 //! file adds loses nothing.
+//!
+//! Each statement is looked at by itself: what one may do must not hide what another does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
 use tokio_postgres::Transaction;
 
-use super::diff::Holders;
-use cardinal_schema_sql::{Overwrite, Statement};
+use super::diff::{self, Holders};
+use cardinal_schema_sql::{Overwrite, Statement, Work};
 
-/// Looked up right before the statement runs: another one may give the name to another table.
-const TARGET: &str = "
-    SELECT c.oid, c.relkind = 'v',
+/// The table that a statement names and those below it, whose rows it writes as well; with the columns of these names, which
+/// in a table below may be older than the one above. Looked up right before the statement runs: another one may give the
+/// name to another table.
+const TARGETS: &str = "
+    WITH RECURSIVE below (oid, is_target, is_view) AS (
+      SELECT c.oid, true, c.relkind = 'v'
+      FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+      WHERE n.nspname::text = $1 AND c.relname::text = $2 AND c.relkind IN ('r', 'p', 'v')
+      UNION SELECT i.inhrelid, false, false FROM pg_catalog.pg_inherits i JOIN below ON below.oid = i.inhparent
+    )
+    SELECT b.oid, b.is_target, b.is_view,
            ARRAY(SELECT a.attnum FROM pg_catalog.pg_attribute a
-                 WHERE a.attrelid = c.oid AND a.attname::text = ANY ($3) AND NOT a.attisdropped)
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname::text = $1 AND c.relname::text = $2 AND c.relkind IN ('r', 'p', 'v')";
+                 WHERE a.attrelid = b.oid AND a.attname::text = ANY ($3) AND NOT a.attisdropped)
+    FROM below b ORDER BY b.is_target DESC";
+/// Keys whose actions write rows of the table that has the key.
+const WRITING_KEYS: &str = "
+    SELECT k.conrelid, k.confrelid, k.conkey, k.confkey, k.confupdtype IN ('c', 'n', 'd'), k.confdeltype IN ('n', 'd')
+    FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_namespace n ON n.oid = k.connamespace
+    WHERE n.nspname::text = $1 AND k.contype = 'f' AND (k.confupdtype IN ('c', 'n', 'd') OR k.confdeltype IN ('n', 'd'))";
 const COUNTED: &str = "
-    SELECT t, pg_catalog.pg_stat_get_xact_tuples_deleted(t) > 0, pg_catalog.pg_stat_get_xact_tuples_updated(t) > 0
-    FROM pg_catalog.unnest($1::pg_catalog.oid[]) t";
+    SELECT c.oid, pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid), pg_catalog.pg_stat_get_xact_tuples_updated(c.oid)
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname::text = $1 AND c.relkind IN ('r', 'p')";
 
-/// What the statements so far have written over.
-#[derive(Debug, Default)]
+/// Rows that the transaction has deleted and updated so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Count {
+    deleted: i64,
+    updated: i64,
+}
+
+type Counts = BTreeMap<u32, Count>;
+
+#[derive(Debug, Clone)]
+struct WritingKey {
+    table: u32,
+    columns: Vec<i16>,
+    pointed_to: u32,
+    pointed_columns: Vec<i16>,
+    on_update: bool,
+    on_delete: bool,
+}
+
+/// What the statements so far have done.
+#[derive(Debug)]
 pub(super) struct RowChanges {
-    /// By table, whether a column was among them that was there before.
-    tables: BTreeMap<u32, bool>,
-    /// Whether one went through a view: to which table, the server knows.
-    through_view: bool,
-    /// Tables of this step that computed a column of theirs anew, and with it those of older tables below them.
-    recomputed: BTreeSet<u32>,
+    counts: Counts,
+    /// Of the last statement that changed types.
+    holders: Holders,
     lost: Vec<String>,
 }
 
+/// What a statement is about to write.
+#[derive(Debug, Default)]
+pub(super) struct Writes {
+    /// By table, the columns that it gives values.
+    columns: BTreeMap<u32, BTreeSet<i16>>,
+    /// Whether it goes through a view: to which table, the server knows.
+    through_view: bool,
+    keys: Vec<WritingKey>,
+}
+
 impl RowChanges {
+    pub(super) fn new(before: &Holders) -> Self {
+        Self { counts: Counts::new(), holders: before.clone(), lost: Vec::new() }
+    }
+
     /// Takes down what the statement is about to write over.
+    pub(super) async fn prepare(
+        &mut self,
+        work: &Transaction<'_>,
+        schema: &str,
+        before: &Holders,
+        statement: &Statement,
+    ) -> anyhow::Result<Writes> {
+        let mut writes = Writes::default();
+        for overwrite in &statement.overwrites {
+            let asked = work.query(TARGETS, &[&schema, &overwrite.table, &overwrite.columns]).await;
+            // When there is no such table, the statement fails.
+            for row in asked.context("looking up what a statement writes over")? {
+                let (table, is_target, is_view): (u32, bool, bool) =
+                    (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+                let columns: Vec<i16> = row.try_get(3)?;
+                writes.through_view |= is_view;
+                if self.add(&mut writes, before, overwrite, table, columns) && is_target {
+                    break; // the tables below lose the same
+                }
+            }
+        }
+        if !writes.columns.is_empty() {
+            writes.keys = writing_keys(work, schema).await?;
+        }
+        Ok(writes)
+    }
+
+    /// Gives whether a column that was there before is computed anew.
+    fn add(
+        &mut self,
+        writes: &mut Writes,
+        before: &Holders,
+        overwrite: &Overwrite,
+        table: u32,
+        columns: Vec<i16>,
+    ) -> bool {
+        if !overwrite.of_every_row {
+            writes.columns.entry(table).or_default().extend(columns);
+            return false;
+        }
+        let Some(known) = before.tables.get(&table) else { return false };
+        let old: Vec<String> = columns
+            .iter()
+            .filter_map(|number| known.columns.get(number))
+            .map(|column| format!("column {}.{} is computed anew", known.name, column.name))
+            .collect();
+        let is_lost = !old.is_empty();
+        self.lost.extend(old);
+        is_lost
+    }
+
+    /// Notes what the statement, which has run, did to rows that were there.
     pub(super) async fn note(
         &mut self,
         work: &Transaction<'_>,
         schema: &str,
         before: &Holders,
         statement: &Statement,
+        writes: &Writes,
     ) -> anyhow::Result<()> {
-        for overwrite in &statement.overwrites {
-            let asked = work.query_opt(TARGET, &[&schema, &overwrite.table, &overwrite.columns]).await;
-            // There is no such table: the statement fails.
-            let Some(row) = asked.context("looking up what a statement writes over")? else { continue };
-            let (table, is_view): (u32, bool) = (row.try_get(0)?, row.try_get(1)?);
-            let columns: Vec<i16> = row.try_get(2)?;
-            match is_view {
-                true => self.through_view = true,
-                false => self.note_table(before, overwrite, table, &columns),
-            }
+        if statement.changes_types {
+            let now = diff::holders(work, schema).await?;
+            self.lost.extend(diff::converted(before, &self.holders, &now));
+            self.holders = now;
+        }
+        // These write no rows, and there may be many of them.
+        if !matches!(statement.work, Work::Drops | Work::Quick) {
+            let counts = counts(work, schema).await?;
+            self.note_counts(before, writes, counts);
         }
         Ok(())
     }
 
-    fn note_table(&mut self, before: &Holders, overwrite: &Overwrite, table: u32, columns: &[i16]) {
-        let known = before.tables.get(&table);
-        if overwrite.of_every_row {
-            match known {
-                None => drop(self.recomputed.insert(table)),
-                Some(known) => {
-                    let old = columns.iter().filter_map(|number| known.columns.get(number));
-                    self.lost
-                        .extend(old.map(|column| format!("column {}.{} is computed anew", known.name, column.name)));
-                }
+    fn note_counts(&mut self, before: &Holders, writes: &Writes, counts: Counts) {
+        let last = std::mem::replace(&mut self.counts, counts);
+        let done = |id: &u32| {
+            let (now, was) = (self.counts.get(id).copied(), last.get(id).copied().unwrap_or_default());
+            let now = now.unwrap_or_default();
+            Count { deleted: now.deleted - was.deleted, updated: now.updated - was.updated }
+        };
+        for (id, table) in &before.tables {
+            let Count { deleted, updated } = done(id);
+            if deleted > 0 {
+                self.lost.push(format!("rows of table {} are deleted", table.name));
             }
-            return;
+            if updated > 0 && !writes.fills_new_columns(*id, before, done) {
+                self.lost.push(format!("rows of table {} are changed", table.name));
+            }
         }
-        let all_new = known.is_some_and(|known| columns.iter().all(|number| !known.columns.contains_key(number)));
-        *self.tables.entry(table).or_default() |= !all_new;
     }
 
-    /// What happened to rows that were there, in the words that an operator confirms.
-    pub(super) async fn lost(
+    /// What waited for the end of the file is done: the rest of what happened to rows.
+    pub(super) async fn finish(
         mut self,
         work: &Transaction<'_>,
+        schema: &str,
         before: &Holders,
-        after: &Holders,
     ) -> anyhow::Result<Vec<String>> {
-        let left: Vec<u32> = before.tables.keys().filter(|id| after.tables.contains_key(id)).copied().collect();
-        let rows = work.query(COUNTED, &[&left]).await.context("asking what happened to the plugin's rows")?;
-        for row in rows {
-            let (id, deleted, updated): (u32, bool, bool) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-            let name = before.tables.get(&id).map(|table| table.name.as_str()).unwrap_or_default();
-            if deleted {
-                self.lost.push(format!("rows of table {name} are deleted"));
-            }
-            if (updated && !self.fills_new_columns(id, before, after)) || self.is_recomputed(id, before, after) {
-                self.lost.push(format!("rows of table {name} are changed"));
-            }
-        }
+        let counts = counts(work, schema).await?;
+        self.note_counts(before, &Writes::default(), counts);
         Ok(self.lost)
-    }
-
-    /// Whether all that was written to the table are columns that it did not have before.
-    fn fills_new_columns(&self, table: u32, before: &Holders, after: &Holders) -> bool {
-        let family = family(table, before, after);
-        let written: Vec<bool> = family.iter().filter_map(|id| self.tables.get(id)).copied().collect();
-        !self.through_view && !written.is_empty() && written.iter().all(|has_old| !has_old)
-    }
-
-    fn is_recomputed(&self, table: u32, before: &Holders, after: &Holders) -> bool {
-        !self.recomputed.is_disjoint(&family(table, before, after))
     }
 }
 
-/// The table and those above it, through which its rows are written as well.
-fn family(table: u32, before: &Holders, after: &Holders) -> BTreeSet<u32> {
-    let mut family = BTreeSet::from([table]);
-    loop {
-        let known = family.len();
-        let pairs = before.parents.iter().chain(&after.parents);
-        let above: Vec<u32> = pairs.filter(|(child, _)| family.contains(child)).map(|(_, parent)| *parent).collect();
-        family.extend(above);
-        if family.len() == known {
-            return family;
+impl Writes {
+    /// Whether all that was written to the table are columns that it did not have before.
+    fn fills_new_columns(&self, table: u32, before: &Holders, done: impl Fn(&u32) -> Count) -> bool {
+        let known = |number: &i16| before.tables.get(&table).is_some_and(|table| table.columns.contains_key(number));
+        let Some(written) = self.columns.get(&table) else { return false };
+        if self.through_view || written.is_empty() || written.iter().any(known) {
+            return false;
         }
+        // An action of a key may have written other columns of the same rows.
+        let acts = |key: &WritingKey| {
+            let pointed_to = done(&key.pointed_to);
+            let is_written =
+                key.pointed_to != table || key.pointed_columns.iter().any(|column| written.contains(column));
+            (key.on_delete && pointed_to.deleted > 0) || (key.on_update && pointed_to.updated > 0 && is_written)
+        };
+        !self.keys.iter().any(|key| key.table == table && key.columns.iter().any(known) && acts(key))
     }
+}
+
+async fn writing_keys(work: &Transaction<'_>, schema: &str) -> anyhow::Result<Vec<WritingKey>> {
+    let rows = work.query(WRITING_KEYS, &[&schema]).await.context("listing keys with actions")?;
+    let key = |row: &tokio_postgres::Row| -> Result<WritingKey, tokio_postgres::Error> {
+        Ok(WritingKey {
+            table: row.try_get(0)?,
+            pointed_to: row.try_get(1)?,
+            columns: row.try_get(2)?,
+            pointed_columns: row.try_get(3)?,
+            on_update: row.try_get(4)?,
+            on_delete: row.try_get(5)?,
+        })
+    };
+    rows.iter().map(key).collect::<Result<_, _>>().context("reading keys with actions")
+}
+
+async fn counts(work: &Transaction<'_>, schema: &str) -> anyhow::Result<Counts> {
+    let rows = work.query(COUNTED, &[&schema]).await.context("asking what happened to the plugin's rows")?;
+    let count = |row: &tokio_postgres::Row| -> Result<(u32, Count), tokio_postgres::Error> {
+        Ok((row.try_get(0)?, Count { deleted: row.try_get(1)?, updated: row.try_get(2)? }))
+    };
+    rows.iter().map(count).collect::<Result<_, _>>().context("reading what happened to the plugin's rows")
 }
 
 #[cfg(test)]
@@ -128,39 +233,72 @@ mod tests {
         *,
     };
 
-    fn over(of_every_row: bool) -> Overwrite {
-        Overwrite { table: String::new(), columns: Vec::new(), of_every_row }
+    const ITEMS: u32 = 1;
+    const OTHER: u32 = 2;
+
+    fn before() -> Holders {
+        holders([(ITEMS, table("items", &[(1, "id", "bigint")]))])
     }
+
+    fn writes(columns: &[i16]) -> Writes {
+        Writes { columns: [(ITEMS, columns.iter().copied().collect())].into(), ..Writes::default() }
+    }
+
+    fn noted(writes: &Writes, counts: &[(u32, i64, i64)]) -> Vec<String> {
+        let mut changes = RowChanges::new(&before());
+        let count = |(id, deleted, updated): &(u32, i64, i64)| (*id, Count { deleted: *deleted, updated: *updated });
+        changes.note_counts(&before(), writes, counts.iter().map(count).collect());
+        changes.lost
+    }
+
+    const CHANGED: [&str; 1] = ["rows of table items are changed"];
 
     #[test]
     fn only_columns_that_were_there_count() {
-        let mut before =
-            holders([(1, table("items", &[(1, "id", "bigint")])), (2, table("part", &[(1, "id", "bigint")]))]);
-        before.parents.insert((2, 1));
-        let mut overwritten = RowChanges::default();
-        assert!(!overwritten.fills_new_columns(1, &before, &before), "a key's action");
-        overwritten.note_table(&before, &over(false), 1, &[2]);
-        assert!(overwritten.fills_new_columns(1, &before, &before));
-        assert!(overwritten.fills_new_columns(2, &before, &before), "through its parent");
-        overwritten.note_table(&before, &over(false), 2, &[1, 2]);
-        assert!(overwritten.fills_new_columns(1, &before, &before));
-        assert!(!overwritten.fills_new_columns(2, &before, &before));
-        overwritten.through_view = true;
-        assert!(!overwritten.fills_new_columns(1, &before, &before));
+        assert_eq!(noted(&writes(&[2]), &[(ITEMS, 0, 5)]), [""; 0]);
+        assert_eq!(noted(&writes(&[1, 2]), &[(ITEMS, 0, 5)]), CHANGED);
+        assert_eq!(noted(&Writes::default(), &[(ITEMS, 0, 5)]), CHANGED, "a key's action");
+        assert_eq!(noted(&Writes { through_view: true, ..writes(&[2]) }, &[(ITEMS, 0, 5)]), CHANGED);
+        assert_eq!(noted(&writes(&[1]), &[(ITEMS, 0, 0), (OTHER, 3, 3)]), [""; 0], "no row of it");
+        assert_eq!(noted(&writes(&[2]), &[(ITEMS, 1, 0)]), ["rows of table items are deleted"]);
+    }
+
+    #[test]
+    fn what_an_earlier_statement_filled_hides_no_later_one() {
+        let mut changes = RowChanges::new(&before());
+        let counts = |updated| Counts::from([(ITEMS, Count { deleted: 0, updated })]);
+        changes.note_counts(&before(), &writes(&[2]), counts(5));
+        assert_eq!(changes.lost, [""; 0]);
+        changes.note_counts(&before(), &Writes::default(), counts(6));
+        assert_eq!(changes.lost, CHANGED);
+    }
+
+    #[test]
+    fn a_keys_action_beside_a_new_column_counts() {
+        let key = |pointed_to, pointed_columns: &[i16], on_update| WritingKey {
+            table: ITEMS,
+            columns: vec![1],
+            pointed_to,
+            pointed_columns: pointed_columns.to_vec(),
+            on_update,
+            on_delete: !on_update,
+        };
+        let beside = |key| Writes { keys: vec![key], ..writes(&[2]) };
+        assert_eq!(noted(&beside(key(OTHER, &[1], true)), &[(ITEMS, 0, 5), (OTHER, 0, 1)]), CHANGED);
+        assert_eq!(noted(&beside(key(OTHER, &[1], false)), &[(ITEMS, 0, 5), (OTHER, 1, 0)]), CHANGED);
+        assert_eq!(noted(&beside(key(OTHER, &[1], true)), &[(ITEMS, 0, 5)]), [""; 0]);
+        assert_eq!(noted(&beside(key(ITEMS, &[2], true)), &[(ITEMS, 0, 5)]), CHANGED, "a key to the new column");
+        assert_eq!(noted(&beside(key(ITEMS, &[1], true)), &[(ITEMS, 0, 5)]), [""; 0], "a tree");
     }
 
     #[test]
     fn a_column_that_is_computed_anew_counts() {
-        let before = holders([(1, table("items", &[(1, "id", "bigint")]))]);
-        let mut overwritten = RowChanges::default();
-        overwritten.note_table(&before, &over(true), 1, &[2]);
-        assert!(overwritten.lost.is_empty());
-        overwritten.note_table(&before, &over(true), 1, &[1, 2]);
-        assert_eq!(overwritten.lost, ["column items.id is computed anew"]);
-        overwritten.note_table(&before, &over(true), 9, &[1]);
-        let mut after = before.clone();
-        assert!(!overwritten.is_recomputed(1, &before, &after));
-        after.parents.insert((1, 9));
-        assert!(overwritten.is_recomputed(1, &before, &after));
+        let mut changes = RowChanges::new(&before());
+        let over = Overwrite { table: String::new(), columns: Vec::new(), of_every_row: true };
+        let mut writes = Writes::default();
+        assert!(!changes.add(&mut writes, &before(), &over, ITEMS, vec![2]));
+        assert!(!changes.add(&mut writes, &before(), &over, OTHER, vec![1]));
+        assert!(changes.add(&mut writes, &before(), &over, ITEMS, vec![1, 2]));
+        assert_eq!(changes.lost, ["column items.id is computed anew"]);
     }
 }

@@ -1,6 +1,7 @@
 //! The run of schema.sql: its statements in one transaction, each in a `DO` block, where PostgreSQL itself refuses to
 //! begin, commit or roll back.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -9,19 +10,20 @@ use tokio_postgres::error::DbError;
 use tokio_postgres::{CancelToken, Client, Transaction};
 
 use super::{
-    Step, TRIES, Trouble,
+    ProvisionFault, Step, Trouble,
     card_keys::{CardKeys, Made},
     card_lock::CardLock,
+    cards_turn::CardsTurn,
     catalog, diff, keys,
     rows::RowChanges,
 };
 use cardinal_base::hex::hex;
-use cardinal_control::link::ProvisionFault;
 use cardinal_database::{connect, sql};
-use cardinal_schema_sql::Statement;
+use cardinal_schema_sql::{Statement, Work};
 
-/// Writers of cards queue behind a statement that waits for its lock.
 const LOCK_TIMEOUT: &str = "1s";
+/// Of a statement that may have to lock the cards: their writers queue behind it while it waits.
+const DROP_LOCK_TIMEOUT: &str = "200ms";
 const LOOK_TIMEOUT: &str = "10s";
 /// Before each statement anew. What it is told is ASCII: whatever an earlier one did, it is read as it was printed.
 const STATEMENT_SETTINGS: &str = "SET LOCAL client_encoding = 'UTF8'; SET LOCAL standard_conforming_strings = on; \
@@ -50,10 +52,7 @@ impl From<Failure> for Trouble {
         match failure {
             Failure::Refused(fault) => Self::Refused(fault),
             Failure::Failed(error) => Self::Failed(error),
-            Failure::Busy(met) => Self::Refused(ProvisionFault::Unavailable(format!(
-                "schema.sql met other work {TRIES} times ({met}); wait until long transactions on the plugin's tables or \
-                 the cards have ended, then scan the plugins again"
-            ))),
+            Failure::Busy(met) => Self::Refused(waited_in_vain(&met, 1, "another session")),
         }
     }
 }
@@ -93,7 +92,7 @@ impl<'a> Run<'a> {
 
     /// In one transaction: the statements of schema.sql, then what they did to the tables, then what they left, and
     /// last the keys to the cards. From the first lock on the cards on, nothing runs that cannot be interrupted.
-    pub(super) async fn run(&mut self, agreed: &[String]) -> Result<Done, Failure> {
+    pub(super) async fn run(&mut self, agreed: &[String], turn: &mut CardsTurn<'_>) -> Result<Done, Failure> {
         let (step, schema) = (self.step, self.step.schema());
         let (statements, started) = (self.statements, self.started);
         let runtime_role = step.names.plugin_runtime(step.plugin);
@@ -103,16 +102,23 @@ impl<'a> Run<'a> {
         let relations_before = relations(&work, &schema).await?;
         prepare(&work, &schema, &runtime_role).await?;
         let (mut lock, mut card_keys) = (CardLock::new(&schema), CardKeys::new(&schema)?);
-        let mut overwritten = RowChanges::default();
+        let mut rows = RowChanges::new(&before);
         for statement in statements {
+            let may_lock = statement.work == Work::Drops || !statement.locked_by.is_empty();
+            if may_lock {
+                turn.take().await?;
+            }
             lock.admit(&work, statement, &card_keys).await?;
-            overwritten.note(&work, &schema, &before, statement).await?;
+            let writes = rows.prepare(&work, &schema, &before, statement).await?;
             let text = card_keys.hold_places(&work, statement).await?;
             let left = step.schema_timeout.saturating_sub(started.elapsed());
-            let limits = format!("SET LOCAL statement_timeout = {}", lock.limit(left).as_millis().max(1));
-            let sql = format!("{STATEMENT_SETTINGS} {limits}; {}", in_block(&text)?);
+            let sql = format!("{}; {}", statement_settings(lock.limit(left), may_lock), in_block(&text)?);
             lock.run(&work, statement, &sql).await?;
             card_keys.remember(&work, statement).await?;
+            rows.note(&work, &schema, &before, statement, &writes).await?;
+            if !lock.is_taken() {
+                turn.give_back().await?;
+            }
         }
         // What waited for the commit happens now, before it is looked at.
         work.batch_execute("SET CONSTRAINTS ALL IMMEDIATE").await.map_err(|error| judged(error, None))?;
@@ -120,7 +126,8 @@ impl<'a> Run<'a> {
         check_size(&work, &schema, relations_before).await?;
         let after = diff::holders(&work, &schema).await?;
         let mut lost = diff::lost(&before, &after);
-        lost.extend(overwritten.lost(&work, &before, &after).await?);
+        lost.extend(rows.finish(&work, &schema, &before).await?);
+        remove_repeated(&mut lost);
         if let Some(refusal) = diff::refusal(&lost, agreed).filter(|_| !step.replay) {
             return Err(Failure::Refused(refusal));
         }
@@ -129,11 +136,15 @@ impl<'a> Run<'a> {
             return Err(Failure::Refused(refusal));
         }
         grant(&work, &schema, &runtime_role).await?;
+        if !keys.is_empty() {
+            turn.take().await?;
+        }
         let made = keys.make(&work).await?;
         if let Some(refusal) = catalog::actions_refusal(&work, &schema).await? {
             return Err(Failure::Refused(refusal));
         }
         work.commit().await.map_err(|error| judged(error, None))?;
+        turn.give_back().await?;
         self.validate_keys(&made).await?;
         Ok(Done { lost })
     }
@@ -153,6 +164,17 @@ impl<'a> Run<'a> {
         }
         Ok(())
     }
+}
+
+fn statement_settings(limit: Duration, may_lock: bool) -> String {
+    let lock_timeout = if may_lock { DROP_LOCK_TIMEOUT } else { LOCK_TIMEOUT };
+    let limit = limit.as_millis().max(1);
+    format!("{STATEMENT_SETTINGS} SET LOCAL statement_timeout = {limit}; SET LOCAL lock_timeout = '{lock_timeout}'")
+}
+
+fn remove_repeated(lost: &mut Vec<String>) {
+    let mut seen = BTreeSet::new();
+    lost.retain(|loss| seen.insert(loss.clone()));
 }
 
 /// Whoever works with many relations at once takes as many locks, for which the server has one table.
@@ -175,6 +197,14 @@ async fn relations(work: &Transaction<'_>, schema: &str) -> anyhow::Result<i64> 
     let asked = "SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
                  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1";
     work.query_one(asked, &[&schema]).await.and_then(|row| row.try_get(0)).context("counting what the schema has")
+}
+
+/// What was in the way may be gone the next time.
+pub(super) fn waited_in_vain(met: &str, tries: u32, blockers: &str) -> ProvisionFault {
+    ProvisionFault::Unavailable(format!(
+        "schema.sql waited for {blockers}, {tries} times ({met}); the host tries again, less and less often; when that has \
+         ended, scan the plugins again"
+    ))
 }
 
 pub(super) fn took_too_long(limit: Duration) -> ProvisionFault {

@@ -1,28 +1,90 @@
 //! A run of schema.sql under a watch that stands outside of it: no setting of its session can lift these limits.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use tokio_postgres::{CancelToken, Client, NoTls};
+use tokio_postgres::{CancelToken, Client, NoTls, Row};
 
 use super::{
     CHECKS_TIMEOUT, Step,
+    cards_turn::CardsTurn,
     run::{self, Done, Failure, Run},
 };
-use cardinal_control::link::ProvisionFault;
+use cardinal_database::roles::{self, RoleNames};
 use cardinal_schema_sql::Statement;
 
-/// How long schema.sql may hold, or wait for, a lock that keeps others from writing cards. With the way to notice it and
-/// to end the statement this stays below the two seconds that are promised.
-const CARDS_LOCK_LIMIT: Duration = Duration::from_millis(1500);
+/// How long schema.sql may hold, or wait for, a lock that keeps others from writing cards, in all tries together. With the
+/// way to notice it and to end the statement that is about the second that is promised.
+const CARDS_LOCK_LIMIT: Duration = Duration::from_millis(950);
 /// As operators are told.
-const PROMISED_CARDS_LOCK: Duration = Duration::from_secs(2);
+const PROMISED_CARDS_LOCK: Duration = Duration::from_secs(1);
 /// Locks that schema.sql may hold at once. A server has one table of them, in which every writer and every login needs a
 /// place; by default it has room for 6,400.
 const MAX_LOCKS: i64 = 3_000;
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// A server that does not answer a cancel request is left to the end of the role's sessions.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Whether the session holds a lock that keeps others from writing cards, whether it waits for one, its locks, and the
+/// logins that it waits for.
+const LOOK: &str = "
+    SELECT coalesce(bool_or(l.is_cards AND l.granted), false), coalesce(bool_or(l.is_cards AND NOT l.granted), false), count(*),
+           ARRAY(SELECT DISTINCT a.usename::text FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids($1)) b (pid)
+                 JOIN pg_catalog.pg_stat_activity a ON a.pid = b.pid)
+    FROM (
+      SELECT granted, locktype = 'relation' AND relation = 'public.master_cards'::pg_catalog.regclass
+               AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') AS is_cards
+      FROM pg_catalog.pg_locks WHERE pid = $1
+    ) l";
+
+/// What is known of a step over all its tries.
+#[derive(Default)]
+pub(super) struct Waits {
+    /// How long others were kept from writing cards.
+    cards: Mutex<Duration>,
+    /// Whose locks it waited for last.
+    blockers: Mutex<Vec<String>>,
+}
+
+impl Waits {
+    fn spend(&self, time: Duration) -> Duration {
+        let mut cards = self.cards.lock().unwrap_or_else(PoisonError::into_inner);
+        *cards += time;
+        *cards
+    }
+
+    /// Whether another try would keep writers of cards waiting for longer than is promised.
+    pub(super) fn is_over(&self) -> bool {
+        self.spend(Duration::ZERO) >= CARDS_LOCK_LIMIT
+    }
+
+    fn note(&self, blockers: Vec<String>) {
+        if !blockers.is_empty() {
+            *self.blockers.lock().unwrap_or_else(PoisonError::into_inner) = blockers;
+        }
+    }
+
+    /// Whom the step waited for, in words.
+    pub(super) fn blockers(&self, names: &RoleNames) -> String {
+        let blockers = self.blockers.lock().unwrap_or_else(PoisonError::into_inner);
+        match blockers.as_slice() {
+            [] => "another session".to_owned(),
+            roles => roles.iter().map(|role| holder(role, names)).collect::<Vec<_>>().join(" and "),
+        }
+    }
+}
+
+fn holder(role: &str, names: &RoleNames) -> String {
+    let of_this_database = role.strip_prefix(names.prefix());
+    match (of_this_database, roles::plugin_of(role)) {
+        (Some(part), Some(plugin)) if part.starts_with("s_") => format!("the schema step of plugin {plugin}"),
+        (Some(_), Some(plugin)) => format!("a session of plugin {plugin}"),
+        (Some("core"), _) => "the host's own work on cards".to_owned(),
+        (Some("reaper"), _) => "a removal of cards".to_owned(),
+        _ => format!("a session of the database role {role}"),
+    }
+}
 
 /// Runs schema.sql to its end, or ends it.
 pub(super) async fn run(
@@ -30,42 +92,70 @@ pub(super) async fn run(
     statements: &[Statement],
     agreed: &[String],
     observer: &Client,
+    waits: &Waits,
 ) -> Result<Done, Failure> {
     let mut run = Run::open(step, statements).await?;
     let (backend, cancel) = (run.backend().await?, run.cancel_token());
     let limit = step.schema_timeout + CHECKS_TIMEOUT;
-    let fault = tokio::select! {
-        done = run.run(agreed) => return done,
-        () = tokio::time::sleep(limit) => run::took_too_long(step.schema_timeout),
-        broken = broken_limit(observer, backend) => broken?,
+    let mut turn = CardsTurn::new(observer);
+    let (ended, is_done) = tokio::select! {
+        done = run.run(agreed, &mut turn) => (done, true),
+        () = tokio::time::sleep(limit) => (Err(Failure::Refused(run::took_too_long(step.schema_timeout))), false),
+        broken = broken_limit(observer, backend, waits) => (Err(broken), false),
     };
-    cancel_query(cancel).await;
-    Err(Failure::Refused(fault))
+    if !is_done {
+        cancel_query(cancel).await;
+    }
+    turn.give_back().await?;
+    ended
 }
 
-/// Comes back when the session has held the cards for too long, or too many locks, and never otherwise.
-async fn broken_limit(observer: &Client, backend: i32) -> anyhow::Result<ProvisionFault> {
-    let asked =
-        "SELECT coalesce(bool_or(locktype = 'relation' AND relation = 'public.master_cards'::pg_catalog.regclass
-                   AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')), false),
-                   count(*)
-                 FROM pg_catalog.pg_locks WHERE pid = $1";
-    let asked = observer.prepare(asked).await.context("preparing to watch the lock on the cards")?;
-    let mut since = None;
+/// Comes back when the session has kept others from the cards for too long, or has too many locks, and never otherwise.
+async fn broken_limit(observer: &Client, backend: i32, waits: &Waits) -> Failure {
+    look(observer, backend, waits).await.unwrap_or_else(Failure::Failed)
+}
+
+async fn look(observer: &Client, backend: i32, waits: &Waits) -> anyhow::Result<Failure> {
+    let asked = observer.prepare(LOOK).await.context("preparing to watch the lock on the cards")?;
+    let mut since: Option<Instant> = None;
     loop {
         let row = observer.query_one(&asked, &[&backend]).await.context("watching the lock on the cards")?;
-        since = match row.try_get(0).context("watching the lock on the cards")? {
-            true => since.or_else(|| Some(Instant::now())),
-            false => None,
-        };
-        if since.is_some_and(|since: Instant| since.elapsed() >= CARDS_LOCK_LIMIT) {
-            return Ok(run::held_cards_too_long(PROMISED_CARDS_LOCK));
+        let Look { is_held, is_waiting, locks, blockers } =
+            Look::read(&row).context("watching the lock on the cards")?;
+        waits.note(blockers);
+        let now = Instant::now();
+        let spent = waits.spend(since.map(|since| now - since).unwrap_or_default());
+        since = (is_held || is_waiting).then_some(now);
+        if since.is_some() && spent >= CARDS_LOCK_LIMIT {
+            let broken = match is_held {
+                true => Failure::Refused(run::held_cards_too_long(PROMISED_CARDS_LOCK)),
+                false => Failure::Busy("the cards could not be locked in time".to_owned()),
+            };
+            return Ok(broken);
         }
-        let locks: i64 = row.try_get(1).context("counting the locks of schema.sql")?;
         if locks > MAX_LOCKS {
-            return Ok(run::too_large(format!("schema.sql to take no more than {MAX_LOCKS} locks"), "it took more"));
+            let expected = format!("schema.sql to take no more than {MAX_LOCKS} locks");
+            return Ok(Failure::Refused(run::too_large(expected, "it took more")));
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+struct Look {
+    is_held: bool,
+    is_waiting: bool,
+    locks: i64,
+    blockers: Vec<String>,
+}
+
+impl Look {
+    fn read(row: &Row) -> Result<Self, tokio_postgres::Error> {
+        Ok(Self {
+            is_held: row.try_get(0)?,
+            is_waiting: row.try_get(1)?,
+            locks: row.try_get(2)?,
+            blockers: row.try_get(3)?,
+        })
     }
 }
 
@@ -74,5 +164,25 @@ async fn cancel_query(token: CancelToken) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(%error, "schema.sql could not be cancelled; its session is ended"),
         Err(_) => tracing::warn!("schema.sql could not be cancelled in time; its session is ended"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_waited_for_is_named() {
+        let names = RoleNames::of_database("x");
+        let waits = Waits::default();
+        assert_eq!(waits.blockers(&names), "another session");
+        let roles = [names.plugin_schema("price-watch"), names.plugin_runtime("a"), names.core(), names.reaper()];
+        waits.note(roles.into_iter().chain(["postgres".to_owned()]).collect());
+        waits.note(Vec::new());
+        assert_eq!(
+            waits.blockers(&names),
+            "the schema step of plugin price-watch and a session of plugin a and the host's own work on cards and a removal \
+             of cards and a session of the database role postgres"
+        );
     }
 }

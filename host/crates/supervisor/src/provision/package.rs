@@ -20,6 +20,8 @@ use cardinal_package::{
 pub struct Package {
     pub version: String,
     pub schema_sql: String,
+    /// Of its pool on each host.
+    pub connections: u32,
     /// It does not lie in the plugins folder any more, but among those that the worker has kept.
     pub is_kept: bool,
 }
@@ -82,7 +84,8 @@ fn judge(found: package::Package, plugins: &Plugins, request: &ProvisionRequest)
     };
     lock.admit(plugins.trust, &request.plugin, &found.sha256, &signed).map_err(fault)?;
     let schema_sql = found.schema_sql.unwrap_or_default();
-    Ok(Package { version: manifest.version.to_string(), schema_sql, is_kept: false })
+    let (version, connections) = (manifest.version.to_string(), manifest.limits.db_connections);
+    Ok(Package { version, schema_sql, connections, is_kept: false })
 }
 
 fn fault(refusal: Refusal) -> ProvisionFault {

@@ -1,0 +1,214 @@
+//! A watch over what plugins' run-time logins lock. A server has one table of locks for everybody, in which each writer and
+//! each login needs a place, and no setting bounds how much of it one session takes. So sessions of a login with too much of
+//! it are ended, as are those that keep the host's own sessions waiting for a whole table (`LOCK TABLE`).
+//!
+//! It stands outside of the plugin's reach: in the supervisor, with the provisioner's login.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio_postgres::{Client, Statement};
+
+use cardinal_database::{
+    connect::{self, ConnectParams, SocketDir},
+    roles::{self, RoleNames},
+};
+
+/// A session makes some 15,000 locks a second (savepoints that write, measured on PostgreSQL 15 and 18): between two looks,
+/// and until it has ended, that is some thousand for each core, for which the private server has room.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
+/// For one look, with what it ends. The session is given up then.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+/// One login may have this share of the table of locks ...
+const LOGIN_SHARE: i64 = 8;
+/// ... or, in a small table, as many as this, but no more than a quarter: a query of a large partitioned table locks each
+/// partition and index.
+const MIN_LOGIN_LOCKS: i64 = 2_000;
+const MAX_SMALL_SHARE: i64 = 4;
+/// All plugins' logins together may have half of it.
+const ALL_LOGINS_SHARE: i64 = 2;
+/// With less room the watch may come too late.
+const ENOUGH_LOCKS: i64 = 60_000;
+
+/// Places in the table of locks. Locks that a session keeps to itself (`fastpath`) need none; those of SERIALIZABLE have a
+/// table of their own.
+const CAPACITY: &str = "
+    SELECT pg_catalog.current_setting('max_locks_per_transaction')::bigint * (pg_catalog.current_setting('max_connections')::bigint
+      + pg_catalog.current_setting('autovacuum_max_workers')::bigint + pg_catalog.current_setting('max_worker_processes')::bigint
+      + pg_catalog.current_setting('max_wal_senders')::bigint + pg_catalog.current_setting('max_prepared_transactions')::bigint + 1)";
+/// Without a join: this is what runs all the time.
+const LOOK: &str = "
+    SELECT pg_catalog.count(*) FILTER (WHERE NOT fastpath AND mode <> 'SIReadLock'),
+           pg_catalog.count(*) FILTER (WHERE NOT granted AND locktype = 'relation' AND waitstart < pg_catalog.clock_timestamp() - interval '1 s')
+    FROM pg_catalog.pg_lock_status()";
+const LOGINS: &str = "
+    SELECT a.usename::text, pg_catalog.array_agg(DISTINCT l.pid), pg_catalog.count(*)
+    FROM pg_catalog.pg_lock_status() l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+    WHERE NOT l.fastpath AND l.mode <> 'SIReadLock' AND pg_catalog.starts_with(a.usename::text, $1) GROUP BY 1";
+/// Plugins' sessions that $2, the host's own logins, have waited for.
+const BLOCKERS: &str = "
+    SELECT b.usename::text, pg_catalog.array_agg(DISTINCT b.pid)
+    FROM pg_catalog.pg_lock_status() w JOIN pg_catalog.pg_stat_activity v ON v.pid = w.pid, pg_catalog.unnest(pg_catalog.pg_blocking_pids(w.pid)) p(pid)
+    JOIN pg_catalog.pg_stat_activity b ON b.pid = p.pid
+    WHERE NOT w.granted AND w.locktype = 'relation' AND w.waitstart < pg_catalog.clock_timestamp() - interval '1 s'
+    AND v.usename::text = ANY ($2) AND pg_catalog.starts_with(b.usename::text, $1) GROUP BY 1";
+
+/// What a run-time login has of the table of locks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct LoginLocks {
+    role: String,
+    sessions: Vec<i32>,
+    locks: i64,
+}
+
+/// Watches as long as it is polled. A database that is away is waited for.
+pub async fn watch(provisioner: ConnectParams, names: RoleNames) {
+    let mut is_known = false;
+    loop {
+        let error = match Watch::open(&provisioner, &names, &mut is_known).await {
+            Ok(watch) => watch.run().await,
+            Err(error) => error,
+        };
+        tracing::debug!(error = format!("{error:#}"), "the watch over plugins' locks begins anew");
+        tokio::time::sleep(RECONNECT_INTERVAL).await;
+    }
+}
+
+struct Watch<'a> {
+    session: Client,
+    look: Statement,
+    names: &'a RoleNames,
+    capacity: i64,
+    _socket: SocketDir,
+}
+
+impl<'a> Watch<'a> {
+    async fn open(
+        provisioner: &ConnectParams,
+        names: &'a RoleNames,
+        is_capacity_known: &mut bool,
+    ) -> anyhow::Result<Self> {
+        let socket = SocketDir::open(&provisioner.host, provisioner.port)?;
+        let session = connect::connect(&provisioner.clone().through(&socket)).await?;
+        let look = session.prepare(LOOK).await?;
+        let capacity: i64 = session.query_one(CAPACITY, &[]).await?.try_get(0)?;
+        if !std::mem::replace(is_capacity_known, true) && capacity < ENOUGH_LOCKS {
+            tracing::warn!(
+                capacity,
+                "the database's table of locks is small: a plugin could fill it before its sessions are ended, and cards could \
+                 not be written meanwhile; raise max_locks_per_transaction, so that times max_connections it is {ENOUGH_LOCKS} \
+                 or more"
+            );
+        }
+        Ok(Self { session, look, names, capacity, _socket: socket })
+    }
+
+    /// Until the session fails.
+    async fn run(&self) -> anyhow::Error {
+        loop {
+            match tokio::time::timeout(LOOK_TIMEOUT, self.look()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return error,
+                Err(_) => return anyhow::anyhow!("a look took longer than {LOOK_TIMEOUT:?}"),
+            }
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    async fn look(&self) -> anyhow::Result<()> {
+        let row = self.session.query_one(&self.look, &[]).await.context("counting locks")?;
+        let (locks, waits): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        if locks > max_login_locks(self.capacity) {
+            for login in excess(self.logins().await?, self.capacity) {
+                let limit = max_login_locks(self.capacity);
+                let reason = format!("it held {} locks, and a plugin may have {limit}", login.locks);
+                self.end(&login.role, &login.sessions, &reason).await?;
+            }
+        }
+        if waits > 0 {
+            self.end_blockers().await?;
+        }
+        Ok(())
+    }
+
+    fn runtime_prefix(&self) -> String {
+        format!("{}p_", self.names.prefix())
+    }
+
+    async fn logins(&self) -> anyhow::Result<Vec<LoginLocks>> {
+        let rows = self.session.query(LOGINS, &[&self.runtime_prefix()]).await.context("counting plugins' locks")?;
+        let login =
+            |row: &tokio_postgres::Row| LoginLocks { role: row.get(0), sessions: row.get(1), locks: row.get(2) };
+        Ok(rows.iter().map(login).collect())
+    }
+
+    async fn end_blockers(&self) -> anyhow::Result<()> {
+        let own = vec![self.names.core(), self.names.reaper()];
+        let rows = self.session.query(BLOCKERS, &[&self.runtime_prefix(), &own]).await;
+        for row in rows.context("looking who locks a table")? {
+            let (role, sessions): (String, Vec<i32>) = (row.try_get(0)?, row.try_get(1)?);
+            self.end(&role, &sessions, "it kept cards from being removed, with a lock on a whole table").await?;
+        }
+        Ok(())
+    }
+
+    async fn end(&self, role: &str, sessions: &[i32], reason: &str) -> anyhow::Result<()> {
+        let Some(name) = role.strip_prefix(&self.runtime_prefix()) else { return Ok(()) };
+        let end = "SELECT cardinal.end_plugin_sessions($1, $2)";
+        let row = self.session.query_one(end, &[&name, &sessions]).await.context("ending a plugin's sessions")?;
+        let ended: i32 = row.try_get(0)?;
+        let plugin = roles::plugin_of(role).unwrap_or_default();
+        tracing::warn!(plugin, sessions = ended, reason, "ended database sessions of a plugin");
+        Ok(())
+    }
+}
+
+fn max_login_locks(capacity: i64) -> i64 {
+    (capacity / LOGIN_SHARE).max(MIN_LOGIN_LOCKS.min(capacity / MAX_SMALL_SHARE))
+}
+
+/// The logins that have too much: each by itself, or, largest first, so many that the others fit.
+fn excess(mut logins: Vec<LoginLocks>, capacity: i64) -> Vec<LoginLocks> {
+    logins.sort_by_key(|login| std::cmp::Reverse(login.locks));
+    let mut all: i64 = logins.iter().map(|login| login.locks).sum();
+    let mut ended = Vec::new();
+    for login in logins {
+        if login.locks <= max_login_locks(capacity) && all <= capacity / ALL_LOGINS_SHARE {
+            break;
+        }
+        all -= login.locks;
+        ended.push(login);
+    }
+    ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(locks: &[i64], capacity: i64) -> Vec<i64> {
+        let login = |locks: &i64| LoginLocks { role: String::new(), sessions: Vec::new(), locks: *locks };
+        excess(locks.iter().map(login).collect(), capacity).iter().map(|login| login.locks).collect()
+    }
+
+    #[test]
+    fn a_login_with_too_much_is_ended_and_no_other() {
+        assert_eq!(ended(&[10, 12_501, 12_500], 100_000), [12_501]);
+        assert_eq!(ended(&[12_500, 12_500, 100], 100_000), [] as [i64; 0]);
+        assert_eq!(ended(&[], 100_000), [] as [i64; 0]);
+    }
+
+    #[test]
+    fn logins_that_have_too_much_together_are_ended_from_the_largest_on() {
+        assert_eq!(ended(&[11_000, 12_000, 12_000, 10_000, 9_000], 100_000), [12_000]);
+        assert_eq!(ended(&[12_500; 6], 100_000), [12_500; 2]);
+    }
+
+    #[test]
+    fn a_small_table_leaves_room_for_a_query_of_many_partitions() {
+        assert_eq!(max_login_locks(7_800), 1_950);
+        assert_eq!(max_login_locks(12_000), 2_000);
+        assert_eq!(max_login_locks(200_000), 25_000);
+    }
+}
