@@ -2,6 +2,7 @@
 //! a caller's scopes don't cover does not exist for it.
 
 mod core_tools;
+mod exact_content;
 mod message;
 mod plugin_tools;
 mod server;

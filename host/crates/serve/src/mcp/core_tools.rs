@@ -111,7 +111,7 @@ fn result(text: String, advice: impl FnOnce() -> String) -> ApiResult<CallToolRe
         return Ok(plugin_tools::failure(format!("{refusal} {}", advice())));
     }
     let value = serde_json::from_str(&text).map_err(ApiError::internal)?;
-    Ok(plugin_tools::structured(value, text, true))
+    Ok(plugin_tools::structured(value, text))
 }
 
 /// Which card, and what of it.

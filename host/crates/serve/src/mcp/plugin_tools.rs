@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 
-use super::Visit;
+use super::{Visit, exact_content};
 use cardinal_base::{codes, error::ApiError, exact, scope};
 use cardinal_plugin_host::{
     arguments,
@@ -131,7 +131,7 @@ fn result(entry: &ToolEntry, status: u16, headers: &HeaderMap, bytes: &[u8]) -> 
         // Clients take only an object for structured content.
         Ok(Value::Object(value)) if is_json => match unpromised(entry, &value) {
             Some(faults) => failure(faults),
-            None => structured(Value::Object(value), text, entry.tool.output_schema.is_some()),
+            None => structured(Value::Object(value), text),
         },
         _ if entry.tool.output_schema.is_some() => {
             failure("plugin-error: the tool declares an output schema and answered something else than a JSON object.")
@@ -147,16 +147,11 @@ fn unpromised(entry: &ToolEntry, result: &JsonObject) -> Option<String> {
     Some(format!("plugin-error: the result does not fit the tool's output schema.\n{lines}"))
 }
 
-/// An object, and its text. Where the object would round a number of the text, the text stands alone unless the tool has
-/// promised an object.
-pub fn structured(value: Value, text: String, is_promised: bool) -> CallToolResult {
-    let is_exact = exact::first_inexact(&text).is_none();
-    let content = vec![ContentBlock::text(text)];
-    if !is_exact && !is_promised {
-        return CallToolResult::success(content);
-    }
-    let mut result = CallToolResult::structured(value);
-    result.content = content;
+/// An object, and its text. Both have every digit of the text.
+pub fn structured(value: Value, text: String) -> CallToolResult {
+    let exact = exact::first_inexact(&text).and_then(|_| exact_content::stand_in(&text));
+    let mut result = CallToolResult::structured(exact.unwrap_or(value));
+    result.content = vec![ContentBlock::text(text)];
     result
 }
 

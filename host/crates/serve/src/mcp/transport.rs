@@ -10,7 +10,7 @@ use rmcp::transport::streamable_http_server::{
 };
 use tower_service::Service;
 
-use super::{MESSAGE_LIMIT, Visit, server::Server};
+use super::{MESSAGE_LIMIT, Visit, exact_content, server::Server};
 use crate::{
     http::{body::Body, reply::Reply},
     request::Call,
@@ -79,7 +79,7 @@ pub fn request(method: &Method, uri: &Uri, mut headers: HeaderMap, message: Byte
 pub async fn send(transport: &Transport, request: Request) -> Response {
     let answered: Result<_, Infallible> = transport.clone().call(request).await;
     match answered {
-        Ok(response) => response,
+        Ok(response) => response.map(|body| body.map_frame(exact_content::restore).boxed()),
         Err(never) => match never {},
     }
 }
