@@ -26,6 +26,11 @@ impl Object {
         serde_json::value::to_raw_value(self)
     }
 
+    /// The bytes of its members.
+    pub fn size(&self) -> usize {
+        self.0.values().map(|value| value.get().len()).sum()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -4,10 +4,12 @@
 //! that falls silent after a peak would keep all of it. It is built without huge pages (`no_thp`): a few small blocks
 //! in each of five took 10 MiB.
 
-use std::time::Duration;
+use std::{fs, io, time::Duration};
+
+use rustix::mm::{Advice, madvise};
 
 /// How often freed memory is given back. One look costs microseconds when there is none.
-const GIVE_BACK_EVERY: Duration = Duration::from_secs(2);
+pub const GIVE_BACK_EVERY: Duration = Duration::from_secs(2);
 
 /// Gives back freed memory for as long as the process lives.
 pub async fn give_back() {
@@ -16,5 +18,104 @@ pub async fn give_back() {
         every.tick().await;
         // SAFETY: it takes no pointer, and any thread may call it at any time.
         unsafe { libmimalloc_sys::mi_collect(false) };
+    }
+}
+
+/// When a process has started and what it goes on with is in memory again soon after.
+const STARTED_AFTER: Duration = Duration::from_secs(8);
+
+/// Gives back the pages of the program's file that only the start has read: most of its code, once. What is still in use
+/// is mapped again from the file's cache, 64 KiB at a time.
+pub async fn forget_start() {
+    tokio::time::sleep(STARTED_AFTER).await;
+    if let Err(error) = release_file_pages() {
+        tracing::debug!(%error, "pages of the program's file stay in memory");
+    }
+}
+
+/// Gives back all pages of this program's file but those that were written to.
+fn release_file_pages() -> io::Result<()> {
+    let maps = fs::read_to_string("/proc/self/smaps")?;
+    let mappings: Vec<Mapping<'_>> = mappings(&maps).collect();
+    let own = release_file_pages as fn() -> io::Result<()> as usize;
+    let own = mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&own));
+    let own = own.ok_or_else(|| io::Error::other("the program's own mapping is not listed"))?;
+    for mapping in mappings.iter().filter(|mapping| mapping.file == own.file && mapping.is_clean) {
+        // SAFETY: the pages of this mapping are the file's: it is not writable, and none of its pages is another by
+        // relocation. Whoever reads one again gets the same from the file, which Linux lets nobody write while it runs.
+        unsafe { madvise(mapping.start as *mut _, mapping.end - mapping.start, Advice::LinuxDontNeed) }?;
+    }
+    Ok(())
+}
+
+/// A mapping of a file.
+struct Mapping<'a> {
+    start: usize,
+    end: usize,
+    /// Device, inode and path.
+    file: &'a str,
+    /// Not writable, and without a page of its own.
+    is_clean: bool,
+}
+
+fn mappings(smaps: &str) -> impl Iterator<Item = Mapping<'_>> {
+    let is_head =
+        |line: &&str| line.split_once(' ').is_some_and(|(range, _)| range.contains('-') && !range.ends_with(':'));
+    let mut lines = smaps.lines().peekable();
+    std::iter::from_fn(move || {
+        let head = lines.next()?;
+        let mut anonymous = None;
+        while let Some(line) = lines.next_if(|line| !is_head(line)) {
+            if let Some(size) = line.strip_prefix("Anonymous:") {
+                anonymous = size.trim().split(' ').next().and_then(|size| size.parse::<u64>().ok());
+            }
+        }
+        Some((head, anonymous))
+    })
+    .filter_map(|(head, anonymous)| {
+        // Range, flags, offset; the rest names the file.
+        let mut fields = head.splitn(4, ' ');
+        let (start, end) = fields.next()?.split_once('-')?;
+        let (flags, _offset) = (fields.next()?, fields.next()?);
+        Some(Mapping {
+            start: usize::from_str_radix(start, 16).ok()?,
+            end: usize::from_str_radix(end, 16).ok()?,
+            file: fields.next()?,
+            is_clean: anonymous == Some(0) && !flags.contains('w'),
+        })
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// KiB of the program's code that are in memory.
+    fn code_in_memory() -> u64 {
+        let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
+        let own = smaps.lines().position(|line| line.contains("r-xp") && line.contains("/cardinal-")).unwrap();
+        let rss = smaps.lines().skip(own).find_map(|line| line.strip_prefix("Rss:")).unwrap();
+        rss.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    #[test]
+    fn pages_of_the_program_go_and_come_back() {
+        let before = code_in_memory();
+        release_file_pages().unwrap();
+        let after = code_in_memory();
+        assert!(after < before, "{before} KiB before, {after} after");
+        // Constants and code are as they were.
+        assert_eq!(format!("{:?}", mappings("").count()), "0");
+    }
+
+    #[test]
+    fn written_pages_and_others_files_stay() {
+        let smaps = "1000-3000 r--p 00000000 fe:01 7 /bin/x\nRss: 8 kB\nAnonymous:         4 kB\nVmFlags: rd\n\
+            3000-4000 r-xp 00002000 fe:01 7 /bin/x\nAnonymous:         0 kB\n\
+            4000-5000 rw-p 00003000 fe:01 7 /bin/x\nAnonymous:         0 kB\n";
+        let clean: Vec<_> = mappings(smaps).map(|mapping| (mapping.start, mapping.is_clean)).collect();
+        assert_eq!(clean, [(0x1000, false), (0x3000, true), (0x4000, false)]);
+        assert!(mappings(smaps).all(|mapping| mapping.file.ends_with("7 /bin/x")));
     }
 }

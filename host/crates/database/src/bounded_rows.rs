@@ -13,19 +13,23 @@ pub struct Rows {
     pub rows: Vec<Row>,
     /// There are more, which were not read. The connection is in the middle of them: it has to be closed.
     pub is_cut: bool,
+    /// The bytes of the largest row.
+    pub largest: usize,
 }
 
 impl Rows {
     /// Reads until the end or the bound. The server sends no faster than rows are taken.
     pub async fn read(rows: RowStream) -> Result<Self, tokio_postgres::Error> {
         let (mut source, mut rows, mut bytes) = (pin!(rows), Vec::new(), 0);
+        let mut largest = 0;
         while let Some(row) = source.try_next().await? {
             bytes += row.raw_size_bytes();
+            largest = largest.max(row.raw_size_bytes());
             if bytes > PAGE_BYTES && !rows.is_empty() {
-                return Ok(Self { rows, is_cut: true });
+                return Ok(Self { rows, is_cut: true, largest });
             }
             rows.push(row);
         }
-        Ok(Self { rows, is_cut: false })
+        Ok(Self { rows, is_cut: false, largest })
     }
 }

@@ -2,8 +2,8 @@
 
 use std::{
     ops::{Deref, DerefMut},
-    sync::Arc,
-    time::Duration,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use deadpool_postgres::{
@@ -20,6 +20,8 @@ const WAIT: Duration = Duration::from_secs(5);
 const CREATE: Duration = Duration::from_secs(5);
 const RECYCLE: Duration = Duration::from_secs(5);
 const CORE_CONNECTIONS: usize = 16;
+/// A connection keeps buffers of twice the largest message that it has sent or received, at both of its ends.
+const LARGE_MESSAGE: usize = 512 << 10;
 /// One for the cards that are past their retention, the others for whoever removes one by hand.
 const REAPER_CONNECTIONS: usize = 4;
 
@@ -37,7 +39,7 @@ impl Pools {
         let core = pool(core, CORE_CONNECTIONS).build()?;
         let reaper = pool(reaper, REAPER_CONNECTIONS).pre_recycle(Hook::sync_fn(used_once)).build()?;
         let outages = Arc::<Outages>::default();
-        let pool = |pool| Pool { pool, outages: Arc::clone(&outages) };
+        let pool = |pool| Pool { pool, outages: Arc::clone(&outages), last_large: Arc::default() };
         Ok(Self { core: pool(core), reaper: pool(reaper), login })
     }
 
@@ -79,9 +81,27 @@ fn used_once(_: &mut ClientWrapper, _: &Metrics) -> Result<(), HookError> {
 pub struct Pool {
     pool: deadpool_postgres::Pool,
     outages: Arc<Outages>,
+    /// When a large message went through one of the connections.
+    last_large: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Pool {
+    /// Notes what went through a connection, or is about to.
+    pub fn note_message(&self, bytes: usize) {
+        if bytes >= LARGE_MESSAGE {
+            *self.last_large.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+    }
+
+    /// Closes idle connections that are older than the last large message: one of them may keep its buffers. Those in
+    /// use are closed another time.
+    pub fn close_swollen(&self) {
+        let last_large = *self.last_large.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = last_large {
+            self.pool.retain(|_, connection| connection.created > at);
+        }
+    }
+
     /// Checks a connection out.
     ///
     /// # Errors

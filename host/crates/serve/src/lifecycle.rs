@@ -111,6 +111,8 @@ async fn serve(start: WorkerStart, link: KeeperLink, sockets: Sockets, log: Log,
     tasks.spawn(prepare(Arc::clone(&app), link.clone()));
     tasks.spawn(say_alive(link.clone()));
     tasks.spawn(memory::give_back());
+    tasks.spawn(memory::forget_start());
+    tasks.spawn(close_swollen(Arc::clone(&app)));
     tasks.spawn(flush_uses(Arc::clone(&app)));
     tasks.spawn(learn_places(Arc::clone(&app)));
     let pools = app.pools.clone();
@@ -255,6 +257,15 @@ async fn roll_back_failures(app: Arc<App>) {
 
 async fn tell_of_plugins(app: Arc<App>, stop: CancellationToken) {
     news::tell(&app.plugins, &app.pools.core, app.host_id, &stop).await;
+}
+
+/// Closes connections whose buffers have grown; the memory that is freed goes back with the rest.
+async fn close_swollen(app: Arc<App>) {
+    let mut every = tokio::time::interval(memory::GIVE_BACK_EVERY);
+    loop {
+        every.tick().await;
+        app.pools.core.close_swollen();
+    }
 }
 
 async fn share_budgets(app: Arc<App>) {

@@ -141,6 +141,7 @@ const EXISTS: &str = "SELECT FROM public.master_cards WHERE id = $1 AND deleted_
 /// Writes source `key` of a card, its line in the index and its line of history.
 pub async fn enrich(pool: &Pool, card: Uuid, key: &str, entry: &Entry<'_>) -> Result<Written, StoreError> {
     let bytes = size(entry.data);
+    pool.note_message(entry.data.get().len());
     let (told, actor) = (Uuid::now_v7(), Json(entry.updated_by));
     let (stored, most) = (Json(entry), SOURCES_PER_CARD);
     let params: [&(dyn ToSql + Sync); 9] =
@@ -193,6 +194,7 @@ pub async fn enrich_together(pool: &Pool, card: Uuid, given: &[Together]) -> Res
     let actors: Vec<&Value> = given.iter().map(|one| &one.actor).collect();
     let params: [&(dyn ToSql + Sync); 9] =
         [&card, &keys, &entries, &plugins, &kinds, &bytes, &lines, &actors, &SOURCES_PER_CARD];
+    pool.note_message(given.iter().map(Together::size).sum());
     let client = pool.get().await?;
     let rows = persist(&client, ENRICH_TOGETHER, &params).await?;
     if rows.is_empty() {

@@ -47,6 +47,7 @@ pub async fn get(pool: &Pool, id: Uuid) -> ApiResult<Option<Card>> {
     let client = pool.get().await?;
     let sql = format!("SELECT {COLUMNS} FROM public.master_cards c WHERE c.id = $1 AND c.deleted_at IS NULL");
     let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&id]).await?;
+    pool.note_message(row.as_ref().map_or(0, Row::raw_size_bytes));
     Ok(row.map(|row| from_row(&row)))
 }
 
@@ -58,6 +59,7 @@ pub async fn insert(
     actor: &Value,
 ) -> ApiResult<Card> {
     let (title, sku, status, attributes) = fields;
+    pool.note_message(attributes.get().len());
     let client = pool.get().await?;
     let sql = format!(
         "WITH c AS (INSERT INTO public.master_cards AS c (id, title, sku, status, attributes) VALUES ($1, $2, $3, $4, $5) RETURNING {COLUMNS}), \
@@ -127,6 +129,7 @@ pub async fn update(
     let mut client = pool.get().await?;
     let transaction = client.transaction().await?;
     let card = lock(&transaction, id).await?;
+    pool.note_message(card.attributes.get().len().max(sent.get().len()));
     precondition.check(card.version)?;
     let mut fields = Fields::of(&card)?;
     fields.change(change)?;
@@ -147,12 +150,14 @@ pub async fn restore_version(
     let mut client = pool.get().await?;
     let transaction = client.transaction().await?;
     let card = lock(&transaction, id).await?;
+    pool.note_message(card.attributes.get().len());
     precondition.check(card.version)?;
     if !(1..=card.version).contains(&version) {
         return Err(ApiError::invalid("/version", format!("The card has had the versions 1 to {}.", card.version)));
     }
     let earlier = card_history::fields_at(&transaction, id, version).await?;
     let earlier = earlier.ok_or_else(|| ApiError::not_found("version of this card"))?;
+    pool.note_message(earlier.attributes.size());
     let Some(card) = store(&transaction, id, &earlier).await? else { return Ok(card) };
     let Fields { title, sku, status, attributes } = &earlier;
     let change = Told { version: Some(version), title, sku, status, attributes };
@@ -216,6 +221,7 @@ pub async fn delete(pool: &Pool, id: Uuid, precondition: &Precondition, actor: &
     let mut client = pool.get().await?;
     let transaction = client.transaction().await?;
     let card = lock(&transaction, id).await?;
+    pool.note_message(card.attributes.get().len());
     precondition.check(card.version)?;
     let sql = format!(
         "UPDATE public.master_cards AS c SET deleted_at = now(), version = c.version + 1, updated_at = now() WHERE c.id = $1 RETURNING {COLUMNS}"
@@ -236,6 +242,7 @@ pub async fn restore(pool: &Pool, id: Uuid, precondition: &Precondition, actor: 
     );
     let row = transaction.query_opt(&sql, &[&id]).await.map_err(sku_taken)?;
     let card = from_row(&row.ok_or_else(|| ApiError::not_found("deleted card"))?);
+    pool.note_message(card.attributes.get().len());
     // Refused, the transaction is dropped and the card stays hidden.
     precondition.check(card.version - 1)?;
     remember(&transaction, &card, actor, "restore", &json!({})).await?;

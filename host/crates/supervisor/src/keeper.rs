@@ -135,6 +135,7 @@ impl Keeper {
     async fn serve(mut self, mut stop: StopSignals) -> Option<PrivatePostgres> {
         let mut backoff = Backoff::default();
         tokio::spawn(memory::give_back());
+        tokio::spawn(memory::forget_start());
         loop {
             let started = Instant::now();
             self.start.crashes = self.desk.crashes.book().clone();

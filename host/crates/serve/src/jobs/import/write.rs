@@ -13,7 +13,7 @@ use crate::{
         step::{ATTEMPTS, LONGEST_WAIT, pause, rights_gone, starter, went_on},
     },
 };
-use cardinal_cards::row::Terms;
+use cardinal_cards::row::{Row, Terms};
 use cardinal_store::{
     card_import::{self, Import, Outcome},
     jobs::{self, Job, Step, Uncounted},
@@ -136,6 +136,7 @@ impl<'a> Writer<'a> {
 
     async fn step(&mut self, batch: &Batch) -> Result<bool, Uncounted> {
         self.look_at_rights().await?;
+        self.app.pools.core.note_message(batch.rows.iter().map(Row::size).max().unwrap_or_default());
         let mut client = self.app.pools.core.get().await?;
         let mut work = client.transaction().await?;
         let outcome = if self.terms.dry_run {
