@@ -94,7 +94,9 @@ mod tests {
     /// KiB of the program's code that are in memory.
     fn code_in_memory() -> u64 {
         let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
-        let own = smaps.lines().position(|line| line.contains("r-xp") && line.contains("/cardinal-")).unwrap();
+        let program = std::env::current_exe().unwrap();
+        let is_own_code = |line: &str| line.contains("r-xp") && line.ends_with(program.to_str().unwrap());
+        let own = smaps.lines().position(is_own_code).unwrap();
         let rss = smaps.lines().skip(own).find_map(|line| line.strip_prefix("Rss:")).unwrap();
         rss.trim().trim_end_matches(" kB").parse().unwrap()
     }

@@ -214,12 +214,7 @@ impl Count<'_> {
     }
 
     fn binary(&mut self, node: &SyntaxNode) -> Width {
-        let mut operands: Vec<SyntaxNode> = node.children().filter(|it| !is_sign(it)).collect();
-        if let Some(between) =
-            operands.pop_if(|last| last.kind() == BETWEEN_EXPR && node.first_child().as_ref() != Some(&*last))
-        {
-            self.width(&between);
-        }
+        let operands: Vec<SyntaxNode> = node.children().filter(|it| !is_sign(it)).collect();
         let [left, right] = operands.as_slice() else { return self.all(node) };
         match sign(node).as_str() {
             "and" | "or" | "is" | "isnot" => {
@@ -250,15 +245,15 @@ impl Count<'_> {
         }
     }
 
-    /// The parser has its subject beside it.
     fn between(&mut self, node: &SyntaxNode) -> Width {
-        let mut subject = Count { columns: self.columns, text: self.text, found: Operations::default() };
-        let width = between_subject(node).iter().map(|it| subject.width(it)).max().unwrap_or(Width::Any);
+        // What stands beside it is counted where it stands.
+        let mut beside = Count { columns: self.columns, text: self.text, found: Operations::default() };
+        let width = left_of_between(node).iter().map(|it| beside.width(it)).max().unwrap_or(Width::Fixed);
         let width = self.all(node).max(width);
-        let bounds = node.children().filter(|it| !matches!(it.kind(), SYMMETRIC | ASYMMETRIC));
+        let operands = node.children().filter(|it| !matches!(it.kind(), SYMMETRIC | ASYMMETRIC)).count();
         // SYMMETRIC looks both ways.
-        let times = if bounds.clone().count() == node.children().count() { 1 } else { 2 };
-        for _ in bounds.flat_map(|it| std::iter::repeat_n(it, times)) {
+        let times = if operands == node.children().count() { 1 } else { 2 };
+        for _ in 0..operands.saturating_sub(1) * times {
             self.operation(node, width != Width::Fixed);
         }
         Width::Fixed
@@ -303,22 +298,19 @@ impl Count<'_> {
     }
 }
 
-/// What BETWEEN is about: what stands before it, with the operation that this is the end of.
-fn between_subject(node: &SyntaxNode) -> Vec<SyntaxNode> {
+/// The parser reads `a || b BETWEEN c AND d` as `a || (b BETWEEN c AND d)`: what stands before `b` belongs to the subject.
+fn left_of_between(node: &SyntaxNode) -> Vec<SyntaxNode> {
+    let mut lefts = Vec::new();
     let mut at = node.clone();
-    while at.prev_sibling().is_none() {
-        match at.parent() {
-            Some(parent) if matches!(parent.kind(), BIN_EXPR | PREFIX_EXPR) => at = parent,
-            _ => return Vec::new(),
+    while let Some(parent) = at.parent().filter(|it| it.kind() == BIN_EXPR) {
+        let is_logic = ["and", "or"].contains(&sign(&parent).as_str());
+        match parent.first_child().filter(|left| *left != at && !is_logic) {
+            Some(left) => lefts.push(left),
+            None => break,
         }
+        at = parent;
     }
-    let Some(before) = at.prev_sibling() else { return Vec::new() };
-    match before.parent().filter(|it| it.kind() == BIN_EXPR) {
-        Some(parent) if !["and", "or"].contains(&sign(&parent).as_str()) => {
-            parent.children().take_while(|it| *it != at).filter(|it| !is_sign(it)).collect()
-        }
-        _ => vec![before],
-    }
+    lefts
 }
 
 /// The values of a row or a list, or the one value.

@@ -76,6 +76,6 @@ mod tests {
         }
         let cut = Bytes::from(OPENING.clone());
         assert_eq!(restore(Frame::data(cut.clone())).into_data().unwrap(), cut);
-        assert_eq!(stand_in("nothing"), None);
+        assert_eq!(stand_in("{nothing}"), None);
     }
 }
