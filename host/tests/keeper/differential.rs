@@ -247,7 +247,7 @@ fn beside_a_key(random: &mut StdRng) -> String {
 /// The reader finds by words what costs too much beside `ON DELETE SET NULL`, the look at the catalog by types.
 #[tokio::test]
 async fn both_walls_agree_on_what_stands_beside_a_key_that_sets_a_value() {
-    const FILES: u64 = 1_500;
+    const FILES: u64 = 400;
     let Some(place) = newest() else { return };
     let database = place.database().await;
     let provisioner = database.login(&database.prepared.names.provision());
@@ -258,10 +258,10 @@ async fn both_walls_agree_on_what_stands_beside_a_key_that_sets_a_value() {
             continue;
         }
         accepted += 1;
-        let file = format!("DROP TABLE IF EXISTS t; DROP DOMAIN IF EXISTS d; {file}");
-        // The table of the file before is lost without a word.
-        let step = Step { replay: true, ..database.step(&provisioner, "beside", &file) };
-        match step.make().await {
+        // The table of the file before is lost without a word, in a step of its own: behind a drop little may be done.
+        let step = |file| Step { replay: true, ..database.step(&provisioner, "beside", file) };
+        step("DROP TABLE IF EXISTS t; DROP DOMAIN IF EXISTS d").make().await.unwrap();
+        match step(&file).make().await {
             Ok(_) => made += 1,
             // Types that do not match.
             Err(Trouble::Refused(ProvisionFault::Refused { code, .. })) if code == "schema-failed" => {}
@@ -270,7 +270,7 @@ async fn both_walls_agree_on_what_stands_beside_a_key_that_sets_a_value() {
     }
     assert!(differ.is_empty(), "{} of {accepted} differ:\n{}", differ.len(), differ.join("\n"));
     println!("{FILES} files, {accepted} accepted, {made} made");
-    assert!(made > 50, "only {made} of {accepted} accepted files were made");
+    assert!(made > 10, "only {made} of {accepted} accepted files were made");
 }
 
 fn newest() -> Option<Place> {

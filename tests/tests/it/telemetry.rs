@@ -308,7 +308,7 @@ async fn a_level_is_changed_for_a_while_and_comes_back() {
     let seen = owner.get("/v1/admin/auth/me").await;
     line_of(&host, &seen).await;
     let shown = owner.get("/v1/admin/system").await.expect(200);
-    assert_eq!(shown["log"]["level"], "warn,plugin::echo=off,crate::access=info", "{shown}");
+    assert_eq!(shown["log"]["level"], "warn,plugin::echo=off,cardinal::access=info", "{shown}");
     assert_eq!(shown["settings"]["LOG_LEVEL"], "warn,plugin::echo=off");
     set(json!({"target": "cardinal::access", "level": "info", "minutes": 0})).await.expect(200);
     let unseen = owner.get("/v1/admin/auth/me").await;
@@ -359,7 +359,7 @@ async fn the_system_page_shows_what_is_in_force_and_no_secret() {
 
 #[tokio::test]
 async fn a_level_that_is_none_ends_the_start() {
-    for level in ["loud", "info,crate::db=verbose", "cardinal::db", "info,a b=debug"] {
+    for level in ["loud", "info,cardinal::db=verbose", "cardinal::db", "info,a b=debug"] {
         let mut host = Host::settings().set("LOG_LEVEL", level).launch();
         assert_eq!(host.program().ended().await.code(), Some(64), "{level}: {}", host.log());
         assert!(host.log().contains("LOG_LEVEL"), "{level}: {}", host.log());
