@@ -79,13 +79,15 @@ test('a change of sources alone does not stand in the way of a save', async ({ p
   const id = await createCard(page, 'Enriched meanwhile');
   await page.getByLabel('Title').fill('Saved on top');
   // The page does not hear of it, and its version is old: the host refuses it once.
+  let refused = 0;
   await page.route('**/v1/admin/master-cards/*', async (route) => {
-    if (route.request().method() !== 'PATCH') return route.fallback();
-    await page.unroute('**/v1/admin/master-cards/*');
+    if (route.request().method() !== 'PATCH' || refused > 0) return route.fallback();
+    refused += 1;
     await route.fulfill({ status: 412, contentType: 'application/problem+json', json: { status: 412, code: 'version-mismatch', detail: 'The card is at another version.' } });
   });
   await page.keyboard.press('Control+s');
   await expect(page.getByText('Card saved')).toBeVisible();
+  expect(refused).toBe(1);
   const { item } = await signedIn<{ item: { title: string } }>(page, 'GET', `/master-cards/${id}`);
   expect(item.title).toBe('Saved on top');
 });
@@ -143,6 +145,7 @@ test('unsaved changes are not left without asking', async ({ page }) => {
 });
 
 test('every tab of a card is accessible and fits a narrow screen', async ({ page }) => {
+  test.slow();
   const id = await createCard(page, 'A title that is long enough to need a second line on a narrow screen, and then some');
   await patchCard(page, id, { attributes: { ...ATTRIBUTES, images: ['https://pictures.invalid/1.jpg'], care: 'Vacuum with a soft brush. Blot spills at once with a dry cloth; do not rub.' } });
   for (const tab of ['', '?tab=sources', '?tab=pictures', '?tab=history', '?tab=raw']) {

@@ -77,7 +77,7 @@ test('rows are chosen by keys, and all that match become a job with their count'
   await page.getByRole('dialog').getByRole('button', { name: 'Archive' }).click();
   const drawer = page.getByRole('complementary', { name: 'Jobs' });
   await expect(drawer.getByText('Archive 60 cards').first()).toBeVisible();
-  await expect(drawer.getByText('60 updated').first()).toBeVisible();
+  await expect(drawer.getByText('60 changed').first()).toBeVisible();
   await expectAccessible(page);
   await page.keyboard.press('Escape');
   await expect(drawer).toBeHidden();
