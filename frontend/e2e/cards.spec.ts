@@ -59,6 +59,7 @@ test('Back returns to the place in the list and marks the row one came from', as
 });
 
 test('rows are chosen by keys, and all that match become a job with their count', async ({ page }) => {
+  test.slow();
   const prefix = uniqueSku();
   const rows = Array.from({ length: 60 }, (_, n) => JSON.stringify({ title: `Many ${n}`, sku: `${prefix}-${n}` })).join('\n');
   await signedIn(page, 'POST', '/master-cards/import', rows, 'application/x-ndjson');
