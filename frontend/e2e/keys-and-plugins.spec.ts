@@ -128,6 +128,6 @@ test('an error shows its request id and can be tried again', async ({ page }) =>
   await expect(page.getByText('request-42')).toBeVisible();
   await expectAccessible(page);
   failing = false;
-  await page.getByRole('button', { name: 'Retry' }).click();
+  await page.getByRole('button', { name: 'Try again' }).click();
   await expect(page.getByRole('heading', { name: 'Supplier' })).toBeVisible();
 });
