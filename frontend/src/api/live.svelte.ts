@@ -1,4 +1,3 @@
-import { onlineManager } from '@tanstack/svelte-query';
 import { openStream } from './client.ts';
 import { connection } from './connection.svelte.ts';
 import { Live, type LiveEvent } from './live.ts';
@@ -32,12 +31,9 @@ function cardChanged({ card_id: id }: LiveEvent): void {
   void queryClient.invalidateQueries({ queryKey: ['cards'], refetchType: 'none' });
 }
 
-// What the browser says of its network is less than what `connection` knows.
-onlineManager.setEventListener(() => () => {});
-
 $effect.root(() => {
   $effect(() => {
-    onlineManager.setOnline(!connection.offline);
+    queryClient.setOnline(!connection.offline);
     // It waits for up to a minute before it tries again.
     if (!connection.offline && session.phase === 'signed-in' && !document.hidden) live.retry();
   });
