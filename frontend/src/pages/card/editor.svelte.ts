@@ -1,4 +1,4 @@
-import { SvelteMap } from 'svelte/reactivity';
+import { TrackedMap } from '../../ui/tracked-map.svelte.ts';
 import { getCard, listHistory, patchCard } from '../../api/cards.ts';
 import { ApiError } from '../../api/error.ts';
 import { sameJson } from '../../api/merge-patch.ts';
@@ -23,7 +23,7 @@ export class CardEditor {
   base = $state.raw<Card>() as Card;
   draft = $state.raw<Draft>() as Draft;
   /** Text of numbers that are none yet, by attribute. */
-  readonly invalid = new SvelteMap<string, string>();
+  readonly invalid = new TrackedMap<string, string>();
   /** The attributes as text, while they are edited as such. */
   json = $state<string | null>(null);
   busy = $state(false);
