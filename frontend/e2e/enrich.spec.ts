@@ -46,10 +46,18 @@ test('a card is enriched from a page in the plugin’s tab, and shows it under i
   await expectAccessible(page);
   await expectReflows(page);
   await page.getByRole('tab', { name: /^Sources/ }).click();
-  const row = page.getByRole('row', { name: /supplier:127\.0\.0\.1/ }).first();
-  await expect(row).toContainText(process.env.CARDINAL_USERNAME ?? '');
-  await row.getByRole('button').click();
-  await expect(page.getByRole('img', { name: /Image 1 of supplier:/ })).toBeVisible();
+  await expect(page.getByRole('heading', { level: 2, name: /^supplier:127\.0\.0\.1/ })).toBeVisible();
+  await expect(page.getByText(`written by ${process.env.CARDINAL_USERNAME}`)).toBeVisible();
+  await expectAccessible(page);
+  await expectReflows(page);
+  // A value of the source becomes the card's own by one click, and by a save.
+  await page.getByRole('button', { name: /^Use brand of supplier/ }).click();
+  await page.getByRole('button', { name: /^Save/ }).click();
+  await expect(page.getByText('Card saved')).toBeVisible();
+  await page.getByRole('tab', { name: 'Overview' }).click();
+  await expect(page.getByLabel('brand', { exact: true })).toHaveValue('Lumo');
+  await page.getByRole('tab', { name: /^Pictures/ }).click();
+  await expect(page.getByRole('img', { name: /^Picture 1 of supplier:/ })).toHaveAttribute('src', /^blob:/);
   await expectAccessible(page);
   await expectReflows(page);
 });

@@ -1,7 +1,5 @@
 /** The frame in which a plugin's tab runs apart from the page; see `plugin-host/frame-tab.ts` for the other end. */
 import { installTrustedTypes } from './plugin-host/trusted-types.ts';
-import elements from './styles/elements.css?inline';
-import tokens from './styles/tokens.css?inline';
 import { runFrame } from './plugin-host/frame-main.ts';
 
 installTrustedTypes();
@@ -11,5 +9,5 @@ addEventListener('message', function begin(event) {
   // Only the page that the frame stands in can post the first message: nobody else has this window.
   if (event.source !== parent || !port) return;
   removeEventListener('message', begin);
-  runFrame(event.data, port, { tokens, elements });
+  runFrame(event.data, port);
 });

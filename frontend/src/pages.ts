@@ -14,6 +14,7 @@ export interface Page {
 export const PAGES: readonly Page[] = [
   { pattern: /^\/cards$/, scope: 'cards:read', load: () => import('./pages/cards/Cards.svelte') },
   { pattern: /^\/cards\/(?<id>[^/]+)$/, scope: 'cards:read', load: () => import('./pages/card/CardPage.svelte') },
+  { pattern: /^\/import$/, scope: 'cards:write', load: () => import('./pages/import/Import.svelte') },
   { pattern: /^\/mcp\/keys$/, scope: 'keys:read', load: () => import('./pages/keys/Keys.svelte') },
   { pattern: /^\/plugins$/, scope: 'plugins:read', load: () => import('./pages/plugins/Plugins.svelte') },
   { pattern: /^\/plugins\/(?<name>[^/]+)$/, scope: 'plugins:read', load: () => import('./pages/plugins/PluginPage.svelte') },
@@ -33,6 +34,7 @@ export interface NavigationEntry {
 
 export const NAVIGATION: readonly NavigationEntry[] = [
   { path: '/cards', label: () => t('cards'), scope: 'cards:read', icon: 'cards', key: 'c' },
+  { path: '/import', label: () => t('import'), scope: 'cards:write', icon: 'download', key: 'i' },
   { path: '/plugins', label: () => t('plugins'), scope: 'plugins:read', icon: 'plug', operate: true, key: 'p' },
   { path: '/mcp/keys', label: () => t('keys'), scope: 'keys:read', icon: 'key', operate: true, key: 'k' },
 ];

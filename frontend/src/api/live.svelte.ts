@@ -1,4 +1,3 @@
-import { onlineManager } from '@tanstack/svelte-query';
 import { openStream } from './client.ts';
 import { connection } from './connection.svelte.ts';
 import { Live, type LiveEvent } from './live.ts';
@@ -16,6 +15,7 @@ live.on((event) => {
   if (event === 'reset') void refresh({ predicate: ({ queryKey }) => queryKey[0] !== 'cards' });
   else if (event.topic === 'plugin') pluginsChanged();
   else if (event.topic === 'card') cardChanged(event);
+  else if (event.topic === 'job') void refresh({ queryKey: ['jobs'] });
 });
 
 function pluginsChanged(): void {
@@ -27,15 +27,13 @@ function cardChanged({ card_id: id }: LiveEvent): void {
   const whose = typeof id === 'string' ? [id] : [];
   void refresh({ queryKey: ['card', ...whose] });
   void refresh({ queryKey: ['card-sources', ...whose] });
+  void refresh({ queryKey: ['card-history', ...whose] });
   void queryClient.invalidateQueries({ queryKey: ['cards'], refetchType: 'none' });
 }
 
-// What the browser says of its network is less than what `connection` knows.
-onlineManager.setEventListener(() => () => {});
-
 $effect.root(() => {
   $effect(() => {
-    onlineManager.setOnline(!connection.offline);
+    queryClient.setOnline(!connection.offline);
     // It waits for up to a minute before it tries again.
     if (!connection.offline && session.phase === 'signed-in' && !document.hidden) live.retry();
   });

@@ -1,20 +1,20 @@
-import { QueryClient, QueryObserver } from '@tanstack/svelte-query';
 import { afterEach, expect, it, vi } from 'vitest';
 import { refresh } from './query-client.ts';
+import { QueryClient } from './query.svelte.ts';
 
 const clients: QueryClient[] = [];
 afterEach(() => clients.splice(0).forEach((client) => client.clear()));
 
 /** A page that shows what a server has, whose answers are given by the test. */
 function page() {
-  const client = new QueryClient({ defaultOptions: { queries: { retry: false } } });
+  const client = new QueryClient();
   clients.push(client);
   const asked: { answer: (value: string) => void; fail: () => void; signal: AbortSignal }[] = [];
   const queryFn = ({ signal }: { signal: AbortSignal }) =>
     new Promise<string>((answer, refuse) => void asked.push({ answer, fail: () => refuse(new Error('away')), signal }));
-  const observer = new QueryObserver(client, { queryKey: ['plugins'], queryFn });
-  observer.subscribe(() => {});
-  return { asked, shown: () => observer.getCurrentResult().data, changed: () => refresh({ queryKey: ['plugins'] }, client) };
+  const query = client.query<string>(['plugins']);
+  query.watch(() => ({ queryKey: ['plugins'], queryFn }));
+  return { asked, shown: () => query.data, changed: () => refresh({ queryKey: ['plugins'] }, client) };
 }
 
 it('asks again behind a first answer that is under way', async () => {

@@ -1,19 +1,13 @@
-import { QueryClient, type QueryFilters } from '@tanstack/svelte-query';
 import { ApiError } from './error.ts';
+import { QueryClient, type QueryFilters } from './query.svelte.ts';
 
 const TRIES = 2;
 const PASSING = new Set([0, 502, 503, 504]);
 
 export const queryClient = new QueryClient({
-  defaultOptions: {
-    queries: {
-      staleTime: 5_000,
-      // What the server refused it refuses again; only what may pass by itself is tried once more.
-      retry: (failures, error) => failures < TRIES && error instanceof ApiError && PASSING.has(error.status),
-      // Without a server they wait, with what they have, and go on when it is back; see `live.svelte.ts`.
-      networkMode: 'online',
-    },
-  },
+  staleTime: 5_000,
+  // What the server refused it refuses again; only what may pass by itself is tried once more.
+  retry: (failures, error) => failures < TRIES && error instanceof ApiError && PASSING.has(error.status),
 });
 
 /**
@@ -21,7 +15,12 @@ export const queryClient = new QueryClient({
  * before what has changed: it is waited for, not broken off, so that much news keeps nobody from ever getting one.
  */
 export async function refresh(filters: QueryFilters, client = queryClient): Promise<void> {
-  const underWay = new Set(client.getQueryCache().findAll({ ...filters, fetchStatus: 'fetching' }).map(({ queryHash }) => queryHash));
-  await client.invalidateQueries(filters, { cancelRefetch: false });
-  if (underWay.size) await client.invalidateQueries({ predicate: ({ queryHash }) => underWay.has(queryHash) }, { cancelRefetch: false });
+  await Promise.all(client.find(filters).map(async (query) => {
+    query.invalid = true;
+    const wasUnderWay = query.isUnderWay;
+    if (query.isWatched) await query.fetch();
+    if (!wasUnderWay) return;
+    query.invalid = true;
+    if (query.isWatched) await query.fetch();
+  }));
 }

@@ -14,13 +14,8 @@ const FRAME_SHEET = 'body { margin: 0; background: var(--surface); color: var(--
 /** How long a call of the page may take is for the page to say; a message is never lost. */
 type Waiting = Map<number, { resolve: (value: never) => void; reject: (why: Error) => void }>;
 
-export interface Sheets {
-  tokens: string;
-  elements: string;
-}
-
 /** Runs one tab with a host that is the page's, a message away. */
-export function runFrame({ plugin, tabId, detail, view: first }: FrameStart, port: MessagePort, sheets: Sheets): void {
+export function runFrame({ plugin, tabId, detail, view: first, sheets }: FrameStart, port: MessagePort): void {
   const send = (message: FromFrame) => port.postMessage(message);
   const waiting: Waiting = new Map();
   let [view, card, lastId] = [first, detail, 0];

@@ -4,6 +4,7 @@ import type { CardDetail, HostState } from '../../plugin-host.d.ts';
 import type { ActivePlugin } from '../api/types.ts';
 import type { Density, Language, Theme } from '../ui/preferences.svelte.ts';
 import type { FailurePhase } from './failure.ts';
+import type { Sheets } from './page-sheets.ts';
 
 /** Below `/admin/`; served with a policy of its own. */
 export const FRAME_PAGE = '/admin/frame.html';
@@ -14,6 +15,7 @@ export interface FrameStart {
   tabId: string;
   detail: CardDetail;
   view: FrameView;
+  sheets: Sheets;
 }
 
 /** What of the page the frame has a copy of. */

@@ -7,6 +7,7 @@ import { Cancelled, PluginFailure, type FailurePhase } from './failure.ts';
 import { RateGate } from './flood.ts';
 import { FRAME_PAGE, type FrameStart, type FrameView, type FromFrame, type ToFrame } from './frame-protocol.ts';
 import type { MountedTab } from './host.ts';
+import { PAGE_SHEETS } from './page-sheets.ts';
 
 const PING_EVERY_MS = 1_000;
 /** So long without an answer and the frame hangs. It answers between any two of its tasks. */
@@ -64,7 +65,7 @@ class Frame implements FramedTab {
     this.#element.title = plugin.title ?? plugin.name;
     this.#element.className = 'plugin-frame';
     this.#element.setAttribute('sandbox', 'allow-scripts');
-    this.#element.addEventListener('load', () => this.#start({ plugin, tabId, detail, view: options.view() }), { once: true });
+    this.#element.addEventListener('load', () => this.#start({ plugin, tabId, detail, view: options.view(), sheets: PAGE_SHEETS }), { once: true });
     this.#element.src = FRAME_PAGE;
     slot.replaceChildren(this.#element);
     this.#timer = setInterval(() => this.#ping(), PING_EVERY_MS);

@@ -8,7 +8,6 @@ import type { CardDetail, HostState } from '../../plugin-host.d.ts';
 import { t } from '../i18n/plugin-tab.ts';
 import { readPicture } from '../api/pictures.ts';
 import { router } from '../router.svelte.ts';
-import elements from '../styles/elements.css?inline';
 import { preferences } from '../ui/preferences.svelte.ts';
 import { toasts } from '../ui/toasts.svelte.ts';
 import type { Page } from './facade.ts';
@@ -20,6 +19,7 @@ import { loadModule, pluginInStack } from './load.ts';
 import { keepPageLooks } from './page-looks.ts';
 import { PictureAddresses } from './pictures.ts';
 import { Strikes, type Place } from './strikes.ts';
+import { PAGE_SHEETS } from './page-sheets.ts';
 import { TAB_SHEET } from './tab-sheet.ts';
 
 /** Joins the plugin host to this page. */
@@ -60,7 +60,7 @@ function state(): HostState {
 
 function baseSheet(): CSSStyleSheet {
   const sheet = new CSSStyleSheet();
-  sheet.replaceSync(elements + TAB_SHEET);
+  sheet.replaceSync(PAGE_SHEETS.elements + TAB_SHEET);
   return sheet;
 }
 

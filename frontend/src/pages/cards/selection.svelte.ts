@@ -1,8 +1,8 @@
-import { SvelteSet } from 'svelte/reactivity';
+import { TrackedMap } from '../../ui/tracked-map.svelte.ts';
 
 /** The cards that are ticked: some by id, or all that the filter picks. */
 export class Selection {
-  readonly ids = new SvelteSet<string>();
+  readonly ids = new TrackedMap<string, true>();
   /** How many cards the filter picks, once all of them were chosen. */
   all = $state<number | null>(null);
   #last = '';
@@ -17,7 +17,7 @@ export class Selection {
 
   toggle(id: string): void {
     this.all = null;
-    if (!this.ids.delete(id)) this.ids.add(id);
+    if (!this.ids.delete(id)) this.ids.set(id, true);
     this.#last = id;
   }
 
@@ -27,14 +27,14 @@ export class Selection {
     const to = page.indexOf(id);
     if (from < 0 || to < 0) return this.toggle(id);
     this.all = null;
-    for (const between of page.slice(Math.min(from, to), Math.max(from, to) + 1)) this.ids.add(between);
+    for (const between of page.slice(Math.min(from, to), Math.max(from, to) + 1)) this.ids.set(between, true);
     this.#last = id;
   }
 
   setPage(page: readonly string[], ticked: boolean): void {
     this.all = null;
     for (const id of page) {
-      if (ticked) this.ids.add(id);
+      if (ticked) this.ids.set(id, true);
       else this.ids.delete(id);
     }
   }

@@ -1,4 +1,4 @@
-import { createQuery } from '@tanstack/svelte-query';
+import { createQuery } from '../../api/create-query.svelte.ts';
 import { listRegisteredPlugins } from '../../api/plugins.ts';
 
 /** Changes of plugins are told by events; calls and faults are counted without any. */
