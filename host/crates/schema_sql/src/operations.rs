@@ -62,6 +62,7 @@ enum Width {
 
 /// PostgreSQL writes the value as text and reads that.
 const CONVERSION: &str = "a cast from or to a text in a table whose key sets a value";
+const ARITHMETIC: &str = "a computation with values of any length in a table whose key sets a value";
 const LIST: &str = "IN with values of any length, or that are computed, in a table whose key sets a value";
 
 /// What an expression has, by place.
@@ -163,7 +164,9 @@ impl Count<'_> {
             PREFIX_EXPR => {
                 let width = self.all(node);
                 let is_sign = !node.text().to_string().trim_start().to_ascii_lowercase().starts_with("not");
-                self.operation(node, is_sign && width != Width::Fixed && !is_constant(node));
+                if is_sign && width != Width::Fixed && !is_constant(node) {
+                    self.refuse(node, ARITHMETIC);
+                }
                 width
             }
             BIN_EXPR => self.binary(node),
@@ -239,7 +242,9 @@ impl Count<'_> {
             }
             _ => {
                 let width = self.compared(left, right);
-                self.operation(node, width != Width::Fixed);
+                if width != Width::Fixed && !is_constant(node) {
+                    self.refuse(node, ARITHMETIC);
+                }
                 width
             }
         }
