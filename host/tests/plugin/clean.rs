@@ -64,7 +64,7 @@ async fn whatever_was_left_is_undone() {
     for sql in [
         "BEGIN; INSERT INTO notes (text) VALUES ('left')",
         "BEGIN; SELECT 1/0",
-        "SET search_path = public; SET statement_timeout = 1; SET work_mem = '1MB'",
+        "SET search_path = public; SET statement_timeout = 12345; SET work_mem = '1MB'",
         "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
         "LISTEN news",
         "SELECT pg_advisory_lock(7)",

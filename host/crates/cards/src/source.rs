@@ -1,6 +1,5 @@
 //! The rules of a source entry: its key, its size, its shape. Pure.
 
-use cardinal_base::card_size;
 /// The most sources that a card may have.
 pub const SOURCES_PER_CARD: i64 = 256;
 /// The largest `data` of a source, as JSON text.
@@ -32,9 +31,9 @@ pub fn too_many_sources() -> Broken {
     Broken::new("source-limit-exceeded", format!("A card may have at most {SOURCES_PER_CARD} sources."))
 }
 
-/// `card-too-large`: with this the card would have `bytes`.
-pub fn card_too_large(bytes: &str) -> Broken {
-    Broken::new("card-too-large", card_size::describe_excess(bytes))
+/// `card-too-large`, with the words of the database's own check.
+pub fn card_too_large(detail: String) -> Broken {
+    Broken::new("card-too-large", detail)
 }
 
 /// A plugin's source key is `<plugin>:<suffix>`.

@@ -28,7 +28,7 @@ use crate::{
 use cardinal_base::config::{Config, Secret};
 pub use cardinal_database::connect::ConnectParams;
 use cardinal_database::{connect::SocketDir, roles::RoleNames};
-pub use provision::{PluginDatabase, ProvisionFault, Purged, STATEMENT_TIMEOUT_MS};
+pub use provision::{PluginDatabase, ProvisionFault, PurgeReport, STATEMENT_TIMEOUT_MS};
 
 /// Descriptors that can come with a start, with room for more purposes of listening sockets than there are.
 pub const MOST_DESCRIPTORS: usize = 8;
@@ -156,7 +156,7 @@ pub enum ToWorker {
     },
     Purged {
         id: u64,
-        result: Result<Purged, ProvisionFault>,
+        result: Result<PurgeReport, ProvisionFault>,
     },
     /// Whether the plugin was in quarantine.
     Released {
@@ -332,7 +332,7 @@ impl KeeperLink {
     ///
     /// # Errors
     /// Why it is not dropped (now).
-    pub async fn purge(&self, plugin: &str) -> Result<Purged, ProvisionFault> {
+    pub async fn purge(&self, plugin: &str) -> Result<PurgeReport, ProvisionFault> {
         let plugin = plugin.to_owned();
         match self.ask(|id| ToKeeper::Purge { id, plugin }).await {
             Ok(ToWorker::Purged { result, .. }) => result,

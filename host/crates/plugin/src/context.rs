@@ -115,7 +115,7 @@ impl From<StoreError> for Fault {
         if let StoreError::Database(database) = &error
             && let Some(detail) = db_error::card_too_large(database)
         {
-            return Self::Refused(Broken { code: "card-too-large", detail });
+            return Self::Refused(source::card_too_large(detail));
         }
         match error {
             StoreError::Database(database) if is_bad_value(&database) => Self::Refused(Broken {

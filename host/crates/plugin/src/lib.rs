@@ -1,8 +1,7 @@
-//! Plugins: found, judged, loaded, called, retired. `host/README.md` tells their walk.
+//! Plugins: loaded, called, retired. `host/README.md` tells their walk; what is found and judged before any of their code
+//! runs is `cardinal-package`.
 //!
-//! What judges (`state`, `manifest`, `compat`, `preflight`) is pure: bytes in, verdict out. What
-//! touches the disk is `package` and `trust`; what runs foreign code is `probe`, `library` and
-//! `instance`. `registry` leads a plugin from one to the next.
+//! What runs foreign code is `probe`, `library` and `instance`. `registry` leads a plugin from one to the next.
 
 pub mod active;
 pub mod agreement;

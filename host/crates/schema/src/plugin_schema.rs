@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use tokio_postgres::{Client, Transaction};
 
 use super::prepare;
-use cardinal_control::link::{PluginDatabase, ProvisionFault};
+use cardinal_control::link::{PluginDatabase, ProvisionFault, STATEMENT_TIMEOUT_MS};
 use cardinal_database::{
     connect::{self, ConnectParams},
     roles::{self, RoleNames, RolePasswords},
@@ -55,12 +55,12 @@ const TRIES: u32 = 5;
 const TRY_PAUSE: Duration = Duration::from_millis(250);
 /// What a plugin's session begins with. As start-up options these win over whatever the plugin made its login's
 /// defaults.
-const RUNTIME_SETTINGS: [(&str, &str); 4] = [
-    ("statement_timeout", "15000"),
-    ("idle_in_transaction_session_timeout", "15000"),
-    ("lock_timeout", "3000"),
+const RUNTIME_SETTINGS: [(&str, u64); 4] = [
+    ("statement_timeout", STATEMENT_TIMEOUT_MS),
+    ("idle_in_transaction_session_timeout", 15_000),
+    ("lock_timeout", 3_000),
     // Ends a statement soon after its host was killed.
-    ("client_connection_check_interval", "1000"),
+    ("client_connection_check_interval", 1_000),
 ];
 
 /// What is asked for.

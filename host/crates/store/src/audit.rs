@@ -10,6 +10,7 @@ use time::OffsetDateTime;
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
+use crate::old_rows;
 use cardinal_base::{
     error::ApiResult,
     schema::{Actor, DateTime},
@@ -172,20 +173,7 @@ fn line(row: &Row) -> Line {
 
 /// Removes what is older than `days`, some rows at a time; gives how many. `reaper` is the one who may.
 pub async fn remove_old(reaper: &Pool, days: u32) -> ApiResult<u64> {
-    let client = reaper.get().await?;
-    let days = i32::try_from(days).unwrap_or(i32::MAX);
-    let mut removed = 0;
-    loop {
-        let some = client
-            .execute(
-                "DELETE FROM public.admin_audit_log WHERE seq IN (SELECT seq FROM public.admin_audit_log \
-                 WHERE at < now() - make_interval(days => $1) ORDER BY at LIMIT $2)",
-                &[&days, &REMOVED_AT_ONCE],
-            )
-            .await?;
-        removed += some;
-        if some < REMOVED_AT_ONCE.unsigned_abs() {
-            return Ok(removed);
-        }
-    }
+    let delete = "DELETE FROM public.admin_audit_log WHERE seq IN (SELECT seq FROM public.admin_audit_log \
+                  WHERE at < now() - make_interval(days => $1) ORDER BY at LIMIT $2)";
+    old_rows::remove(reaper, delete, i32::try_from(days).unwrap_or(i32::MAX), REMOVED_AT_ONCE).await
 }

@@ -30,7 +30,7 @@ impl Rows {
     pub async fn open(pool: &Pool, filter: &Filter) -> ApiResult<Self> {
         let client = pool.get().await?.detach();
         client.batch_execute(BEGIN).await?;
-        let query = Conditions::of(filter);
+        let query = Conditions::from_filter(filter);
         let sql = format!("SELECT {COLUMNS} FROM public.master_cards c WHERE {} ORDER BY c.id", query.sql);
         let rows = client.query_typed_raw(&sql, query.typed()).await?;
         Ok(Self { rows: Box::pin(rows), _client: client })

@@ -154,7 +154,7 @@ impl Wanted<'_> {
 
 impl Statement {
     fn straight(wanted: &Wanted<'_>) -> ApiResult<Self> {
-        let mut query = Conditions::of(wanted.filter);
+        let mut query = Conditions::from_filter(wanted.filter);
         let (column, order) = (column(wanted.sort.column), wanted.order(column(wanted.sort.column), "c.id"));
         if let Some(place) = wanted.place {
             query.behind(wanted.sort.column, column, place, wanted.descending())?;
@@ -172,7 +172,7 @@ impl Statement {
         if filter.deleted || wanted.sort.column == Column::UpdatedAt {
             return Ok(None);
         }
-        let mut query = Conditions::of(filter);
+        let mut query = Conditions::from_filter(filter);
         let conditions = query.split();
         let column = column(wanted.sort.column);
         if let Some(place) = wanted.place {
@@ -236,7 +236,8 @@ impl Statement {
     /// All that fits, sorted; with `count_all` the tenth column says how many that is, whatever page is read.
     fn gathering(wanted: &Wanted<'_>, known: Count, count_all: bool) -> ApiResult<Self> {
         let filter = wanted.filter;
-        let mut query = if known.cards < COMMON { Conditions::indexed(filter) } else { Conditions::of(filter) };
+        let mut query =
+            if known.cards < COMMON { Conditions::indexed(filter) } else { Conditions::from_filter(filter) };
         let column = column(wanted.sort.column);
         let mut conditions = query.split();
         if let Some(place) = wanted.place {
@@ -281,7 +282,7 @@ pub fn place_of(card: &Card, column: Column, back: bool) -> ApiResult<Place> {
 
 /// How many cards the filter picks, counted one by one; none when that takes too long.
 pub async fn count(pool: &Pool, filter: &Filter) -> ApiResult<Option<i64>> {
-    let query = Conditions::of(filter);
+    let query = Conditions::from_filter(filter);
     let sql = format!("SELECT count(*) FROM public.master_cards c WHERE {}", query.sql);
     let rows = Statement { sql, query, planned: Planned::Each }.rows(&pool.get().await?).await?;
     Ok(rows.and_then(|found| found.rows.first().map(|row| row.get(0))))
@@ -289,7 +290,7 @@ pub async fn count(pool: &Pool, filter: &Filter) -> ApiResult<Option<i64>> {
 
 /// How many cards the planner thinks that a filter picks.
 async fn expected(client: &Connection, filter: &Filter) -> ApiResult<Count> {
-    let query = Conditions::of(filter);
+    let query = Conditions::from_filter(filter);
     let sql = format!("EXPLAIN (FORMAT JSON) SELECT 1 FROM public.master_cards c WHERE {}", query.sql);
     let rows = Statement { sql, query, planned: Planned::Each }.rows(client).await?;
     let plan = rows.and_then(|found| found.rows.first().map(|row| row.get(0)));

@@ -9,9 +9,12 @@ use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use super::card_list::Conditions;
-use crate::event_log::{
-    self,
-    event::{Event, Topic},
+use crate::{
+    event_log::{
+        self,
+        event::{Event, Topic},
+    },
+    old_rows,
 };
 use cardinal_base::{
     codes,
@@ -148,7 +151,7 @@ pub async fn queue(pool: &Pool, new: &NewJob<'_>, picked: Picked<'_>, expected: 
             }
         }
         Picked::Filter(filter) => {
-            let mut query = Conditions::of(filter);
+            let mut query = Conditions::from_filter(filter);
             let (job, part) = (query.bind(id), query.bind(PART));
             let sql = format!(
                 "INSERT INTO public.job_parts (job_id, number, ids) \
@@ -429,19 +432,7 @@ pub async fn errors(pool: &Pool, id: Uuid, after: i64, limit: i64) -> ApiResult<
 /// Removes jobs that ended more than `days` ago, some at a time; gives how many.
 pub async fn remove_old(pool: &Pool, days: i32) -> ApiResult<u64> {
     const AT_ONCE: i64 = 20;
-    let client = pool.get().await?;
-    let mut removed = 0;
-    loop {
-        let some = client
-            .execute(
-                "DELETE FROM public.jobs WHERE id IN (SELECT id FROM public.jobs \
-                 WHERE finished_at < now() - make_interval(days => $1) ORDER BY id LIMIT $2)",
-                &[&days, &AT_ONCE],
-            )
-            .await?;
-        removed += some;
-        if some < AT_ONCE.unsigned_abs() {
-            return Ok(removed);
-        }
-    }
+    let delete = "DELETE FROM public.jobs WHERE id IN (SELECT id FROM public.jobs \
+                  WHERE finished_at < now() - make_interval(days => $1) ORDER BY id LIMIT $2)";
+    old_rows::remove(pool, delete, days, AT_ONCE).await
 }

@@ -22,6 +22,7 @@ pub mod jobs;
 pub mod kinds;
 pub mod login_failures;
 pub mod oidc_users;
+mod old_rows;
 pub mod plugin_confirmations;
 pub mod plugin_owners;
 pub mod plugin_service;

@@ -16,7 +16,7 @@ use cardinal_base::{
     config::{Observe, Paths, Plugins},
     db_error::is_unavailable,
 };
-use cardinal_control::link::{PluginDatabase, ProvisionFault, ProvisionRequest, Purged};
+use cardinal_control::link::{PluginDatabase, ProvisionFault, ProvisionRequest, PurgeReport};
 use cardinal_database::{
     connect::{ConnectParams, SocketDir},
     roles::{RoleNames, RolePasswords},
@@ -103,11 +103,11 @@ impl Job {
     }
 
     /// Whether a package of this plugin is there to be disabled is seen here: the worker is not believed.
-    async fn purge(&self, plugin: &str) -> Result<Purged, ProvisionFault> {
+    async fn purge(&self, plugin: &str) -> Result<PurgeReport, ProvisionFault> {
         let is_installed = package::is_there(&self.paths.plugins_dir, plugin)?;
         let (_dir, provisioner) = self.provisioner()?;
         let purge = Purge { plugin, is_installed, provisioner: &provisioner, names: &self.names };
-        purge.make().await.map_err(|trouble| told(plugin, trouble))
+        purge.make().await.map_err(|trouble| describe(plugin, trouble))
     }
 
     /// The provisioner's login, by a way that is good while the folder lives.
@@ -154,12 +154,12 @@ impl Job {
                 let connect = ConnectParams { host: self.provisioner.host.clone(), ..made.connect };
                 Ok(PluginDatabase { connect, ..made })
             }
-            Err(trouble) => Err(told(&request.plugin, trouble)),
+            Err(trouble) => Err(describe(&request.plugin, trouble)),
         }
     }
 }
 
-fn told(plugin: &str, trouble: Trouble) -> ProvisionFault {
+fn describe(plugin: &str, trouble: Trouble) -> ProvisionFault {
     match trouble {
         Trouble::Refused(fault) => fault,
         Trouble::Failed(error) => {

@@ -63,7 +63,7 @@ impl From<SchemaError> for ProvisionFault {
 
 /// What was dropped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Purged {
+pub struct PurgeReport {
     pub tables: Vec<String>,
     pub schema_steps: u64,
     pub settings: bool,

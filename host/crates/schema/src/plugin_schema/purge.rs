@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use tokio_postgres::{Transaction, error::SqlState};
 
 use super::{TURN_TIMEOUT, Trouble};
-use cardinal_control::link::{ProvisionFault, Purged};
+use cardinal_control::link::{ProvisionFault, PurgeReport};
 use cardinal_database::{
     connect::{self, ConnectParams},
     roles::{self, RoleNames},
@@ -33,7 +33,7 @@ impl Purge<'_> {
     ///
     /// # Errors
     /// Refused: it is not disabled, or some host has it in service. Failed: the database was not there.
-    pub async fn make(&self) -> Result<Purged, Trouble> {
+    pub async fn make(&self) -> Result<PurgeReport, Trouble> {
         let mut client = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
         let work = client.transaction().await.context("beginning the purge")?;
         self.take_turn(&work).await?;
@@ -42,7 +42,7 @@ impl Purge<'_> {
         self.drop_schema(&work).await?;
         let (schema_steps, settings) = self.forget(&work).await?;
         work.commit().await.context("committing the purge")?;
-        Ok(Purged { tables, schema_steps, settings })
+        Ok(PurgeReport { tables, schema_steps, settings })
     }
 
     async fn take_turn(&self, work: &Transaction<'_>) -> anyhow::Result<()> {

@@ -16,27 +16,27 @@ use cardinal_cards::{
 type Param = (Box<dyn ToSql + Send + Sync>, Type);
 
 /// A value whose type in the database is known without asking.
-pub(crate) trait Typed: ToSql + Send + Sync + 'static {
+pub(crate) trait TypedValue: ToSql + Send + Sync + 'static {
     const TYPE: Type;
 }
 
-impl Typed for String {
+impl TypedValue for String {
     const TYPE: Type = Type::TEXT;
 }
 
-impl Typed for &'static str {
+impl TypedValue for &'static str {
     const TYPE: Type = Type::TEXT;
 }
 
-impl Typed for Uuid {
+impl TypedValue for Uuid {
     const TYPE: Type = Type::UUID;
 }
 
-impl Typed for i64 {
+impl TypedValue for i64 {
     const TYPE: Type = Type::INT8;
 }
 
-impl Typed for OffsetDateTime {
+impl TypedValue for OffsetDateTime {
     const TYPE: Type = Type::TIMESTAMPTZ;
 }
 
@@ -56,7 +56,7 @@ pub struct Conditions {
 
 impl Conditions {
     /// True of what the filter picks, by whatever plan.
-    pub(crate) fn of(filter: &Filter) -> Self {
+    pub(crate) fn from_filter(filter: &Filter) -> Self {
         let mut query = Self::without_search(filter);
         if let Some(text) = &filter.q {
             query.contains(text);
@@ -66,7 +66,7 @@ impl Conditions {
 
     /// The same, so that the search goes by its index: where many cards are expected, that is the slower way.
     pub(crate) fn indexed(filter: &Filter) -> Self {
-        let mut query = Self::of(filter);
+        let mut query = Self::from_filter(filter);
         if let Some(text) = &filter.q {
             let keyed = if is_short(text) { format!("\n{text}") } else { text.clone() };
             let keys = r#"public.card_search_keys(lower(?::text COLLATE "default"))"#;
@@ -142,13 +142,13 @@ impl Conditions {
     }
 
     /// Adds a condition whose every `?` is the one parameter.
-    pub(crate) fn add(&mut self, condition: &str, value: impl Typed) {
+    pub(crate) fn add(&mut self, condition: &str, value: impl TypedValue) {
         let at = self.bind(value);
         self.sql.push_str(" AND ");
         self.sql.push_str(&condition.replace('?', &format!("${at}")));
     }
 
-    pub(crate) fn bind<T: Typed>(&mut self, value: T) -> usize {
+    pub(crate) fn bind<T: TypedValue>(&mut self, value: T) -> usize {
         self.params.push((Box::new(value), T::TYPE));
         self.params.len()
     }

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::launch::Launcher;
 use crate::provision::{Job, StepAnswer, Task};
-use cardinal_control::link::{PluginDatabase, ProvisionFault, ProvisionRequest, Purged};
+use cardinal_control::link::{PluginDatabase, ProvisionFault, ProvisionRequest, PurgeReport};
 use cardinal_schema::plugin_schema::close;
 
 /// Processes side by side; what comes meanwhile waits for its turn, and goes together with what else waits.
@@ -121,7 +121,7 @@ impl Provisioner {
     ///
     /// # Errors
     /// It is in use, or could not be done.
-    pub async fn purge(&self, plugin: &str) -> Result<Purged, ProvisionFault> {
+    pub async fn purge(&self, plugin: &str) -> Result<PurgeReport, ProvisionFault> {
         if !is_name(plugin) {
             return Err(ProvisionFault::Unavailable("the request names no plugin".to_owned()));
         }
@@ -207,7 +207,7 @@ impl Provisioner {
         close::close_plugin(&provisioner, &self.job.names, plugin).await
     }
 
-    async fn have_dropped(&self, plugin: &str) -> Result<Purged, ProvisionFault> {
+    async fn have_dropped(&self, plugin: &str) -> Result<PurgeReport, ProvisionFault> {
         let _place = self.places.acquire().await;
         let dropped = timeout(TIMEOUT, async {
             let (_child, mut output) = self.start(Task::Purge { plugin: plugin.to_owned() }).await?;
