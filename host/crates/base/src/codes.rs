@@ -1,6 +1,7 @@
 //! Every error code of the contract, once: its status, its title and the page that explains it.
 
 use http::StatusCode;
+use serde_json::{Value, json};
 
 /// A stable, kebab-case error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,18 @@ impl Code {
     /// The status.
     pub fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// The problem document with nothing to say beside the code.
+    pub fn problem(&self, base_url: &str, request_id: &str) -> Value {
+        json!({
+            "type": format!("{base_url}/problems/{}", self.name),
+            "title": self.title,
+            "status": self.status,
+            "detail": self.title,
+            "code": self.name,
+            "request_id": request_id,
+        })
     }
 }
 

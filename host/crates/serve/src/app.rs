@@ -9,6 +9,7 @@ use anyhow::Context;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::http::error::ApiResult;
 use crate::{
     api::{client_errors::ClientErrors, openapi::Descriptions},
     audit::{Act, Audit},
@@ -20,8 +21,7 @@ use crate::{
     router::Router,
 };
 use cardinal_base::{
-    clock::Clock, config::Config, error::ApiResult, page::Cursors, password, seal::SealingKey,
-    secret_file::BOOTSTRAP_PASSWORD_FILE,
+    clock::Clock, config::Config, page::Cursors, password, seal::SealingKey, secret_file::BOOTSTRAP_PASSWORD_FILE,
 };
 use cardinal_control::link::{FirstLogin, KeeperLink, WorkerStart};
 use cardinal_database::{log_failure, pool::Pools};

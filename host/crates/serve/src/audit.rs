@@ -14,8 +14,9 @@ use time::{Duration, OffsetDateTime};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use crate::http::error::ApiResult;
 use crate::request::Call;
-use cardinal_base::{clock::Clock, error::ApiResult};
+use cardinal_base::clock::Clock;
 use cardinal_database::pool::Pool;
 use cardinal_identity::{
     auth::caller::{Caller, CallerKind},

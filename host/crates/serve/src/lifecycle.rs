@@ -17,8 +17,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::http::error::ApiError;
 use crate::{api, app::App, audit::Act, request::Door, server};
-use cardinal_base::{clock::Clock, error::ApiError, memory};
+use cardinal_base::{clock::Clock, memory};
 use cardinal_control::{
     crash::{current, descriptors, vital::LowNumbers},
     link::{KeeperLink, ListenerUse, WorkerStart},

@@ -29,6 +29,7 @@ use self::{
     },
     watch::Watch,
 };
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     audit::Audit,
@@ -39,11 +40,7 @@ use crate::{
     },
     request::{Call, Credential},
 };
-use cardinal_base::{
-    error::{ApiError, ApiResult},
-    request_id::RequestId,
-    seal::SealingKey,
-};
+use cardinal_base::{request_id::RequestId, seal::SealingKey};
 use cardinal_identity::auth::caller::{Caller, SharedCaller};
 use cardinal_observe::{spent::Elsewhere, trace::Trace};
 use cardinal_plugin_host::registry::Registry;

@@ -16,6 +16,7 @@ pub use self::{
     cx::Cx,
     unreadable::answer as unreadable,
 };
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     api,
     app::App,
@@ -30,11 +31,7 @@ use crate::{
     proxy,
     router::{Access, Found, Reads},
 };
-use cardinal_base::{
-    codes,
-    config::own_paths::is_own,
-    error::{ApiError, ApiResult},
-};
+use cardinal_base::{codes, config::own_paths::is_own};
 use cardinal_identity::auth::caller::SharedCaller;
 use cardinal_observe::spent;
 

@@ -189,7 +189,7 @@ pub async fn remove_source(
     actor: &Value,
 ) -> Result<Written, StoreError> {
     if !matches!(precondition, Precondition::Versions(_)) {
-        return Ok(card_sources::remove(pool, id, key, actor).await?);
+        return card_sources::remove(pool, id, key, actor).await;
     }
     let mut client = pool.get().await?;
     let transaction = client.transaction().await?;

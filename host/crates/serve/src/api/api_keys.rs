@@ -14,6 +14,7 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use self::terms::{Bounds, Rate};
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     audit::Act,
@@ -24,7 +25,6 @@ use crate::{
 };
 use cardinal_base::{
     codes,
-    error::{ApiError, ApiResult},
     input::maybe,
     page::{self, Page},
     schema::DateTime,

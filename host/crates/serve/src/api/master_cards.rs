@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 use uuid::Uuid;
 
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     audit::Act,
@@ -17,9 +18,7 @@ use crate::{
     router::{Access, CARD, Reads, Route, SMALL},
 };
 use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-    input,
+    codes, input,
     page::{self, Page},
 };
 use cardinal_cards::{

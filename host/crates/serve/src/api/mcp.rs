@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::plugins;
+use crate::http::error::ApiResult;
 use crate::{
     app::App,
     http::reply::{self, Reply},
@@ -13,7 +14,7 @@ use crate::{
     route,
     router::{Access, Reads, Route},
 };
-use cardinal_base::{error::ApiResult, scope::MCP_USE};
+use cardinal_base::scope::MCP_USE;
 
 const ABOUT: &str = "Streamable HTTP; revisions 2025-03-26 to 2026-07-28. Answers are application/json or \
     text/event-stream: accept both, in a session above all. A session's id is good for its caller alone, as long as its \

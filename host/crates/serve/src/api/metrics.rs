@@ -14,6 +14,7 @@ use super::{
     health,
     system::{self, PoolReport},
 };
+use crate::http::error::ApiResult;
 use crate::{
     app::App,
     http::{
@@ -25,7 +26,6 @@ use crate::{
     route,
     router::{Access, Reads, Route},
 };
-use cardinal_base::error::ApiResult;
 use cardinal_observe::{
     exposition::{self, Exposition, Kind, seconds},
     meter::CLASSES,

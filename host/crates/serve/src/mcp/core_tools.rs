@@ -13,8 +13,8 @@ use serde_json::{
 };
 
 use super::plugin_tools;
+use crate::http::error::{ApiError, ApiResult};
 use crate::http::reply::Item;
-use cardinal_base::error::{ApiError, ApiResult};
 use cardinal_cards::{
     card::{Card, PartialCard},
     filter::ListQuery,

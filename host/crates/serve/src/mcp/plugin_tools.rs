@@ -9,10 +9,12 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotation
 use serde_json::{Map, Value, json};
 
 use super::{Visit, exact_content};
-use cardinal_base::{codes, error::ApiError, exact, scope};
+use crate::http::error::ApiError;
+use cardinal_base::{exact, scope};
 use cardinal_plugin_host::{
     arguments,
     call::{CallBody, CallParts, ReplyBody},
+    error::CallError,
     registry::ToolEntry,
 };
 
@@ -80,7 +82,10 @@ pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> Cal
     match entry.call(parts).await {
         Err(error) => {
             tracing::warn!(tool = entry.tool.name, request_id = %visit.request_id, error = ?error, "a tool call failed");
-            if error.code() == codes::PLUGIN_TIMEOUT.name { failure(timed_out(entry)) } else { failure(plain(&error)) }
+            match error {
+                CallError::Timeout(_) => failure(timed_out(entry)),
+                other => failure(plain(&other.into())),
+            }
         }
         Ok(reply) => {
             let (status, headers) = (reply.status, reply.headers);

@@ -20,10 +20,8 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use cardinal_base::{
-    error::{ApiError, ApiResult},
-    seal::SealingKey,
-};
+use crate::http::error::{ApiError, ApiResult};
+use cardinal_base::seal::SealingKey;
 use cardinal_identity::auth::caller::Caller;
 
 /// Sessions of everybody in memory, some 100 kB each. Beyond it a caller has as many as it had, or one.

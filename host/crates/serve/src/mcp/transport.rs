@@ -11,15 +11,12 @@ use rmcp::transport::streamable_http_server::{
 use tower_service::Service;
 
 use super::{MESSAGE_LIMIT, Visit, exact_content, server::Server};
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     http::{body::Body, reply::Reply},
     request::Call,
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-    input,
-};
+use cardinal_base::{codes, input};
 
 pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const JSON: &str = "application/json";
