@@ -13,6 +13,10 @@ export interface RequestOptions {
   method?: string;
   /** Sent as JSON. */
   body?: unknown;
+  /** Sent as it is, in the place of `body`; `contentType` names it. */
+  raw?: Blob;
+  /** Where `path` begins, when it is not below `/v1/admin`: `''` for `/metrics`. */
+  root?: string;
   /** Another media type than `application/json`, for merge patches. */
   contentType?: string;
   ifMatch?: string;
@@ -81,12 +85,12 @@ async function send(path: string, options: RequestOptions, token: string | null)
   const headers = { __proto__: null, Accept: 'application/json, */*;q=0.5', ...options.headers } as unknown as Record<string, string>;
   if (token) headers.Authorization = `Bearer ${token}`;
   if (options.ifMatch) headers['If-Match'] = options.ifMatch;
-  if (options.body !== undefined) headers['Content-Type'] = options.contentType ?? 'application/json';
+  if (options.body !== undefined || options.raw) headers['Content-Type'] = options.contentType ?? 'application/json';
   const init: Bare<RequestInit> = {
     __proto__: null,
     method: options.method ?? 'GET',
     headers,
-    body: options.body === undefined ? null : stringify(options.body),
+    body: options.raw ?? (options.body === undefined ? null : stringify(options.body)),
     signal: options.signal ?? null,
     credentials: 'omit',
     // Lists and cards must be fresh; where an ETag helps, the browser still revalidates.
@@ -94,7 +98,7 @@ async function send(path: string, options: RequestOptions, token: string | null)
     redirect: 'error',
   };
   try {
-    return await fetch(API_ROOT + path, init);
+    return await fetch((options.root ?? API_ROOT) + path, init);
   } catch (thrown) {
     if (options.signal?.aborted) throw thrown;
     throw networkError();
