@@ -1,4 +1,6 @@
 import type { Component } from 'svelte';
+import { t } from './i18n/nav.ts';
+import type { IconName } from './ui/icons.ts';
 
 /** Every page: its path below `/admin`, the scope without which it shows nothing, and its code, fetched when first opened. */
 export interface Page {
@@ -18,14 +20,20 @@ export const PAGES: readonly Page[] = [
 
 export interface NavigationEntry {
   path: string;
-  label: string;
+  /** Called while drawing, so that it follows the language. */
+  label: () => string;
   scope: string;
+  icon: IconName;
+  /** Below the heading "Operate". */
+  operate?: boolean;
+  /** Pressed after `g`. */
+  key?: string;
 }
 
 export const NAVIGATION: readonly NavigationEntry[] = [
-  { path: '/cards', label: 'Cards', scope: 'cards:read' },
-  { path: '/mcp/keys', label: 'MCP & API keys', scope: 'keys:read' },
-  { path: '/plugins', label: 'Plugins', scope: 'plugins:read' },
+  { path: '/cards', label: () => t('cards'), scope: 'cards:read', icon: 'cards', key: 'c' },
+  { path: '/plugins', label: () => t('plugins'), scope: 'plugins:read', icon: 'plug', operate: true, key: 'p' },
+  { path: '/mcp/keys', label: () => t('keys'), scope: 'keys:read', icon: 'key', operate: true, key: 'k' },
 ];
 
 export interface Found {

@@ -10,31 +10,59 @@ interface Place {
 
 type Guard = () => boolean;
 
+/** What this tab's history keeps beside an address. */
+interface Kept {
+  /** The entry's place in the history, so that a refused "back" can be undone. */
+  index?: number;
+  /** How far the page was scrolled when it was left. */
+  scroll?: number;
+}
+
+/** A page whose content comes later than this begins at its top. */
+const RESTORE_WITHIN_MS = 5_000;
+
 class Router {
   place = $state.raw<Place>(read());
-  /** Where in this tab's history we are, so that a refused "back" can be undone. */
-  #index = Number((history.state as { index?: number } | null)?.index ?? 0);
+  #index = kept().index ?? 0;
   #guard: Guard | null = null;
+  /** Where each entry of the history was scrolled to when it was left. */
+  #scrolls = new Map<number, number>();
+  #restoring: AbortController | null = null;
 
   constructor() {
+    // The browser restores before the page has its content back, and so to the wrong place.
+    history.scrollRestoration = 'manual';
     addEventListener('popstate', (event) => {
-      const index = Number((event.state as { index?: number } | null)?.index ?? 0);
+      const { index = 0 } = (event.state ?? {}) as Kept;
       if (index === this.#index) return;
       if (this.#leaves(read()) && !this.#mayLeave()) return history.go(this.#index - index);
+      this.#scrolls.set(this.#index, scrollY);
       this.#index = index;
       this.place = read();
+      this.#restore(this.#scrolls.get(index) ?? 0);
     });
+    addEventListener('pagehide', () => history.replaceState({ index: this.#index, scroll: scrollY } satisfies Kept, ''));
     addEventListener('click', (event) => this.#follow(event));
+    this.#restore(kept().scroll ?? 0);
   }
 
   /** Goes to `to` (`/cards?q=x`, below `/admin`). */
   go(to: string, options: { replace?: boolean } = {}): void {
     const target = read(new URL(BASE + to, location.origin));
     if (this.#leaves(target) && !this.#mayLeave()) return;
-    if (!options.replace) this.#index += 1;
-    history[options.replace ? 'replaceState' : 'pushState']({ index: this.#index }, '', BASE + to);
+    if (!options.replace) {
+      this.#scrolls.set(this.#index, scrollY);
+      this.#index += 1;
+    }
+    history[options.replace ? 'replaceState' : 'pushState']({ index: this.#index } satisfies Kept, '', BASE + to);
+    this.#restoring?.abort();
     if (this.#leaves(target)) scrollTo(0, 0);
     this.place = target;
+  }
+
+  /** Whether there is a page of ours to go back to, other than by `go`. */
+  get canGoBack(): boolean {
+    return this.#index > 0;
   }
 
   /** Changes some of the query, leaves the rest; an empty value drops its name. */
@@ -56,6 +84,22 @@ class Router {
     };
   }
 
+  /** Scrolls to `y` once the page is as long as it was, unless somebody scrolls first. */
+  #restore(y: number): void {
+    this.#restoring?.abort();
+    if (y <= 0) return;
+    const restoring = (this.#restoring = new AbortController());
+    for (const type of ['wheel', 'touchmove', 'keydown', 'pointerdown']) addEventListener(type, () => restoring.abort(), { once: true, passive: true, signal: restoring.signal });
+    const until = performance.now() + RESTORE_WITHIN_MS;
+    const attempt = () => {
+      if (restoring.signal.aborted) return;
+      scrollTo(0, y);
+      if (Math.abs(scrollY - y) <= 1 || performance.now() > until) restoring.abort();
+      else requestAnimationFrame(attempt);
+    };
+    requestAnimationFrame(attempt);
+  }
+
   #leaves(target: Place): boolean {
     return target.path !== this.place.path;
   }
@@ -74,6 +118,10 @@ class Router {
     event.preventDefault();
     this.go(url.pathname.slice(BASE.length) + url.search);
   }
+}
+
+function kept(): Kept {
+  return (history.state as Kept | null) ?? {};
 }
 
 function read(url: { pathname: string; search: string } = location): Place {

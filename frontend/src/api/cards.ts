@@ -5,11 +5,18 @@ const CARDS_PER_PAGE = 50;
 /** Without the attributes: a card's sources alone may be megabytes. */
 const LIST_FIELDS = 'id,title,sku,status,created_at,updated_at';
 
+/** Query parameters of the list; what is absent or empty is not asked for. */
 export interface CardFilter {
-  q: string;
-  status: string;
-  sort: string;
-  cursor: string;
+  q?: string;
+  status?: string;
+  kind?: string;
+  missing_kind?: string;
+  plugin?: string;
+  updated_since?: string;
+  sort?: string;
+  cursor?: string;
+  limit?: number;
+  fields?: string;
 }
 
 export interface NewCard {

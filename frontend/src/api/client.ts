@@ -47,6 +47,13 @@ export function useCredentials(source: Credentials): void {
   credentials = source;
 }
 
+let reach: (reached: boolean) => void = () => {};
+
+/** `listener` hears of every request whether an answer came, whatever it said. */
+export function onReach(listener: (reached: boolean) => void): void {
+  reach = listener;
+}
+
 /** The one way to the server: `path` is relative to `/v1/admin`. */
 export async function request<T = unknown>(path: string, options: RequestOptions = {}): Promise<T> {
   return (await requestWithHeaders<T>(path, options)).data;
@@ -98,9 +105,12 @@ async function send(path: string, options: RequestOptions, token: string | null)
     redirect: 'error',
   };
   try {
-    return await fetch((options.root ?? API_ROOT) + path, init);
+    const response = await fetch((options.root ?? API_ROOT) + path, init);
+    reach(true);
+    return response;
   } catch (thrown) {
     if (options.signal?.aborted) throw thrown;
+    reach(false);
     throw networkError();
   }
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { esc, formatDate, formatMoney, formatRelative, formatWait } from './format.ts';
+import { esc, formatAgo, formatDate, formatMoney, formatRelative, formatWait } from './format.ts';
 
 /** Intl puts a no-break space between code and amount. */
 const plain = (text: string) => text.replaceAll('\u00a0', ' ');
@@ -54,4 +54,11 @@ describe('formatRelative and formatWait', () => {
   it('say how long to wait', () => {
     expect([formatWait(1), formatWait(0.2), formatWait(60), formatWait(80)]).toEqual(['1 second', '1 second', '1 minute', '1 minute 20 seconds']);
   });
+});
+
+it('times are short below a day, then dates', () => {
+  const now = Date.parse('2026-11-23T12:00:00Z');
+  const ago = (ms: number) => formatAgo(new Date(now - ms).toISOString(), now, 'en-GB');
+  expect([ago(5_000), ago(120_000), ago(3 * 3_600_000)]).toEqual(['now', '2 min', '3 h']);
+  expect([ago(3 * 86_400_000), ago(400 * 86_400_000)]).toEqual(['20 Nov', '19 Oct 2025']);
 });

@@ -1,7 +1,10 @@
+import { t } from '../i18n/common.ts';
+import { preferences } from '../ui/preferences.svelte.ts';
+
 /** How values are shown, on the UI's own pages and by plugins alike. */
 
 export function uiLocale(): string {
-  return navigator.language || 'en';
+  return preferences.locale;
 }
 
 const ENTITIES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;', '`': '&#96;' };
@@ -52,12 +55,33 @@ export function formatRelative(isoString: string, now = Date.now(), locale = uiL
   return format.format(0, 'minute');
 }
 
+const MINUTE_MS = 60_000;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 86_400_000;
+
+/** "2 min" below a day, then the date, with its year when it is not this one. */
+export function formatAgo(isoString: string, now = Date.now(), locale = uiLocale()): string {
+  const date = new Date(isoString);
+  const passed = now - date.getTime();
+  if (Number.isNaN(passed)) return isoString;
+  if (passed < 0 || passed >= DAY_MS) {
+    const sameYear = date.getFullYear() === new Date(now).getFullYear();
+    return new Intl.DateTimeFormat(locale, { day: 'numeric', month: 'short', ...(sameYear ? {} : { year: 'numeric' }) }).format(date);
+  }
+  if (passed < MINUTE_MS) return new Intl.RelativeTimeFormat(locale, { numeric: 'auto' }).format(0, 'second');
+  return passed < HOUR_MS ? t('minutesShort', { n: Math.floor(passed / MINUTE_MS) }) : t('hoursShort', { n: Math.floor(passed / HOUR_MS) });
+}
+
 /** "1 minute 20 seconds": how long to wait. */
-export function formatWait(seconds: number): string {
+export function formatWait(seconds: number, locale = uiLocale()): string {
   const whole = Math.max(1, Math.ceil(seconds));
   const minutes = Math.floor(whole / 60);
-  const parts = [minutes ? plural(minutes, 'minute') : '', whole % 60 ? plural(whole % 60, 'second') : ''];
+  const parts = [minutes ? formatUnit(minutes, 'minute', locale) : '', whole % 60 ? formatUnit(whole % 60, 'second', locale) : ''];
   return parts.filter(Boolean).join(' ');
+}
+
+function formatUnit(n: number, unit: string, locale: string): string {
+  return new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'long' }).format(n);
 }
 
 /** "1 route", "1,204 calls". */

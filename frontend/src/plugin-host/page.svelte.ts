@@ -6,6 +6,7 @@ import type { Card } from '../api/types.ts';
 import type { CardDetail, HostState } from '../../plugin-host.d.ts';
 import { router } from '../router.svelte.ts';
 import elements from '../styles/elements.css?inline';
+import { preferences } from '../ui/preferences.svelte.ts';
 import { toasts } from '../ui/toasts.svelte.ts';
 import { uiLocale } from './format.ts';
 import { PluginHostRuntime } from './host.ts';
@@ -31,7 +32,7 @@ function state(): HostState {
   return {
     user: session.me ? { id: session.me.user.id, username: session.me.user.username } : null,
     locale: uiLocale(),
-    theme: matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light',
+    theme: preferences.shownTheme,
     scopes: [...(session.me?.scopes ?? [])],
     route: path + (search.size ? `?${search}` : ''),
   };

@@ -30,7 +30,7 @@ it('an error shows what happened, its request id, and a way to try again', () =>
 it('a missing right is named, and not offered to be tried again', () => {
   const error = new ApiError(403, 'insufficient-scope', 'No.', { required_scope: 'keys:read' });
   const text = show(ErrorState, { title: 'x', error, retry: () => {} });
-  expect(text).toContain('It needs the scope keys:read');
+  expect(text).toContain('Ask an administrator for keys:read.');
   expect(document.querySelector('button')).toBeNull();
 });
 

@@ -1,0 +1,29 @@
+import { catalogue } from './catalogue.svelte.ts';
+
+/** Words that parts of every page use. */
+export const texts = {
+  askForScope: 'Ask an administrator for',
+  cancel: 'Cancel',
+  close: 'Close',
+  copied: '{what} copied',
+  copy: 'Copy',
+  copyWhat: 'Copy {what}',
+  dismiss: 'Dismiss',
+  hoursShort: '{n} h',
+  leaveDialog: 'Close this and lose what you typed?',
+  loading: 'Loading {what}…',
+  minutesShort: '{n} min',
+  noAccess: 'You don’t have access',
+  notCopied: 'The browser did not allow copying. Select the text and copy it by hand.',
+  notUndone: 'Not undone: {reason}',
+  now: 'now',
+  open: 'Open',
+  removeFilter: 'Remove filter {name}',
+  requestId: 'Request',
+  tryAgain: 'Retry',
+  tryAgainIn: 'Try again in {wait}.',
+  undo: 'Undo',
+  whatToDo: 'What to do',
+} as const;
+
+export const t = catalogue('common', texts);

@@ -1,0 +1,19 @@
+import { catalogue } from './catalogue.svelte.ts';
+
+/** Names of pages, in the navigation and in the palette. */
+export const texts = {
+  account: 'Account',
+  audit: 'Audit',
+  cards: 'Cards',
+  home: 'Home',
+  import: 'Import',
+  jobs: 'Jobs',
+  keys: 'MCP & keys',
+  kinds: 'Kinds',
+  plugins: 'Plugins',
+  proxyRoutes: 'Proxy routes',
+  system: 'System',
+  users: 'Users',
+} as const;
+
+export const t = catalogue('nav', texts);

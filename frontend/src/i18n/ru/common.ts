@@ -1,0 +1,28 @@
+import type { texts } from '../common.ts';
+import type { Translation } from '../catalogue.svelte.ts';
+
+const common: Translation<typeof texts> = {
+  askForScope: 'Попросите у администратора право',
+  cancel: 'Отмена',
+  close: 'Закрыть',
+  copied: 'Скопировано: {what}',
+  copy: 'Копировать',
+  copyWhat: 'Копировать: {what}',
+  dismiss: 'Скрыть',
+  hoursShort: '{n} ч',
+  leaveDialog: 'Закрыть и потерять введённое?',
+  loading: 'Загрузка: {what}…',
+  minutesShort: '{n} мин',
+  noAccess: 'Нет доступа',
+  notCopied: 'Браузер не разрешил копирование. Выделите текст и скопируйте вручную.',
+  notUndone: 'Не отменено: {reason}',
+  now: 'сейчас',
+  open: 'Открыть',
+  removeFilter: 'Убрать фильтр {name}',
+  requestId: 'Запрос',
+  tryAgain: 'Повторить',
+  tryAgainIn: 'Повторите через {wait}.',
+  undo: 'Отменить',
+  whatToDo: 'Что делать',
+};
+export default common;
