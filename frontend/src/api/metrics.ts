@@ -46,7 +46,7 @@ export function parseMetrics(text: string, at: number): Sample {
     const match = line.startsWith('cardinal_') ? LINE.exec(line) : null;
     if (!match) continue;
     const [, name = '', labelled = '', value = ''] = match;
-    const labels = Object.fromEntries([...labelled.matchAll(LABEL)].map(([, key = '', text = '']) => [key, text]));
+    const labels = Object.fromEntries([...labelled.matchAll(LABEL)].map(([, key = '', label = '']) => [key, label]));
     const number = Number(value);
     if (name.startsWith(REQUESTS)) {
       const { method = '', route = '', status = '' } = labels;

@@ -1,10 +1,9 @@
 import { catalogue } from './catalogue.svelte.ts';
 
 /** Words of parts that several operators' pages use. */
-export const english = {
+export const texts = {
   showCall: 'Show the API call',
   copyCurl: 'Copy as curl',
-  perMinute: '/min',
-};
+} as const;
 
-export const t = catalogue('shared', english);
+export const t = catalogue('shared', texts);

@@ -1,8 +1,8 @@
 import type { Translation } from '../catalogue.svelte.ts';
-import type { english } from '../shared.ts';
+import type { texts } from '../shared.ts';
 
-export const shared: Translation<typeof english> = {
+const shared: Translation<typeof texts> = {
   showCall: 'Показать вызов API',
   copyCurl: 'Скопировать для curl',
-  perMinute: '/мин',
 };
+export default shared;
