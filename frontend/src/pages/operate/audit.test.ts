@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { changesOf, dayBound } from './audit.ts';
+import { changesOf, dayBound, targetOf } from './audit.ts';
 
 it('what an entry records is shown before and after', () => {
   expect(changesOf({ username: 'b', username_before: 'a', role: { before: 'viewer', after: 'editor' }, ended_sessions: 2 })).toEqual([
@@ -17,4 +17,10 @@ it('what an entry records is shown before and after', () => {
 
 it('a day ends where the next one begins', () => {
   expect(Date.parse(dayBound('2026-11-23', true)) - Date.parse(dayBound('2026-11-23', false))).toBe(86_400_000);
+});
+
+it('what was done to somebody is named', () => {
+  expect(targetOf({ target: '0197', detail: { username: 'ines' } })).toBe('ines');
+  expect(targetOf({ target: 'supplier', detail: { version: '1' } })).toBe('supplier');
+  expect(targetOf({ target: null, detail: { username: 'ines' } })).toBe('');
 });

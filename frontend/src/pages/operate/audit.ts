@@ -1,3 +1,4 @@
+import type { AuditLine } from '../../api/audit.ts';
 import { isObject } from '../../api/merge-patch.ts';
 import type { Json } from '../../api/types.ts';
 
@@ -30,6 +31,12 @@ export function changesOf(detail: Json): Change[] {
 function shown(value: Json): string {
   if (typeof value === 'string') return value;
   return isObject(value) || Array.isArray(value) ? JSON.stringify(value, null, 1) : String(value);
+}
+
+/** What an act was done to: by the name that was recorded, where there is one, and else as the log has it. */
+export function targetOf({ target, detail }: Pick<AuditLine, 'target' | 'detail'>): string {
+  const named = isObject(detail) ? (detail.username ?? detail.name) : null;
+  return target && typeof named === 'string' ? named : (target ?? '');
 }
 
 /** A day in the user's time zone as the bound of a filter: its beginning, or that of the next one. */

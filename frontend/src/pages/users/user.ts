@@ -30,7 +30,7 @@ export function rolesToGive(own: Role | null): readonly Role[] {
 /** Browser and system out of a User-Agent header, as one would say it; the header's beginning where it is another program's. */
 export function browserOf(agent: string | null): string {
   if (!agent) return '';
-  const browser = /\b(Edg|OPR|Firefox|Chrome|Safari)\//.exec(agent)?.[1];
+  const browser = /(Firefox|Chrome|Safari)\//.exec(agent)?.[1];
   const system = /\b(Windows|Macintosh|Android|iPhone|iPad|Linux)\b/.exec(agent)?.[1];
   const NAMES: Record<string, string> = { Edg: 'Edge', OPR: 'Opera', Macintosh: 'macOS' };
   // Edge and Opera name themselves behind Chrome.
