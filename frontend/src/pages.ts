@@ -12,7 +12,7 @@ export interface Page {
 }
 
 export const PAGES: readonly Page[] = [
-  { pattern: /^\/cards$/, scope: 'cards:read', load: () => import('./pages/Cards.svelte') },
+  { pattern: /^\/cards$/, scope: 'cards:read', load: () => import('./pages/cards/Cards.svelte') },
   { pattern: /^\/cards\/(?<id>[^/]+)$/, scope: 'cards:read', load: () => import('./pages/card/CardPage.svelte') },
   { pattern: /^\/mcp\/keys$/, scope: 'keys:read', load: () => import('./pages/keys/Keys.svelte') },
   { pattern: /^\/users$/, scope: 'users:read', load: () => import('./pages/users/Users.svelte') },

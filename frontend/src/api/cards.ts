@@ -1,9 +1,9 @@
-import { query, request, requestWithHeaders } from './client.ts';
+import { openStream, query, request, requestWithHeaders } from './client.ts';
 import type { Card, CardPage, CardStatus, JsonObject, ListedSource } from './types.ts';
 
 const CARDS_PER_PAGE = 50;
 /** Without the attributes: a card's sources alone may be megabytes. */
-const LIST_FIELDS = 'id,title,sku,status,created_at,updated_at';
+const LIST_FIELDS = 'id,title,sku,status,version,created_at,updated_at';
 
 /** Query parameters of the list; what is absent or empty is not asked for. */
 export interface CardFilter {
@@ -13,6 +13,10 @@ export interface CardFilter {
   missing_kind?: string;
   plugin?: string;
   updated_since?: string;
+  deleted?: string;
+}
+
+export interface CardQuery extends CardFilter {
   sort?: string;
   cursor?: string;
   limit?: number;
@@ -23,12 +27,46 @@ export interface NewCard {
   title: string;
   sku: string;
   status: CardStatus;
+  attributes?: JsonObject;
+}
+
+/** One change of a card. `change` is what was sent. */
+export interface HistoryLine {
+  id: string;
+  version: number;
+  at: string;
+  actor: { kind: string; id: string; name?: string };
+  action: string;
+  change: JsonObject;
+}
+
+export interface HistoryPage {
+  items: HistoryLine[];
+  next_cursor: string | null;
 }
 
 const cardPath = (id: string) => `/master-cards/${encodeURIComponent(id)}`;
 
-export function listCards(filter: CardFilter, signal: AbortSignal): Promise<CardPage> {
-  return request(`/master-cards${query({ limit: CARDS_PER_PAGE, fields: LIST_FIELDS, ...filter })}`, { signal });
+export function listCards(asked: CardQuery, signal: AbortSignal): Promise<CardPage> {
+  return request(`/master-cards${query({ limit: CARDS_PER_PAGE, fields: LIST_FIELDS, ...asked })}`, { signal });
+}
+
+/** The attributes of a page of the list, by card: a request of its own, so that nobody waits for them to see titles. */
+export async function listAttributes(asked: CardQuery, signal: AbortSignal): Promise<Map<string, Card['attributes']>> {
+  const path = `/master-cards${query({ limit: CARDS_PER_PAGE, ...asked, fields: 'id,attributes' })}`;
+  const page = await request<{ items: Pick<Card, 'id' | 'attributes'>[] }>(path, { signal });
+  return new Map(page.items.map((card) => [card.id, card.attributes]));
+}
+
+/** How many cards the filter picks, exactly: slow at a million cards, and so only asked for when it is needed. */
+export async function countCards(filter: CardFilter, signal?: AbortSignal): Promise<number> {
+  const path = `/master-cards${query({ ...filter, limit: 1, fields: 'id', count: 'exact' })}`;
+  return (await request<{ total: number }>(path, signal ? { signal } : {})).total;
+}
+
+/** All cards of the filter as a file, as it comes. */
+export function exportCards(filter: CardFilter, format: 'ndjson' | 'csv', signal: AbortSignal): Promise<Response> {
+  return openStream(`/master-cards/export${query({ ...filter, format })}`, {}, signal);
 }
 
 export async function getCard(id: string, signal?: AbortSignal): Promise<Card> {
@@ -48,6 +86,20 @@ export async function patchCard(id: string, patch: JsonObject, version: number):
     ifMatch: `"${version}"`,
   });
   return answer.data.item;
+}
+
+/** Hides the card; `restoreCard` brings it back. */
+export function deleteCard(id: string): Promise<void> {
+  return request(cardPath(id), { method: 'DELETE' });
+}
+
+/** A deleted card comes back; with a version, fields and attributes but sources become what they were then. */
+export async function restoreCard(id: string, version?: number): Promise<Card> {
+  return (await request<{ item: Card }>(`${cardPath(id)}/restore`, { method: 'POST', body: version === undefined ? {} : { version } })).item;
+}
+
+export function listHistory(id: string, cursor: string | null, signal: AbortSignal, limit = 50): Promise<HistoryPage> {
+  return request(`${cardPath(id)}/history${query({ limit, cursor })}`, { signal });
 }
 
 /** The card's sources without their data; what the card itself does not say is whether their plugins are still there. */

@@ -28,7 +28,7 @@ export interface Card {
   updated_at: string;
 }
 
-export type ListedCard = Omit<Card, 'attributes' | 'version'>;
+export type ListedCard = Omit<Card, 'attributes'>;
 
 export interface CardPage {
   items: ListedCard[];

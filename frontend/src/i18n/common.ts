@@ -14,6 +14,8 @@ export const texts = {
   loading: 'Loading {what}…',
   minutesShort: '{n} min',
   noAccess: 'You don’t have access',
+  noPicture: 'No picture: {reason}',
+  notAPicture: 'the file is damaged',
   notCopied: 'The browser did not allow copying. Select the text and copy it by hand.',
   notUndone: 'Not undone: {reason}',
   now: 'now',

@@ -14,6 +14,8 @@ const common: Translation<typeof texts> = {
   loading: 'Загрузка: {what}…',
   minutesShort: '{n} мин',
   noAccess: 'Нет доступа',
+  noPicture: 'Нет картинки: {reason}',
+  notAPicture: 'файл повреждён',
   notCopied: 'Браузер не разрешил копирование. Выделите текст и скопируйте вручную.',
   notUndone: 'Не отменено: {reason}',
   now: 'сейчас',

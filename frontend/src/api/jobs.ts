@@ -1,0 +1,74 @@
+import type { CardFilter } from './cards.ts';
+import { openStream, query, request } from './client.ts';
+import type { Json, JsonObject } from './types.ts';
+
+export type JobState = 'queued' | 'running' | 'done' | 'failed' | 'cancelled' | 'interrupted';
+
+export interface Job {
+  id: string;
+  action: string;
+  state: JobState;
+  started_by: { kind: string; id: string; name?: string };
+  args: JsonObject;
+  done: number;
+  /** Null while it is not known. */
+  total: number | null;
+  failed: number;
+  rate_per_second: number;
+  counts: Record<string, number>;
+  notes: Json;
+  reason: string | null;
+  cancel_asked_at: string | null;
+  created_at: string;
+  started_at: string | null;
+  finished_at: string | null;
+  /** The first of them; not in lists. */
+  errors?: JobError[] | null;
+}
+
+/** One row or card that could not be done. */
+export interface JobError {
+  line?: number;
+  card_id?: string;
+  sku?: string;
+  code?: string;
+  detail?: string;
+  errors?: { pointer: string; detail: string }[];
+}
+
+export interface NewJob {
+  action: 'archive' | 'activate' | 'delete' | 'remove_source' | 'plugin_tool';
+  ids?: string[];
+  filter?: CardFilter;
+  /** How many cards the filter picks; with another number by now, nothing is done. */
+  expected_count?: number;
+  args?: JsonObject;
+}
+
+const jobPath = (id: string) => `/jobs/${encodeURIComponent(id)}`;
+
+export async function listJobs(signal: AbortSignal, limit = 30): Promise<Job[]> {
+  return (await request<{ items: Job[] }>(`/jobs${query({ limit })}`, { signal })).items;
+}
+
+export async function getJob(id: string, signal?: AbortSignal): Promise<Job> {
+  return (await request<{ item: Job }>(jobPath(id), signal ? { signal } : {})).item;
+}
+
+export async function createJob(job: NewJob): Promise<Job> {
+  return (await request<{ item: Job }>('/jobs', { method: 'POST', body: job })).item;
+}
+
+export function cancelJob(id: string): Promise<unknown> {
+  return request(`${jobPath(id)}/cancel`, { method: 'POST' });
+}
+
+/** Every error of a job, a line of JSON each. */
+export async function jobErrors(id: string, signal: AbortSignal): Promise<Blob> {
+  return (await openStream(`${jobPath(id)}/errors`, {}, signal)).blob();
+}
+
+/** Whether nothing more will happen to it. */
+export function isOver(job: Job): boolean {
+  return job.finished_at !== null || !['queued', 'running'].includes(job.state);
+}

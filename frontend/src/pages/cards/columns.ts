@@ -1,0 +1,34 @@
+import { t } from '../../i18n/cards.ts';
+import { COVERAGE, DEFAULT_COLUMNS, PICTURE } from './list-query.ts';
+
+/** How the columns of the list are called, which of them sort, and which need a card's attributes. */
+
+const SORTS = new Set(['title', 'sku', 'created_at', 'updated_at']);
+export const MEMBERS = ['sku', 'status', 'version', 'created_at', 'updated_at', 'id'] as const;
+
+export function columnLabel(id: string): string {
+  switch (id) {
+    case PICTURE: return t('picture');
+    case COVERAGE: return t('coverage');
+    case 'title': return t('title');
+    case 'sku': return t('sku');
+    case 'status': return t('status');
+    case 'version': return t('version');
+    case 'created_at': return t('created');
+    case 'updated_at': return t('updated');
+    case 'id': return t('id');
+    case 'attributes.brand': return t('brand');
+    case 'attributes.price': return t('price');
+    default: return id.replace(/^attributes\./, '');
+  }
+}
+
+export const sortOf = (id: string): string | null => (SORTS.has(id) ? id : null);
+export const needsAttributes = (id: string): boolean => id.startsWith('attributes.');
+export const isNumeric = (id: string): boolean => id === 'version' || id.endsWith('_at') || /(^|\.|_)price$/.test(id);
+
+/** What can be chosen: the members of a card, the usual columns, and the attributes that the cards at hand have. */
+export function choosable(shown: readonly string[], seen: Iterable<string>): string[] {
+  const attributes = [...seen].map((name) => `attributes.${name}`).toSorted((a, b) => a.localeCompare(b));
+  return [...new Set([...shown, ...DEFAULT_COLUMNS, ...MEMBERS, ...attributes])].filter((id) => id !== 'title');
+}

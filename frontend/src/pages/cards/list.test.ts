@@ -1,0 +1,44 @@
+import { expect, it } from 'vitest';
+import type { View } from '../../api/views.ts';
+import { cellAt, kindsOf, picturesOf, valueAt } from './cell.ts';
+import { columnsParam, DEFAULT_COLUMNS, differsFrom, readList, viewHref, viewOf } from './list-query.ts';
+
+const view: View = { id: 'v1', version: 1, name: 'Drafts', filter: { status: 'draft', q: 'chair' }, sort: 'title', columns: ['title', 'attributes.brand'] };
+
+it('a view opens as the list that it was saved from', () => {
+  const state = readList(new URLSearchParams(viewHref(view).split('?')[1]));
+  expect(state).toEqual({ filter: { q: 'chair', status: 'draft' }, sort: 'title', cursor: '', columns: ['title', 'attributes.brand'], view: 'v1' });
+  expect(differsFrom(state, view)).toBe(false);
+  expect(viewOf(state, 'Drafts')).toEqual({ name: 'Drafts', filter: view.filter, sort: 'title', columns: view.columns });
+  expect(differsFrom({ ...state, sort: '-title' }, view)).toBe(true);
+  expect(differsFrom({ ...state, filter: { status: 'draft' } }, view)).toBe(true);
+  expect(viewHref(null)).toBe('/cards');
+});
+
+it('columns always have the title, and the usual ones are not in the address', () => {
+  expect(readList(new URLSearchParams('columns=sku,attributes.size.h')).columns).toEqual(['title', 'sku', 'attributes.size.h']);
+  expect(readList(new URLSearchParams()).columns).toEqual(DEFAULT_COLUMNS);
+  expect(columnsParam(DEFAULT_COLUMNS)).toBe('');
+});
+
+const attributes = {
+  price: '1199.00', currency: 'EUR', 'a.b': 'dotted', size: { h: 74, 'x.y': 1 }, tags: ['a', 'b'], image: 'https://pictures.example/own.jpg',
+  sources: { 'supplier:x': { kind: 'supplier', data: { brand: 'Nordhem', images: ['https://pictures.example/1.jpg', 'javascript:alert(1)', { url: 'https://pictures.example/2.jpg' }] } } },
+};
+
+it('a cell shows the card’s own value, or else a source’s', () => {
+  expect(cellAt(attributes, 'price').text.replaceAll(' ', ' ')).toContain('1,199.00');
+  expect(cellAt(attributes, 'price').number).toBe(true);
+  expect(cellAt(attributes, 'brand')).toEqual({ text: 'Nordhem', source: 'supplier:x' });
+  expect(cellAt(attributes, 'tags').text).toBe('a, b');
+  expect(cellAt(attributes, 'nothing')).toEqual({ text: '' });
+});
+
+it('paths go through names with dots', () => {
+  expect([valueAt(attributes, 'a.b'), valueAt(attributes, 'size.h'), valueAt(attributes, 'size.x.y'), valueAt(attributes, 'size.z'), valueAt(attributes, '__proto__.x')]).toEqual(['dotted', 74, 1, undefined, undefined]);
+});
+
+it('pictures are those of the card, then of its sources, web addresses only', () => {
+  expect(picturesOf(attributes).map(({ address, source }) => `${source}>${address.slice(-7)}`)).toEqual(['>own.jpg', 'supplier:x>e/1.jpg', 'supplier:x>e/2.jpg']);
+  expect([...kindsOf(attributes)]).toEqual(['supplier']);
+});
