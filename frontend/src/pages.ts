@@ -12,6 +12,7 @@ export interface Page {
 }
 
 export const PAGES: readonly Page[] = [
+  { pattern: /^\/$/, scope: '', load: () => import('./pages/home/Home.svelte') },
   { pattern: /^\/cards$/, scope: 'cards:read', load: () => import('./pages/cards/Cards.svelte') },
   { pattern: /^\/cards\/(?<id>[^/]+)$/, scope: 'cards:read', load: () => import('./pages/card/CardPage.svelte') },
   { pattern: /^\/mcp\/keys$/, scope: 'keys:read', load: () => import('./pages/keys/Keys.svelte') },
@@ -38,6 +39,7 @@ export interface NavigationEntry {
 }
 
 export const NAVIGATION: readonly NavigationEntry[] = [
+  { path: '/', label: () => t('home'), scope: '', icon: 'home', key: 'h' },
   { path: '/cards', label: () => t('cards'), scope: 'cards:read', icon: 'cards', key: 'c' },
   { path: '/plugins', label: () => t('plugins'), scope: 'plugins:read', icon: 'plug', operate: true, key: 'p' },
   { path: '/mcp/keys', label: () => t('keys'), scope: 'keys:read', icon: 'key', operate: true, key: 'k' },

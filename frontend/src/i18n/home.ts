@@ -3,7 +3,6 @@ import { catalogue } from './catalogue.svelte.ts';
 /** The first page. */
 export const texts = {
   home: 'Home',
-  createCard: 'Create card',
   needsAttention: 'Needs attention',
   allWell: 'Nothing needs attention',
   checking: 'Looking…',
@@ -19,6 +18,7 @@ export const texts = {
   neverUsed: 'never used',
   lastUsed: 'last used {when}',
   rotate: 'Open keys',
+  apiKeys: 'API keys',
   jobFailed: '{job} failed',
   jobRows: { one: '{job}: {n} failed', other: '{job}: {n} failed' },
   seeJobs: 'See the job',
@@ -37,7 +37,6 @@ export const texts = {
   coverage: 'Coverage by kind',
   coverageOf: 'share of cards that have it',
   missing: '{n} without',
-  hasKind: '{kind}: {share} of cards',
   noKinds: 'No plugin writes to cards yet.',
   kinds: 'Kinds',
 

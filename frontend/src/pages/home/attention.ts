@@ -1,3 +1,4 @@
+import type { Job } from '../../api/jobs.ts';
 import type { Kind } from '../../api/kinds.ts';
 import type { Sample } from '../../api/metrics.ts';
 import type { System } from '../../api/system.ts';
@@ -10,7 +11,6 @@ import { keyState } from '../keys/key.ts';
 import { checksOf } from '../operate/system.ts';
 import { ratesOf } from '../plugins/load.ts';
 import { isBroken, needsAttention, standingOf, titleOf } from '../plugins/plugin.ts';
-import type { HomeJob } from './jobs.ts';
 import { jobTitle } from './jobs.ts';
 
 /** Something that waits for a decision, and where it is made. */
@@ -22,7 +22,9 @@ export interface Attention {
   more?: string | undefined;
   /** When it began or will end. */
   at?: string | null | undefined;
-  href: string;
+  /** A page, or the job that the drawer opens at. */
+  href?: string;
+  job?: string;
   button: string;
 }
 
@@ -59,11 +61,11 @@ export function ofKeys(keys: readonly ApiKey[], now = Date.now()): Attention[] {
 }
 
 /** Jobs of the last day that failed, as a whole or in part. */
-export function ofJobs(jobs: readonly HomeJob[], now = Date.now()): Attention[] {
+export function ofJobs(jobs: readonly Job[], now = Date.now()): Attention[] {
   return jobs
     .filter((job) => (job.state === 'failed' || job.failed > 0) && now - Date.parse(job.finished_at ?? job.created_at) < DAY_MS)
     .map((job) => ({
-      key: `job ${job.id}`, icon: 'list', tone: job.state === 'failed' ? 'bad' : 'warn', href: '/admin/jobs', button: t('seeJobs'),
+      key: `job ${job.id}`, icon: 'list', tone: job.state === 'failed' ? 'bad' : 'warn', job: job.id, button: t('seeJobs'),
       text: job.state === 'failed' ? t('jobFailed', { job: jobTitle(job) }) : t('jobRows', { job: jobTitle(job), n: job.failed }),
       more: job.reason ?? undefined,
       at: job.finished_at ?? job.created_at,
