@@ -18,7 +18,6 @@ export const texts = {
   expires: 'Expires',
   lastUsed: 'Last used',
   actions: 'Actions',
-  actionsOf: 'Actions for {name}',
   state_active: 'Active',
   state_soon: 'Expires soon',
   state_expired: 'Expired',
@@ -33,7 +32,6 @@ export const texts = {
   revoke: 'Revoke',
   rotateNamed: 'Rotate {name}',
   revokeNamed: 'Revoke {name}',
-  showEnded: 'Show ended keys',
 
   createTitle: 'Create API key',
   nameHint: 'What it is for, so that you know it again.',
