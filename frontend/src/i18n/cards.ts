@@ -37,6 +37,7 @@ export const texts = {
   deletedCards: 'Deleted cards',
   deleteText: 'They are hidden at once and can be restored until they are removed for good.',
   deleteTitle: { one: 'Delete {n} card?', other: 'Delete {n} cards?' },
+  duplicateTitle: 'Duplicate card',
   draft: 'Draft',
   export: 'Export',
   exportCsv: 'As CSV',

@@ -37,6 +37,7 @@ const cards: Translation<typeof texts> = {
   deletedCards: 'Удалённые карточки',
   deleteText: 'Они скрываются сразу; их можно вернуть, пока они не стёрты окончательно.',
   deleteTitle: { one: 'Удалить {n} карточку?', few: 'Удалить {n} карточки?', many: 'Удалить {n} карточек?', other: 'Удалить {n} карточки?' },
+  duplicateTitle: 'Копия карточки',
   draft: 'Черновик',
   export: 'Экспорт',
   exportCsv: 'В CSV',

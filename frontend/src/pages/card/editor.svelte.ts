@@ -1,0 +1,231 @@
+import { SvelteMap } from 'svelte/reactivity';
+import { getCard, listHistory, patchCard } from '../../api/cards.ts';
+import { ApiError } from '../../api/error.ts';
+import { sameJson } from '../../api/merge-patch.ts';
+import { queryClient } from '../../api/query-client.ts';
+import type { Card, Json, JsonObject } from '../../api/types.ts';
+import { changes, draftOf, parseAttributes, rebase, withField, type Conflict, type Draft } from './draft.ts';
+
+/** How often a save is sent anew because only others' fields moved in between: a plugin may write all the time. */
+const MAX_TRIES = 4;
+
+/** What somebody else did while the form was open. */
+export interface Elsewhere {
+  who: string;
+  at: string;
+  /** Names of fields. */
+  changed: string[];
+}
+
+/** The form of one card: what is being typed, on top of the card as it is saved. */
+export class CardEditor {
+  /** The card that changes are measured against. */
+  base = $state.raw<Card>() as Card;
+  draft = $state.raw<Draft>() as Draft;
+  /** Text of numbers that are none yet, by attribute. */
+  readonly invalid = new SvelteMap<string, string>();
+  /** The attributes as text, while they are edited as such. */
+  json = $state<string | null>(null);
+  busy = $state(false);
+  error = $state.raw<unknown>(null);
+  conflicts = $state.raw<Conflict[]>([]);
+  elsewhere = $state.raw<Elsewhere | null>(null);
+
+  constructor(card: Card) {
+    this.base = card;
+    this.draft = draftOf(card);
+  }
+
+  readonly outcome = $derived.by(() => changes(this.base, this.draft));
+  readonly jsonProblem = $derived.by(() => {
+    const parsed = this.json === null ? null : parseAttributes(this.json);
+    return parsed && 'problem' in parsed ? parsed : null;
+  });
+  readonly dirty = $derived.by(() => this.outcome.patch !== undefined || this.invalid.size > 0 || this.jsonProblem !== null);
+
+  /** Why it can't be saved as it is. */
+  readonly blocked = $derived.by(() => this.invalid.size > 0 || this.jsonProblem !== null || this.outcome.unpatchable !== undefined || this.conflicts.length > 0);
+
+  setField(field: 'title' | 'sku' | 'status', value: string): void {
+    this.draft = { ...this.draft, [field]: value };
+  }
+
+  setAttribute(name: string, value: Json): void {
+    this.#setAttributes({ ...this.draft.attributes, [name]: value });
+    this.invalid.delete(name);
+  }
+
+  /** What was typed into a number's field is none. */
+  setInvalid(name: string, text: string): void {
+    this.invalid.set(name, text);
+  }
+
+  removeAttribute(name: string): void {
+    const { [name]: _, ...rest } = this.draft.attributes;
+    this.#setAttributes(rest);
+    this.invalid.delete(name);
+  }
+
+  renameAttribute(name: string, to: string): void {
+    const { [name]: value, ...rest } = this.draft.attributes;
+    if (value !== undefined) this.#setAttributes({ ...rest, [to]: value });
+  }
+
+  /** As the saved card has it. */
+  undoAttribute(name: string): void {
+    const before = draftOf(this.base).attributes[name];
+    if (before === undefined) this.removeAttribute(name);
+    else this.setAttribute(name, before);
+  }
+
+  setJson(text: string): void {
+    this.json = text;
+    const parsed = parseAttributes(text);
+    if ('value' in parsed) this.draft = { ...this.draft, attributes: parsed.value };
+  }
+
+  showJson(on: boolean): void {
+    this.json = on ? this.#jsonText() : null;
+  }
+
+  discard(): void {
+    this.draft = draftOf(this.base);
+    this.#settle();
+  }
+
+  /** A newer card came: what was not touched follows it. */
+  receive(card: Card): void {
+    if (card.version <= this.base.version) return;
+    const since = this.base.version;
+    const { draft, conflicts, changed } = rebase(this.base, this.draft, card);
+    const wasDirty = this.dirty;
+    this.base = card;
+    this.draft = draft;
+    this.conflicts = conflicts;
+    if (this.json !== null && !this.jsonProblem) this.json = this.#jsonText();
+    if (changed.length && wasDirty && !this.busy) void this.#sayWho(since, changed);
+  }
+
+  resolve(conflict: Conflict, take: 'mine' | 'theirs'): void {
+    if (take === 'theirs') this.draft = withField(this.draft, conflict.field, conflict.theirs);
+    this.conflicts = this.conflicts.filter((other) => other.field !== conflict.field);
+    if (this.json !== null) this.json = this.#jsonText();
+  }
+
+  /** Saves; resolves to whether it did. */
+  async save(): Promise<boolean> {
+    const { patch } = this.outcome;
+    if (!patch || this.busy || this.blocked) return false;
+    return (await this.#send(patch)) !== null;
+  }
+
+  /** Changes the card beside what is being typed; throws what the server says. */
+  async apply(patch: JsonObject): Promise<Card> {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        const saved = await patchCard(this.base.id, patch, this.base.version);
+        this.#took(saved);
+        return saved;
+      } catch (thrown) {
+        if (!isOutdated(thrown) || tries === MAX_TRIES) throw thrown;
+        this.receive(await getCard(this.base.id));
+      }
+    }
+  }
+
+  async #send(patch: JsonObject): Promise<Card | null> {
+    this.busy = true;
+    this.error = null;
+    try {
+      for (let tries = 1; ; tries += 1) {
+        try {
+          const saved = await patchCard(this.base.id, patch, this.base.version);
+          this.#saved(saved, patch);
+          return saved;
+        } catch (thrown) {
+          if (!isOutdated(thrown) || tries === MAX_TRIES) throw thrown;
+          const since = this.base.version;
+          const theirs = await getCard(this.base.id);
+          const { changed } = rebase(this.base, this.draft, theirs);
+          this.receive(theirs);
+          // Only what both changed needs a decision; anything else is saved on top of it.
+          if (this.conflicts.length) {
+            await this.#sayWho(since, changed);
+            return null;
+          }
+          const next = this.outcome.patch;
+          if (!next) {
+            this.#settle();
+            return theirs;
+          }
+          patch = next;
+        }
+      }
+    } catch (thrown) {
+      this.error = thrown;
+      return null;
+    } finally {
+      this.busy = false;
+    }
+  }
+
+  /** What was typed while the request was under way stays. */
+  #saved(saved: Card, patch: JsonObject): void {
+    const sent = this.outcome.patch;
+    if (sent && sameJson(sent, patch)) {
+      this.base = saved;
+      this.draft = draftOf(saved);
+      this.#settle();
+    } else {
+      this.base = saved;
+      this.conflicts = [];
+    }
+    this.#publish(saved);
+  }
+
+  #took(saved: Card): void {
+    const { draft } = rebase(this.base, this.draft, saved);
+    this.base = saved;
+    this.draft = draft;
+    this.#publish(saved);
+  }
+
+  #publish(saved: Card): void {
+    queryClient.setQueryData(['card', saved.id], saved);
+    for (const key of [['cards'], ['card-history', saved.id]]) void queryClient.invalidateQueries({ queryKey: key });
+  }
+
+  #settle(): void {
+    this.invalid.clear();
+    this.conflicts = [];
+    this.elsewhere = null;
+    this.error = null;
+    if (this.json !== null) this.json = this.#jsonText();
+  }
+
+  #setAttributes(attributes: JsonObject): void {
+    this.draft = { ...this.draft, attributes };
+    if (this.json !== null) this.json = this.#jsonText();
+  }
+
+  #jsonText(): string {
+    return JSON.stringify(Object.fromEntries(Object.entries(this.draft.attributes).toSorted(([a], [b]) => a.localeCompare(b))), null, 2);
+  }
+
+  async #sayWho(since: number, changed: string[]): Promise<void> {
+    const known = this.elsewhere?.changed ?? [];
+    const all = [...new Set([...known, ...changed])];
+    this.elsewhere = { who: this.elsewhere?.who ?? '', at: new Date().toISOString(), changed: all };
+    try {
+      const { items } = await listHistory(this.base.id, null, new AbortController().signal, 20);
+      const line = items.find(({ version, action }) => version > since && action !== 'enrich' && action !== 'remove_source');
+      if (line) this.elsewhere = { who: line.actor.name ?? line.actor.id, at: line.at, changed: all };
+    } catch {
+      // Without the history it is said that somebody did.
+    }
+  }
+}
+
+function isOutdated(thrown: unknown): boolean {
+  return thrown instanceof ApiError && thrown.status === 412;
+}
