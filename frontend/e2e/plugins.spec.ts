@@ -36,7 +36,7 @@ async function withoutReload(page: Page, act: () => Promise<void>): Promise<void
 const entry = (page: Page, title: string) => page.getByRole('row').filter({ has: page.getByRole('link', { name: title, exact: true }) });
 
 /** Opens the menu of a plugin's row and takes an action of it. */
-async function act(page: Page, title: string, action: string): Promise<void> {
+async function choose(page: Page, title: string, action: string): Promise<void> {
   await page.getByRole('button', { name: `Actions for ${title}` }).click();
   await page.getByRole('menuitem', { name: action }).click();
 }
@@ -97,11 +97,11 @@ test('a plugin is disabled, with a word on who runs dry, and enabled again', asy
   await page.keyboard.press('Escape');
   await expect(dialog).toBeHidden();
   await expect(page.getByRole('button', { name: 'Actions for Quick' })).toBeFocused();
-  await act(page, 'Quick', 'Disable');
+  await choose(page, 'Quick', 'Disable');
   await dialog.getByRole('button', { name: 'Disable plugin' }).click();
   await expect(quick).toContainText('Disabled');
   await expect(page.getByText('Quick disabled')).toBeVisible();
-  await act(page, 'Quick', 'Enable');
+  await choose(page, 'Quick', 'Enable');
   await expect(quick).toContainText('Active');
 });
 
