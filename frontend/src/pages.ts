@@ -15,6 +15,7 @@ export const PAGES: readonly Page[] = [
   { pattern: /^\/$/, scope: '', load: () => import('./pages/home/Home.svelte') },
   { pattern: /^\/cards$/, scope: 'cards:read', load: () => import('./pages/cards/Cards.svelte') },
   { pattern: /^\/cards\/(?<id>[^/]+)$/, scope: 'cards:read', load: () => import('./pages/card/CardPage.svelte') },
+  { pattern: /^\/import$/, scope: 'cards:write', load: () => import('./pages/import/Import.svelte') },
   { pattern: /^\/mcp\/keys$/, scope: 'keys:read', load: () => import('./pages/keys/Keys.svelte') },
   { pattern: /^\/users$/, scope: 'users:read', load: () => import('./pages/users/Users.svelte') },
   { pattern: /^\/account$/, scope: '', load: () => import('./pages/account/Account.svelte') },
@@ -41,6 +42,7 @@ export interface NavigationEntry {
 export const NAVIGATION: readonly NavigationEntry[] = [
   { path: '/', label: () => t('home'), scope: '', icon: 'home', key: 'h' },
   { path: '/cards', label: () => t('cards'), scope: 'cards:read', icon: 'cards', key: 'c' },
+  { path: '/import', label: () => t('import'), scope: 'cards:write', icon: 'download', key: 'i' },
   { path: '/plugins', label: () => t('plugins'), scope: 'plugins:read', icon: 'plug', operate: true, key: 'p' },
   { path: '/mcp/keys', label: () => t('keys'), scope: 'keys:read', icon: 'key', operate: true, key: 'k' },
   { path: '/users', label: () => t('users'), scope: 'users:read', icon: 'users', operate: true, key: 'u' },

@@ -72,3 +72,17 @@ export async function jobErrors(id: string, signal: AbortSignal): Promise<Blob> 
 export function isOver(job: Job): boolean {
   return job.finished_at !== null || !['queued', 'running'].includes(job.state);
 }
+
+export interface ImportOptions {
+  mode: 'create' | 'upsert';
+  /** All rows or none. */
+  atomic: boolean;
+  dryRun: boolean;
+}
+
+/** Sends a file of cards; the answer comes when the whole of it was read. */
+export async function importCards(file: Blob, format: 'csv' | 'ndjson', { mode, atomic, dryRun }: ImportOptions, signal: AbortSignal): Promise<Job> {
+  const path = `/master-cards/import${query({ mode, atomic: String(atomic), dry_run: String(dryRun) })}`;
+  const contentType = format === 'csv' ? 'text/csv' : 'application/x-ndjson';
+  return (await request<{ item: Job }>(path, { method: 'POST', raw: file, contentType, signal })).item;
+}

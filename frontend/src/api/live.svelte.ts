@@ -14,6 +14,7 @@ live.on((event) => {
   if (event === 'reset') void refresh({ predicate: ({ queryKey }) => queryKey[0] !== 'cards' });
   else if (event.topic === 'plugin') pluginsChanged();
   else if (event.topic === 'card') cardChanged(event);
+  else if (event.topic === 'job') void refresh({ queryKey: ['jobs'] });
 });
 
 function pluginsChanged(): void {
@@ -25,6 +26,7 @@ function cardChanged({ card_id: id }: LiveEvent): void {
   const whose = typeof id === 'string' ? [id] : [];
   void refresh({ queryKey: ['card', ...whose] });
   void refresh({ queryKey: ['card-sources', ...whose] });
+  void refresh({ queryKey: ['card-history', ...whose] });
   void queryClient.invalidateQueries({ queryKey: ['cards'], refetchType: 'none' });
 }
 

@@ -1,4 +1,5 @@
 import { exportCards, type CardFilter } from '../../api/cards.ts';
+import { download } from '../../ui/download.ts';
 
 /** What Chromium has for writing a file as it comes; others keep the whole in memory first. */
 interface SavePicker {
@@ -22,13 +23,4 @@ export async function saveExport(filter: CardFilter, format: 'csv' | 'ndjson', s
   if (target && response.body) await response.body.pipeTo(target, { signal });
   else download(await response.blob(), name);
   return true;
-}
-
-export function download(blob: Blob, name: string): void {
-  const url = URL.createObjectURL(blob);
-  const link = document.createElement('a');
-  link.href = url;
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }

@@ -1,0 +1,37 @@
+import type { texts } from '../import.ts';
+import type { Translation } from '../catalogue.svelte.ts';
+
+const importing: Translation<typeof texts> = {
+  another: 'Выбрать другой файл',
+  atomic: 'Все строки или ни одной',
+  cancel: 'Остановить',
+  cancelled: 'Остановлено. Записанное до этого остаётся.',
+  changed: 'Изменятся',
+  check: 'Проверить снова',
+  checking: 'Проверка {name}…',
+  choose: 'Выбрать файл',
+  created: 'Новые',
+  done: '{name}: импорт завершён',
+  drop: 'Перетащите сюда файл CSV или NDJSON',
+  dropText: 'В CSV есть столбцы title, sku, status и attributes.<имя>. В NDJSON — по карточке в строке, как в экспорте.',
+  errorsFile: 'Отклонённые строки файлом',
+  existing: 'Существующий артикул',
+  existingRefuse: 'Отклонить строку',
+  existingUpdate: 'Обновить карточку',
+  field: 'Поле',
+  firstErrors: 'Показаны первые {n}. В файле есть все.',
+  line: 'Строка',
+  notChecked: 'Файл не проверен',
+  notImported: 'Файл не импортирован',
+  nothingToDo: 'Ни одной строки нельзя импортировать',
+  problem: 'Ошибка',
+  progress: 'Ход импорта',
+  refused: 'Отклонены',
+  refusedNone: 'Ни одна строка не отклонена',
+  run: { one: 'Импортировать {n} строку', few: 'Импортировать {n} строки', many: 'Импортировать {n} строк', other: 'Импортировать {n} строки' },
+  running: 'Импорт {name}… Страницу можно покинуть.',
+  same: 'Без изменений',
+  showCards: 'Показать карточки',
+  title: 'Импорт',
+};
+export default importing;
