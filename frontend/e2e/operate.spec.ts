@@ -1,5 +1,5 @@
 import type { APIRequestContext, Page } from '@playwright/test';
-import { expect, expectAccessible, expectReflows, fillSignIn, signIn, test } from './support.ts';
+import { expect, expectAccessible, expectReflows, signIn, test } from './support.ts';
 
 /** The pages of operators: each one's main job, in both themes and at 320 pixels. */
 
@@ -268,18 +268,27 @@ test('a client is connected: choose it, make its key, test it', async ({ page, r
 });
 
 test('a session that ends meanwhile asks again, over the page as it stands', async ({ page, request }) => {
-  await signIn(page, '/admin/proxy');
-  await page.getByRole('button', { name: 'Add route' }).first().click();
-  await page.getByRole('row').last().getByLabel(/^Prefix/).fill('/kept');
-  await page.getByRole('row').last().getByLabel(/^Upstream/).fill('http://127.0.0.1:1');
   const headers = await asOwner(request);
-  const { items } = (await (await request.get('/v1/admin/sessions', { headers })).json()) as { items: { id: string; current: boolean }[] };
-  await Promise.all(items.filter(({ current }) => !current).map(({ id }) => request.delete(`/v1/admin/sessions/${id}`, { headers })));
+  const [name, password] = [unique('kai'), 'a long enough password'];
+  const made = await request.post('/v1/admin/users', { headers, data: { username: name, password, role: 'admin' } });
+  const { item } = (await made.json()) as { item: { id: string } };
+  const enter = async () => {
+    await page.getByLabel('User name').fill(name);
+    await page.getByLabel('Password').fill(password);
+    await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  };
+  await page.goto('/admin/proxy');
+  await enter();
+  const prefix = `/${unique('kept')}`;
+  await page.getByRole('button', { name: 'Add route' }).first().click();
+  await page.getByRole('row').last().getByLabel(/^Prefix/).fill(prefix);
+  await page.getByRole('row').last().getByLabel(/^Upstream/).fill('http://127.0.0.1:1');
+  await request.delete(`/v1/admin/sessions?user_id=${item.id}`, { headers });
   await page.getByRole('button', { name: 'Save routes' }).click();
   await expect(page.getByRole('dialog')).toContainText('Sign in again');
-  await fillSignIn(page);
+  await enter();
   await expect(page.getByText('Proxy routes saved')).toBeVisible();
-  await page.getByRole('button', { name: 'Remove route /kept' }).click();
+  await page.getByRole('button', { name: `Remove route ${prefix}` }).click();
   await page.getByRole('button', { name: 'Save routes' }).click();
-  await expect(page.getByRole('button', { name: 'Remove route /kept' })).toBeHidden();
+  await expect(page.getByRole('button', { name: `Remove route ${prefix}` })).toBeHidden();
 });
