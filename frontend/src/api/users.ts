@@ -1,5 +1,5 @@
 import { query, request } from './client.ts';
-import { allPages } from './page.ts';
+import { allPages, type Page } from './page.ts';
 
 export type Role = 'owner' | 'admin' | 'editor' | 'viewer';
 /** From the one that may do most. */
@@ -37,10 +37,20 @@ export interface Session {
 const PER_REQUEST = 200;
 const userPath = (id: string) => `/users/${encodeURIComponent(id)}`;
 
-/** People: users of this host and of the identity provider. The accounts of plugins are the host's own business. */
-export async function listUsers(signal: AbortSignal): Promise<User[]> {
-  const users = await allPages<User>('/users', { limit: PER_REQUEST }, signal);
-  return users.filter((user) => user.kind !== 'plugin');
+export interface People {
+  users: User[];
+  /** There are more than one request brings: a search narrows them down. */
+  more: boolean;
+}
+
+/** People whose name contains `q`: users of this host and of the identity provider. Plugins' accounts are the host's own business. */
+export async function listUsers(q: string, signal: AbortSignal): Promise<People> {
+  const page = await request<Page<User>>(`/users${query({ limit: PER_REQUEST, q })}`, { signal });
+  return { users: page.items.filter((user) => user.kind !== 'plugin'), more: page.next_cursor !== null };
+}
+
+export function listOwners(signal: AbortSignal): Promise<User[]> {
+  return allPages('/users', { limit: PER_REQUEST, role: 'owner' }, signal);
 }
 
 export interface NewUser {
