@@ -1,4 +1,5 @@
 import { createCard, expect, expectAccessible, expectReflows, signIn, test, uniqueSku } from './support.ts';
+import { signedIn } from './requests.ts';
 
 test.beforeEach(({ page }) => signIn(page));
 
@@ -6,14 +7,17 @@ test('a card is created, found, and opened; the URL holds the state of the list'
   const sku = uniqueSku();
   const title = `Lamp ${sku}`;
   await createCard(page, title, sku);
-  await page.getByRole('link', { name: '← Cards' }).click();
+  await page.getByRole('navigation', { name: 'Where you are' }).getByRole('link', { name: 'Cards' }).click();
   await page.getByRole('searchbox').fill(sku);
   await expect(page.getByRole('row')).toHaveCount(2);
   await expect(page).toHaveURL(new RegExp(`q=${sku}`));
+  await page.getByRole('button', { name: 'Filter', exact: true }).click();
+  await expectAccessible(page);
   await page.getByLabel('Status').selectOption('active');
-  await expect(page.getByText('No card matches')).toBeVisible();
+  await page.keyboard.press('Escape');
+  await expect(page.getByText('No cards match')).toBeVisible();
   await expect(page).toHaveURL(/status=active/);
-  await page.goBack();
+  await page.getByRole('button', { name: 'Remove filter Status' }).click();
   await page.getByRole('link', { name: title }).click();
   await expect(page.getByRole('heading', { level: 1, name: title })).toBeVisible();
   await page.goBack();
@@ -30,66 +34,123 @@ test('sorting is in the URL and told to assistive technology', async ({ page }) 
   await expect(page).toHaveURL(/sort=-title/);
 });
 
+test('Back returns to the place in the list and marks the row one came from', async ({ page }) => {
+  const prefix = uniqueSku();
+  const rows = Array.from({ length: 45 }, (_, n) => JSON.stringify({ title: `Row ${n}`, sku: `${prefix}-${n}` })).join('\n');
+  await signedIn(page, 'POST', '/master-cards/import', rows, 'application/x-ndjson');
+  await page.goto(`/admin/cards?q=${prefix}`);
+  await expect(page.getByRole('row')).toHaveCount(46);
+  const link = page.getByRole('link', { name: /^Row / }).nth(30);
+  const title = await link.innerText();
+  await link.scrollIntoViewIfNeeded();
+  const scrolled = await page.evaluate(() => scrollY);
+  expect(scrolled).toBeGreaterThan(100);
+  await link.click();
+  await expect(page.getByRole('heading', { level: 1, name: title })).toBeVisible();
+  await page.goBack();
+  await expect(page.locator('tr.from')).toContainText(title);
+  await expect.poll(() => page.evaluate((before) => Math.abs(scrollY - before), scrolled)).toBeLessThanOrEqual(4);
+  // The keys go on from there, over to the next card and back.
+  await page.keyboard.press('j');
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('heading', { level: 1, name: title })).toBeHidden();
+  await page.getByRole('button', { name: 'Previous card' }).click();
+  await expect(page.getByRole('heading', { level: 1, name: title })).toBeVisible();
+});
+
+test('rows are chosen by keys, and all that match become a job with their count', async ({ page }) => {
+  test.slow();
+  const prefix = uniqueSku();
+  const rows = Array.from({ length: 60 }, (_, n) => JSON.stringify({ title: `Many ${n}`, sku: `${prefix}-${n}` })).join('\n');
+  await signedIn(page, 'POST', '/master-cards/import', rows, 'application/x-ndjson');
+  await page.goto(`/admin/cards?q=${prefix}&sort=sku`);
+  await expect(page.getByRole('row')).toHaveCount(51);
+  for (const key of ['j', 'x', 'j', 'j', 'Shift+X']) await page.keyboard.press(key);
+  await expect(page.getByText('3 selected')).toBeVisible();
+  await expectAccessible(page);
+  await expectReflows(page);
+  await page.getByRole('checkbox', { name: /^Select the 50 cards/ }).check();
+  await page.getByRole('button', { name: /^Select all/ }).click();
+  await expect(page.getByText('60 selected')).toBeVisible();
+  await page.getByRole('button', { name: 'Archive' }).click();
+  await expect(page.getByRole('heading', { name: 'Archive 60 cards?' })).toBeVisible();
+  await expectAccessible(page);
+  await page.getByRole('dialog').getByRole('button', { name: 'Archive' }).click();
+  const drawer = page.getByRole('complementary', { name: 'Jobs' });
+  await expect(drawer.getByText('Archive 60 cards').first()).toBeVisible();
+  await expect(drawer.getByText('60 changed').first()).toBeVisible();
+  await expectAccessible(page);
+  await page.keyboard.press('Escape');
+  await expect(drawer).toBeHidden();
+  await page.goto(`/admin/cards?q=${prefix}&status=archived`);
+  await expect(page.getByRole('row')).toHaveCount(51);
+});
+
+test('columns and filters are kept as a view', async ({ page }) => {
+  const name = `View ${uniqueSku()}`;
+  await page.goto('/admin/cards?status=draft');
+  await page.getByRole('button', { name: 'Columns' }).click();
+  await expectAccessible(page);
+  await page.getByLabel('Name of an attribute').fill('size.depth');
+  await page.getByRole('button', { name: 'Add', exact: true }).click();
+  await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: 'Save view' }).click();
+  await page.getByLabel('Name').fill(name);
+  await page.getByRole('button', { name: 'Save', exact: true }).click();
+  const tab = page.getByRole('navigation', { name: 'Saved views' }).getByRole('link', { name });
+  await expect(tab).toHaveAttribute('aria-current', 'page');
+  await page.goto('/admin/cards');
+  await tab.click();
+  await expect(page).toHaveURL(/status=draft/);
+  await expect(page).toHaveURL(/size\.depth/);
+  await page.getByRole('button', { name: `View ${name}` }).click();
+  await page.getByRole('menuitem', { name: 'Remove view' }).click();
+  await expect(tab).toBeHidden();
+});
+
 test('what the server refuses is shown at its field', async ({ page }) => {
   const sku = uniqueSku();
   await createCard(page, 'First of its SKU', sku);
   await page.goto('/admin/cards');
   await page.getByRole('button', { name: 'Create card' }).click();
   const dialog = page.getByRole('dialog');
+  await expect(dialog.getByLabel('Title')).toBeFocused();
   await dialog.getByLabel('Title').fill('Second of its SKU');
   await dialog.getByLabel('SKU').fill(sku);
   await expectAccessible(page);
   await expectReflows(page);
   await dialog.getByRole('button', { name: 'Create card' }).click();
   await expect(dialog.getByLabel('SKU')).toHaveAttribute('aria-invalid', 'true');
+  // What was typed is not thrown away without a question.
+  page.once('dialog', (question) => question.dismiss());
+  await page.keyboard.press('Escape');
+  await expect(dialog.getByLabel('SKU')).toHaveValue(sku);
+  page.once('dialog', (question) => question.accept());
   await page.keyboard.press('Escape');
   await expect(dialog).toBeHidden();
   await expect(page.getByRole('button', { name: 'Create card' })).toBeFocused();
 });
 
-test('a card is edited; somebody else’s change in between is shown, not overwritten', async ({ page }) => {
-  const id = await createCard(page, 'Edited by two');
-  await page.getByLabel('Attributes').fill('{"colour": "red"}');
-  await page.getByRole('button', { name: 'Save' }).click();
-  await expect(page.getByText('Card saved.')).toBeVisible();
-
-  await page.getByLabel('Title').fill('Edited by both');
-  await page.evaluate(async (card) => {
-    const token = sessionStorage.getItem('cardinal.token');
-    const headers = { Authorization: `Bearer ${token}`, 'Content-Type': 'application/merge-patch+json' };
-    await fetch(`/v1/admin/master-cards/${card}`, { method: 'PATCH', headers, body: '{"status":"active"}' });
-  }, id);
-  await page.getByRole('button', { name: 'Save' }).click();
-  await expect(page.getByText('Somebody changed this card while you were editing it')).toBeVisible();
+test('a file is checked, imported, and its refused rows are named', async ({ page }) => {
+  const sku = uniqueSku();
+  await page.goto('/admin/import');
   await expectAccessible(page);
   await expectReflows(page);
-  await page.getByRole('button', { name: /Save my changes over version/ }).click();
-  await expect(page.getByRole('heading', { level: 1, name: 'Edited by both' })).toBeVisible();
-  await expect(page.getByLabel('Status')).toHaveValue('active');
+  const csv = `title,sku,status,attributes.brand\nFrom a file,${sku},draft,Nordhem\nWrong,${sku}-2,nowhere,x\n`;
+  await page.getByLabel('Choose a file').setInputFiles({ name: 'autumn.csv', mimeType: 'text/csv', buffer: Buffer.from(csv) });
+  await expect(page.getByRole('row', { name: /3 .*status/ })).toContainText('A status is draft, active or archived.');
+  await expectAccessible(page);
+  await expectReflows(page);
+  await page.getByRole('button', { name: 'Import 1 row' }).click();
+  await expect(page.getByText('autumn.csv is imported')).toBeVisible();
+  const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Refused rows as a file' }).click()]);
+  expect(file.suggestedFilename()).toBe('autumn.csv-refused.ndjson');
+  await page.goto(`/admin/cards?q=${sku}`);
+  await expect(page.getByRole('row', { name: /From a file/ })).toContainText('Nordhem');
 });
 
-test('unsaved changes are not left without asking', async ({ page }) => {
-  await createCard(page, 'Half edited');
-  await page.getByLabel('Title').fill('Half edited, more');
-  await page.getByRole('tab', { name: 'Raw JSON' }).click();
-  await page.getByRole('tab', { name: 'Overview' }).click();
-  await expect(page.getByLabel('Title')).toHaveValue('Half edited, more');
-  page.once('dialog', (dialog) => dialog.dismiss());
-  await page.getByRole('link', { name: 'Plugins' }).click();
-  await expect(page.getByLabel('Title')).toHaveValue('Half edited, more');
-  page.once('dialog', (dialog) => dialog.accept());
-  await page.getByRole('link', { name: 'Plugins' }).click();
-  await expect(page.getByRole('heading', { level: 1, name: 'Plugins' })).toBeVisible();
-});
-
-test('the list and every tab of a card are accessible and fit a narrow screen', async ({ page }) => {
-  const id = await createCard(page, 'A title that is long enough to need a second line on a narrow screen, and then some');
-  for (const tab of ['', '?tab=sources', '?tab=raw']) {
-    await page.goto(`/admin/cards/${id}${tab}`);
-    await expect(page.getByRole('tabpanel')).toBeVisible();
-    await expectAccessible(page);
-    await expectReflows(page);
-  }
+test('the list is accessible and fits a narrow screen', async ({ page }) => {
+  await createCard(page, 'A title that is long enough to need a second line on a narrow screen, and then some');
   await page.goto('/admin/cards');
   await expect(page.getByRole('table')).toBeVisible();
   await expectAccessible(page);
@@ -97,7 +158,8 @@ test('the list and every tab of a card are accessible and fit a narrow screen', 
 });
 
 test('the keyboard alone is enough', async ({ page }) => {
-  await createCard(page, 'By keyboard');
+  const sku = uniqueSku();
+  const id = await createCard(page, 'By keyboard', sku);
   await page.goto('/admin/cards');
   await expect(page.getByRole('table')).toBeVisible();
   await page.keyboard.press('Tab');
@@ -106,8 +168,8 @@ test('the keyboard alone is enough', async ({ page }) => {
   await expect(page.getByRole('main')).toBeFocused();
   await page.keyboard.press('/');
   await expect(page.getByRole('searchbox')).toBeFocused();
-  await page.keyboard.type('By keyboard');
-  await expect(page).toHaveURL(/q=By\+keyboard/);
+  await page.keyboard.type(sku);
+  await expect(page).toHaveURL(new RegExp(`q=${sku}`));
   await page.getByRole('link', { name: 'By keyboard' }).first().focus();
   await page.keyboard.press('Enter');
   await page.getByRole('tab', { name: 'Overview' }).focus();
@@ -115,6 +177,31 @@ test('the keyboard alone is enough', async ({ page }) => {
   await expect(page.getByRole('tab', { name: /Sources/ })).toBeFocused();
   await page.keyboard.press('Enter');
   await expect(page.getByText('No sources yet')).toBeVisible();
+  // From anywhere to a card by its SKU, and to what the keys do.
+  await page.goto('/admin/plugins');
+  await expect(page.getByRole('heading', { level: 1 })).toBeVisible();
+  await page.keyboard.press('Control+k');
+  await page.keyboard.type(sku);
+  await expect(page.getByRole('option', { name: /By keyboard/ })).toBeVisible();
+  await expectAccessible(page);
+  await page.keyboard.press('Enter');
+  await expect(page).toHaveURL(new RegExp(id));
+  await page.keyboard.press('?');
+  await expect(page.getByRole('heading', { name: 'Keyboard shortcuts' })).toBeVisible();
+  await expectAccessible(page);
+});
+
+test('theme, density and language are a choice that lasts', async ({ page }) => {
+  await page.getByRole('button', { name: /^Account menu/ }).click();
+  await page.getByRole('button', { name: 'Dark' }).click();
+  await page.getByRole('button', { name: 'Compact' }).click();
+  await page.getByRole('button', { name: 'Русский' }).click();
+  await expect(page.getByRole('navigation', { name: 'Главное меню' }).getByRole('link', { name: 'Карточки' })).toBeVisible();
+  await page.reload();
+  await expect(page.getByRole('heading', { level: 1, name: 'Карточки' })).toBeVisible();
+  await expect(page.locator('html')).toHaveAttribute('data-theme', 'dark');
+  await expect(page.locator('html')).toHaveAttribute('data-density', 'compact');
+  await expect(page.locator('html')).toHaveAttribute('lang', 'ru');
 });
 
 test('a card or page that is not there says so', async ({ page }) => {

@@ -109,7 +109,7 @@ test('HTML that a plugin forgot to escape is inert, and its styles stay in its t
   await expect(page.getByRole('heading', { level: 3, name: 'Kept' })).toHaveCSS('color', 'rgb(1, 2, 3)');
   await expect(page.getByRole('heading', { level: 1 })).not.toHaveCSS('color', 'rgb(1, 2, 3)');
   // Even where its styles say so, it cannot lie over the page.
-  await page.getByRole('tab', { name: 'Raw JSON' }).click();
+  await page.getByRole('tab', { name: 'JSON' }).click();
   await page.getByRole('tab', { name: 'html' }).click();
   await expect(page.locator('[data-plugin="e2e-html"] iframe, [data-plugin="e2e-html"] script, [data-plugin="e2e-html"] [style]')).toHaveCount(0);
   await page.getByText('link', { exact: true }).dispatchEvent('click');

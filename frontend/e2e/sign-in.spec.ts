@@ -48,6 +48,7 @@ test('signing out forgets the session, a reload does not', async ({ page }) => {
   await signIn(page, '/admin/cards');
   await page.reload();
   await expect(page.getByRole('heading', { level: 1, name: 'Cards' })).toBeVisible();
+  await page.getByRole('button', { name: /^Account menu/ }).click();
   await page.getByRole('button', { name: 'Sign out' }).click();
   await expect(page.getByRole('heading', { name: 'Sign in to Cardinal' })).toBeVisible();
   expect(await page.evaluate(() => sessionStorage.length + localStorage.length)).toBe(0);

@@ -73,7 +73,7 @@ class Session {
   /** Ends the session in this tab; requests that wait for a new sign-in fail. */
   giveUp(): void {
     token = null;
-    store(null);
+    forgetTab();
     this.me = null;
     this.phase = 'signed-out';
     waiting?.reject(new Error('signed out'));
@@ -112,5 +112,14 @@ function store(value: string | null): void {
     else sessionStorage.removeItem(STORAGE_KEY);
   } catch {
     // Without storage a reload asks for the password again; nothing else is lost.
+  }
+}
+
+/** What this tab keeps is one person's: where they were, what they looked at. */
+function forgetTab(): void {
+  try {
+    sessionStorage.clear();
+  } catch {
+    // Without storage nothing was kept.
   }
 }

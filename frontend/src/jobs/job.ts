@@ -29,7 +29,7 @@ export function secondsLeft(job: Job): number | null {
 
 /** "3 created, 1 updated", as far as it has come. */
 export function outcome(job: Job): string {
-  const words: Record<string, (n: number) => string> = { created: (n) => t('created', { n }), updated: (n) => t('updated', { n }), unchanged: (n) => t('unchanged', { n }), deleted: (n) => t('deleted', { n }) };
+  const words: Record<string, (n: number) => string> = { created: (n) => t('created', { n }), updated: (n) => t('updated', { n }), unchanged: (n) => t('unchanged', { n }), changed: (n) => t('changed', { n }), called: (n) => t('called', { n }) };
   const parts = Object.entries(job.counts ?? {}).filter(([, n]) => n > 0).map(([name, n]) => words[name]?.(n) ?? `${name} ${n}`);
   if (job.failed) parts.push(t('failed', { n: job.failed }));
   return parts.join(', ');

@@ -1,0 +1,157 @@
+import { patchCard, signedIn } from './requests.ts';
+import { createCard, expect, expectAccessible, expectReflows, signIn, test, uniqueSku } from './support.ts';
+
+test.beforeEach(({ page }) => signIn(page));
+
+const ATTRIBUTES = { brand: 'Nordhem', in_stock: true, materials: ['oak'], seat_height: 41, size: { depth: 82, width: 78 }, cost: { amount: '12.00', currency: 'EUR' }, deep: { a: [{ b: 1 }] } };
+
+test('attributes are edited by the type of their values, and as JSON', async ({ page }) => {
+  const id = await createCard(page, 'Every type');
+  await patchCard(page, id, { attributes: ATTRIBUTES });
+  await expect(page.getByLabel('brand', { exact: true })).toHaveValue('Nordhem');
+  await page.getByLabel('brand', { exact: true }).fill('Halden');
+  await page.getByRole('switch', { name: 'in_stock' }).uncheck();
+  await page.getByLabel('Add to materials').fill('bouclé');
+  await page.keyboard.press('Enter');
+  await page.getByLabel('depth').fill('90');
+  await page.getByLabel('Currency of cost').fill('usd');
+  await page.getByLabel('seat_height', { exact: true }).fill('many');
+  await expectAccessible(page);
+  await expectReflows(page);
+  // What cannot be saved takes the focus instead.
+  await page.keyboard.press('Control+s');
+  await expect(page.getByLabel('seat_height', { exact: true })).toBeFocused();
+  await page.getByLabel('seat_height', { exact: true }).fill('42,5');
+  await page.getByRole('button', { name: 'Actions for deep' }).click();
+  await page.getByRole('menuitem', { name: 'Remove' }).click();
+  await page.getByRole('button', { name: 'Actions for brand' }).click();
+  await page.getByRole('menuitem', { name: 'Rename' }).click();
+  await page.getByRole('dialog').getByLabel('Name').fill('maker');
+  await page.getByRole('dialog').getByRole('button', { name: 'Rename' }).click();
+  await page.getByRole('button', { name: 'Add attribute' }).click();
+  await page.getByRole('dialog').getByLabel('Name').fill('weight');
+  await page.getByRole('dialog').getByLabel('Type').selectOption('number');
+  await page.getByRole('dialog').getByRole('button', { name: 'Add' }).click();
+  await page.getByLabel('weight', { exact: true }).fill('14.2');
+  await expect(page.getByText('9 changes')).toBeVisible();
+  await page.keyboard.press('Control+s');
+  await expect(page.getByText('Card saved')).toBeVisible();
+  const { item } = await signedIn<{ item: { attributes: object } }>(page, 'GET', `/master-cards/${id}`);
+  expect(item.attributes).toMatchObject({ maker: 'Halden', in_stock: false, materials: ['oak', 'bouclé'], seat_height: 42.5, size: { depth: 90, width: 78 }, cost: { amount: '12.00', currency: 'USD' }, weight: 14.2 });
+  expect(Object.keys(item.attributes)).not.toEqual(expect.arrayContaining(['brand']));
+
+  await page.getByRole('group', { name: 'Edit attributes as' }).getByRole('button', { name: 'JSON' }).click();
+  const json = page.getByLabel('Attributes as JSON');
+  await json.fill('{"maker": ');
+  await expect(page.getByText(/^Not JSON/)).toBeVisible();
+  await json.fill('{"maker": "Mirel"}');
+  await page.getByRole('group', { name: 'Edit attributes as' }).getByRole('button', { name: 'Form' }).click();
+  await expect(page.getByLabel('maker', { exact: true })).toHaveValue('Mirel');
+  await page.getByRole('button', { name: 'Discard' }).click();
+  await expect(page.getByLabel('maker', { exact: true })).toHaveValue('Halden');
+});
+
+test('somebody else’s change fills what was not touched; only what both changed is asked about', async ({ page }) => {
+  const id = await createCard(page, 'Edited by two');
+  await patchCard(page, id, { attributes: { brand: 'Nordhem', colour: 'red' } });
+  await expect(page.getByLabel('brand', { exact: true })).toHaveValue('Nordhem');
+  await page.getByLabel('brand', { exact: true }).fill('Mine');
+  await patchCard(page, id, { status: 'active', attributes: { colour: 'blue' } });
+  await expect(page.getByText(/ changed status, colour /)).toBeVisible();
+  await expect(page.getByLabel('colour', { exact: true })).toHaveValue('blue');
+  await expect(page.getByLabel('Status')).toHaveValue('active');
+  await expect(page.getByLabel('brand', { exact: true })).toHaveValue('Mine');
+  await patchCard(page, id, { attributes: { brand: 'Theirs' } });
+  const conflict = page.getByRole('region', { name: 'You both changed this' });
+  await expect(conflict.getByRole('row')).toHaveCount(2);
+  await expect(conflict.getByRole('row', { name: /brand/ })).toContainText('Theirs');
+  await expectAccessible(page);
+  await expectReflows(page);
+  await page.keyboard.press('Control+s');
+  await expect(conflict).toBeVisible();
+  await conflict.getByRole('button', { name: 'Keep my brand' }).click();
+  await page.keyboard.press('Control+s');
+  await expect(page.getByText('Card saved')).toBeVisible();
+  await expect(page.getByLabel('brand', { exact: true })).toHaveValue('Mine');
+});
+
+test('a change of sources alone does not stand in the way of a save', async ({ page }) => {
+  const id = await createCard(page, 'Enriched meanwhile');
+  await page.getByLabel('Title').fill('Saved on top');
+  // The page does not hear of it, and its version is old: the host refuses it once.
+  let refused = 0;
+  await page.route('**/v1/admin/master-cards/*', async (route) => {
+    if (route.request().method() !== 'PATCH' || refused > 0) return route.fallback();
+    refused += 1;
+    await route.fulfill({ status: 412, contentType: 'application/problem+json', json: { status: 412, code: 'version-mismatch', detail: 'The card is at another version.' } });
+  });
+  await page.keyboard.press('Control+s');
+  await expect(page.getByText('Card saved')).toBeVisible();
+  expect(refused).toBe(1);
+  const { item } = await signedIn<{ item: { title: string } }>(page, 'GET', `/master-cards/${id}`);
+  expect(item.title).toBe('Saved on top');
+});
+
+test('history names who changed what; a value and a version come back', async ({ page }) => {
+  const id = await createCard(page, 'First title');
+  await patchCard(page, id, { title: 'Second title', attributes: { brand: 'Nordhem' } });
+  await patchCard(page, id, { status: 'active' });
+  await page.goto(`/admin/cards/${id}?tab=history`);
+  await page.getByRole('region', { name: 'Versions' }).getByRole('button', { name: /v2/ }).click();
+  await expect(page.getByRole('row', { name: /title/ })).toContainText('Second');
+  await expectAccessible(page);
+  await expectReflows(page);
+  await page.getByRole('button', { name: 'Restore title as it was before' }).click();
+  await expect(page.getByRole('heading', { level: 1, name: 'First title' })).toBeVisible();
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await expect(page.getByRole('heading', { level: 1, name: 'Second title' })).toBeVisible();
+  await page.getByRole('region', { name: 'Versions' }).getByRole('button', { name: /v1$/ }).click();
+  await page.getByRole('button', { name: 'Restore version 1' }).click();
+  await expect(page.getByRole('heading', { level: 1, name: 'First title' })).toBeVisible();
+});
+
+test('a card is duplicated, archived, deleted, and comes back', async ({ page }) => {
+  const sku = uniqueSku();
+  const id = await createCard(page, 'To be copied', sku);
+  await patchCard(page, id, { attributes: { brand: 'Nordhem' } });
+  await page.getByRole('button', { name: 'Duplicate' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Create card' }).click();
+  await expect(page).not.toHaveURL(new RegExp(id));
+  await expect(page.getByLabel('brand', { exact: true })).toHaveValue('Nordhem');
+  await page.getByRole('button', { name: 'More actions' }).click();
+  await page.getByRole('menuitem', { name: 'Archive' }).click();
+  await expect(page.getByLabel('Status')).toHaveValue('archived');
+  await page.getByRole('button', { name: 'Undo' }).first().click();
+  await expect(page.getByLabel('Status')).toHaveValue('draft');
+  await page.getByRole('button', { name: 'More actions' }).click();
+  await page.getByRole('menuitem', { name: 'Delete' }).click();
+  await expect(page.getByRole('heading', { level: 1, name: 'Cards' })).toBeVisible();
+  await page.getByRole('status').getByRole('button', { name: 'Undo' }).last().click();
+  await expect(page.getByRole('heading', { level: 1, name: 'To be copied' })).toBeVisible();
+});
+
+test('unsaved changes are not left without asking', async ({ page }) => {
+  await createCard(page, 'Half edited');
+  await page.getByLabel('Title').fill('Half edited, more');
+  await page.getByRole('tab', { name: 'JSON' }).click();
+  await page.getByRole('tab', { name: 'Overview' }).click();
+  await expect(page.getByLabel('Title')).toHaveValue('Half edited, more');
+  page.once('dialog', (dialog) => dialog.dismiss());
+  await page.getByRole('link', { name: 'Plugins' }).click();
+  await expect(page.getByLabel('Title')).toHaveValue('Half edited, more');
+  page.once('dialog', (dialog) => dialog.accept());
+  await page.getByRole('link', { name: 'Plugins' }).click();
+  await expect(page.getByRole('heading', { level: 1, name: 'Plugins' })).toBeVisible();
+});
+
+test('every tab of a card is accessible and fits a narrow screen', async ({ page }) => {
+  test.slow();
+  const id = await createCard(page, 'A title that is long enough to need a second line on a narrow screen, and then some');
+  await patchCard(page, id, { attributes: { ...ATTRIBUTES, images: ['https://pictures.invalid/1.jpg'], care: 'Vacuum with a soft brush. Blot spills at once with a dry cloth; do not rub.' } });
+  for (const tab of ['', '?tab=sources', '?tab=pictures', '?tab=history', '?tab=raw']) {
+    await page.goto(`/admin/cards/${id}${tab}`);
+    await expect(page.getByRole('tabpanel')).toBeVisible();
+    await expectAccessible(page);
+    await expectReflows(page);
+  }
+});
