@@ -1,7 +1,10 @@
-/** Whether a key belongs to what one types or chooses in, to an open dialog or to a plugin's tab, and not to the page. */
+/** What one types or chooses in, and what has keys of its own: a plugin's tab, an open menu. */
+const TAKES_KEYS = 'input:not([type="checkbox"], [type="radio"]), textarea, select, [contenteditable], [data-plugin], [popover]';
+
+/** Whether a key belongs to one of these or to an open dialog, and not to the page. */
 export function isTaken(event: KeyboardEvent): boolean {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return true;
-  const [target] = event.composedPath();
-  if (!(target instanceof Element)) return false;
-  return target.closest('input:not([type="checkbox"], [type="radio"]), textarea, select, [contenteditable], [data-plugin], [popover]') !== null || document.querySelector('dialog[open]') !== null;
+  // The whole path: what is inside a shadow root does not know what is around it.
+  if (event.composedPath().some((node) => node instanceof Element && node.matches(TAKES_KEYS))) return true;
+  return document.querySelector('dialog[open]') !== null;
 }
