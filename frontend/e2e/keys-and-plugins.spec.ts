@@ -96,7 +96,7 @@ test('the pages of keys and plugins are accessible and fit a narrow screen', asy
   await expect(page.getByText('MCP endpoint')).toBeVisible();
   await expectAccessible(page);
   await expectReflows(page);
-  await page.getByRole('link', { name: 'Plugins' }).click();
+  await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Plugins' }).click();
   await expect(page.getByRole('row', { name: /Supplier/ })).toContainText('Active');
   await expectAccessible(page);
   await expectReflows(page);
@@ -123,7 +123,7 @@ test('an error shows its request id and can be tried again', async ({ page }) =>
   await page.route('**/v1/admin/plugin-registry', (route) => failing
     ? route.fulfill({ status: 500, contentType: 'application/problem+json', json: { status: 500, code: 'internal-error', detail: 'Something went wrong here.', request_id: 'request-42' } })
     : route.fallback());
-  await page.getByRole('link', { name: 'Plugins' }).click();
+  await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Plugins' }).click();
   await expect(page.getByText('request-42')).toBeVisible();
   await expectAccessible(page);
   failing = false;
