@@ -55,6 +55,7 @@ export const texts = {
   lacksKind: 'Lacks kind',
   lastDays: '{n} days',
   made: 'Card “{title}” created',
+  more: 'More',
   moveLeft: 'Move {column} to the left',
   moveRight: 'Move {column} to the right',
   name: 'Name',

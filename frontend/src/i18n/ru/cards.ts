@@ -55,6 +55,7 @@ const cards: Translation<typeof texts> = {
   lacksKind: 'Нет вида',
   lastDays: '{n} дн.',
   made: 'Карточка «{title}» создана',
+  more: 'Ещё',
   moveLeft: 'Сдвинуть {column} влево',
   moveRight: 'Сдвинуть {column} вправо',
   name: 'Название',
