@@ -17,7 +17,7 @@ export default defineConfig({
   },
   server: {
     proxy: Object.fromEntries(
-      ['/v1', '/api', '/.well-known', '/admin/assets/plugins/'].map((path) => [path, { target: host, changeOrigin: true }]),
+      ['/v1', '/api', '/.well-known', '/metrics', '/problems', '/admin/assets/plugins/'].map((path) => [path, { target: host, changeOrigin: true }]),
     ),
   },
   test: { environment: 'happy-dom', include: ['src/**/*.test.ts'] },
