@@ -71,7 +71,7 @@ export const texts = {
   audit: 'Audit',
   noChanges: 'Nothing was changed yet',
   plugins: 'Plugins',
-  allPlugins: { one: 'All {n}', other: 'All {n}' },
+  allPlugins: 'All {n}',
   noPlugins: 'No plugins yet',
   perMinute: '{n}/min',
   nothing: 'Your role shows nothing here.',

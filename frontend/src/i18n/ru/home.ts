@@ -68,7 +68,7 @@ const home: Translation<typeof texts> = {
   audit: 'Журнал',
   noChanges: 'Изменений ещё нет',
   plugins: 'Плагины',
-  allPlugins: { one: 'Все: {n}', few: 'Все: {n}', many: 'Все: {n}', other: 'Все: {n}' },
+  allPlugins: 'Все {n}',
   noPlugins: 'Плагинов ещё нет',
   perMinute: '{n}/мин',
   nothing: 'Вашей роли здесь нечего показать.',
