@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { defineConfig } from 'vitest/config';
 import { clientOnly, DOES_NOTHING } from './build/client-only.ts';
-import { groupOf, shortHash } from './build/groups.ts';
+import { frameWithoutStyles, groupOf, shortHash } from './build/groups.ts';
 import { publish } from './build/publish.ts';
 import { textsInPlace } from './build/texts.ts';
 
@@ -15,10 +15,13 @@ export default defineConfig({
     clientOnly(),
     textsInPlace(import.meta.dirname),
     svelte({ compilerOptions: { cssHash: shortHash(join(import.meta.dirname, 'src')), discloseVersion: false, fragments: 'tree' } }),
+    frameWithoutStyles(),
     publish(),
   ],
   build: {
     target: 'es2022',
+    // Colours of both themes in one declaration, as they are written.
+    cssTarget: ['chrome123', 'firefox120', 'safari17.5'],
     // Nothing inline: the content security policy of the page allows files of our own only.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },

@@ -1,5 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
+import type { Plugin } from 'vite';
 
 /**
  * The files of the build, by who needs them: small files each begin their compression anew and name what they share, so
@@ -50,5 +51,14 @@ export function shortHash(src: string): (file: { filename: string; hash: (text: 
   return ({ filename, hash }) => {
     const at = files.indexOf(relative(src, resolve(src, '..', filename)));
     return at < 0 ? `svelte-${hash(filename)}` : `s${at.toString(36)}`;
+  };
+}
+
+/** A plugin's frame has its styles from the page that it stands in; its security policy allows no file of them. */
+export function frameWithoutStyles(): Plugin {
+  return {
+    name: 'cardinal-frame-without-styles',
+    apply: 'build',
+    transformIndexHtml: { order: 'post', handler: (html, { filename }) => (filename.endsWith('frame.html') ? html.replace(/\n\s*<link rel="stylesheet"[^>]*>/g, '') : html) },
   };
 }

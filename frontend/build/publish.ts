@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join, relative } from 'node:path';
+import { join, relative, resolve } from 'node:path';
 import { brotliCompressSync, constants } from 'node:zlib';
 import zopfli from '@gfx/zopfli';
 import type { Plugin } from 'vite';
@@ -25,7 +25,7 @@ export function publish(): Plugin {
     name: 'cardinal-publish',
     apply: 'build',
     configResolved: (config) => {
-      outDir = join(config.root, config.build.outDir);
+      outDir = resolve(config.root, config.build.outDir);
     },
     closeBundle: {
       sequential: true,

@@ -38,9 +38,8 @@ export function textsInPlace(root: string): Plugin {
     transform(code, id) {
       if (RUSSIAN.test(id)) return { code: `export default ${JSON.stringify(byEnglish(english, russian))}`, map: null };
       if (!id.includes('/src/') || !/\.(ts|svelte)$/.test(id) || !code.includes('i18n/')) return null;
-      const tree = (id.endsWith('.ts') ? parseAst(code, { lang: 'ts' }) : parseSvelte(code, { modern: true })) as unknown as Node;
       try {
-        return { code: withTexts(code, tree, english), map: null };
+        return { code: withTexts(code, id.endsWith('.ts') ? 'ts' : 'svelte', english), map: null };
       } catch (error) {
         return this.error(`${id}: ${(error as Error).message}`);
       }
@@ -48,7 +47,8 @@ export function textsInPlace(root: string): Plugin {
   };
 }
 
-function withTexts(code: string, tree: Node, english: Map<string, Texts>): string {
+export function withTexts(code: string, language: 'ts' | 'svelte', english: ReadonlyMap<string, Texts>): string {
+  const tree = (language === 'ts' ? parseAst(code, { lang: 'ts' }) : parseSvelte(code, { modern: true })) as unknown as Node;
   const edits: { start: number; end: number; text: string }[] = [];
   const areas = new Map<string, Texts>();
   const called = new Set<unknown>();
@@ -73,7 +73,12 @@ function withTexts(code: string, tree: Node, english: Map<string, Texts>): strin
   for (const node of nodes) {
     if (node.type === 'Identifier' && areas.has(node.name as string) && !called.has(node) && !isMember(node, nodes)) throw new Error(`\`${String(node.name)}\` of an area of texts can be called alone`);
   }
-  for (const { start, end, text } of edits.toSorted((a, b) => b.start - a.start)) code = code.slice(0, start) + text + code.slice(end);
+  let before = code.length;
+  for (const { start, end, text } of edits.toSorted((a, b) => b.start - a.start)) {
+    if (end > before) throw new Error('a text is chosen by a text');
+    code = code.slice(0, start) + text + code.slice(end);
+    before = start;
+  }
   return code;
 }
 

@@ -11,7 +11,7 @@ import { keyState } from '../keys/key.ts';
 import { checksOf } from '../operate/system.ts';
 import { ratesOf } from '../plugins/load.ts';
 import { isBroken, needsAttention, standingOf, titleOf } from '../plugins/plugin.ts';
-import { jobTitle } from './jobs.ts';
+import { jobTitle } from '../../jobs/job.ts';
 
 /** Something that waits for a decision, and where it is made. */
 export interface Attention {
