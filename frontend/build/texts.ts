@@ -10,7 +10,7 @@ const TRANSLATE = 'translateText';
 const AREA = /[/]i18n[/]([a-z-]+)\.ts$/;
 const RUSSIAN = /\/src\/i18n\/ru\/index\.ts$/;
 
-type Text = string | { other: string; [form: string]: string };
+export type Text = string | { other: string; [form: string]: string };
 type Texts = ReadonlyMap<string, Text>;
 /** The few members of a syntax tree's nodes that are asked for. */
 interface Node {

@@ -19,7 +19,6 @@ export const texts = {
   notAPicture: 'the file is damaged',
   notCopied: 'The browser did not allow copying. Select the text and copy it by hand.',
   notUndone: 'Not undone: {reason}',
-  now: 'now',
   onlyBeginning: 'Only the beginning is shown. The download has all of it.',
   open: 'Open',
   removeFilter: 'Remove filter {name}',

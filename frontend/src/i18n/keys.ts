@@ -73,7 +73,6 @@ export const texts = {
   rateNone: 'none',
   requestsPerMinute: 'Requests per minute',
   creating: 'Creating…',
-  cancel: 'Cancel',
 
   secretTitle: 'The key “{name}”',
   secretOnce: 'This is the only time it is shown: the server keeps only its hash.',

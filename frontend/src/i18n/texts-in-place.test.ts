@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import { withTexts } from '../../build/texts.ts';
+import { withTexts, type Text } from '../../build/texts.ts';
 
-const areas = new Map([['users', new Map([['hi', 'Hi {name}'], ['bye', 'Bye'], ['role_owner', 'Owner'], ['role_admin', 'Admin'], ['rows', { one: '{n} row', other: '{n} rows' }]])]]);
+const areas = new Map([['users', new Map<string, Text>([['hi', 'Hi {name}'], ['bye', 'Bye'], ['role_owner', 'Owner'], ['role_admin', 'Admin'], ['rows', { one: '{n} row', other: '{n} rows' }]])]]);
 const head = "import { t } from './i18n/users.ts';\n";
 const built = (code: string) => withTexts(`${head}${code}`, 'ts', areas).trim();
 
@@ -14,6 +14,11 @@ it('puts each text in the place of its name', () => {
 });
 
 it('refuses what it cannot tell', () => {
-  for (const code of ['t(name)', "t('nothing')", 't(`may_${role}`)', 'list.map(t)', 'const { t: other } = { t };', "((t) => t('bye'))(say)"]) expect(() => built(code), code).toThrow();
+  const refused: [code: string, why: string][] = [
+    ['t(name)', 'which text is name'], ["t('nothing')", 'no text has the name nothing'], ['t(`may_${role}`)', 'no texts have names like'],
+    ["t(t('bye') ? 'hi' : 'bye')", 'a text is chosen by a text'],
+    ['list.map(t)', 'can be called alone'], ['const { t: other } = { t };', 'can be called alone'], ["((t) => t('bye'))(say)", 'can be called alone'],
+  ];
+  for (const [code, why] of refused) expect(() => built(code), code).toThrow(why);
   expect(built("say({ t: 1 }.t, t('bye'))")).toBe('say({ t: 1 }.t, translateText("Bye"))');
 });

@@ -19,7 +19,6 @@ const common: Translation<typeof texts> = {
   notAPicture: 'файл повреждён',
   notCopied: 'Браузер не разрешил копирование. Выделите текст и скопируйте вручную.',
   notUndone: 'Не отменено: {reason}',
-  now: 'сейчас',
   onlyBeginning: 'Показано только начало. В файле есть всё.',
   open: 'Открыть',
   removeFilter: 'Убрать фильтр {name}',

@@ -72,7 +72,6 @@ const keys: Translation<typeof texts> = {
   rateNone: 'нет',
   requestsPerMinute: 'Запросов в минуту',
   creating: 'Создаём…',
-  cancel: 'Отмена',
   secretTitle: 'Ключ «{name}»',
   secretOnce: 'Он показывается только сейчас: сервер хранит лишь его хеш.',
   copyKey: 'Скопировать ключ',
