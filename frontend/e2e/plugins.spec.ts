@@ -88,6 +88,8 @@ test('a plugin is disabled, with a word on who runs dry, and enabled again', asy
   await expect(quick).toContainText('Active');
   await page.getByRole('button', { name: 'Actions for Quick' }).focus();
   await page.keyboard.press('Enter');
+  // The menu takes the focus a frame after it is open.
+  await expect(page.getByRole('menu').getByRole('menuitem').first()).toBeFocused();
   await page.getByRole('menuitem', { name: 'Disable' }).focus();
   await page.keyboard.press('Enter');
   const dialog = page.getByRole('dialog');
