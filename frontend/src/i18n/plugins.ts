@@ -118,7 +118,6 @@ export const texts = {
   uploaded: '{title} {version}: {state}',
   openPlugin: 'Open plugin',
 
-  breadcrumb: 'Breadcrumb',
   overview: 'Overview',
   routesAndTools: 'Routes & tools',
   settings: 'Settings',

@@ -3,6 +3,7 @@ import type { Translation } from '../catalogue.svelte.ts';
 
 const common: Translation<typeof texts> = {
   askForScope: 'Попросите у администратора право',
+  breadcrumb: 'Путь',
   cancel: 'Отмена',
   close: 'Закрыть',
   copied: 'Скопировано: {what}',

@@ -113,7 +113,6 @@ const plugins: Translation<typeof texts> = {
   uploading: 'Загружаем…',
   uploaded: '{title} {version}: {state}',
   openPlugin: 'Открыть плагин',
-  breadcrumb: 'Путь',
   overview: 'Обзор',
   routesAndTools: 'Маршруты и инструменты',
   settings: 'Настройки',
