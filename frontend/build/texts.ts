@@ -1,8 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseAst } from 'rolldown/parseAst';
 import { parse as parseSvelte } from 'svelte/compiler';
-import type { Plugin } from 'vite';
+import { parseAst, type Plugin } from 'vite';
 import { hashOf } from '../src/i18n/hash.ts';
 
 /** What the build calls in the place of every area's `t`. Nothing in the sources has this name: `inject` imports it. */
