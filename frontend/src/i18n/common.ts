@@ -3,7 +3,7 @@ import { catalogue } from './catalogue.svelte.ts';
 /** Words that parts of every page use. */
 export const texts = {
   askForScope: 'Ask an administrator for',
-  breadcrumb: 'Breadcrumb',
+  breadcrumb: 'Where you are',
   cancel: 'Cancel',
   close: 'Close',
   copied: '{what} copied',
