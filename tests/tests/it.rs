@@ -24,6 +24,7 @@ mod it {
     mod crash;
     mod database_walls;
     mod descriptors;
+    mod documents;
     mod events;
     mod events_readers;
     mod export;

@@ -212,11 +212,10 @@ impl Seen {
         let read = async {
             let pools = Pools::new(core.pg_config(), reaper.pg_config())?;
             let pool = &pools.core;
-            let failed = |error: cardinal_base::error::ApiError| anyhow::anyhow!("{error:?}");
-            self.decided.states = plugin_state::all(pool).await.map_err(failed)?;
-            self.decided.owners = plugin_owners::all(pool).await.map_err(failed)?;
-            self.proxy_routes = proxy_routes::get(pool).await.map_err(failed)?.lines;
-            self.kinds = kinds::stored(pool).await.map_err(failed)?;
+            self.decided.states = plugin_state::all(pool).await?;
+            self.decided.owners = plugin_owners::all(pool).await?;
+            self.proxy_routes = proxy_routes::get(pool).await?.lines;
+            self.kinds = kinds::stored(pool).await?;
             anyhow::Ok(())
         };
         if let Err(error) = read.await {

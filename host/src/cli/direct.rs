@@ -62,7 +62,8 @@ impl Direct {
 }
 
 /// A refusal in the API's words; of a fault the cause, which the API keeps to the log.
-pub fn explain(error: ApiError) -> anyhow::Error {
+pub fn explain(error: impl Into<ApiError>) -> anyhow::Error {
+    let error: ApiError = error.into();
     if error.status().is_server_error() {
         let cause = error.cause_text().unwrap_or_default();
         return anyhow::anyhow!("the database could not be used: {error} ({cause})");

@@ -15,12 +15,13 @@ use super::{
     text::plain,
 };
 use cardinal_base::{
-    codes,
     config::{Config, DatabaseSettings},
-    error::{ApiError, ApiResult},
     secret_file::BOOTSTRAP_PASSWORD_FILE,
 };
-use cardinal_identity::auth::{authority::ROLES, password::Hasher, username};
+use cardinal_identity::{
+    auth::{authority::ROLES, password::Hasher, username},
+    error::AuthError,
+};
 use cardinal_serve::{api::users as shown, audit::Act};
 use cardinal_store::users::{
     self,
@@ -282,25 +283,25 @@ async fn change_account(direct: &Direct, id: Uuid, change: Change) -> anyhow::Re
         true => takes_password(account),
         false => is_changed_by_people(account),
     };
-    let changed = accounts::change(&direct.pool, id, change, judge).await.map_err(explain)?;
+    let changed = accounts::change(&direct.pool, id, change, judge).await.map_err(explain)?.map_err(explain)?;
     let changed = changed.context("the account was removed meanwhile")?;
     let detail = shown::difference(&changed, sets_password);
     direct.record(Act::UpdateUser, id.to_string(), detail).await;
     Ok(changed.after)
 }
 
-fn is_changed_by_people(account: &Account) -> ApiResult<()> {
+fn is_changed_by_people(account: &Account) -> Result<(), AuthError> {
     match account.kind.as_str() {
-        "plugin" => Err(ApiError::new(&codes::FORBIDDEN).detail("The host keeps the users of plugins itself.")),
+        "plugin" => Err(AuthError::Forbidden("The host keeps the users of plugins itself.")),
         _ => Ok(()),
     }
 }
 
-fn takes_password(account: &Account) -> ApiResult<()> {
+fn takes_password(account: &Account) -> Result<(), AuthError> {
     is_changed_by_people(account)?;
     match account.kind.as_str() {
         "user" => Ok(()),
-        _ => Err(ApiError::new(&codes::FORBIDDEN).detail("The identity provider keeps the passwords of its users.")),
+        _ => Err(AuthError::Forbidden("The identity provider keeps the passwords of its users.")),
     }
 }
 

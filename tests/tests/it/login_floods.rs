@@ -165,7 +165,7 @@ async fn log_in_patiently(client: &Client) -> Duration {
     }
 }
 
-/// README: 30 seconds. The rest is for the machine, which is shared.
+/// host/docs/limits.md: 30 seconds. The rest is for the machine, which is shared.
 #[tokio::test]
 async fn three_hundred_guessers_at_a_name_from_its_own_new_address_hold_it_up_for_half_a_minute() {
     let host = Host::settings().start().await;
@@ -182,7 +182,7 @@ async fn three_hundred_guessers_at_a_name_from_its_own_new_address_hold_it_up_fo
     assert!(took < Duration::from_secs(45), "{took:?}");
 }
 
-/// README: 15 seconds. A flood from ever new addresses, each of which has not failed yet.
+/// host/docs/limits.md: 15 seconds. A flood from ever new addresses, each of which has not failed yet.
 #[tokio::test]
 async fn guesses_at_a_name_from_ever_new_addresses_hold_a_new_place_up_for_seconds() {
     let host = Host::settings().start().await;

@@ -110,12 +110,12 @@ async fn what_is_no_picture_never_comes_through() {
     let owner = host.owner().await;
     for path in ["/page", "/drawing.svg", "/short", "/too-large", "/endless", "/endless-page", "/gone", "/none"] {
         let answer = picture(owner, &site.url(path)).await;
-        answer.refused(502, "upstream-error");
+        answer.refused(404, "not-found");
         assert!(!answer.text().contains("alert"), "{answer}");
     }
     // A failure is kept too, for a shorter time.
     let before = site.served();
-    picture(owner, &site.url("/gone")).await.refused(502, "upstream-error");
+    picture(owner, &site.url("/gone")).await.refused(404, "not-found");
     assert_eq!(site.served(), before);
     for bad in [
         "",
@@ -148,13 +148,13 @@ async fn redirects_end_and_lead_to_no_private_network() {
     // Each of these would end at a server that answers with a picture.
     let closed = site.url_at(2, "/a.png");
     for url in [closed.clone(), to(&closed), to(&to(&closed)), closed.replace("127.0.0.2", "[::ffff:127.0.0.2]")] {
-        let problem = picture(owner, &url).await.refused(502, "upstream-error");
+        let problem = picture(owner, &url).await.refused(404, "not-found");
         assert!(problem["detail"].as_str().unwrap().contains("a network that pictures are not read from"), "{problem}");
     }
     assert_eq!(site.paths().iter().filter(|path| *path == "/a.png").count(), 1, "{:?}", site.paths());
-    picture(owner, &site.url("/circle")).await.refused(502, "upstream-error");
+    picture(owner, &site.url("/circle")).await.refused(404, "not-found");
     for other in ["http://169.254.169.254/a.png", "http://[::1]/a.png", "http://10.0.0.1/a.png", "http://0/a.png"] {
-        picture(owner, other).await.refused(502, "upstream-error");
+        picture(owner, other).await.refused(404, "not-found");
     }
     // What is not there and what is out of reach look alike.
     let [missing, private] =
@@ -166,6 +166,6 @@ async fn redirects_end_and_lead_to_no_private_network() {
 #[tokio::test]
 async fn without_the_setting_this_machine_is_out_of_reach() {
     let (host, site) = (Host::settings().start().await, site().await);
-    picture(host.owner().await, &site.url("/a.png")).await.refused(502, "upstream-error");
+    picture(host.owner().await, &site.url("/a.png")).await.refused(404, "not-found");
     assert_eq!(site.served(), 0);
 }

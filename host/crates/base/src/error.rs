@@ -5,7 +5,11 @@ use std::{borrow::Cow, time::Duration};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
 
-use super::codes::{self, Code};
+use super::{
+    codes::{self, Code},
+    input::InputError,
+    page::PageError,
+};
 
 /// A failure: plain words for the client, a cause for the log.
 pub struct ApiError(Box<Inner>);
@@ -143,6 +147,11 @@ impl ApiError {
         &self.0.headers
     }
 
+    /// Whether the database is away: nothing is wrong with what was asked.
+    pub fn is_outage(&self) -> bool {
+        self.code() == codes::DATABASE_UNAVAILABLE.name
+    }
+
     /// The cause chain, for the log.
     pub fn cause_text(&self) -> Option<String> {
         self.0.cause.as_ref().map(|cause| format!("{cause:#}"))
@@ -197,3 +206,23 @@ impl std::fmt::Display for ApiError {
 }
 
 impl std::error::Error for ApiError {}
+
+impl From<InputError> for ApiError {
+    fn from(error: InputError) -> Self {
+        match error {
+            InputError::Json(detail) => Self::new(&codes::INVALID_JSON).detail(detail),
+            InputError::Field { pointer, detail } => Self::invalid(pointer, detail),
+            InputError::Query(detail) => Self::new(&codes::INVALID_REQUEST).detail(detail),
+        }
+    }
+}
+
+impl From<PageError> for ApiError {
+    fn from(error: PageError) -> Self {
+        match error {
+            PageError::Limit => Self::new(&codes::INVALID_REQUEST).detail(error.to_string()),
+            PageError::Cursor => Self::new(&codes::INVALID_CURSOR).detail(error.to_string()),
+            PageError::Json(cause) => Self::internal(cause),
+        }
+    }
+}

@@ -3,28 +3,47 @@
 use http::{HeaderMap, header};
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use super::{
-    codes,
-    error::{ApiError, ApiResult},
-    exact,
-    strict::Strict,
-};
+use super::{exact, strict::Strict};
+
+/// What is wrong with what a client sent, in words for the client.
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    /// It is no JSON.
+    #[error("{0}")]
+    Json(String),
+    /// One field of it is wrong.
+    #[error("{pointer}: {detail}")]
+    Field {
+        /// A JSON pointer.
+        pointer: String,
+        detail: String,
+    },
+    /// A parameter of the query is wrong, or unknown.
+    #[error("{0}")]
+    Query(String),
+}
+
+impl InputError {
+    pub fn field(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::Field { pointer: pointer.into(), detail: detail.into() }
+    }
+}
 
 /// Deeper JSON than this is refused before anything looks at it.
 pub const JSON_DEPTH: usize = 128;
 
 /// A JSON body as `T`. 400 when it is not JSON, 422 with the pointer when a field is wrong or a number cannot be kept as
 /// it was sent.
-pub fn json<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
+pub fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, InputError> {
     let value = exact_json(body)?;
     match std::str::from_utf8(body).ok().and_then(exact::first_inexact) {
         None => Ok(value),
-        Some(pointer) => Err(ApiError::invalid(shortened(&pointer), "This number can't be kept with all its digits.")),
+        Some(pointer) => Err(InputError::field(shortened(&pointer), "This number can't be kept with all its digits.")),
     }
 }
 
 /// The same for a `T` that holds every number as text, or none that could change.
-pub fn exact_json<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
+pub fn exact_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, InputError> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let read = serde_path_to_error::deserialize(Strict(&mut reader));
     match read {
@@ -47,12 +66,12 @@ pub fn is_json(body: &[u8]) -> bool {
     std::str::from_utf8(body).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }
 
-fn not_json(error: &serde_json::Error) -> ApiError {
+fn not_json(error: &serde_json::Error) -> InputError {
     let place = format!("line {}, column {}", error.line(), error.column());
-    ApiError::new(&codes::INVALID_JSON).detail(format!("The body is not valid JSON ({place})."))
+    InputError::Json(format!("The body is not valid JSON ({place})."))
 }
 
-fn wrong_field(error: &serde_path_to_error::Error<serde_json::Error>) -> ApiError {
+fn wrong_field(error: &serde_path_to_error::Error<serde_json::Error>) -> InputError {
     let text = error.inner().to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
     let mut pointer = pointer(error.path());
@@ -64,7 +83,7 @@ fn wrong_field(error: &serde_path_to_error::Error<serde_json::Error>) -> ApiErro
         pointer.push('/');
         pointer.push_str(&escape(name));
     }
-    ApiError::invalid(shortened(&pointer), shortened(&plain(text)))
+    InputError::field(shortened(&pointer), shortened(&plain(text)))
 }
 
 /// serde's words about a failure in JSON's.
@@ -136,9 +155,9 @@ fn capitalised(text: &str) -> String {
 }
 
 /// 400 unless each parameter of the query is one of `names` and stands there once.
-pub fn check_query_names(query: &str, names: &[String]) -> ApiResult<()> {
+pub fn check_query_names(query: &str, names: &[String]) -> Result<(), InputError> {
     check_utf8(query)?;
-    let refused = |detail| Err(ApiError::new(&codes::INVALID_REQUEST).detail(detail));
+    let refused = |detail| Err(InputError::Query(detail));
     let mut seen: Vec<&str> = Vec::new();
     for (name, _) in url::form_urlencoded::parse(query.as_bytes()) {
         let Some(known) = names.iter().find(|known| **known == *name) else {
@@ -160,20 +179,19 @@ pub fn check_query_names(query: &str, names: &[String]) -> ApiResult<()> {
 const SHOWN_NAME: usize = 64;
 
 /// Read lossily, another text than the client's would be searched for.
-fn check_utf8(query: &str) -> ApiResult<()> {
+fn check_utf8(query: &str) -> Result<(), InputError> {
     match percent_encoding::percent_decode_str(query).decode_utf8() {
         Ok(_) => Ok(()),
-        Err(_) => Err(ApiError::new(&codes::INVALID_REQUEST).detail("The query is not UTF-8.")),
+        Err(_) => Err(InputError::Query("The query is not UTF-8.".to_owned())),
     }
 }
 
 /// The query as `T`; 400 names what is unknown or wrong.
-pub fn query<T: DeserializeOwned>(query: Option<&str>) -> ApiResult<T> {
+pub fn query<T: DeserializeOwned>(query: Option<&str>) -> Result<T, InputError> {
     let query = query.unwrap_or_default();
     check_utf8(query)?;
-    serde_urlencoded::from_str(query).map_err(|error| {
-        ApiError::new(&codes::INVALID_REQUEST).detail(format!("A query parameter is not valid: {error}."))
-    })
+    let wrong = |error| InputError::Query(format!("A query parameter is not valid: {error}."));
+    serde_urlencoded::from_str(query).map_err(wrong)
 }
 
 /// The media type of the body, lower case, without parameters; `None` when there is none.
@@ -197,7 +215,7 @@ pub fn preference(accept: &str, types: &[&str]) -> f32 {
 pub mod maybe {
     use serde::{Deserialize, Deserializer};
 
-    use crate::error::{ApiError, ApiResult};
+    use super::InputError;
 
     /// For `#[serde(default, deserialize_with = "maybe::present")]` on `Option<Option<T>>`.
     pub fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(reader: D) -> Result<Option<Option<T>>, D::Error> {
@@ -205,9 +223,9 @@ pub mod maybe {
     }
 
     /// The value of a field that may be left out and is never null.
-    pub fn not_null<T>(field: Option<Option<T>>, pointer: &str) -> ApiResult<Option<T>> {
+    pub fn not_null<T>(field: Option<Option<T>>, pointer: &str) -> Result<Option<T>, InputError> {
         match field {
-            Some(None) => Err(ApiError::invalid(pointer, "This can't be null; leave it out to keep it.")),
+            Some(None) => Err(InputError::field(pointer, "This can't be null; leave it out to keep it.")),
             other => Ok(other.flatten()),
         }
     }
@@ -245,9 +263,14 @@ mod tests {
     }
 
     fn pointer_of(body: &str) -> String {
-        let error = json::<Body>(body.as_bytes()).unwrap_err();
-        assert_eq!(error.code(), "validation-failed", "{error:?}");
-        error.fields()[0].0.clone()
+        wrong_field_of::<Body>(body).0
+    }
+
+    fn wrong_field_of<T: DeserializeOwned + std::fmt::Debug>(body: &str) -> (String, String) {
+        match json::<T>(body.as_bytes()).unwrap_err() {
+            InputError::Field { pointer, detail } => (pointer, detail),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -268,7 +291,7 @@ mod tests {
 
     #[test]
     fn names_what_is_allowed_and_no_rust_type() {
-        let detail = |body: &str| json::<Body>(body.as_bytes()).unwrap_err().fields()[0].1.clone();
+        let detail = |body: &str| wrong_field_of::<Body>(body).1;
         assert_eq!(detail("[]"), "Expected an object, found an array.");
         assert_eq!(detail(r#"{"name": ["a"]}"#), "Expected a string, found an array.");
         assert_eq!(detail(r#"{"name": null}"#), "Expected a string, found null.");
@@ -288,24 +311,26 @@ mod tests {
 
     #[test]
     fn a_number_is_kept_or_refused() {
-        let read = |number: &str| json::<serde_json::Value>(format!(r#"{{"a": [{number}]}}"#).as_bytes());
-        assert!(read("18446744073709551615").is_ok() && read("-0").is_ok() && read("0.10").is_ok());
+        let body = |number: &str| format!(r#"{{"a": [{number}]}}"#);
+        for kept in ["18446744073709551615", "-0", "0.10"] {
+            assert!(json::<serde_json::Value>(body(kept).as_bytes()).is_ok(), "{kept}");
+        }
         for changed in ["18446744073709551616", "1e400", "0.1234567890123456789"] {
-            assert_eq!(read(changed).unwrap_err().fields()[0].0, "/a/0", "{changed}");
+            assert_eq!(wrong_field_of::<serde_json::Value>(&body(changed)).0, "/a/0", "{changed}");
         }
     }
 
     #[test]
     fn a_query_has_known_names_and_each_once() {
         let names = ["limit".to_owned(), "q".to_owned()];
-        let check = |query: &str| check_query_names(query, &names).map_err(|error| error.code().to_owned());
+        let check = |query: &str| check_query_names(query, &names);
         for good in ["", "&", "limit=5", "q=a&limit=5", "%6Cimit=5", "q", "q=a+b%20c%26limit%3D5", "&&q=1&"] {
-            assert_eq!(check(good), Ok(()), "{good}");
+            assert!(check(good).is_ok(), "{good}");
         }
         for bad in
             ["x=1", "x", "=1", "Limit=5", "limit=5&limit=6", "limit=5&%6cimit=6", "li%6Dit%20=5", "q=%FF", "q[]=1"]
         {
-            assert_eq!(check(bad), Err("invalid-request".to_owned()), "{bad}");
+            assert!(matches!(check(bad), Err(InputError::Query(_))), "{bad}");
         }
         assert!(check_query_names("limit=5", &[]).is_err());
     }
@@ -321,7 +346,8 @@ mod tests {
     #[test]
     fn what_is_not_json_is_400() {
         for body in ["", "{", "{}x", "\u{1}", "{\"name\": \"a\"} {}"] {
-            assert_eq!(json::<serde_json::Value>(body.as_bytes()).unwrap_err().code(), "invalid-json", "{body}");
+            let read = json::<serde_json::Value>(body.as_bytes());
+            assert!(matches!(read, Err(InputError::Json(_))), "{body}");
         }
     }
 }

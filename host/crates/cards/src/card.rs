@@ -6,10 +6,11 @@ use serde_json::{Map, Value, value::RawValue};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::source;
+use super::{
+    error::{CardError, FieldError},
+    source,
+};
 use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
     exact::Object,
     schema::{Actor, DateTime},
 };
@@ -139,7 +140,7 @@ pub struct NewCard {
 impl NewCard {
     /// Checks every field and gives all that is wrong at once; then the attributes, with the
     /// empty `sources` that every card has.
-    pub fn check(self) -> ApiResult<(String, String, Status, Box<RawValue>)> {
+    pub fn check(self) -> Result<(String, String, Status, Box<RawValue>), CardError> {
         let mut faults = Faults::default();
         faults.title(&self.title);
         faults.sku(&self.sku);
@@ -153,9 +154,9 @@ impl NewCard {
         };
         faults.attributes(&attributes);
         faults.result()?;
-        let sources = Object::default().to_raw().map_err(ApiError::internal)?;
+        let sources = Object::default().to_raw()?;
         attributes.insert("sources", sources);
-        Ok((self.title, self.sku, self.status, attributes.to_raw().map_err(ApiError::internal)?))
+        Ok((self.title, self.sku, self.status, attributes.to_raw()?))
     }
 }
 
@@ -203,12 +204,12 @@ impl Faults {
         }
     }
 
-    pub fn result(self) -> ApiResult<()> {
+    pub fn result(self) -> Result<(), CardError> {
         if self.0.is_empty() {
             return Ok(());
         }
-        let error = ApiError::new(&codes::VALIDATION_FAILED);
-        Err(self.0.into_iter().fold(error, |error, (pointer, detail)| error.field(pointer, detail)))
+        let fields = self.0.into_iter().map(|(pointer, detail)| FieldError { pointer: pointer.to_owned(), detail });
+        Err(CardError::Fields(fields.collect()))
     }
 }
 
@@ -219,7 +220,7 @@ mod tests {
 
     fn check(body: Value) -> Vec<String> {
         let card: NewCard = cardinal_base::input::exact_json(body.to_string().as_bytes()).unwrap();
-        card.check().err().map(|e| e.fields().iter().map(|(pointer, _)| pointer.clone()).collect()).unwrap_or_default()
+        card.check().err().map(|e| e.fields().iter().map(|field| field.pointer.clone()).collect()).unwrap_or_default()
     }
 
     #[test]

@@ -4,12 +4,10 @@ use serde::{Deserialize, de::IgnoredAny};
 
 use super::{
     card::{Card, Status},
+    error::CardError,
     patch::Change,
 };
-use cardinal_base::{
-    error::{ApiError, ApiResult},
-    exact::Object,
-};
+use cardinal_base::exact::Object;
 
 /// A card without what only the host writes.
 #[derive(Clone, Debug, Default)]
@@ -22,13 +20,13 @@ pub struct Fields {
 }
 
 impl Fields {
-    pub fn of(card: &Card) -> ApiResult<Self> {
-        let mut attributes = Object::parse(card.attributes.get()).map_err(ApiError::internal)?;
+    pub fn of(card: &Card) -> Result<Self, CardError> {
+        let mut attributes = Object::parse(card.attributes.get())?;
         attributes.remove("sources");
         Ok(Self { title: card.title.clone(), sku: card.sku.clone(), status: card.status.clone(), attributes })
     }
 
-    pub fn change(&mut self, change: &Change) -> ApiResult<()> {
+    pub fn change(&mut self, change: &Change) -> Result<(), CardError> {
         if let Some(title) = &change.title {
             self.title.clone_from(title);
         }
@@ -39,7 +37,7 @@ impl Fields {
             status.name().clone_into(&mut self.status);
         }
         let Some(attributes) = &change.attributes else { return Ok(()) };
-        self.attributes.merge(attributes).map_err(ApiError::internal)
+        Ok(self.attributes.merge(attributes)?)
     }
 }
 
@@ -49,7 +47,7 @@ impl Fields {
 pub struct Replay(Option<Fields>);
 
 impl Replay {
-    pub fn take(&mut self, line: Line) -> ApiResult<()> {
+    pub fn take(&mut self, line: Line) -> Result<(), CardError> {
         let is_whole = line.is_whole();
         let Sent { title, sku, status, attributes, .. } = line.change;
         if is_whole {
@@ -62,7 +60,7 @@ impl Replay {
         match attributes {
             // Its own nulls are values: only those of a patch remove.
             Some(attributes) if is_whole => fields.attributes = attributes,
-            Some(attributes) => fields.attributes.merge(&attributes).map_err(ApiError::internal)?,
+            Some(attributes) => fields.attributes.merge(&attributes)?,
             None => {}
         }
         fields.attributes.remove("sources");

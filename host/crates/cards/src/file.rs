@@ -6,8 +6,8 @@ mod lines;
 use serde_json::Value;
 
 use self::{csv::Records, lines::Lines};
-use super::row::{ROW_LIMIT, Row, Terms, refusal};
-use cardinal_base::error::{ApiError, ApiResult};
+use super::row::{ROW_LIMIT, Refusal, Row, Terms};
+use crate::error::CardError;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
@@ -44,7 +44,7 @@ impl File {
     }
 
     /// Reads on; an error is about the file as a whole.
-    pub fn push(&mut self, bytes: &[u8], found: &mut Vec<Read>) -> ApiResult<()> {
+    pub fn push(&mut self, bytes: &[u8], found: &mut Vec<Read>) -> Result<(), CardError> {
         let Some(start) = &mut self.start else { return self.read(bytes, found) };
         start.extend_from_slice(bytes);
         if start.len() < BOM.len() {
@@ -55,7 +55,7 @@ impl File {
     }
 
     /// The file is over.
-    pub fn finish(&mut self, found: &mut Vec<Read>) -> ApiResult<()> {
+    pub fn finish(&mut self, found: &mut Vec<Read>) -> Result<(), CardError> {
         if let Some(start) = self.start.take() {
             self.begin(&start, found)?;
         }
@@ -74,14 +74,14 @@ impl File {
         }
     }
 
-    fn begin(&mut self, start: &[u8], found: &mut Vec<Read>) -> ApiResult<()> {
+    fn begin(&mut self, start: &[u8], found: &mut Vec<Read>) -> Result<(), CardError> {
         if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
-            return Err(ApiError::invalid("", "The file is UTF-16; save it as UTF-8."));
+            return Err(CardError::field("", "The file is UTF-16; save it as UTF-8."));
         }
         self.read(start.strip_prefix(BOM).unwrap_or(start), found)
     }
 
-    fn read(&mut self, bytes: &[u8], found: &mut Vec<Read>) -> ApiResult<()> {
+    fn read(&mut self, bytes: &[u8], found: &mut Vec<Read>) -> Result<(), CardError> {
         match &mut self.reader {
             Reader::Lines(lines) => lines.push(bytes, |at, line| found.push(row(at, line, &self.terms))),
             Reader::Records(records) => records.push(bytes, found)?,
@@ -90,14 +90,14 @@ impl File {
     }
 }
 
-fn row(at: i64, line: ApiResult<&[u8]>, terms: &Terms) -> Read {
-    let fields = line.and_then(super::row::Fields::of_json).map_err(|error| refusal(at, None, &error))?;
+fn row(at: i64, line: Result<&[u8], CardError>, terms: &Terms) -> Read {
+    let fields = line.and_then(super::row::Fields::of_json).map_err(|error| Refusal::from(&error).report(at, None))?;
     checked(fields, at, terms)
 }
 
 fn checked(fields: super::row::Fields, at: i64, terms: &Terms) -> Read {
     let sku = fields.sku.clone().flatten();
-    fields.check(at, terms).map_err(|error| refusal(at, sku.as_deref(), &error))
+    fields.check(at, terms).map_err(|error| Refusal::from(&error).report(at, sku.as_deref()))
 }
 
 #[cfg(test)]
@@ -108,7 +108,7 @@ mod tests {
     const TERMS: Terms = Terms { mode: Mode::Upsert, dry_run: false, atomic: false, keeps_sources: false };
 
     /// The file in pieces of `size` bytes: rows as `line sku attributes`, faults as `line code`.
-    fn read(format: Format, text: &[u8], size: usize) -> ApiResult<Vec<String>> {
+    fn read(format: Format, text: &[u8], size: usize) -> Result<Vec<String>, CardError> {
         let (mut file, mut found) = (File::new(format, TERMS), Vec::new());
         for piece in text.chunks(size.max(1)) {
             file.push(piece, &mut found)?;
@@ -181,7 +181,7 @@ mod tests {
             ("\u{1f}sku\n", "/\u{1f}sku"),
         ] {
             let error = read(Format::Csv, head.as_bytes(), 4).unwrap_err();
-            assert!(error.fields().iter().any(|(at, _)| at == pointer), "{head:?}: {error:?}");
+            assert!(error.fields().iter().any(|field| field.pointer == *pointer), "{head:?}: {error:?}");
         }
         assert!(read(Format::Csv, b"\xff\xfes\0k\0u\0", 64).is_err());
     }

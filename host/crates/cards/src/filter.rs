@@ -5,10 +5,7 @@ use serde::{Deserialize, Serialize};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use super::card::Status;
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use crate::error::CardError;
 
 pub const DEFAULT_LIMIT: u32 = 50;
 pub const LARGEST_LIMIT: u32 = 200;
@@ -77,14 +74,14 @@ impl Filter {
 }
 
 impl ListQuery {
-    pub fn limit(&self) -> ApiResult<u32> {
+    pub fn limit(&self) -> Result<u32, CardError> {
         match self.limit.unwrap_or(DEFAULT_LIMIT) {
             limit @ 1..=LARGEST_LIMIT => Ok(limit),
             _ => Err(bad(format!("`limit` is 1 to {LARGEST_LIMIT}."))),
         }
     }
 
-    pub fn sort(&self) -> ApiResult<Sort> {
+    pub fn sort(&self) -> Result<Sort, CardError> {
         let text = self.sort.as_deref().unwrap_or("-created_at");
         let (descending, name) = text.strip_prefix('-').map_or((false, text), |name| (true, name));
         let column = match name {
@@ -101,7 +98,7 @@ impl ListQuery {
         Ok(Sort { column, descending })
     }
 
-    pub fn exact_count(&self) -> ApiResult<bool> {
+    pub fn exact_count(&self) -> Result<bool, CardError> {
         match self.count.as_deref() {
             None => Ok(false),
             Some("exact") => Ok(true),
@@ -109,7 +106,7 @@ impl ListQuery {
         }
     }
 
-    pub fn filter(&self) -> ApiResult<Filter> {
+    pub fn filter(&self) -> Result<Filter, CardError> {
         let updated_since = match &self.updated_since {
             Some(text) => {
                 Some(OffsetDateTime::parse(text, &Rfc3339).map_err(|_| bad("`updated_since` is a time of RFC 3339."))?)
@@ -131,7 +128,7 @@ impl ListQuery {
         })
     }
 
-    fn search(&self) -> ApiResult<Option<String>> {
+    fn search(&self) -> Result<Option<String>, CardError> {
         let text = self.q.as_deref().map(str::trim).filter(|text| !text.is_empty());
         match text {
             Some(text) if text.chars().count() > SEARCH_LIMIT || text.contains('\0') => {
@@ -141,7 +138,7 @@ impl ListQuery {
         }
     }
 
-    fn status(&self) -> ApiResult<Option<&'static str>> {
+    fn status(&self) -> Result<Option<&'static str>, CardError> {
         let known = [Status::Draft, Status::Active, Status::Archived].map(Status::name);
         match self.status.as_deref() {
             None => Ok(None),
@@ -153,7 +150,7 @@ impl ListQuery {
     }
 
     /// The members that the items of a page are cut down to; `id` is always among them.
-    pub fn fields(&self) -> ApiResult<Option<Vec<&str>>> {
+    pub fn fields(&self) -> Result<Option<Vec<&str>>, CardError> {
         const KNOWN: [&str; 8] = ["id", "title", "sku", "status", "attributes", "version", "created_at", "updated_at"];
         let Some(list) = self.fields.as_deref() else { return Ok(None) };
         let mut fields = vec!["id"];
@@ -168,7 +165,7 @@ impl ListQuery {
     }
 }
 
-fn word(value: &Option<String>, name: &str) -> ApiResult<Option<String>> {
+fn word(value: &Option<String>, name: &str) -> Result<Option<String>, CardError> {
     match value {
         Some(text) if text.is_empty() || text.len() > 200 || text.contains('\0') => {
             Err(bad(format!("`{name}` is not a name.")))
@@ -177,6 +174,6 @@ fn word(value: &Option<String>, name: &str) -> ApiResult<Option<String>> {
     }
 }
 
-fn bad(detail: impl Into<String>) -> ApiError {
-    ApiError::new(&codes::INVALID_REQUEST).detail(detail)
+fn bad(detail: impl Into<String>) -> CardError {
+    CardError::Query(detail.into())
 }

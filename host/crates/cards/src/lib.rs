@@ -1,6 +1,7 @@
 //! The rules of cards; pure, no database, no HTTP.
 
 pub mod card;
+pub mod error;
 pub mod fields;
 pub mod file;
 pub mod filter;

@@ -5,7 +5,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::card::{Faults, Status};
-use cardinal_base::{error::ApiResult, exact::Object, input::maybe};
+use super::error::CardError;
+use cardinal_base::{exact::Object, input::maybe};
 
 /// What a client sends to change a card: null is not a value for any of the fields.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -36,7 +37,7 @@ pub struct Change {
 }
 
 impl CardPatch {
-    pub fn check(self) -> ApiResult<Change> {
+    pub fn check(self) -> Result<Change, CardError> {
         let mut faults = Faults::default();
         let change = Change {
             title: required(self.title, "/title", &mut faults),

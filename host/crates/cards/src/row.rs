@@ -8,15 +8,17 @@ use uuid::Uuid;
 
 use super::{
     card::{Faults, Status},
+    error::{CardError, FieldError},
     source,
 };
 use cardinal_base::{
     card_size::CARD_LIMIT,
-    codes,
-    error::{ApiError, ApiResult},
+    codes::Code,
     exact::Object,
-    input,
+    input::{self, InputError},
 };
+
+const NOT_JSON: &str = "The line is not valid JSON.";
 
 /// Bytes of a row: twice those of the largest card, since JSON in a cell of CSV has its quotes doubled.
 pub const ROW_LIMIT: usize = 2 * CARD_LIMIT;
@@ -116,24 +118,22 @@ fn raw<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<Box<RawValue>>, D:
 
 impl Fields {
     /// A line of JSON.
-    pub fn of_json(line: &[u8]) -> ApiResult<Self> {
+    pub fn of_json(line: &[u8]) -> Result<Self, CardError> {
         let first = line.trim_ascii_start().first();
         match input::strict(line) {
             Ok(fields) => Ok(fields),
             // Once more, slowly, so that the field is named.
             Err(_) => Err(match input::exact_json::<Self>(line) {
-                Ok(_) => ApiError::new(&codes::INVALID_JSON),
-                Err(error) if error.code() == codes::INVALID_JSON.name => {
-                    ApiError::new(&codes::INVALID_JSON).detail("The line is not valid JSON.")
-                }
-                Err(_) if first != Some(&b'{') => ApiError::invalid("", "A row is a JSON object, alone on its line."),
-                Err(error) => error,
+                Ok(_) => CardError::Json(NOT_JSON.to_owned()),
+                Err(InputError::Json(_)) => CardError::Json(NOT_JSON.to_owned()),
+                Err(_) if first != Some(&b'{') => CardError::field("", "A row is a JSON object, alone on its line."),
+                Err(error) => error.into(),
             }),
         }
     }
 
     /// Everything that is wrong, at once.
-    pub fn check(self, line: i64, terms: &Terms) -> ApiResult<Row> {
+    pub fn check(self, line: i64, terms: &Terms) -> Result<Row, CardError> {
         let mut faults = Faults::default();
         let title = required(self.title, "/title", &mut faults);
         if let Some(title) = &title {
@@ -222,37 +222,37 @@ impl Row {
     }
 
     /// The attributes of a new card, sources and all.
-    pub fn new_attributes(&self) -> ApiResult<Box<RawValue>> {
+    pub fn new_attributes(&self) -> Result<Box<RawValue>, CardError> {
         with_sources(self.own_attributes()?.get(), self.sources.as_ref())
     }
 
     /// Those of a new card, sources apart.
-    fn own_attributes(&self) -> ApiResult<Cow<'_, RawValue>> {
+    fn own_attributes(&self) -> Result<Cow<'_, RawValue>, CardError> {
         match (&self.attributes, &self.set) {
             (Some(attributes), _) => Ok(Cow::Borrowed(attributes)),
             (None, set) => {
                 let set = set.clone().unwrap_or_default();
-                merged("{}", &set).map(Cow::Owned).map_err(ApiError::internal)
+                Ok(Cow::Owned(merged("{}", &set)?))
             }
         }
     }
 
     /// The attributes of a card that has `present` (sources apart), when the row says anything of them. Sources that it
     /// doesn't name are for the database to keep.
-    pub fn changed_attributes(&self, present: Option<&str>) -> ApiResult<Option<Box<RawValue>>> {
+    pub fn changed_attributes(&self, present: Option<&str>) -> Result<Option<Box<RawValue>>, CardError> {
         let own = match (&self.attributes, &self.set, present) {
             (Some(attributes), ..) => attributes.get().to_owned(),
-            (None, Some(set), Some(present)) => merged(present, set).map_err(ApiError::internal)?.get().to_owned(),
+            (None, Some(set), Some(present)) => merged(present, set)?.get().to_owned(),
             (None, ..) => return Ok(None),
         };
         match &self.sources {
             Some(sources) => with_sources(&own, Some(sources)).map(Some),
-            None => RawValue::from_string(own).map(Some).map_err(ApiError::internal),
+            None => Ok(Some(RawValue::from_string(own)?)),
         }
     }
 
     /// What stands in the history of a new card.
-    pub fn told(&self, job: Uuid) -> ApiResult<impl Serialize + std::fmt::Debug + Send + Sync + use<'_>> {
+    pub fn told(&self, job: Uuid) -> Result<impl Serialize + std::fmt::Debug + Send + Sync + use<'_>, CardError> {
         #[derive(Debug, Serialize)]
         struct Told<'a> {
             title: &'a Option<String>,
@@ -282,12 +282,12 @@ fn merged(present: &str, set: &Object) -> serde_json::Result<Box<RawValue>> {
 }
 
 /// The text of an object and its sources as one object.
-fn with_sources(own: &str, sources: Option<&Sources>) -> ApiResult<Box<RawValue>> {
+fn with_sources(own: &str, sources: Option<&Sources>) -> Result<Box<RawValue>, CardError> {
     let sources = sources.map_or("{}", |sources| sources.text.get());
     let own = own.trim();
     let inner = own.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default();
     let comma = if inner.trim().is_empty() { "" } else { "," };
-    RawValue::from_string(format!("{{{inner}{comma}\"sources\":{sources}}}")).map_err(ApiError::internal)
+    Ok(RawValue::from_string(format!("{{{inner}{comma}\"sources\":{sources}}}"))?)
 }
 
 impl Sources {
@@ -323,26 +323,48 @@ impl Sources {
     }
 }
 
-/// What a reader of the job is told of a row that is not written.
-pub fn refusal(line: i64, sku: Option<&str>, error: &ApiError) -> Value {
-    let fields = error.fields();
-    let named = |(pointer, detail): &(String, String)| match pointer.strip_prefix('/') {
-        Some(name) => format!("{name}: {detail}"),
-        None => detail.clone(),
-    };
-    let detail = match fields.is_empty() {
-        true => error.client_detail().map_or_else(|| error.to_string(), str::to_owned),
-        false => fields.iter().map(named).collect::<Vec<_>>().join(" "),
-    };
-    let mut told = json!({"line": line, "code": error.code(), "detail": detail});
-    if let Some(sku) = sku {
-        told["sku"] = sku.into();
+/// Why a row is not written, for the errors of its job.
+#[derive(Debug)]
+pub struct Refusal {
+    pub code: &'static Code,
+    pub detail: Option<String>,
+    pub fields: Vec<FieldError>,
+}
+
+impl From<&CardError> for Refusal {
+    fn from(error: &CardError) -> Self {
+        Self { code: error.code(), detail: error.detail(), fields: error.fields().to_vec() }
     }
-    if !fields.is_empty() {
-        let each = fields.iter().map(|(pointer, detail)| json!({"pointer": pointer, "detail": detail}));
-        told["errors"] = each.collect();
+}
+
+impl Refusal {
+    pub fn new(code: &'static Code, detail: impl Into<String>) -> Self {
+        Self { code, detail: Some(detail.into()), fields: Vec::new() }
     }
-    told
+
+    /// The entry of the job's errors.
+    pub fn report(&self, line: i64, sku: Option<&str>) -> Value {
+        let mut report = json!({"line": line, "code": self.code.name, "detail": self.text()});
+        if let Some(sku) = sku {
+            report["sku"] = sku.into();
+        }
+        if !self.fields.is_empty() {
+            let each = self.fields.iter().map(|field| json!({"pointer": field.pointer, "detail": field.detail}));
+            report["errors"] = each.collect();
+        }
+        report
+    }
+
+    fn text(&self) -> String {
+        if self.fields.is_empty() {
+            return self.detail.clone().unwrap_or_else(|| self.code.title.to_owned());
+        }
+        let named = |field: &FieldError| match field.pointer.strip_prefix('/') {
+            Some(name) => format!("{name}: {}", field.detail),
+            None => field.detail.clone(),
+        };
+        self.fields.iter().map(named).collect::<Vec<_>>().join(" ")
+    }
 }
 
 #[cfg(test)]
@@ -351,16 +373,16 @@ mod tests {
 
     const CREATE: Terms = Terms { mode: Mode::Create, dry_run: false, atomic: false, keeps_sources: false };
 
-    fn row(text: &str, terms: Terms) -> ApiResult<Row> {
+    fn row(text: &str, terms: Terms) -> Result<Row, CardError> {
         Fields::of_json(text.as_bytes())?.check(1, &terms)
     }
 
     fn wrong(text: &str, terms: Terms) -> Vec<String> {
         let error = row(text, terms).unwrap_err();
         if error.fields().is_empty() {
-            return vec![error.code().to_owned()];
+            return vec![error.code().name.to_owned()];
         }
-        error.fields().iter().map(|(pointer, _)| pointer.clone()).collect()
+        error.fields().iter().map(|field| field.pointer.clone()).collect()
     }
 
     #[test]
@@ -391,7 +413,7 @@ mod tests {
             assert_eq!(wrong(text, CREATE).first().map(String::as_str), Some(faults), "{text}");
         }
         let twice = Fields::of_json(br#"{"title":"a","sku":"b","title":"c"}"#).unwrap_err();
-        assert!(twice.fields()[0].1.contains("Duplicate field `title`"), "{twice:?}");
+        assert!(twice.fields()[0].detail.contains("Duplicate field `title`"), "{twice:?}");
         assert!(row(r#"{"sku":"b"}"#, Terms { mode: Mode::Upsert, ..CREATE }).is_ok(), "what is there has a title");
     }
 

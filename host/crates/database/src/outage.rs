@@ -2,7 +2,6 @@
 //! meanwhile, and says so by [`log_failure!`], has its line at debug level alone. A database that is silent
 //! (`heartbeat.rs`) is asked by nobody until it answers again.
 
-use cardinal_base::{codes, error::ApiError};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -149,17 +148,12 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Whether this is the outage that the log tells of already.
-pub fn is_known(error: &ApiError) -> bool {
-    error.code() == codes::DATABASE_UNAVAILABLE.name
-}
-
 /// Logs that work beside the requests failed. During an outage of the database this is no news.
 #[macro_export]
 macro_rules! log_failure {
     ($error:expr, $message:literal) => {{
         let error = &$error;
-        if $crate::outage::is_known(error) {
+        if error.is_outage() {
             tracing::debug!(?error, $message);
         } else {
             tracing::warn!(?error, $message);

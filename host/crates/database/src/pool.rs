@@ -6,10 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use deadpool_postgres::PoolError;
 use deadpool_postgres::{
-    ClientWrapper, Hook, HookError, Manager, ManagerConfig, Metrics, Object, PoolBuilder, PoolError, RecyclingMethod,
-    Runtime, TimeoutType,
+    ClientWrapper, Hook, HookError, Manager, ManagerConfig, Metrics, Object, PoolBuilder, RecyclingMethod, Runtime,
+    TimeoutType,
 };
+pub use tokio_postgres::Error as StatementError;
 use tokio_postgres::NoTls;
 
 use super::outage::Outages;

@@ -4,15 +4,16 @@ use anyhow::Context as _;
 use tokio_postgres::Client;
 
 use crate::{pool::Pool, sql};
-use cardinal_base::error::ApiResult;
 
 /// The server's version, as it says it.
 ///
 /// # Errors
 /// It can't be asked.
-pub async fn version(pool: &Pool) -> ApiResult<String> {
-    let row = pool.get().await?.query_one("SELECT current_setting('server_version')", &[]).await?;
-    Ok(row.try_get(0)?)
+pub async fn version(pool: &Pool) -> anyhow::Result<String> {
+    let client = pool.get().await.context("getting a database connection")?;
+    let row =
+        client.query_one("SELECT current_setting('server_version')", &[]).await.context("asking for its version")?;
+    row.try_get(0).context("reading its version")
 }
 
 /// Makes the host's database when it is not there, and closes the ones that every server has: plugins log in to this

@@ -19,7 +19,7 @@ pub mod username;
 
 use std::{net::IpAddr, sync::Arc};
 
-use http::{HeaderMap, header};
+use http::HeaderMap;
 use uuid::Uuid;
 
 use self::{
@@ -32,16 +32,17 @@ use self::{
     session_token::{Refused, Ring},
     throttle::Throttle,
 };
+use crate::error::AuthError;
 use crate::limit::{KeyRate, Limits};
 use cardinal_base::{
     clock::Clock,
     codes::{self, Code},
-    error::{ApiError, ApiResult},
     scope::{self, ScopeSet},
 };
 use cardinal_database::pool::Pool;
 use cardinal_store::{
     api_keys::{KnownKey, lineage::Maker},
+    error::StoreError,
     users::User,
 };
 
@@ -54,13 +55,10 @@ const LEARNED_AT_ONCE: i64 = 20_000;
 /// How long looking a credential up may take; then the database counts as away.
 const LOOKUP_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
 
-async fn look_up<T>(work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
+async fn look_up<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     match tokio::time::timeout(LOOKUP_TIMEOUT, work).await {
         Ok(outcome) => outcome,
-        Err(_) => {
-            let cause = anyhow::anyhow!("a credential was not looked up in {LOOKUP_TIMEOUT:?}");
-            Err(ApiError::new(&codes::DATABASE_UNAVAILABLE).cause(cause))
-        }
+        Err(_) => Err(StoreError::Outage(anyhow::anyhow!("a credential was not looked up in {LOOKUP_TIMEOUT:?}"))),
     }
 }
 
@@ -122,15 +120,15 @@ impl Auth {
     }
 
     /// The system's user `uid` at the socket in `DATA_DIR`, who needs no credential.
-    pub async fn local(&self, uid: u32) -> ApiResult<SharedCaller> {
+    pub async fn local(&self, uid: u32) -> Result<SharedCaller, AuthError> {
         match look_up(cardinal_store::users::first_owner(&self.pool)).await? {
             Some(owner) => Ok(Arc::new(Caller::local(uid, owner))),
-            None => Err(ApiError::new(&codes::ACCOUNT_DISABLED).detail("There is no owner yet in whose name to act.")),
+            None => Err(AuthError::Disabled { detail: Some("There is no owner yet in whose name to act.") }),
         }
     }
 
     /// Who sends these headers. 401 without a credential or with a bad one, 503 when nobody can say.
-    pub async fn identify(&self, headers: &HeaderMap, peer: IpAddr) -> ApiResult<SharedCaller> {
+    pub async fn identify(&self, headers: &HeaderMap, peer: IpAddr) -> Result<SharedCaller, AuthError> {
         let fresh = if self.follower.is_current() { cache::FRESH } else { cache::FRESH_UNFOLLOWED };
         let token = bearer::read(headers).map_err(|reason| self.unauthorized(&codes::INVALID_TOKEN, Some(reason)))?;
         match token {
@@ -144,7 +142,7 @@ impl Auth {
         }
     }
 
-    async fn by_key(&self, text: &str, peer: IpAddr, fresh: time::Duration) -> ApiResult<SharedCaller> {
+    async fn by_key(&self, text: &str, peer: IpAddr, fresh: time::Duration) -> Result<SharedCaller, AuthError> {
         // The checksum turns noise away before anything is looked up.
         let key = PlainKey::parse(text).ok_or_else(|| self.unauthorized(&codes::INVALID_TOKEN, None))?;
         let hash = key.hash();
@@ -165,7 +163,7 @@ impl Auth {
         Ok(caller)
     }
 
-    async fn by_session(&self, text: &str, peer: IpAddr, fresh: time::Duration) -> ApiResult<SharedCaller> {
+    async fn by_session(&self, text: &str, peer: IpAddr, fresh: time::Duration) -> Result<SharedCaller, AuthError> {
         let claims = self.ring.verify(text, self.clock.unix()).map_err(|refused| match refused {
             Refused::Invalid => self.unauthorized(&codes::INVALID_TOKEN, None),
             Refused::Expired => self.unauthorized(&codes::EXPIRED_TOKEN, None),
@@ -187,7 +185,7 @@ impl Auth {
         Ok(caller)
     }
 
-    async fn by_jwt(&self, text: &str, fresh: time::Duration) -> ApiResult<SharedCaller> {
+    async fn by_jwt(&self, text: &str, fresh: time::Duration) -> Result<SharedCaller, AuthError> {
         // Without an identity provider there is nobody whose signature would count.
         let Some(oidc) = &self.oidc else {
             return Err(self.unauthorized(&codes::INVALID_TOKEN, Some("This server accepts no JWTs.")));
@@ -212,17 +210,19 @@ impl Auth {
         if user.role.is_some() { most.intersect(&role_scopes(user)) } else { most }
     }
 
-    fn jwt_failure(&self, failure: Failure) -> ApiError {
+    fn jwt_failure(&self, failure: Failure) -> AuthError {
         match failure {
             Failure::Refused(oidc::Refused::Expired) => self.unauthorized(&codes::EXPIRED_TOKEN, None),
             Failure::Refused(oidc::Refused::Invalid(reason)) => {
-                self.unauthorized(&codes::INVALID_TOKEN, None).cause(anyhow::anyhow!("the JWT is refused: {reason}"))
+                let challenge = Some(self.challenge_for(&codes::INVALID_TOKEN));
+                let reason = Some(format!("the JWT is refused: {reason}"));
+                AuthError::Unauthorized { code: &codes::INVALID_TOKEN, challenge, detail: None, reason }
             }
-            Failure::Unavailable(seconds) => ApiError::new(&codes::IDENTITY_PROVIDER_UNAVAILABLE).retry_after(seconds),
+            Failure::Unavailable(retry_after) => AuthError::NoProvider { retry_after },
         }
     }
 
-    fn accept(&self, found: Found) -> ApiResult<SharedCaller> {
+    fn accept(&self, found: Found) -> Result<SharedCaller, AuthError> {
         match found {
             Found::Caller(caller) if caller.has_expired(self.clock.now()) => {
                 Err(self.unauthorized(&codes::EXPIRED_TOKEN, None))
@@ -230,26 +230,26 @@ impl Auth {
             Found::Caller(caller) => Ok(caller),
             Found::Nobody => Err(self.unauthorized(&codes::INVALID_TOKEN, None)),
             Found::Revoked => Err(self.unauthorized(&codes::REVOKED_TOKEN, None)),
-            Found::Disabled => Err(ApiError::new(&codes::ACCOUNT_DISABLED)),
+            Found::Disabled => Err(AuthError::Disabled { detail: None }),
         }
     }
 
     /// 401 with the challenge of RFC 6750: no error attribute when no token was shown.
-    pub fn unauthorized(&self, code: &'static Code, detail: Option<&str>) -> ApiError {
-        let challenge = match code.name {
+    pub fn unauthorized(&self, code: &'static Code, detail: Option<&'static str>) -> AuthError {
+        AuthError::Unauthorized { code, challenge: Some(self.challenge_for(code)), detail, reason: None }
+    }
+
+    fn challenge_for(&self, code: &Code) -> String {
+        match code.name {
             "missing-token" => format!("Bearer {}", self.challenge),
             _ => format!(r#"Bearer error="invalid_token", error_description="{}", {}"#, code.title, self.challenge),
-        };
-        let error = ApiError::new(code).header(header::WWW_AUTHENTICATE, challenge);
-        match detail {
-            Some(detail) => error.detail(detail),
-            None => error,
         }
     }
 
     /// A refusal for want of a scope tells an OAuth client what to ask its provider for, and where. All of it: some
     /// clients ask for just what they are told, and would lose what they have.
-    pub fn step_up(&self, refusal: ApiError, caller: &Caller, scope: &str) -> ApiError {
+    pub fn step_up(&self, refusal: AuthError, caller: &Caller, scope: &str) -> AuthError {
+        let AuthError::InsufficientScope { scope: missing, .. } = &refusal else { return refusal };
         if caller.kind != CallerKind::Oidc {
             return refusal;
         }
@@ -258,7 +258,7 @@ impl Auth {
             held => format!("{held} {scope}"),
         };
         let challenge = format!(r#"Bearer error="insufficient_scope", scope="{wanted}", {}"#, self.challenge);
-        refusal.header(header::WWW_AUTHENTICATE, challenge)
+        AuthError::InsufficientScope { scope: missing.clone(), challenge }
     }
 
     /// How often credentials were known already, by their kind.
@@ -267,14 +267,14 @@ impl Auth {
     }
 
     /// Learns where names have logged in, at whichever host, after the session `after`; gives the last one.
-    pub async fn learn_places(&self, after: Uuid) -> ApiResult<Uuid> {
+    pub async fn learn_places(&self, after: Uuid) -> Result<Uuid, StoreError> {
         let (last, places) = cardinal_store::sessions::places(&self.pool, after, LEARNED_AT_ONCE).await?;
         self.throttle.learn(&places);
         Ok(last.unwrap_or(after))
     }
 
     /// Writes down when keys were last used and sessions last seen; called every few seconds and at the end.
-    pub async fn flush_uses(&self) -> ApiResult<()> {
+    pub async fn flush_uses(&self) -> Result<(), StoreError> {
         let uses = self.uses.take();
         if !uses.is_empty()
             && let Err(error) = cardinal_store::api_keys::touch(&self.pool, &uses).await

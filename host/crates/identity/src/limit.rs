@@ -25,10 +25,7 @@ use self::{
     meters::Meters,
     standing::{Kind, Policy, Standing, seconds},
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use crate::error::AuthError;
 
 /// Calls without a valid credential that an address may make: far more than a person or a script
 /// that has made a mistake needs, far less than what a host can answer.
@@ -121,7 +118,7 @@ impl Limits {
     }
 
     /// Lets an address in, before anything of its credential is looked at; charges nothing.
-    pub fn admit(&self, peer: IpAddr, at: Instant, standing: &mut Option<Standing>) -> ApiResult<()> {
+    pub fn admit(&self, peer: IpAddr, at: Instant, standing: &mut Option<Standing>) -> Result<(), AuthError> {
         let now = self.at(at);
         self.addresses.admit(Network::from(peer), now).map_err(|(spent_until, wait)| {
             *standing = Some(self.of_address(spent_until, now));
@@ -151,7 +148,12 @@ impl Limits {
 
     /// Charges a call to its caller's budgets, whatever comes of it later: on each of its budgets, or on none of them when one
     /// refuses.
-    pub fn charge(&self, allowances: &[Allowance], at: Instant, standing: &mut Option<Standing>) -> ApiResult<()> {
+    pub fn charge(
+        &self,
+        allowances: &[Allowance],
+        at: Instant,
+        standing: &mut Option<Standing>,
+    ) -> Result<(), AuthError> {
         let (now, hosts) = (self.at(at), self.meters.hosts());
         let mut least: Option<(&Policy, u64, u64)> = None;
         for (place, Allowance { policy, meter }) in allowances.iter().enumerate() {
@@ -203,9 +205,9 @@ impl KeyRate {
     }
 }
 
-fn refused(detail: &str, wait: u64) -> ApiError {
-    let wait = u32::try_from(seconds(wait).max(1)).unwrap_or(u32::MAX);
-    ApiError::new(&codes::RATE_LIMITED).detail(detail).retry_after(wait)
+fn refused(detail: &'static str, wait: u64) -> AuthError {
+    let retry_after = u32::try_from(seconds(wait).max(1)).unwrap_or(u32::MAX);
+    AuthError::TooOften { detail, retry_after }
 }
 
 #[cfg(test)]

@@ -14,11 +14,8 @@ use uuid::Uuid;
 
 use super::{connection::PluginPool, probe::Prober, watchdog::Watchdog};
 use cardinal_base::{
-    codes,
     config::{Breaking, Execution, PerPlugin},
-    db_error,
-    error::ApiError,
-    input,
+    db_error, input,
 };
 use cardinal_cards::{
     filter::ListQuery,
@@ -29,8 +26,9 @@ use cardinal_database::pool::Pool;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_observe::log::Log;
 use cardinal_store::{
-    card_sources::{self, Entry, StoreError, Written},
+    card_sources::{self, Entry, Written},
     catalogue::{Catalogue, Unwritten},
+    error::StoreError,
     service_users,
 };
 
@@ -82,7 +80,7 @@ pub enum Fault {
     /// 422 with this code.
     Refused(Broken),
     /// What the admin API would answer to the same question.
-    Answer(ApiError),
+    Answer(StoreError),
     /// An argument that is none.
     Invalid(String),
     /// Something that the plugin was not given.
@@ -104,12 +102,6 @@ impl From<Broken> for Fault {
     }
 }
 
-impl From<ApiError> for Fault {
-    fn from(error: ApiError) -> Self {
-        Self::Answer(error)
-    }
-}
-
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
         if let StoreError::Database(database) = &error
@@ -123,7 +115,8 @@ impl From<StoreError> for Fault {
                 detail: "The data has a value that the database can't hold.".to_owned(),
             }),
             StoreError::Database(database) if !db_error::is_unavailable(&database) => Self::Internal(database.into()),
-            unreachable => Self::Unavailable(unreachable.into()),
+            StoreError::Pool(_) | StoreError::Database(_) => Self::Unavailable(error.into()),
+            other => Self::Answer(other),
         }
     }
 }
@@ -133,9 +126,7 @@ impl From<Unwritten> for Fault {
         match error {
             Unwritten::Store(error) => error.into(),
             Unwritten::Together(error) => Self::Unavailable(anyhow::Error::new(error)),
-            Unwritten::Crowded => {
-                ApiError::new(&codes::OVERLOADED).detail("Too many writes wait for this card.").into()
-            }
+            Unwritten::Crowded => Self::Busy("Too many writes wait for this card.".to_owned()),
             Unwritten::Stopped => Self::Unavailable(anyhow::anyhow!("the host is stopping")),
         }
     }

@@ -26,8 +26,12 @@ use uuid::Uuid;
 
 use crate::app::App;
 use cardinal_base::error::{ApiError, ApiResult};
+use cardinal_database::pool::{PoolError, StatementError};
 use cardinal_database::{log_failure, pool::Pool};
-use cardinal_store::jobs::{self, Job, Runner, Uncounted};
+use cardinal_store::{
+    error::StoreError,
+    jobs::{self, Job, Runner, Uncounted},
+};
 
 /// Jobs that one host runs at the same time, imports apart.
 const AT_ONCE: usize = 2;
@@ -124,7 +128,7 @@ impl Jobs {
 
     /// Removes jobs that are past their retention.
     pub async fn forget_old(&self) -> ApiResult<u64> {
-        jobs::remove_old(&self.pool, RETENTION_DAYS).await
+        Ok(jobs::remove_old(&self.pool, RETENTION_DAYS).await?)
     }
 
     fn own(self: &Arc<Self>, id: Uuid, is_import: bool) -> Own {
@@ -253,11 +257,52 @@ fn may_pass(error: &ApiError) -> bool {
     error.status().is_server_error()
 }
 
-impl From<Uncounted> for End {
+/// Why a step was not counted; its transaction must not be committed.
+#[derive(Debug)]
+pub enum StepError {
+    /// The job is another process's by now, or over, or not where the step began.
+    Lost,
+    Error(ApiError),
+}
+
+impl From<Uncounted> for StepError {
     fn from(uncounted: Uncounted) -> Self {
         match uncounted {
             Uncounted::Lost => Self::Lost,
-            Uncounted::Error(error) => Self::Failed(told(&error)),
+            Uncounted::Error(error) => Self::Error(error.into()),
+        }
+    }
+}
+
+impl From<ApiError> for StepError {
+    fn from(error: ApiError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<StoreError> for StepError {
+    fn from(error: StoreError) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+impl From<PoolError> for StepError {
+    fn from(error: PoolError) -> Self {
+        StoreError::from(error).into()
+    }
+}
+
+impl From<StatementError> for StepError {
+    fn from(error: StatementError) -> Self {
+        StoreError::from(error).into()
+    }
+}
+
+impl From<StepError> for End {
+    fn from(error: StepError) -> Self {
+        match error {
+            StepError::Lost => Self::Lost,
+            StepError::Error(error) => Self::Failed(told(&error)),
         }
     }
 }

@@ -263,11 +263,11 @@ async fn run(
 
 /// The core's own endpoints wait for nothing but the database. One that is stopped, not gone, answers nothing and
 /// closes nothing, so a connection alone never shows it.
-async fn in_time<T>(app: &App, work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
+async fn in_time<T, E: Into<ApiError>>(app: &App, work: impl Future<Output = Result<T, E>>) -> ApiResult<T> {
     let (mut work, mut left) = (pin!(work), CORE_ANSWER);
     loop {
         match tokio::time::timeout(LOOK_EVERY, work.as_mut()).await {
-            Ok(outcome) => return outcome,
+            Ok(outcome) => return outcome.map_err(Into::into),
             Err(_) => left = left.saturating_sub(LOOK_EVERY),
         }
         if left.is_zero() || app.pools.core.is_given_up() {

@@ -86,8 +86,8 @@ impl Route {
     pub fn check_query(&self, query: Option<&str>) -> ApiResult<()> {
         match (&self.query, query) {
             (_, None | Some("")) | (Query::Any, _) => Ok(()),
-            (Query::Described, Some(query)) => input::check_query_names(query, &[]),
-            (Query::Only(names), Some(query)) => input::check_query_names(query, names),
+            (Query::Described, Some(query)) => Ok(input::check_query_names(query, &[])?),
+            (Query::Only(names), Some(query)) => Ok(input::check_query_names(query, names)?),
         }
     }
 

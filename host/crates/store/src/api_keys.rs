@@ -10,7 +10,8 @@ use uuid::Uuid;
 
 use self::lineage::{Maker, MakerTerms};
 use super::users::{self, User};
-use cardinal_base::{db_error, error::ApiResult, scope::ScopeSet};
+use crate::error::StoreError;
+use cardinal_base::{db_error, scope::ScopeSet};
 use cardinal_database::pool::Pool;
 
 /// What the database holds of a key.
@@ -78,7 +79,7 @@ pub struct KnownKey {
 }
 
 /// The key with this hash.
-pub async fn by_hash(pool: &Pool, hash: &KeyHash) -> ApiResult<Option<KnownKey>> {
+pub async fn by_hash(pool: &Pool, hash: &KeyHash) -> Result<Option<KnownKey>, StoreError> {
     let client = pool.get().await?;
     let sql = format!(
         "SELECT {COLUMNS}, {} FROM public.admin_api_keys k JOIN public.admin_users u ON u.id = k.owner_id WHERE k.key_hash = $1",
@@ -126,7 +127,7 @@ pub enum Made {
 }
 
 /// Adds a key, which ends no later than its maker does.
-pub async fn insert(pool: &Pool, key: &mut KeyRecord, hash: &KeyHash) -> ApiResult<Made> {
+pub async fn insert(pool: &Pool, key: &mut KeyRecord, hash: &KeyHash) -> Result<Made, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     if let Some(maker) = key.made_by_key_id {
@@ -148,7 +149,12 @@ fn earlier(one: Option<OffsetDateTime>, other: Option<OffsetDateTime>) -> Option
 }
 
 /// Keys, newest first; of one owner, or of all. `before` is the last id of the page before.
-pub async fn list(pool: &Pool, owner: Option<Uuid>, before: Option<Uuid>, limit: i64) -> ApiResult<Vec<KeyRecord>> {
+pub async fn list(
+    pool: &Pool,
+    owner: Option<Uuid>,
+    before: Option<Uuid>,
+    limit: i64,
+) -> Result<Vec<KeyRecord>, StoreError> {
     let client = pool.get().await?;
     let sql = format!(
         "SELECT {COLUMNS} FROM public.admin_api_keys k WHERE ($1::uuid IS NULL OR k.owner_id = $1) \
@@ -158,7 +164,7 @@ pub async fn list(pool: &Pool, owner: Option<Uuid>, before: Option<Uuid>, limit:
     Ok(rows.iter().map(from_row).collect())
 }
 
-pub async fn get(pool: &Pool, id: Uuid) -> ApiResult<Option<KeyRecord>> {
+pub async fn get(pool: &Pool, id: Uuid) -> Result<Option<KeyRecord>, StoreError> {
     let client = pool.get().await?;
     let sql = format!("SELECT {COLUMNS} FROM public.admin_api_keys k WHERE k.id = $1");
     let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&id]).await?;
@@ -200,7 +206,7 @@ pub enum Updated {
 
 /// Changes a key. Those that were made with it then end with it at the latest, and its lineage keeps no scope that it
 /// has not; narrowing does that for a revoked key, too. `by` is the key that asks for it, when it is one.
-pub async fn update(pool: &Pool, key: &KeyRecord, change: &Change, by: Option<Uuid>) -> ApiResult<Updated> {
+pub async fn update(pool: &Pool, key: &KeyRecord, change: &Change, by: Option<Uuid>) -> Result<Updated, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     lineage::lock(&work, key.owner_id).await?;
@@ -252,7 +258,7 @@ pub async fn update(pool: &Pool, key: &KeyRecord, change: &Change, by: Option<Uu
 
 /// Revokes a key and, unless it is to go alone, the keys that it replaces, those that replaced it, and all that was made
 /// with any of them; gives those, as they are now. A key that was revoked before keeps its time and reason.
-pub async fn revoke(pool: &Pool, key: &KeyRecord, reason: &str, alone: bool) -> ApiResult<Vec<KeyRecord>> {
+pub async fn revoke(pool: &Pool, key: &KeyRecord, reason: &str, alone: bool) -> Result<Vec<KeyRecord>, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     lineage::lock(&work, key.owner_id).await?;
@@ -291,7 +297,7 @@ pub async fn rotate(
     old: &KeyRecord,
     overlap: Option<OffsetDateTime>,
     by: Option<Uuid>,
-) -> ApiResult<Rotated> {
+) -> Result<Rotated, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     lineage::lock(&work, old.owner_id).await?;
@@ -341,7 +347,7 @@ impl KeyRecord {
 
 /// Notes when and from where keys were last used; called in batches. It waits for no key that is being changed: two
 /// statements that lock many keys in different orders could wait for each other.
-pub async fn touch(pool: &Pool, uses: &[(Uuid, OffsetDateTime, IpAddr)]) -> ApiResult<()> {
+pub async fn touch(pool: &Pool, uses: &[(Uuid, OffsetDateTime, IpAddr)]) -> Result<(), StoreError> {
     let client = pool.get().await?;
     let (mut ids, mut times, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
     for (id, at, ip) in uses {

@@ -10,11 +10,9 @@ use time::OffsetDateTime;
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
+use crate::error::StoreError;
 use crate::old_rows;
-use cardinal_base::{
-    error::ApiResult,
-    schema::{Actor, DateTime},
-};
+use cardinal_base::schema::{Actor, DateTime};
 use cardinal_database::pool::Pool;
 
 /// A row to be added.
@@ -97,14 +95,14 @@ fn values(entry: &Entry) -> [&(dyn ToSql + Sync); 10] {
     ]
 }
 
-pub async fn add(pool: &Pool, entry: &Entry) -> ApiResult<()> {
+pub async fn add(pool: &Pool, entry: &Entry) -> Result<(), StoreError> {
     let client = pool.get().await?;
     client.execute(&client.prepare_cached(ADD).await?, &values(entry)).await?;
     Ok(())
 }
 
 /// All of them or none; sent without waiting for each.
-pub async fn add_all(pool: &Pool, entries: &[Entry]) -> ApiResult<()> {
+pub async fn add_all(pool: &Pool, entries: &[Entry]) -> Result<(), StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     let statement = work.prepare_cached(ADD).await?;
@@ -115,7 +113,7 @@ pub async fn add_all(pool: &Pool, entries: &[Entry]) -> ApiResult<()> {
 }
 
 /// Rows, newest first; `before` is the last one of the page before.
-pub async fn list(pool: &Pool, filter: &Filter, before: Option<i64>, limit: i64) -> ApiResult<Vec<Line>> {
+pub async fn list(pool: &Pool, filter: &Filter, before: Option<i64>, limit: i64) -> Result<Vec<Line>, StoreError> {
     let mut conditions = Vec::new();
     let mut values: Vec<&(dyn ToSql + Sync)> = Vec::new();
     let mut add = |condition: &str, value| {
@@ -172,7 +170,7 @@ fn line(row: &Row) -> Line {
 }
 
 /// Removes what is older than `days`, some rows at a time; gives how many. `reaper` is the one who may.
-pub async fn remove_old(reaper: &Pool, days: u32) -> ApiResult<u64> {
+pub async fn remove_old(reaper: &Pool, days: u32) -> Result<u64, StoreError> {
     let delete = "DELETE FROM public.admin_audit_log WHERE seq IN (SELECT seq FROM public.admin_audit_log \
                   WHERE at < now() - make_interval(days => $1) ORDER BY at LIMIT $2)";
     old_rows::remove(reaper, delete, i32::try_from(days).unwrap_or(i32::MAX), REMOVED_AT_ONCE).await

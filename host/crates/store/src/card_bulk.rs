@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use cardinal_base::error::ApiResult;
+use crate::error::StoreError;
 
 /// What is done to each card.
 #[derive(Clone, Debug)]
@@ -30,7 +30,13 @@ const FOUND: &str = "found AS MATERIALIZED (SELECT c.id FROM public.master_cards
      AND c.deleted_at IS NULL ORDER BY c.id FOR NO KEY UPDATE)";
 
 /// Does it to the cards `ids`; history names `job`.
-pub async fn apply(work: &Transaction<'_>, deed: &Deed, ids: &[Uuid], actor: &Value, job: Uuid) -> ApiResult<Outcome> {
+pub async fn apply(
+    work: &Transaction<'_>,
+    deed: &Deed,
+    ids: &[Uuid],
+    actor: &Value,
+    job: Uuid,
+) -> Result<Outcome, StoreError> {
     let (set, only, action, change) = match deed {
         Deed::SetStatus(status) => ("status = $5", "c.status <> $5", "update", json!({"status": status, "job": job})),
         Deed::Delete => ("deleted_at = now()", "$5::text IS NOT NULL", "delete", json!({"job": job})),

@@ -9,7 +9,7 @@ use std::{
 use time::{Duration, OffsetDateTime};
 
 use super::card_list::Count;
-use cardinal_base::error::{ApiError, ApiResult};
+use crate::error::StoreError;
 use cardinal_cards::filter::Filter;
 
 const GOOD_FOR: Duration = Duration::seconds(5);
@@ -31,7 +31,7 @@ struct Known {
 impl Estimates {
     /// What is known of `filter`. What has been known for too long is kept from one request, which thereby finds out
     /// anew: many clients that share a filter would all do so at once, and wait for each other.
-    pub fn of(&self, filter: &Filter, now: OffsetDateTime) -> ApiResult<Option<Count>> {
+    pub fn of(&self, filter: &Filter, now: OffsetDateTime) -> Result<Option<Count>, StoreError> {
         let key = key(filter)?;
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = kept.get_mut(&key) else { return Ok(None) };
@@ -44,7 +44,13 @@ impl Estimates {
     }
 
     /// Remembers what was found out just now, and not what was known before.
-    pub fn learn(&self, filter: &Filter, count: Count, before: Option<Count>, now: OffsetDateTime) -> ApiResult<()> {
+    pub fn learn(
+        &self,
+        filter: &Filter,
+        count: Count,
+        before: Option<Count>,
+        now: OffsetDateTime,
+    ) -> Result<(), StoreError> {
         if before == Some(count) {
             return Ok(());
         }
@@ -57,8 +63,8 @@ impl Estimates {
     }
 }
 
-fn key(filter: &Filter) -> ApiResult<Vec<u8>> {
-    serde_json::to_vec(filter).map_err(ApiError::internal)
+fn key(filter: &Filter) -> Result<Vec<u8>, StoreError> {
+    serde_json::to_vec(filter).map_err(StoreError::internal)
 }
 
 #[cfg(test)]

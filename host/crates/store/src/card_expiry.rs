@@ -11,7 +11,7 @@ use super::{
     cards::card_in_use,
     reaper::{BATCH_TIMEOUT, CARD_TIMEOUT, QUICK_CARD_TIMEOUT, RemoveError, remove_cards},
 };
-use cardinal_base::{codes, error::ApiResult};
+use crate::error::StoreError;
 use cardinal_database::pool::Pool;
 
 /// Cards that one statement removes: what else they take along is locked meanwhile.
@@ -66,7 +66,7 @@ impl Expiry {
 
     /// Removes what was deleted before `before`, oldest first. A card that cannot go stops no other: a batch that
     /// does not go as a whole comes after all others, card by card.
-    pub async fn remove(&mut self, reaper: &Pool, before: OffsetDateTime) -> ApiResult<Removed> {
+    pub async fn remove(&mut self, reaper: &Pool, before: OffsetDateTime) -> Result<Removed, StoreError> {
         self.slow.retain(|_, slow| slow.since.elapsed() < SLOW_RETRY);
         let (mut removed, mut mixed) = (Removed::default(), Vec::new());
         let mut place = (OffsetDateTime::UNIX_EPOCH, Uuid::nil());
@@ -115,7 +115,7 @@ impl Expiry {
         id: Uuid,
         timeout: Duration,
         removed: &mut Removed,
-    ) -> ApiResult<bool> {
+    ) -> Result<bool, StoreError> {
         match remove_cards(reaper, &[id], timeout).await {
             Ok(cards) => {
                 removed.cards += cards;
@@ -123,15 +123,10 @@ impl Expiry {
             }
             Err(RemoveError::Unavailable(error)) => return Err(error),
             Err(RemoveError::Slow(_)) => return Ok(false),
-            Err(RemoveError::Refused(error)) => {
-                let error = card_in_use(error);
-                match error.member("plugin").and_then(|name| name.as_str()) {
-                    Some(plugin) if error.code() == codes::CARD_IN_USE.name => {
-                        *removed.in_use.entry(plugin.to_owned()).or_default() += 1;
-                    }
-                    _ => tracing::warn!(card = %id, ?error, "a deleted card could not be removed"),
-                }
-            }
+            Err(RemoveError::Refused(error)) => match card_in_use(error) {
+                StoreError::CardInUse { plugin } => *removed.in_use.entry(plugin).or_default() += 1,
+                error => tracing::warn!(card = %id, ?error, "a deleted card could not be removed"),
+            },
         }
         Ok(true)
     }
@@ -141,7 +136,7 @@ async fn next(
     reaper: &Pool,
     before: OffsetDateTime,
     place: (OffsetDateTime, Uuid),
-) -> ApiResult<Vec<(OffsetDateTime, Uuid)>> {
+) -> Result<Vec<(OffsetDateTime, Uuid)>, StoreError> {
     let client = reaper.get().await?;
     let sql = "SELECT deleted_at, id FROM public.master_cards \
                WHERE deleted_at IS NOT NULL AND deleted_at < $1 AND (deleted_at, id) > ($2, $3) \

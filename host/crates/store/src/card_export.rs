@@ -10,7 +10,7 @@ use super::{
     card_list::Conditions,
     cards::{COLUMNS, from_row},
 };
-use cardinal_base::error::ApiResult;
+use crate::error::StoreError;
 use cardinal_cards::{card::Card, filter::Filter};
 use cardinal_database::pool::Pool;
 
@@ -27,7 +27,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    pub async fn open(pool: &Pool, filter: &Filter) -> ApiResult<Self> {
+    pub async fn open(pool: &Pool, filter: &Filter) -> Result<Self, StoreError> {
         let client = pool.get().await?.detach();
         client.batch_execute(BEGIN).await?;
         let query = Conditions::from_filter(filter);
@@ -37,7 +37,7 @@ impl Rows {
     }
 
     /// The next card; none at the end.
-    pub async fn next(&mut self) -> ApiResult<Option<Card>> {
+    pub async fn next(&mut self) -> Result<Option<Card>, StoreError> {
         let row = self.rows.next().await.transpose()?;
         Ok(row.as_ref().map(from_row))
     }

@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use tokio_postgres::types::{Json, ToSql};
 use uuid::Uuid;
 
-use cardinal_base::error::{ApiError, ApiResult};
+use crate::error::StoreError;
 use cardinal_cards::fields::{self, Fields, Replay, Sent};
 use cardinal_database::{bounded_rows::Rows, pool::Pool};
 
@@ -34,7 +34,7 @@ pub struct Line {
 }
 
 /// The lines of a card before the line `before`, and whether there are more which are too large for one page.
-pub async fn page(pool: &Pool, card: Uuid, before: Option<Uuid>, limit: i64) -> ApiResult<(Vec<Line>, bool)> {
+pub async fn page(pool: &Pool, card: Uuid, before: Option<Uuid>, limit: i64) -> Result<(Vec<Line>, bool), StoreError> {
     let client = pool.get().await?;
     let sql = "SELECT id, version, at, actor, action, change FROM public.card_history \
                WHERE card_id = $1 AND ($2::uuid IS NULL OR id < $2) ORDER BY id DESC LIMIT $3";
@@ -56,7 +56,7 @@ pub async fn page(pool: &Pool, card: Uuid, before: Option<Uuid>, limit: i64) -> 
 }
 
 /// A card's fields at `version`; none when its history does not tell them.
-pub async fn fields_at(transaction: &Transaction<'_>, card: Uuid, version: i64) -> ApiResult<Option<Fields>> {
+pub async fn fields_at(transaction: &Transaction<'_>, card: Uuid, version: i64) -> Result<Option<Fields>, StoreError> {
     let sql = "SELECT action, change FROM public.card_history \
                WHERE card_id = $1 AND version <= $2 AND action NOT IN ('enrich', 'remove_source') \
                  AND version >= coalesce((SELECT max(version) FROM public.card_history \
@@ -71,7 +71,7 @@ pub async fn fields_at(transaction: &Transaction<'_>, card: Uuid, version: i64) 
         lines += 1;
         if lines > REPLAYED {
             let detail = format!("More than {REPLAYED} changes lie between that version and the last one known whole.");
-            return Err(ApiError::invalid("/version", detail));
+            return Err(StoreError::Version(detail));
         }
         replay.take(fields::Line { action: row.try_get(0)?, change: row.try_get::<_, Json<Sent>>(1)?.0 })?;
     }

@@ -14,13 +14,12 @@ use tokio_postgres::{
 };
 use uuid::Uuid;
 
-use cardinal_base::{
-    codes, db_error,
-    error::{ApiError, ApiResult},
-};
+use crate::error::StoreError;
+use cardinal_base::{codes, db_error};
 use cardinal_cards::{
     card::Status,
-    row::{Mode, Row, Terms, refusal},
+    error::{CardError, FieldError},
+    row::{Mode, Refusal, Row, Terms},
 };
 
 mod staged;
@@ -61,15 +60,15 @@ impl Outcome {
         self.refused.extend(other.refused);
     }
 
-    fn refuse(&mut self, row: &Row, error: &ApiError) {
-        self.refused.push(refusal(row.line, Some(&row.sku), error));
+    fn refuse(&mut self, row: &Row, refusal: &Refusal) {
+        self.refused.push(refusal.report(row.line, Some(&row.sku)));
     }
 }
 
 /// Why rows were not written.
 enum Trouble {
     Sql(tokio_postgres::Error),
-    Other(ApiError),
+    Other(StoreError),
 }
 
 impl From<tokio_postgres::Error> for Trouble {
@@ -78,13 +77,19 @@ impl From<tokio_postgres::Error> for Trouble {
     }
 }
 
-impl From<ApiError> for Trouble {
-    fn from(error: ApiError) -> Self {
+impl From<CardError> for Trouble {
+    fn from(error: CardError) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
         Self::Other(error)
     }
 }
 
-impl From<Trouble> for ApiError {
+impl From<Trouble> for StoreError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Sql(error) => error.into(),
@@ -112,7 +117,7 @@ impl Trouble {
 
 impl Import<'_> {
     /// Writes rows in their order. What the database refuses is found by halves, so that it takes no other row along.
-    pub async fn write(&self, work: &mut Transaction<'_>, rows: &[Row]) -> ApiResult<Outcome> {
+    pub async fn write(&self, work: &mut Transaction<'_>, rows: &[Row]) -> Result<Outcome, StoreError> {
         let mut outcome = Outcome::default();
         let (mut todo, mut meetings) = (vec![rows], 0);
         while let Some(rows) = todo.pop() {
@@ -128,7 +133,7 @@ impl Import<'_> {
                     todo.push(rows);
                 }
                 Err(trouble) if trouble.is_of_data() => match rows {
-                    [row] => outcome.refuse(row, &unfit(trouble)),
+                    [row] => outcome.refuse(row, &unfit(&trouble)),
                     _ => {
                         let (first, second) = rows.split_at(rows.len() / 2);
                         todo.extend([second, first]);
@@ -142,7 +147,7 @@ impl Import<'_> {
     }
 
     /// What would become of rows, as far as can be known without writing them.
-    pub async fn judge(&self, work: &Transaction<'_>, rows: &[Row]) -> ApiResult<Outcome> {
+    pub async fn judge(&self, work: &Transaction<'_>, rows: &[Row]) -> Result<Outcome, StoreError> {
         let mut outcome = Outcome::default();
         for wave in self.waves(rows, &mut outcome) {
             let mut known = self.known(work, &wave).await?;
@@ -236,7 +241,7 @@ impl Import<'_> {
                 (None, _) => {}
             }
             if row.title.is_none() {
-                outcome.refuse(row, &ApiError::invalid("/title", "A new card needs a title."));
+                outcome.refuse(row, &Refusal::from(&CardError::field("/title", "A new card needs a title.")));
                 continue;
             }
             let hidden = row.id.and_then(|id| Some((id, *known.hidden.get(&id)?)));
@@ -247,7 +252,7 @@ impl Import<'_> {
                 (None, false) => sorted.new.push((row, row.id.unwrap_or_else(Uuid::now_v7))),
                 _ => {
                     let detail = "Another card has this id.";
-                    outcome.refuse(row, &ApiError::new(&codes::CONFLICT).detail(detail));
+                    outcome.refuse(row, &Refusal::new(&codes::CONFLICT, detail));
                 }
             }
         }
@@ -372,20 +377,21 @@ async fn list_sources<'r>(
     Ok(())
 }
 
-fn taken(detail: &str) -> ApiError {
-    ApiError::new(&codes::SKU_TAKEN).detail(detail)
+fn taken(detail: &str) -> Refusal {
+    Refusal::new(&codes::SKU_TAKEN, detail)
 }
 
 /// A row that passed every check and that the database can't hold all the same.
-fn unfit(trouble: Trouble) -> ApiError {
-    if let Trouble::Sql(error) = &trouble
-        && db_error::card_too_large(error).is_some()
+fn unfit(trouble: &Trouble) -> Refusal {
+    if let Trouble::Sql(error) = trouble
+        && let Some(detail) = db_error::card_too_large(error)
     {
-        return trouble.into();
+        let fields = vec![FieldError { pointer: "/attributes".to_owned(), detail: detail.clone() }];
+        return Refusal { code: &codes::CARD_TOO_LARGE, detail: Some(detail), fields };
     }
-    let said = match &trouble {
+    let said = match trouble {
         Trouble::Sql(error) => error.as_db_error().map_or_else(String::new, |fault| fault.message().to_owned()),
         Trouble::Other(_) => String::new(),
     };
-    ApiError::new(&codes::VALIDATION_FAILED).detail(format!("The database can't hold this row: {said}."))
+    Refusal::new(&codes::VALIDATION_FAILED, format!("The database can't hold this row: {said}."))
 }

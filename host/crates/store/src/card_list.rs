@@ -8,7 +8,7 @@
 use time::format_description::well_known::Rfc3339;
 
 use super::cards::{COLUMNS, from_row};
-use cardinal_base::error::{ApiError, ApiResult};
+use crate::error::StoreError;
 use cardinal_cards::{
     card::Card,
     filter::{Column, Filter, Sort},
@@ -70,7 +70,7 @@ pub struct Wanted<'a> {
 }
 
 /// The page; `known` is what an earlier one has found out about the filter.
-pub async fn page(pool: &Pool, wanted: &Wanted<'_>, known: Option<Count>) -> ApiResult<Page> {
+pub async fn page(pool: &Pool, wanted: &Wanted<'_>, known: Option<Count>) -> Result<Page, StoreError> {
     if wanted.filter.is_open() && wanted.sort.column != Column::UpdatedAt {
         return straight(pool, wanted, known).await;
     }
@@ -107,7 +107,7 @@ pub async fn page(pool: &Pool, wanted: &Wanted<'_>, known: Option<Count>) -> Api
 }
 
 /// The whole list along an index: nothing that could turn out to be long.
-async fn straight(pool: &Pool, wanted: &Wanted<'_>, known: Option<Count>) -> ApiResult<Page> {
+async fn straight(pool: &Pool, wanted: &Wanted<'_>, known: Option<Count>) -> Result<Page, StoreError> {
     let statement = Statement::straight(wanted)?;
     let client = pool.get().await?;
     let known = match known {
@@ -153,7 +153,7 @@ impl Wanted<'_> {
 }
 
 impl Statement {
-    fn straight(wanted: &Wanted<'_>) -> ApiResult<Self> {
+    fn straight(wanted: &Wanted<'_>) -> Result<Self, StoreError> {
         let mut query = Conditions::from_filter(wanted.filter);
         let (column, order) = (column(wanted.sort.column), wanted.order(column(wanted.sort.column), "c.id"));
         if let Some(place) = wanted.place {
@@ -167,7 +167,7 @@ impl Statement {
 
     /// Along the index of the list's order; none where there is no such index. Along that of a kind, a plugin or a
     /// status, where these hold ids in order, so that cards which lie together are found together.
-    fn walk(wanted: &Wanted<'_>, most: u32, most_of_index: u32) -> ApiResult<Option<Self>> {
+    fn walk(wanted: &Wanted<'_>, most: u32, most_of_index: u32) -> Result<Option<Self>, StoreError> {
         let filter = wanted.filter;
         if filter.deleted || wanted.sort.column == Column::UpdatedAt {
             return Ok(None);
@@ -224,7 +224,7 @@ impl Statement {
 
     /// A walk along an index, as long as it takes less time than gathering all these cards would: they are many, and lie
     /// together somewhere in the list.
-    fn long_walk(wanted: &Wanted<'_>, known: Count) -> ApiResult<Option<Self>> {
+    fn long_walk(wanted: &Wanted<'_>, known: Count) -> Result<Option<Self>, StoreError> {
         let is_indexed = matches!(wanted.sort.column, Column::Title | Column::Sku);
         if !is_indexed || wanted.filter.updated_since.is_some() {
             return Ok(None);
@@ -234,7 +234,7 @@ impl Statement {
     }
 
     /// All that fits, sorted; with `count_all` the tenth column says how many that is, whatever page is read.
-    fn gathering(wanted: &Wanted<'_>, known: Count, count_all: bool) -> ApiResult<Self> {
+    fn gathering(wanted: &Wanted<'_>, known: Count, count_all: bool) -> Result<Self, StoreError> {
         let filter = wanted.filter;
         let mut query =
             if known.cards < COMMON { Conditions::indexed(filter) } else { Conditions::from_filter(filter) };
@@ -270,18 +270,18 @@ impl Statement {
 }
 
 /// The place of `card` in the list.
-pub fn place_of(card: &Card, column: Column, back: bool) -> ApiResult<Place> {
+pub fn place_of(card: &Card, column: Column, back: bool) -> Result<Place, StoreError> {
     let value = match column {
         Column::Title => card.title.clone(),
         Column::Sku => card.sku.clone(),
         Column::CreatedAt => String::new(),
-        Column::UpdatedAt => card.updated_at.format(&Rfc3339).map_err(ApiError::internal)?,
+        Column::UpdatedAt => card.updated_at.format(&Rfc3339).map_err(StoreError::internal)?,
     };
     Ok(Place { value, id: card.id, back })
 }
 
 /// How many cards the filter picks, counted one by one; none when that takes too long.
-pub async fn count(pool: &Pool, filter: &Filter) -> ApiResult<Option<i64>> {
+pub async fn count(pool: &Pool, filter: &Filter) -> Result<Option<i64>, StoreError> {
     let query = Conditions::from_filter(filter);
     let sql = format!("SELECT count(*) FROM public.master_cards c WHERE {}", query.sql);
     let rows = Statement { sql, query, planned: Planned::Each }.rows(&pool.get().await?).await?;
@@ -289,7 +289,7 @@ pub async fn count(pool: &Pool, filter: &Filter) -> ApiResult<Option<i64>> {
 }
 
 /// How many cards the planner thinks that a filter picks.
-async fn expected(client: &Connection, filter: &Filter) -> ApiResult<Count> {
+async fn expected(client: &Connection, filter: &Filter) -> Result<Count, StoreError> {
     let query = Conditions::from_filter(filter);
     let sql = format!("EXPLAIN (FORMAT JSON) SELECT 1 FROM public.master_cards c WHERE {}", query.sql);
     let rows = Statement { sql, query, planned: Planned::Each }.rows(client).await?;
@@ -298,7 +298,7 @@ async fn expected(client: &Connection, filter: &Filter) -> ApiResult<Count> {
 }
 
 /// How many cards there are: counted up to [`COUNTED`], what the planner thinks above.
-async fn all(client: &Connection) -> ApiResult<Count> {
+async fn all(client: &Connection) -> Result<Count, StoreError> {
     let sql = format!(
         "SELECT count(*) FROM (SELECT 1 FROM public.master_cards c WHERE c.deleted_at IS NULL LIMIT {COUNTED}) AS counted"
     );

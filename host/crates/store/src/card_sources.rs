@@ -1,7 +1,6 @@
 //! `attributes.sources` of `public.master_cards`, `card_source_index` and their lines of
 //! `card_history`: one statement a write, so that writers of one card never lose each other.
 
-use deadpool_postgres::PoolError;
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 use tokio_postgres::{
@@ -11,7 +10,7 @@ use tokio_postgres::{
 };
 use uuid::Uuid;
 
-use cardinal_base::error::ApiError;
+use crate::error::StoreError;
 use cardinal_cards::source::SOURCES_PER_CARD;
 use cardinal_database::pool::{Connection, Pool};
 
@@ -42,26 +41,6 @@ pub enum Written {
     Full,
     /// The card has no such source.
     NoSource,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    #[error("no connection to the database")]
-    Pool(#[from] PoolError),
-    #[error("the database refused")]
-    Database(#[from] tokio_postgres::Error),
-    #[error("the entry cannot be written as JSON")]
-    Json(#[from] serde_json::Error),
-}
-
-impl From<StoreError> for ApiError {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Pool(error) => error.into(),
-            StoreError::Database(error) => error.into(),
-            StoreError::Json(error) => Self::internal(error),
-        }
-    }
 }
 
 /// `||` and not `jsonb_set(..., '{sources,key}')`: that is a silent no-op where `sources` is missing.

@@ -14,10 +14,8 @@ use super::{
     card_sources::{self, Written},
     reaper,
 };
-use cardinal_base::{
-    codes, db_error,
-    error::{ApiError, ApiResult},
-};
+use crate::error::StoreError;
+use cardinal_base::db_error;
 use cardinal_cards::{
     card::{Card, Status},
     fields::Fields,
@@ -43,7 +41,7 @@ pub(super) fn from_row(row: &Row) -> Card {
 }
 
 /// The card, unless it is deleted.
-pub async fn get(pool: &Pool, id: Uuid) -> ApiResult<Option<Card>> {
+pub async fn get(pool: &Pool, id: Uuid) -> Result<Option<Card>, StoreError> {
     let client = pool.get().await?;
     let sql = format!("SELECT {COLUMNS} FROM public.master_cards c WHERE c.id = $1 AND c.deleted_at IS NULL");
     let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&id]).await?;
@@ -57,7 +55,7 @@ pub async fn insert(
     id: Uuid,
     fields: (String, String, Status, Box<RawValue>),
     actor: &Value,
-) -> ApiResult<Card> {
+) -> Result<Card, StoreError> {
     let (title, sku, status, attributes) = fields;
     pool.note_message(attributes.get().len());
     let client = pool.get().await?;
@@ -88,9 +86,9 @@ struct Told<'a, A: Serialize> {
     attributes: &'a A,
 }
 
-fn sku_taken(error: tokio_postgres::Error) -> ApiError {
+fn sku_taken(error: tokio_postgres::Error) -> StoreError {
     match db_error::violated(&error) {
-        Some("master_cards_sku") => ApiError::new(&codes::SKU_TAKEN).detail("Another card has this SKU."),
+        Some("master_cards_sku") => StoreError::SkuTaken("Another card has this SKU."),
         _ => error.into(),
     }
 }
@@ -106,11 +104,9 @@ pub enum Precondition {
 }
 
 impl Precondition {
-    pub(super) fn check(&self, current: i64) -> ApiResult<()> {
+    pub(super) fn check(&self, current: i64) -> Result<(), StoreError> {
         match self {
-            Self::Versions(versions) if !versions.contains(&current) => Err(ApiError::new(&codes::VERSION_MISMATCH)
-                .detail(format!("It is at version {current} now."))
-                .with("current_version", current)),
+            Self::Versions(versions) if !versions.contains(&current) => Err(StoreError::VersionMismatch { current }),
             _ => Ok(()),
         }
     }
@@ -125,7 +121,7 @@ pub async fn update(
     sent: &RawValue,
     precondition: &Precondition,
     actor: &Value,
-) -> ApiResult<Card> {
+) -> Result<Card, StoreError> {
     let mut client = pool.get().await?;
     let transaction = client.transaction().await?;
     let card = lock(&transaction, id).await?;
@@ -146,17 +142,17 @@ pub async fn restore_version(
     version: i64,
     precondition: &Precondition,
     actor: &Value,
-) -> ApiResult<Card> {
+) -> Result<Card, StoreError> {
     let mut client = pool.get().await?;
     let transaction = client.transaction().await?;
     let card = lock(&transaction, id).await?;
     pool.note_message(card.attributes.get().len());
     precondition.check(card.version)?;
     if !(1..=card.version).contains(&version) {
-        return Err(ApiError::invalid("/version", format!("The card has had the versions 1 to {}.", card.version)));
+        return Err(StoreError::Version(format!("The card has had the versions 1 to {}.", card.version)));
     }
     let earlier = card_history::fields_at(&transaction, id, version).await?;
-    let earlier = earlier.ok_or_else(|| ApiError::not_found("version of this card"))?;
+    let earlier = earlier.ok_or(StoreError::NotFound("version of this card"))?;
     pool.note_message(earlier.attributes.size());
     let Some(card) = store(&transaction, id, &earlier).await? else { return Ok(card) };
     let Fields { title, sku, status, attributes } = &earlier;
@@ -167,7 +163,7 @@ pub async fn restore_version(
 }
 
 /// Writes what a card has become; none when that is what it was, to the last digit.
-async fn store(transaction: &Transaction<'_>, id: Uuid, fields: &Fields) -> ApiResult<Option<Card>> {
+async fn store(transaction: &Transaction<'_>, id: Uuid, fields: &Fields) -> Result<Option<Card>, StoreError> {
     let sql = format!(
         "UPDATE public.master_cards AS c SET title = $2, sku = $3, status = $4, \
          attributes = $5::jsonb || jsonb_build_object('sources', c.attributes->'sources'), \
@@ -191,7 +187,7 @@ pub async fn remove_source(
     key: &str,
     precondition: &Precondition,
     actor: &Value,
-) -> ApiResult<Written> {
+) -> Result<Written, StoreError> {
     if !matches!(precondition, Precondition::Versions(_)) {
         return Ok(card_sources::remove(pool, id, key, actor).await?);
     }
@@ -209,15 +205,15 @@ pub async fn remove_source(
 }
 
 /// 404 unless there is such a card, deleted or not.
-pub async fn check_known(pool: &Pool, id: Uuid) -> ApiResult<()> {
+pub async fn check_known(pool: &Pool, id: Uuid) -> Result<(), StoreError> {
     let client = pool.get().await?;
     let sql = "SELECT FROM public.master_cards WHERE id = $1";
     let row = client.query_opt(&client.prepare_cached(sql).await?, &[&id]).await?;
-    row.map(drop).ok_or_else(|| ApiError::not_found("card"))
+    row.map(drop).ok_or(StoreError::NotFound("card"))
 }
 
 /// Hides a card.
-pub async fn delete(pool: &Pool, id: Uuid, precondition: &Precondition, actor: &Value) -> ApiResult<()> {
+pub async fn delete(pool: &Pool, id: Uuid, precondition: &Precondition, actor: &Value) -> Result<(), StoreError> {
     let mut client = pool.get().await?;
     let transaction = client.transaction().await?;
     let card = lock(&transaction, id).await?;
@@ -233,7 +229,7 @@ pub async fn delete(pool: &Pool, id: Uuid, precondition: &Precondition, actor: &
 }
 
 /// Brings a hidden card back.
-pub async fn restore(pool: &Pool, id: Uuid, precondition: &Precondition, actor: &Value) -> ApiResult<Card> {
+pub async fn restore(pool: &Pool, id: Uuid, precondition: &Precondition, actor: &Value) -> Result<Card, StoreError> {
     let mut client = pool.get().await?;
     let transaction = client.transaction().await?;
     let sql = format!(
@@ -241,7 +237,7 @@ pub async fn restore(pool: &Pool, id: Uuid, precondition: &Precondition, actor: 
          WHERE c.id = $1 AND c.deleted_at IS NOT NULL RETURNING {COLUMNS}"
     );
     let row = transaction.query_opt(&sql, &[&id]).await.map_err(sku_taken)?;
-    let card = from_row(&row.ok_or_else(|| ApiError::not_found("deleted card"))?);
+    let card = from_row(&row.ok_or(StoreError::NotFound("deleted card"))?);
     pool.note_message(card.attributes.get().len());
     // Refused, the transaction is dropped and the card stays hidden.
     precondition.check(card.version - 1)?;
@@ -251,17 +247,17 @@ pub async fn restore(pool: &Pool, id: Uuid, precondition: &Precondition, actor: 
 }
 
 /// Checks what `If-Match` asks of a card that is hidden.
-pub async fn check_hidden(pool: &Pool, id: Uuid, precondition: &Precondition) -> ApiResult<()> {
+pub async fn check_hidden(pool: &Pool, id: Uuid, precondition: &Precondition) -> Result<(), StoreError> {
     let client = pool.get().await?;
     let sql = "SELECT version FROM public.master_cards WHERE id = $1 AND deleted_at IS NOT NULL";
     let row = client.query_opt(&client.prepare_cached(sql).await?, &[&id]).await?;
-    precondition.check(row.ok_or_else(|| ApiError::not_found("card"))?.get(0))
+    precondition.check(row.ok_or(StoreError::NotFound("card"))?.get(0))
 }
 
 /// Removes a hidden card for good, as the reaper: the core itself has no right to delete cards.
-pub async fn purge(reaper: &Pool, id: Uuid) -> ApiResult<()> {
+pub async fn purge(reaper: &Pool, id: Uuid) -> Result<(), StoreError> {
     match reaper::remove_cards(reaper, &[id], reaper::CARD_TIMEOUT).await {
-        Ok(0) => Err(ApiError::not_found("deleted card")),
+        Ok(0) => Err(StoreError::NotFound("deleted card")),
         Ok(_) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -269,25 +265,20 @@ pub async fn purge(reaper: &Pool, id: Uuid) -> ApiResult<()> {
 
 /// What forbids the removal names its schema, and so the plugin: a foreign key, or a constraint that its action breaks
 /// (`ON DELETE SET NULL` on a column that is NOT NULL).
-pub(super) fn card_in_use(error: tokio_postgres::Error) -> ApiError {
+pub(super) fn card_in_use(error: tokio_postgres::Error) -> StoreError {
     let in_use = error.as_db_error().filter(|fault| fault.code().code().starts_with("23"));
     match in_use.and_then(|fault| fault.schema()).and_then(|schema| schema.strip_prefix("plugin_")) {
-        Some(plugin) => {
-            let plugin = plugin.replace('_', "-");
-            ApiError::new(&codes::CARD_IN_USE)
-                .detail(format!("The plugin `{plugin}` still refers to this card."))
-                .with("plugin", plugin)
-        }
+        Some(plugin) => StoreError::CardInUse { plugin: plugin.replace('_', "-") },
         None => error.into(),
     }
 }
 
-async fn lock(transaction: &Transaction<'_>, id: Uuid) -> ApiResult<Card> {
+async fn lock(transaction: &Transaction<'_>, id: Uuid) -> Result<Card, StoreError> {
     let sql = format!(
         "SELECT {COLUMNS} FROM public.master_cards c WHERE c.id = $1 AND c.deleted_at IS NULL FOR NO KEY UPDATE"
     );
     let row = transaction.query_opt(&transaction.prepare_cached(&sql).await?, &[&id]).await?;
-    row.map(|row| from_row(&row)).ok_or_else(|| ApiError::not_found("card"))
+    row.map(|row| from_row(&row)).ok_or(StoreError::NotFound("card"))
 }
 
 async fn remember(
@@ -296,7 +287,7 @@ async fn remember(
     actor: &Value,
     action: &str,
     change: &(dyn ToSql + Sync),
-) -> ApiResult<()> {
+) -> Result<(), StoreError> {
     let sql =
         "INSERT INTO public.card_history (id, card_id, version, actor, action, change) VALUES ($1, $2, $3, $4, $5, $6)";
     let statement = transaction.prepare_cached(sql).await?;

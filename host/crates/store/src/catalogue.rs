@@ -9,16 +9,13 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
+use crate::error::StoreError;
 use crate::{
     card_estimates::Estimates,
     card_list::{self, Wanted},
     card_sources::{Entry, Written},
 };
-use cardinal_base::{
-    clock::Clock,
-    error::{ApiError, ApiResult},
-    page::Cursors,
-};
+use cardinal_base::{clock::Clock, page::Cursors};
 use cardinal_cards::{
     card::{Card, PartialCard},
     filter::{Filter, ListQuery, Sort},
@@ -85,12 +82,12 @@ impl Catalogue {
     }
 
     /// The card, 404 when it is not there or deleted.
-    pub async fn card(&self, id: Uuid) -> ApiResult<Card> {
-        crate::cards::get(&self.pool, id).await?.ok_or_else(|| ApiError::not_found("card"))
+    pub async fn card(&self, id: Uuid) -> Result<Card, StoreError> {
+        crate::cards::get(&self.pool, id).await?.ok_or(StoreError::NotFound("card"))
     }
 
     /// The page that a query asks for.
-    pub async fn page(&self, query: &ListQuery) -> ApiResult<CardPage> {
+    pub async fn page(&self, query: &ListQuery) -> Result<CardPage, StoreError> {
         let (filter, sort, limit) = (query.filter()?, query.sort()?, query.limit()?);
         let (fields, exact) = (query.fields()?, query.exact_count()?);
         let place = match &query.cursor {
@@ -125,13 +122,13 @@ impl Catalogue {
         &self,
         query: &ListQuery,
         format: Format,
-    ) -> ApiResult<impl Stream<Item = io::Result<Bytes>> + Send + use<>> {
+    ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + use<>, StoreError> {
         self.exports.begin(&self.pool, query, format).await
     }
 
-    fn edge(&self, filter: &Filter, sort: Sort, card: Option<&Card>, back: bool) -> ApiResult<Option<String>> {
+    fn edge(&self, filter: &Filter, sort: Sort, card: Option<&Card>, back: bool) -> Result<Option<String>, StoreError> {
         let Some(card) = card else { return Ok(None) };
         let place = card_list::place_of(card, sort.column, back)?;
-        self.cursors.seal(&(filter, sort), &place).map(Some)
+        Ok(Some(self.cursors.seal(&(filter, sort), &place)?))
     }
 }

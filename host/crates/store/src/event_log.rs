@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use deadpool_postgres::GenericClient;
 
+use crate::error::StoreError;
 use crate::event_log::event::{Event, Numbered, Topic};
-use cardinal_base::error::{ApiError, ApiResult};
 use cardinal_database::pool::Pool;
 
 /// Which numbers there are.
@@ -23,14 +23,14 @@ pub struct Standing {
 
 /// Raises an event with the transaction that `work` is in: readers hear of it when that is committed, and never when it
 /// is not. By itself it is a transaction of its own.
-pub async fn raise(work: &impl GenericClient, event: &Event) -> ApiResult<()> {
+pub async fn raise(work: &impl GenericClient, event: &Event) -> Result<(), StoreError> {
     let sql = "INSERT INTO public.event_outbox (topic, type, data) VALUES ($1, $2, $3)";
     let statement = work.prepare_cached(sql).await?;
     work.execute(&statement, &[&event.topic.name(), &event.kind(), &event.data]).await?;
     Ok(())
 }
 
-pub async fn standing(pool: &Pool) -> ApiResult<Standing> {
+pub async fn standing(pool: &Pool) -> Result<Standing, StoreError> {
     let client = pool.get().await?;
     let sql = "SELECT last, kept_from, EXISTS (SELECT FROM public.event_outbox) FROM public.event_numbers";
     let row = client.query_one(&client.prepare_cached(sql).await?, &[]).await?;
@@ -38,26 +38,27 @@ pub async fn standing(pool: &Pool) -> ApiResult<Standing> {
 }
 
 /// Numbers what waits, `at_most` so many; gives how many got one. None while another host is at it.
-pub async fn number(pool: &Pool, at_most: i32) -> ApiResult<i64> {
+pub async fn number(pool: &Pool, at_most: i32) -> Result<i64, StoreError> {
     let client = pool.get().await?;
     let statement = client.prepare_cached("SELECT public.number_events($1)").await?;
     Ok(client.query_one(&statement, &[&at_most]).await?.get(0))
 }
 
 /// Events after the number `after`, in order.
-pub async fn after(pool: &Pool, after: i64, at_most: i64) -> ApiResult<Vec<Numbered>> {
+pub async fn after(pool: &Pool, after: i64, at_most: i64) -> Result<Vec<Numbered>, StoreError> {
     let client = pool.get().await?;
     let sql = "SELECT id, topic, type, at, data::text FROM public.events WHERE id > $1 ORDER BY id LIMIT $2";
     let rows = client.query(&client.prepare_cached(sql).await?, &[&after, &at_most]).await?;
     let event = |row: &tokio_postgres::Row| {
-        let topic = Topic::named(row.get(1)).ok_or_else(|| ApiError::internal(anyhow::anyhow!("an unknown topic")))?;
+        let topic =
+            Topic::named(row.get(1)).ok_or_else(|| StoreError::internal(anyhow::anyhow!("an unknown topic")))?;
         Ok(Numbered::new(row.get(0), topic, row.get(2), row.get(3), row.get(4)))
     };
     rows.iter().map(event).collect()
 }
 
 /// Forgets the oldest events, `at_most` so many: those that are over `age`, and those beyond the `most` that are kept.
-pub async fn forget(pool: &Pool, at_most: i32, most: i64, age: Duration) -> ApiResult<i64> {
+pub async fn forget(pool: &Pool, at_most: i32, most: i64, age: Duration) -> Result<i64, StoreError> {
     let client = pool.get().await?;
     let sql = "SELECT public.forget_events($1, $2, make_interval(secs => $3))";
     Ok(client.query_one(sql, &[&at_most, &most, &age.as_secs_f64()]).await?.get(0))

@@ -15,13 +15,10 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::seats::{Seat, Seats};
+use crate::error::StoreError;
 use crate::event_log::{
     Standing,
     event::{Event, Numbered, Topics},
-};
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
 };
 use cardinal_database::{log_failure, pool::Pool};
 use cardinal_observe::recent::{self, Portion, Recent};
@@ -91,9 +88,9 @@ impl Events {
     }
 
     /// A place for a reader, and where it begins. 503 at the end of the host, too.
-    pub async fn admit(&self, user: Uuid, last_read: Option<i64>) -> ApiResult<(Seat, Begin)> {
+    pub async fn admit(&self, user: Uuid, last_read: Option<i64>) -> Result<(Seat, Begin), StoreError> {
         if self.stop.is_cancelled() {
-            return Err(ApiError::new(&codes::DRAINING));
+            return Err(StoreError::Draining);
         }
         let seat = self.seats.take(user)?;
         let standing = crate::event_log::standing(&self.pool).await?;
@@ -112,8 +109,8 @@ impl Events {
     }
 
     /// The same from the database, for a reader who comes back; `Gone` when it is not kept any more.
-    pub async fn older(&self, place: i64, topics: Topics) -> ApiResult<Portion> {
-        let _turn = self.catching_up.acquire().await.map_err(ApiError::internal)?;
+    pub async fn older(&self, place: i64, topics: Topics) -> Result<Portion, StoreError> {
+        let _turn = self.catching_up.acquire().await.map_err(StoreError::internal)?;
         let events = crate::event_log::after(&self.pool, place, PAGE).await?;
         Ok(match events.first() {
             None => Portion::Nothing,
@@ -123,7 +120,7 @@ impl Events {
     }
 
     /// Where a reader begins anew whose events are not kept any more.
-    pub async fn anew(&self) -> ApiResult<i64> {
+    pub async fn anew(&self) -> Result<i64, StoreError> {
         Ok(crate::event_log::standing(&self.pool).await?.last)
     }
 
@@ -144,7 +141,7 @@ impl Events {
                 Ok(looked) => looked,
                 Err(_) => {
                     let cause = anyhow::anyhow!("no answer in {PATIENCE:?}");
-                    Err(ApiError::new(&codes::DATABASE_UNAVAILABLE).cause(cause))
+                    Err(StoreError::Outage(cause))
                 }
             };
             if let Err(error) = &looked
@@ -161,7 +158,7 @@ impl Events {
         }
     }
 
-    async fn look(&self) -> ApiResult<()> {
+    async fn look(&self) -> Result<(), StoreError> {
         let mut standing = crate::event_log::standing(&self.pool).await?;
         if standing.waiting {
             while crate::event_log::number(&self.pool, AT_ONCE).await? == i64::from(AT_ONCE) {}
@@ -192,7 +189,7 @@ impl Events {
     }
 
     /// Forgets what is past its time; gives how much.
-    pub async fn forget_old(&self) -> ApiResult<i64> {
+    pub async fn forget_old(&self) -> Result<i64, StoreError> {
         let mut forgotten = 0;
         loop {
             let some = crate::event_log::forget(&self.pool, FORGOTTEN_AT_ONCE, KEPT, KEPT_FOR).await?;

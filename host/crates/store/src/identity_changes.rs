@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use deadpool_postgres::ClientWrapper;
 use uuid::Uuid;
 
-use cardinal_base::error::ApiResult;
+use crate::error::StoreError;
 use cardinal_database::pool::Pool;
 
 /// Changes that are read one by one; of more, everything is forgotten.
@@ -31,7 +31,7 @@ pub struct Position {
 }
 
 /// The changes after `position`, which moves on. `None` begins with what is committed from now on.
-pub async fn after(client: &ClientWrapper, position: &mut Option<Position>) -> ApiResult<Changes> {
+pub async fn after(client: &ClientWrapper, position: &mut Option<Position>) -> Result<Changes, StoreError> {
     let mut changes = Changes::default();
     let before = position.take();
     let from = before.as_ref().map_or(i64::MAX, |before| before.horizon);
@@ -65,7 +65,7 @@ pub async fn after(client: &ClientWrapper, position: &mut Option<Position>) -> A
 }
 
 /// Removes what every host has read long ago.
-pub async fn sweep(pool: &Pool) -> ApiResult<()> {
+pub async fn sweep(pool: &Pool) -> Result<(), StoreError> {
     let client = pool.get().await?;
     let sql = "DELETE FROM public.identity_changes WHERE at < clock_timestamp() - interval '10 minutes'";
     client.execute(sql, &[]).await?;

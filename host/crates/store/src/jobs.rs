@@ -9,16 +9,13 @@ use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use super::card_list::Conditions;
+use crate::error::StoreError;
 use crate::{
     event_log::{
         self,
         event::{Event, Topic},
     },
     old_rows,
-};
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
 };
 use cardinal_cards::filter::Filter;
 use cardinal_database::pool::{Connection, Pool};
@@ -53,6 +50,8 @@ pub struct Job {
 const COLUMNS: &str = "j.id, j.action, j.state, j.user_id, j.actor, j.credential, j.request_id, j.args, j.done, j.failed, \
      j.total, j.counts, j.notes, j.reason, j.next_part, j.next_item, j.begun, j.host_id, j.cancel_asked_at, j.created_at, \
      j.started_at, j.finished_at";
+/// When a job that was one too many may be asked for again.
+const RETRY_SECONDS: u32 = 30;
 /// How long a job is its runner's when nothing is heard of it.
 const LEASE: &str = "interval '15 seconds'";
 /// An import of this very process is given up after so long: when the database was away its lease ran out, too.
@@ -115,14 +114,14 @@ pub enum Picked<'a> {
     Filter(&'a Filter),
 }
 
-async fn insert(work: &Transaction<'_>, new: &NewJob<'_>) -> ApiResult<Uuid> {
+async fn insert(work: &Transaction<'_>, new: &NewJob<'_>) -> Result<Uuid, StoreError> {
     let open: i64 = work
         .query_one("SELECT count(*) FROM public.jobs WHERE state IN ('queued', 'running')", &[])
         .await?
         .try_get(0)?;
     if open >= OPEN_JOBS {
         let detail = format!("{open} jobs are waiting or running; that is as many as there may be.");
-        return Err(ApiError::new(&codes::OVERLOADED).detail(detail).retry_after(30));
+        return Err(StoreError::Busy { detail, retry_after: RETRY_SECONDS });
     }
     let id = Uuid::now_v7();
     let values: [&(dyn ToSql + Sync); 7] =
@@ -137,7 +136,12 @@ async fn insert(work: &Transaction<'_>, new: &NewJob<'_>) -> ApiResult<Uuid> {
 }
 
 /// A bulk action that waits to be run, with the cards that are its own. 409 when these are not as many as expected.
-pub async fn queue(pool: &Pool, new: &NewJob<'_>, picked: Picked<'_>, expected: Option<i64>) -> ApiResult<Job> {
+pub async fn queue(
+    pool: &Pool,
+    new: &NewJob<'_>,
+    picked: Picked<'_>,
+    expected: Option<i64>,
+) -> Result<Job, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     let id = insert(&work, new).await?;
@@ -145,7 +149,7 @@ pub async fn queue(pool: &Pool, new: &NewJob<'_>, picked: Picked<'_>, expected: 
         Picked::Ids(ids) => {
             let part = usize::try_from(PART).unwrap_or(1);
             for (number, ids) in ids.chunks(part).enumerate() {
-                let number = i32::try_from(number).map_err(ApiError::internal)?;
+                let number = i32::try_from(number).map_err(StoreError::internal)?;
                 let sql = "INSERT INTO public.job_parts (job_id, number, ids) VALUES ($1, $2, $3)";
                 work.execute(&work.prepare_cached(sql).await?, &[&id, &number, &ids]).await?;
             }
@@ -169,10 +173,8 @@ pub async fn queue(pool: &Pool, new: &NewJob<'_>, picked: Picked<'_>, expected: 
     );
     let job = from_row(&work.query_one(&sql, &[&id]).await?)?;
     let count = job.total.unwrap_or_default();
-    if expected.is_some_and(|expected| expected != count) {
-        return Err(ApiError::new(&codes::COUNT_MOVED)
-            .detail(format!("{count} cards match now, not {}.", expected.unwrap_or_default()))
-            .with("current_count", count));
+    if let Some(expected) = expected.filter(|expected| *expected != count) {
+        return Err(StoreError::CountMoved { count, expected });
     }
     tell(&work, "queued", &job).await?;
     work.commit().await?;
@@ -180,7 +182,7 @@ pub async fn queue(pool: &Pool, new: &NewJob<'_>, picked: Picked<'_>, expected: 
 }
 
 /// What readers of the topic hear of a job.
-pub async fn tell(work: &impl GenericClient, what: &'static str, job: &Job) -> ApiResult<()> {
+pub async fn tell(work: &impl GenericClient, what: &'static str, job: &Job) -> Result<(), StoreError> {
     let data = json!({
         "id": job.id, "action": job.action, "state": job.state, "done": job.done, "failed": job.failed, "total": job.total,
     });
@@ -188,7 +190,7 @@ pub async fn tell(work: &impl GenericClient, what: &'static str, job: &Job) -> A
 }
 
 /// A job that is run as it is made, by the process that has what it works on in hand.
-pub async fn begin(pool: &Pool, new: &NewJob<'_>, runner: Runner) -> ApiResult<Job> {
+pub async fn begin(pool: &Pool, new: &NewJob<'_>, runner: Runner) -> Result<Job, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     let id = insert(&work, new).await?;
@@ -203,7 +205,7 @@ pub async fn begin(pool: &Pool, new: &NewJob<'_>, runner: Runner) -> ApiResult<J
 }
 
 /// Takes the oldest job that waits, or whose process has died, of those that can be gone on with.
-pub async fn claim(pool: &Pool, runner: Runner) -> ApiResult<Option<Job>> {
+pub async fn claim(pool: &Pool, runner: Runner) -> Result<Option<Job>, StoreError> {
     let mut client = pool.get().await?;
     let sql = format!(
         "UPDATE public.jobs AS j SET state = 'running', started_at = coalesce(j.started_at, now()), host_id = $1, \
@@ -221,7 +223,7 @@ async fn changed(
     sql: &str,
     values: &[&(dyn ToSql + Sync)],
     what: &'static str,
-) -> ApiResult<Option<Job>> {
+) -> Result<Option<Job>, StoreError> {
     let work = client.transaction().await?;
     let Some(row) = work.query_opt(&work.prepare_cached(sql).await?, values).await? else { return Ok(None) };
     let job = from_row(&row)?;
@@ -231,7 +233,7 @@ async fn changed(
 }
 
 /// Says of imports whose process has died that they are interrupted: what they read is gone with it.
-pub async fn bury_imports(pool: &Pool, runner: Runner) -> ApiResult<Vec<Job>> {
+pub async fn bury_imports(pool: &Pool, runner: Runner) -> Result<Vec<Job>, StoreError> {
     const REASON: &str = "The host ended while the import was running. What is counted as done was written.";
     let mut client = pool.get().await?;
     let sql = format!(
@@ -253,7 +255,7 @@ pub async fn bury_imports(pool: &Pool, runner: Runner) -> ApiResult<Vec<Job>> {
 
 /// Still there: holds the lease for longer, and tells how far the job is. `None` when it is another's by now; else
 /// whether somebody wants it stopped.
-pub async fn beat(pool: &Pool, id: Uuid, runner: Runner) -> ApiResult<Option<bool>> {
+pub async fn beat(pool: &Pool, id: Uuid, runner: Runner) -> Result<Option<bool>, StoreError> {
     let mut client = pool.get().await?;
     let sql = format!(
         "UPDATE public.jobs AS j SET lease_until = now() + {LEASE} \
@@ -285,10 +287,10 @@ pub struct Step {
 pub enum Uncounted {
     /// The job is another process's by now, or over, or not where the step began.
     Lost,
-    Error(ApiError),
+    Error(StoreError),
 }
 
-impl<E: Into<ApiError>> From<E> for Uncounted {
+impl<E: Into<StoreError>> From<E> for Uncounted {
     fn from(error: E) -> Self {
         Self::Error(error.into())
     }
@@ -337,7 +339,7 @@ pub async fn count(work: &Transaction<'_>, id: Uuid, runner: Runner, step: &Step
 }
 
 /// Where a job is that this process still runs.
-pub async fn place(pool: &Pool, id: Uuid, runner: Runner) -> ApiResult<Option<(i32, i32)>> {
+pub async fn place(pool: &Pool, id: Uuid, runner: Runner) -> Result<Option<(i32, i32)>, StoreError> {
     let client = pool.get().await?;
     let sql = "SELECT next_part, next_item FROM public.jobs WHERE id = $1 AND runner = $2 AND state = 'running'";
     let row = client.query_opt(sql, &[&id, &runner.process]).await?;
@@ -352,7 +354,7 @@ pub async fn finish(
     state: &str,
     reason: Option<&str>,
     total: Option<i64>,
-) -> ApiResult<Option<Job>> {
+) -> Result<Option<Job>, StoreError> {
     let mut client = pool.get().await?;
     let sql = format!(
         "WITH gone AS (DELETE FROM public.job_parts WHERE job_id = $1 \
@@ -364,7 +366,7 @@ pub async fn finish(
 }
 
 /// Gives a job back that others can go on with.
-pub async fn release(pool: &Pool, id: Uuid, runner: Runner) -> ApiResult<()> {
+pub async fn release(pool: &Pool, id: Uuid, runner: Runner) -> Result<(), StoreError> {
     let client = pool.get().await?;
     let sql = "UPDATE public.jobs SET state = 'queued', runner = NULL, lease_until = NULL \
                WHERE id = $1 AND runner = $2 AND state = 'running'";
@@ -374,7 +376,7 @@ pub async fn release(pool: &Pool, id: Uuid, runner: Runner) -> ApiResult<()> {
 
 /// Asks for a job's end: one that waits is over at once, one that runs within its next step.
 /// `None` when it is over already.
-pub async fn cancel(pool: &Pool, id: Uuid) -> ApiResult<Option<Job>> {
+pub async fn cancel(pool: &Pool, id: Uuid) -> Result<Option<Job>, StoreError> {
     let mut client = pool.get().await?;
     let sql = format!(
         "UPDATE public.jobs AS j SET cancel_asked_at = coalesce(j.cancel_asked_at, now()), \
@@ -386,13 +388,13 @@ pub async fn cancel(pool: &Pool, id: Uuid) -> ApiResult<Option<Job>> {
 }
 
 /// The cards of a part.
-pub async fn part(work: &Transaction<'_>, id: Uuid, number: i32) -> ApiResult<Option<Vec<Uuid>>> {
+pub async fn part(work: &Transaction<'_>, id: Uuid, number: i32) -> Result<Option<Vec<Uuid>>, StoreError> {
     let sql = "SELECT ids FROM public.job_parts WHERE job_id = $1 AND number = $2";
     let row = work.query_opt(&work.prepare_cached(sql).await?, &[&id, &number]).await?;
     Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
-pub async fn get(pool: &Pool, id: Uuid) -> ApiResult<Option<Job>> {
+pub async fn get(pool: &Pool, id: Uuid) -> Result<Option<Job>, StoreError> {
     let client = pool.get().await?;
     let sql = format!("SELECT {COLUMNS} FROM public.jobs j WHERE j.id = $1");
     let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&id]).await?;
@@ -408,7 +410,7 @@ pub struct Wanted {
 }
 
 /// Jobs, newest first; `before` is the last one of the page before.
-pub async fn list(pool: &Pool, wanted: &Wanted, before: Option<Uuid>, limit: i64) -> ApiResult<Vec<Job>> {
+pub async fn list(pool: &Pool, wanted: &Wanted, before: Option<Uuid>, limit: i64) -> Result<Vec<Job>, StoreError> {
     let client = pool.get().await?;
     let sql = format!(
         "SELECT {COLUMNS} FROM public.jobs j WHERE ($1::text IS NULL OR j.state = $1) AND ($2::text IS NULL OR j.action = $2) \
@@ -421,7 +423,7 @@ pub async fn list(pool: &Pool, wanted: &Wanted, before: Option<Uuid>, limit: i64
 }
 
 /// Errors of a job in their order, behind number `after`, with their numbers.
-pub async fn errors(pool: &Pool, id: Uuid, after: i64, limit: i64) -> ApiResult<Vec<(i64, Value)>> {
+pub async fn errors(pool: &Pool, id: Uuid, after: i64, limit: i64) -> Result<Vec<(i64, Value)>, StoreError> {
     let client = pool.get().await?;
     let sql = "SELECT number, error FROM public.job_errors WHERE job_id = $1 AND number > $2 ORDER BY number LIMIT $3";
     let rows = client.query(&client.prepare_cached(sql).await?, &[&id, &after, &limit]).await?;
@@ -430,7 +432,7 @@ pub async fn errors(pool: &Pool, id: Uuid, after: i64, limit: i64) -> ApiResult<
 }
 
 /// Removes jobs that ended more than `days` ago, some at a time; gives how many.
-pub async fn remove_old(pool: &Pool, days: i32) -> ApiResult<u64> {
+pub async fn remove_old(pool: &Pool, days: i32) -> Result<u64, StoreError> {
     const AT_ONCE: i64 = 20;
     let delete = "DELETE FROM public.jobs WHERE id IN (SELECT id FROM public.jobs \
                   WHERE finished_at < now() - make_interval(days => $1) ORDER BY id LIMIT $2)";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use time::{Duration, OffsetDateTime};
 use tokio::sync::Mutex;
 
-use cardinal_base::error::ApiResult;
+use crate::error::StoreError;
 use cardinal_database::pool::Pool;
 
 /// A kind of which there are sources.
@@ -31,7 +31,7 @@ const KINDS: &str = "WITH RECURSIVE step AS (
 
 /// The kinds of which there are sources. Cards that are deleted and not purged yet count, too: looking at each would
 /// take what this must not.
-pub async fn stored(pool: &Pool) -> ApiResult<Vec<Stored>> {
+pub async fn stored(pool: &Pool) -> Result<Vec<Stored>, StoreError> {
     let client = pool.get().await?;
     let kinds = client.query(&client.prepare_cached(KINDS).await?, &[&MOST]).await?;
     let covered = "SELECT DISTINCT card_id FROM public.card_source_index WHERE kind = $1";
@@ -61,7 +61,7 @@ const GOOD_FOR: Duration = Duration::seconds(10);
 pub struct Kinds(Mutex<Option<(Arc<Vec<Stored>>, OffsetDateTime)>>);
 
 impl Kinds {
-    pub async fn stored(&self, pool: &Pool, now: OffsetDateTime) -> ApiResult<Arc<Vec<Stored>>> {
+    pub async fn stored(&self, pool: &Pool, now: OffsetDateTime) -> Result<Arc<Vec<Stored>>, StoreError> {
         let mut kept = self.0.lock().await;
         if let Some((stored, at)) = &*kept
             && now - *at < GOOD_FOR

@@ -15,6 +15,7 @@ pub mod card_list;
 pub mod card_sources;
 pub mod cards;
 pub mod catalogue;
+pub mod error;
 pub mod event_log;
 pub mod events;
 pub mod identity_changes;

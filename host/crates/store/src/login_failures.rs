@@ -1,6 +1,6 @@
 //! The table `login_failures`: what all hosts of the database count of failed logins.
 
-use cardinal_base::error::ApiResult;
+use crate::error::StoreError;
 use cardinal_database::pool::Pool;
 
 /// What is counted for a try, and how it slows further tries down.
@@ -21,7 +21,7 @@ const NEXT: &str = "f.last_at + make_interval(secs => \
      least(f.longest_ms, f.first_ms * 2 ^ least(30, greatest(0, f.failures - f.free))) / 1000.0)";
 
 /// Counts a try before its verdict, on all of its subjects or on none; else gives of each the milliseconds to wait.
-pub async fn begin(pool: &Pool, subjects: &[Subject]) -> ApiResult<Result<(), Vec<u64>>> {
+pub async fn begin(pool: &Pool, subjects: &[Subject]) -> Result<Result<(), Vec<u64>>, StoreError> {
     let keys: Vec<&[u8]> = subjects.iter().map(|subject| subject.key.as_slice()).collect();
     let free: Vec<i32> = subjects.iter().map(|subject| subject.free).collect();
     let first: Vec<f64> = subjects.iter().map(|subject| subject.first_ms).collect();
@@ -65,7 +65,7 @@ pub async fn begin(pool: &Pool, subjects: &[Subject]) -> ApiResult<Result<(), Ve
 
 /// Takes a try back: its password was right, or nothing was looked at. A right one clears the first of its subjects,
 /// which is its place.
-pub async fn give_back(pool: &Pool, subjects: &[Subject], clears_place: bool) -> ApiResult<()> {
+pub async fn give_back(pool: &Pool, subjects: &[Subject], clears_place: bool) -> Result<(), StoreError> {
     let keys: Vec<&[u8]> = subjects.iter().map(|subject| subject.key.as_slice()).collect();
     let client = pool.get().await?;
     let place: &[u8] = if clears_place { keys.first().copied().unwrap_or_default() } else { &[] };
@@ -81,7 +81,7 @@ pub async fn give_back(pool: &Pool, subjects: &[Subject], clears_place: bool) ->
 }
 
 /// Removes what is forgotten.
-pub async fn sweep(pool: &Pool) -> ApiResult<()> {
+pub async fn sweep(pool: &Pool) -> Result<(), StoreError> {
     let client = pool.get().await?;
     client.execute(&format!("DELETE FROM public.login_failures f WHERE {IS_FORGOTTEN}"), &[]).await?;
     Ok(())

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::users::{self, User};
-use cardinal_base::error::ApiResult;
+use crate::error::StoreError;
 
 /// Characters of a name that a provider gives; the mark that makes it unique comes on top, and the column takes 120.
 const LONGEST_NAME: usize = 100;
@@ -13,7 +13,7 @@ const LONGEST_NAME: usize = 100;
 const MARK: usize = 8;
 
 /// The user whom this subject of this issuer is here; made when it is seen for the first time.
-pub async fn of(pool: &Pool, issuer: &str, subject: &str, name: &str) -> ApiResult<User> {
+pub async fn of(pool: &Pool, issuer: &str, subject: &str, name: &str) -> Result<User, StoreError> {
     let mut client = pool.get().await?;
     let sql = find();
     if let Some(row) = client.query_opt(&client.prepare_cached(&sql).await?, &[&issuer, &subject]).await? {
@@ -32,7 +32,7 @@ fn find() -> String {
     format!("SELECT {} FROM public.admin_users u WHERE u.oidc_iss = $1 AND u.oidc_sub = $2", users::columns())
 }
 
-async fn insert(transaction: &Transaction<'_>, issuer: &str, subject: &str, name: &str) -> ApiResult<()> {
+async fn insert(transaction: &Transaction<'_>, issuer: &str, subject: &str, name: &str) -> Result<(), StoreError> {
     let (name, mark) = (readable(name), mark(issuer, subject));
     let marked = format!("{name} {mark}").trim_start().to_owned();
     let name = if name.is_empty() { &marked } else { &name };

@@ -3,11 +3,11 @@
 
 use uuid::Uuid;
 
-use cardinal_base::error::ApiResult;
+use crate::error::StoreError;
 use cardinal_database::pool::Pool;
 
 /// A plugin is about to be in service: from now on nobody drops its data.
-pub async fn add(pool: &Pool, host: Uuid, plugin: &str) -> ApiResult<()> {
+pub async fn add(pool: &Pool, host: Uuid, plugin: &str) -> Result<(), StoreError> {
     let client = pool.get().await?;
     let sql = "INSERT INTO public.plugin_service (host, plugin) VALUES ($1, $2) ON CONFLICT DO NOTHING";
     client.execute(&client.prepare_cached(sql).await?, &[&host, &plugin]).await?;
@@ -15,7 +15,7 @@ pub async fn add(pool: &Pool, host: Uuid, plugin: &str) -> ApiResult<()> {
 }
 
 /// What the host has in service now, and nothing else.
-pub async fn set(pool: &Pool, host: Uuid, plugins: &[String]) -> ApiResult<()> {
+pub async fn set(pool: &Pool, host: Uuid, plugins: &[String]) -> Result<(), StoreError> {
     let client = pool.get().await?;
     let sql = "WITH gone AS (DELETE FROM public.plugin_service WHERE host = $1 AND plugin <> ALL ($2))
                INSERT INTO public.plugin_service (host, plugin) SELECT $1, unnest($2::text[]) ON CONFLICT DO NOTHING";

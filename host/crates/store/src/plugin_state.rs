@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio_postgres::{Row, types::Json};
 
 use super::cards::Precondition;
-use cardinal_base::error::ApiResult;
+use crate::error::StoreError;
 use cardinal_database::pool::Pool;
 
 /// An operator's word on one plugin.
@@ -43,7 +43,7 @@ impl Settings {
 }
 
 /// All of them, by plugin.
-pub async fn all(pool: &Pool) -> ApiResult<HashMap<String, PluginState>> {
+pub async fn all(pool: &Pool) -> Result<HashMap<String, PluginState>, StoreError> {
     let columns = Settings::COLUMNS;
     let sql = format!("SELECT plugin, disabled_at IS NOT NULL AS disabled, {columns} FROM public.plugin_state");
     let client = pool.get().await?;
@@ -57,7 +57,7 @@ pub async fn all(pool: &Pool) -> ApiResult<HashMap<String, PluginState>> {
 }
 
 /// Disables (`by` = `{kind, id, name}`) or enables a plugin. Whether anything changed.
-pub async fn set_disabled(pool: &Pool, plugin: &str, by: Option<&Value>) -> ApiResult<bool> {
+pub async fn set_disabled(pool: &Pool, plugin: &str, by: Option<&Value>) -> Result<bool, StoreError> {
     let sql = "INSERT INTO public.plugin_state AS s (plugin, disabled_at, disabled_by)
                VALUES ($1, CASE WHEN $2::jsonb IS NULL THEN NULL ELSE now() END, $2)
                ON CONFLICT (plugin) DO UPDATE
@@ -70,7 +70,7 @@ pub async fn set_disabled(pool: &Pool, plugin: &str, by: Option<&Value>) -> ApiR
 
 /// Changes whenever something was decided about any plugin, on whichever host. Read a few times a second at most, from
 /// tables of a few rows; a counter would have to be kept by every writer, and times of transactions do not ascend.
-pub async fn stamp(pool: &Pool) -> ApiResult<i64> {
+pub async fn stamp(pool: &Pool) -> Result<i64, StoreError> {
     let sql = "SELECT hashtextextended(concat_ws('|',
                  (SELECT string_agg(s::text, ';' ORDER BY s.plugin) FROM public.plugin_state s),
                  (SELECT string_agg(o::text, ';' ORDER BY o.plugin) FROM public.plugin_owners o),
@@ -82,7 +82,7 @@ pub async fn stamp(pool: &Pool) -> ApiResult<i64> {
 }
 
 /// What is set for a plugin.
-pub async fn settings(pool: &Pool, plugin: &str) -> ApiResult<Settings> {
+pub async fn settings(pool: &Pool, plugin: &str) -> Result<Settings, StoreError> {
     let sql = format!("SELECT {} FROM public.plugin_state WHERE plugin = $1", Settings::COLUMNS);
     let client = pool.get().await?;
     let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&plugin]).await?;
@@ -90,20 +90,24 @@ pub async fn settings(pool: &Pool, plugin: &str) -> ApiResult<Settings> {
 }
 
 /// Works out new settings from those that are stored, whose row is locked meanwhile, and stores them; what changes
-/// nothing makes no version. Gives what was there before and what is there now.
-pub async fn change_settings(
+/// nothing makes no version. Gives what was there before and what is there now; the inner error is `change`'s.
+pub async fn change_settings<E>(
     pool: &Pool,
     plugin: &str,
     precondition: &Precondition,
-    change: impl FnOnce(&Settings) -> ApiResult<Option<Settings>>,
-) -> ApiResult<(Settings, Settings)> {
+    change: impl FnOnce(&Settings) -> Result<Option<Settings>, E>,
+) -> Result<Result<(Settings, Settings), E>, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     work.execute("INSERT INTO public.plugin_state (plugin) VALUES ($1) ON CONFLICT DO NOTHING", &[&plugin]).await?;
     let sql = format!("SELECT {} FROM public.plugin_state WHERE plugin = $1 FOR UPDATE", Settings::COLUMNS);
     let before = Settings::of(&work.query_one(&sql, &[&plugin]).await?)?;
     precondition.check(before.version)?;
-    let Some(new) = change(&before)? else { return Ok((before.clone(), before)) };
+    let new = match change(&before) {
+        Ok(Some(new)) => new,
+        Ok(None) => return Ok(Ok((before.clone(), before))),
+        Err(refusal) => return Ok(Err(refusal)),
+    };
     let now = Settings { version: before.version + 1, ..new };
     work.execute(
         "UPDATE public.plugin_state SET settings = $2, sealed = $3, settings_version = $4, updated_at = now()
@@ -112,11 +116,11 @@ pub async fn change_settings(
     )
     .await?;
     work.commit().await?;
-    Ok((before, now))
+    Ok(Ok((before, now)))
 }
 
 /// Whether anything is kept of a plugin: a schema, or settings.
-pub async fn has_left_data(pool: &Pool, plugin: &str) -> ApiResult<bool> {
+pub async fn has_left_data(pool: &Pool, plugin: &str) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT FROM public.plugin_schema_state WHERE plugin = $1 AND schema_sha256 IS NOT NULL)
                    OR EXISTS (SELECT FROM public.plugin_state
                               WHERE plugin = $1 AND (settings <> '{}' OR sealed <> '{}' OR disabled_at IS NOT NULL))";

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
 
-use cardinal_base::error::ApiResult;
+use crate::error::StoreError;
 use cardinal_database::pool::Pool;
 
 /// Packages of one plugin that are remembered; those that something was decided about are never forgotten.
@@ -33,7 +33,7 @@ pub struct SetAside {
 }
 
 /// All of them, by plugin, the latest first.
-pub async fn all(pool: &Pool) -> ApiResult<HashMap<String, Vec<PluginVersion>>> {
+pub async fn all(pool: &Pool) -> Result<HashMap<String, Vec<PluginVersion>>, StoreError> {
     let sql = "SELECT plugin, sha256, version, activated_at, set_aside_at, set_aside_by, set_aside_reason
                FROM public.plugin_versions ORDER BY plugin, activated_at DESC NULLS LAST, sha256";
     let client = pool.get().await?;
@@ -67,7 +67,7 @@ pub struct Loss {
 }
 
 /// All of them, by plugin.
-pub async fn losses(pool: &Pool) -> ApiResult<HashMap<String, Vec<Loss>>> {
+pub async fn losses(pool: &Pool) -> Result<HashMap<String, Vec<Loss>>, StoreError> {
     let sql = "SELECT plugin, plugin_version, applied_at FROM public.plugin_schema_steps WHERE losses <> '{}'";
     let client = pool.get().await?;
     let statement = client.prepare_cached(sql).await?;
@@ -80,7 +80,7 @@ pub async fn losses(pool: &Pool) -> ApiResult<HashMap<String, Vec<Loss>>> {
 }
 
 /// Writes down that a package is in service, and forgets the oldest of many.
-pub async fn activated(pool: &Pool, plugin: &str, sha256: &str, version: &str) -> ApiResult<()> {
+pub async fn activated(pool: &Pool, plugin: &str, sha256: &str, version: &str) -> Result<(), StoreError> {
     let client = pool.get().await?;
     let statement = client
         .prepare_cached(
@@ -109,7 +109,7 @@ pub async fn roll_back(
     to: &str,
     by: &Value,
     reason: &str,
-) -> ApiResult<()> {
+) -> Result<(), StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     for (sha256, version) in aside {
@@ -132,7 +132,7 @@ const TAKE_BACK: &str = "UPDATE public.plugin_versions
                          WHERE plugin = $1 AND sha256 = ANY($2) AND set_aside_at IS NOT NULL";
 
 /// Lets packages be put into service again. Whether any of them was set aside.
-pub async fn take_back(pool: &Pool, plugin: &str, packages: &[String]) -> ApiResult<bool> {
+pub async fn take_back(pool: &Pool, plugin: &str, packages: &[String]) -> Result<bool, StoreError> {
     let client = pool.get().await?;
     let statement = client.prepare_cached(TAKE_BACK).await?;
     Ok(client.execute(&statement, &[&plugin, &packages]).await? > 0)
@@ -140,7 +140,13 @@ pub async fn take_back(pool: &Pool, plugin: &str, packages: &[String]) -> ApiRes
 
 /// Writes down an operator's word that the package's schema.sql may lose data. Nothing older can be gone back to from
 /// then on.
-pub async fn confirm_destructive(pool: &Pool, plugin: &str, sha256: &str, version: &str, by: &Value) -> ApiResult<()> {
+pub async fn confirm_destructive(
+    pool: &Pool,
+    plugin: &str,
+    sha256: &str,
+    version: &str,
+    by: &Value,
+) -> Result<(), StoreError> {
     let sql = "INSERT INTO public.plugin_versions
                  (plugin, sha256, version, destructive_confirmed_at, destructive_confirmed_by)
                VALUES ($1, $2, $3, now(), $4)
@@ -153,7 +159,7 @@ pub async fn confirm_destructive(pool: &Pool, plugin: &str, sha256: &str, versio
 }
 
 /// Forgets that data was lost on the way: there is none left of the plugin.
-pub async fn forget_losses(pool: &Pool, plugin: &str) -> ApiResult<()> {
+pub async fn forget_losses(pool: &Pool, plugin: &str) -> Result<(), StoreError> {
     let sql = "UPDATE public.plugin_versions SET destructive_confirmed_at = NULL, destructive_confirmed_by = NULL
                WHERE plugin = $1 AND destructive_confirmed_at IS NOT NULL";
     let client = pool.get().await?;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use tokio_postgres::types::Json;
 
 use super::cards::Precondition;
-use cardinal_base::error::ApiResult;
+use crate::error::StoreError;
 use cardinal_database::pool::Pool;
 
 /// A route as it was set.
@@ -22,7 +22,7 @@ pub struct Stored {
     pub lines: Vec<Line>,
 }
 
-pub async fn get(pool: &Pool) -> ApiResult<Stored> {
+pub async fn get(pool: &Pool) -> Result<Stored, StoreError> {
     let client = pool.get().await?;
     let statement = client.prepare_cached("SELECT version, routes FROM public.proxy_routes").await?;
     let row = client.query_opt(&statement, &[]).await?;
@@ -30,14 +30,19 @@ pub async fn get(pool: &Pool) -> ApiResult<Stored> {
 }
 
 /// The version alone; every host asks for it every few seconds.
-pub async fn version(pool: &Pool) -> ApiResult<i64> {
+pub async fn version(pool: &Pool) -> Result<i64, StoreError> {
     let client = pool.get().await?;
     let statement = client.prepare_cached("SELECT version FROM public.proxy_routes").await?;
     Ok(client.query_opt(&statement, &[]).await?.map_or(0, |row| row.get(0)))
 }
 
 /// Puts `lines` in the place of what is there; gives what was there before and the new version.
-pub async fn replace(pool: &Pool, lines: &[Line], precondition: &Precondition, by: &Value) -> ApiResult<(Stored, i64)> {
+pub async fn replace(
+    pool: &Pool,
+    lines: &[Line],
+    precondition: &Precondition,
+    by: &Value,
+) -> Result<(Stored, i64), StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     // There may be no row to lock yet.

@@ -4,7 +4,7 @@
 use deadpool_postgres::Pool;
 use uuid::Uuid;
 
-use cardinal_base::error::ApiResult;
+use crate::error::StoreError;
 
 /// What a host asks for one caller.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ pub struct Portion {
 }
 
 /// Says that a host is there; how many were heard of in the last five seconds.
-pub async fn seen(pool: &Pool, host: Uuid) -> ApiResult<u32> {
+pub async fn seen(pool: &Pool, host: Uuid) -> Result<u32, StoreError> {
     let client = pool.get().await?;
     let sql = "WITH mine AS (
                  INSERT INTO public.hosts AS h (id, seen_at) VALUES ($1, now())
@@ -40,7 +40,7 @@ pub async fn seen(pool: &Pool, host: Uuid) -> ApiResult<u32> {
 }
 
 /// A host ends.
-pub async fn leave(pool: &Pool, host: Uuid) -> ApiResult<()> {
+pub async fn leave(pool: &Pool, host: Uuid) -> Result<(), StoreError> {
     let client = pool.get().await?;
     client.execute("DELETE FROM public.hosts WHERE id = $1", &[&host]).await?;
     Ok(())
@@ -50,7 +50,7 @@ pub async fn leave(pool: &Pool, host: Uuid) -> ApiResult<()> {
 /// on top, and of what is left the host gets what it wants; half of it while another wants it too.
 ///
 /// Lines come in the order of their subjects, so that hosts never block each other for good.
-pub async fn exchange(pool: &Pool, host: Uuid, lines: &[Line]) -> ApiResult<Vec<Portion>> {
+pub async fn exchange(pool: &Pool, host: Uuid, lines: &[Line]) -> Result<Vec<Portion>, StoreError> {
     const CONTENDED: &str = "greatest(b.contended_at, CASE WHEN b.taker <> excluded.taker THEN b.taken_at END) \
          > excluded.at - interval '3 seconds'";
     const OWED: &str = "greatest(0, greatest(0, b.spent - excluded.rate * greatest(0, extract(epoch FROM excluded.at - b.at)::float8)) \
@@ -88,7 +88,7 @@ pub async fn exchange(pool: &Pool, host: Uuid, lines: &[Line]) -> ApiResult<Vec<
 }
 
 /// Forgets budgets that are whole again, and hosts that have not been heard of for a day.
-pub async fn sweep(pool: &Pool) -> ApiResult<()> {
+pub async fn sweep(pool: &Pool) -> Result<(), StoreError> {
     let client = pool.get().await?;
     client
         .execute(

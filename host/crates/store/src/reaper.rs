@@ -8,10 +8,8 @@ use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
 use super::cards;
-use cardinal_base::{
-    codes, db_error,
-    error::{ApiError, ApiResult},
-};
+use crate::error::StoreError;
+use cardinal_base::db_error;
 use cardinal_database::pool::Pool;
 
 /// For one card.
@@ -31,15 +29,13 @@ pub enum RemoveError {
     /// The database does not let these go. Others may.
     Refused(tokio_postgres::Error),
     /// The database is away, or has no session free.
-    Unavailable(ApiError),
+    Unavailable(StoreError),
 }
 
-impl From<RemoveError> for ApiError {
+impl From<RemoveError> for StoreError {
     fn from(error: RemoveError) -> Self {
         match error {
-            RemoveError::Slow(cause) => Self::new(&codes::DATABASE_UNAVAILABLE)
-                .detail("Removing this card takes too much time or memory, because of what plugins keep of it.")
-                .cause(cause),
+            RemoveError::Slow(cause) => Self::SlowRemoval(cause),
             RemoveError::Refused(error) => cards::card_in_use(error),
             RemoveError::Unavailable(error) => error,
         }
@@ -72,7 +68,7 @@ pub async fn remove_cards(reaper: &Pool, ids: &[Uuid], timeout: Duration) -> Res
     })
 }
 
-async fn connection(reaper: &Pool) -> ApiResult<cardinal_database::pool::Connection> {
+async fn connection(reaper: &Pool) -> Result<cardinal_database::pool::Connection, StoreError> {
     Ok(reaper.get().await?)
 }
 

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::card_sources::StoreError;
+use crate::error::StoreError;
 use cardinal_database::pool::Pool;
 
 const FIND: &str = "SELECT id FROM public.admin_users WHERE kind = 'plugin' AND lower(username) = lower($1)";

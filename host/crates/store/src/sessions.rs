@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::users::{self, User};
-use cardinal_base::error::ApiResult;
+use crate::error::StoreError;
 use cardinal_database::pool::Pool;
 
 /// A session and its user, as they are now.
@@ -61,7 +61,7 @@ pub struct NewSession<'a> {
 }
 
 /// Opens a session, unless the user was disabled or given another password since that password was checked.
-pub async fn open(pool: &Pool, new: &NewSession<'_>) -> ApiResult<bool> {
+pub async fn open(pool: &Pool, new: &NewSession<'_>) -> Result<bool, StoreError> {
     let client = pool.get().await?;
     let opened = client
         .execute(
@@ -74,7 +74,7 @@ pub async fn open(pool: &Pool, new: &NewSession<'_>) -> ApiResult<bool> {
     Ok(opened == 1)
 }
 
-pub async fn find(pool: &Pool, id: Uuid) -> ApiResult<Option<Session>> {
+pub async fn find(pool: &Pool, id: Uuid) -> Result<Option<Session>, StoreError> {
     let client = pool.get().await?;
     let sql = format!(
         "SELECT s.revoked_at IS NOT NULL, s.expires_at, {} FROM public.admin_sessions s \
@@ -87,7 +87,7 @@ pub async fn find(pool: &Pool, id: Uuid) -> ApiResult<Option<Session>> {
 
 /// Where names have logged in of late: those after the session `after`, oldest first, the newest `most`. Gives the last
 /// session as well.
-pub async fn places(pool: &Pool, after: Uuid, most: i64) -> ApiResult<(Option<Uuid>, Vec<(String, IpAddr)>)> {
+pub async fn places(pool: &Pool, after: Uuid, most: i64) -> Result<(Option<Uuid>, Vec<(String, IpAddr)>), StoreError> {
     let client = pool.get().await?;
     let sql = "SELECT s.id, u.username, s.ip FROM public.admin_sessions s JOIN public.admin_users u ON u.id = s.user_id \
                WHERE s.id > $1 AND s.ip IS NOT NULL AND s.created_at > now() - interval '30 days' \
@@ -98,7 +98,7 @@ pub async fn places(pool: &Pool, after: Uuid, most: i64) -> ApiResult<(Option<Uu
 }
 
 /// A user's sessions that have not ended, newest first; `before` is the last id of the page before.
-pub async fn list(pool: &Pool, user: Uuid, before: Option<Uuid>, limit: i64) -> ApiResult<Vec<Line>> {
+pub async fn list(pool: &Pool, user: Uuid, before: Option<Uuid>, limit: i64) -> Result<Vec<Line>, StoreError> {
     let client = pool.get().await?;
     let sql = format!(
         "SELECT {LINE} FROM public.admin_sessions s JOIN public.admin_users u ON u.id = s.user_id \
@@ -109,7 +109,7 @@ pub async fn list(pool: &Pool, user: Uuid, before: Option<Uuid>, limit: i64) -> 
 }
 
 /// A session that has not ended.
-pub async fn get(pool: &Pool, id: Uuid) -> ApiResult<Option<Line>> {
+pub async fn get(pool: &Pool, id: Uuid) -> Result<Option<Line>, StoreError> {
     let client = pool.get().await?;
     let sql = format!(
         "SELECT {LINE} FROM public.admin_sessions s JOIN public.admin_users u ON u.id = s.user_id \
@@ -119,7 +119,7 @@ pub async fn get(pool: &Pool, id: Uuid) -> ApiResult<Option<Line>> {
     Ok(row.as_ref().map(line))
 }
 
-pub async fn revoke(pool: &Pool, id: Uuid, reason: &str) -> ApiResult<()> {
+pub async fn revoke(pool: &Pool, id: Uuid, reason: &str) -> Result<(), StoreError> {
     let client = pool.get().await?;
     client
         .execute(
@@ -131,7 +131,7 @@ pub async fn revoke(pool: &Pool, id: Uuid, reason: &str) -> ApiResult<()> {
 }
 
 /// Ends every session of a user; gives how many there were.
-pub async fn revoke_all(pool: &Pool, user: Uuid, reason: &str) -> ApiResult<u64> {
+pub async fn revoke_all(pool: &Pool, user: Uuid, reason: &str) -> Result<u64, StoreError> {
     let client = pool.get().await?;
     let ended = client
         .execute(
@@ -143,7 +143,7 @@ pub async fn revoke_all(pool: &Pool, user: Uuid, reason: &str) -> ApiResult<u64>
 }
 
 /// Notes when sessions were last seen; called in batches.
-pub async fn touch(pool: &Pool, seen: &[(Uuid, OffsetDateTime)]) -> ApiResult<()> {
+pub async fn touch(pool: &Pool, seen: &[(Uuid, OffsetDateTime)]) -> Result<(), StoreError> {
     let client = pool.get().await?;
     let (ids, times): (Vec<Uuid>, Vec<OffsetDateTime>) = seen.iter().copied().unzip();
     client
@@ -157,7 +157,7 @@ pub async fn touch(pool: &Pool, seen: &[(Uuid, OffsetDateTime)]) -> ApiResult<()
 }
 
 /// Removes sessions that have been over for a month; until then the audit log's reader finds what they were.
-pub async fn forget_old(pool: &Pool) -> ApiResult<u64> {
+pub async fn forget_old(pool: &Pool) -> Result<u64, StoreError> {
     let client = pool.get().await?;
     Ok(client.execute("DELETE FROM public.admin_sessions WHERE expires_at < now() - interval '30 days'", &[]).await?)
 }

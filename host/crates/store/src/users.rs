@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use cardinal_base::error::ApiResult;
+use crate::error::StoreError;
 use cardinal_database::pool::Pool;
 
 /// A user as it is stored.
@@ -40,7 +40,7 @@ pub(super) const fn columns() -> &'static str {
 }
 
 /// The user who may log in under `username`, whatever its case.
-pub async fn by_login(pool: &Pool, username: &str) -> ApiResult<Option<User>> {
+pub async fn by_login(pool: &Pool, username: &str) -> Result<Option<User>, StoreError> {
     // The database takes no such text; nobody has such a name.
     if username.contains('\0') {
         return Ok(None);
@@ -54,7 +54,7 @@ pub async fn by_login(pool: &Pool, username: &str) -> ApiResult<Option<User>> {
     Ok(row.map(|row| from_row(&row, 0)))
 }
 
-pub async fn by_id(pool: &Pool, id: Uuid) -> ApiResult<Option<User>> {
+pub async fn by_id(pool: &Pool, id: Uuid) -> Result<Option<User>, StoreError> {
     let client = pool.get().await?;
     let sql = format!("SELECT {COLUMNS} FROM public.admin_users u WHERE u.id = $1");
     let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&id]).await?;
@@ -62,7 +62,7 @@ pub async fn by_id(pool: &Pool, id: Uuid) -> ApiResult<Option<User>> {
 }
 
 /// The owner who has been there longest and may log in.
-pub async fn first_owner(pool: &Pool) -> ApiResult<Option<Uuid>> {
+pub async fn first_owner(pool: &Pool) -> Result<Option<Uuid>, StoreError> {
     let sql = "SELECT id FROM public.admin_users WHERE kind = 'user' AND role = 'owner' AND disabled_at IS NULL \
                AND deleted_at IS NULL ORDER BY created_at, id LIMIT 1";
     let client = pool.get().await?;
@@ -72,7 +72,7 @@ pub async fn first_owner(pool: &Pool) -> ApiResult<Option<Uuid>> {
 
 /// Makes the first owner when there is no user yet. Two hosts that start at once make one: the
 /// table is locked against other writers for this statement's transaction.
-pub async fn bootstrap(pool: &Pool, id: Uuid, username: &str, password_hash: &str) -> ApiResult<bool> {
+pub async fn bootstrap(pool: &Pool, id: Uuid, username: &str, password_hash: &str) -> Result<bool, StoreError> {
     let mut client = pool.get().await?;
     let transaction = client.transaction().await?;
     transaction.batch_execute("LOCK TABLE public.admin_users IN SHARE ROW EXCLUSIVE MODE").await?;
@@ -89,7 +89,7 @@ pub async fn bootstrap(pool: &Pool, id: Uuid, username: &str, password_hash: &st
 }
 
 /// The user whom the first start made: nobody was there before, and a removed user stays as a row.
-pub async fn first(pool: &Pool) -> ApiResult<Option<User>> {
+pub async fn first(pool: &Pool) -> Result<Option<User>, StoreError> {
     let client = pool.get().await?;
     let sql =
         format!("SELECT {COLUMNS} FROM public.admin_users u WHERE u.kind = 'user' ORDER BY u.created_at, u.id LIMIT 1");
@@ -98,7 +98,7 @@ pub async fn first(pool: &Pool) -> ApiResult<Option<User>> {
 }
 
 /// Whether anybody can log in at all.
-pub async fn any(pool: &Pool) -> ApiResult<bool> {
+pub async fn any(pool: &Pool) -> Result<bool, StoreError> {
     let client = pool.get().await?;
     let row = client.query_one("SELECT EXISTS (SELECT 1 FROM public.admin_users WHERE kind = 'user')", &[]).await?;
     Ok(row.get(0))
@@ -106,7 +106,7 @@ pub async fn any(pool: &Pool) -> ApiResult<bool> {
 
 /// Sets a password in the place of `old` and ends every session of the user. `false` when another one was set, or the
 /// user disabled, since `old` was read.
-pub async fn set_password(pool: &Pool, id: Uuid, old: &str, password_hash: &str) -> ApiResult<bool> {
+pub async fn set_password(pool: &Pool, id: Uuid, old: &str, password_hash: &str) -> Result<bool, StoreError> {
     let client = pool.get().await?;
     let changed = client
         .query_opt(

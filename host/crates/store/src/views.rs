@@ -8,10 +8,8 @@ use tokio_postgres::{Row, types::Json};
 use uuid::Uuid;
 
 use super::cards::Precondition;
-use cardinal_base::{
-    codes, db_error,
-    error::{ApiError, ApiResult},
-};
+use crate::error::StoreError;
+use cardinal_base::db_error;
 use cardinal_database::pool::Pool;
 
 /// A view as its owner sees it.
@@ -58,22 +56,22 @@ fn from_row(row: &Row) -> View {
     }
 }
 
-fn name_taken(error: tokio_postgres::Error) -> ApiError {
+fn name_taken(error: tokio_postgres::Error) -> StoreError {
     match db_error::violated(&error) {
-        Some("admin_views_name") => ApiError::new(&codes::NAME_TAKEN).detail("You have a view of this name already."),
+        Some("admin_views_name") => StoreError::NameTaken("You have a view of this name already."),
         _ => error.into(),
     }
 }
 
 /// All of an owner's, in the order of their names.
-pub async fn list(pool: &Pool, owner: Uuid) -> ApiResult<Vec<View>> {
+pub async fn list(pool: &Pool, owner: Uuid) -> Result<Vec<View>, StoreError> {
     let client = pool.get().await?;
     let sql = format!("SELECT {COLUMNS} FROM public.admin_views WHERE owner_id = $1 ORDER BY lower(name), id");
     let rows = client.query(&client.prepare_cached(&sql).await?, &[&owner]).await?;
     Ok(rows.iter().map(from_row).collect())
 }
 
-pub async fn get(pool: &Pool, owner: Uuid, id: Uuid) -> ApiResult<Option<View>> {
+pub async fn get(pool: &Pool, owner: Uuid, id: Uuid) -> Result<Option<View>, StoreError> {
     let client = pool.get().await?;
     let sql = format!("SELECT {COLUMNS} FROM public.admin_views WHERE owner_id = $1 AND id = $2");
     let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&owner, &id]).await?;
@@ -81,7 +79,7 @@ pub async fn get(pool: &Pool, owner: Uuid, id: Uuid) -> ApiResult<Option<View>> 
 }
 
 /// A new view, unless its owner has `most` already. Who makes several at the same moment may end a few above that.
-pub async fn insert(pool: &Pool, owner: Uuid, new: &Content, most: i64) -> ApiResult<Option<View>> {
+pub async fn insert(pool: &Pool, owner: Uuid, new: &Content, most: i64) -> Result<Option<View>, StoreError> {
     let client = pool.get().await?;
     let sql = format!(
         "INSERT INTO public.admin_views (id, owner_id, name, filter, sort, columns) SELECT $1, $2, $3, $4, $5, $6 \
@@ -96,18 +94,21 @@ pub async fn insert(pool: &Pool, owner: Uuid, new: &Content, most: i64) -> ApiRe
     Ok(row.as_ref().map(from_row))
 }
 
-/// Changes a view. It is locked while `change` looks at what it is now.
-pub async fn update(
+/// Changes a view. It is locked while `change` looks at what it is now; the inner error is `change`'s.
+pub async fn update<E>(
     pool: &Pool,
     owner: Uuid,
     id: Uuid,
     precondition: &Precondition,
-    change: impl FnOnce(View) -> ApiResult<Content> + Send,
-) -> ApiResult<View> {
+    change: impl FnOnce(View) -> Result<Content, E> + Send,
+) -> Result<Result<View, E>, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     let now = lock(&work, owner, id, precondition).await?;
-    let content = change(now)?;
+    let content = match change(now) {
+        Ok(content) => content,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
     let sql = format!(
         "UPDATE public.admin_views SET name = $2, filter = $3, sort = $4, columns = $5, version = version + 1, \
          updated_at = now() WHERE id = $1 RETURNING {COLUMNS}"
@@ -119,10 +120,10 @@ pub async fn update(
         .await
         .map_err(name_taken)?;
     work.commit().await?;
-    Ok(from_row(&row))
+    Ok(Ok(from_row(&row)))
 }
 
-pub async fn delete(pool: &Pool, owner: Uuid, id: Uuid, precondition: &Precondition) -> ApiResult<()> {
+pub async fn delete(pool: &Pool, owner: Uuid, id: Uuid, precondition: &Precondition) -> Result<(), StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     lock(&work, owner, id, precondition).await?;
@@ -136,10 +137,10 @@ async fn lock(
     owner: Uuid,
     id: Uuid,
     precondition: &Precondition,
-) -> ApiResult<View> {
+) -> Result<View, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM public.admin_views WHERE owner_id = $1 AND id = $2 FOR UPDATE");
     let row = work.query_opt(&work.prepare_cached(&sql).await?, &[&owner, &id]).await?;
-    let view = from_row(&row.ok_or_else(|| ApiError::not_found("view"))?);
+    let view = from_row(&row.ok_or(StoreError::NotFound("view"))?);
     precondition.check(view.version)?;
     Ok(view)
 }

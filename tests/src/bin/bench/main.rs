@@ -1,4 +1,4 @@
-//! The figures of README's performance table. Every figure is a ratio to a bare server of the same run: wrk asks the
+//! The figures of the performance page (host/docs/performance.md). Every figure is a ratio to a bare server of the same run: wrk asks the
 //! subject and its baseline in turns, so that whatever else the machine does hits both alike.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 

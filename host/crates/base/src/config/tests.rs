@@ -332,3 +332,33 @@ fn plugin_settings_come_from_files_too() {
     let both = read_with(&[], &[("PLUGIN_SETTINGS_X_FILE", path), ("PLUGIN_SETTINGS_X", "{}")]).unwrap_err();
     assert!(both.to_string().starts_with("PLUGIN_SETTINGS_X_FILE") && both.to_string().contains("too"), "{both}");
 }
+
+/// The page of all settings, as the flags' own texts say it.
+fn settings_page() -> String {
+    let mut page = String::from(
+        "# Settings\n\nEvery setting is an environment variable and a flag: `LISTEN_ADDR` is `--listen-addr`. The flag wins. \
+         `cardinal serve --help` prints the same. An empty variable counts as not set.\n",
+    );
+    let mut heading = None;
+    for argument in Line::command().get_arguments() {
+        let Some(variable) = argument.get_env().and_then(|name| name.to_str()) else { continue };
+        if heading != argument.get_help_heading() {
+            heading = argument.get_help_heading();
+            page += &format!("\n## {}\n\n| setting | meaning |\n|---|---|\n", heading.unwrap_or("Others"));
+        }
+        let help = argument.get_long_help().or(argument.get_help()).unwrap().to_string();
+        page += &format!("| `{variable}` | {} |\n", help.replace('\n', " ").replace('|', "\\|").replace('<', "\\<"));
+    }
+    page + "\nA plugin's own settings are `PLUGIN_SETTINGS_<NAME>`, a JSON object, or `PLUGIN_SETTINGS_<NAME>_FILE`: see \
+            [Plugins in operation](plugins.md#settings-of-a-plugin). Files for secrets: [Secrets](security.md).\n"
+}
+
+/// `UPDATE_DOCS=1 cargo test -p cardinal-base` writes it anew.
+#[test]
+fn the_page_of_settings_is_fresh() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, settings_page()).unwrap();
+    }
+    assert!(std::fs::read_to_string(path).unwrap_or_default() == settings_page(), "UPDATE_DOCS=1 writes it anew");
+}

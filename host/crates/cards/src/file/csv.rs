@@ -7,12 +7,11 @@ use serde_json::{Number, Value, value::RawValue};
 
 use self::head::{Column, Head};
 use super::{Read, checked, lines::too_long};
-use crate::row::{Fields, ROW_LIMIT, Terms, refusal};
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-    exact::Object,
+use crate::{
+    error::CardError,
+    row::{Fields, ROW_LIMIT, Refusal, Terms},
 };
+use cardinal_base::exact::Object;
 
 /// Bytes within which the head has to end.
 const HEAD_LIMIT: usize = 256 << 10;
@@ -67,7 +66,7 @@ impl Records {
         matches!(self.state, State::Rows(..))
     }
 
-    pub fn push(&mut self, bytes: &[u8], found: &mut Vec<Read>) -> ApiResult<()> {
+    pub fn push(&mut self, bytes: &[u8], found: &mut Vec<Read>) -> Result<(), CardError> {
         let State::Head(start) = &mut self.state else {
             self.read(bytes, found);
             return Ok(());
@@ -82,13 +81,13 @@ impl Records {
                 Ok(())
             }
             None if start.len() > HEAD_LIMIT => {
-                Err(ApiError::invalid("", format!("The first {HEAD_LIMIT} bytes have no line of column names.")))
+                Err(CardError::field("", format!("The first {HEAD_LIMIT} bytes have no line of column names.")))
             }
             None => Ok(()),
         }
     }
 
-    pub fn finish(&mut self, found: &mut Vec<Read>) -> ApiResult<()> {
+    pub fn finish(&mut self, found: &mut Vec<Read>) -> Result<(), CardError> {
         if let State::Head(start) = &mut self.state {
             let start = std::mem::take(start);
             self.begin(&start)?;
@@ -101,7 +100,7 @@ impl Records {
         Ok(())
     }
 
-    fn begin(&mut self, head: &[u8]) -> ApiResult<()> {
+    fn begin(&mut self, head: &[u8]) -> Result<(), CardError> {
         let (delimiter, head) = Head::read(head, &self.terms)?;
         let reader = ReaderBuilder::new().delimiter(delimiter).build();
         self.state = State::Rows(Box::new(reader), head);
@@ -173,10 +172,10 @@ impl Records {
         let State::Rows(_, head) = &self.state else { return };
         let (at, terms) = (self.first_line, &self.terms);
         let read = match self.passed {
-            true => Err(refusal(at, None, &too_long(ROW_LIMIT))),
+            true => Err(Refusal::from(&too_long(ROW_LIMIT)).report(at, None)),
             false => match fields(head, &self.room[..self.filled], &self.ends[..self.fields]) {
                 Ok(fields) => checked(fields, at, terms),
-                Err(error) => Err(refusal(at, None, &error)),
+                Err(error) => Err(Refusal::from(&error).report(at, None)),
             },
         };
         found.push(read);
@@ -185,15 +184,15 @@ impl Records {
 }
 
 /// The fields of a record. An empty cell says nothing.
-fn fields(head: &Head, bytes: &[u8], ends: &[usize]) -> ApiResult<Fields> {
+fn fields(head: &Head, bytes: &[u8], ends: &[usize]) -> Result<Fields, CardError> {
     if ends.len() != head.columns.len() {
         let detail = format!("The row has {} cells below {} columns.", ends.len(), head.columns.len());
-        return Err(ApiError::invalid("", detail));
+        return Err(CardError::field("", detail));
     }
     let (mut fields, mut start) = (Fields::default(), 0);
     for (column, end) in head.columns.iter().zip(ends) {
         let cell = std::str::from_utf8(&bytes[start..*end])
-            .map_err(|_| ApiError::invalid(format!("/{}", column.name()), "This is not UTF-8."))?;
+            .map_err(|_| CardError::field(format!("/{}", column.name()), "This is not UTF-8."))?;
         start = *end;
         if !cell.is_empty() {
             take(&mut fields, column, cell)?;
@@ -202,8 +201,8 @@ fn fields(head: &Head, bytes: &[u8], ends: &[usize]) -> ApiResult<Fields> {
     Ok(fields)
 }
 
-fn take(fields: &mut Fields, column: &Column, cell: &str) -> ApiResult<()> {
-    let invalid = |detail: &str| ApiError::invalid(format!("/{}", column.name()), detail);
+fn take(fields: &mut Fields, column: &Column, cell: &str) -> Result<(), CardError> {
+    let invalid = |detail: &str| CardError::field(format!("/{}", column.name()), detail);
     match column {
         Column::Title => fields.title = Some(Some(cell.to_owned())),
         Column::Sku => fields.sku = Some(Some(cell.to_owned())),
@@ -214,9 +213,9 @@ fn take(fields: &mut Fields, column: &Column, cell: &str) -> ApiResult<()> {
         Column::Attributes => {
             fields.attributes = Some(serde_json::from_str(cell).map_err(|_| invalid("This is not valid JSON."))?);
         }
-        Column::Id => fields.id = Some(serde_json::value::to_raw_value(cell).map_err(ApiError::internal)?),
+        Column::Id => fields.id = Some(serde_json::value::to_raw_value(cell)?),
         Column::Attribute { path, .. } => {
-            value(cell).and_then(|value| put(&mut fields.set, path, value)).map_err(ApiError::internal)?;
+            value(cell).and_then(|value| put(&mut fields.set, path, value))?;
         }
         Column::Passed(_) => {}
     }
@@ -253,6 +252,6 @@ fn put(members: &mut Object, path: &[String], value: Box<RawValue>) -> serde_jso
 }
 
 /// A head that can't be read.
-fn not_a_head() -> ApiError {
-    ApiError::new(&codes::VALIDATION_FAILED).detail("The first line of the file has to name its columns, in UTF-8.")
+fn not_a_head() -> CardError {
+    CardError::Columns { detail: "The first line of the file has to name its columns, in UTF-8.", columns: Vec::new() }
 }

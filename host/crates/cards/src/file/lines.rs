@@ -1,13 +1,10 @@
 //! Lines of JSON.
 
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use crate::error::CardError;
 
 /// A line that is too long, in words.
-pub fn too_long(limit: usize) -> ApiError {
-    ApiError::new(&codes::PAYLOAD_TOO_LARGE).detail(format!("The row is over {limit} bytes."))
+pub fn too_long(limit: usize) -> CardError {
+    CardError::RowTooLong { limit }
 }
 
 /// Cuts what comes into lines.
@@ -26,7 +23,7 @@ impl Lines {
     }
 
     /// Gives each line that has something in it, with its number.
-    pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(i64, ApiResult<&[u8]>)) {
+    pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(i64, Result<&[u8], CardError>)) {
         while let Some(at) = bytes.iter().position(|byte| *byte == b'\n') {
             let (line, rest) = bytes.split_at(at);
             bytes = &rest[1..];
@@ -41,7 +38,7 @@ impl Lines {
     }
 
     /// Gives what has begun.
-    pub fn finish(&mut self, mut each: impl FnMut(i64, ApiResult<&[u8]>)) {
+    pub fn finish(&mut self, mut each: impl FnMut(i64, Result<&[u8], CardError>)) {
         let line = std::mem::take(&mut self.rest);
         if std::mem::take(&mut self.too_long) {
             self.number += 1;
@@ -51,7 +48,7 @@ impl Lines {
         }
     }
 
-    fn give(&mut self, line: &[u8], each: &mut impl FnMut(i64, ApiResult<&[u8]>)) {
+    fn give(&mut self, line: &[u8], each: &mut impl FnMut(i64, Result<&[u8], CardError>)) {
         self.number += 1;
         if !line.trim_ascii().is_empty() {
             each(self.number, Ok(line));

@@ -1,11 +1,8 @@
 //! What a caller may do to others' accounts and give to others: never more than it holds itself.
 
 use super::caller::{Caller, CallerKind, insufficient};
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-    scope::{self, ScopeSet},
-};
+use crate::error::AuthError;
+use cardinal_base::scope::{self, ScopeSet};
 
 /// The roles, from the one that may most.
 pub const ROLES: [&str; 4] = ["owner", "admin", "editor", "viewer"];
@@ -13,7 +10,7 @@ const OWNER: &str = "owner";
 
 /// 403 unless `caller` holds everything that `role` gives. Owners' accounts are owners' business alone, though an
 /// admin holds the same scopes.
-pub fn over_role(caller: &Caller, role: Option<&str>) -> ApiResult<()> {
+pub fn over_role(caller: &Caller, role: Option<&str>) -> Result<(), AuthError> {
     let Some(role) = role else { return Ok(()) };
     over_owner(caller, Some(role))?;
     let scopes = scope::of_role(role).to_strings();
@@ -26,20 +23,19 @@ pub fn over_role(caller: &Caller, role: Option<&str>) -> ApiResult<()> {
 }
 
 /// 403 when `role` is an owner's and the caller is none.
-pub fn over_owner(caller: &Caller, role: Option<&str>) -> ApiResult<()> {
+pub fn over_owner(caller: &Caller, role: Option<&str>) -> Result<(), AuthError> {
     if role == Some(OWNER) && caller.role.as_deref() != Some(OWNER) {
-        return Err(ApiError::new(&codes::FORBIDDEN).detail("Only an owner may do this to an owner's account."));
+        return Err(AuthError::Forbidden("Only an owner may do this to an owner's account."));
     }
     Ok(())
 }
 
 /// 403 unless a person has logged in: keys and JWTs never set passwords.
-pub fn person(caller: &Caller) -> ApiResult<()> {
+pub fn person(caller: &Caller) -> Result<(), AuthError> {
     if caller.session_id.is_some() {
         return Ok(());
     }
-    Err(ApiError::new(&codes::FORBIDDEN)
-        .detail("A password is set by a person who has logged in, never by a key or a JWT."))
+    Err(AuthError::Forbidden("A password is set by a person who has logged in, never by a key or a JWT."))
 }
 
 /// The first of `scopes` that the caller does not hold.

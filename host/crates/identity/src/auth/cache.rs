@@ -14,7 +14,7 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::caller::{Caller, SharedCaller};
-use cardinal_base::error::ApiResult;
+use crate::error::AuthError;
 use cardinal_observe::shard::Counter;
 
 /// How long a finding is good while changes at other hosts are followed (see `crates/identity/src/auth/follow.rs`).
@@ -68,9 +68,9 @@ impl Cache {
         now: OffsetDateTime,
         fresh: Duration,
         load: impl FnOnce() -> F,
-    ) -> ApiResult<Found>
+    ) -> Result<Found, AuthError>
     where
-        F: Future<Output = ApiResult<Found>>,
+        F: Future<Output = Result<Found, AuthError>>,
     {
         let known = self.shard(key).read().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
         if let Some(entry) = &known
@@ -153,11 +153,11 @@ impl Uses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cardinal_base::{codes, error::ApiError};
+    use cardinal_store::error::StoreError;
 
     const AT: OffsetDateTime = time::macros::datetime!(2026-01-01 00:00 UTC);
 
-    async fn find(cache: &Cache, at: OffsetDateTime, answer: ApiResult<Found>) -> ApiResult<Found> {
+    async fn find(cache: &Cache, at: OffsetDateTime, answer: Result<Found, AuthError>) -> Result<Found, AuthError> {
         cache.get(&[7; 32], at, FRESH, || std::future::ready(answer)).await
     }
 
@@ -172,12 +172,12 @@ mod tests {
     #[tokio::test]
     async fn an_outage_is_no_refusal_and_what_is_old_does_not_serve() {
         let cache = Cache::default();
-        let outage = || Err(ApiError::new(&codes::DATABASE_UNAVAILABLE));
+        let outage = || Err(StoreError::Outage(anyhow::anyhow!("away")).into());
         find(&cache, AT, Ok(Found::Nobody)).await.unwrap();
         assert!(find(&cache, AT + Duration::seconds(4), outage()).await.is_ok());
         let unfollowed = |at, answer| cache.get(&[7; 32], at, FRESH_UNFOLLOWED, || std::future::ready(answer));
         for later in [FRESH_UNFOLLOWED, Duration::seconds(4)] {
-            assert_eq!(unfollowed(AT + later, outage()).await.err().unwrap().status(), 503);
+            assert_eq!(unfollowed(AT + later, outage()).await.err().unwrap().code().status, 503);
         }
         assert!(find(&cache, AT - Duration::seconds(1), outage()).await.is_err(), "the clock was set back");
     }

@@ -7,12 +7,9 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::oidc::LEEWAY;
+use crate::error::AuthError;
 use crate::limit::Allowance;
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-    scope::{self, ScopeSet},
-};
+use cardinal_base::scope::{self, ScopeSet};
 
 /// What kind of principal acts; `updated_by.kind` of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +94,7 @@ impl Caller {
     }
 
     /// 403 naming the scope when it is not held.
-    pub fn require(&self, scope: &str) -> ApiResult<()> {
+    pub fn require(&self, scope: &str) -> Result<(), AuthError> {
         if self.holds(scope) {
             return Ok(());
         }
@@ -148,11 +145,9 @@ fn local_name(uid: u32) -> String {
 }
 
 /// 403 for a missing scope, with the challenge that tells an OAuth client what to ask for.
-pub fn insufficient(scope: &str) -> ApiError {
-    ApiError::new(&codes::INSUFFICIENT_SCOPE)
-        .detail(format!("This needs the scope `{scope}`."))
-        .with("required_scope", scope)
-        .header(::http::header::WWW_AUTHENTICATE, format!(r#"Bearer error="insufficient_scope", scope="{scope}""#))
+pub fn insufficient(scope: &str) -> AuthError {
+    let challenge = format!(r#"Bearer error="insufficient_scope", scope="{scope}""#);
+    AuthError::InsufficientScope { scope: scope.to_owned(), challenge }
 }
 
 /// A caller behind one pointer: it is looked up once and shared by the call's parts.

@@ -11,11 +11,8 @@ use super::{
     caller::{Caller, CallerKind, SharedCaller},
     role_scopes,
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-    scope::ScopeSet,
-};
+use crate::error::AuthError;
+use cardinal_base::{codes, scope::ScopeSet};
 
 /// Whose rights, and through what.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -59,10 +56,10 @@ impl Credential {
 
 impl Auth {
     /// The caller with the rights that it has by now; 401 or 403 when it has none any more.
-    pub async fn again(&self, credential: &Credential) -> ApiResult<SharedCaller> {
+    pub async fn again(&self, credential: &Credential) -> Result<SharedCaller, AuthError> {
         let user = cardinal_store::users::by_id(&self.pool, credential.user_id).await?;
         let user = user.filter(|user| user.disabled_at.is_none());
-        let user = user.ok_or_else(|| ApiError::new(&codes::ACCOUNT_DISABLED))?;
+        let user = user.ok_or(AuthError::Disabled { detail: None })?;
         let caller = Caller {
             user_kind: user.kind.clone(),
             role: user.role.clone(),
@@ -75,16 +72,16 @@ impl Auth {
                 Caller { kind: CallerKind::Oidc, scopes: ScopeSet::lenient(scopes).intersect(&rights), ..caller }
             }
             Means::Local { uid } if user.role.as_deref() == Some("owner") => Caller::local(*uid, user.id),
-            Means::Local { .. } | Means::Jwt { .. } => return Err(ApiError::new(&codes::INVALID_TOKEN)),
+            Means::Local { .. } | Means::Jwt { .. } => return Err(AuthError::unauthorized(&codes::INVALID_TOKEN)),
             Means::Key { id } => {
                 let record = cardinal_store::api_keys::get(&self.pool, *id).await?;
-                let record = record.ok_or_else(|| ApiError::new(&codes::INVALID_TOKEN))?;
+                let record = record.ok_or(AuthError::unauthorized(&codes::INVALID_TOKEN))?;
                 let now = self.clock.now();
                 if record.revoked_at.is_some_and(|at| at <= now) {
-                    return Err(ApiError::new(&codes::REVOKED_TOKEN));
+                    return Err(AuthError::unauthorized(&codes::REVOKED_TOKEN));
                 }
                 if record.expires_at.is_some_and(|at| at <= now) {
-                    return Err(ApiError::new(&codes::EXPIRED_TOKEN));
+                    return Err(AuthError::unauthorized(&codes::EXPIRED_TOKEN));
                 }
                 Caller {
                     kind: CallerKind::ApiKey,

@@ -13,12 +13,12 @@ use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
 use super::{Auth, cache};
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use crate::error::AuthError;
 use cardinal_database::log_failure;
-use cardinal_store::identity_changes::{self, Changes, Position};
+use cardinal_store::{
+    error::StoreError,
+    identity_changes::{self, Changes, Position},
+};
 
 /// Time between two polls.
 const POLL_EVERY: Duration = Duration::from_millis(100);
@@ -78,13 +78,10 @@ fn is_over(at: u64, now: u64, after: Duration) -> bool {
     at == 0 || u128::from(now.saturating_sub(at)) >= after.as_millis()
 }
 
-async fn in_time<T>(work: impl Future<Output = ApiResult<T>>) -> ApiResult<T> {
+async fn in_time<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     match tokio::time::timeout(POLL_TIMEOUT, work).await {
         Ok(outcome) => outcome,
-        Err(_) => {
-            let cause = anyhow::anyhow!("no answer in {POLL_TIMEOUT:?}");
-            Err(ApiError::new(&codes::DATABASE_UNAVAILABLE).cause(cause))
-        }
+        Err(_) => Err(StoreError::Outage(anyhow::anyhow!("no answer in {POLL_TIMEOUT:?}"))),
     }
 }
 
@@ -106,7 +103,7 @@ impl Auth {
         }
     }
 
-    async fn follow_on_one_connection(&self) -> ApiResult<Infallible> {
+    async fn follow_on_one_connection(&self) -> Result<Infallible, AuthError> {
         let client = in_time(async { Ok(self.pool.get().await?.detach()) }).await?;
         let mut position: Option<Position> = None;
         loop {

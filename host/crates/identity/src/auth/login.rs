@@ -2,20 +2,16 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use http::header;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{Auth, session_token::Claims, throttle::Rule};
+use crate::error::AuthError;
 use crate::limit::addresses::Network;
-use cardinal_base::{
-    codes,
-    config::Secret,
-    error::{ApiError, ApiResult},
-};
+use cardinal_base::{codes, config::Secret};
 use cardinal_database::pool::Pool;
-use cardinal_store::{login_failures::Subject, sessions::NewSession};
+use cardinal_store::{error::StoreError, login_failures::Subject, sessions::NewSession};
 
 /// A login that worked.
 pub struct Opened {
@@ -27,14 +23,20 @@ pub struct Opened {
 
 /// A login that did not.
 pub struct Failed {
-    pub error: ApiError,
+    pub error: AuthError,
     /// Whose account was meant, when there is such a one.
     pub meant: Option<(Uuid, String)>,
 }
 
-impl<E: Into<ApiError>> From<E> for Failed {
-    fn from(error: E) -> Self {
-        Self { error: error.into(), meant: None }
+impl From<AuthError> for Failed {
+    fn from(error: AuthError) -> Self {
+        Self { error, meant: None }
+    }
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        AuthError::from(error).into()
     }
 }
 
@@ -56,12 +58,17 @@ pub async fn open(
     let (user, is_right) = check(auth, pool, (ip, username), password, find).await?;
     let meant = user.as_ref().map(|user| (user.id, user.username.clone()));
     let refused = |error| Failed { error, meant };
-    let wrong = || ApiError::new(&codes::INVALID_CREDENTIALS).header(header::WWW_AUTHENTICATE, "Bearer");
+    let wrong = || AuthError::Unauthorized {
+        code: &codes::INVALID_CREDENTIALS,
+        challenge: Some("Bearer".to_owned()),
+        detail: None,
+        reason: None,
+    };
     let Some(user) = user.filter(|_| is_right) else {
         return Err(refused(wrong()));
     };
     if user.disabled_at.is_some() {
-        return Err(refused(ApiError::new(&codes::ACCOUNT_DISABLED)));
+        return Err(refused(AuthError::Disabled { detail: None }));
     }
     let now = auth.clock.now();
     let expires_at = now + auth.token_ttl;
@@ -96,15 +103,15 @@ pub async fn check<T>(
     pool: &Pool,
     (ip, name): (IpAddr, &str),
     password: Secret,
-    find: impl AsyncFnOnce() -> ApiResult<(T, Option<String>)>,
-) -> ApiResult<(T, bool)> {
+    find: impl AsyncFnOnce() -> Result<(T, Option<String>), AuthError>,
+) -> Result<(T, bool), AuthError> {
     let entry = auth.throttle.enter((ip, name), &password);
     let (attempt, turn, subjects) = loop {
         let attempt = auth.throttle.begin(&entry).await?;
         let subjects = subjects(attempt.rules(), ip, name);
         let counted = async {
             let turn = auth.hasher.turn(attempt.rank()).await?;
-            Ok::<_, ApiError>((cardinal_store::login_failures::begin(pool, &subjects).await?, turn))
+            Ok::<_, AuthError>((cardinal_store::login_failures::begin(pool, &subjects).await?, turn))
         };
         match counted.await {
             Ok((Ok(()), turn)) => break (attempt, turn, subjects),
@@ -114,7 +121,7 @@ pub async fn check<T>(
             }
             Err(error) => {
                 attempt.give_back();
-                if error.code() == codes::OVERLOADED.name {
+                if error.code().name == codes::OVERLOADED.name {
                     auth.throttle.expect(&entry, Duration::ZERO);
                 }
                 return Err(error);
@@ -123,7 +130,7 @@ pub async fn check<T>(
     };
     let checked = async {
         let (found, stored) = find().await?;
-        Ok::<_, ApiError>((found, auth.hasher.verify(turn, password, stored).await?))
+        Ok::<_, AuthError>((found, auth.hasher.verify(turn, password, stored).await?))
     };
     let (outcome, is_over) = match checked.await {
         Ok((found, true)) => {

@@ -8,9 +8,9 @@ use std::{sync::Arc, thread};
 use self::queue::Queue;
 pub use self::queue::Turn;
 use super::throttle::Rank;
+use crate::error::AuthError;
 use cardinal_base::{
     config::Secret,
-    error::{ApiError, ApiResult},
     password::{self, LONGEST, SHORTEST},
 };
 
@@ -28,19 +28,19 @@ impl Default for Hasher {
 
 impl Hasher {
     /// Waits for a core; 503 when too many come first.
-    pub async fn turn(&self, rank: Rank) -> ApiResult<Turn> {
+    pub async fn turn(&self, rank: Rank) -> Result<Turn, AuthError> {
         self.0.turn(rank).await
     }
 
     /// A PHC string for `password`, which somebody sets who has logged in.
-    pub async fn hash(&self, password: Secret) -> ApiResult<String> {
+    pub async fn hash(&self, password: Secret) -> Result<String, AuthError> {
         let turn = self.turn(Rank::of_caller()).await?;
         run(turn, move || password::hash(&password)).await
     }
 
     /// Whether `password` belongs to `stored`. Without a stored hash the same work is done for nothing,
     /// so that the time tells nobody which names exist.
-    pub async fn verify(&self, turn: Turn, password: Secret, stored: Option<String>) -> ApiResult<bool> {
+    pub async fn verify(&self, turn: Turn, password: Secret, stored: Option<String>) -> Result<bool, AuthError> {
         run(turn, move || {
             let known = stored.is_some();
             Ok(password::verify(&password, stored.as_deref().unwrap_or(password::DUMMY))? && known)
@@ -50,20 +50,26 @@ impl Hasher {
 }
 
 /// A client that hangs up does not end the work, so the work itself holds its turn.
-async fn run<T: Send + 'static>(turn: Turn, work: impl FnOnce() -> anyhow::Result<T> + Send + 'static) -> ApiResult<T> {
+async fn run<T: Send + 'static>(
+    turn: Turn,
+    work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+) -> Result<T, AuthError> {
     let held = move || {
         let outcome = work();
         drop(turn);
         outcome
     };
-    tokio::task::spawn_blocking(held).await.map_err(ApiError::internal)?.map_err(ApiError::internal)
+    tokio::task::spawn_blocking(held).await.map_err(AuthError::internal)?.map_err(AuthError::internal)
 }
 
 /// 422 when a new password is too short or too long.
-pub fn check_new(password: &Secret, pointer: &str) -> ApiResult<()> {
+pub fn check_new(password: &Secret, pointer: &str) -> Result<(), AuthError> {
     match password.expose().len() {
         SHORTEST..=LONGEST => Ok(()),
-        _ => Err(ApiError::invalid(pointer, format!("A password has {SHORTEST} to {LONGEST} bytes."))),
+        _ => {
+            let detail = format!("A password has {SHORTEST} to {LONGEST} bytes.");
+            Err(AuthError::Field { pointer: pointer.to_owned(), detail })
+        }
     }
 }
 

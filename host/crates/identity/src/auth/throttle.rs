@@ -35,11 +35,8 @@ use self::{
     line::Line,
     returns::{Candidate, Returns},
 };
-use cardinal_base::{
-    codes,
-    config::Secret,
-    error::{ApiError, ApiResult},
-};
+use crate::error::AuthError;
+use cardinal_base::config::Secret;
 
 /// How long a try is held at most.
 const HOLD_TIME: Duration = Duration::from_secs(10);
@@ -110,7 +107,7 @@ impl Throttle {
     }
 
     /// Begins a try, perhaps after a while; 429 when it would have to wait for too long.
-    pub async fn begin(&self, entry: &Entry) -> ApiResult<Attempt<'_>> {
+    pub async fn begin(&self, entry: &Entry) -> Result<Attempt<'_>, AuthError> {
         let Entry { pair, rank, until, .. } = *entry;
         let mut held = None;
         loop {
@@ -243,9 +240,9 @@ impl Drop for Held<'_> {
     }
 }
 
-fn refused(wait: Duration) -> ApiError {
-    let seconds = u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX);
-    ApiError::new(&codes::RATE_LIMITED).detail("Too many failed logins.").retry_after(seconds)
+fn refused(wait: Duration) -> AuthError {
+    let retry_after = u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX);
+    AuthError::TooOften { detail: "Too many failed logins.", retry_after }
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! What may be a username: something that two people read alike and that no log line breaks on.
 
-use cardinal_base::error::{ApiError, ApiResult};
+use crate::error::AuthError;
 
 /// Characters of a username.
 const LONGEST: usize = 120;
 
 /// The name as it is stored, without the spaces around it; 422 when it is not one.
-pub fn check(text: &str, pointer: &str) -> ApiResult<String> {
+pub fn check(text: &str, pointer: &str) -> Result<String, AuthError> {
     let name = text.trim();
-    let refused = |detail: String| Err(ApiError::invalid(pointer, detail));
+    let refused = |detail: String| Err(AuthError::Field { pointer: pointer.to_owned(), detail });
     if !(1..=LONGEST).contains(&name.chars().count()) {
         return refused(format!("A username has 1 to {LONGEST} characters."));
     }
@@ -46,8 +46,8 @@ mod tests {
         }
         for bad in ["", "   ", "a\nb", "a\tb", "a\u{0}b", "a\u{200b}b", "\u{202e}ecila", "a\u{a0}b", "mpk_abc", "mps_x"]
         {
-            let error = check(bad, "/username").unwrap_err();
-            assert_eq!((error.code(), error.fields()[0].0.as_str()), ("validation-failed", "/username"), "{bad:?}");
+            let refused = check(bad, "/username");
+            assert!(matches!(&refused, Err(AuthError::Field { pointer, .. }) if pointer == "/username"), "{bad:?}");
         }
         assert!(check(&"x".repeat(121), "/username").is_err());
     }

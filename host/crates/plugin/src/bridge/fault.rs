@@ -6,7 +6,8 @@ use tokio_postgres::error::{DbError, ErrorPosition};
 
 use super::scope;
 use crate::context::Fault;
-use cardinal_base::{codes, db_error::is_gone, error::ApiError};
+use cardinal_base::{codes, db_error::is_gone};
+use cardinal_store::error::StoreError;
 
 /// The error for the plugin; the cause goes to the log, under the plugin's name.
 pub fn report(ctx: CtxId, fault: Fault) -> Error {
@@ -26,7 +27,7 @@ fn told(plugin: &str, fault: Fault) -> Error {
         }
         Fault::NotFound(detail) => public(error::NOT_FOUND, detail, json!({"status": 404, "code": "not-found"})),
         Fault::Refused(broken) => public(error::REFUSED, broken.detail, json!({"status": 422, "code": broken.code})),
-        Fault::Answer(answer) => of_api(plugin, &answer),
+        Fault::Answer(error) => from_store(plugin, &error),
         Fault::Invalid(reason) => Error::new(error::INVALID_ARGUMENT, reason),
         Fault::Unsupported(reason) => Error::new(error::UNSUPPORTED, reason),
         Fault::Gone(reason) => Error::new(error::BAD_HANDLE, reason),
@@ -53,17 +54,17 @@ fn unavailable() -> Error {
     Error { flags: error.flags | flags::RETRY, ..error }
 }
 
-fn of_api(plugin: &str, answer: &ApiError) -> Error {
-    let status = answer.status();
-    if let Some(cause) = answer.cause_text() {
-        tracing::warn!(plugin, error = cause, code = answer.code(), "a host function failed");
+fn from_store(plugin: &str, error: &StoreError) -> Error {
+    let code = error.code();
+    if let Some(cause) = std::error::Error::source(error) {
+        tracing::warn!(plugin, error = %cause, code = code.name, "a host function failed");
     }
-    let detail = || answer.client_detail().unwrap_or(answer.code()).to_owned();
-    match status.as_u16() {
+    let detail = || error.detail().unwrap_or_else(|| code.name.to_owned());
+    match code.status {
         404 => public(error::NOT_FOUND, detail(), json!({"status": 404, "code": "not-found"})),
         503 => unavailable(),
         500.. => Error::new(error::INTERNAL, "the host function failed; the log says why"),
-        status => public(error::REFUSED, detail(), json!({"status": status, "code": answer.code()})),
+        status => public(error::REFUSED, detail(), json!({"status": status, "code": code.name})),
     }
 }
 

@@ -69,13 +69,13 @@ impl Registry {
             let accepted = self.accept(plugin, schema.as_ref(), Value::Object(sent), before)?;
             changed = accepted.changed;
             if changed.is_empty() {
-                return Ok(None);
+                return Ok::<_, ApiError>(None);
             }
             let sealed = self.judge.seal(plugin, accepted.secrets).map_err(ApiError::internal)?;
             Ok(Some(Settings { open: accepted.open, sealed, version: 0 }))
         };
         let core = &self.loader.services.core;
-        let (_, now) = plugin_state::change_settings(core, plugin, precondition, change).await?;
+        let (_, now) = plugin_state::change_settings(core, plugin, precondition, change).await??;
         Ok((self.shown(plugin, schema, &now), changed))
     }
 

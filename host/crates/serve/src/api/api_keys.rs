@@ -143,8 +143,8 @@ async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     };
     match cardinal_store::api_keys::insert(&app.pools.core, &mut record, &key.hash()).await? {
         Made::Done => {}
-        Made::MakerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None)),
-        Made::MakerLacks(scope) => return Err(insufficient(&scope)),
+        Made::MakerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None).into()),
+        Made::MakerLacks(scope) => return Err(insufficient(&scope).into()),
     }
     audit(app, &call, Act::CreateKey, &record).await;
     shown_once(&record, &key)
@@ -216,7 +216,7 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         Updated::Revoked => return Err(conflict(STAYS_REVOKED)),
         Updated::OutlivesItsMaker => return more("/expires_at", "lives no longer"),
         Updated::ExceedsItsMaker => return more("/scopes", "holds no more scopes"),
-        Updated::CallerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None)),
+        Updated::CallerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None).into()),
     };
     app.auth.forget_keys(narrowed.iter().map(|key| key.id).chain([record.id]));
     audit(app, &call, Act::UpdateKey, &record).await;
@@ -327,7 +327,7 @@ async fn rotate(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         Rotated::ByItsDescendant => {
             return Err(ApiError::new(&codes::FORBIDDEN).detail("A key can't rotate a key that it was made with."));
         }
-        Rotated::CallerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None)),
+        Rotated::CallerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None).into()),
     }
     app.auth.forget_keys([old.id]);
     audit(app, &call, Act::RotateKey, &new).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{StatusCode, header};
+use http::header;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -79,11 +79,11 @@ async fn log_in(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         Ok(opened) => opened,
         Err(Failed { error, meant }) => {
             // Neither a flood that is turned away nor a database that is away is an attempt to get in.
-            if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&error.status()) {
+            if [401, 403].contains(&error.code().status) {
                 let meant = meant.map(|(id, name)| Meant { id, name });
-                app.audit.refused_stranger(ip, meant, call.request_id.to_string(), Act::LogIn, error.code());
+                app.audit.refused_stranger(ip, meant, call.request_id.to_string(), Act::LogIn, error.code().name);
             }
-            return Err(error);
+            return Err(error.into());
         }
     };
     let actor = json!({"kind": "user", "id": opened.user_id, "name": opened.username});

@@ -82,11 +82,11 @@ impl Feed for Chosen {
     }
 
     async fn older(&self, place: i64) -> ApiResult<Portion> {
-        self.events.older(place, self.topics).await
+        Ok(self.events.older(place, self.topics).await?)
     }
 
     async fn anew(&self) -> ApiResult<i64> {
-        self.events.anew().await
+        Ok(self.events.anew().await?)
     }
 
     fn is_open_to(&self, caller: &Caller) -> bool {
@@ -104,7 +104,7 @@ fn chosen(names: &str, caller: &Caller) -> ApiResult<Topics> {
             ApiError::new(&codes::INVALID_REQUEST).detail(format!("`topics` is a list of these: {known}."))
         })?;
         if !caller.holds(topic.scope()) {
-            return Err(insufficient(topic.scope()).with("topic", topic.name()));
+            return Err(ApiError::from(insufficient(topic.scope())).with("topic", topic.name()));
         }
         topics = topics.with(topic);
     }

@@ -27,7 +27,7 @@ use cardinal_cards::{
     filter::ListQuery,
     patch::CardPatch,
 };
-use cardinal_store::{card_sources::Written, cards::Precondition, catalogue::CardPage};
+use cardinal_store::{card_sources::Written, cards::Precondition, catalogue::CardPage, error::StoreError};
 
 pub fn routes() -> Vec<Route> {
     vec![
@@ -119,7 +119,7 @@ async fn delete(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         caller.require("cards:purge")?;
         match cardinal_store::cards::delete(&app.pools.core, id, &precondition, &caller.actor()).await {
             // A card that is hidden already may still be purged.
-            Err(error) if error.status() == StatusCode::NOT_FOUND => {
+            Err(StoreError::NotFound(_)) => {
                 cardinal_store::cards::check_hidden(&app.pools.core, id, &precondition).await?;
             }
             outcome => outcome?,

@@ -37,7 +37,7 @@ pub fn routes() -> Vec<Route> {
             let bytes = json!({"type": "string", "format": "binary"});
             op.replies_as(200, "The picture.", format.media_type(), bytes);
         }
-        op.unless_known().fails(&[400]).refuses(&[&codes::UPSTREAM_ERROR, &codes::UPSTREAM_TIMEOUT, &codes::OVERLOADED]);
+        op.unless_known().fails(&[400]).refuses(&[&codes::NOT_FOUND, &codes::UPSTREAM_TIMEOUT, &codes::OVERLOADED]);
     })]
 }
 
@@ -76,7 +76,8 @@ fn refusal(error: &PictureError) -> ApiError {
     let code = match error {
         PictureError::NotAWebAddress | PictureError::TooLong | PictureError::Credentials => &codes::INVALID_REQUEST,
         PictureError::Timeout => &codes::UPSTREAM_TIMEOUT,
-        _ => &codes::UPSTREAM_ERROR,
+        // Not 502: a card with a bad address is no fault of this service, and must not wake its operators.
+        _ => &codes::NOT_FOUND,
     };
     let source = std::error::Error::source(error).map(ToString::to_string);
     let refused = ApiError::new(code).detail(error.to_string());

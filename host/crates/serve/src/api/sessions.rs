@@ -115,14 +115,14 @@ async fn end_all(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 
 fn may_end(caller: &Caller, user: Uuid, role: Option<&str>) -> ApiResult<()> {
     one_s_own_or_with_scope(caller, user)?;
-    if caller.user_id == user { Ok(()) } else { authority::over_owner(caller, role) }
+    if caller.user_id == user { Ok(()) } else { Ok(authority::over_owner(caller, role)?) }
 }
 
 fn one_s_own_or_with_scope(caller: &Caller, user: Uuid) -> ApiResult<()> {
     if caller.user_id == user && !matches!(caller.kind, CallerKind::ApiKey | CallerKind::Local { .. }) {
         return Ok(());
     }
-    caller.require(OTHERS)
+    Ok(caller.require(OTHERS)?)
 }
 
 fn reason(caller: &Caller, user: Uuid) -> &'static str {

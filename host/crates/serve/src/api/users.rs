@@ -168,7 +168,7 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         change.password_hash = Some(hash(app, password).await?);
     }
     let sets_password = change.password_hash.is_some();
-    let changed = accounts::change(&app.pools.core, user.id, change, |now| may_change(caller, now)).await?;
+    let changed = accounts::change(&app.pools.core, user.id, change, |now| may_change(caller, now)).await??;
     let changed = changed.ok_or_else(|| ApiError::not_found("user"))?;
     app.auth.forget_user(user.id);
     let detail = difference(&changed, sets_password);
@@ -237,7 +237,7 @@ pub fn difference(changed: &Changed, password: bool) -> Value {
 async fn delete(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let caller = call.caller()?;
     let id = call.params.id("id", "user")?;
-    let removed = accounts::remove(&app.pools.core, id, |now| may_change(caller, now)).await?;
+    let removed = accounts::remove(&app.pools.core, id, |now| may_change(caller, now)).await??;
     let removed = removed.ok_or_else(|| ApiError::not_found("user"))?;
     app.auth.forget_user(id);
     let detail = json!({"username": removed.username, "kind": removed.kind, "role": removed.role});
@@ -250,7 +250,7 @@ fn may_change(caller: &Caller, user: &Account) -> ApiResult<()> {
     if user.kind == "plugin" {
         return Err(ApiError::new(&codes::FORBIDDEN).detail("The host keeps the users of plugins itself."));
     }
-    authority::over_role(caller, user.role.as_deref())
+    Ok(authority::over_role(caller, user.role.as_deref())?)
 }
 
 async fn find(app: &App, call: &Call) -> ApiResult<Account> {
@@ -260,7 +260,7 @@ async fn find(app: &App, call: &Call) -> ApiResult<Account> {
 
 async fn hash(app: &App, password: Secret) -> ApiResult<String> {
     password::check_new(&password, "/password")?;
-    app.auth.hasher.hash(password).await
+    Ok(app.auth.hasher.hash(password).await?)
 }
 
 fn role(name: &str) -> ApiResult<&'static str> {

@@ -129,7 +129,7 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let precondition = if_match(&call)?;
     let patch: ViewPatch = call.json()?;
     let owner = call.caller()?.user_id;
-    let view = views::update(&app.pools.core, owner, id, &precondition, |now| checked(patch.onto(now)?)).await?;
+    let view = views::update(&app.pools.core, owner, id, &precondition, |now| checked(patch.onto(now)?)).await??;
     with_etag(reply::ok(&Item { item: &view })?, view.version)
 }
 
@@ -173,7 +173,7 @@ fn checked(mut content: Content) -> ApiResult<Content> {
     }
     faults.extend(filter_faults(&content.filter));
     if let Some(sort) = &content.sort
-        && let Err(error) = as_the_list_reads_it(&[("sort", sort)]).and_then(|query| query.sort().map(drop))
+        && let Err(error) = as_the_list_reads_it(&[("sort", sort)]).and_then(|query| Ok(query.sort().map(drop)?))
     {
         faults.push(("/sort".into(), words(&error)));
     }
@@ -202,7 +202,7 @@ fn filter_faults(filter: &Map<String, Value>) -> Vec<(String, String)> {
             if NOT_FILTERS.contains(&name.as_str()) {
                 return Err("This parameter of the list is no filter.".to_owned());
             }
-            let query = as_the_list_reads_it(&[(name, &text)]).and_then(|query| query.filter());
+            let query = as_the_list_reads_it(&[(name, &text)]).and_then(|query| Ok(query.filter()?));
             query.map(|_| text).map_err(|error| words(&error))
         });
         match read {
@@ -212,7 +212,7 @@ fn filter_faults(filter: &Map<String, Value>) -> Vec<(String, String)> {
     }
     let pairs: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
     if faults.is_empty()
-        && let Err(error) = as_the_list_reads_it(&pairs).and_then(|query| query.filter())
+        && let Err(error) = as_the_list_reads_it(&pairs).and_then(|query| Ok(query.filter()?))
     {
         faults.push(("/filter".into(), words(&error)));
     }
@@ -221,7 +221,7 @@ fn filter_faults(filter: &Map<String, Value>) -> Vec<(String, String)> {
 
 fn as_the_list_reads_it(pairs: &[(&str, &str)]) -> ApiResult<ListQuery> {
     let query = serde_urlencoded::to_string(pairs).map_err(ApiError::internal)?;
-    input::query(Some(&query))
+    Ok(input::query(Some(&query))?)
 }
 
 /// A value as it stands in a query.

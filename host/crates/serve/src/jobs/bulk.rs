@@ -6,12 +6,10 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::tool;
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use cardinal_base::error::{ApiError, ApiResult};
 use cardinal_cards::{
     card::Status,
+    error::CardError,
     filter::{Filter, ListQuery},
     source::KEY_LIMIT,
 };
@@ -106,7 +104,7 @@ impl Wanted {
     /// What is wrong with it is 422; what the caller may not do is 403.
     pub fn check(self, caller: &Caller, registry: &Registry) -> ApiResult<Bulk> {
         if self.action != Action::PluginTool && !caller.holds("cards:write") {
-            return Err(insufficient("cards:write"));
+            return Err(insufficient("cards:write").into());
         }
         let cards = match (self.ids, self.filter) {
             (Some(ids), None) => Cards::Ids(distinct(ids)?),
@@ -181,9 +179,9 @@ impl FilterFields {
             ..ListQuery::default()
         };
         // The same words as for the list, about a body instead of a query.
-        query.filter().map_err(|error| match error.client_detail() {
-            Some(detail) if error.code() == codes::INVALID_REQUEST.name => ApiError::invalid("/filter", detail),
-            _ => error,
+        query.filter().map_err(|error| match error {
+            CardError::Query(detail) => ApiError::invalid("/filter", detail),
+            other => other.into(),
         })
     }
 }

@@ -105,7 +105,7 @@ async fn import(app: Arc<App>, new: NewImport, mut upload: Upload, answers: Answ
     let job = match jobs::begin(&app.jobs.pool, &job, app.jobs.runner).await {
         Ok(job) => job,
         Err(error) => {
-            let _ = answers.begun.send(Err(error));
+            let _ = answers.begun.send(Err(error.into()));
             return;
         }
     };

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{End, bulk::Action, fault, may_pass, told, tool};
+use super::{End, StepError, bulk::Action, fault, may_pass, told, tool};
 use crate::app::App;
 use cardinal_base::{
     codes,
@@ -16,7 +16,7 @@ use cardinal_base::{
 use cardinal_identity::auth::{caller::SharedCaller, credential::Credential};
 use cardinal_store::{
     card_bulk::{self, Deed},
-    jobs::{self, Job, Step, Uncounted},
+    jobs::{self, Job, Step},
 };
 
 /// A step that failed is tried again so often before the job is given up; the wait between grows to [`LONGEST_WAIT`].
@@ -64,16 +64,16 @@ async fn parts(app: &App, job: &Job, deed: &Deed, cancelled: &CancellationToken)
             Ok(Some(true)) => return End::Cancelled,
             Ok(Some(false)) => (number, failures) = (number + 1, 0),
             Ok(None) => return End::Done,
-            Err(Uncounted::Lost) => match went_on(app, job.id, (number, 0)).await {
+            Err(StepError::Lost) => match went_on(app, job.id, (number, 0)).await {
                 Some((next, _)) => (number, failures) = (next, 0),
                 None => return End::Lost,
             },
-            Err(Uncounted::Error(error)) if may_pass(&error) && failures < ATTEMPTS => {
+            Err(StepError::Error(error)) if may_pass(&error) && failures < ATTEMPTS => {
                 failures += 1;
                 tracing::warn!(job = %job.id, part = number, error = ?error, "a step of a job failed and is tried again");
                 pause(LONGEST_WAIT.min(Duration::from_millis(100) * failures), cancelled).await;
             }
-            Err(Uncounted::Error(error)) if error.status().is_client_error() => return rights_gone(&error),
+            Err(StepError::Error(error)) if error.status().is_client_error() => return rights_gone(&error),
             Err(lost) => return lost.into(),
         }
         pause(begun.elapsed().min(LONGEST_PAUSE), cancelled).await;
@@ -92,7 +92,7 @@ pub async fn pause(time: Duration, cancelled: &CancellationToken) {
 }
 
 /// One part; `None` when there is none left, else whether somebody wants the job stopped.
-async fn part(app: &App, job: &Job, deed: &Deed, number: i32) -> Result<Option<bool>, Uncounted> {
+async fn part(app: &App, job: &Job, deed: &Deed, number: i32) -> Result<Option<bool>, StepError> {
     starter(app, job, "cards:write").await?;
     let mut client = app.pools.core.get().await?;
     let work = client.transaction().await?;

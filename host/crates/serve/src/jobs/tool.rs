@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{
-    End, fault, may_pass,
+    End, StepError, fault, may_pass,
     step::{self, pause, rights_gone, starter},
     told,
 };
@@ -21,7 +21,7 @@ use crate::{app::App, audit::Act};
 use cardinal_base::{
     codes,
     error::{ApiError, ApiResult},
-    input,
+    input::{self, InputError},
     request_id::RequestId,
     scope::{APPROVE, UNATTENDED},
 };
@@ -56,12 +56,9 @@ pub struct Task {
 
 impl Task {
     pub fn read(args: &Map<String, Value>) -> ApiResult<Self> {
-        input::json(Value::Object(args.clone()).to_string().as_bytes()).map_err(|error| {
-            let refused = ApiError::new(&codes::VALIDATION_FAILED);
-            error
-                .fields()
-                .iter()
-                .fold(refused, |refused, (at, detail)| refused.field(format!("/args{at}"), detail.as_str()))
+        input::json(Value::Object(args.clone()).to_string().as_bytes()).map_err(|error| match error {
+            InputError::Field { pointer, detail } => ApiError::invalid(format!("/args{pointer}"), detail),
+            other => other.into(),
         })
     }
 
@@ -91,7 +88,7 @@ fn find(registry: &Registry, name: &str) -> Option<ToolEntry> {
 fn may_run(entry: &ToolEntry, caller: &Caller) -> ApiResult<()> {
     caller.require(&entry.scope)?;
     if entry.tool.requires_confirmation && !caller.holds(APPROVE) && !caller.holds(UNATTENDED) {
-        return Err(insufficient(UNATTENDED).detail(
+        return Err(ApiError::from(insufficient(UNATTENDED)).detail(
             "This tool has to be confirmed. A person with the scope `mcp:approve`, or a key with `mcp:unattended`, may run it on many cards.",
         ));
     }
@@ -274,13 +271,13 @@ fn nobody_knows(card: Uuid) -> Value {
     fault(("id", Value::from(card.to_string())), "interrupted", detail)
 }
 
-async fn ids_of(app: &App, job: &Job, number: i32) -> Result<Option<Vec<Uuid>>, Uncounted> {
+async fn ids_of(app: &App, job: &Job, number: i32) -> Result<Option<Vec<Uuid>>, StepError> {
     let mut client = app.pools.core.get().await?;
     let work = client.transaction().await?;
     Ok(jobs::part(&work, job.id, number).await?)
 }
 
-async fn counted(app: &App, job: &Job, step: &Step) -> Result<bool, Uncounted> {
+async fn counted(app: &App, job: &Job, step: &Step) -> Result<bool, StepError> {
     let mut client = app.pools.core.get().await?;
     let work = client.transaction().await?;
     let stop = match jobs::count(&work, job.id, app.jobs.runner, step).await {
@@ -299,18 +296,18 @@ async fn counted(app: &App, job: &Job, step: &Step) -> Result<bool, Uncounted> {
 /// Tries again what may pass.
 async fn retried<T, F>(cancelled: &CancellationToken, mut attempt: impl FnMut() -> F) -> Result<T, End>
 where
-    F: Future<Output = Result<T, Uncounted>>,
+    F: Future<Output = Result<T, StepError>>,
 {
     let mut failures = 0;
     loop {
         match attempt().await {
             Ok(value) => return Ok(value),
-            Err(Uncounted::Error(error)) if may_pass(&error) && failures < step::ATTEMPTS => {
+            Err(StepError::Error(error)) if may_pass(&error) && failures < step::ATTEMPTS => {
                 failures += 1;
                 tracing::warn!(error = ?error, "a step of a job failed and is tried again");
                 pause(step::LONGEST_WAIT, cancelled).await;
             }
-            Err(Uncounted::Error(error)) if error.status().is_client_error() => return Err(rights_gone(&error)),
+            Err(StepError::Error(error)) if error.status().is_client_error() => return Err(rights_gone(&error)),
             Err(end) => return Err(end.into()),
         }
     }

@@ -86,12 +86,12 @@ impl Call {
 
     /// The body as JSON, strictly.
     pub fn json<T: DeserializeOwned>(&self) -> ApiResult<T> {
-        input::json(&self.body)
+        Ok(input::json(&self.body)?)
     }
 
     /// The query, strictly.
     pub fn query<T: DeserializeOwned>(&self) -> ApiResult<T> {
-        input::query(self.uri.query())
+        Ok(input::query(self.uri.query())?)
     }
 
     pub fn header(&self, name: header::HeaderName) -> Option<&str> {

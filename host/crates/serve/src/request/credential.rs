@@ -40,8 +40,8 @@ impl Credential {
     /// Whose it is by now, and what it may do.
     pub async fn identify(&self, app: &App) -> ApiResult<SharedCaller> {
         match self.local {
-            Some(uid) => app.auth.local(uid).await,
-            None => app.auth.identify(&self.headers, self.peer).await,
+            Some(uid) => Ok(app.auth.local(uid).await?),
+            None => Ok(app.auth.identify(&self.headers, self.peer).await?),
         }
     }
 }

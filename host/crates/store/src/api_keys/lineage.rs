@@ -12,10 +12,8 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{COLUMNS, KeyRecord, from_row};
-use cardinal_base::{
-    error::ApiResult,
-    scope::{SCOPE_LIMIT, ScopeSet},
-};
+use crate::error::StoreError;
+use cardinal_base::scope::{SCOPE_LIMIT, ScopeSet};
 
 /// Why a key was revoked that went with its maker.
 pub const MAKER_REVOKED: &str = "its maker was revoked";
@@ -54,7 +52,7 @@ pub struct Maker {
 
 /// `maker`, the key that it was made with, and so on. Revoked ones are among them: by revoking itself a key would
 /// free those that it made from the rate that they share.
-pub async fn from_maker(client: &impl GenericClient, maker: Uuid) -> ApiResult<Vec<Maker>> {
+pub async fn from_maker(client: &impl GenericClient, maker: Uuid) -> Result<Vec<Maker>, StoreError> {
     let sql = "WITH RECURSIVE makers AS (
                  SELECT id, budget_key_id, rate_per_minute, rate_burst, made_by_key_id, scopes, revoked_at
                  FROM public.admin_api_keys WHERE id = $1
@@ -77,7 +75,7 @@ pub async fn from_maker(client: &impl GenericClient, maker: Uuid) -> ApiResult<V
 }
 
 /// Makes this transaction the only one that works on the keys of `owner`.
-pub async fn lock(work: &Transaction<'_>, owner: Uuid) -> ApiResult<()> {
+pub async fn lock(work: &Transaction<'_>, owner: Uuid) -> Result<(), StoreError> {
     // Before any key's row, as changes of accounts do, so that the two never wait for each other.
     work.execute("SELECT FROM public.admin_users WHERE id = $1 FOR NO KEY UPDATE", &[&owner]).await?;
     Ok(())
@@ -98,16 +96,16 @@ impl MakerTerms {
 
 /// The terms of a living key, which no change reaches until the transaction ends; `None` when it is revoked or has
 /// expired.
-pub async fn hold_living(work: &Transaction<'_>, id: Uuid) -> ApiResult<Option<MakerTerms>> {
+pub async fn hold_living(work: &Transaction<'_>, id: Uuid) -> Result<Option<MakerTerms>, StoreError> {
     hold(work, id, "AND (expires_at IS NULL OR expires_at > now())").await
 }
 
 /// The same for a key that may have expired.
-pub async fn hold_unrevoked(work: &Transaction<'_>, id: Uuid) -> ApiResult<Option<MakerTerms>> {
+pub async fn hold_unrevoked(work: &Transaction<'_>, id: Uuid) -> Result<Option<MakerTerms>, StoreError> {
     hold(work, id, "").await
 }
 
-async fn hold(work: &Transaction<'_>, id: Uuid, further: &str) -> ApiResult<Option<MakerTerms>> {
+async fn hold(work: &Transaction<'_>, id: Uuid, further: &str) -> Result<Option<MakerTerms>, StoreError> {
     let sql = format!(
         "SELECT expires_at, scopes FROM public.admin_api_keys WHERE id = $1 AND revoked_at IS NULL {further} FOR SHARE"
     );
@@ -125,7 +123,7 @@ pub async fn maker_of_successor(
     old: Uuid,
     maker_of_old: Option<Uuid>,
     by: Option<Uuid>,
-) -> ApiResult<Option<Option<Uuid>>> {
+) -> Result<Option<Option<Uuid>>, StoreError> {
     let Some(by) = by.filter(|by| *by != old) else { return Ok(Some(maker_of_old)) };
     if from_maker(work, by).await?.iter().any(|maker| maker.id == old) {
         return Ok(None);
@@ -138,14 +136,14 @@ pub async fn maker_of_successor(
 }
 
 /// What was made with `old` counts from now on as made with its successor.
-pub async fn hand_over(work: &Transaction<'_>, old: Uuid, successor: Uuid) -> ApiResult<()> {
+pub async fn hand_over(work: &Transaction<'_>, old: Uuid, successor: Uuid) -> Result<(), StoreError> {
     let sql = "UPDATE public.admin_api_keys SET made_by_key_id = $2 WHERE made_by_key_id = $1";
     work.execute(sql, &[&old, &successor]).await?;
     Ok(())
 }
 
 /// Revokes the whole lineage of `id`, but for itself, and gives what was not revoked yet.
-pub async fn revoke_family(work: &Transaction<'_>, id: Uuid) -> ApiResult<Vec<KeyRecord>> {
+pub async fn revoke_family(work: &Transaction<'_>, id: Uuid) -> Result<Vec<KeyRecord>, StoreError> {
     let sql = format!(
         "WITH RECURSIVE {ROTATIONS}, {FAMILY}
          UPDATE public.admin_api_keys k SET revoked_at = now(),
@@ -158,7 +156,7 @@ pub async fn revoke_family(work: &Transaction<'_>, id: Uuid) -> ApiResult<Vec<Ke
 
 /// Leaves nothing in the lineage of `id` a scope beyond `scopes`, and gives what was changed. A key that is left without
 /// any is revoked.
-pub async fn narrow_family(work: &Transaction<'_>, id: Uuid, scopes: &[String]) -> ApiResult<Vec<KeyRecord>> {
+pub async fn narrow_family(work: &Transaction<'_>, id: Uuid, scopes: &[String]) -> Result<Vec<KeyRecord>, StoreError> {
     let sql = format!(
         "WITH RECURSIVE {ROTATIONS}, {FAMILY}
          SELECT k.id, k.scopes FROM public.admin_api_keys k JOIN family USING (id)
@@ -185,7 +183,7 @@ pub async fn narrow_family(work: &Transaction<'_>, id: Uuid, scopes: &[String]) 
 }
 
 /// Nothing that was made with `id` lives longer than until `end`.
-pub async fn end_by(work: &Transaction<'_>, id: Uuid, end: OffsetDateTime) -> ApiResult<()> {
+pub async fn end_by(work: &Transaction<'_>, id: Uuid, end: OffsetDateTime) -> Result<(), StoreError> {
     let sql = "WITH RECURSIVE made (id) AS (
                  SELECT $1::uuid
                  UNION SELECT k.id FROM made JOIN public.admin_api_keys k ON k.made_by_key_id = made.id)

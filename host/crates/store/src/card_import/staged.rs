@@ -6,13 +6,13 @@ use deadpool_postgres::Transaction;
 use tokio_postgres::{binary_copy::BinaryCopyInWriter, types::Type};
 use uuid::Uuid;
 
-use cardinal_base::error::{ApiError, ApiResult};
+use crate::error::StoreError;
 use cardinal_cards::row::Row;
 use cardinal_database::pool::Pool;
 
 /// Keeps rows that are written when all of them are known.
-pub async fn stage(work: &Transaction<'_>, job: Uuid, rows: &[Row]) -> ApiResult<()> {
-    let texts = rows.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>().map_err(ApiError::internal)?;
+pub async fn stage(work: &Transaction<'_>, job: Uuid, rows: &[Row]) -> Result<(), StoreError> {
+    let texts = rows.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>().map_err(StoreError::internal)?;
     let staged = rows.iter().zip(&texts).map(|(row, text)| (row.line, row.sku.as_str(), Some(text.as_str())));
     put(work, job, staged).await
 }
@@ -22,7 +22,7 @@ pub(super) async fn put<'r>(
     work: &Transaction<'_>,
     job: Uuid,
     rows: impl Iterator<Item = (i64, &'r str, Option<&'r str>)>,
-) -> ApiResult<()> {
+) -> Result<(), StoreError> {
     let sql = "COPY public.import_rows (job_id, line, sku, row) FROM STDIN BINARY";
     let types = [Type::UUID, Type::INT8, Type::TEXT, Type::TEXT];
     let mut out = pin!(BinaryCopyInWriter::new(work.copy_in(sql).await?, &types));
@@ -34,14 +34,14 @@ pub(super) async fn put<'r>(
 }
 
 /// Rows behind line `after`, in their order.
-pub async fn staged(work: &Transaction<'_>, job: Uuid, after: i64, at_most: i64) -> ApiResult<Vec<Row>> {
+pub async fn staged(work: &Transaction<'_>, job: Uuid, after: i64, at_most: i64) -> Result<Vec<Row>, StoreError> {
     let sql = "SELECT row FROM public.import_rows WHERE job_id = $1 AND line > $2 ORDER BY line LIMIT $3";
     let rows = work.query(&work.prepare_cached(sql).await?, &[&job, &after, &at_most]).await?;
-    rows.iter().map(|row| serde_json::from_str(row.try_get(0)?).map_err(ApiError::internal)).collect()
+    rows.iter().map(|row| serde_json::from_str(row.try_get(0)?).map_err(StoreError::internal)).collect()
 }
 
 /// Which of the rows' SKUs earlier rows of the same file had.
-pub(super) async fn seen(work: &Transaction<'_>, job: Uuid, rows: &[&Row]) -> ApiResult<Vec<String>> {
+pub(super) async fn seen(work: &Transaction<'_>, job: Uuid, rows: &[&Row]) -> Result<Vec<String>, StoreError> {
     let skus: Vec<&str> = rows.iter().map(|row| row.sku.as_str()).collect();
     let sql = "SELECT sku FROM public.import_rows WHERE job_id = $1 AND sku = ANY($2)";
     let rows = work.query(&work.prepare_cached(sql).await?, &[&job, &skus]).await?;
@@ -49,7 +49,7 @@ pub(super) async fn seen(work: &Transaction<'_>, job: Uuid, rows: &[&Row]) -> Ap
 }
 
 /// Forgets what was kept for a job.
-pub async fn forget(pool: &Pool, job: Uuid) -> ApiResult<()> {
+pub async fn forget(pool: &Pool, job: Uuid) -> Result<(), StoreError> {
     let client = pool.get().await?;
     client.execute("DELETE FROM public.import_rows WHERE job_id = $1", &[&job]).await?;
     Ok(())

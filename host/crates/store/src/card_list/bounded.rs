@@ -4,10 +4,7 @@ use futures_util::{FutureExt as _, TryFutureExt as _, future};
 use tokio_postgres::{RowStream, error::SqlState};
 
 use super::Conditions;
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use crate::error::StoreError;
 use cardinal_database::{bounded_rows::Rows, pool::Connection};
 
 /// How long a statement may take is said here, and what it may keep in memory: the ids of half a million cards. Compiling
@@ -56,7 +53,7 @@ impl Planned {
 
 impl Statement {
     /// The rows, or none when they could not be had in time.
-    pub async fn rows(&self, client: &Connection) -> ApiResult<Option<Rows>> {
+    pub async fn rows(&self, client: &Connection) -> Result<Option<Rows>, StoreError> {
         let rows = async {
             match self.planned {
                 // Without a name it is planned for its values, and nothing is left of it.
@@ -78,7 +75,7 @@ impl Statement {
     }
 
     /// The same for a statement that needs no terms of its own.
-    pub async fn rows_at_once(&self, client: &Connection) -> ApiResult<Rows> {
+    pub async fn rows_at_once(&self, client: &Connection) -> Result<Rows, StoreError> {
         let statement = client.prepare_cached(&self.sql).await?;
         Ok(Rows::read(client.query_raw(&statement, self.query.values()).await?).await?)
     }
@@ -118,8 +115,8 @@ impl From<tokio_postgres::Error> for EarlyEnd {
 }
 
 /// What a client is told whose list could not be had in time.
-pub fn too_long() -> ApiError {
-    ApiError::new(&codes::OVERLOADED).detail(
+pub fn too_long() -> StoreError {
+    StoreError::SlowList(
         "This list takes too long on this many cards. Narrow it with a longer or rarer word or another filter, or sort \
          it by `created_at`.",
     )

@@ -4,10 +4,8 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
 
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use crate::error::StoreError;
+use cardinal_base::page::PageError;
 use cardinal_cards::{
     filter::{ANYWHERE_FROM, Column, Filter},
     page::Place,
@@ -117,7 +115,13 @@ impl Conditions {
     }
 
     /// Only what lies behind `place`, where `value` is what the list is sorted by.
-    pub(super) fn behind(&mut self, by: Column, value: &str, place: &Place, descending: bool) -> ApiResult<()> {
+    pub(super) fn behind(
+        &mut self,
+        by: Column,
+        value: &str,
+        place: &Place,
+        descending: bool,
+    ) -> Result<(), StoreError> {
         let compare = if descending { "<" } else { ">" };
         let bound = match by {
             Column::CreatedAt => {
@@ -125,8 +129,7 @@ impl Conditions {
                 return Ok(());
             }
             Column::UpdatedAt => {
-                let at =
-                    OffsetDateTime::parse(&place.value, &Rfc3339).map_err(|_| ApiError::new(&codes::INVALID_CURSOR))?;
+                let at = OffsetDateTime::parse(&place.value, &Rfc3339).map_err(|_| PageError::Cursor)?;
                 self.bind(at)
             }
             Column::Title | Column::Sku => self.bind(place.value.clone()),

@@ -13,10 +13,7 @@ use time::format_description::well_known::Rfc3339;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::card_export::Rows;
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use crate::error::StoreError;
 use cardinal_cards::{
     card::{Card, PartialCard},
     filter::ListQuery,
@@ -25,6 +22,8 @@ use cardinal_database::pool::Pool;
 
 /// Exports that one host sends at the same time: each keeps a connection.
 const AT_ONCE: usize = 4;
+/// When one who came too many may ask again.
+const RETRY_SECONDS: u32 = 10;
 /// Bytes that are put together before they are sent; a card may be larger.
 const PIECE: usize = 64 << 10;
 /// What an export sees is kept by the database until it is over, and what others delete meanwhile piles up there.
@@ -69,11 +68,11 @@ impl Exports {
         pool: &Pool,
         query: &ListQuery,
         format: Format,
-    ) -> ApiResult<impl Stream<Item = io::Result<Bytes>> + Send + use<>> {
+    ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + use<>, StoreError> {
         let (filter, fields) = (query.filter()?, fields(query)?);
         let seat = Arc::clone(&self.0).try_acquire_owned().map_err(|_| {
             let detail = format!("{AT_ONCE} exports are under way on this host; that is as many as there may be.");
-            ApiError::new(&codes::OVERLOADED).detail(detail).retry_after(10)
+            StoreError::Busy { detail, retry_after: RETRY_SECONDS }
         })?;
         let rows = Rows::open(pool, &filter).await?;
         let mut export = Export { rows, format, fields, begun: Instant::now(), over: false, _seat: seat };
@@ -96,7 +95,7 @@ impl Exports {
 }
 
 /// The members of a line, the columns of a record.
-fn fields(query: &ListQuery) -> ApiResult<Vec<&'static str>> {
+fn fields(query: &ListQuery) -> Result<Vec<&'static str>, StoreError> {
     const ALL: [&str; 8] = ["id", "sku", "title", "status", "attributes", "version", "created_at", "updated_at"];
     let deleted_at = query.filter()?.deleted.then_some("deleted_at");
     let wanted = query.fields()?;
@@ -105,7 +104,7 @@ fn fields(query: &ListQuery) -> ApiResult<Vec<&'static str>> {
 }
 
 impl Export {
-    async fn piece(&mut self, head: bool) -> ApiResult<Bytes> {
+    async fn piece(&mut self, head: bool) -> Result<Bytes, StoreError> {
         let mut out = Vec::with_capacity(PIECE + PIECE / 4);
         if head && self.format != Format::Ndjson {
             let names = self.fields.iter().map(|name| (*name).to_owned());
@@ -129,19 +128,19 @@ impl Export {
             }
         }
         if self.begun.elapsed() > LONGEST {
-            return Err(ApiError::internal(anyhow::anyhow!("an export was not over after {LONGEST:?}")));
+            return Err(StoreError::internal(anyhow::anyhow!("an export was not over after {LONGEST:?}")));
         }
         Ok(out.into())
     }
 
-    fn line(&self, out: &mut Vec<u8>, card: Card) -> ApiResult<()> {
+    fn line(&self, out: &mut Vec<u8>, card: Card) -> Result<(), StoreError> {
         let whole = self.fields.len() >= 8;
         let written = if whole { write(out, &card) } else { write(out, &PartialCard::new(card, &self.fields)) };
-        written.map_err(ApiError::internal)
+        written.map_err(StoreError::internal)
     }
 
-    fn cells(&self, card: &Card) -> ApiResult<Vec<String>> {
-        let time = |at: time::OffsetDateTime| at.format(&Rfc3339).map_err(ApiError::internal);
+    fn cells(&self, card: &Card) -> Result<Vec<String>, StoreError> {
+        let time = |at: time::OffsetDateTime| at.format(&Rfc3339).map_err(StoreError::internal);
         let cell = |name: &&str| {
             Ok(match *name {
                 "id" => card.id.to_string(),
@@ -210,18 +209,21 @@ fn write(out: &mut Vec<u8>, card: &impl Serialize) -> serde_json::Result<()> {
     Ok(())
 }
 
-fn record(out: &mut Vec<u8>, cells: impl IntoIterator<Item = String>) -> ApiResult<()> {
+fn record(out: &mut Vec<u8>, cells: impl IntoIterator<Item = String>) -> Result<(), StoreError> {
     write_record(csv::Writer::from_writer(out), cells)
 }
 
 /// A spreadsheet that separates by several characters at once keeps a quoted cell whole.
-fn quoted_record(out: &mut Vec<u8>, cells: impl IntoIterator<Item = String>) -> ApiResult<()> {
+fn quoted_record(out: &mut Vec<u8>, cells: impl IntoIterator<Item = String>) -> Result<(), StoreError> {
     write_record(csv::WriterBuilder::new().quote_style(csv::QuoteStyle::Always).from_writer(out), cells)
 }
 
-fn write_record(mut writer: csv::Writer<&mut Vec<u8>>, cells: impl IntoIterator<Item = String>) -> ApiResult<()> {
-    writer.write_record(cells).map_err(ApiError::internal)?;
-    writer.flush().map_err(ApiError::internal)
+fn write_record(
+    mut writer: csv::Writer<&mut Vec<u8>>,
+    cells: impl IntoIterator<Item = String>,
+) -> Result<(), StoreError> {
+    writer.write_record(cells).map_err(StoreError::internal)?;
+    writer.flush().map_err(StoreError::internal)
 }
 
 #[cfg(test)]

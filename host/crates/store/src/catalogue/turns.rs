@@ -11,7 +11,10 @@ use std::{
 use tokio::{runtime::Handle, sync::oneshot};
 use uuid::Uuid;
 
-use crate::card_sources::{self, Entry, StoreError, Together, Written};
+use crate::{
+    card_sources::{self, Entry, Together, Written},
+    error::StoreError,
+};
 use cardinal_base::db_error;
 use cardinal_database::pool::Pool;
 

@@ -7,10 +7,7 @@ use std::{
 
 use uuid::Uuid;
 
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use crate::error::StoreError;
 
 /// When somebody may have left.
 const RETRY_SECONDS: u32 = 5;
@@ -47,18 +44,16 @@ impl Seats {
     }
 
     /// A seat for a user: 503 when the host has none left, 429 when the user has too many.
-    pub fn take(self: &Arc<Self>, user: Uuid) -> ApiResult<Seat> {
+    pub fn take(self: &Arc<Self>, user: Uuid) -> Result<Seat, StoreError> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if taken.all >= self.per_host {
-            return Err(ApiError::new(&codes::OVERLOADED)
-                .detail("As many readers as this host takes are connected.")
-                .retry_after(RETRY_SECONDS));
+            let detail = "As many readers as this host takes are connected.".to_owned();
+            return Err(StoreError::Busy { detail, retry_after: RETRY_SECONDS });
         }
         let own = taken.by_user.entry(user).or_default();
         if *own >= self.per_user {
-            return Err(ApiError::new(&codes::RATE_LIMITED)
-                .detail(format!("One user may read along {} times at once.", self.per_user))
-                .retry_after(RETRY_SECONDS));
+            let detail = format!("One user may read along {} times at once.", self.per_user);
+            return Err(StoreError::TooMany { detail, retry_after: RETRY_SECONDS });
         }
         *own += 1;
         taken.all += 1;
@@ -87,9 +82,9 @@ mod tests {
     fn seats_are_counted_by_user_and_in_all_and_given_back() {
         let seats = Arc::new(Seats::new(1_000, 32));
         let own: Vec<Seat> = (0..32).map(|_| seats.take(Uuid::nil()).unwrap()).collect();
-        assert_eq!(seats.take(Uuid::nil()).unwrap_err().status(), 429);
+        assert_eq!(seats.take(Uuid::nil()).unwrap_err().code().status, 429);
         let others: Vec<Seat> = (32..1_000).map(|_| seats.take(Uuid::now_v7()).unwrap()).collect();
-        assert_eq!(seats.take(Uuid::now_v7()).unwrap_err().status(), 503);
+        assert_eq!(seats.take(Uuid::now_v7()).unwrap_err().code().status, 503);
         drop((own, others));
         assert_eq!(seats.taken(), 0);
         assert!(seats.taken.lock().unwrap().by_user.is_empty());

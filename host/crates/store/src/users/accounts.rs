@@ -7,10 +7,8 @@ use time::OffsetDateTime;
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
-use cardinal_base::{
-    codes, db_error,
-    error::{ApiError, ApiResult},
-};
+use crate::error::StoreError;
+use cardinal_base::db_error;
 use cardinal_database::pool::Pool;
 
 /// An account, without what only a login needs.
@@ -61,7 +59,7 @@ pub struct Filter {
 }
 
 /// Accounts, newest first; `before` is the last id of the page before.
-pub async fn list(pool: &Pool, filter: &Filter, before: Option<Uuid>, limit: i64) -> ApiResult<Vec<Account>> {
+pub async fn list(pool: &Pool, filter: &Filter, before: Option<Uuid>, limit: i64) -> Result<Vec<Account>, StoreError> {
     let mut sql = format!("SELECT {COLUMNS} FROM public.admin_users u WHERE u.deleted_at IS NULL");
     let prefix = filter
         .q
@@ -94,7 +92,7 @@ pub async fn list(pool: &Pool, filter: &Filter, before: Option<Uuid>, limit: i64
     Ok(rows.iter().map(from_row).collect())
 }
 
-pub async fn get(pool: &Pool, id: Uuid) -> ApiResult<Option<Account>> {
+pub async fn get(pool: &Pool, id: Uuid) -> Result<Option<Account>, StoreError> {
     let client = pool.get().await?;
     let sql = format!("SELECT {COLUMNS} FROM public.admin_users u WHERE u.id = $1 AND u.deleted_at IS NULL");
     let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&id]).await?;
@@ -102,7 +100,12 @@ pub async fn get(pool: &Pool, id: Uuid) -> ApiResult<Option<Account>> {
 }
 
 /// A new account of kind `user`; without a password nobody can log in to it yet.
-pub async fn create(pool: &Pool, username: &str, role: &str, password_hash: Option<&str>) -> ApiResult<Account> {
+pub async fn create(
+    pool: &Pool,
+    username: &str,
+    role: &str,
+    password_hash: Option<&str>,
+) -> Result<Account, StoreError> {
     let client = pool.get().await?;
     let sql = format!(
         "INSERT INTO public.admin_users AS u (id, username, kind, role, password_hash) VALUES ($1, $2, 'user', $3, $4) \
@@ -131,21 +134,23 @@ pub struct Changed {
 }
 
 /// Changes an account that `judge` lets the caller change; `None` when there is no such account. The account that is
-/// judged is the one that is changed: it is locked before.
-pub async fn change(
+/// judged is the one that is changed: it is locked before. The inner error is the judge's.
+pub async fn change<E>(
     pool: &Pool,
     id: Uuid,
     change: Change,
-    judge: impl Fn(&Account) -> ApiResult<()>,
-) -> ApiResult<Option<Changed>> {
+    judge: impl Fn(&Account) -> Result<(), E>,
+) -> Result<Result<Option<Changed>, E>, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
-    let Some(Locked { account: before, is_last_owner }) = lock(&work, id).await? else { return Ok(None) };
-    judge(&before)?;
+    let Some(Locked { account: before, is_last_owner }) = lock(&work, id).await? else { return Ok(Ok(None)) };
+    if let Err(refusal) = judge(&before) {
+        return Ok(Err(refusal));
+    }
     let role = change.role.unwrap_or_else(|| before.role.clone());
     let disabled = change.disabled.unwrap_or(before.disabled_at.is_some());
     if is_last_owner && (disabled || role.as_deref() != Some("owner")) {
-        return Err(last_owner());
+        return Err(StoreError::LastOwner);
     }
     let newly_disabled = disabled && before.disabled_at.is_none();
     let ended_sessions = change.password_hash.is_some() || newly_disabled || role != before.role;
@@ -167,18 +172,24 @@ pub async fn change(
         end_sessions(&work, id, reason).await?;
     }
     work.commit().await?;
-    Ok(Some(Changed { before, after, ended_sessions }))
+    Ok(Ok(Some(Changed { before, after, ended_sessions })))
 }
 
 /// Removes an account that `judge` lets the caller remove: its sessions and keys end with it. A user of an identity
-/// provider stays as a disabled record, or the next token would make the account anew.
-pub async fn remove(pool: &Pool, id: Uuid, judge: impl Fn(&Account) -> ApiResult<()>) -> ApiResult<Option<Account>> {
+/// provider stays as a disabled record, or the next token would make the account anew. The inner error is the judge's.
+pub async fn remove<E>(
+    pool: &Pool,
+    id: Uuid,
+    judge: impl Fn(&Account) -> Result<(), E>,
+) -> Result<Result<Option<Account>, E>, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
-    let Some(Locked { account, is_last_owner }) = lock(&work, id).await? else { return Ok(None) };
-    judge(&account)?;
+    let Some(Locked { account, is_last_owner }) = lock(&work, id).await? else { return Ok(Ok(None)) };
+    if let Err(refusal) = judge(&account) {
+        return Ok(Err(refusal));
+    }
     if is_last_owner {
-        return Err(last_owner());
+        return Err(StoreError::LastOwner);
     }
     work.execute(
         "UPDATE public.admin_users SET disabled_at = coalesce(disabled_at, now()), role = NULL, password_hash = NULL, \
@@ -195,7 +206,7 @@ pub async fn remove(pool: &Pool, id: Uuid, judge: impl Fn(&Account) -> ApiResult
     )
     .await?;
     work.commit().await?;
-    Ok(Some(account))
+    Ok(Ok(Some(account)))
 }
 
 struct Locked {
@@ -204,7 +215,7 @@ struct Locked {
 }
 
 /// The owners first and in one order, so that changes of any accounts take turns instead of deadlocking.
-async fn lock(work: &Transaction<'_>, id: Uuid) -> ApiResult<Option<Locked>> {
+async fn lock(work: &Transaction<'_>, id: Uuid) -> Result<Option<Locked>, StoreError> {
     let owners = format!("SELECT u.id FROM public.admin_users u WHERE {IS_OWNER} ORDER BY u.id FOR NO KEY UPDATE");
     let owners: Vec<Uuid> = work.query(&owners, &[]).await?.iter().map(|row| row.get(0)).collect();
     let sql = format!(
@@ -214,7 +225,7 @@ async fn lock(work: &Transaction<'_>, id: Uuid) -> ApiResult<Option<Locked>> {
     Ok(row.map(|row| Locked { account: from_row(&row), is_last_owner: owners == [id] }))
 }
 
-async fn end_sessions(work: &Transaction<'_>, user: Uuid, reason: &str) -> ApiResult<()> {
+async fn end_sessions(work: &Transaction<'_>, user: Uuid, reason: &str) -> Result<(), StoreError> {
     work.execute(
         "UPDATE public.admin_sessions SET revoked_at = now(), revoked_reason = $2 \
          WHERE user_id = $1 AND revoked_at IS NULL",
@@ -224,15 +235,10 @@ async fn end_sessions(work: &Transaction<'_>, user: Uuid, reason: &str) -> ApiRe
     Ok(())
 }
 
-fn last_owner() -> ApiError {
-    ApiError::new(&codes::CONFLICT)
-        .detail("This is the last owner who can log in: it can't be removed, disabled or given another role.")
-}
-
-fn taken(error: tokio_postgres::Error) -> ApiError {
+fn taken(error: tokio_postgres::Error) -> StoreError {
     match db_error::violated(&error) {
         Some("admin_users_username") => {
-            ApiError::new(&codes::NAME_TAKEN).detail("Another account has this username, perhaps in another case.")
+            StoreError::NameTaken("Another account has this username, perhaps in another case.")
         }
         _ => error.into(),
     }

@@ -3,12 +3,11 @@
 use csv_core::{ReadRecordResult, ReaderBuilder};
 
 use super::{COLUMNS, not_a_head};
-use crate::row::{Mode, Terms};
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-    input::escape,
+use crate::{
+    error::{CardError, FieldError},
+    row::{Mode, Terms},
 };
+use cardinal_base::input::escape;
 
 const ATTRIBUTES: &str = "attributes";
 
@@ -76,7 +75,7 @@ pub struct Head {
 
 impl Head {
     /// The columns and what stands between them; everything that is wrong, at once.
-    pub fn read(line: &[u8], terms: &Terms) -> ApiResult<(u8, Self)> {
+    pub fn read(line: &[u8], terms: &Terms) -> Result<(u8, Self), CardError> {
         let text = std::str::from_utf8(line).map_err(|_| not_a_head())?;
         let delimiter = delimiter(text);
         let mut faults = Vec::new();
@@ -107,8 +106,8 @@ impl Head {
         if faults.is_empty() {
             return Ok((delimiter, Self { columns }));
         }
-        let error = ApiError::new(&codes::VALIDATION_FAILED).detail("The header row is not valid.");
-        Err(faults.into_iter().fold(error, |error, (pointer, detail)| error.field(pointer, detail)))
+        let columns = faults.into_iter().map(|(pointer, detail)| FieldError { pointer, detail }).collect();
+        Err(CardError::Columns { detail: "The header row is not valid.", columns })
     }
 }
 
@@ -119,7 +118,7 @@ fn delimiter(line: &str) -> u8 {
     most.filter(|byte| count(*byte) > 0).unwrap_or(b',')
 }
 
-fn names(line: &str, delimiter: u8) -> ApiResult<Vec<String>> {
+fn names(line: &str, delimiter: u8) -> Result<Vec<String>, CardError> {
     let mut reader = ReaderBuilder::new().delimiter(delimiter).build();
     let (mut out, mut ends) = (vec![0; line.len() + 1], vec![0; COLUMNS]);
     let (mut filled, mut fields, mut input) = (0, 0, line.as_bytes());

@@ -10,10 +10,7 @@ use std::{
 use tokio::sync::oneshot;
 
 use crate::auth::throttle::Rank;
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use crate::error::AuthError;
 
 /// How many may wait for a core; the last of them is turned away for one that comes before it. Long, so that all places
 /// of a wide flood fit in that have not failed yet: one that has not either waits for their one try each, 20 ms.
@@ -37,7 +34,7 @@ impl Queue {
     }
 
     /// Waits for a core; 503 when too many come first.
-    pub async fn turn(self: &Arc<Self>, rank: Rank) -> ApiResult<Turn> {
+    pub async fn turn(self: &Arc<Self>, rank: Rank) -> Result<Turn, AuthError> {
         let next = {
             let mut state = self.state();
             if state.free > 0 {
@@ -85,8 +82,8 @@ impl Drop for Turn {
     }
 }
 
-fn full() -> ApiError {
-    ApiError::new(&codes::OVERLOADED).detail("Too many logins at once.")
+fn full() -> AuthError {
+    AuthError::Busy
 }
 
 #[cfg(test)]
@@ -105,7 +102,7 @@ mod tests {
         while queue.state().waiting.len() < QUEUE {
             tokio::task::yield_now().await;
         }
-        assert_eq!(queue.turn(Rank::new(false, 4, false)).await.err().unwrap().code(), "overloaded");
+        assert_eq!(queue.turn(Rank::new(false, 4, false)).await.err().unwrap().code().name, "overloaded");
         let (new, known) = (Rank::new(false, 0, false), Rank::new(true, 2, false));
         let (new_waits, known_waits) = (wait(new), wait(known));
         let mut turned_away = 0;

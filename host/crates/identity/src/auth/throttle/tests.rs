@@ -14,11 +14,11 @@ async fn begin_from<'t>(
     address: IpAddr,
     name: &str,
     password: &Secret,
-) -> ApiResult<Attempt<'t>> {
+) -> Result<Attempt<'t>, AuthError> {
     throttle.begin(&throttle.enter((address, name), password)).await
 }
 
-async fn begin<'t>(throttle: &'t Throttle, name: &str) -> ApiResult<Attempt<'t>> {
+async fn begin<'t>(throttle: &'t Throttle, name: &str) -> Result<Attempt<'t>, AuthError> {
     begin_from(throttle, HERE, name, &guess()).await
 }
 
@@ -180,7 +180,9 @@ async fn comes_back(throttle: &Throttle, address: IpAddr, is_answered_after: Dur
             }
             Err(error) => {
                 tokio::time::sleep(is_answered_after).await;
-                let asked = error.sent_after(is_answered_after).retry_after_seconds().unwrap();
+                let AuthError::TooOften { retry_after, .. } = error else { panic!("{error:?}") };
+                let waited = u32::try_from(is_answered_after.as_secs()).unwrap();
+                let asked = retry_after.saturating_sub(waited).max(1);
                 tokio::time::sleep(Duration::from_secs(asked.into())).await;
             }
         }

@@ -126,7 +126,7 @@ pub fn grantable(caller: &Caller, scopes: &[String]) -> ApiResult<Vec<String>> {
         return Err(ApiError::invalid(format!("/scopes/{at}"), "Only a login can answer confirmations, never a key."));
     }
     match authority::lacked(caller, scopes) {
-        Some(missing) => Err(insufficient(missing)),
+        Some(missing) => Err(insufficient(missing).into()),
         None => Ok(wanted.to_strings()),
     }
 }

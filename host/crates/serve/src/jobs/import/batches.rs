@@ -61,10 +61,10 @@ impl Upload {
 
     fn read(&mut self, piece: Option<&[u8]>) -> ApiResult<()> {
         match piece {
-            Some(piece) => self.file.push(piece, &mut self.found),
+            Some(piece) => Ok(self.file.push(piece, &mut self.found)?),
             None => {
                 self.over = true;
-                self.file.finish(&mut self.found)
+                Ok(self.file.finish(&mut self.found)?)
             }
         }
     }

@@ -9,14 +9,14 @@ use super::batches::Batch;
 use crate::{
     app::App,
     jobs::{
-        End, may_pass,
+        End, StepError, may_pass,
         step::{ATTEMPTS, LONGEST_WAIT, pause, rights_gone, starter, went_on},
     },
 };
 use cardinal_cards::row::{Row, Terms};
 use cardinal_store::{
     card_import::{self, Import, Outcome},
-    jobs::{self, Job, Step, Uncounted},
+    jobs::{self, Job, Step},
 };
 
 /// Rows that are written together or not at all.
@@ -110,22 +110,22 @@ impl<'a> Writer<'a> {
     }
 
     /// What a step that was not counted means: none is to try again, else whether the job ended.
-    async fn again(&mut self, uncounted: Uncounted, failures: &mut u32) -> Option<Option<End>> {
+    async fn again(&mut self, uncounted: StepError, failures: &mut u32) -> Option<Option<End>> {
         match uncounted {
-            Uncounted::Lost => match went_on(self.app, self.job.id, (self.part, 0)).await {
+            StepError::Lost => match went_on(self.app, self.job.id, (self.part, 0)).await {
                 Some((next, _)) => {
                     self.part = next;
                     Some(None)
                 }
                 None => Some(Some(End::Lost)),
             },
-            Uncounted::Error(error) if may_pass(&error) && *failures < ATTEMPTS => {
+            StepError::Error(error) if may_pass(&error) && *failures < ATTEMPTS => {
                 *failures += 1;
                 tracing::warn!(job = %self.job.id, part = self.part, error = ?error, "rows of an import are tried again");
                 pause(LONGEST_WAIT.min(Duration::from_millis(100) * *failures), self.cancelled).await;
                 None
             }
-            Uncounted::Error(error) if error.status().is_client_error() => Some(Some(rights_gone(&error))),
+            StepError::Error(error) if error.status().is_client_error() => Some(Some(rights_gone(&error))),
             lost => Some(Some(lost.into())),
         }
     }
@@ -134,7 +134,7 @@ impl<'a> Writer<'a> {
         Import { terms: self.terms, actor: &self.job.actor, job: self.job.id }
     }
 
-    async fn step(&mut self, batch: &Batch) -> Result<bool, Uncounted> {
+    async fn step(&mut self, batch: &Batch) -> Result<bool, StepError> {
         self.look_at_rights().await?;
         self.app.pools.core.note_message(batch.rows.iter().map(Row::size).max().unwrap_or_default());
         let mut client = self.app.pools.core.get().await?;
@@ -169,7 +169,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Everything that was kept, in one transaction.
-    async fn all_or_nothing(&mut self) -> Result<End, Uncounted> {
+    async fn all_or_nothing(&mut self) -> Result<End, StepError> {
         starter(self.app, self.job, "cards:write").await?;
         let mut client = self.app.pools.core.get().await?;
         let mut work = client.transaction().await?;
@@ -198,7 +198,7 @@ impl<'a> Writer<'a> {
         Ok(self.nothing_written())
     }
 
-    async fn look_at_rights(&mut self) -> Result<(), Uncounted> {
+    async fn look_at_rights(&mut self) -> Result<(), StepError> {
         if self.looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
             starter(self.app, self.job, "cards:write").await?;
             if self.terms.keeps_sources {
