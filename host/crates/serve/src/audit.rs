@@ -81,6 +81,10 @@ acts! {
     ImportCards = "card.import";
     PurgeCard = "card.purge";
     RunUnattended = "tool.run_unattended";
+    AskApproval = "approval.ask";
+    Approve = "approval.approve": POST "/v1/admin/approvals/{id}/approve";
+    Deny = "approval.deny": POST "/v1/admin/approvals/{id}/deny";
+    UseApproval = "approval.use";
 }
 
 /// How long refusals of one caller and act are summed up.

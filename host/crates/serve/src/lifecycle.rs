@@ -138,6 +138,8 @@ async fn serve(start: WorkerStart, link: KeeperLink, sockets: Sockets, log: Log,
     tasks.spawn(roll_back_failures(Arc::clone(&app)));
     let events = Arc::clone(&app.events);
     tasks.spawn(async move { events.keep_up().await });
+    let confirmations = Arc::clone(&app.confirmations);
+    tasks.spawn(async move { confirmations.follow().await });
     tasks.spawn(tell_of_plugins(Arc::clone(&app), stop.clone()));
 
     link.drained().await;
@@ -342,6 +344,9 @@ async fn sweep(app: Arc<App>) {
         }
         if let Err(error) = cardinal_store::identity_changes::sweep(&app.pools.core).await {
             log_failure!(error, "failed to remove old changes of rights");
+        }
+        if let Err(error) = cardinal_store::approvals::sweep(&app.pools.core).await {
+            log_failure!(error, "failed to forget approvals that are over");
         }
         if let Err(error) = cardinal_store::login_failures::sweep(&app.pools.core).await {
             log_failure!(error, "failed logins that are over could not be forgotten");

@@ -1,6 +1,7 @@
 //! The MCP endpoint: rmcp behind our own walk. Who calls is known before a message is read; what
 //! a caller's scopes don't cover does not exist for it.
 
+pub mod confirmation;
 mod core_tools;
 mod exact_content;
 mod message;
@@ -17,9 +18,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use http_body_util::{BodyExt, StreamBody};
 use rmcp::{model::InitializeRequestParams, transport::streamable_http_server::session::local::LocalSessionManager};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    confirmation::Confirmations,
     message::Message,
     server::Server,
     sessions::{Session, Sessions, essence},
@@ -51,6 +54,7 @@ use cardinal_store::catalogue::Catalogue;
 
 /// Bytes of one message.
 const MESSAGE_LIMIT: usize = 1 << 20;
+const TOOL_CALL: &str = "tools/call";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// What a tool call must know of its request; travels in the request's extensions.
@@ -67,6 +71,17 @@ pub struct Visit {
     pub session: Option<Arc<Session>>,
     /// Of a request that stays open for news.
     watcher: Option<Arc<Watcher>>,
+    /// Of a tool call, which may wait for a person.
+    origin: Option<Origin>,
+    /// Where requests to the client of a session go, between the events of the answer.
+    frames: Option<mpsc::Sender<Bytes>>,
+}
+
+/// What shows once more who calls.
+#[derive(Clone)]
+struct Origin {
+    app: Arc<App>,
+    authorization: Option<HeaderValue>,
 }
 
 /// Who waits for news.
@@ -90,10 +105,11 @@ impl Mcp {
         registry: Arc<Registry>,
         catalogue: Arc<Catalogue>,
         audit: Arc<Audit>,
+        confirmations: Arc<Confirmations>,
         key: SealingKey,
         stop: &CancellationToken,
     ) -> Self {
-        let server = Server::new(registry, catalogue, audit, stop.child_token());
+        let server = Server::new(registry, catalogue, audit, confirmations, stop.child_token());
         let mut manager = LocalSessionManager::default();
         manager.session_config.keep_alive = None; // `Sessions` ends them
         let manager = Arc::new(manager);
@@ -142,12 +158,21 @@ impl Mcp {
         if message.method == "initialize" {
             call.headers.remove(SESSION_ID); // a client that has lost its session may still name it
         }
+        if message.method.is_empty()
+            && let Some(answer) = confirmation::Reply::read(&bytes)
+        {
+            return self.take_reply(app, &call, &message, &answer).await;
+        }
         let gets_json = session_id(&call.headers).is_none();
         prepare(&mut call.headers, gets_json);
         let mut visit = visit(&call, caller);
         visit.exact_arguments = message.exact_arguments.take();
         if message.method == "subscriptions/listen" {
             visit.watcher = Some(Watcher::new(app, &call));
+        }
+        if message.method == TOOL_CALL {
+            let authorization = call.headers.get(header::AUTHORIZATION).cloned();
+            visit.origin = Some(Origin { app: Arc::clone(app), authorization });
         }
         let spent = visit.spent.clone();
         let response = self.respond(app, &call, &message, bytes, visit).await;
@@ -159,8 +184,13 @@ impl Mcp {
                 Ok(message.invalid(status, &text(response).await))
             }
             Answer::Response(response) => Ok(response.map(Body::stream)),
-            Answer::OfSession(response, session) => {
+            Answer::OfSession(response, session, questions) => {
                 let begun = session.begin_use();
+                let response = match questions {
+                    Some(questions) => response
+                        .map(|body| BodyExt::boxed(StreamBody::new(confirmation::frames_between(body, questions)))),
+                    None => response,
+                };
                 // Held until the last byte is sent: what is under way keeps the session in memory.
                 Ok(response.map(|body| {
                     Body::stream(body.map_frame(move |frame| {
@@ -200,11 +230,34 @@ impl Mcp {
             return Ok(Answer::Refused(message.session_not_found()));
         };
         visit.session = Some(Arc::clone(&session));
+        let mut questions = None;
+        if message.method == TOOL_CALL {
+            let (frames, asked) = confirmation::frames();
+            (visit.frames, questions) = (Some(frames), Some(asked));
+        }
         let response = self.in_session(app, &session, call, bytes, visit).await?;
         if is_plain_refusal(&response) {
             return Ok(Answer::Response(response));
         }
-        Ok(Answer::OfSession(response, session))
+        Ok(Answer::OfSession(response, session, questions))
+    }
+
+    /// Takes a session's answer to a question of ours.
+    async fn take_reply(
+        &self,
+        app: &Arc<App>,
+        call: &Call,
+        message: &Message,
+        answer: &confirmation::Reply,
+    ) -> ApiResult<Reply> {
+        let caller = call.caller()?;
+        let session = session_id(&call.headers).and_then(|id| self.sessions.find(id, caller));
+        let Some(session) = session else { return Ok(message.session_not_found()) };
+        let from = (session.id(), Some(session.client_name()));
+        if app.confirmations.take_reply(caller, from, call, answer).await? {
+            return Ok(reply::status(StatusCode::ACCEPTED));
+        }
+        Ok(message.invalid(StatusCode::BAD_REQUEST, "no such question waits for this session"))
     }
 
     /// Opens a session. The client gets an id that outlives the protocol library's.
@@ -318,7 +371,8 @@ async fn to_the_end<T: Send + 'static>(work: impl Future<Output = ApiResult<T>> 
 
 enum Answer {
     Response(Response),
-    OfSession(Response, Arc<Session>),
+    /// With the questions to the client that may come before the answer to its call.
+    OfSession(Response, Arc<Session>, Option<mpsc::Receiver<Bytes>>),
     Refused(Reply),
 }
 
@@ -344,5 +398,7 @@ fn visit(call: &Call, caller: &SharedCaller) -> Visit {
         spent: Elsewhere::default(),
         session: None,
         watcher: None,
+        origin: None,
+        frames: None,
     }
 }

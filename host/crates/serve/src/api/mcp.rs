@@ -37,6 +37,11 @@ pub fn routes() -> Vec<Route> {
     ]
 }
 
+/// Whether a path of the table is that of the MCP endpoint.
+pub fn is_endpoint(template: &str) -> bool {
+    ["/api", "/api/mcp"].contains(&template)
+}
+
 fn describe_send(op: &mut Operation, id: &'static str) {
     let refusals = [
         (404, "No such session, as a JSON-RPC error. Begin another with `initialize`."),

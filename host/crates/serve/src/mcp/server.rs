@@ -12,18 +12,23 @@ use std::{
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
-        CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode, Implementation, JsonObject,
-        ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult,
-        ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-        ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+        CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams,
+        CompleteResult, CustomRequest, CustomResult, ErrorCode, Implementation, JsonObject, ListPromptsRequestMethod,
+        ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod,
+        ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities,
+        ServerConfig, SubscriptionFilter, Tool,
     },
     service::{RequestContext, SubscriptionContext},
 };
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use super::{Visit, core_tools, plugin_tools, watch::News};
+use super::{
+    Visit,
+    confirmation::{self, Asker, Confirmations, Plugin, ToConfirm, ToolCall, Verdict},
+    core_tools, plugin_tools,
+    watch::News,
+};
 use crate::audit::{Act, Audit};
 use cardinal_base::scope;
 use cardinal_identity::auth::caller::Caller;
@@ -45,12 +50,19 @@ pub struct Server {
     registry: Arc<Registry>,
     catalogue: Arc<Catalogue>,
     audit: Arc<Audit>,
+    confirmations: Arc<Confirmations>,
     stop: CancellationToken,
 }
 
 impl Server {
-    pub fn new(registry: Arc<Registry>, catalogue: Arc<Catalogue>, audit: Arc<Audit>, stop: CancellationToken) -> Self {
-        Self { registry, catalogue, audit, stop }
+    pub fn new(
+        registry: Arc<Registry>,
+        catalogue: Arc<Catalogue>,
+        audit: Arc<Audit>,
+        confirmations: Arc<Confirmations>,
+        stop: CancellationToken,
+    ) -> Self {
+        Self { registry, catalogue, audit, confirmations, stop }
     }
 
     /// Cancelled when the host stops.
@@ -74,25 +86,82 @@ impl Server {
     }
 
     /// The tool if the caller may use it; a hidden one is not told from an unknown one.
-    fn find(&self, name: &str, visit: &Visit) -> Option<ToolEntry> {
-        self.registry.snapshot().tools.get(name).filter(|entry| visit.caller.holds(&entry.scope)).cloned()
+    fn find(&self, name: &str, visit: &Visit) -> Option<(ToolEntry, Plugin)> {
+        let snapshot = self.registry.snapshot();
+        let entry = snapshot.tools.get(name).filter(|entry| visit.caller.holds(&entry.scope))?;
+        let manifest = &entry.plugin.manifest;
+        let sha256 = snapshot.package_hash(&manifest.name)?.to_owned();
+        let plugin = Plugin { name: manifest.name.clone(), version: manifest.version.to_string(), sha256 };
+        Some((entry.clone(), plugin))
     }
 
-    async fn run(&self, name: &str, visit: &Visit, arguments: JsonObject) -> Option<CallToolResult> {
-        if let Some(entry) = self.find(name, visit) {
-            if let Some(refused) = plugin_tools::refusal(&entry, visit, &arguments) {
-                return Some(refused);
-            }
-            if entry.tool.requires_confirmation && visit.caller.holds(scope::UNATTENDED) {
-                let (actor, id) = (visit.caller.actor(), visit.request_id.to_string());
-                self.audit.done_by(actor, Some(visit.peer), id, Act::RunUnattended, Some(name.to_owned()), None).await;
-            }
-            return Some(plugin_tools::run(&entry, visit, arguments).await);
+    /// Runs a tool; `None` when there is none that the caller may use.
+    async fn run(
+        &self,
+        name: &str,
+        visit: &Visit,
+        asker: &Asker,
+        arguments: JsonObject,
+    ) -> Result<Option<CallToolResponse>, ErrorData> {
+        if let Some((entry, plugin)) = self.find(name, visit) {
+            return self.run_of_plugin((entry, plugin), visit, asker, arguments).await.map(Some);
         }
         if !visit.caller.holds(core_tools::SCOPE) {
-            return None;
+            return Ok(None);
         }
-        core_tools::run(&self.catalogue, name, arguments).await
+        Ok(core_tools::run(&self.catalogue, name, arguments).await.map(Into::into))
+    }
+
+    async fn run_of_plugin(
+        &self,
+        (entry, plugin): (ToolEntry, Plugin),
+        visit: &Visit,
+        asker: &Asker,
+        arguments: JsonObject,
+    ) -> Result<CallToolResponse, ErrorData> {
+        // First, since a person should not be asked about what would not run.
+        if let Some(refused) = plugin_tools::refusal(&entry, &arguments) {
+            return Ok(refused.into());
+        }
+        if !entry.tool.requires_confirmation {
+            return Ok(plugin_tools::run(&entry, visit, arguments).await.into());
+        }
+        let about = ToConfirm {
+            name: &entry.tool.name,
+            title: entry.tool.title.as_deref(),
+            scope: &entry.scope,
+            has_output_schema: entry.tool.output_schema.is_some(),
+        };
+        let serving = || self.find(&entry.tool.name, visit).map(|(_, plugin)| plugin);
+        if let Verdict::Answer(answer) = self.confirm(about, visit, asker, &arguments, &serving).await? {
+            return Ok(answer);
+        }
+        // It may have been replaced while a person was asked.
+        match self.find(&entry.tool.name, visit).filter(|(_, now)| *now == plugin) {
+            Some((entry, _)) => Ok(plugin_tools::run(&entry, visit, arguments).await.into()),
+            None => Ok(plugin_tools::failure(confirmation::VOID).into()),
+        }
+    }
+
+    /// Whether a call of a tool that has to be confirmed may run now. `serving` gives the plugin's package; None for a
+    /// tool of the core.
+    async fn confirm(
+        &self,
+        about: ToConfirm<'_>,
+        visit: &Visit,
+        asker: &Asker,
+        arguments: &JsonObject,
+        serving: &(dyn Fn() -> Option<Plugin> + Send + Sync),
+    ) -> Result<Verdict, ErrorData> {
+        if visit.caller.holds(scope::UNATTENDED) {
+            let (actor, id, name) = (visit.caller.actor(), visit.request_id.to_string(), about.name.to_owned());
+            self.audit.done_by(actor, Some(visit.peer), id, Act::RunUnattended, Some(name), None).await;
+            return Ok(Verdict::Run);
+        }
+        match ToolCall::new(about, visit, arguments, serving) {
+            Some(call) => self.confirmations.confirm(&call, asker).await,
+            None => Ok(Verdict::Answer(plugin_tools::failure("The arguments are nested too deeply.").into())),
+        }
     }
 }
 
@@ -155,14 +224,17 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let visit = visit(&context)?;
         let unknown = ErrorData::invalid_params(format!("Unknown tool: {}", request.name), None);
+        let asker = Asker::new(&context, &request, &visit);
         // A task of its own: rmcp never answers for a handler that panicked, its client would hang.
         let (server, cancelled) = (self.clone(), context.ct.clone());
         let task = async move {
             let arguments = request.arguments.unwrap_or_default();
             let call = async {
                 tokio::select! {
-                    result = server.run(&request.name, &visit, arguments) => result,
-                    () = cancelled.cancelled() => Some(plugin_tools::failure("cancelled: the client cancelled the call.")),
+                    result = server.run(&request.name, &visit, &asker, arguments) => result,
+                    () = cancelled.cancelled() => {
+                        Ok(Some(plugin_tools::failure("cancelled: the client cancelled the call.").into()))
+                    }
                 }
             };
             let (result, spent) = spent::account(pin!(call)).await;
@@ -170,8 +242,9 @@ impl ServerHandler for Server {
             result
         };
         match tokio::spawn(task).await {
-            Ok(Some(result)) => Ok(result.into()),
-            Ok(None) => Err(unknown),
+            Ok(Ok(Some(response))) => Ok(response),
+            Ok(Ok(None)) => Err(unknown),
+            Ok(Err(refused)) => Err(refused),
             Err(error) => {
                 tracing::error!(%error, "a tool call broke down in the host");
                 Err(ErrorData::internal_error("The call failed.", None))
