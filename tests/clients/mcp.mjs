@@ -2,8 +2,10 @@
 //   CARDINAL_API_KEY=mpk_... node mcp.mjs URL list
 //   CARDINAL_API_KEY=mpk_... node mcp.mjs URL call TOOL '{"argument": "value"}'
 //   CARDINAL_API_KEY=mpk_... node mcp.mjs URL again TIMES    connects, lists and closes so many times
-// Prints what the server answered as JSON; exit code 1 when it answered with an error.
+// Prints what the server answered as JSON; exit code 1 when it answered with an error. With CONFIRM=accept or decline it
+// answers questions about tool calls in the place of a user, and prints them as `asked`.
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { ElicitRequestSchema } from "@modelcontextprotocol/sdk/types.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 
 const [url, action, tool, args = "{}"] = process.argv.slice(2);
@@ -13,8 +15,18 @@ if (!url || !key || !(action === "list" || (["call", "again"].includes(action) &
   process.exit(64);
 }
 
+const confirm = process.env.CONFIRM;
+const asked = [];
+
 const connected = async () => {
-  const client = new Client({ name: "cardinal-first-walk", version: "1.0.0" });
+  const capabilities = confirm ? { elicitation: {} } : {};
+  const client = new Client({ name: "cardinal-first-walk", version: "1.0.0" }, { capabilities });
+  if (confirm) {
+    client.setRequestHandler(ElicitRequestSchema, ({ params }) => {
+      asked.push(params.message);
+      return { action: confirm, content: confirm === "accept" ? { confirm: true } : undefined };
+    });
+  }
   const requestInit = { headers: { Authorization: `Bearer ${key}` } };
   await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }));
   return client;
@@ -45,7 +57,8 @@ async function again(times) {
 async function once() {
   client = await connected();
   if (action === "list") return listed(client);
-  return client.callTool({ name: tool, arguments: JSON.parse(args) });
+  const result = await client.callTool({ name: tool, arguments: JSON.parse(args) });
+  return confirm ? { ...result, asked } : result;
 }
 
 let client;

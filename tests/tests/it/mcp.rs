@@ -230,9 +230,10 @@ async fn nothing_but_a_key_that_names_it_runs_unattended() {
     let all = owner.key(&["*"]).await;
     let mcp = owner.key(&["mcp:*", "plugin:supplier:write"]).await;
     let clients: [&cardinal_tests::Client; 3] = [owner, &all, &mcp];
-    for client in clients {
-        let call = client.call(Method::POST, "/api").json(&wanted).header("accept", "*/*");
-        let refused = message(&call.send().await)["result"].take();
+    // Each waits for a person for a while.
+    let asked = clients.map(|client| client.call(Method::POST, "/api").json(&wanted).header("accept", "*/*").send());
+    for answer in futures_util::future::join_all(asked).await {
+        let refused = message(&answer)["result"].take();
         let text = refused["content"][0]["text"].as_str().unwrap_or_default().to_owned();
         assert!(refused["isError"] == true && text.starts_with("confirmation_required"), "{refused}");
     }

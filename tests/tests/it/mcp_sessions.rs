@@ -10,15 +10,15 @@ use hyper::body::Incoming;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-const BOTH: &str = "application/json, text/event-stream";
-const REVISION: &str = "2025-06-18";
-const MODERN: &str = "2026-07-28";
+pub const BOTH: &str = "application/json, text/event-stream";
+pub const REVISION: &str = "2025-06-18";
+pub const MODERN: &str = "2026-07-28";
 
-fn echo() -> PluginsFolder {
+pub fn echo() -> PluginsFolder {
     PluginsFolder::default().with("echo", &Package::fixture("echo"))
 }
 
-fn kill_worker(host: &Host) {
+pub fn kill_worker(host: &Host) {
     kill_process(Pid::from_raw(host.worker_pid()).unwrap(), Signal::KILL).unwrap();
 }
 
@@ -38,7 +38,7 @@ async fn session(client: &Client) -> String {
     id
 }
 
-async fn send(client: &Client, session: &str, message: &Value) -> Answer {
+pub async fn send(client: &Client, session: &str, message: &Value) -> Answer {
     let call = client.call(Method::POST, "/api").json(message).header("accept", BOTH);
     call.header("mcp-session-id", session).header("mcp-protocol-version", REVISION).send().await
 }
@@ -61,7 +61,7 @@ async fn listen(client: &Client, session: &str) -> Incoming {
 }
 
 /// What comes until there is `end`, or until the stream ends.
-async fn read_until(body: &mut Incoming, end: &str) -> String {
+pub async fn read_until(body: &mut Incoming, end: &str) -> String {
     let mut read = String::new();
     let all = async {
         while !read.contains(end) {
