@@ -26,7 +26,7 @@ CREATE TABLE public.mcp_approvals (
   state          text NOT NULL DEFAULT 'pending'
                  CHECK (state IN ('pending', 'approved', 'denied', 'used', 'expired', 'void')),
   request_id     text NOT NULL,
-  created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+  created_at     timestamptz NOT NULL,
   expires_at     timestamptz NOT NULL,
   decided_at     timestamptz,
   decided_by     jsonb,                      -- {kind, id, name}

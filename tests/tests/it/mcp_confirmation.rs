@@ -1,6 +1,8 @@
 //! Tools that have to be confirmed: they run after a person has said so, once, and with what was shown.
 
-use cardinal_tests::{Answer, Client, Host, Package, User, eventually, unique};
+use std::process::Command;
+
+use cardinal_tests::{Answer, Client, Host, PASSWORD, Package, User, eventually, repository, unique};
 use http::Method;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
@@ -304,15 +306,16 @@ async fn a_decision_at_one_host_reaches_a_call_at_another() {
     let one = Host::settings().plugins(echo()).start().await;
     let owner = one.owner().await;
     let agent = Agent::new(owner).await;
+    let editor = owner.make_user("editor").await;
     let other = one.beside().plugins(echo()).start().await;
+    let elsewhere = User::log_in(&other.client(), &editor.username, PASSWORD).await;
     let (here, there) = (agent.session().await, other.client().bearer(&agent.key.token));
     let (stream, question) = agent.asked(&here, "one").await;
     assert_eq!(send(&there, &here, &reply(&question, &yes())).await.status, 202);
     ran(&last(stream).await);
     let (call, ()) = tokio::join!(agent.call("two"), async {
         let waiting = eventually("the call waits", async || pending(owner, &agent).await.pop()).await;
-        let path = format!("{APPROVALS}/{}/approve", waiting["id"].as_str().unwrap());
-        other.client().bearer(&owner.token).call(Method::POST, &path).send().await.expect(200);
+        decide(&elsewhere, &format!("{APPROVALS}/{}", waiting["id"].as_str().unwrap()), "approve").await.expect(200);
     });
     ran(&call);
     assert_eq!(agent.runs(owner).await, 2);
@@ -394,4 +397,36 @@ async fn a_call_does_not_run_whose_key_was_revoked_while_it_waited() {
     ran(&call);
     assert_eq!(owner.read_card(&card).await["version"], 1);
     assert_eq!(owner.get(&approval).await.expect(200)["item"]["state"], "approved", "and nobody has used it");
+}
+
+/// What the official client of this file got, answering its question with `confirm`.
+async fn official(file: &'static str, host: &Host, agent: &Agent, confirm: &'static str) -> Value {
+    let (url, arguments) = (format!("{}/api", host.url()), agent.arguments("by the SDK").to_string());
+    let token = agent.key.token.clone();
+    let run = move || {
+        let mut command = Command::new("node");
+        command.arg(repository().join("tests/clients").join(file)).args([&url, "call", TOOL, &arguments]);
+        command.env("CARDINAL_API_KEY", token).env("CONFIRM", confirm).output().unwrap()
+    };
+    let output = tokio::task::spawn_blocking(run).await.unwrap();
+    let (printed, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}{errors}"))
+}
+
+#[tokio::test]
+async fn the_official_clients_of_both_eras_ask_their_users() {
+    let host = Host::settings().plugins(echo()).start().await;
+    let owner = host.owner().await;
+    for (file, name) in [("mcp.mjs", "cardinal-first-walk"), ("mcp2.mjs", "cardinal-newest-revision")] {
+        let agent = Agent::new(owner).await;
+        let refused = official(file, &host, &agent, "decline").await;
+        assert!(text(&refused).starts_with("confirmation_denied"), "{file}: {refused}");
+        let accepted = official(file, &host, &agent, "accept").await;
+        ran(&accepted);
+        let asked = accepted["asked"].as_array().unwrap();
+        assert!(asked.len() == 1 && asked[0].as_str().unwrap().contains(&agent.card), "{file}: {accepted}");
+        assert_eq!(agent.runs(owner).await, 1, "{file}");
+        let page = owner.get(&format!("{APPROVALS}?state=used&limit=1")).await.expect(200);
+        assert_eq!(page["items"][0]["client"]["name"], name, "{page}");
+    }
 }

@@ -249,9 +249,9 @@ async fn waiting(work: &deadpool_postgres::Transaction<'_>, binding: &[u8]) -> A
 async fn insert(work: &deadpool_postgres::Transaction<'_>, id: Uuid, new: &NewApproval<'_>) -> ApiResult<bool> {
     let sql = format!(
         "INSERT INTO public.mcp_approvals (id, binding, caller_id, caller, user_id, client_name, client_version, tool, \
-         title, plugin, arguments, difference, asked, session, request_id, expires_at) \
+         title, plugin, arguments, difference, asked, session, request_id, created_at, expires_at) \
          SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
-         clock_timestamp() + make_interval(secs => {LIFETIME_SECONDS}) \
+         t.now, t.now + make_interval(secs => {LIFETIME_SECONDS}) FROM (SELECT clock_timestamp() AS now) t \
          WHERE (SELECT count(*) FROM public.mcp_approvals a WHERE a.state = 'pending' AND {LIVES}) < $16 \
          ON CONFLICT (binding) WHERE state = 'pending' AND asked = 'admin' DO NOTHING"
     );

@@ -41,7 +41,8 @@ impl Asker {
     pub fn new(context: &RequestContext<RoleServer>, request: &CallToolRequestParams, visit: &Visit) -> Self {
         let is_modern = context.protocol_version().is_some_and(|version| !version.has_initialize());
         let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
-        let info = context.client_info();
+        // For a message by itself the protocol library makes a client up.
+        let info = if is_modern || visit.session.is_some() { context.client_info() } else { None };
         // A client that names no way means forms, as before there were others.
         let can_elicit = elicitation.is_some_and(|ways| ways.form.is_some() || ways.url.is_none());
         let state = request.request_state.clone().filter(|_| is_modern);
