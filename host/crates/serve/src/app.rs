@@ -14,7 +14,7 @@ use crate::{
     audit::{Act, Audit},
     http::{compression::Compression, cors::Origins, forwarded::UndeclaredProxies, host::Hosts},
     jobs::Jobs,
-    mcp::Mcp,
+    mcp::{self, Mcp},
     pictures::Pictures,
     proxy::{Proxy, stored::StoredRoutes},
     router::Router,
@@ -126,8 +126,13 @@ impl App {
         let plugins = Arc::new(Registry::new(&config, own, services, link, past_too, clock.clone(), counted)?);
         let hosts = Hosts::new(&base_url, &config.http.allowed_hosts, &config.http.proxy_hosts);
         let shares_origin = !hosts.set_the_proxy_apart() && config.http.admin_listen_addr.is_none();
+        let services = mcp::Services {
+            registry: Arc::clone(&plugins),
+            cards: mcp::Cards { catalogue: Arc::clone(&catalogue), pool: pools.core.clone() },
+            calls: mcp::Calls { audit: Arc::clone(&audit), telemetry: Arc::clone(&telemetry) },
+        };
         Ok(Self {
-            mcp: Mcp::new(Arc::clone(&plugins), Arc::clone(&catalogue), Arc::clone(&audit), key, stop),
+            mcp: Mcp::new(services, key, stop),
             jobs: Arc::new(Jobs::new(pools.core.clone(), start.host_id)),
             pictures: Pictures::new(config.http.picture_networks.clone())?,
             events: Arc::new(Events::new(pools.core.clone(), stop)),

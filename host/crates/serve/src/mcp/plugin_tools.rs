@@ -9,7 +9,7 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotation
 use serde_json::{Map, Value, json};
 
 use super::{Visit, exact_content};
-use cardinal_base::{codes, error::ApiError, exact, scope};
+use cardinal_base::{codes, error::ApiError, exact};
 use cardinal_plugin_host::{
     arguments,
     call::{CallBody, CallParts, ReplyBody},
@@ -45,18 +45,9 @@ fn annotations(entry: &ToolEntry) -> ToolAnnotations {
     annotations
 }
 
-/// Why a call is not made: its arguments first, since a person should not be asked about what would not run.
-pub fn refusal(entry: &ToolEntry, visit: &Visit, arguments: &JsonObject) -> Option<CallToolResult> {
-    let complaints = entry.validator.as_ref().and_then(|validator| arguments::complaints(validator, arguments));
-    if let Some(complaints) = complaints {
-        return Some(failure(complaints));
-    }
-    if entry.tool.requires_confirmation && !visit.caller.holds(scope::UNATTENDED) {
-        return Some(failure(
-            "confirmation_required: this tool changes data and has to be confirmed by a person. A key that names the scope `mcp:unattended` may run it without one.",
-        ));
-    }
-    None
+/// What is wrong with the arguments.
+pub fn complaints(entry: &ToolEntry, arguments: &JsonObject) -> Option<String> {
+    arguments::complaints(entry.validator.as_ref()?, arguments)
 }
 
 /// Calls the tool. Every failure of the plugin is a result that the model can read.
