@@ -125,6 +125,10 @@ fn result(entry: &ToolEntry, status: u16, headers: &HeaderMap, bytes: &[u8]) -> 
             None => structured(Value::Object(value), text),
         },
         _ if entry.tool.output_schema.is_some() => {
+            tracing::warn!(
+                tool = entry.tool.name,
+                "a tool's result is no JSON object, which its output schema promises"
+            );
             failure("plugin-error: the tool declares an output schema and answered something else than a JSON object.")
         }
         _ => CallToolResult::success(vec![ContentBlock::text(text)]),
