@@ -69,12 +69,16 @@ async fn each_call_leaves_a_line_and_a_sample() {
         assert!(detail["ms"].is_u64() && line["request_id"].is_string() && line["ip"] == "127.0.0.1", "{line}");
         assert_eq!(detail["arguments_sha256"] == ARGUMENTS, number == 0, "{line}");
     }
+    let alone = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "plugin_echo_repeat"}});
+    key.mcp(&alone).await.expect(200);
+    let line = lines(owner, &made, calls.len() + 1).await.remove(0);
+    assert_eq!(line["detail"]["client"], Value::Null, "nobody has said who it is: {line}");
     // What is not there for a caller is counted; a name that no tool has may be a secret.
     for name in ["cards_search", "mpk_not_a_tool"] {
         let refused = request(&key, &call(name, &json!({}))).send().await;
         assert_eq!(refused.json()["error"]["code"], -32602, "{refused}");
     }
-    let refused = lines(owner, &made, 4).await.remove(0);
+    let refused = lines(owner, &made, calls.len() + 2).await.remove(0);
     assert_eq!((&refused["outcome"], &refused["target"]), (&json!("refused"), &json!("cards_search")), "{refused}");
     assert_eq!(refused["detail"]["code"], "insufficient-scope");
     let metrics = owner.get("/metrics").await.text();

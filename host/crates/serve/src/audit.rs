@@ -116,6 +116,8 @@ pub struct Audit {
     windows: Mutex<HashMap<(Who, Act), Window>>,
     /// Tool calls that wait to be written together.
     calls: Mutex<Vec<Entry>>,
+    /// Held by who writes them: at a stop, whoever comes last waits for what another has taken.
+    writing: tokio::sync::Mutex<()>,
     /// Rings when something is to be written.
     news: Notify,
 }
@@ -128,7 +130,8 @@ pub struct Meant {
 
 impl Audit {
     pub fn new(pool: Pool, clock: Clock) -> Self {
-        Self { pool, clock, windows: Mutex::default(), calls: Mutex::default(), news: Notify::new() }
+        let (windows, calls, writing) = Default::default();
+        Self { pool, clock, windows, calls, writing, news: Notify::new() }
     }
 
     /// Writes down what the call's caller did.
@@ -210,9 +213,14 @@ impl Audit {
     }
 
     async fn write_calls(&self) {
+        let _writing = self.writing.lock().await;
         let calls = std::mem::take(&mut *self.calls.lock().unwrap_or_else(PoisonError::into_inner));
         for calls in calls.chunks(CALLS_AT_ONCE) {
-            if let Err(error) = audit::add_all(&self.pool, calls).await {
+            let written = match calls {
+                [call] => audit::add(&self.pool, call).await,
+                calls => audit::add_all(&self.pool, calls).await,
+            };
+            if let Err(error) = written {
                 let count = calls.len();
                 tracing::error!(count, ?error, "failed to write tool calls to the audit log; they follow");
                 calls.iter().for_each(|entry| tracing::error!(?entry, "a tool call that the audit log lacks"));

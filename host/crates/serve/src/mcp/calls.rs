@@ -45,7 +45,7 @@ impl Calls {
         CallRecord {
             calls: self.clone(),
             started: Instant::now(),
-            client: context.client_info().as_ref().map_or(Value::Null, client),
+            client: client_info(visit, context).as_ref().map_or(Value::Null, client),
             arguments: fingerprint(visit, request),
         }
     }
@@ -79,6 +79,11 @@ impl CallRecord {
         let (actor, ip) = (visit.caller.actor(), (!is_local).then_some(visit.peer));
         self.calls.audit.called(actor, ip, visit.request_id.to_string(), tool.to_owned(), column, detail).await;
     }
+}
+
+/// Who the client says it is. Of a message by itself nobody has said it; there the protocol library names itself.
+fn client_info(visit: &Visit, context: &RequestContext<RoleServer>) -> Option<Implementation> {
+    if visit.session.is_some() { context.client_info() } else { context.meta.client_info() }
 }
 
 fn client(info: &Implementation) -> Value {

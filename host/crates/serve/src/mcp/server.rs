@@ -145,7 +145,7 @@ impl Server {
                 tokio::select! {
                     result = server.run(&tool, &visit, arguments) => result,
                     () = cancelled.cancelled() => {
-                        (plugin_tools::failure("cancelled: the client cancelled the call."), Outcome::Cancelled)
+                        (plugin_tools::failure("cancelled: the client cancelled the call; what it changed before may have been kept."), Outcome::Cancelled)
                     }
                 }
             };
