@@ -12,8 +12,8 @@ use std::{
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
-        CompletionInfo, CustomRequest, CustomResult, ErrorCode, Implementation, JsonObject, ListPromptsRequestMethod,
+        CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo,
+        CustomRequest, CustomResult, ErrorCode, Implementation, JsonObject, ListPromptsRequestMethod,
         ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
         ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
         SubscriptionFilter, Tool,
@@ -58,6 +58,11 @@ const METHODS: &[&str] = &[
 /// The revision from which on a result may hold links to resources.
 const LINKS_SINCE: &str = "2025-06-18";
 
+const CANCELLED: &str = "cancelled: the client cancelled the call; what it changed before may have been kept.";
+
+/// What a call is answered with.
+type CallAnswer = Result<CallToolResponse, ErrorData>;
+
 /// What the endpoint is made of.
 #[derive(Clone)]
 pub struct Services {
@@ -101,31 +106,32 @@ impl Server {
 
     /// Runs the tool unless its arguments are wrong, or a person has to confirm it and has not. Wrong arguments come
     /// first: nobody is asked about what would not run.
-    async fn run(&self, tool: &AnyTool, visit: &Visit, arguments: JsonObject) -> (CallToolResult, Outcome) {
+    async fn run(&self, tool: &AnyTool, visit: &Visit, arguments: JsonObject) -> (CallAnswer, Outcome) {
         if let Some(complaints) = tool.complaints(&arguments) {
-            return (plugin_tools::failure(complaints), Outcome::InvalidArguments);
+            return (Ok(plugin_tools::failure(complaints).into()), Outcome::InvalidArguments);
         }
         if tool.requires_confirmation()
-            && let Err(refused) = self.confirm(tool, visit).await
+            && let Some(answer) = self.confirm(tool, visit).await
         {
-            return (refused, Outcome::Unconfirmed);
+            return (answer, Outcome::Unconfirmed);
         }
         let result = tool.run(&self.services.cards, visit, arguments).await;
         let outcome = if result.is_error == Some(true) { Outcome::Error } else { Outcome::Ok };
-        (result, outcome)
+        (Ok(result.into()), outcome)
     }
 
-    /// Whether a tool that asks for confirmation may run; else what its client gets.
-    async fn confirm(&self, tool: &AnyTool, visit: &Visit) -> Result<(), CallToolResult> {
+    /// What the client of a tool that asks for confirmation gets in place of a result; none when it may run.
+    async fn confirm(&self, tool: &AnyTool, visit: &Visit) -> Option<CallAnswer> {
         if !visit.caller.holds(scope::UNATTENDED) {
-            return Err(plugin_tools::failure(
+            let refused = plugin_tools::failure(
                 "confirmation_required: this tool changes data and has to be confirmed by a person. A key that names the scope `mcp:unattended` may run it without one.",
-            ));
+            );
+            return Some(Ok(refused.into()));
         }
         let (actor, id) = (visit.caller.actor(), visit.request_id.to_string());
         let (audit, name) = (&self.services.calls.audit, tool.name().to_owned());
         audit.done_by(actor, Some(visit.peer), id, Act::RunUnattended, Some(name), None).await;
-        Ok(())
+        None
     }
 
     /// A call in a task of its own: rmcp never answers for a handler that panicked, its client would hang.
@@ -135,7 +141,7 @@ impl Server {
         request: CallToolRequestParams,
         visit: Visit,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
+    ) -> CallAnswer {
         let record = self.services.calls.begin(&visit, &request, context);
         let (server, cancelled, ours) =
             (self.clone(), context.ct.clone(), (record.clone(), visit.clone(), tool.clone()));
@@ -144,19 +150,17 @@ impl Server {
             let call = async {
                 tokio::select! {
                     result = server.run(&tool, &visit, arguments) => result,
-                    () = cancelled.cancelled() => {
-                        (plugin_tools::failure("cancelled: the client cancelled the call; what it changed before may have been kept."), Outcome::Cancelled)
-                    }
+                    () = cancelled.cancelled() => (Ok(plugin_tools::failure(CANCELLED).into()), Outcome::Cancelled),
                 }
             };
-            let ((result, outcome), spent) = spent::account(pin!(call)).await;
+            let ((answer, outcome), spent) = spent::account(pin!(call)).await;
             visit.spent.add(&spent);
             record.end(&visit, tool.name(), outcome).await;
-            result
+            answer
         };
         let token = context.meta.get_progress_token().filter(|_| ours.1.reads_events);
         match heartbeat::while_running(context, token, tokio::spawn(task)).await {
-            Ok(result) => Ok(result.into()),
+            Ok(answer) => answer,
             Err(error) => {
                 tracing::error!(%error, "a tool call broke down in the host");
                 let (record, visit, tool) = ours;
