@@ -1,6 +1,6 @@
 //! What is left of a tool call, and what is heard of it while it lasts: a line in the audit log, a sample, a sign of life.
 
-use cardinal_tests::{Host, Package, PluginsFolder, User, eventually, unique};
+use cardinal_tests::{Client, Host, Package, PluginsFolder, User, eventually, unique};
 use http::Method;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -30,8 +30,8 @@ fn call(name: &str, arguments: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments, "_meta": meta}})
 }
 
-fn request(user: &User, message: &Value) -> cardinal_tests::Call {
-    let call = user.call(Method::POST, "/api").json(message).header("accept", BOTH);
+fn request(client: &Client, message: &Value) -> cardinal_tests::Call {
+    let call = client.call(Method::POST, "/api").json(message).header("accept", BOTH);
     let call = call.header("mcp-protocol-version", "2026-07-28").header("mcp-method", "tools/call");
     call.header("mcp-name", message["params"]["name"].as_str().unwrap())
 }
@@ -51,7 +51,7 @@ async fn each_call_leaves_a_line_and_a_sample() {
     let host = Host::settings().plugins(slow_echo()).start().await;
     let owner = host.owner().await;
     let made = owner.make_key(json!({"name": unique("calls"), "scopes": ["mcp:use", "plugin:echo:write"]})).await;
-    let key = User::with(&host.client(), made["key"].as_str().unwrap()).await;
+    let key = host.client().bearer(made["key"].as_str().unwrap());
     let calls = [
         ("plugin_echo_repeat", json!({"b": 1, "a": "x"}), "ok", "ok"),
         ("plugin_echo_say", json!({"text": 7}), "failed", "invalid-arguments"),
@@ -70,7 +70,7 @@ async fn each_call_leaves_a_line_and_a_sample() {
         assert_eq!(detail["arguments_sha256"] == ARGUMENTS, number == 0, "{line}");
     }
     let alone = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "plugin_echo_repeat"}});
-    key.mcp(&alone).await.expect(200);
+    key.call(Method::POST, "/api").json(&alone).header("accept", BOTH).send().await.expect(200);
     let line = lines(owner, &made, calls.len() + 1).await.remove(0);
     assert_eq!(line["detail"]["client"], Value::Null, "nobody has said who it is: {line}");
     // What is not there for a caller is counted; a name that no tool has may be a secret.
@@ -96,7 +96,7 @@ async fn calls_of_one_moment_have_a_line_each_and_a_stop_loses_none() {
         .await
         .make_key(json!({"name": "many", "scopes": ["mcp:use", "plugin:echo:read"], "rate_limit": null}))
         .await;
-    let key = User::with(&host.client(), made["key"].as_str().unwrap()).await;
+    let key = host.client().bearer(made["key"].as_str().unwrap());
     let message = call("plugin_echo_repeat", &json!({}));
     let calls = (0..200).map(|_| request(&key, &message).send());
     for answer in futures_util::future::join_all(calls).await {

@@ -340,16 +340,16 @@ async fn the_official_client_takes_the_cards() {
     let sku = unique("SDK");
     let id = make(owner, json!({"title": "Official", "sku": sku})).await;
     let agent = owner.key(&UNATTENDED).await;
-    let found = official_client(host, &agent, &["call", "cards_search", &json!({"q": sku}).to_string()]).await;
+    let found = official_client(&host, &agent, &["call", "cards_search", &json!({"q": sku}).to_string()]).await;
     assert_eq!(
         (&found["structuredContent"]["items"][0]["id"], &found["content"][1]["type"]),
         (&json!(id), &json!("resource_link"))
     );
     let change = json!({"id": id, "version": 1, "title": "Changed"}).to_string();
-    let changed = official_client(host, &agent, &["call", "cards_update", &change]).await;
+    let changed = official_client(&host, &agent, &["call", "cards_update", &change]).await;
     assert_eq!(changed["structuredContent"]["item"]["version"], 2, "{changed}");
-    let read = official_client(host, &agent, &["read", &format!("card://{id}")]).await;
+    let read = official_client(&host, &agent, &["read", &format!("card://{id}")]).await;
     assert!(read["contents"][0]["text"].as_str().unwrap().contains("Changed"), "{read}");
-    let completed = official_client(host, &agent, &["complete", &sku]).await;
+    let completed = official_client(&host, &agent, &["complete", &sku]).await;
     assert_eq!(completed["completion"]["values"], json!([id]), "{completed}");
 }
