@@ -42,6 +42,8 @@ mod it {
     mod login;
     mod login_floods;
     mod mcp;
+    mod mcp_calls;
+    mod mcp_cards;
     mod mcp_confirmation;
     mod mcp_forgeries;
     mod mcp_sessions;

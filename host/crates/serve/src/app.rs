@@ -14,7 +14,7 @@ use crate::{
     audit::{Act, Audit},
     http::{compression::Compression, cors::Origins, forwarded::UndeclaredProxies, host::Hosts},
     jobs::Jobs,
-    mcp::{Mcp, confirmation::Confirmations},
+    mcp::{self, Mcp, confirmation::Confirmations},
     pictures::Pictures,
     proxy::{Proxy, stored::StoredRoutes},
     router::Router,
@@ -130,9 +130,14 @@ impl App {
         let shared = (pools.core.clone(), Arc::clone(&audit), Arc::clone(&catalogue));
         let confirmations =
             Arc::new(Confirmations::new(shared, key.clone(), config.mcp.confirm, &base_url, stop.child_token()));
-        let (tools, asking) = (Arc::clone(&plugins), Arc::clone(&confirmations));
+        let services = mcp::Services {
+            registry: Arc::clone(&plugins),
+            cards: mcp::Cards { catalogue: Arc::clone(&catalogue), pool: pools.core.clone() },
+            calls: mcp::Calls { audit: Arc::clone(&audit), telemetry: Arc::clone(&telemetry) },
+            confirmations: Arc::clone(&confirmations),
+        };
         Ok(Self {
-            mcp: Mcp::new(tools, Arc::clone(&catalogue), Arc::clone(&audit), asking, key, stop),
+            mcp: Mcp::new(services, key, stop),
             confirmations,
             jobs: Arc::new(Jobs::new(pools.core.clone(), start.host_id)),
             pictures: Pictures::new(config.http.picture_networks.clone())?,

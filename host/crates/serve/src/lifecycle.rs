@@ -119,7 +119,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, sockets: Sockets, log: Log,
     tasks.spawn(async move { cardinal_database::heartbeat::keep(&pools).await });
     tasks.spawn(follow_rights(Arc::clone(&app)));
     tasks.spawn(sweep(Arc::clone(&app)));
-    tasks.spawn(write_refusals(Arc::clone(&app)));
+    tasks.spawn(write_audit(Arc::clone(&app)));
     tasks.spawn(clean(Arc::clone(&app)));
     if let Some(oidc) = app.auth.oidc.clone() {
         // The start does not wait for it: a provider that is away takes only its own tokens with it.
@@ -155,7 +155,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, sockets: Sockets, log: Log,
     if let Err(error) = app.auth.flush_uses().await {
         log_failure!(error, "the last uses of keys could not be written down");
     }
-    app.audit.write_refusals(true).await;
+    app.audit.write_waiting(true).await;
     tasks.shutdown().await;
     lease::leave(&app.pools.core, app.host_id).await;
     Ok(())
@@ -274,15 +274,15 @@ async fn share_budgets(app: Arc<App>) {
     lease::keep(&app.limits, &app.pools.core, app.host_id).await;
 }
 
-/// Refused attempts reach the audit log beside the requests, which do not wait for it.
-async fn write_refusals(app: Arc<App>) {
+/// Refused attempts and tool calls reach the audit log beside the requests, which do not wait for it.
+async fn write_audit(app: Arc<App>) {
     let mut every = tokio::time::interval(SUM_UP_EVERY);
     loop {
         tokio::select! {
             () = app.audit.news() => {}
             _ = every.tick() => {}
         }
-        app.audit.write_refusals(false).await;
+        app.audit.write_waiting(false).await;
     }
 }
 

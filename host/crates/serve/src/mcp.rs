@@ -1,13 +1,17 @@
 //! The MCP endpoint: rmcp behind our own walk. Who calls is known before a message is read; what
 //! a caller's scopes don't cover does not exist for it.
 
+mod calls;
 pub mod confirmation;
 mod core_tools;
 mod exact_content;
+mod heartbeat;
 mod message;
 mod plugin_tools;
+mod resources;
 mod server;
 mod sessions;
+mod tool;
 mod transport;
 mod watch;
 
@@ -21,26 +25,27 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+pub use self::{calls::Calls, core_tools::Cards, server::Services};
+
 use self::{
-    confirmation::Confirmations,
+    heartbeat::Answered,
     message::Message,
     server::Server,
     sessions::{Session, Sessions, essence},
     transport::{
-        Request, Response, SESSION_ID, Transport, is_plain_refusal, pass_on, plain_or, prepare, request, send,
-        session_id, text, transport,
+        Request, Response, SESSION_ID, Transport, is_plain_refusal, names_events, pass_on, plain_or, prepare, request,
+        send, session_id, text, transport,
     },
     watch::Watch,
 };
 use crate::{
     app::App,
-    audit::Audit,
     http::{
         body::Body,
         reply::{self, Reply},
         request_body,
     },
-    request::{Call, Credential},
+    request::{Call, Credential, WatchesItself},
 };
 use cardinal_base::{
     error::{ApiError, ApiResult},
@@ -49,8 +54,6 @@ use cardinal_base::{
 };
 use cardinal_identity::auth::caller::{Caller, SharedCaller};
 use cardinal_observe::{spent::Elsewhere, trace::Trace};
-use cardinal_plugin_host::registry::Registry;
-use cardinal_store::catalogue::Catalogue;
 
 /// Bytes of one message.
 const MESSAGE_LIMIT: usize = 1 << 20;
@@ -69,6 +72,10 @@ pub struct Visit {
     /// Tools run in tasks of the protocol library; what they spend belongs to the request.
     pub spent: Elsewhere,
     pub session: Option<Arc<Session>>,
+    /// The answer may be a stream of events.
+    pub reads_events: bool,
+    /// The client's revision knows links to resources.
+    pub takes_links: bool,
     /// Of a request that stays open for news.
     watcher: Option<Arc<Watcher>>,
     /// Of a tool call, which may wait for a person.
@@ -101,15 +108,8 @@ pub struct Mcp {
 }
 
 impl Mcp {
-    pub fn new(
-        registry: Arc<Registry>,
-        catalogue: Arc<Catalogue>,
-        audit: Arc<Audit>,
-        confirmations: Arc<Confirmations>,
-        key: SealingKey,
-        stop: &CancellationToken,
-    ) -> Self {
-        let server = Server::new(registry, catalogue, audit, confirmations, stop.child_token());
+    pub fn new(services: Services, key: SealingKey, stop: &CancellationToken) -> Self {
+        let server = Server::new(services, stop.child_token());
         let mut manager = LocalSessionManager::default();
         manager.session_config.keep_alive = None; // `Sessions` ends them
         let manager = Arc::new(manager);
@@ -164,10 +164,13 @@ impl Mcp {
             return self.take_reply(app, &call, &message, &answer).await;
         }
         let gets_json = session_id(&call.headers).is_none();
+        let names_events = names_events(&call.headers);
         prepare(&mut call.headers, gets_json);
         let mut visit = visit(&call, caller);
+        visit.reads_events = names_events || !gets_json;
         visit.exact_arguments = message.exact_arguments.take();
-        if message.method == "subscriptions/listen" {
+        let listens = message.method == "subscriptions/listen";
+        if listens {
             visit.watcher = Some(Watcher::new(app, &call));
         }
         if message.method == TOOL_CALL {
@@ -178,12 +181,18 @@ impl Mcp {
         let response = self.respond(app, &call, &message, bytes, visit).await;
         spent.take_over();
         match response? {
-            Answer::Refused(reply) => Ok(reply),
+            Answer::Reply(reply) => Ok(reply),
             Answer::Response(response) if is_plain_refusal(&response) => {
                 let status = response.status();
                 Ok(message.invalid(status, &text(response).await))
             }
-            Answer::Response(response) => Ok(response.map(Body::stream)),
+            Answer::Response(response) => {
+                let mut reply = response.map(Body::stream);
+                if listens && message.is_modern {
+                    reply.extensions_mut().insert(WatchesItself);
+                }
+                Ok(reply)
+            }
             Answer::OfSession(response, session, questions) => {
                 let begun = session.begin_use();
                 let response = match questions {
@@ -214,20 +223,20 @@ impl Mcp {
             && !message.is_modern
         {
             let Some(client) = essence(client.clone()) else {
-                return Ok(Answer::Refused(message.too_many_capabilities()));
+                return Ok(Answer::Reply(message.too_many_capabilities()));
             };
             let request = request(&call.method, &call.uri, call.headers.clone(), bytes, visit.clone());
             let (app, caller) = (Arc::clone(app), Arc::clone(&visit.caller));
             return to_the_end(async move { app.mcp.open(request, &caller, client).await }).await;
         }
         if message.is_modern {
-            return Ok(Answer::Response(pass_on(&self.stateful, call, bytes, visit).await));
+            return Ok(by_itself(&self.stateful, call, message, bytes, visit).await);
         }
         let Some(id) = session_id(&call.headers) else {
-            return Ok(Answer::Response(pass_on(&self.single, call, bytes, visit).await));
+            return Ok(by_itself(&self.single, call, message, bytes, visit).await);
         };
         let Some(session) = self.sessions.find(id, &visit.caller) else {
-            return Ok(Answer::Refused(message.session_not_found()));
+            return Ok(Answer::Reply(message.session_not_found()));
         };
         visit.session = Some(Arc::clone(&session));
         let mut questions = None;
@@ -349,7 +358,9 @@ impl Mcp {
             return plain_or(response).await;
         }
         let watch = Watcher::new(app, &call).watch(caller);
-        Ok(response.map(|body| Body::stream(StreamBody::new(watch::frames(body, session, watch)))))
+        let mut reply = response.map(|body| Body::stream(StreamBody::new(watch::frames(body, session, watch))));
+        reply.extensions_mut().insert(WatchesItself);
+        Ok(reply)
     }
 
     /// What the tools that `caller` sees look like, as a number that is the same in every process.
@@ -363,6 +374,19 @@ impl Mcp {
     }
 }
 
+/// Passes on a message without a session. The answer is JSON, so a call that takes long needs another sign of life.
+async fn by_itself(transport: &Transport, call: &Call, message: &Message, bytes: Bytes, visit: Visit) -> Answer {
+    if message.method != "tools/call" || !visit.reads_events {
+        return Answer::Response(pass_on(transport, call, bytes, visit).await);
+    }
+    let request = request(&call.method, &call.uri, call.headers.clone(), bytes, visit);
+    let transport = transport.clone();
+    match heartbeat::answer(async move { send(&transport, request).await }).await {
+        Answered::AtOnce(response) => Answer::Response(response),
+        Answered::OnStream(reply) => Answer::Reply(reply),
+    }
+}
+
 /// Does it in a task of its own: a client that goes away in the middle must not leave a session of the protocol library's
 /// behind that nobody would end.
 async fn to_the_end<T: Send + 'static>(work: impl Future<Output = ApiResult<T>> + Send + 'static) -> ApiResult<T> {
@@ -373,7 +397,7 @@ enum Answer {
     Response(Response),
     /// With the questions to the client that may come before the answer to its call.
     OfSession(Response, Arc<Session>, Option<mpsc::Receiver<Bytes>>),
-    Refused(Reply),
+    Reply(Reply),
 }
 
 impl Watcher {
@@ -397,6 +421,8 @@ fn visit(call: &Call, caller: &SharedCaller) -> Visit {
         exact_arguments: None,
         spent: Elsewhere::default(),
         session: None,
+        reads_events: false,
+        takes_links: false,
         watcher: None,
         origin: None,
         frames: None,

@@ -14,6 +14,7 @@ pub use self::{
     call::Call,
     credential::{Credential, RECHECK_RIGHTS},
     cx::Cx,
+    revocable::WatchesItself,
     unreadable::answer as unreadable,
 };
 use crate::{

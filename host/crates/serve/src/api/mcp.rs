@@ -17,7 +17,8 @@ use cardinal_base::{error::ApiResult, scope::MCP_USE};
 
 const ABOUT: &str = "Streamable HTTP; revisions 2025-03-26 to 2026-07-28. Answers are application/json or \
     text/event-stream: accept both, in a session above all. A session's id is good for its caller alone, as long as its \
-    credential is, and across restarts.";
+    credential is, and across restarts. A call that takes long is answered on a stream with a sign of life every 15 seconds \
+    where text/event-stream is accepted.";
 
 pub fn routes() -> Vec<Route> {
     const ACCESS: Access = Access::Scope(MCP_USE);

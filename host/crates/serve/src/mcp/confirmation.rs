@@ -53,8 +53,6 @@ use cardinal_store::{
 const SILENT_WAIT: Duration = Duration::from_secs(10);
 /// How long a call waits whose client hears of it: as long as the question counts.
 const WAIT: Duration = Duration::from_secs(LIFETIME_SECONDS as u64);
-/// How often a client that asked for progress hears that its call still waits.
-const PROGRESS_EVERY: Duration = Duration::from_secs(15);
 /// Bytes of arguments that a person can be asked about.
 const ARGUMENTS_LIMIT: usize = 64 * 1024;
 
@@ -146,9 +144,9 @@ impl Confirmations {
         }
         let notice = self.notice(id);
         let time = if way == Way::Session || asker.hears_progress() { WAIT } else { SILENT_WAIT };
+        asker.report(&notice).await;
         let decided = tokio::select! {
             decided = is_over.wait() => decided,
-            () = asker.report(&notice, PROGRESS_EVERY) => false,
             () = tokio::time::sleep(time) => false,
             () = self.stop.cancelled() => false,
         };

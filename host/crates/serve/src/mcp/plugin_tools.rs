@@ -45,10 +45,9 @@ fn annotations(entry: &ToolEntry) -> ToolAnnotations {
     annotations
 }
 
-/// Why a call is not made.
-pub fn refusal(entry: &ToolEntry, arguments: &JsonObject) -> Option<CallToolResult> {
-    let complaints = entry.validator.as_ref().and_then(|validator| arguments::complaints(validator, arguments));
-    complaints.map(failure)
+/// What is wrong with the arguments.
+pub fn complaints(entry: &ToolEntry, arguments: &JsonObject) -> Option<String> {
+    arguments::complaints(entry.validator.as_ref()?, arguments)
 }
 
 /// Calls the tool. Every failure of the plugin is a result that the model can read.
@@ -126,6 +125,10 @@ fn result(entry: &ToolEntry, status: u16, headers: &HeaderMap, bytes: &[u8]) -> 
             None => structured(Value::Object(value), text),
         },
         _ if entry.tool.output_schema.is_some() => {
+            tracing::warn!(
+                tool = entry.tool.name,
+                "a tool's result is no JSON object, which its output schema promises"
+            );
             failure("plugin-error: the tool declares an output schema and answered something else than a JSON object.")
         }
         _ => CallToolResult::success(vec![ContentBlock::text(text)]),

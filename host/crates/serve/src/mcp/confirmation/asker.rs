@@ -1,14 +1,12 @@
 //! The client that calls: whether it can ask its user, how it is reached, and what it answers.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use rmcp::{
     Peer, RoleServer,
     model::{CallToolRequestParams, ElicitResult, ProgressNotificationParam, ProgressToken},
     service::RequestContext,
 };
-use tokio::{sync::mpsc, time::Instant};
+use tokio::sync::mpsc;
 
 use super::{elicitation, question::Way};
 use crate::mcp::Visit;
@@ -46,7 +44,8 @@ impl Asker {
         // A client that names no way means forms, as before there were others.
         let can_elicit = elicitation.is_some_and(|ways| ways.form.is_some() || ways.url.is_none());
         let state = request.request_state.clone().filter(|_| is_modern);
-        let progress = context.meta.get_progress_token().map(|token| (context.peer.clone(), token));
+        let progress =
+            context.meta.get_progress_token().filter(|_| visit.reads_events).map(|token| (context.peer.clone(), token));
         Self {
             client_name: info.as_ref().map(|info| shown(&info.name)).filter(|name| !name.is_empty()),
             client_version: info.as_ref().map(|info| shown(&info.version)).filter(|version| !version.is_empty()),
@@ -80,17 +79,12 @@ impl Asker {
         self.progress.is_some()
     }
 
-    /// Tells the client at once and then `every` so often that its call waits; never ends.
-    pub async fn report(&self, notice: &str, every: Duration) {
-        let Some((peer, token)) = &self.progress else { return std::future::pending().await };
-        let began = Instant::now();
-        loop {
-            let seconds = began.elapsed().as_secs_f64();
-            let progress = ProgressNotificationParam::new(token.clone(), seconds).with_message(notice);
-            if let Err(error) = peer.notify_progress(progress).await {
-                tracing::debug!(%error, "failed to tell a client that its call waits");
-            }
-            tokio::time::sleep(every).await;
+    /// Tells the client what its call waits for; that it still waits, the heartbeat says.
+    pub async fn report(&self, notice: &str) {
+        let Some((peer, token)) = &self.progress else { return };
+        let progress = ProgressNotificationParam::new(token.clone(), 0.0).with_message(notice);
+        if let Err(error) = peer.notify_progress(progress).await {
+            tracing::debug!(%error, "failed to tell a client that its call waits");
         }
     }
 }

@@ -62,31 +62,31 @@ pub struct ToolCall<'a> {
     pub arguments: String,
     pub visit: &'a Visit,
     pub binding: Binding,
-    /// Gives the package that serves by now.
-    serving: &'a (dyn Fn() -> Option<Plugin> + Send + Sync),
+    /// Whether this package is the one that serves by now.
+    is_current: &'a (dyn Fn() -> bool + Send + Sync),
 }
 
 impl<'a> ToolCall<'a> {
     /// `None` when the arguments cannot be written canonically, since they are nested too deeply.
     pub fn new(
         tool: ToConfirm<'a>,
+        plugin: Option<Plugin>,
         visit: &'a Visit,
         arguments: &JsonObject,
-        serving: &'a (dyn Fn() -> Option<Plugin> + Send + Sync),
+        is_current: &'a (dyn Fn() -> bool + Send + Sync),
     ) -> Option<Self> {
         let text = match &visit.exact_arguments {
             Some(exact) => String::from_utf8(exact.to_vec()).ok()?,
             None => serde_json::to_string(arguments).ok()?,
         };
         let arguments = exact::without_duplicates(&text)?;
-        let plugin = serving();
         let binding = binding::of_call(&visit.caller, tool.name, &arguments, plugin.as_ref());
-        Some(Self { tool, plugin, arguments, visit, binding, serving })
+        Some(Self { tool, plugin, arguments, visit, binding, is_current })
     }
 
     /// Whether what was asked about is what would run.
     pub fn is_current(&self) -> bool {
-        (self.serving)() == self.plugin
+        (self.is_current)()
     }
 
     pub fn arguments_sha256(&self) -> String {
