@@ -8,8 +8,8 @@ use cardinal_base::{codes, error::ApiResult, exact, input::escape};
 use cardinal_cards::card::Card;
 use cardinal_store::catalogue::Catalogue;
 
-const CREATE: &str = "cards_create";
-const UPDATE: &str = "cards_update";
+const CARDS_CREATE: &str = "cards_create";
+const CARDS_UPDATE: &str = "cards_update";
 /// Members of a card that these tools set.
 const MEMBERS: [&str; 4] = ["title", "sku", "status", "attributes"];
 /// Members that are compared one by one; what lies deeper is shown whole.
@@ -27,11 +27,11 @@ pub async fn find(catalogue: &Catalogue, call: &ToolCall<'_>) -> ApiResult<Optio
         .map(|(n, v)| (n.clone(), v.clone()))
         .collect();
     match call.tool.name {
-        CREATE => {
+        CARDS_CREATE => {
             wanted.retain(|_, value| !value.is_null());
             Ok(Some(shown(None, None, changes(&Value::Object(Map::new()), &Value::Object(wanted)))))
         }
-        UPDATE => {
+        CARDS_UPDATE => {
             let Some(card) = card(catalogue, &arguments).await? else { return Ok(None) };
             let Some(before) = members(&card) else { return Ok(None) };
             let mut after = before.clone();
