@@ -75,7 +75,7 @@ async fn a_search_shows_little_of_each_card_and_says_how_to_get_more() {
     assert_eq!((items.len(), &items[0]), (25, &first));
     assert_eq!(items[1]["kinds"], json!([]));
     assert_eq!(
-        (&page["total_estimate"], page["note"].as_str().unwrap().starts_with("About 5 more: narrow by")),
+        (&page["total_estimate"], page["note"].as_str().unwrap().starts_with("5 more: narrow by")),
         (&json!(30), true)
     );
     let links = &result["content"].as_array().unwrap()[1..];

@@ -36,6 +36,9 @@ use export::Exports;
 use turns::Turns;
 pub use turns::Unwritten;
 
+/// Where more cards are expected nobody counts them for the sake of saying how many there are.
+const COUNTED_FOR_NOTE: i64 = 20_000;
+
 /// The cards.
 pub struct Catalogue {
     pool: Pool,
@@ -78,6 +81,7 @@ struct CardPart {
 pub struct Listing {
     pub cards: Vec<Card>,
     pub total_estimate: i64,
+    is_exact: bool,
     filter: Filter,
     sort: Sort,
     has_next: bool,
@@ -146,9 +150,19 @@ impl Catalogue {
             has_previous: if back { page.more } else { place.is_some() },
             cards: page.cards,
             total_estimate: page.count.cards,
+            is_exact: page.count.exact,
             filter,
             sort,
         })
+    }
+
+    /// How many cards a listing's filter picks; none where they are many, or counting them takes too long.
+    pub async fn total(&self, listing: &Listing) -> ApiResult<Option<i64>> {
+        match listing.total_estimate {
+            total if listing.is_exact => Ok(Some(total)),
+            total if total > COUNTED_FOR_NOTE => Ok(None),
+            _ => card_list::count(&self.pool, &listing.filter).await,
+        }
     }
 
     /// The cursor of what follows the first `shown` cards of a page; none at the end of the list.

@@ -75,11 +75,16 @@ pub async fn search(cards: &Cards, arguments: JsonObject) -> ApiResult<Answer> {
     let shown = items.items.len();
     let next_cursor = cards.catalogue.next_cursor(&listing, shown)?;
     let ways = "narrow by `q`, `status`, `kind`, `missing_kind`, `plugin` or `updated_since`, or go on with `cursor`";
-    let counted = i64::try_from(shown).unwrap_or(i64::MAX);
-    let more = listing.total_estimate.saturating_sub(counted);
-    let more = (query.cursor.is_none() && more > 0).then_some(more);
+    // Only before the first page is it known how many came before.
+    let total = match query.cursor.is_none() && next_cursor.is_some() {
+        true => cards.catalogue.total(&listing).await?,
+        false => None,
+    };
+    let more =
+        total.map(|total| total.saturating_sub(i64::try_from(shown).unwrap_or(i64::MAX))).filter(|more| *more > 0);
     let note = next_cursor.is_some().then(|| note(more, ways, shown < listing.cards.len()));
-    let view = PageView { items: items.items, next_cursor, total_estimate: Some(listing.total_estimate), note };
+    let total_estimate = Some(total.unwrap_or(listing.total_estimate));
+    let view = PageView { items: items.items, next_cursor, total_estimate, note };
     Answer::new(&view, listing.cards.iter().take(shown).map(link).collect())
 }
 
@@ -90,7 +95,7 @@ fn note(more: Option<i64>, ways: &str, is_cut: bool) -> String {
         false => String::new(),
     };
     match more {
-        Some(more) => format!("{cut}About {more} more: {ways}."),
+        Some(more) => format!("{cut}{more} more: {ways}."),
         None => format!("{cut}There are more: {ways}."),
     }
 }
@@ -222,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_note_says_what_there_is_more() {
-        assert_eq!(note(Some(7), "narrow by `q`", false), "About 7 more: narrow by `q`.");
+        assert_eq!(note(Some(7), "narrow by `q`", false), "7 more: narrow by `q`.");
         assert!(note(None, "x", true).starts_with("The page ends early"));
     }
 }
