@@ -138,11 +138,13 @@ impl Server {
             audit.done_by(actor, Some(visit.peer), id, Act::RunUnattended, Some(name), None).await;
             return Ok(tool.clone());
         }
-        let refused = |text: &str| Err(Ok(plugin_tools::failure(text).into()));
-        let Some((_, plugin)) = self.serving(tool.name(), &visit.caller) else { return refused(confirmation::VOID) };
+        let refused = |text: &str| -> CallAnswer { Ok(plugin_tools::failure(text).into()) };
+        let Some((_, plugin)) = self.serving(tool.name(), &visit.caller) else {
+            return Err(refused(confirmation::VOID));
+        };
         let is_current = || self.serving(tool.name(), &visit.caller).is_some_and(|(_, serving)| serving == plugin);
         let Some(call) = ToolCall::new(tool.to_confirm(), plugin.clone(), visit, arguments, &is_current) else {
-            return refused("The arguments are nested too deeply.");
+            return Err(refused("The arguments are nested too deeply."));
         };
         match self.services.confirmations.confirm(&call, asker).await {
             Err(error) => return Err(Err(error)),
@@ -152,7 +154,7 @@ impl Server {
         // It may have been replaced while a person was asked.
         match self.serving(tool.name(), &visit.caller) {
             Some((tool, serving)) if serving == plugin => Ok(tool),
-            _ => refused(confirmation::VOID),
+            _ => Err(refused(confirmation::VOID)),
         }
     }
 
