@@ -89,6 +89,15 @@ impl Drop for Session {
 }
 
 impl Session {
+    /// The same for its whole life, on every host.
+    pub fn id(&self) -> Uuid {
+        self.state.id
+    }
+
+    pub fn client_name(&self) -> &str {
+        &self.state.client.client_info.name
+    }
+
     /// The protocol library's session, if there is one.
     pub async fn inner(&self) -> Option<Arc<str>> {
         self.inner.lock().await.clone()
@@ -293,7 +302,7 @@ pub fn essence(client: InitializeRequestParams) -> Option<InitializeRequestParam
 }
 
 /// A key is an owner of its own; tokens of one user are the same one.
-fn owner(caller: &Caller) -> Uuid {
+pub fn owner(caller: &Caller) -> Uuid {
     caller.key.as_ref().map_or(caller.user_id, |(id, _)| *id)
 }
 
