@@ -114,6 +114,8 @@ test('a card is duplicated, archived, deleted, and comes back', async ({ page })
   const sku = uniqueSku();
   const id = await createCard(page, 'To be copied', sku);
   await patchCard(page, id, { attributes: { brand: 'Nordhem' } });
+  // What is duplicated is what the page shows.
+  await expect(page.getByLabel('brand', { exact: true })).toHaveValue('Nordhem');
   await page.getByRole('button', { name: 'Duplicate' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Create card' }).click();
   await expect(page).not.toHaveURL(new RegExp(id));
