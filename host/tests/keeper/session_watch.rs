@@ -180,3 +180,58 @@ async fn nobody_else_is_ended() {
     let role = database.prepared.names.plugin_runtime("one");
     assert!(database.admin().await.query(members, &[&role]).await.unwrap().is_empty());
 }
+
+const TABLES: usize = 8;
+
+fn tables() -> String {
+    (0..TABLES).map(|number| LINKED.replace("items", &format!("t{number}")) + ";").collect()
+}
+
+/// All of them at once, and a plugin that does it again and again loses its login for a while.
+#[tokio::test]
+async fn locks_on_many_tables_are_ended_at_once_and_the_login_is_closed() {
+    for place in [(15, Login::Superuser), (18, Login::Owner)] {
+        let Some(place) = Place::new(place.0, place.1) else { continue };
+        let database = place.database().await;
+        let made = database.provision("flood", &tables()).await.unwrap();
+        let _stop = watch(&database);
+        let names = &database.prepared.names;
+        let login = |role: &str| database.login(role).pg_config();
+        let pools = Pools::new(login(&names.core()), login(&names.reaper())).unwrap();
+        let core = database.core().await;
+        let mut rounds = 0;
+        let closed = loop {
+            rounds += 1;
+            assert!(rounds < 20);
+            let card = database.card(&format!("round {rounds}")).await;
+            core.execute("UPDATE public.master_cards SET deleted_at = now() WHERE id = $1", &[&card]).await.unwrap();
+            let mut holders = Vec::new();
+            for number in 0..TABLES / 2 {
+                let Ok(holder) = connect::connect(&made.connect).await else { break };
+                let lock = format!("BEGIN; LOCK TABLE t{number} IN SHARE MODE; LOCK TABLE t{} IN SHARE MODE", number + TABLES / 2);
+                if holder.batch_execute(&lock).await.is_err() {
+                    break;
+                }
+                holders.push(holder);
+            }
+            if holders.len() < TABLES / 2 {
+                break connect::connect(&made.connect).await;
+            }
+            let begun = Instant::now();
+            let mut removed = reaper::remove_cards(&pools.reaper, &[card], reaper::CARD_TIMEOUT).await;
+            while removed.is_err() && begun.elapsed() < LOCKED_AT_MOST {
+                removed = reaper::remove_cards(&pools.reaper, &[card], reaper::CARD_TIMEOUT).await;
+            }
+            assert!(matches!(removed, Ok(1)) && begun.elapsed() < LOCKED_AT_MOST, "{removed:?}, {:?}", begun.elapsed());
+        };
+        assert!(closed.is_err(), "the login is open after {rounds} rounds");
+        assert!((5..=7).contains(&rounds), "{rounds}");
+        let refused = database.provision("flood", &tables()).await.unwrap_err().to_string();
+        assert!(refused.contains("login is closed for"), "{refused}");
+        // Given back when the time is over.
+        let early = "SELECT cardinal.close_runtime_login('flood', 0)";
+        database.provisioner().await.batch_execute(early).await.unwrap();
+        let made = database.provision("flood", &tables()).await.unwrap();
+        connect::connect(&made.connect).await.unwrap();
+    }
+}
