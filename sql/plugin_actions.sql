@@ -82,7 +82,7 @@ leaves(what, tree, level) AS (
       '|FUNCEXPR [^{}]*:funcformat [12] [^{}]*:args \([C ]+\)[^{}]*|FUNCEXPR :funcid (?:' || q.functions || ') [^{}]*' ||
       '|(?:OPEXPR|SCALARARRAYOPEXPR|DISTINCTEXPR|NULLIFEXPR) :opno (?:' || q.operators || ') [^{}]*)\}', 'C', 'g'),
     '\{(?:RELABELTYPE|COLLATEEXPR|ARRAYEXPR|ARRAY|BOOLEXPR|NULLTEST|BOOLEANTEST|COALESCE|COALESCEEXPR|CASE|CASEEXPR|WHEN|CASEWHEN' ||
-      '|COERCEVIAIO|ARRAYCOERCEEXPR|FIELDSELECT|ROW|ROWEXPR) [^{}]*\}', 'V', 'g'), l.level + 1
+      '|COERCEVIAIO|ARRAYCOERCEEXPR|FIELDSELECT|ROW|ROWEXPR) (?![^{}]*[ (]C[ )])[^{}]*\}', 'V', 'g'), l.level + 1
   FROM leaves l, quick q WHERE l.level < 64 AND l.tree ~ '\{'
 ),
 constants AS (

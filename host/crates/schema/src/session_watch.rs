@@ -49,7 +49,7 @@ const LOGINS: &str = "
     FROM pg_catalog.pg_lock_status() l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
     WHERE NOT l.fastpath AND l.mode <> 'SIReadLock' AND pg_catalog.starts_with(a.usename::text, $1) GROUP BY 1";
 /// Plugins' sessions that $2, the host's own logins, have waited for. Whoever has locked another table with a key to the cards
-/// would be waited for next, so all of them are found at once.
+/// would be waited for next, so all of them are found at once. How long they have it, this login may not see.
 const BLOCKERS: &str = "
     WITH RECURSIVE keyed (relation) AS (
       SELECT conrelid FROM pg_catalog.pg_constraint WHERE contype = 'f' AND confrelid = 'public.master_cards'::pg_catalog.regclass
@@ -66,11 +66,11 @@ const BLOCKERS: &str = "
       SELECT l.pid FROM pg_catalog.pg_lock_status() l JOIN keyed k ON k.relation = l.relation JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
       WHERE EXISTS (SELECT FROM waiting) AND a.datname = pg_catalog.current_database() AND l.locktype = 'relation'
       AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-      AND a.xact_start < pg_catalog.clock_timestamp() - interval '1 s'
     )
     SELECT b.usename::text, pg_catalog.array_agg(DISTINCT b.pid)
     FROM holders h JOIN pg_catalog.pg_stat_activity b ON b.pid = h.pid WHERE pg_catalog.starts_with(b.usename::text, $1) GROUP BY 1";
-const SESSIONS: &str = "SELECT coalesce(pg_catalog.array_agg(pid), '{}') FROM pg_catalog.pg_stat_activity WHERE usename::text = $1";
+const SESSIONS: &str =
+    "SELECT coalesce(pg_catalog.array_agg(pid), '{}') FROM pg_catalog.pg_stat_activity WHERE usename::text = $1";
 
 /// A session that was to end and is still there after this long does not end by itself: PostgreSQL cannot interrupt what it does.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
@@ -255,7 +255,10 @@ impl<'a> Watch<'a> {
             Ok(_) => {}
             // A database whose administrator ran the script of an older version.
             Err(error) if error.code() == Some(&SqlState::UNDEFINED_FUNCTION) => {
-                tracing::warn!(plugin, "the plugin's login stays open: run the output of `cardinal database bootstrap-sql`");
+                tracing::warn!(
+                    plugin,
+                    "the plugin's login stays open: run the output of `cardinal database bootstrap-sql`"
+                );
                 return Ok(());
             }
             Err(error) => return Err(anyhow::Error::new(error).context("closing a plugin's login")),
@@ -334,7 +337,11 @@ mod tests {
         assert!(!endings.judge("other", &[9], at(4)).is_closed);
         assert!(endings.judge("p", &[4], at(5)).is_closed);
         // Over and over, but with a minute between.
-        assert!(!(0..9).any(|number| endings.judge("slow", &[100 + number], at(20 * u64::from(number.unsigned_abs()))).is_closed));
+        assert!(
+            !(0..9).any(|number| endings
+                .judge("slow", &[100 + number], at(20 * u64::from(number.unsigned_abs())))
+                .is_closed)
+        );
     }
 
     #[test]

@@ -153,7 +153,8 @@ impl Actions {
 
     pub(super) fn check(&self, text: &str) -> Result<(), SchemaError> {
         let written = self.written();
-        let first = self.tables.iter().filter(|(name, _)| written.contains(name)).filter_map(|(_, it)| self.refused(it)).min();
+        let first =
+            self.tables.iter().filter(|(name, _)| written.contains(name)).filter_map(|(_, it)| self.refused(it)).min();
         if let Some((at, what)) = first {
             return Err(SchemaError::forbidden(text, at, what, FIX));
         }

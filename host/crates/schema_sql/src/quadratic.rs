@@ -6,12 +6,13 @@ use squawk_syntax::SyntaxKind::*;
 use squawk_syntax::SyntaxNode;
 
 use super::error::SchemaError;
+use super::keys;
 use super::names::Words;
 use super::operations::sign;
-use super::keys;
 
 /// Compare the first two arguments.
-const PAIRS: Words = Words::new("strpos replace split_part string_to_array string_to_table translate btrim ltrim rtrim trim");
+const PAIRS: Words =
+    Words::new("strpos replace split_part string_to_array string_to_table translate btrim ltrim rtrim trim");
 /// Sorts marks with exchanges of neighbours.
 const ALONE: Words = Words::new("normalize");
 /// One value of this length may be compared with one of any length, ...
@@ -165,9 +166,12 @@ fn results(case: &SyntaxNode) -> Vec<SyntaxNode> {
 fn cast_length(node: &SyntaxNode, text: &str) -> Option<usize> {
     let value = node.first_child()?;
     let target = node.last_child()?;
-    if matches!(target.kind(), VARCHAR_TYPE | CHARACTER_TYPE) || keys::last_name(&target, text).is_ok_and(|it| it == "varchar") {
+    if matches!(target.kind(), VARCHAR_TYPE | CHARACTER_TYPE)
+        || keys::last_name(&target, text).is_ok_and(|it| it == "varchar")
+    {
         let written = target.text().to_string();
-        let count = written.split_once('(').map(|(_, rest)| rest.trim_end().trim_end_matches(')').trim().parse::<usize>());
+        let count =
+            written.split_once('(').map(|(_, rest)| rest.trim_end().trim_end_matches(')').trim().parse::<usize>());
         if let Some(Ok(count)) = count {
             return count.checked_mul(CHARACTER_BYTES);
         }

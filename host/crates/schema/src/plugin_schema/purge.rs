@@ -134,7 +134,8 @@ impl Purge<'_> {
         drop: &str,
     ) -> anyhow::Result<Result<(), (tokio_postgres::Error, String)>> {
         let observer = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
-        let row = work.query_one("SELECT pg_catalog.pg_backend_pid()", &[]).await.context("asking which session it is")?;
+        let row =
+            work.query_one("SELECT pg_catalog.pg_backend_pid()", &[]).await.context("asking which session it is")?;
         let (backend, waits, begun) = (row.try_get(0)?, Waits::default(), Instant::now());
         loop {
             let tried = tokio::select! {

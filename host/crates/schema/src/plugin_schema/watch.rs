@@ -143,7 +143,8 @@ async fn broken_limit(step: &Step<'_>, observer: &Client, backend: i32, waits: &
 }
 
 async fn look(step: &Step<'_>, observer: &Client, backend: i32, waits: &Waits) -> anyhow::Result<Failure> {
-    let row = observer.query_one(KEYED, &[&step.schema()]).await.context("listing the tables with keys to the cards")?;
+    let row =
+        observer.query_one(KEYED, &[&step.schema()]).await.context("listing the tables with keys to the cards")?;
     let keyed: Vec<u32> = row.try_get::<_, Option<_>>(0).context("reading the tables with keys")?.unwrap_or_default();
     let asked = observer.prepare(LOOK).await.context("preparing to watch the lock on the cards")?;
     let (mut since, mut keyed_since): (Option<Instant>, Option<Instant>) = (None, None);
