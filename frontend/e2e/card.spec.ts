@@ -139,6 +139,12 @@ test('unsaved changes are not left without asking', async ({ page }) => {
   page.once('dialog', (dialog) => dialog.dismiss());
   await page.getByRole('link', { name: 'Plugins' }).click();
   await expect(page.getByLabel('Title')).toHaveValue('Half edited, more');
+  // All is drawn anew in another language.
+  page.once('dialog', (dialog) => dialog.dismiss());
+  await page.getByRole('button', { name: /^Account menu/ }).click();
+  await page.getByRole('button', { name: 'Русский' }).click();
+  await expect(page.getByLabel('Title')).toHaveValue('Half edited, more');
+  await page.keyboard.press('Escape');
   page.once('dialog', (dialog) => dialog.accept());
   await page.getByRole('link', { name: 'Plugins' }).click();
   await expect(page.getByRole('heading', { level: 1, name: 'Plugins' })).toBeVisible();

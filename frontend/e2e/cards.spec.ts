@@ -198,7 +198,7 @@ test('theme, density and language are a choice that lasts', async ({ page }) => 
   await page.getByRole('button', { name: 'Русский' }).click();
   await expect(page.getByRole('navigation', { name: 'Главное меню' }).getByRole('link', { name: 'Карточки' })).toBeVisible();
   await page.reload();
-  await expect(page.getByRole('heading', { level: 1, name: 'Карточки' })).toBeVisible();
+  await expect(page.getByRole('heading', { level: 1, name: 'Главная' })).toBeVisible();
   await expect(page.locator('html')).toHaveAttribute('data-theme', 'dark');
   await expect(page.locator('html')).toHaveAttribute('data-density', 'compact');
   await expect(page.locator('html')).toHaveAttribute('lang', 'ru');

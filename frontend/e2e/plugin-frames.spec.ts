@@ -174,6 +174,8 @@ test('pictures of the card come through the host, others not at all', async ({ p
     await addPlugins(page, [{ ...LOOP, code }]);
     await signIn(page);
     const id = await createCard(page, 'Pictured');
+    // The card's page would ask for the picture as it hears of it, and be left while it does.
+    await page.goto('/admin/kinds');
     await asSignedIn(page, 'PATCH', `/master-cards/${id}`, { attributes: { photo: `${at}/photo.png` } });
     for (const where of ['', '&safe=1']) {
       await page.goto(`/admin/cards/${id}?tab=e2e-loop/loop${where}`);

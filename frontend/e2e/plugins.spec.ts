@@ -11,12 +11,16 @@ const folder = process.env.CARDINAL_PLUGINS_DIR ?? '';
 const spare = process.env.CARDINAL_SPARE_DIR ?? '';
 test.skip(!folder, 'set CARDINAL_PLUGINS_DIR to the plugins folder of a host that may be changed');
 
+async function token(request: APIRequestContext): Promise<string> {
+  const login = await request.post('/v1/admin/auth/login', { data: { username: process.env.CARDINAL_USERNAME, password: process.env.CARDINAL_PASSWORD } });
+  return ((await login.json()) as { access_token: string }).access_token;
+}
+
 /** Somebody else at work, elsewhere. */
 async function elsewhere(request: APIRequestContext): Promise<(path: string) => Promise<void>> {
-  const login = await request.post('/v1/admin/auth/login', { data: { username: process.env.CARDINAL_USERNAME, password: process.env.CARDINAL_PASSWORD } });
-  const { access_token: token } = (await login.json()) as { access_token: string };
+  const bearer = await token(request);
   return async (path) => {
-    const answer = await request.post(`/v1/admin/${path}`, { headers: { Authorization: `Bearer ${token}` } });
+    const answer = await request.post(`/v1/admin/${path}`, { headers: { Authorization: `Bearer ${bearer}` } });
     expect(answer.ok(), `${path}: ${await answer.text()}`).toBe(true);
   };
 }
@@ -28,22 +32,31 @@ async function withoutReload(page: Page, act: () => Promise<void>): Promise<void
   expect(await page.evaluate(() => document.body.dataset.sameDocument)).toBe('yes');
 }
 
-const entry = (page: Page, title: string) => page.getByRole('listitem').filter({ has: page.getByRole('heading', { name: title, exact: true }) });
+/** A plugin's row in the table of all. */
+const entry = (page: Page, title: string) => page.getByRole('row').filter({ has: page.getByRole('link', { name: title, exact: true }) });
+
+/** Opens the menu of a plugin's row and takes an action of it. */
+async function choose(page: Page, title: string, action: string): Promise<void> {
+  await page.getByRole('button', { name: `Actions for ${title}` }).click();
+  await page.getByRole('menuitem', { name: action }).click();
+}
+
+const tab = (page: Page, name: RegExp) => page.getByRole('tab', { name });
 
 test('a refused plugin says why, what was found and expected, and what to do', async ({ page }) => {
   await signIn(page, '/admin/plugins');
   const broken = entry(page, 'broken');
-  await expect(broken.getByText('refused', { exact: true })).toBeVisible();
-  for (const part of ['Reason', 'Found', 'Expected', 'What to do']) await expect(broken.getByText(part, { exact: true })).toBeVisible();
-  await expect(broken).toContainText('bad-manifest');
+  await expect(broken).toContainText('Refused');
+  await expect(page.getByRole('row').nth(1), 'what needs attention stands first').toContainText('broken');
   await expectAccessible(page);
   await expectReflows(page);
   await page.getByRole('button', { name: 'Needs attention (1)' }).click();
   await expect(page).toHaveURL(/show=attention/);
   await expect(entry(page, 'Quick')).toBeHidden();
-  await broken.getByRole('link').click();
+  await broken.getByRole('link', { name: 'broken' }).click();
   await expect(page.getByRole('heading', { level: 1, name: 'broken' })).toBeVisible();
-  await expect(page.getByText('What to do')).toBeVisible();
+  for (const part of ['Reason', 'Found', 'Expected', 'What to do']) await expect(page.getByText(part, { exact: true })).toBeVisible();
+  await expect(page.getByText('bad-manifest')).toBeVisible();
   await expectAccessible(page);
   await expectReflows(page);
   await page.goBack();
@@ -55,12 +68,16 @@ test('a plugin’s page shows what it offers, and with whom it exchanges data', 
   await page.getByRole('link', { name: 'Quick' }).click();
   await expect(page.getByRole('heading', { name: 'Routes' })).toBeVisible();
   await expect(page.getByRole('row', { name: /\/enrich\/\{card_id\}/ })).toContainText('plugin:quick:write');
+  await tab(page, /^Routes & tools/).click();
+  await expect(page).toHaveURL(/tab=routes/);
   await expect(page.getByText('plugin_quick_hello', { exact: true })).toBeVisible();
   await expectAccessible(page);
   await expectReflows(page);
-  await page.getByText('read by').getByRole('link', { name: 'Echo' }).click();
+  await tab(page, /^Overview/).click();
+  await page.getByRole('region', { name: 'On the card' }).getByRole('link', { name: 'Echo' }).click();
   await expect(page.getByRole('heading', { level: 1, name: 'Echo' })).toBeVisible();
-  await expect(page.getByText('asks a person first')).toBeVisible();
+  await tab(page, /^Routes & tools/).click();
+  await expect(page.getByText('Needs approval').first()).toBeVisible();
   await page.goto('/admin/plugins/no-such-plugin');
   await expect(page.getByRole('heading', { level: 1, name: 'No such plugin' })).toBeVisible();
 });
@@ -68,8 +85,12 @@ test('a plugin’s page shows what it offers, and with whom it exchanges data', 
 test('a plugin is disabled, with a word on who runs dry, and enabled again', async ({ page }) => {
   await signIn(page, '/admin/plugins');
   const quick = entry(page, 'Quick');
-  await expect(quick.getByText('active', { exact: true })).toBeVisible();
-  await page.getByRole('button', { name: 'Disable Quick' }).focus();
+  await expect(quick).toContainText('Active');
+  await page.getByRole('button', { name: 'Actions for Quick' }).focus();
+  await page.keyboard.press('Enter');
+  // The menu takes the focus a frame after it is open.
+  await expect(page.getByRole('menu').getByRole('menuitem').first()).toBeFocused();
+  await page.getByRole('menuitem', { name: 'Disable' }).focus();
   await page.keyboard.press('Enter');
   const dialog = page.getByRole('dialog');
   await expect(dialog.getByRole('note')).toContainText('Echo reads quick');
@@ -77,28 +98,28 @@ test('a plugin is disabled, with a word on who runs dry, and enabled again', asy
   await expectReflows(page);
   await page.keyboard.press('Escape');
   await expect(dialog).toBeHidden();
-  await expect(page.getByRole('button', { name: 'Disable Quick' })).toBeFocused();
-  await page.keyboard.press('Enter');
+  await expect(page.getByRole('button', { name: 'Actions for Quick' })).toBeFocused();
+  await choose(page, 'Quick', 'Disable');
   await dialog.getByRole('button', { name: 'Disable plugin' }).click();
-  await expect(quick.getByText('disabled', { exact: true })).toBeVisible();
-  await expect(page.getByText('Quick was disabled.')).toBeVisible();
-  await page.getByRole('button', { name: 'Enable Quick' }).click();
-  await expect(quick.getByText('active', { exact: true })).toBeVisible();
+  await expect(quick).toContainText('Disabled');
+  await expect(page.getByText('Quick disabled')).toBeVisible();
+  await choose(page, 'Quick', 'Enable');
+  await expect(quick).toContainText('Active');
 });
 
 test('a plugin is loaded again from its folder', async ({ page }) => {
   await signIn(page, '/admin/plugins/quick');
-  await page.getByRole('button', { name: 'Reload Quick' }).click();
-  await expect(page.getByText('Quick was loaded again.')).toBeVisible();
-  await expect(page.getByRole('button', { name: 'Disable Quick' })).toBeEnabled();
+  await page.getByRole('button', { name: 'Reload', exact: true }).click();
+  await expect(page.getByText('Quick reloaded')).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Disable', exact: true })).toBeEnabled();
 });
 
 test('the data of a disabled plugin is dropped once its name was typed', async ({ page, request }) => {
-  const act = await elsewhere(request);
-  await signIn(page, '/admin/plugins/quick');
-  await expect(page.getByRole('heading', { name: 'Routes' })).toBeVisible();
+  const call = await elsewhere(request);
+  await signIn(page, '/admin/plugins/quick?tab=versions');
+  await expect(page.getByRole('heading', { name: 'Package', exact: true })).toBeVisible();
   await expect(page.getByRole('button', { name: 'Drop its data…' })).toHaveCount(0);
-  await page.getByRole('button', { name: 'Disable Quick' }).click();
+  await page.getByRole('button', { name: 'Disable', exact: true }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Disable plugin' }).click();
   await page.getByRole('button', { name: 'Drop its data…' }).click();
   const dialog = page.getByRole('dialog');
@@ -109,17 +130,18 @@ test('the data of a disabled plugin is dropped once its name was typed', async (
   await expectReflows(page);
   await dialog.getByLabel('Type quick to confirm').fill('quick');
   await drop.click();
-  await expect(page.getByText('The data of Quick was dropped.')).toBeVisible();
-  await act('plugin-registry/quick/enable');
-  await expect(page.getByText('In service.', { exact: true })).toBeVisible();
+  await expect(page.getByText('Data of Quick dropped')).toBeVisible();
+  await call('plugin-registry/quick/enable');
+  await expect(page.getByRole('button', { name: 'Disable', exact: true })).toBeVisible();
 });
 
 test('a plugin’s settings are changed, and refused by name when they do not fit', async ({ page }) => {
-  await signIn(page, '/admin/plugins/echo');
+  await signIn(page, '/admin/plugins/echo?tab=settings');
   const settings = page.getByRole('region', { name: 'Settings' });
-  await expect(settings.getByText('"hello"')).toBeVisible();
-  await expect(settings.getByText('the plugin’s default')).toBeVisible();
-  await settings.getByRole('button', { name: 'Change settings' }).click();
+  const greeting = settings.getByRole('textbox', { name: /greeting/i });
+  await expect(greeting).toHaveValue('hello');
+  await expect(settings.getByText('Plugin’s default').first()).toBeVisible();
+  await settings.getByRole('button', { name: 'JSON' }).click();
   const editor = settings.getByLabel('What is set here');
   await editor.fill('{"greeting": ');
   await expect(settings.getByText(/^Not JSON/)).toBeVisible();
@@ -129,25 +151,69 @@ test('a plugin’s settings are changed, and refused by name when they do not fi
   await expect(settings.getByText('/greeting')).toBeVisible();
   await expectAccessible(page);
   await expectReflows(page);
-  await editor.fill('{"greeting": "good day"}');
-  await settings.getByRole('button', { name: 'Save settings' }).click();
-  await expect(settings.getByText('"good day"')).toBeVisible();
-  await expect(settings.getByText('(set here)')).toBeVisible();
-  await expect(editor).toBeHidden();
+  await settings.getByRole('button', { name: 'Form' }).click();
+  await greeting.fill('good day');
+  await expectAccessible(page);
+  // A look at another tab loses nothing.
+  await tab(page, /^Logs/).click();
+  await tab(page, /^Settings/).click();
+  await expect(greeting).toHaveValue('good day');
+  await page.keyboard.press('Control+s');
+  await expect(page.getByText('Settings of Echo saved')).toBeVisible();
+  await expect(settings.getByText('Set here')).toBeVisible();
+  await expect(settings.getByRole('button', { name: 'Save settings' })).toBeHidden();
+});
+
+test('a plugin’s log is followed, paused, searched, and its faults are counted, those of browsers too', async ({ page, request }) => {
+  await signIn(page, '/admin/plugins/echo?tab=logs');
+  const log = page.getByRole('log');
+  await expect(log).toContainText('is ready');
+  const bearer = await token(request);
+  const fail = () => request.get('/v1/admin/plugins/echo/error', { headers: { Authorization: `Bearer ${bearer}` } });
+  await fail();
+  await expect(log).toContainText('a call failed');
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await fail();
+  await expect(page.getByText('Paused, 1 new line')).toBeVisible();
+  await page.getByRole('button', { name: 'Resume' }).click();
+  await page.getByRole('searchbox').fill('no such words');
+  await expect(log).toContainText('No lines match');
+  await page.getByRole('searchbox').fill('');
+  await expectAccessible(page);
+  await expectReflows(page);
+  const report = { phase: 'render', message: 'The tab fell over', version: '1.0.0' };
+  await request.post('/v1/admin/plugin-registry/echo/client-errors', { headers: { Authorization: `Bearer ${bearer}` }, data: report });
+  await tab(page, /^Faults/).click();
+  await expect(tab(page, /^Faults/)).toContainText('3', { timeout: 20_000 });
+  await expect(page.getByRole('row', { name: /The tab fell over/ })).toContainText('Browser');
+  await expect(page.getByRole('row', { name: /invalid digit/ }).first()).toContainText('GET /error');
+  await expectAccessible(page);
+  await expectReflows(page);
+});
+
+test('a route and a tool are tried from the page', async ({ page }) => {
+  await signIn(page, '/admin/plugins/echo?tab=routes');
+  await page.getByRole('button', { name: 'Try it: GET /hello' }).click();
+  await page.getByRole('button', { name: 'Send', exact: true }).click();
+  await expect(page.getByText('200', { exact: true })).toBeVisible();
+  await page.getByText('Show the API call').first().click();
+  await expect(page.getByText('curl -H').first()).toBeVisible();
+  await expectAccessible(page);
+  await expectReflows(page);
 });
 
 test('what happens to a plugin elsewhere shows without a reload', async ({ page, request }) => {
-  const act = await elsewhere(request);
+  const call = await elsewhere(request);
   await signIn(page, '/admin/plugins');
   const quick = entry(page, 'Quick');
-  await expect(quick.getByText('active', { exact: true })).toBeVisible();
+  await expect(quick).toContainText('Active');
   // The counters are asked for every ten seconds; an event is there sooner.
   const soon = { timeout: 5_000 };
   await withoutReload(page, async () => {
-    await act('plugin-registry/quick/disable');
-    await expect(quick.getByText('disabled', { exact: true })).toBeVisible(soon);
-    await act('plugin-registry/quick/enable');
-    await expect(quick.getByText('active', { exact: true })).toBeVisible(soon);
+    await call('plugin-registry/quick/disable');
+    await expect(quick).toContainText('Disabled', soon);
+    await call('plugin-registry/quick/enable');
+    await expect(quick).toContainText('Active', soon);
   });
 });
 
@@ -157,7 +223,7 @@ test('the folder is looked at again; a broken package that is mended goes into s
   await rename(`${folder}/broken`, `${spare}/broken`);
   await page.getByRole('button', { name: 'Rescan folder' }).click();
   await expect(entry(page, 'broken')).toBeHidden();
-  await expect(page.getByText(/2 plugins found, none needs attention/)).toBeVisible();
+  await expect(page.getByText(/2 plugins found, 0 need attention/)).toBeVisible();
 });
 
 test('who may not manage plugins is offered nothing to do', async ({ page }) => {
@@ -168,32 +234,32 @@ test('who may not manage plugins is offered nothing to do', async ({ page }) => 
   });
   await signIn(page, '/admin/plugins');
   await expect(entry(page, 'Quick')).toBeVisible();
-  await expect(page.getByRole('button', { name: /Disable|Enable|Rescan/ })).toHaveCount(0);
-  await page.getByRole('link', { name: 'Quick' }).click();
+  await expect(page.getByRole('button', { name: /Actions|Upload|Rescan/ })).toHaveCount(0);
+  await page.getByRole('link', { name: 'Quick', exact: true }).click();
   await expect(page.getByRole('heading', { name: 'Routes' })).toBeVisible();
   await expect(page.getByRole('button', { name: /Disable|Enable/ })).toHaveCount(0);
 });
 
 test('a source whose plugin was removed stays and is labelled, until the plugin is back', async ({ page, request }) => {
-  const act = await elsewhere(request);
+  const call = await elsewhere(request);
   await signIn(page);
   const card = await createCard(page, 'With an orphan');
   await withoutReload(page, async () => {
-    await act(`plugins/quick/enrich/${card}`);
-    await page.getByRole('tab', { name: 'Sources (1)' }).click();
-    const row = page.getByRole('row', { name: /quick:bench/ }).first();
+    await call(`plugins/quick/enrich/${card}`);
+    await page.getByRole('tab', { name: /^Sources/ }).click();
+    const row = page.getByRole('list', { name: 'Sources' }).getByRole('listitem').filter({ hasText: 'quick:bench' });
     await expect(row).toBeVisible();
     await expect(row.getByText('orphaned')).toBeHidden();
     const away = `${spare}/quick`;
     await rename(`${folder}/quick`, away);
-    await act('plugin-registry/rescan');
+    await call('plugin-registry/rescan');
     await expect(row.getByText('orphaned')).toBeVisible();
     await row.getByRole('button').click();
-    await expect(page.getByText('is not installed any more')).toBeVisible();
+    await expect(page.getByText('The plugin that wrote this is not installed')).toBeVisible();
     await expectAccessible(page);
     await expectReflows(page);
     await rename(away, `${folder}/quick`);
-    await act('plugin-registry/rescan');
+    await call('plugin-registry/rescan');
     await expect(row.getByText('orphaned')).toBeHidden();
     await page.getByRole('button', { name: 'Remove source quick:bench' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Remove source' }).click();
@@ -202,13 +268,13 @@ test('a source whose plugin was removed stays and is labelled, until the plugin 
 });
 
 test('a manifest that is spoiled while the plugin serves is told, and the plugin goes on serving', async ({ page, request }) => {
-  const act = await elsewhere(request);
+  const call = await elsewhere(request);
   await signIn(page, '/admin/plugins/echo');
-  await expect(page.getByText('In service.', { exact: true })).toBeVisible();
+  await expect(page.getByRole('heading', { level: 1, name: 'Echo' })).toBeVisible();
   await withoutReload(page, async () => {
     await writeFile(`${folder}/echo/manifest.json`, '{"name": "echo", "version": 1}');
-    await act('plugin-registry/rescan');
-    await expect(page.getByText(/In service as it was loaded before/)).toBeVisible();
+    await call('plugin-registry/rescan');
+    await expect(page.getByText(/The earlier version is in service/)).toBeVisible();
     await expect(page.getByText('bad-manifest')).toBeVisible();
   });
   await expectAccessible(page);

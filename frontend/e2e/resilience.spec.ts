@@ -94,7 +94,7 @@ test('after the server has got another build, the page says so and stays', async
 
 test('all other pages are fetched while nothing else is to do', async ({ page }) => {
   await signIn(page, '/admin/cards');
-  const fetched = () => page.evaluate(() => performance.getEntriesByType('resource').map(({ name }) => name).filter((name) => /\/PluginPage-.*\.js$/.test(name)).length);
+  const fetched = () => page.evaluate(() => performance.getEntriesByType('resource').map(({ name }) => name).filter((name) => /\/operators-.*\.js$/.test(name)).length);
   await expect.poll(fetched).toBe(1);
 });
 

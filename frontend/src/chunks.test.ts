@@ -37,7 +37,7 @@ it('the connection asks with growing pauses until somebody answers, and notices 
   vi.useFakeTimers();
   const answers: Served[] = ['away', 'away', 'same', 'newer'];
   const look = vi.fn(() => Promise.resolve(answers.shift() ?? 'same'));
-  const connection = new Connection(look);
+  const connection = new Connection(look).watch();
   expect([connection.offline, connection.outdated]).toEqual([false, false]);
   dispatchEvent(new Event('offline'));
   expect(connection.offline).toBe(true);

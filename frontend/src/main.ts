@@ -4,12 +4,14 @@ import './styles/elements.css';
 import './styles/app.css';
 import { mount } from 'svelte';
 import App from './App.svelte';
+import { connection } from './api/connection.svelte.ts';
 import { session } from './api/session.svelte.ts';
 import { loadLanguage } from './i18n/catalogue.svelte.ts';
 import { preferences } from './ui/preferences.svelte.ts';
 
 installTrustedTypes();
 preferences.apply();
+connection.watch();
 
 const target = document.getElementById('app');
 if (!target) throw new Error('index.html has no element #app');

@@ -6,16 +6,24 @@ import type { IconName } from './ui/icons.ts';
 /** Every page: its path below `/admin`, the scope without which it shows nothing, and its code, fetched when first opened. */
 export interface Page {
   pattern: RegExp;
+  /** `''`: whoever is signed in. */
   scope: string;
   /** A page takes the named groups of its pattern as `params`, or nothing. */
   load: () => Promise<{ default: Component<any> }>;
 }
 
 export const PAGES: readonly Page[] = [
+  { pattern: /^\/$/, scope: '', load: () => import('./pages/home/Home.svelte') },
   { pattern: /^\/cards$/, scope: 'cards:read', load: () => import('./pages/cards/Cards.svelte') },
   { pattern: /^\/cards\/(?<id>[^/]+)$/, scope: 'cards:read', load: () => import('./pages/card/CardPage.svelte') },
   { pattern: /^\/import$/, scope: 'cards:write', load: () => import('./pages/import/Import.svelte') },
   { pattern: /^\/mcp\/keys$/, scope: 'keys:read', load: () => import('./pages/keys/Keys.svelte') },
+  { pattern: /^\/users$/, scope: 'users:read', load: () => import('./pages/users/Users.svelte') },
+  { pattern: /^\/account$/, scope: '', load: () => import('./pages/account/Account.svelte') },
+  { pattern: /^\/audit$/, scope: 'audit:read', load: () => import('./pages/operate/Audit.svelte') },
+  { pattern: /^\/system$/, scope: 'system:read', load: () => import('./pages/operate/System.svelte') },
+  { pattern: /^\/kinds$/, scope: 'plugins:read', load: () => import('./pages/operate/Kinds.svelte') },
+  { pattern: /^\/proxy$/, scope: 'proxy:read', load: () => import('./pages/operate/ProxyRoutes.svelte') },
   { pattern: /^\/plugins$/, scope: 'plugins:read', load: () => import('./pages/plugins/Plugins.svelte') },
   { pattern: /^\/plugins\/(?<name>[^/]+)$/, scope: 'plugins:read', load: () => import('./pages/plugins/PluginPage.svelte') },
 ];
@@ -33,10 +41,16 @@ export interface NavigationEntry {
 }
 
 export const NAVIGATION: readonly NavigationEntry[] = [
+  { path: '/', label: () => t('home'), scope: '', icon: 'home', key: 'h' },
   { path: '/cards', label: () => t('cards'), scope: 'cards:read', icon: 'cards', key: 'c' },
   { path: '/import', label: () => t('import'), scope: 'cards:write', icon: 'download', key: 'i' },
   { path: '/plugins', label: () => t('plugins'), scope: 'plugins:read', icon: 'plug', operate: true, key: 'p' },
   { path: '/mcp/keys', label: () => t('keys'), scope: 'keys:read', icon: 'key', operate: true, key: 'k' },
+  { path: '/users', label: () => t('users'), scope: 'users:read', icon: 'users', operate: true, key: 'u' },
+  { path: '/audit', label: () => t('audit'), scope: 'audit:read', icon: 'audit', operate: true, key: 'a' },
+  { path: '/kinds', label: () => t('kinds'), scope: 'plugins:read', icon: 'tag', operate: true },
+  { path: '/proxy', label: () => t('proxyRoutes'), scope: 'proxy:read', icon: 'route', operate: true },
+  { path: '/system', label: () => t('system'), scope: 'system:read', icon: 'gear', operate: true, key: 's' },
 ];
 
 export interface Found {

@@ -42,7 +42,7 @@ class Router {
     addEventListener('popstate', (event) => {
       const { index = 0 } = (event.state ?? {}) as Kept;
       if (index === this.#index) return;
-      if (this.#leaves(read()) && !this.#mayLeave()) return history.go(this.#index - index);
+      if (this.#leaves(read()) && !this.mayLeave()) return history.go(this.#index - index);
       this.#scrolls.set(this.#index, scrollY);
       this.#turn += 1;
       this.coming = null;
@@ -58,7 +58,7 @@ class Router {
   /** Goes to `to` (`/cards?q=x`, below `/admin`). */
   go(to: string, options: { replace?: boolean } = {}): void {
     const target = read(new URL(BASE + to, location.origin));
-    if (this.#leaves(target) && !this.#mayLeave()) return;
+    if (this.#leaves(target) && !this.mayLeave()) return;
     const turn = (this.#turn += 1);
     const waiting = this.#leaves(target) ? this.#prepare(target.path) : null;
     this.coming = waiting && target.path;
@@ -131,7 +131,8 @@ class Router {
     return target.path !== this.place.path;
   }
 
-  #mayLeave(): boolean {
+  /** Asks, when something would be lost with the page. */
+  mayLeave(): boolean {
     return this.#guard?.() ?? true;
   }
 

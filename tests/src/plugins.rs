@@ -106,7 +106,8 @@ impl Package {
         self.library.as_deref().unwrap_or_default()
     }
 
-    fn write(&self, folder: &Path) {
+    /// Writes the package into a new folder.
+    pub fn write(&self, folder: &Path) {
         std::fs::create_dir(folder).unwrap();
         std::fs::write(folder.join("manifest.json"), &self.manifest).unwrap();
         if let Some(library) = &self.library {

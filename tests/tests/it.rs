@@ -43,6 +43,10 @@ mod it {
     mod login;
     mod login_floods;
     mod mcp;
+    mod mcp_calls;
+    mod mcp_cards;
+    mod mcp_confirmation;
+    mod mcp_forgeries;
     mod mcp_sessions;
     mod numbers;
     mod oidc;

@@ -5,6 +5,7 @@ export const API_ROOT = '/v1/admin';
 // Taken while this module is loaded, before any plugin's code is: what a plugin puts in its place later sees no token.
 const { fetch } = globalThis;
 const { stringify, parse } = JSON;
+const { hasOwn } = Object;
 
 /** An object whose members nobody else defines: it inherits none, so no getter or setter of `Object.prototype` sees it. */
 type Bare<T> = T & { __proto__: null };
@@ -114,7 +115,9 @@ async function send(path: string, options: RequestOptions, token: string | null)
     redirect: 'error',
   };
   try {
-    const response = await fetch((options.root ?? API_ROOT) + path, init);
+    // Its own alone: a plugin's `Object.prototype.root` would send the token to an address of its choice.
+    const root = hasOwn(options, 'root') ? (options.root ?? API_ROOT) : API_ROOT;
+    const response = await fetch(root + path, init);
     reach(true);
     return response;
   } catch (thrown) {

@@ -23,11 +23,15 @@ export class Connection {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #pause = PROBE_FIRST_MS;
 
-  constructor(private readonly look: () => Promise<Served> = lookAtServer) {
+  constructor(private readonly look: () => Promise<Served> = lookAtServer) {}
+
+  /** From now on. A plugin's frame, which has this module too, asks no server for anything. */
+  watch(): this {
     addEventListener('offline', () => this.#lost());
     addEventListener('online', () => void this.probe());
     onReach((reached) => (reached ? this.#found() : this.#lost()));
     if (navigator.onLine === false) this.#lost();
+    return this;
   }
 
   /** Resolves when the server answers: at once when it does now. */

@@ -9,7 +9,7 @@ export interface JsonObject {
 /** Who did something. */
 export type Actor = {
   id: string | null;
-  /** `user`, `api_key`, `oidc`, `plugin`, `local`, `host` or `others`. */
+  /** `user`, `api_key`, `oidc`, `plugin`, `local`, `host`, `others`, or `client`: the user of an MCP client, as it says. */
   kind: string;
   name: string | null;
 };
@@ -26,6 +26,8 @@ export type ApiKey = {
   last_used_ip: string | null;
   /** The key that this one was made with, or its successor. This one holds no scope that its maker lacks, shares its rate, and goes when it is revoked. */
   made_by_key_id: string | null;
+  /** Good at `/api` and `/api/mcp` alone. */
+  mcp_only: boolean;
   name: string;
   owner_id: string;
   /** Null is no limit. */
@@ -49,6 +51,59 @@ export type ApiKeyPage = {
   items: ApiKey[];
   /** Where the next page begins; null is the end. */
   next_cursor: string | null;
+};
+
+/** A call that waits for a person, or waited, as the API shows it. */
+export type Approval = {
+  /** Exactly what the tool would get. */
+  arguments: JsonObject;
+  /** `client`: its own user is asked, too; `admin`: a person in the Admin UI alone. */
+  asked: string;
+  /** The key, or the user where no key was shown. */
+  caller: Actor;
+  /** As the client calls itself. */
+  client: ApprovalClient | null;
+  created_at: string;
+  decided_at: string | null;
+  decided_by: Actor | null;
+  /** What the call would change of a card, by JSON pointer; absent where the host cannot know it. */
+  difference?: Difference | null;
+  /** Until then it can be decided, and an approval be used. */
+  expires_at: string;
+  id: string;
+  /** Null is a tool of the core. */
+  plugin: ConfirmedPlugin | null;
+  request_id: string;
+  /** `pending`, `approved`, `denied`, `used`, `expired` or `void`: the plugin's package was replaced. */
+  state: string;
+  title: string | null;
+  tool: string;
+  /** When the call ran. */
+  used_at: string | null;
+  /** Whose rights the call has. */
+  user: ApprovalUser;
+};
+
+export type ApprovalClient = {
+  name: string;
+  version: string | null;
+};
+
+/** One object, alone in its reply. */
+export type ApprovalItem = {
+  item: Approval;
+};
+
+/** A page of a list. */
+export type ApprovalPage = {
+  items: Approval[];
+  /** Where the next page begins; null is the end. */
+  next_cursor: string | null;
+};
+
+export type ApprovalUser = {
+  id: string;
+  username: string;
 };
 
 /** `attributes` of a card. */
@@ -112,6 +167,31 @@ export type CardPage = {
 export type CardPart = {
   id: string;
 } & Record<string, unknown>;
+
+export type ChangedMember = {
+  /** Absent where it is removed. */
+  after: Json;
+  /** Absent where there is none yet. */
+  before: Json;
+  pointer: string;
+};
+
+/** Which package would run. */
+export type ConfirmedPlugin = {
+  name: string;
+  /** Of the package; another one voids the approval. */
+  sha256: string;
+  version: string;
+};
+
+/** What a card would become. */
+export type Difference = {
+  /** Null is a new card. */
+  card_id: string | null;
+  changes: ChangedMember[];
+  /** The card's version that was compared with. */
+  version: number | null;
+};
 
 /** What an error code means. */
 export type Explained = {

@@ -28,6 +28,7 @@ const GOOD_AFTER_MS = 10_000;
  */
 export class Live {
   readonly #open: Open;
+  readonly #path: string;
   readonly #listeners = new Set<LiveListener>();
   readonly #reader = new EventStreamReader();
   #running: AbortController | null = null;
@@ -35,8 +36,9 @@ export class Live {
   #failures = 0;
   #wake: (() => void) | null = null;
 
-  constructor(open: Open) {
+  constructor(open: Open, path = '/events') {
     this.#open = open;
+    this.#path = path;
   }
 
   on(listener: LiveListener): () => void {
@@ -99,7 +101,7 @@ export class Live {
     this.#reader.restart();
     const { lastId } = this.#reader;
     try {
-      const response = await this.#open('/events', { Accept: 'text/event-stream', ...(lastId && { 'Last-Event-ID': lastId }) }, signal);
+      const response = await this.#open(this.#path, { Accept: 'text/event-stream', ...(lastId && { 'Last-Event-ID': lastId }) }, signal);
       // It tells what happens from now on: what was fetched before it was opened may be older.
       if (!lastId) this.#tell('reset');
       const body = response.body?.getReader();

@@ -60,3 +60,9 @@ export function reportClientError(plugin: string, error: ClientError): void {
     // A host without this endpoint, or a user who may not call it: the message on the page is enough.
   });
 }
+
+/** Puts a signed library into the plugins folder of the host that answers; `signature` is its minisign file in base64. */
+export async function uploadPlugin(library: Blob, signature: string): Promise<RegisteredPlugin | null> {
+  const headers = { 'Plugin-Signature': signature };
+  return (await request<{ item: RegisteredPlugin | null }>('/plugin-registry/upload', { method: 'POST', raw: library, contentType: 'application/octet-stream', headers })).item;
+}

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
-import { grantable, holds, SCOPE_PRESETS, scopeGroups } from './scopes.ts';
+import { scopeGroups } from '../pages/keys/scope-groups.ts';
+import { grantable, holds, SCOPE_PRESETS } from './scopes.ts';
 
 it.each([
   [['*'], 'anything:write', true],

@@ -22,7 +22,7 @@ class Session {
   problem = $state.raw<unknown>(null);
 
   can(scope: string): boolean {
-    return holds(this.me?.scopes ?? [], scope);
+    return scope === '' ? this.me !== null : holds(this.me?.scopes ?? [], scope);
   }
 
   /** Picks up the token that a reload left behind, if any. */
@@ -57,6 +57,11 @@ class Session {
     this.phase = 'signed-in';
     waiting?.resolve();
     waiting = null;
+  }
+
+  /** Whether the token outlives a reload, as the user chose. */
+  get remembered(): boolean {
+    return readStored() !== null;
   }
 
   async signOut(): Promise<void> {

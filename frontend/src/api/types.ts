@@ -62,6 +62,8 @@ export interface RegisteredPlugin {
   /** The files that lie there now, when what was loaded before serves in their place; `refusal` is theirs. */
   pending?: { version?: string | null; sha256?: string | null; signed_by?: string | null } | null;
   generation?: number | null;
+  generations?: { generation: number; since: string; state: string; version: string; sha256: string; retired_at: string | null }[];
+  budgets?: { calls: { most: number; used: number }; connections: { most: number; used: number }; memory_bytes: number } | null;
   /** What this host can go back to, and what was rolled back; the one that was put into service last first. */
   versions?: PluginVersion[];
   library?: { sdk: string; rustc: string } | null;
@@ -79,6 +81,8 @@ export interface PluginVersion {
   state: string;
   activated_at?: string | null;
   can_roll_back: boolean;
+  /** Why it is not put into service by itself any more. */
+  set_aside?: { reason?: string } | null;
 }
 
 export interface Refusal {
@@ -142,6 +146,8 @@ export interface PluginCounters {
   timeouts: number;
   refused: number;
   in_flight: number;
+  /** Failures of its frontend that browsers reported. */
+  client_errors?: number;
   breaker?: { mode: string; state: string; retry_after_seconds?: number | null; opened: number; faults: number };
   causes?: Record<string, number>;
   recent_faults?: PluginFault[];
@@ -150,6 +156,7 @@ export interface PluginCounters {
     inline: number;
     handlers: number;
     lane_threads: number;
+    most_threads?: number;
     blocked_core: number;
     blocked_lane: number;
     blocking: { handler: string; longest_ms: number }[];

@@ -17,7 +17,6 @@ export const texts = {
   backToCards: 'Back to cards',
   before: 'Before',
   beside: 'Pictures and sources',
-  breadcrumb: 'Where you are',
   card: 'Card',
   changedBy: '{who} changed {fields} ({ago}).',
   changedElsewhere: 'Changed meanwhile: {fields}.',

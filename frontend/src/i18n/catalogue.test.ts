@@ -3,7 +3,7 @@ import { preferences } from '../ui/preferences.svelte.ts';
 import { catalogue, loadLanguage, type Plural, type Texts } from './catalogue.svelte.ts';
 import { t } from './shell.ts';
 
-const english = import.meta.glob<{ texts: Texts }>(['./*.ts', '!./*.test.ts', '!./catalogue.svelte.ts'], { eager: true });
+const english = import.meta.glob<{ texts: Texts }>(['./*.ts', '!./*.test.ts', '!./catalogue.svelte.ts', '!./hash.ts'], { eager: true });
 const russian = import.meta.glob<Texts>(['./ru/*.ts', '!./ru/index.ts'], { eager: true, import: 'default' });
 const areas = Object.entries(english).map(([path, { texts }]) => [path.slice(2, -3), texts] as const);
 

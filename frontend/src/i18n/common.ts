@@ -3,6 +3,7 @@ import { catalogue } from './catalogue.svelte.ts';
 /** Words that parts of every page use. */
 export const texts = {
   askForScope: 'Ask an administrator for',
+  breadcrumb: 'Where you are',
   cancel: 'Cancel',
   close: 'Close',
   copied: '{what} copied',
@@ -19,7 +20,6 @@ export const texts = {
   notAPicture: 'the file is damaged',
   notCopied: 'The browser did not allow copying. Select the text and copy it by hand.',
   notUndone: 'Not undone: {reason}',
-  now: 'now',
   onlyBeginning: 'Only the beginning is shown. The download has all of it.',
   open: 'Open',
   removeFilter: 'Remove filter {name}',

@@ -16,6 +16,7 @@ export const texts = {
   errors: 'Errors',
   failed: '{n} failed',
   import: 'Import',
+  purge: 'Remove cards for good',
   interrupted: 'Interrupted',
   jobs: 'Jobs',
   left: '{wait} left',

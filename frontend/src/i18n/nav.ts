@@ -2,12 +2,10 @@ import { catalogue } from './catalogue.svelte.ts';
 
 /** Names of pages, in the navigation and in the palette. */
 export const texts = {
-  account: 'Account',
   audit: 'Audit',
   cards: 'Cards',
   home: 'Home',
   import: 'Import',
-  jobs: 'Jobs',
   keys: 'MCP & keys',
   kinds: 'Kinds',
   plugins: 'Plugins',

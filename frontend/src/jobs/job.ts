@@ -6,6 +6,7 @@ export function jobTitle({ action, args, total }: Job): string {
   const n = total ?? 0;
   switch (action) {
     case 'import': return args.dry_run === true ? t('check') : t('import');
+    case 'purge': return t('purge');
     case 'archive': return t('archive', { n });
     case 'activate': return t('activate', { n });
     case 'delete': return t('delete', { n });

@@ -137,7 +137,7 @@ export class PluginHostRuntime {
     const loaded = this.#current(plugin);
     // Code and activation have one limit each; the sum of both bounds what a tab waits for somebody else's first opening.
     const limit = 2 * this.#activateMs + 1_000;
-    await within(loaded.ready, limit, () => this.#tooSlow('load', 'tooSlowStarting', limit), signal);
+    await within(loaded.ready, limit, () => this.#tooSlow('load', 'Starting', limit), signal);
     return loaded;
   }
 
@@ -164,7 +164,7 @@ export class PluginHostRuntime {
     const module = await within(
       this.#options.load(frontend.main_url, frontend.integrity, attempt),
       this.#activateMs,
-      () => this.#tooSlow('load', 'tooSlowLoading', this.#activateMs),
+      () => this.#tooSlow('load', 'Loading', this.#activateMs),
       signal,
     );
     const { activate } = module;
@@ -175,7 +175,7 @@ export class PluginHostRuntime {
       await within(
         invoke(() => activate(facade)),
         this.#activateMs,
-        () => this.#tooSlow('activate', 'tooSlowStarting', this.#activateMs),
+        () => this.#tooSlow('activate', 'Starting', this.#activateMs),
         signal,
       );
     } catch (thrown) {
@@ -208,7 +208,7 @@ export class PluginHostRuntime {
       else disposers.push(returned);
     });
     try {
-      await within(work, this.#renderMs, () => this.#tooSlow('render', 'tooSlowDrawing', this.#renderMs), signal);
+      await within(work, this.#renderMs, () => this.#tooSlow('render', 'Drawing', this.#renderMs), signal);
     } catch (thrown) {
       left = true;
       if (thrown instanceof PluginFailure || thrown instanceof Cancelled) throw thrown;
@@ -239,8 +239,8 @@ export class PluginHostRuntime {
     if (gate.admit()) this.#options.report({ plugin, version, phase, message: message.slice(0, 2_000) });
   }
 
-  #tooSlow(phase: FailurePhase, text: 'tooSlowLoading' | 'tooSlowStarting' | 'tooSlowDrawing', ms: number): PluginFailure {
-    return new PluginFailure(phase, t(text, { seconds: ms / 1000 }));
+  #tooSlow(phase: FailurePhase, work: 'Loading' | 'Starting' | 'Drawing', ms: number): PluginFailure {
+    return new PluginFailure(phase, t(`tooSlow${work}`, { seconds: ms / 1000 }));
   }
 
   get #activateMs(): number {

@@ -7,12 +7,12 @@ use serde_json::Value;
 use cardinal_base::{
     clock::Clock,
     config::{Config, DatabaseSettings},
-    error::ApiError,
 };
 use cardinal_database::pool::{Pool, Pools};
 use cardinal_identity::auth::caller::local_actor;
 use cardinal_observe::log::Log;
 use cardinal_serve::audit::{Act, Audit};
+use cardinal_serve::http::error::ApiError;
 use cardinal_supervisor::keeper::access::{Access, Missing};
 
 /// An open way to the database, with the rights that a host serves with.

@@ -55,6 +55,11 @@ const CASES: &[Case] = &[
     Case("GET", "/v1/admin/sessions", Credential, 403),
     Case("DELETE", "/v1/admin/sessions", Credential, 400),
     Case("DELETE", "/v1/admin/sessions/{id}", Credential, 404),
+    // A person's alone: no key holds it.
+    Case("GET", "/v1/admin/approvals", Scope(APPROVE), 200),
+    Case("GET", "/v1/admin/approvals/{id}", Scope(APPROVE), 404),
+    Case("POST", "/v1/admin/approvals/{id}/approve", Scope(APPROVE), 404),
+    Case("POST", "/v1/admin/approvals/{id}/deny", Scope(APPROVE), 404),
     Case("GET", "/v1/admin/audit", Scope("audit:read"), 200),
     Case("GET", "/v1/admin/master-cards", Scope("cards:read"), 200),
     Case("POST", "/v1/admin/master-cards", Scope("cards:write"), 400),
@@ -194,7 +199,11 @@ async fn no_route_takes_an_unknown_query_parameter() {
         let path = sample(case.1);
         let path = path.split('?').next().unwrap();
         let ask = async |query: &str| {
-            let client = if case.2 == Nothing { host.client() } else { known.clone() };
+            let client = match case.2 {
+                Nothing => host.client(),
+                Scope(APPROVE) => (**host.owner().await).clone(),
+                _ => known.clone(),
+            };
             client.call(case.0.parse().unwrap(), &format!("{path}?{query}")).send().await
         };
         if ["/healthz", "/readyz"].contains(&case.1) {
@@ -280,8 +289,11 @@ async fn the_right_scope_alone_is_enough() {
             // Something that opens none of the others.
             _ => &["proxy:read"],
         };
-        let key = owner.key(scopes).await;
-        let answer = ask(&key, case).await;
+        let caller = match case.2 {
+            Scope(APPROVE) => owner.make_user("editor").await,
+            _ => owner.key(scopes).await,
+        };
+        let answer = ask(&caller, case).await;
         if answer.status != case.3 {
             wrong.push(format!("{:?}, expected {}: {answer}", case.2, case.3));
         }

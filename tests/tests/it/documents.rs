@@ -67,7 +67,7 @@ fn broken(from: &Path, link: &str) -> Option<String> {
 #[test]
 fn every_link_leads_somewhere() {
     let mut found = Vec::new();
-    documents(&repository(), &mut found);
+    documents(repository(), &mut found);
     assert!(found.len() > 15, "the documents are not where this test looks for them");
     let texts = found.iter().map(|path| (path, std::fs::read_to_string(path).unwrap()));
     let faults: Vec<String> = texts

@@ -10,15 +10,15 @@ use hyper::body::Incoming;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-const BOTH: &str = "application/json, text/event-stream";
-const REVISION: &str = "2025-06-18";
-const MODERN: &str = "2026-07-28";
+pub const BOTH: &str = "application/json, text/event-stream";
+pub const REVISION: &str = "2025-06-18";
+pub const MODERN: &str = "2026-07-28";
 
-fn echo() -> PluginsFolder {
+pub fn echo() -> PluginsFolder {
     PluginsFolder::default().with("echo", &Package::fixture("echo"))
 }
 
-fn kill_worker(host: &Host) {
+pub fn kill_worker(host: &Host) {
     kill_process(Pid::from_raw(host.worker_pid()).unwrap(), Signal::KILL).unwrap();
 }
 
@@ -38,7 +38,7 @@ async fn session(client: &Client) -> String {
     id
 }
 
-async fn send(client: &Client, session: &str, message: &Value) -> Answer {
+pub async fn send(client: &Client, session: &str, message: &Value) -> Answer {
     let call = client.call(Method::POST, "/api").json(message).header("accept", BOTH);
     call.header("mcp-session-id", session).header("mcp-protocol-version", REVISION).send().await
 }
@@ -61,7 +61,7 @@ async fn listen(client: &Client, session: &str) -> Incoming {
 }
 
 /// What comes until there is `end`, or until the stream ends.
-async fn read_until(body: &mut Incoming, end: &str) -> String {
+pub async fn read_until(body: &mut Incoming, end: &str) -> String {
     let mut read = String::new();
     let all = async {
         while !read.contains(end) {
@@ -73,6 +73,13 @@ async fn read_until(body: &mut Incoming, end: &str) -> String {
     };
     let in_time = tokio::time::timeout(std::time::Duration::from_secs(60), all).await.is_ok();
     assert!(in_time, "nothing with {end:?} came, only {read:?}");
+    read
+}
+
+/// The same for what has to come: a stream that ends before it fails.
+async fn read_up_to(body: &mut Incoming, end: &str) -> String {
+    let read = read_until(body, end).await;
+    assert!(read.contains(end), "the stream ended with {read:?}");
     read
 }
 
@@ -115,7 +122,12 @@ async fn a_session_outlives_the_worker() {
     kill_worker(&host);
     read_until(&mut stream, "there is no such event").await;
     host.ready_again().await;
-    let answers = tokio::join!(list(&key, &id), list(&key, &id), list(&key, &id));
+    // Each with an id of its own: the protocol library answers one alone of several with the same.
+    let list_as = async |number: i64| {
+        let message = json!({"jsonrpc": "2.0", "id": number, "method": "tools/list"});
+        send(&key, &id, &message).await
+    };
+    let answers = tokio::join!(list_as(2), list_as(3), list_as(4));
     assert!([&answers.0, &answers.1, &answers.2].into_iter().all(has_tools), "{answers:?}");
     let said = json!({"name": "plugin_echo_say", "arguments": {"text": "still here"}});
     let said = send(&key, &id, &json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": said})).await;
@@ -191,13 +203,13 @@ async fn a_client_hears_of_tools_when_its_own_view_changes_and_once() {
     let (mut stream, mut blind_stream) = (listen(&key, &id).await, listen(&blind, &blinds).await);
     // The same tools again, loaded anew.
     owner.post("/v1/admin/plugin-registry/echo/disable", &Value::Null).await.expect(200);
-    read_until(&mut stream, CHANGED).await;
+    read_up_to(&mut stream, CHANGED).await;
     owner.post("/v1/admin/plugin-registry/echo/enable", &Value::Null).await.expect(200);
     eventually("the tools are back", async || has_tools(&list(&key, &id).await).then_some(())).await;
     // Another key's scopes are its own business; these are this one's.
     let path = format!("/v1/admin/api-keys/{}", made["item"]["id"].as_str().unwrap());
     owner.patch(&path, &json!({"scopes": ["mcp:use", "plugin:echo:write"]})).await.expect(200);
-    read_until(&mut stream, CHANGED).await;
+    read_up_to(&mut stream, CHANGED).await;
     owner.delete(&path).await;
     let last = read_until(&mut stream, "there is no such event").await;
     assert!(!last.contains(CHANGED), "{last:?}");
@@ -226,7 +238,7 @@ async fn the_same_tools_loaded_anew_are_no_news() {
     rescan(owner).await;
     owner.get("/v1/admin/plugin-registry/quick").await.expect(200);
     owner.post("/v1/admin/plugin-registry/echo/disable", &Value::Null).await.expect(200);
-    let heard = read_until(&mut stream, CHANGED).await;
+    let heard = read_up_to(&mut stream, CHANGED).await;
     assert_eq!(heard.matches(CHANGED).count(), 1, "{heard:?}");
 }
 
@@ -253,9 +265,29 @@ async fn a_listener_of_the_newest_revision_hears_news_and_gets_its_result_at_the
     let answer = modern(&key, "subscriptions/listen", &message).open(None).await.unwrap();
     assert_eq!(answer.status(), 200);
     let mut stream = answer.into_body();
-    read_until(&mut stream, "acknowledged").await;
+    read_up_to(&mut stream, "acknowledged").await;
     owner.post("/v1/admin/plugin-registry/echo/disable", &Value::Null).await.expect(200);
-    read_until(&mut stream, CHANGED).await;
-    let (_host, last) = tokio::join!(host.restart(|settings| settings), read_until(&mut stream, "\"result\""));
+    read_up_to(&mut stream, CHANGED).await;
+    let (_host, last) = tokio::join!(host.restart(|settings| settings), read_up_to(&mut stream, "\"result\""));
     assert!(last.contains("\"id\":9"), "{last:?}");
+}
+
+#[tokio::test]
+async fn a_listener_hears_what_becomes_of_its_key_and_no_more() {
+    let host = Host::settings().plugins(echo()).start().await;
+    let owner = host.owner().await;
+    let made = owner.make_key(json!({"name": "l", "scopes": ["mcp:use", "plugin:echo:write"]})).await;
+    let key = host.client().bearer(made["key"].as_str().unwrap());
+    let path = format!("/v1/admin/api-keys/{}", made["item"]["id"].as_str().unwrap());
+    let params = json!({"notifications": {"toolsListChanged": true}, "_meta": meta()});
+    let message = json!({"jsonrpc": "2.0", "id": 9, "method": "subscriptions/listen", "params": params});
+    let mut stream = modern(&key, "subscriptions/listen", &message).open(None).await.unwrap().into_body();
+    read_up_to(&mut stream, "acknowledged").await;
+    owner.patch(&path, &json!({"scopes": ["mcp:use", "plugin:echo:read"]})).await.expect(200);
+    read_up_to(&mut stream, CHANGED).await;
+    // Another name changes nothing that it sees; losing MCP ends it.
+    owner.patch(&path, &json!({"name": "other"})).await.expect(200);
+    owner.patch(&path, &json!({"scopes": ["plugin:echo:read"]})).await.expect(200);
+    let last = read_up_to(&mut stream, "\"result\"").await;
+    assert!(!last.contains(CHANGED), "{last:?}");
 }

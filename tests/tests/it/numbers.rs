@@ -161,7 +161,7 @@ async fn plugins_and_mcp_clients_get_every_digit() {
     for digits in ["98765432109876543210987654321", "0.1234567890123456789012345", "-9223372036854775809"] {
         assert!(structured(&got_bytes).contains(digits), "{digits}");
     }
-    assert_holds(&text(&call("cards_search", r#"{"q":"Numbers"}"#).await.expect(200)), NUMBERS);
+    assert_holds(&text(&call("cards_search", r#"{"q":"Numbers","fields":"attributes"}"#).await.expect(200)), NUMBERS);
     let said = call("plugin_echo_repeat", NUMBERS).await;
     for digits in ["98765432109876543210987654321", "0.1234567890123456789012345", "-9223372036854775809"] {
         assert!(structured(&said.text()).contains(digits), "{digits}");

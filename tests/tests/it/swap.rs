@@ -129,9 +129,13 @@ async fn what_is_gone_for_a_moment_stays_in_service() {
     let host = Host::settings().plugins(plugins()).start().await;
     let client = (**host.owner().await).clone();
     let load = Load::start(&host, &[WHICH], CLIENTS).await;
-    host.plugins().remove("versioned");
+    // Written before, and moved: nothing but the wait lies between.
+    let folder = host.plugins().path();
+    let (place, gone, next) = (folder.join("versioned"), folder.join(".gone"), folder.join(".next"));
+    version("1.1.0", "second").write(&next);
+    std::fs::rename(&place, &gone).unwrap();
     tokio::time::sleep(WAITED_FOR).await; // shorter than what is gone is waited for
-    host.plugins().put("versioned", &version("1.1.0", "second"));
+    std::fs::rename(&next, &place).unwrap();
     answers(&client, "second").await;
     load.stop_without_failure().await;
 }
@@ -142,9 +146,10 @@ async fn a_package_under_another_name_takes_the_place_of_its_plugins_old_one() {
     let client = (**host.owner().await).clone();
     let load = Load::start(&host, &[WHICH, OTHER], CLIENTS).await;
     host.plugins().put("versioned-1.1", &version("1.1.0", "second"));
-    let refused = eventually("both are seen", async || {
+    let refused = eventually("both are judged", async || {
         let all = client.get("/v1/admin/plugin-registry").await.expect(200);
-        all["items"].as_array().unwrap().iter().find(|item| item["package"] == "versioned-1.1").cloned()
+        let item = all["items"].as_array().unwrap().iter().find(|item| item["package"] == "versioned-1.1")?;
+        (!item["refusal"].is_null()).then(|| item.clone())
     })
     .await;
     assert_eq!(refused["refusal"]["code"], "duplicate-name", "{refused}");

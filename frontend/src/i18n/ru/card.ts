@@ -17,7 +17,6 @@ const card: Translation<typeof texts> = {
   backToCards: 'К карточкам',
   before: 'Было',
   beside: 'Картинки и источники',
-  breadcrumb: 'Где вы',
   card: 'Карточка',
   changedBy: '{who}: изменено {fields} ({ago}).',
   changedElsewhere: 'Тем временем изменено: {fields}.',

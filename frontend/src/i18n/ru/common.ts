@@ -3,6 +3,7 @@ import type { Translation } from '../catalogue.svelte.ts';
 
 const common: Translation<typeof texts> = {
   askForScope: 'Попросите у администратора право',
+  breadcrumb: 'Где вы',
   cancel: 'Отмена',
   close: 'Закрыть',
   copied: 'Скопировано: {what}',
@@ -19,7 +20,6 @@ const common: Translation<typeof texts> = {
   notAPicture: 'файл повреждён',
   notCopied: 'Браузер не разрешил копирование. Выделите текст и скопируйте вручную.',
   notUndone: 'Не отменено: {reason}',
-  now: 'сейчас',
   onlyBeginning: 'Показано только начало. В файле есть всё.',
   open: 'Открыть',
   removeFilter: 'Убрать фильтр {name}',

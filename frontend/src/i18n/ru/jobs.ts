@@ -16,6 +16,7 @@ const jobs: Translation<typeof texts> = {
   errors: 'Ошибки',
   failed: 'не вышло {n}',
   import: 'Импорт',
+  purge: 'Удаление навсегда',
   interrupted: 'Прервано',
   jobs: 'Задания',
   left: 'осталось {wait}',

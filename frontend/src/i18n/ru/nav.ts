@@ -2,12 +2,10 @@ import type { texts } from '../nav.ts';
 import type { Translation } from '../catalogue.svelte.ts';
 
 const nav: Translation<typeof texts> = {
-  account: 'Учётная запись',
   audit: 'Журнал',
   cards: 'Карточки',
   home: 'Главная',
   import: 'Импорт',
-  jobs: 'Задания',
   keys: 'MCP и ключи',
   kinds: 'Виды данных',
   plugins: 'Плагины',

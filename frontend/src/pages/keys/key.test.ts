@@ -25,10 +25,10 @@ it('the limit is the default, the key’s own, or none', () => {
 it('tells keys that work from those that do not', () => {
   const now = Date.parse('2025-06-01T00:00:00Z');
   const state = (revoked_at: string | null, expires_at: string | null) => keyState({ revoked_at, expires_at }, now);
-  expect(state(null, null)).toMatchObject({ text: 'active', usable: true });
-  expect(state(null, '2025-06-03T00:00:00Z')).toMatchObject({ text: 'expires soon', usable: true });
-  expect(state(null, '2025-05-31T00:00:00Z')).toMatchObject({ text: 'expired', usable: false });
-  expect(state('2025-05-01T00:00:00Z', null)).toMatchObject({ text: 'revoked', usable: false });
+  expect(state(null, null)).toMatchObject({ text: 'Active', usable: true });
+  expect(state(null, '2025-06-03T00:00:00Z')).toMatchObject({ text: 'Expires soon', usable: true });
+  expect(state(null, '2025-05-31T00:00:00Z')).toMatchObject({ text: 'Expired', usable: false });
+  expect(state('2025-05-01T00:00:00Z', null)).toMatchObject({ text: 'Revoked', usable: false });
 });
 
 it('finds what goes with a key', () => {

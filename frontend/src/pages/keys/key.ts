@@ -1,19 +1,24 @@
 import type { ApiKey } from '../../api/types.ts';
+import { t } from '../../i18n/keys.ts';
 
 const SOON_MS = 14 * 86_400_000;
 
 export interface KeyState {
   text: string;
-  tone: 'good' | 'warn' | 'bad' | 'idle';
+  tone: 'good' | 'warn' | 'quiet';
+  shape: 'on' | 'fail' | 'off';
   usable: boolean;
+  /** It still works, and not for long. */
+  soon: boolean;
 }
 
 export function keyState(key: Pick<ApiKey, 'revoked_at' | 'expires_at'>, now = Date.now()): KeyState {
-  if (key.revoked_at) return { text: 'revoked', tone: 'idle', usable: false };
-  if (!key.expires_at) return { text: 'active', tone: 'good', usable: true };
-  const left = Date.parse(key.expires_at) - now;
-  if (left <= 0) return { text: 'expired', tone: 'idle', usable: false };
-  return left < SOON_MS ? { text: 'expires soon', tone: 'warn', usable: true } : { text: 'active', tone: 'good', usable: true };
+  const ended = { tone: 'quiet', shape: 'off', usable: false, soon: false } as const;
+  if (key.revoked_at) return { ...ended, text: t('state_revoked') };
+  const left = key.expires_at ? Date.parse(key.expires_at) - now : Infinity;
+  if (left <= 0) return { ...ended, text: t('state_expired') };
+  const soon = left < SOON_MS;
+  return { text: soon ? t('state_soon') : t('state_active'), tone: soon ? 'warn' : 'good', shape: soon ? 'fail' : 'on', usable: true, soon };
 }
 
 /** The keys that work and go with this one: its rotations, and what was made with any of them. */

@@ -1,13 +1,13 @@
 import { expect, it } from 'vitest';
 import type { RegisteredPlugin } from '../../api/types.ts';
-import { actsFor, executionInWords, needsAttention, runDry, standingOf, wayBack } from './plugin.ts';
+import { actsFor, crashInWords, executionInWords, faultsOf, inOrder, needsAttention, standingOf, unmetKinds, wayBack } from './plugin.ts';
 
 const plugin = (name: string, more: Partial<RegisteredPlugin> = {}): RegisteredPlugin => ({ name, package: name, state: 'active', ...more });
 const refusal = { code: 'bad-manifest', reason: 'No.', fix: 'Correct it.' };
 
 it('a plugin that serves while its new files are refused is in service and needs a look', () => {
   const old = plugin('a', { refusal });
-  expect(standingOf(old)).toEqual({ tone: 'warn', meaning: 'In service as it was loaded before. The files that lie there now were turned away.' });
+  expect(standingOf(old)).toEqual({ tone: 'warn', shape: 'fail', word: 'Active', meaning: 'The earlier version is in service. The files in the folder now were rejected.' });
   expect(needsAttention(old)).toBe(true);
   expect(needsAttention(plugin('a'))).toBe(false);
   expect(needsAttention(plugin('a', { state: 'disabled' }))).toBe(false);
@@ -44,14 +44,32 @@ it('readers run dry when nobody else writes what they read', () => {
   const supplier = plugin('supplier', { provides_kinds: ['supplier', 'price'] });
   const gallery = plugin('gallery', { reads_kinds: ['supplier', 'price'] });
   const shop = plugin('shop', { provides_kinds: ['price'] });
-  const dry = (...all: RegisteredPlugin[]) => runDry(supplier, [supplier, ...all]).map(({ kind, others }) => `${kind}: ${others.map((other) => other.name).join()}`);
+  const dry = (...all: RegisteredPlugin[]) => unmetKinds(supplier, [supplier, ...all]).map(({ kind, others }) => `${kind}: ${others.map((other) => other.name).join()}`);
   expect(dry(gallery, shop)).toEqual(['supplier: gallery']);
   expect(dry(gallery, { ...shop, state: 'disabled' })).toEqual(['supplier: gallery', 'price: gallery']);
   expect(dry({ ...gallery, state: 'refused' })).toEqual([]);
 });
 
 it('where calls run is said in words', () => {
-  const execution = { handlers: 3, lane_threads: 1, blocked_core: 0, blocked_lane: 0, blocking: [] };
-  expect(executionInWords({ ...execution, execution: 'lane', inline: 0 })).toBe('always on threads of its own (lane)');
-  expect(executionInWords({ ...execution, execution: 'auto', inline: 1 })).toContain('1 of 3 handlers on the core’s threads (inline)');
+  const execution = { handlers: 3, lane_threads: 1, most_threads: 16, blocked_core: 0, blocked_lane: 0, blocking: [] };
+  expect(executionInWords({ ...execution, execution: 'lane', inline: 0 })).toBe('Up to 16 threads of its own.');
+  expect(executionInWords({ ...execution, execution: 'auto', inline: 1 })).toBe('1 of 3 handlers on the host’s threads, the others on up to 16 of its own.');
+  expect(executionInWords({ ...execution, execution: 'auto', inline: 3 })).toBe('The host’s threads.');
+});
+
+it('failures in browsers count as faults', () => {
+  const counters = { calls: 9, errors: 1, panics: 1, timeouts: 1, refused: 5, in_flight: 0 };
+  expect(faultsOf({ ...counters, client_errors: 8 })).toBe(11);
+  expect(faultsOf(counters)).toBe(3);
+  expect(faultsOf(null)).toBe(0);
+});
+
+it('what needs attention stands first', () => {
+  const plugins = [plugin('b'), plugin('a'), plugin('z', { state: 'refused' })];
+  expect(inOrder(plugins).map(({ name }) => name)).toEqual(['z', 'a', 'b']);
+});
+
+it('a crash of a sort that is not known yet is named', () => {
+  expect(crashInWords('stack-overflow')).toContain('stack');
+  expect(crashInWords('odd')).toBe('The process ended (odd).');
 });

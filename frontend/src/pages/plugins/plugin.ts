@@ -1,45 +1,62 @@
 import type { PluginAct } from '../../api/plugins.ts';
 import type { PluginCounters, PluginVersion, RegisteredPlugin } from '../../api/types.ts';
-
-type Tone = 'good' | 'warn' | 'bad' | 'idle';
+import { t } from '../../i18n/plugins.ts';
 
 export interface Standing {
-  tone: Tone;
+  tone: 'good' | 'warn' | 'bad' | 'quiet';
+  shape: 'on' | 'half' | 'off' | 'fail';
+  /** "Active" */
+  word: string;
   /** In one plain sentence, for whoever does not know the word of the state. */
   meaning: string;
 }
 
-const STARTING: Standing = { tone: 'warn', meaning: 'On its way into service.' };
-const STANDINGS: Record<string, Standing> = {
-  active: { tone: 'good', meaning: 'In service.' },
-  disabled: { tone: 'idle', meaning: 'Switched off by an operator, on every host. Its data is untouched.' },
-  refused: { tone: 'bad', meaning: 'Turned away. It serves nothing, and nothing of it runs.' },
-  failed: { tone: 'bad', meaning: 'The host could not do its part. A rescan tries again.' },
-  quarantined: { tone: 'bad', meaning: 'Set aside on this host, because it took the server down.' },
-  draining: { tone: 'warn', meaning: 'On its way out: calls that are under way still end.' },
-  retired: { tone: 'idle', meaning: 'Its package was taken out of the folder. What it wrote to cards is still there.' },
+type State = 'active' | 'disabled' | 'refused' | 'failed' | 'quarantined' | 'draining' | 'retired';
+const LOOKS: Record<State, Pick<Standing, 'tone' | 'shape'>> = {
+  active: { tone: 'good', shape: 'on' },
+  disabled: { tone: 'quiet', shape: 'off' },
+  refused: { tone: 'bad', shape: 'fail' },
+  failed: { tone: 'bad', shape: 'fail' },
+  quarantined: { tone: 'bad', shape: 'fail' },
+  draining: { tone: 'warn', shape: 'half' },
+  retired: { tone: 'quiet', shape: 'off' },
 };
 
 export function standingOf(plugin: Pick<RegisteredPlugin, 'state' | 'refusal'>): Standing {
-  const standing = STANDINGS[plugin.state] ?? STARTING;
-  if (plugin.state !== 'active' || !plugin.refusal) return standing;
-  return { tone: 'warn', meaning: 'In service as it was loaded before. The files that lie there now were turned away.' };
+  const state = Object.hasOwn(LOOKS, plugin.state) ? (plugin.state as State) : null;
+  if (!state) return { tone: 'warn', shape: 'half', word: t('state_starting'), meaning: t('means_starting') };
+  const word = t(`state_${state}`);
+  if (state === 'active' && plugin.refusal) return { tone: 'warn', shape: 'fail', word, meaning: t('means_kept') };
+  return { ...LOOKS[state], word, meaning: t(`means_${state}`) };
 }
 
 export function titleOf(plugin: Pick<RegisteredPlugin, 'name' | 'title'>): string {
   return plugin.title || plugin.name;
 }
 
+export function isBroken(counters: PluginCounters | null | undefined): boolean {
+  return (counters?.breaker?.state ?? 'closed') !== 'closed';
+}
+
 /** Whether an operator should look at it. */
 export function needsAttention(plugin: RegisteredPlugin): boolean {
   const { tone } = standingOf(plugin);
-  const breaker = plugin.counters?.breaker?.state ?? 'closed';
-  return tone === 'bad' || (plugin.state === 'active' && tone === 'warn') || breaker !== 'closed';
+  return tone === 'bad' || (plugin.state === 'active' && tone === 'warn') || isBroken(plugin.counters);
 }
 
-/** Calls that went wrong, whoever's fault it was; those that the host turned away before they began are not among them. */
+/** What needs attention first, then by title. */
+export function inOrder(plugins: readonly RegisteredPlugin[]): RegisteredPlugin[] {
+  return plugins.toSorted((a, b) => Number(needsAttention(b)) - Number(needsAttention(a)) || titleOf(a).localeCompare(titleOf(b)));
+}
+
+/** Calls that went wrong, whoever's fault it was; those that the host rejected before they began are not among them. */
 export function failuresOf(counters: PluginCounters): number {
   return counters.errors + counters.panics + counters.timeouts;
+}
+
+/** Faults of server and browser together. */
+export function faultsOf(counters: PluginCounters | null | undefined): number {
+  return counters ? failuresOf(counters) + (counters.client_errors ?? 0) : 0;
 }
 
 /** The versions that it can go back to, the newest first. */
@@ -79,40 +96,22 @@ export function writersOf(plugin: RegisteredPlugin, all: readonly RegisteredPlug
 }
 
 /** The kinds that nobody writes any more once it is out of service, and who reads them. */
-export function runDry(plugin: RegisteredPlugin, all: readonly RegisteredPlugin[]): Exchange[] {
+export function unmetKinds(plugin: RegisteredPlugin, all: readonly RegisteredPlugin[]): Exchange[] {
   const writes = (other: RegisteredPlugin, kind: string) => other.provides_kinds?.includes(kind) ?? false;
   return readersOf(plugin, all).filter(({ kind, others }) => others.length > 0 && !active(all, plugin.name).some((other) => writes(other, kind)));
 }
 
-const CAUSES: Record<string, string> = {
-  segfault: 'It read or wrote memory that is not its own (segmentation fault).',
-  'stack-overflow': 'It used up its stack: an endless recursion, most likely.',
-  abort: 'It aborted the process.',
-  fault: 'Its code raised a fault of the processor.',
-  exit: 'It ended the process.',
-  hang: 'The process answered no more and was ended.',
-  killed: 'The process was killed from outside, or the system was out of memory.',
-  stopped: 'A signal had stopped the process; it answered no more and was ended.',
-  descriptors: 'It closed or replaced file descriptors of the host, or lowered the limit of open files.',
-  blocked: 'Its handlers never returned and held all its threads.',
-};
+const CRASHES = ['segfault', 'stack-overflow', 'abort', 'fault', 'exit', 'hang', 'killed', 'stopped', 'descriptors', 'blocked'] as const;
 
 export function crashInWords(cause: string): string {
-  return CAUSES[cause] ?? `The process ended (${cause}).`;
+  const known = CRASHES.find((name) => name === cause);
+  return known ? t(`crash_${known}`) : t('crash_other', { cause });
 }
-
-const EXECUTIONS: Record<string, string> = {
-  auto: 'chosen by how quick each handler is',
-  inline: 'always on the core’s threads (inline)',
-  lane: 'always on threads of its own (lane)',
-};
 
 /** Where its calls run. */
 export function executionInWords(execution: NonNullable<PluginCounters['execution']>): string {
-  const { inline, handlers } = execution;
-  const chosen = EXECUTIONS[execution.execution] ?? execution.execution;
-  if (execution.execution !== 'auto') return chosen;
-  if (inline === handlers) return `on the core’s threads (inline), ${chosen}`;
-  if (inline === 0) return `on threads of its own (lane), ${chosen}`;
-  return `${inline} of ${handlers} handlers on the core’s threads (inline), the others on the plugin’s own (lane), ${chosen}`;
+  const { inline, handlers, most_threads: most = 0 } = execution;
+  if (execution.execution === 'inline' || (handlers > 0 && inline === handlers)) return t('runsInline');
+  if (execution.execution === 'lane' || inline === 0) return t('runsLane', { n: most || execution.lane_threads });
+  return t('runsMixed', { inline, handlers, n: most || execution.lane_threads });
 }

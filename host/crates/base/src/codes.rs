@@ -1,6 +1,7 @@
 //! Every error code of the contract, once: its status, its title and the page that explains it.
 
 use http::StatusCode;
+use serde_json::{Value, json};
 
 /// A stable, kebab-case error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,18 @@ impl Code {
     /// The status.
     pub fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// The problem document with nothing to say beside the code.
+    pub fn problem(&self, base_url: &str, request_id: &str) -> Value {
+        json!({
+            "type": format!("{base_url}/problems/{}", self.name),
+            "title": self.title,
+            "status": self.status,
+            "detail": self.title,
+            "code": self.name,
+            "request_id": request_id,
+        })
     }
 }
 
@@ -54,13 +67,13 @@ codes! {
         "The token is unknown, damaged or not meant for this server.",
         "Log in again or use another key. A key is sent whole, from `mpk_` to its last character.";
     EXPIRED_TOKEN = "expired-token", 401, "The credential has expired",
-        "The token was good and its time is over.",
+        "The token was valid and has expired.",
         "Log in again, or ask for a new key.";
     REVOKED_TOKEN = "revoked-token", 401, "The credential has been revoked",
         "Somebody ended this session or revoked this key. A new password, a new role and a disabled account end every session of a user.",
         "Log in again or use another key.";
     INVALID_CREDENTIALS = "invalid-credentials", 401, "Wrong username or password",
-        "The username and password do not belong together. Which of the two is wrong is not said on purpose.",
+        "The username and password do not belong together. The answer never says which of the two is wrong.",
         "Check both. After several failures the address has to wait before it may try again.";
     INSUFFICIENT_SCOPE = "insufficient-scope", 403, "The credential lacks a right",
         "The credential is valid, but its scopes do not cover this. What a key may do is what its own scopes and its owner's role both allow.",
@@ -73,25 +86,25 @@ codes! {
         "The detail says why, and what to do instead.";
     NOT_FOUND = "not-found", 404, "There is nothing here",
         "The path, or the object that it names, does not exist.",
-        "Check the path and the id. What is in another's possession may look as if it did not exist.";
+        "Check the path and the id. An object that belongs to someone else may look missing.";
     METHOD_NOT_ALLOWED = "method-not-allowed", 405, "The method does not fit this path",
-        "The path exists, and the method is not one of those that work on it.",
+        "The path exists, but not for this method.",
         "Use a method that the `Allow` header lists.";
     NOT_ACCEPTABLE = "not-acceptable", 406, "The answer would be of another type",
         "The request's `Accept` leaves out what this endpoint answers with.",
-        "Name the types that the detail tells in `Accept`.";
+        "Send an `Accept` with one of the types that the detail names.";
     SKU_TAKEN = "sku-taken", 409, "Another card has this SKU",
         "A SKU is unique among the cards that are not deleted, and another card has this one.",
         "Choose another SKU, or change the card that has it.";
     NAME_TAKEN = "name-taken", 409, "The name is taken",
-        "Another one of the kind has this name; letters in another case make no other name.",
+        "Another object of this kind has the name. Names that differ in case alone count as the same.",
         "Choose another name.";
     CARD_IN_USE = "card-in-use", 409, "A plugin still needs this card",
         "A row of a plugin's table refers to the card and forbids its removal, by its key or by another constraint of its table. The detail names the plugin.",
         "Remove what the plugin keeps of the card first, or leave the card deleted but not purged.";
     COUNT_MOVED = "count-moved", 409, "The filter matches another number of cards now",
         "A bulk action named how many cards it expects, and the filter matches more or fewer by now. Nothing was changed.",
-        "Look at the list again and start the action with the number that it shows; `current_count` is the one of this attempt.";
+        "Look at the list again and start the action with the new number; `current_count` has it.";
     CONFLICT = "conflict", 409, "The state does not allow this now",
         "The object is in a state that does not allow this.",
         "The detail says what is in the way.";
@@ -102,7 +115,7 @@ codes! {
         "`If-Match` names another version than the current one: somebody has changed the object meanwhile.",
         "Read the object again and repeat the change. The current version is in `current_version`.";
     PAYLOAD_TOO_LARGE = "payload-too-large", 413, "The body is too large",
-        "The request body is over the limit of this endpoint; the detail says the limit in bytes.",
+        "The request body is larger than this endpoint takes; the detail names the limit.",
         "Send less at once.";
     URI_TOO_LONG = "uri-too-long", 414, "The address is too long",
         "The address is over 8 KiB.",
@@ -135,7 +148,7 @@ codes! {
         "The request's headers are over the limit.",
         "Send fewer or shorter headers.";
     INTERNAL_ERROR = "internal-error", 500, "Something went wrong on the server",
-        "Something failed that should not have. What it was is not told to clients.",
+        "Something failed that should not have. The cause is in the server's log, not in this answer.",
         "Tell an operator the `request_id`: the server's log has the cause under it.";
     PLUGIN_PANICKED = "plugin-panicked", 500, "The plugin broke down during this call",
         "The plugin's code panicked during this call. Only this call is lost.",
@@ -144,11 +157,11 @@ codes! {
         "The plugin answered with something that cannot be sent: a bad status, a bad header, a body over its limit.",
         "Tell the plugin's author. The server's log has the cause under the `request_id`.";
     UPSTREAM_ERROR = "upstream-error", 502, "The server behind this path failed",
-        "The upstream of this proxy route, or the site of a picture, could not be reached, broke off or sent what is no answer to this.",
-        "Try again later; if it stays so, tell an operator.";
+        "The upstream of this proxy route could not be reached, broke off its answer, or did not answer in HTTP.",
+        "Try again later. If it keeps failing, tell an operator.";
     STORAGE_FULL = "storage-full", 507, "There is no room",
         "What was sent does not fit on the server's disk. Nothing of it was kept.",
-        "An operator makes room; then send it again.";
+        "Ask an operator to make room, then send it again.";
     PLUGIN_UNAVAILABLE = "plugin-unavailable", 503, "The plugin is not available",
         "The plugin is disabled, refused, failed, busy or being replaced.",
         "Try again after `Retry-After`. Operators find the reason in the plugin registry.";
@@ -159,22 +172,22 @@ codes! {
         "The identity provider's keys are needed to check a JWT, and it cannot be reached.",
         "Try again after `Retry-After`. Other credentials work meanwhile.";
     OVERLOADED = "overloaded", 503, "The server is busy",
-        "A bounded queue is full: the server has more to do than it can.",
+        "The server has as much work as it takes on, and refuses more instead of slowing everybody down.",
         "Try again after `Retry-After`.";
     STARTING = "starting", 503, "The host is starting",
         "The host has been started and is not ready yet: it prepares its database and loads its plugins.",
         "Wait as long as `Retry-After` says. The server's log says what it waits for.";
     DRAINING = "draining", 503, "The server is shutting down",
-        "The server is shutting down and takes no more requests.",
+        "The server is shutting down and takes no new requests.",
         "Try again after `Retry-After`; another instance or the next start will answer.";
     PLUGIN_TIMEOUT = "plugin-timeout", 504, "The plugin took too long",
         "The plugin's call reached its deadline and was cancelled.",
         "Ask for less at once, or try again later.";
     UPSTREAM_TIMEOUT = "upstream-timeout", 504, "The server behind this path took too long",
         "The upstream of this proxy route, or the site of a picture, did not answer in time.",
-        "Try again later; if it stays so, tell an operator.";
+        "Try again later. If it keeps failing, tell an operator.";
     REQUEST_TIMEOUT = "request-timeout", 408, "The request came too slowly",
-        "The request's body did not arrive in time.",
+        "The body of the request did not arrive in time.",
         "Send it again over a better connection.";
 }
 

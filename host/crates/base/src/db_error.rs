@@ -1,9 +1,8 @@
 //! What a database failure means to a request.
 
-use deadpool_postgres::{PoolError, TimeoutType};
 use tokio_postgres::error::SqlState;
 
-use crate::{card_size, codes, error::ApiError};
+use crate::card_size;
 
 /// Whether trying again later may help, because the server is away or has no place.
 pub fn is_unavailable(error: &tokio_postgres::Error) -> bool {
@@ -49,38 +48,4 @@ pub fn card_too_large(error: &tokio_postgres::Error) -> Option<String> {
 /// The name of the constraint that was broken, if this is that.
 pub fn violated(error: &tokio_postgres::Error) -> Option<&str> {
     error.as_db_error().filter(|fault| fault.code().code().starts_with("23"))?.constraint()
-}
-
-impl From<tokio_postgres::Error> for ApiError {
-    fn from(error: tokio_postgres::Error) -> Self {
-        if let Some(detail) = card_too_large(&error) {
-            return Self::new(&codes::CARD_TOO_LARGE).detail(detail.clone()).field("/attributes", detail);
-        }
-        let unavailable = is_unavailable(&error);
-        // U+0000, in whatever field it came.
-        if [Some(&SqlState::CHARACTER_NOT_IN_REPERTOIRE), Some(&SqlState::UNTRANSLATABLE_CHARACTER)]
-            .contains(&error.code())
-        {
-            let cause = anyhow::Error::new(error).context("talking to the database");
-            return Self::new(&codes::INVALID_REQUEST)
-                .detail("A text holds a character that can't be stored.")
-                .cause(cause);
-        }
-        let cause = anyhow::Error::new(error).context("talking to the database");
-        if unavailable { Self::new(&codes::DATABASE_UNAVAILABLE).cause(cause) } else { Self::internal(cause) }
-    }
-}
-
-impl From<PoolError> for ApiError {
-    fn from(error: PoolError) -> Self {
-        match error {
-            PoolError::Backend(error) => error.into(),
-            // Every connection is busy: the server is up, we are not keeping up.
-            PoolError::Timeout(TimeoutType::Wait) => {
-                Self::new(&codes::OVERLOADED).cause(anyhow::anyhow!("no database connection became free in time"))
-            }
-            other => Self::new(&codes::DATABASE_UNAVAILABLE)
-                .cause(anyhow::Error::new(other).context("getting a database connection")),
-        }
-    }
 }

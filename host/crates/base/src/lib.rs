@@ -9,7 +9,6 @@ pub mod codes;
 pub mod coding;
 pub mod config;
 pub mod db_error;
-pub mod error;
 pub mod exact;
 pub mod hex;
 pub mod hop_by_hop;

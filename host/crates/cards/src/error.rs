@@ -2,7 +2,6 @@
 
 use cardinal_base::{
     codes::{self, Code},
-    error::ApiError,
     input::InputError,
 };
 
@@ -77,20 +76,6 @@ impl From<InputError> for CardError {
             InputError::Json(detail) => Self::Json(detail),
             InputError::Field { pointer, detail } => Self::field(pointer, detail),
             InputError::Query(detail) => Self::Query(detail),
-        }
-    }
-}
-
-impl From<CardError> for ApiError {
-    fn from(error: CardError) -> Self {
-        let problem = error.detail().into_iter().fold(Self::new(error.code()), Self::detail);
-        let problem = error
-            .fields()
-            .iter()
-            .fold(problem, |problem, field| problem.field(field.pointer.clone(), field.detail.clone()));
-        match error {
-            CardError::Unwritable(cause) => problem.cause(cause),
-            _ => problem,
         }
     }
 }

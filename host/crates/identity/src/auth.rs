@@ -321,6 +321,7 @@ fn key_caller(known: &KnownKey, rights: &ScopeSet, limits: &Limits) -> Caller {
         makers: makers.iter().map(|maker| maker.id).collect(),
         expires_at: record.expires_at,
         allowances: limits.of_key(std::iter::once(own).chain(makers.iter().map(rate))),
+        is_mcp_only: record.mcp_only,
         ..user_caller(owner, scopes)
     }
 }

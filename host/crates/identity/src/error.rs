@@ -1,12 +1,8 @@
 //! Why a caller is not let in, or not let do something.
 
-use cardinal_base::{
-    codes::{self, Code},
-    error::ApiError,
-};
+use cardinal_base::codes::{self, Code};
 use cardinal_database::pool::PoolError;
 use cardinal_store::error::StoreError;
-use http::header;
 
 /// A refusal of a caller. The texts are for the client.
 #[derive(Debug, thiserror::Error)]
@@ -79,32 +75,5 @@ impl AuthError {
 impl From<PoolError> for AuthError {
     fn from(error: PoolError) -> Self {
         StoreError::from(error).into()
-    }
-}
-
-impl From<AuthError> for ApiError {
-    fn from(error: AuthError) -> Self {
-        let problem = Self::new(error.code());
-        match error {
-            AuthError::Unauthorized { challenge, detail, reason, .. } => {
-                let problem = challenge
-                    .into_iter()
-                    .fold(problem, |problem, challenge| problem.header(header::WWW_AUTHENTICATE, challenge));
-                let problem = detail.into_iter().fold(problem, Self::detail);
-                reason.into_iter().fold(problem, |problem, reason| problem.cause(anyhow::anyhow!(reason)))
-            }
-            AuthError::Disabled { detail } => detail.into_iter().fold(problem, Self::detail),
-            AuthError::NoProvider { retry_after } => problem.retry_after(retry_after),
-            AuthError::InsufficientScope { ref scope, ref challenge } => problem
-                .detail(error.to_string())
-                .with("required_scope", scope.clone())
-                .header(header::WWW_AUTHENTICATE, challenge),
-            AuthError::Forbidden(detail) => problem.detail(detail),
-            AuthError::Field { pointer, detail } => Self::invalid(pointer, detail),
-            AuthError::Busy => problem.detail(error.to_string()),
-            AuthError::TooOften { detail, retry_after } => problem.detail(detail).retry_after(retry_after),
-            AuthError::Store(error) => error.into(),
-            AuthError::Internal(cause) => problem.cause(cause),
-        }
     }
 }

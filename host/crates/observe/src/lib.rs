@@ -10,17 +10,19 @@ pub mod process;
 pub mod recent;
 pub mod shard;
 pub mod spent;
+pub mod tools;
 pub mod trace;
 
 use time::OffsetDateTime;
 
-use self::{meter::Requests, plugins::Plugins, shard::Gauge};
+use self::{meter::Requests, plugins::Plugins, shard::Gauge, tools::Tools};
 
 /// What is counted while the worker serves.
 #[derive(Debug)]
 pub struct Telemetry {
     pub requests: Requests,
     pub plugins: Plugins,
+    pub tools: Tools,
     /// Open connections of all listeners.
     pub connections: Gauge,
     pub started: OffsetDateTime,
@@ -33,6 +35,7 @@ impl Telemetry {
         Self {
             requests: Requests::default(),
             plugins: Plugins::default(),
+            tools: Tools::default(),
             connections: Gauge::default(),
             started,
             worker_restarts,

@@ -11,7 +11,7 @@ use super::{
     guard::{Called, Guard},
     instance::{Export, ExportKind, Instance},
 };
-use cardinal_base::error::ApiError;
+use crate::error::CallError;
 use cardinal_observe::{Telemetry, meter::Meter};
 use cardinal_package::{
     manifest::{self, Access, Manifest, Tool},
@@ -70,7 +70,7 @@ pub struct ToolEntry {
 }
 
 impl ToolEntry {
-    pub async fn call(&self, call: CallParts<'_>) -> Result<PluginReply, ApiError> {
+    pub async fn call(&self, call: CallParts<'_>) -> Result<PluginReply, CallError> {
         self.plugin.call(self.handler, call).await
     }
 }
@@ -111,7 +111,7 @@ impl Active {
     }
 
     /// Calls a handler under the guard.
-    pub async fn call(&self, handler: u32, call: CallParts<'_>) -> Result<PluginReply, ApiError> {
+    pub async fn call(&self, handler: u32, call: CallParts<'_>) -> Result<PluginReply, CallError> {
         if cfg!(feature = "without-guard") {
             return self.guard.stand_aside(self.instance.call(handler, call).await);
         }

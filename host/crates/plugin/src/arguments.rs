@@ -5,6 +5,8 @@ use serde_json::{Map, Value};
 
 /// Faults that are reported of one call.
 const REPORTED: usize = 10;
+/// Bytes of a fault that repeats the value; of a longer one the value is left out.
+const LINE_LIMIT: usize = 300;
 
 /// What is wrong with `arguments`, a line each with the JSON pointer; `None` when nothing is.
 pub fn complaints(validator: &jsonschema::Validator, arguments: &Map<String, Value>) -> Option<String> {
@@ -19,7 +21,9 @@ pub fn faults(validator: &jsonschema::Validator, object: &Map<String, Value>) ->
         .take(REPORTED)
         .map(|error| {
             let pointer = error.instance_path().to_string();
-            format!("{}: {error}", if pointer.is_empty() { "/" } else { &pointer })
+            let fault = error.to_string();
+            let fault = if fault.len() > LINE_LIMIT { error.masked().to_string() } else { fault };
+            format!("{}: {fault}", if pointer.is_empty() { "/" } else { &pointer })
         })
         .collect();
     if lines.is_empty() { None } else { Some(lines.join("\n")) }
@@ -39,5 +43,7 @@ mod tests {
         assert!(check(json!({"url": 3})).unwrap().contains("/url"));
         assert!(check(json!({})).unwrap().contains("url"));
         assert!(check(json!({"url": "x", "more": 1})).unwrap().contains("more"));
+        let long = check(json!({"url": ["x".repeat(LINE_LIMIT)]})).unwrap();
+        assert!(long.contains("/url: ") && long.contains("string") && !long.contains("xx"), "{long}");
     }
 }

@@ -11,9 +11,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use http::StatusCode;
-use serde_json::Value;
-
 pub use self::faults::{GuardReport, RecentFault};
 use self::{
     clean::{DroppedHeaders, clean},
@@ -21,9 +18,10 @@ use self::{
 };
 use super::{
     breaker::{Breaker, Pass},
-    call::{CallFault, PluginError, PluginReply},
+    call::{CallFault, PluginReply},
 };
-use cardinal_base::{codes, config::Breaking, error::ApiError, request_id::RequestId};
+use crate::error::CallError;
+use cardinal_base::{codes, config::Breaking, request_id::RequestId};
 use cardinal_observe::{
     log::tail::Tail,
     plugins::{Cause, Fault, PluginMeter},
@@ -33,13 +31,6 @@ use cardinal_observe::{
 
 /// Seconds after which a caller may try again when the plugin is busy.
 const BUSY_RETRY: u32 = 1;
-/// No plugin sends its clients away for longer than a day.
-const RETRY_LIMIT: u32 = 24 * 3600;
-
-/// Fields at fault that an error of a plugin may name, and how long each of their texts may be.
-const FIELDS_LIMIT: usize = 64;
-const FIELD_LIMIT: usize = 512;
-
 /// The guard of one plugin.
 pub struct Guard {
     name: String,
@@ -122,7 +113,7 @@ impl Guard {
         called: Called<'_>,
         stuck: Stuck<'_>,
         call: impl FnOnce() -> F,
-    ) -> Result<PluginReply, ApiError>
+    ) -> Result<PluginReply, CallError>
     where
         F: Future<Output = Result<PluginReply, CallFault>>,
     {
@@ -149,15 +140,14 @@ impl Guard {
                 let cause = if waited * 2 > took { Cause::Database } else { Cause::Plugin };
                 self.note(admitted, &called, (Fault::Timeout, cause, ""), took);
                 let (name, handler, ms) = (&self.name, called.handler, took.as_millis());
-                Err(ApiError::new(&codes::PLUGIN_TIMEOUT)
-                    .cause(anyhow::anyhow!("the plugin {name} reached its deadline in {handler} after {ms} ms")))
+                Err(CallError::Timeout(format!("the plugin {name} reached its deadline in {handler} after {ms} ms")))
             }
         }
     }
 
     /// What a call's outcome would be without all this: only for measuring what it costs.
-    pub fn stand_aside(&self, outcome: Result<PluginReply, CallFault>) -> Result<PluginReply, ApiError> {
-        let mut reply = outcome.map_err(|fault| ApiError::internal(anyhow::anyhow!("{fault:?}")))?;
+    pub fn stand_aside(&self, outcome: Result<PluginReply, CallFault>) -> Result<PluginReply, CallError> {
+        let mut reply = outcome.map_err(|fault| CallError::Internal(format!("{fault:?}")))?;
         self.clean(&mut reply);
         Ok(reply)
     }
@@ -186,36 +176,36 @@ impl Guard {
         }
     }
 
-    fn admit<'g>(&'g self, in_flight: usize, stuck: Stuck<'g>) -> Result<Admitted<'g>, ApiError> {
+    fn admit<'g>(&'g self, in_flight: usize, stuck: Stuck<'g>) -> Result<Admitted<'g>, CallError> {
         if in_flight >= self.limit {
             self.refused();
-            return Err(unavailable(format!("The plugin `{}` is busy.", self.name)).retry_after(BUSY_RETRY));
+            let detail = format!("The plugin `{}` is busy.", self.name);
+            return Err(CallError::Unavailable { detail, retry_after: Some(BUSY_RETRY) });
         }
         match self.breaker.admit() {
             Ok(pass) => Ok(Admitted { guard: self, pass: Some(pass), stuck }),
             Err(seconds) => {
                 self.refused();
                 let detail = format!("The plugin `{}` failed too often and gets no calls for a while.", self.name);
-                Err(unavailable(detail).retry_after(seconds))
+                Err(CallError::Unavailable { detail, retry_after: Some(seconds) })
             }
         }
     }
 
-    fn fault(&self, admitted: Admitted<'_>, called: &Called<'_>, fault: CallFault, took: Duration) -> ApiError {
+    fn fault(&self, admitted: Admitted<'_>, called: &Called<'_>, fault: CallFault, took: Duration) -> CallError {
         let name = &self.name;
         match fault {
             CallFault::Panicked { message } => {
                 self.note(admitted, called, (Fault::Panic, Cause::Plugin, &message), took);
-                ApiError::new(&codes::PLUGIN_PANICKED).cause(anyhow::anyhow!("the plugin {name} panicked: {message}"))
+                CallError::Panicked(format!("the plugin {name} panicked: {message}"))
             }
             CallFault::BadReply { reason } => {
                 self.note(admitted, called, (Fault::BadReply, Cause::Plugin, &reason), took);
-                ApiError::new(&codes::PLUGIN_ERROR)
-                    .cause(anyhow::anyhow!("the reply of the plugin {name} cannot be sent: {reason}"))
+                CallError::BadReply(format!("the reply of the plugin {name} cannot be sent: {reason}"))
             }
             CallFault::Retired => {
                 self.refused();
-                unavailable(format!("The plugin `{name}` is being replaced."))
+                CallError::Unavailable { detail: format!("The plugin `{name}` is being replaced."), retry_after: None }
             }
             CallFault::Error(error) => {
                 match error.cause {
@@ -226,7 +216,8 @@ impl Guard {
                         self.note(admitted, called, (fault, cause, &error.message), took);
                     }
                 }
-                self.error(error)
+                self.own_codes.note(&error.code);
+                CallError::Own { plugin: name.clone(), error }
             }
         }
     }
@@ -267,26 +258,6 @@ impl Guard {
         self.counters.refused.count();
         self.meter.failed(Fault::Refused);
     }
-
-    /// An error that the author chose goes to the client as it is; any other only to the log.
-    fn error(&self, error: PluginError) -> ApiError {
-        let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        self.own_codes.note(&error.code);
-        let mut answer = match codes::find(&error.code) {
-            Some(code) if code.status == error.status => ApiError::new(code),
-            _ => ApiError::custom(
-                status,
-                error.code,
-                status.canonical_reason().unwrap_or("The plugin refused the request"),
-            ),
-        };
-        let log = anyhow::anyhow!("the plugin {}: {}", self.name, error.message);
-        answer = if error.public { answer.detail(error.message) } else { answer.cause(log) };
-        if error.retry {
-            answer = answer.retry_after(retry_in(&error.details).unwrap_or(BUSY_RETRY));
-        }
-        with_details(answer, &error.details)
-    }
 }
 
 /// Whether the plugin's threads are all held.
@@ -320,59 +291,6 @@ impl Drop for Admitted<'_> {
             self.guard.breaker.wrong(pass, self.guard.calls_let_in());
         } else {
             self.guard.breaker.gone(pass);
-        }
-    }
-}
-
-/// The seconds that the author asks the client to wait.
-fn retry_in(details: &Value) -> Option<u32> {
-    let seconds = details.get("retry_after")?.as_u64()?;
-    Some(u32::try_from(seconds).unwrap_or(RETRY_LIMIT).min(RETRY_LIMIT))
-}
-
-fn with_details(mut answer: ApiError, details: &Value) -> ApiError {
-    let text = |of: &Value, name: &str| of.get(name).and_then(Value::as_str).map(cut);
-    for error in details.get("errors").and_then(Value::as_array).into_iter().flatten().take(FIELDS_LIMIT) {
-        let text = |name| text(error, name).unwrap_or_default();
-        answer = answer.field(text("pointer"), text("detail"));
-    }
-    match text(details, "required_scope") {
-        Some(scope) => answer.with("required_scope", scope),
-        None => answer,
-    }
-}
-
-/// The beginning of a text in an error's details.
-fn cut(text: &str) -> String {
-    let end = (0..=text.len().min(FIELD_LIMIT)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    text[..end].to_owned()
-}
-
-fn unavailable(detail: String) -> ApiError {
-    ApiError::new(&codes::PLUGIN_UNAVAILABLE).detail(detail)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_cut_on_a_character() {
-        assert_eq!((cut("/a"), cut(&"é".repeat(FIELD_LIMIT)).len()), ("/a".to_owned(), FIELD_LIMIT));
-        assert_eq!(cut(&format!("x{}", "é".repeat(FIELD_LIMIT))).len(), FIELD_LIMIT - 1);
-    }
-
-    #[test]
-    fn an_author_names_the_wait_within_reason() {
-        use serde_json::json;
-        for (details, seconds) in [
-            (json!({"retry_after": 30}), Some(30)),
-            (json!({"retry_after": u64::MAX}), Some(RETRY_LIMIT)),
-            (json!({"retry_after": "soon"}), None),
-            (json!({"retry_after": -1}), None),
-            (Value::Null, None),
-        ] {
-            assert_eq!(retry_in(&details), seconds, "{details}");
         }
     }
 }

@@ -11,6 +11,7 @@ pub mod bridge;
 pub mod call;
 pub mod connection;
 pub mod context;
+pub mod error;
 pub mod frontend;
 pub mod guard;
 pub mod inspect;

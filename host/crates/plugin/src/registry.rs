@@ -44,11 +44,12 @@ use self::{
 };
 pub use super::active::ToolEntry;
 use super::{context::Services, past::Past, watchdog::Watchdog};
-use cardinal_base::{clock::Clock, config::Config, error::ApiResult, seal::SealingKey};
+use cardinal_base::{clock::Clock, config::Config, seal::SealingKey};
 use cardinal_control::{crash::record::Crash, link::KeeperLink};
 use cardinal_database::log_failure;
 use cardinal_observe::Telemetry;
 use cardinal_package::{kept::Kept, state::State};
+use cardinal_store::error::StoreError;
 use cardinal_store::{plugin_owners, plugin_state, plugin_versions};
 
 mod back;
@@ -376,7 +377,7 @@ impl Registry {
     }
 
     /// What stands in the database about plugins.
-    async fn decided(&self) -> ApiResult<Decided> {
+    async fn decided(&self) -> Result<Decided, StoreError> {
         let core = &self.loader.services.core;
         // The stamp first: what is decided while this is read is read again.
         let stamp = plugin_state::stamp(core).await?;

@@ -155,14 +155,21 @@ impl Slot {
             return;
         }
         let before = Duration::from_nanos(self.computed.load(Ordering::Relaxed));
-        if computed.saturating_sub(before) >= COMPUTED {
+        if computed.saturating_sub(before) < COMPUTED {
+            return;
+        }
+        // The mark first, then a look whether the poll still goes on: the thread looks in the other order, so that either
+        // it sees the mark and ends, or we see that it is over and leave whoever comes next alone.
+        self.put_back.store(true, Ordering::Relaxed);
+        std::sync::atomic::fence(Ordering::SeqCst);
+        if self.poll.load(Ordering::Relaxed) == self.seen.load(Ordering::Relaxed) {
             background::put_back(thread);
-            self.put_back.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether the thread got a low priority for what it did.
+    /// Whether the thread got a low priority for what it did, after its poll is over.
     pub fn was_put_back(&self) -> bool {
+        std::sync::atomic::fence(Ordering::SeqCst);
         self.put_back.load(Ordering::Relaxed)
     }
 }

@@ -17,8 +17,8 @@ const SESSION_SQL: &str =
 
 /// Made anew by whoever restores: history that the restore itself writes, and the secret. Events are of the database
 /// that they happened in; their readers are told to look again, and so are those of changed rights. What is in service is
-/// told by the hosts that live.
-const NOT_DUMPED: [&str; 9] = [
+/// told by the hosts that live. An approval that was used since would be good once more.
+const NOT_DUMPED: [&str; 10] = [
     "core_migrations",
     "cardinal_secret",
     "plugin_schema_state",
@@ -28,6 +28,7 @@ const NOT_DUMPED: [&str; 9] = [
     "events",
     "event_numbers",
     "identity_changes",
+    "mcp_approvals",
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -42,6 +42,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     15 "0015_card_walks",
     16 "0016_card_size",
     17 "0017_identity_changes",
+    18 "0018_approvals",
 ];
 
 /// How many there are.

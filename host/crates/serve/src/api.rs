@@ -2,6 +2,7 @@
 //! the route table.
 
 pub mod api_keys;
+mod approvals;
 mod audit;
 pub mod auth;
 mod card_export;
@@ -14,7 +15,7 @@ mod jobs;
 mod kinds;
 mod live;
 mod master_cards;
-mod mcp;
+pub mod mcp;
 pub mod metrics;
 pub mod openapi;
 pub mod pages;
@@ -44,6 +45,7 @@ pub fn routes() -> Vec<Route> {
         problems::routes(),
         auth::routes(),
         api_keys::routes(),
+        approvals::routes(),
         audit::routes(),
         events::routes(),
         master_cards::routes(),

@@ -9,19 +9,19 @@ use anyhow::Context;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::http::error::ApiResult;
 use crate::{
     api::{client_errors::ClientErrors, openapi::Descriptions},
     audit::{Act, Audit},
     http::{compression::Compression, cors::Origins, forwarded::UndeclaredProxies, host::Hosts},
     jobs::Jobs,
-    mcp::Mcp,
+    mcp::{self, Mcp, confirmation::Confirmations},
     pictures::Pictures,
     proxy::{Proxy, stored::StoredRoutes},
     router::Router,
 };
 use cardinal_base::{
-    clock::Clock, config::Config, error::ApiResult, page::Cursors, password, seal::SealingKey,
-    secret_file::BOOTSTRAP_PASSWORD_FILE,
+    clock::Clock, config::Config, page::Cursors, password, seal::SealingKey, secret_file::BOOTSTRAP_PASSWORD_FILE,
 };
 use cardinal_control::link::{FirstLogin, KeeperLink, WorkerStart};
 use cardinal_database::{log_failure, pool::Pools};
@@ -64,6 +64,7 @@ pub struct App {
     pub past: Arc<Past>,
     pub keeper: KeeperLink,
     pub mcp: Mcp,
+    pub confirmations: Arc<Confirmations>,
     pub proxy: Proxy,
     pub proxy_routes: StoredRoutes,
     pub kinds: Kinds,
@@ -126,8 +127,18 @@ impl App {
         let plugins = Arc::new(Registry::new(&config, own, services, link, past_too, clock.clone(), counted)?);
         let hosts = Hosts::new(&base_url, &config.http.allowed_hosts, &config.http.proxy_hosts);
         let shares_origin = !hosts.set_the_proxy_apart() && config.http.admin_listen_addr.is_none();
+        let shared = (pools.core.clone(), Arc::clone(&audit), Arc::clone(&catalogue));
+        let confirmations =
+            Arc::new(Confirmations::new(shared, key.clone(), config.mcp.confirm, &base_url, stop.child_token()));
+        let services = mcp::Services {
+            registry: Arc::clone(&plugins),
+            cards: mcp::Cards { catalogue: Arc::clone(&catalogue), pool: pools.core.clone() },
+            calls: mcp::Calls { audit: Arc::clone(&audit), telemetry: Arc::clone(&telemetry) },
+            confirmations: Arc::clone(&confirmations),
+        };
         Ok(Self {
-            mcp: Mcp::new(Arc::clone(&plugins), Arc::clone(&catalogue), Arc::clone(&audit), key, stop),
+            mcp: Mcp::new(services, key, stop),
+            confirmations,
             jobs: Arc::new(Jobs::new(pools.core.clone(), start.host_id)),
             pictures: Pictures::new(config.http.picture_networks.clone())?,
             events: Arc::new(Events::new(pools.core.clone(), stop)),

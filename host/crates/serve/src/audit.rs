@@ -1,6 +1,6 @@
 //! Who did what: one row per administrative act, written when it is done. Refused attempts are written at once the
 //! first time and then summed up: one row per caller, act and minute, so that a flood fills neither the memory nor
-//! the table.
+//! the table. Calls of tools are many, too: each has its row, and rows that come together are written together.
 
 use std::{
     collections::HashMap,
@@ -14,8 +14,9 @@ use time::{Duration, OffsetDateTime};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use crate::http::error::ApiResult;
 use crate::request::Call;
-use cardinal_base::{clock::Clock, error::ApiResult};
+use cardinal_base::clock::Clock;
 use cardinal_database::pool::Pool;
 use cardinal_identity::{
     auth::caller::{Caller, CallerKind},
@@ -81,12 +82,22 @@ acts! {
     ImportCards = "card.import";
     PurgeCard = "card.purge";
     RunUnattended = "tool.run_unattended";
+    AskApproval = "approval.ask";
+    Approve = "approval.approve": POST "/v1/admin/approvals/{id}/approve";
+    Deny = "approval.deny": POST "/v1/admin/approvals/{id}/deny";
+    UseApproval = "approval.use";
+    CallTool = "tool.call";
 }
 
 /// How long refusals of one caller and act are summed up.
 const WINDOW: Duration = Duration::minutes(1);
 /// Callers and acts whose refusals are summed up at the same time; what comes beyond is summed up by act alone.
 const WINDOWS: usize = 4_096;
+
+/// Tool calls that wait to be written; a further one waits until they are.
+const WAITING_CALLS: usize = 5_000;
+/// Tool calls that are written in one transaction.
+const CALLS_AT_ONCE: usize = 500;
 
 /// Whose refusals are summed up together: the caller, or the address of who is none.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -108,7 +119,11 @@ pub struct Audit {
     pool: Pool,
     clock: Clock,
     windows: Mutex<HashMap<(Who, Act), Window>>,
-    /// Rings when a refusal is to be written.
+    /// Tool calls that wait to be written together.
+    calls: Mutex<Vec<Entry>>,
+    /// Held by who writes them: at a stop, whoever comes last waits for what another has taken.
+    writing: tokio::sync::Mutex<()>,
+    /// Rings when something is to be written.
     news: Notify,
 }
 
@@ -120,7 +135,8 @@ pub struct Meant {
 
 impl Audit {
     pub fn new(pool: Pool, clock: Clock) -> Self {
-        Self { pool, clock, windows: Mutex::default(), news: Notify::new() }
+        let (windows, calls, writing) = Default::default();
+        Self { pool, clock, windows, calls, writing, news: Notify::new() }
     }
 
     /// Writes down what the call's caller did.
@@ -175,6 +191,48 @@ impl Audit {
         self.add(&entry).await;
     }
 
+    /// Writes down a call of the tool `target`, together with others that end meanwhile. The call waits for it only when
+    /// too many do.
+    pub async fn called(
+        &self,
+        actor: Value,
+        ip: Option<IpAddr>,
+        request_id: String,
+        target: String,
+        outcome: &'static str,
+        detail: Value,
+    ) {
+        let (at, action, detail) = (self.clock.now(), Act::CallTool.name(), Some(detail));
+        let target = Some(target);
+        let entry = Entry { actor, action, target, outcome, ip, request_id, detail, count: 1, first_at: None, at };
+        let waiting = {
+            let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+            calls.push(entry);
+            calls.len()
+        };
+        if waiting < WAITING_CALLS {
+            self.news.notify_one();
+        } else {
+            self.write_calls().await;
+        }
+    }
+
+    async fn write_calls(&self) {
+        let _writing = self.writing.lock().await;
+        let calls = std::mem::take(&mut *self.calls.lock().unwrap_or_else(PoisonError::into_inner));
+        for calls in calls.chunks(CALLS_AT_ONCE) {
+            let written = match calls {
+                [call] => audit::add(&self.pool, call).await,
+                calls => audit::add_all(&self.pool, calls).await,
+            };
+            if let Err(error) = written {
+                let count = calls.len();
+                tracing::error!(count, ?error, "failed to write tool calls to the audit log; they follow");
+                calls.iter().for_each(|entry| tracing::error!(?entry, "a tool call that the audit log lacks"));
+            }
+        }
+    }
+
     /// Counts an attempt of a caller that was refused.
     pub fn refused(
         &self,
@@ -224,13 +282,15 @@ impl Audit {
         }
     }
 
-    /// Waits until a refusal is to be written.
+    /// Waits until something is to be written.
     pub async fn news(&self) {
         self.news.notified().await;
     }
 
-    /// Writes refusals down: the first of a window now, the rest when its minute is over, or now when this is the end.
-    pub async fn write_refusals(&self, is_end: bool) {
+    /// Writes down what waits: tool calls, and refusals, the first of a window now, the rest when its minute is over, or
+    /// now when this is the end.
+    pub async fn write_waiting(&self, is_end: bool) {
+        self.write_calls().await;
         for entry in self.due(is_end) {
             self.add(&entry).await;
         }

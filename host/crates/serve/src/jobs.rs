@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::app::App;
-use cardinal_base::error::{ApiError, ApiResult};
+use crate::http::error::{ApiError, ApiResult};
 use cardinal_database::pool::{PoolError, StatementError};
 use cardinal_database::{log_failure, pool::Pool};
 use cardinal_store::{

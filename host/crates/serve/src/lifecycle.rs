@@ -17,8 +17,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::http::error::ApiError;
 use crate::{api, app::App, audit::Act, request::Door, server};
-use cardinal_base::{clock::Clock, error::ApiError, memory};
+use cardinal_base::{clock::Clock, memory};
 use cardinal_control::{
     crash::{current, descriptors, vital::LowNumbers},
     link::{KeeperLink, ListenerUse, WorkerStart},
@@ -119,7 +120,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, sockets: Sockets, log: Log,
     tasks.spawn(async move { cardinal_database::heartbeat::keep(&pools).await });
     tasks.spawn(follow_rights(Arc::clone(&app)));
     tasks.spawn(sweep(Arc::clone(&app)));
-    tasks.spawn(write_refusals(Arc::clone(&app)));
+    tasks.spawn(write_audit(Arc::clone(&app)));
     tasks.spawn(clean(Arc::clone(&app)));
     if let Some(oidc) = app.auth.oidc.clone() {
         // The start does not wait for it: a provider that is away takes only its own tokens with it.
@@ -138,6 +139,8 @@ async fn serve(start: WorkerStart, link: KeeperLink, sockets: Sockets, log: Log,
     tasks.spawn(roll_back_failures(Arc::clone(&app)));
     let events = Arc::clone(&app.events);
     tasks.spawn(async move { events.keep_up().await });
+    let confirmations = Arc::clone(&app.confirmations);
+    tasks.spawn(async move { confirmations.follow().await });
     tasks.spawn(tell_of_plugins(Arc::clone(&app), stop.clone()));
 
     link.drained().await;
@@ -153,7 +156,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, sockets: Sockets, log: Log,
     if let Err(error) = app.auth.flush_uses().await {
         log_failure!(error, "the last uses of keys could not be written down");
     }
-    app.audit.write_refusals(true).await;
+    app.audit.write_waiting(true).await;
     tasks.shutdown().await;
     lease::leave(&app.pools.core, app.host_id).await;
     Ok(())
@@ -272,15 +275,15 @@ async fn share_budgets(app: Arc<App>) {
     lease::keep(&app.limits, &app.pools.core, app.host_id).await;
 }
 
-/// Refused attempts reach the audit log beside the requests, which do not wait for it.
-async fn write_refusals(app: Arc<App>) {
+/// Refused attempts and tool calls reach the audit log beside the requests, which do not wait for it.
+async fn write_audit(app: Arc<App>) {
     let mut every = tokio::time::interval(SUM_UP_EVERY);
     loop {
         tokio::select! {
             () = app.audit.news() => {}
             _ = every.tick() => {}
         }
-        app.audit.write_refusals(false).await;
+        app.audit.write_waiting(false).await;
     }
 }
 
@@ -342,6 +345,9 @@ async fn sweep(app: Arc<App>) {
         }
         if let Err(error) = cardinal_store::identity_changes::sweep(&app.pools.core).await {
             log_failure!(error, "failed to remove old changes of rights");
+        }
+        if let Err(error) = cardinal_store::approvals::sweep(&app.pools.core).await {
+            log_failure!(error, "failed to forget approvals that are over");
         }
         if let Err(error) = cardinal_store::login_failures::sweep(&app.pools.core).await {
             log_failure!(error, "failed logins that are over could not be forgotten");

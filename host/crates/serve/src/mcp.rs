@@ -1,12 +1,17 @@
 //! The MCP endpoint: rmcp behind our own walk. Who calls is known before a message is read; what
 //! a caller's scopes don't cover does not exist for it.
 
+mod calls;
+pub mod confirmation;
 mod core_tools;
 mod exact_content;
+mod heartbeat;
 mod message;
 mod plugin_tools;
+mod resources;
 mod server;
 mod sessions;
+mod tool;
 mod transport;
 mod watch;
 
@@ -17,40 +22,39 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use http_body_util::{BodyExt, StreamBody};
 use rmcp::{model::InitializeRequestParams, transport::streamable_http_server::session::local::LocalSessionManager};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+pub use self::{calls::Calls, core_tools::Cards, server::Services};
+
 use self::{
+    heartbeat::Answered,
     message::Message,
     server::Server,
     sessions::{Session, Sessions, essence},
     transport::{
-        Request, Response, SESSION_ID, Transport, is_plain_refusal, pass_on, plain_or, prepare, request, send,
-        session_id, text, transport,
+        Request, Response, SESSION_ID, Transport, is_plain_refusal, names_events, pass_on, plain_or, prepare, request,
+        send, session_id, text, transport,
     },
     watch::Watch,
 };
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
-    audit::Audit,
     http::{
         body::Body,
         reply::{self, Reply},
         request_body,
     },
-    request::{Call, Credential},
+    request::{Call, Credential, WatchesItself},
 };
-use cardinal_base::{
-    error::{ApiError, ApiResult},
-    request_id::RequestId,
-    seal::SealingKey,
-};
+use cardinal_base::{request_id::RequestId, seal::SealingKey};
 use cardinal_identity::auth::caller::{Caller, SharedCaller};
 use cardinal_observe::{spent::Elsewhere, trace::Trace};
-use cardinal_plugin_host::registry::Registry;
-use cardinal_store::catalogue::Catalogue;
 
 /// Bytes of one message.
 const MESSAGE_LIMIT: usize = 1 << 20;
+const TOOL_CALL: &str = "tools/call";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// What a tool call must know of its request; travels in the request's extensions.
@@ -65,8 +69,23 @@ pub struct Visit {
     /// Tools run in tasks of the protocol library; what they spend belongs to the request.
     pub spent: Elsewhere,
     pub session: Option<Arc<Session>>,
+    /// The answer may be a stream of events.
+    pub reads_events: bool,
+    /// The client's revision knows links to resources.
+    pub takes_links: bool,
     /// Of a request that stays open for news.
     watcher: Option<Arc<Watcher>>,
+    /// Of a tool call, which may wait for a person.
+    origin: Option<Origin>,
+    /// Where requests to the client of a session go, between the events of the answer.
+    frames: Option<mpsc::Sender<Bytes>>,
+}
+
+/// What shows once more who calls.
+#[derive(Clone)]
+struct Origin {
+    app: Arc<App>,
+    authorization: Option<HeaderValue>,
 }
 
 /// Who waits for news.
@@ -86,14 +105,8 @@ pub struct Mcp {
 }
 
 impl Mcp {
-    pub fn new(
-        registry: Arc<Registry>,
-        catalogue: Arc<Catalogue>,
-        audit: Arc<Audit>,
-        key: SealingKey,
-        stop: &CancellationToken,
-    ) -> Self {
-        let server = Server::new(registry, catalogue, audit, stop.child_token());
+    pub fn new(services: Services, key: SealingKey, stop: &CancellationToken) -> Self {
+        let server = Server::new(services, stop.child_token());
         let mut manager = LocalSessionManager::default();
         manager.session_config.keep_alive = None; // `Sessions` ends them
         let manager = Arc::new(manager);
@@ -142,25 +155,48 @@ impl Mcp {
         if message.method == "initialize" {
             call.headers.remove(SESSION_ID); // a client that has lost its session may still name it
         }
+        if message.method.is_empty()
+            && let Some(answer) = confirmation::Reply::read(&bytes)
+        {
+            return self.take_reply(app, &call, &message, &answer).await;
+        }
         let gets_json = session_id(&call.headers).is_none();
+        let names_events = names_events(&call.headers);
         prepare(&mut call.headers, gets_json);
         let mut visit = visit(&call, caller);
+        visit.reads_events = names_events || !gets_json;
         visit.exact_arguments = message.exact_arguments.take();
-        if message.method == "subscriptions/listen" {
+        let listens = message.method == "subscriptions/listen";
+        if listens {
             visit.watcher = Some(Watcher::new(app, &call));
+        }
+        if message.method == TOOL_CALL {
+            let authorization = call.headers.get(header::AUTHORIZATION).cloned();
+            visit.origin = Some(Origin { app: Arc::clone(app), authorization });
         }
         let spent = visit.spent.clone();
         let response = self.respond(app, &call, &message, bytes, visit).await;
         spent.take_over();
         match response? {
-            Answer::Refused(reply) => Ok(reply),
+            Answer::Reply(reply) => Ok(reply),
             Answer::Response(response) if is_plain_refusal(&response) => {
                 let status = response.status();
                 Ok(message.invalid(status, &text(response).await))
             }
-            Answer::Response(response) => Ok(response.map(Body::stream)),
-            Answer::OfSession(response, session) => {
+            Answer::Response(response) => {
+                let mut reply = response.map(Body::stream);
+                if listens && message.is_modern {
+                    reply.extensions_mut().insert(WatchesItself);
+                }
+                Ok(reply)
+            }
+            Answer::OfSession(response, session, questions) => {
                 let begun = session.begin_use();
+                let response = match questions {
+                    Some(questions) => response
+                        .map(|body| BodyExt::boxed(StreamBody::new(confirmation::frames_between(body, questions)))),
+                    None => response,
+                };
                 // Held until the last byte is sent: what is under way keeps the session in memory.
                 Ok(response.map(|body| {
                     Body::stream(body.map_frame(move |frame| {
@@ -184,27 +220,50 @@ impl Mcp {
             && !message.is_modern
         {
             let Some(client) = essence(client.clone()) else {
-                return Ok(Answer::Refused(message.too_many_capabilities()));
+                return Ok(Answer::Reply(message.too_many_capabilities()));
             };
             let request = request(&call.method, &call.uri, call.headers.clone(), bytes, visit.clone());
             let (app, caller) = (Arc::clone(app), Arc::clone(&visit.caller));
             return to_the_end(async move { app.mcp.open(request, &caller, client).await }).await;
         }
         if message.is_modern {
-            return Ok(Answer::Response(pass_on(&self.stateful, call, bytes, visit).await));
+            return Ok(by_itself(&self.stateful, call, message, bytes, visit).await);
         }
         let Some(id) = session_id(&call.headers) else {
-            return Ok(Answer::Response(pass_on(&self.single, call, bytes, visit).await));
+            return Ok(by_itself(&self.single, call, message, bytes, visit).await);
         };
         let Some(session) = self.sessions.find(id, &visit.caller) else {
-            return Ok(Answer::Refused(message.session_not_found()));
+            return Ok(Answer::Reply(message.session_not_found()));
         };
         visit.session = Some(Arc::clone(&session));
+        let mut questions = None;
+        if message.method == TOOL_CALL {
+            let (frames, asked) = confirmation::frames();
+            (visit.frames, questions) = (Some(frames), Some(asked));
+        }
         let response = self.in_session(app, &session, call, bytes, visit).await?;
         if is_plain_refusal(&response) {
             return Ok(Answer::Response(response));
         }
-        Ok(Answer::OfSession(response, session))
+        Ok(Answer::OfSession(response, session, questions))
+    }
+
+    /// Takes a session's answer to a question of ours.
+    async fn take_reply(
+        &self,
+        app: &Arc<App>,
+        call: &Call,
+        message: &Message,
+        answer: &confirmation::Reply,
+    ) -> ApiResult<Reply> {
+        let caller = call.caller()?;
+        let session = session_id(&call.headers).and_then(|id| self.sessions.find(id, caller));
+        let Some(session) = session else { return Ok(message.session_not_found()) };
+        let from = (session.id(), Some(session.client_name()));
+        if app.confirmations.take_reply(caller, from, call, answer).await? {
+            return Ok(reply::status(StatusCode::ACCEPTED));
+        }
+        Ok(message.invalid(StatusCode::BAD_REQUEST, "no such question waits for this session"))
     }
 
     /// Opens a session. The client gets an id that outlives the protocol library's.
@@ -296,7 +355,9 @@ impl Mcp {
             return plain_or(response).await;
         }
         let watch = Watcher::new(app, &call).watch(caller);
-        Ok(response.map(|body| Body::stream(StreamBody::new(watch::frames(body, session, watch)))))
+        let mut reply = response.map(|body| Body::stream(StreamBody::new(watch::frames(body, session, watch))));
+        reply.extensions_mut().insert(WatchesItself);
+        Ok(reply)
     }
 
     /// What the tools that `caller` sees look like, as a number that is the same in every process.
@@ -310,6 +371,19 @@ impl Mcp {
     }
 }
 
+/// Passes on a message without a session. The answer is JSON, so a call that takes long needs another sign of life.
+async fn by_itself(transport: &Transport, call: &Call, message: &Message, bytes: Bytes, visit: Visit) -> Answer {
+    if message.method != "tools/call" || !visit.reads_events {
+        return Answer::Response(pass_on(transport, call, bytes, visit).await);
+    }
+    let request = request(&call.method, &call.uri, call.headers.clone(), bytes, visit);
+    let transport = transport.clone();
+    match heartbeat::answer(async move { send(&transport, request).await }).await {
+        Answered::AtOnce(response) => Answer::Response(response),
+        Answered::OnStream(reply) => Answer::Reply(reply),
+    }
+}
+
 /// Does it in a task of its own: a client that goes away in the middle must not leave a session of the protocol library's
 /// behind that nobody would end.
 async fn to_the_end<T: Send + 'static>(work: impl Future<Output = ApiResult<T>> + Send + 'static) -> ApiResult<T> {
@@ -318,8 +392,9 @@ async fn to_the_end<T: Send + 'static>(work: impl Future<Output = ApiResult<T>> 
 
 enum Answer {
     Response(Response),
-    OfSession(Response, Arc<Session>),
-    Refused(Reply),
+    /// With the questions to the client that may come before the answer to its call.
+    OfSession(Response, Arc<Session>, Option<mpsc::Receiver<Bytes>>),
+    Reply(Reply),
 }
 
 impl Watcher {
@@ -343,6 +418,10 @@ fn visit(call: &Call, caller: &SharedCaller) -> Visit {
         exact_arguments: None,
         spent: Elsewhere::default(),
         session: None,
+        reads_events: false,
+        takes_links: false,
         watcher: None,
+        origin: None,
+        frames: None,
     }
 }

@@ -27,11 +27,11 @@ use self::{
     tunnel::Tunnels,
     upstream::Client,
 };
+use crate::http::error::{ApiError, ApiResult};
 use crate::http::{body::Body, path, reply::Reply, request_body::RequestBody};
 use cardinal_base::{
     codes,
     config::{self, ProxyRoute},
-    error::{ApiError, ApiResult},
     request_id::RequestId,
 };
 

@@ -14,8 +14,10 @@ pub use self::{
     call::Call,
     credential::{Credential, RECHECK_RIGHTS},
     cx::Cx,
+    revocable::WatchesItself,
     unreadable::answer as unreadable,
 };
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     api,
     app::App,
@@ -30,11 +32,7 @@ use crate::{
     proxy,
     router::{Access, Found, Reads},
 };
-use cardinal_base::{
-    codes,
-    config::own_paths::is_own,
-    error::{ApiError, ApiResult},
-};
+use cardinal_base::{codes, config::own_paths::is_own};
 use cardinal_identity::auth::caller::SharedCaller;
 use cardinal_observe::spent;
 
@@ -184,10 +182,13 @@ async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<Re
     let caller = identify(app, cx, peer, request.headers()).await?; // 401, 503; before 404: only the known learn what exists
     app.limits.charge(&caller.allowances, cx.started, &mut cx.standing)?; // 429; what is refused from here on has cost a call, too
     let found = found?; // 404, 405
+    if !api::mcp::is_endpoint(found.route.path) {
+        caller.require_more_than_mcp()?; // 403
+    }
     if let Access::Scope(scope) = found.route.access {
         caller.require(scope).map_err(|refusal| app.auth.step_up(refusal, &caller, scope))?; // 403
     }
-    let is_bound = found.route.access == Access::Plugin || found.route.path.starts_with("/api");
+    let is_bound = found.route.access == Access::Plugin || api::mcp::is_endpoint(found.route.path);
     let credential = request.headers().get(header::AUTHORIZATION).filter(|_| is_bound).cloned();
     let reply = run(app, cx, Some(Arc::clone(&caller)), request, &found).await?;
     Ok(match credential {
@@ -255,7 +256,7 @@ async fn run(
     let answer = (found.route.handler)(app, call);
     // A plugin's calls, by route or by tool, have deadlines of their own, and so has a body that streams in.
     let own_deadline = found.route.access == Access::Plugin || found.route.reads == Reads::Stream;
-    if own_deadline || found.route.path.starts_with("/api") {
+    if own_deadline || api::mcp::is_endpoint(found.route.path) {
         return answer.await;
     }
     in_time(app, answer).await

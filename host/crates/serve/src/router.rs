@@ -9,6 +9,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use http::{Method, header};
 
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     api,
     app::App,
@@ -16,11 +17,7 @@ use crate::{
     openapi::{self, Describe},
     request::Call,
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-    input,
-};
+use cardinal_base::{codes, input};
 use cardinal_observe::meter::{Meter, Requests};
 
 /// Who may come in.

@@ -40,13 +40,15 @@ pub struct KeyRecord {
     pub budget_key_id: Option<Uuid>,
     /// The key that took its place and is not revoked.
     pub replaced_by_id: Option<Uuid>,
+    /// Good at the MCP endpoint alone.
+    pub mcp_only: bool,
 }
 
 const COLUMNS: &str = "k.id, k.name, k.key_hint, k.owner_id, k.scopes, k.rate_per_minute, k.rate_burst, k.expires_at, \
      k.created_at, k.last_used_at, k.last_used_ip, k.revoked_at, k.revoked_reason, k.replaces_id, \
      k.made_by_key_id, k.budget_key_id, \
-     (SELECT s.id FROM public.admin_api_keys s WHERE s.replaces_id = k.id AND s.revoked_at IS NULL)";
-const COLUMN_COUNT: usize = 17;
+     (SELECT s.id FROM public.admin_api_keys s WHERE s.replaces_id = k.id AND s.revoked_at IS NULL), k.mcp_only";
+const COLUMN_COUNT: usize = 18;
 
 fn from_row(row: &Row) -> KeyRecord {
     KeyRecord {
@@ -67,6 +69,7 @@ fn from_row(row: &Row) -> KeyRecord {
         made_by_key_id: row.get(14),
         budget_key_id: row.get(15),
         replaced_by_id: row.get(16),
+        mcp_only: row.get(17),
     }
 }
 
@@ -96,10 +99,10 @@ pub async fn by_hash(pool: &Pool, hash: &KeyHash) -> Result<Option<KnownKey>, St
 }
 
 const INSERT: &str = "INSERT INTO public.admin_api_keys (id, name, key_hash, key_hint, owner_id, scopes, rate_per_minute, rate_burst, \
-     expires_at, created_at, replaces_id, made_by_key_id, budget_key_id) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
+     expires_at, created_at, replaces_id, made_by_key_id, budget_key_id, mcp_only) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
 
-fn values<'v>(key: &'v KeyRecord, hash: &'v &[u8]) -> [&'v (dyn ToSql + Sync); 13] {
+fn values<'v>(key: &'v KeyRecord, hash: &'v &[u8]) -> [&'v (dyn ToSql + Sync); 14] {
     [
         &key.id,
         &key.name,
@@ -114,6 +117,7 @@ fn values<'v>(key: &'v KeyRecord, hash: &'v &[u8]) -> [&'v (dyn ToSql + Sync); 1
         &key.replaces_id,
         &key.made_by_key_id,
         &key.budget_key_id,
+        &key.mcp_only,
     ]
 }
 

@@ -7,7 +7,7 @@
 
 use time::format_description::well_known::Rfc3339;
 
-use super::cards::{COLUMNS, from_row};
+use super::cards::{COLUMNS, COLUMNS_WITHOUT_ATTRIBUTES, from_row};
 use crate::error::StoreError;
 use cardinal_cards::{
     card::Card,
@@ -67,6 +67,8 @@ pub struct Wanted<'a> {
     pub sort: Sort,
     pub place: Option<&'a Place>,
     pub limit: u32,
+    /// Without them the cards' attributes are empty.
+    pub with_attributes: bool,
 }
 
 /// The page; `known` is what an earlier one has found out about the filter.
@@ -123,6 +125,10 @@ impl Wanted<'_> {
         self.place.is_some_and(|place| place.back)
     }
 
+    fn columns(&self) -> &'static str {
+        if self.with_attributes { COLUMNS } else { COLUMNS_WITHOUT_ATTRIBUTES }
+    }
+
     /// Which way the list is read.
     fn descending(&self) -> bool {
         self.sort.descending != self.back()
@@ -154,14 +160,14 @@ impl Wanted<'_> {
 
 impl Statement {
     fn straight(wanted: &Wanted<'_>) -> Result<Self, StoreError> {
-        let mut query = Conditions::from_filter(wanted.filter);
+        let (mut query, columns) = (Conditions::from_filter(wanted.filter), wanted.columns());
         let (column, order) = (column(wanted.sort.column), wanted.order(column(wanted.sort.column), "c.id"));
         if let Some(place) = wanted.place {
             query.behind(wanted.sort.column, column, place, wanted.descending())?;
         }
         let limit = query.bind(i64::from(wanted.limit) + 1);
         let sql =
-            format!("SELECT {COLUMNS} FROM public.master_cards c WHERE {} ORDER BY {order} LIMIT ${limit}", query.sql);
+            format!("SELECT {columns} FROM public.master_cards c WHERE {} ORDER BY {order} LIMIT ${limit}", query.sql);
         Ok(Self { sql, query, planned: Planned::Once })
     }
 
@@ -174,7 +180,7 @@ impl Statement {
         }
         let mut query = Conditions::from_filter(filter);
         let conditions = query.split();
-        let column = column(wanted.sort.column);
+        let (column, columns) = (column(wanted.sort.column), wanted.columns());
         if let Some(place) = wanted.place {
             query.behind(wanted.sort.column, column, place, wanted.descending())?;
         }
@@ -191,7 +197,7 @@ impl Statement {
                 let value = query.bind(value);
                 let (behind, order) = (query.split().replace("c.id", "s.card_id"), wanted.order("", "s.card_id"));
                 format!(
-                    "SELECT {COLUMNS} FROM (SELECT DISTINCT s.card_id FROM public.card_source_index s \
+                    "SELECT {columns} FROM (SELECT DISTINCT s.card_id FROM public.card_source_index s \
                      WHERE s.{which} = ${value} AND {behind} ORDER BY {order} LIMIT {most}) s \
                      CROSS JOIN LATERAL (SELECT * FROM public.master_cards c WHERE c.id = s.card_id OFFSET 0) c {fits} \
                      ORDER BY {order} LIMIT ${limit}"
@@ -203,7 +209,7 @@ impl Statement {
                 }
                 let behind = query.split();
                 format!(
-                    "SELECT {COLUMNS} FROM (SELECT * FROM public.master_cards c WHERE c.deleted_at IS NULL AND {behind} \
+                    "SELECT {columns} FROM (SELECT * FROM public.master_cards c WHERE c.deleted_at IS NULL AND {behind} \
                      ORDER BY {order} LIMIT {most}) c {fits} ORDER BY {order} LIMIT ${limit}"
                 )
             }
@@ -213,7 +219,7 @@ impl Statement {
                     "WITH page AS (SELECT c.id FROM (SELECT c.id, c.title, c.sku, c.status, {more} \
                      FROM public.master_cards c WHERE c.deleted_at IS NULL AND {behind} ORDER BY {order} LIMIT {most_of_index}) c \
                      {fits} ORDER BY {order} LIMIT ${limit}) \
-                     SELECT {COLUMNS} FROM page JOIN public.master_cards c ON c.id = page.id ORDER BY {order}"
+                     SELECT {columns} FROM page JOIN public.master_cards c ON c.id = page.id ORDER BY {order}"
                 )
             }
         };
@@ -238,7 +244,7 @@ impl Statement {
         let filter = wanted.filter;
         let mut query =
             if known.cards < COMMON { Conditions::indexed(filter) } else { Conditions::from_filter(filter) };
-        let column = column(wanted.sort.column);
+        let (column, columns) = (column(wanted.sort.column), wanted.columns());
         let mut conditions = query.split();
         if let Some(place) = wanted.place {
             let value = if count_all { "c.place" } else { column };
@@ -261,7 +267,7 @@ impl Statement {
         let sql = format!(
             "WITH found AS {kept} (SELECT c.id, {column} AS place FROM public.master_cards c WHERE {conditions}), \
              page AS (SELECT c.id FROM {page_of} ORDER BY {place_order} LIMIT ${limit}) \
-             SELECT {COLUMNS}, {total} FROM page JOIN public.master_cards c ON c.id = page.id ORDER BY {order}"
+             SELECT {columns}, {total} FROM page JOIN public.master_cards c ON c.id = page.id ORDER BY {order}"
         );
         // A search of few cards goes by its index; which one another filter had better go by depends on how many fit.
         let by_search = filter.q.is_some() && known.exact && known.cards <= FEW && filter.picks_by_text_alone();

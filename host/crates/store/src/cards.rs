@@ -25,6 +25,9 @@ use cardinal_database::pool::Pool;
 
 pub(super) const COLUMNS: &str =
     "c.id, c.title, c.sku, c.status, c.attributes, c.version, c.created_at, c.updated_at, c.deleted_at";
+/// The same with an empty object for the attributes, which may be megabytes.
+pub(super) const COLUMNS_WITHOUT_ATTRIBUTES: &str =
+    "c.id, c.title, c.sku, c.status, '{}'::jsonb, c.version, c.created_at, c.updated_at, c.deleted_at";
 
 pub(super) fn from_row(row: &Row) -> Card {
     Card {
@@ -189,7 +192,7 @@ pub async fn remove_source(
     actor: &Value,
 ) -> Result<Written, StoreError> {
     if !matches!(precondition, Precondition::Versions(_)) {
-        return Ok(card_sources::remove(pool, id, key, actor).await?);
+        return card_sources::remove(pool, id, key, actor).await;
     }
     let mut client = pool.get().await?;
     let transaction = client.transaction().await?;
@@ -210,6 +213,15 @@ pub async fn check_known(pool: &Pool, id: Uuid) -> Result<(), StoreError> {
     let sql = "SELECT FROM public.master_cards WHERE id = $1";
     let row = client.query_opt(&client.prepare_cached(sql).await?, &[&id]).await?;
     row.map(drop).ok_or(StoreError::NotFound("card"))
+}
+
+/// Ids of cards that are not deleted, from `first` to `last`.
+pub async fn ids_between(pool: &Pool, first: Uuid, last: Uuid, limit: i64) -> Result<Vec<Uuid>, StoreError> {
+    let client = pool.get().await?;
+    let sql =
+        "SELECT id FROM public.master_cards WHERE id BETWEEN $1 AND $2 AND deleted_at IS NULL ORDER BY id LIMIT $3";
+    let rows = client.query(&client.prepare_cached(sql).await?, &[&first, &last, &limit]).await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
 /// Hides a card.

@@ -1,6 +1,6 @@
 //! Cards as everybody reads them (the admin API, plugins and MCP clients), and as plugins write them.
 
-use std::io;
+use std::{collections::HashMap, io};
 
 use bytes::Bytes;
 use futures_util::Stream;
@@ -23,13 +23,18 @@ use cardinal_cards::{
 use cardinal_database::pool::Pool;
 
 mod export;
+mod history;
 mod turns;
 
 pub use export::Format;
+pub use history::History;
 
 use export::Exports;
 use turns::Turns;
 pub use turns::Unwritten;
+
+/// Where more cards are expected nobody counts them for the sake of saying how many there are.
+const COUNTED_FOR_NOTE: i64 = 20_000;
 
 /// The cards.
 pub struct Catalogue {
@@ -69,6 +74,17 @@ struct CardPart {
     id: Uuid,
 }
 
+/// A page of cards, and what the cursors to its neighbours are made of.
+pub struct Listing {
+    pub cards: Vec<Card>,
+    pub total_estimate: i64,
+    is_exact: bool,
+    filter: Filter,
+    sort: Sort,
+    has_next: bool,
+    has_previous: bool,
+}
+
 impl Catalogue {
     /// Within a runtime, which is where writers are served that had to wait.
     pub fn new(pool: Pool, cursors: Cursors, clock: Clock) -> Self {
@@ -86,35 +102,71 @@ impl Catalogue {
         crate::cards::get(&self.pool, id).await?.ok_or(StoreError::NotFound("card"))
     }
 
+    /// The kinds of these cards' sources.
+    pub async fn kinds(&self, cards: &[Uuid]) -> Result<HashMap<Uuid, Vec<String>>, StoreError> {
+        crate::kinds::of_cards(&self.pool, cards).await
+    }
+
     /// The page that a query asks for.
     pub async fn page(&self, query: &ListQuery) -> Result<CardPage, StoreError> {
-        let (filter, sort, limit) = (query.filter()?, query.sort()?, query.limit()?);
         let (fields, exact) = (query.fields()?, query.exact_count()?);
+        let with_attributes = fields.as_ref().is_none_or(|fields| fields.contains(&"attributes"));
+        let listing = self.list(query, with_attributes).await?;
+        let total = if exact { Some(card_list::count(&self.pool, &listing.filter).await?) } else { None };
+        let first = listing.cards.first().filter(|_| listing.has_previous);
+        Ok(CardPage {
+            next_cursor: self.next_cursor(&listing, listing.cards.len())?,
+            prev_cursor: self.edge(&listing.filter, listing.sort, first, true)?,
+            total_estimate: listing.total_estimate,
+            total,
+            items: match fields {
+                None => Items::Whole(listing.cards),
+                Some(fields) => {
+                    Items::Cut(listing.cards.into_iter().map(|card| PartialCard::new(card, &fields)).collect())
+                }
+            },
+        })
+    }
+
+    /// The same page as cards. Without their attributes these are empty, and not read at all.
+    pub async fn list(&self, query: &ListQuery, with_attributes: bool) -> Result<Listing, StoreError> {
+        let (filter, sort, limit) = (query.filter()?, query.sort()?, query.limit()?);
         let place = match &query.cursor {
             Some(cursor) => Some(self.cursors.open(&(&filter, sort), cursor)?),
             None => None,
         };
         let now = self.clock.now();
         let known = self.estimates.of(&filter, now)?;
-        let wanted = Wanted { filter: &filter, sort, place: place.as_ref(), limit };
+        let wanted = Wanted { filter: &filter, sort, place: place.as_ref(), limit, with_attributes };
         let page = card_list::page(&self.pool, &wanted, known).await?;
         self.estimates.learn(&filter, page.count, known, now)?;
         let back = place.as_ref().is_some_and(|place| place.back);
-        // Where the reader comes from there is more; on the other side the page itself knows.
-        let has_next = back || page.more;
-        let has_previous = if back { page.more } else { place.is_some() };
-        Ok(CardPage {
-            next_cursor: self.edge(&filter, sort, page.cards.last().filter(|_| has_next), false)?,
-            prev_cursor: self.edge(&filter, sort, page.cards.first().filter(|_| has_previous), true)?,
+        Ok(Listing {
+            // Where the reader comes from there is more; on the other side the page itself knows.
+            has_next: back || page.more,
+            has_previous: if back { page.more } else { place.is_some() },
+            cards: page.cards,
             total_estimate: page.count.cards,
-            total: if exact { Some(card_list::count(&self.pool, &filter).await?) } else { None },
-            items: match fields {
-                None => Items::Whole(page.cards),
-                Some(fields) => {
-                    Items::Cut(page.cards.into_iter().map(|card| PartialCard::new(card, &fields)).collect())
-                }
-            },
+            is_exact: page.count.exact,
+            filter,
+            sort,
         })
+    }
+
+    /// How many cards a listing's filter picks; none where they are many, or counting them takes too long.
+    pub async fn total(&self, listing: &Listing) -> Result<Option<i64>, StoreError> {
+        match listing.total_estimate {
+            total if listing.is_exact => Ok(Some(total)),
+            total if total > COUNTED_FOR_NOTE => Ok(None),
+            _ => card_list::count(&self.pool, &listing.filter).await,
+        }
+    }
+
+    /// The cursor of what follows the first `shown` cards of a page; none at the end of the list.
+    pub fn next_cursor(&self, listing: &Listing, shown: usize) -> Result<Option<String>, StoreError> {
+        let follows = listing.has_next || shown < listing.cards.len();
+        let last = shown.checked_sub(1).and_then(|at| listing.cards.get(at)).filter(|_| follows);
+        self.edge(&listing.filter, listing.sort, last, false)
     }
 
     /// All cards that a query picks, whatever page it asks for, piece by piece.

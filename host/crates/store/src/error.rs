@@ -7,7 +7,6 @@ use tokio_postgres::error::SqlState;
 use cardinal_base::{
     codes::{self, Code},
     db_error,
-    error::ApiError,
     page::PageError,
 };
 use cardinal_cards::error::CardError;
@@ -138,35 +137,5 @@ impl From<serde_json::Error> for StoreError {
 impl From<Format> for StoreError {
     fn from(error: Format) -> Self {
         Self::internal(error)
-    }
-}
-
-impl From<StoreError> for ApiError {
-    fn from(error: StoreError) -> Self {
-        let mut problem = Self::new(error.code());
-        if let Some(detail) = error.detail() {
-            problem = problem.detail(detail);
-        }
-        problem = match &error {
-            StoreError::Card(error) => error
-                .fields()
-                .iter()
-                .fold(problem, |problem, field| problem.field(field.pointer.clone(), field.detail.clone())),
-            StoreError::Version(detail) => Self::invalid("/version", detail.clone()),
-            StoreError::VersionMismatch { current } => problem.with("current_version", *current),
-            StoreError::CountMoved { count, .. } => problem.with("current_count", *count),
-            StoreError::CardInUse { plugin } => problem.with("plugin", plugin.clone()),
-            StoreError::Busy { retry_after, .. } | StoreError::TooMany { retry_after, .. } => {
-                problem.retry_after(*retry_after)
-            }
-            StoreError::Database(fault) | StoreError::Pool(PoolError::Backend(fault)) => {
-                match db_error::card_too_large(fault) {
-                    Some(detail) => problem.field("/attributes", detail),
-                    None => problem,
-                }
-            }
-            _ => problem,
-        };
-        if std::error::Error::source(&error).is_some() { problem.cause(error) } else { problem }
     }
 }

@@ -1,9 +1,10 @@
 //! Which kinds the sources of cards are of, and how many cards each covers: `card_source_index`.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use time::{Duration, OffsetDateTime};
 use tokio::sync::Mutex;
+use uuid::Uuid;
 
 use crate::error::StoreError;
 use cardinal_database::pool::Pool;
@@ -51,6 +52,15 @@ pub async fn stored(pool: &Pool) -> Result<Vec<Stored>, StoreError> {
         stored.push(Stored { kind, cards, is_estimate });
     }
     Ok(stored)
+}
+
+/// The kinds of these cards' sources, in their order; a card without sources is not in it.
+pub async fn of_cards(pool: &Pool, cards: &[Uuid]) -> Result<HashMap<Uuid, Vec<String>>, StoreError> {
+    let client = pool.get().await?;
+    let sql = "SELECT card_id, array_agg(DISTINCT kind ORDER BY kind) FROM public.card_source_index \
+               WHERE card_id = ANY($1) GROUP BY card_id";
+    let rows = client.query(&client.prepare_cached(sql).await?, &[&cards]).await?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 
 /// How long a look at all kinds is good for.

@@ -4,6 +4,7 @@
 //! `cardinal-schema`, which no crate of the worker depends on.
 
 pub mod api_keys;
+pub mod approvals;
 pub mod audit;
 pub mod card_bulk;
 pub mod card_estimates;

@@ -14,7 +14,8 @@ use cardinal_base::config::ClientSettings;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  cardinal key create --name ci --scopes cards:read,mcp:use
+  cardinal key create --name ci --scopes cards:read
+  cardinal key create --name assistant --scopes mcp:use,cards:read,plugin:supplier:write --mcp-only
   (umask 077; cardinal key create --name shop --scopes 'cards:*,plugin:*:write' --expires-in-days 90 > shop.key)
   CARDINAL_API_KEY=mpk_... cardinal key create --url https://shop.example.com --name reader --scopes cards:read --json")]
 pub struct Create {
@@ -33,6 +34,9 @@ pub struct Create {
     /// Requests at once; a tenth of those a minute without it
     #[arg(long, value_name = "NUMBER", requires = "rate_per_minute")]
     burst: Option<u32>,
+    /// Good at the MCP endpoint alone, not at the admin API
+    #[arg(long)]
+    mcp_only: bool,
     /// Print the key and its record as JSON
     #[arg(long)]
     json: bool,
@@ -48,6 +52,9 @@ impl Create {
     async fn create(&self) -> anyhow::Result<()> {
         let client = Client::new(&self.host.read()?)?;
         let mut body = json!({"name": self.name, "scopes": self.scopes});
+        if self.mcp_only {
+            body["mcp_only"] = json!(true);
+        }
         if let Some(days) = self.expires_in_days {
             body["expires_in_days"] = json!(days);
         }

@@ -74,6 +74,7 @@ mod tests {
             scopes: ScopeSet::lenient(scopes).intersect(&scope::of_role(role)),
             expires_at: None,
             allowances: Vec::new(),
+            is_mcp_only: false,
         }
     }
 

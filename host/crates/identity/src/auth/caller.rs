@@ -55,6 +55,8 @@ pub struct Caller {
     pub expires_at: Option<OffsetDateTime>,
     /// How often it may call, and where that is counted: its own limit, then those of its makers. Empty is no limit.
     pub allowances: Vec<Allowance>,
+    /// A key that is good at the MCP endpoint alone.
+    pub is_mcp_only: bool,
 }
 
 impl Caller {
@@ -72,6 +74,7 @@ impl Caller {
             scopes,
             expires_at: None,
             allowances: Vec::new(),
+            is_mcp_only: false,
         }
     }
 
@@ -99,6 +102,14 @@ impl Caller {
             return Ok(());
         }
         Err(insufficient(scope))
+    }
+
+    /// 403 for a key that is good at the MCP endpoint alone: what a client confirms there could be called by another way.
+    pub fn require_more_than_mcp(&self) -> Result<(), AuthError> {
+        if !self.is_mcp_only {
+            return Ok(());
+        }
+        Err(AuthError::Forbidden("This key is for MCP alone: it is good at /api and nowhere else."))
     }
 
     /// Whether it shows one of these keys, or one that was made with one of them.
@@ -170,6 +181,7 @@ mod tests {
             scopes: ScopeSet::all(),
             expires_at: Some(OffsetDateTime::UNIX_EPOCH),
             allowances: Vec::new(),
+            is_mcp_only: false,
         }
     }
 

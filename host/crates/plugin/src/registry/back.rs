@@ -5,13 +5,9 @@ use serde_json::Value;
 
 use super::{
     Course, PLUGIN_WAIT, Registry, Reload,
-    found::About,
     history::{History, NoWayBack, Wanted, WayBack},
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use crate::error::RegistryError;
 use cardinal_package::state::{Code, Refusal, State};
 use cardinal_store::plugin_versions;
 
@@ -39,20 +35,22 @@ impl Registry {
     ///
     /// # Errors
     /// No such plugin; it is disabled; it waits for an operator's word on data that it loses; the database is away.
-    pub async fn reload(&self, plugin: &str) -> ApiResult<()> {
+    pub async fn reload(&self, plugin: &str) -> Result<(), RegistryError> {
         let (state, origin) = {
             let snapshot = self.snapshot();
-            let entry = snapshot.entry(plugin).ok_or_else(|| ApiError::not_found("plugin"))?;
+            let entry = snapshot.entry(plugin).ok_or(RegistryError::NotFound("plugin"))?;
             (entry.state, entry.about.origin.clone())
         };
         if state == State::Disabled {
-            return Err(ApiError::new(&codes::CONFLICT).detail("The plugin is disabled: enable it."));
+            return Err(RegistryError::Conflict("The plugin is disabled: enable it.".to_owned()));
         }
         let reload = Reload { plugin: plugin.to_owned(), origin };
         self.walk(Course { reload: Some(reload), ..Course::of_decisions() }).await;
         self.loads.settled(Some(plugin), PLUGIN_WAIT).await;
         match self.snapshot().refused(plugin, Code::DestructiveMigration) {
-            Some((lying, refusal)) => Err(waits_for_a_word(lying, refusal)),
+            Some((lying, refusal)) => {
+                Err(RegistryError::Destructive { refusal: Box::new(refusal.clone()), sha256: lying.sha256.clone() })
+            }
             None => Ok(()),
         }
     }
@@ -69,7 +67,7 @@ impl Registry {
         from: Option<&str>,
         by: &Value,
         reason: &str,
-    ) -> ApiResult<RolledBack> {
+    ) -> Result<RolledBack, RegistryError> {
         let stand = self.stand(plugin)?;
         if from.is_some_and(|from| stand.serving.as_ref().is_none_or(|(sha256, _)| sha256 != from)) {
             return Err(refused(NoWayBack::Failed("Another package serves by now.".to_owned())));
@@ -100,9 +98,9 @@ impl Registry {
         Err(refused(NoWayBack::Failed(why.unwrap_or_else(|| format!("{to} does not get into service.")))))
     }
 
-    fn stand(&self, plugin: &str) -> ApiResult<Stand> {
+    fn stand(&self, plugin: &str) -> Result<Stand, RegistryError> {
         let snapshot = self.snapshot();
-        let entry = snapshot.entry(plugin).ok_or_else(|| ApiError::not_found("plugin"))?;
+        let entry = snapshot.entry(plugin).ok_or(RegistryError::NotFound("plugin"))?;
         let lying = snapshot.lying(plugin).and_then(|about| {
             let version = about.manifest.as_ref()?.version.clone();
             Some((about.sha256.clone()?, version))
@@ -130,23 +128,13 @@ fn borrowed(package: &Option<(String, Version)>) -> Option<(&str, &Version)> {
     package.as_ref().map(|(sha256, version)| (sha256.as_str(), version))
 }
 
-/// The package is good, and loses data that nobody has agreed to lose.
-fn waits_for_a_word(lying: &About, refusal: &Refusal) -> ApiError {
-    ApiError::new(&codes::DESTRUCTIVE_MIGRATION)
-        .detail(format!("{} {} Nothing was changed.", refusal.reason, refusal.fix))
-        .with("refusal", serde_json::to_value(refusal).unwrap_or_default())
-        .with("sha256", lying.sha256.clone())
-}
-
-fn refused(why: NoWayBack) -> ApiError {
+fn refused(why: NoWayBack) -> RegistryError {
     match why {
         NoWayBack::Nothing => {
-            ApiError::new(&codes::CONFLICT).detail("There is no earlier package of this plugin to go back to.")
+            RegistryError::Conflict("There is no earlier package of this plugin to go back to.".to_owned())
         }
-        NoWayBack::Unknown => ApiError::not_found("version"),
-        NoWayBack::Destructive(version) => ApiError::new(&codes::DESTRUCTIVE_MIGRATION).detail(format!(
-            "With {version} data was given up that earlier versions need: there is no way back past it."
-        )),
-        NoWayBack::Failed(why) => ApiError::new(&codes::CONFLICT).detail(why),
+        NoWayBack::Unknown => RegistryError::NotFound("version"),
+        NoWayBack::Destructive(version) => RegistryError::NoWayBack(version.to_string()),
+        NoWayBack::Failed(why) => RegistryError::Conflict(why),
     }
 }

@@ -6,12 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::Registry;
+use crate::error::RegistryError;
 use crate::settings::{self, Stored, secret};
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-    input::escape,
-};
+use cardinal_base::input::escape;
 use cardinal_package::manifest;
 use cardinal_store::{
     cards::Precondition,
@@ -45,7 +42,7 @@ struct Accepted {
 
 impl Registry {
     /// The settings of a plugin that was found.
-    pub async fn configuration(&self, plugin: &str) -> ApiResult<Configuration> {
+    pub async fn configuration(&self, plugin: &str) -> Result<Configuration, RegistryError> {
         let schema = self.settings_schema(plugin)?;
         let settings = plugin_state::settings(&self.loader.services.core, plugin).await?;
         Ok(self.shown(plugin, schema, &settings))
@@ -58,20 +55,21 @@ impl Registry {
         plugin: &str,
         sent: Map<String, Value>,
         precondition: &Precondition,
-    ) -> ApiResult<(Configuration, Vec<String>)> {
+    ) -> Result<(Configuration, Vec<String>), RegistryError> {
         let schema = self.settings_schema(plugin)?;
         if let (None, Some(name)) = (&schema, sent.keys().next()) {
             let pointer = format!("/{}", escape(name));
-            return Err(ApiError::invalid(pointer, "The plugin has no settings: its manifest has no settings_schema."));
+            let detail = "The plugin has no settings: its manifest has no settings_schema.";
+            return Err(RegistryError::setting(pointer, detail));
         }
         let mut changed = Vec::new();
         let change = |before: &Settings| {
             let accepted = self.accept(plugin, schema.as_ref(), Value::Object(sent), before)?;
             changed = accepted.changed;
             if changed.is_empty() {
-                return Ok::<_, ApiError>(None);
+                return Ok::<_, RegistryError>(None);
             }
-            let sealed = self.judge.seal(plugin, accepted.secrets).map_err(ApiError::internal)?;
+            let sealed = self.judge.seal(plugin, accepted.secrets).map_err(RegistryError::internal)?;
             Ok(Some(Settings { open: accepted.open, sealed, version: 0 }))
         };
         let core = &self.loader.services.core;
@@ -80,15 +78,19 @@ impl Registry {
     }
 
     /// What is to be stored of what was sent, when it fits.
-    fn accept(&self, plugin: &str, schema: Option<&Value>, mut sent: Value, before: &Settings) -> ApiResult<Accepted> {
+    fn accept(
+        &self,
+        plugin: &str,
+        schema: Option<&Value>,
+        mut sent: Value,
+        before: &Settings,
+    ) -> Result<Accepted, RegistryError> {
         let stored = self.judge.stored(plugin, before);
         let environment = self.judge.environment(plugin);
         let hidden = hidden(schema, &settings::layered(schema, environment, Some(&stored.document)), before);
         let own = schema.map(|schema| secret::pointers(schema, &sent)).unwrap_or_default();
-        secret::keep(&mut sent, &stored.document, &hidden, &own, &stored.unreadable).map_err(|faults| {
-            let error = ApiError::new(&codes::VALIDATION_FAILED);
-            faults.into_iter().fold(error, |error, (pointer, detail)| error.field(pointer, detail))
-        })?;
+        secret::keep(&mut sent, &stored.document, &hidden, &own, &stored.unreadable)
+            .map_err(RegistryError::settings)?;
         if let Some(schema) = schema {
             check(schema, &settings::layered(Some(schema), environment, Some(&sent)))?;
         }
@@ -120,12 +122,12 @@ impl Registry {
     }
 
     /// The schema of what lies in the plugins folder under this name.
-    fn settings_schema(&self, plugin: &str) -> ApiResult<Option<Value>> {
+    fn settings_schema(&self, plugin: &str) -> Result<Option<Value>, RegistryError> {
         let snapshot = self.snapshot();
-        let lying = snapshot.lying(plugin).ok_or_else(|| ApiError::not_found("plugin"))?;
+        let lying = snapshot.lying(plugin).ok_or(RegistryError::NotFound("plugin"))?;
         let manifest = lying.manifest.as_ref().ok_or_else(|| {
-            ApiError::new(&codes::CONFLICT)
-                .detail("The plugin's manifest can't be read, so it is not known which settings it has.")
+            let detail = "The plugin's manifest can't be read, so it is not known which settings it has.";
+            RegistryError::Conflict(detail.to_owned())
         })?;
         Ok(manifest.settings_schema.clone())
     }
@@ -138,14 +140,9 @@ fn hidden(schema: Option<&Value>, document: &Value, settings: &Settings) -> BTre
     hidden
 }
 
-fn check(schema: &Value, settings: &Value) -> ApiResult<()> {
-    let faults =
-        settings::faults(schema, settings).map_err(|refusal| ApiError::new(&codes::CONFLICT).detail(refusal.reason))?;
-    if faults.is_empty() {
-        return Ok(());
-    }
-    let error = ApiError::new(&codes::VALIDATION_FAILED);
-    Err(faults.into_iter().fold(error, |error, (pointer, detail)| error.field(pointer, detail)))
+fn check(schema: &Value, settings: &Value) -> Result<(), RegistryError> {
+    let faults = settings::faults(schema, settings).map_err(|refusal| RegistryError::Conflict(refusal.reason))?;
+    if faults.is_empty() { Ok(()) } else { Err(RegistryError::settings(faults)) }
 }
 
 /// Settings whose value is another one than before, by their names; whatever takes the place of a secret that can't be

@@ -4,10 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{Registry, found::About};
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use crate::error::RegistryError;
 use cardinal_package::{
     signature::{Signed, Signer, number_of},
     state::{Code, Refusal},
@@ -16,7 +13,7 @@ use cardinal_store::{plugin_confirmations, plugin_owners, plugin_versions};
 
 impl Registry {
     /// Agrees that the package's schema.sql loses what the refusal names. Gives what the audit is to know.
-    pub async fn confirm_migration(&self, plugin: &str, sha256: &str, by: &Value) -> ApiResult<Value> {
+    pub async fn confirm_migration(&self, plugin: &str, sha256: &str, by: &Value) -> Result<Value, RegistryError> {
         let (lying, refusal) = self.refused_for(plugin, sha256, Code::DestructiveMigration)?;
         let version = lying.manifest.as_ref().map(|manifest| manifest.version.to_string()).unwrap_or_default();
         let core = &self.loader.services.core;
@@ -26,7 +23,7 @@ impl Registry {
     }
 
     /// Gives the plugin's name to whoever signed the package that lies there. Gives what the audit is to know.
-    pub async fn accept_signer(&self, plugin: &str, sha256: &str, by: &Value) -> ApiResult<Value> {
+    pub async fn accept_signer(&self, plugin: &str, sha256: &str, by: &Value) -> Result<Value, RegistryError> {
         let (lying, refusal) = self.refused_for(plugin, sha256, Code::SignerChanged)?;
         let signer = match &lying.signed {
             Signed::By(signer) => Some(signer),
@@ -34,7 +31,7 @@ impl Registry {
             Signed::ByStranger(_) | Signed::Wrong(_) => {
                 let detail = "The package is signed by a key that this host does not know: name the key's file in \
                               PLUGIN_TRUST_KEYS first.";
-                return Err(ApiError::new(&codes::CONFLICT).detail(detail));
+                return Err(RegistryError::Conflict(detail.to_owned()));
             }
         };
         let key = signer.map(|Signer(key)| key.as_str());
@@ -43,17 +40,16 @@ impl Registry {
     }
 
     /// The package that lies there, when it has this hash and is refused for this.
-    fn refused_for(&self, plugin: &str, sha256: &str, code: Code) -> ApiResult<(About, Refusal)> {
+    fn refused_for(&self, plugin: &str, sha256: &str, code: Code) -> Result<(About, Refusal), RegistryError> {
         let snapshot = self.snapshot();
-        let conflict = |detail: String| ApiError::new(&codes::CONFLICT).detail(detail);
-        let known = snapshot.lying(plugin).ok_or_else(|| ApiError::not_found("plugin"))?;
+        let known = snapshot.lying(plugin).ok_or(RegistryError::NotFound("plugin"))?;
         let Some((lying, refusal)) = snapshot.refused(plugin, code) else {
-            return Err(conflict(format!("The plugin is not refused as {code}, so there is nothing to agree to."))
-                .with("sha256", known.sha256.clone()));
+            let detail = format!("The plugin is not refused as {code}, so there is nothing to agree to.");
+            return Err(RegistryError::OtherPackage { detail, sha256: known.sha256.clone() });
         };
         if lying.sha256.as_deref() != Some(sha256) {
             let detail = "Another package lies there than the one that was meant: look at it again.".to_owned();
-            return Err(conflict(detail).with("sha256", lying.sha256.clone()));
+            return Err(RegistryError::OtherPackage { detail, sha256: lying.sha256.clone() });
         }
         Ok((lying.clone(), refusal.clone()))
     }

@@ -24,7 +24,6 @@ use crate::{
 use cardinal_base::{
     clock::Clock,
     config::{Plugins, Trust},
-    error::ApiResult,
     seal::SealingKey,
 };
 use cardinal_control::link::KeeperLink;
@@ -35,6 +34,7 @@ use cardinal_package::{
     state::{Code, Refusal, State},
     trust::{Lock, Verdict, check_owner},
 };
+use cardinal_store::error::StoreError;
 use cardinal_store::{
     plugin_owners,
     plugin_state::{PluginState, Settings},
@@ -204,7 +204,7 @@ impl Judge {
         }
     }
 
-    async fn claim_one(&self, entry: &Entry, decided: &Decided, core: &Pool) -> ApiResult<()> {
+    async fn claim_one(&self, entry: &Entry, decided: &Decided, core: &Pool) -> Result<(), StoreError> {
         let (name, signer) = (&entry.about.name, entry.about.signed.signer());
         if !matches!((decided.owners.get(name), signer), (Some(Some(_)), _) | (Some(None), None)) {
             plugin_owners::claim(core, name, signer.map(|it| it.0.as_str())).await?;

@@ -134,6 +134,11 @@ impl Snapshot {
         self.service(name)?.frontend.as_ref()?.asset(hash, path, accept_encoding)
     }
 
+    /// SHA-256 of the package that serves under this name.
+    pub fn package_hash(&self, name: &str) -> Option<&str> {
+        Some(&self.service(name)?.sha256)
+    }
+
     /// The names of all plugins whose packages are there, whatever became of them.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let there = self.entries.iter().filter(|entry| entry.state != State::Retired);

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::{Registry, history::Wanted, snapshot::Service};
+use crate::error::RegistryError;
 use crate::{active::Active, guard::Counters};
 use cardinal_observe::plugins::Cause;
 
@@ -128,7 +129,7 @@ impl Registry {
                 Ok(back) => return Failed { plugin, from: back.from, to: back.to, reason },
                 Err(error) => {
                     tracing::error!(plugin, error = ?error, "the package that fails its trial could not be rolled back");
-                    if error.status().is_server_error() {
+                    if matches!(error, RegistryError::Store(_) | RegistryError::Internal(_)) {
                         self.trials.lock().unwrap_or_else(PoisonError::into_inner).push(trial);
                     }
                     sleep(AGAIN).await;

@@ -13,11 +13,8 @@ use tempfile::TempDir;
 use tokio::{sync::MutexGuard, task::spawn_blocking};
 
 use super::{Registry, found::examine};
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-    secret_file::sync_folder,
-};
+use crate::error::RegistryError;
+use cardinal_base::secret_file::sync_folder;
 use cardinal_package::{
     package::{self, LIBRARY_LIMIT, Package},
     signature::{Keys, SUFFIX, Signed, number_of},
@@ -58,13 +55,11 @@ struct Judged {
 
 impl Registry {
     /// A place for a library that is being sent, and the file to write it to.
-    pub async fn draft(&self) -> ApiResult<(Draft<'_>, File)> {
-        let seat = self.uploading.try_lock().map_err(|_| {
-            ApiError::new(&codes::OVERLOADED).detail("Another plugin is being uploaded.").retry_after(10)
-        })?;
+    pub async fn draft(&self) -> Result<(Draft<'_>, File), RegistryError> {
+        let seat = self.uploading.try_lock().map_err(|_| RegistryError::UploadBusy { retry_after: RETRY_SECONDS })?;
         let plugins_dir = self.plugins_dir.clone();
-        let made = spawn_blocking(move || begin(&plugins_dir)).await.map_err(ApiError::internal)?;
-        let (folder, file) = made.map_err(|error| not_written(&error))?;
+        let made = spawn_blocking(move || begin(&plugins_dir)).await.map_err(RegistryError::internal)?;
+        let (folder, file) = made.map_err(not_written)?;
         Ok((Draft { registry: self, folder, _seat: seat }, file))
     }
 }
@@ -72,18 +67,18 @@ impl Registry {
 impl Draft<'_> {
     /// Judges the library, gives it its name and has it loaded. Nothing of it is parsed before its signature is known to be
     /// one of the operator's keys.
-    pub async fn install(self, file: File, signature: Vec<u8>) -> ApiResult<Uploaded> {
+    pub async fn install(self, file: File, signature: Vec<u8>) -> Result<Uploaded, RegistryError> {
         let (folder, keys) = (self.folder.path().to_owned(), self.registry.judge.keys.clone());
         let judged = spawn_blocking(move || judge(&folder, &file, &signature, &keys)).await;
-        let judged = judged.map_err(ApiError::internal)??;
+        let judged = judged.map_err(RegistryError::internal)??;
         let origin = format!("{}.so", judged.name);
         self.may_have_name(&judged, &origin).await?;
         {
             // No scan sees the library without its signature.
             let _alone = self.registry.scanning.lock().await;
             let (from, to) = (self.folder.path().to_owned(), self.registry.plugins_dir.clone());
-            let moved = spawn_blocking(move || put(&from, &to, &origin)).await.map_err(ApiError::internal)?;
-            moved.map_err(|error| not_written(&error))?;
+            let moved = spawn_blocking(move || put(&from, &to, &origin)).await.map_err(RegistryError::internal)?;
+            moved.map_err(not_written)?;
         }
         let Judged { package, name, version, signed } = judged;
         self.registry.scan_for(&name).await;
@@ -91,8 +86,8 @@ impl Draft<'_> {
     }
 
     /// Another plugin's file is not overwritten, a folder is not put beside its own file, a name stays whose it is.
-    async fn may_have_name(&self, judged: &Judged, origin: &str) -> ApiResult<()> {
-        let conflict = |detail: String| Err(ApiError::new(&codes::CONFLICT).detail(detail));
+    async fn may_have_name(&self, judged: &Judged, origin: &str) -> Result<(), RegistryError> {
+        let conflict = |detail: String| Err(RegistryError::Conflict(detail));
         for report in self.registry.reports() {
             let here = self.registry.plugins_dir.join(&report.package).exists();
             if here && report.name == judged.name && report.package != origin {
@@ -107,8 +102,12 @@ impl Draft<'_> {
             _ => {}
         }
         let owners = plugin_owners::all(&self.registry.loader.services.core).await?;
-        check_owner(owners.get(&judged.name), &judged.signed).map_err(refused)?;
-        self.registry.judge.admit(&judged.name, &judged.package.sha256, &judged.signed).await.map_err(refused)
+        check_owner(owners.get(&judged.name), &judged.signed).map_err(RegistryError::from)?;
+        self.registry
+            .judge
+            .admit(&judged.name, &judged.package.sha256, &judged.signed)
+            .await
+            .map_err(RegistryError::from)
     }
 }
 
@@ -126,26 +125,26 @@ fn begin(plugins_dir: &Path) -> io::Result<(TempDir, File)> {
     Ok((folder, file))
 }
 
-fn judge(folder: &Path, file: &File, signature: &[u8], keys: &[PathBuf]) -> ApiResult<Judged> {
+fn judge(folder: &Path, file: &File, signature: &[u8], keys: &[PathBuf]) -> Result<Judged, RegistryError> {
     let unnamed = folder.join(UNNAMED);
-    file.sync_all().map_err(|error| not_written(&error))?;
-    let bytes = fs::read(&unnamed).map_err(ApiError::internal)?;
+    file.sync_all().map_err(not_written)?;
+    let bytes = fs::read(&unnamed).map_err(RegistryError::internal)?;
     let signed = Keys::load(keys).judge(Some(signature), &bytes);
-    signed.demand().map_err(refused)?;
+    signed.demand().map_err(RegistryError::from)?;
     drop(bytes);
-    set_mode(&unnamed).map_err(|error| not_written(&error))?;
-    let package = package::read(&unnamed).map_err(refused)?;
+    set_mode(&unnamed).map_err(not_written)?;
+    let package = package::read(&unnamed).map_err(RegistryError::from)?;
     let (manifest, _, refusal) = examine(package);
     if let Some(refusal) = refusal {
-        return Err(refused(refusal));
+        return Err(refusal.into());
     }
-    let no_manifest = || refused(Refusal::new(Code::BadManifest, "The library has no manifest inside it."));
+    let no_manifest = || RegistryError::from(Refusal::new(Code::BadManifest, "The library has no manifest inside it."));
     let manifest = manifest.ok_or_else(no_manifest)?;
     // The content hash is over the files with their names, so the library gets its own first.
     let named = folder.join(format!("{}.so", manifest.name));
     let written = fs::rename(&unnamed, &named).and_then(|()| write_signature(&named, signature));
-    written.map_err(|error| not_written(&error))?;
-    let package = package::read(&named).map_err(refused)?;
+    written.map_err(not_written)?;
+    let package = package::read(&named).map_err(RegistryError::from)?;
     Ok(Judged { package, name: manifest.name, version: manifest.version.to_string(), signed })
 }
 
@@ -176,26 +175,20 @@ fn put(from: &Path, plugins_dir: &Path, origin: &str) -> io::Result<()> {
     sync_folder(&place)
 }
 
-fn refused(refusal: Refusal) -> ApiError {
-    let detail = format!("The package is refused: {}", refusal.reason);
-    let error = ApiError::new(&codes::VALIDATION_FAILED).detail(detail).field("", refusal.to_string());
-    error.with("refusal", serde_json::to_value(&refusal).unwrap_or_default())
-}
-
 /// What the plugins folder did not take.
-pub fn not_written(error: &io::Error) -> ApiError {
-    let cause = anyhow::anyhow!("writing an upload into PLUGINS_DIR: {error}");
+pub fn not_written(error: io::Error) -> RegistryError {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            let detail = "There is no room for the package where PLUGINS_DIR lies. Nothing of it was kept.";
-            ApiError::new(&codes::STORAGE_FULL).detail(detail).cause(cause)
+            RegistryError::StorageFull(error)
         }
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound => {
-            ApiError::new(&codes::CONFLICT).detail("The host may not write into PLUGINS_DIR.").cause(cause)
+            RegistryError::NotWritable(error)
         }
-        _ => ApiError::internal(cause),
+        _ => RegistryError::internal(anyhow::Error::new(error).context("writing an upload into PLUGINS_DIR")),
     }
 }
 
+/// When one who came while another uploads may ask again.
+const RETRY_SECONDS: u32 = 10;
 /// The largest upload.
 pub const UPLOAD_LIMIT: u64 = LIBRARY_LIMIT;

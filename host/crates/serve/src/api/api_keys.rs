@@ -14,6 +14,7 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use self::terms::{Bounds, Rate};
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     audit::Act,
@@ -24,7 +25,6 @@ use crate::{
 };
 use cardinal_base::{
     codes,
-    error::{ApiError, ApiResult},
     input::maybe,
     page::{self, Page},
     schema::DateTime,
@@ -109,6 +109,9 @@ struct NewKey {
     #[serde(default, deserialize_with = "maybe::present")]
     #[schemars(with = "Option<Rate>")]
     rate_limit: Option<Option<Rate>>,
+    /// Good at `/api` and `/api/mcp` alone; 403 elsewhere.
+    #[serde(default)]
+    mcp_only: bool,
 }
 
 async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
@@ -140,6 +143,7 @@ async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         made_by_key_id: caller.key.as_ref().map(|(id, _)| *id),
         budget_key_id: None,
         replaced_by_id: None,
+        mcp_only: body.mcp_only,
     };
     match cardinal_store::api_keys::insert(&app.pools.core, &mut record, &key.hash()).await? {
         Made::Done => {}
@@ -408,6 +412,8 @@ pub struct ApiKey<'a> {
     /// The key that this one was made with, or its successor. This one holds no scope that its maker lacks,
     /// shares its rate, and goes when it is revoked.
     made_by_key_id: Option<Uuid>,
+    /// Good at `/api` and `/api/mcp` alone.
+    mcp_only: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -441,6 +447,7 @@ pub fn show(key: &KeyRecord) -> ApiKey<'_> {
         replaces_id: key.replaces_id,
         replaced_by_id: key.replaced_by_id,
         made_by_key_id: key.made_by_key_id,
+        mcp_only: key.mcp_only,
     }
 }
 
@@ -452,7 +459,7 @@ async fn audit(app: &App, call: &Call, act: Act, key: &KeyRecord) {
 pub fn audited(key: &KeyRecord) -> Value {
     json!({
         "name": key.name, "scopes": key.scopes, "key_hint": key.key_hint, "owner_id": key.owner_id,
-        "replaces_id": key.replaces_id, "made_by_key_id": key.made_by_key_id,
+        "replaces_id": key.replaces_id, "made_by_key_id": key.made_by_key_id, "mcp_only": key.mcp_only,
     })
 }
 

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     http::reply::{self, Reply},
@@ -16,7 +17,6 @@ use crate::{
 };
 use cardinal_base::{
     codes,
-    error::{ApiError, ApiResult},
     page::{self, Page},
 };
 use cardinal_store::audit::{self, Filter};

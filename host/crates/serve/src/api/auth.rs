@@ -9,6 +9,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     audit::{Act, Meant},
@@ -17,12 +18,7 @@ use crate::{
     route,
     router::{Access, Reads, Route, SMALL},
 };
-use cardinal_base::{
-    codes,
-    config::Secret,
-    error::{ApiError, ApiResult},
-    schema::DateTime,
-};
+use cardinal_base::{codes, config::Secret, schema::DateTime};
 use cardinal_identity::auth::{
     authority,
     login::{self, Failed},

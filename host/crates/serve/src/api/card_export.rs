@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     http::{body::Body, reply::Reply},
@@ -17,10 +18,7 @@ use crate::{
     route,
     router::{Access, Reads, Route},
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use cardinal_base::codes;
 use cardinal_cards::filter::ListQuery;
 use cardinal_store::catalogue::Format;
 

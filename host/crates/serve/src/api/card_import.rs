@@ -9,6 +9,7 @@ use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::jobs;
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     audit::Act,
@@ -21,11 +22,7 @@ use crate::{
     route,
     router::{Access, Reads, Route},
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-    input,
-};
+use cardinal_base::{codes, input};
 use cardinal_cards::{
     file::Format,
     row::{Mode, Terms},

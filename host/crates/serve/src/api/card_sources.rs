@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
 use super::plugins::wait_for_plugins;
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     http::reply::{self, Reply},
@@ -19,10 +20,7 @@ use crate::{
     route,
     router::{Access, Reads, Route},
 };
-use cardinal_base::{
-    error::{ApiError, ApiResult},
-    schema::{Actor, DateTime},
-};
+use cardinal_base::schema::{Actor, DateTime};
 
 pub fn routes() -> Vec<Route> {
     vec![route!(GET "/v1/admin/master-cards/{id}/sources", Access::Scope("cards:read"), Reads::Nothing, list).told(

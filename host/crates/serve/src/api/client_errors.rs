@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;
 
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     http::reply::{self, Reply},
@@ -19,10 +20,7 @@ use crate::{
     route,
     router::{Access, Reads, Route, SMALL},
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use cardinal_base::codes;
 
 /// Reports in a minute: of one plugin, and of one user about it. A tab that fails in a loop tells nothing new.
 const PER_PLUGIN: u32 = 120;

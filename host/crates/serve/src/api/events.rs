@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::live::{self, Beginning, Feed, Reading};
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     http::{body::Body, reply::Reply},
@@ -15,10 +16,7 @@ use crate::{
     route,
     router::{Access, Reads, Route},
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use cardinal_base::codes;
 use cardinal_identity::auth::caller::{Caller, insufficient};
 use cardinal_observe::recent::Portion;
 use cardinal_store::{

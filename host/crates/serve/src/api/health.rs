@@ -8,6 +8,7 @@ use std::{
 use http::StatusCode;
 use serde_json::json;
 
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     http::reply::{self, Reply},
@@ -15,10 +16,8 @@ use crate::{
     route,
     router::{Access, Reads, Route},
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use cardinal_base::codes;
+use cardinal_store::error::StoreError;
 
 /// How long the database may take to say that it is there.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -68,13 +67,13 @@ async fn ready(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
     }
     match tokio::time::timeout(PATIENCE, ask_database(app)).await {
         Ok(Ok(())) => Ok(reply::text(StatusCode::OK, "text/plain; charset=utf-8", "ready\n")),
-        Ok(Err(error)) => Err(error),
+        Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(ApiError::new(&codes::DATABASE_UNAVAILABLE)),
     }
 }
 
 /// Whether the database answers at all.
-pub async fn ask_database(app: &App) -> ApiResult<()> {
+pub async fn ask_database(app: &App) -> Result<(), StoreError> {
     app.pools.core.get().await?.simple_query("").await?;
     Ok(())
 }

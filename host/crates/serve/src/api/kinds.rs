@@ -8,6 +8,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::http::error::ApiResult;
 use crate::{
     app::App,
     http::reply::{self, Reply},
@@ -15,7 +16,6 @@ use crate::{
     route,
     router::{Access, Reads, Route},
 };
-use cardinal_base::error::ApiResult;
 use cardinal_package::state::State;
 use cardinal_plugin_host::registry::PluginReport;
 

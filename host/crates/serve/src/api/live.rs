@@ -13,15 +13,13 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     http::{body::Body, reply::Reply},
     request::{Call, Credential, RECHECK_RIGHTS},
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use cardinal_base::codes;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_observe::recent::Portion;
 use cardinal_store::events::seats::Seat;

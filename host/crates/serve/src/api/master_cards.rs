@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 use uuid::Uuid;
 
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     audit::Act,
@@ -16,12 +17,7 @@ use crate::{
     route,
     router::{Access, CARD, Reads, Route, SMALL},
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-    input,
-    page::{self, Page},
-};
+use cardinal_base::{codes, input, page::Page};
 use cardinal_cards::{
     card::{Card, NewCard},
     filter::ListQuery,
@@ -175,15 +171,9 @@ struct HistoryQuery {
 async fn history(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let id = call.params.id("id", "card")?;
     let query: HistoryQuery = call.query()?;
-    let (limit, list) = (page::limit(query.limit)?, ("card history", id));
-    let before = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
-    cardinal_store::cards::check_known(&app.pools.core, id).await?;
-    let (mut lines, is_cut) = cardinal_store::card_history::page(&app.pools.core, id, before, limit + 1).await?;
-    let next = match lines.last() {
-        Some(last) if is_cut => Some(app.cursors.seal(&list, &last.id)?),
-        _ => app.cursors.cut(&list, &mut lines, limit, |line| line.id)?,
-    };
-    reply::ok(&Page { items: lines, next_cursor: next })
+    let history = app.catalogue.history(id, query.limit, query.cursor.as_deref()).await?;
+    let next = app.catalogue.history_cursor(&history, history.lines.len())?;
+    reply::ok(&Page { items: history.lines, next_cursor: next })
 }
 
 pub(super) fn with_etag(mut reply: Reply, version: i64) -> ApiResult<Reply> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::plugins;
+use crate::http::error::ApiResult;
 use crate::{
     app::App,
     http::reply::{self, Reply},
@@ -13,11 +14,12 @@ use crate::{
     route,
     router::{Access, Reads, Route},
 };
-use cardinal_base::{error::ApiResult, scope::MCP_USE};
+use cardinal_base::scope::MCP_USE;
 
 const ABOUT: &str = "Streamable HTTP; revisions 2025-03-26 to 2026-07-28. Answers are application/json or \
     text/event-stream: accept both, in a session above all. A session's id is good for its caller alone, as long as its \
-    credential is, and across restarts.";
+    credential is, and across restarts. A call that takes long is answered on a stream with a sign of life every 15 seconds \
+    where text/event-stream is accepted.";
 
 pub fn routes() -> Vec<Route> {
     const ACCESS: Access = Access::Scope(MCP_USE);
@@ -35,6 +37,11 @@ pub fn routes() -> Vec<Route> {
         route!(GET "/.well-known/oauth-protected-resource/api/mcp", Access::Public, Reads::Nothing, metadata)
             .told(|op| describe_metadata(op, "getResourceMetadataOfMcp")),
     ]
+}
+
+/// Whether a path of the table is that of the MCP endpoint.
+pub fn is_endpoint(template: &str) -> bool {
+    ["/api", "/api/mcp"].contains(&template)
 }
 
 fn describe_send(op: &mut Operation, id: &'static str) {

@@ -14,6 +14,7 @@ use super::{
     health,
     system::{self, PoolReport},
 };
+use crate::http::error::ApiResult;
 use crate::{
     app::App,
     http::{
@@ -25,7 +26,6 @@ use crate::{
     route,
     router::{Access, Reads, Route},
 };
-use cardinal_base::error::ApiResult;
 use cardinal_observe::{
     exposition::{self, Exposition, Kind, seconds},
     meter::CLASSES,
@@ -75,6 +75,7 @@ async fn page(app: &Arc<App>) -> Reply {
     requests(&mut page, app);
     pools(&mut page, app);
     plugins(&mut page, app);
+    tools(&mut page, app);
     proxy(&mut page, app);
     process_itself(&mut page, app);
     plugins_own(&mut page, app);
@@ -256,6 +257,15 @@ fn plugins(page: &mut Exposition, app: &App) {
     let name = "cardinal_plugin_instances_resident";
     let help = "Plugin instances in memory, those included that were replaced and can't be freed.";
     page.single(name, Kind::Gauge, help, cardinal_plugin_host::library::seat::resident());
+}
+
+fn tools(page: &mut Exposition, app: &App) {
+    let name = "cardinal_mcp_tool_call_duration_seconds";
+    if page.family(name, Kind::Histogram, "Time of MCP tool calls, by tool and how they ended.") {
+        for (tool, outcome, reading) in app.telemetry.tools.read() {
+            page.durations(name, &[("tool", &tool), ("outcome", outcome.name())], &reading);
+        }
+    }
 }
 
 /// Open files and sockets of plugins, as far as it is known whose they are.

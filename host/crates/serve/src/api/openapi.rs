@@ -13,6 +13,7 @@ use flate2::{Compression, write::GzEncoder};
 use http::{HeaderValue, StatusCode, header};
 use sha2::{Digest, Sha256};
 
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     http::{
@@ -25,11 +26,7 @@ use crate::{
     route,
     router::{Access, Reads, Route},
 };
-use cardinal_base::{
-    coding::Coding,
-    error::{ApiError, ApiResult},
-    hex::hex,
-};
+use cardinal_base::{coding::Coding, hex::hex};
 use cardinal_plugin_host::active::Active;
 
 /// Documents that are kept: callers differ by the plugins that they may read.

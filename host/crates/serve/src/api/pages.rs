@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     http::{
@@ -14,7 +15,6 @@ use crate::{
     },
     router::method_not_allowed,
 };
-use cardinal_base::error::{ApiError, ApiResult};
 
 const PLUGIN_FILES: &str = "/admin/assets/plugins/";
 

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     http::{assets, body::Body, reply::Reply},
@@ -15,10 +16,7 @@ use crate::{
     route,
     router::{Access, Reads, Route},
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use cardinal_base::codes;
 
 /// As long as the host itself keeps one. Credentials decide who gets it, so no cache of many people's may.
 const CACHE: &str = "private, max-age=3600";

@@ -13,6 +13,7 @@ use super::{
     live::{self, Beginning, Feed, Reading},
     plugins,
 };
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     http::{
@@ -23,11 +24,7 @@ use crate::{
     route,
     router::{Access, Reads, Route},
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-    page,
-};
+use cardinal_base::{codes, page};
 use cardinal_identity::auth::caller::Caller;
 use cardinal_observe::{log::tail::Tail, recent::Portion};
 

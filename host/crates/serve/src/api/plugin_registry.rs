@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::plugins::{listed, wait_for_plugins};
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     audit::Act,
@@ -15,10 +16,7 @@ use crate::{
     route,
     router::{Access, Reads, Route, SMALL},
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use cardinal_base::codes;
 use cardinal_plugin_host::registry::{Wanted, readers_without};
 
 /// How long a rescan is waited for; less than a request may take.

@@ -11,6 +11,7 @@ use super::{
     master_cards::{if_match, with_etag},
     plugins::wait_for_plugins,
 };
+use crate::http::error::ApiResult;
 use crate::{
     app::App,
     audit::Act,
@@ -19,7 +20,7 @@ use crate::{
     route,
     router::{Access, Reads, Route},
 };
-use cardinal_base::{codes, error::ApiResult};
+use cardinal_base::codes;
 use cardinal_plugin_host::registry::Configuration;
 
 /// Bytes of a plugin's settings.

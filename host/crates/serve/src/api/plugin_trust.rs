@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::plugin_registry::{answer, named, one_plugin};
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     audit::Act,
@@ -16,10 +17,7 @@ use crate::{
     route,
     router::{Access, Reads, Route, SMALL},
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use cardinal_base::codes;
 
 pub fn routes() -> Vec<Route> {
     vec![

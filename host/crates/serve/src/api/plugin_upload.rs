@@ -11,6 +11,7 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
 use super::plugin_registry::one_plugin;
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     audit::Act,
@@ -22,10 +23,7 @@ use crate::{
     route,
     router::{Access, Reads, Route},
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use cardinal_base::codes;
 use cardinal_package::signature::SIGNATURE_LIMIT;
 use cardinal_plugin_host::registry::upload::{UPLOAD_LIMIT, Uploaded, not_written};
 
@@ -83,7 +81,7 @@ async fn receive(app: &App, call: &Call, stream: &mut RequestBody) -> ApiResult<
         Ok(written) => written?,
         Err(_) => return Err(ApiError::new(&codes::REQUEST_TIMEOUT)),
     }
-    draft.install(file.into_std().await, signature).await
+    Ok(draft.install(file.into_std().await, signature).await?)
 }
 
 fn signature(call: &Call) -> ApiResult<Vec<u8>> {
@@ -112,9 +110,9 @@ async fn write(stream: &mut RequestBody, file: &mut tokio::fs::File) -> ApiResul
         if length > UPLOAD_LIMIT {
             return Err(too_large());
         }
-        file.write_all(&data).await.map_err(|error| not_written(&error))?;
+        file.write_all(&data).await.map_err(not_written)?;
     }
-    file.flush().await.map_err(|error| not_written(&error))
+    Ok(file.flush().await.map_err(not_written)?)
 }
 
 fn too_large() -> ApiError {

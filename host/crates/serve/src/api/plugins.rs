@@ -9,6 +9,7 @@ use http::{HeaderMap, Method, header};
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Value, json};
 
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     http::{
@@ -20,10 +21,7 @@ use crate::{
     route,
     router::{self, Access, Reads, Route},
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use cardinal_base::codes;
 use cardinal_observe::{spent, trace};
 use cardinal_plugin_host::{
     active::{Active, FindError, RouteMatch},
@@ -110,7 +108,7 @@ async fn call_plugin(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
     call.caller()?.require(&found.route.scope)?;
     let handler = found.route.handler;
     let parts = parts(&call, stream, found, path).await?;
-    active.call(handler, parts).await.map(answer)
+    Ok(answer(active.call(handler, parts).await?))
 }
 
 fn in_service(app: &App, prefix: &str) -> ApiResult<Arc<Active>> {

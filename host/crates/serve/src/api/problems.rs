@@ -11,6 +11,7 @@ use http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     http::reply::{self, Reply},
@@ -20,7 +21,6 @@ use crate::{
 };
 use cardinal_base::{
     codes::{self, Code},
-    error::{ApiError, ApiResult},
     input,
 };
 

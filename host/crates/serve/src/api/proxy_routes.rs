@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::master_cards::{if_match, names_version, with_etag};
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     audit::Act,
@@ -17,11 +18,7 @@ use crate::{
     route,
     router::{Access, Reads, Route},
 };
-use cardinal_base::{
-    codes,
-    config::ProxyRoute,
-    error::{ApiError, ApiResult},
-};
+use cardinal_base::{codes, config::ProxyRoute};
 use cardinal_store::proxy_routes::{Line, Stored};
 
 /// Routes that can be set: the table is searched from its beginning for every proxied request.

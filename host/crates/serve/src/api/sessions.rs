@@ -9,6 +9,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     audit::Act,
@@ -19,7 +20,6 @@ use crate::{
 };
 use cardinal_base::{
     codes,
-    error::{ApiError, ApiResult},
     page::{self, Page},
     schema::DateTime,
 };

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use time::format_description::well_known::Rfc3339;
 
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     audit::Act,
@@ -18,11 +19,7 @@ use crate::{
     route,
     router::{Access, Reads, Route, SMALL},
 };
-use cardinal_base::{
-    config::log_levels,
-    error::{ApiError, ApiResult},
-    schema::DateTime,
-};
+use cardinal_base::{config::log_levels, schema::DateTime};
 use cardinal_observe::process;
 use cardinal_package::state::State;
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     audit::Act,
@@ -19,7 +20,6 @@ use crate::{
 use cardinal_base::{
     codes,
     config::Secret,
-    error::{ApiError, ApiResult},
     input::maybe,
     page::{self, Page},
     schema::DateTime,

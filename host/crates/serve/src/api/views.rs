@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::master_cards::{if_match, names_version, with_etag};
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     http::reply::{self, Item, Reply},
@@ -17,7 +18,6 @@ use crate::{
 };
 use cardinal_base::{
     codes,
-    error::{ApiError, ApiResult},
     input::{self, maybe},
 };
 use cardinal_cards::filter::ListQuery;

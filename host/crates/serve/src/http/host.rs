@@ -4,10 +4,8 @@ use std::net::IpAddr;
 
 use http::{Request, Version, header};
 
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use crate::http::error::{ApiError, ApiResult};
+use cardinal_base::codes;
 
 /// Whom a host name is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,11 +8,8 @@ use std::borrow::Cow;
 
 use http::uri::PathAndQuery;
 
-use cardinal_base::{
-    codes,
-    config::own_paths::is_own,
-    error::{ApiError, ApiResult},
-};
+use crate::http::error::{ApiError, ApiResult};
+use cardinal_base::{codes, config::own_paths::is_own};
 
 /// The longest path and query together.
 pub const URI_LIMIT: usize = 8 * 1024;

@@ -1,10 +1,10 @@
 //! The only place that makes a failure body.
 
+use crate::http::error::ApiError;
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 
 use super::body::Body;
-use cardinal_base::error::ApiError;
 
 /// A failure as a problem document.
 pub fn respond(error: &ApiError, base_url: &str, request_id: &str) -> Response<Body> {

@@ -1,12 +1,12 @@
 //! Replies of the core's own endpoints.
 
+use crate::http::error::{ApiError, ApiResult};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::body::Body;
-use cardinal_base::error::{ApiError, ApiResult};
 
 /// One object, alone in its reply.
 #[derive(Serialize, JsonSchema)]

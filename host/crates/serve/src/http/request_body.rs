@@ -13,10 +13,8 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
 
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use crate::http::error::{ApiError, ApiResult};
+use cardinal_base::codes;
 
 /// How long a request body may take to arrive in whole.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);

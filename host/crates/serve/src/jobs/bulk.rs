@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::tool;
-use cardinal_base::error::{ApiError, ApiResult};
+use crate::http::error::{ApiError, ApiResult};
 use cardinal_cards::{
     card::Status,
     error::CardError,

@@ -18,10 +18,8 @@ pub use self::batches::Upload;
 use self::{batches::Piece, write::Writer};
 use super::{End, Own, hold, settle};
 use crate::app::App;
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use crate::http::error::{ApiError, ApiResult};
+use cardinal_base::codes;
 use cardinal_cards::row::Terms;
 use cardinal_store::{
     card_import,

@@ -9,10 +9,8 @@ use uuid::Uuid;
 
 use super::{End, StepError, bulk::Action, fault, may_pass, told, tool};
 use crate::app::App;
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use crate::http::error::{ApiError, ApiResult};
+use cardinal_base::codes;
 use cardinal_identity::auth::{caller::SharedCaller, credential::Credential};
 use cardinal_store::{
     card_bulk::{self, Deed},

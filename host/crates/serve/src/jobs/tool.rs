@@ -17,10 +17,10 @@ use super::{
     step::{self, pause, rights_gone, starter},
     told,
 };
+use crate::http::error::{ApiError, ApiResult};
 use crate::{app::App, audit::Act};
 use cardinal_base::{
     codes,
-    error::{ApiError, ApiResult},
     input::{self, InputError},
     request_id::RequestId,
     scope::{APPROVE, UNATTENDED},
@@ -240,7 +240,8 @@ async fn call(
         Ok(reply) => answered(reply).await.or_else(|(code, detail)| failed(&code, detail)),
         Err(error) => {
             tracing::warn!(job = %job.id, tool = entry.tool.name, %card, error = ?error, "a tool call of a job failed");
-            failed(error.code(), told(&error))
+            let problem = ApiError::from(error);
+            failed(problem.code(), told(&problem))
         }
     }
 }

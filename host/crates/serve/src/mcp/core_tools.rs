@@ -1,178 +1,120 @@
-//! The core's own tools: finding and reading cards.
+//! The core's own tools: finding, reading and writing cards, by the functions that the admin API uses.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, LazyLock},
-};
+mod declared;
+mod read;
+mod view;
+mod write;
 
-use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
-use serde::Deserialize;
-use serde_json::{
-    Value, json,
-    value::{RawValue, to_raw_value},
-};
+use std::sync::{Arc, LazyLock};
 
-use super::plugin_tools;
-use crate::http::reply::Item;
-use cardinal_base::error::{ApiError, ApiResult};
-use cardinal_cards::{
-    card::{Card, PartialCard},
-    filter::ListQuery,
-};
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Resource, Tool};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{Visit, plugin_tools};
+use crate::http::error::{ApiError, ApiResult};
+use cardinal_database::pool::Pool;
 use cardinal_store::catalogue::Catalogue;
 
-/// The scope that both need.
-pub const SCOPE: &str = "cards:read";
+/// Bytes of the largest answer: what names its fields or a source gets so much, and a resource.
+pub const ANSWER_LIMIT: usize = 1 << 20;
+/// Bytes of a page of cards or of a history, and of a card that nobody has named fields of: 16,000 tokens, some more than
+/// half of what clients pass on to a model.
+const PAGE_LIMIT: usize = 64 << 10;
 
-const SEARCH: &str = "cards_search";
-const GET: &str = "cards_get";
-/// Bytes of an answer: far more than a model reads, and a bound for what it makes the host hold.
-const ANSWER_LIMIT: usize = 1 << 20;
-/// What a larger answer is refused with names so many of a card's sources.
-const NAMED_SOURCES: usize = 20;
-const FIELDS: &str = "Only these members of a card, by commas, for example `title,sku,status`";
+/// One of them.
+pub struct CoreTool {
+    /// As clients see it.
+    pub declaration: Tool,
+    pub scope: &'static str,
+    pub requires_confirmation: bool,
+    /// Of its input schema.
+    validator: Option<jsonschema::Validator>,
+    action: Action,
+}
 
-static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(declare);
-static VALIDATORS: LazyLock<Vec<Option<jsonschema::Validator>>> = LazyLock::new(|| {
-    let schemas = TOOLS.iter().map(|tool| Value::Object((*tool.input_schema).clone()));
-    schemas.map(|schema| jsonschema::validator_for(&schema).ok()).collect()
-});
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Create,
+    Get,
+    History,
+    Restore,
+    Search,
+    Update,
+}
 
-/// Their declarations, in the order of their names.
-pub fn list() -> &'static [Tool] {
+/// What the tools work on.
+#[derive(Clone)]
+pub struct Cards {
+    pub catalogue: Arc<Catalogue>,
+    pub pool: Pool,
+}
+
+/// What a tool answers.
+enum Answer {
+    /// JSON, and links to the cards that it names, for clients that know links.
+    Object(String, Vec<Resource>),
+    /// Why there is none, and how to ask for less.
+    TooLarge(String),
+}
+
+static TOOLS: LazyLock<Vec<CoreTool>> = LazyLock::new(declared::all);
+
+/// All of them, in the order of their names.
+pub fn list() -> &'static [CoreTool] {
     &TOOLS
 }
 
-fn declare() -> Vec<Tool> {
-    vec![
-        tool(
-            GET,
-            "Read a card",
-            "Reads one product card by its id, with all its attributes and sources.",
-            json!({"type": "object", "properties": {
-                "id": {"type": "string", "format": "uuid", "description": "The card's id"},
-                "fields": {"type": "string", "description": FIELDS},
-                "source": {"type": "string", "description": "Only this one of its sources, by its key, in place of all attributes"},
-            }, "required": ["id"], "additionalProperties": false}),
-            json!({"type": "object", "properties": {"item": {"type": "object", "description": "The card"}}, "required": ["item"]}),
-        ),
-        tool(
-            SEARCH,
-            "Search cards",
-            "Finds product cards by words of their title or SKU and gives a page of them.",
-            json!({"type": "object", "properties": {
-                "q": {"type": "string", "description": "Text in the title or SKU"},
-                "status": {"enum": ["draft", "active", "archived"]},
-                "kind": {"type": "string", "description": "Only cards with a source of this kind"},
-                "missing_kind": {"type": "string", "description": "Only cards without a source of this kind"},
-                "sort": {"enum": ["title", "-title", "sku", "-sku", "created_at", "-created_at", "updated_at", "-updated_at"]},
-                "fields": {"type": "string", "description": FIELDS},
-                "limit": {"type": "integer", "minimum": 1, "maximum": 200},
-                "cursor": {"type": "string", "description": "next_cursor of the page before"},
-            }, "additionalProperties": false}),
-            json!({"type": "object", "properties": {
-                "items": {"type": "array", "items": {"type": "object"}, "description": "The cards"},
-                "next_cursor": {"type": ["string", "null"], "description": "The `cursor` of the next page; null or absent on the last"},
-            }, "required": ["items"]}),
-        ),
-    ]
-}
-
-fn tool(name: &'static str, title: &str, description: &'static str, input: Value, output: Value) -> Tool {
-    let object = |schema: Value| match schema {
-        Value::Object(schema) => Arc::new(schema),
-        _ => Arc::default(),
-    };
-    let tool = Tool::new_with_raw(name, Some(description.into()), object(input));
-    let mut tool = tool.with_raw_output_schema(object(output));
-    tool.title = Some(title.to_owned());
-    tool.with_annotations(ToolAnnotations::new().read_only(true).open_world(false))
-}
-
-/// Runs the core tool `name`; `None` when there is no such one.
-pub async fn run(catalogue: &Catalogue, name: &str, arguments: JsonObject) -> Option<CallToolResult> {
-    let at = list().iter().position(|tool| tool.name == name)?;
-    if let Some(Some(validator)) = VALIDATORS.get(at)
-        && let Some(complaints) = cardinal_plugin_host::arguments::complaints(validator, &arguments)
-    {
-        return Some(plugin_tools::failure(complaints));
+impl CoreTool {
+    /// What is wrong with the arguments.
+    pub fn complaints(&self, arguments: &JsonObject) -> Option<String> {
+        cardinal_plugin_host::arguments::complaints(self.validator.as_ref()?, arguments)
     }
-    let outcome = match name {
-        GET => get(catalogue, arguments).await,
-        _ => search(catalogue, arguments).await,
-    };
-    Some(outcome.unwrap_or_else(|error| plugin_tools::failure(plugin_tools::plain(&error))))
-}
 
-/// The answer, unless it is larger than an answer may be: then `advice` says how to ask for less.
-fn result(text: String, advice: impl FnOnce() -> String) -> ApiResult<CallToolResult> {
-    if text.len() > ANSWER_LIMIT {
-        let refusal = format!("answer-too-large: it has {} bytes, and an answer at most {ANSWER_LIMIT}.", text.len());
-        return Ok(plugin_tools::failure(format!("{refusal} {}", advice())));
+    /// Runs it. Every failure is a result that the model can read.
+    pub async fn run(&self, cards: &Cards, visit: &Visit, arguments: JsonObject) -> CallToolResult {
+        let outcome = match self.action {
+            Action::Create => write::create(cards, visit, arguments).await,
+            Action::Get => read::get(cards, arguments).await,
+            Action::History => read::history(cards, arguments).await,
+            Action::Restore => write::restore(cards, visit, arguments).await,
+            Action::Search => read::search(cards, arguments).await,
+            Action::Update => write::update(cards, visit, arguments).await,
+        };
+        let result = outcome.and_then(|answer| answer.into_result(visit.takes_links));
+        result.unwrap_or_else(|error| {
+            if error.status().is_server_error() {
+                tracing::warn!(tool = &*self.declaration.name, request_id = %visit.request_id, ?error, "a tool call failed");
+            }
+            plugin_tools::failure(plugin_tools::plain(&error))
+        })
     }
-    let value = serde_json::from_str(&text).map_err(ApiError::internal)?;
-    Ok(plugin_tools::structured(value, text))
 }
 
-/// Which card, and what of it.
-#[derive(Deserialize)]
-struct GetArguments {
-    id: String,
-    fields: Option<String>,
-    source: Option<String>,
-}
-
-async fn get(catalogue: &Catalogue, arguments: JsonObject) -> ApiResult<CallToolResult> {
-    let wanted: GetArguments = serde_json::from_value(Value::Object(arguments)).map_err(ApiError::internal)?;
-    let query = ListQuery { fields: wanted.fields, ..ListQuery::default() };
-    let fields = query.fields()?;
-    let id = wanted.id.parse().map_err(|_| ApiError::not_found("card"))?;
-    let mut card = catalogue.card(id).await?;
-    if let Some(key) = &wanted.source {
-        let entry = sources(&card)?.remove(key).ok_or_else(|| ApiError::not_found("source"))?;
-        let attributes = BTreeMap::from([("sources", BTreeMap::from([(key, entry)]))]);
-        card.attributes = to_raw_value(&attributes).map_err(ApiError::internal)?;
+impl Answer {
+    fn new(value: &impl Serialize, links: Vec<Resource>) -> ApiResult<Self> {
+        Ok(Self::Object(serde_json::to_string(value).map_err(ApiError::internal)?, links))
     }
-    let text = match fields {
-        Some(fields) => serde_json::to_string(&Item { item: PartialCard::new(card.clone(), &fields) }),
-        None => serde_json::to_string(&Item { item: &card }),
-    };
-    result(text.map_err(ApiError::internal)?, || how_to_read_less(&card))
-}
 
-fn sources(card: &Card) -> ApiResult<BTreeMap<String, &RawValue>> {
-    #[derive(Deserialize)]
-    struct Attributes<'a> {
-        #[serde(borrow, default)]
-        sources: BTreeMap<String, &'a RawValue>,
+    fn into_result(self, with_links: bool) -> ApiResult<CallToolResult> {
+        let (text, links) = match self {
+            Self::Object(text, links) => (text, links),
+            Self::TooLarge(advice) => return Ok(plugin_tools::failure(advice)),
+        };
+        let value = serde_json::from_str(&text).map_err(ApiError::internal)?;
+        let mut result = plugin_tools::structured(value, text);
+        if with_links {
+            result.content.extend(links.into_iter().map(ContentBlock::resource_link));
+        }
+        Ok(result)
     }
-    let attributes: Attributes<'_> = serde_json::from_str(card.attributes.get()).map_err(ApiError::internal)?;
-    Ok(attributes.sources)
 }
 
-fn how_to_read_less(card: &Card) -> String {
-    let sources = sources(card).unwrap_or_default();
-    let named: Vec<String> = sources
-        .iter()
-        .take(NAMED_SOURCES)
-        .map(|(key, entry)| format!("`{key}` ({} bytes)", entry.get().len()))
-        .collect();
-    let more = match sources.len() - named.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!(
-        "Leave out the attributes with `fields` (`title,sku,status`), or read one source at a time with `source`. The \
-         card has {} sources: {}{more}.",
-        sources.len(),
-        named.join(", ")
-    )
+/// The arguments as what the tool takes; their schema has let them through.
+fn parsed<T: serde::de::DeserializeOwned>(arguments: JsonObject) -> ApiResult<T> {
+    Ok(cardinal_base::input::json(Value::Object(arguments).to_string().as_bytes())?)
 }
 
-async fn search(catalogue: &Catalogue, arguments: JsonObject) -> ApiResult<CallToolResult> {
-    let query: ListQuery = cardinal_base::input::json(Value::Object(arguments).to_string().as_bytes())?;
-    let text = serde_json::to_string(&catalogue.page(&query).await?).map_err(ApiError::internal)?;
-    result(text, || {
-        "Ask for fewer cards with `limit`, or for fewer of their members with `fields` (`title,sku,status`).".to_owned()
-    })
+fn card_id(text: &str) -> ApiResult<uuid::Uuid> {
+    text.parse().map_err(|_| ApiError::not_found("card"))
 }

@@ -9,10 +9,12 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotation
 use serde_json::{Map, Value, json};
 
 use super::{Visit, exact_content};
-use cardinal_base::{codes, error::ApiError, exact, scope};
+use crate::http::error::ApiError;
+use cardinal_base::exact;
 use cardinal_plugin_host::{
     arguments,
     call::{CallBody, CallParts, ReplyBody},
+    error::CallError,
     registry::ToolEntry,
 };
 
@@ -45,18 +47,9 @@ fn annotations(entry: &ToolEntry) -> ToolAnnotations {
     annotations
 }
 
-/// Why a call is not made: its arguments first, since a person should not be asked about what would not run.
-pub fn refusal(entry: &ToolEntry, visit: &Visit, arguments: &JsonObject) -> Option<CallToolResult> {
-    let complaints = entry.validator.as_ref().and_then(|validator| arguments::complaints(validator, arguments));
-    if let Some(complaints) = complaints {
-        return Some(failure(complaints));
-    }
-    if entry.tool.requires_confirmation && !visit.caller.holds(scope::UNATTENDED) {
-        return Some(failure(
-            "confirmation_required: this tool changes data and has to be confirmed by a person. A key that names the scope `mcp:unattended` may run it without one.",
-        ));
-    }
-    None
+/// What is wrong with the arguments.
+pub fn complaints(entry: &ToolEntry, arguments: &JsonObject) -> Option<String> {
+    arguments::complaints(entry.validator.as_ref()?, arguments)
 }
 
 /// Calls the tool. Every failure of the plugin is a result that the model can read.
@@ -80,7 +73,10 @@ pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> Cal
     match entry.call(parts).await {
         Err(error) => {
             tracing::warn!(tool = entry.tool.name, request_id = %visit.request_id, error = ?error, "a tool call failed");
-            if error.code() == codes::PLUGIN_TIMEOUT.name { failure(timed_out(entry)) } else { failure(plain(&error)) }
+            match error {
+                CallError::Timeout(_) => failure(timed_out(entry)),
+                other => failure(plain(&other.into())),
+            }
         }
         Ok(reply) => {
             let (status, headers) = (reply.status, reply.headers);
@@ -134,6 +130,10 @@ fn result(entry: &ToolEntry, status: u16, headers: &HeaderMap, bytes: &[u8]) -> 
             None => structured(Value::Object(value), text),
         },
         _ if entry.tool.output_schema.is_some() => {
+            tracing::warn!(
+                tool = entry.tool.name,
+                "a tool's result is no JSON object, which its output schema promises"
+            );
             failure("plugin-error: the tool declares an output schema and answered something else than a JSON object.")
         }
         _ => CallToolResult::success(vec![ContentBlock::text(text)]),

@@ -20,10 +20,8 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use cardinal_base::{
-    error::{ApiError, ApiResult},
-    seal::SealingKey,
-};
+use crate::http::error::{ApiError, ApiResult};
+use cardinal_base::seal::SealingKey;
 use cardinal_identity::auth::caller::Caller;
 
 /// Sessions of everybody in memory, some 100 kB each. Beyond it a caller has as many as it had, or one.
@@ -91,6 +89,15 @@ impl Drop for Session {
 }
 
 impl Session {
+    /// The same for its whole life, on every host.
+    pub fn id(&self) -> Uuid {
+        self.state.id
+    }
+
+    pub fn client_name(&self) -> &str {
+        &self.state.client.client_info.name
+    }
+
     /// The protocol library's session, if there is one.
     pub async fn inner(&self) -> Option<Arc<str>> {
         self.inner.lock().await.clone()
@@ -295,7 +302,7 @@ pub fn essence(client: InitializeRequestParams) -> Option<InitializeRequestParam
 }
 
 /// A key is an owner of its own; tokens of one user are the same one.
-fn owner(caller: &Caller) -> Uuid {
+pub fn owner(caller: &Caller) -> Uuid {
     caller.key.as_ref().map_or(caller.user_id, |(id, _)| *id)
 }
 

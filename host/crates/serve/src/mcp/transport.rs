@@ -11,15 +11,12 @@ use rmcp::transport::streamable_http_server::{
 use tower_service::Service;
 
 use super::{MESSAGE_LIMIT, Visit, exact_content, server::Server};
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     http::{body::Body, reply::Reply},
     request::Call,
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-    input,
-};
+use cardinal_base::{codes, input};
 
 pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const JSON: &str = "application/json";
@@ -50,8 +47,7 @@ pub fn session_id(headers: &HeaderMap) -> Option<&str> {
 /// many name nothing or `*/*`. Who takes JSON alone gets it, but in a session, where every answer is a stream of events.
 pub fn prepare(headers: &mut HeaderMap, gets_json: bool) {
     headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(JSON));
-    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let accept = accept.collect::<Vec<_>>().join(",");
+    let accept = accepted(headers);
     let takes = |types: &[&str]| input::preference(&accept, types) > 0.0;
     let takes_json = takes(&[JSON, "application/*", "*/*"]);
     let takes_events = takes(&[EVENTS, "text/*", "*/*"]);
@@ -60,6 +56,17 @@ pub fn prepare(headers: &mut HeaderMap, gets_json: bool) {
     } else if takes_events {
         headers.insert(header::ACCEPT, HeaderValue::from_static(EVENTS));
     }
+}
+
+/// Whether the client names streams of events among what it takes, and so can read one: a script that takes anything
+/// expects JSON.
+pub fn names_events(headers: &HeaderMap) -> bool {
+    input::preference(&accepted(headers), &[EVENTS]) > 0.0
+}
+
+fn accepted(headers: &HeaderMap) -> String {
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accept.collect::<Vec<_>>().join(",")
 }
 
 pub async fn pass_on(transport: &Transport, call: &Call, message: Bytes, visit: Visit) -> Response {

@@ -42,67 +42,91 @@ pub enum News {
     Ended,
 }
 
-/// One open stream's watch. [`Watch::news`] may be dropped at any await and asked again.
+/// While the database is away, and the stream waits.
+const RETRY_EVERY: Duration = Duration::from_millis(500);
+
+/// One open stream's watch over its caller's rights and view. It alone ends the stream; `revocable` leaves it be.
 pub struct Watch {
     app: Arc<App>,
     credential: Credential,
     caller: SharedCaller,
-    changes: watch::Receiver<u64>,
+    tools: watch::Receiver<u64>,
+    rights: watch::Receiver<()>,
     stop: CancellationToken,
+    /// When to look at the rights again, though no change of them was heard of.
     next_check: Instant,
-    /// Something has changed; the tools were not compared since.
-    is_stale: bool,
+    /// The tools have changed, or may have; they are compared when this is over.
+    settled_at: Option<Instant>,
 }
 
 impl Watch {
     pub fn new(app: Arc<App>, credential: Credential, caller: SharedCaller, stop: CancellationToken) -> Self {
-        let changes = app.plugins.changes();
-        let next_check = Instant::now() + RECHECK_RIGHTS;
-        // The tools may have changed since the client listed them.
-        Self { app, credential, caller, changes, stop, next_check, is_stale: true }
+        let (tools, rights, now) = (app.plugins.changes(), app.auth.rights_changes(), Instant::now());
+        // Both may have changed since the request was let in, and since the client listed the tools.
+        Self { app, credential, caller, tools, rights, stop, next_check: now, settled_at: Some(now) }
     }
 
-    /// Waits for the next. `view` is what the tools looked like when the client last heard of them; of several streams
-    /// of a session one alone gets the news.
-    pub async fn news(&mut self, view: &AtomicU64) -> News {
+    /// Waits until [`Watch::news`] has something to look at; may be dropped and asked again.
+    pub async fn due(&mut self) {
         loop {
-            if self.is_stale {
-                let now = self.app.mcp.view(&self.caller);
-                self.is_stale = false;
-                if view.swap(now, Ordering::Relaxed) != now {
-                    return News::ToolsChanged;
-                }
-            }
+            let compare_at = self.settled_at;
             tokio::select! {
-                () = self.stop.cancelled() => return News::Ended,
-                changed = self.changes.changed() => {
-                    if changed.is_err() {
-                        return News::Ended;
-                    }
-                    self.is_stale = true;
-                    sleep(SETTLE).await;
+                biased;
+                () = self.stop.cancelled() => return,
+                _ = self.rights.changed() => {
+                    self.next_check = Instant::now();
+                    return;
                 }
-                () = sleep_until(self.next_check) => {
-                    if !self.may_go_on().await {
-                        return News::Ended;
-                    }
-                }
+                () = sleep_until(self.next_check) => return,
+                () = sleep_until(compare_at.unwrap_or(self.next_check)), if compare_at.is_some() => return,
+                _ = self.tools.changed() => self.settled_at = Some(Instant::now() + SETTLE),
             }
         }
     }
 
-    /// Looks at the caller's rights again.
-    async fn may_go_on(&mut self) -> bool {
-        let identified = self.credential.identify(&self.app).await;
-        self.next_check = Instant::now() + RECHECK_RIGHTS;
-        match identified {
-            Ok(caller) => {
-                self.is_stale |= caller.scopes != self.caller.scopes;
-                self.caller = caller;
-                self.caller.holds(scope::MCP_USE)
+    /// What has happened, perhaps nothing. Nothing else is sent meanwhile: the caller may have lost its rights. `view` is
+    /// what the tools looked like when the client last heard of them; of several streams of a session one alone gets the
+    /// news.
+    pub async fn news(&mut self, view: &AtomicU64) -> Option<News> {
+        let stop = self.stop.clone();
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => Some(News::Ended),
+            news = self.look(view) => news,
+        }
+    }
+
+    async fn look(&mut self, view: &AtomicU64) -> Option<News> {
+        let now = Instant::now();
+        if self.next_check <= now && !self.may_go_on().await {
+            return Some(News::Ended);
+        }
+        if self.settled_at.is_some_and(|at| at <= now) {
+            self.settled_at = None;
+            let shown = self.app.mcp.view(&self.caller);
+            if view.swap(shown, Ordering::Relaxed) != shown {
+                return Some(News::ToolsChanged);
             }
-            // Nobody can say until the database is back.
-            Err(error) => !error.status().is_client_error(),
+        }
+        None
+    }
+
+    /// Looks at the caller's rights, and waits while nobody can say what they are.
+    async fn may_go_on(&mut self) -> bool {
+        loop {
+            self.rights.mark_unchanged();
+            self.next_check = Instant::now() + RECHECK_RIGHTS;
+            match self.credential.identify(&self.app).await {
+                Ok(caller) => {
+                    if caller.scopes != self.caller.scopes {
+                        self.settled_at = Some(Instant::now());
+                    }
+                    self.caller = caller;
+                    return self.caller.holds(scope::MCP_USE);
+                }
+                Err(error) if error.status().is_client_error() => return false,
+                Err(_) => sleep(RETRY_EVERY).await,
+            }
         }
     }
 }
@@ -128,17 +152,21 @@ struct OpenStream {
 impl OpenStream {
     /// Each frame of the protocol library's is a whole event, so ours may stand between any two.
     async fn next(&mut self) -> Option<Frame<Bytes>> {
-        tokio::select! {
-            biased;
-            () = self.session.ended.cancelled() => None,
-            frame = self.body.frame() => match frame? {
-                Ok(frame) => Some(frame),
-                Err(never) => match never {},
-            },
-            news = self.watch.news(&self.session.view) => match news {
-                News::ToolsChanged => Some(Frame::data(Bytes::from_static(LIST_CHANGED))),
-                News::Ended => None,
-            },
+        loop {
+            tokio::select! {
+                biased;
+                () = self.session.ended.cancelled() => return None,
+                () = self.watch.due() => {}
+                frame = self.body.frame() => return match frame? {
+                    Ok(frame) => Some(frame),
+                    Err(never) => match never {},
+                },
+            }
+            match self.watch.news(&self.session.view).await {
+                Some(News::ToolsChanged) => return Some(Frame::data(Bytes::from_static(LIST_CHANGED))),
+                Some(News::Ended) => return None,
+                None => {}
+            }
         }
     }
 }

@@ -6,10 +6,8 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 
 use super::Proxy;
-use cardinal_base::{
-    config::ProxyRoute,
-    error::{ApiError, ApiResult},
-};
+use crate::http::error::{ApiError, ApiResult};
+use cardinal_base::config::ProxyRoute;
 use cardinal_database::pool::Pool;
 use cardinal_store::{
     cards::Precondition,

@@ -18,7 +18,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use cardinal_base::{codes, error::ApiError, request_id::RequestId};
+use crate::http::error::ApiError;
+use cardinal_base::{codes, request_id::RequestId};
 
 /// Open at a time. Each holds two connections.
 const TUNNELS: u32 = 4096;

@@ -27,8 +27,9 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 
 use super::body::Upload;
+use crate::http::error::ApiError;
 use crate::http::paced::Paced;
-use cardinal_base::{codes, error::ApiError};
+use cardinal_base::codes;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Shorter than the 5 s after which Node.js, the quickest of the usual servers, closes idle connections: one that is

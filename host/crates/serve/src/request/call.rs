@@ -7,6 +7,7 @@ use http::{HeaderMap, Method, Request, Uri, header, request::Parts};
 use serde::de::DeserializeOwned;
 
 use super::Cx;
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     http::{
         compression::strip_codings,
@@ -14,12 +15,7 @@ use crate::{
     },
     router::{Found, Params, Reads},
 };
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-    input,
-    request_id::RequestId,
-};
+use cardinal_base::{codes, input, request_id::RequestId};
 use cardinal_identity::auth::caller::SharedCaller;
 use cardinal_observe::trace::Trace;
 

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, header};
 
 use super::Call;
 use crate::app::App;
-use cardinal_base::error::ApiResult;
+use crate::http::error::ApiResult;
 use cardinal_identity::auth::caller::{CallerKind, SharedCaller};
 
 /// How often a stream looks at its reader's rights when no change of them is heard of: a credential ends by itself, too.

@@ -7,6 +7,7 @@ use std::{
 
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header};
 
+use crate::http::error::ApiResult;
 use crate::{
     api,
     app::App,
@@ -19,7 +20,6 @@ use crate::{
 };
 use cardinal_base::{
     codes,
-    error::ApiResult,
     request_id::{self, RequestId},
 };
 use cardinal_identity::{auth::caller::SharedCaller, limit::standing::Standing};

@@ -37,9 +37,14 @@ struct Stream {
     is_over: bool,
 }
 
+/// A mark on a reply that ends by itself when its caller may no longer read it.
+#[derive(Clone, Copy)]
+pub struct WatchesItself;
+
 /// Binds the reply to the rights with which it was asked for, where it is a stream without a known end.
 pub fn bind(app: &Arc<App>, caller: &SharedCaller, credential: HeaderValue, peer: IpAddr, reply: Reply) -> Reply {
-    if !matches!(reply.body(), Body::Stream(_)) || reply.body().size_hint().exact().is_some() {
+    let watches_itself = reply.extensions().get::<WatchesItself>().is_some();
+    if watches_itself || !matches!(reply.body(), Body::Stream(_)) || reply.body().size_hint().exact().is_some() {
         return reply;
     }
     let media_type = reply.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();

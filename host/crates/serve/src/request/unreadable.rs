@@ -6,7 +6,8 @@ use http::{HeaderMap, Method, StatusCode};
 
 use super::Peer;
 use crate::app::App;
-use cardinal_base::{codes, error::ApiError, request_id::RequestId};
+use crate::http::error::ApiError;
+use cardinal_base::{codes, request_id::RequestId};
 use cardinal_observe::{log::AccessLine, spent::Spent, trace::Trace};
 
 /// A problem document with its head, after which the connection is closed. Written to the log and counted like others.

@@ -16,7 +16,6 @@ use tokio::task::AbortHandle;
 use super::lines::{Bucket, Rate};
 use cardinal_base::{
     codes::{self, Code},
-    error::ApiError,
     request_id::RequestId,
 };
 use cardinal_control::local_socket::{HandoverSender, TokenHash};
@@ -146,12 +145,11 @@ impl Admission {
 
     /// The whole answer, to whatever is asked.
     async fn refuse(&self, mut stream: UnixStream, code: &'static Code) {
-        let error = ApiError::new(code);
         let request_id = RequestId::of(&http::HeaderMap::new());
-        let body = error.to_problem(&self.base_url, request_id.as_str()).to_string();
+        let body = code.problem(&self.base_url, request_id.as_str()).to_string();
         let answer = format!(
             "HTTP/1.1 {}\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-            error.status(),
+            code.status(),
             body.len(),
         );
         let written = tokio::time::timeout(REFUSAL_TIMEOUT, stream.write_all(answer.as_bytes())).await;

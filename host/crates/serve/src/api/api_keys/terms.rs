@@ -5,9 +5,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
 
+use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::{
     codes,
-    error::{ApiError, ApiResult},
     input::maybe,
     scope::{self, ScopeSet},
 };

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::intake::{Intake, Stopped};
-use cardinal_base::error::{ApiError, ApiResult};
+use crate::http::error::{ApiError, ApiResult};
 use cardinal_cards::{
     file::{File, Format, Read},
     row::{Row, Terms},

@@ -7,11 +7,9 @@ use flate2::write::MultiGzDecoder;
 use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout_at};
 
+use crate::http::error::{ApiError, ApiResult};
 use crate::http::request_body::RequestBody;
-use cardinal_base::{
-    codes,
-    error::{ApiError, ApiResult},
-};
+use cardinal_base::codes;
 
 /// Bytes of one import, unpacked.
 const TOTAL: u64 = 64 << 30;

@@ -1,15 +1,13 @@
 //! The one failure type of the request path.
 
+mod layers;
+
 use std::{borrow::Cow, time::Duration};
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
 
-use super::{
-    codes::{self, Code},
-    input::InputError,
-    page::PageError,
-};
+use cardinal_base::codes::{self, Code};
 
 /// A failure: plain words for the client, a cause for the log.
 pub struct ApiError(Box<Inner>);
@@ -206,23 +204,3 @@ impl std::fmt::Display for ApiError {
 }
 
 impl std::error::Error for ApiError {}
-
-impl From<InputError> for ApiError {
-    fn from(error: InputError) -> Self {
-        match error {
-            InputError::Json(detail) => Self::new(&codes::INVALID_JSON).detail(detail),
-            InputError::Field { pointer, detail } => Self::invalid(pointer, detail),
-            InputError::Query(detail) => Self::new(&codes::INVALID_REQUEST).detail(detail),
-        }
-    }
-}
-
-impl From<PageError> for ApiError {
-    fn from(error: PageError) -> Self {
-        match error {
-            PageError::Limit => Self::new(&codes::INVALID_REQUEST).detail(error.to_string()),
-            PageError::Cursor => Self::new(&codes::INVALID_CURSOR).detail(error.to_string()),
-            PageError::Json(cause) => Self::internal(cause),
-        }
-    }
-}

@@ -1,0 +1,44 @@
+import { request } from './client.ts';
+import { ApiError } from './error.ts';
+
+/** A tool as MCP clients see it. */
+export interface McpTool {
+  name: string;
+  title?: string;
+  description?: string;
+  inputSchema?: unknown;
+}
+
+export interface ToolResult {
+  content: { type: string; text?: string }[];
+  structuredContent?: unknown;
+  isError?: boolean;
+}
+
+interface Reply<T> {
+  result?: T;
+  error?: { code: number; message: string };
+}
+
+/** One call to the MCP endpoint, as the user or, with `key`, as a program would. */
+async function call<T>(method: string, params: unknown, key?: string): Promise<T> {
+  const headers = { Accept: 'application/json, text/event-stream', ...(key && { Authorization: `Bearer ${key}` }) };
+  const reply = await request<Reply<T>>('/api', { root: '', method: 'POST', body: { jsonrpc: '2.0', id: 1, method, params }, headers, ...(key ? { anonymous: true } : {}) });
+  if (reply.error || !reply.result) throw new ApiError(0, 'mcp', reply.error?.message ?? 'The MCP endpoint sent no result.');
+  return reply.result;
+}
+
+export async function listTools(key?: string): Promise<McpTool[]> {
+  const tools: McpTool[] = [];
+  let cursor: string | undefined;
+  do {
+    const page: { tools: McpTool[]; nextCursor?: string } = await call('tools/list', cursor ? { cursor } : {}, key);
+    tools.push(...page.tools);
+    cursor = page.nextCursor;
+  } while (cursor);
+  return tools;
+}
+
+export function callTool(name: string, args: unknown): Promise<ToolResult> {
+  return call('tools/call', { name, arguments: args });
+}

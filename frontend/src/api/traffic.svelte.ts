@@ -1,0 +1,48 @@
+import { readMetrics, type Sample } from './metrics.ts';
+import { session } from './session.svelte.ts';
+import { withSample } from './traffic.ts';
+
+/**
+ * The last hour of what the host counts, as far as this page has been open. The host keeps counters and no history, so
+ * the history is gathered here: from the first page that shows it, for as long as the user stays.
+ */
+const EVERY_MS = 15_000;
+
+class Traffic {
+  samples = $state.raw<Sample[]>([]);
+  /** Why the last reading failed; what was gathered before stays. */
+  problem = $state.raw<unknown>(null);
+  #timer: ReturnType<typeof setInterval> | undefined;
+
+  /** Begins to gather, unless that was begun or the user may not see it. */
+  begin(): void {
+    if (this.#timer || !session.can('system:read')) return;
+    this.#timer = setInterval(() => void this.#read(), EVERY_MS);
+    void this.#read();
+  }
+
+  end(): void {
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+    this.samples = [];
+    this.problem = null;
+  }
+
+  async #read(): Promise<void> {
+    if (document.hidden || session.phase !== 'signed-in') return;
+    try {
+      this.samples = withSample(this.samples, await readMetrics());
+      this.problem = null;
+    } catch (thrown) {
+      this.problem = thrown;
+    }
+  }
+}
+
+export const traffic = new Traffic();
+
+$effect.root(() => {
+  $effect(() => {
+    if (session.phase === 'signed-out') traffic.end();
+  });
+});

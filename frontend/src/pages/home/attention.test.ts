@@ -1,0 +1,37 @@
+import { expect, it } from 'vitest';
+import type { Job } from '../../api/jobs.ts';
+import type { ApiKey, RegisteredPlugin } from '../../api/types.ts';
+import { inOrder, ofJobs, ofKeys, ofKinds, ofPlugins, ofProxy } from './attention.ts';
+
+const NOW = Date.parse('2026-11-23T12:00:00Z');
+const plugin = (more: Partial<RegisteredPlugin>): RegisteredPlugin => ({ name: 'supplier', title: 'Supplier', package: 'supplier', state: 'active', ...more });
+const counters = { calls: 100, errors: 8, panics: 0, timeouts: 0, refused: 0, in_flight: 0 };
+const counts = (calls: number, failed: number) => ({ calls, failed, durations: new Map() });
+const sample = (at: number, calls: number, failed: number) => ({ at, host: counts(0, 0), plugins: new Map([['supplier', counts(calls, failed)]]), routes: new Map() });
+
+it('a plugin waits when it is out of service, paused, or failing', () => {
+  expect(ofPlugins([plugin({})], [])).toEqual([]);
+  expect(ofPlugins([plugin({ state: 'refused', refusal: { code: 'x', reason: 'No manifest.', fix: '' } })], [])[0]).toMatchObject({ tone: 'bad', text: 'Supplier: Refused', more: 'No manifest.' });
+  expect(ofPlugins([plugin({ counters: { ...counters, breaker: { mode: 'on', state: 'open', opened: 1, faults: 9 } } })], [])[0]?.text).toBe('Supplier: calls are paused');
+  const failing = ofPlugins([plugin({ counters })], [sample(0, 0, 0), sample(60_000, 100, 4)]);
+  expect(failing[0]).toMatchObject({ text: 'Supplier: 4% of calls fail', href: '/admin/plugins/supplier?tab=faults' });
+  expect(ofPlugins([plugin({ counters: { ...counters, errors: 2 } })], [sample(0, 0, 0), sample(60_000, 100, 2)]), 'too few to say').toEqual([]);
+});
+
+it('a key waits when it expires within two weeks, and not when it has', () => {
+  const key = (name: string, expires_at: string | null, more = {}) => ({ id: name, name, expires_at, revoked_at: null, last_used_at: null, ...more }) as ApiKey;
+  const lines = ofKeys([key('soon', '2026-11-26T12:00:00Z'), key('gone', '2026-11-20T12:00:00Z'), key('late', '2027-11-20T12:00:00Z'), key('never', null)], NOW);
+  expect(lines.map(({ text, more }) => [text, more])).toEqual([['Key soon expires in 3 days', 'never used']]);
+});
+
+it('a job waits for a day when it failed or left something out', () => {
+  const job = (more: Partial<Job>) => ({ id: 'j', action: 'import', args: {}, state: 'done', failed: 0, created_at: '2026-11-23T11:00:00Z', finished_at: null, reason: null, ...more }) as Job;
+  expect(ofJobs([job({})], NOW)).toEqual([]);
+  expect(ofJobs([job({ failed: 12 }), job({ state: 'failed', reason: 'Disk full.' }), job({ failed: 1, created_at: '2026-11-20T11:00:00Z' })], NOW).map(({ text, tone }) => [text, tone])).toEqual([['Import: 12 failed', 'warn'], ['Import failed', 'bad']]);
+});
+
+it('what is worst stands first', () => {
+  const kinds = ofKinds([{ kind: 'price', provided_by: [], read_by: ['shop'], inactive: [], cards: 0, cards_is_estimate: false, orphaned: false, warning: 'Nobody writes it.' }]);
+  const lines = inOrder([...kinds, ...ofProxy(['HTML']), ...ofPlugins([plugin({ state: 'failed' })], [])]);
+  expect(lines.map(({ icon }) => icon)).toEqual(['alert', 'tag', 'route']);
+});

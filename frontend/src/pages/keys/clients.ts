@@ -1,0 +1,77 @@
+import { shellQuote } from '../../ui/api-call.ts';
+
+/** What one puts into an MCP client so that it reaches this host. */
+export interface Recipe {
+  /** `shell`: lines to run; else the file that the text goes into. */
+  where: 'shell' | { file: string };
+  text: string;
+  /** Opens the client with everything filled in. */
+  link?: string;
+}
+
+export interface Client {
+  id: string;
+  name: string;
+  recipe: (url: string, key: string) => Recipe;
+}
+
+const NAME = 'cardinal';
+const json = (value: unknown) => JSON.stringify(value, null, 2);
+const headers = (key: string) => ({ Authorization: `Bearer ${key}` });
+
+/** In the spelling that each client's own documentation has. */
+export const CLIENTS: readonly Client[] = [
+  {
+    id: 'claude-code',
+    name: 'Claude Code',
+    recipe: (url, key) => ({ where: 'shell', text: `claude mcp add --transport http ${NAME} ${url} --header ${shellQuote(`Authorization: Bearer ${key}`)}` }),
+  },
+  {
+    id: 'claude-desktop',
+    name: 'Claude Desktop',
+    // It starts programs and sends no headers of one's own: the bridge does.
+    recipe: (url, key) => ({
+      where: { file: 'claude_desktop_config.json' },
+      text: json({ mcpServers: { [NAME]: { command: 'npx', args: ['-y', 'mcp-remote', url, '--header', 'Authorization:${AUTHORIZATION}'], env: { AUTHORIZATION: `Bearer ${key}` } } } }),
+    }),
+  },
+  {
+    id: 'cursor',
+    name: 'Cursor',
+    recipe: (url, key) => ({
+      where: { file: '~/.cursor/mcp.json' },
+      text: json({ mcpServers: { [NAME]: { url, headers: headers(key) } } }),
+      link: `cursor://anysphere.cursor-deeplink/mcp/install?name=${NAME}&config=${encodeURIComponent(btoa(JSON.stringify({ url, headers: headers(key) })))}`,
+    }),
+  },
+  {
+    id: 'vscode',
+    name: 'VS Code',
+    recipe: (url, key) => ({
+      where: { file: '.vscode/mcp.json' },
+      text: json({ servers: { [NAME]: { type: 'http', url, headers: headers(key) } } }),
+      link: `vscode:mcp/install?${encodeURIComponent(JSON.stringify({ name: NAME, type: 'http', url, headers: headers(key) }))}`,
+    }),
+  },
+  {
+    id: 'codex',
+    name: 'Codex',
+    // Its configuration takes the name of a variable, never the key itself.
+    recipe: (url, key) => ({ where: 'shell', text: `export CARDINAL_API_KEY=${key}\ncodex mcp add ${NAME} --url ${url} --bearer-token-env-var CARDINAL_API_KEY` }),
+  },
+  {
+    id: 'gemini',
+    name: 'Gemini CLI',
+    recipe: (url, key) => ({ where: 'shell', text: `gemini mcp add --scope user --transport http ${NAME} ${url} --header ${shellQuote(`Authorization: Bearer ${key}`)}` }),
+  },
+  {
+    id: 'inspector',
+    name: 'MCP Inspector',
+    recipe: (url, key) => ({ where: 'shell', text: `npx @modelcontextprotocol/inspector --cli ${url} --transport http --header ${shellQuote(`Authorization: Bearer ${key}`)} --method tools/list` }),
+  },
+];
+
+/** The least that a client needs: to read, or to change things as well. */
+export function leastScopes(mayChange: boolean): string[] {
+  return ['mcp:use', ...(mayChange ? ['cards:write', 'plugin:*:write'] : ['cards:read', 'plugin:*:read'])];
+}

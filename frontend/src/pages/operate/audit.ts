@@ -1,0 +1,54 @@
+import type { AuditLine } from '../../api/audit.ts';
+import { isObject } from '../../api/merge-patch.ts';
+import type { Json } from '../../api/types.ts';
+
+/** One line of what an entry of the audit log records: with what it was before, where that is known. */
+export interface Change {
+  name: string;
+  before?: string;
+  after: string;
+}
+
+/**
+ * What is recorded, as a table. The host writes a changed member as `{before, after}` or beside `…_before`, and a list
+ * as `before` and `now`; whatever else stands there is shown as it is.
+ */
+export function changesOf(detail: Json): Change[] {
+  if (!isObject(detail)) return detail === null || detail === undefined ? [] : [{ name: '', after: shown(detail) }];
+  const names = Object.keys(detail).filter((name) => !(name.endsWith('_before') && Object.hasOwn(detail, name.slice(0, -'_before'.length))));
+  if (Object.hasOwn(detail, 'before') && Object.hasOwn(detail, 'now')) {
+    const rest = names.filter((name) => name !== 'before' && name !== 'now').map((name) => ({ name, after: shown(detail[name] as Json) }));
+    return [{ name: 'items', before: shown(detail.before as Json), after: shown(detail.now as Json) }, ...rest];
+  }
+  return names.map((name) => {
+    const value = detail[name] as Json;
+    if (isObject(value) && Object.hasOwn(value, 'before') && Object.hasOwn(value, 'after')) return { name, before: shown(value.before as Json), after: shown(value.after as Json) };
+    const before = detail[`${name}_before`];
+    return { name, ...(before !== undefined && { before: shown(before) }), after: shown(value) };
+  });
+}
+
+function shown(value: Json): string {
+  if (typeof value === 'string') return value;
+  return isObject(value) || Array.isArray(value) ? JSON.stringify(value, null, 1) : String(value);
+}
+
+/** What an act was done to: by the name that was recorded, where there is one, and else as the log has it. */
+export function targetOf({ target, detail }: Pick<AuditLine, 'target' | 'detail'>): string {
+  const named = isObject(detail) ? (detail.username ?? detail.name) : null;
+  return target && typeof named === 'string' ? named : (target ?? '');
+}
+
+/** A day in the user's time zone as the bound of a filter: its beginning, or that of the next one. */
+export function dayBound(day: string, next: boolean): string {
+  const date = new Date(`${day}T00:00:00`);
+  if (next) date.setDate(date.getDate() + 1);
+  return date.toISOString();
+}
+
+/** Every act that the log knows by name, for the filter. */
+export const ACTIONS = [
+  'api_key.create', 'api_key.revoke', 'api_key.rotate', 'api_key.update', 'auth.login', 'auth.logout', 'auth.password', 'card.import', 'card.purge', 'job.cancel', 'job.start',
+  'plugin.accept_signer', 'plugin.confirm_migration', 'plugin.disable', 'plugin.enable', 'plugin.purge', 'plugin.release', 'plugin.reload', 'plugin.rescan', 'plugin.rollback', 'plugin.settings', 'plugin.upload',
+  'proxy.routes', 'session.end', 'session.end_all', 'system.log-level', 'tool.run_unattended', 'user.bootstrap', 'user.create', 'user.delete', 'user.update',
+] as const;

@@ -1,0 +1,28 @@
+import { expect, it } from 'vitest';
+import type { System } from '../../api/system.ts';
+import { checksOf, settingShown } from './system.ts';
+
+const well = {
+  health: { state: 'ready', ready: true, database: { up: true, version: '15.18' } },
+  pools: [{ pool: 'core', plugin: null, max: 16, size: 2, idle: 2, waiting: 0 }],
+  process: { open_fds: 89, max_fds: 1000 },
+  plugins: { active: 2 },
+  unattributed_crashes: { count: 0, last: null },
+  worker_restarts: 0,
+  log: { dropped_lines: 0 },
+  undeclared_proxies: [],
+} as unknown as System;
+
+it('a host that is well passes every check', () => {
+  expect(checksOf(well).every(({ tone }) => tone === 'good')).toBe(true);
+});
+
+it('what is wrong stands first', () => {
+  const ill = { ...well, health: { ...well.health, database: { up: false, version: null } }, plugins: { active: 1, refused: 1 }, undeclared_proxies: ['10.0.0.1'], pools: [{ ...well.pools[0], plugin: 'echo', waiting: 3 }] } as System;
+  const texts = checksOf(ill).filter(({ tone }) => tone !== 'good').map(({ text }) => text);
+  expect(texts).toEqual(['The database does not answer', '1 plugin is out of service', 'Calls wait for a database connection: 3 in pool echo', 'Proxies outside TRUSTED_PROXIES send X-Forwarded-For: 10.0.0.1']);
+});
+
+it('a setting is one line', () => {
+  expect([null, [], ['a', 'b'], 24, 'on', '***'].map(settingShown)).toEqual(['not set', 'none', 'a, b', '24', 'on', '***']);
+});

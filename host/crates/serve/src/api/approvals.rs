@@ -1,0 +1,142 @@
+//! `/v1/admin/approvals`: MCP tool calls that wait for a person, each shown whole. A person alone decides: whoever has
+//! logged in and holds `mcp:approve`.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::http::error::{ApiError, ApiResult};
+use crate::{
+    app::App,
+    http::reply::{self, Item, Reply},
+    mcp::confirmation,
+    openapi::Operation,
+    request::Call,
+    route,
+    router::{Access, Reads, Route},
+};
+use cardinal_base::{
+    codes,
+    page::{self, Page},
+    scope::APPROVE,
+};
+use cardinal_store::approvals::{self, Approval, Decision};
+
+const STATES: [&str; 6] = ["pending", "approved", "denied", "used", "expired", "void"];
+/// In the place of a state: all of them.
+const ANY: &str = "any";
+
+pub fn routes() -> Vec<Route> {
+    const ACCESS: Access = Access::Scope(APPROVE);
+    vec![
+        route!(GET "/v1/admin/approvals", ACCESS, Reads::Nothing, list).told(|op| {
+            let states: Vec<&str> = STATES.into_iter().chain([ANY]).collect();
+            op.named("listApprovals", "approvals", "MCP tool calls that wait for a person, newest first")
+                .says("Those that are over are kept for a week, the last 1,000 of them.")
+                .query::<ListQuery>()
+                .param("state", "Which ones.", json!({"enum": states, "default": "pending"}))
+                .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+                .param("cursor", "`next_cursor` of the page before.", json!({}))
+                .ok::<Page<Approval>>();
+        }),
+        route!(GET "/v1/admin/approvals/{id}", ACCESS, Reads::Nothing, get).told(|op| {
+            op.named("getApproval", "approvals", "One tool call that waits for a person, or waited")
+                .ok::<Item<Approval>>();
+        }),
+        route!(POST "/v1/admin/approvals/{id}/approve", ACCESS, Reads::Nothing, approve).told(|op| {
+            describe(op, "approveCall", "Let a tool call run, once and as it is shown");
+        }),
+        route!(POST "/v1/admin/approvals/{id}/deny", ACCESS, Reads::Nothing, deny).told(|op| {
+            describe(op, "denyCall", "Refuse a tool call");
+        }),
+    ]
+}
+
+fn describe(op: &mut Operation, id: &'static str, summary: &'static str) {
+    op.named(id, "approvals", summary)
+        .says(
+            "A call that still waits goes on at once. 409 when it was decided before, has expired, or its plugin was \
+             replaced since it was asked.",
+        )
+        .ok::<Item<Approval>>()
+        .refuses(&[&codes::CONFLICT]);
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    state: Option<String>,
+    cursor: Option<String>,
+    limit: Option<i64>,
+}
+
+async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let query: ListQuery = call.query()?;
+    let limit = page::limit(query.limit)?;
+    let state = match query.state.as_deref() {
+        None => Some("pending"),
+        Some(ANY) => None,
+        Some(state) if STATES.contains(&state) => Some(state),
+        Some(_) => {
+            let detail = format!("`state` is {ANY} or one of {}.", STATES.join(", "));
+            return Err(ApiError::new(&codes::INVALID_REQUEST).detail(detail));
+        }
+    };
+    let list = ("approvals", state);
+    let before = query.cursor.as_deref().map(|cursor| app.cursors.open(&list, cursor)).transpose()?;
+    let mut items = approvals::list(&app.pools.core, state, before, limit + 1).await?;
+    let next = app.cursors.cut(&list, &mut items, limit, |approval| approval.id)?;
+    reply::ok(&Page { items, next_cursor: next })
+}
+
+async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    reply::ok(&Item { item: find(app, &call).await? })
+}
+
+async fn approve(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let approval = find(app, &call).await?;
+    if let Some(plugin) = &approval.plugin
+        && approval.state == "pending"
+    {
+        let snapshot = app.plugins.snapshot();
+        let serving = plugin["name"].as_str().and_then(|name| snapshot.package_hash(name));
+        if serving != plugin["sha256"].as_str() {
+            approvals::void(&app.pools.core, approval.id).await?;
+            app.confirmations.wake(approval.id);
+            return Err(conflict(
+                "The plugin was replaced or removed after this call was asked about, so nobody can approve it. The client has to make the call again.",
+            ));
+        }
+    }
+    decide(app, &call, &approval, Decision::Approve).await
+}
+
+async fn deny(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+    let approval = find(app, &call).await?;
+    decide(app, &call, &approval, Decision::Deny).await
+}
+
+async fn decide(app: &App, call: &Call, approval: &Approval, decision: Decision) -> ApiResult<Reply> {
+    let by = call.caller()?.actor();
+    let Some(decided) = approvals::decide(&app.pools.core, approval.id, decision, &by, None).await? else {
+        let state = approvals::get(&app.pools.core, approval.id).await?.map(|now| now.state);
+        let state = state.as_deref().unwrap_or("gone: newer calls have displaced it");
+        return Err(conflict(&format!("The call does not wait any more. It is {state}.")));
+    };
+    // Before the call that waits goes on: its use is the next line of the audit log.
+    let (act, detail) = (confirmation::act(decision), confirmation::audited(&decided));
+    app.audit.done(call, act, Some(decided.id.to_string()), Some(detail)).await;
+    app.confirmations.wake(decided.id);
+    reply::ok(&Item { item: &decided })
+}
+
+fn conflict(detail: &str) -> ApiError {
+    ApiError::new(&codes::CONFLICT).detail(detail)
+}
+
+async fn find(app: &App, call: &Call) -> ApiResult<Approval> {
+    let id = call.params.id("id", "approval")?;
+    approvals::get(&app.pools.core, id).await?.ok_or_else(|| ApiError::not_found("approval"))
+}

@@ -1,0 +1,102 @@
+//! What is kept of every tool call: who called what, as a row of the audit log, and how long it took.
+
+use std::{sync::Arc, time::Instant};
+
+use rmcp::{
+    RoleServer,
+    model::{CallToolRequestParams, Implementation},
+    service::RequestContext,
+};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::Visit;
+use crate::audit::{Act, Audit};
+use cardinal_base::hex::hex;
+use cardinal_identity::auth::caller::CallerKind;
+use cardinal_observe::{Telemetry, tools::Outcome};
+
+/// Characters that are kept of a client's name and of its version.
+const CLIENT_LIMIT: usize = 100;
+
+/// Where calls are kept.
+#[derive(Clone)]
+pub struct Calls {
+    pub audit: Arc<Audit>,
+    pub telemetry: Arc<Telemetry>,
+}
+
+/// A call under way.
+#[derive(Clone)]
+pub struct CallRecord {
+    calls: Calls,
+    started: Instant,
+    client: Value,
+    arguments: String,
+}
+
+impl Calls {
+    pub fn begin(
+        &self,
+        visit: &Visit,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> CallRecord {
+        CallRecord {
+            calls: self.clone(),
+            started: Instant::now(),
+            client: client_info(visit, context).as_ref().map_or(Value::Null, client),
+            arguments: fingerprint(visit, request),
+        }
+    }
+
+    /// Counts a call of what is not there for its caller. What no tool is called may be anything, a credential too, and is
+    /// not kept.
+    pub fn refused(&self, visit: &Visit, hidden: Option<&str>) {
+        let code = if hidden.is_some() { "insufficient-scope" } else { "unknown-tool" };
+        let (id, target) = (visit.request_id.to_string(), hidden.map(str::to_owned));
+        self.audit.refused(&visit.caller, visit.peer, id, Act::CallTool, target, code);
+    }
+}
+
+impl CallRecord {
+    /// Keeps how it ended.
+    pub async fn end(&self, visit: &Visit, tool: &str, outcome: Outcome) {
+        let took = self.started.elapsed();
+        self.calls.telemetry.tools.observe(tool, outcome, took);
+        let detail = json!({
+            "client": self.client,
+            "arguments_sha256": self.arguments,
+            "result": outcome.name(),
+            "ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        });
+        let column = match outcome {
+            Outcome::Ok => "ok",
+            Outcome::Unconfirmed => "refused",
+            _ => "failed",
+        };
+        let is_local = matches!(visit.caller.kind, CallerKind::Local { .. });
+        let (actor, ip) = (visit.caller.actor(), (!is_local).then_some(visit.peer));
+        self.calls.audit.called(actor, ip, visit.request_id.to_string(), tool.to_owned(), column, detail).await;
+    }
+}
+
+/// Who the client says it is. Of a message by itself nobody has said it; there the protocol library names itself.
+fn client_info(visit: &Visit, context: &RequestContext<RoleServer>) -> Option<Implementation> {
+    if visit.session.is_some() { context.client_info() } else { context.meta.client_info() }
+}
+
+fn client(info: &Implementation) -> Value {
+    let short = |text: &str| text.chars().filter(|c| !c.is_control()).take(CLIENT_LIMIT).collect::<String>();
+    json!({"name": short(&info.name), "version": short(&info.version)})
+}
+
+/// SHA-256 of the arguments as the tool gets them.
+fn fingerprint(visit: &Visit, request: &CallToolRequestParams) -> String {
+    let digest = match (&visit.exact_arguments, &request.arguments) {
+        (Some(bytes), _) => Sha256::digest(bytes),
+        (None, Some(arguments)) => Sha256::digest(serde_json::to_vec(arguments).unwrap_or_default()),
+        (None, None) => Sha256::digest("{}"),
+    };
+    hex(&digest)
+}

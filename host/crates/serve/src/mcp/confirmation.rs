@@ -1,0 +1,366 @@
+//! Confirmation of tool calls by a person. A call that has to be confirmed runs after its client's user has accepted it
+//! or a person has approved it in the Admin API, once, with exactly what was shown. Everything that counts lies in the
+//! table `mcp_approvals`: it outlives the worker and is good at every host of the database.
+//!
+//! Nothing that a call carries confirms it: an answer counts only for a question that waits, of the same caller, tool,
+//! arguments and package, and in a revision with sessions from the session that was asked.
+
+mod asker;
+mod binding;
+mod difference;
+mod elicitation;
+mod question;
+mod reply;
+mod waiting;
+
+use std::{sync::Arc, time::Duration};
+
+use rmcp::{
+    ErrorData,
+    model::{CallToolResponse, CallToolResult, ContentBlock, MetaObject},
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+pub use self::{
+    asker::Asker,
+    elicitation::{frames, frames_between},
+    question::{Plugin, ToConfirm, ToolCall},
+    reply::Reply,
+};
+use self::{asker::ModernAnswer, question::Way, waiting::Waiting};
+use super::{
+    plugin_tools::{failure, plain},
+    sessions,
+};
+use crate::audit::{Act, Audit};
+use crate::http::error::{ApiError, ApiResult};
+use cardinal_base::{config::Confirm, hex::hex, seal::SealingKey};
+use cardinal_database::pool::Pool;
+use cardinal_identity::auth::caller::Caller;
+use cardinal_store::{
+    approvals::{self, Approval, Decision, Elicited, LIFETIME_SECONDS, NewApproval, PENDING_LIMIT, Question},
+    catalogue::Catalogue,
+};
+
+/// How long a call waits for a person whose client can't be told that it waits. Clients give up after 60 s, and a proxy
+/// may cut off a connection that carries nothing.
+const SILENT_WAIT: Duration = Duration::from_secs(10);
+/// How long a call waits whose client hears of it: as long as the question counts.
+const WAIT: Duration = Duration::from_secs(LIFETIME_SECONDS as u64);
+/// Bytes of arguments that a person can be asked about.
+const ARGUMENTS_LIMIT: usize = 64 * 1024;
+
+/// The answer to a call whose plugin is not the one that was asked about.
+pub const VOID: &str =
+    "confirmation_void: the plugin was replaced after the question. Make the call again to ask once more.";
+
+/// What a call gets in the place of its tool's answer, or its leave to run.
+pub enum Verdict {
+    Run,
+    Answer(CallToolResponse),
+}
+
+impl Verdict {
+    fn failure(text: impl Into<String>) -> Self {
+        Self::Answer(failure(text).into())
+    }
+}
+
+/// Asks persons, and waits for them.
+pub struct Confirmations {
+    pool: Pool,
+    audit: Arc<Audit>,
+    catalogue: Arc<Catalogue>,
+    key: SealingKey,
+    confirm: Confirm,
+    base_url: String,
+    waiting: Waiting,
+    stop: CancellationToken,
+}
+
+impl Confirmations {
+    pub fn new(
+        (pool, audit, catalogue): (Pool, Arc<Audit>, Arc<Catalogue>),
+        key: SealingKey,
+        confirm: Confirm,
+        base_url: &str,
+        stop: CancellationToken,
+    ) -> Self {
+        let base_url = base_url.to_owned();
+        Self { pool, audit, catalogue, key, confirm, base_url, waiting: Waiting::default(), stop }
+    }
+
+    /// Whether the call may run now. It waits for a person, within bounds. Its arguments were validated before.
+    pub async fn confirm(&self, call: &ToolCall<'_>, asker: &Asker) -> Result<Verdict, ErrorData> {
+        if let Some(answer) = &asker.answer {
+            return self.answered(call, asker, answer).await;
+        }
+        Ok(self.ask(call, asker).await.unwrap_or_else(|error| {
+            tracing::warn!(tool = call.tool.name, request_id = %call.visit.request_id, ?error, "failed to ask for a confirmation");
+            Verdict::failure(plain(&error))
+        }))
+    }
+
+    async fn ask(&self, call: &ToolCall<'_>, asker: &Asker) -> ApiResult<Verdict> {
+        if let Some(id) = approvals::take_approved(&self.pool, &call.binding).await? {
+            return Ok(self.run(call, id).await);
+        }
+        if call.arguments.len() > ARGUMENTS_LIMIT {
+            return Ok(Verdict::failure(format!(
+                "confirmation_too_large: a person can be asked about {ARGUMENTS_LIMIT} bytes of arguments, and these are {}.",
+                call.arguments.len()
+            )));
+        }
+        let difference = difference::find(&self.catalogue, call).await?;
+        let text = elicitation::message(call, difference.as_ref());
+        let way = asker.way(self.confirm, text.is_some());
+        let id = match self.put(call, asker, way, difference.as_ref()).await? {
+            Question::New { id, displaced } => {
+                self.waiting.wake(&displaced);
+                self.note(call, Act::AskApproval, id, json!({"asked": way.asked().name()})).await;
+                id
+            }
+            Question::Known(id) => id,
+            Question::TooMany => {
+                return Ok(Verdict::failure(format!(
+                    "confirmation_limit: {PENDING_LIMIT} calls wait for a person already. Try again later."
+                )));
+            }
+        };
+        let is_over = self.waiting.enter(id);
+        match (way, text) {
+            (Way::InputRequired, Some(text)) => {
+                let state = self.key.seal(&place(call), id.as_bytes()).map_err(ApiError::internal)?;
+                return Ok(Verdict::Answer(elicitation::input_required(text, state).into()));
+            }
+            (Way::Session, Some(text)) => asker.send(elicitation::request(id, &text)).await,
+            _ => {}
+        }
+        let notice = self.notice(id);
+        let time = if way == Way::Session || asker.hears_progress() { WAIT } else { SILENT_WAIT };
+        asker.report(&notice).await;
+        let decided = tokio::select! {
+            decided = is_over.wait() => decided,
+            () = tokio::time::sleep(time) => false,
+            () = self.stop.cancelled() => false,
+        };
+        if decided { self.decided(call, id).await } else { Ok(self.pending(call, id, notice)) }
+    }
+
+    async fn put(
+        &self,
+        call: &ToolCall<'_>,
+        asker: &Asker,
+        way: Way,
+        difference: Option<&Value>,
+    ) -> ApiResult<Question> {
+        let caller = &call.visit.caller;
+        let plugin = call.plugin.as_ref().map(Plugin::to_json);
+        let difference = difference.map(Value::to_string);
+        let new = NewApproval {
+            binding: call.binding,
+            caller_id: sessions::owner(caller),
+            caller: &caller.actor(),
+            user_id: caller.user_id,
+            client_name: asker.client_name.as_deref(),
+            client_version: asker.client_version.as_deref(),
+            tool: call.tool.name,
+            title: call.tool.title,
+            plugin: plugin.as_ref(),
+            arguments: &call.arguments,
+            difference: difference.as_deref(),
+            asked: way.asked(),
+            session: call.visit.session.as_ref().filter(|_| way == Way::Session).map(|session| session.id()),
+            request_id: call.visit.request_id.as_str(),
+        };
+        Ok(approvals::ask(&self.pool, &new).await?)
+    }
+
+    /// What becomes of a call that has waited, now that its question is answered.
+    async fn decided(&self, call: &ToolCall<'_>, id: Uuid) -> ApiResult<Verdict> {
+        let state = approvals::get(&self.pool, id).await?.map(|approval| approval.state);
+        if state.as_deref() == Some("approved") {
+            if !call.is_current() {
+                approvals::void(&self.pool, id).await?;
+                return Ok(Verdict::failure(ended(Some("void"))));
+            }
+            call.may_still_run().await?;
+            if let Some(id) = approvals::take_approved(&self.pool, &call.binding).await? {
+                return Ok(self.run(call, id).await);
+            }
+            return Ok(Verdict::failure(ended(Some("used"))));
+        }
+        Ok(Verdict::failure(ended(state.as_deref())))
+    }
+
+    /// The answer of a client that repeats its call with it.
+    async fn answered(&self, call: &ToolCall<'_>, asker: &Asker, answer: &ModernAnswer) -> Result<Verdict, ErrorData> {
+        let id = self.key.open(&place(call), &answer.state).ok().and_then(|id| Uuid::from_slice(&id).ok());
+        let Some(id) = id else {
+            return Err(ErrorData::invalid_params(
+                "`requestState` is not of this call: the caller, tool, arguments and plugin must be those that were asked about",
+                None,
+            ));
+        };
+        if asker.way(self.confirm, true) != Way::InputRequired {
+            return Err(ErrorData::invalid_params(
+                "The client's user does not confirm here: the client declares no elicitation, or MCP_CONFIRM is `admin`",
+                None,
+            ));
+        }
+        let outcome = match answer.accepts {
+            Some(true) => self.take(call, asker, id).await,
+            Some(false) => self.deny(call, asker, id).await,
+            None => self.ask_again(call, &answer.state).await,
+        };
+        Ok(outcome.unwrap_or_else(|error| Verdict::failure(plain(&error))))
+    }
+
+    async fn take(&self, call: &ToolCall<'_>, asker: &Asker, id: Uuid) -> ApiResult<Verdict> {
+        let caller = &call.visit.caller;
+        let by = client_actor(caller, asker.client_name.as_deref());
+        if approvals::take_elicited(&self.pool, id, &call.binding, &by).await?.is_none() {
+            let state = approvals::get(&self.pool, id).await?.map(|approval| approval.state);
+            return Ok(Verdict::failure(ended(state.as_deref())));
+        }
+        self.waiting.wake(&[id]);
+        self.note(call, Act::Approve, id, json!({"decided_by": by})).await;
+        Ok(self.run(call, id).await)
+    }
+
+    /// The same question once more, for a client that repeats its call without an answer.
+    async fn ask_again(&self, call: &ToolCall<'_>, state: &str) -> ApiResult<Verdict> {
+        let difference = difference::find(&self.catalogue, call).await?;
+        Ok(match elicitation::message(call, difference.as_ref()) {
+            Some(text) => Verdict::Answer(elicitation::input_required(text, state.to_owned()).into()),
+            None => Verdict::failure(ended(Some("pending"))),
+        })
+    }
+
+    async fn deny(&self, call: &ToolCall<'_>, asker: &Asker, id: Uuid) -> ApiResult<Verdict> {
+        let caller = &call.visit.caller;
+        let by = client_actor(caller, asker.client_name.as_deref());
+        let client = Elicited { caller_id: sessions::owner(caller), session: None };
+        if approvals::decide(&self.pool, id, Decision::Deny, &by, Some(&client)).await?.is_some() {
+            self.waiting.wake(&[id]);
+            self.note(call, Act::Deny, id, json!({"decided_by": by})).await;
+        }
+        Ok(Verdict::failure(ended(Some("denied"))))
+    }
+
+    /// Takes what a session's client has answered; `false` when it was not asked, or the question does not wait any more.
+    pub async fn take_reply(
+        &self,
+        caller: &Caller,
+        session: (Uuid, Option<&str>),
+        call: &crate::request::Call,
+        reply: &Reply,
+    ) -> ApiResult<bool> {
+        if self.confirm == Confirm::Admin {
+            return Ok(false);
+        }
+        let (session, client_name) = session;
+        let client = Elicited { caller_id: sessions::owner(caller), session: Some(session) };
+        let by = client_actor(caller, client_name);
+        let decision = if reply.accepts { Decision::Approve } else { Decision::Deny };
+        let Some(approval) = approvals::decide(&self.pool, reply.id, decision, &by, Some(&client)).await? else {
+            return Ok(false);
+        };
+        // Before the call that waits goes on: its use is the next line of the audit log.
+        self.audit.done(call, act(decision), Some(approval.id.to_string()), Some(audited(&approval))).await;
+        self.waiting.wake(&[reply.id]);
+        Ok(true)
+    }
+
+    /// Wakes the calls that wait here for what a person has just decided.
+    pub fn wake(&self, id: Uuid) {
+        self.waiting.wake(&[id]);
+    }
+
+    /// Wakes the calls that wait here for what was decided at other hosts, and for what expires. Ends with the host.
+    pub async fn follow(&self) {
+        self.waiting.follow(&self.pool).await;
+    }
+
+    async fn run(&self, call: &ToolCall<'_>, id: Uuid) -> Verdict {
+        self.note(call, Act::UseApproval, id, json!({})).await;
+        Verdict::Run
+    }
+
+    async fn note(&self, call: &ToolCall<'_>, act: Act, id: Uuid, mut detail: Value) {
+        detail["tool"] = call.tool.name.into();
+        detail["arguments_sha256"] = call.arguments_sha256().into();
+        if let Some(plugin) = &call.plugin {
+            detail["plugin"] = plugin.to_json();
+        }
+        let (actor, request_id) = (call.visit.caller.actor(), call.visit.request_id.to_string());
+        self.audit.done_by(actor, Some(call.visit.peer), request_id, act, Some(id.to_string()), Some(detail)).await;
+    }
+
+    fn url(&self, id: Uuid) -> String {
+        format!("{}/v1/admin/approvals/{id}", self.base_url)
+    }
+
+    fn notice(&self, id: Uuid) -> String {
+        format!("A person with the scope `mcp:approve` has to approve this call: {}", self.url(id))
+    }
+
+    /// The answer to a call that a person has not decided yet.
+    fn pending(&self, call: &ToolCall<'_>, id: Uuid, notice: String) -> Verdict {
+        let minutes = LIFETIME_SECONDS / 60;
+        let text = format!(
+            "confirmation_required: {notice}. Then make the same call again, within {minutes} minutes of the first: it runs once."
+        );
+        let status = json!({"status": "confirmation_required", "approval_id": id, "approval_url": self.url(id)});
+        let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
+        // Clients hold it against the tool's output schema, where it has one.
+        if !call.tool.has_output_schema {
+            result.structured_content = Some(status.clone());
+        }
+        let mut meta = MetaObject::new();
+        meta.0.insert("cardinal/confirmation".to_owned(), status);
+        result.meta = Some(meta);
+        Verdict::Answer(result.into())
+    }
+}
+
+/// Where the state of a question opens that a client holds.
+fn place(call: &ToolCall<'_>) -> String {
+    format!("mcp confirmation {}", hex(&call.binding))
+}
+
+/// The user of a client, whom the client alone knows.
+fn client_actor(caller: &Caller, client_name: Option<&str>) -> Value {
+    let name = client_name.map_or_else(|| caller.actor()["name"].clone(), Value::from);
+    json!({"kind": "client", "id": sessions::owner(caller), "name": name})
+}
+
+pub const fn act(decision: Decision) -> Act {
+    match decision {
+        Decision::Approve => Act::Approve,
+        Decision::Deny => Act::Deny,
+    }
+}
+
+/// An approval as the audit log shows it: of the arguments, what they can be compared by.
+pub fn audited(approval: &Approval) -> Value {
+    json!({
+        "tool": approval.tool, "plugin": approval.plugin, "caller": approval.caller,
+        "arguments_sha256": binding::sha256(approval.arguments.get()), "decided_by": approval.decided_by,
+    })
+}
+
+/// Why a call does not run whose question is over.
+fn ended(state: Option<&str>) -> String {
+    match state {
+        Some("denied") => "confirmation_denied: a person has refused this call. Do not repeat it unless they ask you to.",
+        Some("expired") => "confirmation_expired: nobody has confirmed this call in time. Make it again to ask once more.",
+        Some("void") => VOID,
+        Some("used") => "confirmation_used: this confirmation was good for one call, which has run.",
+        Some(_) => "confirmation_required: this call is not confirmed.",
+        None => "confirmation_displaced: newer calls of the same caller have taken its place. Make it again to ask once more.",
+    }
+    .to_owned()
+}

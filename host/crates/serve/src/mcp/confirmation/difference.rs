@@ -1,0 +1,143 @@
+//! What a call of the core's writing tools would change of a card. What a plugin's tool does only the plugin knows.
+
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::question::ToolCall;
+use crate::http::error::ApiResult;
+use cardinal_base::{exact, input::escape};
+use cardinal_cards::card::Card;
+use cardinal_store::{catalogue::Catalogue, error::StoreError};
+
+const CARDS_CREATE: &str = "cards_create";
+const CARDS_UPDATE: &str = "cards_update";
+/// Members of a card that these tools set.
+const MEMBERS: [&str; 4] = ["title", "sku", "status", "attributes"];
+/// Members that are compared one by one; what lies deeper is shown whole.
+const DEPTH: usize = 8;
+
+/// `{card_id, version, changes: [{pointer, before?, after?}]}`; `None` where it cannot be known.
+pub async fn find(catalogue: &Catalogue, call: &ToolCall<'_>) -> ApiResult<Option<Value>> {
+    if call.plugin.is_some() {
+        return Ok(None);
+    }
+    let Some(arguments) = exact_object(&call.arguments) else { return Ok(None) };
+    let mut wanted: Map<String, Value> = arguments
+        .iter()
+        .filter(|(name, _)| MEMBERS.contains(&name.as_str()))
+        .map(|(n, v)| (n.clone(), v.clone()))
+        .collect();
+    match call.tool.name {
+        CARDS_CREATE => {
+            wanted.retain(|_, value| !value.is_null());
+            Ok(Some(shown(None, None, changes(&Value::Object(Map::new()), &Value::Object(wanted)))))
+        }
+        CARDS_UPDATE => {
+            let Some(card) = card(catalogue, &arguments).await? else { return Ok(None) };
+            let Some(before) = members(&card) else { return Ok(None) };
+            let mut after = before.clone();
+            merge(&mut after, &Value::Object(wanted));
+            Ok(Some(shown(Some(card.id), Some(card.version), changes(&before, &after))))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// An object none of whose numbers a `Value` changes.
+fn exact_object(json: &str) -> Option<Map<String, Value>> {
+    match exact::first_inexact(json) {
+        None => serde_json::from_str(json).ok(),
+        Some(_) => None,
+    }
+}
+
+/// The card that the arguments name; a call for one that is not there fails by itself.
+async fn card(catalogue: &Catalogue, arguments: &Map<String, Value>) -> ApiResult<Option<Card>> {
+    let id = arguments.get("id").and_then(Value::as_str).and_then(|id| Uuid::try_parse(id).ok());
+    let Some(id) = id else { return Ok(None) };
+    match catalogue.card(id).await {
+        Ok(card) => Ok(Some(card)),
+        Err(StoreError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What of a card these tools can change: `sources` are the plugins'.
+fn members(card: &Card) -> Option<Value> {
+    let mut attributes = exact_object(card.attributes.get())?;
+    attributes.remove("sources");
+    Some(json!({"title": card.title, "sku": card.sku, "status": card.status, "attributes": attributes}))
+}
+
+fn shown(card_id: Option<Uuid>, version: Option<i64>, changes: Vec<Value>) -> Value {
+    json!({"card_id": card_id, "version": version, "changes": changes})
+}
+
+/// JSON Merge Patch (RFC 7396), as the tool applies it.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Value::Object(target) = target else { return };
+    for (name, value) in patch {
+        if value.is_null() {
+            target.remove(name);
+        } else {
+            merge(target.entry(name.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+fn changes(before: &Value, after: &Value) -> Vec<Value> {
+    let mut changes = Vec::new();
+    compare("", Some(before), Some(after), DEPTH, &mut changes);
+    changes
+}
+
+fn compare(pointer: &str, before: Option<&Value>, after: Option<&Value>, depth: usize, changes: &mut Vec<Value>) {
+    if before == after {
+        return;
+    }
+    if let (Some(Value::Object(old)), Some(Value::Object(new))) = (before, after)
+        && depth > 0
+    {
+        let names: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+        for name in names {
+            let pointer = format!("{pointer}/{}", escape(name));
+            compare(&pointer, old.get(name), new.get(name), depth - 1, changes);
+        }
+        return;
+    }
+    let mut change = json!({"pointer": pointer});
+    for (name, value) in [("before", before), ("after", after)] {
+        if let Some(value) = value {
+            change[name] = value.clone();
+        }
+    }
+    changes.push(change);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_names_what_was_and_what_would_be() {
+        let before = json!({"title": "A", "attributes": {"size": {"w": 1, "h": 2}, "a/b": 1, "gone": true}});
+        let mut after = before.clone();
+        merge(&mut after, &json!({"title": "B", "attributes": {"size": {"w": 3}, "a/b": 2, "gone": null, "new": [1]}}));
+        let expected = json!([
+            {"pointer": "/attributes/a~1b", "before": 1, "after": 2},
+            {"pointer": "/attributes/gone", "before": true},
+            {"pointer": "/attributes/new", "after": [1]},
+            {"pointer": "/attributes/size/w", "before": 1, "after": 3},
+            {"pointer": "/title", "before": "A", "after": "B"},
+        ]);
+        assert_eq!(Value::Array(changes(&before, &after)), expected);
+        assert!(changes(&before, &before).is_empty());
+    }
+}

@@ -1,0 +1,111 @@
+//! The call that a person is asked about.
+
+use serde_json::{Value, json};
+
+use super::binding;
+use crate::http::error::ApiResult;
+use crate::{mcp::Visit, request::Credential};
+use cardinal_base::{exact, scope::MCP_USE};
+use cardinal_identity::auth::caller::CallerKind;
+use cardinal_store::approvals::{Asked, Binding};
+use rmcp::model::JsonObject;
+
+/// Whose tool it is, and which package would run.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Plugin {
+    pub name: String,
+    pub version: String,
+    pub sha256: String,
+}
+
+impl Plugin {
+    pub fn to_json(&self) -> Value {
+        json!({"name": self.name, "version": self.version, "sha256": self.sha256})
+    }
+}
+
+/// How a question reaches a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// A request to the client, on the stream of the call, in its session.
+    Session,
+    /// The answer to the call, which the client repeats with its user's answer.
+    InputRequired,
+    /// The Admin API alone.
+    Admin,
+}
+
+impl Way {
+    pub const fn asked(self) -> Asked {
+        match self {
+            Self::Session | Self::InputRequired => Asked::Client,
+            Self::Admin => Asked::Admin,
+        }
+    }
+}
+
+/// A tool whose calls have to be confirmed.
+#[derive(Clone, Copy)]
+pub struct ToConfirm<'a> {
+    pub name: &'a str,
+    pub title: Option<&'a str>,
+    /// What its caller has to hold.
+    pub scope: &'a str,
+    pub has_output_schema: bool,
+}
+
+/// A call of it.
+pub struct ToolCall<'a> {
+    pub tool: ToConfirm<'a>,
+    /// None for a tool of the core.
+    pub plugin: Option<Plugin>,
+    /// Canonical JSON: each member once, in the order of the names, numbers with every digit.
+    pub arguments: String,
+    pub visit: &'a Visit,
+    pub binding: Binding,
+    /// Whether this package is the one that serves by now.
+    is_current: &'a (dyn Fn() -> bool + Send + Sync),
+}
+
+impl<'a> ToolCall<'a> {
+    /// `None` when the arguments cannot be written canonically, since they are nested too deeply.
+    pub fn new(
+        tool: ToConfirm<'a>,
+        plugin: Option<Plugin>,
+        visit: &'a Visit,
+        arguments: &JsonObject,
+        is_current: &'a (dyn Fn() -> bool + Send + Sync),
+    ) -> Option<Self> {
+        let text = match &visit.exact_arguments {
+            Some(exact) => String::from_utf8(exact.to_vec()).ok()?,
+            None => serde_json::to_string(arguments).ok()?,
+        };
+        let arguments = exact::without_duplicates(&text)?;
+        let binding = binding::of_call(&visit.caller, tool.name, &arguments, plugin.as_ref());
+        Some(Self { tool, plugin, arguments, visit, binding, is_current })
+    }
+
+    /// Whether what was asked about is what would run.
+    pub fn is_current(&self) -> bool {
+        (self.is_current)()
+    }
+
+    pub fn arguments_sha256(&self) -> String {
+        binding::sha256(&self.arguments)
+    }
+
+    /// Refuses a caller that has lost its rights while the call waited.
+    ///
+    /// # Errors
+    /// As the walk of a request refuses it.
+    pub async fn may_still_run(&self) -> ApiResult<()> {
+        let Some(from) = &self.visit.origin else { return Ok(()) };
+        let caller = match (&from.authorization, self.visit.caller.kind) {
+            (Some(value), _) => Credential::from_header(value.clone(), self.visit.peer).identify(&from.app).await?,
+            (None, CallerKind::Local { uid }) => from.app.auth.local(uid).await?,
+            (None, _) => return Ok(()),
+        };
+        caller.require(MCP_USE)?;
+        Ok(caller.require(self.tool.scope)?)
+    }
+}

@@ -1,0 +1,211 @@
+//! How the core's tools are declared to clients.
+
+use std::sync::Arc;
+
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use serde_json::{Value, json};
+
+use super::{Action, CoreTool};
+
+const READ: &str = "cards:read";
+const WRITE: &str = "cards:write";
+
+pub fn all() -> Vec<CoreTool> {
+    vec![create(), get(), history(), restore(), search(), update()]
+}
+
+fn create() -> CoreTool {
+    let input = json!({"type": "object", "properties": {
+        "title": title(), "sku": sku(), "status": status("`draft` when it is left out"),
+        "attributes": {"type": "object", "description": "Any JSON but `sources`, which plugins write"},
+    }, "required": ["title", "sku"], "additionalProperties": false});
+    tool(
+        Action::Create,
+        "cards_create",
+        "Make a card",
+        "Makes a product card. A person confirms it first.",
+        input,
+        one_card(),
+    )
+}
+
+fn get() -> CoreTool {
+    let input = json!({"type": "object", "properties": {
+        "id": id(),
+        "fields": fields("Only these members of the card"),
+        "source": {"type": "string", "description": "Only this one of its sources, by its key, in place of all attributes"},
+    }, "required": ["id"], "additionalProperties": false});
+    let about = "Reads one product card by its id. Attributes of a large card come only when `fields` or `source` ask for them.";
+    tool(Action::Get, "cards_get", "Read a card", about, input, one_card())
+}
+
+fn history() -> CoreTool {
+    let input = json!({"type": "object", "properties": {
+        "id": id(),
+        "limit": {"type": "integer", "minimum": 1, "maximum": 200, "description": "Changes of a page; 25 when it is left out"},
+        "cursor": cursor(),
+    }, "required": ["id"], "additionalProperties": false});
+    let change = json!({"type": "object", "properties": {
+        "version": {"type": "integer", "description": "Of the card after it"},
+        "at": {"type": "string"},
+        "actor": {"type": "object", "description": "Who made it"},
+        "action": {"type": "string"},
+        "change": {"description": "What was sent"},
+        "omitted": omitted(),
+    }, "required": ["version", "at", "action"]});
+    let about = "Gives who changed a card, when and how, newest first; of deleted cards too.";
+    tool(Action::History, "cards_history", "History of a card", about, input, page_of(change))
+}
+
+fn restore() -> CoreTool {
+    let input = json!({"type": "object", "properties": {
+        "id": id(),
+        "version": {"type": "integer", "minimum": 1, "description": "Make title, SKU, status and attributes what they were at this version; leave it out to bring a deleted card back"},
+        "current_version": {"type": "integer", "minimum": 1, "description": "Only if the card is at this version now"},
+    }, "required": ["id"], "additionalProperties": false});
+    let about = "Makes a card what it was at an earlier version (see cards_history), as a new version, or brings a deleted card \
+        back. Sources stay as they are. A person confirms it first.";
+    tool(Action::Restore, "cards_restore", "Restore a card", about, input, one_card())
+}
+
+fn search() -> CoreTool {
+    let input = json!({"type": "object", "properties": {
+        "q": {"type": "string", "description": "Text in the title or SKU"},
+        "status": status("Only cards of this status"),
+        "kind": {"type": "string", "description": "Only cards with a source of this kind"},
+        "missing_kind": {"type": "string", "description": "Only cards without a source of this kind"},
+        "plugin": {"type": "string", "description": "Only cards with a source of this plugin"},
+        "updated_since": {"type": "string", "description": "Only cards changed since this time, for example 2026-01-31T00:00:00Z"},
+        "sort": {"enum": ["title", "-title", "sku", "-sku", "created_at", "-created_at", "updated_at", "-updated_at"]},
+        "fields": fields("These members of each card; `id,sku,title,status,kinds` when it is left out"),
+        "limit": {"type": "integer", "minimum": 1, "maximum": 200, "description": "Cards of a page; 25 when it is left out"},
+        "cursor": cursor(),
+    }, "additionalProperties": false});
+    let mut output = page_of(card());
+    output["properties"]["total_estimate"] = json!({"type": "integer", "description": "Cards that fit, on all pages"});
+    let about = "Finds product cards by words of their title or SKU and by filters, and gives a page of them. Read one with cards_get.";
+    tool(Action::Search, "cards_search", "Search cards", about, input, output)
+}
+
+fn update() -> CoreTool {
+    let input = json!({"type": "object", "properties": {
+        "id": id(),
+        "version": {"type": "integer", "minimum": 1, "description": "The card's version that the change was made for, as cards_get gives it; another one is refused"},
+        "title": title(), "sku": sku(), "status": status("The new status"),
+        "attributes": {"type": "object", "description": "A JSON Merge Patch: what it names is replaced, null removes, the rest stays. Not `sources`, which plugins write"},
+    }, "required": ["id", "version"], "additionalProperties": false});
+    let about = "Changes title, SKU, status or attributes of a product card. A person confirms it first.";
+    tool(Action::Update, "cards_update", "Change a card", about, input, one_card())
+}
+
+fn tool(action: Action, name: &'static str, title: &str, about: &'static str, input: Value, output: Value) -> CoreTool {
+    let writes = matches!(action, Action::Create | Action::Restore | Action::Update);
+    let annotations = ToolAnnotations::new().read_only(!writes).open_world(false);
+    let validator = jsonschema::validator_for(&input).ok();
+    let mut declaration =
+        Tool::new_with_raw(name, Some(about.into()), object(input)).with_raw_output_schema(object(output));
+    declaration.title = Some(title.to_owned());
+    CoreTool {
+        declaration: declaration.with_annotations(if writes { annotations.destructive(true) } else { annotations }),
+        scope: if writes { WRITE } else { READ },
+        requires_confirmation: writes,
+        validator,
+        action,
+    }
+}
+
+fn object(schema: Value) -> Arc<JsonObject> {
+    match schema {
+        Value::Object(schema) => Arc::new(schema),
+        _ => Arc::default(),
+    }
+}
+
+fn id() -> Value {
+    json!({"type": "string", "format": "uuid", "description": "The card's id"})
+}
+
+fn title() -> Value {
+    json!({"type": "string", "minLength": 1, "maxLength": 500})
+}
+
+fn sku() -> Value {
+    json!({"type": "string", "minLength": 1, "maxLength": 120, "description": "No other card has it"})
+}
+
+fn status(about: &str) -> Value {
+    json!({"type": "string", "enum": ["draft", "active", "archived"], "description": about})
+}
+
+fn cursor() -> Value {
+    json!({"type": "string", "description": "`next_cursor` of the page before"})
+}
+
+fn fields(about: &str) -> Value {
+    let about = format!(
+        "{about}, by commas: id, title, sku, status, kinds, attributes, version, created_at, updated_at. For example \
+         `title,attributes`"
+    );
+    json!({"type": "string", "description": about})
+}
+
+fn note() -> Value {
+    json!({"type": "string", "description": "What is not in the answer, and how to get it"})
+}
+
+fn omitted() -> Value {
+    json!({"type": "object", "description": "Members that are too large for the answer, with their bytes"})
+}
+
+fn card() -> Value {
+    json!({"type": "object", "properties": {
+        "id": {"type": "string"},
+        "sku": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "string"},
+        "kinds": {"type": "array", "items": {"type": "string"}, "description": "Kinds of its sources"},
+        "version": {"type": "integer"},
+        "attributes": {"type": "object"},
+        "created_at": {"type": "string"},
+        "updated_at": {"type": "string"},
+        "omitted": omitted(),
+    }, "required": ["id"]})
+}
+
+fn one_card() -> Value {
+    json!({"type": "object", "properties": {"item": card(), "note": note()}, "required": ["item"]})
+}
+
+fn page_of(item: Value) -> Value {
+    json!({"type": "object", "properties": {
+        "items": {"type": "array", "items": item},
+        "next_cursor": {"type": ["string", "null"], "description": "`cursor` of the next page; null on the last"},
+        "note": note(),
+    }, "required": ["items", "next_cursor"]})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tool_is_declared_in_full() {
+        let tools = all();
+        assert!(tools.is_sorted_by_key(|tool| tool.declaration.name.clone()));
+        for tool in &tools {
+            let declared = &tool.declaration;
+            assert!(tool.validator.is_some() && declared.output_schema.is_some(), "{}", declared.name);
+            let annotations = declared.annotations.as_ref().unwrap();
+            assert_eq!(annotations.read_only_hint, Some(!tool.requires_confirmation), "{}", declared.name);
+            assert_eq!(tool.scope == WRITE, tool.requires_confirmation, "{}", declared.name);
+        }
+    }
+
+    #[test]
+    fn a_change_names_the_version_that_it_was_made_for() {
+        let complains = |arguments: Value| update().complaints(arguments.as_object().unwrap());
+        assert_eq!(complains(json!({"id": "x", "version": 1, "title": "t"})), None);
+        assert!(complains(json!({"id": "x", "title": "t"})).unwrap().contains("version"));
+        assert!(complains(json!({"id": "x", "version": 1, "confirm": true})).unwrap().contains("confirm"));
+    }
+}

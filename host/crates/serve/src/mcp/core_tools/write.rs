@@ -1,0 +1,85 @@
+//! Tools that write cards, in the caller's name and by the rules of the admin API.
+
+use rmcp::model::JsonObject;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, value::RawValue};
+use uuid::Uuid;
+
+use super::{
+    Answer, Cards, card_id, parsed,
+    view::{Members, One, link},
+};
+use crate::http::error::{ApiError, ApiResult};
+use crate::mcp::Visit;
+use cardinal_base::{exact, input};
+use cardinal_cards::{
+    card::{Card, NewCard},
+    patch::CardPatch,
+};
+use cardinal_store::cards::{self, Precondition};
+
+pub async fn create(cards: &Cards, visit: &Visit, arguments: JsonObject) -> ApiResult<Answer> {
+    let sent = as_sent(visit, &arguments)?;
+    let fields = exact::<NewCard>(&sent)?.check()?;
+    let card = cards::insert(&cards.pool, Uuid::now_v7(), fields, &visit.caller.actor()).await?;
+    written(cards, &card).await
+}
+
+#[derive(Deserialize)]
+struct Target {
+    id: String,
+    version: i64,
+}
+
+pub async fn update(cards: &Cards, visit: &Visit, arguments: JsonObject) -> ApiResult<Answer> {
+    let mut sent = as_sent(visit, &arguments)?;
+    let target: Target = serde_json::from_value(Value::Object(arguments)).map_err(ApiError::internal)?;
+    sent.remove("id");
+    sent.remove("version");
+    let change = exact::<CardPatch>(&sent)?.check()?;
+    let (sent, precondition) = (raw(&sent)?, Precondition::Versions(vec![target.version]));
+    let actor = visit.caller.actor();
+    let card = cards::update(&cards.pool, card_id(&target.id)?, &change, &sent, &precondition, &actor).await?;
+    written(cards, &card).await
+}
+
+#[derive(Deserialize)]
+struct RestoreArguments {
+    id: String,
+    version: Option<i64>,
+    current_version: Option<i64>,
+}
+
+pub async fn restore(cards: &Cards, visit: &Visit, arguments: JsonObject) -> ApiResult<Answer> {
+    let wanted: RestoreArguments = parsed(arguments)?;
+    let id = card_id(&wanted.id)?;
+    let precondition = wanted.current_version.map_or(Precondition::None, |at| Precondition::Versions(vec![at]));
+    let actor = visit.caller.actor();
+    let card = match wanted.version {
+        Some(version) => cards::restore_version(&cards.pool, id, version, &precondition, &actor).await?,
+        None => cards::restore(&cards.pool, id, &precondition, &actor).await?,
+    };
+    written(cards, &card).await
+}
+
+/// The arguments with every digit that was sent.
+fn as_sent(visit: &Visit, arguments: &JsonObject) -> ApiResult<exact::Object> {
+    match &visit.exact_arguments {
+        Some(bytes) => serde_json::from_slice(bytes).map_err(ApiError::internal),
+        None => exact::Object::parse(&serde_json::to_string(arguments).map_err(ApiError::internal)?)
+            .map_err(ApiError::internal),
+    }
+}
+
+fn raw(object: &exact::Object) -> ApiResult<Box<RawValue>> {
+    object.to_raw().map_err(ApiError::internal)
+}
+
+fn exact<T: DeserializeOwned>(object: &exact::Object) -> ApiResult<T> {
+    Ok(input::exact_json(raw(object)?.get().as_bytes())?)
+}
+
+async fn written(cards: &Cards, card: &Card) -> ApiResult<Answer> {
+    let kinds = cards.catalogue.kinds(&[card.id]).await?;
+    Answer::new(&One { item: Members::written().show(card, &kinds), note: None }, vec![link(card)])
+}

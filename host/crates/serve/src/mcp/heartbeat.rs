@@ -1,0 +1,158 @@
+//! A sign of life on the streams of calls that take long: proxies close a connection on which nothing comes for a minute,
+//! and clients give up on a call that they hear nothing of.
+
+use std::{convert::Infallible, pin::Pin, time::Duration};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderValue, header};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody, combinators::BoxBody};
+use rmcp::{
+    RoleServer,
+    model::{ProgressNotificationParam, ProgressToken},
+    service::RequestContext,
+};
+use tokio::time::{Instant, sleep};
+
+use super::transport::{Response, text};
+use crate::http::{body::Body, reply::Reply};
+
+/// How often there is one.
+pub const HEARTBEAT: Duration = Duration::from_secs(15);
+/// What event streams take for nothing.
+const COMMENT: &[u8] = b": still running\n\n";
+const EVENTS: &str = "text/event-stream";
+
+/// Waits for `work`. Meanwhile a client that has asked for progress, by its `token`, hears that the call goes on.
+pub async fn while_running<T>(
+    context: &RequestContext<RoleServer>,
+    token: Option<ProgressToken>,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = std::pin::pin!(work);
+    let Some(token) = token else { return work.await };
+    let started = Instant::now();
+    loop {
+        tokio::select! {
+            biased;
+            done = work.as_mut() => return done,
+            () = sleep(HEARTBEAT) => {
+                let seconds = started.elapsed().as_secs();
+                let progress = ProgressNotificationParam::new(token.clone(), started.elapsed().as_secs_f64());
+                let progress = progress.with_message(format!("Still running after {seconds} s."));
+                // A client that has gone away cancels the call by itself.
+                let _ = context.peer.notify_progress(progress).await;
+            }
+        }
+    }
+}
+
+/// An answer that came at once, or a stream that it will come on.
+pub enum Answered {
+    AtOnce(Response),
+    OnStream(Reply),
+}
+
+/// The answer; when it takes longer than a heartbeat, a stream of events that holds it later and a comment at each beat.
+pub async fn answer(work: impl Future<Output = Response> + Send + 'static) -> Answered {
+    let mut work: Work = Box::pin(work);
+    match tokio::time::timeout(HEARTBEAT, work.as_mut()).await {
+        Ok(response) => Answered::AtOnce(response),
+        Err(_) => Answered::OnStream(events(work)),
+    }
+}
+
+type Work = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+enum Stage {
+    /// A comment is due.
+    Due(Work),
+    Waiting(Work),
+    /// The answer is a stream itself.
+    Passing(BoxBody<Bytes, Infallible>),
+    Over,
+}
+
+fn events(work: Work) -> Reply {
+    let frames = stream::unfold(Stage::Due(work), async |stage| {
+        let (frame, next) = stage.next().await?;
+        Some((Ok::<_, Infallible>(frame), next))
+    });
+    let mut reply = Reply::new(Body::stream(StreamBody::new(frames)));
+    reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(EVENTS));
+    reply.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    reply
+}
+
+impl Stage {
+    async fn next(self) -> Option<(Frame<Bytes>, Self)> {
+        let comment = || Frame::data(Bytes::from_static(COMMENT));
+        match self {
+            Self::Due(work) => Some((comment(), Self::Waiting(work))),
+            Self::Waiting(mut work) => match tokio::time::timeout(HEARTBEAT, work.as_mut()).await {
+                Err(_) => Some((comment(), Self::Waiting(work))),
+                Ok(response) if is_stream(&response) => pass_on(response.into_body()).await,
+                Ok(response) => Some((Frame::data(event(&text(response).await)), Self::Over)),
+            },
+            Self::Passing(body) => pass_on(body).await,
+            Self::Over => None,
+        }
+    }
+}
+
+async fn pass_on(mut body: BoxBody<Bytes, Infallible>) -> Option<(Frame<Bytes>, Stage)> {
+    match body.frame().await? {
+        Ok(frame) => Some((frame, Stage::Passing(body))),
+        Err(never) => match never {},
+    }
+}
+
+fn is_stream(response: &Response) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(EVENTS.as_bytes()))
+}
+
+/// A message as an event.
+fn event(message: &str) -> Bytes {
+    let lines = message.lines().map(|line| format!("data: {line}\n")).collect::<String>();
+    format!("event: message\n{lines}\n").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+
+    use super::*;
+
+    async fn after(wait: Duration, kind: &'static str, body: &'static str) -> Response {
+        sleep(wait).await;
+        let mut response = Response::new(Full::new(Bytes::from_static(body.as_bytes())).boxed());
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        response
+    }
+
+    async fn read(reply: Reply) -> String {
+        let bytes = reply.into_body().collect().await.unwrap_or_else(|error| panic!("{error}")).to_bytes();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_quick_stays_as_it_is() {
+        let Answered::AtOnce(response) = answer(after(HEARTBEAT / 2, "application/json", "{}")).await else { panic!() };
+        assert_eq!(text(response).await, "{}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_long_becomes_a_stream_with_a_sign_of_life_at_each_beat() {
+        for (kind, body) in [("application/json", "{\"id\":1}"), (EVENTS, "event: message\ndata: {\"id\":1}\n\n")] {
+            let work = after(HEARTBEAT * 3 + HEARTBEAT / 2, kind, body);
+            let Answered::OnStream(reply) = answer(work).await else { panic!("{kind}") };
+            assert_eq!(reply.headers()[header::CONTENT_TYPE], EVENTS);
+            let read = read(reply).await;
+            let beats = read.matches(": still running\n\n").count();
+            assert_eq!(beats, 3, "{read}");
+            assert!(read.ends_with("event: message\ndata: {\"id\":1}\n\n"), "{read}");
+        }
+    }
+}

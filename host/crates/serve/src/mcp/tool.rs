@@ -1,0 +1,86 @@
+//! A tool as it is called: one of the core's, or of a plugin's.
+
+use rmcp::model::{CallToolResult, JsonObject};
+
+use super::{
+    Visit,
+    confirmation::ToConfirm,
+    core_tools::{self, Cards, CoreTool},
+    plugin_tools,
+};
+use cardinal_identity::auth::caller::Caller;
+use cardinal_plugin_host::registry::{Registry, ToolEntry};
+
+/// A tool that its caller may use.
+#[derive(Clone)]
+pub enum AnyTool {
+    Core(&'static CoreTool),
+    Plugin(Box<ToolEntry>),
+}
+
+/// What there is of a name for a caller.
+pub enum Found {
+    Tool(AnyTool),
+    /// There is such a tool; the caller's scopes do not cover it, and it does not learn of it.
+    Hidden,
+    Unknown,
+}
+
+impl AnyTool {
+    pub fn find(registry: &Registry, name: &str, caller: &Caller) -> Found {
+        let entry = registry.snapshot().tools.get(name).cloned();
+        let core = || core_tools::list().iter().find(|tool| tool.declaration.name == name);
+        let found = entry.map(|entry| Self::Plugin(Box::new(entry))).or_else(|| core().map(Self::Core));
+        match found {
+            Some(tool) if caller.holds(tool.scope()) => Found::Tool(tool),
+            Some(_) => Found::Hidden,
+            None => Found::Unknown,
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Core(tool) => &tool.declaration.name,
+            Self::Plugin(entry) => &entry.tool.name,
+        }
+    }
+
+    fn scope(&self) -> &str {
+        match self {
+            Self::Core(tool) => tool.scope,
+            Self::Plugin(entry) => &entry.scope,
+        }
+    }
+
+    pub fn requires_confirmation(&self) -> bool {
+        match self {
+            Self::Core(tool) => tool.requires_confirmation,
+            Self::Plugin(entry) => entry.tool.requires_confirmation,
+        }
+    }
+
+    /// What a person is told of it who is to confirm a call.
+    pub fn to_confirm(&self) -> ToConfirm<'_> {
+        let (title, has_output_schema) = match self {
+            Self::Core(tool) => (&tool.declaration.title, tool.declaration.output_schema.is_some()),
+            Self::Plugin(entry) => (&entry.tool.title, entry.tool.output_schema.is_some()),
+        };
+        ToConfirm { name: self.name(), title: title.as_deref(), scope: self.scope(), has_output_schema }
+    }
+
+    /// What is wrong with the arguments.
+    pub fn complaints(&self, arguments: &JsonObject) -> Option<String> {
+        match self {
+            Self::Core(tool) => tool.complaints(arguments),
+            Self::Plugin(entry) => plugin_tools::complaints(entry, arguments),
+        }
+    }
+
+    /// Runs it, whether confirmed or not. Every failure is a result that the model can read.
+    pub async fn run(&self, cards: &Cards, visit: &Visit, arguments: JsonObject) -> CallToolResult {
+        match self {
+            Self::Core(tool) => tool.run(cards, visit, arguments).await,
+            Self::Plugin(entry) => plugin_tools::run(entry, visit, arguments).await,
+        }
+    }
+}

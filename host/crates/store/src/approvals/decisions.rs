@@ -1,0 +1,132 @@
+//! What becomes of a question: decided, used, void, expired, forgotten. Each is one statement that changes a row in the
+//! state that it must be in, so that of several hosts or calls one alone succeeds.
+
+use serde_json::Value;
+use tokio_postgres::{Row, types::ToSql};
+use uuid::Uuid;
+
+use super::{Approval, Binding, LIVES, event, get};
+use crate::error::StoreError;
+use crate::event_log;
+use cardinal_database::pool::Pool;
+
+/// Decided and expired ones that are kept for who looks back, and for how long.
+const KEPT: i64 = 1_000;
+const KEPT_DAYS: i32 = 7;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    Approve,
+    Deny,
+}
+
+impl Decision {
+    /// The state that it leads to.
+    pub const fn state(self) -> &'static str {
+        match self {
+            Self::Approve => "approved",
+            Self::Deny => "denied",
+        }
+    }
+}
+
+/// Who answers in the place of a person in the Admin UI: the client that was asked.
+pub struct Elicited {
+    pub caller_id: Uuid,
+    /// The session that was asked; none of a revision without sessions.
+    pub session: Option<Uuid>,
+}
+
+/// Decides a call that waits; gives it as it is now. `None`: it does not wait any more, or this client was not asked.
+pub async fn decide(
+    pool: &Pool,
+    id: Uuid,
+    decision: Decision,
+    by: &Value,
+    client: Option<&Elicited>,
+) -> Result<Option<Approval>, StoreError> {
+    let sql = format!(
+        "UPDATE public.mcp_approvals a SET state = $2, decided_at = clock_timestamp(), decided_by = $3 \
+         WHERE a.id = $1 AND a.state = 'pending' AND {LIVES} \
+         AND (NOT $4 OR (a.asked = 'client' AND a.caller_id = $5 AND a.session IS NOT DISTINCT FROM $6)) \
+         RETURNING a.id, a.tool"
+    );
+    let (is_client, caller) = (client.is_some(), client.map(|client| client.caller_id));
+    let session = client.and_then(|client| client.session);
+    let state = decision.state();
+    match change(pool, &sql, &[&id, &state, &by, &is_client, &caller, &session], state).await? {
+        Some(_) => get(pool, id).await,
+        None => Ok(None),
+    }
+}
+
+/// Takes an approval of this very call, which then is good for no other; gives its id.
+pub async fn take_approved(pool: &Pool, binding: &Binding) -> Result<Option<Uuid>, StoreError> {
+    let sql = format!(
+        "UPDATE public.mcp_approvals u SET state = 'used', used_at = clock_timestamp() WHERE u.id = ( \
+           SELECT a.id FROM public.mcp_approvals a WHERE a.binding = $1 AND a.state = 'approved' AND {LIVES} \
+           ORDER BY a.id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING u.id, u.tool"
+    );
+    change(pool, &sql, &[&binding.as_slice()], "used").await
+}
+
+/// The same for a client that answers with the call that it repeats: decided by `by` unless a person was first.
+pub async fn take_elicited(pool: &Pool, id: Uuid, binding: &Binding, by: &Value) -> Result<Option<Uuid>, StoreError> {
+    let sql = format!(
+        "UPDATE public.mcp_approvals a SET state = 'used', used_at = clock_timestamp(), \
+         decided_at = coalesce(a.decided_at, clock_timestamp()), decided_by = coalesce(a.decided_by, $3) \
+         WHERE a.id = $1 AND a.binding = $2 AND a.asked = 'client' AND a.state IN ('pending', 'approved') AND {LIVES} \
+         RETURNING a.id, a.tool"
+    );
+    change(pool, &sql, &[&id, &binding.as_slice(), &by], "used").await
+}
+
+/// Ends a question or an approval whose plugin was replaced.
+pub async fn void(pool: &Pool, id: Uuid) -> Result<(), StoreError> {
+    let sql = "UPDATE public.mcp_approvals a SET state = 'void' WHERE a.id = $1 AND a.state IN ('pending', 'approved') \
+               RETURNING a.id, a.tool";
+    change(pool, sql, &[&id], "void").await?;
+    Ok(())
+}
+
+/// Changes one row, with its event; gives its id.
+async fn change(
+    pool: &Pool,
+    sql: &str,
+    values: &[&(dyn ToSql + Sync)],
+    what: &'static str,
+) -> Result<Option<Uuid>, StoreError> {
+    let mut client = pool.get().await?;
+    let work = client.transaction().await?;
+    let row = work.query_opt(&work.prepare_cached(sql).await?, values).await?;
+    let Some(row) = row else { return Ok(None) };
+    let (id, tool): (Uuid, String) = (row.get(0), row.get(1));
+    event_log::raise(&work, &event(what, id, &tool)).await?;
+    work.commit().await?;
+    Ok(Some(id))
+}
+
+/// Which of these do not wait any more, displaced and expired ones among them.
+pub async fn ended(pool: &Pool, ids: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
+    let client = pool.get().await?;
+    let sql = format!(
+        "SELECT t.id FROM unnest($1::uuid[]) AS t (id) WHERE NOT EXISTS ( \
+         SELECT FROM public.mcp_approvals a WHERE a.id = t.id AND a.state = 'pending' AND {LIVES})"
+    );
+    let rows = client.query(&client.prepare_cached(&sql).await?, &[&ids]).await?;
+    Ok(rows.iter().map(|row: &Row| row.get(0)).collect())
+}
+
+/// Writes down what has expired, and forgets what is long over.
+pub async fn sweep(pool: &Pool) -> Result<(), StoreError> {
+    let client = pool.get().await?;
+    let expire = "UPDATE public.mcp_approvals SET state = 'expired' \
+                  WHERE state IN ('pending', 'approved') AND expires_at <= clock_timestamp()";
+    client.execute(expire, &[]).await?;
+    let forget = "DELETE FROM public.mcp_approvals d WHERE d.state NOT IN ('pending', 'approved') \
+                  AND (d.expires_at < clock_timestamp() - make_interval(days => $1) OR d.id <= ( \
+                    SELECT a.id FROM public.mcp_approvals a WHERE a.state NOT IN ('pending', 'approved') \
+                    ORDER BY a.id DESC OFFSET $2 LIMIT 1))";
+    client.execute(forget, &[&KEPT_DAYS, &KEPT]).await?;
+    Ok(())
+}
