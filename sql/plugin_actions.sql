@@ -61,16 +61,32 @@ planned(what, tree) AS (
   SELECT 'constraint ' || k.conname::text || ' on ' || k.conrelid::regclass::text, k.conbin::text
   FROM pg_constraint k JOIN relations r ON r.oid = k.conrelid WHERE k.contype = 'c' AND (r.relispartition OR r.relkind = 'p')
 ),
+-- C is a constant, or what PostgreSQL may make one of (of `coalesce('a', v)` it makes 'a', of a CASE one of its results), and V
+-- anything else. What computes something from constants alone, or is too deep to be looked through, stays as a node; but for
+-- comparisons and functions that read their values once.
+quick(operators, functions) AS MATERIALIZED (
+  SELECT (SELECT string_agg(oid::text, '|') FROM pg_operator WHERE oprname IN ('=', '<>', '<', '<=', '>', '>=') AND oid < 16384),
+         (SELECT string_agg(oid::oid::text, '|') FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace AND oid < 16384
+          AND proname IN ('lower', 'upper', 'length', 'md5', 'abs', 'date_trunc', 'left', 'right'))
+),
 leaves(what, tree, level) AS (
-  SELECT what, regexp_replace(tree, '\{CONST [^{}]*\}', 'C', 'g'), 0 FROM planned
+  SELECT what, regexp_replace(regexp_replace(tree, '\{CONST [^{}]*\}', 'C', 'g'),
+    '\{(?:VAR|CASETESTEXPR|COERCETODOMAINVALUE) [^{}]*\}', 'V', 'g'), 0
+  FROM planned
   UNION ALL
-  SELECT what, regexp_replace(tree, '\{(?:(?:RELABELTYPE|COLLATEEXPR|ARRAYEXPR|ARRAY|BOOLEXPR|NULLTEST|BOOLEANTEST) [^{}]*' ||
-    '|FUNCEXPR [^{}]*:funcformat [12] [^{}]*)\}', 'C', 'g'), level + 1
-  FROM leaves WHERE level < 4
+  SELECT l.what, regexp_replace(regexp_replace(regexp_replace(l.tree,
+    '\{(?:(?:OPEXPR|FUNCEXPR|DISTINCTEXPR|NULLIFEXPR|SCALARARRAYOPEXPR|MINMAX|MINMAXEXPR|ROWCOMPARE|ROWCOMPAREEXPR) [^{}]*' ||
+      ':l?args \((?:[CV] )*V(?: [CV])*\)[^{}]*|FUNCEXPR [^{}]*:args <>[^{}]*|SUBSCRIPTINGREF [^{}]*:refexpr V [^{}]*)\}', 'V', 'g'),
+    '\{(?:(?:RELABELTYPE|COLLATEEXPR|ARRAYEXPR|ARRAY|BOOLEXPR|NULLTEST|BOOLEANTEST|COALESCE|COALESCEEXPR|CASE|CASEEXPR|WHEN|CASEWHEN' ||
+      '|COERCEVIAIO|ARRAYCOERCEEXPR|SUBSCRIPTINGREF|FIELDSELECT|ROW|ROWEXPR) [^{}]*[ (]C[ )][^{}]*' ||
+      '|FUNCEXPR [^{}]*:funcformat [12] [^{}]*:args \([C ]+\)[^{}]*|FUNCEXPR :funcid (?:' || q.functions || ') [^{}]*' ||
+      '|(?:OPEXPR|SCALARARRAYOPEXPR|DISTINCTEXPR|NULLIFEXPR) :opno (?:' || q.operators || ') [^{}]*)\}', 'C', 'g'),
+    '\{(?:RELABELTYPE|COLLATEEXPR|ARRAYEXPR|ARRAY|BOOLEXPR|NULLTEST|BOOLEANTEST|COALESCE|COALESCEEXPR|CASE|CASEEXPR|WHEN|CASEWHEN' ||
+      '|COERCEVIAIO|ARRAYCOERCEEXPR|FIELDSELECT|ROW|ROWEXPR) (?![^{}]*[ (]C[ )])[^{}]*\}', 'V', 'g'), l.level + 1
+  FROM leaves l, quick q WHERE l.level < 64 AND l.tree ~ '\{'
 ),
 constants AS (
-  SELECT l.what FROM leaves l, regexp_matches(l.tree, '\{([A-Z]+) ([^{}]*)\}', 'g') m
-  WHERE l.level = 4 AND m[1] <> ALL (ARRAY['VAR', 'CASETESTEXPR', 'COERCETODOMAINVALUE']) AND m[2] !~ ' :args <>'
+  SELECT what FROM leaves WHERE level = 64
 ),
 -- What reads its values once at most: comparisons, lengths, casts that PostgreSQL makes by itself, and everything between values
 -- of a fixed length.

@@ -88,6 +88,10 @@ found(what, name) AS (
   UNION ALL
   SELECT 'a table or index of somebody''s own access method', r.oid::regclass::text FROM relations r, own
   WHERE r.relam >= own.first_foreign
+  -- PostgreSQL computes the constants of such an expression whenever it opens the table, in anybody's session.
+  UNION ALL
+  SELECT 'a partition key that is no column', p.partrelid::regclass::text
+  FROM pg_partitioned_table p JOIN relations r ON r.oid = p.partrelid WHERE p.partexprs IS NOT NULL
   UNION ALL
   SELECT 'a type of another kind', t.oid::regtype::text FROM types t, own
   WHERE NOT (t.typtype IN ('c', 'e', 'd', 'r', 'm') OR (t.typtype = 'b' AND t.typcategory = 'A' AND t.typelem <> 0

@@ -125,6 +125,28 @@ BEGIN
   RETURN {{role_prefix}} || kind || '_' || plugin;
 END $body$;
 
+-- Until when the run-time login is closed, which stands in the role's comment: nobody but the role's maker can write it. NULL
+-- where it is not.
+CREATE OR REPLACE FUNCTION cardinal.closed_until(plugin text) RETURNS timestamptz
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+BEGIN
+  RETURN (SELECT substring(shobj_description(r.oid, 'pg_authid') FROM '^closed until (.+)$')::timestamptz
+          FROM pg_roles r WHERE r.rolname = cardinal.plugin_role('p', plugin));
+END $body$;
+
+-- Nobody logs in as the run-time role for so many seconds; the first step after that gives the login back.
+CREATE OR REPLACE FUNCTION cardinal.close_runtime_login(plugin text, seconds integer)
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+DECLARE
+  runtime_role name := cardinal.plugin_role('p', plugin);
+BEGIN
+  IF coalesce(seconds NOT BETWEEN 0 AND 3600, true) THEN
+    RAISE EXCEPTION 'a login is closed for an hour at most' USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  EXECUTE format('ALTER ROLE %I NOLOGIN', runtime_role);
+  EXECUTE format('COMMENT ON ROLE %I IS %L', runtime_role, 'closed until ' || (now() + seconds * interval '1 s')::text);
+END $body$;
+
 -- Also puts back what a plugin changed about its own login: it may set its password and defaults.
 CREATE OR REPLACE FUNCTION cardinal.make_plugin_roles(plugin text, schema_login boolean, schema_verifier text, runtime_verifier text)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
@@ -145,9 +167,16 @@ BEGIN
     EXECUTE format('ALTER ROLE %I RESET ALL', own);
     EXECUTE format('ALTER ROLE %I IN DATABASE %I RESET ALL', own, current_database());
   END LOOP;
+  -- A member may become the group and give it defaults.
+  FOR own IN SELECT DISTINCT r.rolname FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole
+             WHERE r.rolname IN ({{plugin_literal}}, {{plugin_ddl_literal}}) LOOP
+    EXECUTE format('ALTER ROLE %I RESET ALL', own);
+    EXECUTE format('ALTER ROLE %I IN DATABASE %I RESET ALL', own, current_database());
+  END LOOP;
   EXECUTE format('ALTER ROLE %I %s INHERIT CONNECTION LIMIT 4 PASSWORD %L', schema_role,
                  CASE WHEN schema_login THEN 'LOGIN' ELSE 'NOLOGIN' END, schema_verifier);
-  EXECUTE format('ALTER ROLE %I LOGIN INHERIT PASSWORD %L', runtime_role, runtime_verifier);
+  EXECUTE format('ALTER ROLE %I %s INHERIT PASSWORD %L', runtime_role,
+                 CASE WHEN cardinal.closed_until(plugin) > now() THEN 'NOLOGIN' ELSE 'LOGIN' END, runtime_verifier);
   EXECUTE format('GRANT {{plugin}} TO %I', runtime_role);
   IF schema_login THEN
     EXECUTE format('GRANT {{plugin}}, {{plugin_ddl}} TO %I', schema_role);
@@ -246,10 +275,11 @@ BEGIN
   EXECUTE format('DROP ROLE %I', runtime_role);
 END $body$;
 
-REVOKE ALL ON FUNCTION cardinal.plugin_role(text, text), cardinal.make_plugin_roles(text, boolean, text, text),
+REVOKE ALL ON FUNCTION cardinal.closed_until(text), cardinal.close_runtime_login(text, integer), cardinal.plugin_role(text, text), cardinal.make_plugin_roles(text, boolean, text, text),
   cardinal.limit_plugin_connections(text, integer), cardinal.close_plugin_login(text), cardinal.end_plugin_backends(text),
   cardinal.end_plugin_sessions(text, integer[]), cardinal.drop_plugin_roles(text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION cardinal.make_plugin_roles(text, boolean, text, text),
+GRANT EXECUTE ON FUNCTION cardinal.closed_until(text), cardinal.close_runtime_login(text, integer),
+  cardinal.make_plugin_roles(text, boolean, text, text),
   cardinal.limit_plugin_connections(text, integer), cardinal.close_plugin_login(text), cardinal.end_plugin_backends(text),
   cardinal.end_plugin_sessions(text, integer[]), cardinal.drop_plugin_roles(text) TO {{provision}};
 RESET ROLE;

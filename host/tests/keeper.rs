@@ -30,6 +30,8 @@ mod privileges;
 mod process;
 #[path = "keeper/reaper.rs"]
 mod reaper;
+#[path = "keeper/removals.rs"]
+mod removals;
 #[path = "keeper/schema_run.rs"]
 mod schema_run;
 #[path = "keeper/server.rs"]

@@ -149,3 +149,9 @@ CREATE TYPE public.mood AS ENUM ('a'); CREATE TABLE plugin_evil.k (m public.mood
 CREATE FOREIGN DATA WRAPPER w; CREATE SERVER srv FOREIGN DATA WRAPPER w; CREATE FOREIGN TABLE plugin_evil.f (a int) SERVER srv;
 -- a setting of the schema role as superuser
 ALTER ROLE {schema} SET client_encoding = 'SJIS';
+-- a partition key that is no column: plugin_evil.p
+CREATE TABLE p (id int, z int, t text) PARTITION BY RANGE ((CASE WHEN t IS NULL THEN strpos('aaaa', 'baaa') ELSE 1 END));
+-- a value that is computed from constants whenever somebody removes a card: index plugin_evil.i
+CREATE TABLE t (v text); CREATE INDEX i ON t (strpos(coalesce('aaaa', v), 'b'));
+-- a value that is computed from constants whenever somebody removes a card: index plugin_evil.i
+CREATE TABLE t (v text, b bool); CREATE INDEX i ON t (v) WHERE (CASE WHEN b THEN 'aaaa' ELSE v END) ~ 'b';

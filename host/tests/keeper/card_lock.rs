@@ -11,13 +11,16 @@ use super::database::{Database, Login, Place, found_in};
 
 /// As promised to operators.
 const PROMISED: Duration = Duration::from_secs(2);
-/// Some seconds of `strpos`, which PostgreSQL does not interrupt: a text of 16 MB, in which what is looked for almost is.
-/// It passes the reader: only functions that make texts from nothing are refused.
-const BIG: &str = "big (v) AS (SELECT replace(replace(replace(replace(replace(replace('aaaaaaaaaaaaaaaa', 'a', 'aaaaaaaaaaaaaaaa'), \
-    'a', 'aaaaaaaaaaaaaaaa'), 'a', 'aaaaaaaaaaaaaaaa'), 'a', 'aaaaaaaaaaaaaaaa'), 'a', 'aaaaaaaaaaaaaaaa'), 'a', 'a'))";
-/// What is looked for.
-fn needle() -> String {
-    format!("'b{}'", "a".repeat(250))
+/// Some seconds of `strpos`, which PostgreSQL does not interrupt: a text of 64 MB, in which what is looked for almost is.
+/// It passes the reader: only functions that make texts from nothing, and long needles, are refused.
+const BIG: &str = "big (v) AS (SELECT replace(replace(replace(replace(replace('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', \
+    'a', 'aaaaaaaaaaaaaaaa'), 'a', 'aaaaaaaaaaaaaaaa'), 'a', 'aaaaaaaaaaaaaaaa'), 'a', 'aaaaaaaaaaaaaaaa'), 'a', 'aaaaaaaaaaaaaaaa'))";
+/// What is looked for: as long as the reader lets it be in a text of any length.
+const NEEDLE: &str = "'baaaaaaa'";
+
+/// As often as the reader lets it be.
+fn places_in_text(count: usize) -> String {
+    format!("({})", vec![format!("strpos(v, {NEEDLE})"); count].join(" + "))
 }
 
 /// A writer of cards beside a step: how long it waited for a card at most.
@@ -67,21 +70,21 @@ async fn run_beside_a_writer(database: &Database, plugin: &str, sql: &str) -> Re
 /// In every place where PostgreSQL computes something: the lock is not there yet.
 #[tokio::test]
 async fn no_expression_runs_while_cards_are_locked() {
-    let (needle, key) = (needle(), "card_id uuid REFERENCES public.master_cards (id) ON DELETE CASCADE");
+    let (slow_number, key) = (places_in_text(8), "card_id uuid REFERENCES public.master_cards (id) ON DELETE CASCADE");
     let fill = format!("CREATE TABLE texts (v text); INSERT INTO texts WITH {BIG} SELECT v FROM big");
-    let slow = format!("strpos(v, {needle}) = 0");
+    let slow = format!("{slow_number} = 0");
     for database in places().await {
         for (number, sql) in [
-            format!("{fill}; CREATE TABLE a (n int, {key}); INSERT INTO a (n) SELECT strpos(v, {needle}) FROM texts"),
+            format!("{fill}; CREATE TABLE a (n int, {key}); INSERT INTO a (n) SELECT {slow_number} FROM texts"),
             format!("{fill}; CREATE TABLE a (n bool, {key}); INSERT INTO a VALUES (true); UPDATE a SET n = {slow} FROM texts"),
             format!("{fill}; CREATE TABLE a (v text CHECK ({slow}), {key}); INSERT INTO a (v) SELECT v FROM texts"),
             format!("{fill}; ALTER TABLE texts ADD COLUMN {key}, ADD CHECK ({slow})"),
             format!("{fill}; ALTER TABLE texts ADD COLUMN {key}; ALTER TABLE texts ADD CONSTRAINT k CHECK ({slow}) NOT VALID; ALTER TABLE texts VALIDATE CONSTRAINT k"),
-            format!("{fill}; ALTER TABLE texts ADD COLUMN {key}; CREATE INDEX ON texts ((strpos(v, {needle})))"),
-            format!("{fill}; ALTER TABLE texts ADD COLUMN {key}, ADD COLUMN n int GENERATED ALWAYS AS (strpos(v, {needle})) STORED"),
-            format!("{fill}; ALTER TABLE texts ADD COLUMN {key}, ADD EXCLUDE ((strpos(v, {needle})) WITH =) DEFERRABLE INITIALLY DEFERRED"),
-            format!("{fill}; ALTER TABLE texts ADD COLUMN {key}; CREATE TABLE b (v text, EXCLUDE ((strpos(v, {needle})) WITH =) DEFERRABLE INITIALLY DEFERRED); INSERT INTO b SELECT v FROM texts"),
-            format!("{fill}; CREATE TABLE a ({key}); ALTER TABLE texts ALTER v TYPE int USING strpos(v, {needle})"),
+            format!("{fill}; ALTER TABLE texts ADD COLUMN {key}; CREATE INDEX ON texts (({slow_number}))"),
+            format!("{fill}; ALTER TABLE texts ADD COLUMN {key}, ADD COLUMN n int GENERATED ALWAYS AS ({slow_number}) STORED"),
+            format!("{fill}; ALTER TABLE texts ADD COLUMN {key}, ADD EXCLUDE (({slow_number}) WITH =) DEFERRABLE INITIALLY DEFERRED"),
+            format!("{fill}; ALTER TABLE texts ADD COLUMN {key}; CREATE TABLE b (v text, EXCLUDE (({slow_number}) WITH =) DEFERRABLE INITIALLY DEFERRED); INSERT INTO b SELECT v FROM texts"),
+            format!("{fill}; CREATE TABLE a ({key}); ALTER TABLE texts ALTER v TYPE int USING {slow_number}"),
         ]
         .into_iter()
         .enumerate()
@@ -101,8 +104,7 @@ async fn nothing_slow_follows_what_locks_the_cards() {
                  CREATE TABLE parts (k int, card_id uuid REFERENCES public.master_cards) PARTITION BY LIST (k);
                  CREATE TABLE parts_rest PARTITION OF parts DEFAULT; CREATE TABLE loose (k int, card_id uuid);
                  CREATE TABLE texts (v text)";
-    let needle = needle();
-    let slow = format!("INSERT INTO texts WITH {BIG} SELECT v FROM big WHERE strpos(v, {needle}) = 0");
+    let slow = format!("INSERT INTO texts WITH {BIG} SELECT v FROM big WHERE {} = 0", places_in_text(3));
     for database in places().await {
         database.provision("keyed", there).await.unwrap();
         let before = keys(&database, "plugin_keyed").await;
@@ -313,10 +315,9 @@ async fn a_row_without_a_card_is_refused_before_anything_stays() {
 /// A step that ends with its process, in the middle of what PostgreSQL does not interrupt.
 #[tokio::test]
 async fn a_step_that_is_killed_holds_up_no_writer() {
-    let (needle, key) = (needle(), "CREATE TABLE a (card_id uuid REFERENCES public.master_cards)");
-    let file = format!(
-        "{key}; CREATE TABLE texts (v text); INSERT INTO texts WITH {BIG} SELECT v FROM big WHERE strpos(v, {needle}) = 0"
-    );
+    let (slow, key) = (places_in_text(3), "CREATE TABLE a (card_id uuid REFERENCES public.master_cards)");
+    let file =
+        format!("{key}; CREATE TABLE texts (v text); INSERT INTO texts WITH {BIG} SELECT v FROM big WHERE {slow} = 0");
     for database in places().await {
         let provisioner = database.login(&database.prepared.names.provision());
         let step: Step<'_> = database.step(&provisioner, "killed", &file);

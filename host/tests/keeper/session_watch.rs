@@ -12,7 +12,8 @@ use tokio_postgres::error::SqlState;
 
 use super::database::{Database, Login, Place};
 
-const LINKED: &str = "CREATE TABLE items (n int, card_id uuid REFERENCES public.master_cards (id) ON DELETE CASCADE)";
+const LINKED: &str = "CREATE TABLE items (n int, card_id uuid REFERENCES public.master_cards (id) ON DELETE CASCADE);
+                      CREATE INDEX ON items (n)";
 /// Of one transaction, each with a lock: enough for several of these to fill the table of a server.
 const SAVEPOINTS: usize = 20_000;
 /// A second until the watch notices, and time to end sessions.
@@ -73,7 +74,7 @@ async fn session(made: &PluginDatabase) -> Client {
 async fn flood(made: &PluginDatabase, step: &str) -> SqlState {
     let session = session(made).await;
     session.batch_execute("BEGIN").await.unwrap();
-    let flood = step.repeat(SAVEPOINTS);
+    let flood: String = (0..SAVEPOINTS).map(|number| step.replace('#', &number.to_string())).collect();
     loop {
         match session.batch_execute(&flood).await {
             Ok(()) => {}
@@ -91,8 +92,12 @@ async fn flood(made: &PluginDatabase, step: &str) -> SqlState {
 #[tokio::test]
 async fn a_login_that_fills_the_table_of_locks_is_ended_and_cards_are_written() {
     for Watched { database, made, .. } in &watched().await {
-        session(made).await.batch_execute("INSERT INTO items VALUES (1)").await.unwrap();
-        for step in ["SAVEPOINT a; INSERT INTO items VALUES (1);", "SAVEPOINT a; SELECT n FROM items FOR UPDATE;"] {
+        // A row for each savepoint: to lock one row again and again takes the server longer each time, and no flood comes of it.
+        let fill = format!("INSERT INTO items SELECT generate_series(0, {SAVEPOINTS})");
+        session(made).await.batch_execute(&fill).await.unwrap();
+        for step in
+            ["SAVEPOINT a; INSERT INTO items VALUES (1);", "SAVEPOINT a; SELECT n FROM items WHERE n = # FOR UPDATE;"]
+        {
             // One locks the row, and others wait for it.
             let count = if step.contains("UPDATE") { 1 } else { 3 };
             let floods = futures_util::future::join_all((0..count).map(|_| flood(made, step)));
@@ -179,4 +184,66 @@ async fn nobody_else_is_ended() {
     let members = "SELECT FROM pg_auth_members WHERE roleid = $1::text::regrole AND inherit_option";
     let role = database.prepared.names.plugin_runtime("one");
     assert!(database.admin().await.query(members, &[&role]).await.unwrap().is_empty());
+}
+
+const TABLES: usize = 8;
+
+fn tables() -> String {
+    (0..TABLES).map(|number| LINKED.replace("items", &format!("t{number}")) + ";").collect()
+}
+
+/// All of them at once, and a plugin that does it again and again loses its login for a while.
+#[tokio::test]
+async fn locks_on_many_tables_are_ended_at_once_and_the_login_is_closed() {
+    for place in [(15, Login::Superuser), (18, Login::Owner)] {
+        let Some(place) = Place::new(place.0, place.1) else { continue };
+        let database = place.database().await;
+        let made = database.provision("flood", &tables()).await.unwrap();
+        let _stop = watch(&database);
+        let names = &database.prepared.names;
+        let login = |role: &str| database.login(role).pg_config();
+        let pools = Pools::new(login(&names.core()), login(&names.reaper())).unwrap();
+        let core = database.core().await;
+        let mut rounds = 0;
+        let closed = loop {
+            rounds += 1;
+            assert!(rounds < 20);
+            let card = database.card(&format!("round {rounds}")).await;
+            core.execute("UPDATE public.master_cards SET deleted_at = now() WHERE id = $1", &[&card]).await.unwrap();
+            let mut holders = Vec::new();
+            for number in 0..TABLES / 2 {
+                let Ok(holder) = connect::connect(&made.connect).await else { break };
+                let lock = format!(
+                    "BEGIN; LOCK TABLE t{number} IN SHARE MODE; LOCK TABLE t{} IN SHARE MODE",
+                    number + TABLES / 2
+                );
+                if holder.batch_execute(&lock).await.is_err() {
+                    break;
+                }
+                holders.push(holder);
+            }
+            if holders.len() < TABLES / 2 {
+                break connect::connect(&made.connect).await;
+            }
+            let begun = Instant::now();
+            let mut removed = reaper::remove_cards(&pools.reaper, &[card], reaper::CARD_TIMEOUT).await;
+            while removed.is_err() && begun.elapsed() < LOCKED_AT_MOST {
+                removed = reaper::remove_cards(&pools.reaper, &[card], reaper::CARD_TIMEOUT).await;
+            }
+            assert!(
+                matches!(removed, Ok(1)) && begun.elapsed() < LOCKED_AT_MOST,
+                "round {rounds}: {removed:?}, {:?}",
+                begun.elapsed()
+            );
+        };
+        assert!(closed.is_err(), "the login is open after {rounds} rounds");
+        assert!((5..=7).contains(&rounds), "{rounds}");
+        let refused = database.provision("flood", &tables()).await.unwrap_err().to_string();
+        assert!(refused.contains("login is closed for"), "{refused}");
+        // Given back when the time is over.
+        let early = "SELECT cardinal.close_runtime_login('flood', 0)";
+        database.provisioner().await.batch_execute(early).await.unwrap();
+        let made = database.provision("flood", &tables()).await.unwrap();
+        connect::connect(&made.connect).await.unwrap();
+    }
 }

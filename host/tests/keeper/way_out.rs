@@ -387,6 +387,9 @@ async fn cards_of_an_older_version_get_their_role(place: Place) {
     let asked = "SELECT relowner::regrole::text, has_schema_privilege(relowner, 'public', 'CREATE') FROM pg_class WHERE oid = 'public.master_cards'::regclass";
     let row = database.admin().await.query_one(asked, &[]).await.unwrap();
     assert_eq!((row.get::<_, String>(0), row.get::<_, bool>(1)), (cards, false));
+    // A start closes the logins of plugins that no host has in service.
+    connect::connect(&made.connect).await.unwrap_err();
+    let made = database.provision("alpha", linked).await.unwrap();
     let plugin = connect::connect(&made.connect).await.unwrap();
     plugin.execute("INSERT INTO items VALUES ($1)", &[&card]).await.unwrap();
     database.card("s2").await;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use semver::Version;
 use sha2::{Digest as _, Sha256};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Transaction};
 
 use super::prepare;
@@ -160,6 +161,7 @@ impl Step<'_> {
         let statements = if runs { self.read()? } else { Vec::new() };
         let logs_in = !statements.is_empty() || !recorded.first_time;
         self.make_roles(second, runs && logs_in).await?;
+        self.check_login(second).await?;
         if !runs {
             self.check_catalog(second).await?;
             if unchanged {
@@ -264,6 +266,28 @@ impl Step<'_> {
             self.end_backends(session).await?;
         }
         Ok(())
+    }
+
+    /// A login that the watch over plugins' sessions has closed for a while stays closed (`session_watch`).
+    async fn check_login(&self, session: &Client) -> Result<(), Trouble> {
+        let asked = format!(
+            "SELECT ceil(extract(epoch FROM c.until - now()))::bigint FROM cardinal.closed_until({}) c (until) WHERE c.until > now()",
+            self.plugin_literal()
+        );
+        let row = match session.query_opt(&asked, &[]).await {
+            Ok(Some(row)) => row,
+            Ok(None) => return Ok(()),
+            // A database whose administrator ran the script of an older version.
+            Err(error) if error.code() == Some(&SqlState::UNDEFINED_FUNCTION) => return Ok(()),
+            Err(error) => {
+                return Err(anyhow::Error::new(error).context("asking whether the plugin's login is closed").into());
+            }
+        };
+        let left: i64 = row.try_get(0).context("reading how long the plugin's login is closed")?;
+        Err(Trouble::Refused(ProvisionFault::Unavailable(format!(
+            "its database login is closed for {left} s more, since its sessions locked whole tables again and again and kept cards \
+             from being removed; take LOCK TABLE out of the plugin"
+        ))))
     }
 
     /// A schema of that name that is somebody else's is not taken over.

@@ -4,10 +4,12 @@
 //!
 //! It stands outside of the plugin's reach: in the supervisor, with the provisioner's login.
 
-use std::time::Duration;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use tokio_postgres::{Client, Statement};
+use tokio_postgres::{Client, Statement, error::SqlState};
 
 use cardinal_database::{
     connect::{self, ConnectParams, SocketDir},
@@ -46,13 +48,38 @@ const LOGINS: &str = "
     SELECT a.usename::text, pg_catalog.array_agg(DISTINCT l.pid), pg_catalog.count(*)
     FROM pg_catalog.pg_lock_status() l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
     WHERE NOT l.fastpath AND l.mode <> 'SIReadLock' AND pg_catalog.starts_with(a.usename::text, $1) GROUP BY 1";
-/// Plugins' sessions that $2, the host's own logins, have waited for.
+/// Plugins' sessions that $2, the host's own logins, have waited for. Whoever has locked another table with a key to the cards
+/// would be waited for next, so all of them are found at once. How long they have it, this login may not see.
 const BLOCKERS: &str = "
+    WITH RECURSIVE keyed (relation) AS (
+      SELECT conrelid FROM pg_catalog.pg_constraint WHERE contype = 'f' AND confrelid = 'public.master_cards'::pg_catalog.regclass
+      UNION SELECT k.conrelid FROM pg_catalog.pg_constraint k JOIN keyed ON keyed.relation = k.confrelid WHERE k.contype = 'f'
+    ),
+    waiting AS MATERIALIZED (
+      SELECT w.pid FROM pg_catalog.pg_lock_status() w JOIN pg_catalog.pg_stat_activity v ON v.pid = w.pid
+      WHERE NOT w.granted AND w.locktype = 'relation' AND w.waitstart < pg_catalog.clock_timestamp() - interval '1 s'
+      AND v.usename::text = ANY ($2)
+    ),
+    holders (pid) AS (
+      SELECT p.pid FROM waiting w, pg_catalog.unnest(pg_catalog.pg_blocking_pids(w.pid)) p (pid)
+      UNION
+      SELECT l.pid FROM pg_catalog.pg_lock_status() l JOIN keyed k ON k.relation = l.relation JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+      WHERE EXISTS (SELECT FROM waiting) AND a.datname = pg_catalog.current_database() AND l.locktype = 'relation'
+      AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+    )
     SELECT b.usename::text, pg_catalog.array_agg(DISTINCT b.pid)
-    FROM pg_catalog.pg_lock_status() w JOIN pg_catalog.pg_stat_activity v ON v.pid = w.pid, pg_catalog.unnest(pg_catalog.pg_blocking_pids(w.pid)) p(pid)
-    JOIN pg_catalog.pg_stat_activity b ON b.pid = p.pid
-    WHERE NOT w.granted AND w.locktype = 'relation' AND w.waitstart < pg_catalog.clock_timestamp() - interval '1 s'
-    AND v.usename::text = ANY ($2) AND pg_catalog.starts_with(b.usename::text, $1) GROUP BY 1";
+    FROM holders h JOIN pg_catalog.pg_stat_activity b ON b.pid = h.pid WHERE pg_catalog.starts_with(b.usename::text, $1) GROUP BY 1";
+const SESSIONS: &str =
+    "SELECT coalesce(pg_catalog.array_agg(pid), '{}') FROM pg_catalog.pg_stat_activity WHERE usename::text = $1";
+
+/// A session that was to end and is still there after this long does not end by itself: PostgreSQL cannot interrupt what it does.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+/// A login whose sessions kept cards from being removed so many times ...
+const MAX_ENDINGS: usize = 5;
+/// ... within this time ...
+const ENDINGS_WINDOW: Duration = Duration::from_secs(60);
+/// ... is closed for so long.
+const CLOSED_SECONDS: i32 = 60;
 
 /// What a run-time login has of the table of locks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +107,54 @@ struct Watch<'a> {
     look: Statement,
     names: &'a RoleNames,
     capacity: i64,
+    endings: Mutex<Endings>,
     _socket: SocketDir,
+}
+
+/// What was done about sessions that kept cards from being removed.
+#[derive(Default)]
+struct Endings {
+    /// When a session was to end, and whether it was logged that it does not.
+    asked: HashMap<i32, (Instant, bool)>,
+    /// By login, the last times.
+    times: HashMap<String, VecDeque<Instant>>,
+}
+
+/// What to do about the sessions of one login that keep cards from being removed.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Verdict {
+    end: Vec<i32>,
+    stuck: Vec<i32>,
+    is_closed: bool,
+}
+
+impl Endings {
+    fn judge(&mut self, role: &str, sessions: &[i32], now: Instant) -> Verdict {
+        self.asked.retain(|_, (asked, _)| now - *asked < ENDINGS_WINDOW);
+        let mut verdict = Verdict::default();
+        for pid in sessions {
+            match self.asked.get_mut(pid) {
+                None => verdict.end.push(*pid),
+                Some((asked, is_logged)) if now - *asked >= END_TIMEOUT && !*is_logged => {
+                    *is_logged = true;
+                    verdict.stuck.push(*pid);
+                }
+                Some(_) => {}
+            }
+        }
+        if verdict.end.is_empty() {
+            return verdict;
+        }
+        self.asked.extend(verdict.end.iter().map(|pid| (*pid, (now, false))));
+        let times = self.times.entry(role.to_owned()).or_default();
+        times.retain(|time| now - *time < ENDINGS_WINDOW);
+        times.push_back(now);
+        if times.len() >= MAX_ENDINGS {
+            times.clear();
+            verdict.is_closed = true;
+        }
+        verdict
+    }
 }
 
 impl<'a> Watch<'a> {
@@ -101,7 +175,7 @@ impl<'a> Watch<'a> {
                  or more"
             );
         }
-        Ok(Self { session, look, names, capacity, _socket: socket })
+        Ok(Self { session, look, names, capacity, endings: Mutex::default(), _socket: socket })
     }
 
     /// Until the session fails.
@@ -148,9 +222,56 @@ impl<'a> Watch<'a> {
         let rows = self.session.query(BLOCKERS, &[&self.runtime_prefix(), &own]).await;
         for row in rows.context("looking who locks a table")? {
             let (role, sessions): (String, Vec<i32>) = (row.try_get(0)?, row.try_get(1)?);
-            self.end(&role, &sessions, "it kept cards from being removed, with a lock on a whole table").await?;
+            let Verdict { end, stuck, is_closed } = self.judge(&role, &sessions);
+            if !end.is_empty() {
+                self.end(&role, &end, "it kept cards from being removed, with a lock on a whole table").await?;
+            }
+            if !stuck.is_empty() {
+                let plugin = roles::plugin_of(&role).unwrap_or_default();
+                tracing::warn!(
+                    plugin,
+                    sessions = ?stuck,
+                    "database sessions of a plugin do not end: PostgreSQL cannot interrupt their statement; cards with rows in \
+                     the tables that they lock cannot be removed until it is done"
+                );
+            }
+            if is_closed {
+                self.close(&role).await?;
+            }
         }
         Ok(())
+    }
+
+    fn judge(&self, role: &str, sessions: &[i32]) -> Verdict {
+        self.endings.lock().unwrap_or_else(PoisonError::into_inner).judge(role, sessions, Instant::now())
+    }
+
+    /// Takes the login away for a while; the schema step gives it back.
+    async fn close(&self, role: &str) -> anyhow::Result<()> {
+        let Some(name) = role.strip_prefix(&self.runtime_prefix()) else { return Ok(()) };
+        let close = "SELECT cardinal.close_runtime_login($1, $2)";
+        let plugin = roles::plugin_of(role).unwrap_or_default();
+        match self.session.execute(close, &[&name, &CLOSED_SECONDS]).await {
+            Ok(_) => {}
+            // A database whose administrator ran the script of an older version.
+            Err(error) if error.code() == Some(&SqlState::UNDEFINED_FUNCTION) => {
+                tracing::warn!(
+                    plugin,
+                    "the plugin's login stays open: run the output of `cardinal database bootstrap-sql`"
+                );
+                return Ok(());
+            }
+            Err(error) => return Err(anyhow::Error::new(error).context("closing a plugin's login")),
+        }
+        let row = self.session.query_one(SESSIONS, &[&role]).await.context("listing a plugin's sessions")?;
+        let sessions: Vec<i32> = row.try_get(0)?;
+        tracing::warn!(
+            plugin,
+            seconds = CLOSED_SECONDS,
+            "closed a plugin's database login: its sessions kept cards from being removed {MAX_ENDINGS} times within {} s",
+            ENDINGS_WINDOW.as_secs()
+        );
+        self.end(role, &sessions, "its login is closed").await
     }
 
     async fn end(&self, role: &str, sessions: &[i32], reason: &str) -> anyhow::Result<()> {
@@ -159,7 +280,7 @@ impl<'a> Watch<'a> {
         let row = self.session.query_one(end, &[&name, &sessions]).await.context("ending a plugin's sessions")?;
         let ended: i32 = row.try_get(0)?;
         let plugin = roles::plugin_of(role).unwrap_or_default();
-        tracing::warn!(plugin, sessions = ended, reason, "ended database sessions of a plugin");
+        tracing::warn!(plugin, sessions = ended, reason, "ending database sessions of a plugin");
         Ok(())
     }
 }
@@ -203,6 +324,33 @@ mod tests {
     fn logins_that_have_too_much_together_are_ended_from_the_largest_on() {
         assert_eq!(ended(&[11_000, 12_000, 12_000, 10_000, 9_000], 100_000), [12_000]);
         assert_eq!(ended(&[12_500; 6], 100_000), [12_500; 2]);
+    }
+
+    #[test]
+    fn a_login_that_blocks_removals_again_and_again_is_closed() {
+        let (mut endings, begun) = (Endings::default(), Instant::now());
+        let at = |seconds: u64| begun + Duration::from_secs(seconds);
+        for number in 0..4 {
+            let verdict = endings.judge("p", &[number], at(number.try_into().unwrap_or_default()));
+            assert_eq!(verdict, Verdict { end: vec![number], ..Verdict::default() });
+        }
+        assert!(!endings.judge("other", &[9], at(4)).is_closed);
+        assert!(endings.judge("p", &[4], at(5)).is_closed);
+        // Over and over, but with a minute between.
+        assert!(
+            !(0..9).any(|number| endings
+                .judge("slow", &[100 + number], at(20 * u64::from(number.unsigned_abs())))
+                .is_closed)
+        );
+    }
+
+    #[test]
+    fn a_session_that_does_not_end_is_named_once() {
+        let (mut endings, begun) = (Endings::default(), Instant::now());
+        assert_eq!(endings.judge("p", &[1, 2], begun).end, [1, 2]);
+        assert_eq!(endings.judge("p", &[1, 2], begun + Duration::from_millis(100)), Verdict::default());
+        assert_eq!(endings.judge("p", &[2], begun + END_TIMEOUT).stuck, [2]);
+        assert_eq!(endings.judge("p", &[2], begun + END_TIMEOUT * 2), Verdict::default());
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod new_keys;
 mod operations;
 mod overwrites;
 mod print;
+mod quadratic;
 mod syntax;
 #[cfg(test)]
 mod tests;
@@ -129,6 +130,7 @@ fn parse(schema: &str, text: &str) -> Result<Vec<Statement>, SchemaError> {
             statements.push(Printer::new(schema, text, &node, part).print(position)?);
         }
         mistakes::check(&node, text)?;
+        quadratic::check(&node, text)?;
         new_keys.read(text, &node, statements[first..].iter().flat_map(|it| &it.card_keys))?;
         actions.read(text, &node)?;
     }

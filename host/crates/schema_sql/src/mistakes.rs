@@ -53,9 +53,7 @@ fn find(node: &SyntaxNode, text: &str) -> Result<Found, SchemaError> {
             "a generated column without STORED",
             "Write STORED behind it; only the newest servers know another kind.",
         ),
-        PARTITION_ITEM if has(&[LITERAL]) => {
-            found("a value in the place of a column", "Put an expression in brackets.")
-        }
+        PARTITION_ITEM if has(&[LITERAL]) => found("a value in the place of a column", "Write the name of a column."),
         ON_UPDATE_ACTION if node.descendants().any(|child| child.kind() == COLUMN_REF_LIST) => {
             found("columns behind ON UPDATE SET", "Leave them out: only ON DELETE takes columns.")
         }

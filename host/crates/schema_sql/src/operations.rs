@@ -117,7 +117,7 @@ impl Columns {
     }
 }
 
-fn is_type(node: &SyntaxNode) -> bool {
+pub(super) fn is_type(node: &SyntaxNode) -> bool {
     matches!(
         node.kind(),
         PATH_TYPE
@@ -131,6 +131,11 @@ fn is_type(node: &SyntaxNode) -> bool {
             | TIMESTAMP_TYPE
             | INTERVAL_TYPE
     )
+}
+
+/// Whether values of the type have one length.
+pub(super) fn is_fixed_type(kind: &SyntaxNode) -> bool {
+    is_type(kind) && width_of_type(kind) == Width::Fixed
 }
 
 /// A name in quotes or with a schema may be a type of the plugin's.

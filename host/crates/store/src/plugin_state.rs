@@ -123,7 +123,12 @@ pub async fn change_settings<E>(
 pub async fn has_left_data(pool: &Pool, plugin: &str) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT FROM public.plugin_schema_state WHERE plugin = $1 AND schema_sha256 IS NOT NULL)
                    OR EXISTS (SELECT FROM public.plugin_state
-                              WHERE plugin = $1 AND (settings <> '{}' OR sealed <> '{}' OR disabled_at IS NOT NULL))";
+                              WHERE plugin = $1 AND (settings <> '{}' OR sealed <> '{}' OR disabled_at IS NOT NULL))
+                   -- What a first step left that was killed. Only a name without `_` is one of a plugin.
+                   OR ($1 !~ '_' AND EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'plugin_' || replace($1, '-', '_')))
+                   OR ($1 !~ '_' AND EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname IN
+                       (regexp_replace(current_user, 'core$', 'p_') || replace($1, '-', '_'),
+                        regexp_replace(current_user, 'core$', 's_') || replace($1, '-', '_'))))";
     let client = pool.get().await?;
     Ok(client.query_one(&client.prepare_cached(sql).await?, &[&plugin]).await?.try_get(0)?)
 }

@@ -176,7 +176,13 @@ impl Loader {
         let (keeper, name, sha256) = (self.keeper.clone(), manifest.name.clone(), sha256.to_owned());
         let mend = Mend::by(move || {
             let (keeper, name, sha256) = (keeper.clone(), name.clone(), sha256.clone());
-            async move { schema::provision(&keeper, &name, &sha256).await.is_ok() }
+            async move {
+                let made = schema::provision(&keeper, &name, &sha256).await;
+                if let Err(NoDatabase::Unavailable(reason)) = &made {
+                    tracing::warn!(plugin = name, reason, "the plugin's database login was not put back");
+                }
+                made.is_ok()
+            }
         });
         PluginPool::open(&database, size, &self.services.runtime, Some(mend))
             .map_err(|error| NotGood::Failed(format!("The plugin's connections could not be made: {error:#}")))

@@ -2,7 +2,10 @@
 
 use anyhow::Context as _;
 
+use tokio_postgres::error::SqlState;
+
 use super::TURN_TIMEOUT;
+use crate::prepare;
 use cardinal_database::{
     connect::{self, ConnectParams},
     roles::RoleNames,
@@ -10,6 +13,16 @@ use cardinal_database::{
 };
 
 const CLOSE_SQL: &str = include_str!("../../../../../sql/close_plugins.sql");
+/// Run-time logins of plugins that no host has in service; their next step gives the login back.
+const CLOSE_UNUSED: &str = "
+    SELECT cardinal.close_runtime_login(u.plugin, 0)
+    FROM (
+      SELECT pg_catalog.substr(r.rolname, pg_catalog.length($1) + 3) FROM pg_catalog.pg_roles r
+      WHERE pg_catalog.starts_with(r.rolname::text, $1 || 'p_') AND r.rolcanlogin
+    ) u (plugin)
+    WHERE NOT EXISTS (
+      SELECT FROM public.plugin_service s JOIN public.hosts h ON h.id = s.host
+      WHERE pg_catalog.replace(s.plugin, '-', '_') = u.plugin AND h.seen_at > pg_catalog.now() - interval '15 seconds')";
 /// Of plugins that have no step under way.
 const IDLE_ROWS: &str = "FOR UPDATE SKIP LOCKED";
 
@@ -18,7 +31,21 @@ const IDLE_ROWS: &str = "FOR UPDATE SKIP LOCKED";
 /// # Errors
 /// As the server reports them.
 pub async fn close_left_open(provisioner: &ConnectParams, names: &RoleNames) -> anyhow::Result<()> {
-    close(provisioner, names, IDLE_ROWS).await
+    close(provisioner, names, IDLE_ROWS).await?;
+    close_unused(provisioner, names).await
+}
+
+async fn close_unused(provisioner: &ConnectParams, names: &RoleNames) -> anyhow::Result<()> {
+    let client = connect::connect(provisioner).await.context("logging in as the provisioner")?;
+    match client.execute(CLOSE_UNUSED, &[&names.prefix()]).await {
+        Ok(_) => Ok(()),
+        // A database whose administrator ran the script of an older version, and a race with a step that opens the login.
+        Err(error) if error.code() == Some(&SqlState::UNDEFINED_FUNCTION) || prepare::is_race(&error) => {
+            tracing::warn!(%error, "logins of plugins that are not in service stay open");
+            Ok(())
+        }
+        Err(error) => Err(anyhow::Error::new(error).context("closing the logins of plugins that are not in service")),
+    }
 }
 
 /// Closes the schema role of one plugin, and ends what it still runs. Waits for a step of this plugin that is under way: that

@@ -1,10 +1,15 @@
 //! A plugin's data dropped for good: its schema with all tables, its two roles, its settings and what was recorded of its
 //! schema steps. Whose its name is stays, and so does what it wrote into cards.
 
+use std::time::{Duration, Instant};
+
 use anyhow::Context as _;
 use tokio_postgres::{Transaction, error::SqlState};
 
-use super::{TURN_TIMEOUT, Trouble};
+use super::{
+    TURN_TIMEOUT, Trouble,
+    watch::{self, Waits},
+};
 use cardinal_control::link::{ProvisionFault, PurgeReport};
 use cardinal_database::{
     connect::{self, ConnectParams},
@@ -12,8 +17,12 @@ use cardinal_database::{
     sql,
 };
 
-/// How long calls that still run in the plugin may hold its tables.
-const LOCK_TIMEOUT: &str = "5s";
+/// Of one try: who wants to read or write cards waits behind a try that waits.
+const LOCK_TIMEOUT: &str = "100ms";
+/// Between two tries, in which whoever waited goes first.
+const TRY_PAUSE: Duration = Duration::from_millis(200);
+/// How long calls that still run in the plugin, and others that read cards, may be in the way.
+const TRIES_TIMEOUT: Duration = Duration::from_secs(8);
 /// Much longer than the files of a large schema take to be unlinked.
 const DROP_TIMEOUT: &str = "60s";
 
@@ -90,19 +99,19 @@ impl Purge<'_> {
             false => String::new(),
         };
         let drop = format!(
-            "SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; SET LOCAL statement_timeout = '{DROP_TIMEOUT}';
+            "SAVEPOINT try; SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; SET LOCAL statement_timeout = '{DROP_TIMEOUT}';
              DROP SCHEMA IF EXISTS {} CASCADE; {roles}",
             sql::identifier(&self.schema())
         );
-        match work.batch_execute(&drop).await {
+        match self.try_to_drop(work, &drop).await? {
             Ok(()) => Ok(()),
-            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => Err(refused(
+            Err((error, blockers)) if is_busy(&error) => Err(refused(
                 "in-use",
-                "tables that nobody uses",
-                "a session that is at work in them",
-                "wait for the calls that are under way, and try again",
+                "tables and cards that can be locked for a moment",
+                &format!("{blockers} was in the way for {} s", TRIES_TIMEOUT.as_secs()),
+                "wait for it to end, or end it, and try again",
             )),
-            Err(error) if error.code() == Some(&SqlState::DEPENDENT_OBJECTS_STILL_EXIST) => {
+            Err((error, _)) if error.code() == Some(&SqlState::DEPENDENT_OBJECTS_STILL_EXIST) => {
                 let said = error
                     .as_db_error()
                     .map(|said| format!("{} ({})", said.message(), said.detail().unwrap_or("no detail")));
@@ -114,7 +123,31 @@ impl Purge<'_> {
                     fix,
                 ))
             }
-            Err(error) => Err(Trouble::Failed(anyhow::Error::new(error).context("dropping the plugin's schema"))),
+            Err((error, _)) => Err(Trouble::Failed(anyhow::Error::new(error).context("dropping the plugin's schema"))),
+        }
+    }
+
+    /// Gives up what a try has locked before the next one. What is in the way at last is named.
+    async fn try_to_drop(
+        &self,
+        work: &Transaction<'_>,
+        drop: &str,
+    ) -> anyhow::Result<Result<(), (tokio_postgres::Error, String)>> {
+        let observer = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
+        let row =
+            work.query_one("SELECT pg_catalog.pg_backend_pid()", &[]).await.context("asking which session it is")?;
+        let (backend, waits, begun) = (row.try_get(0)?, Waits::default(), Instant::now());
+        loop {
+            let tried = tokio::select! {
+                tried = work.batch_execute(drop) => tried,
+                error = watch::note_blockers(&observer, backend, &waits) => return Err(error),
+            };
+            let Err(error) = tried else { return Ok(Ok(())) };
+            if !is_busy(&error) || begun.elapsed() >= TRIES_TIMEOUT {
+                return Ok(Err((error, waits.blockers(self.names))));
+            }
+            work.batch_execute("ROLLBACK TO try; RELEASE try").await.context("giving up a try")?;
+            tokio::time::sleep(TRY_PAUSE).await;
         }
     }
 
@@ -138,6 +171,11 @@ impl Purge<'_> {
     fn schema(&self) -> String {
         roles::plugin_schema_name(self.plugin)
     }
+}
+
+/// Locks of others, which may be gone the next time.
+fn is_busy(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(|code| *code == SqlState::LOCK_NOT_AVAILABLE || *code == SqlState::T_R_DEADLOCK_DETECTED)
 }
 
 fn refused(code: &str, expected: &str, found: &str, fix: &str) -> Trouble {

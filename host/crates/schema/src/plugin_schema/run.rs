@@ -41,9 +41,16 @@ pub(super) enum Failure {
     Failed(anyhow::Error),
 }
 
+/// Of a look at the catalog, too: it waits for whoever has locked a table whole.
+const BUSY_CODES: [&str; 3] = ["55P03", "40P01", "40001"];
+
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
-        Self::Failed(error)
+        let said = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>()?.as_db_error());
+        match said.filter(|said| BUSY_CODES.contains(&said.code().code())) {
+            Some(said) => Self::Busy(describe(said, None)),
+            None => Self::Failed(error),
+        }
     }
 }
 
@@ -226,6 +233,17 @@ pub(super) fn held_cards_too_long(limit: Duration) -> ProvisionFault {
     )
 }
 
+/// What changes a table locks it to the end of the transaction, and every removal of a card waits for it.
+pub(super) fn held_keyed_too_long(limit: Duration) -> ProvisionFault {
+    ProvisionFault::refused(
+        "schema-failed",
+        format!("schema.sql to lock a table with a key to the cards for no more than {} s", limit.as_secs()),
+        "it still held its lock on such a table, and no card could be removed meanwhile",
+        "Put what takes long, such as filling another table, before the first ALTER TABLE, CREATE INDEX or DROP on a table with \
+         a key to public.master_cards, or into a version of its own; fill a large table in the plugin, when it runs.",
+    )
+}
+
 /// No name in a look at the catalog can mean anything of the plugin's.
 fn look_settings() -> String {
     format!("{}; SET LOCAL statement_timeout = '{LOOK_TIMEOUT}'", sql::CATALOG_NAMES_ONLY)
@@ -281,7 +299,7 @@ pub(super) fn judged(error: tokio_postgres::Error, statement: Option<&Statement>
         Failure::Refused(ProvisionFault::refused("schema-failed", expected, describe(said, statement), advice(code)))
     };
     match said.code().code() {
-        "55P03" | "40P01" | "40001" => Failure::Busy(describe(said, statement)),
+        code if BUSY_CODES.contains(&code) => Failure::Busy(describe(said, statement)),
         code @ ("53200" | "53400") => refuse(code),
         code if code.starts_with("53") || code.starts_with("08") || code.starts_with("57P") => {
             Failure::Failed(anyhow::Error::new(error).context("running schema.sql"))

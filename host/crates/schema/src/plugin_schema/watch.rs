@@ -17,7 +17,10 @@ use cardinal_schema_sql::Statement;
 /// How long schema.sql may hold, or wait for, a lock that keeps others from writing cards, in all tries together. With the
 /// way to notice it and to end the statement that is about the second that is promised.
 const CARDS_LOCK_LIMIT: Duration = Duration::from_millis(950);
+/// How long schema.sql may hold a lock on a table with a key to the cards that keeps their removal waiting.
+const KEYED_LOCK_LIMIT: Duration = Duration::from_millis(1_900);
 /// As operators are told.
+const PROMISED_KEYED_LOCK: Duration = Duration::from_secs(2);
 const PROMISED_CARDS_LOCK: Duration = Duration::from_secs(1);
 /// Locks that schema.sql may hold at once. A server has one table of them, in which every writer and every login needs a
 /// place; by default it has room for 6,400.
@@ -26,16 +29,27 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// A server that does not answer a cancel request is left to the end of the role's sessions.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whether the session holds a lock that keeps others from writing cards, whether it waits for one, its locks, and the
-/// logins that it waits for.
+/// Tables whose rows go or change with a card. Those of the step itself are not there yet for others.
+const KEYED: &str = "
+    WITH RECURSIVE keyed (relation) AS (
+      SELECT conrelid FROM pg_catalog.pg_constraint WHERE contype = 'f' AND confrelid = 'public.master_cards'::pg_catalog.regclass
+      UNION SELECT k.conrelid FROM pg_catalog.pg_constraint k JOIN keyed ON keyed.relation = k.confrelid WHERE k.contype = 'f'
+    )
+    SELECT pg_catalog.array_agg(k.relation) FROM keyed k JOIN pg_catalog.pg_class c ON c.oid = k.relation
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1";
+/// Whether the session holds a lock that keeps others from writing cards, whether it waits for one, its locks, the logins
+/// that it waits for (PostgreSQL's own workers have none), and whether it keeps cards from being removed by a lock on one of
+/// the tables.
 const LOOK: &str = "
     SELECT coalesce(bool_or(l.is_cards AND l.granted), false), coalesce(bool_or(l.is_cards AND NOT l.granted), false), count(*),
-           ARRAY(SELECT DISTINCT a.usename::text FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids($1)) b (pid)
-                 JOIN pg_catalog.pg_stat_activity a ON a.pid = b.pid)
+           ARRAY(SELECT DISTINCT coalesce(a.usename::text, '') FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids($1)) b (pid)
+                 JOIN pg_catalog.pg_stat_activity a ON a.pid = b.pid),
+           coalesce(bool_or(l.is_strong AND l.granted AND l.relation = ANY ($2)), false)
     FROM (
-      SELECT granted, locktype = 'relation' AND relation = 'public.master_cards'::pg_catalog.regclass
-               AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') AS is_cards
-      FROM pg_catalog.pg_locks WHERE pid = $1
+      SELECT granted, relation, is_strong, is_strong AND relation = 'public.master_cards'::pg_catalog.regclass AS is_cards
+      FROM pg_catalog.pg_locks, LATERAL (SELECT locktype = 'relation' AND mode IN
+        ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')) m (is_strong)
+      WHERE pid = $1
     ) l";
 
 /// What is known of a step over all its tries.
@@ -82,7 +96,20 @@ fn holder(role: &str, names: &RoleNames) -> String {
         (Some(_), Some(plugin)) => format!("a session of plugin {plugin}"),
         (Some("core"), _) => "the host's own work on cards".to_owned(),
         (Some("reaper"), _) => "a removal of cards".to_owned(),
+        _ if role.is_empty() => "PostgreSQL's own maintenance of a table".to_owned(),
         _ => format!("a session of the database role {role}"),
+    }
+}
+
+/// Notes the blockers of a session as long as it is polled.
+pub(super) async fn note_blockers(observer: &Client, backend: i32, waits: &Waits) -> anyhow::Error {
+    const NONE: [u32; 0] = [];
+    loop {
+        match observer.query_one(LOOK, &[&backend, &NONE.as_slice()]).await.and_then(|row| Look::read(&row)) {
+            Ok(look) => waits.note(look.blockers),
+            Err(error) => return anyhow::Error::new(error).context("looking for whom a session waits"),
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
     }
 }
 
@@ -101,7 +128,7 @@ pub(super) async fn run(
     let (ended, is_done) = tokio::select! {
         done = run.run(agreed, &mut turn) => (done, true),
         () = tokio::time::sleep(limit) => (Err(Failure::Refused(run::took_too_long(step.schema_timeout))), false),
-        broken = broken_limit(observer, backend, waits) => (Err(broken), false),
+        broken = broken_limit(step, observer, backend, waits) => (Err(broken), false),
     };
     if !is_done {
         cancel_query(cancel).await;
@@ -111,16 +138,19 @@ pub(super) async fn run(
 }
 
 /// Comes back when the session has kept others from the cards for too long, or has too many locks, and never otherwise.
-async fn broken_limit(observer: &Client, backend: i32, waits: &Waits) -> Failure {
-    look(observer, backend, waits).await.unwrap_or_else(Failure::Failed)
+async fn broken_limit(step: &Step<'_>, observer: &Client, backend: i32, waits: &Waits) -> Failure {
+    look(step, observer, backend, waits).await.unwrap_or_else(Failure::Failed)
 }
 
-async fn look(observer: &Client, backend: i32, waits: &Waits) -> anyhow::Result<Failure> {
+async fn look(step: &Step<'_>, observer: &Client, backend: i32, waits: &Waits) -> anyhow::Result<Failure> {
+    let row =
+        observer.query_one(KEYED, &[&step.schema()]).await.context("listing the tables with keys to the cards")?;
+    let keyed: Vec<u32> = row.try_get::<_, Option<_>>(0).context("reading the tables with keys")?.unwrap_or_default();
     let asked = observer.prepare(LOOK).await.context("preparing to watch the lock on the cards")?;
-    let mut since: Option<Instant> = None;
+    let (mut since, mut keyed_since): (Option<Instant>, Option<Instant>) = (None, None);
     loop {
-        let row = observer.query_one(&asked, &[&backend]).await.context("watching the lock on the cards")?;
-        let Look { is_held, is_waiting, locks, blockers } =
+        let row = observer.query_one(&asked, &[&backend, &keyed]).await.context("watching the lock on the cards")?;
+        let Look { is_held, is_waiting, locks, blockers, holds_keyed } =
             Look::read(&row).context("watching the lock on the cards")?;
         waits.note(blockers);
         let now = Instant::now();
@@ -132,6 +162,10 @@ async fn look(observer: &Client, backend: i32, waits: &Waits) -> anyhow::Result<
                 false => Failure::Busy("the cards could not be locked in time".to_owned()),
             };
             return Ok(broken);
+        }
+        keyed_since = holds_keyed.then_some(keyed_since.unwrap_or(now));
+        if keyed_since.is_some_and(|since| now - since >= KEYED_LOCK_LIMIT) {
+            return Ok(Failure::Refused(run::held_keyed_too_long(PROMISED_KEYED_LOCK)));
         }
         if locks > MAX_LOCKS {
             let expected = format!("schema.sql to take no more than {MAX_LOCKS} locks");
@@ -146,6 +180,7 @@ struct Look {
     is_waiting: bool,
     locks: i64,
     blockers: Vec<String>,
+    holds_keyed: bool,
 }
 
 impl Look {
@@ -155,6 +190,7 @@ impl Look {
             is_waiting: row.try_get(1)?,
             locks: row.try_get(2)?,
             blockers: row.try_get(3)?,
+            holds_keyed: row.try_get(4)?,
         })
     }
 }
@@ -177,12 +213,12 @@ mod tests {
         let waits = Waits::default();
         assert_eq!(waits.blockers(&names), "another session");
         let roles = [names.plugin_schema("price-watch"), names.plugin_runtime("a"), names.core(), names.reaper()];
-        waits.note(roles.into_iter().chain(["postgres".to_owned()]).collect());
+        waits.note(roles.into_iter().chain(["postgres".to_owned(), String::new()]).collect());
         waits.note(Vec::new());
         assert_eq!(
             waits.blockers(&names),
             "the schema step of plugin price-watch and a session of plugin a and the host's own work on cards and a removal \
-             of cards and a session of the database role postgres"
+             of cards and a session of the database role postgres and PostgreSQL's own maintenance of a table"
         );
     }
 }
