@@ -9,7 +9,7 @@ use squawk_syntax::{SyntaxNode, SyntaxToken};
 use super::error::{Position, SchemaError};
 use super::names::Words;
 use super::work::{self, Part};
-use super::{CardKey, Statement, keys, lexis, names, new_keys, overwrites, syntax};
+use super::{CardKey, Statement, keys, lexis, names, new_keys, overwrites, quadratic, syntax};
 
 mod options;
 
@@ -259,7 +259,7 @@ impl<'a> Printer<'a> {
     /// `table.column`, or a field of a value. PostgreSQL takes `value.name` for a call where there is no such column.
     fn field(&mut self, node: &SyntaxNode) -> Printed {
         if let Some(field) = node.children().filter(|child| child.kind() == NAME_REF).last()
-            && names::is_other_function(&self.only_name(&field)?)
+            && is_function_behind_a_dot(&self.only_name(&field)?)
         {
             let fix = "Give the column another name: PostgreSQL has a function of this one, and would call it.";
             return Err(self.refuse(&field, "a function behind a dot", fix));
@@ -481,4 +481,8 @@ fn is_truth_value(node: &SyntaxNode, name: &str) -> bool {
 
 fn tokens_of(node: &SyntaxNode) -> impl Iterator<Item = SyntaxToken> {
     node.descendants_with_tokens().filter_map(|it| it.into_token()).filter(|token| !lexis::is_trivia(token.kind()))
+}
+
+fn is_function_behind_a_dot(name: &str) -> bool {
+    names::is_other_function(name) || quadratic::takes_long_alone(name)
 }

@@ -31,6 +31,11 @@ const CHARACTER_BYTES: usize = 4;
 const FIX: &str = "PostgreSQL takes the product of both lengths and cannot be interrupted. Look for at most 8 bytes, or bound the \
     text: `strpos(left(v, 1000), w::varchar(100))`; or do it in the plugin, in Rust.";
 
+/// Whether a function of one argument is among them: `value.name` would call it, and its value has any length.
+pub(super) fn takes_long_alone(name: &str) -> bool {
+    ALONE.contains(name)
+}
+
 /// Refuses the first comparison of the statement that may take long.
 pub(super) fn check(statement: &SyntaxNode, text: &str) -> Result<(), SchemaError> {
     let mut unbounded = 0;
