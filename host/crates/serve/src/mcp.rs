@@ -2,6 +2,7 @@
 //! a caller's scopes don't cover does not exist for it.
 
 mod calls;
+mod client;
 pub mod confirmation;
 mod core_tools;
 mod exact_content;
@@ -73,23 +74,14 @@ pub struct Visit {
     pub reads_events: bool,
     /// The client's revision knows links to resources.
     pub takes_links: bool,
-    /// Of a request that stays open for news.
-    watcher: Option<Arc<Watcher>>,
-    /// Of a tool call, which may wait for a person.
-    origin: Option<Origin>,
+    /// Of what may last: a request that stays open for news, and a tool call, which may wait for a person.
+    origin: Option<Arc<Origin>>,
     /// Where requests to the client of a session go, between the events of the answer.
     frames: Option<mpsc::Sender<Bytes>>,
 }
 
 /// What shows once more who calls.
-#[derive(Clone)]
 struct Origin {
-    app: Arc<App>,
-    authorization: Option<HeaderValue>,
-}
-
-/// Who waits for news.
-struct Watcher {
     app: Arc<App>,
     credential: Credential,
 }
@@ -167,12 +159,8 @@ impl Mcp {
         visit.reads_events = names_events || !gets_json;
         visit.exact_arguments = message.exact_arguments.take();
         let listens = message.method == "subscriptions/listen";
-        if listens {
-            visit.watcher = Some(Watcher::new(app, &call));
-        }
-        if message.method == TOOL_CALL {
-            let authorization = call.headers.get(header::AUTHORIZATION).cloned();
-            visit.origin = Some(Origin { app: Arc::clone(app), authorization });
+        if listens || message.method == TOOL_CALL {
+            visit.origin = Some(Arc::new(Origin::new(app, &call)));
         }
         let spent = visit.spent.clone();
         let response = self.respond(app, &call, &message, bytes, visit).await;
@@ -354,7 +342,7 @@ impl Mcp {
         if response.status() != StatusCode::OK {
             return plain_or(response).await;
         }
-        let watch = Watcher::new(app, &call).watch(caller);
+        let watch = Origin::new(app, &call).watch(caller);
         let mut reply = response.map(|body| Body::stream(StreamBody::new(watch::frames(body, session, watch))));
         reply.extensions_mut().insert(WatchesItself);
         Ok(reply)
@@ -373,7 +361,7 @@ impl Mcp {
 
 /// Passes on a message without a session. The answer is JSON, so a call that takes long needs another sign of life.
 async fn by_itself(transport: &Transport, call: &Call, message: &Message, bytes: Bytes, visit: Visit) -> Answer {
-    if message.method != "tools/call" || !visit.reads_events {
+    if message.method != TOOL_CALL || !visit.reads_events {
         return Answer::Response(pass_on(transport, call, bytes, visit).await);
     }
     let request = request(&call.method, &call.uri, call.headers.clone(), bytes, visit);
@@ -397,9 +385,14 @@ enum Answer {
     Reply(Reply),
 }
 
-impl Watcher {
-    fn new(app: &Arc<App>, call: &Call) -> Arc<Self> {
-        Arc::new(Self { app: Arc::clone(app), credential: Credential::from_call(call) })
+impl Origin {
+    fn new(app: &Arc<App>, call: &Call) -> Self {
+        Self { app: Arc::clone(app), credential: Credential::from_call(call) }
+    }
+
+    /// Who calls by now, and what it may do.
+    async fn identify(&self) -> ApiResult<SharedCaller> {
+        self.credential.identify(&self.app).await
     }
 
     fn watch(&self, caller: &SharedCaller) -> Watch {
@@ -420,7 +413,6 @@ fn visit(call: &Call, caller: &SharedCaller) -> Visit {
         session: None,
         reads_events: false,
         takes_links: false,
-        watcher: None,
         origin: None,
         frames: None,
     }

@@ -10,14 +10,11 @@ use rmcp::{
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::Visit;
+use super::{Visit, client};
 use crate::audit::{Act, Audit};
 use cardinal_base::hex::hex;
 use cardinal_identity::auth::caller::CallerKind;
 use cardinal_observe::{Telemetry, tools::Outcome};
-
-/// Characters that are kept of a client's name and of its version.
-const CLIENT_LIMIT: usize = 100;
 
 /// Where calls are kept.
 #[derive(Clone)]
@@ -45,7 +42,7 @@ impl Calls {
         CallRecord {
             calls: self.clone(),
             started: Instant::now(),
-            client: client_info(visit, context).as_ref().map_or(Value::Null, client),
+            client: client::info(visit, context).as_ref().map_or(Value::Null, described),
             arguments: fingerprint(visit, request),
         }
     }
@@ -81,14 +78,8 @@ impl CallRecord {
     }
 }
 
-/// Who the client says it is. Of a message by itself nobody has said it; there the protocol library names itself.
-fn client_info(visit: &Visit, context: &RequestContext<RoleServer>) -> Option<Implementation> {
-    if visit.session.is_some() { context.client_info() } else { context.meta.client_info() }
-}
-
-fn client(info: &Implementation) -> Value {
-    let short = |text: &str| text.chars().filter(|c| !c.is_control()).take(CLIENT_LIMIT).collect::<String>();
-    json!({"name": short(&info.name), "version": short(&info.version)})
+fn described(info: &Implementation) -> Value {
+    json!({"name": client::shown(&info.name), "version": client::shown(&info.version)})
 }
 
 /// SHA-256 of the arguments as the tool gets them.

@@ -15,14 +15,13 @@ use rmcp::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::transport::{Response, text};
+use super::transport::{EVENTS, Response, text};
 use crate::http::{body::Body, reply::Reply};
 
 /// How often there is one.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 /// What event streams take for nothing.
 const COMMENT: &[u8] = b": still running\n\n";
-const EVENTS: &str = "text/event-stream";
 
 /// Waits for `work`. Meanwhile a client that has asked for progress, by its `token`, hears that the call goes on.
 pub async fn while_running<T>(

@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Visit,
     calls::Calls,
+    client,
     confirmation::{self, Asker, Confirmations, Plugin, ToolCall, Verdict},
     core_tools::{self, Cards},
     heartbeat, plugin_tools, resources,
@@ -197,7 +198,7 @@ impl Server {
             record.end(&visit, tool.name(), outcome).await;
             answer
         };
-        let token = context.meta.get_progress_token().filter(|_| ours.1.reads_events);
+        let token = client::progress_token(&ours.1, context);
         match heartbeat::while_running(context, token, tokio::spawn(task)).await {
             Ok(answer) => answer,
             Err(error) => {
@@ -361,8 +362,8 @@ impl ServerHandler for Server {
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
         let visit = visit(subscription.request_context())?;
-        let watcher = visit.watcher.ok_or_else(|| ErrorData::internal_error("The stream has no watcher.", None))?;
-        let (mut watch, view) = (watcher.watch(&visit.caller), AtomicU64::new(self.view(&visit.caller)));
+        let origin = visit.origin.ok_or_else(|| ErrorData::internal_error("The stream has no origin.", None))?;
+        let (mut watch, view) = (origin.watch(&visit.caller), AtomicU64::new(self.view(&visit.caller)));
         loop {
             tokio::select! {
                 () = subscription.cancelled() => return Ok(()),

@@ -20,7 +20,7 @@ use cardinal_base::{codes, input};
 
 pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const JSON: &str = "application/json";
-const EVENTS: &str = "text/event-stream";
+pub const EVENTS: &str = "text/event-stream";
 const ALL_TYPES: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
 pub type Transport = StreamableHttpService<Server, LocalSessionManager>;

@@ -15,7 +15,8 @@ pub const RECHECK_RIGHTS: Duration = Duration::from_secs(2);
 /// The credential of a request, and no more of it.
 #[derive(Clone)]
 pub struct Credential {
-    headers: HeaderMap,
+    /// Values of `Authorization`: more than one are refused when they are looked at.
+    authorization: Vec<HeaderValue>,
     /// Who calls without one, at the local socket.
     local: Option<u32>,
     peer: IpAddr,
@@ -23,25 +24,27 @@ pub struct Credential {
 
 impl Credential {
     pub fn from_call(call: &Call) -> Self {
-        let credential = call.headers.get_all(header::AUTHORIZATION).iter();
         let local = match call.caller().map(|caller| caller.kind) {
             Ok(CallerKind::Local { uid }) => Some(uid),
             _ => None,
         };
-        let headers = credential.map(|value| (header::AUTHORIZATION, value.clone())).collect();
-        Self { headers, local, peer: call.peer }
+        let authorization = call.headers.get_all(header::AUTHORIZATION).iter().cloned().collect();
+        Self { authorization, local, peer: call.peer }
     }
 
     /// What a request carried in its `Authorization`.
     pub fn from_header(value: HeaderValue, peer: IpAddr) -> Self {
-        Self { headers: HeaderMap::from_iter([(header::AUTHORIZATION, value)]), local: None, peer }
+        Self { authorization: vec![value], local: None, peer }
     }
 
     /// Whose it is by now, and what it may do.
     pub async fn identify(&self, app: &App) -> ApiResult<SharedCaller> {
         match self.local {
             Some(uid) => Ok(app.auth.local(uid).await?),
-            None => Ok(app.auth.identify(&self.headers, self.peer).await?),
+            None => {
+                let values = self.authorization.iter().map(|value| (header::AUTHORIZATION, value.clone()));
+                Ok(app.auth.identify(&values.collect::<HeaderMap>(), self.peer).await?)
+            }
         }
     }
 }

@@ -9,11 +9,8 @@ use rmcp::{
 use tokio::sync::mpsc;
 
 use super::{elicitation, question::Way};
-use crate::mcp::Visit;
+use crate::mcp::{Visit, client};
 use cardinal_base::config::Confirm;
-
-/// Bytes that are kept of a client's name and of its version.
-const NAME_LIMIT: usize = 100;
 
 pub struct Asker {
     pub client_name: Option<String>,
@@ -40,15 +37,17 @@ impl Asker {
         let is_modern = context.protocol_version().is_some_and(|version| !version.has_initialize());
         let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
         // For a message by itself the protocol library makes a client up.
-        let info = if is_modern || visit.session.is_some() { context.client_info() } else { None };
+        let info = client::info(visit, context).filter(|_| is_modern || visit.session.is_some());
         // A client that names no way means forms, as before there were others.
         let can_elicit = elicitation.is_some_and(|ways| ways.form.is_some() || ways.url.is_none());
         let state = request.request_state.clone().filter(|_| is_modern);
-        let progress =
-            context.meta.get_progress_token().filter(|_| visit.reads_events).map(|token| (context.peer.clone(), token));
+        let progress = client::progress_token(visit, context).map(|token| (context.peer.clone(), token));
         Self {
-            client_name: info.as_ref().map(|info| shown(&info.name)).filter(|name| !name.is_empty()),
-            client_version: info.as_ref().map(|info| shown(&info.version)).filter(|version| !version.is_empty()),
+            client_name: info.as_ref().map(|info| client::shown(&info.name)).filter(|name| !name.is_empty()),
+            client_version: info
+                .as_ref()
+                .map(|info| client::shown(&info.version))
+                .filter(|version| !version.is_empty()),
             can_elicit,
             is_modern,
             answer: state.map(|state| ModernAnswer { state, accepts: accepts(request) }),
@@ -94,9 +93,4 @@ fn accepts(request: &CallToolRequestParams) -> Option<bool> {
     let answer = request.input_responses.as_ref()?.get(elicitation::NAME)?;
     let answer: ElicitResult = serde_json::from_value(answer.clone()).ok()?;
     Some(elicitation::accepts(&answer))
-}
-
-/// As it may be shown: what a client calls itself is anything.
-fn shown(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(NAME_LIMIT).collect()
 }

@@ -35,8 +35,7 @@ pub async fn find(catalogue: &Catalogue, call: &ToolCall<'_>) -> ApiResult<Optio
         CARDS_UPDATE => {
             let Some(card) = card(catalogue, &arguments).await? else { return Ok(None) };
             let Some(before) = members(&card) else { return Ok(None) };
-            let mut after = before.clone();
-            merge(&mut after, &Value::Object(wanted));
+            let Some(after) = merged(&before, &Value::Object(wanted)) else { return Ok(None) };
             Ok(Some(shown(Some(card.id), Some(card.version), changes(&before, &after))))
         }
         _ => Ok(None),
@@ -73,23 +72,11 @@ fn shown(card_id: Option<Uuid>, version: Option<i64>, changes: Vec<Value>) -> Va
     json!({"card_id": card_id, "version": version, "changes": changes})
 }
 
-/// JSON Merge Patch (RFC 7396), as the tool applies it.
-fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    let Value::Object(target) = target else { return };
-    for (name, value) in patch {
-        if value.is_null() {
-            target.remove(name);
-        } else {
-            merge(target.entry(name.clone()).or_insert(Value::Null), value);
-        }
-    }
+/// What the tool makes of it; `None` where a number would change.
+fn merged(before: &Value, patch: &Value) -> Option<Value> {
+    let mut object = exact::Object::parse(&before.to_string()).ok()?;
+    object.merge(&exact::Object::parse(&patch.to_string()).ok()?).ok()?;
+    exact_object(object.to_raw().ok()?.get()).map(Value::Object)
 }
 
 fn changes(before: &Value, after: &Value) -> Vec<Value> {
@@ -128,8 +115,8 @@ mod tests {
     #[test]
     fn a_change_names_what_was_and_what_would_be() {
         let before = json!({"title": "A", "attributes": {"size": {"w": 1, "h": 2}, "a/b": 1, "gone": true}});
-        let mut after = before.clone();
-        merge(&mut after, &json!({"title": "B", "attributes": {"size": {"w": 3}, "a/b": 2, "gone": null, "new": [1]}}));
+        let patch = json!({"title": "B", "attributes": {"size": {"w": 3}, "a/b": 2, "gone": null, "new": [1]}});
+        let after = merged(&before, &patch).unwrap();
         let expected = json!([
             {"pointer": "/attributes/a~1b", "before": 1, "after": 2},
             {"pointer": "/attributes/gone", "before": true},

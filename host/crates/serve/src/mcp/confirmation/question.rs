@@ -4,9 +4,8 @@ use serde_json::{Value, json};
 
 use super::binding;
 use crate::http::error::ApiResult;
-use crate::{mcp::Visit, request::Credential};
+use crate::mcp::Visit;
 use cardinal_base::{exact, scope::MCP_USE};
-use cardinal_identity::auth::caller::CallerKind;
 use cardinal_store::approvals::{Asked, Binding};
 use rmcp::model::JsonObject;
 
@@ -99,12 +98,8 @@ impl<'a> ToolCall<'a> {
     /// # Errors
     /// As the walk of a request refuses it.
     pub async fn may_still_run(&self) -> ApiResult<()> {
-        let Some(from) = &self.visit.origin else { return Ok(()) };
-        let caller = match (&from.authorization, self.visit.caller.kind) {
-            (Some(value), _) => Credential::from_header(value.clone(), self.visit.peer).identify(&from.app).await?,
-            (None, CallerKind::Local { uid }) => from.app.auth.local(uid).await?,
-            (None, _) => return Ok(()),
-        };
+        let Some(origin) = &self.visit.origin else { return Ok(()) };
+        let caller = origin.identify().await?;
         caller.require(MCP_USE)?;
         Ok(caller.require(self.tool.scope)?)
     }
