@@ -3,12 +3,16 @@
 use std::time::{Duration, Instant};
 
 use cardinal_control::link::PluginDatabase;
-use cardinal_database::{connect, pool::Pools};
+use cardinal_database::{
+    connect,
+    pool::{Pool, Pools},
+};
 use cardinal_schema::session_watch;
 use cardinal_store::reaper;
 use tokio::sync::oneshot;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
+use uuid::Uuid;
 
 use super::database::{Database, Login, Place};
 
@@ -123,6 +127,16 @@ async fn a_login_that_fills_the_table_of_locks_is_ended_and_cards_are_written() 
     }
 }
 
+/// Removes the card, in several tries if need be, while others have locked tables.
+async fn is_removed_in_time(reaper: &Pool, card: Uuid, what: &str) {
+    let begun = Instant::now();
+    let mut removed = reaper::remove_cards(reaper, &[card], reaper::CARD_TIMEOUT).await;
+    while removed.is_err() && begun.elapsed() < LOCKED_AT_MOST {
+        removed = reaper::remove_cards(reaper, &[card], reaper::CARD_TIMEOUT).await;
+    }
+    assert!(matches!(removed, Ok(1)) && begun.elapsed() < LOCKED_AT_MOST, "{what}: {removed:?}, {:?}", begun.elapsed());
+}
+
 #[tokio::test]
 async fn a_locked_table_keeps_no_card_from_being_removed_for_long() {
     for Watched { database, made, .. } in &watched().await {
@@ -142,16 +156,7 @@ async fn a_locked_table_keeps_no_card_from_being_removed_for_long() {
                 let lock = lock.clone();
                 tokio::spawn(async move { drop((session.batch_execute(&lock).await, session)) })
             });
-            let begun = Instant::now();
-            let mut removed = reaper::remove_cards(&pools.reaper, &[card], reaper::CARD_TIMEOUT).await;
-            while removed.is_err() && begun.elapsed() < LOCKED_AT_MOST {
-                removed = reaper::remove_cards(&pools.reaper, &[card], reaper::CARD_TIMEOUT).await;
-            }
-            assert!(
-                matches!(removed, Ok(1)) && begun.elapsed() < LOCKED_AT_MOST,
-                "{mode}: {removed:?}, {:?}",
-                begun.elapsed()
-            );
+            is_removed_in_time(&pools.reaper, card, mode).await;
             waiting.iter().for_each(tokio::task::JoinHandle::abort);
         }
     }
@@ -225,16 +230,7 @@ async fn locks_on_many_tables_are_ended_at_once_and_the_login_is_closed() {
             if holders.len() < TABLES / 2 {
                 break connect::connect(&made.connect).await;
             }
-            let begun = Instant::now();
-            let mut removed = reaper::remove_cards(&pools.reaper, &[card], reaper::CARD_TIMEOUT).await;
-            while removed.is_err() && begun.elapsed() < LOCKED_AT_MOST {
-                removed = reaper::remove_cards(&pools.reaper, &[card], reaper::CARD_TIMEOUT).await;
-            }
-            assert!(
-                matches!(removed, Ok(1)) && begun.elapsed() < LOCKED_AT_MOST,
-                "round {rounds}: {removed:?}, {:?}",
-                begun.elapsed()
-            );
+            is_removed_in_time(&pools.reaper, card, &format!("round {rounds}")).await;
         };
         assert!(closed.is_err(), "the login is open after {rounds} rounds");
         assert!((5..=7).contains(&rounds), "{rounds}");

@@ -4,6 +4,7 @@
 
 pub mod dump;
 pub mod isolation;
+mod keyed_tables;
 pub mod migrate;
 pub mod plugin_schema;
 pub mod pooler;

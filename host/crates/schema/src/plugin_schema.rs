@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use semver::Version;
 use sha2::{Digest as _, Sha256};
-use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Transaction};
 
 use super::prepare;
@@ -277,8 +276,7 @@ impl Step<'_> {
         let row = match session.query_opt(&asked, &[]).await {
             Ok(Some(row)) => row,
             Ok(None) => return Ok(()),
-            // A database whose administrator ran the script of an older version.
-            Err(error) if error.code() == Some(&SqlState::UNDEFINED_FUNCTION) => return Ok(()),
+            Err(error) if prepare::lacks_function(&error) => return Ok(()),
             Err(error) => {
                 return Err(anyhow::Error::new(error).context("asking whether the plugin's login is closed").into());
             }

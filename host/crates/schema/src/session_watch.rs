@@ -5,11 +5,16 @@
 //! It stands outside of the plugin's reach: in the supervisor, with the provisioner's login.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use tokio_postgres::{Client, Statement, error::SqlState};
+use tokio_postgres::{Client, Statement};
+
+use crate::{
+    keyed_tables::{KEYED, STRONG_MODES},
+    prepare,
+};
 
 use cardinal_database::{
     connect::{self, ConnectParams, SocketDir},
@@ -50,11 +55,10 @@ const LOGINS: &str = "
     WHERE NOT l.fastpath AND l.mode <> 'SIReadLock' AND pg_catalog.starts_with(a.usename::text, $1) GROUP BY 1";
 /// Plugins' sessions that $2, the host's own logins, have waited for. Whoever has locked another table with a key to the cards
 /// would be waited for next, so all of them are found at once. How long they have it, this login may not see.
-const BLOCKERS: &str = "
-    WITH RECURSIVE keyed (relation) AS (
-      SELECT conrelid FROM pg_catalog.pg_constraint WHERE contype = 'f' AND confrelid = 'public.master_cards'::pg_catalog.regclass
-      UNION SELECT k.conrelid FROM pg_catalog.pg_constraint k JOIN keyed ON keyed.relation = k.confrelid WHERE k.contype = 'f'
-    ),
+static BLOCKERS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "
+    WITH RECURSIVE {KEYED},
     waiting AS MATERIALIZED (
       SELECT w.pid FROM pg_catalog.pg_lock_status() w JOIN pg_catalog.pg_stat_activity v ON v.pid = w.pid
       WHERE NOT w.granted AND w.locktype = 'relation' AND w.waitstart < pg_catalog.clock_timestamp() - interval '1 s'
@@ -65,10 +69,12 @@ const BLOCKERS: &str = "
       UNION
       SELECT l.pid FROM pg_catalog.pg_lock_status() l JOIN keyed k ON k.relation = l.relation JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
       WHERE EXISTS (SELECT FROM waiting) AND a.datname = pg_catalog.current_database() AND l.locktype = 'relation'
-      AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+      AND l.mode IN {STRONG_MODES}
     )
     SELECT b.usename::text, pg_catalog.array_agg(DISTINCT b.pid)
-    FROM holders h JOIN pg_catalog.pg_stat_activity b ON b.pid = h.pid WHERE pg_catalog.starts_with(b.usename::text, $1) GROUP BY 1";
+    FROM holders h JOIN pg_catalog.pg_stat_activity b ON b.pid = h.pid WHERE pg_catalog.starts_with(b.usename::text, $1) GROUP BY 1"
+    )
+});
 const SESSIONS: &str =
     "SELECT coalesce(pg_catalog.array_agg(pid), '{}') FROM pg_catalog.pg_stat_activity WHERE usename::text = $1";
 
@@ -219,7 +225,7 @@ impl<'a> Watch<'a> {
 
     async fn end_blockers(&self) -> anyhow::Result<()> {
         let own = vec![self.names.core(), self.names.reaper()];
-        let rows = self.session.query(BLOCKERS, &[&self.runtime_prefix(), &own]).await;
+        let rows = self.session.query(BLOCKERS.as_str(), &[&self.runtime_prefix(), &own]).await;
         for row in rows.context("looking who locks a table")? {
             let (role, sessions): (String, Vec<i32>) = (row.try_get(0)?, row.try_get(1)?);
             let Verdict { end, stuck, is_closed } = self.judge(&role, &sessions);
@@ -253,8 +259,7 @@ impl<'a> Watch<'a> {
         let plugin = roles::plugin_of(role).unwrap_or_default();
         match self.session.execute(close, &[&name, &CLOSED_SECONDS]).await {
             Ok(_) => {}
-            // A database whose administrator ran the script of an older version.
-            Err(error) if error.code() == Some(&SqlState::UNDEFINED_FUNCTION) => {
+            Err(error) if prepare::lacks_function(&error) => {
                 tracing::warn!(
                     plugin,
                     "the plugin's login stays open: run the output of `cardinal database bootstrap-sql`"

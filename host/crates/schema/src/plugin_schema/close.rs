@@ -2,8 +2,6 @@
 
 use anyhow::Context as _;
 
-use tokio_postgres::error::SqlState;
-
 use super::TURN_TIMEOUT;
 use crate::prepare;
 use cardinal_database::{
@@ -39,8 +37,8 @@ async fn close_unused(provisioner: &ConnectParams, names: &RoleNames) -> anyhow:
     let client = connect::connect(provisioner).await.context("logging in as the provisioner")?;
     match client.execute(CLOSE_UNUSED, &[&names.prefix()]).await {
         Ok(_) => Ok(()),
-        // A database whose administrator ran the script of an older version, and a race with a step that opens the login.
-        Err(error) if error.code() == Some(&SqlState::UNDEFINED_FUNCTION) || prepare::is_race(&error) => {
+        // Or a race with a step that opens the login.
+        Err(error) if prepare::lacks_function(&error) || prepare::is_race(&error) => {
             tracing::warn!(%error, "logins of plugins that are not in service stay open");
             Ok(())
         }

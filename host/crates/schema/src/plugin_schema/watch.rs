@@ -1,6 +1,7 @@
 //! A run of schema.sql under a watch that stands outside of it: no setting of its session can lift these limits.
 
-use std::sync::{Mutex, PoisonError};
+use std::convert::Infallible;
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -11,6 +12,7 @@ use super::{
     cards_turn::CardsTurn,
     run::{self, Done, Failure, Run},
 };
+use crate::keyed_tables::{KEYED, STRONG_MODES};
 use cardinal_database::roles::{self, RoleNames};
 use cardinal_schema_sql::Statement;
 
@@ -30,17 +32,20 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Tables whose rows go or change with a card. Those of the step itself are not there yet for others.
-const KEYED: &str = "
-    WITH RECURSIVE keyed (relation) AS (
-      SELECT conrelid FROM pg_catalog.pg_constraint WHERE contype = 'f' AND confrelid = 'public.master_cards'::pg_catalog.regclass
-      UNION SELECT k.conrelid FROM pg_catalog.pg_constraint k JOIN keyed ON keyed.relation = k.confrelid WHERE k.contype = 'f'
-    )
+static KEYED_TABLES: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "
+    WITH RECURSIVE {KEYED}
     SELECT pg_catalog.array_agg(k.relation) FROM keyed k JOIN pg_catalog.pg_class c ON c.oid = k.relation
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1";
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1"
+    )
+});
 /// Whether the session holds a lock that keeps others from writing cards, whether it waits for one, its locks, the logins
 /// that it waits for (PostgreSQL's own workers have none), and whether it keeps cards from being removed by a lock on one of
 /// the tables.
-const LOOK: &str = "
+static LOOK: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "
     SELECT coalesce(bool_or(l.is_cards AND l.granted), false), coalesce(bool_or(l.is_cards AND NOT l.granted), false), count(*),
            ARRAY(SELECT DISTINCT coalesce(a.usename::text, '') FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids($1)) b (pid)
                  JOIN pg_catalog.pg_stat_activity a ON a.pid = b.pid),
@@ -48,9 +53,11 @@ const LOOK: &str = "
     FROM (
       SELECT granted, relation, is_strong, is_strong AND relation = 'public.master_cards'::pg_catalog.regclass AS is_cards
       FROM pg_catalog.pg_locks, LATERAL (SELECT locktype = 'relation' AND mode IN
-        ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')) m (is_strong)
+        {STRONG_MODES}) m (is_strong)
       WHERE pid = $1
-    ) l";
+    ) l"
+    )
+});
 
 /// What is known of a step over all its tries.
 #[derive(Default)]
@@ -104,13 +111,16 @@ fn holder(role: &str, names: &RoleNames) -> String {
 /// Notes the blockers of a session as long as it is polled.
 pub(super) async fn note_blockers(observer: &Client, backend: i32, waits: &Waits) -> anyhow::Error {
     const NONE: [u32; 0] = [];
-    loop {
-        match observer.query_one(LOOK, &[&backend, &NONE.as_slice()]).await.and_then(|row| Look::read(&row)) {
-            Ok(look) => waits.note(look.blockers),
-            Err(error) => return anyhow::Error::new(error).context("looking for whom a session waits"),
+    let look = async || {
+        let asked = observer.prepare(&LOOK).await?;
+        loop {
+            let row = observer.query_one(&asked, &[&backend, &NONE.as_slice()]).await?;
+            waits.note(Look::read(&row)?.blockers);
+            tokio::time::sleep(LOOK_INTERVAL).await;
         }
-        tokio::time::sleep(LOOK_INTERVAL).await;
-    }
+    };
+    let Err::<Infallible, tokio_postgres::Error>(error) = look().await;
+    anyhow::Error::new(error).context("looking for whom a session waits")
 }
 
 /// Runs schema.sql to its end, or ends it.
@@ -143,10 +153,12 @@ async fn broken_limit(step: &Step<'_>, observer: &Client, backend: i32, waits: &
 }
 
 async fn look(step: &Step<'_>, observer: &Client, backend: i32, waits: &Waits) -> anyhow::Result<Failure> {
-    let row =
-        observer.query_one(KEYED, &[&step.schema()]).await.context("listing the tables with keys to the cards")?;
+    let row = observer
+        .query_one(KEYED_TABLES.as_str(), &[&step.schema()])
+        .await
+        .context("listing the tables with keys to the cards")?;
     let keyed: Vec<u32> = row.try_get::<_, Option<_>>(0).context("reading the tables with keys")?.unwrap_or_default();
-    let asked = observer.prepare(LOOK).await.context("preparing to watch the lock on the cards")?;
+    let asked = observer.prepare(&LOOK).await.context("preparing to watch the lock on the cards")?;
     let (mut since, mut keyed_since): (Option<Instant>, Option<Instant>) = (None, None);
     loop {
         let row = observer.query_one(&asked, &[&backend, &keyed]).await.context("watching the lock on the cards")?;

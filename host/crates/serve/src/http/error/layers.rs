@@ -34,20 +34,19 @@ impl From<InputError> for ApiError {
 
 impl From<PageError> for ApiError {
     fn from(error: PageError) -> Self {
+        let problem = with_detail(Self::new(error.code()), error.detail());
         match error {
-            PageError::Limit => Self::new(&codes::INVALID_REQUEST).detail(error.to_string()),
-            PageError::Cursor => Self::new(&codes::INVALID_CURSOR).detail(error.to_string()),
-            PageError::Json(cause) => Self::internal(cause),
+            PageError::Json(_) => problem.cause(error),
+            PageError::Limit | PageError::Cursor => problem,
         }
     }
 }
 
 impl From<CardError> for ApiError {
     fn from(error: CardError) -> Self {
-        let problem = error.detail().into_iter().fold(Self::new(error.code()), Self::detail);
-        let problem = with_fields(problem, error.fields());
+        let problem = with_fields(with_detail(Self::new(error.code()), error.detail()), error.fields());
         match error {
-            CardError::Unwritable(cause) => problem.cause(cause),
+            CardError::Unwritable(_) => problem.cause(error),
             _ => problem,
         }
     }
@@ -55,13 +54,9 @@ impl From<CardError> for ApiError {
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
-        let mut problem = Self::new(error.code());
-        if let Some(detail) = error.detail() {
-            problem = problem.detail(detail);
-        }
-        problem = match &error {
-            StoreError::Card(error) => with_fields(problem, error.fields()),
-            StoreError::Version(detail) => Self::invalid("/version", detail.clone()),
+        let problem = with_detail(Self::new(error.code()), error.detail());
+        let problem = match &error {
+            StoreError::Version(detail) => return Self::invalid("/version", detail.clone()),
             StoreError::VersionMismatch { current } => problem.with("current_version", *current),
             StoreError::CountMoved { count, .. } => problem.with("current_count", *count),
             StoreError::CardInUse { plugin } => problem.with("plugin", plugin.clone()),
@@ -76,9 +71,12 @@ impl From<StoreError> for ApiError {
             }
             _ => problem,
         };
-        // Transparent ones are the client's own mistakes.
-        let is_ours = std::error::Error::source(&error).is_some();
-        if is_ours { problem.cause(error) } else { problem }
+        match error {
+            StoreError::Card(error) => error.into(),
+            StoreError::Page(error) => error.into(),
+            error if std::error::Error::source(&error).is_some() => problem.cause(error),
+            _ => problem,
+        }
     }
 }
 
@@ -87,13 +85,16 @@ impl From<AuthError> for ApiError {
         let problem = Self::new(error.code());
         match error {
             AuthError::Unauthorized { challenge, detail, reason, .. } => {
-                let problem = challenge
-                    .into_iter()
-                    .fold(problem, |problem, challenge| problem.header(header::WWW_AUTHENTICATE, challenge));
-                let problem = detail.into_iter().fold(problem, Self::detail);
-                reason.into_iter().fold(problem, |problem, reason| problem.cause(anyhow::anyhow!(reason)))
+                let mut problem = with_detail(problem, detail);
+                if let Some(challenge) = challenge {
+                    problem = problem.header(header::WWW_AUTHENTICATE, challenge);
+                }
+                match reason {
+                    Some(reason) => problem.cause(anyhow::anyhow!(reason)),
+                    None => problem,
+                }
             }
-            AuthError::Disabled { detail } => detail.into_iter().fold(problem, Self::detail),
+            AuthError::Disabled { detail } => with_detail(problem, detail),
             AuthError::NoProvider { retry_after } => problem.retry_after(retry_after),
             AuthError::InsufficientScope { ref scope, ref challenge } => problem
                 .detail(error.to_string())
@@ -115,7 +116,10 @@ impl From<CallError> for ApiError {
         match error {
             CallError::Unavailable { detail, retry_after } => {
                 let problem = Self::new(&codes::PLUGIN_UNAVAILABLE).detail(detail);
-                retry_after.into_iter().fold(problem, Self::retry_after)
+                match retry_after {
+                    Some(seconds) => problem.retry_after(seconds),
+                    None => problem,
+                }
             }
             CallError::Timeout(reason) => cause(&codes::PLUGIN_TIMEOUT, reason),
             CallError::Panicked(reason) => cause(&codes::PLUGIN_PANICKED, reason),
@@ -170,6 +174,10 @@ fn cut(text: &str) -> String {
 
 impl From<RegistryError> for ApiError {
     fn from(error: RegistryError) -> Self {
+        let error = match error {
+            RegistryError::Store(error) => return error.into(),
+            other => other,
+        };
         let says = |code| Self::new(code).detail(error.to_string());
         match &error {
             RegistryError::NotFound(_) => says(&codes::NOT_FOUND),
@@ -186,11 +194,15 @@ impl From<RegistryError> for ApiError {
             RegistryError::UploadBusy { retry_after } => says(&codes::OVERLOADED).retry_after(*retry_after),
             RegistryError::StorageFull(_) => says(&codes::STORAGE_FULL).cause(error),
             RegistryError::NotWritable(_) => says(&codes::CONFLICT).cause(error),
-            RegistryError::Store(_) | RegistryError::Internal(_) => match error {
-                RegistryError::Store(error) => error.into(),
-                other => Self::internal(other),
-            },
+            RegistryError::Store(_) | RegistryError::Internal(_) => Self::internal(error),
         }
+    }
+}
+
+fn with_detail(problem: ApiError, detail: Option<impl Into<String>>) -> ApiError {
+    match detail {
+        Some(detail) => problem.detail(detail),
+        None => problem,
     }
 }
 
