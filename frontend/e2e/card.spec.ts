@@ -1,5 +1,5 @@
 import { patchCard, signedIn } from './requests.ts';
-import { createCard, expect, expectAccessible, expectReflows, signIn, test, uniqueSku } from './support.ts';
+import { createCard, expect, expectAccessible, expectReflows, intercept, signIn, test, uniqueSku } from './support.ts';
 
 test.beforeEach(({ page }) => signIn(page));
 
@@ -80,7 +80,7 @@ test('a change of sources alone does not stand in the way of a save', async ({ p
   await page.getByLabel('Title').fill('Saved on top');
   // The page does not hear of it, and its version is old: the host refuses it once.
   let refused = 0;
-  await page.route('**/v1/admin/master-cards/*', async (route) => {
+  await intercept(page, '**/v1/admin/master-cards/*', async (route) => {
     if (route.request().method() !== 'PATCH' || refused > 0) return route.fallback();
     refused += 1;
     await route.fulfill({ status: 412, contentType: 'application/problem+json', json: { status: 412, code: 'version-mismatch', detail: 'The card is at another version.' } });

@@ -1,4 +1,4 @@
-import { expect, expectAccessible, expectReflows, signIn, test } from './support.ts';
+import { expect, expectAccessible, expectReflows, intercept, signIn, test } from './support.ts';
 
 test('a key is created, its secret shown once, and revoked', async ({ page, request }) => {
   const name = `Browser test ${Date.now().toString(36)}`;
@@ -120,7 +120,7 @@ test('a page that the user’s scopes do not allow is not offered, and names the
 test('an error shows its request id and can be tried again', async ({ page }) => {
   await signIn(page, '/admin/cards');
   let failing = true;
-  await page.route('**/v1/admin/plugin-registry', (route) => failing
+  await intercept(page, '**/v1/admin/plugin-registry', (route) => failing
     ? route.fulfill({ status: 500, contentType: 'application/problem+json', json: { status: 500, code: 'internal-error', detail: 'Something went wrong here.', request_id: 'request-42' } })
     : route.fallback());
   await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Plugins' }).click();

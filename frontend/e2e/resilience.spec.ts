@@ -1,10 +1,10 @@
 import { type Page } from '@playwright/test';
-import { addPlugins, createCard, expect, expectAccessible, expectReflows, signIn, test, type TestPlugin } from './support.ts';
+import { addPlugins, createCard, expect, expectAccessible, expectReflows, intercept, signIn, test, type TestPlugin } from './support.ts';
 
 /** The server is there for nobody, the files of the page included. */
 async function takeServerAway(page: Page) {
   let looked = 0;
-  await page.route('**/*', (route) => {
+  await intercept(page, '**/*', (route) => {
     if (new URL(route.request().url()).pathname === '/admin/') looked += 1;
     return route.abort('connectionrefused');
   });
@@ -76,7 +76,7 @@ test('after the server has got another build, the page says so and stays', async
   await signIn(page, '/admin/cards');
   const search = page.getByRole('searchbox').first();
   await search.fill('kept');
-  await page.route('**/admin/', async (route) => {
+  await intercept(page, '**/admin/', async (route) => {
     const response = await route.fetch();
     await route.fulfill({ response, body: (await response.text()).replace(/assets\/index-[^."]+\.js/, 'assets/index-of-tomorrow.js') });
   });

@@ -1,4 +1,4 @@
-import { expect, expectAccessible, expectReflows, fillSignIn, signIn, test, uniqueSku } from './support.ts';
+import { expect, expectAccessible, expectReflows, fillSignIn, intercept, signIn, test, uniqueSku } from './support.ts';
 
 test('the sign-in page is accessible and narrow screens can use it', async ({ page }) => {
   await page.goto('/admin/');
@@ -30,7 +30,7 @@ test('an ended session asks for the password over the page and keeps what was ty
   await page.getByRole('button', { name: 'Create card' }).first().click();
   await page.getByRole('dialog').getByLabel('Title').fill('Half a thought');
   let refused = 0;
-  await page.route('**/v1/admin/master-cards', async (route) => {
+  await intercept(page, '**/v1/admin/master-cards', async (route) => {
     if (route.request().method() !== 'POST' || refused > 0) return route.fallback();
     refused += 1;
     return route.fulfill({ status: 401, contentType: 'application/problem+json', json: { status: 401, code: 'expired-token', detail: 'The session has ended.' } });

@@ -1,5 +1,5 @@
 import { AxeBuilder } from '@axe-core/playwright';
-import { test as base, expect, type Page } from '@playwright/test';
+import { test as base, expect, type Page, type Route } from '@playwright/test';
 import { createHash } from 'node:crypto';
 
 export { expect };
@@ -28,6 +28,18 @@ export const test = base.extend<{ watched: { allow: (text: RegExp) => void } }>(
     { auto: true },
   ],
 });
+
+/**
+ * `page.route` for a page that is open already: Chromium says that it intercepts a moment before it does, so a request
+ * that a key press sends at once would pass by.
+ */
+export async function intercept(page: Page, url: string, handler: (route: Route) => unknown): Promise<void> {
+  const probe = '/e2e-intercepted';
+  await page.route(url, handler);
+  await page.route(`**${probe}`, (route) => route.fulfill({ body: 'intercepted' }));
+  await page.waitForFunction(async (address) => (await (await fetch(address)).text()) === 'intercepted', probe);
+  await page.unroute(`**${probe}`);
+}
 
 export async function signIn(page: Page, path = '/admin/'): Promise<void> {
   await page.goto(path);
