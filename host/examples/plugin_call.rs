@@ -92,7 +92,7 @@ fn instance() -> Instance {
     let identity = PluginIdentity {
         name: "echo".into(),
         version: "1.0.0".into(),
-        mark: cardinal_control::crash::Mark::NOBODY,
+        mark: cardinal_control::crash::PluginTag::NOBODY,
         generation: 1,
         provides_kinds: Vec::new(),
         settings: serde_json::json!({}),
@@ -102,7 +102,7 @@ fn instance() -> Instance {
 }
 
 fn caller() -> Arc<Caller> {
-    Arc::new(Caller::of(
+    Arc::new(Caller::new(
         Uuid::now_v7(),
         "ada",
         ScopeSet::lenient(["cards:write", "plugin:*:*", "mcp:use", "mcp:approve", "jobs:*"]),
@@ -127,7 +127,7 @@ fn parts<'a>(caller: &Arc<Caller>, headers: &'a HeaderMap, body: &Bytes) -> Call
         headers,
         body: CallBody::Full(body.clone()),
         caller: caller.clone(),
-        request_id: RequestId::of(&HeaderMap::new()),
+        request_id: RequestId::from_headers(&HeaderMap::new()),
         trace: None,
         deadline: Instant::now() + Duration::from_secs(30),
         peer: Some([127, 0, 0, 1].into()),

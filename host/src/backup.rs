@@ -99,7 +99,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    fn of(manifest: &Manifest) -> Self {
+    fn from_manifest(manifest: &Manifest) -> Self {
         let cards =
             manifest.tables.iter().find(|rows| rows.table.schema == "public" && rows.table.name == "master_cards");
         Self {

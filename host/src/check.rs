@@ -20,7 +20,7 @@ use cardinal_base::{
     clock::Clock,
     config::{BadSettings, Config},
 };
-use cardinal_plugin_host::registry::survey;
+use cardinal_plugin_host::registry::preview;
 use cardinal_supervisor::keeper::data_dir::DataDir;
 use changes::Before;
 use finding::{Counts, Finding};
@@ -49,19 +49,19 @@ pub enum HostState {
 }
 
 impl Report {
-    fn of(host: HostState, findings: Vec<Finding>) -> Self {
-        let counts = Counts::of(&findings);
+    fn new(host: HostState, findings: Vec<Finding>) -> Self {
+        let counts = Counts::from_findings(&findings);
         Self { ok: counts.error == 0, version: env!("CARGO_PKG_VERSION"), host, counts, findings }
     }
 
     /// Of settings that cannot be used, with which nothing else can be looked at.
     pub fn of_bad_settings(bad: &BadSettings) -> Self {
-        Self::of(HostState::Unknown, settings::bad(bad))
+        Self::new(HostState::Unknown, settings::bad(bad))
     }
 }
 
 impl HostState {
-    pub fn of(config: &Config) -> Self {
+    pub fn new(config: &Config) -> Self {
         match DataDir::holder(&config.paths.data_dir) {
             Some(_) => Self::Running,
             None => Self::Stopped,
@@ -80,7 +80,7 @@ pub async fn check(config: &Config, core: Option<&Version>, answers: Option<Resu
     }
     let mut seen = database::check(config, Clock::System.now()).await;
     findings.append(&mut seen.findings);
-    let surveyed = survey::survey(config, std::mem::take(&mut seen.decided)).await;
+    let surveyed = preview::preview(config, std::mem::take(&mut seen.decided)).await;
     findings.extend(plugins::check(&config.paths.plugins_dir, &surveyed, &seen, core));
     let before = match &answers {
         Some(Ok(answers)) => {
@@ -99,5 +99,5 @@ pub async fn check(config: &Config, core: Option<&Version>, answers: Option<Resu
     findings.extend(plugins::upgrades(&surveyed, &before));
     findings.extend(provider::check(config).await);
     findings.extend(proxy::check(config, &seen.proxy_routes).await);
-    Report::of(host, findings)
+    Report::new(host, findings)
 }

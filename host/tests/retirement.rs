@@ -21,7 +21,7 @@ use cardinal_plugin_host::{
     call::{CallBody, CallParts, ReplyBody},
     context::{PluginIdentity, Services},
     instance::{Call, ExportKind, Instance},
-    library::{Library, SealedLibrary, open, seat::resident},
+    library::{Library, SealedLibrary, open, raw_instance::resident},
     watchdog::Watchdog,
 };
 use cardinal_store::catalogue::Catalogue;
@@ -56,7 +56,7 @@ async fn create(library: &Library, generation: u64) -> Instance {
     let identity = PluginIdentity {
         name: "echo".into(),
         version: "1.0.0".into(),
-        mark: cardinal_control::crash::Mark::NOBODY,
+        mark: cardinal_control::crash::PluginTag::NOBODY,
         generation,
         provides_kinds: Vec::new(),
         settings: serde_json::json!({}),
@@ -69,7 +69,7 @@ async fn create(library: &Library, generation: u64) -> Instance {
 fn call(instance: &Instance, route: &str, query: &str) -> Call {
     let is_it = |kind: &ExportKind| matches!(kind, ExportKind::Route { path, .. } if path == route);
     let handler = instance.exports().iter().find(|export| is_it(&export.kind)).unwrap().id;
-    let caller = Caller::of(Uuid::now_v7(), "ada", ScopeSet::all());
+    let caller = Caller::new(Uuid::now_v7(), "ada", ScopeSet::all());
     let parts = CallParts {
         method: "GET",
         path: route,

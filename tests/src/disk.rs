@@ -18,7 +18,7 @@ pub struct SmallDisk {
 
 impl SmallDisk {
     /// `None` where this user may not mount: a disk can only be full that has an end, and nothing else gives a test one.
-    pub fn of(mebibytes: u64) -> Option<SmallDisk> {
+    pub fn new(mebibytes: u64) -> Option<SmallDisk> {
         let around = tempfile::Builder::new().prefix("cardinal-disk-").tempdir().unwrap();
         let place = around.path().join("disk");
         fs::create_dir(&place).unwrap();

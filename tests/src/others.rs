@@ -23,7 +23,7 @@ struct Seen {
 
 impl Others {
     /// Begins to ask; returns once all of them had an answer.
-    pub async fn of(host: &Host) -> Others {
+    pub async fn start(host: &Host) -> Others {
         let client = host.owner().await.unlimited().await;
         let mut others = Others { seen: Arc::default(), stop: Arc::default(), tasks: Vec::new() };
         for target in [

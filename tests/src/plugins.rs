@@ -20,15 +20,15 @@ pub struct Package {
 impl Package {
     /// A plugin of `plugins/`.
     pub fn bundled(name: &str) -> Package {
-        Package::of(&repository().join("plugins").join(name))
+        Package::from_folder(&repository().join("plugins").join(name))
     }
 
     /// A plugin of `tests/fixtures/`.
     pub fn fixture(name: &str) -> Package {
-        Package::of(&repository().join("tests/fixtures").join(name))
+        Package::from_folder(&repository().join("tests/fixtures").join(name))
     }
 
-    fn of(source: &Path) -> Package {
+    fn from_folder(source: &Path) -> Package {
         let name = source.file_name().unwrap().to_str().unwrap().replace('-', "_");
         Package {
             source: source.to_owned(),

@@ -14,7 +14,7 @@ use cardinal_base::{hex::hex, secret_file::sync_folder};
 
 const BUFFER: usize = 1 << 20;
 /// The manifest and the head are read whole: more than this is no list of ours.
-const LONGEST_LIST: u64 = 256 << 20;
+const MAX_LIST: u64 = 256 << 20;
 
 /// Whether a file of the same name is put away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,7 +139,7 @@ impl Checked {
         Ok(Self { head, manifest, path: path.to_owned() })
     }
 
-    /// The file once more, for [`Members::of`].
+    /// The file once more, for [`Members::new`].
     ///
     /// # Errors
     /// As the system reports them.
@@ -158,7 +158,7 @@ pub struct Members<'a> {
 impl<'a> Members<'a> {
     /// # Errors
     /// As the system reports them.
-    pub fn of(tar: &'a mut tar::Archive<BufReader<File>>, manifest: &'a Manifest) -> anyhow::Result<Self> {
+    pub fn new(tar: &'a mut tar::Archive<BufReader<File>>, manifest: &'a Manifest) -> anyhow::Result<Self> {
         Ok(Self { entries: tar.entries()?, list: manifest.members.iter().peekable() })
     }
 
@@ -192,7 +192,7 @@ fn read_head(entries: &mut Entries<'_>) -> anyhow::Result<(Member, Head)> {
         bail!("its first member is not {HEAD}");
     }
     let mut text = Vec::new();
-    first.take(LONGEST_LIST).read_to_end(&mut text)?;
+    first.take(MAX_LIST).read_to_end(&mut text)?;
     let head: Head = serde_json::from_slice(&text).ok().with_context(|| format!("{HEAD} in it is damaged"))?;
     if head.product != PRODUCT {
         bail!("it was made by {:?}", head.product);
@@ -210,7 +210,7 @@ fn read_members(head: Member, entries: &mut Entries<'_>) -> anyhow::Result<(Vec<
         if name == MANIFEST {
             let mut text = Vec::new();
             let size = entry.size();
-            entry.take(LONGEST_LIST).read_to_end(&mut text)?;
+            entry.take(MAX_LIST).read_to_end(&mut text)?;
             if text.len() as u64 != size {
                 bail!("the manifest is cut off");
             }

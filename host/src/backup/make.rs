@@ -86,7 +86,7 @@ impl Backup<'_> {
             secrets: secrets == Secrets::Included,
         };
         let manifest = self.writer.finish(manifest)?;
-        Ok(Summary::of(&manifest))
+        Ok(Summary::from_manifest(&manifest))
     }
 
     async fn passwords(&self, owner: &Client) -> anyhow::Result<RolePasswords> {
@@ -135,7 +135,7 @@ impl Backup<'_> {
     ) -> anyhow::Result<Vec<Plugin>> {
         let preparation = self.access.preparation();
         let provision = preparation.names.provision();
-        let provisioner = preparation.login.with_login(&provision, passwords.of(&provision));
+        let provisioner = preparation.login.with_login(&provision, passwords.for_role(&provision));
         let mut plugins: Vec<Plugin> = Vec::new();
         let steps = dump::schema_steps(owner).await?;
         for of_plugin in steps.chunk_by(|one, other| one.plugin == other.plugin) {

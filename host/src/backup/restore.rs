@@ -23,7 +23,7 @@ use cardinal_database::{
 use cardinal_package::manifest::CONNECTIONS_DEFAULT;
 use cardinal_schema::{
     dump, migrate,
-    plugin_schema::{SCHEMA_TIMEOUT, Step, Trouble},
+    plugin_schema::{SCHEMA_TIMEOUT, Step, StepError},
     prepare::{self, Preparation, Prepared, SecretSource},
 };
 use cardinal_store::sealed_settings;
@@ -109,7 +109,7 @@ impl Restore<'_> {
         let owner = preparation.owner_session().await?;
         let prepared = Prepared { names: preparation.names.clone(), passwords: self.passwords(&owner).await? };
         let provision = prepared.names.provision();
-        let provisioner = preparation.login.with_login(&provision, prepared.passwords.of(&provision));
+        let provisioner = preparation.login.with_login(&provision, prepared.passwords.for_role(&provision));
         for plugin in &self.archive.manifest.plugins {
             // It may not have been made yet.
             if let Err(error) = step(&plugin.name, "", "", &provisioner, &prepared).drop_all().await {
@@ -182,7 +182,7 @@ impl Restore<'_> {
 
     async fn fill(&mut self, preparation: &Preparation) -> anyhow::Result<Files> {
         let mut tar = self.archive.tar()?;
-        let mut members = Members::of(&mut tar, &self.archive.manifest)?;
+        let mut members = Members::new(&mut tar, &self.archive.manifest)?;
         members.next(HEAD_PREFIX)?;
         let mut files = Files::read(&mut members)?;
         // The core's tables as they were when the backup was made; they are brought up to date with their rows in them.
@@ -198,7 +198,7 @@ impl Restore<'_> {
             sealed_settings::seal_anew(&owner, before.as_ref(), &prepared.passwords.sealing_key()).await?;
         drop(owner);
         let provision = prepared.names.provision();
-        let provisioner = preparation.login.with_login(&provision, prepared.passwords.of(&provision));
+        let provisioner = preparation.login.with_login(&provision, prepared.passwords.for_role(&provision));
         for plugin in &self.archive.manifest.plugins {
             self.fill_plugin(plugin, &mut members, &provisioner, &prepared)
                 .await
@@ -223,8 +223,8 @@ impl Restore<'_> {
             match step(&plugin.name, version, &schema_sql, provisioner, prepared).make().await {
                 Ok(_) => {}
                 // An older version's, with what no schema.sql may say any more: later ones may make all of it.
-                Err(Trouble::Refused(fault)) => refused = Some((version, fault)),
-                Err(Trouble::Failed(error)) => return Err(error),
+                Err(StepError::Refused(fault)) => refused = Some((version, fault)),
+                Err(StepError::Failed(error)) => return Err(error),
             }
         }
         let step = step(&plugin.name, "", "", provisioner, prepared);
@@ -292,7 +292,8 @@ impl Restore<'_> {
 
     fn put_files(&self, files: Files) -> anyhow::Result<Summary> {
         let without = self.without.clone();
-        let mut summary = Summary { unreadable: files.unreadable, without, ..Summary::of(&self.archive.manifest) };
+        let mut summary =
+            Summary { unreadable: files.unreadable, without, ..Summary::from_manifest(&self.archive.manifest) };
         let data_dir = &self.config.paths.data_dir;
         let own_secret = self.config.auth.token_secret.is_none();
         std::fs::create_dir_all(data_dir).with_context(|| format!("making {}", data_dir.display()))?;

@@ -48,11 +48,11 @@ impl Before {
     pub fn kept(data_dir: &Path) -> Vec<Self> {
         let kept = Kept::open(data_dir);
         let last = |plugin: String| {
-            let last = kept.of(&plugin).into_iter().next()?;
+            let last = kept.for_plugin(&plugin).into_iter().next()?;
             // Nothing of it is loaded: whose files they are matters to the host alone.
             let package = package::read_for(&kept.find(&plugin, &last.sha256)?, &Owners::anybody()).ok()?;
             let (manifest, _) = Manifest::read(&package.manifest).ok()?;
-            let face = Face::of(&manifest);
+            let face = Face::from_manifest(&manifest);
             Some(Self { plugin, version: last.version.to_string(), sha256: Some(last.sha256), face })
         };
         kept.plugins().into_iter().filter_map(last).collect()
@@ -67,7 +67,7 @@ pub struct Change {
 }
 
 impl Face {
-    pub fn of(manifest: &Manifest) -> Self {
+    pub fn from_manifest(manifest: &Manifest) -> Self {
         let declared = |backend: &cardinal_package::manifest::Backend| {
             let routes = backend.routes.as_ref()?;
             Some(routes.iter().map(|route| format!("{} {}", route.method, route.path)).collect())
@@ -136,7 +136,7 @@ impl Change {
         self.gained.extend(after.difference(before).map(|it| format!("{what} {it}")));
     }
 
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         let list = |mark: &str, lines: &[String]| lines.iter().map(|line| format!("{mark}{line}")).collect::<Vec<_>>();
         let lines = [list("-", &self.lost), list("+", &self.gained)].concat();
         if lines.is_empty() { "the same routes, tools, kinds and tabs".to_owned() } else { lines.join(", ") }
@@ -163,10 +163,10 @@ mod tests {
         let tool =
             json!([{"name": "plugin_a_run", "description": "d", "handler": "run", "requires_confirmation": true}]);
         let next = manifest(json!([{"method": "GET", "path": "/things"}]), tool, json!(["x", "y"]));
-        let change = between(&Face::serving(&serving), &Face::of(&next));
+        let change = between(&Face::serving(&serving), &Face::from_manifest(&next));
         assert_eq!(change.lost, ["route GET /items", "tool plugin_a_run"]);
         assert_eq!(change.gained, ["route GET /things", "tool plugin_a_run (confirmed)", "provided kind y"]);
-        assert!(change.told().starts_with("-route GET /items, "));
+        assert!(change.describe().starts_with("-route GET /items, "));
     }
 
     #[test]
@@ -179,9 +179,12 @@ mod tests {
         let mut next = manifest(json!([]), json!([]), json!([]));
         next.settings_schema = Some(schema(&["limit", "token"]));
         let serving = json!({"api_prefix": "a", "settings_schema": schema(&["limit", "site"])});
-        let change = between(&Face::serving(&serving), &Face::of(&next));
+        let change = between(&Face::serving(&serving), &Face::from_manifest(&next));
         assert_eq!((change.lost, change.gained), (vec!["setting site".to_owned()], vec!["setting token".to_owned()]));
-        assert_eq!(between(&Face::serving(&json!({"api_prefix": "a"})), &Face::of(&next)), Change::default());
+        assert_eq!(
+            between(&Face::serving(&json!({"api_prefix": "a"})), &Face::from_manifest(&next)),
+            Change::default()
+        );
     }
 
     #[test]
@@ -189,6 +192,6 @@ mod tests {
         let serving = json!({"api_prefix": "a", "routes": [{"method": "GET", "path": "/items"}]});
         let mut next = manifest(json!([]), json!([]), json!([]));
         next.backend.as_mut().unwrap().routes = None;
-        assert_eq!(between(&Face::serving(&serving), &Face::of(&next)), Change::default());
+        assert_eq!(between(&Face::serving(&serving), &Face::from_manifest(&next)), Change::default());
     }
 }

@@ -12,7 +12,7 @@ use cardinal_database::{
     pool::Pools,
     roles::{self, RoleNames, RolePasswords},
 };
-use cardinal_plugin_host::registry::survey::Decided;
+use cardinal_plugin_host::registry::preview::Decided;
 use cardinal_schema::{
     dump,
     isolation::{self, Breach, Isolation, Known, Tried},
@@ -199,9 +199,9 @@ impl Seen {
             core_tables: &core_tables,
         };
         let tried = isolation.try_all().await;
-        self.findings.extend(told(&tried));
+        self.findings.extend(report_attempts(&tried));
         if pending.is_empty() {
-            let role = |role: String| login.with_login(role.clone(), passwords.of(&role));
+            let role = |role: String| login.with_login(role.clone(), passwords.for_role(&role));
             self.read(&role(preparation.names.core()), &role(preparation.names.reaper())).await;
         }
         Ok(())
@@ -293,7 +293,7 @@ fn clocks(now: OffsetDateTime, (server, newest): (f64, Option<f64>)) -> Vec<Find
     found
 }
 
-fn told(tried: &[Tried]) -> Vec<Finding> {
+fn report_attempts(tried: &[Tried]) -> Vec<Finding> {
     let mut found: Vec<Finding> = tried.iter().flat_map(of_role).collect();
     if found.is_empty() {
         let refused: usize = tried.iter().map(|it| it.refused).sum();
@@ -385,7 +385,7 @@ mod tests {
             (Breach::PluginWritesCards, "change cards".to_owned()),
         ];
         let tried = Tried { role: "p_b".to_owned(), refused: 3, allowed, untried: vec!["x: y".to_owned()] };
-        let found = told(&[tried]);
+        let found = report_attempts(&[tried]);
         let codes: Vec<&str> = found.iter().map(|finding| finding.code).collect();
         assert_eq!(codes, ["plugin-reads-plugin", "plugin-writes-cards", "isolation-not-tried"]);
         assert_eq!(found[0].found.as_deref(), Some("read plugin_a.x, read plugin_a.y: let through"));
@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn what_holds_is_told_with_how_much_was_tried() {
         let tried = Tried { role: "core".to_owned(), refused: 7, ..Tried::default() };
-        let found = told(&[tried]);
+        let found = report_attempts(&[tried]);
         assert_eq!(found[0].code, "isolation-holds");
         assert!(found[0].message.contains("all 7 attempts of 1 roles"), "{}", found[0].message);
     }

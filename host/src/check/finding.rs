@@ -76,7 +76,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    pub fn of(findings: &[Finding]) -> Self {
+    pub fn from_findings(findings: &[Finding]) -> Self {
         let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
         Self { ok: count(Severity::Ok), warning: count(Severity::Warning), error: count(Severity::Error) }
     }
@@ -95,6 +95,6 @@ mod tests {
             serde_json::json!({"code": "disk-space", "severity": "warning", "subject": "/data",
                 "message": "It is nearly full.", "cause": null, "found": "1 MiB", "expected": null, "fix": "Make room."})
         );
-        assert_eq!(Counts::of(&[finding]), Counts { ok: 0, warning: 1, error: 0 });
+        assert_eq!(Counts::from_findings(&[finding]), Counts { ok: 0, warning: 1, error: 0 });
     }
 }

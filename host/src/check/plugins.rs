@@ -11,11 +11,11 @@ use super::{
     finding::Finding,
 };
 use cardinal_package::{compat, state::State};
-use cardinal_plugin_host::registry::{PluginReport, survey::Surveyed};
+use cardinal_plugin_host::registry::{PluginReport, preview::Preview};
 use cardinal_schema::isolation::Known;
 
 /// Every finding on plugins that needs no running host.
-pub fn check(plugins_dir: &Path, surveyed: &[Surveyed], seen: &database::Seen, core: Option<&Version>) -> Vec<Finding> {
+pub fn check(plugins_dir: &Path, surveyed: &[Preview], seen: &database::Seen, core: Option<&Version>) -> Vec<Finding> {
     let mut found = Vec::new();
     if surveyed.is_empty() {
         let place = plugins_dir.display();
@@ -64,7 +64,7 @@ fn verdict(report: &PluginReport) -> Finding {
 }
 
 /// Whether another core would take the plugin.
-fn under(core: &Version, one: &Surveyed) -> Option<Finding> {
+fn under(core: &Version, one: &Preview) -> Option<Finding> {
     let (name, manifest) = (&one.report.name, one.manifest.as_ref()?);
     Some(match compat::check_engine(&manifest.engine, core, &compat::api_version()) {
         Ok(()) => Finding::ok("core-version-fits", name, format!("{name} {} supports core {core}.", manifest.version)),
@@ -78,7 +78,7 @@ fn under(core: &Version, one: &Surveyed) -> Option<Finding> {
 }
 
 /// What loading the package would do to the database: found by what was run there last.
-fn against_record(one: &Surveyed, known: &[Known]) -> Option<Finding> {
+fn against_record(one: &Preview, known: &[Known]) -> Option<Finding> {
     let (name, manifest) = (&one.report.name, one.manifest.as_ref()?);
     let sql = one.schema_sql.as_deref()?;
     let hash = Sha256::digest(sql.as_bytes());
@@ -109,7 +109,7 @@ fn against_record(one: &Surveyed, known: &[Known]) -> Option<Finding> {
 }
 
 /// What cards and schemas hold of plugins that are not there any more.
-fn orphans(surveyed: &[Surveyed], seen: &database::Seen) -> Vec<Finding> {
+fn orphans(surveyed: &[Preview], seen: &database::Seen) -> Vec<Finding> {
     let there = |name: &str| surveyed.iter().any(|one| one.report.name == name);
     let gone = seen.plugins.iter().filter(|known| !there(&known.plugin));
     let mut found: Vec<Finding> = gone
@@ -147,7 +147,7 @@ fn orphans(surveyed: &[Surveyed], seen: &database::Seen) -> Vec<Finding> {
 }
 
 /// What would change for clients if these packages took the place of what serves, or has served last.
-pub fn upgrades(surveyed: &[Surveyed], before: &[Before]) -> Vec<Finding> {
+pub fn upgrades(surveyed: &[Preview], before: &[Before]) -> Vec<Finding> {
     let mut found = Vec::new();
     for one in surveyed.iter().filter(|one| one.schema_sql.is_some()) {
         let Some(manifest) = &one.manifest else { continue };
@@ -156,13 +156,13 @@ pub fn upgrades(surveyed: &[Surveyed], before: &[Before]) -> Vec<Finding> {
         if before.sha256.as_deref() == one.report.sha256.as_deref() {
             continue;
         }
-        let change = changes::between(&before.face, &Face::of(manifest));
+        let change = changes::between(&before.face, &Face::from_manifest(manifest));
         let message = format!("{name} {} would take the place of {}.", manifest.version, before.version);
         found.push(if change.lost.is_empty() {
-            Finding::ok("plugin-upgrade", name, message).found(change.told())
+            Finding::ok("plugin-upgrade", name, message).found(change.describe())
         } else {
             Finding::warning("plugin-upgrade-loses", name, message)
-                .found(change.told())
+                .found(change.describe())
                 .fix("Make sure that nobody uses what goes away.")
         });
     }

@@ -15,7 +15,7 @@ use cardinal_base::config::{Config, ProxyRoute};
 use cardinal_store::proxy_routes::Line;
 
 /// From the look-up of the name to the answer's headers.
-const WITHIN: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const PORT: u16 = 80;
 
 /// Asks each upstream, those of the settings first.
@@ -55,8 +55,8 @@ fn is_html(kind: &str) -> bool {
 
 /// The media type of the page at the route's root, if it has one.
 async fn ask(config: &Config, route: &ProxyRoute) -> anyhow::Result<Option<String>> {
-    let asked = tokio::time::timeout(WITHIN, exchange(config, route)).await;
-    asked.unwrap_or_else(|_| anyhow::bail!("no answer in {} s", WITHIN.as_secs()))
+    let asked = tokio::time::timeout(CONNECT_TIMEOUT, exchange(config, route)).await;
+    asked.unwrap_or_else(|_| anyhow::bail!("no answer in {} s", CONNECT_TIMEOUT.as_secs()))
 }
 
 async fn exchange(config: &Config, route: &ProxyRoute) -> anyhow::Result<Option<String>> {

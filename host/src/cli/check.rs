@@ -55,7 +55,7 @@ fn look(args: &Args) -> anyhow::Result<Report> {
             Log::start_silent(&config.observe)?;
             let runtime = crate::cli::runtime()?;
             runtime.block_on(async {
-                let answers = match HostState::of(&config) {
+                let answers = match HostState::new(&config) {
                     HostState::Running => Some(ask(&config).await.map_err(|failure| failure.to_string())),
                     _ => None,
                 };
@@ -63,7 +63,7 @@ fn look(args: &Args) -> anyhow::Result<Report> {
             })
         }
     };
-    let text = if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { told(&report) };
+    let text = if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { describe(&report) };
     std::io::stdout().write_all(text.as_bytes()).context("telling what was found")?;
     Ok(report)
 }
@@ -87,7 +87,7 @@ async fn ask(config: &Config) -> Result<Answers, Failure> {
     Ok(Answers { system, registry })
 }
 
-fn told(report: &Report) -> String {
+fn describe(report: &Report) -> String {
     let mut text = String::new();
     for finding in &report.findings {
         let severity = match finding.severity {

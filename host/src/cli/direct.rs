@@ -11,7 +11,7 @@ use cardinal_base::{
 use cardinal_database::pool::{Pool, Pools};
 use cardinal_identity::auth::caller::local_actor;
 use cardinal_observe::log::Log;
-use cardinal_serve::audit::{Act, Audit};
+use cardinal_serve::audit::{Audit, AuditAction};
 use cardinal_serve::http::error::ApiError;
 use cardinal_supervisor::keeper::access::{Access, Missing};
 
@@ -55,7 +55,7 @@ impl Direct {
     }
 
     /// Adds an act of whoever runs this command to the audit log.
-    pub async fn record(&self, act: Act, target: String, detail: Value) {
+    pub async fn record(&self, act: AuditAction, target: String, detail: Value) {
         let actor = local_actor(rustix::process::geteuid().as_raw());
         self.audit.done_by(actor, None, String::new(), act, Some(target), Some(detail)).await;
     }

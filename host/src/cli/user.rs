@@ -22,7 +22,7 @@ use cardinal_identity::{
     auth::{authority::ROLES, password::Hasher, username},
     error::AuthError,
 };
-use cardinal_serve::{api::users as shown, audit::Act};
+use cardinal_serve::{api::users as shown, audit::AuditAction};
 use cardinal_store::users::{
     self,
     accounts::{self, Account, Change, Filter},
@@ -220,7 +220,7 @@ impl Create {
             let hash = Hasher::default().hash(password.secret.clone()).await.map_err(explain)?;
             let made = accounts::create(&direct.pool, &name, &self.role, Some(&hash)).await.map_err(explain)?;
             let detail = json!({"username": made.username, "role": self.role});
-            direct.record(Act::CreateUser, made.id.to_string(), detail).await;
+            direct.record(AuditAction::CreateUser, made.id.to_string(), detail).await;
             Ok(made)
         })?;
         let words = format!("{} is created as {}.", plain(&account.username), self.role);
@@ -286,7 +286,7 @@ async fn change_account(direct: &Direct, id: Uuid, change: Change) -> anyhow::Re
     let changed = accounts::change(&direct.pool, id, change, judge).await.map_err(explain)?.map_err(explain)?;
     let changed = changed.context("the account was removed meanwhile")?;
     let detail = shown::difference(&changed, sets_password);
-    direct.record(Act::UpdateUser, id.to_string(), detail).await;
+    direct.record(AuditAction::UpdateUser, id.to_string(), detail).await;
     Ok(changed.after)
 }
 

@@ -10,7 +10,7 @@ use cardinal_base::account::Account;
 use cardinal_control::{
     crash::{
         descriptors, handler,
-        ledger::{self, Leaving},
+        shm::{self, Leaving},
         vital::{self, LowNumbers},
     },
     link::{self, WorkerStart},
@@ -86,7 +86,7 @@ fn watch(memory: OwnedFd) -> Leaving {
     // No image of a process that knows passwords and customers' data is written anywhere.
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let watching = setrlimit(Resource::Core, none).map_err(std::io::Error::from);
-    let watching = watching.and_then(|()| ledger::adopt(memory)).and_then(|()| handler::install());
+    let watching = watching.and_then(|()| shm::adopt(memory)).and_then(|()| handler::install());
     if let Err(error) = watching {
         tracing::warn!(%error, "crashes of plugins cannot be put down to them");
     }

@@ -9,7 +9,7 @@ use cardinal_base::config::Secret;
 use cardinal_control::link::{PluginDatabase, ProvisionFault};
 use cardinal_database::connect::{self, ConnectParams, SocketDir};
 use cardinal_schema::{
-    plugin_schema::{SCHEMA_TIMEOUT, Step, Trouble},
+    plugin_schema::{SCHEMA_TIMEOUT, Step, StepError},
     prepare::{self, Prepared, SecretSource},
 };
 use cardinal_supervisor::keeper::{data_dir::DataDir, launch::Launcher, postgres::PrivatePostgres};
@@ -190,7 +190,7 @@ impl Database {
     }
 
     pub fn login(&self, role: &str) -> ConnectParams {
-        self.admin.with_login(role, self.prepared.passwords.of(role))
+        self.admin.with_login(role, self.prepared.passwords.for_role(role))
     }
 
     pub async fn admin(&self) -> Client {
@@ -254,8 +254,8 @@ impl Database {
         let provisioner = self.login(&self.prepared.names.provision());
         let step = Step { schema_timeout, ..self.step(&provisioner, plugin, schema_sql) };
         step.make().await.map_err(|trouble| match trouble {
-            Trouble::Refused(fault) => fault,
-            Trouble::Failed(error) => panic!("the step failed: {error:#}"),
+            StepError::Refused(fault) => fault,
+            StepError::Failed(error) => panic!("the step failed: {error:#}"),
         })
     }
 

@@ -7,7 +7,7 @@
 use cardinal_control::link::ProvisionFault;
 use cardinal_database::connect;
 use cardinal_schema::plugin_schema::{
-    Step, Trouble,
+    Step, StepError,
     catalog::{self, Unknown},
 };
 use cardinal_schema_sql as schema_sql;
@@ -264,7 +264,7 @@ async fn both_walls_agree_on_what_stands_beside_a_key_that_sets_a_value() {
         match step(&file).make().await {
             Ok(_) => made += 1,
             // Types that do not match.
-            Err(Trouble::Refused(ProvisionFault::Refused { code, .. })) if code == "schema-failed" => {}
+            Err(StepError::Refused(ProvisionFault::Refused { code, .. })) if code == "schema-failed" => {}
             Err(fault) => differ.push(format!("seed {seed}: {fault:?}\n{file}")),
         }
     }

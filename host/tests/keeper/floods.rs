@@ -2,7 +2,7 @@
 
 use cardinal_control::link::PluginDatabase;
 use cardinal_database::connect;
-use cardinal_schema::plugin_schema::{Step, Trouble};
+use cardinal_schema::plugin_schema::{Step, StepError};
 use tokio_postgres::error::SqlState;
 
 use super::database::{CONNECTIONS, Database, Login, Place, found_in};
@@ -79,11 +79,11 @@ async fn the_logins_of_all_plugins_share_what_the_host_does_not_need() {
             let step = Step { connections: 64, ..database.step(&provisioner, &name, LINKED) };
             match step.make().await {
                 Ok(_) => {}
-                Err(Trouble::Refused(fault)) => {
+                Err(StepError::Refused(fault)) => {
                     refused = Some(fault.to_string());
                     break;
                 }
-                Err(Trouble::Failed(error)) => panic!("{error:?}"),
+                Err(StepError::Failed(error)) => panic!("{error:?}"),
             }
         }
         let refused = refused.expect("there is no bound");

@@ -15,7 +15,7 @@ async fn hosts_that_start_together_migrate_once() {
     let mut passwords = Vec::new();
     for host in hosts.collect::<Vec<_>>() {
         let prepared = host.await.unwrap().unwrap();
-        passwords.push(prepared.passwords.of(&prepared.names.core()));
+        passwords.push(prepared.passwords.for_role(&prepared.names.core()));
     }
     // The secret is one for all of them, and good.
     assert!(passwords.iter().all(|password| *password == passwords[0]));
@@ -70,7 +70,7 @@ async fn a_login_that_owns_the_database_and_makes_roles_will_do() {
     for _start in 0..2 {
         let prepared = prepare::prepare(&operator, SecretSource::InDatabase).await.unwrap();
         let core = prepared.names.core();
-        connect::connect(&operator.with_login(&core, prepared.passwords.of(&core))).await.unwrap();
+        connect::connect(&operator.with_login(&core, prepared.passwords.for_role(&core))).await.unwrap();
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use cardinal_control::link::ProvisionFault;
 use cardinal_database::{connect, pool::Pools};
-use cardinal_schema::plugin_schema::{Trouble, close, purge::Purge};
+use cardinal_schema::plugin_schema::{StepError, close, purge::Purge};
 use cardinal_store::{plugin_state, reaper};
 
 use super::database::{Database, Login, Place, found_in};
@@ -108,7 +108,9 @@ async fn a_reader_in_the_way_of_a_drop_is_named_and_others_go_on() {
             }
         };
         assert!(longest < SHORT, "{longest:?}");
-        let Err(Trouble::Refused(ProvisionFault::Refused { code, found, .. })) = refused else { panic!("{refused:?}") };
+        let Err(StepError::Refused(ProvisionFault::Refused { code, found, .. })) = refused else {
+            panic!("{refused:?}")
+        };
         assert!(code == "in-use" && found.contains("a session of plugin reader was in the way"), "{found}");
         reader.batch_execute("ROLLBACK").await.unwrap();
         assert_eq!(purge.make().await.unwrap().tables, ["keyed", "other"]);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cardinal_control::link::ProvisionFault;
-use cardinal_schema::plugin_schema::{Step, Trouble};
+use cardinal_schema::plugin_schema::{Step, StepError};
 
 use super::database::{Database, found_in};
 
@@ -67,7 +67,9 @@ async fn a_schema_that_takes_too_long_is_ended() {
     let forever = format!("CREATE TABLE numbers (i int); {ENDLESS}");
     let provisioner = database.login(&database.prepared.names.provision());
     let step = Step { schema_timeout: Duration::from_millis(300), ..database.step(&provisioner, "slow", &forever) };
-    let Err(Trouble::Refused(ProvisionFault::Refused { found, .. })) = step.make().await else { panic!("not refused") };
+    let Err(StepError::Refused(ProvisionFault::Refused { found, .. })) = step.make().await else {
+        panic!("not refused")
+    };
     assert!(found.starts_with("57014"), "{found}");
     assert_eq!(sessions_of_the_schema_role(&database, "slow").await, 0);
     assert!(!database.has_role(&database.prepared.names.plugin_schema("slow")).await);

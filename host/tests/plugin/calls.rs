@@ -54,7 +54,7 @@ async fn a_plugin_sees_what_was_sent() {
     call.headers.append("x-one", http::HeaderValue::from_static("1"));
     call.headers.append("x-one", http::HeaderValue::from_static("2"));
     call.peer = Some([192, 0, 2, 7].into());
-    let trace = Trace::of(&http::HeaderMap::new(), &mut rand::rng());
+    let trace = Trace::from_headers(&http::HeaderMap::new(), &mut rand::rng());
     call.trace = Some(trace);
     let seen = call.ok().await;
     assert_eq!(seen["path"], "/request/x/%C3%BC");

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use cardinal_control::crash::{Mark, current};
+use cardinal_control::crash::{PluginTag, current};
 use cardinal_plugin_abi::{Slice, Stream, error, host::Id};
 use cardinal_plugin_host::{
     bridge::host_api,
@@ -96,7 +96,7 @@ async fn numbers_that_nobody_gave_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_number_is_its_own_plugins_alone() {
     let echo = Echo::new().await;
-    let (own, other) = (Mark::of_page(200), Mark::of_page(201));
+    let (own, other) = (PluginTag::of_page(200), PluginTag::of_page(201));
     let secret = json!({"password": "s3cret"});
     let pool = Some(echo.pool.clone());
     let victim = create(&echo.services, PluginIdentity { mark: own, ..identity("victim", secret, pool) }).await;

@@ -64,14 +64,14 @@ pub struct Echo {
 
 /// A caller with these scopes.
 pub fn caller(scopes: &[&str]) -> Arc<Caller> {
-    Arc::new(Caller::of(Uuid::now_v7(), "ada", ScopeSet::lenient(scopes)))
+    Arc::new(Caller::new(Uuid::now_v7(), "ada", ScopeSet::lenient(scopes)))
 }
 
 pub fn identity(name: &str, settings: Value, pool: Option<PluginPool>) -> PluginIdentity {
     PluginIdentity {
         name: name.into(),
         version: "1.0.0".into(),
-        mark: cardinal_control::crash::Mark::NOBODY,
+        mark: cardinal_control::crash::PluginTag::NOBODY,
         generation: 1,
         provides_kinds: vec![name.into()],
         settings,

@@ -151,7 +151,7 @@ async fn read(
         return Err(FetchError::Status(status));
     }
     let content_type = html_type(response.headers())?;
-    let validators = Validators::of(url.clone(), response.headers());
+    let validators = Validators::from_headers(url.clone(), response.headers());
     let body = exchange::body(response, MAX_BODY).await?;
     Ok(Step::There(Fetched::Page(Page { content_type, body, validators })))
 }

@@ -2,7 +2,7 @@
 //! closed to whoever was not let in. A route without a case fails the test by name.
 
 use cardinal_base::scope::{APPROVE, KNOWN, UNATTENDED};
-use cardinal_serve::{audit::Act, router::Access as Declared};
+use cardinal_serve::{audit::AuditAction, router::Access as Declared};
 use cardinal_tests::{Answer, Client, Host, Package, PluginsFolder, User, unique};
 use http::Method;
 use serde_json::json;
@@ -184,7 +184,7 @@ fn every_route_that_changes_something_is_an_act_or_work_on_data() {
     let router = cardinal_serve::router::Router::new(&Default::default()).unwrap();
     for route in router.routes().iter().filter(|route| route.method != Method::GET) {
         let is_data = DATA.iter().any(|data| route.path.starts_with(data));
-        let act = Act::of_route(&route.method, route.path);
+        let act = AuditAction::of_route(&route.method, route.path);
         assert!(is_data != act.is_some(), "{} {}: neither an act of audit.rs nor data", route.method, route.path);
     }
 }

@@ -48,7 +48,7 @@ async fn on_its_own_threads_a_plugin_starves_itself_alone_and_is_named() {
     for (route, handler) in [("/block/sleep?ms=8000", "GET /block/sleep"), ("/block/spin?ms=8000", "GET /block/spin")] {
         let host = settings().start().await;
         let owner = host.owner().await;
-        let others = Others::of(&host).await;
+        let others = Others::start(&host).await;
         let begun = Instant::now();
         let answers = block(owner, route).await;
         let took = begun.elapsed();
@@ -100,7 +100,7 @@ async fn a_handler_that_was_quick_and_blocks_the_core_loses_its_place_at_once() 
             join_all((0..2).map(|_| ask(owner, "/block/sleep?ms=0"))).await;
         }
     }
-    let others = Others::of(&host).await;
+    let others = Others::start(&host).await;
     let answers = block(owner, "/block/sleep?ms=6000").await;
     // One that blocks a thread of the core is answered when it gives it back; its deadline cannot pass before.
     for answer in &answers {
@@ -122,7 +122,7 @@ async fn a_handler_that_was_quick_and_blocks_the_core_loses_its_place_at_once() 
 async fn a_polite_handler_hears_that_nobody_waits_any_more() {
     let host = settings().start().await;
     let owner = host.owner().await;
-    let others = Others::of(&host).await;
+    let others = Others::start(&host).await;
     ask(owner, "/block/until-cancelled").await.refused(504, "plugin-timeout");
     eventually("it stops by itself", async || {
         let page = owner.get(&format!("{REPORT}/logs?limit=200")).await.expect(200);
@@ -153,7 +153,7 @@ async fn an_operator_says_where_a_plugin_runs() {
 async fn a_body_whose_pieces_block_is_made_beside_everybody_else() {
     let host = settings().start().await;
     let owner = host.owner().await;
-    let others = Others::of(&host).await;
+    let others = Others::start(&host).await;
     let bodies = join_all((0..4).map(|_| ask(owner, "/block/stream?ms=100"))).await;
     for body in bodies {
         assert_eq!((body.status.as_u16(), body.text().as_str()), (200, "late\nlate\nlate\n"), "{body}");
@@ -182,7 +182,7 @@ async fn is_served(user: &User) {
 async fn handlers_that_never_return_are_shown_and_replaced_and_set_aside() {
     let host = settings().start().await;
     let owner = host.owner().await;
-    let others = Others::of(&host).await;
+    let others = Others::start(&host).await;
     let report = async || owner.get(REPORT).await.expect(200)["item"].take();
     for generation in 0..2 {
         let before = report().await["generation"].clone();

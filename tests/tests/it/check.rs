@@ -14,7 +14,7 @@ struct Checked {
 }
 
 impl Checked {
-    fn of(output: &Output) -> Checked {
+    fn from_output(output: &Output) -> Checked {
         let told = String::from_utf8_lossy(&output.stderr);
         let report = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {told}"));
         Checked { code: output.status.code(), report }
@@ -49,7 +49,7 @@ fn check_at(data: &Path, plugins: &Path, more: &[&str]) -> Checked {
     let mut arguments = vec!["check", "--json", "--listen-addr", "127.0.0.1:0"];
     arguments.extend(["--data-dir", data.to_str().unwrap(), "--plugins-dir", plugins.to_str().unwrap()]);
     arguments.extend(more);
-    Checked::of(&cardinal(arguments))
+    Checked::from_output(&cardinal(arguments))
 }
 
 fn check(host: &Host, more: &[&str]) -> Checked {
@@ -133,7 +133,7 @@ async fn nothing_is_made_where_there_is_no_host_yet() {
 #[test]
 fn bad_settings_are_findings_and_a_bad_line_is_64() {
     let output = cardinal(["check", "--json", "--listen-addr", "nowhere", "--card-retention-days", "x"]);
-    let checked = Checked::of(&output);
+    let checked = Checked::from_output(&output);
     assert_eq!((checked.code, &checked.report["host"]), (Some(1), &json!("unknown")));
     assert_eq!(checked.codes(), ["setting-invalid", "setting-invalid"]);
     checked.finding_on("setting-invalid", "LISTEN_ADDR");

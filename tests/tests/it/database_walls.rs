@@ -73,7 +73,7 @@ async fn views_that_double_what_they_read_end_no_process_of_the_server() {
         .with("quick", &Package::fixture("quick"));
     let host = Host::settings().plugins(folder).start().await;
     let server = host.postgres_pid();
-    let others = Others::of(&host).await;
+    let others = Others::start(&host).await;
     let bombs = join_all((0..4).map(|_| async {
         let plugin = session_of(&host, "echo").await;
         let refused = plugin.simple_query("SELECT count(v) FROM v_25").await.unwrap_err();

@@ -39,7 +39,7 @@ async fn state(user: &User, plugin: &str) -> Value {
 async fn when_a_plugin_has_taken_all_descriptors_new_clients_are_served() {
     let host = settings().start().await;
     let (owner, worker) = (host.owner().await, host.worker_pid());
-    let others = Others::of(&host).await;
+    let others = Others::start(&host).await;
     let leaked = owner.get(&format!("{UNRULY}/descriptors/leak")).await.expect(200)["leaked"].as_u64().unwrap();
     println!("{leaked} descriptors leaked");
     assert!(leaked > 500);
@@ -99,7 +99,7 @@ async fn whoever_changes_the_descriptors_of_the_host_is_named_at_once() {
 async fn what_the_host_lives_by_cannot_be_closed_replaced_or_limited() {
     let host = settings().start().await;
     let (owner, worker) = (host.owner().await, host.worker_pid());
-    let others = Others::of(&host).await;
+    let others = Others::start(&host).await;
     for number in GUARDED.chain([UNUSED]) {
         let replaced = owner.get(&format!("{UNRULY}/descriptors/replace?number={number}")).await.expect(200);
         assert_eq!(replaced["replaced"], number == UNUSED, "descriptor {number}");

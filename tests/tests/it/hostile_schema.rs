@@ -15,7 +15,7 @@ async fn attacks_are_refused_and_nobody_else_notices() {
         .with("quick", &Package::fixture("quick"));
     let host = Host::settings().plugins(folder).start().await;
     let owner = host.owner().await;
-    let others = Others::of(&host).await;
+    let others = Others::start(&host).await;
     for (number, attack) in REFUSED.split("\n-- ").skip(1).take(ATTACKS).enumerate() {
         let (expected, schema_sql) = attack.split_once('\n').unwrap();
         // Another content each time, behind something that would show.

@@ -82,7 +82,7 @@ async fn two_hosts_import_the_same_rows_side_by_side() {
 
 #[tokio::test]
 async fn a_full_disk_loses_nothing_that_was_acknowledged_and_all_goes_on_when_there_is_room() {
-    let Some(disk) = SmallDisk::of(SMALL) else { return };
+    let Some(disk) = SmallDisk::new(SMALL) else { return };
     let host = Host::settings().folder(disk.folder()).start().await;
     let owner = host.owner().await;
     let (word, request_id) = (unique("full"), unique("r"));

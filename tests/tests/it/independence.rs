@@ -30,7 +30,7 @@ async fn post(user: &User, path: &str) {
 async fn others_go_on(host: &Host) {
     let owner = host.owner().await;
     eventually("it is being loaded", async || (state(owner, "versioned").await == "checked").then_some(())).await;
-    let others = Others::of(host).await;
+    let others = Others::start(host).await;
     post(owner, "echo/disable").await;
     assert_eq!(state(owner, "echo").await, "disabled");
     post(owner, "echo/enable").await;
@@ -72,7 +72,7 @@ async fn routes_that_never_return_hold_up_their_plugin_alone() {
     host.plugins().put("versioned", &Package::fixture("versioned").marked("acts", "stay"));
     let owner = host.owner().await;
     eventually("it is being loaded", async || (state(owner, "versioned").await == "checked").then_some(())).await;
-    let others = Others::of(&host).await;
+    let others = Others::start(&host).await;
     post(owner, "echo/disable").await;
     post(owner, "echo/enable").await;
     assert_eq!(state(owner, "versioned").await, "checked");

@@ -21,7 +21,7 @@ struct Key {
 impl Key {
     /// Made by whoever `maker` shows; with more than the usual words when `extra` says so.
     async fn made_by(maker: &Client, extra: Value) -> Key {
-        Self::of(maker, &Self::asked(maker, extra).await.expect(201))
+        Self::new(maker, &Self::asked(maker, extra).await.expect(201))
     }
 
     async fn asked(maker: &Client, extra: Value) -> Answer {
@@ -30,7 +30,7 @@ impl Key {
         maker.post(KEYS, &wanted).await
     }
 
-    fn of(through: &Client, made: &Value) -> Key {
+    fn new(through: &Client, made: &Value) -> Key {
         Key { item: made["item"].clone(), client: through.bearer(made["key"].as_str().unwrap()) }
     }
 
@@ -43,7 +43,7 @@ impl Key {
     }
 
     async fn rotated_by(&self, by: &Client, overlap: i64) -> Key {
-        Self::of(by, &self.rotation(by, overlap).await.expect(201))
+        Self::new(by, &self.rotation(by, overlap).await.expect(201))
     }
 
     async fn rotation(&self, by: &Client, overlap: i64) -> Answer {
@@ -198,7 +198,7 @@ async fn no_key_that_is_made_while_its_maker_is_revoked_outlives_it() {
                     let tries = join_all((0..4).map(|_| Key::asked(&client, json!({})))).await;
                     let over = tries.iter().any(|answer| answer.status == 401);
                     made.extend(
-                        tries.iter().filter(|a| a.status == 201).map(|answer| Key::of(&client, &answer.json())),
+                        tries.iter().filter(|a| a.status == 201).map(|answer| Key::new(&client, &answer.json())),
                     );
                     if over {
                         break made;
@@ -206,7 +206,7 @@ async fn no_key_that_is_made_while_its_maker_is_revoked_outlives_it() {
                     let last = made.last().expect("the first ones were let through");
                     let rotated = last.rotation(&client, 60).await;
                     if rotated.status == 201 {
-                        made.push(Key::of(&client, &rotated.json()));
+                        made.push(Key::new(&client, &rotated.json()));
                     }
                 }
             })
@@ -422,7 +422,7 @@ async fn nothing_of_a_lineage_survives_revocations_of_its_rotations_side_by_side
         second.is_revoked().await;
         for answer in [third, made] {
             if answer.status == 201 {
-                Key::of(owner, &answer.json()).is_revoked().await;
+                Key::new(owner, &answer.json()).is_revoked().await;
             } else {
                 assert!([401, 409].contains(&answer.status.as_u16()), "{answer}");
             }

@@ -164,7 +164,7 @@ async fn no_upload_takes_another_plugins_place() {
 async fn a_full_disk_keeps_nothing_of_an_upload_and_takes_it_once_there_is_room() {
     let quick = library("quick");
     // Room for the library, and not for a second one beside it.
-    let Some(disk) = SmallDisk::of(quick.len() as u64 / (1 << 20) * 3 / 2 + 1) else { return };
+    let Some(disk) = SmallDisk::new(quick.len() as u64 / (1 << 20) * 3 / 2 + 1) else { return };
     let pair = KeyPair::generate_unencrypted_keypair().unwrap();
     let keys = tempfile::tempdir().unwrap();
     let host = taking(&pair, keys.path()).plugins(PluginsFolder::within(disk.folder())).start().await;

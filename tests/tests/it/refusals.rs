@@ -14,7 +14,7 @@ async fn registry(host: &Host) -> Vec<Value> {
     items.as_array().unwrap().clone()
 }
 
-fn of<'r>(registry: &'r [Value], package: &str) -> &'r Value {
+fn entry<'r>(registry: &'r [Value], package: &str) -> &'r Value {
     registry.iter().find(|item| item["package"] == package).unwrap_or_else(|| panic!("{package} was not found"))
 }
 
@@ -23,7 +23,7 @@ fn refused(registry: &[Value], expected: &[(&str, &str)]) {
     let wrong: Vec<String> = expected
         .iter()
         .filter_map(|(package, code)| {
-            let item = of(registry, package);
+            let item = entry(registry, package);
             let refusal = &item["refusal"];
             let told = !refusal["reason"].as_str().unwrap_or_default().is_empty()
                 && !refusal["fix"].as_str().unwrap_or_default().is_empty();
@@ -177,10 +177,10 @@ async fn what_the_files_give_away_is_refused_before_any_code_runs() {
             ("m-no-semver", "bad-manifest"),
         ],
     );
-    let wrong_type = &of(&registry, "m-type")["refusal"];
+    let wrong_type = &entry(&registry, "m-type")["refusal"];
     assert_eq!(wrong_type["expected"], "/provides_kinds: an array");
     assert_eq!(wrong_type["found"], "/provides_kinds: the string \"echo\"");
-    assert_eq!(of(&registry, "echo")["state"], "active", "the good one of the name is not kept out");
+    assert_eq!(entry(&registry, "echo")["state"], "active", "the good one of the name is not kept out");
     echo_answers(&host).await;
     let shown = host.owner().await.get("/v1/admin/plugins").await.expect(200);
     assert_eq!(shown["items"].as_array().unwrap().len(), 1, "the Admin UI sees what serves: {shown}");
@@ -210,7 +210,7 @@ async fn a_library_that_ends_or_holds_its_process_never_does_so_to_the_host() {
             ("r-panic", "create-panicked"),
         ],
     );
-    let found = |package| of(&registry, package)["refusal"]["found"].as_str().unwrap_or_default().to_owned();
+    let found = |package| entry(&registry, package)["refusal"]["found"].as_str().unwrap_or_default().to_owned();
     assert!(found("c-abort").contains("SIGABRT"), "{}", found("c-abort"));
     assert!(found("c-crash").contains("SIGSEGV"), "{}", found("c-crash"));
     assert!(found("c-exit").contains("status 0"), "{}", found("c-exit"));
@@ -226,7 +226,7 @@ async fn routes_that_end_or_hold_their_process_are_refused_and_harm_nobody() {
     let plugins =
         PluginsFolder::default().with("quick", &Package::fixture("quick")).with("echo", &Package::fixture("echo"));
     let host = Host::settings().plugins(plugins).start().await;
-    let (worker, others) = (host.worker_pid(), Others::of(&host).await);
+    let (worker, others) = (host.worker_pid(), Others::start(&host).await);
     for (package, sin, code, found) in [
         ("r-abort", b"abort", "probe-failed", "SIGABRT"),
         ("r-crash", b"crash", "probe-failed", "SIGSEGV"),
@@ -237,7 +237,7 @@ async fn routes_that_end_or_hold_their_process_are_refused_and_harm_nobody() {
         host.owner().await.call(Method::POST, "/v1/admin/plugin-registry/rescan").send().await.expect(200);
         let refusal = eventually("it is refused", async || {
             let registry = registry(&host).await;
-            let refusal = of(&registry, package)["refusal"].clone();
+            let refusal = entry(&registry, package)["refusal"].clone();
             refusal.is_object().then_some(refusal)
         })
         .await;
@@ -305,8 +305,8 @@ async fn a_library_gives_what_its_manifest_says_or_is_refused_and_then_owns_noth
             ("7-late", "duplicate-name"),
         ],
     );
-    assert_eq!(of(&registry, "6-good")["state"], "active");
-    let reason = of(&registry, "7-late")["refusal"]["reason"].as_str().unwrap();
+    assert_eq!(entry(&registry, "6-good")["state"], "active");
+    let reason = entry(&registry, "7-late")["refusal"]["reason"].as_str().unwrap();
     assert!(reason.contains("6-good") && reason.contains("7-late"), "both owners are named: {reason}");
     echo_answers(&host).await;
 }
@@ -324,7 +324,7 @@ async fn two_plugins_cannot_own_the_same_thing_and_both_are_named() {
         let host = Host::settings().plugins(plugins).start().await;
         let registry = registry(&host).await;
         refused(&registry, &[("second", code)]);
-        let reason = of(&registry, "second")["refusal"]["reason"].as_str().unwrap();
+        let reason = entry(&registry, "second")["refusal"]["reason"].as_str().unwrap();
         assert!(reason.contains("first") && reason.contains("second"), "{reason}");
         echo_answers(&host).await;
     }
@@ -352,7 +352,7 @@ async fn one_library_alone_is_a_plugin() {
     std::fs::remove_dir_all(plugins.path().join("echo")).unwrap();
     let host = Host::settings().plugins(plugins).start().await;
     let registry = registry(&host).await;
-    assert_eq!(of(&registry, "anything.so")["state"], "active", "{registry:?}");
+    assert_eq!(entry(&registry, "anything.so")["state"], "active", "{registry:?}");
     echo_answers(&host).await;
     let ui = host.owner().await.get("/v1/admin/plugins").await.expect(200);
     let main = ui["items"][0]["frontend"]["main_url"].as_str().unwrap();
@@ -366,7 +366,7 @@ async fn a_lock_lets_in_what_it_lists_and_says_what_it_found_instead() {
     let plugins = PluginsFolder::default().with("echo", &Package::fixture("echo"));
     let host = Host::settings().plugins(plugins).start().await;
     echo_answers(&host).await;
-    let known = of(&registry(&host).await, "echo")["sha256"].as_str().unwrap().to_owned();
+    let known = entry(&registry(&host).await, "echo")["sha256"].as_str().unwrap().to_owned();
 
     let host = host.restart(|settings| settings.set("PLUGIN_TRUST", "lock")).await;
     echo_answers(&host).await;
@@ -374,7 +374,7 @@ async fn a_lock_lets_in_what_it_lists_and_says_what_it_found_instead() {
     let text = std::fs::read_to_string(&manifest).unwrap().replace("Answers what it is asked", "Changed");
     std::fs::write(&manifest, text).unwrap();
     host.owner().await.post("/v1/admin/plugin-registry/rescan", &json!({})).await.expect(200);
-    let item = of(&registry(&host).await, "echo").clone();
+    let item = entry(&registry(&host).await, "echo").clone();
     assert_eq!((&item["state"], &item["refusal"]["code"]), (&json!("active"), &json!("hash-not-trusted")));
     assert_eq!((&item["sha256"], &item["refusal"]["expected"]), (&json!(known), &json!(known)));
     echo_answers(&host).await; // by what was loaded before
@@ -436,8 +436,8 @@ async fn a_disabled_plugin_is_out_of_service_until_it_is_enabled_restarts_includ
     assert_eq!(answer["item"]["state"], "disabled");
     owner.get("/v1/admin/plugins/echo/hello").await.refused(503, "plugin-unavailable");
     let host = host.restart(|settings| settings).await;
-    assert_eq!(of(&registry(&host).await, "echo")["state"], "disabled");
-    assert_eq!(of(&registry(&host).await, "supplier")["state"], "active", "nobody else is touched");
+    assert_eq!(entry(&registry(&host).await, "echo")["state"], "disabled");
+    assert_eq!(entry(&registry(&host).await, "supplier")["state"], "active", "nobody else is touched");
 
     let owner = host.owner().await;
     let answer = owner.post("/v1/admin/plugin-registry/echo/enable", &json!({})).await.expect(200);

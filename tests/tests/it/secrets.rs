@@ -50,7 +50,7 @@ async fn nothing_that_a_run_writes_has_a_secret_in_it() {
     let passwords = RolePasswords::from_secret(Secret::new(secret.trim()));
     for role in roles.unwrap() {
         let role: String = role.get(0);
-        secrets.add(&format!("the password of {role}"), passwords.of(&role).expose());
+        secrets.add(&format!("the password of {role}"), passwords.for_role(&role).expose());
     }
     for file in KEEPERS {
         if let Ok(text) = std::fs::read_to_string(host.data().join(file)) {

@@ -16,7 +16,7 @@ fn at(id: &Value) -> String {
     format!("{SESSIONS}/{}", id.as_str().unwrap())
 }
 
-async fn of(by: &User, user: &User) -> Vec<Value> {
+async fn sessions(by: &User, user: &User) -> Vec<Value> {
     let list = by.get(&format!("{SESSIONS}?user_id={}", user.id)).await.expect(200);
     list["items"].as_array().unwrap().clone()
 }
@@ -27,7 +27,7 @@ async fn a_user_sees_and_ends_its_own_sessions() {
     let user = host.owner().await.make_user("viewer").await;
     let other = User::log_in(&host.client().from_address([127, 0, 4, 1]), &user.username, PASSWORD).await;
     let mine = user.get(SESSIONS).await.expect(200)["items"].as_array().unwrap().clone();
-    assert_eq!((mine.len(), &mine), (2, &of(&user, &user).await));
+    assert_eq!((mine.len(), &mine), (2, &sessions(&user, &user).await));
     let (newer, older) = (&mine[0], &mine[1]);
     assert_eq!((&newer["current"], &older["current"]), (&json!(false), &json!(true)), "newest first: {mine:?}");
     assert_eq!((&newer["ip"], &newer["username"]), (&json!("127.0.4.1"), &json!(user.username)), "{newer}");
@@ -48,7 +48,7 @@ async fn others_sessions_need_the_right_to_manage_users() {
     let owner = host.owner().await;
     let (editor, viewer) = (owner.make_user("editor").await, owner.make_user("viewer").await);
     let all = format!("{SESSIONS}?user_id={}", viewer.id);
-    let one = at(&of(owner, &viewer).await[0]["id"]);
+    let one = at(&sessions(owner, &viewer).await[0]["id"]);
     for answer in [editor.get(&all).await, editor.delete(&all).await, editor.delete(&one).await] {
         let problem = answer.refused(403, "insufficient-scope");
         assert_eq!(problem["required_scope"], "users:write", "{problem}");
@@ -93,7 +93,7 @@ async fn sessions_come_page_by_page() {
     let second = user.get(&format!("{SESSIONS}?limit=2&cursor={next}")).await.expect(200);
     assert_eq!(second["next_cursor"], Value::Null);
     let pages = [&first, &second].map(|page| page["items"].as_array().unwrap().clone()).concat();
-    assert_eq!(pages, of(&user, &user).await);
+    assert_eq!(pages, sessions(&user, &user).await);
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn when_a_session_was_last_seen_is_written_down() {
     let user = host.owner().await.make_user("viewer").await;
     user.get(ME).await.expect(200);
     eventually("the session's use is written", async || {
-        of(&user, &user).await[0]["last_seen_at"].is_string().then_some(())
+        sessions(&user, &user).await[0]["last_seen_at"].is_string().then_some(())
     })
     .await;
 }

@@ -35,7 +35,7 @@ async fn nothing_under_way(user: &User) {
 async fn whatever_a_call_does_wrong_is_its_own_failure() {
     let host = sinners().start().await;
     let owner = host.owner().await;
-    let (worker, others) = (host.worker_pid(), Others::of(&host).await);
+    let (worker, others) = (host.worker_pid(), Others::start(&host).await);
     for (route, status, code) in [
         ("/panic", 500, "plugin-panicked"),
         ("/panic-later", 500, "plugin-panicked"),
@@ -80,7 +80,7 @@ async fn whatever_a_call_does_wrong_is_its_own_failure() {
 async fn a_body_that_breaks_off_or_never_ends_costs_its_own_reader_alone() {
     let host = sinners().start().await;
     let owner = host.owner().await;
-    let others = Others::of(&host).await;
+    let others = Others::start(&host).await;
     let open = async |route: &str| {
         let call = owner.call(Method::GET, &format!("{UNRULY}{route}"));
         let reply = call.open(None).await.unwrap();
@@ -122,7 +122,7 @@ async fn a_body_that_breaks_off_or_never_ends_costs_its_own_reader_alone() {
 async fn a_plugin_that_holds_all_its_connections_starves_itself() {
     let host = sinners().start().await;
     let owner = host.owner().await;
-    let others = Others::of(&host).await;
+    let others = Others::start(&host).await;
     let held = ask(owner, "/connections/hold").await.expect(200);
     assert_eq!(held["held"], 4, "{held}");
     let budget = report(owner).await["budgets"]["connections"].clone();
@@ -145,7 +145,7 @@ async fn more_calls_than_a_plugin_may_have_at_a_time_are_refused_and_nobody_else
     let host = sinners().plugins(plugins).start().await;
     let owner = host.owner().await;
     assert_eq!(report(owner).await["budgets"]["calls"], json!({"used": 0, "most": 3}));
-    let others = Others::of(&host).await;
+    let others = Others::start(&host).await;
     let answers = futures_util::future::join_all((0..8).map(|_| ask(owner, "/slow?ms=1000"))).await;
     let served = answers.iter().filter(|answer| answer.status == 200).count();
     assert!((3..8).contains(&served), "{served}");
@@ -231,7 +231,7 @@ async fn a_plugin_that_fails_again_and_again_gets_a_rest_and_is_tried_again() {
         ask(owner, "/refuse").await.refused(409, "already-there");
     }
     assert_eq!(breaker().await["state"], "closed");
-    let others = Others::of(&host).await;
+    let others = Others::start(&host).await;
     let mut refused = None;
     for _ in 0..200 {
         let answer = ask(owner, "/panic").await;
@@ -281,7 +281,7 @@ async fn a_tool_that_answers_nonsense_or_never_ends_is_a_failed_call() {
     let plugins = PluginsFolder::default().with("unruly", &tools).with("quick", &Package::fixture("quick"));
     let host = sinners().plugins(plugins).start().await;
     let owner = host.owner().await;
-    let others = Others::of(&host).await;
+    let others = Others::start(&host).await;
     for (handler, told) in [
         ("panic_at_once", "plugin-panicked"),
         ("hang", "plugin-timeout: the plugin `unruly` did not finish within the 1.5 s"),
@@ -306,7 +306,7 @@ async fn a_tool_that_answers_nonsense_or_never_ends_is_a_failed_call() {
 async fn connections_that_a_call_leaks_come_back_when_it_ends() {
     let host = sinners().start().await;
     let owner = host.owner().await;
-    let others = Others::of(&host).await;
+    let others = Others::start(&host).await;
     for _ in 0..3 {
         let leaked = ask(owner, "/connections/leak").await.expect(200)["leaked"].as_u64();
         assert!(leaked > Some(0), "those of the call before are back");
@@ -319,7 +319,7 @@ async fn connections_that_a_call_leaks_come_back_when_it_ends() {
 async fn a_plugin_cannot_lift_the_limit_of_its_statements() {
     let host = sinners().start().await;
     let owner = host.owner().await;
-    let others = Others::of(&host).await;
+    let others = Others::start(&host).await;
     ask(owner, "/endless-statement").await.expect(204);
     let log = eventually("the statement ends", async || {
         let log = host.log();
@@ -335,7 +335,7 @@ async fn a_plugin_cannot_lift_the_limit_of_its_statements() {
 async fn a_plugin_that_forks_has_no_child_that_comes_back_into_the_host() {
     let host = sinners().start().await;
     let owner = host.owner().await;
-    let (worker, others) = (host.worker_pid(), Others::of(&host).await);
+    let (worker, others) = (host.worker_pid(), Others::start(&host).await);
     for _ in 0..10 {
         assert_eq!(ask(owner, "/fork").await.expect(200)["child"], -1, "it is refused");
     }

@@ -20,7 +20,7 @@ pub struct RequestId {
 }
 
 impl RequestId {
-    pub fn of(headers: &HeaderMap) -> Self {
+    pub fn from_headers(headers: &HeaderMap) -> Self {
         let mut sent = headers.get_all(HEADER).iter();
         match (sent.next().and_then(|value| value.to_str().ok()), sent.next()) {
             (Some(text), None) => Self::named(text).unwrap_or_else(Self::unnamed),
@@ -84,7 +84,7 @@ mod tests {
         for value in values {
             headers.append(HEADER, value.parse().unwrap());
         }
-        RequestId::of(&headers).to_string()
+        RequestId::from_headers(&headers).to_string()
     }
 
     #[test]

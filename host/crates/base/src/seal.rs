@@ -40,10 +40,10 @@ impl SealingKey {
         // Only lengths over 255 hashes are refused; this is one.
         let filled = hkdf.expand(b"cardinal plugin settings", &mut bytes);
         debug_assert!(filled.is_ok());
-        Self::of(bytes)
+        Self::from_bytes(bytes)
     }
 
-    fn of(bytes: [u8; KEY_LEN]) -> Self {
+    fn from_bytes(bytes: [u8; KEY_LEN]) -> Self {
         let mut id = [0; ID_LEN];
         let filled = Hkdf::<Sha256>::new(None, &bytes).expand(b"cardinal sealing key id", &mut id);
         debug_assert!(filled.is_ok());
@@ -58,7 +58,7 @@ impl SealingKey {
     /// What [`export`](Self::export) has written.
     pub fn import(text: &Secret) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text.expose().trim()).ok()?;
-        Some(Self::of(bytes.try_into().ok()?))
+        Some(Self::from_bytes(bytes.try_into().ok()?))
     }
 
     /// Seals a text for one place; elsewhere it does not open.

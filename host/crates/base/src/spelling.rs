@@ -2,11 +2,11 @@
 
 /// So many letters of a word allow for one mistake.
 const LETTERS_PER_MISTAKE: usize = 4;
-const MOST_MISTAKES: usize = 3;
+const MAX_MISTAKES: usize = 3;
 
 /// The known word that is nearest, if one is near.
 pub fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
-    let allowed = (word.chars().count() / LETTERS_PER_MISTAKE).clamp(1, MOST_MISTAKES);
+    let allowed = (word.chars().count() / LETTERS_PER_MISTAKE).clamp(1, MAX_MISTAKES);
     let distances = known.into_iter().map(|known| (strsim::damerau_levenshtein(word, known), known));
     distances.filter(|(distance, _)| *distance <= allowed).min_by_key(|(distance, _)| *distance).map(|(_, known)| known)
 }

@@ -20,7 +20,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    pub fn of(card: &Card) -> Result<Self, CardError> {
+    pub fn from_card(card: &Card) -> Result<Self, CardError> {
         let mut attributes = Object::parse(card.attributes.get())?;
         attributes.remove("sources");
         Ok(Self { title: card.title.clone(), sku: card.sku.clone(), status: card.status.clone(), attributes })

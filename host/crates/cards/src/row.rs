@@ -252,7 +252,10 @@ impl Row {
     }
 
     /// What stands in the history of a new card.
-    pub fn told(&self, job: Uuid) -> Result<impl Serialize + std::fmt::Debug + Send + Sync + use<'_>, CardError> {
+    pub fn history_entry(
+        &self,
+        job: Uuid,
+    ) -> Result<impl Serialize + std::fmt::Debug + Send + Sync + use<'_>, CardError> {
         #[derive(Debug, Serialize)]
         struct Told<'a> {
             title: &'a Option<String>,

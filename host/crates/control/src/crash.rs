@@ -2,13 +2,13 @@
 //! writes into it which plugins it runs, how many calls each has under way, and at its end, out of a signal handler,
 //! on whose behalf the thread was running that ended it. The keeper reads it when the worker is gone.
 
-pub mod book;
 pub mod current;
 pub mod descriptors;
 pub mod handler;
-pub mod ledger;
+pub mod history;
 pub mod opened;
 pub mod record;
+pub mod shm;
 pub mod vital;
 
-pub use current::Mark;
+pub use current::PluginTag;

@@ -22,7 +22,7 @@ pub mod frame;
 mod provision;
 
 use crate::{
-    crash::{book::Book, record::Crash},
+    crash::{history::CrashHistory, record::Crash},
     sandbox::Sandbox,
 };
 use cardinal_base::config::{Config, Secret};
@@ -31,7 +31,7 @@ use cardinal_database::{connect::SocketDir, roles::RoleNames};
 pub use provision::{PluginDatabase, ProvisionFault, PurgeReport, STATEMENT_TIMEOUT_MS};
 
 /// Descriptors that can come with a start, with room for more purposes of listening sockets than there are.
-pub const MOST_DESCRIPTORS: usize = 8;
+pub const MAX_DESCRIPTORS: usize = 8;
 
 /// Before the listening sockets: ledger, log, and where connections of the local socket come in.
 pub const OWN_DESCRIPTORS: usize = 3;
@@ -50,7 +50,7 @@ pub struct WorkerStart {
     /// How often a worker of this keeper ended on its own.
     pub worker_restarts: u64,
     /// Crashes of this host, and the plugins that are not to be loaded because of them.
-    pub crashes: Book,
+    pub crashes: CrashHistory,
     /// Packages, by their hash, that a probe process of this program has opened before.
     pub probed: Vec<String>,
     /// Signs logins.
@@ -248,7 +248,7 @@ pub fn receive_start(
 
 /// Descriptors travel with the first byte of what they were sent with.
 fn receive_descriptors(socket: &UnixStream, header: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let into = &mut [IoSliceMut::new(header)];
     let received = rustix::net::recvmsg(socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
@@ -306,7 +306,7 @@ impl KeeperLink {
 
     /// Lets the keeper put a first password away that is not good any more.
     pub fn first_login(&self, login: FirstLogin) {
-        self.tell(&ToKeeper::FirstLogin(login));
+        self.send(&ToKeeper::FirstLogin(login));
     }
 
     /// Resolves when the keeper wants the worker to finish what it has and end; also when the keeper is gone.
@@ -342,21 +342,21 @@ impl KeeperLink {
 
     /// Tells the keeper that a package need not be probed again while this program runs.
     pub fn probed(&self, sha256: &str) {
-        self.tell(&ToKeeper::Probed { sha256: sha256.to_owned() });
+        self.send(&ToKeeper::Probed { sha256: sha256.to_owned() });
     }
 
     /// Has the keeper remember that a plugin held all its threads.
     pub fn blocked(&self, crash: Crash) {
-        self.tell(&ToKeeper::Blocked { crash: Box::new(crash) });
+        self.send(&ToKeeper::Blocked { crash: Box::new(crash) });
     }
 
     /// Tells the keeper that tasks run.
     pub fn alive(&self) {
-        self.tell(&ToKeeper::Alive);
+        self.send(&ToKeeper::Alive);
     }
 
     /// What the keeper does not hear now it hears in another life, or it is gone and this worker is about to be.
-    fn tell(&self, message: &ToKeeper) {
+    fn send(&self, message: &ToKeeper) {
         if let Err(error) = self.shared.send(message) {
             tracing::debug!(%error, "the keeper could not be told");
         }

@@ -34,7 +34,7 @@ const TOKEN_BYTES: usize = 64;
 /// From connecting to the token's last byte.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// `sockaddr_un` has 108 bytes with the closing zero.
-const LONGEST_PATH: usize = 107;
+const MAX_PATH: usize = 107;
 const OWNER_ALONE: u32 = 0o600;
 
 /// The socket of one `DATA_DIR`.
@@ -50,7 +50,7 @@ struct Name {
 }
 
 impl LocalSocket {
-    pub fn of(data_dir: &Path) -> Self {
+    pub fn new(data_dir: &Path) -> Self {
         Self { path: data_dir.join(FILE) }
     }
 
@@ -117,7 +117,7 @@ impl LocalSocket {
 
     /// A path that is too long goes through the folder, held open.
     fn name(&self) -> io::Result<Name> {
-        if self.path.as_os_str().len() <= LONGEST_PATH {
+        if self.path.as_os_str().len() <= MAX_PATH {
             return Ok(Name { path: self.path.clone(), _folder: None });
         }
         let folder = self.path.parent().unwrap_or(Path::new("/"));
@@ -162,7 +162,7 @@ mod tests {
     #[tokio::test]
     async fn only_its_owner_may_connect_and_what_a_dead_host_left_gives_way() {
         let folder = tempfile::tempdir().unwrap();
-        let socket = LocalSocket::of(folder.path());
+        let socket = LocalSocket::new(folder.path());
         socket.new_token().unwrap();
         let first = socket.bind().unwrap();
         let mode = fs::metadata(folder.path().join(FILE)).unwrap().permissions().mode();
@@ -181,7 +181,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let deep = folder.path().join("d".repeat(200));
         fs::create_dir(&deep).unwrap();
-        let socket = LocalSocket::of(&deep);
+        let socket = LocalSocket::new(&deep);
         socket.new_token().unwrap();
         let _listener = socket.bind().unwrap();
         socket.connect().await.unwrap();
@@ -191,7 +191,7 @@ mod tests {
     #[tokio::test]
     async fn a_connection_begins_with_the_token_of_this_start() {
         let folder = tempfile::tempdir().unwrap();
-        let socket = LocalSocket::of(folder.path());
+        let socket = LocalSocket::new(folder.path());
         let old = socket.new_token().unwrap();
         let hash = socket.new_token().unwrap();
         let mode = fs::metadata(folder.path().join(TOKEN_FILE)).unwrap().permissions().mode();
@@ -217,7 +217,7 @@ mod tests {
     fn a_file_of_that_name_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(FILE), "mine").unwrap();
-        assert!(LocalSocket::of(folder.path()).bind().is_err());
+        assert!(LocalSocket::new(folder.path()).bind().is_err());
         assert_eq!(fs::read_to_string(folder.path().join(FILE)).unwrap(), "mine");
     }
 }

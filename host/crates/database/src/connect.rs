@@ -11,7 +11,7 @@ use tokio_postgres::config::{Host, TargetSessionAttrs};
 use cardinal_base::config::Secret;
 
 /// `sockaddr_un` has 108 bytes with the closing zero.
-const LONGEST_SOCKET_PATH: usize = 107;
+const MAX_SOCKET_PATH: usize = 107;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Unacknowledged data for this long ends a TCP connection: a database that vanished must not hold a request forever.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -111,7 +111,7 @@ impl SocketDir {
     /// The folder is too long to name and cannot be opened.
     pub fn open(host: &str, port: u16) -> std::io::Result<Self> {
         let length = host.len() + format!("/.s.PGSQL.{port}").len();
-        if !host.starts_with('/') || length <= LONGEST_SOCKET_PATH {
+        if !host.starts_with('/') || length <= MAX_SOCKET_PATH {
             return Ok(Self { short: None, _held: None });
         }
         let held = rustix::fs::open(

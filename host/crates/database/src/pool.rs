@@ -15,7 +15,7 @@ pub use tokio_postgres::Error as StatementError;
 use tokio_postgres::NoTls;
 
 use super::outage::Outages;
-use cardinal_observe::spent::Waiting;
+use cardinal_observe::request_timing::Waiting;
 
 /// How long a request waits for a connection before it is told that we are overloaded.
 const WAIT: Duration = Duration::from_secs(5);

@@ -102,7 +102,7 @@ impl RolePasswords {
         Self { secret }
     }
 
-    pub fn of(&self, role: &str) -> Secret {
+    pub fn for_role(&self, role: &str) -> Secret {
         // HMAC takes a key of any length; the error type says otherwise.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.secret.expose().as_bytes()) else {
             return Secret::new(String::new());
@@ -119,7 +119,7 @@ impl RolePasswords {
 
     /// What the server stores for the role: sent instead of the password, which a server may write to its log.
     pub fn verifier(&self, role: &str) -> String {
-        postgres_protocol::password::scram_sha_256(self.of(role).expose().as_bytes())
+        postgres_protocol::password::scram_sha_256(self.for_role(role).expose().as_bytes())
     }
 }
 
@@ -159,8 +159,8 @@ mod tests {
     #[test]
     fn each_role_has_a_password_of_its_own() {
         let passwords = RolePasswords::from_secret(Secret::new("secret"));
-        assert_ne!(passwords.of("a"), passwords.of("b"));
-        assert_eq!(passwords.of("a"), passwords.of("a"));
-        assert_eq!(passwords.of("a").expose().len(), 64);
+        assert_ne!(passwords.for_role("a"), passwords.for_role("b"));
+        assert_eq!(passwords.for_role("a"), passwords.for_role("a"));
+        assert_eq!(passwords.for_role("a").expose().len(), 64);
     }
 }

@@ -193,7 +193,12 @@ impl Auth {
         let hash = api_key::hash(text);
         let load = || async {
             let identity = oidc.verify(text, &hash).await.map_err(|failure| self.jwt_failure(failure))?;
-            let user = cardinal_store::oidc_users::of(&self.pool, &identity.issuer, &identity.subject, &identity.name);
+            let user = cardinal_store::oidc_users::find_or_create(
+                &self.pool,
+                &identity.issuer,
+                &identity.subject,
+                &identity.name,
+            );
             let user = look_up(user).await?;
             Ok(found(&user, |user| jwt_caller(&identity, user, &self.rights_of(user), &self.limits)))
         };
@@ -347,5 +352,5 @@ fn jwt_caller(identity: &Identity, user: &User, rights: &ScopeSet, limits: &Limi
 
 fn user_caller(user: &User, scopes: ScopeSet) -> Caller {
     let (user_kind, role) = (user.kind.clone(), user.role.clone());
-    Caller { user_kind, role, ..Caller::of(user.id, &user.username, scopes) }
+    Caller { user_kind, role, ..Caller::new(user.id, &user.username, scopes) }
 }

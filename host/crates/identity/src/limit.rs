@@ -1,14 +1,14 @@
 //! Rate limits: per key and per user, and per address for whoever shows no valid credential.
 //!
-//! The rule (`gcra`) and the books (`meter`, `addresses`) are pure over a number of nanoseconds;
+//! The rule (`gcra`) and the books (`bucket`, `addresses`) are pure over a number of nanoseconds;
 //! `lease` brings hosts that share a database to one budget for each caller.
 
 pub mod addresses;
+pub mod bucket;
+mod buckets;
+pub mod budget_lease;
 pub mod gcra;
-pub mod lease;
-pub mod meter;
-mod meters;
-pub mod standing;
+pub mod rate_state;
 
 use std::{
     net::IpAddr,
@@ -20,10 +20,10 @@ use uuid::Uuid;
 
 use self::{
     addresses::{Addresses, Network},
+    bucket::{Bucket, Taken},
+    buckets::Buckets,
     gcra::Limit,
-    meter::{Meter, Taken},
-    meters::Meters,
-    standing::{Kind, Policy, Standing, seconds},
+    rate_state::{Kind, Policy, RateState, seconds},
 };
 use crate::error::AuthError;
 
@@ -48,7 +48,7 @@ const BURST_PART: u32 = 10;
 #[derive(Clone, Debug)]
 pub struct Allowance {
     policy: Policy,
-    meter: Arc<Meter>,
+    bucket: Arc<Bucket>,
 }
 
 impl Allowance {
@@ -73,7 +73,7 @@ pub struct Limits {
     address: Policy,
     addresses: Addresses,
     refusals: Addresses,
-    meters: Meters,
+    buckets: Buckets,
 }
 
 impl Limits {
@@ -86,7 +86,7 @@ impl Limits {
             address: Policy::new(Kind::Address, ADDRESS),
             addresses: Addresses::new(ADDRESS),
             refusals: Addresses::new(REFUSALS),
-            meters: Meters::default(),
+            buckets: Buckets::default(),
         }
     }
 
@@ -114,11 +114,14 @@ impl Limits {
     }
 
     fn allowance(&self, kind: Kind, id: Uuid, limit: Limit) -> Allowance {
-        Allowance { policy: Policy::new(kind, limit), meter: self.meters.of(id, limit, self.at(Instant::now())) }
+        Allowance {
+            policy: Policy::new(kind, limit),
+            bucket: self.buckets.get_or_create(id, limit, self.at(Instant::now())),
+        }
     }
 
     /// Lets an address in, before anything of its credential is looked at; charges nothing.
-    pub fn admit(&self, peer: IpAddr, at: Instant, standing: &mut Option<Standing>) -> Result<(), AuthError> {
+    pub fn admit(&self, peer: IpAddr, at: Instant, standing: &mut Option<RateState>) -> Result<(), AuthError> {
         let now = self.at(at);
         self.addresses.admit(Network::from(peer), now).map_err(|(spent_until, wait)| {
             *standing = Some(self.of_address(spent_until, now));
@@ -127,7 +130,7 @@ impl Limits {
     }
 
     /// Charges a call that showed no valid credential to its address.
-    pub fn charge_address(&self, peer: IpAddr, at: Instant, standing: &mut Option<Standing>) {
+    pub fn charge_address(&self, peer: IpAddr, at: Instant, standing: &mut Option<RateState>) {
         let now = self.at(at);
         let spent_until = self.addresses.charge(Network::from(peer), now);
         *standing = Some(self.of_address(spent_until, now));
@@ -152,27 +155,27 @@ impl Limits {
         &self,
         allowances: &[Allowance],
         at: Instant,
-        standing: &mut Option<Standing>,
+        standing: &mut Option<RateState>,
     ) -> Result<(), AuthError> {
-        let (now, hosts) = (self.at(at), self.meters.hosts());
+        let (now, hosts) = (self.at(at), self.buckets.hosts());
         let mut least: Option<(&Policy, u64, u64)> = None;
-        for (place, Allowance { policy, meter }) in allowances.iter().enumerate() {
-            match meter.take(policy.limit, now, hosts) {
+        for (place, Allowance { policy, bucket }) in allowances.iter().enumerate() {
+            match bucket.take(policy.limit, now, hosts) {
                 Taken::Admitted { remaining, refill } => {
                     if least.is_none_or(|(_, before, _)| remaining < before) {
                         least = Some((policy, remaining, refill));
                     }
                 }
                 Taken::Refused { wait, refill } => {
-                    allowances[..place].iter().for_each(|taken| taken.meter.give_back(taken.policy.limit));
+                    allowances[..place].iter().for_each(|taken| taken.bucket.give_back(taken.policy.limit));
                     let refill = refill.max(wait);
-                    *standing = Some(Standing { policy: policy.clone(), remaining: 0, refill });
+                    *standing = Some(RateState { policy: policy.clone(), remaining: 0, refill });
                     return Err(refused("Too many requests.", wait));
                 }
             }
         }
         if let Some((policy, remaining, refill)) = least {
-            *standing = Some(Standing { policy: policy.clone(), remaining, refill });
+            *standing = Some(RateState { policy: policy.clone(), remaining, refill });
         }
         Ok(())
     }
@@ -182,12 +185,12 @@ impl Limits {
         let now = self.at(Instant::now());
         self.addresses.sweep(now);
         self.refusals.sweep(now);
-        self.meters.sweep(now);
+        self.buckets.sweep(now);
     }
 
-    fn of_address(&self, spent_until: u64, now: u64) -> Standing {
+    fn of_address(&self, spent_until: u64, now: u64) -> RateState {
         let remaining = ADDRESS.remaining(spent_until, now);
-        Standing { policy: self.address.clone(), remaining, refill: spent_until.saturating_sub(now) }
+        RateState { policy: self.address.clone(), remaining, refill: spent_until.saturating_sub(now) }
     }
 
     /// Nanoseconds since this host began, and a second more: zero stands for what never was.

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::shard::{Alone, SHARDS, home};
+use super::shard::{CachePadded, SHARDS, shard_index};
 
 /// Upper bounds in microseconds: a plugin's answer from memory takes some 100, what waits for other servers seconds.
 pub const BOUNDS_US: [u64; 16] = [
@@ -23,7 +23,7 @@ struct Part {
 
 /// A histogram of durations. Two relaxed additions on cache lines of the thread's own per observation.
 #[derive(Debug, Default)]
-pub struct Histogram(Box<[Alone<Part>; SHARDS]>);
+pub struct Histogram(Box<[CachePadded<Part>; SHARDS]>);
 
 /// What a histogram held when it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,14 +36,14 @@ pub struct Reading {
 impl Histogram {
     pub fn observe(&self, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let part = &self.0[home(SHARDS)].0;
+        let part = &self.0[shard_index(SHARDS)].0;
         part.buckets[BOUNDS_US.partition_point(|bound| *bound < us)].fetch_add(1, Ordering::Relaxed);
         part.sum_us.fetch_add(us, Ordering::Relaxed);
     }
 
     pub fn read(&self) -> Reading {
         let mut reading = Reading::default();
-        for Alone(part) in self.0.iter() {
+        for CachePadded(part) in self.0.iter() {
             for (sum, bucket) in reading.buckets.iter_mut().zip(&part.buckets) {
                 *sum += bucket.load(Ordering::Relaxed);
             }

@@ -8,8 +8,8 @@ pub mod meter;
 pub mod plugins;
 pub mod process;
 pub mod recent;
+pub mod request_timing;
 pub mod shard;
-pub mod spent;
 pub mod tools;
 pub mod trace;
 

@@ -125,7 +125,7 @@ impl Log {
 
     /// The lines of a plugin; `None` when there are too many plugins.
     pub fn tail(&self, plugin: &str) -> Option<Arc<Tail>> {
-        self.0.tails.of(plugin, self.0.clock.now())
+        self.0.tails.for_plugin(plugin, self.0.clock.now())
     }
 
     /// The levels in force and what was changed for a while.

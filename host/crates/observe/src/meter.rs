@@ -14,17 +14,17 @@ use http::Method;
 
 use super::{
     histogram::{Histogram, Reading},
+    request_timing::RequestTiming,
     shard::{Counter, Gauge},
-    spent::Spent,
 };
 
 /// Routes that have a meter of their own; beyond it they share one. Plugins bring routes, and could bring any number.
-const MOST_ROUTES: usize = 2_000;
+const MAX_ROUTES: usize = 2_000;
 /// The label of what has no route.
 const UNMATCHED: &str = "unmatched";
 /// The label of what is passed on to an upstream.
 const PROXIED: &str = "proxied";
-/// The label of routes beyond [`MOST_ROUTES`].
+/// The label of routes beyond [`MAX_ROUTES`].
 const OTHER: &str = "other";
 pub const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", OTHER];
@@ -64,7 +64,7 @@ impl Meter {
         self.route.starts_with('/')
     }
 
-    pub fn observe(&self, status: u16, took: Duration, spent: &Spent) {
+    pub fn observe(&self, status: u16, took: Duration, spent: &RequestTiming) {
         let class = usize::from(status / 100).clamp(1, CLASSES.len()) - 1;
         self.classes[class].get_or_init(Histogram::default).observe(took);
         for (counter, part) in [(&self.plugin_us, spent.plugin), (&self.database_us, spent.database)] {
@@ -118,7 +118,7 @@ impl Requests {
         if let Some(known) = routes.get(&(method, route.to_owned())) {
             return known;
         }
-        if routes.len() >= MOST_ROUTES {
+        if routes.len() >= MAX_ROUTES {
             return self.other;
         }
         let meter = Meter::new(method, route);
@@ -162,7 +162,7 @@ mod tests {
         let meter = requests.route(&Method::GET, "/cards/{id}");
         assert!(std::ptr::eq(meter, requests.route(&Method::GET, "/cards/{id}")));
         assert!(!std::ptr::eq(meter, requests.route(&Method::POST, "/cards/{id}")));
-        let mut spent = Spent::default();
+        let mut spent = RequestTiming::default();
         spent.database = Duration::from_millis(2);
         meter.observe(204, Duration::from_millis(3), &spent);
         let read = requests.read();
@@ -173,15 +173,15 @@ mod tests {
     #[test]
     fn neither_routes_nor_methods_can_flood_the_series() {
         let requests = Requests::default();
-        for n in 0..MOST_ROUTES + 50 {
-            requests.route(&Method::GET, &format!("/r{n}")).observe(200, Duration::ZERO, &Spent::default());
+        for n in 0..MAX_ROUTES + 50 {
+            requests.route(&Method::GET, &format!("/r{n}")).observe(200, Duration::ZERO, &RequestTiming::default());
         }
         for n in 0..50 {
             let odd = Method::from_bytes(format!("M{n}").as_bytes()).unwrap();
-            requests.unmatched(&odd).observe(404, Duration::ZERO, &Spent::default());
+            requests.unmatched(&odd).observe(404, Duration::ZERO, &RequestTiming::default());
         }
         let read = requests.read();
-        assert_eq!(read.len(), MOST_ROUTES + 2);
+        assert_eq!(read.len(), MAX_ROUTES + 2);
         let other = read.iter().find(|metered| metered.meter.route == OTHER).unwrap();
         assert_eq!(other.classes[0].1.count(), 50);
     }

@@ -9,7 +9,7 @@ use std::{
 pub const SHARDS: usize = 8;
 
 /// Which shard the running thread counts in: below [`SHARDS`], or of any other number of shards.
-pub fn home(shards: usize) -> usize {
+pub fn shard_index(shards: usize) -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static HOME: Cell<usize> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed));
@@ -21,15 +21,15 @@ pub fn home(shards: usize) -> usize {
 /// One thread's part, alone on its cache lines (two are fetched at a time).
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Alone<T>(pub T);
+pub struct CachePadded<T>(pub T);
 
 /// A number that only grows, or, taken as a difference, a level.
 #[derive(Debug, Default)]
-pub struct Counter([Alone<AtomicU64>; SHARDS]);
+pub struct Counter([CachePadded<AtomicU64>; SHARDS]);
 
 impl Counter {
     pub fn add(&self, n: u64) {
-        self.0[home(SHARDS)].0.fetch_add(n, Ordering::Relaxed);
+        self.0[shard_index(SHARDS)].0.fetch_add(n, Ordering::Relaxed);
     }
 
     pub fn count(&self) {

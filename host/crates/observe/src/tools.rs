@@ -9,8 +9,8 @@ use std::{
 use super::histogram::{Histogram, Reading};
 
 /// Tools that are counted by name; beyond it they are counted together. Plugins bring tools, and could bring any number.
-const MOST_TOOLS: usize = 1_000;
-/// The label of tools beyond [`MOST_TOOLS`].
+const MAX_TOOLS: usize = 1_000;
+/// The label of tools beyond [`MAX_TOOLS`].
 const OTHER: &str = "other";
 
 /// How a tool call ended.
@@ -62,7 +62,7 @@ impl Tools {
         if let Some(known) = meters.get(tool) {
             return Arc::clone(known);
         }
-        let name = if meters.len() < MOST_TOOLS { tool } else { OTHER };
+        let name = if meters.len() < MAX_TOOLS { tool } else { OTHER };
         Arc::clone(meters.entry(name.to_owned()).or_default())
     }
 
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn tools_beyond_the_limit_are_counted_together() {
         let tools = Tools::default();
-        for number in 0..MOST_TOOLS + 5 {
+        for number in 0..MAX_TOOLS + 5 {
             tools.observe(&format!("tool_{number}"), Outcome::Ok, Duration::from_millis(1));
         }
         tools.observe("tool_0", Outcome::Error, Duration::from_millis(1));
@@ -99,6 +99,6 @@ mod tests {
         };
         assert_eq!(count(OTHER, Outcome::Ok), 5);
         assert_eq!((count("tool_0", Outcome::Ok), count("tool_0", Outcome::Error)), (1, 1));
-        assert_eq!(read.len(), MOST_TOOLS + 2);
+        assert_eq!(read.len(), MAX_TOOLS + 2);
     }
 }

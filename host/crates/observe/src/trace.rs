@@ -26,7 +26,7 @@ pub struct Trace {
 
 impl Trace {
     /// The trace that the headers carry, or a new one, with a new span in it.
-    pub fn of(headers: &HeaderMap, random: &mut impl Rng) -> Self {
+    pub fn from_headers(headers: &HeaderMap, random: &mut impl Rng) -> Self {
         let carried = only(headers, &PARENT).and_then(|value| parse(value.as_bytes()));
         let (id, flags) = carried.unwrap_or_else(|| (some(random), 0));
         Self { id, span: some(random), flags }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     fn parent_after(parents: &[&str]) -> String {
-        let trace = Trace::of(&headers(parents, &[]), &mut rand::rng());
+        let trace = Trace::from_headers(&headers(parents, &[]), &mut rand::rng());
         String::from_utf8(trace.parent().as_ref().to_vec()).unwrap()
     }
 
@@ -248,7 +248,7 @@ mod tests {
     fn a_request_that_is_passed_on_is_marked() {
         for (parents, kept) in [(&[GIVEN][..], true), (&["nonsense"], false), (&[], false)] {
             let mut sent = headers(parents, &["a=1"]);
-            let trace = Trace::of(&sent, &mut rand::rng());
+            let trace = Trace::from_headers(&sent, &mut rand::rng());
             trace.mark(&mut sent);
             assert_eq!(sent[PARENT].as_bytes(), trace.parent().as_ref());
             assert_eq!(sent.get(STATE).is_some(), kept);

@@ -78,7 +78,7 @@ impl Kept {
     }
 
     /// The packages of a plugin, the one that was put into service last first; none of one that was removed since.
-    pub fn of(&self, plugin: &str) -> Vec<KeptPackage> {
+    pub fn for_plugin(&self, plugin: &str) -> Vec<KeptPackage> {
         match self.lock().get(plugin) {
             Some(shelf) if shelf.removed_at.is_none() => shelf.packages.clone(),
             _ => Vec::new(),
@@ -252,7 +252,7 @@ mod tests {
         );
         assert_eq!(fs::metadata(data.path().join(FOLDER)).unwrap().mode() & 0o777, 0o700);
         let reopened = Kept::open(data.path());
-        assert_eq!(reopened.of("p"), kept.of("p"));
+        assert_eq!(reopened.for_plugin("p"), kept.for_plugin("p"));
         assert_eq!(find(data.path(), "p", &original.sha256), Some(place));
         assert_eq!(find(data.path(), "q", &original.sha256), None);
     }
@@ -266,7 +266,7 @@ mod tests {
             kept.keep("p", &version(number as u64), package, NOW).unwrap();
         }
         kept.keep("p", &version(1), &packages[1], NOW).unwrap();
-        let order: Vec<u64> = kept.of("p").iter().map(|it| it.version.patch).collect();
+        let order: Vec<u64> = kept.for_plugin("p").iter().map(|it| it.version.patch).collect();
         assert_eq!(order, [1, 4, 3, 2]);
         assert!(kept.find("p", &packages[0].sha256).is_none(), "the oldest is gone from the disk too");
         assert!(order.iter().all(|number| kept.find("p", &packages[*number as usize].sha256).is_some()));
@@ -279,10 +279,10 @@ mod tests {
         kept.keep("p", &version(2), &package("library"), NOW).unwrap();
         kept.removed("p", NOW);
         kept.removed("never-there", NOW);
-        assert!(kept.of("p").is_empty() && kept.plugins().is_empty());
-        assert!(Kept::open(data.path()).of("p").is_empty());
+        assert!(kept.for_plugin("p").is_empty() && kept.plugins().is_empty());
+        assert!(Kept::open(data.path()).for_plugin("p").is_empty());
         kept.keep("p", &version(1), &package("older"), NOW).unwrap();
-        assert_eq!(kept.of("p").len(), 2);
+        assert_eq!(kept.for_plugin("p").len(), 2);
     }
 
     #[test]
@@ -291,10 +291,10 @@ mod tests {
         Kept::open(data.path()).keep("p", &version(0), &package("library"), NOW).unwrap();
         let index = data.path().join(FOLDER).join(INDEX);
         fs::write(&index, "no index").unwrap();
-        assert!(Kept::open(data.path()).of("p").is_empty());
+        assert!(Kept::open(data.path()).for_plugin("p").is_empty());
         fs::remove_file(&index).unwrap();
         // Nobody writes to it, and nobody waits for that.
         rustix::fs::mkfifoat(rustix::fs::CWD, &index, rustix::fs::Mode::RUSR).unwrap();
-        assert!(Kept::open(data.path()).of("p").is_empty());
+        assert!(Kept::open(data.path()).for_plugin("p").is_empty());
     }
 }

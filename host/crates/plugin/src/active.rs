@@ -89,7 +89,7 @@ impl Active {
         agreement::handlers_are_declared(&manifest, instance.exports())?;
         let (name, meter) = (&manifest.name, telemetry.plugins.meter(&manifest.name));
         let (limit, tail) = (manifest.limits.max_concurrency, services.log.tail(name));
-        let guard = Guard::new(name, limit, services.breaker.of(name), meter, tail);
+        let guard = Guard::new(name, limit, services.breaker.get(name), meter, tail);
         Ok(Self { manifest, generation, instance, guard, routes })
     }
 

@@ -19,9 +19,9 @@ use cardinal_base::config::Breaking;
 /// The calls that are looked at: those of the last minute.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Fewer calls say nothing.
-const LEAST_CALLS: u64 = 20;
+const MIN_CALLS: u64 = 20;
 /// Of a hundred calls, this many and one more must have gone wrong.
-const MOST_PERCENT: u64 = 50;
+const MAX_PERCENT: u64 = 50;
 /// Faults that are remembered; with as many it is open long before.
 const KEPT: usize = 256;
 /// How long nothing is let through, the first time and at most: it doubles with each try that fails.
@@ -152,7 +152,7 @@ impl Breaker {
         let faults = state.faults.len() as u64;
         // Calls that were let in together and fail together count all, though none was let in since the first fault.
         let calls = (calls.saturating_sub(since) + 1).max(faults);
-        if calls >= LEAST_CALLS && faults * 100 > calls * MOST_PERCENT {
+        if calls >= MIN_CALLS && faults * 100 > calls * MAX_PERCENT {
             self.open(&mut state, now, OPEN);
         }
     }
@@ -225,9 +225,9 @@ mod tests {
     #[test]
     fn it_opens_when_most_of_many_calls_go_wrong() {
         let (breaker, now) = (breaker(), Instant::now());
-        fail(&breaker, now, 0, LEAST_CALLS - 1);
+        fail(&breaker, now, 0, MIN_CALLS - 1);
         assert_eq!(breaker.admit_at(now), Ok(Pass::Free), "too few to say");
-        fail(&breaker, now, LEAST_CALLS - 1, 1);
+        fail(&breaker, now, MIN_CALLS - 1, 1);
         assert_eq!(breaker.admit_at(now), Err(11));
         assert_eq!(breaker.report_at(now).state, "open");
     }
@@ -237,23 +237,23 @@ mod tests {
         let (breaker, now) = (breaker(), Instant::now());
         (0..100).for_each(|n| breaker.wrong_at(now, Pass::Free, n * 3));
         assert_eq!(breaker.admit_at(now), Ok(Pass::Free), "a third goes wrong");
-        fail(&breaker, now + 2 * WINDOW, 300, LEAST_CALLS - 1);
+        fail(&breaker, now + 2 * WINDOW, 300, MIN_CALLS - 1);
         assert_eq!(breaker.admit_at(now + 2 * WINDOW), Ok(Pass::Free), "the old ones do not count");
     }
 
     #[test]
     fn calls_that_fail_together_open_it() {
         let (breaker, now) = (breaker(), Instant::now());
-        (1..LEAST_CALLS).for_each(|_| breaker.wrong_at(now, Pass::Free, LEAST_CALLS));
+        (1..MIN_CALLS).for_each(|_| breaker.wrong_at(now, Pass::Free, MIN_CALLS));
         assert_eq!(breaker.admit_at(now), Ok(Pass::Free), "too few to say");
-        breaker.wrong_at(now, Pass::Free, LEAST_CALLS);
+        breaker.wrong_at(now, Pass::Free, MIN_CALLS);
         assert_eq!(breaker.admit_at(now), Err(11));
     }
 
     #[test]
     fn one_at_a_time_is_tried_until_one_goes_well() {
         let (breaker, now) = (breaker(), Instant::now());
-        fail(&breaker, now, 0, LEAST_CALLS);
+        fail(&breaker, now, 0, MIN_CALLS);
         let later = now + OPEN;
         assert_eq!(breaker.report_at(later).state, "half-open");
         assert_eq!(breaker.admit_at(later), Ok(Pass::Try));
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn a_try_that_never_comes_back_does_not_keep_it_open() {
         let (breaker, now) = (breaker(), Instant::now());
-        fail(&breaker, now, 0, LEAST_CALLS);
+        fail(&breaker, now, 0, MIN_CALLS);
         assert_eq!(breaker.admit_at(now + OPEN), Ok(Pass::Try));
         assert_eq!(breaker.admit_at(now + OPEN + TRY_LIMIT), Ok(Pass::Try));
     }
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn it_can_be_told_to_watch_and_do_nothing() {
         let (breaker, now) = (Breaker::new("tested", Breaking::Observe), Instant::now());
-        fail(&breaker, now, 0, LEAST_CALLS);
+        fail(&breaker, now, 0, MIN_CALLS);
         assert_eq!(breaker.admit_at(now + SECOND), Ok(Pass::Free));
         assert_eq!(breaker.report_at(now + SECOND).state, "open");
     }

@@ -21,13 +21,13 @@ use cardinal_cards::{
     filter::ListQuery,
     source::{self, Broken},
 };
-use cardinal_control::crash::Mark;
+use cardinal_control::crash::PluginTag;
 use cardinal_database::pool::Pool;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_observe::log::Log;
 use cardinal_store::{
     card_sources::{self, Entry, Written},
-    catalogue::{Catalogue, Unwritten},
+    catalogue::{Catalogue, EnrichError},
     error::StoreError,
     service_users,
 };
@@ -57,7 +57,7 @@ pub struct PluginIdentity {
     pub name: String,
     pub version: String,
     /// What marks threads that run its code.
-    pub mark: Mark,
+    pub mark: PluginTag,
     /// Counts up with every instance that the host makes.
     pub generation: u64,
     /// `provides_kinds` of the manifest.
@@ -121,13 +121,13 @@ impl From<StoreError> for Fault {
     }
 }
 
-impl From<Unwritten> for Fault {
-    fn from(error: Unwritten) -> Self {
+impl From<EnrichError> for Fault {
+    fn from(error: EnrichError) -> Self {
         match error {
-            Unwritten::Store(error) => error.into(),
-            Unwritten::Together(error) => Self::Unavailable(anyhow::Error::new(error)),
-            Unwritten::Crowded => Self::Busy("Too many writes wait for this card.".to_owned()),
-            Unwritten::Stopped => Self::Unavailable(anyhow::anyhow!("the host is stopping")),
+            EnrichError::Store(error) => error.into(),
+            EnrichError::QueuedEnrichment(error) => Self::Unavailable(anyhow::Error::new(error)),
+            EnrichError::Crowded => Self::Busy("Too many writes wait for this card.".to_owned()),
+            EnrichError::Stopped => Self::Unavailable(anyhow::anyhow!("the host is stopping")),
         }
     }
 }
@@ -154,7 +154,7 @@ impl PluginContext {
         &self.identity.name
     }
 
-    pub fn mark(&self) -> Mark {
+    pub fn mark(&self) -> PluginTag {
         self.identity.mark
     }
 
@@ -167,7 +167,7 @@ impl PluginContext {
     }
 
     pub fn execution(&self) -> Execution {
-        self.services.execution.of(self.name())
+        self.services.execution.get(self.name())
     }
 
     pub fn watchdog(&self) -> &Arc<Watchdog> {

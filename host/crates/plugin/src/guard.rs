@@ -25,8 +25,8 @@ use cardinal_base::{codes, config::Breaking, request_id::RequestId};
 use cardinal_observe::{
     log::tail::Tail,
     plugins::{Cause, Fault, PluginMeter},
+    request_timing,
     shard::Counter,
-    spent,
 };
 
 /// Seconds after which a caller may try again when the plugin is busy.
@@ -119,15 +119,15 @@ impl Guard {
     {
         self.counters.calls.count();
         let admitted = self.admit(called.in_flight, stuck)?;
-        let (begun, waited_before) = (Instant::now(), spent::database());
+        let (begun, waited_before) = (Instant::now(), request_timing::database());
         let outcome = tokio::time::timeout_at(called.deadline.into(), call()).await;
         let took = begun.elapsed();
         // A handler that waits for its end hears of it at the deadline, and answers before the timer is looked at.
         let in_time = outcome.ok().filter(|_| begun + took < called.deadline);
         self.meter.called(took);
         // The call has put its waits for the database on the request's account by now.
-        let waited = spent::database().saturating_sub(waited_before);
-        spent::add_plugin(took.saturating_sub(waited));
+        let waited = request_timing::database().saturating_sub(waited_before);
+        request_timing::add_plugin(took.saturating_sub(waited));
         match in_time {
             Some(Ok(mut reply)) => {
                 admitted.well();
@@ -241,7 +241,7 @@ impl Guard {
         self.meter.caused(cause);
         self.recent.note(called, fault, cause, took);
         if let Some(tail) = &self.tail {
-            faults::tell(tail, called, (fault, cause, reason), took);
+            faults::log_fault(tail, called, (fault, cause, reason), took);
         }
         if cause == Cause::Plugin {
             admitted.wrong();

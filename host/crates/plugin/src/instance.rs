@@ -4,7 +4,7 @@
 //! that could run its code is gone: every call, every reply stream. Whatever hangs keeps the
 //! instance resident, and never harms more than that.
 
-mod course;
+mod call_future;
 pub mod exports;
 mod fault;
 mod reply;
@@ -18,7 +18,7 @@ use std::{
 use cardinal_plugin_abi::{CtxId, Reply, Request};
 
 pub use self::{
-    course::Call,
+    call_future::Call,
     exports::{Export, ExportKind},
     reply::{BODY_LIMIT, ReplyStream},
 };
@@ -29,15 +29,15 @@ use super::{
     },
     call::{CallBody, CallParts},
     context::{PluginContext, PluginIdentity, Services},
-    lane::{Entrance, Relief},
+    lane::{Relief, Spawner},
     library::{
         Library,
-        seat::{NotMade, Running, Seat},
+        raw_instance::{NotMade, RawInstance, Running},
     },
     placement::{self, Placement, PlacementReport},
     watchdog::Polling,
 };
-use cardinal_control::crash::{Mark, current, ledger};
+use cardinal_control::crash::{PluginTag, current, shm};
 use cardinal_package::state::{Code, Refusal};
 
 /// How long a plugin may take to stop what it started, once its calls are gone.
@@ -45,7 +45,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// A live instance. Shut it down when it is done with; dropped without, it shuts itself down.
 pub struct Instance {
-    seat: Arc<Seat>,
+    raw: Arc<RawInstance>,
     scope: Arc<Scope>,
     exports: Vec<Export>,
     library: Library,
@@ -69,15 +69,15 @@ impl Instance {
 
     fn make(library: &Library, ctx: CtxId, scope: Arc<Scope>) -> Result<Self, Refusal> {
         let runtime = scope.context.runtime().clone();
-        let seat = Seat::create(library, bridge::host_api(), (ctx, scope.context.mark()), runtime, STOP_LIMIT)
+        let raw = RawInstance::create(library, bridge::host_api(), (ctx, scope.context.mark()), runtime, STOP_LIMIT)
             .map_err(not_made)?;
-        let exports = exports::parse(seat.exports().get())?;
-        let anchor: scope::Anchor = seat.clone();
+        let exports = exports::parse(raw.exports().get())?;
+        let anchor: scope::Anchor = raw.clone();
         scope.belongs_to(&anchor);
-        ledger::name_handlers(seat.mark(), exports.iter().map(Export::told));
+        shm::name_handlers(raw.mark(), exports.iter().map(Export::describe));
         scope.runs_at(placement(&scope, ctx, &exports));
         let generation = scope.context.generation().to_string();
-        Ok(Self { seat, scope, exports, library: library.clone(), generation })
+        Ok(Self { raw, scope, exports, library: library.clone(), generation })
     }
 
     /// The handlers that the instance's router holds, by number.
@@ -87,12 +87,12 @@ impl Instance {
 
     /// The number of the instance's context, which marks threads that run its code.
     pub fn ctx(&self) -> CtxId {
-        self.seat.ctx()
+        self.raw.ctx()
     }
 
     /// What marks threads that run its code.
-    pub fn mark(&self) -> Mark {
-        self.seat.mark()
+    pub fn mark(&self) -> PluginTag {
+        self.raw.mark()
     }
 
     /// Calls and streams that are under way.
@@ -102,7 +102,7 @@ impl Instance {
 
     /// Tells of the instance without keeping it.
     pub fn witness(&self) -> Witness {
-        Witness { seat: Arc::downgrade(&self.seat), scope: Arc::downgrade(&self.scope) }
+        Witness { raw: Arc::downgrade(&self.raw), scope: Arc::downgrade(&self.scope) }
     }
 
     /// The connections of the plugin's own pool; none when it has no database.
@@ -134,7 +134,7 @@ impl Instance {
             CallBody::Full(bytes) => (scope, Some(bytes)),
             CallBody::Stream(stream, _) => (scope.with_body(stream), None),
         };
-        let mark = self.seat.mark().handler(handler);
+        let mark = self.raw.mark().handler(handler);
         let lease = CallLease { number: CallNumber::give(scope)?, mark, lease, handler };
         let request = request::build(head, &call, full, lease.number.scope(), self.scope.context.runtime());
         Some((request, lease))
@@ -158,9 +158,9 @@ impl Instance {
     /// On the plugin's own threads: what it started may block when it is ended.
     async fn stop(&self) -> Result<(), String> {
         let Some(placement) = self.scope.placement() else { return Ok(()) };
-        let seat = self.seat.clone();
+        let raw = self.raw.clone();
         let stopped = placement.lane().entrance().send(placement::NO_HANDLER, move |tell| async move {
-            let _ = tell.send(seat.stop().await);
+            let _ = tell.send(raw.stop().await);
         });
         match tokio::time::timeout(STOP_LIMIT, stopped).await {
             Ok(Ok(outcome)) => outcome,
@@ -191,8 +191,8 @@ impl Instance {
 
     /// Ends the doors: every handle of the plugin is refused from here on.
     fn retire(&self) {
-        scope::retire(self.seat.ctx());
-        bridge::database::reclaim(self.seat.ctx());
+        scope::retire(self.raw.ctx());
+        bridge::database::reclaim(self.raw.ctx());
         self.scope.context.close();
     }
 }
@@ -207,14 +207,14 @@ impl Drop for Instance {
 
 /// Tells of an instance, also when it is over.
 pub struct Witness {
-    seat: Weak<Seat>,
+    raw: Weak<RawInstance>,
     scope: Weak<Scope>,
 }
 
 impl Witness {
     /// Whether its memory is given back, or just being.
     pub fn is_freed(&self) -> bool {
-        self.seat.strong_count() == 0
+        self.raw.strong_count() == 0
     }
 
     pub fn in_flight(&self) -> usize {
@@ -229,7 +229,7 @@ impl Witness {
 
 fn placement(scope: &Scope, ctx: CtxId, exports: &[Export]) -> Placement {
     let context = &scope.context;
-    let handlers = exports.iter().map(Export::told);
+    let handlers = exports.iter().map(Export::describe);
     let (watchdog, runtime) = (context.watchdog().clone(), context.runtime().clone());
     Placement::new(context.name(), (ctx, context.mark()), handlers, context.execution(), watchdog, runtime)
 }
@@ -252,12 +252,12 @@ pub fn not_made(reason: NotMade) -> Refusal {
 /// Counts as work under way, and keeps the instance's memory.
 struct Lease {
     scope: Arc<Scope>,
-    seat: Arc<Seat>,
+    raw: Arc<RawInstance>,
 }
 
 impl Lease {
     fn take(instance: &Instance) -> Option<Self> {
-        instance.scope.leases.take().then(|| Self { scope: instance.scope.clone(), seat: instance.seat.clone() })
+        instance.scope.leases.take().then(|| Self { scope: instance.scope.clone(), raw: instance.raw.clone() })
     }
 }
 
@@ -271,7 +271,7 @@ impl Drop for Lease {
 struct CallLease {
     // The number ends first: doors must refuse the call before the instance may go.
     number: CallNumber,
-    mark: Mark,
+    mark: PluginTag,
     lease: Lease,
     handler: u32,
 }
@@ -284,11 +284,11 @@ impl CallLease {
 
     /// Runs the handler up to its future.
     fn begin(&self, request: Request) -> Running<Reply> {
-        self.lease.seat.call(self.handler, self.number.get(), request)
+        self.lease.raw.call(self.handler, self.number.get(), request)
     }
 
     /// The instance's own threads.
-    fn lane(&self) -> Option<Entrance> {
+    fn lane(&self) -> Option<Spawner> {
         Some(self.lease.scope.placement()?.lane().entrance())
     }
 

@@ -27,13 +27,13 @@ use super::{
     placement::NO_HANDLER,
     watchdog::{Slot, Watchdog},
 };
-use cardinal_control::crash::{Mark, current, descriptors, opened};
+use cardinal_control::crash::{PluginTag, current, descriptors, opened};
 
 /// The most threads of one lane. A plugin that blocks them all has none left, and nobody else has
 /// one less.
 pub const THREADS: usize = 4;
 /// As many once more, when all of them are held by calls that nobody waits for any more; never more than that.
-pub const MOST_THREADS: usize = 2 * THREADS;
+pub const MAX_THREADS: usize = 2 * THREADS;
 /// A poll that has not returned for so long holds its thread: operators see it.
 pub const HELD: Duration = Duration::from_secs(3);
 /// A poll that goes on for so long after its call was given up is not going to return soon.
@@ -52,7 +52,7 @@ pub struct Lane(Arc<Shared>);
 struct Shared {
     name: String,
     ctx: CtxId,
-    mark: Mark,
+    mark: PluginTag,
     watchdog: Arc<Watchdog>,
     runtime: Handle,
     timed: Arc<dyn Timed>,
@@ -99,7 +99,7 @@ impl Lane {
     /// A lane without threads; they come with the work.
     pub fn new(
         name: &str,
-        (ctx, mark): (CtxId, Mark),
+        (ctx, mark): (CtxId, PluginTag),
         watchdog: Arc<Watchdog>,
         runtime: Handle,
         timed: Arc<dyn Timed>,
@@ -109,8 +109,8 @@ impl Lane {
     }
 
     /// The way in, which does not keep the lane open.
-    pub fn entrance(&self) -> Entrance {
-        Entrance(Arc::clone(&self.0))
+    pub fn entrance(&self) -> Spawner {
+        Spawner(Arc::clone(&self.0))
     }
 
     /// How many threads there are.
@@ -147,11 +147,11 @@ impl Lane {
         if given_up.len() < queue.most_threads {
             return Relief::NotNeeded;
         }
-        if queue.most_threads == MOST_THREADS {
+        if queue.most_threads == MAX_THREADS {
             return Relief::Exhausted(given_up);
         }
-        queue.most_threads = MOST_THREADS;
-        for _ in 0..queue.tasks.len().min(MOST_THREADS - THREADS) {
+        queue.most_threads = MAX_THREADS;
+        for _ in 0..queue.tasks.len().min(MAX_THREADS - THREADS) {
             self.0.start(queue);
             queue = self.0.lock();
         }
@@ -167,12 +167,12 @@ impl Drop for Lane {
 }
 
 /// The way into a lane.
-pub struct Entrance(Arc<Shared>);
+pub struct Spawner(Arc<Shared>);
 
-impl Entrance {
-    /// Runs what `make` makes with the other end of the [`Ride`]. All of it is made, polled and
+impl Spawner {
+    /// Runs what `make` makes with the other end of the [`JoinHandle`]. All of it is made, polled and
     /// dropped on the lane's threads.
-    pub fn send<T, F>(&self, handler: u32, make: impl FnOnce(oneshot::Sender<T>) -> F + Send + 'static) -> Ride<T>
+    pub fn send<T, F>(&self, handler: u32, make: impl FnOnce(oneshot::Sender<T>) -> F + Send + 'static) -> JoinHandle<T>
     where
         T: Send + 'static,
         F: Future<Output = ()> + Send + 'static,
@@ -180,7 +180,7 @@ impl Entrance {
         let (tell, told) = oneshot::channel();
         let task = Task::new(handler, Arc::clone(&self.0), async move { make(tell).await });
         task.wake_up();
-        Ride { told, task: Some(task) }
+        JoinHandle { told, task: Some(task) }
     }
 
     /// Drops something on the lane's threads.
@@ -215,19 +215,19 @@ pub async fn pump<L: Send, P: Send>(
 }
 
 /// The outcome of what runs on a lane; an error when it ended without one. Dropping it cancels.
-pub struct Ride<T> {
+pub struct JoinHandle<T> {
     told: oneshot::Receiver<T>,
     task: Option<Arc<Task>>,
 }
 
-impl<T> Ride<T> {
+impl<T> JoinHandle<T> {
     /// Lets it go on without anybody who waits for it.
     pub fn detach(mut self) {
         self.task = None;
     }
 }
 
-impl<T> Future for Ride<T> {
+impl<T> Future for JoinHandle<T> {
     type Output = Result<T, oneshot::error::RecvError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -239,7 +239,7 @@ impl<T> Future for Ride<T> {
     }
 }
 
-impl<T> Drop for Ride<T> {
+impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         if let Some(task) = self.task.take() {
             task.cancel();

@@ -6,7 +6,7 @@
 pub mod background;
 pub mod forked;
 mod loaded;
-pub mod seat;
+pub mod raw_instance;
 pub mod trial;
 
 use std::{

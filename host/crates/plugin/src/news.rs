@@ -30,7 +30,7 @@ struct Standing {
 }
 
 /// Tells of every change until the host stops. That plugins leave when it does is no news of theirs.
-pub async fn tell(registry: &Registry, pool: &Pool, host_id: Uuid, stop: &CancellationToken) {
+pub async fn publish(registry: &Registry, pool: &Pool, host_id: Uuid, stop: &CancellationToken) {
     let mut changes = registry.changes();
     let mut known = BTreeMap::new();
     loop {
@@ -43,7 +43,7 @@ pub async fn tell(registry: &Registry, pool: &Pool, host_id: Uuid, stop: &Cancel
             return;
         }
         for event in between(&known, &now, host_id) {
-            events::tell(pool, &event).await;
+            events::raise(pool, &event).await;
         }
         known = now;
     }

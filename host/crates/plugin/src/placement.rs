@@ -23,7 +23,7 @@ use super::{
     watchdog::{Blamed, Place, Polling, Watchdog},
 };
 use cardinal_base::config::Execution;
-use cardinal_control::crash::Mark;
+use cardinal_control::crash::PluginTag;
 
 /// Quick polls on the lane after which a handler moves to the core's threads.
 const PROBATION: u32 = 1_000;
@@ -32,7 +32,7 @@ const QUICK: Duration = Duration::from_millis(5);
 /// How many quick polls a slow one undoes. Not all: a busy machine makes some look slow.
 const SLOW_COSTS: u32 = 250;
 /// How often the number of polls doubles for a handler that has blocked the core.
-const MOST_DOUBLINGS: u32 = 10;
+const MAX_DOUBLINGS: u32 = 10;
 /// What is no handler's: a plugin's shutdown, data that it feeds into the database.
 pub const NO_HANDLER: u32 = u32::MAX;
 
@@ -122,7 +122,7 @@ impl Placement {
     /// The places for an instance with these handlers.
     pub fn new(
         plugin: &str,
-        (ctx, mark): (CtxId, Mark),
+        (ctx, mark): (CtxId, PluginTag),
         handlers: impl Iterator<Item = String>,
         execution: Execution,
         watchdog: Arc<Watchdog>,
@@ -220,7 +220,7 @@ impl Handlers {
 impl Handler {
     /// How many quick polls in a row it takes.
     fn probation(&self) -> u32 {
-        PROBATION << self.blocked_core.load(Ordering::Relaxed).min(MOST_DOUBLINGS)
+        PROBATION << self.blocked_core.load(Ordering::Relaxed).min(MAX_DOUBLINGS)
     }
 }
 
@@ -287,7 +287,14 @@ mod tests {
     fn placement(execution: Execution) -> Placement {
         let runtime = Handle::current();
         let watchdog = Arc::new(Watchdog::start(runtime.clone()).unwrap());
-        Placement::new("tested", (7, Mark::NOBODY), ["GET /x".to_owned()].into_iter(), execution, watchdog, runtime)
+        Placement::new(
+            "tested",
+            (7, PluginTag::NOBODY),
+            ["GET /x".to_owned()].into_iter(),
+            execution,
+            watchdog,
+            runtime,
+        )
     }
 
     fn quick(placement: &Placement, polls: u32) {

@@ -345,7 +345,7 @@ mod tests {
         let script =
             format!("echo noise; echo more >&2; printf 'half\\n'; {}echo noise; {made}", says(&Answer::Opened));
         let exports = run(&script, LONG).await.unwrap().exports.unwrap();
-        assert_eq!(exports[0].told(), "GET /");
+        assert_eq!(exports[0].describe(), "GET /");
         let refusal = failed("told by the child");
         assert_eq!(run(&says(&Answer::Refused(refusal.clone())), LONG).await, Err(refusal));
     }

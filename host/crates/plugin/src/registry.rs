@@ -26,24 +26,24 @@ use tokio::{
 };
 use uuid::Uuid;
 
-pub use self::{
-    back::RolledBack, configure::Configuration, dry::readers_without, found::examine, history::Wanted,
-    report::PluginReport, snapshot::Snapshot,
-};
 use self::{
+    canary::Canary,
+    candidate::FoundPackage,
+    claims::settle,
     descriptors::Tally,
     folder::Look,
-    found::Found,
     generations::{Generations, Threads},
-    judge::{Decided, Judge},
     load::Loader,
     loads::Loads,
-    settle::settle,
+    policy::{Decided, Policy},
     snapshot::{Before, Entry},
-    trial::Trial,
+};
+pub use self::{
+    candidate::examine, configure::Configuration, history::Wanted, report::PluginReport, rollback::RolledBack,
+    snapshot::Snapshot, unmet_kinds::readers_without,
 };
 pub use super::active::ToolEntry;
-use super::{context::Services, past::Past, watchdog::Watchdog};
+use super::{context::Services, quarantine::Quarantine, watchdog::Watchdog};
 use cardinal_base::{clock::Clock, config::Config, seal::SealingKey};
 use cardinal_control::{crash::record::Crash, link::KeeperLink};
 use cardinal_database::log_failure;
@@ -52,29 +52,29 @@ use cardinal_package::{kept::Kept, state::State};
 use cardinal_store::error::StoreError;
 use cardinal_store::{plugin_owners, plugin_state, plugin_versions};
 
-mod back;
+mod canary;
+mod candidate;
+mod claims;
 mod configure;
 mod confirm;
+mod debounce;
 mod descriptors;
-mod dry;
 mod folder;
-mod follow;
-mod found;
 mod generations;
 mod history;
-mod judge;
 mod load;
 mod loads;
+mod policy;
+pub mod preview;
 mod publish;
 mod read;
 mod report;
-mod settle;
-mod settling;
+mod rollback;
 mod snapshot;
 mod stuck;
-pub mod survey;
-mod trial;
+mod unmet_kinds;
 pub mod upload;
+mod watcher;
 
 /// How long a request waits for the first look at the plugins folder.
 const FIRST_LOOK: Duration = Duration::from_secs(5);
@@ -93,7 +93,7 @@ pub struct Own {
 /// All plugins of this host.
 pub struct Registry {
     plugins_dir: PathBuf,
-    judge: Judge,
+    policy: Policy,
     loader: Arc<Loader>,
     loads: Loads,
     descriptors: Tally,
@@ -116,14 +116,14 @@ pub struct Registry {
     /// The worker ends: nothing gets into service any more.
     closed: AtomicBool,
     generations: Arc<Generations>,
-    trials: StdMutex<Vec<Trial>>,
+    trials: StdMutex<Vec<Canary>>,
     /// What was decided, as it was read last.
     decided: ArcSwap<Decided>,
 }
 
 /// What a scan is to do beyond looking.
 #[derive(Default)]
-struct Course {
+struct ScanScope {
     /// What is still being written, and is left as it is.
     unsettled: HashSet<PathBuf>,
     /// What may be only half there, and is not refused for it yet.
@@ -136,7 +136,7 @@ struct Course {
     left_alone: HashSet<String>,
 }
 
-impl Course {
+impl ScanScope {
     /// For what was decided alone: what has changed in the folder is left to those who follow it, since it may be changing
     /// still.
     fn of_decisions() -> Self {
@@ -160,7 +160,7 @@ impl Registry {
         own: Own,
         services: Arc<Services>,
         keeper: KeeperLink,
-        past: Arc<Past>,
+        quarantine: Arc<Quarantine>,
         clock: Clock,
         telemetry: Arc<Telemetry>,
     ) -> io::Result<Self> {
@@ -168,19 +168,19 @@ impl Registry {
         Ok(Self {
             plugins_dir: config.paths.plugins_dir.clone(),
             after_crash: telemetry.worker_restarts > 0,
-            judge: Judge::new(
+            policy: Policy::new(
                 &config.plugins,
                 Some(keeper.clone()),
                 own.key,
                 clock.clone(),
-                Arc::clone(&past),
+                Arc::clone(&quarantine),
                 Arc::clone(&kept),
             ),
             loader: Arc::new(Loader::new(
                 own.host,
                 services,
                 keeper,
-                past,
+                quarantine,
                 telemetry,
                 Arc::clone(&kept),
                 clock.clone(),
@@ -221,7 +221,7 @@ impl Registry {
 
     /// How many ends of this host's workers are unattributed, and the last of them.
     pub fn unattributed_crashes(&self) -> (usize, Option<Crash>) {
-        self.judge.past.unattributed()
+        self.policy.quarantine.unattributed()
     }
 
     /// Counts up whenever another snapshot is published.
@@ -234,16 +234,16 @@ impl Registry {
         let mut reports = self.snapshot().reports();
         let (threads, decided) = (Threads::now(), self.decided.load());
         for report in &mut reports {
-            report.crash = self.judge.past.last_crash(&report.name);
-            report.threads = threads.of(&report.name);
+            report.crash = self.policy.quarantine.last_crash(&report.name);
+            report.threads = threads.count(&report.name);
             if let Some(budgets) = &mut report.budgets {
                 budgets.descriptors = self.descriptors.get(&report.name);
             }
-            report.generations = self.generations.of(&report.name);
+            report.generations = self.generations.reports(&report.name);
             let serving = report.sha256.clone().filter(|_| report.state == State::Active);
-            report.versions = decided.shown(&report.name, &self.kept.of(&report.name), serving.as_deref());
+            report.versions = decided.shown(&report.name, &self.kept.for_plugin(&report.name), serving.as_deref());
         }
-        dry::warn(&mut reports);
+        unmet_kinds::warn(&mut reports);
         reports
     }
 
@@ -264,13 +264,13 @@ impl Registry {
     /// Leads every package in the plugins folder on its walk and publishes the outcome. What takes long to load is waited
     /// for, but not for ever.
     pub async fn scan(&self) {
-        self.walk(Course::default()).await;
+        self.walk(ScanScope::default()).await;
         self.loads.settled(None, SCAN_WAIT).await;
     }
 
     /// The same for what was decided alone, and without waiting for what takes long to load.
     pub async fn apply_decisions(&self) {
-        self.walk(Course::of_decisions()).await;
+        self.walk(ScanScope::of_decisions()).await;
     }
 
     /// The same for what was decided about one plugin, which is waited for. Another one that hangs is not.
@@ -281,7 +281,7 @@ impl Registry {
 
     /// Looks at the folder for one plugin, which is waited for.
     pub async fn scan_for(&self, plugin: &str) {
-        self.walk(Course::default()).await;
+        self.walk(ScanScope::default()).await;
         self.loads.settled(Some(plugin), PLUGIN_WAIT).await;
     }
 
@@ -290,13 +290,13 @@ impl Registry {
     }
 
     /// A scan; gives what turned out to be only half there.
-    async fn walk(&self, course: Course) -> HashSet<PathBuf> {
+    async fn walk(&self, scope: ScanScope) -> HashSet<PathBuf> {
         let _alone = self.scanning.lock().await;
         if self.is_closed() {
             return HashSet::new();
         }
         let (started, is_first) = (Instant::now(), self.scans.load(Ordering::Relaxed) == 0);
-        let (found, half) = match self.look(&course).await {
+        let (found, half) = match self.look(&scope).await {
             Ok(looked) => looked,
             // A folder that is gone for a moment, as network drives are, takes nothing out of service.
             Err(error) if !is_first => {
@@ -312,7 +312,7 @@ impl Registry {
             Ok(decided) => {
                 let decided = Arc::new(decided);
                 self.decided.store(Arc::clone(&decided));
-                self.lead(found, &decided, &course).await
+                self.lead(found, &decided, &scope).await
             }
             Err(error) if !is_first => {
                 log_failure!(error, "the plugins were not looked at again: the database is away");
@@ -335,20 +335,20 @@ impl Registry {
     }
 
     /// From what was found to what serves.
-    async fn lead(&self, found: Vec<Found>, decided: &Decided, course: &Course) -> Vec<Entry> {
+    async fn lead(&self, found: Vec<FoundPackage>, decided: &Decided, scope: &ScanScope) -> Vec<Entry> {
         let snapshot = self.snapshot();
         let before = Before::new(&snapshot, &found);
-        let reload = course.reload.as_ref().map(|reload| reload.plugin.as_str());
-        let mut steps = self.judge.judge(found, decided, &before, reload).await;
+        let reload = scope.reload.as_ref().map(|reload| reload.plugin.as_str());
+        let mut steps = self.policy.decide(found, decided, &before, reload).await;
         for step in &mut steps {
-            step.leave_alone(&course.left_alone, snapshot.entries());
+            step.leave_alone(&scope.left_alone, snapshot.entries());
         }
         let loading = (&self.loader, &self.loads);
         let entries = settle(loading, steps, &before).await;
         let always = self.after_crash && self.scans.load(Ordering::Relaxed) == 0;
         let mut steps = Vec::with_capacity(entries.len());
         for entry in entries {
-            steps.push(self.judge.stand_in(entry, decided, &before, always).await);
+            steps.push(self.policy.stand_in(entry, decided, &before, always).await);
         }
         let mut entries = settle(loading, steps, &before).await;
         self.record(&mut entries, |entry| reload == Some(entry.about.name.as_str())).await;
@@ -372,8 +372,8 @@ impl Registry {
                 self.taken_back(&entry.about.name, &service.sha256).await;
             }
         }
-        self.judge.record(entries).await;
-        self.judge.claim(entries, &decided, &self.loader.services.core).await;
+        self.policy.record(entries).await;
+        self.policy.claim(entries, &decided, &self.loader.services.core).await;
     }
 
     /// What stands in the database about plugins.

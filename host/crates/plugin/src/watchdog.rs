@@ -26,7 +26,7 @@ use cardinal_plugin_abi::CtxId;
 use tokio::runtime::Handle;
 
 use crate::library::background;
-use cardinal_observe::shard::Alone;
+use cardinal_observe::shard::CachePadded;
 
 /// How often the watchdog looks.
 const TICK: Duration = Duration::from_millis(5);
@@ -82,8 +82,8 @@ pub struct Watchdog {
 }
 
 struct Shared {
-    groups: Vec<Alone<Group>>,
-    slots: Vec<Alone<Slot>>,
+    groups: Vec<CachePadded<Group>>,
+    slots: Vec<CachePadded<Slot>>,
     lanes: Mutex<Vec<Arc<Slot>>>,
     blamed: Mutex<HashMap<CtxId, Weak<dyn Blamed>>>,
     blocked: [AtomicUsize; 2],
@@ -184,14 +184,14 @@ impl Watchdog {
         let groups = (workers / GROUP).max(1);
         // Of each group's threads one is left for the core.
         let group = |at| {
-            Alone(Group {
+            CachePadded(Group {
                 polls: AtomicUsize::new(0),
                 most: (workers.saturating_sub(at)).div_ceil(groups).saturating_sub(1).max(1),
             })
         };
         let shared = Arc::new(Shared {
             groups: (0..groups).map(group).collect(),
-            slots: (0..SLOTS).map(|_| Alone::default()).collect(),
+            slots: (0..SLOTS).map(|_| CachePadded::default()).collect(),
             lanes: Mutex::default(),
             blamed: Mutex::default(),
             blocked: Default::default(),
@@ -224,10 +224,10 @@ impl Watchdog {
         }
         let shared = &*self.shared;
         let home = HOME.try_with(|home| *home).unwrap_or(SLOTS);
-        let Some(Alone(slot)) = shared.slots.get(home) else {
+        let Some(CachePadded(slot)) = shared.slots.get(home) else {
             return anyway.then(Polling::unwatched);
         };
-        let Alone(group) = &shared.groups[home % shared.groups.len()];
+        let CachePadded(group) = &shared.groups[home % shared.groups.len()];
         // In one order with `sleep`: either it sees this poll, or this sees it asleep.
         if group.polls.fetch_add(1, Ordering::SeqCst) >= group.most && !anyway {
             group.polls.fetch_sub(1, Ordering::SeqCst);
@@ -315,7 +315,7 @@ impl Shared {
         lanes.retain(|slot| Arc::strong_count(slot) > 1);
         let on_lanes: Vec<_> = lanes.clone();
         drop(lanes);
-        for slot in self.slots.iter().map(|Alone(slot)| slot).chain(on_lanes.iter().map(AsRef::as_ref)) {
+        for slot in self.slots.iter().map(|CachePadded(slot)| slot).chain(on_lanes.iter().map(AsRef::as_ref)) {
             let place = slot.place();
             let ticks = self.look_at(slot, place, &mut seen);
             blocked[place as usize] += usize::from(ticks >= BLOCKED_TICKS);
@@ -336,7 +336,7 @@ impl Shared {
             slot.ticks.store(0, Ordering::Relaxed);
             if ticks >= BLOCKED_TICKS {
                 let after = self.lasted(slot);
-                self.tell(slot, |blamed, handler| blamed.returned(handler, place, after));
+                self.notify(slot, |blamed, handler| blamed.returned(handler, place, after));
             }
             return 0;
         }
@@ -366,7 +366,7 @@ impl Shared {
         // Ticks are what it has had a chance to run for; a clock also counts what a busy machine did not give it.
         let so_far = self.lasted(slot).max(TICK * ticks);
         let before = Duration::from_millis(slot.reported_ms.swap(millis(so_far), Ordering::Relaxed));
-        self.tell(slot, |blamed, handler| match ticks {
+        self.notify(slot, |blamed, handler| match ticks {
             BLOCKED_TICKS => blamed.blocks(handler, place, so_far),
             _ => blamed.still_blocks(handler, place, before, so_far),
         });
@@ -381,7 +381,7 @@ impl Shared {
         millis(self.started.elapsed())
     }
 
-    fn tell(&self, slot: &Slot, tell: impl FnOnce(&dyn Blamed, u32)) {
+    fn notify(&self, slot: &Slot, tell: impl FnOnce(&dyn Blamed, u32)) {
         let ctx = slot.seen_ctx.load(Ordering::Relaxed);
         let blamed = self.blamed.lock().unwrap_or_else(PoisonError::into_inner).get(&ctx).and_then(Weak::upgrade);
         if let Some(blamed) = blamed {
@@ -399,7 +399,7 @@ impl Shared {
 
     fn is_quiet(&self) -> bool {
         let rests = |slot: &Arc<Slot>| slot.poll.load(Ordering::SeqCst) & 1 == 0;
-        self.groups.iter().all(|Alone(group)| group.polls.load(Ordering::SeqCst) == 0)
+        self.groups.iter().all(|CachePadded(group)| group.polls.load(Ordering::SeqCst) == 0)
             && self.lanes.lock().unwrap_or_else(PoisonError::into_inner).iter().all(rests)
     }
 }

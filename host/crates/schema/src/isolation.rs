@@ -15,7 +15,7 @@ use cardinal_database::{
 /// Tables of one schema that are tried; a plugin that others can look into is found by its first.
 const TABLES_TRIED: usize = 100;
 /// An attempt that waits for longer than this says nothing.
-const PATIENCE: &str = "2s";
+const ATTEMPT_TIMEOUT: &str = "2s";
 /// All attempts of one role together.
 const ROLE_LIMIT: Duration = Duration::from_secs(60);
 
@@ -213,7 +213,7 @@ impl Isolation<'_> {
     async fn look_at_schema_role(&self, known: &Known) -> Tried {
         let role = self.names.plugin_schema(&known.plugin);
         let mut tried = Tried { role: role.clone(), ..Tried::default() };
-        match connect::connect(&self.login.with_login(&role, self.passwords.of(&role))).await {
+        match connect::connect(&self.login.with_login(&role, self.passwords.for_role(&role))).await {
             Ok(_) => tried.allowed.push((Breach::SchemaRoleIsOpen, "log in outside of a step".to_owned())),
             Err(error) if error.code() == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION) => tried.refused += 1,
             // Its password is wrong, which says nothing of whether it may log in.
@@ -250,7 +250,7 @@ impl Isolation<'_> {
 
     async fn try_as(&self, role: &str, attempts: Vec<Attempt>) -> Tried {
         let mut tried = Tried { role: role.to_owned(), ..Tried::default() };
-        let login = self.login.with_login(role, self.passwords.of(role));
+        let login = self.login.with_login(role, self.passwords.for_role(role));
         match connect::connect(&login).await {
             Ok(session) => {
                 let all = tried.make(&session, attempts);
@@ -269,12 +269,12 @@ impl Isolation<'_> {
     fn of_plugin(&self, own: &Known) -> Vec<Attempt> {
         use Breach::*;
         let mut attempts = vec![
-            Attempt::of(PluginWritesCards, "add a card", "INSERT INTO public.master_cards DEFAULT VALUES"),
-            Attempt::of(PluginWritesCards, "change cards", "UPDATE public.master_cards SET title = title WHERE false"),
-            Attempt::of(PluginWritesCards, "remove cards", "DELETE FROM public.master_cards WHERE false"),
+            Attempt::new(PluginWritesCards, "add a card", "INSERT INTO public.master_cards DEFAULT VALUES"),
+            Attempt::new(PluginWritesCards, "change cards", "UPDATE public.master_cards SET title = title WHERE false"),
+            Attempt::new(PluginWritesCards, "remove cards", "DELETE FROM public.master_cards WHERE false"),
             Attempt::table(PluginRunsDdl, "public"),
             Attempt::table(PluginRunsDdl, &roles::plugin_schema_name(&own.plugin)),
-            Attempt::of(PluginRunsDdl, "make a temporary table", "CREATE TEMPORARY TABLE cardinal_check ()"),
+            Attempt::new(PluginRunsDdl, "make a temporary table", "CREATE TEMPORARY TABLE cardinal_check ()"),
         ];
         attempts.extend(self.core_tables.iter().map(|table| Attempt::read(PluginReadsCore, "public", table)));
         for other in self.plugins.iter().filter(|other| other.plugin != own.plugin) {
@@ -291,14 +291,14 @@ impl Isolation<'_> {
     fn of_core(&self) -> Vec<Attempt> {
         use Breach::*;
         let mut attempts = vec![
-            Attempt::of(CoreDeletesCards, "remove cards", "DELETE FROM public.master_cards WHERE false"),
-            Attempt::of(CoreDeletesCards, "change a card's id", "UPDATE public.master_cards SET id = id WHERE false"),
-            Attempt::of(
+            Attempt::new(CoreDeletesCards, "remove cards", "DELETE FROM public.master_cards WHERE false"),
+            Attempt::new(CoreDeletesCards, "change a card's id", "UPDATE public.master_cards SET id = id WHERE false"),
+            Attempt::new(
                 CoreRewritesAudit,
                 "change the audit log",
                 "UPDATE public.admin_audit_log SET action = action WHERE false",
             ),
-            Attempt::of(
+            Attempt::new(
                 CoreRewritesAudit,
                 "remove from the audit log",
                 "DELETE FROM public.admin_audit_log WHERE false",
@@ -320,11 +320,11 @@ impl Isolation<'_> {
     fn of_cards(&self) -> Vec<Attempt> {
         use Breach::CardsRoleDoesMore;
         let mut attempts = vec![
-            Attempt::of(CardsRoleDoesMore, "read cards", "SELECT title FROM public.master_cards LIMIT 0"),
-            Attempt::of(CardsRoleDoesMore, "add a card", "INSERT INTO public.master_cards DEFAULT VALUES"),
-            Attempt::of(CardsRoleDoesMore, "change cards", "UPDATE public.master_cards SET title = title WHERE false"),
-            Attempt::of(CardsRoleDoesMore, "remove cards", "DELETE FROM public.master_cards WHERE false"),
-            Attempt::of(CardsRoleDoesMore, "make a role", "CREATE ROLE cardinal_check"),
+            Attempt::new(CardsRoleDoesMore, "read cards", "SELECT title FROM public.master_cards LIMIT 0"),
+            Attempt::new(CardsRoleDoesMore, "add a card", "INSERT INTO public.master_cards DEFAULT VALUES"),
+            Attempt::new(CardsRoleDoesMore, "change cards", "UPDATE public.master_cards SET title = title WHERE false"),
+            Attempt::new(CardsRoleDoesMore, "remove cards", "DELETE FROM public.master_cards WHERE false"),
+            Attempt::new(CardsRoleDoesMore, "make a role", "CREATE ROLE cardinal_check"),
             Attempt::table(CardsRoleDoesMore, "public"),
         ];
         attempts.extend(self.core_tables.iter().map(|table| Attempt::read(CardsRoleDoesMore, "public", table)));
@@ -335,8 +335,8 @@ impl Isolation<'_> {
     fn of_reaper(&self) -> Vec<Attempt> {
         use Breach::ReaperDoesMore;
         let mut attempts = vec![
-            Attempt::of(ReaperDoesMore, "read cards", "SELECT title FROM public.master_cards LIMIT 0"),
-            Attempt::of(ReaperDoesMore, "change cards", "UPDATE public.master_cards SET title = title WHERE false"),
+            Attempt::new(ReaperDoesMore, "read cards", "SELECT title FROM public.master_cards LIMIT 0"),
+            Attempt::new(ReaperDoesMore, "change cards", "UPDATE public.master_cards SET title = title WHERE false"),
             Attempt::table(ReaperDoesMore, "public"),
         ];
         attempts.extend(self.plugins.iter().flat_map(|known| Attempt::look_into(ReaperDoesMore, known)));
@@ -347,8 +347,8 @@ impl Isolation<'_> {
     fn of_provisioner(&self) -> Vec<Attempt> {
         use Breach::ProvisionerDoesMore;
         let mut attempts = vec![
-            Attempt::of(ProvisionerDoesMore, "read cards", "SELECT id FROM public.master_cards LIMIT 0"),
-            Attempt::of(ProvisionerDoesMore, "make a role", "CREATE ROLE cardinal_check"),
+            Attempt::new(ProvisionerDoesMore, "read cards", "SELECT id FROM public.master_cards LIMIT 0"),
+            Attempt::new(ProvisionerDoesMore, "make a role", "CREATE ROLE cardinal_check"),
             Attempt::table(ProvisionerDoesMore, "public"),
         ];
         for known in self.plugins {
@@ -360,22 +360,22 @@ impl Isolation<'_> {
 }
 
 impl Attempt {
-    fn of(breach: Breach, what: impl Into<String>, sql: impl Into<String>) -> Self {
+    fn new(breach: Breach, what: impl Into<String>, sql: impl Into<String>) -> Self {
         Self { breach, what: what.into(), sql: sql.into() }
     }
 
     fn read(breach: Breach, schema: &str, table: &str) -> Self {
         let place = format!("{}.{}", sql::identifier(schema), sql::identifier(table));
-        Self::of(breach, format!("read {schema}.{table}"), format!("SELECT 1 FROM {place} LIMIT 0"))
+        Self::new(breach, format!("read {schema}.{table}"), format!("SELECT 1 FROM {place} LIMIT 0"))
     }
 
     fn table(breach: Breach, schema: &str) -> Self {
         let statement = format!("CREATE TABLE {}.cardinal_check ()", sql::identifier(schema));
-        Self::of(breach, format!("make a table in {schema}"), statement)
+        Self::new(breach, format!("make a table in {schema}"), statement)
     }
 
     fn become_role(breach: Breach, role: &str) -> Self {
-        Self::of(breach, format!("become {role}"), format!("SET LOCAL ROLE {}", sql::identifier(role)))
+        Self::new(breach, format!("become {role}"), format!("SET LOCAL ROLE {}", sql::identifier(role)))
     }
 
     /// Into a plugin's schema: its tables, and the schema itself where there are none.
@@ -390,8 +390,9 @@ impl Attempt {
 impl Tried {
     async fn make(&mut self, session: &Client, attempts: Vec<Attempt>) {
         for Attempt { breach, what, sql } in attempts {
-            let begin =
-                format!("BEGIN; SET LOCAL lock_timeout = '{PATIENCE}'; SET LOCAL statement_timeout = '{PATIENCE}'");
+            let begin = format!(
+                "BEGIN; SET LOCAL lock_timeout = '{ATTEMPT_TIMEOUT}'; SET LOCAL statement_timeout = '{ATTEMPT_TIMEOUT}'"
+            );
             let tried = match session.batch_execute(&begin).await {
                 Ok(()) => session.batch_execute(&sql).await,
                 Err(error) => Err(error),

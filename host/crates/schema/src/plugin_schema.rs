@@ -111,13 +111,13 @@ impl Sessions {
 
 /// Why a step was not made.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum StepError {
     /// Told to the operator as it is; nothing was changed.
     Refused(ProvisionFault),
     Failed(anyhow::Error),
 }
 
-impl From<anyhow::Error> for Trouble {
+impl From<anyhow::Error> for StepError {
     fn from(error: anyhow::Error) -> Self {
         Self::Failed(error)
     }
@@ -128,7 +128,7 @@ impl Step<'_> {
     ///
     /// # Errors
     /// Refused: see `schema_sql`, `run`, `diff` and `catalog`. Failed: the database was not there.
-    pub async fn make(&self) -> Result<PluginDatabase, Trouble> {
+    pub async fn make(&self) -> Result<PluginDatabase, StepError> {
         Ok(self.make_with(None).await?.0)
     }
 
@@ -136,7 +136,7 @@ impl Step<'_> {
     ///
     /// # Errors
     /// As for [`Self::make`]. The sessions of a step that was not made are closed.
-    pub async fn make_with(&self, known: Option<Sessions>) -> Result<(PluginDatabase, Option<Sessions>), Trouble> {
+    pub async fn make_with(&self, known: Option<Sessions>) -> Result<(PluginDatabase, Option<Sessions>), StepError> {
         let mut sessions = match known {
             Some(sessions) => sessions,
             None => Sessions::open(self.provisioner).await?,
@@ -145,7 +145,7 @@ impl Step<'_> {
         Ok((made, sessions.renewed().await))
     }
 
-    async fn make_in(&self, Sessions { first, second }: &mut Sessions) -> Result<PluginDatabase, Trouble> {
+    async fn make_in(&self, Sessions { first, second }: &mut Sessions) -> Result<PluginDatabase, StepError> {
         self.make_row(first).await?;
         let turn = first.transaction().await.context("beginning the step")?;
         let recorded = self.take_turn(&turn).await?;
@@ -154,7 +154,7 @@ impl Step<'_> {
         let unchanged = recorded.hash.as_ref() == Some(&hash);
         let is_behind = !unchanged && self.is_behind(&recorded);
         if !unchanged && !is_behind && self.is_kept {
-            return Err(Trouble::Refused(never_ran()));
+            return Err(StepError::Refused(never_ran()));
         }
         let runs = !unchanged && !is_behind;
         let statements = if runs { self.read()? } else { Vec::new() };
@@ -195,7 +195,7 @@ impl Step<'_> {
     }
 
     /// For a plugin without schema.sql: no session of its own has anything to do.
-    async fn make_empty(&self, session: &mut Client) -> Result<(), Trouble> {
+    async fn make_empty(&self, session: &mut Client) -> Result<(), StepError> {
         let checked = self.check_catalog(session).await;
         if checked.is_err() {
             self.unmake(session).await;
@@ -204,8 +204,8 @@ impl Step<'_> {
     }
 
     /// The statements that schema.sql may have, in the words that PostgreSQL gets.
-    fn read(&self) -> Result<Vec<Statement>, Trouble> {
-        schema_sql::read(&self.schema(), self.schema_sql).map_err(|error| Trouble::Refused(error.into()))
+    fn read(&self) -> Result<Vec<Statement>, StepError> {
+        schema_sql::read(&self.schema(), self.schema_sql).map_err(|error| StepError::Refused(error.into()))
     }
 
     fn runtime_identifier(&self) -> String {
@@ -222,11 +222,13 @@ impl Step<'_> {
     }
 
     /// What was dropped of a plugin that was disabled meanwhile is not made again.
-    async fn check_enabled(&self, turn: &Transaction<'_>) -> Result<(), Trouble> {
+    async fn check_enabled(&self, turn: &Transaction<'_>) -> Result<(), StepError> {
         let asked = "SELECT FROM public.plugin_state WHERE plugin = $1 AND disabled_at IS NOT NULL";
         let disabled = turn.query_opt(asked, &[&self.plugin]).await.context("asking whether the plugin is disabled")?;
         if disabled.is_some() && !self.replay {
-            return Err(Trouble::Refused(ProvisionFault::Unavailable("the plugin was disabled meanwhile".to_owned())));
+            return Err(StepError::Refused(ProvisionFault::Unavailable(
+                "the plugin was disabled meanwhile".to_owned(),
+            )));
         }
         Ok(())
     }
@@ -241,7 +243,7 @@ impl Step<'_> {
         self.is_kept || later.is_some_and(|later| order(self.version, later) == Some(Ordering::Less))
     }
 
-    async fn make_roles(&self, session: &mut Client, login: bool) -> Result<(), Trouble> {
+    async fn make_roles(&self, session: &mut Client, login: bool) -> Result<(), StepError> {
         let places = self.places(login, self.connection_limit(session).await?);
         let statements = sql::fill(PLUGIN_SQL, &places).context("sql/plugin.sql")?;
         let mut tries = 1;
@@ -256,7 +258,7 @@ impl Step<'_> {
                 Ok(()) => break,
                 Err(error) if tries < TRIES && prepare::is_race(&error) => tries += 1,
                 Err(error) => {
-                    return Err(Trouble::Failed(anyhow::Error::new(error).context("making the plugin's roles")));
+                    return Err(StepError::Failed(anyhow::Error::new(error).context("making the plugin's roles")));
                 }
             }
         }
@@ -268,7 +270,7 @@ impl Step<'_> {
     }
 
     /// A login that the watch over plugins' sessions has closed for a while stays closed (`session_watch`).
-    async fn check_login(&self, session: &Client) -> Result<(), Trouble> {
+    async fn check_login(&self, session: &Client) -> Result<(), StepError> {
         let asked = format!(
             "SELECT ceil(extract(epoch FROM c.until - now()))::bigint FROM cardinal.closed_until({}) c (until) WHERE c.until > now()",
             self.plugin_literal()
@@ -282,14 +284,14 @@ impl Step<'_> {
             }
         };
         let left: i64 = row.try_get(0).context("reading how long the plugin's login is closed")?;
-        Err(Trouble::Refused(ProvisionFault::Unavailable(format!(
+        Err(StepError::Refused(ProvisionFault::Unavailable(format!(
             "its database login is closed for {left} s more, since its sessions locked whole tables again and again and kept cards \
              from being removed; take LOCK TABLE out of the plugin"
         ))))
     }
 
     /// A schema of that name that is somebody else's is not taken over.
-    async fn check_schema_owner(&self, session: &Client) -> Result<(), Trouble> {
+    async fn check_schema_owner(&self, session: &Client) -> Result<(), StepError> {
         let owner = session
             .query_opt(
                 "SELECT pg_catalog.pg_get_userbyid(nspowner)::text FROM pg_catalog.pg_namespace WHERE nspname = $1",
@@ -302,7 +304,7 @@ impl Step<'_> {
         if owner == self.provisioner.user {
             return Ok(());
         }
-        Err(Trouble::Refused(ProvisionFault::refused(
+        Err(StepError::Refused(ProvisionFault::refused(
             "schema-taken",
             format!("schema {} to be free or made by this host", self.schema()),
             format!("a schema of that name that belongs to {owner}"),
@@ -331,7 +333,7 @@ impl Step<'_> {
         statements: &[Statement],
         agreed: &[String],
         observer: &Client,
-    ) -> Result<Done, Trouble> {
+    ) -> Result<Done, StepError> {
         let (mut tries, waits) = (1, watch::Waits::default());
         loop {
             match watch::run(self, statements, agreed, observer, &waits).await {
@@ -342,9 +344,9 @@ impl Step<'_> {
                 }
                 Err(run::Failure::Busy(met)) => {
                     let fault = run::waited_in_vain(&met, tries, &waits.blockers(self.names));
-                    return Err(Trouble::Refused(fault));
+                    return Err(StepError::Refused(fault));
                 }
-                run => return run.map_err(Trouble::from),
+                run => return run.map_err(StepError::from),
             }
         }
     }
@@ -392,7 +394,7 @@ impl Step<'_> {
         let options = if self.start_options { start_options(&self.schema()) } else { String::new() };
         PluginDatabase {
             schema: self.schema(),
-            connect: self.provisioner.with_login(&role, self.passwords.of(&role)).with_options(options),
+            connect: self.provisioner.with_login(&role, self.passwords.for_role(&role)).with_options(options),
             role,
         }
     }

@@ -27,12 +27,12 @@ use cardinal_database::{
 mod maker;
 mod roles_sql;
 mod shared_secret;
-mod unfit;
+mod unsupported;
 
 pub(super) use maker::owns_database_and;
 pub use roles_sql::bootstrap_sql;
 pub use shared_secret::{keep_secret, secret_in};
-pub use unfit::may_pass;
+pub use unsupported::may_pass;
 
 const GRANTS_SQL: &str = include_str!("../../../../sql/grants.sql");
 /// Hosts that start at once meet in catalogs that no lock of ours covers, and at the owner's password.
@@ -123,7 +123,7 @@ impl Preparation {
     pub async fn core_login(&self) -> anyhow::Result<ConnectParams> {
         let (_, passwords) = self.owner().await?;
         let role = self.names.core();
-        let password = passwords.of(&role);
+        let password = passwords.for_role(&role);
         Ok(self.login.with_login(role, password))
     }
 
@@ -148,14 +148,14 @@ impl Preparation {
                     Login::MakesRoles(maker) => return Ok(Entered::Maker(maker)),
                     Login::LacksRights => None,
                 },
-                Err(error) if unfit::is_refusal(&error) => Some(error),
-                Err(error) => return Err(unfit::explain(error, &self.login)),
+                Err(error) if unsupported::is_refusal(&error) => Some(error),
+                Err(error) => return Err(unsupported::explain(error, &self.login)),
             }
         };
         match (&self.secret, refused) {
             (SecretSource::Known(secret), refused) => self.enter_as_owner(secret, refused).await,
-            (SecretSource::InDatabase, Some(error)) => Err(unfit::explain(error, &self.login)),
-            (SecretSource::InDatabase, None) => Err(unfit::no_right_to_make_roles(&self.login).into()),
+            (SecretSource::InDatabase, Some(error)) => Err(unsupported::explain(error, &self.login)),
+            (SecretSource::InDatabase, None) => Err(unsupported::no_right_to_make_roles(&self.login).into()),
         }
     }
 
@@ -164,18 +164,18 @@ impl Preparation {
         let login = self.login_of_owner(&passwords);
         match (connect::connect(&login).await, refused) {
             (Ok(client), _) => {
-                unfit::check_server(&client).await?;
+                unsupported::check_server(&client).await?;
                 Ok(Entered::Owner(client, passwords))
             }
-            (Err(error), None) if unfit::is_refusal(&error) => Err(unfit::no_roles(&login.user).into()),
-            (Err(error), None) => Err(unfit::explain(error, &login)),
-            (Err(_), Some(refused)) => Err(unfit::explain(refused, &self.login)),
+            (Err(error), None) if unsupported::is_refusal(&error) => Err(unsupported::no_roles(&login.user).into()),
+            (Err(error), None) => Err(unsupported::explain(error, &login)),
+            (Err(_), Some(refused)) => Err(unsupported::explain(refused, &self.login)),
         }
     }
 
     fn login_of_owner(&self, passwords: &RolePasswords) -> ConnectParams {
         let role = self.names.owner();
-        let password = passwords.of(&role);
+        let password = passwords.for_role(&role);
         self.login.with_login(role, password)
     }
 
@@ -186,18 +186,18 @@ impl Preparation {
             Err(error) if error.code() == Some(&SqlState::INVALID_PASSWORD) => {
                 Err(anyhow::Error::new(error).context("logging in as the owner of the tables"))
             }
-            outcome => outcome.map_err(|error| unfit::explain(error, &login)),
+            outcome => outcome.map_err(|error| unsupported::explain(error, &login)),
         }
     }
 
     async fn make_roles(&self, maker: &mut Maker, passwords: Passwords<'_>) -> anyhow::Result<()> {
         let made = maker.make_roles(&self.login.dbname, &self.names, passwords).await;
-        made.map_err(|error| unfit::explain_lack_of_rights(error, &self.login))
+        made.map_err(|error| unsupported::explain_lack_of_rights(error, &self.login))
     }
 
     async fn open_owner(&self, maker: &mut Maker, passwords: &RolePasswords) -> anyhow::Result<()> {
         let opened = maker.open_owner(&self.names, passwords).await;
-        opened.map_err(|error| unfit::explain_lack_of_rights(error, &self.login))
+        opened.map_err(|error| unsupported::explain_lack_of_rights(error, &self.login))
     }
 
     async fn with_roles(&self, maker: &mut Maker) -> anyhow::Result<RolePasswords> {
@@ -257,7 +257,7 @@ impl Preparation {
             };
             match found {
                 Ok(found) => return Ok(found),
-                Err(error) if unfit::is_said_with(&error, &SqlState::UNDEFINED_OBJECT) => {
+                Err(error) if unsupported::is_said_with(&error, &SqlState::UNDEFINED_OBJECT) => {
                     bail!("the database holds nothing yet: no host has ever worked on it");
                 }
                 Err(error) => races.lost(error).await?,
@@ -291,7 +291,7 @@ impl Preparation {
 
     /// Without the right to make roles: an administrator made them, with passwords from the same secret.
     async fn as_owner(&self, mut client: Client, passwords: RolePasswords) -> anyhow::Result<RolePasswords> {
-        unfit::check_roles(&client, &self.names).await?;
+        unsupported::check_roles(&client, &self.names).await?;
         self.work_as_owner(&mut client, &passwords).await?;
         Ok(passwords)
     }
@@ -307,7 +307,7 @@ impl Preparation {
             return Ok(());
         }
         let provision = self.names.provision();
-        let provisioner = self.login.with_login(&provision, passwords.of(&provision));
+        let provisioner = self.login.with_login(&provision, passwords.for_role(&provision));
         plugin_schema::close::close_left_open(&provisioner, &self.names).await
     }
 
@@ -348,7 +348,7 @@ impl Races {
         // Refused as the owner, whose password another host has just set; everybody else's refusals have been explained.
         let may_pass =
             |error: &tokio_postgres::Error| is_race(error) || error.code() == Some(&SqlState::INVALID_PASSWORD);
-        if self.since.elapsed() > RACE_LIMIT || !unfit::driver_error(&error).is_some_and(may_pass) {
+        if self.since.elapsed() > RACE_LIMIT || !unsupported::driver_error(&error).is_some_and(may_pass) {
             return Err(error);
         }
         tracing::debug!(error = format!("{error:#}"), "another host prepares the database; trying again");

@@ -122,13 +122,13 @@ pub(super) fn points_to_cards(constraint: &SyntaxNode, path: &[String], text: &s
     match kind {
         KeyType::Known(written) if written != KEY_TYPE => refuse("a key to the cards that is no uuid", constraint),
         // Of a column that another statement made: PostgreSQL and the look at the catalog find out.
-        KeyType::Known(_) | KeyType::Elsewhere => Ok(true),
+        KeyType::Known(_) | KeyType::DetachedTiming => Ok(true),
     }
 }
 
 enum KeyType {
     Known(String),
-    Elsewhere,
+    DetachedTiming,
 }
 
 fn referenced_columns(constraint: &SyntaxNode, text: &str) -> Result<Vec<String>, SchemaError> {
@@ -145,7 +145,7 @@ fn referenced_columns(constraint: &SyntaxNode, text: &str) -> Result<Vec<String>
 fn own_column_type(constraint: &SyntaxNode, text: &str) -> Result<Option<KeyType>, SchemaError> {
     let parent = constraint.parent();
     if constraint.kind() == REFERENCES_CONSTRAINT {
-        return Ok(Some(parent.as_ref().and_then(type_name).map_or(KeyType::Elsewhere, KeyType::Known)));
+        return Ok(Some(parent.as_ref().and_then(type_name).map_or(KeyType::DetachedTiming, KeyType::Known)));
     }
     let Some(own) = children(constraint, FOREIGN_KEY_COLUMN_LIST).next() else { return Ok(None) };
     let own = columns(&own, text)?;
@@ -153,10 +153,10 @@ fn own_column_type(constraint: &SyntaxNode, text: &str) -> Result<Option<KeyType
     for column in parent.iter().flat_map(|list| children(list, COLUMN)) {
         let first = children(&column, COLUMN_NAME).next().and_then(|node| node.first_token());
         if first.map(|token| lexis::name(text, &token)).transpose()?.as_ref() == Some(name) {
-            return Ok(Some(type_name(&column).map_or(KeyType::Elsewhere, KeyType::Known)));
+            return Ok(Some(type_name(&column).map_or(KeyType::DetachedTiming, KeyType::Known)));
         }
     }
-    Ok(Some(KeyType::Elsewhere))
+    Ok(Some(KeyType::DetachedTiming))
 }
 
 /// The type as it is written, folded; with a schema or brackets it is another word than `uuid`.

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::http::error::ApiResult;
 use crate::{
     api::{client_errors::ClientErrors, openapi::Descriptions},
-    audit::{Act, Audit},
+    audit::{Audit, AuditAction},
     http::{compression::Compression, cors::Origins, forwarded::UndeclaredProxies, host::Hosts},
     jobs::Jobs,
     mcp::{self, Mcp, confirmation::Confirmations},
@@ -32,14 +32,14 @@ use cardinal_identity::{
 use cardinal_observe::{Telemetry, log::Log};
 use cardinal_plugin_host::{
     context::Services,
-    past::Past,
     probe::Prober,
+    quarantine::Quarantine,
     registry::{Own, Registry},
     watchdog::Watchdog,
 };
 use cardinal_store::{
     catalogue::Catalogue,
-    events::{Events, seats::Seats},
+    events::{Events, stream_slots::StreamSlots},
     kinds::Kinds,
 };
 
@@ -61,7 +61,7 @@ pub struct App {
     pub undeclared_proxies: UndeclaredProxies,
     pub routes: Router,
     pub plugins: Arc<Registry>,
-    pub past: Arc<Past>,
+    pub quarantine: Arc<Quarantine>,
     pub keeper: KeeperLink,
     pub mcp: Mcp,
     pub confirmations: Arc<Confirmations>,
@@ -73,7 +73,7 @@ pub struct App {
     pub descriptions: Descriptions,
     pub client_errors: ClientErrors,
     /// Of plugins' lines.
-    pub log_readers: Arc<Seats>,
+    pub log_readers: Arc<StreamSlots>,
     pub telemetry: Arc<Telemetry>,
     pub log: Log,
     pub host_id: Uuid,
@@ -118,13 +118,13 @@ impl App {
         });
         let provider = Oidc::configured(&config.auth, &base_url, &clock)?;
         let telemetry = Arc::new(Telemetry::new(clock.now(), start.worker_restarts));
-        let past = Arc::new(Past::new(start.crashes, start.probed, link.clone()));
-        past.tell(&log);
+        let quarantine = Arc::new(Quarantine::new(start.crashes, start.probed, link.clone()));
+        quarantine.replay(&log);
         let key = SealingKey::import(&start.sealing_key).context("the keeper sent no key for plugins' settings")?;
-        let (past_too, counted) = (Arc::clone(&past), Arc::clone(&telemetry));
+        let (quarantine_too, counted) = (Arc::clone(&quarantine), Arc::clone(&telemetry));
         let keeper = link.clone();
         let own = Own { host: start.host_id, key: key.clone() };
-        let plugins = Arc::new(Registry::new(&config, own, services, link, past_too, clock.clone(), counted)?);
+        let plugins = Arc::new(Registry::new(&config, own, services, link, quarantine_too, clock.clone(), counted)?);
         let hosts = Hosts::new(&base_url, &config.http.allowed_hosts, &config.http.proxy_hosts);
         let shares_origin = !hosts.set_the_proxy_apart() && config.http.admin_listen_addr.is_none();
         let shared = (pools.core.clone(), Arc::clone(&audit), Arc::clone(&catalogue));
@@ -145,7 +145,7 @@ impl App {
             catalogue,
             cursors,
             plugins,
-            past,
+            quarantine,
             keeper,
             host_id: start.host_id,
             ready: AtomicBool::new(false),
@@ -160,7 +160,7 @@ impl App {
             kinds: Kinds::default(),
             descriptions: Descriptions::default(),
             client_errors: ClientErrors::default(),
-            log_readers: Arc::new(Seats::new(LOG_READERS, LOG_READERS_PER_USER)),
+            log_readers: Arc::new(StreamSlots::new(LOG_READERS, LOG_READERS_PER_USER)),
             hosts,
             undeclared_proxies: UndeclaredProxies::default(),
             routes: Router::new(&telemetry.requests)?,
@@ -202,7 +202,7 @@ impl App {
         let made = cardinal_store::users::bootstrap(pool, id, name, &hash).await?;
         if made {
             let actor = serde_json::json!({"kind": "host", "id": self.host_id, "name": "bootstrap"});
-            self.audit.done_by(actor, None, String::new(), Act::Bootstrap, Some(id.to_string()), None).await;
+            self.audit.done_by(actor, None, String::new(), AuditAction::Bootstrap, Some(id.to_string()), None).await;
         }
         match (made, made_up) {
             (true, true) => {

@@ -28,9 +28,9 @@ macro_rules! acts {
     ($($act:ident = $name:literal $(: $($method:ident $path:literal),+)?;)*) => {
         /// Every administrative act there is.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Act { $($act),* }
+        pub enum AuditAction { $($act),* }
 
-        impl Act {
+        impl AuditAction {
             pub const ALL: &[Self] = &[$(Self::$act),*];
 
             /// As the log shows it.
@@ -118,7 +118,7 @@ struct Window {
 pub struct Audit {
     pool: Pool,
     clock: Clock,
-    windows: Mutex<HashMap<(Who, Act), Window>>,
+    windows: Mutex<HashMap<(Who, AuditAction), Window>>,
     /// Tool calls that wait to be written together.
     calls: Mutex<Vec<Entry>>,
     /// Held by who writes them: at a stop, whoever comes last waits for what another has taken.
@@ -140,13 +140,13 @@ impl Audit {
     }
 
     /// Writes down what the call's caller did.
-    pub async fn done(&self, call: &Call, act: Act, target: Option<String>, detail: Option<Value>) {
+    pub async fn done(&self, call: &Call, act: AuditAction, target: Option<String>, detail: Option<Value>) {
         let (actor, ip) = Self::who(call);
         self.done_by(actor, ip, call.request_id.to_string(), act, target, detail).await;
     }
 
     /// Writes down an act of the call's caller on several targets, a line each.
-    pub async fn done_to_each(&self, call: &Call, act: Act, targets: Vec<(String, Value)>) {
+    pub async fn done_to_each(&self, call: &Call, act: AuditAction, targets: Vec<(String, Value)>) {
         let (actor, ip) = Self::who(call);
         let (at, action, request_id) = (self.clock.now(), act.name(), call.request_id.to_string());
         let entry = |(target, detail)| Entry {
@@ -180,7 +180,7 @@ impl Audit {
         actor: Value,
         ip: Option<IpAddr>,
         request_id: String,
-        act: Act,
+        act: AuditAction,
         target: Option<String>,
         detail: Option<Value>,
     ) {
@@ -202,7 +202,7 @@ impl Audit {
         outcome: &'static str,
         detail: Value,
     ) {
-        let (at, action, detail) = (self.clock.now(), Act::CallTool.name(), Some(detail));
+        let (at, action, detail) = (self.clock.now(), AuditAction::CallTool.name(), Some(detail));
         let target = Some(target);
         let entry = Entry { actor, action, target, outcome, ip, request_id, detail, count: 1, first_at: None, at };
         let waiting = {
@@ -239,7 +239,7 @@ impl Audit {
         caller: &Caller,
         ip: IpAddr,
         request_id: String,
-        act: Act,
+        act: AuditAction,
         target: Option<String>,
         code: &str,
     ) {
@@ -249,7 +249,7 @@ impl Audit {
 
     /// Counts an attempt of somebody who is not logged in. What they typed as a name is kept only when it is an
     /// account's: it may have been a password.
-    pub fn refused_stranger(&self, ip: IpAddr, meant: Option<Meant>, request_id: String, act: Act, code: &str) {
+    pub fn refused_stranger(&self, ip: IpAddr, meant: Option<Meant>, request_id: String, act: AuditAction, code: &str) {
         let who = Who::Stranger(ip.into(), meant.as_ref().map(|meant| meant.id));
         self.count(who, act, |at| {
             let actor = match meant {
@@ -260,7 +260,7 @@ impl Audit {
         });
     }
 
-    fn count(&self, who: Who, act: Act, first: impl FnOnce(OffsetDateTime) -> Entry) {
+    fn count(&self, who: Who, act: AuditAction, first: impl FnOnce(OffsetDateTime) -> Entry) {
         let now = self.clock.now();
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         let known = windows.contains_key(&(who.clone(), act));
@@ -319,7 +319,7 @@ impl Audit {
 }
 
 /// The row of refusals, of which none is counted yet.
-fn refusal(at: OffsetDateTime, actor: Value, ip: IpAddr, request_id: String, act: Act, code: &str) -> Entry {
+fn refusal(at: OffsetDateTime, actor: Value, ip: IpAddr, request_id: String, act: AuditAction, code: &str) -> Entry {
     let (action, outcome, detail) = (act.name(), "refused", Some(json!({"code": code})));
     Entry { actor, action, target: None, outcome, ip: Some(ip), request_id, detail, count: 0, first_at: Some(at), at }
 }
@@ -359,7 +359,7 @@ mod tests {
     }
 
     fn guess(audit: &Audit, from: IpAddr) {
-        audit.refused_stranger(from, None, "r".into(), Act::LogIn, "invalid-credentials");
+        audit.refused_stranger(from, None, "r".into(), AuditAction::LogIn, "invalid-credentials");
     }
 
     #[test]
@@ -402,10 +402,10 @@ mod tests {
 
     #[test]
     fn every_act_has_a_name_of_its_own() {
-        for (i, act) in Act::ALL.iter().enumerate() {
-            assert!(Act::ALL[i + 1..].iter().all(|other| other.name() != act.name()), "{act:?}");
+        for (i, act) in AuditAction::ALL.iter().enumerate() {
+            assert!(AuditAction::ALL[i + 1..].iter().all(|other| other.name() != act.name()), "{act:?}");
         }
-        assert_eq!(Act::of_route(&Method::POST, "/v1/admin/users"), Some(Act::CreateUser));
-        assert_eq!(Act::of_route(&Method::GET, "/v1/admin/users"), None);
+        assert_eq!(AuditAction::of_route(&Method::POST, "/v1/admin/users"), Some(AuditAction::CreateUser));
+        assert_eq!(AuditAction::of_route(&Method::GET, "/v1/admin/users"), None);
     }
 }

@@ -302,12 +302,12 @@ impl From<StepError> for End {
     fn from(error: StepError) -> Self {
         match error {
             StepError::Lost => Self::Lost,
-            StepError::Error(error) => Self::Failed(told(&error)),
+            StepError::Error(error) => Self::Failed(describe(&error)),
         }
     }
 }
 
 /// What a job's reader is told of an error.
-fn told(error: &ApiError) -> String {
+fn describe(error: &ApiError) -> String {
     error.client_detail().map_or_else(|| error.to_string(), str::to_owned)
 }

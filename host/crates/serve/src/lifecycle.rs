@@ -18,14 +18,14 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::http::error::ApiError;
-use crate::{api, app::App, audit::Act, request::Door, server};
+use crate::{api, app::App, audit::AuditAction, request::ListenerRole, server};
 use cardinal_base::{clock::Clock, memory};
 use cardinal_control::{
     crash::{current, descriptors, vital::LowNumbers},
     link::{KeeperLink, ListenerUse, WorkerStart},
 };
 use cardinal_database::{log_failure, pool::Pools};
-use cardinal_identity::limit::lease;
+use cardinal_identity::limit::budget_lease;
 use cardinal_observe::{log::Log, process};
 use cardinal_plugin_host::{news, probe::Prober, settings};
 
@@ -158,7 +158,7 @@ async fn serve(start: WorkerStart, link: KeeperLink, sockets: Sockets, log: Log,
     }
     app.audit.write_waiting(true).await;
     tasks.shutdown().await;
-    lease::leave(&app.pools.core, app.host_id).await;
+    budget_lease::leave(&app.pools.core, app.host_id).await;
     Ok(())
 }
 
@@ -167,10 +167,10 @@ fn listeners(sockets: Sockets, uses: &[ListenerUse]) -> anyhow::Result<Vec<serve
     let mut ready = vec![local];
     for (listener, purpose) in sockets.listeners.into_iter().zip(uses) {
         let door = match purpose {
-            ListenerUse::Main if uses.contains(&ListenerUse::Admin) => Door::Public,
-            ListenerUse::Main => Door::Whole,
-            ListenerUse::Admin => Door::Admin,
-            ListenerUse::Metrics => Door::Metrics,
+            ListenerUse::Main if uses.contains(&ListenerUse::Admin) => ListenerRole::Public,
+            ListenerUse::Main => ListenerRole::Whole,
+            ListenerUse::Admin => ListenerRole::Admin,
+            ListenerUse::Metrics => ListenerRole::Metrics,
         };
         ready.push(server::Listener::tcp(listener, door).context("taking over a listening socket")?);
     }
@@ -187,7 +187,7 @@ async fn prepare(app: Arc<App>, link: KeeperLink) {
         }
         tokio::time::sleep(RETRY_EVERY).await;
     }
-    lease::exchange(&app.limits, &app.pools.core, app.host_id).await; // before the first call is counted
+    budget_lease::exchange(&app.limits, &app.pools.core, app.host_id).await; // before the first call is counted
     if let Err(error) = app.proxy_routes.read(&app.pools.core, &app.proxy).await {
         log_failure!(error, "the stored proxy routes could not be read yet");
     }
@@ -253,13 +253,13 @@ async fn roll_back_failures(app: Arc<App>) {
         let failed = app.plugins.failed_trial(&by).await;
         let detail = json!({"from": failed.from, "to": failed.to, "reason": failed.reason});
         app.audit
-            .done_by(by.clone(), None, String::new(), Act::RollBackPlugin, Some(failed.plugin), Some(detail))
+            .done_by(by.clone(), None, String::new(), AuditAction::RollBackPlugin, Some(failed.plugin), Some(detail))
             .await;
     }
 }
 
 async fn tell_of_plugins(app: Arc<App>, stop: CancellationToken) {
-    news::tell(&app.plugins, &app.pools.core, app.host_id, &stop).await;
+    news::publish(&app.plugins, &app.pools.core, app.host_id, &stop).await;
 }
 
 /// Closes connections whose buffers have grown; the memory that is freed goes back with the rest.
@@ -272,7 +272,7 @@ async fn close_swollen(app: Arc<App>) {
 }
 
 async fn share_budgets(app: Arc<App>) {
-    lease::keep(&app.limits, &app.pools.core, app.host_id).await;
+    budget_lease::keep(&app.limits, &app.pools.core, app.host_id).await;
 }
 
 /// Refused attempts and tool calls reach the audit log beside the requests, which do not wait for it.

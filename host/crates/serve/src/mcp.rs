@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::{calls::Calls, core_tools::Cards, server::Services};
 
 use self::{
-    heartbeat::Answered,
+    heartbeat::TimedAnswer,
     message::Message,
     server::Server,
     sessions::{Session, Sessions, essence},
@@ -51,7 +51,7 @@ use crate::{
 };
 use cardinal_base::{request_id::RequestId, seal::SealingKey};
 use cardinal_identity::auth::caller::{Caller, SharedCaller};
-use cardinal_observe::{spent::Elsewhere, trace::Trace};
+use cardinal_observe::{request_timing::DetachedTiming, trace::Trace};
 
 /// Bytes of one message.
 const MESSAGE_LIMIT: usize = 1 << 20;
@@ -68,7 +68,7 @@ pub struct Visit {
     /// Of a tool call whose numbers the protocol library would round: what the plugin gets instead.
     pub exact_arguments: Option<Bytes>,
     /// Tools run in tasks of the protocol library; what they spend belongs to the request.
-    pub spent: Elsewhere,
+    pub spent: DetachedTiming,
     pub session: Option<Arc<Session>>,
     /// The answer may be a stream of events.
     pub reads_events: bool,
@@ -367,8 +367,8 @@ async fn by_itself(transport: &Transport, call: &Call, message: &Message, bytes:
     let request = request(&call.method, &call.uri, call.headers.clone(), bytes, visit);
     let transport = transport.clone();
     match heartbeat::answer(async move { send(&transport, request).await }).await {
-        Answered::AtOnce(response) => Answer::Response(response),
-        Answered::OnStream(reply) => Answer::Reply(reply),
+        TimedAnswer::AtOnce(response) => Answer::Response(response),
+        TimedAnswer::OnStream(reply) => Answer::Reply(reply),
     }
 }
 
@@ -409,7 +409,7 @@ fn visit(call: &Call, caller: &SharedCaller) -> Visit {
         trace: call.trace,
         peer: call.peer,
         exact_arguments: None,
-        spent: Elsewhere::default(),
+        spent: DetachedTiming::default(),
         session: None,
         reads_events: false,
         takes_links: false,

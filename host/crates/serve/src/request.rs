@@ -34,14 +34,14 @@ use crate::{
 };
 use cardinal_base::{codes, config::own_paths::is_own};
 use cardinal_identity::auth::caller::SharedCaller;
-use cardinal_observe::spent;
+use cardinal_observe::request_timing;
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
     /// The other end of the connection.
     pub ip: IpAddr,
-    pub door: Door,
+    pub door: ListenerRole,
     /// Set when the connection came in on a reserved place: only probes are answered there.
     pub full: Option<Full>,
 }
@@ -71,7 +71,7 @@ const RETRY_CONNECTING: u32 = 1;
 
 /// What a listener is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
+pub enum ListenerRole {
     /// Everything.
     Whole,
     /// The public, where the admin API has a listener of its own.
@@ -93,7 +93,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub async fn serve(app: Arc<App>, peer: Peer, request: Request<RequestBody>) -> Response<Body> {
     let origin = match peer.door {
         // No proxy stands before it, whatever the headers say.
-        Door::Local { .. } => Origin { client: peer.ip, trusted: false },
+        ListenerRole::Local { .. } => Origin { client: peer.ip, trusted: false },
         _ => {
             let origin = forwarded::origin(peer.ip, request.headers(), &app.config.http.trusted_proxies);
             if !origin.trusted {
@@ -103,7 +103,7 @@ pub async fn serve(app: Arc<App>, peer: Peer, request: Request<RequestBody>) -> 
         }
     };
     let mut cx = Cx::begin(&app, origin, &request);
-    let (outcome, spent) = spent::account(pin!(answer(&app, &mut cx, peer, request))).await;
+    let (outcome, spent) = request_timing::account(pin!(answer(&app, &mut cx, peer, request))).await;
     cx.note_refusal(&outcome);
     let held_for = hold(&app, &cx, peer, &outcome);
     let outcome = match held_for {
@@ -141,7 +141,7 @@ async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<Re
     {
         return Err(full.refusal());
     }
-    if peer.door == Door::Public && path::is_private(request.uri().path()) {
+    if peer.door == ListenerRole::Public && path::is_private(request.uri().path()) {
         return Err(ApiError::new(&codes::NOT_FOUND));
     }
     let site = app.hosts.check(&request)?;
@@ -152,7 +152,7 @@ async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<Re
         return Box::pin(relay(app, cx, peer, &route, request)).await;
     }
     // Where the Admin UI isn't, nothing leads there.
-    if site == Site::Proxied || (peer.door == Door::Public && request.uri().path() == "/") {
+    if site == Site::Proxied || (peer.door == ListenerRole::Public && request.uri().path() == "/") {
         return Err(ApiError::new(&codes::NOT_FOUND));
     }
     if let Some(preflight) = app.origins.preflight(&request) {
@@ -199,8 +199,9 @@ async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<Re
 
 /// Whether this listener and host name serve proxied pages: not where they would share ours with the Admin UI though
 /// they were given their own.
-fn proxies(app: &App, door: Door, site: Site) -> bool {
-    !matches!(door, Door::Admin | Door::Local { .. }) && (site == Site::Proxied || !app.hosts.set_the_proxy_apart())
+fn proxies(app: &App, door: ListenerRole, site: Site) -> bool {
+    !matches!(door, ListenerRole::Admin | ListenerRole::Local { .. })
+        && (site == Site::Proxied || !app.hosts.set_the_proxy_apart())
 }
 
 async fn relay(
@@ -220,7 +221,7 @@ async fn relay(
 }
 
 async fn identify(app: &App, cx: &mut Cx<'_>, peer: Peer, headers: &HeaderMap) -> ApiResult<SharedCaller> {
-    if let Door::Local { uid } = peer.door
+    if let ListenerRole::Local { uid } = peer.door
         && !headers.contains_key(header::AUTHORIZATION)
     {
         let caller = in_time(app, Box::pin(app.auth.local(uid))).await?; // rare, and large

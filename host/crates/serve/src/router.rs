@@ -69,7 +69,7 @@ pub struct Route {
 impl Route {
     /// Says what the row is for whoever reads the API's description; a row without it fails a test by name.
     #[must_use]
-    pub fn told(self, told: Describe) -> Self {
+    pub fn describe(self, told: Describe) -> Self {
         Self { told: Some(told), ..self }
     }
 

@@ -28,7 +28,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    connections::{Connections, Seat},
+    connections::{ConnectionSlot, Connections},
     idle_timer::IdleTimer,
     unread_head::UnreadHead,
 };
@@ -36,7 +36,7 @@ use crate::{
     api,
     app::App,
     http::{paced::Paced, request_body::RequestBody},
-    request::{self, Door, HeldFor, Peer},
+    request::{self, HeldFor, ListenerRole, Peer},
 };
 use cardinal_control::{crash::descriptors, local_socket::HandoverReceiver};
 
@@ -53,7 +53,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where connections come in, and what may be asked there.
 pub enum Listener {
-    Tcp(TcpListener, Door),
+    Tcp(TcpListener, ListenerRole),
     /// Connections of the local socket, as the keeper lets them in.
     Local(HandoverReceiver),
 }
@@ -87,11 +87,11 @@ pub async fn serve(app: Arc<App>, listener: Listener, stop: CancellationToken, g
             Ok(Some(newcomer)) => {
                 let (app, mut server, stop) = (Arc::clone(&app), server.clone(), stop.clone());
                 tokio::spawn(async move {
-                    let Some((stream, peer, seat)) = newcomer.seated().await else { return };
-                    server.timer(IdleTimer::new(seat.connection()));
+                    let Some((stream, peer, slot)) = newcomer.with_slot().await else { return };
+                    server.timer(IdleTimer::new(slot.connection()));
                     match stream {
-                        Stream::Tcp(stream) => connection(app, server, stream, peer, stop, seat).await,
-                        Stream::Local(stream) => connection(app, server, stream, peer, stop, seat).await,
+                        Stream::Tcp(stream) => connection(app, server, stream, peer, stop, slot).await,
+                        Stream::Local(stream) => connection(app, server, stream, peer, stop, slot).await,
                     }
                 });
             }
@@ -116,7 +116,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     peer: Peer,
     stop: CancellationToken,
-    mut seat: Seat,
+    mut slot: ConnectionSlot,
 ) {
     let _counted = ConnectionGuard::new(&app);
     let state = Arc::clone(&app);
@@ -124,22 +124,22 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let stalled = io.stalled();
     let respond = Arc::clone(&app);
     let respond = Box::new(move |status| request::unreadable(&respond, peer, status));
-    let io = UnreadHead::new(io, seat.connection(), respond);
-    let held = seat.connection();
+    let io = UnreadHead::new(io, slot.connection(), respond);
+    let held = slot.connection();
     // Behind an `Arc` of this connection: cloning the token itself takes a lock that all connections share.
     let stopping = Arc::new(stop.clone());
     let service = service_fn(move |request| {
         let app = Arc::clone(&app);
         let (held, stopping) = (Arc::clone(&held), Arc::clone(&stopping));
         let request = match peer.full {
-            None => RequestBody::of(request),
+            None => RequestBody::from_request(request),
             // A probe has no body, and what is refused must not keep a reserved place until its body is there.
             Some(_) => request.map(|_| RequestBody::none()),
         };
         async move {
             let mut answer = match peer.door {
-                Door::Metrics => api::metrics::separate(&app, &request).await,
-                Door::Whole | Door::Public | Door::Admin | Door::Local { .. } => {
+                ListenerRole::Metrics => api::metrics::separate(&app, &request).await,
+                ListenerRole::Whole | ListenerRole::Public | ListenerRole::Admin | ListenerRole::Local { .. } => {
                     request::serve(app, peer, request).await
                 }
             };
@@ -172,7 +172,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             }
         }
         let polled = Pin::new(&mut connection).poll(cx);
-        if polled.is_pending() && seat.poll_close(cx, stalled.load(Ordering::Relaxed)).is_ready() {
+        if polled.is_pending() && slot.poll_close(cx, stalled.load(Ordering::Relaxed)).is_ready() {
             return Poll::Ready(Ok(()));
         }
         polled
@@ -187,7 +187,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             drop(tokio::time::timeout(WRITE_STALL, parts.io.refuse()).await);
         }
     }
-    drop(seat);
+    drop(slot);
 }
 
 /// A connection among those that the host has open.
@@ -209,7 +209,7 @@ impl Drop for ConnectionGuard {
 impl Listener {
     /// # Errors
     /// The descriptor is no socket that listens.
-    pub fn tcp(listener: OwnedFd, door: Door) -> io::Result<Self> {
+    pub fn tcp(listener: OwnedFd, door: ListenerRole) -> io::Result<Self> {
         let listener = std::net::TcpListener::from(listener);
         listener.set_nonblocking(true)?;
         Ok(Self::Tcp(TcpListener::from_std(listener)?, door))
@@ -226,25 +226,25 @@ impl Listener {
 struct Newcomer {
     stream: Stream,
     ip: IpAddr,
-    door: Door,
+    door: ListenerRole,
     admission: Admission,
 }
 
 enum Admission {
-    Seated(Seat),
+    Seated(ConnectionSlot),
     /// The listener is full. Others are accepted meanwhile, in bounded numbers.
-    Waiting(Pin<Box<dyn Future<Output = Option<Seat>> + Send>>, OwnedSemaphorePermit),
+    Waiting(Pin<Box<dyn Future<Output = Option<ConnectionSlot>> + Send>>, OwnedSemaphorePermit),
 }
 
 impl Newcomer {
     /// With its place; `None` when it is turned away.
-    async fn seated(self) -> Option<(Stream, Peer, Seat)> {
-        let seat = match self.admission {
-            Admission::Seated(seat) => seat,
+    async fn with_slot(self) -> Option<(Stream, Peer, ConnectionSlot)> {
+        let slot = match self.admission {
+            Admission::Seated(slot) => slot,
             Admission::Waiting(admission, _permit) => admission.await?,
         };
-        let peer = Peer { ip: self.ip, door: self.door, full: seat.full() };
-        Some((self.stream, peer, seat))
+        let peer = Peer { ip: self.ip, door: self.door, full: slot.full() };
+        Some((self.stream, peer, slot))
     }
 }
 
@@ -258,7 +258,7 @@ async fn accept(listener: &Listener, connections: &Arc<Connections>) -> io::Resu
     let admitting = Arc::clone(connections);
     let mut admission = Box::pin(async move { admitting.admit(ip).await });
     let admission = match (&mut admission).now_or_never() {
-        Some(Some(seat)) => Admission::Seated(seat),
+        Some(Some(slot)) => Admission::Seated(slot),
         Some(None) => return Ok(None),
         None => Admission::Waiting(admission, connections.wait_for_place().await?),
     };
@@ -267,7 +267,7 @@ async fn accept(listener: &Listener, connections: &Arc<Connections>) -> io::Resu
     Ok(Some(Newcomer { stream, ip, door, admission }))
 }
 
-type Accepted = Option<(Stream, Option<IpAddr>, Door)>;
+type Accepted = Option<(Stream, Option<IpAddr>, ListenerRole)>;
 
 async fn accept_stream(listener: &Listener) -> io::Result<Accepted> {
     Ok(match listener {
@@ -279,7 +279,7 @@ async fn accept_stream(listener: &Listener) -> io::Result<Accepted> {
         Listener::Local(handed) => {
             let stream = handed.receive().await?;
             let uid = stream.peer_cred()?.uid();
-            Some((Stream::Local(stream), None, Door::Local { uid }))
+            Some((Stream::Local(stream), None, ListenerRole::Local { uid }))
         }
     })
 }

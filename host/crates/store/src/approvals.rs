@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
-pub use self::decisions::{Decision, Elicited, decide, ended, sweep, take_approved, take_elicited, void};
+pub use self::decisions::{AskedClient, Decision, decide, ended, sweep, take_approved, take_elicited, void};
 use crate::error::StoreError;
 use crate::event_log::{
     self,

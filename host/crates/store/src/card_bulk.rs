@@ -9,7 +9,7 @@ use crate::error::StoreError;
 
 /// What is done to each card.
 #[derive(Clone, Debug)]
-pub enum Deed {
+pub enum BulkAction {
     SetStatus(&'static str),
     Delete,
     RemoveSource(String),
@@ -32,15 +32,17 @@ const FOUND: &str = "found AS MATERIALIZED (SELECT c.id FROM public.master_cards
 /// Does it to the cards `ids`; history names `job`.
 pub async fn apply(
     work: &Transaction<'_>,
-    deed: &Deed,
+    deed: &BulkAction,
     ids: &[Uuid],
     actor: &Value,
     job: Uuid,
 ) -> Result<Outcome, StoreError> {
     let (set, only, action, change) = match deed {
-        Deed::SetStatus(status) => ("status = $5", "c.status <> $5", "update", json!({"status": status, "job": job})),
-        Deed::Delete => ("deleted_at = now()", "$5::text IS NOT NULL", "delete", json!({"job": job})),
-        Deed::RemoveSource(key) => (
+        BulkAction::SetStatus(status) => {
+            ("status = $5", "c.status <> $5", "update", json!({"status": status, "job": job}))
+        }
+        BulkAction::Delete => ("deleted_at = now()", "$5::text IS NOT NULL", "delete", json!({"job": job})),
+        BulkAction::RemoveSource(key) => (
             "attributes = jsonb_set(c.attributes, '{sources}', (c.attributes->'sources') - $5::text)",
             "c.attributes->'sources' ? $5::text",
             "remove_source",
@@ -48,12 +50,12 @@ pub async fn apply(
         ),
     };
     let argument = match deed {
-        Deed::SetStatus(status) => status,
-        Deed::Delete => "",
-        Deed::RemoveSource(key) => key.as_str(),
+        BulkAction::SetStatus(status) => status,
+        BulkAction::Delete => "",
+        BulkAction::RemoveSource(key) => key.as_str(),
     };
     let unlisted = match deed {
-        Deed::RemoveSource(_) => {
+        BulkAction::RemoveSource(_) => {
             "unlisted AS (DELETE FROM public.card_source_index s USING changed c WHERE s.card_id = c.id AND s.source_key = $5::text), "
         }
         _ => "",

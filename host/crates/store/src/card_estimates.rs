@@ -31,7 +31,7 @@ struct Known {
 impl Estimates {
     /// What is known of `filter`. What has been known for too long is kept from one request, which thereby finds out
     /// anew: many clients that share a filter would all do so at once, and wait for each other.
-    pub fn of(&self, filter: &Filter, now: OffsetDateTime) -> Result<Option<Count>, StoreError> {
+    pub fn get(&self, filter: &Filter, now: OffsetDateTime) -> Result<Option<Count>, StoreError> {
         let key = key(filter)?;
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = kept.get_mut(&key) else { return Ok(None) };
@@ -76,7 +76,7 @@ mod tests {
     fn of_many_one_finds_out_anew() {
         let (estimates, filter) = (Estimates::default(), Filter::default());
         let begun = OffsetDateTime::UNIX_EPOCH;
-        let at = |seconds| estimates.of(&filter, begun + Duration::seconds(seconds)).unwrap();
+        let at = |seconds| estimates.get(&filter, begun + Duration::seconds(seconds)).unwrap();
         let count = |cards| Count { cards, exact: true };
         assert_eq!((at(0), at(0)), (None, None), "nobody knows");
         estimates.learn(&filter, count(7), None, begun).unwrap();
@@ -94,6 +94,6 @@ mod tests {
         let count = Count { cards: 7, exact: true };
         estimates.learn(&filter, count, None, begun).unwrap();
         estimates.learn(&filter, count, Some(count), begun + Duration::seconds(4)).unwrap();
-        assert_eq!(estimates.of(&filter, begun + Duration::seconds(6)).unwrap(), None);
+        assert_eq!(estimates.get(&filter, begun + Duration::seconds(6)).unwrap(), None);
     }
 }

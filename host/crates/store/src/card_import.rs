@@ -275,7 +275,7 @@ impl Import<'_> {
         let types = [Type::UUID, Type::UUID, Type::INT8, Type::JSONB, Type::TEXT, Type::JSONB];
         let mut out = pin!(BinaryCopyInWriter::new(point.copy_in(sql).await?, &types));
         for (row, id) in rows {
-            let change = Json(row.told(self.job)?);
+            let change = Json(row.history_entry(self.job)?);
             out.as_mut().write(&[&Uuid::now_v7(), id, &1_i64, self.actor, &"create", &change]).await?;
         }
         out.finish().await?;

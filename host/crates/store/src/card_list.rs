@@ -35,7 +35,7 @@ const STEPS_WITH_SOURCES: u32 = 2_500;
 /// A card that is gathered takes 5 µs, a step 0.5 to 1.3 µs: so many steps for each card that fits.
 const STEPS_A_CARD: i64 = 3;
 /// A second's worth of steps.
-const LONGEST_WALK: i64 = 1_000_000;
+const MAX_WALK: i64 = 1_000_000;
 /// Where this few cards fit, a walk would not find a page of them within its steps.
 const FEW: i64 = 2_000;
 /// Up to this many that fit, they are gathered whole and thereby counted.
@@ -235,7 +235,7 @@ impl Statement {
         if !is_indexed || wanted.filter.updated_since.is_some() {
             return Ok(None);
         }
-        let steps = known.cards.saturating_mul(STEPS_A_CARD).clamp(0, LONGEST_WALK);
+        let steps = known.cards.saturating_mul(STEPS_A_CARD).clamp(0, MAX_WALK);
         Self::walk(wanted, STEPS, u32::try_from(steps).unwrap_or(STEPS))
     }
 

@@ -129,7 +129,7 @@ pub async fn enrich(pool: &Pool, card: Uuid, key: &str, entry: &Entry<'_>) -> Re
 }
 
 /// A write that can wait for others.
-pub struct Together {
+pub struct QueuedEnrichment {
     key: String,
     entry: Box<RawValue>,
     plugin: String,
@@ -139,8 +139,8 @@ pub struct Together {
     actor: Value,
 }
 
-impl Together {
-    pub fn of(key: &str, entry: &Entry<'_>) -> Result<Self, StoreError> {
+impl QueuedEnrichment {
+    pub fn from_entry(key: &str, entry: &Entry<'_>) -> Result<Self, StoreError> {
         Ok(Self {
             key: key.to_owned(),
             entry: serde_json::value::to_raw_value(entry)?,
@@ -163,7 +163,7 @@ fn size(data: &RawValue) -> i32 {
 }
 
 /// Writes several sources of a card in their order, by one statement; the outcome of each.
-pub async fn enrich_together(pool: &Pool, card: Uuid, given: &[Together]) -> Result<Vec<Written>, StoreError> {
+pub async fn enrich_together(pool: &Pool, card: Uuid, given: &[QueuedEnrichment]) -> Result<Vec<Written>, StoreError> {
     let keys: Vec<&str> = given.iter().map(|one| one.key.as_str()).collect();
     let entries: Vec<Json<&RawValue>> = given.iter().map(|one| Json(&*one.entry)).collect();
     let plugins: Vec<&str> = given.iter().map(|one| one.plugin.as_str()).collect();
@@ -173,7 +173,7 @@ pub async fn enrich_together(pool: &Pool, card: Uuid, given: &[Together]) -> Res
     let actors: Vec<&Value> = given.iter().map(|one| &one.actor).collect();
     let params: [&(dyn ToSql + Sync); 9] =
         [&card, &keys, &entries, &plugins, &kinds, &bytes, &lines, &actors, &SOURCES_PER_CARD];
-    pool.note_message(given.iter().map(Together::size).sum());
+    pool.note_message(given.iter().map(QueuedEnrichment::size).sum());
     let client = pool.get().await?;
     let rows = persist(&client, ENRICH_TOGETHER, &params).await?;
     if rows.is_empty() {

@@ -130,7 +130,7 @@ pub async fn update(
     let card = lock(&transaction, id).await?;
     pool.note_message(card.attributes.get().len().max(sent.get().len()));
     precondition.check(card.version)?;
-    let mut fields = Fields::of(&card)?;
+    let mut fields = Fields::from_card(&card)?;
     fields.change(change)?;
     let Some(card) = store(&transaction, id, &fields).await? else { return Ok(card) };
     remember(&transaction, &card, actor, "update", &Json(sent)).await?;

@@ -22,16 +22,16 @@ use cardinal_cards::{
 };
 use cardinal_database::pool::Pool;
 
+mod enrichment_queue;
 mod export;
 mod history;
-mod turns;
 
 pub use export::Format;
 pub use history::History;
 
+pub use enrichment_queue::EnrichError;
+use enrichment_queue::EnrichmentQueue;
 use export::Exports;
-use turns::Turns;
-pub use turns::Unwritten;
 
 /// Where more cards are expected nobody counts them for the sake of saying how many there are.
 const COUNTED_FOR_NOTE: i64 = 20_000;
@@ -39,7 +39,7 @@ const COUNTED_FOR_NOTE: i64 = 20_000;
 /// The cards.
 pub struct Catalogue {
     pool: Pool,
-    turns: Turns,
+    turns: EnrichmentQueue,
     exports: Exports,
     cursors: Cursors,
     estimates: Estimates,
@@ -88,12 +88,12 @@ pub struct Listing {
 impl Catalogue {
     /// Within a runtime, which is where writers are served that had to wait.
     pub fn new(pool: Pool, cursors: Cursors, clock: Clock) -> Self {
-        let turns = Turns::new(pool.clone(), Handle::current());
+        let turns = EnrichmentQueue::new(pool.clone(), Handle::current());
         Self { pool, turns, exports: Exports::default(), cursors, estimates: Estimates::default(), clock }
     }
 
     /// Writes source `key` of a card.
-    pub async fn enrich(&self, card: Uuid, key: &str, entry: &Entry<'_>) -> Result<Written, Unwritten> {
+    pub async fn enrich(&self, card: Uuid, key: &str, entry: &Entry<'_>) -> Result<Written, EnrichError> {
         self.turns.enrich(card, key, entry).await
     }
 
@@ -136,7 +136,7 @@ impl Catalogue {
             None => None,
         };
         let now = self.clock.now();
-        let known = self.estimates.of(&filter, now)?;
+        let known = self.estimates.get(&filter, now)?;
         let wanted = Wanted { filter: &filter, sort, place: place.as_ref(), limit, with_attributes };
         let page = card_list::page(&self.pool, &wanted, known).await?;
         self.estimates.learn(&filter, page.count, known, now)?;

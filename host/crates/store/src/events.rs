@@ -3,7 +3,7 @@
 //! Writers leave them in `event_outbox` with their own transaction. Whichever host comes first gives them their numbers,
 //! one host at a time; each host with readers looks for new numbers a few times a second, once for all of them.
 
-pub mod seats;
+pub mod stream_slots;
 
 use std::{
     sync::{Arc, PoisonError, RwLock},
@@ -14,7 +14,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use self::seats::{Seat, Seats};
+use self::stream_slots::{StreamSlot, StreamSlots};
 use crate::error::StoreError;
 use crate::event_log::{
     Standing,
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Events that are numbered, or read, in one statement.
 const AT_ONCE: i32 = 1_000;
 /// Events that are kept in memory, and bytes of them: who is further behind is too slow.
-const MOST_RECENT: (usize, usize) = (4_096, 8 << 20);
+const MAX_RECENT: (usize, usize) = (4_096, 8 << 20);
 /// Readers of a host, and of one user.
 const READERS: usize = 1_000;
 const READERS_PER_USER: usize = 32;
@@ -50,7 +50,7 @@ pub struct Events {
     recent: RwLock<Recent<Numbered>>,
     /// The last number in `recent`.
     head: watch::Sender<i64>,
-    seats: Arc<Seats>,
+    slots: Arc<StreamSlots>,
     /// Rings when a reader comes.
     arrived: Notify,
     catching_up: Semaphore,
@@ -73,9 +73,9 @@ impl Events {
     pub fn new(pool: Pool, stop: &CancellationToken) -> Self {
         Self {
             pool,
-            recent: RwLock::new(Recent::new(MOST_RECENT)),
+            recent: RwLock::new(Recent::new(MAX_RECENT)),
             head: watch::Sender::new(0),
-            seats: Arc::new(Seats::new(READERS, READERS_PER_USER)),
+            slots: Arc::new(StreamSlots::new(READERS, READERS_PER_USER)),
             arrived: Notify::new(),
             catching_up: Semaphore::new(CATCHING_UP),
             stop: stop.clone(),
@@ -84,18 +84,18 @@ impl Events {
 
     /// How many read along here.
     pub fn readers(&self) -> usize {
-        self.seats.taken()
+        self.slots.taken()
     }
 
     /// A place for a reader, and where it begins. 503 at the end of the host, too.
-    pub async fn admit(&self, user: Uuid, last_read: Option<i64>) -> Result<(Seat, Begin), StoreError> {
+    pub async fn admit(&self, user: Uuid, last_read: Option<i64>) -> Result<(StreamSlot, Begin), StoreError> {
         if self.stop.is_cancelled() {
             return Err(StoreError::Draining);
         }
-        let seat = self.seats.take(user)?;
+        let slot = self.slots.take(user)?;
         let standing = crate::event_log::standing(&self.pool).await?;
         self.arrived.notify_one();
-        Ok((seat, begin(standing, last_read)))
+        Ok((slot, begin(standing, last_read)))
     }
 
     /// The number of the last event that is here; changes when there are new ones.
@@ -215,7 +215,7 @@ fn begin(standing: Standing, last_read: Option<i64>) -> Begin {
 
 /// Raises an event of something that has no transaction of its own. What has one calls [`crate::event_log::raise`] in it, so
 /// that both happen or neither does. An event that can't be written undoes nothing: the log has it instead.
-pub async fn tell(pool: &Pool, event: &Event) {
+pub async fn raise(pool: &Pool, event: &Event) {
     let raised = async {
         let client = pool.get().await?;
         crate::event_log::raise(&*client, event).await

@@ -176,13 +176,13 @@ pub async fn queue(
     if let Some(expected) = expected.filter(|expected| *expected != count) {
         return Err(StoreError::CountMoved { count, expected });
     }
-    tell(&work, "queued", &job).await?;
+    raise_event(&work, "queued", &job).await?;
     work.commit().await?;
     Ok(job)
 }
 
 /// What readers of the topic hear of a job.
-pub async fn tell(work: &impl GenericClient, what: &'static str, job: &Job) -> Result<(), StoreError> {
+pub async fn raise_event(work: &impl GenericClient, what: &'static str, job: &Job) -> Result<(), StoreError> {
     let data = json!({
         "id": job.id, "action": job.action, "state": job.state, "done": job.done, "failed": job.failed, "total": job.total,
     });
@@ -199,7 +199,7 @@ pub async fn begin(pool: &Pool, new: &NewJob<'_>, runner: Runner) -> Result<Job,
          lease_until = now() + {LEASE} WHERE j.id = $1 RETURNING {COLUMNS}"
     );
     let job = from_row(&work.query_one(&sql, &[&id, &runner.host, &runner.process]).await?)?;
-    tell(&work, "started", &job).await?;
+    raise_event(&work, "started", &job).await?;
     work.commit().await?;
     Ok(job)
 }
@@ -227,7 +227,7 @@ async fn changed(
     let work = client.transaction().await?;
     let Some(row) = work.query_opt(&work.prepare_cached(sql).await?, values).await? else { return Ok(None) };
     let job = from_row(&row)?;
-    tell(&work, what, &job).await?;
+    raise_event(&work, what, &job).await?;
     work.commit().await?;
     Ok(Some(job))
 }
@@ -247,7 +247,7 @@ pub async fn bury_imports(pool: &Pool, runner: Runner) -> Result<Vec<Job>, Store
     let buried = rows.iter().map(from_row).collect::<Result<Vec<_>, _>>()?;
     for job in &buried {
         work.execute("DELETE FROM public.import_rows WHERE job_id = $1", &[&job.id]).await?;
-        tell(&work, "finished", job).await?;
+        raise_event(&work, "finished", job).await?;
     }
     work.commit().await?;
     Ok(buried)

@@ -8,12 +8,12 @@ use super::users::{self, User};
 use crate::error::StoreError;
 
 /// Characters of a name that a provider gives; the mark that makes it unique comes on top, and the column takes 120.
-const LONGEST_NAME: usize = 100;
+const MAX_NAME: usize = 100;
 /// Hex digits of that mark.
 const MARK: usize = 8;
 
 /// The user whom this subject of this issuer is here; made when it is seen for the first time.
-pub async fn of(pool: &Pool, issuer: &str, subject: &str, name: &str) -> Result<User, StoreError> {
+pub async fn find_or_create(pool: &Pool, issuer: &str, subject: &str, name: &str) -> Result<User, StoreError> {
     let mut client = pool.get().await?;
     let sql = find();
     if let Some(row) = client.query_opt(&client.prepare_cached(&sql).await?, &[&issuer, &subject]).await? {
@@ -56,7 +56,7 @@ fn readable(name: &str) -> String {
         c.is_control()
             || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
     };
-    let kept: String = name.chars().filter(|c| !invisible(*c)).take(LONGEST_NAME).collect();
+    let kept: String = name.chars().filter(|c| !invisible(*c)).take(MAX_NAME).collect();
     kept.trim().to_owned()
 }
 

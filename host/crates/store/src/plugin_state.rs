@@ -36,7 +36,7 @@ impl Default for Settings {
 impl Settings {
     const COLUMNS: &str = "settings, sealed, settings_version";
 
-    fn of(row: &Row) -> Result<Self, tokio_postgres::Error> {
+    fn from_row(row: &Row) -> Result<Self, tokio_postgres::Error> {
         let Json(sealed) = row.try_get("sealed")?;
         Ok(Self { open: row.try_get("settings")?, sealed, version: row.try_get("settings_version")? })
     }
@@ -50,7 +50,7 @@ pub async fn all(pool: &Pool) -> Result<HashMap<String, PluginState>, StoreError
     let statement = client.prepare_cached(&sql).await?;
     let mut states = HashMap::new();
     for row in client.query(&statement, &[]).await? {
-        let state = PluginState { disabled: row.try_get("disabled")?, settings: Settings::of(&row)? };
+        let state = PluginState { disabled: row.try_get("disabled")?, settings: Settings::from_row(&row)? };
         states.insert(row.try_get("plugin")?, state);
     }
     Ok(states)
@@ -86,7 +86,7 @@ pub async fn settings(pool: &Pool, plugin: &str) -> Result<Settings, StoreError>
     let sql = format!("SELECT {} FROM public.plugin_state WHERE plugin = $1", Settings::COLUMNS);
     let client = pool.get().await?;
     let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&plugin]).await?;
-    Ok(row.as_ref().map(Settings::of).transpose()?.unwrap_or_default())
+    Ok(row.as_ref().map(Settings::from_row).transpose()?.unwrap_or_default())
 }
 
 /// Works out new settings from those that are stored, whose row is locked meanwhile, and stores them; what changes
@@ -101,7 +101,7 @@ pub async fn change_settings<E>(
     let work = client.transaction().await?;
     work.execute("INSERT INTO public.plugin_state (plugin) VALUES ($1) ON CONFLICT DO NOTHING", &[&plugin]).await?;
     let sql = format!("SELECT {} FROM public.plugin_state WHERE plugin = $1 FOR UPDATE", Settings::COLUMNS);
-    let before = Settings::of(&work.query_one(&sql, &[&plugin]).await?)?;
+    let before = Settings::from_row(&work.query_one(&sql, &[&plugin]).await?)?;
     precondition.check(before.version)?;
     let new = match change(&before) {
         Ok(Some(new)) => new,

@@ -13,9 +13,9 @@ pub mod access;
 pub mod announce;
 pub mod backoff;
 mod bind;
+pub mod control_service;
 pub mod crashes;
 pub mod data_dir;
-pub mod desk;
 pub mod files;
 pub mod first_password;
 pub mod launch;
@@ -40,7 +40,7 @@ use cardinal_base::{
     secret_file::{self, TOKEN_SECRET_FILE},
 };
 use cardinal_control::{
-    crash::book::Book,
+    crash::history::CrashHistory,
     link::{ListenerUse, WorkerDatabase, WorkerStart},
     local_socket::LocalSocket,
     sandbox::{self, Sandbox},
@@ -55,9 +55,9 @@ use cardinal_schema::{
     prepare::{self, Prepared, SecretSource},
     session_watch,
 };
+use control_service::ControlService;
 use crashes::Crashes;
 use data_dir::DataDir;
-use desk::Desk;
 use files::Files;
 use first_password::FirstPassword;
 use launch::{Account, Launcher};
@@ -101,7 +101,7 @@ struct Keeper {
     start: WorkerStart,
     listeners: Vec<OwnedFd>,
     local: LocalSocket,
-    desk: Desk,
+    desk: ControlService,
     postgres: Option<PrivatePostgres>,
     _data: DataDir,
 }
@@ -113,7 +113,7 @@ impl Keeper {
         let mut data = DataDir::open(&config.paths.data_dir)?;
         make_plugins_dir(&config.paths.plugins_dir);
         let (uses, listeners) = listen(&mut config)?;
-        let local = LocalSocket::of(data.path());
+        let local = LocalSocket::new(data.path());
         let local_listener = listen_locally(&local, &config)?;
         announce::write_addresses(&data, &config)?;
         let (announcement, first) = (Announcement::new(&config), FirstPassword::new(&config));
@@ -125,7 +125,8 @@ impl Keeper {
         tokio::spawn(session_watch::watch(job.provisioner.clone(), job.names.clone()));
         let provisioner = Provisioner::new(launcher.clone(), job);
         let files = Files::new(&config);
-        let mut desk = Desk::new(Clock::System, Crashes::open(data.path()), provisioner, announcement, first, files);
+        let mut desk =
+            ControlService::new(Clock::System, Crashes::open(data.path()), provisioner, announcement, first, files);
         desk.local = local_listener;
         let start = worker_start(config, account, &login, &prepared, &data, uses)?;
         Ok(Self { launcher, account, start, listeners, local, desk, postgres, _data: data })
@@ -144,8 +145,8 @@ impl Keeper {
             let ended = match Worker::start(&self.launcher, self.account, &self.start, &self.listeners).await {
                 Ok(mut worker) => tokio::select! {
                     death = worker.until_death(&mut self.desk) => {
-                        let ended = worker::told(death.status);
-                        hope = self.desk.bury(death);
+                        let ended = worker::describe_exit(death.status);
+                        hope = self.desk.record_exit(death);
                         ended
                     }
                     () = stop.next() => {
@@ -293,7 +294,7 @@ async fn start_options(config: &Config, login: &ConnectParams, prepared: &Prepar
         return Ok(true); // the private server has no pooler
     }
     let core = prepared.names.core();
-    let taken = pooler::takes_options(&login.with_login(core.clone(), prepared.passwords.of(&core))).await?;
+    let taken = pooler::takes_options(&login.with_login(core.clone(), prepared.passwords.for_role(&core))).await?;
     if !taken {
         tracing::info!("a pooler takes no session settings at the start; those of the roles are in force");
     }
@@ -307,7 +308,7 @@ fn job(config: &Config, login: &ConnectParams, prepared: &Prepared, start_option
         paths: config.paths.clone(),
         plugins: config.plugins.clone(),
         observe: config.observe.clone(),
-        provisioner: login.with_login(&provision, prepared.passwords.of(&provision)),
+        provisioner: login.with_login(&provision, prepared.passwords.for_role(&provision)),
         names: prepared.names.clone(),
         passwords: prepared.passwords.clone(),
         start_options,
@@ -331,7 +332,7 @@ fn worker_start(
     // That there is one may be known, and no more.
     config.database.url = config.database.url.map(|_| cardinal_base::config::Secret::new(""));
     config.database.secret_file = None;
-    let role = |name: String| login.with_login(name.clone(), prepared.passwords.of(&name));
+    let role = |name: String| login.with_login(name.clone(), prepared.passwords.for_role(&name));
     Ok(WorkerStart {
         database: WorkerDatabase {
             core: role(prepared.names.core()),
@@ -344,7 +345,7 @@ fn worker_start(
         host_id: data.host_id()?,
         listeners,
         worker_restarts: 0,
-        crashes: Book::default(),
+        crashes: CrashHistory::default(),
         probed: Vec::new(),
         token_secret,
         sandbox,

@@ -21,13 +21,13 @@ use cardinal_database::{
     connect::{ConnectParams, SocketDir},
     roles::{RoleNames, RolePasswords},
 };
-use cardinal_schema::plugin_schema::{SCHEMA_TIMEOUT, Sessions, Step, Trouble, purge::Purge};
+use cardinal_schema::plugin_schema::{SCHEMA_TIMEOUT, Sessions, Step, StepError, purge::Purge};
 use package::Package;
 
 /// Steps that one process makes side by side: each pair of sessions serves one after another.
 const STEPS_AT_ONCE: usize = 2;
 /// How long a step waits for its turn: those before it may hang, and must not hold up other plugins.
-const TURN_PATIENCE: Duration = Duration::from_secs(1);
+const TURN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What is to be done.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ impl Job {
         let (turns, idle) = (Semaphore::new(STEPS_AT_ONCE), Mutex::default());
         let (turns, idle) = (&turns, &idle);
         let steps = requests.iter().enumerate().map(|(at, request)| async move {
-            let _turn = timeout(TURN_PATIENCE, turns.acquire()).await;
+            let _turn = timeout(TURN_TIMEOUT, turns.acquire()).await;
             StepAnswer { at, result: self.provision(request, idle).await }
         });
         let mut steps: FuturesUnordered<_> = steps.collect();
@@ -159,10 +159,10 @@ impl Job {
     }
 }
 
-fn describe(plugin: &str, trouble: Trouble) -> ProvisionFault {
+fn describe(plugin: &str, trouble: StepError) -> ProvisionFault {
     match trouble {
-        Trouble::Refused(fault) => fault,
-        Trouble::Failed(error) => {
+        StepError::Refused(fault) => fault,
+        StepError::Failed(error) => {
             tracing::error!(plugin, error = format!("{error:#}"), "the schema step failed");
             let said = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>());
             match said.and_then(|said| said.code().filter(|_| !is_unavailable(said))) {

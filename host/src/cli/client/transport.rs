@@ -46,7 +46,7 @@ impl Transport {
 
     /// Through the socket of the host that has this folder.
     pub fn local(data_dir: &Path) -> Self {
-        Self::Local(LocalSocket::of(data_dir))
+        Self::Local(LocalSocket::new(data_dir))
     }
 
     /// With TLS for https.

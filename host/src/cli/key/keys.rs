@@ -19,7 +19,7 @@ use cardinal_serve::{
         api_keys as shown,
         api_keys::{CANNOT_ROTATE_ENDED, CHANGED_MEANWHILE, ROTATED_BEFORE},
     },
-    audit::Act,
+    audit::AuditAction,
 };
 use cardinal_store::api_keys::{self, KeyRecord, Rotated, lineage::MAKER_REVOKED};
 
@@ -127,10 +127,10 @@ async fn revoke_direct(direct: &Direct, id: Uuid, keeps_children: bool) -> anyho
     let record = get(direct, id).await?;
     let taken = api_keys::revoke(&direct.pool, &record, REASON, keeps_children).await.map_err(explain)?;
     let detail = shown::because(shown::audited(&record), REASON);
-    direct.record(Act::RevokeKey, id.to_string(), detail).await;
+    direct.record(AuditAction::RevokeKey, id.to_string(), detail).await;
     for key in taken {
         let detail = shown::because(shown::audited(&key), MAKER_REVOKED);
-        direct.record(Act::RevokeKey, key.id.to_string(), detail).await;
+        direct.record(AuditAction::RevokeKey, key.id.to_string(), detail).await;
     }
     Ok(())
 }
@@ -149,7 +149,7 @@ async fn rotate_direct(direct: &Direct, id: Uuid, overlap_seconds: u32) -> anyho
         // No key has asked for it.
         Rotated::ByItsDescendant | Rotated::CallerOver => bail!("the key could not be rotated"),
     }
-    direct.record(Act::RotateKey, new.id.to_string(), shown::audited(&new)).await;
+    direct.record(AuditAction::RotateKey, new.id.to_string(), shown::audited(&new)).await;
     Ok(json!({"item": shown::show(&new), "key": key.expose()}))
 }
 

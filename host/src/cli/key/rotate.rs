@@ -3,7 +3,7 @@ use std::io::Write as _;
 use anyhow::Context as _;
 
 use super::keys::{KeySettings, find};
-use cardinal_serve::api::api_keys::LONGEST_OVERLAP;
+use cardinal_serve::api::api_keys::MAX_OVERLAP;
 
 /// Put a new API key in the place of one, and print it this once
 ///
@@ -18,7 +18,7 @@ pub struct Rotate {
     /// Id of the key, or its name where no other active key has it; never the key itself
     key: String,
     /// Seconds that the old key goes on working, up to a week
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=LONGEST_OVERLAP))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=MAX_OVERLAP))]
     overlap_seconds: u32,
     /// Print the key and its record as JSON
     #[arg(long)]

@@ -15,13 +15,13 @@ pub struct Validators {
 }
 
 impl Validators {
-    pub fn of(url: Url, headers: &HeaderMap) -> Validators {
+    pub fn from_headers(url: Url, headers: &HeaderMap) -> Validators {
         Validators { url, etag: text(headers, ETAG), last_modified: text(headers, LAST_MODIFIED) }
     }
 
     /// With what a "not modified" brought anew.
     pub fn renewed(self, headers: &HeaderMap) -> Validators {
-        let new = Validators::of(self.url, headers);
+        let new = Validators::from_headers(self.url, headers);
         Validators {
             url: new.url,
             etag: new.etag.or(self.etag),

@@ -74,7 +74,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn of(name: &[u8]) -> Kind {
+    fn from_name(name: &[u8]) -> Kind {
         if SCOPES.contains(&name) {
             Kind::Scope
         } else if BLOCKS.contains(&name) {
@@ -96,7 +96,7 @@ impl Elements {
         let foreign = self.open.iter().rev().take(16).any(|open| matches!(open.name.as_slice(), b"svg" | b"math"));
         let empty = VOID.contains(&name) || (foreign && tag.self_closing);
         if !empty && self.open.len() < MAX_DEPTH {
-            self.open.push(Open { name: name.to_vec(), kind: Kind::of(name), kept });
+            self.open.push(Open { name: name.to_vec(), kind: Kind::from_name(name), kept });
         } else if let Some(kept) = kept {
             self.close(kept);
         }
@@ -106,7 +106,7 @@ impl Elements {
         if !INLINE.contains(&name) {
             self.text.push(' ');
         }
-        let barrier = if Kind::of(name) == Kind::Inline { Kind::Block } else { Kind::Scope };
+        let barrier = if Kind::from_name(name) == Kind::Inline { Kind::Block } else { Kind::Scope };
         self.close_nearest(&[name], |open| open.kind >= barrier);
     }
 
@@ -157,7 +157,7 @@ impl Elements {
             b"td" | b"th" => (&[b"td", b"th"], &[b"tr", b"table"]),
             b"tr" => (&[b"tr"], &[b"table", b"tbody", b"thead", b"tfoot"]),
             b"option" => (&[b"option"], &[b"select"]),
-            _ if Kind::of(name) == Kind::Block || name == b"table" => {
+            _ if Kind::from_name(name) == Kind::Block || name == b"table" => {
                 return self.close_nearest(&[b"p"], |open| open.kind == Kind::Scope);
             }
             _ => return,

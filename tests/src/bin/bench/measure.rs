@@ -51,11 +51,11 @@ pub fn one(subject: &Subject, options: &Options) -> Measured {
 
 /// One thread: client and server share the machine, and a second one would only take from the server.
 pub fn run(target: &Target, seconds: u64) -> Round {
-    let before = usage::of(target.pid);
+    let before = usage::cpu_time(target.pid);
     let mut wrk = Command::new("wrk");
     wrk.args(["-t1", "-c", CONNECTIONS, "-d", &format!("{seconds}s"), "--latency", "-s"]).arg(&target.script);
     let output = wrk.arg(&target.url).output().expect("wrk is installed");
-    let used = usage::of(target.pid) - before;
+    let used = usage::cpu_time(target.pid) - before;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "wrk failed: {text}{}", String::from_utf8_lossy(&output.stderr));
     // A server that answers quickly because it refuses is no result.

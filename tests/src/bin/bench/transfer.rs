@@ -59,7 +59,7 @@ fn empty(name: &'static str, baseline: &'static str) -> Measured {
 
 /// What so many rows took the process `pid`; there is no latency of one row.
 fn round(rows: i64, begun: Instant, pid: i32, used_before: Duration) -> Round {
-    let (took, used) = (begun.elapsed(), usage::of(pid) - used_before);
+    let (took, used) = (begun.elapsed(), usage::cpu_time(pid) - used_before);
     let cpu = used.div_f64(rows as f64);
     Round { per_second: rows as f64 / took.as_secs_f64(), cpu, p50: Duration::ZERO, p99: Duration::ZERO }
 }
@@ -87,7 +87,7 @@ fn body(prefix: &str, rows: i64) -> BoxBody<Bytes, io::Error> {
 async fn import(bench: &Bench, rows: i64) -> Round {
     let owner = bench.host().owner().await;
     let (pid, request_id) = (bench.host().worker_pid(), unique("import"));
-    let (begun, before) = (Instant::now(), usage::of(pid));
+    let (begun, before) = (Instant::now(), usage::cpu_time(pid));
     let call = owner.call(Method::POST, "/v1/admin/master-cards/import");
     let call = call.stream("application/x-ndjson", body(&request_id, rows)).header("x-request-id", &request_id);
     let answer = call.open(None).await.unwrap();
@@ -107,7 +107,7 @@ async fn import(bench: &Bench, rows: i64) -> Round {
 async fn copy(bench: &Bench, rows: i64) -> Round {
     let database = bench.host().database().await;
     let (pid, prefix) = (i32::try_from(std::process::id()).unwrap(), unique("copy"));
-    let (begun, before) = (Instant::now(), usage::of(pid));
+    let (begun, before) = (Instant::now(), usage::cpu_time(pid));
     let sql = "COPY public.bare_cards (id, title, sku, status, attributes) FROM STDIN BINARY";
     let types = [Type::UUID, Type::TEXT, Type::TEXT, Type::TEXT, Type::JSONB];
     let mut out = pin!(BinaryCopyInWriter::new(database.copy_in(sql).await.unwrap(), &types));
@@ -124,7 +124,7 @@ async fn copy(bench: &Bench, rows: i64) -> Round {
 
 async fn export(bench: &Bench) -> Round {
     let pid = bench.host().worker_pid();
-    let (begun, before) = (Instant::now(), usage::of(pid));
+    let (begun, before) = (Instant::now(), usage::cpu_time(pid));
     let answer = bench.key.call(Method::GET, "/v1/admin/master-cards/export").open(None).await.unwrap();
     assert_eq!(answer.status(), 200);
     let (mut body, mut rows) = (answer.into_body(), 0);
@@ -138,7 +138,7 @@ async fn export(bench: &Bench) -> Round {
 async fn select(bench: &Bench) -> Round {
     let database = bench.host().database().await;
     let pid = i32::try_from(std::process::id()).unwrap();
-    let (begun, before) = (Instant::now(), usage::of(pid));
+    let (begun, before) = (Instant::now(), usage::cpu_time(pid));
     let sql = "SELECT id, title, sku, status, attributes::text, version, created_at, updated_at FROM public.master_cards \
                WHERE deleted_at IS NULL ORDER BY id";
     let nothing: [&(dyn ToSql + Sync); 0] = [];

@@ -16,7 +16,7 @@ const BETWEEN: usize = 30;
 const SHORT_ROUNDS: usize = 2;
 const LONG: Duration = Duration::from_secs(30 * 60);
 /// Versions that can be told apart; each round makes two.
-const MOST_ROUNDS: usize = 390;
+const MAX_ROUNDS: usize = 390;
 
 /// What happens to packages, and how long each took until it was in force.
 struct Changes {
@@ -164,5 +164,5 @@ async fn a_few_rounds_of_everything_fail_no_request() {
 #[tokio::test]
 #[ignore = "long: scripts/test --long"]
 async fn half_an_hour_of_everything_fails_no_request() {
-    soak(|rounds, begun| begun.elapsed() < LONG && rounds < MOST_ROUNDS).await;
+    soak(|rounds, begun| begun.elapsed() < LONG && rounds < MAX_ROUNDS).await;
 }

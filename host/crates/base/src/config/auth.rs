@@ -10,10 +10,10 @@ use super::{
 use crate::scope::{self, ScopeSet};
 
 const DEFAULT_TOKEN_TTL_HOURS: u32 = 24;
-const LONGEST_TOKEN_TTL_HOURS: u32 = 8760;
+const MAX_TOKEN_TTL_HOURS: u32 = 8760;
 const SHORTEST_TOKEN_SECRET_BYTES: usize = 32;
-const LONGEST_PASSWORD_BYTES: usize = 256;
-const LONGEST_USERNAME: usize = 120;
+const MAX_PASSWORD_BYTES: usize = 256;
+const MAX_USERNAME: usize = 120;
 const DEFAULT_KEY_RATE_PER_MINUTE: u32 = 6000;
 const HIGHEST_KEY_RATE_PER_MINUTE: u32 = 100_000_000;
 /// What a JWT may do unless OIDC_MAX_SCOPES says otherwise.
@@ -106,7 +106,7 @@ impl Auth {
                 "ADMIN_TOKEN_TTL_HOURS",
                 &args.admin_token_ttl_hours,
                 DEFAULT_TOKEN_TTL_HOURS,
-                number(1..=LONGEST_TOKEN_TTL_HOURS),
+                number(1..=MAX_TOKEN_TTL_HOURS),
             ),
             token_secret: reader.optional(secret.setting, &secret.text, token_secret),
             token_secret_file: secret.file,
@@ -127,8 +127,8 @@ impl Auth {
 }
 
 fn username(text: &str) -> Result<String, String> {
-    if text.chars().count() > LONGEST_USERNAME || text.chars().any(char::is_control) {
-        return Err(format!("a login name has 1 to {LONGEST_USERNAME} characters and no control characters"));
+    if text.chars().count() > MAX_USERNAME || text.chars().any(char::is_control) {
+        return Err(format!("a login name has 1 to {MAX_USERNAME} characters and no control characters"));
     }
     Ok(text.to_owned())
 }
@@ -136,8 +136,8 @@ fn username(text: &str) -> Result<String, String> {
 /// Not trimmed: a space may be part of a password. One shorter than 8 is taken here and warned about at its use.
 fn password(set: &SecretSetting, reader: &mut Reader) -> Option<Secret> {
     let text = set.text.as_deref()?;
-    if text.len() > LONGEST_PASSWORD_BYTES {
-        reader.fault(set.setting, format!("it has {} bytes; the most is {LONGEST_PASSWORD_BYTES}", text.len()));
+    if text.len() > MAX_PASSWORD_BYTES {
+        reader.fault(set.setting, format!("it has {} bytes; the most is {MAX_PASSWORD_BYTES}", text.len()));
         return None;
     }
     Some(Secret::new(text))

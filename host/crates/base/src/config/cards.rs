@@ -4,7 +4,7 @@ use super::reader::{Reader, number};
 
 const DEFAULT_CARD_RETENTION_DAYS: u32 = 30;
 const DEFAULT_AUDIT_RETENTION_DAYS: u32 = 365;
-const LONGEST_RETENTION_DAYS: u32 = 36_500;
+const MAX_RETENTION_DAYS: u32 = 36_500;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Cards {
@@ -31,13 +31,13 @@ impl Cards {
                 "CARD_RETENTION_DAYS",
                 &args.card_retention_days,
                 DEFAULT_CARD_RETENTION_DAYS,
-                number(0..=LONGEST_RETENTION_DAYS),
+                number(0..=MAX_RETENTION_DAYS),
             ),
             audit_retention_days: reader.value(
                 "AUDIT_RETENTION_DAYS",
                 &args.audit_retention_days,
                 DEFAULT_AUDIT_RETENTION_DAYS,
-                number(1..=LONGEST_RETENTION_DAYS),
+                number(1..=MAX_RETENTION_DAYS),
             ),
         }
     }

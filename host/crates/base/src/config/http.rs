@@ -8,7 +8,7 @@ use super::reader::{Reader, number};
 
 const DEFAULT_LISTEN_ADDR: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 const DEFAULT_SHUTDOWN_GRACE_SECONDS: u64 = 25;
-const LONGEST_SHUTDOWN_GRACE_SECONDS: u64 = 3600;
+const MAX_SHUTDOWN_GRACE_SECONDS: u64 = 3600;
 
 /// Where the host listens and whom it believes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -75,7 +75,7 @@ impl Http {
             "SHUTDOWN_GRACE_SECONDS",
             &args.shutdown_grace_seconds,
             DEFAULT_SHUTDOWN_GRACE_SECONDS,
-            number(0..=LONGEST_SHUTDOWN_GRACE_SECONDS),
+            number(0..=MAX_SHUTDOWN_GRACE_SECONDS),
         );
         refuse_tls(args, reader);
         let proxy_hosts = reader.list("PROXY_HOSTS", &args.proxy_hosts, network::host_name);

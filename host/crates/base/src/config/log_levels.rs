@@ -28,7 +28,7 @@ impl Default for LogLevels {
 
 impl LogLevels {
     /// The level of a module.
-    pub fn of(&self, module: &str) -> LevelFilter {
+    pub fn get(&self, module: &str) -> LevelFilter {
         let fits = self.modules.iter().filter(|(own, _)| is_within(module, own));
         fits.max_by_key(|(own, _)| own.len()).map_or_else(|| self.unnamed(module), |(_, level)| *level)
     }
@@ -42,7 +42,7 @@ impl LogLevels {
     /// The highest level of a module and of everything below it.
     pub fn most_within(&self, module: &str) -> LevelFilter {
         let below = self.modules.iter().filter(|(own, _)| is_within(own, module)).map(|(_, level)| *level);
-        below.fold(self.of(module), LevelFilter::max)
+        below.fold(self.get(module), LevelFilter::max)
     }
 
     /// The highest level of anything.
@@ -153,7 +153,7 @@ mod tests {
             ("plugin::price-watch", LevelFilter::TRACE),
             ("plugin::price", LevelFilter::WARN),
         ] {
-            assert_eq!(levels.of(module), level, "{module}");
+            assert_eq!(levels.get(module), level, "{module}");
         }
         assert_eq!((levels.most_within("plugin"), levels.most()), (LevelFilter::TRACE, LevelFilter::TRACE));
         assert_eq!(levels.to_string().parse::<LogLevels>().unwrap(), levels);
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_verbose_library_is_quiet_until_it_is_asked_for() {
-        let level = |text: &str| text.parse::<LogLevels>().unwrap().of("rmcp::service");
+        let level = |text: &str| text.parse::<LogLevels>().unwrap().get("rmcp::service");
         for (text, expected) in [
             ("", LevelFilter::WARN),
             ("info", LevelFilter::WARN),
@@ -171,7 +171,7 @@ mod tests {
         ] {
             assert_eq!(level(text), expected, "{text:?}");
         }
-        assert_eq!(LogLevels::default().of("rmcpx"), LevelFilter::INFO);
+        assert_eq!(LogLevels::default().get("rmcpx"), LevelFilter::INFO);
         assert_eq!(LogLevels::default().to_string(), "info");
     }
 

@@ -56,7 +56,7 @@ impl<T: Word> PerPlugin<T> {
     }
 
     /// What holds for a plugin.
-    pub fn of(&self, plugin: &str) -> T {
+    pub fn get(&self, plugin: &str) -> T {
         self.by_name.get(plugin).copied().unwrap_or(self.everyone)
     }
 
@@ -109,7 +109,7 @@ mod tests {
     fn one_word_for_all_and_others_for_some() {
         let items = ["lane", "supplier=inline"].map(|text| PerPlugin::<Execution>::item(text).unwrap());
         let setting = PerPlugin::collect(items.into());
-        assert_eq!((setting.of("supplier"), setting.of("gallery")), (Execution::Inline, Execution::Lane));
+        assert_eq!((setting.get("supplier"), setting.get("gallery")), (Execution::Inline, Execution::Lane));
         assert_eq!(setting.to_string(), "lane,supplier=inline");
         assert_eq!(PerPlugin::<Execution>::default().to_string(), "auto");
         for bad in ["fast", "supplier=", "supplier=fast", "=lane", "Supplier=lane", "lane=supplier"] {

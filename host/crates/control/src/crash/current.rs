@@ -4,10 +4,10 @@
 
 use std::cell::Cell;
 
-use super::{descriptors, ledger::RunningSlot};
+use super::{descriptors, shm::RunningSlot};
 
 thread_local! {
-    static CURRENT: Cell<Mark> = const { Cell::new(Mark::NOBODY) };
+    static CURRENT: Cell<PluginTag> = const { Cell::new(PluginTag::NOBODY) };
     /// Whether the thread is the host's own. On those a plugin's address on the stack may be one of an earlier call.
     static OURS: Cell<bool> = const { Cell::new(false) };
     /// Where the supervisor sees what this thread runs.
@@ -16,9 +16,9 @@ thread_local! {
 
 /// A plugin's page in the ledger and which of its handlers runs. Small and plain: it is stored before each poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mark(u64);
+pub struct PluginTag(u64);
 
-impl Mark {
+impl PluginTag {
     /// The host's own code.
     pub const NOBODY: Self = Self(0);
 
@@ -56,28 +56,28 @@ impl Mark {
 }
 
 /// Whose code this thread runs.
-pub fn mark() -> Mark {
+pub fn mark() -> PluginTag {
     CURRENT.get()
 }
 
 /// Marks this thread as running code of a plugin until the mark is dropped.
 #[must_use]
-pub fn enter(mark: Mark) -> Entered {
+pub fn enter(mark: PluginTag) -> Entered {
     Entered { before: CURRENT.replace(mark), shown_before: show(mark) }
 }
 
 /// Shows the supervisor what this thread runs; gives what it showed before. A thread that is ending shows nothing.
-pub(super) fn show(mark: Mark) -> Mark {
+pub(super) fn show(mark: PluginTag) -> PluginTag {
     SLOT.try_with(|slot| slot.replace(mark)).unwrap_or_default()
 }
 
 /// What this thread shows the supervisor.
-pub(super) fn shown() -> Mark {
+pub(super) fn shown() -> PluginTag {
     SLOT.try_with(RunningSlot::shown).unwrap_or_default()
 }
 
 /// Marks this thread as a plugin's own, for as long as it lives.
-pub fn belong_to(mark: Mark) {
+pub fn belong_to(mark: PluginTag) {
     CURRENT.set(mark);
 }
 
@@ -92,9 +92,9 @@ pub fn is_ours() -> bool {
 
 /// See [`enter`]. Marks nest: a plugin's future may poll a host's future that polls another's.
 pub struct Entered {
-    before: Mark,
+    before: PluginTag,
     /// Not the same on a thread that belongs to a plugin and rests.
-    shown_before: Mark,
+    shown_before: PluginTag,
 }
 
 impl Drop for Entered {
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn marks_nest() {
-        let (outer, inner) = (Mark::of_page(7), Mark::of_page(9).handler(0));
+        let (outer, inner) = (PluginTag::of_page(7), PluginTag::of_page(9).handler(0));
         let entered = enter(outer);
         {
             let _inner = enter(inner);
@@ -122,15 +122,15 @@ mod tests {
         }
         assert_eq!(mark(), outer);
         drop(entered);
-        assert_eq!(mark(), Mark::NOBODY);
+        assert_eq!(mark(), PluginTag::NOBODY);
     }
 
     #[test]
     fn a_mark_holds_page_and_handler() {
-        let page = Mark::of_page(3);
+        let page = PluginTag::of_page(3);
         assert_eq!((page.page(), page.handler_number()), (Some(3), None));
         let handler = page.handler(0).handler(5);
         assert_eq!((handler.page(), handler.handler_number()), (Some(3), Some(5)));
-        assert_eq!((Mark::NOBODY.page(), Mark::NOBODY.handler(4)), (None, Mark::NOBODY));
+        assert_eq!((PluginTag::NOBODY.page(), PluginTag::NOBODY.handler(4)), (None, PluginTag::NOBODY));
     }
 }

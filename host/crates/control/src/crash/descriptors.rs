@@ -21,14 +21,14 @@ use std::{
 use rustix::process::{Resource, getrlimit};
 
 use super::{
-    current::{self, Mark},
-    handler, ledger, opened, vital,
+    current::{self, PluginTag},
+    handler, opened, shm, vital,
 };
 
 /// How often everything is looked at.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 /// Two listeners full of connections, proxied ones counted twice, and the rest.
-const MOST_FILES: u64 = 65_536;
+const MAX_FILES: u64 = 65_536;
 /// Descriptors that only new connections get when all others are taken, and the share of a low limit that they may be.
 const RESERVED: u64 = 1_024;
 const RESERVED_SHARE: u64 = 8;
@@ -61,7 +61,7 @@ struct Limit {
 
 impl Limit {
     fn new(hard: u64) -> Self {
-        let most = hard.min(MOST_FILES);
+        let most = hard.min(MAX_FILES);
         let usual = most - RESERVED.min(most / RESERVED_SHARE);
         let with_hard = |rlim_cur| libc::rlimit { rlim_cur, rlim_max: hard };
         Self { usual: with_hard(usual), with_reserve: with_hard(most) }
@@ -118,7 +118,7 @@ pub fn is_among_the_last(descriptor: RawFd) -> bool {
 pub fn watch(is_guarded: bool) -> io::Result<()> {
     vital::guard()?;
     opened::prepare();
-    if ledger::mine().is_none() {
+    if shm::mine().is_none() {
         return Ok(()); // nobody would start the next worker
     }
     let unguarded = if is_guarded { Vec::new() } else { vital::NUMBERS.filter_map(look).collect() };
@@ -132,7 +132,7 @@ pub fn watch(is_guarded: bool) -> io::Result<()> {
         let mut never_wait = NeverWait::default();
         while WATCHING.load(Ordering::SeqCst) {
             check();
-            end_unless(are_kept(&UNGUARDED), Mark::NOBODY);
+            end_unless(are_kept(&UNGUARDED), PluginTag::NOBODY);
             put_limit_back();
             never_wait.restore(vital::NUMBERS);
             thread::sleep(LOOK_PAUSE);
@@ -165,7 +165,7 @@ fn are_kept(watched: &OnceLock<Vec<Known>>) -> bool {
     watched.get().is_none_or(|watched| watched.iter().all(|known| look(known.descriptor) == Some(*known)))
 }
 
-fn end_unless(whole: bool, mark: Mark) {
+fn end_unless(whole: bool, mark: PluginTag) {
     if !whole && WATCHING.load(Ordering::SeqCst) {
         handler::end_for_descriptors(mark);
     }
@@ -181,7 +181,7 @@ fn put_limit_back() {
     }
     match set(&limit.usual) {
         Ok(()) => tracing::warn!(found, "the limit of open files was changed; it is put back"),
-        Err(_) => handler::end_for_descriptors(Mark::NOBODY),
+        Err(_) => handler::end_for_descriptors(PluginTag::NOBODY),
     }
 }
 
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn some_descriptors_are_kept_back() {
         for (hard, usual, most) in
-            [(1 << 20, 64_512, 65_536), (1_024, 896, 1_024), (libc::RLIM_INFINITY, 64_512, MOST_FILES)]
+            [(1 << 20, 64_512, 65_536), (1_024, 896, 1_024), (libc::RLIM_INFINITY, 64_512, MAX_FILES)]
         {
             let limit = Limit::new(hard);
             assert_eq!((limit.usual.rlim_cur, limit.with_reserve.rlim_cur), (usual, most));

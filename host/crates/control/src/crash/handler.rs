@@ -14,9 +14,9 @@ use std::{
 };
 
 use super::{
-    current::{self, Mark},
+    current::{self, PluginTag},
     descriptors,
-    ledger::{self, Ledger, flags},
+    shm::{self, CrashShm, flags},
 };
 
 /// The ends of a process that a fault in code can cause.
@@ -44,7 +44,7 @@ pub fn install() -> io::Result<()> {
     let mut before = [unsafe { std::mem::zeroed::<libc::sigaction>() }; SIGNALS.len()];
     for (signal, before) in SIGNALS.iter().zip(&mut before) {
         // SAFETY: only asks; the out pointer is valid.
-        told(unsafe { libc::sigaction(*signal, std::ptr::null(), before) })?;
+        check(unsafe { libc::sigaction(*signal, std::ptr::null(), before) })?;
     }
     BEFORE.set(before).map_err(|_| io::Error::other("the handlers are there already"))?;
     // SAFETY: as above.
@@ -53,13 +53,13 @@ pub fn install() -> io::Result<()> {
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
     for signal in SIGNALS {
         // SAFETY: `on_signal` has the signature that SA_SIGINFO asks for and does only what a handler may.
-        told(unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) })?;
+        check(unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) })?;
     }
     // SAFETY: `on_exit` is a function of this program, which is there until the process has ended.
-    told(unsafe { libc::atexit(on_exit) })
+    check(unsafe { libc::atexit(on_exit) })
 }
 
-fn told(outcome: c_int) -> io::Result<()> {
+fn check(outcome: c_int) -> io::Result<()> {
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -70,8 +70,8 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     let sent = code <= 0;
     // SAFETY: as above; signals that were sent carry a sender. `getpid` may be called in a handler.
     let outside = sent && unsafe { (*info).si_pid() != libc::getpid() };
-    if let Some(ledger) = ledger::mine() {
-        let at = Registers::of(context);
+    if let Some(ledger) = shm::mine() {
+        let at = Registers::from_context(context);
         // SAFETY: as above; signals that the processor raised carry an address.
         let address = if sent { 0 } else { unsafe { (*info).si_addr() as usize } };
         let overflow = signal == libc::SIGSEGV && !sent && address.abs_diff(at.stack) < STACK_REACH;
@@ -110,7 +110,7 @@ fn pass_on(signal: c_int, sent: bool, info: *mut libc::siginfo_t, context: *mut 
 }
 
 extern "C" fn on_exit() {
-    let Some(ledger) = ledger::mine() else { return };
+    let Some(ledger) = shm::mine() else { return };
     if ledger.leaving.load(Ordering::SeqCst) == 0 {
         let here = AtomicU8::new(0);
         write_down(ledger, 0, flags::EXIT, &Registers { code: 0, stack: here.as_ptr() as usize });
@@ -118,8 +118,8 @@ extern "C" fn on_exit() {
 }
 
 /// Ends the process because descriptors that it lives by were changed. This thread runs code of `mark`.
-pub fn end_for_descriptors(mark: Mark) {
-    let Some(ledger) = ledger::mine() else { return };
+pub fn end_for_descriptors(mark: PluginTag) {
+    let Some(ledger) = shm::mine() else { return };
     let culprit = who_changed_descriptors(ledger, mark);
     let end = &ledger.end;
     if end.state.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
@@ -133,14 +133,14 @@ pub fn end_for_descriptors(mark: Mark) {
 
 /// All code of plugins is followed by a look at the descriptors, so it was code that runs still: of this thread, or of
 /// another where this one runs none. When several plugins run it is not known whose it was.
-fn who_changed_descriptors(ledger: &Ledger, mark: Mark) -> Mark {
+fn who_changed_descriptors(ledger: &CrashShm, mark: PluginTag) -> PluginTag {
     match ledger.only_running() {
         Some(only) if mark.page().is_none() || only.page() == mark.page() => mark.or(only),
-        _ => Mark::NOBODY,
+        _ => PluginTag::NOBODY,
     }
 }
 
-fn write_down(ledger: &Ledger, signal: c_int, seen: u32, at: &Registers) {
+fn write_down(ledger: &CrashShm, signal: c_int, seen: u32, at: &Registers) {
     let end = &ledger.end;
     if end.state.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_err() {
         return; // another thread was first, or this one is being ended by what handled it first
@@ -150,7 +150,7 @@ fn write_down(ledger: &Ledger, signal: c_int, seen: u32, at: &Registers) {
     if signal == libc::SIGABRT && !descriptors::are_whole() {
         // Whoever's descriptor is gone under its hands gives up, the host's own code or a thread of another plugin.
         // The one that closes them runs still.
-        (mark, offset) = (who_changed_descriptors(ledger, Mark::NOBODY), 0);
+        (mark, offset) = (who_changed_descriptors(ledger, PluginTag::NOBODY), 0);
         seen |= flags::DESCRIPTORS;
     }
     end.signal.store(signal.unsigned_abs(), Ordering::Relaxed);
@@ -165,21 +165,21 @@ fn write_down(ledger: &Ledger, signal: c_int, seen: u32, at: &Registers) {
 }
 
 /// On whose behalf the thread ran, and where in its library, plus one.
-fn culprit(ledger: &Ledger, at: &Registers) -> (Mark, usize) {
+fn culprit(ledger: &CrashShm, at: &Registers) -> (PluginTag, usize) {
     let mark = current::mark();
     if let Some((owner, offset)) = ledger.owner_of(at.code) {
         // The mark knows the handler; but code of one plugin may run for another (its wakers, its drops).
         let same = mark.page().is_some_and(|page| owner.page() == Some(page));
         return (if same { mark } else { owner }, offset + 1);
     }
-    if mark != Mark::NOBODY || current::is_ours() {
+    if mark != PluginTag::NOBODY || current::is_ours() {
         return (mark, 0);
     }
     // A thread of nobody's: a plugin's own, in the C library. Who called there is on its stack.
-    caller_on(at.stack, ledger).map_or((Mark::NOBODY, 0), |(owner, offset)| (owner, offset + 1))
+    caller_on(at.stack, ledger).map_or((PluginTag::NOBODY, 0), |(owner, offset)| (owner, offset + 1))
 }
 
-fn caller_on(stack: usize, ledger: &Ledger) -> Option<(Mark, usize)> {
+fn caller_on(stack: usize, ledger: &CrashShm) -> Option<(PluginTag, usize)> {
     let mut words = [0_usize; WORDS];
     let start = stack & !(size_of::<usize>() - 1);
     for at in (start..start.saturating_add(SEARCHED)).step_by(size_of_val(&words)) {
@@ -209,7 +209,7 @@ struct Registers {
 
 impl Registers {
     #[cfg(target_arch = "x86_64")]
-    fn of(context: *mut c_void) -> Self {
+    fn from_context(context: *mut c_void) -> Self {
         // SAFETY: with SA_SIGINFO the kernel gives a valid `ucontext_t`.
         let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
         let read = |register: c_int| usize::try_from(register).map_or(0, |at| registers[at] as usize);
@@ -217,7 +217,7 @@ impl Registers {
     }
 
     #[cfg(target_arch = "aarch64")]
-    fn of(context: *mut c_void) -> Self {
+    fn from_context(context: *mut c_void) -> Self {
         // SAFETY: as above.
         let machine = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
         Self { code: machine.pc as usize, stack: machine.sp as usize }
@@ -225,7 +225,7 @@ impl Registers {
 
     /// Marks alone have to do.
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    fn of(_context: *mut c_void) -> Self {
+    fn from_context(_context: *mut c_void) -> Self {
         Self { code: 0, stack: 0 }
     }
 }
@@ -289,17 +289,21 @@ mod tests {
 
     #[test]
     fn a_change_of_descriptors_is_put_down_to_the_one_plugin_that_runs() {
-        let shared = ledger::Shared::new().unwrap();
-        let (ledger, one, other) = (shared.ledger(), Mark::of_page(0), Mark::of_page(1));
-        assert_eq!(who_changed_descriptors(ledger, Mark::NOBODY), Mark::NOBODY, "nobody runs");
+        let shared = shm::Shared::new().unwrap();
+        let (ledger, one, other) = (shared.ledger(), PluginTag::of_page(0), PluginTag::of_page(1));
+        assert_eq!(who_changed_descriptors(ledger, PluginTag::NOBODY), PluginTag::NOBODY, "nobody runs");
         ledger.show_running(0, one.handler(2));
         ledger.show_running(1, one.handler(4));
         assert_eq!(who_changed_descriptors(ledger, one.handler(4)), one.handler(4));
-        assert_eq!(who_changed_descriptors(ledger, Mark::NOBODY).page(), one.page(), "seen by a thread of the host");
-        assert_eq!(who_changed_descriptors(ledger, other), Mark::NOBODY, "the one that looks does not run");
+        assert_eq!(
+            who_changed_descriptors(ledger, PluginTag::NOBODY).page(),
+            one.page(),
+            "seen by a thread of the host"
+        );
+        assert_eq!(who_changed_descriptors(ledger, other), PluginTag::NOBODY, "the one that looks does not run");
         ledger.show_running(2, other.handler(0));
-        for looking in [Mark::NOBODY, one.handler(4), other.handler(0)] {
-            assert_eq!(who_changed_descriptors(ledger, looking), Mark::NOBODY, "several run");
+        for looking in [PluginTag::NOBODY, one.handler(4), other.handler(0)] {
+            assert_eq!(who_changed_descriptors(ledger, looking), PluginTag::NOBODY, "several run");
         }
     }
 }

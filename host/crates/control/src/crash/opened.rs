@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use super::current::Mark;
+use super::current::PluginTag;
 
 static FOLDER: OnceLock<Option<File>> = OnceLock::new();
 static STRETCHES: Mutex<Stretches> = Mutex::new(Stretches::new());
@@ -61,7 +61,7 @@ fn stretches() -> MutexGuard<'static, Stretches> {
 pub struct Counting(Option<usize>);
 
 impl Counting {
-    pub fn begin(mark: Mark) -> Self {
+    pub fn begin(mark: PluginTag) -> Self {
         if let Some(page) = mark.page() {
             let mut stretches = stretches();
             stretches.cut(open_now());
@@ -93,7 +93,7 @@ pub fn take() -> DescriptorCounts {
 pub struct DescriptorCounts(BTreeMap<usize, i64>);
 
 impl DescriptorCounts {
-    pub fn by(&self, mark: Mark) -> i64 {
+    pub fn by(&self, mark: PluginTag) -> i64 {
         mark.page().and_then(|page| self.0.get(&page)).copied().unwrap_or_default()
     }
 }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
 
 use super::{
-    current::Mark,
-    ledger::{Ledger, Page, flags},
+    current::PluginTag,
+    shm::{CrashShm, PluginSlot, flags},
 };
 
 /// A worker that ended on its own.
@@ -85,7 +85,7 @@ const TEXT_LIMIT: usize = 200;
 impl Crash {
     /// What can be said of a worker that is gone; nothing when it ended because it wanted to.
     pub fn read(
-        ledger: &Ledger,
+        ledger: &CrashShm,
         status: Option<ExitStatus>,
         standstill: Option<Standstill>,
         at: OffsetDateTime,
@@ -130,7 +130,7 @@ impl Crash {
     }
 
     /// In a few words, for people.
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         let what = match self.cause {
             Cause::Segfault => "a segmentation fault",
             Cause::StackOverflow => "a stack overflow",
@@ -181,8 +181,8 @@ fn cause(status: Option<ExitStatus>, standstill: Option<Standstill>, seen: Optio
     }
 }
 
-fn culprit(ledger: &Ledger) -> Option<Culprit> {
-    let mark = Mark::of_bits(ledger.end.mark.load(Ordering::Relaxed));
+fn culprit(ledger: &CrashShm) -> Option<Culprit> {
+    let mark = PluginTag::of_bits(ledger.end.mark.load(Ordering::Relaxed));
     let page = ledger.page(mark)?;
     let handlers = page.handlers.read();
     let offset = ledger.end.offset.load(Ordering::Relaxed).checked_sub(1);
@@ -198,18 +198,18 @@ fn culprit(ledger: &Ledger) -> Option<Culprit> {
 /// Packages that are shown with a crash.
 const SHOWN_PACKAGES: usize = 32;
 
-fn in_flight(ledger: &Ledger) -> Vec<UnderWay> {
+fn in_flight(ledger: &CrashShm) -> Vec<UnderWay> {
     by_package(ledger.under_way().into_iter())
 }
 
-fn running(ledger: &Ledger, own_threads_alone: bool) -> Vec<UnderWay> {
+fn running(ledger: &CrashShm, own_threads_alone: bool) -> Vec<UnderWay> {
     let pages = ledger.running(own_threads_alone).filter_map(|mark| ledger.page(mark));
     by_package(pages.map(|page| (page, 1)))
 }
 
 /// One line a package, those with the highest count first.
-fn by_package<'l>(counts: impl Iterator<Item = (&'l Page, usize)>) -> Vec<UnderWay> {
-    let mut packages: BTreeMap<(String, String), (&Page, usize)> = BTreeMap::new();
+fn by_package<'l>(counts: impl Iterator<Item = (&'l PluginSlot, usize)>) -> Vec<UnderWay> {
+    let mut packages: BTreeMap<(String, String), (&PluginSlot, usize)> = BTreeMap::new();
     for (page, count) in counts {
         let sum = &mut packages.entry((page.name.read(), page.sha256.read())).or_insert((page, 0)).1;
         *sum = sum.saturating_add(count);
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn an_empty_ledger_blames_nobody_and_a_farewell_is_no_crash() {
-        let shared = super::super::ledger::Shared::new().unwrap();
+        let shared = super::super::shm::Shared::new().unwrap();
         let read = || Crash::read(shared.ledger(), status(9), None, OffsetDateTime::UNIX_EPOCH, Duration::seconds(2));
         let crash = read().unwrap();
         assert_eq!((crash.cause, crash.plugin, crash.uptime_ms), (Cause::Killed, None, 2_000));

@@ -61,7 +61,7 @@ pub struct Caller {
 
 impl Caller {
     /// A user by itself: no key, no session, no end and no limit. The credential adds what it has.
-    pub fn of(user_id: Uuid, username: &str, scopes: ScopeSet) -> Self {
+    pub fn new(user_id: Uuid, username: &str, scopes: ScopeSet) -> Self {
         Self {
             user_id,
             username: username.to_owned(),
@@ -83,7 +83,7 @@ impl Caller {
     pub fn local(uid: u32, behind: Uuid) -> Self {
         let kind = CallerKind::Local { uid };
         let role = Some("owner".to_owned());
-        Self { kind, role, ..Self::of(behind, &local_name(uid), ScopeSet::all()) }
+        Self { kind, role, ..Self::new(behind, &local_name(uid), ScopeSet::all()) }
     }
 
     /// Whether the call may do what `scope` names. Some rights are never a credential's of another kind, `*` included.

@@ -43,7 +43,7 @@ enum Means {
 }
 
 impl Credential {
-    pub fn of(caller: &Caller) -> Self {
+    pub fn from_caller(caller: &Caller) -> Self {
         let means = match (&caller.key, caller.kind) {
             (Some((id, _)), _) => Means::Key { id: *id },
             (None, CallerKind::Local { uid }) => Means::Local { uid },
@@ -63,7 +63,7 @@ impl Auth {
         let caller = Caller {
             user_kind: user.kind.clone(),
             role: user.role.clone(),
-            ..Caller::of(user.id, &user.username, ScopeSet::default())
+            ..Caller::new(user.id, &user.username, ScopeSet::default())
         };
         let rights = self.rights_of(&user);
         Ok(Arc::new(match &credential.means {

@@ -17,7 +17,7 @@
 //! What is held lies in this host's memory, bounded; what may begin is counted by all hosts of the database together
 //! (`crates/store/src/login_failures.rs`). Failures are forgotten after 15 minutes without another.
 
-mod book;
+mod failures;
 mod line;
 mod returns;
 
@@ -29,9 +29,9 @@ use std::{
 
 use tokio::{sync::Notify, time::Instant};
 
-pub use self::{book::Rule, line::Rank};
+pub use self::{failures::Rule, line::Rank};
 use self::{
-    book::{Book, NotNow, Pair},
+    failures::{Failures, NotNow, Pair},
     line::Line,
     returns::{Candidate, Returns},
 };
@@ -57,7 +57,7 @@ pub struct Throttle {
 
 #[derive(Default)]
 struct State {
-    book: Book,
+    book: Failures,
     line: Line,
     returns: Returns,
 }
@@ -185,7 +185,7 @@ impl Attempt<'_> {
 
     /// What the hosts of the database count together for it, in the order of `delayed`'s waits.
     pub fn rules(&self) -> &'static [Rule] {
-        Book::rules(self.was_known)
+        Failures::rules(self.was_known)
     }
 
     /// The hosts together have counted so much that it has to wait for so many milliseconds, for each of its rules.
@@ -211,7 +211,7 @@ impl Attempt<'_> {
         self.end(|attempt, book| book.give_back(attempt.pair, attempt.was_known));
     }
 
-    fn end(&mut self, verdict: impl FnOnce(&Self, &mut Book)) {
+    fn end(&mut self, verdict: impl FnOnce(&Self, &mut Failures)) {
         self.is_open = false;
         verdict(self, &mut self.throttle.state().book);
         self.throttle.changed.notify_waiters();

@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 use tracing::Level;
 
 use super::{Log, line::Line, subscriber::with_scratch};
-use crate::{spent::Spent, trace::Trace};
+use crate::{request_timing::RequestTiming, trace::Trace};
 
 pub const TARGET: &str = "cardinal::access";
 /// The code of answers that wait for the database.
@@ -22,7 +22,7 @@ pub struct AccessLine<'a> {
     pub route: &'a str,
     pub status: u16,
     pub took: Duration,
-    pub spent: &'a Spent,
+    pub spent: &'a RequestTiming,
     pub user: Option<&'a str>,
     pub key_id: Option<uuid::Uuid>,
     pub code: Option<&'a str>,
@@ -69,7 +69,7 @@ impl Log {
             line.text("route", access.route);
         }
         line.number("status", access.status);
-        let Spent { plugin, database, .. } = *access.spent;
+        let RequestTiming { plugin, database, .. } = *access.spent;
         line.us("us", access.took);
         line.us("us_host", access.spent.host(access.took));
         line.us("us_plugin", plugin);

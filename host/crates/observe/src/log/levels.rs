@@ -15,7 +15,7 @@ use super::{access, targets};
 use cardinal_base::config::LogLevels;
 
 /// Changes that may be in force at a time.
-const MOST_OVERRIDES: usize = 32;
+const MAX_OVERRIDES: usize = 32;
 
 /// Plugins' lines have this target, and the plugin's name in a field; by name they are `plugin::<name>`.
 pub const PLUGIN_TARGET: &str = "plugin";
@@ -37,7 +37,7 @@ pub struct Override {
 
 /// Why a level was not changed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{MOST_OVERRIDES} levels are changed already")]
+#[error("{MAX_OVERRIDES} levels are changed already")]
 pub struct OverrideFault;
 
 #[derive(Debug)]
@@ -69,17 +69,17 @@ impl Levels {
         let most = match place.target() {
             PLUGIN_TARGET => levels.most_within(PLUGIN_TARGET),
             // Each connection that fails, where the pool's owner logs the outage once.
-            POOL_TARGET if levels.of(POOL_TARGET) < LevelFilter::DEBUG => {
-                levels.of(POOL_TARGET).min(LevelFilter::ERROR)
+            POOL_TARGET if levels.get(POOL_TARGET) < LevelFilter::DEBUG => {
+                levels.get(POOL_TARGET).min(LevelFilter::ERROR)
             }
-            target => levels.of(&targets::name(target)),
+            target => levels.get(&targets::name(target)),
         };
         most >= *place.level()
     }
 
     /// Whether this is written.
     pub fn writes(&self, target: &str, level: Level) -> bool {
-        self.in_force.load().of(target) >= level
+        self.in_force.load().get(target) >= level
     }
 
     /// Whether requests that went well have a line.
@@ -102,7 +102,7 @@ impl Levels {
         let target = target.unwrap_or("*");
         {
             let mut overrides = self.overrides.lock().unwrap_or_else(PoisonError::into_inner);
-            let full = overrides.len() >= MOST_OVERRIDES && !overrides.iter().any(|known| known.target == target);
+            let full = overrides.len() >= MAX_OVERRIDES && !overrides.iter().any(|known| known.target == target);
             if full && until > now {
                 return Err(OverrideFault);
             }
@@ -145,7 +145,7 @@ impl Levels {
     }
 
     fn put_in_force(&self, levels: LogLevels) {
-        self.access.store(levels.of(access::TARGET) >= Level::INFO, Ordering::Relaxed);
+        self.access.store(levels.get(access::TARGET) >= Level::INFO, Ordering::Relaxed);
         self.in_force.store(levels.into());
         // Each place in the code remembers whether it is heard.
         tracing::callsite::rebuild_interest_cache();
@@ -178,12 +178,12 @@ mod tests {
     fn changes_are_bounded_and_a_past_end_takes_one_back() {
         let levels = Levels::new(LogLevels::default());
         let later = NOW + Duration::minutes(1);
-        for n in 0..MOST_OVERRIDES {
+        for n in 0..MAX_OVERRIDES {
             levels.set(Some(&format!("m{n}")), LevelFilter::DEBUG, later, NOW).unwrap();
         }
         assert_eq!(levels.set(Some("one-more"), LevelFilter::DEBUG, later, NOW), Err(OverrideFault));
         levels.set(Some("m3"), LevelFilter::TRACE, later, NOW).unwrap();
         levels.set(Some("m3"), LevelFilter::TRACE, NOW, NOW).unwrap();
-        assert_eq!(levels.report().1.len(), MOST_OVERRIDES - 1);
+        assert_eq!(levels.report().1.len(), MAX_OVERRIDES - 1);
     }
 }

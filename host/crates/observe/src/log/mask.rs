@@ -13,8 +13,8 @@ const NAMED: [&str; 9] =
 /// Members of a plugin's fields whose text is masked whole, beside those above.
 const MEMBERS: [&str; 4] = ["authorization", "cookie", "set-cookie", "token"];
 /// Shorter ones are words of a sentence.
-const LEAST_TOKEN: usize = 8;
-const LEAST_JWT: usize = 16;
+const MIN_TOKEN: usize = 8;
+const MIN_JWT: usize = 16;
 
 /// The text without what is known to be a credential.
 pub fn mask(text: &str) -> Cow<'_, str> {
@@ -92,7 +92,7 @@ fn keys(text: &str, found: &mut Vec<Range<usize>>) {
         for (at, _) in text.match_indices(prefix) {
             let begin = at + prefix.len();
             let end = run(text, begin, token_byte);
-            if end - begin >= LEAST_TOKEN {
+            if end - begin >= MIN_TOKEN {
                 found.push(begin..end);
             }
         }
@@ -103,7 +103,7 @@ fn keys(text: &str, found: &mut Vec<Range<usize>>) {
 fn jwts(text: &str, found: &mut Vec<Range<usize>>) {
     for (at, _) in text.match_indices("eyJ") {
         let end = run(text, at, |byte| token_byte(byte) || byte == b'.');
-        if end - at >= LEAST_JWT {
+        if end - at >= MIN_JWT {
             found.push(at..end);
         }
     }
@@ -118,7 +118,7 @@ fn schemes(text: &str, lower: &str, found: &mut Vec<Range<usize>>) {
             let value = &text[begin..end];
             let is_one = match scheme {
                 "basic" => is_name_and_password(value),
-                _ => value.len() >= LEAST_TOKEN && !is_word(value),
+                _ => value.len() >= MIN_TOKEN && !is_word(value),
             };
             if is_one && begin > at + scheme.len() {
                 found.push(begin..end);

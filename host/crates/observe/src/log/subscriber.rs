@@ -62,7 +62,7 @@ impl Subscriber for Log {
         if is_own && !self.0.levels.writes(&format!("{PLUGIN_TARGET}::{}", first.plugin), *place.level()) {
             return;
         }
-        let tail = if first.plugin.is_empty() { None } else { self.0.tails.of(&first.plugin, at) };
+        let tail = if first.plugin.is_empty() { None } else { self.0.tails.for_plugin(&first.plugin, at) };
         let size = first.message.len() + first.fields.len();
         if let Some(tail) = tail.as_ref().filter(|_| is_own)
             && !self.0.tails.admits(tail, at, size)

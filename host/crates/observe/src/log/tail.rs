@@ -25,7 +25,7 @@ const KEPT: (usize, usize) = (2_000, 4 << 20);
 const LINES_A_SECOND: u32 = 500;
 const BYTES_A_SECOND: usize = 1 << 20;
 /// Plugins whose lines are kept, more than a folder holds.
-const MOST_PLUGINS: usize = 1_000;
+const MAX_PLUGINS: usize = 1_000;
 /// How long dropped lines are summed up before they are told.
 const SUM_UP: Duration = Duration::from_secs(1);
 
@@ -58,12 +58,12 @@ pub struct Tails {
 
 impl Tails {
     /// Those of a plugin; `None` when there are too many plugins.
-    pub fn of(&self, plugin: &str, now: OffsetDateTime) -> Option<Arc<Tail>> {
+    pub fn for_plugin(&self, plugin: &str, now: OffsetDateTime) -> Option<Arc<Tail>> {
         if let Some(known) = self.by_name.read().unwrap_or_else(PoisonError::into_inner).get(plugin) {
             return Some(Arc::clone(known));
         }
         let mut by_name = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
-        if by_name.len() >= MOST_PLUGINS && !by_name.contains_key(plugin) {
+        if by_name.len() >= MAX_PLUGINS && !by_name.contains_key(plugin) {
             return None;
         }
         Some(Arc::clone(by_name.entry(plugin.to_owned()).or_insert_with(|| Arc::new(Tail::new(now)))))
@@ -321,12 +321,12 @@ mod tests {
     #[test]
     fn what_is_too_much_for_a_second_is_dropped_and_counted() {
         let (tails, second) = (Tails::default(), time::Duration::SECOND);
-        let tail = tails.of("a", NOW).unwrap();
+        let tail = tails.for_plugin("a", NOW).unwrap();
         let admitted = (0..LINES_A_SECOND + 7).filter(|_| tails.admits(&tail, NOW, 10)).count();
         assert_eq!((admitted, tail.counts()), (500, (500, 7)));
         assert!(tails.admits(&tail, NOW + second, BYTES_A_SECOND), "the next second is another");
         assert!(!tails.admits(&tail, NOW + second, 1));
-        assert!(tails.admits(&tails.of("b", NOW).unwrap(), NOW, 10), "and another plugin has its own");
+        assert!(tails.admits(&tails.for_plugin("b", NOW).unwrap(), NOW, 10), "and another plugin has its own");
         assert_eq!((tail.newly_dropped(), tail.newly_dropped()), (8, 0));
     }
 

@@ -15,7 +15,7 @@ use std::{
 use time::OffsetDateTime;
 use tracing::Level;
 
-use crate::shard::{Alone, Counter, SHARDS, home};
+use crate::shard::{CachePadded, Counter, SHARDS, shard_index};
 
 /// How long lines come together before they are written.
 const TICK: Duration = Duration::from_millis(10);
@@ -110,7 +110,7 @@ struct Buffer {
 
 #[derive(Default)]
 pub struct Buffers {
-    shards: [Alone<Mutex<Buffer>>; SHARDS],
+    shards: [CachePadded<Mutex<Buffer>>; SHARDS],
     dropped: Counter,
     asleep: AtomicBool,
     ended: AtomicBool,
@@ -118,7 +118,7 @@ pub struct Buffers {
 
 impl Buffers {
     fn put(&self, at: i128, line: &[u8]) {
-        let mut buffer = self.shards[home(SHARDS)].0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = self.shards[shard_index(SHARDS)].0.lock().unwrap_or_else(PoisonError::into_inner);
         if buffer.bytes.len() + line.len() > BUFFER_LIMIT {
             drop(buffer);
             self.dropped.count();
@@ -152,7 +152,7 @@ impl Buffers {
 
     /// Takes what has come together, in the order of the times; `false` when that is nothing.
     fn take(&self, taken: &mut [Buffer; SHARDS], text: &mut Vec<u8>) -> bool {
-        for (Alone(shard), buffer) in self.shards.iter().zip(taken.iter_mut()) {
+        for (CachePadded(shard), buffer) in self.shards.iter().zip(taken.iter_mut()) {
             mem::swap(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner), buffer);
         }
         let mut order: Vec<(i128, usize, usize, usize)> = Vec::new();
@@ -188,8 +188,9 @@ impl Buffers {
 
     fn sleep(&self) {
         self.asleep.store(true, Ordering::SeqCst);
-        let is_empty =
-            |Alone(shard): &Alone<Mutex<Buffer>>| shard.lock().unwrap_or_else(PoisonError::into_inner).lines.is_empty();
+        let is_empty = |CachePadded(shard): &CachePadded<Mutex<Buffer>>| {
+            shard.lock().unwrap_or_else(PoisonError::into_inner).lines.is_empty()
+        };
         // In one order with `write`: either this sees the line, or that sees it asleep.
         if self.shards.iter().all(is_empty) && !self.ended.load(Ordering::SeqCst) {
             thread::park();

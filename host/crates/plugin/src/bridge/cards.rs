@@ -13,7 +13,7 @@ pub extern "C" fn read_card(ctx: CtxId, call: CallId, card: Id, user: Id) -> Fut
     begin(ctx, |scope| {
         let (scope, call) = (scope.clone(), call_of(ctx, call)?);
         let (card, user) = (Uuid::from_bytes(card.bytes), Uuid::from_bytes(user.bytes));
-        let waiting = Waiting::of(call.as_ref());
+        let waiting = Waiting::start(call.as_ref());
         Ok(async move {
             let _waiting = waiting;
             let caller = call.as_ref().map(|call| &*call.caller);
@@ -26,7 +26,7 @@ pub extern "C" fn list_cards(ctx: CtxId, call: CallId, user: Id, query: Slice<'_
     begin(ctx, |scope| {
         let (scope, call) = (scope.clone(), call_of(ctx, call)?);
         let (user, query) = (Uuid::from_bytes(user.bytes), text(query, "the query")?);
-        let waiting = Waiting::of(call.as_ref());
+        let waiting = Waiting::start(call.as_ref());
         Ok(async move {
             let _waiting = waiting;
             let caller = call.as_ref().map(|call| &*call.caller);
@@ -48,7 +48,7 @@ pub extern "C" fn enrich_card(
         let (scope, call) = (scope.clone(), call_of(ctx, call)?);
         let (card, user) = (Uuid::from_bytes(card.bytes), Uuid::from_bytes(user.bytes));
         let (key, kind, data) = (text(source_key, "source_key")?, text(kind, "kind")?, text(data, "data")?);
-        let waiting = Waiting::of(call.as_ref());
+        let waiting = Waiting::start(call.as_ref());
         Ok(async move {
             let _waiting = waiting;
             let caller = call.as_ref().map(|call| &*call.caller);
@@ -62,7 +62,7 @@ pub extern "C" fn remove_source(ctx: CtxId, call: CallId, card: Id, user: Id, so
         let (scope, call) = (scope.clone(), call_of(ctx, call)?);
         let (card, user) = (Uuid::from_bytes(card.bytes), Uuid::from_bytes(user.bytes));
         let key = text(source_key, "source_key")?;
-        let waiting = Waiting::of(call.as_ref());
+        let waiting = Waiting::start(call.as_ref());
         Ok(async move {
             let _waiting = waiting;
             let caller = call.as_ref().map(|call| &*call.caller);

@@ -58,7 +58,7 @@ fn connection(ctx: CtxId, number: ConnId) -> Result<Arc<Connection>, Fault> {
 /// The connection, to run something on: the call that has it waits for the database from now on.
 fn busy(ctx: CtxId, number: ConnId) -> Result<(Arc<Connection>, Option<Waiting>), Fault> {
     let checkout = checkout(ctx, number)?;
-    Ok((checkout.connection.clone(), Waiting::of(checkout.call.as_ref())))
+    Ok((checkout.connection.clone(), Waiting::start(checkout.call.as_ref())))
 }
 
 /// A connection's number on its way to the plugin. Dropped before it got there, it goes back.
@@ -91,7 +91,7 @@ pub(super) fn give_back(number: ConnId) {
 pub extern "C" fn connect(ctx: CtxId, call: CallId) -> Fut<u64> {
     let start = |scope: &Arc<Scope>| {
         let (scope, call) = (scope.clone(), call_of(ctx, call)?);
-        let waiting = Waiting::of(call.as_ref());
+        let waiting = Waiting::start(call.as_ref());
         Ok(async move {
             let _waiting = waiting;
             let connection = scope.context.pool()?.get().await?;
@@ -200,7 +200,7 @@ impl Source for RowSource {
         if polled.is_ready() {
             self.waiting = None; // what the plugin does between two batches is its own time
         } else if self.waiting.is_none() {
-            self.waiting = Waiting::of(self.call.as_ref());
+            self.waiting = Waiting::start(self.call.as_ref());
         }
         polled.map(|batch| batch.map(|batch| batch.map(Bytes::from_vec).map_err(|fault| fault::report(ctx, fault))))
     }
@@ -225,7 +225,7 @@ impl Lent {
     fn new(scope: &Arc<Scope>, stream: Stream) -> Result<Self, Fault> {
         let gone = || Fault::Gone("the plugin is stopping".to_owned());
         let lane = scope.placement().ok_or_else(gone)?.lane().entrance();
-        let lease = Lease::of(scope).ok_or_else(gone)?;
+        let lease = Lease::take(scope).ok_or_else(gone)?;
         let (feed, pieces) = mpsc::channel(1);
         lane.send::<(), _>(NO_HANDLER, |_| pump(stream, lease, feed, |piece| piece.map(bytes::Bytes::from_owner)))
             .detach();
@@ -248,7 +248,7 @@ struct Lease {
 }
 
 impl Lease {
-    fn of(scope: &Arc<Scope>) -> Option<Self> {
+    fn take(scope: &Arc<Scope>) -> Option<Self> {
         let instance = scope.anchor()?;
         scope.leases.take().then(|| Self { scope: scope.clone(), _instance: instance })
     }

@@ -12,11 +12,11 @@ use cardinal_store::error::StoreError;
 /// The error for the plugin; the cause goes to the log, under the plugin's name.
 pub fn report(ctx: CtxId, fault: Fault) -> Error {
     let scope = scope::context(ctx);
-    let error = told(scope.as_ref().map_or("", |scope| scope.context.name()), fault);
+    let error = to_error(scope.as_ref().map_or("", |scope| scope.context.name()), fault);
     Error { flags: error.flags | flags::HOST, ..error }
 }
 
-fn told(plugin: &str, fault: Fault) -> Error {
+fn to_error(plugin: &str, fault: Fault) -> Error {
     match fault {
         Fault::Forbidden { detail, scope } => {
             let mut details = json!({"status": 403, "code": "insufficient-scope"});

@@ -18,11 +18,11 @@ use super::{database, metrics::Metrics, table::Table, waits::Waits};
 use crate::{call::BodyStream, context::PluginContext, placement::Placement};
 use cardinal_base::request_id::RequestId;
 use cardinal_control::crash::{
-    Mark, current,
-    ledger::{self, CLOSED, InFlight},
+    PluginTag, current,
+    shm::{self, CLOSED, InFlight},
 };
 use cardinal_identity::auth::caller::Caller;
-use cardinal_observe::{spent, trace::Trace};
+use cardinal_observe::{request_timing, trace::Trace};
 
 // A door is a plain C function: all that it gets is a number, so the tables must be static.
 static CONTEXTS: Table<Arc<Scope>> = Table::new();
@@ -45,7 +45,7 @@ pub type Anchor = Arc<dyn Any + Send + Sync>;
 impl Scope {
     pub fn new(context: PluginContext) -> Arc<Self> {
         Arc::new(Self {
-            leases: Leases { state: InFlight::of(context.mark()), idle: Notify::new() },
+            leases: Leases { state: InFlight::from_tag(context.mark()), idle: Notify::new() },
             context,
             metrics: Metrics::default(),
             stopping: CancellationToken::new(),
@@ -86,9 +86,9 @@ pub fn context(ctx: CtxId) -> Option<Arc<Scope>> {
     CONTEXTS.get(ctx).filter(|scope| may_ask(current::mark(), scope))
 }
 
-fn may_ask(asking: Mark, scope: &Scope) -> bool {
+fn may_ask(asking: PluginTag, scope: &Scope) -> bool {
     // The host's own threads, and those that a plugin has started and not registered, run nobody's code.
-    if asking.page().is_none() || ledger::is_same_plugin(asking, scope.context.mark()) {
+    if asking.page().is_none() || shm::is_same_plugin(asking, scope.context.mark()) {
         return true;
     }
     note_foreign(asking, scope.context.name());
@@ -96,9 +96,9 @@ fn may_ask(asking: Mark, scope: &Scope) -> bool {
 }
 
 /// Logs once for each plugin that it uses numbers of another.
-fn note_foreign(asking: Mark, owner: &str) {
+fn note_foreign(asking: PluginTag, owner: &str) {
     static NOTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let plugin = ledger::plugin_name(asking).unwrap_or_default();
+    let plugin = shm::plugin_name(asking).unwrap_or_default();
     if NOTED.lock().unwrap_or_else(PoisonError::into_inner).insert(plugin.clone()) {
         tracing::error!(plugin, owner, "a plugin used the context number of another plugin and was refused");
     }
@@ -185,7 +185,7 @@ impl CallScope {
 
     /// Puts the waits for the database on the account of the request that is being polled.
     pub fn settle(&self) {
-        spent::add_database(self.waits.take());
+        request_timing::add_database(self.waits.take());
     }
 
     fn end(&self) {

@@ -97,7 +97,7 @@ impl<T: Clone> Table<T> {
     /// Gives `thing` a number; `None` when the table is full.
     pub fn insert(&self, thing: T) -> Option<u64> {
         // Each thread fills one shard, so that the host's workers do not meet in one lock.
-        let home = shard::home(SHARDS);
+        let home = shard::shard_index(SHARDS);
         let mut shard = self.lock(home);
         if shard.things.len() >= SHARD_LIMIT {
             return None;

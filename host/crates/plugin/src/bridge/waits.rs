@@ -57,7 +57,7 @@ pub struct Waiting(Arc<CallScope>);
 
 impl Waiting {
     /// Of nobody, when the plugin itself is at work.
-    pub fn of(call: Option<&Arc<CallScope>>) -> Option<Self> {
+    pub fn start(call: Option<&Arc<CallScope>>) -> Option<Self> {
         call.map(|call| {
             call.waits.begin();
             Self(Arc::clone(call))

@@ -45,7 +45,7 @@ pub struct RecentFault {
 }
 
 /// Tells who reads the plugin's lines along. The log itself has it with the request.
-pub fn tell(tail: &Tail, called: &Called<'_>, (fault, cause, reason): (Fault, Cause, &str), took: Duration) {
+pub fn log_fault(tail: &Tail, called: &Called<'_>, (fault, cause, reason): (Fault, Cause, &str), took: Duration) {
     let message = match reason {
         "" => format!("a call failed: {}", fault.name()),
         reason => format!("a call failed: {}: {reason}", fault.name()),

@@ -22,7 +22,7 @@ pub struct Export {
 
 impl Export {
     /// For people: the route, or the handler's name where it serves tools alone.
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         match &self.kind {
             ExportKind::Route { method, path } => format!("{method} {path}"),
             ExportKind::Handler => self.name.clone(),

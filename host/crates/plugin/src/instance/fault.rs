@@ -12,7 +12,7 @@ const MESSAGE_LIMIT: usize = 8 << 10;
 const DETAILS_LIMIT: usize = 4 << 20;
 
 /// What the caller of a plugin gets to know of `error`.
-pub fn of(error: &Error) -> CallFault {
+pub fn from_error(error: &Error) -> CallFault {
     let message = cut(error.text());
     if error.code == error::PANICKED {
         return CallFault::Panicked { message };
@@ -102,7 +102,7 @@ mod tests {
     }
 
     fn plugin_error(error: &Error) -> PluginError {
-        match of(error) {
+        match from_error(error) {
             CallFault::Error(error) => error,
             other => panic!("{other:?}"),
         }
@@ -146,6 +146,6 @@ mod tests {
 
     #[test]
     fn a_panic_is_one() {
-        assert!(matches!(of(&Error::panicked("boom")), CallFault::Panicked { message } if message == "boom"));
+        assert!(matches!(from_error(&Error::panicked("boom")), CallFault::Panicked { message } if message == "boom"));
     }
 }

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body::Frame;
 use tokio::sync::mpsc;
 
-use super::{CallLease, course::Outcome};
+use super::{CallLease, call_future::Outcome};
 use crate::{
     call::{BodyError, CallFault, PluginReply, ReplyBody},
     lane::pump,

@@ -17,7 +17,7 @@ fn lane() -> (Lane, Arc<Polls>) {
     let runtime = Handle::current();
     let watchdog = Arc::new(Watchdog::start(runtime.clone()).unwrap());
     let polls = Arc::new(Polls::default());
-    (Lane::new("tested", (7, Mark::NOBODY), watchdog, runtime, polls.clone()), polls)
+    (Lane::new("tested", (7, PluginTag::NOBODY), watchdog, runtime, polls.clone()), polls)
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn who_is_held_by_what_nobody_waits_for_gets_fresh_threads_once() {
             let _ = held.lock().unwrap().recv();
         })
     };
-    let blocked: Vec<_> = (0..MOST_THREADS).map(block).collect();
+    let blocked: Vec<_> = (0..MAX_THREADS).map(block).collect();
     // What has not begun when nobody waits for it any more never begins.
     while lane.0.lock().running.len() < THREADS {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -94,11 +94,11 @@ async fn who_is_held_by_what_nobody_waits_for_gets_fresh_threads_once() {
     });
     answered.await.unwrap();
     let more: Vec<_> = (0..THREADS).map(block).collect();
-    while lane.0.lock().running.len() < MOST_THREADS {
+    while lane.0.lock().running.len() < MAX_THREADS {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     drop(more);
-    assert_eq!(relief(&lane), Relief::Exhausted(vec![3; MOST_THREADS]));
+    assert_eq!(relief(&lane), Relief::Exhausted(vec![3; MAX_THREADS]));
     drop(release);
     while lane.relieve() != Relief::NotNeeded || !lane.0.lock().running.is_empty() {
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use cardinal_plugin_abi::{Bytes, CtxId, HostApiRef, door};
 
-use super::{Library, seat::NotMade};
+use super::{Library, raw_instance::NotMade};
 
 /// The context's number in a process that has one context.
 const ONLY: CtxId = 1;

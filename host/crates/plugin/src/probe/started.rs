@@ -21,7 +21,7 @@ pub(super) struct Started {
 enum Process {
     Own(Child, #[expect(dead_code, reason = "kills when it is dropped")] KillGroup),
     /// The starter ends it when this end is closed, and says on it how it ended.
-    Elsewhere(UnixStream),
+    DetachedTiming(UnixStream),
 }
 
 impl Started {
@@ -34,7 +34,7 @@ impl Started {
     }
 
     pub fn elsewhere(output: pipe::Receiver, errors: pipe::Receiver, control: UnixStream) -> Self {
-        Self { outputs: Some((Box::new(output), Box::new(errors))), process: Process::Elsewhere(control) }
+        Self { outputs: Some((Box::new(output), Box::new(errors))), process: Process::DetachedTiming(control) }
     }
 
     /// Its standard output and error, once.
@@ -49,7 +49,7 @@ impl Started {
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         match &mut self.process {
             Process::Own(child, _) => child.wait().await,
-            Process::Elsewhere(control) => Ok(ExitStatus::from_raw(control.read_i32_le().await?)),
+            Process::DetachedTiming(control) => Ok(ExitStatus::from_raw(control.read_i32_le().await?)),
         }
     }
 }

@@ -69,7 +69,7 @@ impl Registry {
             if changed.is_empty() {
                 return Ok::<_, RegistryError>(None);
             }
-            let sealed = self.judge.seal(plugin, accepted.secrets).map_err(RegistryError::internal)?;
+            let sealed = self.policy.seal(plugin, accepted.secrets).map_err(RegistryError::internal)?;
             Ok(Some(Settings { open: accepted.open, sealed, version: 0 }))
         };
         let core = &self.loader.services.core;
@@ -85,8 +85,8 @@ impl Registry {
         mut sent: Value,
         before: &Settings,
     ) -> Result<Accepted, RegistryError> {
-        let stored = self.judge.stored(plugin, before);
-        let environment = self.judge.environment(plugin);
+        let stored = self.policy.stored(plugin, before);
+        let environment = self.policy.environment(plugin);
         let hidden = hidden(schema, &settings::layered(schema, environment, Some(&stored.document)), before);
         let own = schema.map(|schema| secret::pointers(schema, &sent)).unwrap_or_default();
         secret::keep(&mut sent, &stored.document, &hidden, &own, &stored.unreadable)
@@ -102,9 +102,9 @@ impl Registry {
     }
 
     fn shown(&self, plugin: &str, schema: Option<Value>, settings: &Settings) -> Configuration {
-        let Stored { document, unreadable } = self.judge.stored(plugin, settings);
+        let Stored { document, unreadable } = self.policy.stored(plugin, settings);
         let nothing = Value::Object(Map::new());
-        let environment = self.judge.environment(plugin).unwrap_or(&nothing);
+        let environment = self.policy.environment(plugin).unwrap_or(&nothing);
         let defaults = Value::Object(schema.as_ref().map(manifest::defaults).unwrap_or_default());
         let mut document = document;
         secret::put(&mut document, unreadable.iter().map(|pointer| (pointer.clone(), secret::mask())).collect());

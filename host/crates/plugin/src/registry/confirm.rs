@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Registry, found::About};
+use super::{Registry, candidate::PackageSummary};
 use crate::error::RegistryError;
 use cardinal_package::{
     signature::{Signed, Signer, number_of},
@@ -40,7 +40,7 @@ impl Registry {
     }
 
     /// The package that lies there, when it has this hash and is refused for this.
-    fn refused_for(&self, plugin: &str, sha256: &str, code: Code) -> Result<(About, Refusal), RegistryError> {
+    fn refused_for(&self, plugin: &str, sha256: &str, code: Code) -> Result<(PackageSummary, Refusal), RegistryError> {
         let snapshot = self.snapshot();
         let known = snapshot.lying(plugin).ok_or(RegistryError::NotFound("plugin"))?;
         let Some((lying, refusal)) = snapshot.refused(plugin, code) else {

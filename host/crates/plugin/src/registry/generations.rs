@@ -92,7 +92,7 @@ impl Generations {
     }
 
     /// Those of a plugin, the newest first.
-    pub fn of(&self, plugin: &str) -> Vec<GenerationReport> {
+    pub fn reports(&self, plugin: &str) -> Vec<GenerationReport> {
         self.lock().get(plugin).into_iter().flatten().rev().map(Generation::report).collect()
     }
 
@@ -130,7 +130,7 @@ impl Threads {
     }
 
     /// The io threads and lanes of a plugin, of all its generations.
-    pub fn of(&self, plugin: &str) -> usize {
+    pub fn count(&self, plugin: &str) -> usize {
         let named = |end: &str| {
             let name = format!("{plugin}-{end}");
             let cut = (0..=THREAD_NAME.min(name.len())).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);

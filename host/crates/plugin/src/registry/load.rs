@@ -20,7 +20,7 @@ use tokio::{
 use uuid::Uuid;
 
 use super::{
-    found::{Candidate, NotGood},
+    candidate::{Candidate, PackageError},
     snapshot::{Service, Snapshot},
 };
 use crate::{
@@ -29,13 +29,13 @@ use crate::{
     context::{PluginIdentity, Services},
     instance::Instance,
     library::{Description, Libraries, Library, SealedLibrary},
-    past::Past,
     probe,
+    quarantine::Quarantine,
     schema::{self, NoDatabase},
 };
 use cardinal_base::clock::Clock;
 use cardinal_control::{
-    crash::{Mark, current, ledger},
+    crash::{PluginTag, current, shm},
     link::KeeperLink,
 };
 use cardinal_database::log_failure;
@@ -54,14 +54,14 @@ const CREATE_LIMIT: Duration = Duration::from_secs(10);
 /// Plugins whose code is tried, opened or made side by side. What waits for the database takes no turn.
 const LOAD_AT_ONCE: usize = 4;
 /// How long a load waits for its turn. Those before it may hang, and must not hold it up for longer.
-const TURN_PATIENCE: Duration = Duration::from_secs(1);
+const TURN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What loading takes.
 pub(super) struct Loader {
     host: Uuid,
     pub services: Arc<Services>,
     keeper: KeeperLink,
-    past: Arc<Past>,
+    quarantine: Arc<Quarantine>,
     libraries: Arc<Libraries>,
     turns: Semaphore,
     generations: AtomicU64,
@@ -75,7 +75,7 @@ impl Loader {
         host: Uuid,
         services: Arc<Services>,
         keeper: KeeperLink,
-        past: Arc<Past>,
+        quarantine: Arc<Quarantine>,
         telemetry: Arc<Telemetry>,
         kept: Arc<Kept>,
         clock: Clock,
@@ -87,7 +87,7 @@ impl Loader {
             clock,
             services,
             keeper,
-            past,
+            quarantine,
             libraries: Arc::default(),
             turns: Semaphore::new(LOAD_AT_ONCE),
             generations: AtomicU64::new(1),
@@ -95,15 +95,15 @@ impl Loader {
     }
 
     /// From bytes that were judged good to a plugin that can be called.
-    pub async fn load(&self, candidate: Candidate, settings: Value) -> Result<Service, NotGood> {
+    pub async fn load(&self, candidate: Candidate, settings: Value) -> Result<Service, PackageError> {
         let Candidate { manifest, sha256, package, frontend } = candidate;
-        let mark = ledger::enlist(&manifest.name, &manifest.version.to_string(), &sha256);
+        let mark = shm::enlist(&manifest.name, &manifest.version.to_string(), &sha256);
         let turn = self.turn().await;
         let library = self.open(package.library.clone(), &manifest, (mark, &sha256)).await?;
         same_plugin(&manifest, library.description())?;
         // Before it has a database: from here on nobody drops it.
         let added = plugin_service::add(&self.services.core, self.host, &manifest.name).await;
-        added.map_err(|_| NotGood::Failed("The database is away.".to_owned()))?;
+        added.map_err(|_| PackageError::Failed("The database is away.".to_owned()))?;
         drop(turn);
         let pool = self.database(&manifest, &sha256).await?;
         let _turn = self.turn().await;
@@ -127,7 +127,7 @@ impl Loader {
 
     /// A place among those that work side by side, or none when it takes too long to get one.
     async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        timeout(TURN_PATIENCE, self.turns.acquire()).await.ok()?.ok()
+        timeout(TURN_TIMEOUT, self.turns.acquire()).await.ok()?.ok()
     }
 
     /// Tells the other hosts what is in service here.
@@ -149,13 +149,19 @@ impl Loader {
         }
     }
 
-    async fn open(&self, bytes: Bytes, manifest: &Manifest, (mark, sha256): (Mark, &str)) -> Result<Library, NotGood> {
+    async fn open(
+        &self,
+        bytes: Bytes,
+        manifest: &Manifest,
+        (mark, sha256): (PluginTag, &str),
+    ) -> Result<Library, PackageError> {
         let sealed = blocking(move || SealedLibrary::seal(&bytes)).await?;
-        let sealed = sealed.map_err(|error| NotGood::Failed(format!("The library could not be copied: {error}")))?;
-        if !self.past.was_probed(sha256) {
+        let sealed =
+            sealed.map_err(|error| PackageError::Failed(format!("The library could not be copied: {error}")))?;
+        if !self.quarantine.was_probed(sha256) {
             // What `routes` makes of the operator's settings is seen when it gets them.
             self.services.prober.try_out(&sealed, &manifest.default_settings()).await?;
-            self.past.probed(sha256);
+            self.quarantine.probed(sha256);
         }
         let libraries = Arc::clone(&self.libraries);
         let opened = blocking(move || {
@@ -163,14 +169,14 @@ impl Loader {
             libraries.open(sealed)
         });
         let library = opened.await??;
-        ledger::located(mark, library.place());
+        shm::located(mark, library.place());
         Ok(library)
     }
 
-    async fn database(&self, manifest: &Manifest, sha256: &str) -> Result<PluginPool, NotGood> {
+    async fn database(&self, manifest: &Manifest, sha256: &str) -> Result<PluginPool, PackageError> {
         let database = schema::provision(&self.keeper, &manifest.name, sha256).await.map_err(|why| match why {
-            NoDatabase::Refused(refusal) => NotGood::Refused(refusal),
-            NoDatabase::Unavailable(reason) => NotGood::Failed(format!("The plugin has no database: {reason}.")),
+            NoDatabase::Refused(refusal) => PackageError::Refused(refusal),
+            NoDatabase::Unavailable(reason) => PackageError::Failed(format!("The plugin has no database: {reason}.")),
         })?;
         let size = usize::try_from(manifest.limits.db_connections).unwrap_or(1);
         let (keeper, name, sha256) = (self.keeper.clone(), manifest.name.clone(), sha256.to_owned());
@@ -185,10 +191,10 @@ impl Loader {
             }
         });
         PluginPool::open(&database, size, &self.services.runtime, Some(mend))
-            .map_err(|error| NotGood::Failed(format!("The plugin's connections could not be made: {error:#}")))
+            .map_err(|error| PackageError::Failed(format!("The plugin's connections could not be made: {error:#}")))
     }
 
-    async fn create(&self, library: Library, identity: PluginIdentity) -> Result<Instance, NotGood> {
+    async fn create(&self, library: Library, identity: PluginIdentity) -> Result<Instance, PackageError> {
         let services = Arc::clone(&self.services);
         let create = blocking(move || Instance::create(&library, services, identity));
         match timeout(CREATE_LIMIT, create).await {
@@ -199,8 +205,8 @@ impl Loader {
     }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, NotGood> {
-    spawn_blocking(work).await.map_err(|error| NotGood::Failed(format!("Loading it failed: {error}")))
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, PackageError> {
+    spawn_blocking(work).await.map_err(|error| PackageError::Failed(format!("Loading it failed: {error}")))
 }
 
 fn same_plugin(manifest: &Manifest, library: &Description) -> Result<(), Refusal> {

@@ -15,10 +15,10 @@ use tokio::{
 };
 
 use super::{
-    Course, Registry,
-    found::{About, NotGood},
+    Registry, ScanScope,
+    candidate::{PackageError, PackageSummary},
+    claims::Ready,
     load::Loader,
-    settle::Ready,
     snapshot::{Entry, Service, Snapshot},
 };
 use cardinal_package::{
@@ -29,7 +29,7 @@ use cardinal_package::{
 
 /// How long a scan waits for what it has begun to load; what takes longer is put into service when it is done.
 const SCAN_PATIENCE: Duration = Duration::from_secs(1);
-type Outcome = Result<Service, NotGood>;
+type Outcome = Result<Service, PackageError>;
 
 /// All of them.
 pub(super) struct Loads {
@@ -51,7 +51,7 @@ struct UnderWay {
 /// One of them.
 pub(super) struct Load {
     pub number: u64,
-    pub about: About,
+    pub about: PackageSummary,
     pub manifest: Manifest,
     settings: Value,
     pub instead_of: Option<Box<Entry>>,
@@ -75,7 +75,8 @@ impl Loads {
         let (done, outcome) = oneshot::channel();
         tokio::spawn(async move {
             let load = tokio::spawn(async move { loader.load(candidate, given).await });
-            let loaded = load.await.unwrap_or_else(|error| Err(NotGood::Failed(format!("Loading it failed: {error}"))));
+            let loaded =
+                load.await.unwrap_or_else(|error| Err(PackageError::Failed(format!("Loading it failed: {error}"))));
             let _ = done.send(loaded);
             bell.notify_one();
         });
@@ -167,8 +168,8 @@ impl Loads {
     }
 }
 
-fn broken() -> NotGood {
-    NotGood::Failed("Loading it failed; the log says why.".to_owned())
+fn broken() -> PackageError {
+    PackageError::Failed("Loading it failed; the log says why.".to_owned())
 }
 
 impl Registry {
@@ -187,29 +188,29 @@ impl Registry {
             let numbers: Vec<u64> = ended.iter().map(|(load, _)| load.number).collect();
             let next = self.finish(ended).await;
             drop(alone);
-            if let Some(course) = next {
-                self.walk(course).await;
+            if let Some(scope) = next {
+                self.walk(scope).await;
             }
             self.loads.show_ended(&numbers);
         }
     }
 
     /// Publishes what was loaded; gives the scan that has to follow, if any.
-    async fn finish(&self, ended: Vec<(Load, Outcome)>) -> Option<Course> {
+    async fn finish(&self, ended: Vec<(Load, Outcome)>) -> Option<ScanScope> {
         let snapshot = self.snapshot();
         let mut entries: Vec<Entry> = snapshot.entries().to_vec();
         let (mut next, mut arrived) = (None, Vec::new());
         for (load, outcome) in ended {
             let at = entries.iter().position(|entry| entry.loading == Some(load.number));
             let Some(at) = at.filter(|_| !load.superseded) else {
-                next.get_or_insert_with(Course::of_decisions); // what is wanted instead may be loaded now
+                next.get_or_insert_with(ScanScope::of_decisions); // what is wanted instead may be loaded now
                 continue;
             };
             let origin = load.about.origin.clone();
             entries[at] = self.arrived(load, outcome, &entries, at);
             if entries[at].refusal.is_some() && entries.iter().any(Entry::was_turned_away) {
                 // What it owned is free. It is not tried again at once itself: it might hang again.
-                next.get_or_insert_with(Course::of_decisions).left_alone.insert(origin.clone());
+                next.get_or_insert_with(ScanScope::of_decisions).left_alone.insert(origin.clone());
             }
             arrived.push(origin);
         }

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 use super::{
     Registry,
+    canary::Canary,
     generations::fresh,
     snapshot::{Entry, Service, Snapshot},
-    trial::Trial,
 };
 use crate::active::Active;
 use cardinal_package::state::State;
@@ -24,7 +24,7 @@ const DRAIN_TICK: Duration = Duration::from_millis(20);
 impl Registry {
     /// Swaps the snapshot once, then lets go of what is not in it any more.
     pub(super) fn publish(&self, entries: Vec<Entry>) {
-        let new = Arc::new(Snapshot::of(entries));
+        let new = Arc::new(Snapshot::new(entries));
         let (now, serving): (_, Vec<Arc<Service>>) = (self.clock.now(), new.services().cloned().collect());
         let before: Vec<Arc<Service>> = self.current.load().services().cloned().collect();
         fresh(&before, &serving).for_each(|service| self.generations.begin(service, now));
@@ -51,7 +51,7 @@ impl Registry {
         let trials = fresh(before, now).filter_map(|new| {
             let name = &new.active.manifest.name;
             let old = before.iter().find(|old| old.active.manifest.name == *name)?;
-            Trial::of(new, old).filter(|_| !decided.is_set_aside(name, &old.sha256))
+            Canary::start(new, old).filter(|_| !decided.is_set_aside(name, &old.sha256))
         });
         self.trials.lock().unwrap_or_else(PoisonError::into_inner).extend(trials);
     }

@@ -11,9 +11,9 @@ use futures_util::{StreamExt, stream};
 use tokio::task::spawn_blocking;
 
 use super::{
-    Course, Registry,
+    Registry, ScanScope,
+    candidate::{self, FoundPackage},
     folder::{self, Fingerprint, Look},
-    found::{self, Found},
 };
 use cardinal_package::{package, signature::Keys, state::Refusal, trust};
 
@@ -22,10 +22,10 @@ const READ_AT_ONCE: usize = 4;
 
 impl Registry {
     /// Everything in the plugins folder, read and judged by itself, and what of it is only half there.
-    pub(super) async fn look(&self, course: &Course) -> io::Result<(Vec<Found>, HashSet<PathBuf>)> {
-        let (folder, rules, known) = (self.plugins_dir.clone(), self.judge.rules(), self.read());
-        let (read, as_read, mut unsettled) = (known.clone(), course.as_read, course.unsettled.clone());
-        let wanted = course.reload.as_ref().map(|reload| reload.origin.clone());
+    pub(super) async fn look(&self, scope: &ScanScope) -> io::Result<(Vec<FoundPackage>, HashSet<PathBuf>)> {
+        let (folder, rules, known) = (self.plugins_dir.clone(), self.policy.rules(), self.read());
+        let (read, as_read, mut unsettled) = (known.clone(), scope.as_read, scope.unsettled.clone());
+        let wanted = scope.reload.as_ref().map(|reload| reload.origin.clone());
         let listed = spawn_blocking(move || {
             let (folder, mut paths, refusal) = packages(&folder)?;
             if as_read {
@@ -39,19 +39,19 @@ impl Registry {
             Ok::<_, io::Error>((folder, paths, refusal, unsettled))
         });
         let (folder, paths, refusal, unsettled) = listed.await.map_err(io::Error::other)??;
-        let files = self.judge.keys.clone();
+        let files = self.policy.keys.clone();
         let keys = spawn_blocking(move || Keys::load(&files)).await.unwrap_or_default();
         let reads = paths.into_iter().map(|path| {
             let (folder, refusal, keys) = (folder.clone(), refusal.clone(), keys.clone());
-            let (rules, at) = (self.judge.rules(), path.clone());
-            let (is_unsettled, is_young) = (unsettled.contains(&path), course.young.contains(&path));
+            let (rules, at) = (self.policy.rules(), path.clone());
+            let (is_unsettled, is_young) = (unsettled.contains(&path), scope.young.contains(&path));
             let read = move || match is_unsettled {
-                true => (Found::unsettled(&path), None),
+                true => (FoundPackage::unsettled(&path), None),
                 false => read_still(&folder, &rules, &path, (refusal, is_young), &keys),
             };
             async move {
                 let (found, fingerprint) =
-                    spawn_blocking(read).await.unwrap_or_else(|error| (Found::broken(&at, &error), None));
+                    spawn_blocking(read).await.unwrap_or_else(|error| (FoundPackage::broken(&at, &error), None));
                 (at, found, fingerprint)
             }
         });
@@ -79,11 +79,11 @@ fn read_still(
     path: &Path,
     (refusal, is_young): (Option<Refusal>, bool),
     keys: &Keys,
-) -> (Found, Option<Fingerprint>) {
+) -> (FoundPackage, Option<Fingerprint>) {
     let before = folder::look_at(folder, rules, path);
-    let found = found::inspect(path, refusal, keys);
+    let found = candidate::inspect(path, refusal, keys);
     if before != folder::look_at(folder, rules, path) || (is_young && found.looks_half()) {
-        return (Found::unsettled(path), None);
+        return (FoundPackage::unsettled(path), None);
     }
     (found, Some(before))
 }

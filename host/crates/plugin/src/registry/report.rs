@@ -11,7 +11,7 @@ use super::{
 use crate::{active::Active, guard::GuardReport, instance::BODY_LIMIT, placement::PlacementReport};
 use cardinal_control::{
     crash::{
-        book::Quarantined,
+        history::Quarantined,
         record::{Cause, Crash},
     },
     link::STATEMENT_TIMEOUT_MS,
@@ -163,7 +163,7 @@ pub struct Share {
 }
 
 impl PluginReport {
-    pub(super) fn of(entry: &Entry) -> Self {
+    pub(super) fn from_entry(entry: &Entry) -> Self {
         let manifest = entry.about.manifest.as_ref();
         let service = entry.service.as_deref();
         let quarantine = entry.quarantine.as_deref();
@@ -178,7 +178,7 @@ impl PluginReport {
                 .as_ref()
                 .map(|refusal| refusal.reason.clone())
                 .or_else(|| entry.failure.clone())
-                .or_else(|| quarantine.map(told))
+                .or_else(|| quarantine.map(describe))
                 .or_else(|| service.and_then(|service| service.active.instance.placement()?.reason())),
             quarantine: quarantine.cloned(),
             crash: None,
@@ -214,8 +214,8 @@ impl PluginReport {
     }
 }
 
-fn told(why: &Quarantined) -> String {
-    let what = why.crash.told();
+fn describe(why: &Quarantined) -> String {
+    let what = why.crash.describe();
     if why.suspected {
         return format!(
             "It is suspected: it alone was at work each time that the worker ended, the last time by {what}, the second \

@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    found::{About, Found, NotGood},
+    candidate::{FoundPackage, PackageError, PackageSummary},
     report::PluginReport,
 };
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     frontend::{Asset, Bundle, Main},
     library::Description,
 };
-use cardinal_control::crash::book::Quarantined;
+use cardinal_control::crash::history::Quarantined;
 use cardinal_package::state::{Code, Refusal, State};
 
 /// What is said of a package whose files are still being written.
@@ -43,7 +43,7 @@ pub struct Snapshot {
 /// A plugin that was found, and where its walk ended.
 #[derive(Clone)]
 pub(super) struct Entry {
-    pub about: About,
+    pub about: PackageSummary,
     pub state: State,
     /// Of a plugin in service: why the files that lie there now do not replace what serves.
     pub refusal: Option<Refusal>,
@@ -51,7 +51,7 @@ pub(super) struct Entry {
     pub quarantine: Option<Box<Quarantined>>,
     pub service: Option<Arc<Service>>,
     /// The files that lie there now, when something else serves in their place.
-    pub pending: Option<Box<About>>,
+    pub pending: Option<Box<PackageSummary>>,
     /// The load that is under way, by its number.
     pub loading: Option<u64>,
 }
@@ -67,7 +67,7 @@ pub(super) struct Service {
 }
 
 impl Snapshot {
-    pub(super) fn of(mut entries: Vec<Entry>) -> Self {
+    pub(super) fn new(mut entries: Vec<Entry>) -> Self {
         entries.sort_by(|a, b| {
             let key = |entry: &Entry| (entry.about.name.clone(), entry.service.is_none(), entry.about.origin.clone());
             key(a).cmp(&key(b))
@@ -163,17 +163,17 @@ impl Snapshot {
 
     /// Every plugin that was found.
     pub fn reports(&self) -> Vec<PluginReport> {
-        self.entries.iter().map(PluginReport::of).collect()
+        self.entries.iter().map(PluginReport::from_entry).collect()
     }
 
     /// What lies in the plugins folder under this name: what would be loaded if it could be.
-    pub(super) fn lying(&self, name: &str) -> Option<&About> {
+    pub(super) fn lying(&self, name: &str) -> Option<&PackageSummary> {
         let entry = self.entries.iter().find(|entry| entry.about.name == name)?;
         Some(entry.pending.as_deref().unwrap_or(&entry.about))
     }
 
     /// The package of this name that is refused for this.
-    pub(super) fn refused(&self, name: &str, code: Code) -> Option<(&About, &Refusal)> {
+    pub(super) fn refused(&self, name: &str, code: Code) -> Option<(&PackageSummary, &Refusal)> {
         let of_name = self.entries.iter().filter(|entry| entry.about.name == name);
         of_name.into_iter().find_map(|entry| {
             let refusal = entry.refusal.as_ref().filter(|refusal| refusal.code == code)?;
@@ -194,13 +194,13 @@ pub(super) struct Before<'s> {
 }
 
 impl<'s> Before<'s> {
-    pub fn new(snapshot: &'s Snapshot, found: &[Found]) -> Self {
+    pub fn new(snapshot: &'s Snapshot, found: &[FoundPackage]) -> Self {
         Self { snapshot, present: found.iter().map(|found| found.about.origin.clone()).collect() }
     }
 
     /// What serves of this package, whatever its files are now. A package that lies there under another name takes the
     /// place of the one of its plugin that does not lie there any more.
-    pub fn serving(&self, now: &About) -> Option<(&'s About, &'s Arc<Service>)> {
+    pub fn serving(&self, now: &PackageSummary) -> Option<(&'s PackageSummary, &'s Arc<Service>)> {
         let of = |entry: &'s Entry| entry.service.as_ref().map(|service| (&entry.about, service));
         let same = |entry: &&Entry| {
             entry.about.origin == now.origin && (entry.about.name == now.name || now.name == now.origin)
@@ -211,14 +211,14 @@ impl<'s> Before<'s> {
     }
 
     /// What runs of this package already, when neither its content nor its settings have changed.
-    pub fn unchanged(&self, now: &About, sha256: &str, settings: &Value) -> Option<&'s Arc<Service>> {
+    pub fn unchanged(&self, now: &PackageSummary, sha256: &str, settings: &Value) -> Option<&'s Arc<Service>> {
         let (_, service) = self.serving(now)?;
         (service.sha256 == sha256 && service.settings == *settings).then_some(service)
     }
 }
 
 impl Entry {
-    pub fn at(about: About, state: State) -> Self {
+    pub fn at(about: PackageSummary, state: State) -> Self {
         Self {
             about,
             state,
@@ -232,26 +232,28 @@ impl Entry {
     }
 
     /// One whose load is under way.
-    pub fn loading(about: About, number: u64) -> Self {
+    pub fn loading(about: PackageSummary, number: u64) -> Self {
         Self { failure: Some(LOADING.to_owned()), loading: Some(number), ..Self::at(about, State::Checked) }
     }
 
     /// One that was removed from the folder.
-    pub fn gone(about: About) -> Self {
+    pub fn gone(about: PackageSummary) -> Self {
         Self { failure: Some(GONE.to_owned()), ..Self::at(about, State::Retired) }
     }
 
     /// One that took the worker down.
-    pub fn quarantined(about: About, why: Quarantined) -> Self {
+    pub fn quarantined(about: PackageSummary, why: Quarantined) -> Self {
         Self { quarantine: Some(Box::new(why)), ..Self::at(about, State::Quarantined) }
     }
 
     /// One whose walk ended before it was in service.
-    pub fn ended(about: About, why: NotGood) -> Self {
+    pub fn ended(about: PackageSummary, why: PackageError) -> Self {
         match why {
-            NotGood::Failed(reason) => Self::failed(about, reason),
-            NotGood::Unsettled => Self { failure: Some(UNSETTLED.to_owned()), ..Self::at(about, State::Discovered) },
-            NotGood::Refused(refusal) => {
+            PackageError::Failed(reason) => Self::failed(about, reason),
+            PackageError::Unsettled => {
+                Self { failure: Some(UNSETTLED.to_owned()), ..Self::at(about, State::Discovered) }
+            }
+            PackageError::Refused(refusal) => {
                 let mut entry = Self::at(about, State::Refused);
                 entry.refuse(refusal);
                 entry
@@ -259,22 +261,22 @@ impl Entry {
         }
     }
 
-    pub fn in_service(about: About, service: Arc<Service>) -> Self {
+    pub fn in_service(about: PackageSummary, service: Arc<Service>) -> Self {
         Self { service: Some(service), ..Self::at(about, State::Active) }
     }
 
-    pub fn failed(about: About, reason: String) -> Self {
+    pub fn failed(about: PackageSummary, reason: String) -> Self {
         tracing::error!(plugin = about.name, package = about.origin, reason, "a plugin failed");
         Self { failure: Some(reason), ..Self::at(about, State::Failed) }
     }
 
     /// What serves in the place of these files, which are no good (yet).
-    pub fn behind(self, about: About, service: Arc<Service>) -> Self {
+    pub fn behind(self, about: PackageSummary, service: Arc<Service>) -> Self {
         if !matches!(self.state, State::Discovered | State::Checked) {
             let (plugin, package) = (&about.name, &self.about.origin);
             tracing::warn!(plugin, package, "the version that was loaded before goes on serving");
         }
-        let about = About { origin: self.about.origin.clone(), ..about };
+        let about = PackageSummary { origin: self.about.origin.clone(), ..about };
         // What is still being written or loaded is not known yet; what lies there is told of once, whatever stands in for it.
         let pending = match self.state {
             State::Discovered | State::Checked => None,
@@ -292,7 +294,7 @@ impl Entry {
     }
 
     pub fn refuse(&mut self, refusal: Refusal) {
-        let About { name, origin, .. } = &self.about;
+        let PackageSummary { name, origin, .. } = &self.about;
         tracing::warn!(plugin = name, package = origin, code = %refusal.code, %refusal, "a plugin was refused");
         (self.state, self.refusal, self.service) = (State::Refused, Some(refusal), None);
     }

@@ -35,7 +35,7 @@ impl Registry {
 
     async fn replace_stuck(&self, service: &Service, handlers: &[u32]) {
         let plugin = &service.active.manifest.name;
-        if self.judge.past.blocked(self.blocked(service, handlers)) {
+        if self.policy.quarantine.blocked(self.blocked(service, handlers)) {
             tracing::error!(plugin, "a plugin holds all its threads again and is set aside until it is released");
             return self.apply_to(plugin).await;
         }

@@ -12,7 +12,7 @@ use std::{
 use tempfile::TempDir;
 use tokio::{sync::MutexGuard, task::spawn_blocking};
 
-use super::{Registry, found::examine};
+use super::{Registry, candidate::examine};
 use crate::error::RegistryError;
 use cardinal_base::secret_file::sync_folder;
 use cardinal_package::{
@@ -46,7 +46,7 @@ pub struct Uploaded {
 }
 
 /// What was found out about a draft by itself.
-struct Judged {
+struct UploadedPackage {
     package: Package,
     name: String,
     version: String,
@@ -56,11 +56,11 @@ struct Judged {
 impl Registry {
     /// A place for a library that is being sent, and the file to write it to.
     pub async fn draft(&self) -> Result<(Draft<'_>, File), RegistryError> {
-        let seat = self.uploading.try_lock().map_err(|_| RegistryError::UploadBusy { retry_after: RETRY_SECONDS })?;
+        let raw = self.uploading.try_lock().map_err(|_| RegistryError::UploadBusy { retry_after: RETRY_SECONDS })?;
         let plugins_dir = self.plugins_dir.clone();
         let made = spawn_blocking(move || begin(&plugins_dir)).await.map_err(RegistryError::internal)?;
         let (folder, file) = made.map_err(not_written)?;
-        Ok((Draft { registry: self, folder, _seat: seat }, file))
+        Ok((Draft { registry: self, folder, _seat: raw }, file))
     }
 }
 
@@ -68,11 +68,11 @@ impl Draft<'_> {
     /// Judges the library, gives it its name and has it loaded. Nothing of it is parsed before its signature is known to be
     /// one of the operator's keys.
     pub async fn install(self, file: File, signature: Vec<u8>) -> Result<Uploaded, RegistryError> {
-        let (folder, keys) = (self.folder.path().to_owned(), self.registry.judge.keys.clone());
-        let judged = spawn_blocking(move || judge(&folder, &file, &signature, &keys)).await;
-        let judged = judged.map_err(RegistryError::internal)??;
-        let origin = format!("{}.so", judged.name);
-        self.may_have_name(&judged, &origin).await?;
+        let (folder, keys) = (self.folder.path().to_owned(), self.registry.policy.keys.clone());
+        let examined = spawn_blocking(move || examine_upload(&folder, &file, &signature, &keys)).await;
+        let examined = examined.map_err(RegistryError::internal)??;
+        let origin = format!("{}.so", examined.name);
+        self.may_have_name(&examined, &origin).await?;
         {
             // No scan sees the library without its signature.
             let _alone = self.registry.scanning.lock().await;
@@ -80,20 +80,20 @@ impl Draft<'_> {
             let moved = spawn_blocking(move || put(&from, &to, &origin)).await.map_err(RegistryError::internal)?;
             moved.map_err(not_written)?;
         }
-        let Judged { package, name, version, signed } = judged;
+        let UploadedPackage { package, name, version, signed } = examined;
         self.registry.scan_for(&name).await;
         Ok(Uploaded { name, version, sha256: package.sha256, signed_by: signed.signer().map(number_of) })
     }
 
     /// Another plugin's file is not overwritten, a folder is not put beside its own file, a name stays whose it is.
-    async fn may_have_name(&self, judged: &Judged, origin: &str) -> Result<(), RegistryError> {
+    async fn may_have_name(&self, examined: &UploadedPackage, origin: &str) -> Result<(), RegistryError> {
         let conflict = |detail: String| Err(RegistryError::Conflict(detail));
         for report in self.registry.reports() {
             let here = self.registry.plugins_dir.join(&report.package).exists();
-            if here && report.name == judged.name && report.package != origin {
+            if here && report.name == examined.name && report.package != origin {
                 return conflict(format!("The plugin lies in {} already: remove that first.", report.package));
             }
-            if here && report.package == origin && report.name != judged.name {
+            if here && report.package == origin && report.name != examined.name {
                 return conflict(format!("{origin} is another plugin's file, of {}.", report.name));
             }
         }
@@ -102,10 +102,10 @@ impl Draft<'_> {
             _ => {}
         }
         let owners = plugin_owners::all(&self.registry.loader.services.core).await?;
-        check_owner(owners.get(&judged.name), &judged.signed).map_err(RegistryError::from)?;
+        check_owner(owners.get(&examined.name), &examined.signed).map_err(RegistryError::from)?;
         self.registry
-            .judge
-            .admit(&judged.name, &judged.package.sha256, &judged.signed)
+            .policy
+            .admit(&examined.name, &examined.package.sha256, &examined.signed)
             .await
             .map_err(RegistryError::from)
     }
@@ -125,7 +125,12 @@ fn begin(plugins_dir: &Path) -> io::Result<(TempDir, File)> {
     Ok((folder, file))
 }
 
-fn judge(folder: &Path, file: &File, signature: &[u8], keys: &[PathBuf]) -> Result<Judged, RegistryError> {
+fn examine_upload(
+    folder: &Path,
+    file: &File,
+    signature: &[u8],
+    keys: &[PathBuf],
+) -> Result<UploadedPackage, RegistryError> {
     let unnamed = folder.join(UNNAMED);
     file.sync_all().map_err(not_written)?;
     let bytes = fs::read(&unnamed).map_err(RegistryError::internal)?;
@@ -145,7 +150,7 @@ fn judge(folder: &Path, file: &File, signature: &[u8], keys: &[PathBuf]) -> Resu
     let written = fs::rename(&unnamed, &named).and_then(|()| write_signature(&named, signature));
     written.map_err(not_written)?;
     let package = package::read(&named).map_err(RegistryError::from)?;
-    Ok(Judged { package, name: manifest.name, version: manifest.version.to_string(), signed })
+    Ok(UploadedPackage { package, name: manifest.name, version: manifest.version.to_string(), signed })
 }
 
 fn write_signature(library: &Path, signature: &[u8]) -> io::Result<()> {

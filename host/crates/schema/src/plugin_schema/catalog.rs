@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use anyhow::Context as _;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
-use super::{Step, Trouble};
+use super::{Step, StepError};
 use cardinal_control::link::ProvisionFault;
 use cardinal_database::sql;
 
@@ -108,13 +108,13 @@ pub(super) async fn actions_refusal(
 
 impl Step<'_> {
     /// Lets the run-time role in once the catalog holds nothing but what is known.
-    pub(super) async fn check_catalog(&self, session: &Client) -> Result<(), Trouble> {
+    pub(super) async fn check_catalog(&self, session: &Client) -> Result<(), StepError> {
         session
             .batch_execute("SET search_path = pg_catalog, pg_temp")
             .await
             .context("preparing a look at the catalog")?;
         if let Some(refusal) = self.catalog_refusal(session).await? {
-            return Err(Trouble::Refused(refusal));
+            return Err(StepError::Refused(refusal));
         }
         let usage =
             format!("GRANT USAGE ON SCHEMA {} TO {}", sql::identifier(&self.schema()), self.runtime_identifier());
@@ -123,9 +123,9 @@ impl Step<'_> {
 
     /// The look at what was committed, from outside. The one within the transaction found nothing; should something have
     /// come about after it, nobody gets to use it.
-    pub(super) async fn check_committed(&self, session: &mut Client, first_time: bool) -> Result<(), Trouble> {
+    pub(super) async fn check_committed(&self, session: &mut Client, first_time: bool) -> Result<(), StepError> {
         let checked = self.check_catalog(session).await;
-        if let Err(Trouble::Refused(_)) = &checked {
+        if let Err(StepError::Refused(_)) = &checked {
             if first_time {
                 self.drop_all().await?;
             } else {

@@ -4,7 +4,7 @@
 use anyhow::Context as _;
 use tokio_postgres::Client;
 
-use super::{ProvisionFault, Step, Trouble};
+use super::{ProvisionFault, Step, StepError};
 
 /// Kept for the host: the core's pool, twice since a worker may follow one that has not ended, the reaper's 20, the
 /// provisioner's 40 and some of the owner's.
@@ -57,12 +57,12 @@ impl Server {
 impl Step<'_> {
     /// # Errors
     /// The logins of other plugins have what there is.
-    pub(super) async fn connection_limit(&self, session: &Client) -> Result<i64, Trouble> {
+    pub(super) async fn connection_limit(&self, session: &Client) -> Result<i64, StepError> {
         let (prefix, own) = (format!("{}p_", self.names.prefix()), self.names.plugin_runtime(self.plugin));
         let row = session.query_one(SERVER, &[&prefix, &own]).await.context("counting connections")?;
         let server = Server { connections: row.get(0), given: row.get(1), hosts: row.get(2) };
         server.divide(self.connections.into()).ok_or_else(|| {
-            Trouble::Refused(ProvisionFault::Unavailable(format!(
+            StepError::Refused(ProvisionFault::Unavailable(format!(
                 "the database has no room for {} more connections: it has {} for plugins, and other plugins have {} of them; \
                  raise max_connections, lower limits.db_connections in manifests, or drop the data of plugins that are gone",
                 self.connections,

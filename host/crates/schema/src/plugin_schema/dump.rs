@@ -4,7 +4,7 @@
 use anyhow::Context as _;
 use tokio_postgres::Client;
 
-use super::{Step, Trouble};
+use super::{Step, StepError};
 use cardinal_database::connect;
 
 impl Step<'_> {
@@ -35,7 +35,7 @@ impl Step<'_> {
         let mut provisioner = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
         self.make_roles(&mut provisioner, true).await.map_err(failed)?;
         let role = self.names.plugin_schema(self.plugin);
-        let login = self.provisioner.with_login(&role, self.passwords.of(&role));
+        let login = self.provisioner.with_login(&role, self.passwords.for_role(&role));
         let writer = connect::connect(&login).await.context("logging in as the plugin's schema role")?;
         Ok((writer, provisioner))
     }
@@ -61,9 +61,9 @@ impl Step<'_> {
     }
 }
 
-fn failed(trouble: Trouble) -> anyhow::Error {
+fn failed(trouble: StepError) -> anyhow::Error {
     match trouble {
-        Trouble::Refused(fault) => fault.into(),
-        Trouble::Failed(error) => error,
+        StepError::Refused(fault) => fault.into(),
+        StepError::Failed(error) => error,
     }
 }

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use tokio_postgres::{Transaction, error::SqlState};
 
 use super::{
-    TURN_TIMEOUT, Trouble,
+    StepError, TURN_TIMEOUT,
     watch::{self, Waits},
 };
 use cardinal_control::link::{ProvisionFault, PurgeReport};
@@ -42,7 +42,7 @@ impl Purge<'_> {
     ///
     /// # Errors
     /// Refused: it is not disabled, or some host has it in service. Failed: the database was not there.
-    pub async fn make(&self) -> Result<PurgeReport, Trouble> {
+    pub async fn make(&self) -> Result<PurgeReport, StepError> {
         let mut client = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
         let work = client.transaction().await.context("beginning the purge")?;
         self.take_turn(&work).await?;
@@ -62,7 +62,7 @@ impl Purge<'_> {
         Ok(())
     }
 
-    async fn check(&self, work: &Transaction<'_>) -> Result<(), Trouble> {
+    async fn check(&self, work: &Transaction<'_>) -> Result<(), StepError> {
         // Locked, so that it stays disabled until the end.
         let asked = "SELECT disabled_at IS NOT NULL FROM public.plugin_state WHERE plugin = $1 FOR UPDATE";
         let row = work.query_opt(asked, &[&self.plugin]).await.context("asking whether the plugin is disabled")?;
@@ -90,7 +90,7 @@ impl Purge<'_> {
         Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 
-    async fn drop_schema(&self, work: &Transaction<'_>) -> Result<(), Trouble> {
+    async fn drop_schema(&self, work: &Transaction<'_>) -> Result<(), StepError> {
         let asked = "SELECT count(*) > 0 FROM pg_catalog.pg_roles WHERE rolname = $1";
         let row = work.query_one(asked, &[&self.names.plugin_runtime(self.plugin)]).await;
         let has_roles: bool = row.and_then(|row| row.try_get(0)).context("looking for the plugin's roles")?;
@@ -123,7 +123,9 @@ impl Purge<'_> {
                     fix,
                 ))
             }
-            Err((error, _)) => Err(Trouble::Failed(anyhow::Error::new(error).context("dropping the plugin's schema"))),
+            Err((error, _)) => {
+                Err(StepError::Failed(anyhow::Error::new(error).context("dropping the plugin's schema")))
+            }
         }
     }
 
@@ -178,6 +180,6 @@ fn is_busy(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| *code == SqlState::LOCK_NOT_AVAILABLE || *code == SqlState::T_R_DEADLOCK_DETECTED)
 }
 
-fn refused(code: &str, expected: &str, found: &str, fix: &str) -> Trouble {
-    Trouble::Refused(ProvisionFault::refused(code, expected, found, fix))
+fn refused(code: &str, expected: &str, found: &str, fix: &str) -> StepError {
+    StepError::Refused(ProvisionFault::refused(code, expected, found, fix))
 }

@@ -10,7 +10,7 @@ use tokio_postgres::error::DbError;
 use tokio_postgres::{CancelToken, Client, Transaction};
 
 use super::{
-    ProvisionFault, Step, Trouble,
+    ProvisionFault, Step, StepError,
     card_keys::{CardKeys, Made},
     card_lock::CardLock,
     cards_turn::CardsTurn,
@@ -54,7 +54,7 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-impl From<Failure> for Trouble {
+impl From<Failure> for StepError {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Refused(fault) => Self::Refused(fault),
@@ -82,7 +82,7 @@ impl<'a> Run<'a> {
     /// Logged in as the schema role, not SET ROLE: there is nothing to go back to.
     pub(super) async fn open(step: &'a Step<'a>, statements: &'a [Statement]) -> anyhow::Result<Self> {
         let role = step.names.plugin_schema(step.plugin);
-        let login = step.provisioner.with_login(&role, step.passwords.of(&role));
+        let login = step.provisioner.with_login(&role, step.passwords.for_role(&role));
         let session = connect::connect(&login).await.context("logging in as the plugin's schema role")?;
         Ok(Self { step, statements, session, started: Instant::now() })
     }

@@ -6,7 +6,7 @@ use tokio_postgres::{Client, GenericClient, Transaction};
 
 use super::{
     roles_sql::{self, Passwords},
-    unfit,
+    unsupported,
 };
 use cardinal_database::{
     roles::{RoleNames, RolePasswords},
@@ -30,7 +30,7 @@ impl Maker {
     /// The server or the database will not do.
     pub(super) async fn examine(mut client: Client) -> anyhow::Result<Login> {
         let work = begin(&mut client).await?;
-        unfit::check_server(&work).await?;
+        unsupported::check_server(&work).await?;
         let makes_roles = owns_database_and(&work, "rolcreaterole").await?;
         drop(work);
         Ok(if makes_roles { Login::MakesRoles(Self { client }) } else { Login::LacksRights })

@@ -1,6 +1,6 @@
 //! `sql/roles.sql` with its places filled in: for a session that may make roles, and as a script for an administrator.
 
-use super::unfit;
+use super::unsupported;
 use cardinal_base::config::Secret;
 use cardinal_database::{
     roles::{RoleNames, RolePasswords},
@@ -88,7 +88,7 @@ pub fn bootstrap_sql(dbname: &str, secret: &Secret) -> anyhow::Result<String> {
            END IF;\n\
          END $$;\n\n{roles_sql}\nCOMMIT;\n",
         version = env!("CARGO_PKG_VERSION"),
-        oldest = unfit::OLDEST_SERVER,
-        oldest_major = unfit::OLDEST_SERVER / 10_000,
+        oldest = unsupported::OLDEST_SERVER,
+        oldest_major = unsupported::OLDEST_SERVER / 10_000,
     ))
 }

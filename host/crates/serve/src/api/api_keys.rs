@@ -17,7 +17,7 @@ use self::terms::{Bounds, Rate};
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
-    audit::Act,
+    audit::AuditAction,
     http::reply::{self, Item, Reply},
     request::Call,
     route,
@@ -37,7 +37,7 @@ use cardinal_identity::auth::{
 use cardinal_store::api_keys::{Change, KeyRecord, Made, Rotated, Updated};
 
 /// A rotated key may overlap with its successor for a week at most.
-pub const LONGEST_OVERLAP: i64 = 7 * 24 * 3600;
+pub const MAX_OVERLAP: i64 = 7 * 24 * 3600;
 
 /// What a rotation is refused with.
 pub const CANNOT_ROTATE_ENDED: &str = "A key that is revoked or expired can't be rotated.";
@@ -46,7 +46,7 @@ pub const CHANGED_MEANWHILE: &str = "The key was changed at the same time; rotat
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/api-keys", Access::Scope("keys:read"), Reads::Nothing, list).told(|op| {
+        route!(GET "/v1/admin/api-keys", Access::Scope("keys:read"), Reads::Nothing, list).describe(|op| {
             op.named("listApiKeys", "api-keys", "API keys, newest first")
                 .says("One's own; everybody's with `users:read`.")
                 .query::<ListQuery>()
@@ -54,16 +54,16 @@ pub fn routes() -> Vec<Route> {
                 .param("cursor", "`next_cursor` of the page before.", json!({}))
                 .ok::<Page<ApiKey<'_>>>();
         }),
-        route!(POST "/v1/admin/api-keys", Access::Scope("keys:write"), Reads::Json(SMALL), create).told(|op| {
+        route!(POST "/v1/admin/api-keys", Access::Scope("keys:write"), Reads::Json(SMALL), create).describe(|op| {
             op.named("createApiKey", "api-keys", "Make an API key")
                 .says("The key itself is shown in this answer only.")
                 .reads::<NewKey>()
                 .created::<NewApiKey<'_>>();
         }),
-        route!(GET "/v1/admin/api-keys/{id}", Access::Scope("keys:read"), Reads::Nothing, get).told(|op| {
+        route!(GET "/v1/admin/api-keys/{id}", Access::Scope("keys:read"), Reads::Nothing, get).describe(|op| {
             op.named("getApiKey", "api-keys", "One API key").ok::<Item<ApiKey<'_>>>();
         }),
-        route!(PATCH "/v1/admin/api-keys/{id}", Access::Scope("keys:write"), Reads::MergePatch(SMALL), update).told(
+        route!(PATCH "/v1/admin/api-keys/{id}", Access::Scope("keys:write"), Reads::MergePatch(SMALL), update).describe(
             |op| {
                 op.named("updateApiKey", "api-keys", "Change an API key")
                     .reads::<KeyPatch>()
@@ -72,7 +72,7 @@ pub fn routes() -> Vec<Route> {
                     .refuses(&[&codes::CONFLICT]);
             },
         ),
-        route!(DELETE "/v1/admin/api-keys/{id}", Access::Scope("keys:write"), Reads::Nothing, revoke).told(|op| {
+        route!(DELETE "/v1/admin/api-keys/{id}", Access::Scope("keys:write"), Reads::Nothing, revoke).describe(|op| {
             op.named("revokeApiKey", "api-keys", "Revoke an API key, at once and on every host")
                 .says(
                     "And its rotations, the keys that it replaces and that replaced it, and all that was made with any of \
@@ -81,7 +81,7 @@ pub fn routes() -> Vec<Route> {
                 .query::<Revocation>()
                 .no_content();
         }),
-        route!(POST "/v1/admin/api-keys/{id}/rotate", Access::Scope("keys:write"), Reads::Json(SMALL), rotate).told(
+        route!(POST "/v1/admin/api-keys/{id}/rotate", Access::Scope("keys:write"), Reads::Json(SMALL), rotate).describe(
             |op| {
                 op.named("rotateApiKey", "api-keys", "Put a new key in the place of one")
                     .reads::<Rotate>()
@@ -121,7 +121,7 @@ async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let name = terms::name(&body.name)?;
     let scopes = terms::grantable(caller, &body.scopes)?;
     terms::may_make_keys(caller)?;
-    let bounds = Bounds::of(caller);
+    let bounds = Bounds::from_caller(caller);
     let limit = bounds.rate(body.rate_limit, app.config.auth.key_rate_per_minute)?;
     let expires_at = bounds.expiry(terms::lifetime(body.expires_at, body.expires_in_days, now)?)?;
     let key = PlainKey::generate(&mut rand::rng());
@@ -150,7 +150,7 @@ async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         Made::MakerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None).into()),
         Made::MakerLacks(scope) => return Err(insufficient(&scope).into()),
     }
-    audit(app, &call, Act::CreateKey, &record).await;
+    audit(app, &call, AuditAction::CreateKey, &record).await;
     shown_once(&record, &key)
 }
 
@@ -223,8 +223,8 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         Updated::CallerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None).into()),
     };
     app.auth.forget_keys(narrowed.iter().map(|key| key.id).chain([record.id]));
-    audit(app, &call, Act::UpdateKey, &record).await;
-    for (act, keys) in [Act::UpdateKey, Act::RevokeKey].into_iter().zip(by_revocation(&narrowed)) {
+    audit(app, &call, AuditAction::UpdateKey, &record).await;
+    for (act, keys) in [AuditAction::UpdateKey, AuditAction::RevokeKey].into_iter().zip(by_revocation(&narrowed)) {
         app.audit.done_to_each(&call, act, keys).await;
     }
     reply::ok(&Item { item: show(&record) })
@@ -245,7 +245,7 @@ fn wanted(app: &App, caller: &Caller, record: &KeyRecord, body: KeyPatch) -> Api
         // Whoever lengthens a key's life or widens its rate gives its rights anew.
         terms::grantable(caller, &record.scopes)?;
     }
-    let bounds = Bounds::of(caller);
+    let bounds = Bounds::from_caller(caller);
     change.expires_at = match body.expires_at {
         Some(Some(at)) => Some(bounds.expiry(Some(terms::expiry(&at, app.clock.now())?))?),
         Some(None) => {
@@ -293,7 +293,7 @@ async fn revoke(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         let reason = key.revoked_reason.as_deref().unwrap_or(reason);
         (key.id.to_string(), because(audited(key), reason))
     }));
-    app.audit.done_to_each(&call, Act::RevokeKey, lines).await;
+    app.audit.done_to_each(&call, AuditAction::RevokeKey, lines).await;
     Ok(reply::no_content())
 }
 
@@ -313,11 +313,11 @@ async fn rotate(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
             .detail("Only its owner rotates a key, since the new one is shown. Revoke it instead."));
     }
     let body: Rotate = call.json()?;
-    if !(0..=LONGEST_OVERLAP).contains(&body.overlap_seconds) {
-        return Err(ApiError::invalid("/overlap_seconds", format!("0 to {LONGEST_OVERLAP} seconds.")));
+    if !(0..=MAX_OVERLAP).contains(&body.overlap_seconds) {
+        return Err(ApiError::invalid("/overlap_seconds", format!("0 to {MAX_OVERLAP} seconds.")));
     }
     terms::grantable(caller, &old.scopes)?;
-    let bounds = Bounds::of(caller);
+    let bounds = Bounds::from_caller(caller);
     let now = app.clock.now();
     let key = PlainKey::generate(&mut rand::rng());
     let mut new = KeyRecord { expires_at: bounds.expiry(old.expires_at)?, ..successor(&old, &key, now) };
@@ -334,7 +334,7 @@ async fn rotate(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         Rotated::CallerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None).into()),
     }
     app.auth.forget_keys([old.id]);
-    audit(app, &call, Act::RotateKey, &new).await;
+    audit(app, &call, AuditAction::RotateKey, &new).await;
     shown_once(&new, &key)
 }
 
@@ -451,7 +451,7 @@ pub fn show(key: &KeyRecord) -> ApiKey<'_> {
     }
 }
 
-async fn audit(app: &App, call: &Call, act: Act, key: &KeyRecord) {
+async fn audit(app: &App, call: &Call, act: AuditAction, key: &KeyRecord) {
     app.audit.done(call, act, Some(key.id.to_string()), Some(audited(key))).await;
 }
 

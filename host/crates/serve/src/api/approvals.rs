@@ -31,7 +31,7 @@ const ANY: &str = "any";
 pub fn routes() -> Vec<Route> {
     const ACCESS: Access = Access::Scope(APPROVE);
     vec![
-        route!(GET "/v1/admin/approvals", ACCESS, Reads::Nothing, list).told(|op| {
+        route!(GET "/v1/admin/approvals", ACCESS, Reads::Nothing, list).describe(|op| {
             let states: Vec<&str> = STATES.into_iter().chain([ANY]).collect();
             op.named("listApprovals", "approvals", "MCP tool calls that wait for a person, newest first")
                 .says("Those that are over are kept for a week, the last 1,000 of them.")
@@ -41,14 +41,14 @@ pub fn routes() -> Vec<Route> {
                 .param("cursor", "`next_cursor` of the page before.", json!({}))
                 .ok::<Page<Approval>>();
         }),
-        route!(GET "/v1/admin/approvals/{id}", ACCESS, Reads::Nothing, get).told(|op| {
+        route!(GET "/v1/admin/approvals/{id}", ACCESS, Reads::Nothing, get).describe(|op| {
             op.named("getApproval", "approvals", "One tool call that waits for a person, or waited")
                 .ok::<Item<Approval>>();
         }),
-        route!(POST "/v1/admin/approvals/{id}/approve", ACCESS, Reads::Nothing, approve).told(|op| {
+        route!(POST "/v1/admin/approvals/{id}/approve", ACCESS, Reads::Nothing, approve).describe(|op| {
             describe(op, "approveCall", "Let a tool call run, once and as it is shown");
         }),
-        route!(POST "/v1/admin/approvals/{id}/deny", ACCESS, Reads::Nothing, deny).told(|op| {
+        route!(POST "/v1/admin/approvals/{id}/deny", ACCESS, Reads::Nothing, deny).describe(|op| {
             describe(op, "denyCall", "Refuse a tool call");
         }),
     ]

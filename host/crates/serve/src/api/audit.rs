@@ -22,7 +22,7 @@ use cardinal_base::{
 use cardinal_store::audit::{self, Filter};
 
 pub fn routes() -> Vec<Route> {
-    vec![route!(GET "/v1/admin/audit", Access::Scope("audit:read"), Reads::Nothing, list).told(|op| {
+    vec![route!(GET "/v1/admin/audit", Access::Scope("audit:read"), Reads::Nothing, list).describe(|op| {
         op.named("listAudit", "audit", "Who did what, newest first")
             .query::<ListQuery>()
             .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
-    audit::{Act, Meant},
+    audit::{AuditAction, Meant},
     http::reply::{self, Reply},
     request::Call,
     route,
@@ -30,25 +30,27 @@ pub const LOGIN: &str = "/v1/admin/auth/login";
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(POST "/v1/admin/auth/login", Access::Public, Reads::Json(SMALL), log_in).told(|op| {
+        route!(POST "/v1/admin/auth/login", Access::Public, Reads::Json(SMALL), log_in).describe(|op| {
             op.named("logIn", "auth", "Log in with a password")
                 .says("The token ends after `expires_in` seconds, with the password, or when the session is ended.")
                 .reads::<Login>()
                 .ok::<LoggedIn>()
                 .refuses(&[&codes::INVALID_CREDENTIALS, &codes::ACCOUNT_DISABLED]);
         }),
-        route!(POST "/v1/admin/auth/logout", Access::Authenticated, Reads::Nothing, log_out).told(|op| {
+        route!(POST "/v1/admin/auth/logout", Access::Authenticated, Reads::Nothing, log_out).describe(|op| {
             op.named("logOut", "auth", "End the login that the call is made with").no_content();
         }),
-        route!(GET "/v1/admin/auth/me", Access::Authenticated, Reads::Nothing, me).told(|op| {
+        route!(GET "/v1/admin/auth/me", Access::Authenticated, Reads::Nothing, me).describe(|op| {
             op.named("whoAmI", "auth", "Who is calling, and what the credential may do").ok::<Me>();
         }),
-        route!(POST "/v1/admin/auth/password", Access::Authenticated, Reads::Json(SMALL), change_password).told(|op| {
-            op.named("changePassword", "auth", "Change one's own password")
-                .says("Ends every login of the user. Keys and JWTs set no passwords.")
-                .reads::<Passwords>()
-                .no_content();
-        }),
+        route!(POST "/v1/admin/auth/password", Access::Authenticated, Reads::Json(SMALL), change_password).describe(
+            |op| {
+                op.named("changePassword", "auth", "Change one's own password")
+                    .says("Ends every login of the user. Keys and JWTs set no passwords.")
+                    .reads::<Passwords>()
+                    .no_content();
+            },
+        ),
     ]
 }
 
@@ -77,13 +79,19 @@ async fn log_in(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
             // Neither a flood that is turned away nor a database that is away is an attempt to get in.
             if [401, 403].contains(&error.code().status) {
                 let meant = meant.map(|(id, name)| Meant { id, name });
-                app.audit.refused_stranger(ip, meant, call.request_id.to_string(), Act::LogIn, error.code().name);
+                app.audit.refused_stranger(
+                    ip,
+                    meant,
+                    call.request_id.to_string(),
+                    AuditAction::LogIn,
+                    error.code().name,
+                );
             }
             return Err(error.into());
         }
     };
     let actor = json!({"kind": "user", "id": opened.user_id, "name": opened.username});
-    app.audit.done_by(actor, Some(ip), call.request_id.to_string(), Act::LogIn, None, None).await;
+    app.audit.done_by(actor, Some(ip), call.request_id.to_string(), AuditAction::LogIn, None, None).await;
     reply::ok(&LoggedIn { access_token: &opened.token, token_type: "bearer", expires_in: opened.expires_in })
 }
 
@@ -96,7 +104,7 @@ async fn log_out(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     };
     cardinal_store::sessions::revoke(&app.pools.core, session, "logout").await?;
     app.auth.forget_session(session);
-    app.audit.done(&call, Act::LogOut, None, None).await;
+    app.audit.done(&call, AuditAction::LogOut, None, None).await;
     Ok(reply::no_content())
 }
 
@@ -158,7 +166,7 @@ async fn change_password(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         return Err(wrong()); // another one was set while these two were hashed
     }
     app.auth.forget_user(caller.user_id);
-    app.audit.done(&call, Act::ChangePassword, None, None).await;
+    app.audit.done(&call, AuditAction::ChangePassword, None, None).await;
     app.review_first_password().await;
     Ok(reply::no_content())
 }

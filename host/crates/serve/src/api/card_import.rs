@@ -12,7 +12,7 @@ use super::jobs;
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
-    audit::Act,
+    audit::AuditAction,
     http::reply::Reply,
     jobs::import::{
         self, NewImport, Upload,
@@ -30,7 +30,7 @@ use cardinal_cards::{
 use cardinal_identity::auth::credential::Credential;
 
 pub fn routes() -> Vec<Route> {
-    vec![route!(POST "/v1/admin/master-cards/import", Access::Scope("cards:write"), Reads::Stream, import).told(|op| {
+    vec![route!(POST "/v1/admin/master-cards/import", Access::Scope("cards:write"), Reads::Stream, import).describe(|op| {
         op.named("importCards", "cards", "Cards out of a file, as a job")
             .says("A row has `title` and `sku`, perhaps `status` and `attributes`; a column `attributes.<name>` of CSV is one \
                    attribute. Rows are written while they come in; the answer comes when the whole body was read, and bad rows \
@@ -91,14 +91,14 @@ async fn import(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
     let new = NewImport {
         user_id: caller.user_id,
         actor: caller.actor(),
-        credential: serde_json::to_value(Credential::of(caller)).map_err(ApiError::internal)?,
+        credential: serde_json::to_value(Credential::from_caller(caller)).map_err(ApiError::internal)?,
         request_id: call.request_id.to_string(),
         args: args.clone(),
         terms,
     };
     let begun = import::begin(app, seat, new, upload).await?;
     // At once: it goes on when its sender is gone.
-    app.audit.done(&call, Act::ImportCards, Some(begun.job.id.to_string()), Some(args)).await;
+    app.audit.done(&call, AuditAction::ImportCards, Some(begun.job.id.to_string()), Some(args)).await;
     jobs::accepted(app, &begun.read(app).await?).await
 }
 
@@ -110,5 +110,5 @@ fn admitted(app: &App, call: &Call) -> ApiResult<(Format, bool, Terms, OwnedSema
     if terms.keeps_sources {
         call.caller()?.require("*")?;
     }
-    Ok((format, is_gzip, terms, import::seat(app)?))
+    Ok((format, is_gzip, terms, import::admit(app)?))
 }

@@ -31,8 +31,8 @@ const SHOWN: usize = 1_000;
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(POST "/v1/admin/plugin-registry/{name}/client-errors", Access::Authenticated, Reads::Json(SMALL), told)
-            .told(|op| {
+        route!(POST "/v1/admin/plugin-registry/{name}/client-errors", Access::Authenticated, Reads::Json(SMALL), report)
+            .describe(|op| {
                 op.named("reportClientError", "plugins", "Tell that a plugin's frontend failed in a browser")
                     .says("For who may read the plugin; at most 30 a minute of one user.")
                     .param("name", "Of the plugin.", json!({}))
@@ -55,7 +55,7 @@ struct ClientError {
     version: String,
 }
 
-async fn told(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn report(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let name = call.params.get("name").unwrap_or_default();
     let snapshot = app.plugins.snapshot();
     let Some(active) = snapshot.active().find(|plugin| plugin.manifest.name == name) else {

@@ -25,7 +25,7 @@ use cardinal_store::{
 };
 
 pub fn routes() -> Vec<Route> {
-    vec![route!(GET "/v1/admin/events", Access::Authenticated, Reads::Nothing, read).told(|op| {
+    vec![route!(GET "/v1/admin/events", Access::Authenticated, Reads::Nothing, read).describe(|op| {
         op.named("readEvents", "events", "What happens, as server-sent events")
             .says("`Last-Event-ID` goes on behind that event. Of each topic only for whoever holds its scope.")
             .query::<ReadQuery>()
@@ -57,13 +57,13 @@ async fn read(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     if call.method == Method::HEAD {
         return Ok(live::reply(Body::empty()));
     }
-    let (seat, begin) = app.events.admit(caller.user_id, last_read).await?;
+    let (slot, begin) = app.events.admit(caller.user_id, last_read).await?;
     let chosen = Chosen { events: Arc::clone(&app.events), topics, named: query.topics.is_some() };
     let names = topics.names().collect::<Vec<_>>().join(", ");
     let (Begin::Now(place) | Begin::After(place) | Begin::Anew(place)) = begin;
     let (anew, told) = (matches!(begin, Begin::Anew(_)), matches!(begin, Begin::Now(_)));
     let begin = Beginning { place, anew, told, hello: format!("topics: {names}") };
-    Ok(Reading::begin(app, &call, (chosen, app.events.head()), seat, &begin).reply())
+    Ok(Reading::begin(app, &call, (chosen, app.events.head()), slot, &begin).reply())
 }
 
 /// The events of some topics.

@@ -20,14 +20,14 @@ use cardinal_base::codes;
 use cardinal_store::error::StoreError;
 
 /// How long the database may take to say that it is there.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A query is ignored: balancers add one to get past caches, or to tell whose probe it is, and a host must not look dead
 /// for it.
 pub fn routes() -> Vec<Route> {
     vec![
         route!(GET "/healthz", Access::Public, Reads::Nothing, alive)
-            .told(|op| {
+            .describe(|op| {
                 op.named("getHealth", "system", "Whether the process is alive").replies_as(
                     200,
                     "It is.",
@@ -37,7 +37,7 @@ pub fn routes() -> Vec<Route> {
             })
             .ignores_query(),
         route!(GET "/readyz", Access::Public, Reads::Nothing, ready)
-            .told(|op| {
+            .describe(|op| {
                 op.named("getReadiness", "system", "Whether the host can serve").replies_as(
                     200,
                     "It can.",
@@ -65,7 +65,7 @@ async fn ready(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
     if !app.ready.load(Ordering::Acquire) {
         return Err(ApiError::new(&codes::STARTING));
     }
-    match tokio::time::timeout(PATIENCE, ask_database(app)).await {
+    match tokio::time::timeout(PING_TIMEOUT, ask_database(app)).await {
         Ok(Ok(())) => Ok(reply::text(StatusCode::OK, "text/plain; charset=utf-8", "ready\n")),
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(ApiError::new(&codes::DATABASE_UNAVAILABLE)),

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
-    audit::Act,
+    audit::AuditAction,
     http::{
         body::Body,
         reply::{self, Item, Reply},
@@ -46,20 +46,20 @@ const WRITE: &str = "jobs:write";
 // One's own jobs need no scope of their own: whoever may import sees what became of it.
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/jobs", Access::Scope(READ), Reads::Nothing, list).told(|op| {
+        route!(GET "/v1/admin/jobs", Access::Scope(READ), Reads::Nothing, list).describe(|op| {
 op.named("listJobs", "jobs", "Jobs, newest first").query::<ListQuery>().param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
 .param("cursor", "`next_cursor` of the page before.", json!({})).param("state", "Only in this state.", json!({"enum": STATES})).param("action", "Only of this action.", json!({})).ok::<Page<JobShown>>();
 }),
-        route!(POST "/v1/admin/jobs", Access::Scope(WRITE), Reads::Json(BULK), start).told(|op| {
+        route!(POST "/v1/admin/jobs", Access::Scope(WRITE), Reads::Json(BULK), start).describe(|op| {
 op.named("startJob", "jobs", "Do something to many cards").says("To those of `ids`, or to those that `filter` picks now. A filter needs `expected_count`: where it picks another number by now, nothing is done. `purge` and plugins' tools need their own scopes, too.").reads::<bulk::Wanted>().accepted::<Item<JobShown>>().refuses(&[&codes::COUNT_MOVED]);
 }),
-        route!(GET "/v1/admin/jobs/{id}", Access::Authenticated, Reads::Nothing, get).told(|op| {
+        route!(GET "/v1/admin/jobs/{id}", Access::Authenticated, Reads::Nothing, get).describe(|op| {
 op.named("getJob", "jobs", "How far a job is").says("One's own need no scope, others' `jobs:read`.").ok::<Item<JobShown>>();
 }),
-        route!(GET "/v1/admin/jobs/{id}/errors", Access::Authenticated, Reads::Nothing, errors).told(|op| {
+        route!(GET "/v1/admin/jobs/{id}/errors", Access::Authenticated, Reads::Nothing, errors).describe(|op| {
 op.named("getJobErrors", "jobs", "Every error of a job, a line of JSON each").replies_as(200, "Lines of JSON.", "application/x-ndjson", json!({"type": "string"}));
 }),
-        route!(POST "/v1/admin/jobs/{id}/cancel", Access::Authenticated, Reads::Nothing, cancel).told(|op| {
+        route!(POST "/v1/admin/jobs/{id}/cancel", Access::Authenticated, Reads::Nothing, cancel).describe(|op| {
 op.named("cancelJob", "jobs", "Stop a job").accepted::<Item<JobShown>>().refuses(&[&codes::CONFLICT]);
 }),
     ]
@@ -106,7 +106,7 @@ async fn start(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let caller = call.caller()?;
     let bulk = call.json::<bulk::Wanted>()?.check(caller, &app.plugins)?;
     let (actor, args) = (caller.actor(), Value::Object(bulk.args));
-    let credential = serde_json::to_value(Credential::of(caller)).map_err(ApiError::internal)?;
+    let credential = serde_json::to_value(Credential::from_caller(caller)).map_err(ApiError::internal)?;
     let new = NewJob {
         action: bulk.action.name(),
         user_id: caller.user_id,
@@ -122,7 +122,7 @@ async fn start(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let job = jobs::queue(&app.pools.core, &new, picked, bulk.expected_count).await?;
     app.jobs.queued();
     let detail = json!({"action": job.action, "total": job.total});
-    app.audit.done(&call, Act::StartJob, Some(job.id.to_string()), Some(detail)).await;
+    app.audit.done(&call, AuditAction::StartJob, Some(job.id.to_string()), Some(detail)).await;
     accepted(app, &job).await
 }
 
@@ -174,7 +174,7 @@ async fn cancel(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         return Err(ApiError::new(&codes::CONFLICT).detail(format!("The job is over already: {ended}.")));
     };
     app.jobs.stop(job.id);
-    app.audit.done(&call, Act::CancelJob, Some(job.id.to_string()), None).await;
+    app.audit.done(&call, AuditAction::CancelJob, Some(job.id.to_string()), None).await;
     accepted(app, &job).await
 }
 

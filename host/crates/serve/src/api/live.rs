@@ -22,7 +22,7 @@ use crate::{
 use cardinal_base::codes;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_observe::recent::Portion;
-use cardinal_store::events::seats::Seat;
+use cardinal_store::events::stream_slots::StreamSlot;
 
 /// When a client should try again after its connection broke.
 const RETRY_MS: u32 = 2_000;
@@ -79,7 +79,7 @@ pub struct Reading<F> {
     /// What is sent before anything else.
     greeting: Option<Bytes>,
     ended: bool,
-    _seat: Seat,
+    _slot: StreamSlot,
 }
 
 /// Why a stream ends, as its last event tells the client.
@@ -97,7 +97,7 @@ impl<F: Feed> Reading<F> {
         app: &Arc<App>,
         call: &Call,
         (feed, head): (F, watch::Receiver<i64>),
-        seat: Seat,
+        slot: StreamSlot,
         begin: &Beginning,
     ) -> Self {
         let now = Instant::now();
@@ -115,7 +115,7 @@ impl<F: Feed> Reading<F> {
             next_beat: now + HEARTBEAT,
             greeting: Some(begin.greeting()),
             ended: false,
-            _seat: seat,
+            _slot: slot,
         }
     }
 

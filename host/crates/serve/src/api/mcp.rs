@@ -24,18 +24,18 @@ const ABOUT: &str = "Streamable HTTP; revisions 2025-03-26 to 2026-07-28. Answer
 pub fn routes() -> Vec<Route> {
     const ACCESS: Access = Access::Scope(MCP_USE);
     vec![
-        route!(POST "/api", ACCESS, Reads::Nothing, speak).told(|op| describe_send(op, "mcpSend")),
-        route!(GET "/api", ACCESS, Reads::Nothing, speak).told(|op| describe_listen(op, "mcpListen")),
-        route!(DELETE "/api", ACCESS, Reads::Nothing, speak).told(|op| describe_end(op, "mcpEnd")),
-        route!(POST "/api/mcp", ACCESS, Reads::Nothing, speak).told(|op| describe_send(op, "mcpAliasSend")),
-        route!(GET "/api/mcp", ACCESS, Reads::Nothing, speak).told(|op| describe_listen(op, "mcpAliasListen")),
-        route!(DELETE "/api/mcp", ACCESS, Reads::Nothing, speak).told(|op| describe_end(op, "mcpAliasEnd")),
+        route!(POST "/api", ACCESS, Reads::Nothing, speak).describe(|op| describe_send(op, "mcpSend")),
+        route!(GET "/api", ACCESS, Reads::Nothing, speak).describe(|op| describe_listen(op, "mcpListen")),
+        route!(DELETE "/api", ACCESS, Reads::Nothing, speak).describe(|op| describe_end(op, "mcpEnd")),
+        route!(POST "/api/mcp", ACCESS, Reads::Nothing, speak).describe(|op| describe_send(op, "mcpAliasSend")),
+        route!(GET "/api/mcp", ACCESS, Reads::Nothing, speak).describe(|op| describe_listen(op, "mcpAliasListen")),
+        route!(DELETE "/api/mcp", ACCESS, Reads::Nothing, speak).describe(|op| describe_end(op, "mcpAliasEnd")),
         route!(GET "/.well-known/oauth-protected-resource", Access::Public, Reads::Nothing, metadata)
-            .told(|op| describe_metadata(op, "getResourceMetadata")),
+            .describe(|op| describe_metadata(op, "getResourceMetadata")),
         route!(GET "/.well-known/oauth-protected-resource/api", Access::Public, Reads::Nothing, metadata)
-            .told(|op| describe_metadata(op, "getResourceMetadataOfApi")),
+            .describe(|op| describe_metadata(op, "getResourceMetadataOfApi")),
         route!(GET "/.well-known/oauth-protected-resource/api/mcp", Access::Public, Reads::Nothing, metadata)
-            .told(|op| describe_metadata(op, "getResourceMetadataOfMcp")),
+            .describe(|op| describe_metadata(op, "getResourceMetadataOfMcp")),
     ]
 }
 

@@ -39,7 +39,7 @@ use cardinal_plugin_host::{bridge::metrics, registry::Snapshot};
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub fn routes() -> Vec<Route> {
-    vec![route!(GET "/metrics", Access::Scope("system:read"), Reads::Nothing, show).told(|op| {
+    vec![route!(GET "/metrics", Access::Scope("system:read"), Reads::Nothing, show).describe(|op| {
         op.named("getMetrics", "system", "What the host counts, as Prometheus reads it").replies_as(
             200,
             "Text format 0.0.4.",
@@ -170,7 +170,7 @@ fn guards(page: &mut Exposition, app: &App, snapshot: &Snapshot) {
 }
 
 /// What plugins have to say, in the log and in browsers.
-fn told(page: &mut Exposition, app: &App) {
+fn plugin_lines(page: &mut Exposition, app: &App) {
     let tails = app.log.tails().read();
     let name = "cardinal_plugin_log_lines_total";
     if page.family(name, Kind::Counter, "Lines that a plugin has written.") {
@@ -245,7 +245,7 @@ fn plugins(page: &mut Exposition, app: &App) {
         }
     }
     guards(page, app, &snapshot);
-    told(page, app);
+    plugin_lines(page, app);
     let name = "cardinal_plugin_calls_in_flight";
     if page.family(name, Kind::Gauge, "Calls and reply streams of a plugin that are under way.") {
         for active in snapshot.active() {
@@ -256,7 +256,7 @@ fn plugins(page: &mut Exposition, app: &App) {
     descriptors(page, app, &snapshot);
     let name = "cardinal_plugin_instances_resident";
     let help = "Plugin instances in memory, those included that were replaced and can't be freed.";
-    page.single(name, Kind::Gauge, help, cardinal_plugin_host::library::seat::resident());
+    page.single(name, Kind::Gauge, help, cardinal_plugin_host::library::raw_instance::resident());
 }
 
 fn tools(page: &mut Exposition, app: &App) {

@@ -33,7 +33,7 @@ use cardinal_plugin_host::active::Active;
 const KEPT: usize = 32;
 
 pub fn routes() -> Vec<Route> {
-    vec![route!(GET "/v1/admin/openapi.json", Access::Authenticated, Reads::Nothing, show).told(|op| {
+    vec![route!(GET "/v1/admin/openapi.json", Access::Authenticated, Reads::Nothing, show).describe(|op| {
         op.named("getOpenApi", "system", "This description")
             .says("With the routes of the plugins that the caller may read.")
             .replies_as(200, "The document.", "application/json", serde_json::json!({"type": "object"}))
@@ -106,7 +106,7 @@ fn document(app: &App, call: &Call) -> ApiResult<Arc<Made>> {
     }
     let mut document = app.descriptions.core.get_or_init(|| core(app.routes.routes(), &app.base_url)).clone();
     document.add(&readable.iter().map(|plugin| foreign(plugin)).collect::<Vec<_>>());
-    let made = Arc::new(Made::of(document)?);
+    let made = Arc::new(Made::new(document)?);
     let mut kept = kept();
     if kept.change != change || kept.by_plugins.len() >= KEPT {
         kept.change = change;
@@ -117,7 +117,7 @@ fn document(app: &App, call: &Call) -> ApiResult<Arc<Made>> {
 }
 
 impl Made {
-    fn of(document: Document) -> ApiResult<Self> {
+    fn new(document: Document) -> ApiResult<Self> {
         let plain = serde_json::to_vec(&document.into_value()).map_err(ApiError::internal)?;
         let mut zip = GzEncoder::new(Vec::new(), Compression::default());
         zip.write_all(&plain).map_err(ApiError::internal)?;

@@ -11,7 +11,7 @@ use super::plugins::wait_for_plugins;
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
-    audit::Act,
+    audit::AuditAction,
     http::reply::{self, Reply},
     request::Call,
     route,
@@ -22,7 +22,7 @@ use cardinal_control::link::ProvisionFault;
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(DELETE "/v1/admin/plugin-registry/{name}/data", Access::Scope("plugins:manage"), Reads::Json(SMALL), purge).told(|op| {
+        route!(DELETE "/v1/admin/plugin-registry/{name}/data", Access::Scope("plugins:manage"), Reads::Json(SMALL), purge).describe(|op| {
             op.named("purgePluginData", "plugins", "Drop everything that a plugin has in the database")
                 .says(
                     "Its schema with all tables, its roles, its settings. What it wrote into cards stays. For plugins that \
@@ -58,7 +58,7 @@ async fn purge(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let purged = app.keeper.purge(&name).await.map_err(refused)?;
     cardinal_store::plugin_versions::forget_losses(&app.pools.core, &name).await?;
     let detail = json!({"tables": purged.tables, "schema_steps": purged.schema_steps, "settings": purged.settings});
-    app.audit.done(&call, Act::PurgePlugin, Some(name), Some(detail)).await;
+    app.audit.done(&call, AuditAction::PurgePlugin, Some(name), Some(detail)).await;
     Ok(reply::no_content())
 }
 

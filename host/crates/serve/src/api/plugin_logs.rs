@@ -33,25 +33,27 @@ const SCOPE: &str = "plugins:read";
 const EVENT_STREAM: &str = "text/event-stream";
 
 pub fn routes() -> Vec<Route> {
-    vec![route!(GET "/v1/admin/plugin-registry/{name}/logs", Access::Scope(SCOPE), Reads::Nothing, read).told(|op| {
-        op.named("readPluginLogs", "plugins", "The last lines of a plugin on this host")
-            .says(
-                "A page of them, the newest first. With `Accept: text/event-stream` the last `limit` of them and \
+    vec![route!(GET "/v1/admin/plugin-registry/{name}/logs", Access::Scope(SCOPE), Reads::Nothing, read).describe(
+        |op| {
+            op.named("readPluginLogs", "plugins", "The last lines of a plugin on this host")
+                .says(
+                    "A page of them, the newest first. With `Accept: text/event-stream` the last `limit` of them and \
                      then all that follow, each an event `line`; `Last-Event-ID` goes on behind that line.",
-            )
-            .param("name", "Of the plugin.", json!({}))
-            .query::<ReadQuery>()
-            .param(
-                "level",
-                "Lines of this level and graver ones.",
-                json!({"enum": ["error", "warn", "info", "debug", "trace"], "default": "trace"}),
-            )
-            .param("limit", "Lines of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
-            .param("cursor", "`next_cursor` of the page before; not of a stream.", json!({}))
-            .header("Last-Event-ID", "The `id` of the last line that was read.")
-            .ok::<LinePage>()
-            .replies_as(200, "Lines without an end.", EVENT_STREAM, json!({}));
-    })]
+                )
+                .param("name", "Of the plugin.", json!({}))
+                .query::<ReadQuery>()
+                .param(
+                    "level",
+                    "Lines of this level and graver ones.",
+                    json!({"enum": ["error", "warn", "info", "debug", "trace"], "default": "trace"}),
+                )
+                .param("limit", "Lines of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+                .param("cursor", "`next_cursor` of the page before; not of a stream.", json!({}))
+                .header("Last-Event-ID", "The `id` of the last line that was read.")
+                .ok::<LinePage>()
+                .replies_as(200, "Lines without an end.", EVENT_STREAM, json!({}));
+        },
+    )]
 }
 
 #[derive(Deserialize, JsonSchema)]

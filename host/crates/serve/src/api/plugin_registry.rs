@@ -10,7 +10,7 @@ use super::plugins::{listed, wait_for_plugins};
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
-    audit::Act,
+    audit::AuditAction,
     http::reply::{self, Reply},
     request::Call,
     route,
@@ -24,25 +24,25 @@ const RESCAN_WAIT: Duration = Duration::from_secs(15);
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/plugin-registry", Access::Scope("plugins:read"), Reads::Nothing, list).told(|op| {
+        route!(GET "/v1/admin/plugin-registry", Access::Scope("plugins:read"), Reads::Nothing, list).describe(|op| {
 op.named("listRegistry", "plugins", "Every plugin that was found, and what became of it").replies_as(200, "Them.", "application/json", listed(&REPORT));
 }),
-        route!(POST "/v1/admin/plugin-registry/rescan", Access::Scope("plugins:manage"), Reads::Nothing, rescan).told(|op| {
+        route!(POST "/v1/admin/plugin-registry/rescan", Access::Scope("plugins:manage"), Reads::Nothing, rescan).describe(|op| {
 op.named("rescanPlugins", "plugins", "Look at the plugins folder again").replies_as(200, "Every plugin that was found.", "application/json", listed(&REPORT));
 }),
-        route!(GET "/v1/admin/plugin-registry/{name}", Access::Scope("plugins:read"), Reads::Nothing, show).told(|op| {
+        route!(GET "/v1/admin/plugin-registry/{name}", Access::Scope("plugins:read"), Reads::Nothing, show).describe(|op| {
 op.named("getRegistered", "plugins", "One plugin").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin());
 }),
-        route!(POST "/v1/admin/plugin-registry/{name}/enable", Access::Scope("plugins:manage"), Reads::Nothing, enable).told(|op| {
+        route!(POST "/v1/admin/plugin-registry/{name}/enable", Access::Scope("plugins:manage"), Reads::Nothing, enable).describe(|op| {
 op.named("enablePlugin", "plugins", "Enable a plugin, on every host of the database").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin());
 }),
-        route!(POST "/v1/admin/plugin-registry/{name}/disable", Access::Scope("plugins:manage"), Reads::Nothing, disable).told(|op| {
+        route!(POST "/v1/admin/plugin-registry/{name}/disable", Access::Scope("plugins:manage"), Reads::Nothing, disable).describe(|op| {
 op.named("disablePlugin", "plugins", "Disable a plugin, on every host of the database").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin());
 }),
-        route!(POST "/v1/admin/plugin-registry/{name}/reload", Access::Scope("plugins:manage"), Reads::Nothing, reload).told(|op| {
+        route!(POST "/v1/admin/plugin-registry/{name}/reload", Access::Scope("plugins:manage"), Reads::Nothing, reload).describe(|op| {
 op.named("reloadPlugin", "plugins", "Take what lies in the plugins folder as a new generation").says("Also a package that was rolled back before. When it is no good, what serves goes on serving and `refusal` says why.").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin()).refuses(&[&codes::CONFLICT, &codes::DESTRUCTIVE_MIGRATION]);
 }),
-        route!(POST "/v1/admin/plugin-registry/{name}/rollback", Access::Scope("plugins:manage"), Reads::Json(SMALL), roll_back).told(|op| {
+        route!(POST "/v1/admin/plugin-registry/{name}/rollback", Access::Scope("plugins:manage"), Reads::Json(SMALL), roll_back).describe(|op| {
 op.named("rollBackPlugin", "plugins", "Go back to an earlier package").says("Without a body, to the one before; a lower version that waits in the plugins folder comes first. What is rolled back is not put into service again by itself, on any host.").param("name", "Of the plugin.", json!({})).may_read::<RollBack>().replies_as(200, "It.", "application/json", one_plugin()).refuses(&[&codes::CONFLICT, &codes::DESTRUCTIVE_MIGRATION]);
 }),
     ]
@@ -97,7 +97,7 @@ async fn rescan(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let scan = tokio::spawn(async move { plugins.scan().await });
     // A plugin may be at its schema.sql for half a minute.
     let _ = tokio::time::timeout(RESCAN_WAIT, scan).await;
-    app.audit.done(&call, Act::RescanPlugins, None, None).await;
+    app.audit.done(&call, AuditAction::RescanPlugins, None, None).await;
     list(app, call).await
 }
 
@@ -112,7 +112,7 @@ async fn disable(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 async fn reload(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let name = named(app, &call)?;
     app.plugins.reload(&name).await?;
-    app.audit.done(&call, Act::ReloadPlugin, Some(name.clone()), None).await;
+    app.audit.done(&call, AuditAction::ReloadPlugin, Some(name.clone()), None).await;
     answer(app, &name)
 }
 
@@ -128,7 +128,7 @@ async fn roll_back(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let (by, reason) = (caller.actor(), "an operator went back to an earlier package.");
     let back = app.plugins.roll_back(&name, &wanted, None, &by, reason).await?;
     let detail = json!({"from": back.from, "to": back.to});
-    app.audit.done(&call, Act::RollBackPlugin, Some(name.clone()), Some(detail)).await;
+    app.audit.done(&call, AuditAction::RollBackPlugin, Some(name.clone()), Some(detail)).await;
     answer(app, &name)
 }
 
@@ -139,7 +139,7 @@ async fn set_disabled(app: &Arc<App>, call: Call, disabled: bool) -> ApiResult<R
     let changed =
         cardinal_store::plugin_state::set_disabled(&app.pools.core, &name, disabled.then_some(&actor)).await?;
     if changed {
-        let act = if disabled { Act::DisablePlugin } else { Act::EnablePlugin };
+        let act = if disabled { AuditAction::DisablePlugin } else { AuditAction::EnablePlugin };
         app.audit.done(&call, act, Some(name.clone()), None).await;
     }
     app.plugins.apply_to(&name).await;

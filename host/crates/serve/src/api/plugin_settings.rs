@@ -14,7 +14,7 @@ use super::{
 use crate::http::error::ApiResult;
 use crate::{
     app::App,
-    audit::Act,
+    audit::AuditAction,
     http::reply::{self, Reply},
     request::Call,
     route,
@@ -28,14 +28,14 @@ const BODY: usize = 256 * 1024;
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/plugin-registry/{name}/settings", Access::Scope("plugins:read"), Reads::Nothing, show).told(|op| {
+        route!(GET "/v1/admin/plugin-registry/{name}/settings", Access::Scope("plugins:read"), Reads::Nothing, show).describe(|op| {
             op.named("getPluginSettings", "plugins", "A plugin's settings, without their secrets")
                 .param("name", "Of the plugin.", json!({}))
                 .ok::<Shown>()
                 .etag()
                 .refuses(&[&codes::CONFLICT]);
         }),
-        route!(PUT "/v1/admin/plugin-registry/{name}/settings", Access::Scope("plugins:manage"), Reads::Json(BODY), replace).told(|op| {
+        route!(PUT "/v1/admin/plugin-registry/{name}/settings", Access::Scope("plugins:manage"), Reads::Json(BODY), replace).describe(|op| {
             op.named("setPluginSettings", "plugins", "Set a plugin's settings, on every host of the database")
                 .says(
                     "The body is the object of all settings that are to be stored, as `settings_schema` of the plugin's \
@@ -89,7 +89,7 @@ async fn replace(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let (configuration, changed) = app.plugins.configure(&name, sent, &precondition).await?;
     if !changed.is_empty() {
         let detail = json!({"version": configuration.version, "changed": changed});
-        app.audit.done(&call, Act::SetPluginSettings, Some(name.clone()), Some(detail)).await;
+        app.audit.done(&call, AuditAction::SetPluginSettings, Some(name.clone()), Some(detail)).await;
         app.plugins.apply_to(&name).await;
     }
     answer(&name, configuration)

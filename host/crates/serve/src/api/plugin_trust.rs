@@ -11,7 +11,7 @@ use super::plugin_registry::{answer, named, one_plugin};
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
-    audit::Act,
+    audit::AuditAction,
     http::reply::Reply,
     request::Call,
     route,
@@ -21,10 +21,10 @@ use cardinal_base::codes;
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(POST "/v1/admin/plugin-registry/{name}/release", Access::Scope("plugins:manage"), Reads::Nothing, release).told(|op| {
+        route!(POST "/v1/admin/plugin-registry/{name}/release", Access::Scope("plugins:manage"), Reads::Nothing, release).describe(|op| {
 op.named("releasePlugin", "plugins", "Let a plugin out of quarantine").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", json!({"type": "object", "required": ["item"]})).refuses(&[&codes::CONFLICT]);
 }),
-        route!(POST "/v1/admin/plugin-registry/{name}/confirm-migration", Access::Scope("plugins:manage"), Reads::Json(SMALL), confirm_migration).told(|op| {
+        route!(POST "/v1/admin/plugin-registry/{name}/confirm-migration", Access::Scope("plugins:manage"), Reads::Json(SMALL), confirm_migration).describe(|op| {
             op.named("confirmPluginMigration", "plugins", "Agree that a package loses the data that its refusal names")
                 .says(
                     "For a plugin that is refused as `destructive-migration`: its `refusal.losses` names the tables and columns. \
@@ -35,7 +35,7 @@ op.named("releasePlugin", "plugins", "Let a plugin out of quarantine").param("na
                 .replies_as(200, "It.", "application/json", one_plugin())
                 .refuses(&[&codes::CONFLICT]);
         }),
-        route!(POST "/v1/admin/plugin-registry/{name}/accept-signer", Access::Scope("plugins:manage"), Reads::Json(SMALL), accept_signer).told(|op| {
+        route!(POST "/v1/admin/plugin-registry/{name}/accept-signer", Access::Scope("plugins:manage"), Reads::Json(SMALL), accept_signer).describe(|op| {
             op.named("acceptPluginSigner", "plugins", "Give a plugin's name to whoever signed the package that lies there")
                 .says("For a plugin that is refused as `signer-changed`. Its schema, data and settings go with the name.")
                 .param("name", "Of the plugin.", json!({}))
@@ -58,13 +58,13 @@ struct Meant {
 async fn confirm_migration(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let (name, meant) = meant(&call)?;
     let detail = app.plugins.confirm_migration(&name, &meant.sha256, &call.caller()?.actor()).await?;
-    acted(app, &call, Act::ConfirmMigration, name, detail).await
+    acted(app, &call, AuditAction::ConfirmMigration, name, detail).await
 }
 
 async fn accept_signer(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let (name, meant) = meant(&call)?;
     let detail = app.plugins.accept_signer(&name, &meant.sha256, &call.caller()?.actor()).await?;
-    acted(app, &call, Act::AcceptSigner, name, detail).await
+    acted(app, &call, AuditAction::AcceptSigner, name, detail).await
 }
 
 fn meant(call: &Call) -> ApiResult<(String, Meant)> {
@@ -72,7 +72,7 @@ fn meant(call: &Call) -> ApiResult<(String, Meant)> {
 }
 
 /// Written down for every host; the plugin is tried again here at once, on the others within seconds.
-async fn acted(app: &Arc<App>, call: &Call, act: Act, name: String, detail: Value) -> ApiResult<Reply> {
+async fn acted(app: &Arc<App>, call: &Call, act: AuditAction, name: String, detail: Value) -> ApiResult<Reply> {
     app.audit.done(call, act, Some(name.clone()), Some(detail)).await;
     app.plugins.scan_for(&name).await;
     answer(app, &name)
@@ -81,9 +81,9 @@ async fn acted(app: &Arc<App>, call: &Call, act: Act, name: String, detail: Valu
 /// Out of quarantine, with a clean record. The plugin is loaded again at once.
 async fn release(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let name = named(app, &call)?;
-    let was_quarantined = app.past.release(&name).await.map_err(|_| ApiError::new(&codes::DRAINING))?;
+    let was_quarantined = app.quarantine.release(&name).await.map_err(|_| ApiError::new(&codes::DRAINING))?;
     if was_quarantined {
-        app.audit.done(&call, Act::ReleasePlugin, Some(name.clone()), None).await;
+        app.audit.done(&call, AuditAction::ReleasePlugin, Some(name.clone()), None).await;
         app.plugins.apply_to(&name).await;
     }
     answer(app, &name)

@@ -14,7 +14,7 @@ use super::plugin_registry::one_plugin;
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
-    audit::Act,
+    audit::AuditAction,
     http::{
         reply::{self, Reply},
         request_body::RequestBody,
@@ -36,7 +36,7 @@ const WHOLE: Duration = Duration::from_secs(15 * 60);
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(POST "/v1/admin/plugin-registry/upload", Access::Scope("plugins:manage"), Reads::Stream, upload).told(|op| {
+        route!(POST "/v1/admin/plugin-registry/upload", Access::Scope("plugins:manage"), Reads::Stream, upload).describe(|op| {
             op.named("uploadPlugin", "plugins", "Put a signed plugin into the plugins folder of this host")
                 .says(
                     "The body is one library that carries everything, as `cardinal plugin pack` makes it; the header \
@@ -57,7 +57,7 @@ async fn upload(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
     };
     let Uploaded { name, version, sha256, signed_by } = receive(app, &call, &mut stream).await?;
     let detail = json!({"version": version, "sha256": sha256, "signed_by": signed_by});
-    app.audit.done(&call, Act::UploadPlugin, Some(name.clone()), Some(detail)).await;
+    app.audit.done(&call, AuditAction::UploadPlugin, Some(name.clone()), Some(detail)).await;
     let report = app.plugins.reports().into_iter().find(|report| report.name == name);
     let answered = json!({"item": report, "host_id": app.host_id});
     let mut reply = reply::ok(&answered)?;

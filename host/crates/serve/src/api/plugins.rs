@@ -22,7 +22,7 @@ use crate::{
     router::{self, Access, Reads, Route},
 };
 use cardinal_base::codes;
-use cardinal_observe::{spent, trace};
+use cardinal_observe::{request_timing, trace};
 use cardinal_plugin_host::{
     active::{Active, FindError, RouteMatch},
     call::{CallBody, CallParts, PluginReply, ReplyBody},
@@ -33,7 +33,7 @@ const ROOT: &str = "/v1/admin/plugins/";
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/plugins", Access::Authenticated, Reads::Nothing, list_for_ui).told(|op| {
+        route!(GET "/v1/admin/plugins", Access::Authenticated, Reads::Nothing, list_for_ui).describe(|op| {
             op.named("listPlugins", "plugins", "Active plugins that the caller may read, as the Admin UI draws them")
                 .replies_as(
                     200,
@@ -104,7 +104,7 @@ async fn call_plugin(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
         FindError::NotFound => ApiError::new(&codes::NOT_FOUND),
         FindError::MethodNotAllowed(methods) => router::method_not_allowed(methods.iter()),
     })?;
-    spent::on_route(found.route.meter);
+    request_timing::on_route(found.route.meter);
     call.caller()?.require(&found.route.scope)?;
     let handler = found.route.handler;
     let parts = parts(&call, stream, found, path).await?;

@@ -26,7 +26,7 @@ use cardinal_base::{
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/problems", Access::Public, Reads::Nothing, list).told(|op| {
+        route!(GET "/problems", Access::Public, Reads::Nothing, list).describe(|op| {
             op.named("listProblems", "problems", "Every error code").ok::<Problems>().replies_as(
                 200,
                 "",
@@ -34,7 +34,7 @@ pub fn routes() -> Vec<Route> {
                 json!({"type": "string"}),
             );
         }),
-        route!(GET "/problems/{code}", Access::Public, Reads::Nothing, explain).told(|op| {
+        route!(GET "/problems/{code}", Access::Public, Reads::Nothing, explain).describe(|op| {
             op.named("getProblem", "problems", "What an error code means")
                 .param("code", "As a problem document names it.", json!({"examples": ["sku-taken"]}))
                 .ok::<Explained>()

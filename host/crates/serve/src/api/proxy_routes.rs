@@ -12,7 +12,7 @@ use super::master_cards::{if_match, names_version, with_etag};
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
-    audit::Act,
+    audit::AuditAction,
     http::reply::{self, Reply},
     request::Call,
     route,
@@ -22,17 +22,17 @@ use cardinal_base::{codes, config::ProxyRoute};
 use cardinal_store::proxy_routes::{Line, Stored};
 
 /// Routes that can be set: the table is searched from its beginning for every proxied request.
-const MOST: usize = 200;
+const MAX_ROUTES: usize = 200;
 const TEXT_LIMIT: usize = 2_000;
 /// Bytes of all routes together.
 const BODY: usize = 512 * 1024;
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/proxy-routes", Access::Scope("proxy:read"), Reads::Nothing, show).told(|op| {
+        route!(GET "/v1/admin/proxy-routes", Access::Scope("proxy:read"), Reads::Nothing, show).describe(|op| {
             op.named("getProxyRoutes", "proxy", "Where paths that are not ours go").ok::<Routes>().unless_known();
         }),
-        route!(PUT "/v1/admin/proxy-routes", Access::Scope("proxy:write"), Reads::Json(BODY), replace).told(|op| {
+        route!(PUT "/v1/admin/proxy-routes", Access::Scope("proxy:write"), Reads::Json(BODY), replace).describe(|op| {
             op.named("setProxyRoutes", "proxy", "Set the routes beside those of PROXY_ROUTES")
                 .reads::<NewRoutes>()
                 .if_match()
@@ -105,7 +105,7 @@ async fn replace(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let actor = call.caller()?.actor();
     let (before, stored) = app.proxy_routes.replace(&app.pools.core, &app.proxy, lines, &precondition, &actor).await?;
     let detail = json!({"version": stored.version, "before": before.lines, "now": stored.lines});
-    app.audit.done(&call, Act::SetProxyRoutes, None, Some(detail)).await;
+    app.audit.done(&call, AuditAction::SetProxyRoutes, None, Some(detail)).await;
     app.proxy.warn_of_shared_origin();
     shown(app, &stored)
 }
@@ -131,8 +131,8 @@ fn shown(app: &App, stored: &Stored) -> ApiResult<Reply> {
 
 /// The routes to store, in the spelling that they have in force, or all that is wrong with them.
 fn checked(items: Vec<NewRoute>, settings: &[ProxyRoute]) -> ApiResult<Vec<Line>> {
-    if items.len() > MOST + settings.len() {
-        return Err(ApiError::invalid("/items", format!("At most {MOST}.")));
+    if items.len() > MAX_ROUTES + settings.len() {
+        return Err(ApiError::invalid("/items", format!("At most {MAX_ROUTES}.")));
     }
     let mut lines: Vec<Line> = Vec::with_capacity(items.len());
     let mut faults: Vec<(String, String)> = Vec::new();
@@ -158,8 +158,8 @@ fn checked(items: Vec<NewRoute>, settings: &[ProxyRoute]) -> ApiResult<Vec<Line>
         };
         faults.push((format!("/items/{i}/prefix"), fault));
     }
-    if lines.len() > MOST {
-        faults.push(("/items".into(), format!("At most {MOST}.")));
+    if lines.len() > MAX_ROUTES {
+        faults.push(("/items".into(), format!("At most {MAX_ROUTES}.")));
     }
     if faults.is_empty() {
         return Ok(lines);

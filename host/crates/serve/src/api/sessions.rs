@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
-    audit::Act,
+    audit::AuditAction,
     http::reply::{self, Reply},
     request::Call,
     route,
@@ -36,7 +36,7 @@ const OTHERS: &str = "users:write";
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/sessions", Access::Authenticated, Reads::Nothing, list).told(|op| {
+        route!(GET "/v1/admin/sessions", Access::Authenticated, Reads::Nothing, list).describe(|op| {
             op.named("listSessions", "sessions", "Logins that have not ended, newest first")
                 .says("One's own need no scope, others' `users:write`.")
                 .query::<ListQuery>()
@@ -45,14 +45,14 @@ pub fn routes() -> Vec<Route> {
                 .param("user_id", "Whose; one's own when nobody is named.", json!({}))
                 .ok::<Page<Session<'_>>>();
         }),
-        route!(DELETE "/v1/admin/sessions", Access::Authenticated, Reads::Nothing, end_all).told(|op| {
+        route!(DELETE "/v1/admin/sessions", Access::Authenticated, Reads::Nothing, end_all).describe(|op| {
             op.named("endSessions", "sessions", "End every login of a user")
                 .query::<EndQuery>()
                 .param("user_id", "Whose; it has to be said.", json!({}))
                 .no_content()
                 .fails(&[404]);
         }),
-        route!(DELETE "/v1/admin/sessions/{id}", Access::Authenticated, Reads::Nothing, end).told(|op| {
+        route!(DELETE "/v1/admin/sessions/{id}", Access::Authenticated, Reads::Nothing, end).describe(|op| {
             op.named("endSession", "sessions", "End a login").no_content();
         }),
     ]
@@ -87,7 +87,7 @@ async fn end(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     sessions::revoke(&app.pools.core, id, reason(caller, found.user_id)).await?;
     app.auth.forget_session(id);
     let detail = json!({"user_id": found.user_id, "username": found.username});
-    app.audit.done(&call, Act::EndSession, Some(id.to_string()), Some(detail)).await;
+    app.audit.done(&call, AuditAction::EndSession, Some(id.to_string()), Some(detail)).await;
     Ok(reply::no_content())
 }
 
@@ -109,7 +109,7 @@ async fn end_all(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let ended = sessions::revoke_all(&app.pools.core, user, reason(caller, user)).await?;
     app.auth.forget_sessions(user);
     let detail = json!({"username": account.username, "sessions": ended});
-    app.audit.done(&call, Act::EndSessions, Some(user.to_string()), Some(detail)).await;
+    app.audit.done(&call, AuditAction::EndSessions, Some(user.to_string()), Some(detail)).await;
     Ok(reply::no_content())
 }
 

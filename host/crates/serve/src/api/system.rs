@@ -13,7 +13,7 @@ use time::format_description::well_known::Rfc3339;
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
-    audit::Act,
+    audit::AuditAction,
     http::reply::{self, Reply},
     request::Call,
     route,
@@ -24,19 +24,19 @@ use cardinal_observe::process;
 use cardinal_package::state::State;
 
 /// How long a level may be changed for, and is when nobody says: a day, a quarter of an hour.
-const MOST_MINUTES: u32 = 24 * 60;
+const MAX_MINUTES: u32 = 24 * 60;
 const DEFAULT_MINUTES: u32 = 15;
 /// How long the database may take to say its version.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+const PING_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/system", Access::Scope("system:read"), Reads::Nothing, show).told(|op| {
+        route!(GET "/v1/admin/system", Access::Scope("system:read"), Reads::Nothing, show).describe(|op| {
             op.named("getSystem", "system", "What runs here, its settings with secrets masked, pools and health")
                 .ok::<System>();
         }),
         route!(PUT "/v1/admin/system/log-level", Access::Scope("system:write"), Reads::Json(SMALL), set_log_level)
-            .told(|op| {
+            .describe(|op| {
                 op.named("setLogLevel", "system", "Change for a while what this host logs")
                     .says("Also for one plugin: `plugin::<name>`. Of the host that answers, and no other.")
                     .reads::<LogLevel>()
@@ -103,7 +103,7 @@ async fn show(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
 }
 
 async fn health(app: &App) -> Value {
-    let asked = tokio::time::timeout(PATIENCE, cardinal_database::server::version(&app.pools.core)).await;
+    let asked = tokio::time::timeout(PING_TIMEOUT, cardinal_database::server::version(&app.pools.core)).await;
     let version = asked.ok().and_then(Result::ok);
     let ready = app.ready.load(Ordering::Acquire);
     let state = match () {
@@ -128,7 +128,7 @@ pub struct PoolReport {
 }
 
 impl PoolReport {
-    fn of(pool: &'static str, plugin: Option<String>, status: deadpool::Status) -> Self {
+    fn new(pool: &'static str, plugin: Option<String>, status: deadpool::Status) -> Self {
         let [max, size, idle, waiting] =
             [status.max_size, status.size, status.available, status.waiting].map(|count| count as u64);
         Self { pool, plugin, max, size, idle, waiting }
@@ -138,12 +138,12 @@ impl PoolReport {
 /// The worker's pools and those of the plugins in service.
 pub fn pools(app: &App) -> Vec<PoolReport> {
     let mut pools = vec![
-        PoolReport::of("core", None, app.pools.core.status()),
-        PoolReport::of("reaper", None, app.pools.reaper.status()),
+        PoolReport::new("core", None, app.pools.core.status()),
+        PoolReport::new("reaper", None, app.pools.reaper.status()),
     ];
     for active in app.plugins.snapshot().active() {
         let status = active.instance.pool_status();
-        pools.extend(status.map(|status| PoolReport::of("plugin", Some(active.manifest.name.clone()), status)));
+        pools.extend(status.map(|status| PoolReport::new("plugin", Some(active.manifest.name.clone()), status)));
     }
     pools
 }
@@ -207,8 +207,8 @@ async fn set_log_level(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let Some(filter) = log_levels::level(&level) else {
         return Err(ApiError::invalid("/level", "One of off, error, warn, info, debug and trace."));
     };
-    if minutes > MOST_MINUTES {
-        return Err(ApiError::invalid("/minutes", format!("At most {MOST_MINUTES}; 0 takes a change back at once.")));
+    if minutes > MAX_MINUTES {
+        return Err(ApiError::invalid("/minutes", format!("At most {MAX_MINUTES}; 0 takes a change back at once.")));
     }
     let until = app.clock.now() + time::Duration::minutes(i64::from(minutes));
     app.log
@@ -217,6 +217,6 @@ async fn set_log_level(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let caller = call.caller()?;
     tracing::info!(changed = target, to = %filter, minutes, user = caller.username, "the level of log lines was changed");
     let detail = json!({"level": filter.to_string(), "minutes": minutes});
-    app.audit.done(&call, Act::SetLogLevel, Some(target), Some(detail)).await;
+    app.audit.done(&call, AuditAction::SetLogLevel, Some(target), Some(detail)).await;
     reply::ok(&json!({"log": log(app), "host_id": app.host_id}))
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
-    audit::Act,
+    audit::AuditAction,
     http::reply::{self, Item, Reply},
     request::Call,
     route,
@@ -32,12 +32,12 @@ use cardinal_identity::auth::{
 use cardinal_store::users::accounts::{self, Account, Change, Changed, Filter};
 
 /// What a new user is when nothing else is said.
-const USUAL_ROLE: &str = "viewer";
+const DEFAULT_ROLE: &str = "viewer";
 const KINDS: [&str; 3] = ["user", "oidc", "plugin"];
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/users", Access::Scope("users:read"), Reads::Nothing, list).told(|op| {
+        route!(GET "/v1/admin/users", Access::Scope("users:read"), Reads::Nothing, list).describe(|op| {
             op.named("listUsers", "users", "Accounts, newest first")
                 .query::<ListQuery>()
                 .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
@@ -47,16 +47,16 @@ pub fn routes() -> Vec<Route> {
                 .param("q", "Only whose name contains it.", json!({}))
                 .ok::<Page<User<'_>>>();
         }),
-        route!(POST "/v1/admin/users", Access::Scope("users:write"), Reads::Json(SMALL), create).told(|op| {
+        route!(POST "/v1/admin/users", Access::Scope("users:write"), Reads::Json(SMALL), create).describe(|op| {
             op.named("createUser", "users", "Make an account")
                 .reads::<NewUser>()
                 .created::<Item<User<'_>>>()
                 .refuses(&[&codes::NAME_TAKEN]);
         }),
-        route!(GET "/v1/admin/users/{id}", Access::Scope("users:read"), Reads::Nothing, get).told(|op| {
+        route!(GET "/v1/admin/users/{id}", Access::Scope("users:read"), Reads::Nothing, get).describe(|op| {
             op.named("getUser", "users", "One account").ok::<Item<User<'_>>>();
         }),
-        route!(PATCH "/v1/admin/users/{id}", Access::Scope("users:write"), Reads::MergePatch(SMALL), update).told(
+        route!(PATCH "/v1/admin/users/{id}", Access::Scope("users:write"), Reads::MergePatch(SMALL), update).describe(
             |op| {
                 op.named("updateUser", "users", "Rename an account, change its role, disable it, set its password")
                     .says("A new role or password and being disabled end its logins.")
@@ -65,7 +65,7 @@ pub fn routes() -> Vec<Route> {
                     .refuses(&[&codes::NAME_TAKEN, &codes::CONFLICT]);
             },
         ),
-        route!(DELETE "/v1/admin/users/{id}", Access::Scope("users:write"), Reads::Nothing, delete).told(|op| {
+        route!(DELETE "/v1/admin/users/{id}", Access::Scope("users:write"), Reads::Nothing, delete).describe(|op| {
             op.named("deleteUser", "users", "Remove an account; its logins and keys end")
                 .no_content()
                 .refuses(&[&codes::CONFLICT]);
@@ -122,7 +122,7 @@ async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let caller = call.caller()?;
     let body: NewUser = call.json()?;
     let name = username::check(&body.username, "/username")?;
-    let role = role(body.role.as_deref().unwrap_or(USUAL_ROLE))?;
+    let role = role(body.role.as_deref().unwrap_or(DEFAULT_ROLE))?;
     authority::over_role(caller, Some(role))?;
     let hash = match body.password {
         Some(password) => {
@@ -133,7 +133,7 @@ async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     };
     let made = accounts::create(&app.pools.core, &name, role, hash.as_deref()).await?;
     let detail = json!({"username": made.username, "role": role});
-    app.audit.done(&call, Act::CreateUser, Some(made.id.to_string()), Some(detail)).await;
+    app.audit.done(&call, AuditAction::CreateUser, Some(made.id.to_string()), Some(detail)).await;
     reply::created(&format!("/v1/admin/users/{}", made.id), &Item { item: show(&made) })
 }
 
@@ -172,7 +172,7 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let changed = changed.ok_or_else(|| ApiError::not_found("user"))?;
     app.auth.forget_user(user.id);
     let detail = difference(&changed, sets_password);
-    app.audit.done(&call, Act::UpdateUser, Some(user.id.to_string()), Some(detail)).await;
+    app.audit.done(&call, AuditAction::UpdateUser, Some(user.id.to_string()), Some(detail)).await;
     if sets_password {
         app.review_first_password().await;
     }
@@ -241,7 +241,7 @@ async fn delete(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let removed = removed.ok_or_else(|| ApiError::not_found("user"))?;
     app.auth.forget_user(id);
     let detail = json!({"username": removed.username, "kind": removed.kind, "role": removed.role});
-    app.audit.done(&call, Act::DeleteUser, Some(id.to_string()), Some(detail)).await;
+    app.audit.done(&call, AuditAction::DeleteUser, Some(id.to_string()), Some(detail)).await;
     app.review_first_password().await;
     Ok(reply::no_content())
 }

@@ -24,7 +24,7 @@ use cardinal_cards::filter::ListQuery;
 use cardinal_store::views::{self, Content, View};
 
 /// Views of one owner.
-const MOST: i64 = 200;
+const MAX_VIEWS: i64 = 200;
 const NAME_LIMIT: usize = 120;
 /// Bytes of a filter as it is stored.
 const FILTER_LIMIT: usize = 4_096;
@@ -35,20 +35,20 @@ const NOT_FILTERS: [&str; 5] = ["limit", "cursor", "sort", "fields", "count"];
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/views", Access::Scope("cards:read"), Reads::Nothing, list).told(|op| {
+        route!(GET "/v1/admin/views", Access::Scope("cards:read"), Reads::Nothing, list).describe(|op| {
             op.named("listViews", "views", "One's saved list views, by name").ok::<Views>();
         }),
-        route!(POST "/v1/admin/views", Access::Scope("cards:read"), Reads::Json(SMALL), create).told(|op| {
+        route!(POST "/v1/admin/views", Access::Scope("cards:read"), Reads::Json(SMALL), create).describe(|op| {
             op.named("createView", "views", "Save a list view")
                 .reads::<NewView>()
                 .created::<Item<View>>()
                 .etag()
                 .refuses(&[&codes::NAME_TAKEN, &codes::CONFLICT]);
         }),
-        route!(GET "/v1/admin/views/{id}", Access::Scope("cards:read"), Reads::Nothing, get).told(|op| {
+        route!(GET "/v1/admin/views/{id}", Access::Scope("cards:read"), Reads::Nothing, get).describe(|op| {
             op.named("getView", "views", "One saved view").ok::<Item<View>>().unless_known();
         }),
-        route!(PATCH "/v1/admin/views/{id}", Access::Scope("cards:read"), Reads::MergePatch(SMALL), update).told(
+        route!(PATCH "/v1/admin/views/{id}", Access::Scope("cards:read"), Reads::MergePatch(SMALL), update).describe(
             |op| {
                 op.named("updateView", "views", "Change a saved view (JSON Merge Patch)")
                     .reads::<ViewPatch>()
@@ -58,7 +58,7 @@ pub fn routes() -> Vec<Route> {
                     .refuses(&[&codes::NAME_TAKEN]);
             },
         ),
-        route!(DELETE "/v1/admin/views/{id}", Access::Scope("cards:read"), Reads::Nothing, delete).told(|op| {
+        route!(DELETE "/v1/admin/views/{id}", Access::Scope("cards:read"), Reads::Nothing, delete).describe(|op| {
             op.named("deleteView", "views", "Remove a saved view").if_match().no_content();
         }),
     ]
@@ -107,9 +107,9 @@ async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let NewView { name, filter, sort, columns } = call.json()?;
     let content = checked(Content { name, filter, sort, columns })?;
-    let made = views::insert(&app.pools.core, call.caller()?.user_id, &content, MOST).await?;
+    let made = views::insert(&app.pools.core, call.caller()?.user_id, &content, MAX_VIEWS).await?;
     let view = made.ok_or_else(|| {
-        ApiError::new(&codes::CONFLICT).detail(format!("You have {MOST} views already; remove one of them first."))
+        ApiError::new(&codes::CONFLICT).detail(format!("You have {MAX_VIEWS} views already; remove one of them first."))
     })?;
     with_etag(reply::created(&format!("/v1/admin/views/{}", view.id), &Item { item: &view })?, view.version)
 }

@@ -38,7 +38,7 @@ struct Coming {
 
 impl RequestBody {
     /// The request as hyper has read it, on the runtime of its connection.
-    pub fn of(request: Request<Incoming>) -> Request<Self> {
+    pub fn from_request(request: Request<Incoming>) -> Request<Self> {
         let expects = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
         let is_sent =
             request.version() != Version::HTTP_11 || !request.headers().get(header::EXPECT).is_some_and(expects);

@@ -15,7 +15,7 @@ use cardinal_cards::{
 };
 use cardinal_identity::auth::caller::{Caller, insufficient};
 use cardinal_plugin_host::registry::Registry;
-use cardinal_store::card_bulk::Deed;
+use cardinal_store::card_bulk::BulkAction;
 
 /// Cards that can be named one by one; more are picked by a filter.
 pub const IDS_LIMIT: usize = 10_000;
@@ -89,12 +89,12 @@ impl Action {
     }
 
     /// What is done to each card; `None` is a tool's business.
-    pub fn deed(self, args: &Value) -> Option<Deed> {
+    pub fn deed(self, args: &Value) -> Option<BulkAction> {
         match self {
-            Self::Archive => Some(Deed::SetStatus(Status::Archived.name())),
-            Self::Activate => Some(Deed::SetStatus(Status::Active.name())),
-            Self::Delete => Some(Deed::Delete),
-            Self::RemoveSource => Some(Deed::RemoveSource(args.get("source_key")?.as_str()?.to_owned())),
+            Self::Archive => Some(BulkAction::SetStatus(Status::Archived.name())),
+            Self::Activate => Some(BulkAction::SetStatus(Status::Active.name())),
+            Self::Delete => Some(BulkAction::Delete),
+            Self::RemoveSource => Some(BulkAction::RemoveSource(args.get("source_key")?.as_str()?.to_owned())),
             Self::PluginTool => None,
         }
     }

@@ -49,7 +49,7 @@ struct Answers {
 }
 
 /// A place among those that import now.
-pub fn seat(app: &App) -> ApiResult<OwnedSemaphorePermit> {
+pub fn admit(app: &App) -> ApiResult<OwnedSemaphorePermit> {
     Arc::clone(&app.jobs.imports).try_acquire_owned().map_err(|_| {
         let detail = format!("{AT_ONCE} imports are under way on this host; that is as many as there may be.");
         ApiError::new(&codes::OVERLOADED).detail(detail).retry_after(10)
@@ -76,18 +76,18 @@ impl Begun {
 }
 
 /// Imports what `upload` holds.
-pub async fn begin(app: &Arc<App>, seat: OwnedSemaphorePermit, new: NewImport, upload: Upload) -> ApiResult<Begun> {
-    let (begun, told) = oneshot::channel();
+pub async fn begin(app: &Arc<App>, permit: OwnedSemaphorePermit, new: NewImport, upload: Upload) -> ApiResult<Begun> {
+    let (begun, first_state) = oneshot::channel();
     let (read, all_read) = oneshot::channel();
     let (over, ended) = oneshot::channel();
     let answers = Answers { begun, read, over };
     let task = import(Arc::clone(app), new, upload, answers);
     app.jobs.spawn(async move {
         task.await;
-        drop(seat);
+        drop(permit);
     });
     let lost = |_| ApiError::internal(anyhow::anyhow!("an import ended without a word"));
-    let job = told.await.map_err(lost)??;
+    let job = first_state.await.map_err(lost)??;
     Ok(Begun { job, read: all_read, over: ended })
 }
 
@@ -155,8 +155,8 @@ async fn write_all(
             Some(Piece::Batch(batch)) => batch,
             Some(Piece::End) => break,
             None => return (End::Cancelled, None),
-            Some(Piece::Stopped(stopped)) => return (End::Interrupted(interrupted(writer, &stopped.told())), None),
-            Some(Piece::Unreadable(error)) => return (End::Failed(super::told(&error)), None),
+            Some(Piece::Stopped(stopped)) => return (End::Interrupted(interrupted(writer, &stopped.describe())), None),
+            Some(Piece::Unreadable(error)) => return (End::Failed(super::describe(&error)), None),
         };
         if let Some(end) = writer.take(batch).await {
             return (end, None);
@@ -166,9 +166,9 @@ async fn write_all(
     (writer.finish().await, Some(writer.rows()))
 }
 
-fn interrupted(writer: &Writer<'_>, told: &str) -> String {
+fn interrupted(writer: &Writer<'_>, reason: &str) -> String {
     let rest = if writer.writes_at_the_end() { "Nothing was written." } else { "What is counted as done was written." };
-    format!("{told} {rest}")
+    format!("{reason} {rest}")
 }
 
 async fn forget(app: &App, job: Uuid) {

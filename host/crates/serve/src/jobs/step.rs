@@ -7,21 +7,21 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{End, StepError, bulk::Action, fault, may_pass, told, tool};
+use super::{End, StepError, bulk::Action, describe, fault, may_pass, tool};
 use crate::app::App;
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::codes;
 use cardinal_identity::auth::{caller::SharedCaller, credential::Credential};
 use cardinal_store::{
-    card_bulk::{self, Deed},
+    card_bulk::{self, BulkAction},
     jobs::{self, Job, Step},
 };
 
-/// A step that failed is tried again so often before the job is given up; the wait between grows to [`LONGEST_WAIT`].
+/// A step that failed is tried again so often before the job is given up; the wait between grows to [`MAX_WAIT`].
 pub const ATTEMPTS: u32 = 20;
-pub const LONGEST_WAIT: Duration = Duration::from_secs(5);
+pub const MAX_WAIT: Duration = Duration::from_secs(5);
 /// After a step the database has as long for others as the step took, at most this long.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// Does what is left of a job.
 pub async fn all(app: &App, job: &Job, cancelled: &CancellationToken) -> End {
@@ -44,10 +44,10 @@ pub async fn starter(app: &App, job: &Job, scope: &str) -> ApiResult<SharedCalle
 
 /// What a job's reader is told when the rights are gone.
 pub fn rights_gone(error: &ApiError) -> End {
-    End::Failed(format!("Whoever started this may not do it any more: {}", told(error)))
+    End::Failed(format!("Whoever started this may not do it any more: {}", describe(error)))
 }
 
-async fn parts(app: &App, job: &Job, deed: &Deed, cancelled: &CancellationToken) -> End {
+async fn parts(app: &App, job: &Job, deed: &BulkAction, cancelled: &CancellationToken) -> End {
     let mut number = job.next_part;
     let mut failures = 0;
     loop {
@@ -69,12 +69,12 @@ async fn parts(app: &App, job: &Job, deed: &Deed, cancelled: &CancellationToken)
             Err(StepError::Error(error)) if may_pass(&error) && failures < ATTEMPTS => {
                 failures += 1;
                 tracing::warn!(job = %job.id, part = number, error = ?error, "a step of a job failed and is tried again");
-                pause(LONGEST_WAIT.min(Duration::from_millis(100) * failures), cancelled).await;
+                pause(MAX_WAIT.min(Duration::from_millis(100) * failures), cancelled).await;
             }
             Err(StepError::Error(error)) if error.status().is_client_error() => return rights_gone(&error),
             Err(lost) => return lost.into(),
         }
-        pause(begun.elapsed().min(LONGEST_PAUSE), cancelled).await;
+        pause(begun.elapsed().min(MAX_PAUSE), cancelled).await;
     }
 }
 
@@ -90,7 +90,7 @@ pub async fn pause(time: Duration, cancelled: &CancellationToken) {
 }
 
 /// One part; `None` when there is none left, else whether somebody wants the job stopped.
-async fn part(app: &App, job: &Job, deed: &Deed, number: i32) -> Result<Option<bool>, StepError> {
+async fn part(app: &App, job: &Job, deed: &BulkAction, number: i32) -> Result<Option<bool>, StepError> {
     starter(app, job, "cards:write").await?;
     let mut client = app.pools.core.get().await?;
     let work = client.transaction().await?;

@@ -13,12 +13,11 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{
-    End, StepError, fault, may_pass,
+    End, StepError, describe, fault, may_pass,
     step::{self, pause, rights_gone, starter},
-    told,
 };
 use crate::http::error::{ApiError, ApiResult};
-use crate::{app::App, audit::Act};
+use crate::{app::App, audit::AuditAction};
 use cardinal_base::{
     codes,
     input::{self, InputError},
@@ -179,7 +178,7 @@ async fn call_wave(
     if entry.tool.requires_confirmation {
         let (actor, name) = (job.actor.clone(), Some(task.tool.clone()));
         let detail = serde_json::json!({"job": job.id, "cards": wave});
-        app.audit.done_by(actor, None, job.request_id.clone(), Act::RunUnattended, name, Some(detail)).await;
+        app.audit.done_by(actor, None, job.request_id.clone(), AuditAction::RunUnattended, name, Some(detail)).await;
     }
     let outcomes = join_all(wave.iter().map(|id| call(&entry, job, &caller, task.for_card(*id), *id))).await;
     let mut step = Step::default();
@@ -230,8 +229,8 @@ async fn call(
         headers: &headers,
         body: CallBody::Full(Value::Object(arguments).to_string().into()),
         caller: Arc::clone(caller),
-        request_id: RequestId::named(&job.id.to_string()).unwrap_or_else(|| RequestId::of(&headers)),
-        trace: Some(Trace::of(&headers, &mut rand::rng())),
+        request_id: RequestId::named(&job.id.to_string()).unwrap_or_else(|| RequestId::from_headers(&headers)),
+        trace: Some(Trace::from_headers(&headers, &mut rand::rng())),
         deadline: Instant::now() + entry.timeout,
         peer: None,
         is_tool: true,
@@ -241,7 +240,7 @@ async fn call(
         Err(error) => {
             tracing::warn!(job = %job.id, tool = entry.tool.name, %card, error = ?error, "a tool call of a job failed");
             let problem = ApiError::from(error);
-            failed(problem.code(), told(&problem))
+            failed(problem.code(), describe(&problem))
         }
     }
 }
@@ -306,7 +305,7 @@ where
             Err(StepError::Error(error)) if may_pass(&error) && failures < step::ATTEMPTS => {
                 failures += 1;
                 tracing::warn!(error = ?error, "a step of a job failed and is tried again");
-                pause(step::LONGEST_WAIT, cancelled).await;
+                pause(step::MAX_WAIT, cancelled).await;
             }
             Err(StepError::Error(error)) if error.status().is_client_error() => return Err(rights_gone(&error)),
             Err(end) => return Err(end.into()),

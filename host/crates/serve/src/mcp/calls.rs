@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{Visit, client};
-use crate::audit::{Act, Audit};
+use crate::audit::{Audit, AuditAction};
 use cardinal_base::hex::hex;
 use cardinal_identity::auth::caller::CallerKind;
 use cardinal_observe::{Telemetry, tools::Outcome};
@@ -52,7 +52,7 @@ impl Calls {
     pub fn refused(&self, visit: &Visit, hidden: Option<&str>) {
         let code = if hidden.is_some() { "insufficient-scope" } else { "unknown-tool" };
         let (id, target) = (visit.request_id.to_string(), hidden.map(str::to_owned));
-        self.audit.refused(&visit.caller, visit.peer, id, Act::CallTool, target, code);
+        self.audit.refused(&visit.caller, visit.peer, id, AuditAction::CallTool, target, code);
     }
 }
 

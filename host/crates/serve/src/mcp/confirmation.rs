@@ -34,13 +34,13 @@ use super::{
     plugin_tools::{failure, plain},
     sessions,
 };
-use crate::audit::{Act, Audit};
+use crate::audit::{Audit, AuditAction};
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::{config::Confirm, hex::hex, seal::SealingKey};
 use cardinal_database::pool::Pool;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_store::{
-    approvals::{self, Approval, Decision, Elicited, LIFETIME_SECONDS, NewApproval, PENDING_LIMIT, Question},
+    approvals::{self, Approval, AskedClient, Decision, LIFETIME_SECONDS, NewApproval, PENDING_LIMIT, Question},
     catalogue::Catalogue,
 };
 
@@ -119,7 +119,7 @@ impl Confirmations {
         let id = match self.put(call, asker, way, difference.as_ref()).await? {
             Question::New { id, displaced } => {
                 self.waiting.wake(&displaced);
-                self.note(call, Act::AskApproval, id, json!({"asked": way.asked().name()})).await;
+                self.note(call, AuditAction::AskApproval, id, json!({"asked": way.asked().name()})).await;
                 id
             }
             Question::Known(id) => id,
@@ -226,7 +226,7 @@ impl Confirmations {
             return Ok(Verdict::failure(ended(state.as_deref())));
         }
         self.waiting.wake(&[id]);
-        self.note(call, Act::Approve, id, json!({"decided_by": by})).await;
+        self.note(call, AuditAction::Approve, id, json!({"decided_by": by})).await;
         Ok(self.run(call, id).await)
     }
 
@@ -242,10 +242,10 @@ impl Confirmations {
     async fn deny(&self, call: &ToolCall<'_>, asker: &Asker, id: Uuid) -> ApiResult<Verdict> {
         let caller = &call.visit.caller;
         let by = client_actor(caller, asker.client_name.as_deref());
-        let client = Elicited { caller_id: sessions::owner(caller), session: None };
+        let client = AskedClient { caller_id: sessions::owner(caller), session: None };
         if approvals::decide(&self.pool, id, Decision::Deny, &by, Some(&client)).await?.is_some() {
             self.waiting.wake(&[id]);
-            self.note(call, Act::Deny, id, json!({"decided_by": by})).await;
+            self.note(call, AuditAction::Deny, id, json!({"decided_by": by})).await;
         }
         Ok(Verdict::failure(ended(Some("denied"))))
     }
@@ -262,7 +262,7 @@ impl Confirmations {
             return Ok(false);
         }
         let (session, client_name) = session;
-        let client = Elicited { caller_id: sessions::owner(caller), session: Some(session) };
+        let client = AskedClient { caller_id: sessions::owner(caller), session: Some(session) };
         let by = client_actor(caller, client_name);
         let decision = if reply.accepts { Decision::Approve } else { Decision::Deny };
         let Some(approval) = approvals::decide(&self.pool, reply.id, decision, &by, Some(&client)).await? else {
@@ -285,11 +285,11 @@ impl Confirmations {
     }
 
     async fn run(&self, call: &ToolCall<'_>, id: Uuid) -> Verdict {
-        self.note(call, Act::UseApproval, id, json!({})).await;
+        self.note(call, AuditAction::UseApproval, id, json!({})).await;
         Verdict::Run
     }
 
-    async fn note(&self, call: &ToolCall<'_>, act: Act, id: Uuid, mut detail: Value) {
+    async fn note(&self, call: &ToolCall<'_>, act: AuditAction, id: Uuid, mut detail: Value) {
         detail["tool"] = call.tool.name.into();
         detail["arguments_sha256"] = call.arguments_sha256().into();
         if let Some(plugin) = &call.plugin {
@@ -337,10 +337,10 @@ fn client_actor(caller: &Caller, client_name: Option<&str>) -> Value {
     json!({"kind": "client", "id": sessions::owner(caller), "name": name})
 }
 
-pub const fn act(decision: Decision) -> Act {
+pub const fn act(decision: Decision) -> AuditAction {
     match decision {
-        Decision::Approve => Act::Approve,
-        Decision::Deny => Act::Deny,
+        Decision::Approve => AuditAction::Approve,
+        Decision::Deny => AuditAction::Deny,
     }
 }
 

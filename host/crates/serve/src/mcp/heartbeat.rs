@@ -48,17 +48,17 @@ pub async fn while_running<T>(
 }
 
 /// An answer that came at once, or a stream that it will come on.
-pub enum Answered {
+pub enum TimedAnswer {
     AtOnce(Response),
     OnStream(Reply),
 }
 
 /// The answer; when it takes longer than a heartbeat, a stream of events that holds it later and a comment at each beat.
-pub async fn answer(work: impl Future<Output = Response> + Send + 'static) -> Answered {
+pub async fn answer(work: impl Future<Output = Response> + Send + 'static) -> TimedAnswer {
     let mut work: Work = Box::pin(work);
     match tokio::time::timeout(HEARTBEAT, work.as_mut()).await {
-        Ok(response) => Answered::AtOnce(response),
-        Err(_) => Answered::OnStream(events(work)),
+        Ok(response) => TimedAnswer::AtOnce(response),
+        Err(_) => TimedAnswer::OnStream(events(work)),
     }
 }
 
@@ -138,7 +138,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_quick_stays_as_it_is() {
-        let Answered::AtOnce(response) = answer(after(HEARTBEAT / 2, "application/json", "{}")).await else { panic!() };
+        let TimedAnswer::AtOnce(response) = answer(after(HEARTBEAT / 2, "application/json", "{}")).await else {
+            panic!()
+        };
         assert_eq!(text(response).await, "{}");
     }
 
@@ -146,7 +148,7 @@ mod tests {
     async fn what_takes_long_becomes_a_stream_with_a_sign_of_life_at_each_beat() {
         for (kind, body) in [("application/json", "{\"id\":1}"), (EVENTS, "event: message\ndata: {\"id\":1}\n\n")] {
             let work = after(HEARTBEAT * 3 + HEARTBEAT / 2, kind, body);
-            let Answered::OnStream(reply) = answer(work).await else { panic!("{kind}") };
+            let TimedAnswer::OnStream(reply) = answer(work).await else { panic!("{kind}") };
             assert_eq!(reply.headers()[header::CONTENT_TYPE], EVENTS);
             let read = read(reply).await;
             let beats = read.matches(": still running\n\n").count();

@@ -33,11 +33,11 @@ use super::{
     tool::{AnyTool, Found},
     watch::News,
 };
-use crate::audit::Act;
+use crate::audit::AuditAction;
 use crate::http::error::ApiError;
 use cardinal_base::scope;
 use cardinal_identity::auth::caller::Caller;
-use cardinal_observe::{spent, tools::Outcome};
+use cardinal_observe::{request_timing, tools::Outcome};
 use cardinal_plugin_host::registry::Registry;
 
 /// Tools of one page.
@@ -137,7 +137,7 @@ impl Server {
         if visit.caller.holds(scope::UNATTENDED) {
             let (actor, id) = (visit.caller.actor(), visit.request_id.to_string());
             let (audit, name) = (&self.services.calls.audit, tool.name().to_owned());
-            audit.done_by(actor, Some(visit.peer), id, Act::RunUnattended, Some(name), None).await;
+            audit.done_by(actor, Some(visit.peer), id, AuditAction::RunUnattended, Some(name), None).await;
             return Ok(tool.clone());
         }
         let refused = |text: &str| -> CallAnswer { Ok(plugin_tools::failure(text).into()) };
@@ -193,7 +193,7 @@ impl Server {
                     () = cancelled.cancelled() => (Ok(plugin_tools::failure(CANCELLED).into()), Outcome::Cancelled),
                 }
             };
-            let ((answer, outcome), spent) = spent::account(pin!(call)).await;
+            let ((answer, outcome), spent) = request_timing::account(pin!(call)).await;
             visit.spent.add(&spent);
             record.end(&visit, tool.name(), outcome).await;
             answer

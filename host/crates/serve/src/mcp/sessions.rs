@@ -328,7 +328,7 @@ mod tests {
     }
 
     fn caller() -> Caller {
-        Caller::of(Uuid::now_v7(), "somebody", ScopeSet::all())
+        Caller::new(Uuid::now_v7(), "somebody", ScopeSet::all())
     }
 
     fn client() -> InitializeRequestParams {

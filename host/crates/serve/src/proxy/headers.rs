@@ -229,7 +229,7 @@ mod tests {
         let mut headers = map(lines);
         let route = Route::new(ProxyRoute::parse("/shop", "http://up:81/").unwrap()).unwrap();
         let way = Way {
-            request_id: &RequestId::of(&map(&[("x-request-id", "r1")])),
+            request_id: &RequestId::from_headers(&map(&[("x-request-id", "r1")])),
             peer: if client_by_trusted.is_some() { "10.0.0.1" } else { "192.0.2.1" }.parse().unwrap(),
             trusted: client_by_trusted.is_some(),
             client: client_by_trusted.unwrap_or("192.0.2.1").parse().unwrap(),

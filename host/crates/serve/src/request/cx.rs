@@ -11,7 +11,7 @@ use crate::http::error::ApiResult;
 use crate::{
     api,
     app::App,
-    audit::{self, Act},
+    audit::{self, AuditAction},
     http::{
         body::Body, compression::Negotiation, cors, forwarded::Origin, path, problem, reply::Reply,
         request_body::RequestBody,
@@ -22,8 +22,8 @@ use cardinal_base::{
     codes,
     request_id::{self, RequestId},
 };
-use cardinal_identity::{auth::caller::SharedCaller, limit::standing::Standing};
-use cardinal_observe::{log::AccessLine, meter::Meter, spent::Spent, trace::Trace};
+use cardinal_identity::{auth::caller::SharedCaller, limit::rate_state::RateState};
+use cardinal_observe::{log::AccessLine, meter::Meter, request_timing::RequestTiming, trace::Trace};
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
@@ -49,7 +49,7 @@ pub struct Cx<'a> {
     pub meter: Option<&'static Meter>,
     answered: bool,
     /// Of the limit that the request was counted against.
-    pub standing: Option<Standing>,
+    pub standing: Option<RateState>,
 }
 
 impl<'a> Cx<'a> {
@@ -57,8 +57,8 @@ impl<'a> Cx<'a> {
         app.telemetry.requests.in_flight.up();
         Self {
             app,
-            trace: Trace::of(request.headers(), &mut rand::rng()),
-            request_id: RequestId::of(request.headers()),
+            trace: Trace::from_headers(request.headers(), &mut rand::rng()),
+            request_id: RequestId::from_headers(request.headers()),
             started: Instant::now(),
             peer: from.client,
             trusted: from.trusted,
@@ -78,13 +78,13 @@ impl<'a> Cx<'a> {
     /// An administrative act that the caller may not do is counted in the audit log.
     pub fn note_refusal(&self, outcome: &ApiResult<Reply>) {
         let (Some(caller), Some(code)) = (&self.caller, audit::is_refusal(outcome)) else { return };
-        let Some(act) = Act::of_route(&self.method, self.template) else { return };
+        let Some(act) = AuditAction::of_route(&self.method, self.template) else { return };
         let target = router::object_of(self.template, self.uri.path());
         self.app.audit.refused(caller, self.peer, self.request_id.to_string(), act, target, code);
     }
 
     /// The only place that makes a failure body; one log line per request.
-    pub fn finish(mut self, outcome: ApiResult<Reply>, spent: Spent) -> Response<Body> {
+    pub fn finish(mut self, outcome: ApiResult<Reply>, spent: RequestTiming) -> Response<Body> {
         self.answered = true;
         let app = self.app;
         let request_id = self.request_id;
@@ -121,7 +121,7 @@ impl<'a> Cx<'a> {
         {
             headers.append(SERVER_TIMING, timing);
         }
-        self.tell(took, response.status().as_u16(), code.as_deref(), cause.as_deref(), &spent);
+        self.record(took, response.status().as_u16(), code.as_deref(), cause.as_deref(), &spent);
         response
     }
 
@@ -133,7 +133,7 @@ impl<'a> Cx<'a> {
     }
 
     /// Counts the request and writes its line.
-    fn tell(&self, took: Duration, status: u16, code: Option<&str>, cause: Option<&str>, spent: &Spent) {
+    fn record(&self, took: Duration, status: u16, code: Option<&str>, cause: Option<&str>, spent: &RequestTiming) {
         let requests = &self.app.telemetry.requests;
         let meter = spent.meter.or(self.meter).unwrap_or_else(|| match self.template {
             "" => requests.unmatched(&self.method),
@@ -173,7 +173,7 @@ impl Drop for Cx<'_> {
             } else {
                 (CLIENT_CLOSED, "client-closed")
             };
-            self.tell(self.started.elapsed(), status, Some(code), None, &Spent::default());
+            self.record(self.started.elapsed(), status, Some(code), None, &RequestTiming::default());
         }
     }
 }

@@ -8,7 +8,7 @@ use super::Peer;
 use crate::app::App;
 use crate::http::error::ApiError;
 use cardinal_base::{codes, request_id::RequestId};
-use cardinal_observe::{log::AccessLine, spent::Spent, trace::Trace};
+use cardinal_observe::{log::AccessLine, request_timing::RequestTiming, trace::Trace};
 
 /// A problem document with its head, after which the connection is closed. Written to the log and counted like others.
 pub fn answer(app: &Arc<App>, peer: Peer, status: u16) -> Vec<u8> {
@@ -18,9 +18,9 @@ pub fn answer(app: &Arc<App>, peer: Peer, status: u16) -> Vec<u8> {
         _ => ApiError::new(&codes::INVALID_REQUEST).detail("What came in is not an HTTP/1.1 request."),
     };
     let nothing = HeaderMap::new();
-    let (request_id, trace) = (RequestId::of(&nothing), Trace::of(&nothing, &mut rand::rng()));
+    let (request_id, trace) = (RequestId::from_headers(&nothing), Trace::from_headers(&nothing, &mut rand::rng()));
     let (status, id) = (error.status(), request_id.as_str());
-    let spent = Spent::default();
+    let spent = RequestTiming::default();
     app.telemetry.requests.unmatched(&Method::TRACE).observe(status.as_u16(), Duration::ZERO, &spent);
     app.log.access(&AccessLine {
         request_id: id,

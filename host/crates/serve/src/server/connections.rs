@@ -48,11 +48,11 @@ pub struct Connections {
     places: Arc<Semaphore>,
     reserved: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
-    book: Mutex<Book>,
+    book: Mutex<ConnectionTable>,
 }
 
 #[derive(Default)]
-struct Book {
+struct ConnectionTable {
     all: IdleQueue,
     by_network: HashMap<Network, IdleQueue>,
     reserved: IdleQueue,
@@ -75,7 +75,7 @@ pub struct OpenConnection {
 }
 
 /// A place that a connection holds until it ends.
-pub struct Seat {
+pub struct ConnectionSlot {
     connections: Arc<Connections>,
     connection: Arc<OpenConnection>,
     turn: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -98,7 +98,7 @@ impl Connections {
     /// A place for a connection that was accepted, from an address or from the local socket. Waits while the listener
     /// is full of requests. `None`: the address is over its share and there is no reserved place left, or the listener is
     /// full and the address asks again and again though it is refused.
-    pub async fn admit(self: &Arc<Self>, peer: Option<IpAddr>) -> Option<Seat> {
+    pub async fn admit(self: &Arc<Self>, peer: Option<IpAddr>) -> Option<ConnectionSlot> {
         if self.places.available_permits() == 0 && peer.is_some_and(|peer| self.limits.floods(peer)) {
             return None;
         }
@@ -109,7 +109,7 @@ impl Connections {
         let connection = Arc::new(OpenConnection::new(peer.map(Network::from), full));
         self.book().enter(&connection);
         let connections = Arc::clone(self);
-        Some(Seat { connections, connection, turn: None, is_registered: false, _permit: permit })
+        Some(ConnectionSlot { connections, connection, turn: None, is_registered: false, _permit: permit })
     }
 
     /// Lets an accepted connection wait for its place beside those that are accepted after it.
@@ -179,12 +179,12 @@ impl Connections {
         Some(place)
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, ConnectionTable> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Book {
+impl ConnectionTable {
     fn enter(&mut self, connection: &Arc<OpenConnection>) {
         if connection.full.is_some() {
             return self.reserved.push(Arc::clone(connection));
@@ -262,7 +262,7 @@ impl OpenConnection {
     }
 }
 
-impl Seat {
+impl ConnectionSlot {
     pub fn connection(&self) -> Arc<OpenConnection> {
         Arc::clone(&self.connection)
     }
@@ -295,7 +295,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.connection.gone.store(true, Ordering::Release);
         self.connections.book().leave(&self.connection);
@@ -309,39 +309,39 @@ mod tests {
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 
-    async fn seats(connections: &Arc<Connections>, peer: IpAddr, count: usize) -> Vec<Seat> {
-        let mut seats = Vec::new();
+    async fn slots(connections: &Arc<Connections>, peer: IpAddr, count: usize) -> Vec<ConnectionSlot> {
+        let mut slots = Vec::new();
         for _ in 0..count {
-            seats.push(connections.admit(Some(peer)).await.unwrap());
+            slots.push(connections.admit(Some(peer)).await.unwrap());
         }
-        seats
+        slots
     }
 
-    fn asked(seats: &[Seat]) -> Vec<usize> {
-        (0..seats.len()).filter(|i| seats[*i].connection.is_asked_to_close()).collect()
+    fn asked(slots: &[ConnectionSlot]) -> Vec<usize> {
+        (0..slots.len()).filter(|i| slots[*i].connection.is_asked_to_close()).collect()
     }
 
     #[tokio::test]
     async fn over_its_share_an_address_closes_its_own_longest_idle_connection() {
         let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
-        let other = seats(&connections, THERE, 1).await;
-        let own = seats(&connections, HERE, PER_ADDRESS).await;
+        let other = slots(&connections, THERE, 1).await;
+        let own = slots(&connections, HERE, PER_ADDRESS).await;
         own[0].connection.head_read();
         own[1].connection.head_read();
         own[1].connection.head_awaited(); // used since
         assert!(asked(&own).is_empty());
-        let late = seats(&connections, HERE, 2).await;
+        let late = slots(&connections, HERE, 2).await;
         assert_eq!((asked(&own), asked(&late), asked(&other)), (vec![2, 3], vec![], vec![]));
-        assert!(late.iter().all(|seat| seat.full().is_none()));
+        assert!(late.iter().all(|slot| slot.full().is_none()));
     }
 
     #[tokio::test]
     async fn an_address_with_requests_everywhere_gets_reserved_places() {
         let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
-        let own = seats(&connections, HERE, PER_ADDRESS).await;
-        own.iter().for_each(|seat| seat.connection.head_read());
-        let late = seats(&connections, HERE, RESERVED as usize).await;
-        assert!(asked(&own).is_empty() && late.iter().all(|seat| seat.full() == Some(Full::Address)));
+        let own = slots(&connections, HERE, PER_ADDRESS).await;
+        own.iter().for_each(|slot| slot.connection.head_read());
+        let late = slots(&connections, HERE, RESERVED as usize).await;
+        assert!(asked(&own).is_empty() && late.iter().all(|slot| slot.full() == Some(Full::Address)));
         assert_eq!(asked(&late), [0], "one is freed for the next prober");
         assert!(connections.admit(Some(HERE)).await.is_none());
         assert!(connections.admit(Some(THERE)).await.unwrap().full().is_none(), "the other address has its share");
@@ -355,10 +355,10 @@ mod tests {
         let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
         let mut all = Vec::new();
         for host in 0..5 {
-            all.extend(seats(&connections, IpAddr::from([198, 51, 100, host]), PER_ADDRESS).await);
+            all.extend(slots(&connections, IpAddr::from([198, 51, 100, host]), PER_ADDRESS).await);
         }
         assert_eq!(connections.places.available_permits(), 0);
-        all.iter().skip(1).for_each(|seat| seat.connection.head_read());
+        all.iter().skip(1).for_each(|slot| slot.connection.head_read());
         let mut admitting = Box::pin(connections.admit(Some(HERE)));
         assert!(futures_util::poll!(&mut admitting).is_pending());
         assert_eq!(asked(&all), [0]);
@@ -373,27 +373,27 @@ mod tests {
     #[tokio::test]
     async fn a_proxy_that_is_trusted_has_a_larger_share() {
         let connections = Connections::new(vec!["192.0.2.0/31".parse().unwrap()], Arc::new(Limits::new(6000)));
-        let own = seats(&connections, HERE, PER_ADDRESS + 1).await;
+        let own = slots(&connections, HERE, PER_ADDRESS + 1).await;
         assert!(asked(&own).is_empty());
     }
 
     #[tokio::test]
     async fn a_request_that_comes_first_keeps_the_connection() {
         let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
-        let mut seat = connections.admit(Some(HERE)).await.unwrap();
-        let close = async |seat: &mut Seat, is_writing: bool| {
-            seat.connection.ask_to_close();
-            std::future::poll_fn(|cx| match seat.poll_close(cx, is_writing) {
+        let mut slot = connections.admit(Some(HERE)).await.unwrap();
+        let close = async |slot: &mut ConnectionSlot, is_writing: bool| {
+            slot.connection.ask_to_close();
+            std::future::poll_fn(|cx| match slot.poll_close(cx, is_writing) {
                 Poll::Ready(()) => Poll::Ready(true),
-                Poll::Pending if seat.connection.is_asked_to_close() => Poll::Pending,
+                Poll::Pending if slot.connection.is_asked_to_close() => Poll::Pending,
                 Poll::Pending => Poll::Ready(false),
             })
             .await
         };
-        seat.connection.head_read();
-        assert!(!close(&mut seat, false).await, "a request is under way");
-        seat.connection.head_awaited();
-        assert!(!close(&mut seat, true).await, "its answer is not written yet");
-        assert!(close(&mut seat, false).await);
+        slot.connection.head_read();
+        assert!(!close(&mut slot, false).await, "a request is under way");
+        slot.connection.head_awaited();
+        assert!(!close(&mut slot, true).await, "its answer is not written yet");
+        assert!(close(&mut slot, false).await);
     }
 }

@@ -31,7 +31,7 @@ impl Decision {
 }
 
 /// Who answers in the place of a person in the Admin UI: the client that was asked.
-pub struct Elicited {
+pub struct AskedClient {
     pub caller_id: Uuid,
     /// The session that was asked; none of a revision without sessions.
     pub session: Option<Uuid>,
@@ -43,7 +43,7 @@ pub async fn decide(
     id: Uuid,
     decision: Decision,
     by: &Value,
-    client: Option<&Elicited>,
+    client: Option<&AskedClient>,
 ) -> Result<Option<Approval>, StoreError> {
     let sql = format!(
         "UPDATE public.mcp_approvals a SET state = $2, decided_at = clock_timestamp(), decided_by = $3 \

@@ -9,7 +9,7 @@ use std::{
 };
 
 use cardinal_control::crash::{
-    book::{Book, Quarantined},
+    history::{CrashHistory, Quarantined},
     record::{Cause, Crash},
 };
 
@@ -19,7 +19,7 @@ const FILE: &str = "crashes.json";
 #[derive(Debug)]
 pub struct Crashes {
     file: PathBuf,
-    book: Book,
+    book: CrashHistory,
 }
 
 impl Crashes {
@@ -33,7 +33,7 @@ impl Crashes {
             if let Err(error) = fs::rename(&file, &aside) {
                 tracing::warn!(%error, "the damaged journal could not be set aside");
             }
-            Book::default()
+            CrashHistory::default()
         });
         Self { file, book }
     }
@@ -42,11 +42,11 @@ impl Crashes {
     ///
     /// # Errors
     /// The file cannot be read, or is damaged.
-    pub fn peek(data_dir: &Path) -> io::Result<Book> {
+    pub fn peek(data_dir: &Path) -> io::Result<CrashHistory> {
         read(&data_dir.join(FILE))
     }
 
-    pub fn book(&self) -> &Book {
+    pub fn book(&self) -> &CrashHistory {
         &self.book
     }
 
@@ -54,7 +54,7 @@ impl Crashes {
     pub fn add(&mut self, crash: Crash) -> Option<Quarantined> {
         let culprit = crash.plugin.as_ref();
         tracing::error!(
-            cause = crash.told(),
+            cause = crash.describe(),
             ended = crash.ended,
             plugin = culprit.map(|it| it.name.as_str()),
             version = culprit.map(|it| it.version.as_str()),
@@ -107,10 +107,10 @@ impl Crashes {
     }
 }
 
-fn read(file: &Path) -> io::Result<Book> {
+fn read(file: &Path) -> io::Result<CrashHistory> {
     match fs::read(file) {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Book::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(CrashHistory::default()),
         Err(error) => Err(error),
     }
 }

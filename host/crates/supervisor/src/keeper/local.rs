@@ -145,7 +145,7 @@ impl Admission {
 
     /// The whole answer, to whatever is asked.
     async fn refuse(&self, mut stream: UnixStream, code: &'static Code) {
-        let request_id = RequestId::of(&http::HeaderMap::new());
+        let request_id = RequestId::from_headers(&http::HeaderMap::new());
         let body = code.problem(&self.base_url, request_id.as_str()).to_string();
         let answer = format!(
             "HTTP/1.1 {}\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",

@@ -22,17 +22,17 @@ use cardinal_schema::plugin_schema::close;
 /// Processes side by side; what comes meanwhile waits for its turn, and goes together with what else waits.
 const AT_ONCE: usize = 2;
 /// How long a step waits for its turn: those before it may hang, and must not hold up other plugins.
-const TURN_PATIENCE: Duration = Duration::from_secs(1);
+const TURN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Steps of one process.
-const MOST_TOGETHER: usize = 8;
+const MAX_TOGETHER: usize = 8;
 /// Steps side by side when some hang. Each holds two connections of the provisioner's login, which may have 40.
-const MOST_AT_ONCE: usize = 16;
+const MAX_AT_ONCE: usize = 16;
 /// Longer than the limits within the step itself, which give better reasons.
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// Between attempts to close a schema role, from the first to the longest.
 const CLOSE_RETRY: Duration = Duration::from_secs(1);
 const MAX_CLOSE_RETRY: Duration = Duration::from_secs(30);
-const LONGEST_NAME: usize = 40;
+const MAX_NAME: usize = 40;
 const HASH_DIGITS: usize = 64;
 
 /// Starts provision processes; clones share the limit.
@@ -59,12 +59,12 @@ struct Waiting {
 }
 
 /// Databases that are remembered; far more than a host has plugins.
-const MOST_REMEMBERED: usize = 1_000;
+const MAX_REMEMBERED: usize = 1_000;
 
 impl Provisioner {
     /// `job` is what every step gets; its request is filled in for each.
     pub fn new(launcher: Launcher, job: Job) -> Self {
-        let [turns, places] = [AT_ONCE, MOST_AT_ONCE].map(|permits| Arc::new(Semaphore::new(permits)));
+        let [turns, places] = [AT_ONCE, MAX_AT_ONCE].map(|permits| Arc::new(Semaphore::new(permits)));
         Self {
             launcher,
             job: Arc::new(job),
@@ -84,7 +84,7 @@ impl Provisioner {
     fn remember(&self, request: &ProvisionRequest, result: &Outcome) {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         match result {
-            Ok(database) if made.len() < MOST_REMEMBERED => drop(made.insert(request.clone(), database.clone())),
+            Ok(database) if made.len() < MAX_REMEMBERED => drop(made.insert(request.clone(), database.clone())),
             _ => drop(made.remove(request)),
         }
     }
@@ -98,11 +98,11 @@ impl Provisioner {
         }
         let (outcome, result) = oneshot::channel();
         self.waiting().push(Waiting { request: request.clone(), outcome });
-        let _turn = timeout(TURN_PATIENCE, self.turns.acquire()).await;
+        let _turn = timeout(TURN_TIMEOUT, self.turns.acquire()).await;
         // Whoever has a turn takes along what waits, this one perhaps among others, or finds it taken.
         let together = {
             let mut waiting = self.waiting();
-            let count = waiting.len().min(MOST_TOGETHER);
+            let count = waiting.len().min(MAX_TOGETHER);
             waiting.drain(..count).collect()
         };
         self.make(together).await;
@@ -262,7 +262,7 @@ fn well_formed(request: &ProvisionRequest) -> bool {
 
 fn is_name(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(plain) && name.as_bytes()[0].is_ascii_lowercase()
+    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(plain) && name.as_bytes()[0].is_ascii_lowercase()
 }
 
 #[cfg(test)]

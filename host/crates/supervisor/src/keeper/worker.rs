@@ -20,7 +20,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::{
     bind,
-    desk::Desk,
+    control_service::ControlService,
     launch::{Account, Launcher},
     liveness::{self, Liveness},
     output::Output,
@@ -28,10 +28,10 @@ use super::{
 };
 use cardinal_control::{
     crash::{
-        ledger,
         record::{Crash, Standstill},
+        shm,
     },
-    link::{MOST_DESCRIPTORS, OWN_DESCRIPTORS, ToKeeper, ToWorker, WorkerStart, frame},
+    link::{MAX_DESCRIPTORS, OWN_DESCRIPTORS, ToKeeper, ToWorker, WorkerStart, frame},
     local_socket::handover::{self, HandoverSender},
 };
 
@@ -44,7 +44,7 @@ const OUTBOX: usize = 16;
 /// A worker says every second that its tasks run, and answers a connection to its public socket every second. One that
 /// missed either for so many of the keeper's own seconds stands still and is ended. Ticks rather than time, so that a
 /// machine that was asleep ends nobody.
-const MOST_SILENT_TICKS: u32 = 20;
+const MAX_SILENT_TICKS: u32 = 20;
 const TICK: Duration = Duration::from_secs(1);
 
 /// One life of the worker.
@@ -52,7 +52,7 @@ pub struct Worker {
     child: Child,
     from: Inbox,
     outbox: mpsc::Sender<ToWorker>,
-    ledger: ledger::Shared,
+    ledger: shm::Shared,
     output: Output,
     /// For connections of the local socket, until it serves.
     handover: Option<HandoverSender>,
@@ -64,7 +64,7 @@ pub struct Worker {
 }
 
 /// How one life of the worker ended.
-pub struct Death {
+pub struct WorkerExit {
     pub status: Option<ExitStatus>,
     /// Nothing when it ended because it wanted to.
     pub crash: Option<Crash>,
@@ -93,7 +93,7 @@ impl Worker {
         let child = tokio::process::Command::from(command).kill_on_drop(true).spawn().context("starting the worker")?;
         ours.set_nonblocking(true).context("preparing the control socket")?;
         let mut socket = UnixStream::from_std(ours).context("preparing the control socket")?;
-        let ledger = ledger::Shared::new().context("making the ledger")?;
+        let ledger = shm::Shared::new().context("making the ledger")?;
         let (handover, local) = handover::channel().context("making the way for local connections")?;
         send_start(&mut socket, start, [ledger.memory(), ends.log.as_fd(), local.as_fd()], listeners)
             .await
@@ -108,17 +108,17 @@ impl Worker {
     }
 
     /// Serves the worker's requests until it dies, and tells how. One that stands still is ended.
-    pub async fn until_death(&mut self, desk: &mut Desk) -> Death {
+    pub async fn until_death(&mut self, desk: &mut ControlService) -> WorkerExit {
         let mut standstill = None;
         let status = self.attend(desk, &mut standstill).await;
         hand_over_to(desk, None);
         self.output.finish().await;
         let uptime = self.started.elapsed().try_into().unwrap_or_default();
         let crash = Crash::read(self.ledger.ledger(), status, standstill, desk.clock.now(), uptime);
-        Death { status, crash }
+        WorkerExit { status, crash }
     }
 
-    async fn attend(&mut self, desk: &mut Desk, standstill: &mut Option<Standstill>) -> Option<ExitStatus> {
+    async fn attend(&mut self, desk: &mut ControlService, standstill: &mut Option<Standstill>) -> Option<ExitStatus> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut liveness = Liveness::watch(self.public);
@@ -151,7 +151,7 @@ impl Worker {
                     silent += 1;
                     // Where no worker ever answered something keeps the keeper from its own socket.
                     unanswered += u32::from(desk.answers_probes && !self.draining);
-                    if silent.max(unanswered) > MOST_SILENT_TICKS && standstill.is_none() {
+                    if silent.max(unanswered) > MAX_SILENT_TICKS && standstill.is_none() {
                         *standstill = Some(liveness::standstill(self.child.id()));
                         self.end_standstill(silent, unanswered);
                     }
@@ -185,11 +185,11 @@ impl Worker {
     }
 
     /// Tells the worker to finish, and waits for it as long as it may take. `hurry` cuts the wait short.
-    pub async fn drain(mut self, desk: &mut Desk, grace: Duration, hurry: impl Future<Output = ()>) {
+    pub async fn drain(mut self, desk: &mut ControlService, grace: Duration, hurry: impl Future<Output = ()>) {
         let _ = self.outbox.send(ToWorker::Drain).await;
         self.draining = true;
         tokio::select! {
-            death = self.until_death(desk) => tracing::info!(ended = told(death.status), "the worker has drained"),
+            death = self.until_death(desk) => tracing::info!(ended = describe_exit(death.status), "the worker has drained"),
             () = tokio::time::sleep(grace + DRAIN_MARGIN) => tracing::warn!("the worker did not drain in time; ending it"),
             () = hurry => tracing::warn!("told to stop once more; ending the worker at once"),
         }
@@ -199,14 +199,14 @@ impl Worker {
     }
 }
 
-fn hand_over_to(desk: &Desk, worker: Option<HandoverSender>) {
+fn hand_over_to(desk: &ControlService, worker: Option<HandoverSender>) {
     if let Some(local) = &desk.local {
         local.hand_over_to(worker);
     }
 }
 
 /// For the journal: what a shell would say.
-pub fn told(status: Option<ExitStatus>) -> String {
+pub fn describe_exit(status: Option<ExitStatus>) -> String {
     status.map_or_else(|| "unknown".to_owned(), |status| status.to_string())
 }
 
@@ -262,7 +262,7 @@ async fn send_start(
     let descriptors: Vec<BorrowedFd<'_>> = own.into_iter().chain(listeners).collect();
     let sent = socket
         .async_io(Interest::WRITABLE, || {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
             let mut ancillary = SendAncillaryBuffer::new(&mut space);
             if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
                 return Err(std::io::Error::other("too many descriptors"));

@@ -18,7 +18,7 @@ use url::Url;
 use cardinal_base::tls;
 
 /// From the look-up of the name to the last byte.
-const WITHIN: Duration = Duration::from_secs(5);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of a discovery document or a key set.
 const LIMIT: usize = 256 * 1024;
 const AGENT: &str = concat!("cardinal/", env!("CARGO_PKG_VERSION"));
@@ -40,8 +40,8 @@ impl Fetcher {
     /// # Errors
     /// Nobody answers, in time or at all, or with more than is read.
     pub async fn get(&self, url: &Url) -> anyhow::Result<Answer> {
-        let answer = tokio::time::timeout(WITHIN, self.exchange(url)).await;
-        answer.unwrap_or_else(|_| bail!("no answer in {WITHIN:?}")).with_context(|| format!("GET {url}"))
+        let answer = tokio::time::timeout(FETCH_TIMEOUT, self.exchange(url)).await;
+        answer.unwrap_or_else(|_| bail!("no answer in {FETCH_TIMEOUT:?}")).with_context(|| format!("GET {url}"))
     }
 
     async fn exchange(&self, url: &Url) -> anyhow::Result<Answer> {

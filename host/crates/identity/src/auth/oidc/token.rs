@@ -13,7 +13,7 @@ use cardinal_base::scope::{SCOPE_LIMIT, ScopeSet};
 /// How far the provider's clock and ours may be apart.
 pub const LEEWAY: time::Duration = time::Duration::seconds(30);
 /// Bytes of a subject: what OpenID Connect allows.
-const LONGEST_SUBJECT: usize = 255;
+const MAX_SUBJECT: usize = 255;
 /// The last second that a date of ours can hold.
 const END_OF_TIME: f64 = 253_402_300_799.0;
 
@@ -120,7 +120,7 @@ impl Claims {
         if !meant {
             return Err(Refused::Invalid("it is meant for another audience"));
         }
-        if self.sub.is_empty() || self.sub.len() > LONGEST_SUBJECT || self.sub.chars().any(char::is_control) {
+        if self.sub.is_empty() || self.sub.len() > MAX_SUBJECT || self.sub.chars().any(char::is_control) {
             return Err(Refused::Invalid("its subject is empty, too long or not plain text"));
         }
         let soon = seconds(now + LEEWAY);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::book::{Book, Pair};
+use super::failures::{Failures, Pair};
 use crate::limit::addresses::Network;
 
 /// Tries that wait for their delay to end, of an address and in all.
@@ -73,7 +73,7 @@ impl Line {
     }
 
     /// Whether another try that could begin now comes first, and beginning it would delay this one.
-    pub fn is_after_another(&self, rank: Rank, pair: Pair, is_known: bool, book: &Book, now: u64) -> bool {
+    pub fn is_after_another(&self, rank: Rank, pair: Pair, is_known: bool, book: &Failures, now: u64) -> bool {
         self.0.range(..rank).any(|(_, other)| {
             let other_is_known = book.is_known(*other, now);
             let shares = if is_known || other_is_known { *other == pair } else { pair.meets(*other) };
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_full_line_gives_up_the_try_that_comes_last() {
-        let book = Book::default();
+        let book = Failures::default();
         let pair = |n: u32| book.pair(IpAddr::from(n.to_be_bytes()), "alice");
         let mut line = Line::default();
         let guesses: Vec<Rank> = (0..HELD).map(|_| Rank::new(false, 3, false)).collect();
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn an_address_has_a_share_of_the_line() {
-        let book = Book::default();
+        let book = Failures::default();
         let mut line = Line::default();
         let here = |name: usize| book.pair(IpAddr::from([192, 0, 2, 1]), &name.to_string());
         for n in 0..HELD_PER_ADDRESS {

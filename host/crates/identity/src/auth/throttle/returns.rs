@@ -7,7 +7,7 @@ use std::{
     hash::{BuildHasher as _, RandomState},
 };
 
-use super::book::Pair;
+use super::failures::Pair;
 use cardinal_base::config::Secret;
 
 /// Candidates that are kept at most.
@@ -65,11 +65,11 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::auth::throttle::book::Book;
+    use crate::auth::throttle::failures::Failures;
 
     #[test]
     fn the_same_password_that_waited_has_come_back_once_and_the_table_stays_bounded() {
-        let (book, mut returns) = (Book::default(), Returns::default());
+        let (book, mut returns) = (Failures::default(), Returns::default());
         let pair = book.pair(IpAddr::from([192, 0, 2, 1]), "alice");
         let candidate = |returns: &Returns, n: u32| returns.candidate(pair, &Secret::new(n.to_string()));
         let (one, other) = (candidate(&returns, 1), candidate(&returns, 2));

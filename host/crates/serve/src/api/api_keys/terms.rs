@@ -21,7 +21,7 @@ use cardinal_identity::{
 
 const NAME_LIMIT: usize = 120;
 const LARGEST_RATE: i64 = 100_000_000;
-const LONGEST_DAYS: i64 = 3_650;
+const MAX_DAYS: i64 = 3_650;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -41,7 +41,7 @@ pub struct Limit {
 }
 
 /// Keys of which each was made with the one before: every call of the last one may count on as many budgets.
-const LONGEST_LINEAGE: usize = 8;
+const MAX_LINEAGE: usize = 8;
 
 /// The most that a caller may give: nothing bounds a person who has logged in.
 pub struct Bounds {
@@ -50,7 +50,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    pub fn of(caller: &Caller) -> Self {
+    pub fn from_caller(caller: &Caller) -> Self {
         if caller.session_id.is_some() {
             return Self { until: None, rate: None };
         }
@@ -100,19 +100,19 @@ pub fn lifetime(at: Option<String>, days: Option<i64>, now: OffsetDateTime) -> A
     match (at, days) {
         (Some(_), Some(_)) => Err(ApiError::invalid("/expires_in_days", "Give either expires_at or expires_in_days.")),
         (Some(at), None) => expiry(&at, now).map(Some),
-        (None, Some(days @ 1..=LONGEST_DAYS)) => Ok(Some(now + Duration::days(days))),
-        (None, Some(_)) => Err(ApiError::invalid("/expires_in_days", format!("1 to {LONGEST_DAYS} days."))),
+        (None, Some(days @ 1..=MAX_DAYS)) => Ok(Some(now + Duration::days(days))),
+        (None, Some(_)) => Err(ApiError::invalid("/expires_in_days", format!("1 to {MAX_DAYS} days."))),
         (None, None) => Ok(None),
     }
 }
 
 /// 403 when the caller is a key that too many others lead to.
 pub fn may_make_keys(caller: &Caller) -> ApiResult<()> {
-    if caller.makers.len() + 1 < LONGEST_LINEAGE {
+    if caller.makers.len() + 1 < MAX_LINEAGE {
         return Ok(());
     }
     Err(ApiError::new(&codes::FORBIDDEN)
-        .detail(format!("{LONGEST_LINEAGE} keys were made in a row; the last one makes none.")))
+        .detail(format!("{MAX_LINEAGE} keys were made in a row; the last one makes none.")))
 }
 
 /// The scopes as they are stored; nobody can grant what they lack.
@@ -219,7 +219,7 @@ mod tests {
         #[test]
         fn any_text_is_a_time_to_come_or_refused(text in "\\PC{0,40}|20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]Z", days: i64) {
             prop_assert!(expiry(&text, NOW).is_err() || expiry(&text, NOW).unwrap() > NOW);
-            prop_assert_eq!(lifetime(None, Some(days), NOW).is_ok(), (1..=LONGEST_DAYS).contains(&days));
+            prop_assert_eq!(lifetime(None, Some(days), NOW).is_ok(), (1..=MAX_DAYS).contains(&days));
         }
 
         #[test]

@@ -19,7 +19,7 @@ use cardinal_cards::{
 const ROWS: usize = 4_000;
 const BYTES: usize = 4 << 20;
 /// A slow sender's rows wait for so long.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MAX_BATCH_AGE: Duration = Duration::from_secs(1);
 
 /// An import's body and what is read of it.
 pub struct Upload {
@@ -85,7 +85,7 @@ impl Upload {
             let piece = if batch.is_empty() {
                 self.intake.next().await
             } else {
-                match timeout_at(Instant::now() + PATIENCE, self.intake.next()).await {
+                match timeout_at(Instant::now() + MAX_BATCH_AGE, self.intake.next()).await {
                     Ok(piece) => piece,
                     Err(_) => {
                         if to.send(Piece::Batch(std::mem::take(&mut batch))).await.is_err() {

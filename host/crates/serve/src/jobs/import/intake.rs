@@ -96,7 +96,7 @@ impl Stopped {
             Self::Silent => &codes::REQUEST_TIMEOUT,
             Self::TooMuch => &codes::PAYLOAD_TOO_LARGE,
         };
-        let error = ApiError::new(code).detail(self.told());
+        let error = ApiError::new(code).detail(self.describe());
         match self {
             Self::BrokenOff(cause) => error.cause(cause),
             _ => error,
@@ -104,7 +104,7 @@ impl Stopped {
     }
 
     /// In words, for who reads what became of the job.
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         match self {
             Self::BrokenOff(_) => "The body broke off before its end.".to_owned(),
             Self::Silent => format!("Nothing more of the body came for {} seconds.", STANDSTILL.as_secs()),

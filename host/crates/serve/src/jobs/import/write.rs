@@ -10,7 +10,7 @@ use crate::{
     app::App,
     jobs::{
         End, StepError, may_pass,
-        step::{ATTEMPTS, LONGEST_WAIT, pause, rights_gone, starter, went_on},
+        step::{ATTEMPTS, MAX_WAIT, pause, rights_gone, starter, went_on},
     },
 };
 use cardinal_cards::row::{Row, Terms};
@@ -122,7 +122,7 @@ impl<'a> Writer<'a> {
             StepError::Error(error) if may_pass(&error) && *failures < ATTEMPTS => {
                 *failures += 1;
                 tracing::warn!(job = %self.job.id, part = self.part, error = ?error, "rows of an import are tried again");
-                pause(LONGEST_WAIT.min(Duration::from_millis(100) * *failures), self.cancelled).await;
+                pause(MAX_WAIT.min(Duration::from_millis(100) * *failures), self.cancelled).await;
                 None
             }
             StepError::Error(error) if error.status().is_client_error() => Some(Some(rights_gone(&error))),

@@ -46,16 +46,16 @@ mod tests {
 
     #[test]
     fn whatever_differs_is_another_call() {
-        let user = Caller::of(Uuid::from_u128(1), "one", ScopeSet::all());
+        let user = Caller::new(Uuid::from_u128(1), "one", ScopeSet::all());
         let key = |id| Caller {
             kind: CallerKind::ApiKey,
             key: Some((Uuid::from_u128(id), "key".to_owned())),
-            ..Caller::of(Uuid::from_u128(1), "one", ScopeSet::all())
+            ..Caller::new(Uuid::from_u128(1), "one", ScopeSet::all())
         };
         let plugin = |sha256: &str| Plugin { name: "echo".into(), version: "1.0.0".into(), sha256: sha256.into() };
         let all = [
             of_call(&user, "a", "{}", None),
-            of_call(&Caller::of(Uuid::from_u128(2), "one", ScopeSet::all()), "a", "{}", None),
+            of_call(&Caller::new(Uuid::from_u128(2), "one", ScopeSet::all()), "a", "{}", None),
             of_call(&key(1), "a", "{}", None),
             of_call(&key(2), "a", "{}", None),
             of_call(&user, "a{", "}", None),

@@ -8,7 +8,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::{
     ANSWER_LIMIT, Answer, Cards, PAGE_LIMIT, card_id, parsed,
-    view::{Members, Omitted, One, link},
+    view::{Members, Omissions, One, link},
 };
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_cards::{card::Card, filter::ListQuery};
@@ -182,7 +182,7 @@ struct HistoryArguments {
 struct OmittedLine<'a> {
     #[serde(flatten)]
     line: &'a Line,
-    omitted: Omitted,
+    omitted: Omissions,
 }
 
 pub async fn history(cards: &Cards, arguments: JsonObject) -> ApiResult<Answer> {
@@ -204,7 +204,7 @@ pub async fn history(cards: &Cards, arguments: JsonObject) -> ApiResult<Answer> 
 
 fn without_change(line: &Line) -> ApiResult<Box<RawValue>> {
     let change = to_raw_value(&BTreeMap::<String, ()>::new()).map_err(ApiError::internal)?;
-    let omitted = Omitted { attributes: None, change: Some(line.change.get().len()) };
+    let omitted = Omissions { attributes: None, change: Some(line.change.get().len()) };
     let (actor, action) = (line.actor.clone(), line.action.clone());
     let line = Line { id: line.id, version: line.version, at: line.at, actor, action, change };
     to_raw_value(&OmittedLine { line: &line, omitted }).map_err(ApiError::internal)

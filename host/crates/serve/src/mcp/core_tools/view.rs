@@ -65,7 +65,7 @@ impl Members {
 
     /// The same without attributes, which are said to be missing.
     pub fn show_omitting(&self, card: &Card, kinds: &HashMap<Uuid, Vec<String>>) -> CardView {
-        let omitted = Omitted { attributes: Some(card.attributes.get().len()), change: None };
+        let omitted = Omissions { attributes: Some(card.attributes.get().len()), change: None };
         CardView { omitted: Some(omitted), ..self.without_attributes().show(card, kinds) }
     }
 }
@@ -78,12 +78,12 @@ pub struct CardView {
     #[serde(skip_serializing_if = "Option::is_none")]
     kinds: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    omitted: Option<Omitted>,
+    omitted: Option<Omissions>,
 }
 
 /// What was too large, with its bytes.
 #[derive(Serialize)]
-pub struct Omitted {
+pub struct Omissions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attributes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]

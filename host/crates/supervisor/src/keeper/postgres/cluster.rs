@@ -160,17 +160,17 @@ impl ClusterFolder {
 }
 
 /// A new database takes about 40 MiB, and as much again soon.
-const LEAST_ROOM: u64 = 100 << 20;
+const MIN_ROOM: u64 = 100 << 20;
 
 fn check_room(folder: &Path) -> anyhow::Result<()> {
     let disk = rustix::fs::statvfs(folder).with_context(|| format!("looking at the disk of {}", folder.display()))?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    if free < LEAST_ROOM {
+    if free < MIN_ROOM {
         bail!(
             "the disk of {} has {} MiB free, and a new database needs {}: make room, or choose another DATA_DIR (--data-dir)",
             folder.display(),
             free >> 20,
-            LEAST_ROOM >> 20
+            MIN_ROOM >> 20
         );
     }
     Ok(())

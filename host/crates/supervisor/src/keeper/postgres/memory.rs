@@ -13,7 +13,7 @@ const SHARE: u64 = 16;
 /// With less, a backup could not be read back that has a value of 32 mebibytes: a line of COPY is held several times.
 const LEAST: u64 = 512 * MEBIBYTE;
 /// PostgreSQL itself handles no value beyond one gibibyte.
-const MOST: u64 = 2048 * MEBIBYTE;
+const MAX_MEMORY: u64 = 2048 * MEBIBYTE;
 const MEBIBYTE: u64 = 1024 * 1024;
 
 /// Bounds this process and those that it starts. Memory that processes share does not count, and each parallel worker
@@ -29,7 +29,7 @@ pub fn bound() -> anyhow::Result<()> {
 }
 
 fn limit(installed: Option<u64>) -> u64 {
-    installed.map_or(LEAST, |bytes| (bytes / SHARE).clamp(LEAST, MOST))
+    installed.map_or(LEAST, |bytes| (bytes / SHARE).clamp(LEAST, MAX_MEMORY))
 }
 
 /// The machine's memory, or what the groups of this process may have of it.
@@ -68,7 +68,7 @@ mod tests {
     fn the_bound_follows_the_machine() {
         let gibibytes = |count: u64| Some(count * 1024 * MEBIBYTE);
         assert_eq!(limit(gibibytes(24)), 1536 * MEBIBYTE);
-        assert_eq!((limit(gibibytes(1)), limit(None), limit(gibibytes(500))), (LEAST, LEAST, MOST));
+        assert_eq!((limit(gibibytes(1)), limit(None), limit(gibibytes(500))), (LEAST, LEAST, MAX_MEMORY));
     }
 
     #[test]

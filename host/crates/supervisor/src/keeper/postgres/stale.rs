@@ -11,8 +11,8 @@ const PID_FILE: &str = "postmaster.pid";
 /// The socket's own file of the same kind, beside the socket.
 const SOCKET_LOCK: &str = ".s.PGSQL.5432.lock";
 /// The old server was told to end by the death of its keeper; it writes a checkpoint first.
-const PATIENCE: Duration = Duration::from_secs(30);
-const LAST_PATIENCE: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Waits for a server that still uses the folder, and removes the files of one that does not.
@@ -42,12 +42,12 @@ async fn ended(pid: Pid, cluster: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     tracing::info!(pid = pid.as_raw_nonzero().get(), "waiting for the former PostgreSQL to end");
-    if gone_within(pid, cluster, PATIENCE).await {
+    if gone_within(pid, cluster, STOP_TIMEOUT).await {
         return Ok(());
     }
     // Immediate shutdown: crash-safe, the next start recovers.
     let _ = rustix::process::kill_process(pid, Signal::QUIT);
-    if !gone_within(pid, cluster, LAST_PATIENCE).await {
+    if !gone_within(pid, cluster, KILL_TIMEOUT).await {
         bail!("the former PostgreSQL (process {}) does not end: end it by hand", pid.as_raw_nonzero());
     }
     Ok(())

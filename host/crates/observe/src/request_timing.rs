@@ -18,7 +18,7 @@ use super::meter::Meter;
 
 /// The account of one request.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Spent {
+pub struct RequestTiming {
     /// In calls of plugins, without what they waited for the database.
     pub plugin: Duration,
     /// Waiting for a connection and while one was held; waits that overlap count once.
@@ -30,10 +30,10 @@ pub struct Spent {
 }
 
 thread_local! {
-    static OPEN: Cell<Spent> = const { Cell::new(Spent { plugin: Duration::ZERO, database: Duration::ZERO, meter: None, waits: 0, since: None }) };
+    static OPEN: Cell<RequestTiming> = const { Cell::new(RequestTiming { plugin: Duration::ZERO, database: Duration::ZERO, meter: None, waits: 0, since: None }) };
 }
 
-impl Spent {
+impl RequestTiming {
     /// Runs `poll` with this account open.
     pub fn during<T>(&mut self, poll: impl FnOnce() -> T) -> T {
         let before = OPEN.replace(*self);
@@ -107,18 +107,18 @@ impl Timing {
 }
 
 /// Does `work` with an account of its own. It is pinned by the caller: taken by value, it would be here twice.
-pub async fn account<F: Future>(mut work: Pin<&mut F>) -> (F::Output, Spent) {
-    let mut spent = Spent::default();
+pub async fn account<F: Future>(mut work: Pin<&mut F>) -> (F::Output, RequestTiming) {
+    let mut spent = RequestTiming::default();
     let outcome = poll_fn(|task| spent.during(|| work.as_mut().poll(task))).await;
     (outcome, spent.closed())
 }
 
 /// What other tasks spend on a request's behalf, until the request itself takes it over.
 #[derive(Clone, Debug, Default)]
-pub struct Elsewhere(Arc<[AtomicU64; 2]>);
+pub struct DetachedTiming(Arc<[AtomicU64; 2]>);
 
-impl Elsewhere {
-    pub fn add(&self, spent: &Spent) {
+impl DetachedTiming {
+    pub fn add(&self, spent: &RequestTiming) {
         for (sum, took) in self.0.iter().zip([spent.plugin, spent.database]) {
             sum.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
         }
@@ -132,7 +132,7 @@ impl Elsewhere {
     }
 }
 
-fn change(change: impl FnOnce(&mut Spent)) {
+fn change(change: impl FnOnce(&mut RequestTiming)) {
     // A thread that is ending has no thread-locals left, and nobody to tell.
     let _ = OPEN.try_with(|open| {
         let mut spent = open.get();
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn waits_that_overlap_count_once() {
-        let mut spent = Spent::default();
+        let mut spent = RequestTiming::default();
         let (long, begun) = (Duration::from_millis(20), Instant::now());
         let (first, second) = spent.during(|| (Waiting::begin(), Waiting::begin()));
         std::thread::sleep(long);
@@ -210,17 +210,17 @@ mod tests {
     #[test]
     fn shares_are_told_in_milliseconds() {
         let us = Duration::from_micros;
-        let spent = Spent { plugin: us(1_234_567), database: us(20), ..Spent::default() };
+        let spent = RequestTiming { plugin: us(1_234_567), database: us(20), ..RequestTiming::default() };
         let text = |took| String::from_utf8(spent.timing(took).as_bytes().to_vec()).unwrap();
         assert_eq!(text(us(1_234_588)), "host;dur=0.001, plugin;dur=1234.567, db;dur=0.020");
         assert_eq!(text(us(0)), "host;dur=0.000, plugin;dur=1234.567, db;dur=0.020");
-        let most = Spent { plugin: Duration::MAX, database: Duration::MAX, ..Spent::default() };
+        let most = RequestTiming { plugin: Duration::MAX, database: Duration::MAX, ..RequestTiming::default() };
         assert!(String::from_utf8_lossy(most.timing(us(0)).as_bytes()).ends_with("db;dur=18446744073709551.615"));
     }
 
     #[test]
     fn accounts_do_not_mix() {
-        let (mut one, mut other) = (Spent::default(), Spent::default());
+        let (mut one, mut other) = (RequestTiming::default(), RequestTiming::default());
         one.during(|| {
             add_plugin(Duration::from_secs(1));
             other.during(|| add_plugin(Duration::from_secs(5)));
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_wait_without_an_account_is_nobodys() {
-        let mut spent = Spent::default();
+        let mut spent = RequestTiming::default();
         let carried = Waiting::begin();
         spent.during(|| drop(carried));
         assert!(spent.database.is_zero() && spent.closed().database.is_zero());

@@ -8,15 +8,15 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::{
     announce::Announcement, crashes::Crashes, files::Files, first_password::FirstPassword, local::LocalListener,
-    provisioner::Provisioner, worker::Death,
+    provisioner::Provisioner, worker::WorkerExit,
 };
 use cardinal_base::clock::Clock;
 use cardinal_control::link::{ProvisionRequest, ToKeeper, ToWorker};
 
 /// Packages that need not be tried again; far more than a host has.
-const MOST_PROBED: usize = 1_000;
+const MAX_PROBED: usize = 1_000;
 
-pub struct Desk {
+pub struct ControlService {
     pub clock: Clock,
     pub crashes: Crashes,
     /// A worker has answered on the public socket, so that it counts when one does not.
@@ -34,7 +34,7 @@ pub struct Desk {
     asked: HashSet<ProvisionRequest>,
 }
 
-impl Desk {
+impl ControlService {
     pub fn new(
         clock: Clock,
         crashes: Crashes,
@@ -81,7 +81,7 @@ impl Desk {
                 spawn_blocking(move || drop(first.look(&login)));
             }
             ToKeeper::Probed { sha256 } => {
-                if self.probed.len() < MOST_PROBED {
+                if self.probed.len() < MAX_PROBED {
                     self.probed.insert(sha256);
                 }
             }
@@ -126,7 +126,7 @@ impl Desk {
     }
 
     /// Writes down how a worker ended. Whether there is reason to hope that the next one will fare better.
-    pub fn bury(&mut self, death: Death) -> bool {
+    pub fn record_exit(&mut self, death: WorkerExit) -> bool {
         let Some(crash) = death.crash else { return false };
         if let Some(culprit) = &crash.plugin {
             self.probed.remove(&culprit.sha256);

@@ -43,7 +43,7 @@ impl Policy {
 
 /// Where a caller stands after its call.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct RateState {
     pub policy: Policy,
     /// Calls that would be let through now.
     pub remaining: u64,
@@ -51,7 +51,7 @@ pub struct Standing {
     pub refill: u64,
 }
 
-impl Standing {
+impl RateState {
     /// Writes `RateLimit-Policy` and `RateLimit`.
     pub fn write(&self, headers: &mut HeaderMap) {
         let mut line = Line { bytes: [0; 64], length: 0 };
@@ -112,7 +112,7 @@ mod tests {
     fn written(remaining: u64, refill: u64) -> (String, String) {
         let policy = Policy::new(Kind::Address, Limit::new(1200, 600));
         let mut headers = HeaderMap::new();
-        Standing { policy, remaining, refill }.write(&mut headers);
+        RateState { policy, remaining, refill }.write(&mut headers);
         let text = |name: HeaderName| headers[name].to_str().unwrap().to_owned();
         (text(POLICY), text(LIMIT))
     }

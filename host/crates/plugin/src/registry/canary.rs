@@ -19,28 +19,28 @@ const LASTS: Duration = Duration::from_secs(60);
 /// And when there are not.
 const LASTS_MOST: Duration = Duration::from_secs(600);
 /// Fewer calls say nothing.
-const LEAST_CALLS: u64 = 20;
+const MIN_CALLS: u64 = 20;
 /// Of a hundred calls so many must have gone wrong by the plugin's own fault, and so many more than before, when twice
 /// as many did not.
-const LEAST_PERCENT: u64 = 20;
+const MIN_PERCENT: u64 = 20;
 /// How often trials are looked at.
 const EVERY: Duration = Duration::from_millis(250);
 /// After a roll-back that could not be made.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// A package on trial.
-pub(super) struct Trial {
+pub(super) struct Canary {
     plugin: String,
     version: String,
     sha256: String,
     active: Weak<Active>,
     begun: Instant,
-    before: Seen,
+    before: CallCounts,
 }
 
 /// Calls that were let in, and those of them that the plugin failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
+struct CallCounts {
     calls: u64,
     faults: u64,
 }
@@ -61,28 +61,30 @@ pub struct Failed {
     pub reason: String,
 }
 
-impl Trial {
+impl Canary {
     /// For a package that takes the place of another one.
-    pub fn of(new: &Service, old: &Service) -> Option<Self> {
+    pub fn start(new: &Service, old: &Service) -> Option<Self> {
         (new.sha256 != old.sha256).then(|| Self {
             plugin: new.active.manifest.name.clone(),
             version: new.active.manifest.version.to_string(),
             sha256: new.sha256.clone(),
             active: Arc::downgrade(&new.active),
             begun: Instant::now(),
-            before: Seen::of(&old.active.guard.counters),
+            before: CallCounts::from_counters(&old.active.guard.counters),
         })
     }
 
     fn verdict(&self, now: Instant) -> Verdict {
         match self.active.upgrade() {
-            Some(active) => judge(self.before, Seen::of(&active.guard.counters), now.duration_since(self.begun)),
+            Some(active) => {
+                verdict(self.before, CallCounts::from_counters(&active.guard.counters), now.duration_since(self.begun))
+            }
             None => Verdict::Passed, // something else serves by now
         }
     }
 
     fn reason(&self) -> String {
-        let now = self.active.upgrade().map_or(self.before, |active| Seen::of(&active.guard.counters));
+        let now = self.active.upgrade().map_or(self.before, |active| CallCounts::from_counters(&active.guard.counters));
         let (seconds, before) = (self.begun.elapsed().as_secs(), self.before);
         format!(
             "{} of {} calls failed within {seconds} s of its start; of the package before, {} of {}.",
@@ -91,8 +93,8 @@ impl Trial {
     }
 }
 
-impl Seen {
-    fn of(counters: &Counters) -> Self {
+impl CallCounts {
+    fn from_counters(counters: &Counters) -> Self {
         Self {
             calls: counters.calls.read().saturating_sub(counters.refused.read()),
             faults: counters.causes[Cause::Plugin as usize].read(),
@@ -100,16 +102,16 @@ impl Seen {
     }
 
     fn percent(self) -> u64 {
-        if self.calls < LEAST_CALLS { 0 } else { self.faults * 100 / self.calls }
+        if self.calls < MIN_CALLS { 0 } else { self.faults * 100 / self.calls }
     }
 }
 
-fn judge(before: Seen, now: Seen, lasted: Duration) -> Verdict {
-    let bad = now.percent() >= LEAST_PERCENT;
-    let worse = now.percent() >= 2 * before.percent() || now.percent() >= before.percent() + LEAST_PERCENT;
+fn verdict(before: CallCounts, now: CallCounts, lasted: Duration) -> Verdict {
+    let bad = now.percent() >= MIN_PERCENT;
+    let worse = now.percent() >= 2 * before.percent() || now.percent() >= before.percent() + MIN_PERCENT;
     match () {
-        () if now.calls >= LEAST_CALLS && bad && worse => Verdict::Failed,
-        () if lasted >= LASTS_MOST || (lasted >= LASTS && now.calls >= LEAST_CALLS) => Verdict::Passed,
+        () if now.calls >= MIN_CALLS && bad && worse => Verdict::Failed,
+        () if lasted >= LASTS_MOST || (lasted >= LASTS && now.calls >= MIN_CALLS) => Verdict::Passed,
         () => Verdict::Open,
     }
 }
@@ -139,7 +141,7 @@ impl Registry {
     }
 
     /// The first that has failed, taken off the list; those that have passed are forgotten.
-    fn next_failed(&self) -> Option<Trial> {
+    fn next_failed(&self) -> Option<Canary> {
         let now = Instant::now();
         let mut trials = self.trials.lock().unwrap_or_else(PoisonError::into_inner);
         trials.retain(|trial| trial.verdict(now) != Verdict::Passed);
@@ -154,33 +156,33 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(1);
 
-    fn seen(calls: u64, faults: u64) -> Seen {
-        Seen { calls, faults }
+    fn seen(calls: u64, faults: u64) -> CallCounts {
+        CallCounts { calls, faults }
     }
 
     #[test]
     fn what_fails_clearly_more_often_than_before_fails_its_trial() {
         let good = seen(1_000, 3);
-        assert_eq!(judge(good, seen(19, 19), SOON), Verdict::Open, "too few to say");
-        assert_eq!(judge(good, seen(20, 4), SOON), Verdict::Failed);
-        assert_eq!(judge(good, seen(100, 19), SOON), Verdict::Open);
-        assert_eq!(judge(seen(0, 0), seen(20, 20), SOON), Verdict::Failed, "nobody had called the one before");
+        assert_eq!(verdict(good, seen(19, 19), SOON), Verdict::Open, "too few to say");
+        assert_eq!(verdict(good, seen(20, 4), SOON), Verdict::Failed);
+        assert_eq!(verdict(good, seen(100, 19), SOON), Verdict::Open);
+        assert_eq!(verdict(seen(0, 0), seen(20, 20), SOON), Verdict::Failed, "nobody had called the one before");
     }
 
     #[test]
     fn what_is_no_worse_than_before_stays() {
         let bad = seen(1_000, 500);
-        assert_eq!(judge(bad, seen(100, 60), SOON), Verdict::Open);
-        assert_eq!(judge(bad, seen(100, 70), SOON), Verdict::Failed);
-        assert_eq!(judge(seen(1_000, 150), seen(100, 25), SOON), Verdict::Open);
+        assert_eq!(verdict(bad, seen(100, 60), SOON), Verdict::Open);
+        assert_eq!(verdict(bad, seen(100, 70), SOON), Verdict::Failed);
+        assert_eq!(verdict(seen(1_000, 150), seen(100, 25), SOON), Verdict::Open);
     }
 
     #[test]
     fn a_trial_ends() {
         let good = seen(1_000, 0);
-        assert_eq!(judge(good, seen(20, 0), LASTS), Verdict::Passed);
-        assert_eq!(judge(good, seen(19, 19), LASTS), Verdict::Open, "it goes on until there are calls");
-        assert_eq!(judge(good, seen(19, 19), LASTS_MOST), Verdict::Passed);
-        assert_eq!(judge(good, seen(1_000, 900), LASTS), Verdict::Failed);
+        assert_eq!(verdict(good, seen(20, 0), LASTS), Verdict::Passed);
+        assert_eq!(verdict(good, seen(19, 19), LASTS), Verdict::Open, "it goes on until there are calls");
+        assert_eq!(verdict(good, seen(19, 19), LASTS_MOST), Verdict::Passed);
+        assert_eq!(verdict(good, seen(1_000, 900), LASTS), Verdict::Failed);
     }
 }

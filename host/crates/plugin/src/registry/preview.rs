@@ -7,20 +7,20 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use super::{
-    found::{self, Found},
-    judge::{self, Judge},
+    candidate::{self, FoundPackage},
+    claims::{Ready, Step},
+    policy::{self, Policy},
     read::packages,
     report::PluginReport,
-    settle::{Ready, Step},
     snapshot::{Before, Entry, Snapshot},
 };
-use crate::{agreement, library::SealedLibrary, past::Past, probe::Prober};
+use crate::{agreement, library::SealedLibrary, probe::Prober, quarantine::Quarantine};
 use cardinal_base::{
     clock::Clock,
     config::{Config, Secret},
     seal::SealingKey,
 };
-use cardinal_control::crash::book::Book;
+use cardinal_control::crash::history::CrashHistory;
 use cardinal_package::{
     compat::Claims,
     kept::Kept,
@@ -35,13 +35,13 @@ use cardinal_store::plugin_state::PluginState;
 pub struct Decided {
     pub states: HashMap<String, PluginState>,
     pub owners: HashMap<String, Option<String>>,
-    pub crashes: Book,
+    pub crashes: CrashHistory,
     /// Opens what of the settings is sealed; none where nothing is stored.
     pub key: Option<SealingKey>,
 }
 
 /// A package, and how far it got.
-pub struct Surveyed {
+pub struct Preview {
     pub report: PluginReport,
     pub manifest: Option<Manifest>,
     /// Of a package that may be tried; empty when it has none.
@@ -49,7 +49,7 @@ pub struct Surveyed {
 }
 
 /// Looks at all packages of the plugins folder, in the order of their names.
-pub async fn survey(config: &Config, decided: Decided) -> Vec<Surveyed> {
+pub async fn preview(config: &Config, decided: Decided) -> Vec<Preview> {
     let folder = config.paths.plugins_dir.clone();
     let keys = config.plugins.trust_keys.clone();
     let looked = spawn_blocking(move || (packages(&folder), Keys::load(&keys))).await;
@@ -70,40 +70,46 @@ pub async fn survey(config: &Config, decided: Decided) -> Vec<Surveyed> {
     let mut found = Vec::new();
     for path in paths {
         let (at, refusal, keys) = (path.clone(), refusal.clone(), keys.clone());
-        let read = spawn_blocking(move || found::inspect(&at, refusal, &keys)).await;
-        found.push(read.unwrap_or_else(|error| Found::broken(&path, &error)));
+        let read = spawn_blocking(move || candidate::inspect(&at, refusal, &keys)).await;
+        found.push(read.unwrap_or_else(|error| FoundPackage::broken(&path, &error)));
     }
-    let past = Arc::new(Past::read_only(decided.crashes));
+    let quarantine = Arc::new(Quarantine::read_only(decided.crashes));
     let key = decided.key.unwrap_or_else(|| SealingKey::derive(&Secret::new("")));
-    let judge =
-        Judge::new(&config.plugins, None, key, Clock::System, past, Arc::new(Kept::open(&config.paths.data_dir)));
+    let policy = Policy::new(
+        &config.plugins,
+        None,
+        key,
+        Clock::System,
+        quarantine,
+        Arc::new(Kept::open(&config.paths.data_dir)),
+    );
     let snapshot = Snapshot::default();
-    let decided = judge::Decided { states: decided.states, owners: decided.owners, ..judge::Decided::default() };
+    let decided = policy::Decided { states: decided.states, owners: decided.owners, ..policy::Decided::default() };
     let before = Before::new(&snapshot, &found);
-    let steps = judge.judge(found, &decided, &before, None).await;
+    let steps = policy.decide(found, &decided, &before, None).await;
     let mut claims = Claims::default();
-    let mut surveyed = Vec::new();
+    let mut previews = Vec::new();
     for step in steps {
-        surveyed.push(match step {
-            Step::Done(entry) | Step::Keep(entry) => Surveyed::of(entry, None),
+        previews.push(match step {
+            Step::Done(entry) | Step::Keep(entry) => Preview::new(entry, None),
             Step::Try(ready) => go_on(*ready, &mut claims).await,
         });
     }
-    surveyed
+    previews
 }
 
 /// Collisions and the probe, for a package that is good by itself.
-async fn go_on(ready: Ready, claims: &mut Claims) -> Surveyed {
+async fn go_on(ready: Ready, claims: &mut Claims) -> Preview {
     let Ready { about, candidate, settings, .. } = ready;
     if let Err(refusal) = claims.take(&candidate.manifest, &about.origin) {
-        return Surveyed::of(Entry::ended(about, refusal.into()), None);
+        return Preview::new(Entry::ended(about, refusal.into()), None);
     }
     if let Err(refusal) = try_out(candidate.package.library.clone(), &candidate.manifest, &settings).await {
         claims.release(&candidate.manifest);
-        return Surveyed::of(Entry::ended(about, refusal.into()), None);
+        return Preview::new(Entry::ended(about, refusal.into()), None);
     }
     let schema_sql = candidate.package.schema_sql.clone().unwrap_or_default();
-    Surveyed::of(Entry::at(about, State::Checked), Some(schema_sql))
+    Preview::new(Entry::at(about, State::Checked), Some(schema_sql))
 }
 
 async fn try_out(library: bytes::Bytes, manifest: &Manifest, settings: &Value) -> Result<(), Refusal> {
@@ -120,8 +126,8 @@ async fn try_out(library: bytes::Bytes, manifest: &Manifest, settings: &Value) -
     }
 }
 
-impl Surveyed {
-    fn of(entry: Entry, schema_sql: Option<String>) -> Self {
-        Self { report: PluginReport::of(&entry), manifest: entry.about.manifest, schema_sql }
+impl Preview {
+    fn new(entry: Entry, schema_sql: Option<String>) -> Self {
+        Self { report: PluginReport::from_entry(&entry), manifest: entry.about.manifest, schema_sql }
     }
 }

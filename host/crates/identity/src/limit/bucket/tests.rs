@@ -3,12 +3,12 @@ use super::*;
 const SECOND: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
-fn meter(limit: Limit, shared: bool) -> Meter {
-    Meter::new(Uuid::nil(), limit, shared)
+fn bucket(limit: Limit, shared: bool) -> Bucket {
+    Bucket::new(Uuid::nil(), limit, shared)
 }
 
-fn admitted(meter: &Meter, limit: Limit, now: u64, hosts: u32, calls: usize) -> usize {
-    (0..calls).filter(|_| matches!(meter.take(limit, now, hosts), Taken::Admitted { .. })).count()
+fn admitted(bucket: &Bucket, limit: Limit, now: u64, hosts: u32, calls: usize) -> usize {
+    (0..calls).filter(|_| matches!(bucket.take(limit, now, hosts), Taken::Admitted { .. })).count()
 }
 
 /// What `crates/store/src/rate_budgets.rs` does for one caller.
@@ -46,25 +46,25 @@ impl Budget {
 /// Hosts with a caller each; `demand(host, now)` says how often it calls in each tenth of a second.
 struct Fleet {
     limit: Limit,
-    meters: Vec<Meter>,
+    buckets: Vec<Bucket>,
     budget: Budget,
     next: Vec<u64>,
     admitted: Vec<usize>,
 }
 
 impl Fleet {
-    fn of(hosts: usize, limit: Limit) -> Self {
+    fn new(hosts: usize, limit: Limit) -> Self {
         let next = (0..hosts).map(|host| SECOND + (host as u64 * 37 + 11) * MS).collect();
-        let meters = (0..hosts).map(|_| meter(limit, true)).collect();
-        Self { limit, meters, budget: Budget::new(), next, admitted: vec![0; hosts] }
+        let buckets = (0..hosts).map(|_| bucket(limit, true)).collect();
+        Self { limit, buckets, budget: Budget::new(), next, admitted: vec![0; hosts] }
     }
 
     fn run(&mut self, from: u64, seconds: u64, database: bool, demand: impl Fn(usize, u64) -> usize) -> usize {
         let before: usize = self.admitted.iter().sum();
-        let hosts = self.meters.len() as u32;
+        let hosts = self.buckets.len() as u32;
         for tick in 0..seconds * 100 {
             let now = (1 + from) * SECOND + tick * 10 * MS;
-            for host in 0..self.meters.len() {
+            for host in 0..self.buckets.len() {
                 if self.next[host] <= now {
                     // As irregular as the real one.
                     self.next[host] = now + SECOND + (tick * 7919 + host as u64 * 104_729) % 300 * MS;
@@ -72,7 +72,7 @@ impl Fleet {
                 }
                 if tick % 10 == 0 {
                     let calls = demand(host, now);
-                    self.admitted[host] += admitted(&self.meters[host], self.limit, now, hosts, calls);
+                    self.admitted[host] += admitted(&self.buckets[host], self.limit, now, hosts, calls);
                 }
             }
         }
@@ -80,13 +80,13 @@ impl Fleet {
     }
 
     fn exchange(&mut self, host: usize, now: u64, hosts: u32, database: bool) {
-        let meter = &self.meters[host];
-        let Some(ask) = meter.ask(now, hosts) else { return };
+        let bucket = &self.buckets[host];
+        let Some(ask) = bucket.ask(now, hosts) else { return };
         if database {
             let (granted, spent) = self.budget.exchange(host, &ask, now);
-            meter.granted(granted, spent, now);
+            bucket.granted(granted, spent, now);
         } else {
-            meter.unanswered(&ask, now);
+            bucket.unanswered(&ask, now);
         }
     }
 }
@@ -95,36 +95,36 @@ impl Fleet {
 fn a_call_that_is_given_back_was_never_made() {
     let limit = Limit::new(60, 3);
     for (shared, hosts) in [(false, 1), (true, 1)] {
-        let meter = meter(limit, shared);
+        let bucket = bucket(limit, shared);
         for _ in 0..20 {
-            assert_eq!(admitted(&meter, limit, SECOND, hosts, 1), 1, "shared: {shared}");
-            meter.give_back(limit);
+            assert_eq!(admitted(&bucket, limit, SECOND, hosts, 1), 1, "shared: {shared}");
+            bucket.give_back(limit);
         }
-        assert_eq!(admitted(&meter, limit, SECOND, hosts, 10), 3, "shared: {shared}");
+        assert_eq!(admitted(&bucket, limit, SECOND, hosts, 10), 3, "shared: {shared}");
     }
 }
 
 #[test]
 fn alone_it_is_exact() {
     let limit = Limit::new(60, 5);
-    let meter = meter(limit, false);
-    assert_eq!(admitted(&meter, limit, SECOND, 1, 100), 5);
-    assert_eq!(meter.take(limit, SECOND, 1), Taken::Refused { wait: SECOND, refill: 5 * SECOND });
-    assert_eq!(meter.take(limit, 2 * SECOND, 1), Taken::Admitted { remaining: 0, refill: 5 * SECOND });
-    assert_eq!(admitted(&meter, limit, 12 * SECOND, 1, 100), 5);
+    let bucket = bucket(limit, false);
+    assert_eq!(admitted(&bucket, limit, SECOND, 1, 100), 5);
+    assert_eq!(bucket.take(limit, SECOND, 1), Taken::Refused { wait: SECOND, refill: 5 * SECOND });
+    assert_eq!(bucket.take(limit, 2 * SECOND, 1), Taken::Admitted { remaining: 0, refill: 5 * SECOND });
+    assert_eq!(admitted(&bucket, limit, 12 * SECOND, 1, 100), 5);
 }
 
 #[test]
 fn a_changed_limit_holds_at_once_and_what_was_spent_stays_spent() {
     let slow = Limit::new(1, 100);
-    let meter = meter(slow, false);
-    assert_eq!(admitted(&meter, slow, SECOND, 1, 1_000), 100);
+    let bucket = bucket(slow, false);
+    assert_eq!(admitted(&bucket, slow, SECOND, 1, 1_000), 100);
     let fast = Limit::new(6_000, 600);
-    meter.follow(fast, SECOND);
-    assert_eq!(admitted(&meter, fast, SECOND, 1, 1_000), 500, "100 of 600 were spent");
+    bucket.follow(fast, SECOND);
+    assert_eq!(admitted(&bucket, fast, SECOND, 1, 1_000), 500, "100 of 600 were spent");
     let tiny = Limit::new(60, 2);
-    meter.follow(tiny, SECOND);
-    assert_eq!(admitted(&meter, tiny, 3 * SECOND, 1, 10), 2, "no longer shut out than its own burst");
+    bucket.follow(tiny, SECOND);
+    assert_eq!(admitted(&bucket, tiny, 3 * SECOND, 1, 10), 2, "no longer shut out than its own burst");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn several_hosts_hold_a_caller_to_one_limit() {
         (2, Limit::new(60, 6)),
         (10, Limit::new(100_000, 10_000)),
     ] {
-        let total = Fleet::of(hosts, limit).run(0, 60, true, |_, _| limit.per_minute as usize / 50 + 20) as f64;
+        let total = Fleet::new(hosts, limit).run(0, 60, true, |_, _| limit.per_minute as usize / 50 + 20) as f64;
         let allowed = f64::from(limit.burst + limit.per_minute);
         let off = (total - allowed) / f64::from(limit.per_minute);
         assert!(off.abs() < 0.1, "{hosts} hosts, {limit:?}: {total} of {allowed}");
@@ -147,7 +147,7 @@ fn several_hosts_hold_a_caller_to_one_limit() {
 #[test]
 fn a_host_that_alone_is_called_gets_the_whole_of_it() {
     let limit = Limit::new(6_000, 600);
-    let total = Fleet::of(3, limit).run(0, 60, true, |host, _| if host == 1 { 1_000 } else { 0 });
+    let total = Fleet::new(3, limit).run(0, 60, true, |host, _| if host == 1 { 1_000 } else { 0 });
     assert!((6_000..=7_200).contains(&total), "{total}");
 }
 
@@ -156,7 +156,7 @@ fn nobody_gains_by_changing_hosts() {
     let limit = Limit::new(600, 60);
     for seconds in [1, 2, 3, 5, 7] {
         let turn = move |host, now| if now / (seconds * SECOND) % 2 == host as u64 { 100 } else { 0 };
-        let total = Fleet::of(2, limit).run(0, 60, true, turn);
+        let total = Fleet::new(2, limit).run(0, 60, true, turn);
         assert!(total as f64 <= 660.0 * 1.1, "changing every {seconds} s: {total}");
     }
 }
@@ -164,7 +164,7 @@ fn nobody_gains_by_changing_hosts() {
 #[test]
 fn who_stays_below_the_limit_is_never_refused() {
     let limit = Limit::new(6_000, 600);
-    let mut fleet = Fleet::of(2, limit);
+    let mut fleet = Fleet::new(2, limit);
     let total = fleet.run(0, 60, true, |_, _| 4); // 80 a second of 100
     assert_eq!(total, 2 * 4 * 600);
 }
@@ -172,7 +172,7 @@ fn who_stays_below_the_limit_is_never_refused() {
 #[test]
 fn without_the_database_portions_are_halved_and_paid_back() {
     let limit = Limit::new(6_000, 600);
-    let mut fleet = Fleet::of(2, limit);
+    let mut fleet = Fleet::new(2, limit);
     fleet.run(0, 20, true, |_, _| 1_000);
     let gone = fleet.run(20, 20, false, |_, _| 1_000);
     assert!((1..600).contains(&gone), "less and less: {gone}");
@@ -184,31 +184,31 @@ fn without_the_database_portions_are_halved_and_paid_back() {
 #[test]
 fn others_come_and_go_and_the_budget_stays_one() {
     let limit = Limit::new(600, 100);
-    let meter = meter(limit, false);
-    assert_eq!(admitted(&meter, limit, SECOND, 1, 60), 60);
-    meter.share(SECOND, 2);
-    assert_eq!(admitted(&meter, limit, SECOND, 2, 100), 20, "its half of the 40 that were left");
-    let ask = meter.ask(SECOND, 2).unwrap();
+    let bucket = bucket(limit, false);
+    assert_eq!(admitted(&bucket, limit, SECOND, 1, 60), 60);
+    bucket.share(SECOND, 2);
+    assert_eq!(admitted(&bucket, limit, SECOND, 2, 100), 20, "its half of the 40 that were left");
+    let ask = bucket.ask(SECOND, 2).unwrap();
     assert!((ask.debit - 80.0).abs() < 0.01, "all that it has handed out: {ask:?}");
-    meter.granted(0.0, 80.0, SECOND);
-    meter.unshare(SECOND);
-    assert_eq!(admitted(&meter, limit, SECOND, 1, 100), 20);
-    meter.share(2 * SECOND, 2);
-    meter.unshare(2 * SECOND);
-    assert_eq!(admitted(&meter, limit, 2 * SECOND, 1, 100), 10, "a second brings ten calls");
+    bucket.granted(0.0, 80.0, SECOND);
+    bucket.unshare(SECOND);
+    assert_eq!(admitted(&bucket, limit, SECOND, 1, 100), 20);
+    bucket.share(2 * SECOND, 2);
+    bucket.unshare(2 * SECOND);
+    assert_eq!(admitted(&bucket, limit, 2 * SECOND, 1, 100), 10, "a second brings ten calls");
 }
 
 #[test]
 fn what_is_not_needed_is_given_back_once() {
     let limit = Limit::new(600, 100);
-    let meter = meter(limit, true);
-    assert_eq!(admitted(&meter, limit, SECOND, 2, 10), 10);
-    let ask = meter.ask(SECOND, 2).unwrap();
+    let bucket = bucket(limit, true);
+    assert_eq!(admitted(&bucket, limit, SECOND, 2, 10), 10);
+    let ask = bucket.ask(SECOND, 2).unwrap();
     assert!((ask.debit - 50.0).abs() < 0.01, "{ask:?}");
-    meter.granted(0.0, 50.0, SECOND);
-    let back = meter.ask(2 * SECOND, 2).unwrap();
+    bucket.granted(0.0, 50.0, SECOND);
+    let back = bucket.ask(2 * SECOND, 2).unwrap();
     assert!((back.debit + 40.0).abs() < 0.01 && back.want == 0.0, "{back:?}");
-    meter.granted(0.0, 0.0, 2 * SECOND);
-    assert_eq!(meter.ask(3 * SECOND, 2), None, "nothing is left to say");
-    assert!(meter.is_spent_nothing(4 * SECOND));
+    bucket.granted(0.0, 0.0, 2 * SECOND);
+    assert_eq!(bucket.ask(3 * SECOND, 2), None, "nothing is left to say");
+    assert!(bucket.is_spent_nothing(4 * SECOND));
 }

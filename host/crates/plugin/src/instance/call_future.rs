@@ -15,10 +15,10 @@ use super::{CallLease, fault, reply};
 use crate::{
     bridge::scope::CallScope,
     call::{CallFault, PluginReply},
-    lane::Ride,
-    library::seat::Running,
+    lane::JoinHandle,
+    library::raw_instance::Running,
 };
-use cardinal_observe::spent::{self, Spent};
+use cardinal_observe::request_timing::{self, RequestTiming};
 
 pub(super) type Outcome = Result<PluginReply, CallFault>;
 
@@ -30,7 +30,7 @@ enum Stage {
     Ready(Request, CallLease),
     // Dropped in this order: what runs, then what it runs on.
     Here(Running<Reply>, CallLease),
-    OnLane(Ride<(Outcome, Spent)>, Arc<CallScope>),
+    OnLane(JoinHandle<(Outcome, RequestTiming)>, Arc<CallScope>),
     /// There was no place for it, or it is over.
     Over,
 }
@@ -109,7 +109,7 @@ impl Call {
 
     fn on_lane(
         &mut self,
-        mut ride: Ride<(Outcome, Spent)>,
+        mut ride: JoinHandle<(Outcome, RequestTiming)>,
         scope: Arc<CallScope>,
         cx: &mut Context<'_>,
     ) -> Poll<Outcome> {
@@ -118,7 +118,7 @@ impl Call {
             return Poll::Pending;
         };
         let Ok((outcome, spent)) = told else { return Poll::Ready(Err(CallFault::Retired)) };
-        spent::add_database(spent.database);
+        request_timing::add_database(spent.database);
         Poll::Ready(outcome)
     }
 }
@@ -143,17 +143,17 @@ fn read(outcome: Result<Reply, cardinal_plugin_abi::Error>, lease: CallLease) ->
     lease.number.scope().settle();
     match outcome {
         Ok(reply) => reply::check(reply, lease),
-        Err(error) => Err(fault::of(&error)),
+        Err(error) => Err(fault::from_error(&error)),
     }
 }
 
 async fn work(
     lease: CallLease,
     begin: impl FnOnce(&CallLease) -> Running<Reply> + Send,
-    tell: oneshot::Sender<(Outcome, Spent)>,
+    tell: oneshot::Sender<(Outcome, RequestTiming)>,
 ) {
     let running = begin(&lease);
-    let (outcome, spent) = spent::account(pin!(async {
+    let (outcome, spent) = request_timing::account(pin!(async {
         let outcome = running.await;
         read(outcome, lease)
     }))

@@ -4,7 +4,7 @@ use semver::Version;
 use serde_json::Value;
 
 use super::{
-    Course, PLUGIN_WAIT, Registry, Reload,
+    PLUGIN_WAIT, Registry, Reload, ScanScope,
     history::{History, NoWayBack, Wanted, WayBack},
 };
 use crate::error::RegistryError;
@@ -45,7 +45,7 @@ impl Registry {
             return Err(RegistryError::Conflict("The plugin is disabled: enable it.".to_owned()));
         }
         let reload = Reload { plugin: plugin.to_owned(), origin };
-        self.walk(Course { reload: Some(reload), ..Course::of_decisions() }).await;
+        self.walk(ScanScope { reload: Some(reload), ..ScanScope::of_decisions() }).await;
         self.loads.settled(Some(plugin), PLUGIN_WAIT).await;
         match self.snapshot().refused(plugin, Code::DestructiveMigration) {
             Some((lying, refusal)) => {
@@ -74,7 +74,7 @@ impl Registry {
         }
         let core = &self.loader.services.core;
         let (versions, losses) = (plugin_versions::all(core).await?, plugin_versions::losses(core).await?);
-        let kept = self.kept.of(plugin);
+        let kept = self.kept.for_plugin(plugin);
         let history = History {
             versions: versions.get(plugin).map(Vec::as_slice).unwrap_or_default(),
             losses: losses.get(plugin).map(Vec::as_slice).unwrap_or_default(),

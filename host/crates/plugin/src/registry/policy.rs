@@ -11,14 +11,14 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use super::{
-    found::{About, Candidate, Found, NotGood},
+    candidate::{Candidate, FoundPackage, PackageError, PackageSummary},
+    claims::{Ready, Step},
     history::History,
     report::VersionReport,
-    settle::{Ready, Step},
     snapshot::{Before, Entry, Service},
 };
 use crate::{
-    past::Past,
+    quarantine::Quarantine,
     settings::{self, Stored},
 };
 use cardinal_base::{
@@ -95,7 +95,7 @@ impl Decided {
     /// Plugins that were in service on this database and are none of `here`: removed, or another host's alone.
     pub fn gone(&self, here: &[Entry]) -> Vec<Entry> {
         let absent = |name: &&String| here.iter().all(|entry| entry.about.name != **name);
-        self.versions.keys().filter(absent).map(|name| Entry::gone(About::absent(name))).collect()
+        self.versions.keys().filter(absent).map(|name| Entry::gone(PackageSummary::absent(name))).collect()
     }
 }
 
@@ -103,7 +103,7 @@ fn history<'h>(
     name: &str,
     decided: &'h Decided,
     kept: &'h [KeptPackage],
-    serving: Option<(&About, &'h Arc<Service>)>,
+    serving: Option<(&PackageSummary, &'h Arc<Service>)>,
 ) -> History<'h> {
     History {
         versions: decided.versions.get(name).map(Vec::as_slice).unwrap_or_default(),
@@ -114,7 +114,7 @@ fn history<'h>(
 }
 
 /// The operator's rules for plugins.
-pub(super) struct Judge {
+pub(super) struct Policy {
     trust: Trust,
     lock_file: PathBuf,
     /// Without one the lock file is read here.
@@ -123,17 +123,17 @@ pub(super) struct Judge {
     settings: BTreeMap<String, Value>,
     key: SealingKey,
     clock: Clock,
-    pub past: Arc<Past>,
+    pub quarantine: Arc<Quarantine>,
     kept: Arc<Kept>,
 }
 
-impl Judge {
+impl Policy {
     pub fn new(
         plugins: &Plugins,
         keeper: Option<KeeperLink>,
         key: SealingKey,
         clock: Clock,
-        past: Arc<Past>,
+        quarantine: Arc<Quarantine>,
         kept: Arc<Kept>,
     ) -> Self {
         Self {
@@ -144,15 +144,15 @@ impl Judge {
             settings: plugins.settings.clone(),
             key,
             clock,
-            past,
+            quarantine,
             kept,
         }
     }
 
     /// The next step of every package that was found.
-    pub async fn judge(
+    pub async fn decide(
         &self,
-        found: Vec<Found>,
+        found: Vec<FoundPackage>,
         decided: &Decided,
         before: &Before<'_>,
         reload: Option<&str>,
@@ -178,7 +178,7 @@ impl Judge {
         let Some(mut lock) = self.load_lock().await else { return };
         let before = lock.clone();
         for entry in entries.iter_mut().filter(|entry| entry.service.is_some()) {
-            let About { name, sha256: Some(sha256), warnings, .. } = &mut entry.about else { continue };
+            let PackageSummary { name, sha256: Some(sha256), warnings, .. } = &mut entry.about else { continue };
             if let Verdict::Changed { before } = lock.record(name, sha256, self.clock.now()) {
                 tracing::warn!(
                     plugin = name,
@@ -220,7 +220,7 @@ impl Judge {
 
     fn step(
         &self,
-        Found { about, outcome }: Found,
+        FoundPackage { about, outcome }: FoundPackage,
         decided: &Decided,
         before: &Before<'_>,
         (lock, reload): (Option<&Lock>, Option<&str>),
@@ -230,7 +230,7 @@ impl Judge {
             return Step::Done(Entry::at(about, State::Disabled));
         }
         let sha256 = about.sha256.as_deref().unwrap_or_default();
-        if let Some(quarantine) = self.past.quarantine(&about.name, sha256) {
+        if let Some(quarantine) = self.quarantine.find(&about.name, sha256) {
             return Step::Done(Entry::quarantined(about, quarantine));
         }
         let candidate = match outcome {
@@ -242,7 +242,7 @@ impl Judge {
             Ok(settings) => settings,
             Err(refusal) => return Step::Done(Entry::ended(about, refusal.into())),
         };
-        let kept = self.kept.of(&about.name);
+        let kept = self.kept.for_plugin(&about.name);
         let history = history(&about.name, decided, &kept, before.serving(&about));
         let is_reload = reload == Some(about.name.as_str());
         if let Some(refusal) = history.refusal(&candidate.sha256, &candidate.manifest.version, is_reload) {
@@ -261,7 +261,7 @@ impl Judge {
             matches!(refusal.code, Code::RolledBack | Code::LowerVersion | Code::DestructiveMigration)
         });
         let gone = matches!(entry.state, State::Refused | State::Failed) && (waits || always);
-        let (kept, name) = (self.kept.of(&entry.about.name), entry.about.name.clone());
+        let (kept, name) = (self.kept.for_plugin(&entry.about.name), entry.about.name.clone());
         let history = history(&name, decided, &kept, None);
         let replaced = entry.service.as_ref().is_some_and(|service| waits && history.is_set_aside(&service.sha256));
         if !gone && !replaced {
@@ -269,7 +269,7 @@ impl Judge {
         }
         let unwanted = entry.about.sha256.clone().unwrap_or_default();
         for package in history.stand_ins(&unwanted) {
-            if self.past.quarantine(&name, &package.sha256).is_some() {
+            if self.quarantine.find(&name, &package.sha256).is_some() {
                 continue;
             }
             match self.take(&entry.about, &package.sha256, decided, before).await {
@@ -289,24 +289,24 @@ impl Judge {
     /// A kept package, judged as if it lay in the folder in the place of `about`'s.
     async fn take(
         &self,
-        about: &About,
+        about: &PackageSummary,
         sha256: &str,
         decided: &Decided,
         before: &Before<'_>,
-    ) -> Result<(About, Value, Candidate), String> {
+    ) -> Result<(PackageSummary, Value, Candidate), String> {
         let path = self.kept.find(&about.name, sha256).ok_or("it is gone")?;
         let files = self.keys.clone();
-        let found = spawn_blocking(move || super::found::inspect(&path, None, &Keys::load(&files)));
+        let found = spawn_blocking(move || super::candidate::inspect(&path, None, &Keys::load(&files)));
         let found = found.await.map_err(|error| error.to_string())?;
         let candidate = match found.outcome {
             Ok(candidate) if candidate.sha256 == sha256 && candidate.manifest.name == about.name => candidate,
             Ok(_) => return Err("it is not what was kept".to_owned()),
-            Err(NotGood::Refused(refusal)) => return Err(refusal.to_string()),
+            Err(PackageError::Refused(refusal)) => return Err(refusal.to_string()),
             Err(_) => return Err("it cannot be read".to_owned()),
         };
         // In the place of what lies, or serves, there.
         let origin = before.serving(about).map_or(&about.origin, |(serving, _)| &serving.origin).clone();
-        let about = About { origin, ..found.about };
+        let about = PackageSummary { origin, ..found.about };
         let (state, owner) = (decided.states.get(&about.name), decided.owners.get(&about.name));
         let lock = self.load_lock().await;
         let settings = self.allow(&about, state, lock.as_ref(), owner).map_err(|refusal| refusal.to_string())?;
@@ -316,7 +316,7 @@ impl Judge {
     /// The settings of a package that is trusted.
     fn allow(
         &self,
-        about: &About,
+        about: &PackageSummary,
         state: Option<&PluginState>,
         lock: Option<&Lock>,
         owner: Option<&Option<String>>,

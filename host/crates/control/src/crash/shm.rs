@@ -14,7 +14,7 @@ use std::{
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
-use super::current::Mark;
+use super::current::PluginTag;
 
 /// Different packages that one worker can tell apart; what it loads beyond is nobody's.
 const PAGES: usize = 256;
@@ -30,11 +30,11 @@ const HANDLERS: usize = 4_096;
 
 /// See the module.
 #[repr(C)]
-pub struct Ledger {
+pub struct CrashShm {
     /// Not 0 when the worker ends because it wants to.
     pub(super) leaving: AtomicU32,
     pub(super) end: End,
-    pages: [Page; PAGES],
+    pages: [PluginSlot; PAGES],
     counts: [Count; COUNTS],
     running: [Running; RUNNING],
 }
@@ -66,7 +66,7 @@ pub(super) mod flags {
 
 /// One package that is or was loaded.
 #[repr(C)]
-pub(super) struct Page {
+pub(super) struct PluginSlot {
     used: AtomicU32,
     pub name: Text<NAME>,
     pub version: Text<VERSION>,
@@ -127,10 +127,10 @@ impl Shared {
         // Systems before Linux 6.3 do not know the flag, some later ones insist on it.
         let memory = memfd_create(c"cardinal-ledger", flags | MemfdFlags::NOEXEC_SEAL)
             .or_else(|_| memfd_create(c"cardinal-ledger", flags))?;
-        rustix::fs::ftruncate(&memory, size_of::<Ledger>() as u64)?;
+        rustix::fs::ftruncate(&memory, size_of::<CrashShm>() as u64)?;
         // Were it made shorter, reading it would end the keeper.
         fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let view = View::of(memory.as_fd())?;
+        let view = View::map(memory.as_fd())?;
         Ok(Self { memory, view })
     }
 
@@ -138,7 +138,7 @@ impl Shared {
         self.memory.as_fd()
     }
 
-    pub fn ledger(&self) -> &Ledger {
+    pub fn ledger(&self) -> &CrashShm {
         &self.view
     }
 }
@@ -155,9 +155,9 @@ unsafe impl Send for View {}
 unsafe impl Sync for View {}
 
 impl View {
-    fn of(memory: BorrowedFd<'_>) -> io::Result<Self> {
+    fn map(memory: BorrowedFd<'_>) -> io::Result<Self> {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
-        let length = size_of::<Ledger>();
+        let length = size_of::<CrashShm>();
         if rustix::fs::fstat(memory)?.st_size != i64::try_from(length).map_err(io::Error::other)? {
             return Err(io::Error::other("the ledger is of another size"));
         }
@@ -170,26 +170,26 @@ impl View {
 }
 
 impl Deref for View {
-    type Target = Ledger;
+    type Target = CrashShm;
 
-    fn deref(&self) -> &Ledger {
-        // SAFETY: `at` is a live mapping of the size of a `Ledger`, page-aligned, that ends with `self`. A `Ledger` is
+    fn deref(&self) -> &CrashShm {
+        // SAFETY: `at` is a live mapping of the size of a `CrashShm`, page-aligned, that ends with `self`. A `CrashShm` is
         // made of atomics alone, so any bytes are one and others may write it meanwhile.
-        unsafe { &*self.at.cast::<Ledger>() }
+        unsafe { &*self.at.cast::<CrashShm>() }
     }
 }
 
 impl Drop for View {
     fn drop(&mut self) {
         // SAFETY: what `of` has mapped, once; references into it have borrowed `self`.
-        let _ = unsafe { rustix::mm::munmap(self.at, size_of::<Ledger>()) };
+        let _ = unsafe { rustix::mm::munmap(self.at, size_of::<CrashShm>()) };
     }
 }
 
 static LEDGER: OnceLock<View> = OnceLock::new();
 
 /// The worker's own view; nothing in processes that have no keeper.
-pub(super) fn mine() -> Option<&'static Ledger> {
+pub(super) fn mine() -> Option<&'static CrashShm> {
     LEDGER.get().map(|view| &**view)
 }
 
@@ -198,7 +198,7 @@ pub(super) fn mine() -> Option<&'static Ledger> {
 /// # Errors
 /// It cannot be mapped.
 pub fn adopt(memory: OwnedFd) -> io::Result<()> {
-    let view = View::of(File::from(memory).as_fd())?;
+    let view = View::map(File::from(memory).as_fd())?;
     LEDGER.set(view).map_err(|_| io::Error::other("there is a ledger already"))
 }
 
@@ -214,28 +214,28 @@ impl Drop for Leaving {
 }
 
 /// The mark of a package: a page of its own, the same one whenever it is loaded again.
-pub fn enlist(name: &str, version: &str, sha256: &str) -> Mark {
+pub fn enlist(name: &str, version: &str, sha256: &str) -> PluginTag {
     static ALONE: Mutex<()> = Mutex::new(());
-    let Some(ledger) = mine() else { return Mark::NOBODY };
+    let Some(ledger) = mine() else { return PluginTag::NOBODY };
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let known = ledger.pages().position(|page| page.name.read() == name && page.sha256.read() == sha256);
     if let Some(page) = known {
-        return Mark::of_page(page);
+        return PluginTag::of_page(page);
     }
     let Some(free) = ledger.pages.iter().position(|page| page.used.load(Ordering::Acquire) == 0) else {
         tracing::warn!(plugin = name, "too many packages were loaded since the start: this one's crashes are nobody's");
-        return Mark::NOBODY;
+        return PluginTag::NOBODY;
     };
     let page = &ledger.pages[free];
     page.name.write(name.as_bytes());
     page.version.write(version.as_bytes());
     page.sha256.write(sha256.as_bytes());
     page.used.store(1, Ordering::Release);
-    Mark::of_page(free)
+    PluginTag::of_page(free)
 }
 
 /// Writes down where the package's library lies.
-pub fn located(mark: Mark, at: Range<usize>) {
+pub fn located(mark: PluginTag, at: Range<usize>) {
     if let Some(page) = mine().and_then(|ledger| ledger.page(mark)) {
         page.begin.store(at.start, Ordering::Relaxed);
         page.end.store(at.end, Ordering::Release);
@@ -243,7 +243,7 @@ pub fn located(mark: Mark, at: Range<usize>) {
 }
 
 /// Writes down what the plugin's handlers are called, in the order of their numbers.
-pub fn name_handlers(mark: Mark, names: impl Iterator<Item = String>) {
+pub fn name_handlers(mark: PluginTag, names: impl Iterator<Item = String>) {
     if let Some(page) = mine().and_then(|ledger| ledger.page(mark)) {
         let lines: Vec<String> = names.map(|name| name.replace(['\n', '\0'], " ")).collect();
         let text = lines.join("\n");
@@ -252,63 +252,64 @@ pub fn name_handlers(mark: Mark, names: impl Iterator<Item = String>) {
 }
 
 /// Whether two marks are of one plugin, in whatever version.
-pub fn is_same_plugin(one: Mark, other: Mark) -> bool {
+pub fn is_same_plugin(one: PluginTag, other: PluginTag) -> bool {
     one.page() == other.page() || plugin_name(one).is_some_and(|name| plugin_name(other) == Some(name))
 }
 
 /// The name of a mark's plugin.
-pub fn plugin_name(mark: Mark) -> Option<String> {
+pub fn plugin_name(mark: PluginTag) -> Option<String> {
     mine()?.page(mark).map(|page| page.name.read())
 }
 
-impl Ledger {
+impl CrashShm {
     /// The pages in use, from the first.
-    pub(super) fn pages(&self) -> impl Iterator<Item = &Page> {
+    pub(super) fn pages(&self) -> impl Iterator<Item = &PluginSlot> {
         self.pages.iter().take_while(|page| page.used.load(Ordering::Acquire) != 0)
     }
 
-    pub(super) fn page(&self, mark: Mark) -> Option<&Page> {
+    pub(super) fn page(&self, mark: PluginTag) -> Option<&PluginSlot> {
         self.pages.get(mark.page()?).filter(|page| page.used.load(Ordering::Acquire) != 0)
     }
 
     /// Whose library lies at an address: the mark, and how far into it. Of several packages with the same library the
     /// last one.
-    pub(super) fn owner_of(&self, address: usize) -> Option<(Mark, usize)> {
+    pub(super) fn owner_of(&self, address: usize) -> Option<(PluginTag, usize)> {
         let mut owner = None;
         for (at, page) in self.pages().enumerate() {
             let begin = page.begin.load(Ordering::Relaxed);
             if begin != 0 && (begin..page.end.load(Ordering::Relaxed)).contains(&address) {
-                owner = Some((Mark::of_page(at), address - begin));
+                owner = Some((PluginTag::of_page(at), address - begin));
             }
         }
         owner
     }
 
     /// What each thread runs that runs a plugin; with `own_alone`, of the host's own threads.
-    pub(super) fn running(&self, own_alone: bool) -> impl Iterator<Item = Mark> {
+    pub(super) fn running(&self, own_alone: bool) -> impl Iterator<Item = PluginTag> {
         let counts = move |slot: &&Running| match slot.taken.load(Ordering::Acquire) {
             FREE => false,
             kind => !own_alone || kind == OWN_THREAD,
         };
-        let marks = self.running.iter().filter(counts).map(|slot| Mark::of_bits(slot.mark.load(Ordering::Acquire)));
+        let marks =
+            self.running.iter().filter(counts).map(|slot| PluginTag::of_bits(slot.mark.load(Ordering::Acquire)));
         marks.filter(|mark| mark.page().is_some())
     }
 
     /// The one plugin whose code runs, on whatever thread; none when there are several, or nobody's does.
-    pub(super) fn only_running(&self) -> Option<Mark> {
+    pub(super) fn only_running(&self) -> Option<PluginTag> {
         let mut running = self.running(false);
         let first = running.next()?;
         running.all(|other| other.page() == first.page()).then_some(first)
     }
 
     #[cfg(test)]
-    pub(super) fn show_running(&self, slot: usize, mark: Mark) {
+    pub(super) fn show_running(&self, slot: usize, mark: PluginTag) {
         self.running[slot].taken.store(FOREIGN_THREAD, Ordering::Release);
         self.running[slot].mark.store(mark.bits(), Ordering::Release);
     }
 
     /// The pages of instances that are there, with what each has under way.
-    pub(super) fn under_way(&self) -> Vec<(&Page, usize)> {
+    pub(super) fn under_way(&self) -> Vec<(&PluginSlot, usize)> {
         let counted = self.counts.iter().filter_map(|count| {
             let page = usize::try_from(count.page.load(Ordering::Acquire)).ok()?.checked_sub(1)?;
             Some((self.pages.get(page)?, count.calls.load(Ordering::Relaxed) & !CLOSED))
@@ -334,17 +335,17 @@ impl RunningSlot {
     }
 
     /// What the thread shows.
-    pub fn shown(&self) -> Mark {
-        self.0.map_or(Mark::NOBODY, |slot| Mark::of_bits(slot.mark.load(Ordering::Relaxed)))
+    pub fn shown(&self) -> PluginTag {
+        self.0.map_or(PluginTag::NOBODY, |slot| PluginTag::of_bits(slot.mark.load(Ordering::Relaxed)))
     }
 
     /// Shows what the thread runs; gives what it showed before.
-    pub fn replace(&self, mark: Mark) -> Mark {
-        let Some(slot) = self.0 else { return Mark::NOBODY };
+    pub fn replace(&self, mark: PluginTag) -> PluginTag {
+        let Some(slot) = self.0 else { return PluginTag::NOBODY };
         // This thread alone writes here.
         let before = slot.mark.load(Ordering::Relaxed);
         slot.mark.store(mark.bits(), Ordering::Release);
-        Mark::of_bits(before)
+        PluginTag::of_bits(before)
     }
 }
 
@@ -367,7 +368,7 @@ pub enum InFlight {
 }
 
 impl InFlight {
-    pub fn of(mark: Mark) -> Self {
+    pub fn from_tag(mark: PluginTag) -> Self {
         let taken = mine().zip(mark.page()).and_then(|(ledger, page)| {
             let page = u32::try_from(page + 1).ok()?;
             ledger

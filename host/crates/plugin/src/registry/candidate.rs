@@ -16,14 +16,14 @@ use cardinal_package::{
 };
 
 /// Something in the plugins folder that means to be a plugin, and whether it may be tried.
-pub(super) struct Found {
-    pub about: About,
-    pub outcome: Result<Candidate, NotGood>,
+pub(super) struct FoundPackage {
+    pub about: PackageSummary,
+    pub outcome: Result<Candidate, PackageError>,
 }
 
 /// What is known of a package.
 #[derive(Clone)]
-pub(super) struct About {
+pub(super) struct PackageSummary {
     /// The name of its folder or file.
     pub origin: String,
     /// By its manifest if that says it, else its origin.
@@ -47,7 +47,7 @@ pub(super) struct Candidate {
 
 /// Why something can't be tried or loaded.
 #[derive(Debug)]
-pub(super) enum NotGood {
+pub(super) enum PackageError {
     Refused(Refusal),
     /// The host's own fault: worth another try.
     Failed(String),
@@ -55,14 +55,14 @@ pub(super) enum NotGood {
     Unsettled,
 }
 
-impl From<Refusal> for NotGood {
+impl From<Refusal> for PackageError {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl About {
-    fn of(package: &Package) -> Self {
+impl PackageSummary {
+    fn from_package(package: &Package) -> Self {
         let hints = manifest::hints(&package.manifest);
         Self {
             origin: package.origin.clone(),
@@ -89,12 +89,12 @@ impl About {
     }
 }
 
-impl Found {
-    fn unread(path: &Path, outcome: NotGood) -> Self {
+impl FoundPackage {
+    fn unread(path: &Path, outcome: PackageError) -> Self {
         let origin = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let manifest = package::manifest_of(path);
         let hints = manifest.as_deref().map(manifest::hints).unwrap_or_default();
-        let about = About {
+        let about = PackageSummary {
             name: hints.name.unwrap_or_else(|| origin.clone()),
             origin,
             api_prefix: hints.api_prefix,
@@ -108,45 +108,45 @@ impl Found {
 
     /// One whose files are still being written.
     pub fn unsettled(path: &Path) -> Self {
-        Self::unread(path, NotGood::Unsettled)
+        Self::unread(path, PackageError::Unsettled)
     }
 
     pub fn is_unsettled(&self) -> bool {
-        matches!(self.outcome, Err(NotGood::Unsettled))
+        matches!(self.outcome, Err(PackageError::Unsettled))
     }
 
     /// Whether it is refused for what a copy that has not ended looks like.
     pub fn looks_half(&self) -> bool {
-        matches!(&self.outcome, Err(NotGood::Refused(refusal)) if matches!(refusal.code, Code::Truncated | Code::LibraryMissing))
+        matches!(&self.outcome, Err(PackageError::Refused(refusal)) if matches!(refusal.code, Code::Truncated | Code::LibraryMissing))
     }
 
     /// One whose reading went wrong in us.
     pub fn broken(path: &Path, error: &tokio::task::JoinError) -> Self {
         tracing::error!(package = %path.display(), %error, "looking at a package failed");
-        Self::unread(path, NotGood::Failed("Looking at the package failed; the log says why.".to_owned()))
+        Self::unread(path, PackageError::Failed("Looking at the package failed; the log says why.".to_owned()))
     }
 }
 
-/// Judges a package that was read: its manifest, what is to be warned about, why it is refused.
+/// Checks a package that was read: its manifest, what is to be warned about, why it is refused.
 pub fn examine(package: Package) -> (Option<Manifest>, Vec<String>, Option<Refusal>) {
-    let mut about = About::of(&package);
-    let refusal = judge(package, &mut about).err();
+    let mut about = PackageSummary::from_package(&package);
+    let refusal = check(package, &mut about).err();
     (about.manifest, about.warnings, refusal)
 }
 
-/// Reads and judges the package at `path`; `refusal` is what the whole folder is refused for. Blocks.
-pub(super) fn inspect(path: &Path, refusal: Option<Refusal>, keys: &Keys) -> Found {
+/// Reads and checks the package at `path`; `refusal` is what the whole folder is refused for. Blocks.
+pub(super) fn inspect(path: &Path, refusal: Option<Refusal>, keys: &Keys) -> FoundPackage {
     let package = match refusal.map_or_else(|| package::read(path), Err) {
         Ok(package) => package,
-        Err(refusal) => return Found::unread(path, refusal.into()),
+        Err(refusal) => return FoundPackage::unread(path, refusal.into()),
     };
-    let mut about = About::of(&package);
+    let mut about = PackageSummary::from_package(&package);
     about.signed = keys.judge(package.signature.as_deref(), &package.signed_bytes());
-    let outcome = judge(package, &mut about).map_err(NotGood::from);
-    Found { about, outcome }
+    let outcome = check(package, &mut about).map_err(PackageError::from);
+    FoundPackage { about, outcome }
 }
 
-fn judge(package: Package, about: &mut About) -> Result<Candidate, Refusal> {
+fn check(package: Package, about: &mut PackageSummary) -> Result<Candidate, Refusal> {
     let (manifest, warnings) = Manifest::read(&package.manifest)?;
     about.warnings = warnings.iter().map(|it| format!("{MANIFEST} {}: {}", it.pointer, it.message)).collect();
     about.api_prefix = manifest.api_prefix().map(str::to_owned);
@@ -179,8 +179,8 @@ fn same_manifest(manifest: &Manifest, beside: &[u8], section: &[u8]) -> Result<(
         return Ok(());
     }
     Err(Refusal::new(Code::ManifestMismatch, "manifest.json is not the one that the library was built with.")
-        .expected(tell(&identity(inside)))
-        .found(tell(&identity(beside))))
+        .expected(describe(&identity(inside)))
+        .found(describe(&identity(beside))))
 }
 
 /// Name, version, core range and API version, as they are written.
@@ -190,7 +190,7 @@ fn identity(manifest: &[u8]) -> [Value; 4] {
         .map(|pointer| manifest.pointer(pointer).cloned().unwrap_or_default())
 }
 
-fn tell([name, version, core, api]: &[Value; 4]) -> String {
+fn describe([name, version, core, api]: &[Value; 4]) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     format!("{} {} for core {}, API {}", text(name), text(version), text(core), text(api))
 }

@@ -16,7 +16,7 @@ const QUARANTINED: usize = 200;
 
 /// What a host remembers, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Book {
+pub struct CrashHistory {
     #[serde(default)]
     pub crashes: Vec<Remembered>,
     #[serde(default)]
@@ -46,7 +46,7 @@ pub struct Quarantined {
     pub crash: Crash,
 }
 
-impl Book {
+impl CrashHistory {
     /// Writes a crash down; gives the package that is set aside for it.
     pub fn add(&mut self, crash: Crash) -> Option<Quarantined> {
         let aside = match &crash.plugin {
@@ -161,13 +161,13 @@ mod tests {
         }
     }
 
-    fn aside(book: &mut Book, crash: Crash) -> Option<(String, bool)> {
+    fn aside(book: &mut CrashHistory, crash: Crash) -> Option<(String, bool)> {
         book.add(crash).map(|it| (it.plugin, it.suspected))
     }
 
     #[test]
     fn the_second_crash_in_ten_minutes_sets_a_package_aside() {
-        let mut book = Book::default();
+        let mut book = CrashHistory::default();
         assert_eq!(aside(&mut book, crash(0, Some(("p", "a")))), None);
         assert_eq!(aside(&mut book, crash(700, Some(("p", "a")))), None, "the first is too long ago");
         assert_eq!(aside(&mut book, crash(710, Some(("p", "b")))), None, "another package of it");
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn one_alone_that_was_at_work_at_each_unattributed_crash_is_suspected() {
-        let mut book = Book::default();
+        let mut book = CrashHistory::default();
         assert_eq!(aside(&mut book, crash(0, None)), None);
         assert_eq!(aside(&mut book, crash(90, None)), None, "the first is too long ago");
         assert_eq!(aside(&mut book, crash(100, None)), Some(("busy".to_owned(), true)));
@@ -203,19 +203,19 @@ mod tests {
 
     #[test]
     fn without_evidence_against_one_alone_nobody_is_set_aside() {
-        let mut book = Book::default();
+        let mut book = CrashHistory::default();
         for second in 0..5 {
             assert_eq!(aside(&mut book, at_work(second, &[], &[])), None, "nobody had calls");
         }
-        let mut book = Book::default();
+        let mut book = CrashHistory::default();
         for second in 0..5 {
             assert_eq!(aside(&mut book, at_work(second, &["one", "other"], &[])), None, "two had calls");
         }
         assert_eq!(book.unattributed().count(), 5);
-        let mut book = Book::default();
+        let mut book = CrashHistory::default();
         assert_eq!(aside(&mut book, at_work(0, &["one"], &[])), None);
         assert_eq!(aside(&mut book, at_work(1, &["other"], &[])), None, "another one each time");
-        let mut book = Book::default();
+        let mut book = CrashHistory::default();
         assert_eq!(aside(&mut book, at_work(0, &["one", "other"], &["other"])), None);
         let found = aside(&mut book, at_work(1, &["one", "other"], &["one", "other"]));
         assert_eq!(found, Some(("other".to_owned(), true)), "its code ran each time");
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_standstill_counts_what_ran_and_a_stopped_worker_nothing() {
         let still = |second, cause, running: &[&str]| Crash { cause, ..at_work(second, &["busy"], running) };
-        let mut book = Book::default();
+        let mut book = CrashHistory::default();
         for second in 0..3 {
             assert_eq!(aside(&mut book, still(second, Cause::Hang, &[])), None, "calls alone stop nobody");
             assert_eq!(aside(&mut book, still(second, Cause::Stopped, &["busy"])), None);
@@ -234,14 +234,14 @@ mod tests {
                 "its doer may have returned"
             );
         }
-        let mut book = Book::default();
+        let mut book = CrashHistory::default();
         assert_eq!(aside(&mut book, still(0, Cause::Hang, &["busy"])), None);
         assert_eq!(aside(&mut book, still(1, Cause::Hang, &["busy"])), Some(("busy".to_owned(), true)));
     }
 
     #[test]
     fn a_kill_from_outside_is_nobodys() {
-        let mut book = Book::default();
+        let mut book = CrashHistory::default();
         for second in 0..5 {
             assert_eq!(aside(&mut book, Crash { cause: Cause::Killed, ..crash(second, None) }), None);
         }
@@ -250,12 +250,12 @@ mod tests {
 
     #[test]
     fn the_book_does_not_grow_for_ever_and_reads_as_written() {
-        let mut book = Book::default();
+        let mut book = CrashHistory::default();
         for second in 0..1_000 {
             book.add(crash(second, Some(("p", &second.to_string()))));
         }
         assert_eq!(book.crashes.len(), CRASHES);
         let text = serde_json::to_string(&book).unwrap();
-        assert_eq!(serde_json::from_str::<Book>(&text).unwrap(), book);
+        assert_eq!(serde_json::from_str::<CrashHistory>(&text).unwrap(), book);
     }
 }

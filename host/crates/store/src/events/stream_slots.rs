@@ -12,9 +12,9 @@ use crate::error::StoreError;
 /// When somebody may have left.
 const RETRY_SECONDS: u32 = 5;
 
-/// The books.
+/// How many slots are taken, and their bounds.
 #[derive(Debug)]
-pub struct Seats {
+pub struct StreamSlots {
     per_host: usize,
     per_user: usize,
     taken: Mutex<Taken>,
@@ -26,14 +26,14 @@ struct Taken {
     by_user: HashMap<Uuid, usize>,
 }
 
-/// A place among the readers, until it is dropped.
+/// A slot among the readers, until it is dropped.
 #[derive(Debug)]
-pub struct Seat {
-    seats: Arc<Seats>,
+pub struct StreamSlot {
+    slots: Arc<StreamSlots>,
     user: Uuid,
 }
 
-impl Seats {
+impl StreamSlots {
     /// So many on this host, and so many of one user.
     pub fn new(per_host: usize, per_user: usize) -> Self {
         Self { per_host, per_user, taken: Mutex::default() }
@@ -43,8 +43,8 @@ impl Seats {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).all
     }
 
-    /// A seat for a user: 503 when the host has none left, 429 when the user has too many.
-    pub fn take(self: &Arc<Self>, user: Uuid) -> Result<Seat, StoreError> {
+    /// A slot for a user: 503 when the host has none left, 429 when the user has too many.
+    pub fn take(self: &Arc<Self>, user: Uuid) -> Result<StreamSlot, StoreError> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if taken.all >= self.per_host {
             let detail = "As many readers as this host takes are connected.".to_owned();
@@ -57,13 +57,13 @@ impl Seats {
         }
         *own += 1;
         taken.all += 1;
-        Ok(Seat { seats: Arc::clone(self), user })
+        Ok(StreamSlot { slots: Arc::clone(self), user })
     }
 }
 
-impl Drop for Seat {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
-        let mut taken = self.seats.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.slots.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.all -= 1;
         if let Some(own) = taken.by_user.get_mut(&self.user) {
             *own -= 1;
@@ -79,15 +79,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seats_are_counted_by_user_and_in_all_and_given_back() {
-        let seats = Arc::new(Seats::new(1_000, 32));
-        let own: Vec<Seat> = (0..32).map(|_| seats.take(Uuid::nil()).unwrap()).collect();
-        assert_eq!(seats.take(Uuid::nil()).unwrap_err().code().status, 429);
-        let others: Vec<Seat> = (32..1_000).map(|_| seats.take(Uuid::now_v7()).unwrap()).collect();
-        assert_eq!(seats.take(Uuid::now_v7()).unwrap_err().code().status, 503);
+    fn slots_are_counted_by_user_and_in_all_and_given_back() {
+        let slots = Arc::new(StreamSlots::new(1_000, 32));
+        let own: Vec<StreamSlot> = (0..32).map(|_| slots.take(Uuid::nil()).unwrap()).collect();
+        assert_eq!(slots.take(Uuid::nil()).unwrap_err().code().status, 429);
+        let others: Vec<StreamSlot> = (32..1_000).map(|_| slots.take(Uuid::now_v7()).unwrap()).collect();
+        assert_eq!(slots.take(Uuid::now_v7()).unwrap_err().code().status, 503);
         drop((own, others));
-        assert_eq!(seats.taken(), 0);
-        assert!(seats.taken.lock().unwrap().by_user.is_empty());
-        seats.take(Uuid::nil()).unwrap();
+        assert_eq!(slots.taken(), 0);
+        assert!(slots.taken.lock().unwrap().by_user.is_empty());
+        slots.take(Uuid::nil()).unwrap();
     }
 }

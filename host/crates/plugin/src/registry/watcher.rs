@@ -14,9 +14,9 @@ use notify::{
 use tokio::{sync::Notify, task::spawn_blocking, time::sleep};
 
 use super::{
-    Course, Registry,
+    Registry, ScanScope,
+    debounce::Settling,
     folder::{self, Look},
-    settling::Settling,
 };
 use cardinal_store::plugin_state;
 
@@ -50,8 +50,11 @@ impl Registry {
             let observed = settling.observe(&seen, &self.read(), &bell.moved(), Instant::now());
             wait = observed.wait.unwrap_or(POLL).min(POLL);
             if observed.due {
-                let half =
-                    self.walk(Course { unsettled: observed.unsettled, young: observed.young, ..Course::default() });
+                let half = self.walk(ScanScope {
+                    unsettled: observed.unsettled,
+                    young: observed.young,
+                    ..ScanScope::default()
+                });
                 settling.doubt(&half.await);
                 wait = FLOCK;
             }
@@ -88,7 +91,7 @@ impl Registry {
 
     /// The folder without links in its path, and its packages; nothing while it cannot be read.
     async fn see(&self) -> Option<(PathBuf, Look)> {
-        let (folder, rules) = (self.plugins_dir.clone(), self.judge.rules());
+        let (folder, rules) = (self.plugins_dir.clone(), self.policy.rules());
         let seen = spawn_blocking(move || {
             let folder = folder.canonicalize()?;
             let seen = folder::look(&folder, &rules)?;

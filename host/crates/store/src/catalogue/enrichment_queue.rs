@@ -12,7 +12,7 @@ use tokio::{runtime::Handle, sync::oneshot};
 use uuid::Uuid;
 
 use crate::{
-    card_sources::{self, Entry, Together, Written},
+    card_sources::{self, Entry, QueuedEnrichment, Written},
     error::StoreError,
 };
 use cardinal_base::db_error;
@@ -29,21 +29,21 @@ const SHARDS: usize = 16;
 
 /// Why an enrichment was not written.
 #[derive(Debug)]
-pub enum Unwritten {
+pub enum EnrichError {
     Store(StoreError),
     /// Too many wait for the same card already.
     Crowded,
     /// The database was not there for those who waited together.
-    Together(Arc<StoreError>),
+    QueuedEnrichment(Arc<StoreError>),
     /// The host is stopping.
     Stopped,
 }
 
-type Outcome = Result<Written, Unwritten>;
+type Outcome = Result<Written, EnrichError>;
 
 /// Who writes which card.
 #[derive(Clone)]
-pub struct Turns(Arc<Shared>);
+pub struct EnrichmentQueue(Arc<Shared>);
 
 struct Shared {
     pool: Pool,
@@ -61,17 +61,17 @@ struct Queue {
 }
 
 struct Waiting {
-    entry: Together,
+    entry: QueuedEnrichment,
     reply: oneshot::Sender<Outcome>,
 }
 
 /// A turn: while it lives nobody else in this host enriches the card. Its end, however it comes, begins the next one.
 struct Turn {
-    turns: Turns,
+    turns: EnrichmentQueue,
     card: Uuid,
 }
 
-impl Turns {
+impl EnrichmentQueue {
     pub fn new(pool: Pool, runtime: Handle) -> Self {
         let shards = std::array::from_fn(|_| Mutex::default());
         Self(Arc::new(Shared { pool, runtime, hasher: RandomState::new(), shards }))
@@ -80,14 +80,14 @@ impl Turns {
     /// Writes source `key` of a card, alone or with others that wait for the same card.
     pub async fn enrich(&self, card: Uuid, key: &str, entry: &Entry<'_>) -> Outcome {
         if let Some(_turn) = self.begin(card) {
-            return card_sources::enrich(&self.0.pool, card, key, entry).await.map_err(Unwritten::Store);
+            return card_sources::enrich(&self.0.pool, card, key, entry).await.map_err(EnrichError::Store);
         }
         let (reply, told) = oneshot::channel();
-        let together = Together::of(key, entry).map_err(Unwritten::Store)?;
+        let together = QueuedEnrichment::from_entry(key, entry).map_err(EnrichError::Store)?;
         match self.wait(card, Waiting { entry: together, reply })? {
             // The one before was done in the meantime.
-            Some(_turn) => card_sources::enrich(&self.0.pool, card, key, entry).await.map_err(Unwritten::Store),
-            None => told.await.unwrap_or(Err(Unwritten::Stopped)),
+            Some(_turn) => card_sources::enrich(&self.0.pool, card, key, entry).await.map_err(EnrichError::Store),
+            None => told.await.unwrap_or(Err(EnrichError::Stopped)),
         }
     }
 
@@ -101,7 +101,7 @@ impl Turns {
     }
 
     /// Queues up; a turn when there is nobody to wait for any more.
-    fn wait(&self, card: Uuid, waiting: Waiting) -> Result<Option<Turn>, Unwritten> {
+    fn wait(&self, card: Uuid, waiting: Waiting) -> Result<Option<Turn>, EnrichError> {
         let mut shard = self.shard(card);
         let Some(queue) = shard.get_mut(&card) else {
             shard.insert(card, Queue::default());
@@ -109,7 +109,7 @@ impl Turns {
         };
         let bytes = queue.bytes + waiting.entry.size();
         if queue.waiting.len() >= WAITING || bytes > WAITING_BYTES {
-            return Err(Unwritten::Crowded);
+            return Err(EnrichError::Crowded);
         }
         queue.bytes = bytes;
         queue.waiting.push(waiting);
@@ -149,7 +149,7 @@ impl Turn {
         }
     }
 
-    async fn outcomes(&self, entries: &[Together]) -> Vec<Outcome> {
+    async fn outcomes(&self, entries: &[QueuedEnrichment]) -> Vec<Outcome> {
         let pool = &self.turns.0.pool;
         match card_sources::enrich_together(pool, self.card, entries).await {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
@@ -159,13 +159,13 @@ impl Turn {
                 for entry in entries.chunks(1) {
                     let alone = card_sources::enrich_together(pool, self.card, entry).await;
                     let alone = alone.map(|mut outcome| outcome.pop().unwrap_or(Written::NoCard));
-                    outcomes.push(alone.map_err(Unwritten::Store));
+                    outcomes.push(alone.map_err(EnrichError::Store));
                 }
                 outcomes
             }
             Err(error) => {
                 let error = Arc::new(error);
-                entries.iter().map(|_| Err(Unwritten::Together(Arc::clone(&error)))).collect()
+                entries.iter().map(|_| Err(EnrichError::QueuedEnrichment(Arc::clone(&error)))).collect()
             }
         }
     }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{
     Limits,
-    meter::{Ask, Meter},
+    bucket::{Ask, Bucket},
 };
 use cardinal_store::rate_budgets::{self, Portion};
 
@@ -19,7 +19,7 @@ const CHANCE_MS: u64 = 300;
 /// Portions may reach so far ahead of the rate: to the next exchange, whenever it comes.
 const AHEAD_SECONDS: f64 = 1.3;
 /// How long the database may take; then it is taken for gone.
-const PATIENCE: Duration = Duration::from_secs(1);
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Callers of one exchange; the rest waits for the next one.
 const AT_ONCE: usize = 10_000;
 
@@ -34,7 +34,7 @@ pub async fn keep(limits: &Limits, pool: &Pool, host: Uuid) {
 
 /// This host goes: the others need not wait to notice.
 pub async fn leave(pool: &Pool, host: Uuid) {
-    let left = tokio::time::timeout(PATIENCE, rate_budgets::leave(pool, host)).await;
+    let left = tokio::time::timeout(RENEWAL_TIMEOUT, rate_budgets::leave(pool, host)).await;
     if let Ok(Err(error)) = left {
         tracing::debug!(error = ?error, "the other hosts will notice by themselves that this one has ended");
     }
@@ -43,13 +43,13 @@ pub async fn leave(pool: &Pool, host: Uuid) {
 /// Says that this host is there, hears how many there are, and when there are others settles with
 /// them: gives back what is not needed, takes what will be.
 pub async fn exchange(limits: &Limits, pool: &Pool, host: Uuid) {
-    let seen = tokio::time::timeout(PATIENCE, rate_budgets::seen(pool, host)).await;
+    let seen = tokio::time::timeout(RENEWAL_TIMEOUT, rate_budgets::seen(pool, host)).await;
     let hosts = match seen {
         Ok(Ok(hosts)) => hosts,
         // With the database away nobody new can come, and nothing tells that anybody went.
-        _ => limits.meters.hosts(),
+        _ => limits.buckets.hosts(),
     };
-    limits.meters.set_hosts(hosts, limits.at(Instant::now()));
+    limits.buckets.set_hosts(hosts, limits.at(Instant::now()));
     if hosts < 2 {
         return;
     }
@@ -58,7 +58,7 @@ pub async fn exchange(limits: &Limits, pool: &Pool, host: Uuid) {
         return;
     }
     let lines: Vec<_> = asks.iter().map(line).collect();
-    let answer = tokio::time::timeout(PATIENCE, rate_budgets::exchange(pool, host, &lines)).await;
+    let answer = tokio::time::timeout(RENEWAL_TIMEOUT, rate_budgets::exchange(pool, host, &lines)).await;
     let now = limits.at(Instant::now());
     let portions = match answer {
         Ok(Ok(portions)) => portions,
@@ -66,8 +66,8 @@ pub async fn exchange(limits: &Limits, pool: &Pool, host: Uuid) {
         Err(_) => return unanswered(limits, &asks, now, "no answer in time"),
     };
     for Portion { subject, granted, spent } in portions {
-        if let Some(meter) = limits.meters.get(subject) {
-            meter.granted(granted, spent, now);
+        if let Some(bucket) = limits.buckets.get(subject) {
+            bucket.granted(granted, spent, now);
         }
     }
 }
@@ -75,9 +75,9 @@ pub async fn exchange(limits: &Limits, pool: &Pool, host: Uuid) {
 fn asks(limits: &Limits, hosts: u32) -> Vec<Ask> {
     let now = limits.at(Instant::now());
     let mut asks = Vec::new();
-    limits.meters.each(|meter: &std::sync::Arc<Meter>| {
+    limits.buckets.each(|bucket: &std::sync::Arc<Bucket>| {
         if asks.len() < AT_ONCE {
-            asks.extend(meter.ask(now, hosts));
+            asks.extend(bucket.ask(now, hosts));
         }
     });
     // In one order everywhere: two hosts never wait for each other.
@@ -94,8 +94,8 @@ fn line(ask: &Ask) -> rate_budgets::Line {
 fn unanswered(limits: &Limits, asks: &[Ask], now: u64, why: &str) {
     tracing::debug!(callers = asks.len(), why, "the budgets of callers could not be shared; portions are halved");
     for ask in asks {
-        if let Some(meter) = limits.meters.get(ask.subject) {
-            meter.unanswered(ask, now);
+        if let Some(bucket) = limits.buckets.get(ask.subject) {
+            bucket.unanswered(ask, now);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The calls into a plugin's root table, made safe: the only place that runs a plugin's code.
 //!
-//! A [`Seat`] is one instance's code and state. Everything that may run its code holds an `Arc` of
+//! A [`RawInstance`] is one instance's code and state. Everything that may run its code holds an `Arc` of
 //! it, and the plugin's `destroy` runs when the last one is dropped; so nothing outlives what it
 //! runs on, whatever order things end in.
 
@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 
 use super::{Library, forked};
 use cardinal_control::crash::{
-    current::{self, Mark},
+    current::{self, PluginTag},
     descriptors,
 };
 
@@ -40,7 +40,7 @@ pub enum NotMade {
 }
 
 /// One instance of a plugin.
-pub struct Seat {
+pub struct RawInstance {
     raw: Raw,
     runtime: Handle,
     stopped: AtomicBool,
@@ -53,7 +53,7 @@ struct Raw {
     module: PluginModuleRef,
     instance: *const (),
     ctx: CtxId,
-    mark: Mark,
+    mark: PluginTag,
 }
 
 // SAFETY: the ABI says that `exports`, `call` and `shutdown` may be called from any thread, many at
@@ -62,12 +62,12 @@ unsafe impl Send for Raw {}
 // SAFETY: as above.
 unsafe impl Sync for Raw {}
 
-impl Seat {
+impl RawInstance {
     /// Makes an instance: runs the author's `routes(ctx)`. Blocks for as long as that does.
     pub fn create(
         library: &Library,
         host: HostApiRef,
-        (ctx, mark): (CtxId, Mark),
+        (ctx, mark): (CtxId, PluginTag),
         runtime: Handle,
         stop_limit: Duration,
     ) -> Result<Arc<Self>, NotMade> {
@@ -98,7 +98,7 @@ impl Seat {
     }
 
     /// What marks threads that run its code.
-    pub fn mark(&self) -> Mark {
+    pub fn mark(&self) -> PluginTag {
         self.raw.mark
     }
 
@@ -141,7 +141,7 @@ async fn bounded(stopping: impl Future<Output = Result<u8, Error>>, limit: Durat
     }
 }
 
-impl Drop for Seat {
+impl Drop for RawInstance {
     fn drop(&mut self) {
         let (raw, limit, stopped) = (self.raw, self.stop_limit, *self.stopped.get_mut());
         let runtime = self.runtime.clone();
@@ -158,7 +158,7 @@ impl Drop for Seat {
 /// `shutdown` comes before `destroy`, also for an instance that nobody shut down.
 async fn stop_unseated(raw: Raw, limit: Duration) {
     let entered = current::enter(raw.mark);
-    // SAFETY: as in `Seat::exports`; `destroy` runs after this only.
+    // SAFETY: as in `RawInstance::exports`; `destroy` runs after this only.
     let future = unsafe { (raw.module.shutdown())(raw.instance) };
     drop(entered);
     let running = Running { future: Some(future), mark: raw.mark, _seat: None };
@@ -170,7 +170,7 @@ async fn stop_unseated(raw: Raw, limit: Duration) {
 fn destroy(raw: Raw) {
     let _entered = current::enter(raw.mark);
     // SAFETY: the last `Arc` of the seat is gone, and with it every future of the instance.
-    // `Seat::drop` runs once, so this does.
+    // `RawInstance::drop` runs once, so this does.
     let tag = unsafe { (raw.module.destroy())(raw.instance) };
     if tag == door::READY {
         RESIDENT.fetch_sub(1, Ordering::Relaxed);
@@ -182,9 +182,9 @@ fn destroy(raw: Raw) {
 /// A future of the plugin, marked as the plugin's whenever it runs.
 pub struct Running<T> {
     future: Option<Fut<T>>,
-    mark: Mark,
+    mark: PluginTag,
     /// Keeps the instance; none when it is being freed.
-    _seat: Option<Arc<Seat>>,
+    _seat: Option<Arc<RawInstance>>,
 }
 
 impl<T> Future for Running<T> {

@@ -10,7 +10,7 @@ use tracing::Level;
 
 use cardinal_control::{
     crash::{
-        book::{Book, Quarantined, Remembered},
+        history::{CrashHistory, Quarantined, Remembered},
         record::{Cause, Crash},
     },
     link::{KeeperGone, KeeperLink},
@@ -20,25 +20,25 @@ use cardinal_observe::log::{
     tail::{Said, Source},
 };
 
-pub struct Past {
-    book: RwLock<Book>,
+pub struct Quarantine {
+    book: RwLock<CrashHistory>,
     probed: Mutex<HashSet<String>>,
     /// Nobody, where plugins are only looked at.
     keeper: Option<KeeperLink>,
 }
 
-impl Past {
-    pub fn new(book: Book, probed: Vec<String>, keeper: KeeperLink) -> Self {
+impl Quarantine {
+    pub fn new(book: CrashHistory, probed: Vec<String>, keeper: KeeperLink) -> Self {
         Self { book: RwLock::new(book), probed: Mutex::new(probed.into_iter().collect()), keeper: Some(keeper) }
     }
 
     /// What was remembered, for somebody who looks at plugins and loads none.
-    pub fn read_only(book: Book) -> Self {
+    pub fn read_only(book: CrashHistory) -> Self {
         Self { book: RwLock::new(book), probed: Mutex::default(), keeper: None }
     }
 
     /// Why a package is not to be loaded.
-    pub fn quarantine(&self, plugin: &str, sha256: &str) -> Option<Quarantined> {
+    pub fn find(&self, plugin: &str, sha256: &str) -> Option<Quarantined> {
         self.book.read().unwrap_or_else(PoisonError::into_inner).quarantine(plugin, sha256).cloned()
     }
 
@@ -63,7 +63,7 @@ impl Past {
 
     /// Puts what is known of crashes where those read along who look into a plugin: the lines of the worker that ended are
     /// gone with it.
-    pub fn tell(&self, log: &Log) {
+    pub fn replay(&self, log: &Log) {
         let book = self.book.read().unwrap_or_else(PoisonError::into_inner);
         for Remembered { crash, .. } in &book.crashes {
             let Some(culprit) = &crash.plugin else { continue };
@@ -76,8 +76,8 @@ impl Past {
                 level: Level::ERROR,
                 source: Source::Host,
                 message: &match crash.cause {
-                    Cause::Blocked => format!("all its threads were held by {}", crash.told()),
-                    _ => format!("the worker was ended by {}", crash.told()),
+                    Cause::Blocked => format!("all its threads were held by {}", crash.describe()),
+                    _ => format!("the worker was ended by {}", crash.describe()),
                 },
                 fields: known.chain([version]).collect(),
                 request_id: None,

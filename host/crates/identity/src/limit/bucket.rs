@@ -25,7 +25,7 @@ const NEXT_EXCHANGE: u64 = 1_000_000_000;
 
 /// The spending of one key or user on this host.
 #[derive(Debug)]
-pub struct Meter {
+pub struct Bucket {
     pub subject: Uuid,
     /// Alone: all that was spent. Shared: what the whole of the hosts had spent or leased when the
     /// database last said so.
@@ -68,7 +68,7 @@ pub enum Taken {
     Refused { wait: u64, refill: u64 },
 }
 
-impl Meter {
+impl Bucket {
     pub fn new(subject: Uuid, limit: Limit, shared: bool) -> Self {
         Self {
             subject,
@@ -183,7 +183,7 @@ impl Meter {
         quiet && self.spent_until.load(Ordering::Relaxed) <= now && self.ledger().undebited == 0
     }
 
-    /// For the order in which meters are forgotten when there are too many.
+    /// For the order in which buckets are forgotten when there are too many.
     pub fn spent_until(&self) -> SpentUntil {
         self.spent_until.load(Ordering::Relaxed)
     }

@@ -79,7 +79,7 @@ pub enum NotNow {
     Pending,
 }
 
-pub struct Book {
+pub struct Failures {
     hasher: RandomState,
     pairs: Rows<Pair>,
     known_pairs: Rows<Pair>,
@@ -88,7 +88,7 @@ pub struct Book {
     known: HashMap<Pair, u64>,
 }
 
-impl Default for Book {
+impl Default for Failures {
     fn default() -> Self {
         Self {
             hasher: RandomState::new(),
@@ -101,7 +101,7 @@ impl Default for Book {
     }
 }
 
-impl Book {
+impl Failures {
     pub fn pair(&self, address: IpAddr, name: &str) -> Pair {
         Pair { network: address.into(), name: self.hasher.hash_one(name.to_lowercase()) }
     }
@@ -302,14 +302,14 @@ mod tests {
     const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
     const NOW: u64 = 1_000_000;
 
-    fn fail(book: &mut Book, address: IpAddr, name: &str, now: u64) -> Result<(), NotNow> {
+    fn fail(book: &mut Failures, address: IpAddr, name: &str, now: u64) -> Result<(), NotNow> {
         let pair = book.pair(address, name);
         let was_known = book.begin(pair, now)?;
         book.failed(pair, was_known, now);
         Ok(())
     }
 
-    fn log_in(book: &mut Book, address: IpAddr, name: &str, now: u64) -> Result<(), NotNow> {
+    fn log_in(book: &mut Failures, address: IpAddr, name: &str, now: u64) -> Result<(), NotNow> {
         let pair = book.pair(address, name);
         let was_known = book.begin(pair, now)?;
         book.succeeded(pair, was_known, now);
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn failures_of_an_address_with_a_name_slow_down_this_pair_only() {
-        let mut book = Book::default();
+        let mut book = Failures::default();
         for _ in 0..5 {
             fail(&mut book, HERE, "Alice", NOW).unwrap();
         }
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn tries_count_before_they_are_judged_and_those_that_succeed_are_given_back() {
-        let mut book = Book::default();
+        let mut book = Failures::default();
         let pair = book.pair(HERE, "alice");
         let begun = (0..160).filter(|_| book.begin(pair, NOW).is_ok()).count();
         assert_eq!((begun, book.begin(pair, NOW)), (5, Err(NotNow::Pending)));
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn many_names_from_an_address_delay_it_and_never_who_is_known_there() {
-        let mut book = Book::default();
+        let mut book = Failures::default();
         log_in(&mut book, HERE, "alice", NOW).unwrap();
         for i in 0..30 {
             fail(&mut book, HERE, &format!("user{i}"), NOW).unwrap();
@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn a_name_under_attack_from_everywhere_is_open_where_it_logged_in_before() {
-        let mut book = Book::default();
+        let mut book = Failures::default();
         log_in(&mut book, HERE, "alice", NOW).unwrap();
         for i in 0..300u32 {
             fail(&mut book, IpAddr::from((0x0a00_0000 + i).to_be_bytes()), "alice", NOW).unwrap();
@@ -384,7 +384,7 @@ mod tests {
 
     #[test]
     fn filling_the_tables_frees_neither_a_name_nor_a_pair_and_they_stay_bounded() {
-        let mut book = Book::default();
+        let mut book = Failures::default();
         let address = |i: u32| IpAddr::from((0x0a00_0000 + i).to_be_bytes());
         for i in 0..300 {
             fail(&mut book, address(i), "alice", NOW).unwrap();

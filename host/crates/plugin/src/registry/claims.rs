@@ -8,7 +8,7 @@ use std::{collections::HashSet, sync::Arc};
 use serde_json::Value;
 
 use super::{
-    found::{About, Candidate, NotGood},
+    candidate::{Candidate, PackageError, PackageSummary},
     load::Loader,
     loads::{Load, Loads},
     snapshot::{Before, Entry, Service},
@@ -42,7 +42,7 @@ impl Step {
 
 /// A package that may be loaded.
 pub(super) struct Ready {
-    pub about: About,
+    pub about: PackageSummary,
     pub settings: Value,
     pub candidate: Candidate,
     /// What became of the package in the folder that this one stands in for.
@@ -104,7 +104,7 @@ pub(super) async fn settle(
 }
 
 /// The end of a walk: what was replaced gives back what it owned, and so does what was refused.
-fn arrive(claims: &mut Claims, before: &Before<'_>, load: Load, outcome: Result<Service, NotGood>) -> Entry {
+fn arrive(claims: &mut Claims, before: &Before<'_>, load: Load, outcome: Result<Service, PackageError>) -> Entry {
     let Load { about, manifest, instead_of, .. } = load;
     match outcome {
         Ok(service) => {
@@ -130,7 +130,7 @@ fn arrive(claims: &mut Claims, before: &Before<'_>, load: Load, outcome: Result<
 }
 
 /// What serves goes on serving until what takes its place is loaded.
-fn being_loaded(before: &Before<'_>, about: About, number: u64) -> Entry {
+fn being_loaded(before: &Before<'_>, about: PackageSummary, number: u64) -> Entry {
     let serving = before.serving(&about);
     let entry = Entry::loading(about, number);
     match serving {
