@@ -40,7 +40,7 @@ pub struct Seen {
     pub findings: Vec<Finding>,
     pub decided: Decided,
     pub plugins: Vec<Known>,
-    pub proxy_routes: Vec<proxy_routes::Line>,
+    pub proxy_routes: Vec<proxy_routes::ProxyRouteRow>,
     /// Kinds of which cards hold data, and on how many.
     pub kinds: Vec<kinds::Stored>,
 }

@@ -12,14 +12,14 @@ use tokio::net::TcpStream;
 
 use super::finding::Finding;
 use cardinal_base::config::{Config, ProxyRoute};
-use cardinal_store::proxy_routes::Line;
+use cardinal_store::proxy_routes::ProxyRouteRow;
 
 /// From the look-up of the name to the answer's headers.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const PORT: u16 = 80;
 
 /// Asks each upstream, those of the settings first.
-pub async fn check(config: &Config, stored: &[Line]) -> Vec<Finding> {
+pub async fn check(config: &Config, stored: &[ProxyRouteRow]) -> Vec<Finding> {
     let apart = !config.http.proxy_hosts.is_empty() || config.http.admin_listen_addr.is_some();
     let stored = stored.iter().filter_map(|line| ProxyRoute::parse(&line.prefix, &line.upstream).ok());
     let stored = stored.filter(|route| config.proxy.routes.iter().all(|own| own.prefix != route.prefix));

@@ -47,7 +47,7 @@ impl Fields {
 pub struct Replay(Option<Fields>);
 
 impl Replay {
-    pub fn take(&mut self, line: Line) -> Result<(), CardError> {
+    pub fn take(&mut self, line: HistoryStep) -> Result<(), CardError> {
         let is_whole = line.is_whole();
         let Sent { title, sku, status, attributes, .. } = line.change;
         if is_whole {
@@ -75,7 +75,7 @@ impl Replay {
 
 /// A line of a card's history: what was done, and what was sent.
 #[derive(Debug)]
-pub struct Line {
+pub struct HistoryStep {
     pub action: String,
     pub change: Sent,
 }
@@ -90,7 +90,7 @@ pub struct Sent {
     version: Option<IgnoredAny>,
 }
 
-impl Line {
+impl HistoryStep {
     /// Whether it says what all fields became, and not what became of some; a restore then names its version, and an
     /// import always does.
     fn is_whole(&self) -> bool {
@@ -115,7 +115,7 @@ mod tests {
         let mut replay = Replay::default();
         for (action, change) in lines {
             let change = serde_json::from_value(change.clone()).unwrap();
-            replay.take(Line { action: (*action).to_owned(), change }).unwrap();
+            replay.take(HistoryStep { action: (*action).to_owned(), change }).unwrap();
         }
         replay.fields()
     }

@@ -28,7 +28,7 @@ struct Outage {
 
 /// What there is to log of an attempt.
 #[derive(Debug, PartialEq, Eq)]
-enum Line {
+enum OutageNotice {
     Begin,
     Still(Duration),
     End(Duration),
@@ -84,20 +84,20 @@ impl Outages {
     /// A connection could not be had.
     pub fn failed(&self, error: &dyn std::error::Error) {
         match self.note_failure(Instant::now()) {
-            Some(Line::Begin) => {
+            Some(OutageNotice::Begin) => {
                 tracing::error!(
                     error = chain(error),
                     "there is no connection to the database; what needs it fails with 503 until there is one"
                 );
             }
-            Some(Line::Still(since)) => {
+            Some(OutageNotice::Still(since)) => {
                 tracing::warn!(
                     error = chain(error),
                     seconds = since.as_secs(),
                     "there is still no connection to the database"
                 );
             }
-            Some(Line::End(_)) | None => {}
+            Some(OutageNotice::End(_)) | None => {}
         }
     }
 
@@ -107,29 +107,29 @@ impl Outages {
         if !self.is_out.load(Ordering::Relaxed) {
             return;
         }
-        if let Some(Line::End(since)) = self.note_success(Instant::now()) {
+        if let Some(OutageNotice::End(since)) = self.note_success(Instant::now()) {
             tracing::info!(seconds = since.as_secs(), "the database is connected again");
         }
     }
 
-    fn note_failure(&self, now: Instant) -> Option<Line> {
+    fn note_failure(&self, now: Instant) -> Option<OutageNotice> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(outage) = &mut *current else {
             *current = Some(Outage { began: now, logged: now });
             self.is_out.store(true, Ordering::Relaxed);
-            return Some(Line::Begin);
+            return Some(OutageNotice::Begin);
         };
         if now.duration_since(outage.logged) < REPEAT_EVERY {
             return None;
         }
         outage.logged = now;
-        Some(Line::Still(now.duration_since(outage.began)))
+        Some(OutageNotice::Still(now.duration_since(outage.began)))
     }
 
-    fn note_success(&self, now: Instant) -> Option<Line> {
+    fn note_success(&self, now: Instant) -> Option<OutageNotice> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_out.store(false, Ordering::Relaxed);
-        current.take().map(|outage| Line::End(now.duration_since(outage.began)))
+        current.take().map(|outage| OutageNotice::End(now.duration_since(outage.began)))
     }
 }
 
@@ -187,11 +187,11 @@ mod tests {
         let (outages, start) = (Outages::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(outages.note_success(start), None);
-        let lines: Vec<Line> = (0..=65).filter_map(|second| outages.note_failure(at(second))).collect();
-        let still = |seconds| Line::Still(Duration::from_secs(seconds));
-        assert_eq!(lines, [Line::Begin, still(30), still(60)]);
-        assert_eq!(outages.note_success(at(66)), Some(Line::End(Duration::from_secs(66))));
+        let lines: Vec<OutageNotice> = (0..=65).filter_map(|second| outages.note_failure(at(second))).collect();
+        let still = |seconds| OutageNotice::Still(Duration::from_secs(seconds));
+        assert_eq!(lines, [OutageNotice::Begin, still(30), still(60)]);
+        assert_eq!(outages.note_success(at(66)), Some(OutageNotice::End(Duration::from_secs(66))));
         assert_eq!(outages.note_success(at(67)), None);
-        assert_eq!(outages.note_failure(at(68)), Some(Line::Begin));
+        assert_eq!(outages.note_failure(at(68)), Some(OutageNotice::Begin));
     }
 }

@@ -38,7 +38,7 @@ pub struct Entry {
 /// A row as it is read.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "AuditLine")]
-pub struct Line {
+pub struct AuditRow {
     #[serde(skip)]
     pub seq: i64,
     pub id: Uuid,
@@ -113,7 +113,7 @@ pub async fn add_all(pool: &Pool, entries: &[Entry]) -> Result<(), StoreError> {
 }
 
 /// Rows, newest first; `before` is the last one of the page before.
-pub async fn list(pool: &Pool, filter: &Filter, before: Option<i64>, limit: i64) -> Result<Vec<Line>, StoreError> {
+pub async fn list(pool: &Pool, filter: &Filter, before: Option<i64>, limit: i64) -> Result<Vec<AuditRow>, StoreError> {
     let mut conditions = Vec::new();
     let mut values: Vec<&(dyn ToSql + Sync)> = Vec::new();
     let mut add = |condition: &str, value| {
@@ -152,8 +152,8 @@ pub async fn list(pool: &Pool, filter: &Filter, before: Option<i64>, limit: i64)
     Ok(rows.iter().map(line).collect())
 }
 
-fn line(row: &Row) -> Line {
-    Line {
+fn line(row: &Row) -> AuditRow {
+    AuditRow {
         seq: row.get(0),
         id: row.get(1),
         at: row.get(2),

@@ -19,7 +19,7 @@ const REPLAYED: i64 = 5_000;
 /// One change of a card.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "HistoryLine")]
-pub struct Line {
+pub struct HistoryEntry {
     pub id: Uuid,
     pub version: i64,
     #[serde(with = "time::serde::rfc3339")]
@@ -34,7 +34,12 @@ pub struct Line {
 }
 
 /// The lines of a card before the line `before`, and whether there are more which are too large for one page.
-pub async fn page(pool: &Pool, card: Uuid, before: Option<Uuid>, limit: i64) -> Result<(Vec<Line>, bool), StoreError> {
+pub async fn page(
+    pool: &Pool,
+    card: Uuid,
+    before: Option<Uuid>,
+    limit: i64,
+) -> Result<(Vec<HistoryEntry>, bool), StoreError> {
     let client = pool.get().await?;
     let sql = "SELECT id, version, at, actor, action, change FROM public.card_history \
                WHERE card_id = $1 AND ($2::uuid IS NULL OR id < $2) ORDER BY id DESC LIMIT $3";
@@ -44,7 +49,7 @@ pub async fn page(pool: &Pool, card: Uuid, before: Option<Uuid>, limit: i64) -> 
     if found.is_cut {
         drop(client.detach());
     }
-    let line = |row: &tokio_postgres::Row| Line {
+    let line = |row: &tokio_postgres::Row| HistoryEntry {
         id: row.get(0),
         version: row.get(1),
         at: row.get(2),
@@ -73,7 +78,7 @@ pub async fn fields_at(transaction: &Transaction<'_>, card: Uuid, version: i64) 
             let detail = format!("More than {REPLAYED} changes lie between that version and the last one known whole.");
             return Err(StoreError::Version(detail));
         }
-        replay.take(fields::Line { action: row.try_get(0)?, change: row.try_get::<_, Json<Sent>>(1)?.0 })?;
+        replay.take(fields::HistoryStep { action: row.try_get(0)?, change: row.try_get::<_, Json<Sent>>(1)?.0 })?;
     }
     Ok(replay.fields())
 }

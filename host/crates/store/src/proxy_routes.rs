@@ -10,7 +10,7 @@ use cardinal_database::pool::Pool;
 
 /// A route as it was set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Line {
+pub struct ProxyRouteRow {
     pub prefix: String,
     pub upstream: String,
 }
@@ -19,7 +19,7 @@ pub struct Line {
 #[derive(Clone, Debug, Default)]
 pub struct Stored {
     pub version: i64,
-    pub lines: Vec<Line>,
+    pub lines: Vec<ProxyRouteRow>,
 }
 
 pub async fn get(pool: &Pool) -> Result<Stored, StoreError> {
@@ -39,7 +39,7 @@ pub async fn version(pool: &Pool) -> Result<i64, StoreError> {
 /// Puts `lines` in the place of what is there; gives what was there before and the new version.
 pub async fn replace(
     pool: &Pool,
-    lines: &[Line],
+    lines: &[ProxyRouteRow],
     precondition: &Precondition,
     by: &Value,
 ) -> Result<(Stored, i64), StoreError> {

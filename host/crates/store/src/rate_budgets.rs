@@ -8,7 +8,7 @@ use crate::error::StoreError;
 
 /// What a host asks for one caller.
 #[derive(Clone, Copy, Debug)]
-pub struct Line {
+pub struct BudgetRow {
     pub subject: Uuid,
     /// Calls that were made without a portion; negative: a portion that is given back.
     pub debit: f64,
@@ -50,7 +50,7 @@ pub async fn leave(pool: &Pool, host: Uuid) -> Result<(), StoreError> {
 /// on top, and of what is left the host gets what it wants; half of it while another wants it too.
 ///
 /// Lines come in the order of their subjects, so that hosts never block each other for good.
-pub async fn exchange(pool: &Pool, host: Uuid, lines: &[Line]) -> Result<Vec<Portion>, StoreError> {
+pub async fn exchange(pool: &Pool, host: Uuid, lines: &[BudgetRow]) -> Result<Vec<Portion>, StoreError> {
     const CONTENDED: &str = "greatest(b.contended_at, CASE WHEN b.taker <> excluded.taker THEN b.taken_at END) \
          > excluded.at - interval '3 seconds'";
     const OWED: &str = "greatest(0, greatest(0, b.spent - excluded.rate * greatest(0, extract(epoch FROM excluded.at - b.at)::float8)) \
@@ -74,7 +74,7 @@ pub async fn exchange(pool: &Pool, host: Uuid, lines: &[Line]) -> Result<Vec<Por
            taken_at = CASE WHEN excluded.want > 0 THEN excluded.at ELSE b.taken_at END
          RETURNING subject, granted, spent"
     );
-    let column = |of: fn(&Line) -> f64| lines.iter().map(of).collect::<Vec<f64>>();
+    let column = |of: fn(&BudgetRow) -> f64| lines.iter().map(of).collect::<Vec<f64>>();
     let subjects: Vec<Uuid> = lines.iter().map(|line| line.subject).collect();
     let (debits, wants) = (column(|line| line.debit), column(|line| line.want));
     let (rates, rooms) = (column(|line| line.rate), column(|line| line.room));

@@ -18,7 +18,7 @@ pub struct Session {
 }
 
 /// A session as its user sees it.
-pub struct Line {
+pub struct SessionRow {
     pub id: Uuid,
     pub user_id: Uuid,
     pub username: String,
@@ -35,8 +35,8 @@ const LINE: &str = "s.id, s.user_id, u.username, u.role, s.created_at, s.expires
      s.user_agent";
 const LIVE: &str = "s.revoked_at IS NULL AND s.expires_at > now()";
 
-fn line(row: &Row) -> Line {
-    Line {
+fn line(row: &Row) -> SessionRow {
+    SessionRow {
         id: row.get(0),
         user_id: row.get(1),
         username: row.get(2),
@@ -98,7 +98,7 @@ pub async fn places(pool: &Pool, after: Uuid, most: i64) -> Result<(Option<Uuid>
 }
 
 /// A user's sessions that have not ended, newest first; `before` is the last id of the page before.
-pub async fn list(pool: &Pool, user: Uuid, before: Option<Uuid>, limit: i64) -> Result<Vec<Line>, StoreError> {
+pub async fn list(pool: &Pool, user: Uuid, before: Option<Uuid>, limit: i64) -> Result<Vec<SessionRow>, StoreError> {
     let client = pool.get().await?;
     let sql = format!(
         "SELECT {LINE} FROM public.admin_sessions s JOIN public.admin_users u ON u.id = s.user_id \
@@ -109,7 +109,7 @@ pub async fn list(pool: &Pool, user: Uuid, before: Option<Uuid>, limit: i64) -> 
 }
 
 /// A session that has not ended.
-pub async fn get(pool: &Pool, id: Uuid) -> Result<Option<Line>, StoreError> {
+pub async fn get(pool: &Pool, id: Uuid) -> Result<Option<SessionRow>, StoreError> {
     let client = pool.get().await?;
     let sql = format!(
         "SELECT {LINE} FROM public.admin_sessions s JOIN public.admin_users u ON u.id = s.user_id \

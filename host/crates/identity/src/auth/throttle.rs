@@ -18,8 +18,8 @@
 //! (`crates/store/src/login_failures.rs`). Failures are forgotten after 15 minutes without another.
 
 mod failures;
-mod line;
 mod returns;
+mod wait_queue;
 
 use std::{
     net::IpAddr,
@@ -29,11 +29,11 @@ use std::{
 
 use tokio::{sync::Notify, time::Instant};
 
-pub use self::{failures::Rule, line::Rank};
+pub use self::{failures::Rule, wait_queue::Rank};
 use self::{
     failures::{Failures, NotNow, Pair},
-    line::Line,
     returns::{Candidate, Returns},
+    wait_queue::WaitQueue,
 };
 use crate::error::AuthError;
 use cardinal_base::config::Secret;
@@ -58,7 +58,7 @@ pub struct Throttle {
 #[derive(Default)]
 struct State {
     book: Failures,
-    line: Line,
+    line: WaitQueue,
     returns: Returns,
 }
 

@@ -85,10 +85,10 @@ fn asks(limits: &Limits, hosts: u32) -> Vec<Ask> {
     asks
 }
 
-fn line(ask: &Ask) -> rate_budgets::Line {
+fn line(ask: &Ask) -> rate_budgets::BudgetRow {
     let rate = f64::from(ask.limit.per_minute) / 60.0;
     let room = f64::from(ask.limit.burst) + rate * AHEAD_SECONDS;
-    rate_budgets::Line { subject: ask.subject, debit: ask.debit, want: ask.want, rate, room }
+    rate_budgets::BudgetRow { subject: ask.subject, debit: ask.debit, want: ask.want, rate, room }
 }
 
 fn unanswered(limits: &Limits, asks: &[Ask], now: u64, why: &str) {

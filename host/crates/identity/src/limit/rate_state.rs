@@ -54,7 +54,7 @@ pub struct RateState {
 impl RateState {
     /// Writes `RateLimit-Policy` and `RateLimit`.
     pub fn write(&self, headers: &mut HeaderMap) {
-        let mut line = Line { bytes: [0; 64], length: 0 };
+        let mut line = HeaderText { bytes: [0; 64], length: 0 };
         line.text("\"").text(self.policy.kind.name()).text("\";r=").number(self.remaining);
         line.text(";t=").number(seconds(self.refill));
         if let Ok(value) = HeaderValue::from_bytes(line.written()) {
@@ -70,12 +70,12 @@ pub fn seconds(nanos: u64) -> u64 {
 }
 
 /// A short line on the stack: a name and two numbers of 20 digits fit.
-struct Line {
+struct HeaderText {
     bytes: [u8; 64],
     length: usize,
 }
 
-impl Line {
+impl HeaderText {
     fn push(&mut self, byte: u8) {
         if let Some(place) = self.bytes.get_mut(self.length) {
             *place = byte;

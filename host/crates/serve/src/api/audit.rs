@@ -31,7 +31,7 @@ pub fn routes() -> Vec<Route> {
             .param("since", "From this time on.", json!({"format": "date-time"}))
             .param("until", "Before this time.", json!({"format": "date-time"}))
             .param("outcome", "`ok` or `refused`.", json!({}))
-            .ok::<Page<audit::Line>>();
+            .ok::<Page<audit::AuditRow>>();
     })]
 }
 

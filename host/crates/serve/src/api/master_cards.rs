@@ -60,7 +60,7 @@ op.named("deleteCard", "cards", "Hide a card, or remove it for good").says("`pur
 op.named("restoreCard", "cards", "Bring a deleted card back, or make a card what it was").says("With a version, title, SKU, status and attributes but sources become what they were then, as a new version.").may_read::<Restore>().if_match().ok::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN]);
 }),
         route!(GET "/v1/admin/master-cards/{id}/history", Access::Scope("cards:read"), Reads::Nothing, history).describe(|op| {
-op.named("getCardHistory", "cards", "Who changed a card, newest first").says("Of deleted cards too, until they are removed for good.").query::<HistoryQuery>().param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100})).param("cursor", "`next_cursor` of the page before.", json!({})).ok::<Page<cardinal_store::card_history::Line>>();
+op.named("getCardHistory", "cards", "Who changed a card, newest first").says("Of deleted cards too, until they are removed for good.").query::<HistoryQuery>().param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100})).param("cursor", "`next_cursor` of the page before.", json!({})).ok::<Page<cardinal_store::card_history::HistoryEntry>>();
 }),
         route!(DELETE "/v1/admin/master-cards/{id}/sources/{source_key}", Access::Scope("cards:write"), Reads::Nothing, remove_source).describe(|op| {
 op.named("removeSource", "cards", "Remove a source of a card").param("source_key", "`<plugin>:<suffix>`", json!({"minLength": 1, "examples": ["supplier:shop.example"]})).if_match().no_content();

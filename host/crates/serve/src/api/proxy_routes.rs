@@ -19,7 +19,7 @@ use crate::{
     router::{Access, Reads, Route},
 };
 use cardinal_base::{codes, config::ProxyRoute};
-use cardinal_store::proxy_routes::{Line, Stored};
+use cardinal_store::proxy_routes::{ProxyRouteRow, Stored};
 
 /// Routes that can be set: the table is searched from its beginning for every proxied request.
 const MAX_ROUTES: usize = 200;
@@ -130,11 +130,11 @@ fn shown(app: &App, stored: &Stored) -> ApiResult<Reply> {
 }
 
 /// The routes to store, in the spelling that they have in force, or all that is wrong with them.
-fn checked(items: Vec<NewRoute>, settings: &[ProxyRoute]) -> ApiResult<Vec<Line>> {
+fn checked(items: Vec<NewRoute>, settings: &[ProxyRoute]) -> ApiResult<Vec<ProxyRouteRow>> {
     if items.len() > MAX_ROUTES + settings.len() {
         return Err(ApiError::invalid("/items", format!("At most {MAX_ROUTES}.")));
     }
-    let mut lines: Vec<Line> = Vec::with_capacity(items.len());
+    let mut lines: Vec<ProxyRouteRow> = Vec::with_capacity(items.len());
     let mut faults: Vec<(String, String)> = Vec::new();
     for (i, item) in items.into_iter().enumerate() {
         let route = match parsed(&item) {
@@ -152,7 +152,7 @@ fn checked(items: Vec<NewRoute>, settings: &[ProxyRoute]) -> ApiResult<Vec<Line>
             None if item.read_only => format!("{prefix:?} does not stand in PROXY_ROUTES."),
             None if lines.iter().any(|line| line.prefix == prefix) => format!("{prefix:?} stands there twice."),
             None => {
-                lines.push(Line { prefix, upstream: route.upstream().to_string() });
+                lines.push(ProxyRouteRow { prefix, upstream: route.upstream().to_string() });
                 continue;
             }
         };

@@ -28,7 +28,7 @@ use cardinal_identity::auth::{
     caller::{Caller, CallerKind},
 };
 use cardinal_store::{
-    sessions::{self, Line},
+    sessions::{self, SessionRow},
     users::accounts,
 };
 
@@ -150,7 +150,7 @@ struct Session<'a> {
     current: bool,
 }
 
-fn show<'l>(line: &'l Line, caller: &Caller) -> Session<'l> {
+fn show<'l>(line: &'l SessionRow, caller: &Caller) -> Session<'l> {
     Session {
         id: line.id,
         user_id: line.user_id,

@@ -11,7 +11,7 @@ use cardinal_base::config::ProxyRoute;
 use cardinal_database::pool::Pool;
 use cardinal_store::{
     cards::Precondition,
-    proxy_routes::{self, Line, Stored},
+    proxy_routes::{self, ProxyRouteRow, Stored},
 };
 
 /// How often a host looks whether another one has changed them; the contract allows 5 s.
@@ -45,7 +45,7 @@ impl StoredRoutes {
         &self,
         pool: &Pool,
         proxy: &Proxy,
-        lines: Vec<Line>,
+        lines: Vec<ProxyRouteRow>,
         precondition: &Precondition,
         by: &Value,
     ) -> ApiResult<(Stored, Stored)> {

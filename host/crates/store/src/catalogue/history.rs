@@ -4,12 +4,12 @@ use uuid::Uuid;
 
 use super::Catalogue;
 use crate::error::StoreError;
-use crate::{card_history::Line, cards};
+use crate::{card_history::HistoryEntry, cards};
 use cardinal_base::page;
 
 /// A page of a card's history, newest first.
 pub struct History {
-    pub lines: Vec<Line>,
+    pub lines: Vec<HistoryEntry>,
     card: Uuid,
     has_more: bool,
 }

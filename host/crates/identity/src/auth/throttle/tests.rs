@@ -45,7 +45,7 @@ async fn tries_in_parallel_get_no_further_than_tries_in_a_row() {
 #[tokio::test(start_paused = true)]
 async fn right_passwords_in_parallel_all_get_in() {
     let throttle = Arc::new(Throttle::default());
-    let right = (0..line::HELD_PER_ADDRESS).map(|_| {
+    let right = (0..wait_queue::HELD_PER_ADDRESS).map(|_| {
         let throttle = Arc::clone(&throttle);
         tokio::spawn(async move {
             let attempt = begin(&throttle, "alice").await.unwrap();

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_cards::{card::Card, filter::ListQuery};
-use cardinal_store::card_history::Line;
+use cardinal_store::card_history::HistoryEntry;
 
 /// Cards or changes of a page when no other number is asked for.
 const DEFAULT_PAGE_SIZE: u32 = 25;
@@ -181,7 +181,7 @@ struct HistoryArguments {
 #[derive(Serialize)]
 struct OmittedLine<'a> {
     #[serde(flatten)]
-    line: &'a Line,
+    line: &'a HistoryEntry,
     omitted: Omissions,
 }
 
@@ -202,11 +202,11 @@ pub async fn history(cards: &Cards, arguments: JsonObject) -> ApiResult<Answer> 
     Answer::new(&PageView { items: items.items, next_cursor, total_estimate: None, note }, Vec::new())
 }
 
-fn without_change(line: &Line) -> ApiResult<Box<RawValue>> {
+fn without_change(line: &HistoryEntry) -> ApiResult<Box<RawValue>> {
     let change = to_raw_value(&BTreeMap::<String, ()>::new()).map_err(ApiError::internal)?;
     let omitted = Omissions { attributes: None, change: Some(line.change.get().len()) };
     let (actor, action) = (line.actor.clone(), line.action.clone());
-    let line = Line { id: line.id, version: line.version, at: line.at, actor, action, change };
+    let line = HistoryEntry { id: line.id, version: line.version, at: line.at, actor, action, change };
     to_raw_value(&OmittedLine { line: &line, omitted }).map_err(ApiError::internal)
 }
 

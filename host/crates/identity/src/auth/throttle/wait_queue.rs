@@ -41,9 +41,9 @@ impl Rank {
 
 /// The tries that wait.
 #[derive(Default)]
-pub struct Line(BTreeMap<Rank, Pair>);
+pub struct WaitQueue(BTreeMap<Rank, Pair>);
 
-impl Line {
+impl WaitQueue {
     /// Takes a try in, perhaps in the place of one that comes after it; `false` when there is no place.
     pub fn join(&mut self, rank: Rank, pair: Pair) -> bool {
         let of_address = |network: Network| move |(_, other): &(&Rank, &Pair)| other.network == network;
@@ -97,7 +97,7 @@ mod tests {
     fn a_full_line_gives_up_the_try_that_comes_last() {
         let book = Failures::default();
         let pair = |n: u32| book.pair(IpAddr::from(n.to_be_bytes()), "alice");
-        let mut line = Line::default();
+        let mut line = WaitQueue::default();
         let guesses: Vec<Rank> = (0..HELD).map(|_| Rank::new(false, 3, false)).collect();
         for (n, rank) in guesses.iter().enumerate() {
             assert!(line.join(*rank, pair(u32::try_from(n).unwrap())));
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn an_address_has_a_share_of_the_line() {
         let book = Failures::default();
-        let mut line = Line::default();
+        let mut line = WaitQueue::default();
         let here = |name: usize| book.pair(IpAddr::from([192, 0, 2, 1]), &name.to_string());
         for n in 0..HELD_PER_ADDRESS {
             assert!(line.join(Rank::new(false, 3, false), here(n)));
