@@ -29,7 +29,7 @@ use http_body_util::BodyExt;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn library() -> Library {
     let path = PathBuf::from(env!("CARGO_BIN_EXE_cardinal")).with_file_name("libecho.so");
@@ -80,7 +80,7 @@ fn call(instance: &Instance, route: &str, query: &str) -> Call {
         caller: Arc::new(caller),
         request_id: RequestId::named("req").unwrap(),
         trace: None,
-        deadline: Instant::now() + PATIENCE,
+        deadline: Instant::now() + WAIT_TIMEOUT,
         peer: None,
         is_tool: false,
     };
@@ -90,7 +90,7 @@ fn call(instance: &Instance, route: &str, query: &str) -> Call {
 async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "waited in vain: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -133,6 +133,6 @@ async fn retired_plugins_leave_nothing_behind() {
     // Its timer went with the plugin's runtime: the stream ends with an error, at the next frame or a later one.
     let ReplyBody::Stream(mut stream) = reply.body else { panic!("not a stream") };
     let end = async { while let Some(Ok(_)) = stream.frame().await {} };
-    tokio::time::timeout(PATIENCE, end).await.expect("the stream of a plugin that was shut down ends");
+    tokio::time::timeout(WAIT_TIMEOUT, end).await.expect("the stream of a plugin that was shut down ends");
     eventually("it is freed", || resident() == 0 && plugin_threads() == 0).await;
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::client::Client;
 
 /// Longer than any event that a test waits for takes.
-const WITHIN: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An open stream.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl EventStream {
                     return Ok(Some(sent));
                 }
             }
-            match tokio::time::timeout(WITHIN, self.body.frame()).await? {
+            match tokio::time::timeout(READ_TIMEOUT, self.body.frame()).await? {
                 None => return Ok(None),
                 Some(frame) => {
                     let frame = frame?;
@@ -120,7 +120,7 @@ impl EventStream {
     /// Waits until the host has answered with the first block, which it sends at once.
     pub async fn greeted(mut self) -> EventStream {
         while self.comments == 0 {
-            let frame = tokio::time::timeout(WITHIN, self.body.frame()).await.unwrap().unwrap().unwrap();
+            let frame = tokio::time::timeout(READ_TIMEOUT, self.body.frame()).await.unwrap().unwrap().unwrap();
             self.read.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
             if let Some((block, rest)) = self.read.split_once("\n\n") {
                 let (block, rest) = (block.to_owned(), rest.to_owned());

@@ -16,12 +16,12 @@ pub fn tell_at_once() {
         let capture = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
             capture(panic);
-            tell(panic);
+            print(panic);
         }));
     });
 }
 
-fn tell(panic: &PanicHookInfo<'_>) {
+fn print(panic: &PanicHookInfo<'_>) {
     let text = panic.to_string();
     let thread = std::thread::current();
     let shown = &text[..text.floor_char_boundary(SHOWN)];

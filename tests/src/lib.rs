@@ -29,8 +29,8 @@ pub use pages::{PageAnswer, Pages};
 pub use plugins::{Package, PluginsFolder};
 pub use pooler::{Lends, Pooler};
 pub use process::{
-    PATIENCE, Program, built, cardinal, cardinal_program, cardinal_with, command_line, descendants, eventually, exited,
-    lives, repository,
+    Program, WAIT_TIMEOUT, built, cardinal, cardinal_program, cardinal_with, command_line, descendants, eventually,
+    exited, lives, repository,
 };
 pub use provider::{Federated, Provider};
 pub use relay::{Network, Relay};

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 /// Of a message that a test needs; more is not PostgreSQL's.
-const LONGEST: usize = 64 << 20;
+const MAX_MESSAGE: usize = 64 << 20;
 /// What `AuthenticationSASL` and `AuthenticationSASLContinue` begin with; the client answers both.
 const ASKS: [u32; 2] = [10, 11];
 
@@ -146,7 +146,7 @@ async fn read(from: &mut (impl tokio::io::AsyncRead + Unpin)) -> io::Result<(u8,
 async fn body(from: &mut (impl tokio::io::AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     let length = from.read_u32().await? as usize;
     let mut body =
-        vec![0; length.checked_sub(4).filter(|length| *length <= LONGEST).ok_or(io::ErrorKind::InvalidData)?];
+        vec![0; length.checked_sub(4).filter(|length| *length <= MAX_MESSAGE).ok_or(io::ErrorKind::InvalidData)?];
     from.read_exact(&mut body).await?;
     Ok(body)
 }

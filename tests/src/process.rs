@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 
 /// How long anything awaited may take before the test fails: generous, since two cores may run many hosts.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 const LINES_OF_A_FAILURE: usize = 40;
 const POLL_EVERY: Duration = Duration::from_millis(20);
 
@@ -22,7 +22,7 @@ pub async fn eventually<T>(what: &str, mut condition: impl AsyncFnMut() -> Optio
         if let Some(value) = condition().await {
             return value;
         }
-        assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain: {what}");
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "waited {WAIT_TIMEOUT:?} in vain: {what}");
         tokio::time::sleep(POLL_EVERY).await;
     }
 }
@@ -142,7 +142,7 @@ impl Drop for Program {
         if self.exited().is_none() {
             self.signal(Signal::TERM);
             let begun = Instant::now();
-            while self.exited().is_none() && begun.elapsed() < PATIENCE {
+            while self.exited().is_none() && begun.elapsed() < WAIT_TIMEOUT {
                 std::thread::sleep(POLL_EVERY);
             }
             let _ = self.child.kill();

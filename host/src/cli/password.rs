@@ -11,7 +11,7 @@ use rustix::termios::{self, LocalModes, OptionalActions, Termios};
 use super::text::plain;
 use cardinal_base::{
     config::{BadSettings, Secret},
-    password::{self, LONGEST, SHORTEST},
+    password::{self, MAX_LENGTH, MIN_LENGTH},
 };
 
 const TERMINAL: &str = "/dev/tty";
@@ -47,8 +47,8 @@ impl PasswordArgs {
             Some(file) => from_file(file)?,
             None => from_terminal(user)?,
         };
-        if !(SHORTEST..=LONGEST).contains(&secret.expose().len()) {
-            bail!("a password has {SHORTEST} to {LONGEST} bytes; this one has {}", secret.expose().len());
+        if !(MIN_LENGTH..=MAX_LENGTH).contains(&secret.expose().len()) {
+            bail!("a password has {MIN_LENGTH} to {MAX_LENGTH} bytes; this one has {}", secret.expose().len());
         }
         Ok(NewPassword { secret, is_generated: false })
     }
@@ -132,7 +132,7 @@ fn read_line(keys: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
             CTRL_D if line.is_empty() => return Ok(None),
             CTRL_U => line.clear(),
             BACKSPACE | DELETE => remove_character(&mut line),
-            key if line.len() <= LONGEST => line.push(key),
+            key if line.len() <= MAX_LENGTH => line.push(key),
             _ => {}
         }
     }
@@ -162,7 +162,7 @@ mod tests {
         for broken_off in [&b"a\x03b\n"[..], b"\x04", b"no end"] {
             assert_eq!(typed(broken_off), None);
         }
-        assert!(typed(&[vec![b'x'; 10_000], vec![b'\n']].concat()).unwrap().len() > LONGEST);
+        assert!(typed(&[vec![b'x'; 10_000], vec![b'\n']].concat()).unwrap().len() > MAX_LENGTH);
     }
 
     #[test]

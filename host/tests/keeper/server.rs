@@ -17,7 +17,7 @@ use tokio_postgres::Client;
 use super::database::{CARDINAL, programs, scratch};
 
 /// Nothing that these tests wait for takes longer on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn start(data_dir: &Path) -> anyhow::Result<(PrivatePostgres, DataDir)> {
     let data = DataDir::open(data_dir)?;
@@ -35,7 +35,7 @@ async fn until_logged_in(login: &ConnectParams) -> Client {
     loop {
         match logged_in(login).await {
             Ok(client) => return client,
-            Err(error) if started.elapsed() > PATIENCE => panic!("the server does not come back: {error}"),
+            Err(error) if started.elapsed() > START_TIMEOUT => panic!("the server does not come back: {error}"),
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }
@@ -50,7 +50,7 @@ pub fn server_pid(data_dir: &Path) -> Pid {
 pub fn wait_for_end(pid: Pid) {
     let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return };
     let mut events = [rustix::event::PollFd::new(&process, rustix::event::PollFlags::IN)];
-    let patience = rustix::event::Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+    let patience = rustix::event::Timespec { tv_sec: START_TIMEOUT.as_secs() as i64, tv_nsec: 0 };
     assert_eq!(rustix::event::poll(&mut events, Some(&patience)).unwrap(), 1, "process {pid:?} does not end");
 }
 

@@ -35,7 +35,7 @@ use uuid::Uuid;
 use crate::database::Database;
 
 /// How long anything awaited may take before the test fails.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub fn libraries() -> &'static Libraries {
     static LIBRARIES: OnceLock<Libraries> = OnceLock::new();
@@ -200,7 +200,7 @@ impl<'a> Request<'a> {
             caller: self.caller,
             request_id: RequestId::named("req-1").unwrap(),
             trace: self.trace,
-            deadline: Instant::now() + PATIENCE,
+            deadline: Instant::now() + WAIT_TIMEOUT,
             peer: self.peer,
             is_tool: false,
         };
@@ -208,7 +208,7 @@ impl<'a> Request<'a> {
     }
 
     pub async fn send(self) -> Result<PluginReply, CallFault> {
-        tokio::time::timeout(PATIENCE, self.begin()).await.expect("the call ends")
+        tokio::time::timeout(WAIT_TIMEOUT, self.begin()).await.expect("the call ends")
     }
 
     /// The JSON of a 2xx reply.
@@ -247,7 +247,7 @@ pub async fn whole(reply: PluginReply) -> Bytes {
 pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !condition().await {
-        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "waited in vain: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

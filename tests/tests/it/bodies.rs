@@ -26,13 +26,13 @@ impl<'a> Schema<'a> {
         Self { document, schema }
     }
 
-    fn of(&self, schema: &'a Value) -> Self {
+    fn nested(&self, schema: &'a Value) -> Self {
         Self::new(self.document, schema)
     }
 
     fn branches(&self) -> Vec<Schema<'a>> {
         let lists = ["anyOf", "oneOf", "allOf"].iter().filter_map(|list| self.schema[*list].as_array());
-        lists.flatten().map(|branch| self.of(branch)).collect()
+        lists.flatten().map(|branch| self.nested(branch)).collect()
     }
 
     /// Whether a value of this JSON type may stand here.
@@ -77,7 +77,7 @@ impl<'a> Schema<'a> {
 
     fn properties(&self) -> Vec<(String, Schema<'a>)> {
         let own = self.schema["properties"].as_object().into_iter().flatten();
-        let own = own.map(|(name, schema)| (name.clone(), self.of(schema)));
+        let own = own.map(|(name, schema)| (name.clone(), self.nested(schema)));
         own.chain(self.branches().iter().flat_map(Schema::properties)).collect()
     }
 
@@ -87,7 +87,7 @@ impl<'a> Schema<'a> {
     }
 
     fn items(&self) -> Option<Schema<'a>> {
-        let own = self.schema.get("items").map(|items| self.of(items));
+        let own = self.schema.get("items").map(|items| self.nested(items));
         own.or_else(|| self.branches().iter().find_map(Schema::items))
     }
 

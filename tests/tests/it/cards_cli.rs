@@ -21,7 +21,7 @@ async fn run(mut command: Command) -> Output {
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
 
-fn told(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     format!(
         "{:?}\n{}\n{}",
         output.status,
@@ -44,21 +44,21 @@ async fn cards_go_out_into_a_file_and_come_back() {
     let file = folder.path().join("cards.csv");
     let path = file.to_str().unwrap();
     let out = run(command(&host, &key, &["export", "--q", &word, path])).await;
-    assert!(out.status.success() && told(&out).contains("4 lines in"), "{}", told(&out));
+    assert!(out.status.success() && printed(&out).contains("4 lines in"), "{}", printed(&out));
     let again = run(command(&host, &key, &["export", "--q", &word, path])).await;
-    assert!(!again.status.success() && told(&again).contains("--overwrite"), "{}", told(&again));
+    assert!(!again.status.success() && printed(&again).contains("--overwrite"), "{}", printed(&again));
     let text = std::fs::read_to_string(&file).unwrap();
     assert_eq!(text.lines().next(), Some("id,sku,title,status,attributes,version,created_at,updated_at"));
 
     let back = run(command(&host, &key, &["import", "--mode", "upsert", "--keep-sources", path])).await;
     assert!(
-        back.status.success() && told(&back).contains("0 created, 0 updated, 3 unchanged, 0 refused (done"),
+        back.status.success() && printed(&back).contains("0 created, 0 updated, 3 unchanged, 0 refused (done"),
         "{}",
-        told(&back)
+        printed(&back)
     );
     let create = run(command(&host, &key, &["import", "--dry-run", path])).await;
-    assert_eq!(create.status.code(), Some(1), "{}", told(&create));
-    assert!(told(&create).contains("line 2: Another card has this SKU."), "{}", told(&create));
+    assert_eq!(create.status.code(), Some(1), "{}", printed(&create));
+    assert!(printed(&create).contains("line 2: Another card has this SKU."), "{}", printed(&create));
     let stdout = run(command(&host, &key, &["export", "--q", &word])).await;
     let lines: Vec<Value> =
         String::from_utf8(stdout.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -84,9 +84,9 @@ async fn bad_rows_are_told_and_kept_in_a_file() {
         command(&host, "", &["import", "--key-file", &key_file, "--errors", errors.to_str().unwrap(), "-"]);
     command.stdin(std::fs::File::open(Path::new(&cards)).unwrap());
     let out = run(command).await;
-    assert_eq!(out.status.code(), Some(1), "{}", told(&out));
-    assert!(told(&out).contains("1 created, 0 updated, 0 unchanged, 1 refused"), "{}", told(&out));
-    assert!(told(&out).contains("line 2: sku: A SKU is needed."), "{}", told(&out));
+    assert_eq!(out.status.code(), Some(1), "{}", printed(&out));
+    assert!(printed(&out).contains("1 created, 0 updated, 0 unchanged, 1 refused"), "{}", printed(&out));
+    assert!(printed(&out).contains("line 2: sku: A SKU is needed."), "{}", printed(&out));
     let kept: Value = serde_json::from_str(std::fs::read_to_string(&errors).unwrap().trim()).unwrap();
     assert_eq!(kept["line"], 2);
     assert!(by_sku(owner, &sku).await.is_some());
@@ -104,9 +104,9 @@ async fn on_the_hosts_own_machine_no_key_is_needed() {
         command
     };
     let out = run(local(&["import", file.to_str().unwrap()])).await;
-    assert!(out.status.success() && told(&out).contains("1 created"), "{}", told(&out));
+    assert!(out.status.success() && printed(&out).contains("1 created"), "{}", printed(&out));
     let out = run(local(&["export", "--q", &sku, "--format", "csv"])).await;
-    assert!(out.status.success() && told(&out).contains(&format!(",{sku},T,draft,")), "{}", told(&out));
+    assert!(out.status.success() && printed(&out).contains(&format!(",{sku},T,draft,")), "{}", printed(&out));
 }
 
 #[tokio::test]
@@ -119,21 +119,21 @@ async fn what_goes_wrong_is_told_in_words() {
     std::fs::write(&file, "sku,colour\n").unwrap();
     let path = file.to_str().unwrap();
     let refused = run(command(&host, &reader, &["import", path])).await;
-    assert_eq!(refused.status.code(), Some(77), "{}", told(&refused));
-    assert!(told(&refused).contains("This needs the scope `cards:write`"), "{}", told(&refused));
+    assert_eq!(refused.status.code(), Some(77), "{}", printed(&refused));
+    assert!(printed(&refused).contains("This needs the scope `cards:write`"), "{}", printed(&refused));
     let unknown = run(command(&host, "mpk_nonsense", &["export"])).await;
-    assert_eq!(unknown.status.code(), Some(77), "{}", told(&unknown));
+    assert_eq!(unknown.status.code(), Some(77), "{}", printed(&unknown));
     let writer = owner.key(&["cards:write"]).await.token;
     let columns = run(command(&host, &writer, &["import", path])).await;
     assert!(
-        columns.status.code() == Some(1) && told(&columns).contains("/colour: Unknown column"),
+        columns.status.code() == Some(1) && printed(&columns).contains("/colour: Unknown column"),
         "{}",
-        told(&columns)
+        printed(&columns)
     );
     let mut nobody = command(&host, &writer, &["export"]);
     nobody.env("CARDINAL_URL", "http://127.0.0.1:9");
     let nobody = run(nobody).await;
-    assert!(nobody.status.code() == Some(69) && told(&nobody).contains("cannot be reached"), "{}", told(&nobody));
+    assert!(nobody.status.code() == Some(69) && printed(&nobody).contains("cannot be reached"), "{}", printed(&nobody));
     let typo = run(command(&host, &writer, &["export", "--url", "shop"])).await;
-    assert_eq!(typo.status.code(), Some(64), "{}", told(&typo));
+    assert_eq!(typo.status.code(), Some(64), "{}", printed(&typo));
 }

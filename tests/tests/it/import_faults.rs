@@ -236,11 +236,11 @@ async fn there_and_back(rows: u64) {
     let exported = memory(&host, "VmHWM");
     let told = format!("{before} MiB before, at most {imported} until the import's end, {exported} until the export's");
     eprintln!("{told}");
-    assert!(exported - before < MOST, "{told}");
+    assert!(exported - before < MAX_GROWTH, "{told}");
 }
 
 /// MiB that the worker may grow by, however many rows there are; those of the short test take more.
-const MOST: u64 = 64;
+const MAX_GROWTH: u64 = 64;
 
 #[tokio::test]
 async fn cards_go_in_and_out_in_less_memory_than_they_take() {

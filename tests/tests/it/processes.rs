@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cardinal_tests::{Host, PATIENCE, PluginsFolder, descendants, eventually, lives};
+use cardinal_tests::{Host, PluginsFolder, WAIT_TIMEOUT, descendants, eventually, lives};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ async fn a_stopped_host_ends_in_order_and_takes_postgresql_along() {
     host.program().signal(Signal::TERM);
     let begun = std::time::Instant::now();
     assert!(host.program().ended().await.success(), "{}", host.log());
-    assert!(begun.elapsed() < PATIENCE / 2, "an idle host took {:?} to stop", begun.elapsed());
+    assert!(begun.elapsed() < WAIT_TIMEOUT / 2, "an idle host took {:?} to stop", begun.elapsed());
     assert!(family.iter().all(|(pid, _)| !lives(*pid)), "left behind of {family:?}");
 }
 

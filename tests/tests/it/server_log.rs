@@ -8,8 +8,8 @@ const UNRULY: &str = "/v1/admin/plugins/unruly";
 
 #[tokio::test]
 async fn a_plugin_does_not_flood_the_log_through_postgresql() {
-    const LONGEST: usize = 16 << 10;
-    const MOST: usize = 1_000;
+    const MAX_LINE: usize = 16 << 10;
+    const MAX_LINES: usize = 1_000;
     let plugins = PluginsFolder::default().with("unruly", &Package::fixture("unruly"));
     let host = Host::settings().plugins(plugins).set("LOG_LEVEL", "debug").start().await;
     let owner = host.owner().await;
@@ -27,7 +27,7 @@ async fn a_plugin_does_not_flood_the_log_through_postgresql() {
     eventually("the dropped lines are counted", async || (dropped(&host.log()) > 2_000).then_some(())).await;
     let log = host.log();
     let noise: Vec<&str> = log.lines().filter(|line| line.contains("\"postgres\"") && line.contains("noise")).collect();
-    assert!(!noise.is_empty() && noise.len() < MOST, "{} lines", noise.len());
+    assert!(!noise.is_empty() && noise.len() < MAX_LINES, "{} lines", noise.len());
     assert!(
         noise.iter().all(|line| line.contains("_p_unruly") && line.contains("\"plugin\":\"unruly\"")),
         "{}",
@@ -35,7 +35,7 @@ async fn a_plugin_does_not_flood_the_log_through_postgresql() {
     );
     assert!(!log.contains("WARNING:  noise"), "warnings of SQL are in the log");
     let longest = log.lines().map(str::len).max().unwrap_or_default();
-    assert!(longest < LONGEST, "a line of {longest} bytes");
+    assert!(longest < MAX_LINE, "a line of {longest} bytes");
 }
 
 #[tokio::test]

@@ -148,6 +148,42 @@ fn no_file_is_too_long_to_know_its_way_in() {
     nothing_breaks("split it by what changes together", &long);
 }
 
+/// Private words for what the field has a word for (`host/README.md`, Glossary).
+#[test]
+fn names_are_the_fields_words() {
+    const TYPES: [&str; 14] = [
+        "NotGood",
+        "Trouble",
+        "Unwritten",
+        "Deed",
+        "Act",
+        "Desk",
+        "Death",
+        "Ride",
+        "Entrance",
+        "Seat",
+        "Alone",
+        "Together",
+        "Spent",
+        "Elsewhere",
+    ];
+    const FUNCTIONS: [&str; 4] = ["told", "tell", "of", "says"];
+    const BOUNDS: [&str; 5] = ["MOST", "LEAST", "LONGEST", "PATIENCE", "WITHIN"];
+    let found = breaches(|source, code| {
+        let words: Vec<&str> = code.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+        let named = |keywords: &[&str], names: &[&str]| {
+            words.windows(2).any(|pair| keywords.contains(&pair[0]) && names.contains(&pair[1]))
+        };
+        let bound = words.windows(2).any(|pair| {
+            ["const", "static"].contains(&pair[0])
+                && BOUNDS.iter().any(|bound| pair[1] == *bound || pair[1].starts_with(&format!("{bound}_")))
+        });
+        !source.is_tidy()
+            && (bound || named(&["struct", "enum", "type", "trait"], &TYPES) || named(&["fn"], &FUNCTIONS))
+    });
+    nothing_breaks("the glossary has a word for it", &found);
+}
+
 #[test]
 fn modules_are_named_by_their_own_file() {
     let found: Vec<String> =

@@ -12,7 +12,7 @@ use crate::codes::{self, Code};
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
-    #[error("`limit` is 1 to {MOST}.")]
+    #[error("`limit` is 1 to {MAX_PAGE_SIZE}.")]
     Limit,
     #[error("The cursor does not belong to this list, filter and order.")]
     Cursor,
@@ -48,12 +48,12 @@ pub struct Page<T> {
 const MAC_LEN: usize = 16;
 /// Entries of a page when nothing else is asked for, and at most.
 const USUAL: i64 = 100;
-const MOST: i64 = 200;
+const MAX_PAGE_SIZE: i64 = 200;
 
 /// How many entries were asked for.
 pub fn limit(asked: Option<i64>) -> Result<i64, PageError> {
     match asked.unwrap_or(USUAL) {
-        limit @ 1..=MOST => Ok(limit),
+        limit @ 1..=MAX_PAGE_SIZE => Ok(limit),
         _ => Err(PageError::Limit),
     }
 }

@@ -10,8 +10,8 @@ const MEMORY_KIB: u32 = 19_456;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
 /// Bytes of a password.
-pub const SHORTEST: usize = 8;
-pub const LONGEST: usize = 256;
+pub const MIN_LENGTH: usize = 8;
+pub const MAX_LENGTH: usize = 256;
 /// Characters of a generated password: 142 bits.
 const GENERATED: usize = 24;
 

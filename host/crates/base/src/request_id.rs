@@ -10,12 +10,12 @@ use uuid::Uuid;
 
 /// The header, in both directions.
 pub const HEADER: &str = "x-request-id";
-const LONGEST: usize = 64;
+const MAX_LENGTH: usize = 64;
 
 /// The client's own name for its request when it is well-formed, else one of ours. Held inline: every request has one.
 #[derive(Clone, Copy)]
 pub struct RequestId {
-    text: [u8; LONGEST],
+    text: [u8; MAX_LENGTH],
     length: usize,
 }
 
@@ -42,9 +42,9 @@ impl RequestId {
         std::str::from_utf8(&self.text[..self.length]).unwrap_or_default()
     }
 
-    /// `text` is at most [`LONGEST`] bytes of ASCII.
+    /// `text` is at most [`MAX_LENGTH`] bytes of ASCII.
     fn holding(text: &str) -> Self {
-        let mut id = Self { text: [0; LONGEST], length: text.len() };
+        let mut id = Self { text: [0; MAX_LENGTH], length: text.len() };
         id.text[..text.len()].copy_from_slice(text.as_bytes());
         id
     }
@@ -70,7 +70,7 @@ fn new() -> Uuid {
 }
 
 fn is_well_formed(text: &str) -> bool {
-    (1..=LONGEST).contains(&text.len())
+    (1..=MAX_LENGTH).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
 }
 

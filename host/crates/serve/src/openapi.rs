@@ -1,6 +1,6 @@
 //! The API's description in OpenAPI 3.1. Pure: what is known of each route comes in, a document goes out.
 //!
-//! A route is described where it stands in the table: `route!(...).told(|op| ...)`. Schemas come from the very types that
+//! A route is described where it stands in the table: `route!(...).describe(|op| ...)`. Schemas come from the very types that
 //! are read and written; what follows from the row itself (path, scope, body limit, usual failures) nobody says again.
 
 mod foreign;

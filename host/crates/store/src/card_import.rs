@@ -66,39 +66,39 @@ impl Outcome {
 }
 
 /// Why rows were not written.
-enum Trouble {
+enum WriteError {
     Sql(tokio_postgres::Error),
     Other(StoreError),
 }
 
-impl From<tokio_postgres::Error> for Trouble {
+impl From<tokio_postgres::Error> for WriteError {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Sql(error)
     }
 }
 
-impl From<CardError> for Trouble {
+impl From<CardError> for WriteError {
     fn from(error: CardError) -> Self {
         Self::Other(error.into())
     }
 }
 
-impl From<StoreError> for Trouble {
+impl From<StoreError> for WriteError {
     fn from(error: StoreError) -> Self {
         Self::Other(error)
     }
 }
 
-impl From<Trouble> for StoreError {
-    fn from(trouble: Trouble) -> Self {
+impl From<WriteError> for StoreError {
+    fn from(trouble: WriteError) -> Self {
         match trouble {
-            Trouble::Sql(error) => error.into(),
-            Trouble::Other(error) => error,
+            WriteError::Sql(error) => error.into(),
+            WriteError::Other(error) => error,
         }
     }
 }
 
-impl Trouble {
+impl WriteError {
     fn is(&self, judge: impl Fn(&SqlState) -> bool) -> bool {
         matches!(self, Self::Sql(error) if error.code().is_some_and(judge))
     }
@@ -163,7 +163,7 @@ impl Import<'_> {
         Ok(outcome)
     }
 
-    async fn together(&self, point: &Transaction<'_>, rows: &[Row]) -> Result<Outcome, Trouble> {
+    async fn together(&self, point: &Transaction<'_>, rows: &[Row]) -> Result<Outcome, WriteError> {
         let mut outcome = Outcome::default();
         for wave in self.waves(rows, &mut outcome) {
             let known = self.known(point, &wave).await?;
@@ -259,7 +259,7 @@ impl Import<'_> {
         sorted
     }
 
-    async fn make(&self, point: &Transaction<'_>, rows: &[(&Row, Uuid)]) -> Result<(), Trouble> {
+    async fn make(&self, point: &Transaction<'_>, rows: &[(&Row, Uuid)]) -> Result<(), WriteError> {
         if rows.is_empty() {
             return Ok(());
         }
@@ -283,7 +283,7 @@ impl Import<'_> {
     }
 
     /// Makes cards what the rows say; how many that changed.
-    async fn change(&self, point: &Transaction<'_>, rows: &[(&Row, Uuid)]) -> Result<i64, Trouble> {
+    async fn change(&self, point: &Transaction<'_>, rows: &[(&Row, Uuid)]) -> Result<i64, WriteError> {
         if rows.is_empty() {
             return Ok(0);
         }
@@ -382,16 +382,16 @@ fn taken(detail: &str) -> Refusal {
 }
 
 /// A row that passed every check and that the database can't hold all the same.
-fn unfit(trouble: &Trouble) -> Refusal {
-    if let Trouble::Sql(error) = trouble
+fn unfit(trouble: &WriteError) -> Refusal {
+    if let WriteError::Sql(error) = trouble
         && let Some(detail) = db_error::card_too_large(error)
     {
         let fields = vec![FieldError { pointer: "/attributes".to_owned(), detail: detail.clone() }];
         return Refusal { code: &codes::CARD_TOO_LARGE, detail: Some(detail), fields };
     }
     let said = match trouble {
-        Trouble::Sql(error) => error.as_db_error().map_or_else(String::new, |fault| fault.message().to_owned()),
-        Trouble::Other(_) => String::new(),
+        WriteError::Sql(error) => error.as_db_error().map_or_else(String::new, |fault| fault.message().to_owned()),
+        WriteError::Other(_) => String::new(),
     };
     Refusal::new(&codes::VALIDATION_FAILED, format!("The database can't hold this row: {said}."))
 }

@@ -28,7 +28,7 @@ use cardinal_observe::recent::{self, Portion, Recent};
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOK_IDLE: Duration = Duration::from_secs(1);
 /// How long the database may take for one look; then it is taken for gone.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RAISE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Events that are numbered, or read, in one statement.
 const AT_ONCE: i32 = 1_000;
 /// Events that are kept in memory, and bytes of them: who is further behind is too slow.
@@ -137,10 +137,10 @@ impl Events {
     pub async fn keep_up(&self) {
         let mut failing = false;
         loop {
-            let looked = match tokio::time::timeout(PATIENCE, self.look()).await {
+            let looked = match tokio::time::timeout(RAISE_TIMEOUT, self.look()).await {
                 Ok(looked) => looked,
                 Err(_) => {
-                    let cause = anyhow::anyhow!("no answer in {PATIENCE:?}");
+                    let cause = anyhow::anyhow!("no answer in {RAISE_TIMEOUT:?}");
                     Err(StoreError::Outage(cause))
                 }
             };

@@ -20,7 +20,7 @@ pub struct Stored {
 /// Up to this many cards are counted one by one.
 pub const COUNTED: i64 = 10_000;
 /// Kinds that are looked at; whoever has more gets the first ones in their order.
-pub const MOST: i64 = 1_000;
+pub const MAX_KINDS: i64 = 1_000;
 
 /// From one kind to the next along the index: what it takes grows with the kinds, not with the sources.
 const KINDS: &str = "WITH RECURSIVE step AS (
@@ -34,7 +34,7 @@ const KINDS: &str = "WITH RECURSIVE step AS (
 /// take what this must not.
 pub async fn stored(pool: &Pool) -> Result<Vec<Stored>, StoreError> {
     let client = pool.get().await?;
-    let kinds = client.query(&client.prepare_cached(KINDS).await?, &[&MOST]).await?;
+    let kinds = client.query(&client.prepare_cached(KINDS).await?, &[&MAX_KINDS]).await?;
     let covered = "SELECT DISTINCT card_id FROM public.card_source_index WHERE kind = $1";
     let count = client.prepare_cached(&format!("SELECT count(*) FROM ({covered} LIMIT {COUNTED}) AS counted")).await?;
     let mut stored = Vec::with_capacity(kinds.len());

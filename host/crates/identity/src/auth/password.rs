@@ -11,7 +11,7 @@ use super::throttle::Rank;
 use crate::error::AuthError;
 use cardinal_base::{
     config::Secret,
-    password::{self, LONGEST, SHORTEST},
+    password::{self, MAX_LENGTH, MIN_LENGTH},
 };
 
 /// The place where passwords are hashed: at half of the cores at a time, so that a flood of logins leaves the rest to
@@ -65,9 +65,9 @@ async fn run<T: Send + 'static>(
 /// 422 when a new password is too short or too long.
 pub fn check_new(password: &Secret, pointer: &str) -> Result<(), AuthError> {
     match password.expose().len() {
-        SHORTEST..=LONGEST => Ok(()),
+        MIN_LENGTH..=MAX_LENGTH => Ok(()),
         _ => {
-            let detail = format!("A password has {SHORTEST} to {LONGEST} bytes.");
+            let detail = format!("A password has {MIN_LENGTH} to {MAX_LENGTH} bytes.");
             Err(AuthError::Field { pointer: pointer.to_owned(), detail })
         }
     }

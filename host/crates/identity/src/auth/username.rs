@@ -3,14 +3,14 @@
 use crate::error::AuthError;
 
 /// Characters of a username.
-const LONGEST: usize = 120;
+const MAX_LENGTH: usize = 120;
 
 /// The name as it is stored, without the spaces around it; 422 when it is not one.
 pub fn check(text: &str, pointer: &str) -> Result<String, AuthError> {
     let name = text.trim();
     let refused = |detail: String| Err(AuthError::Field { pointer: pointer.to_owned(), detail });
-    if !(1..=LONGEST).contains(&name.chars().count()) {
-        return refused(format!("A username has 1 to {LONGEST} characters."));
+    if !(1..=MAX_LENGTH).contains(&name.chars().count()) {
+        return refused(format!("A username has 1 to {MAX_LENGTH} characters."));
     }
     if name.chars().any(|c| c.is_control() || c.is_whitespace() && c != ' ' || is_invisible(c)) {
         return refused(
@@ -56,7 +56,7 @@ mod tests {
         #[test]
         fn what_is_taken_is_a_name_and_stays_the_same(text in "\\PC{0,140}|[ -~]{0,140}|[\\x00-\\x7f]{0,40}") {
             if let Ok(name) = check(&text, "/username") {
-                prop_assert!((1..=LONGEST).contains(&name.chars().count()));
+                prop_assert!((1..=MAX_LENGTH).contains(&name.chars().count()));
                 prop_assert_eq!(name.trim(), name.as_str());
                 prop_assert!(!name.chars().any(char::is_control));
                 prop_assert_eq!(check(&name, "/username").unwrap(), name);

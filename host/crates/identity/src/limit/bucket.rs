@@ -2,7 +2,7 @@
 //! with others.
 //!
 //! Alone, the whole state is one number and a call is one compare-and-swap. With others, the budget
-//! lies in the database; this host takes portions of it ahead of need (`lease.rs`) and a call takes
+//! lies in the database; this host takes portions of it ahead of need (`budget_lease.rs`) and a call takes
 //! one from the portion. What it hands out before it could ask is debited afterwards.
 
 use std::sync::{

@@ -48,7 +48,7 @@ pub fn routes() -> Vec<Route> {
     vec![
         route!(GET "/v1/admin/api-keys", Access::Scope("keys:read"), Reads::Nothing, list).describe(|op| {
             op.named("listApiKeys", "api-keys", "API keys, newest first")
-                .says("One's own; everybody's with `users:read`.")
+                .notes("One's own; everybody's with `users:read`.")
                 .query::<ListQuery>()
                 .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
                 .param("cursor", "`next_cursor` of the page before.", json!({}))
@@ -56,7 +56,7 @@ pub fn routes() -> Vec<Route> {
         }),
         route!(POST "/v1/admin/api-keys", Access::Scope("keys:write"), Reads::Json(SMALL), create).describe(|op| {
             op.named("createApiKey", "api-keys", "Make an API key")
-                .says("The key itself is shown in this answer only.")
+                .notes("The key itself is shown in this answer only.")
                 .reads::<NewKey>()
                 .created::<NewApiKey<'_>>();
         }),
@@ -68,13 +68,13 @@ pub fn routes() -> Vec<Route> {
                 op.named("updateApiKey", "api-keys", "Change an API key")
                     .reads::<KeyPatch>()
                     .ok::<Item<ApiKey<'_>>>()
-                    .says("Scopes that it loses are lost by its rotations and by all that was made with it, too.")
+                    .notes("Scopes that it loses are lost by its rotations and by all that was made with it, too.")
                     .refuses(&[&codes::CONFLICT]);
             },
         ),
         route!(DELETE "/v1/admin/api-keys/{id}", Access::Scope("keys:write"), Reads::Nothing, revoke).describe(|op| {
             op.named("revokeApiKey", "api-keys", "Revoke an API key, at once and on every host")
-                .says(
+                .notes(
                     "And its rotations, the keys that it replaces and that replaced it, and all that was made with any of \
                      them, unless `keep_children` says that this key goes alone.",
                 )

@@ -34,7 +34,7 @@ pub fn routes() -> Vec<Route> {
         route!(GET "/v1/admin/approvals", ACCESS, Reads::Nothing, list).describe(|op| {
             let states: Vec<&str> = STATES.into_iter().chain([ANY]).collect();
             op.named("listApprovals", "approvals", "MCP tool calls that wait for a person, newest first")
-                .says("Those that are over are kept for a week, the last 1,000 of them.")
+                .notes("Those that are over are kept for a week, the last 1,000 of them.")
                 .query::<ListQuery>()
                 .param("state", "Which ones.", json!({"enum": states, "default": "pending"}))
                 .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
@@ -56,7 +56,7 @@ pub fn routes() -> Vec<Route> {
 
 fn describe(op: &mut Operation, id: &'static str, summary: &'static str) {
     op.named(id, "approvals", summary)
-        .says(
+        .notes(
             "A call that still waits goes on at once. 409 when it was decided before, has expired, or its plugin was \
              replaced since it was asked.",
         )

@@ -32,7 +32,7 @@ pub fn routes() -> Vec<Route> {
     vec![
         route!(POST "/v1/admin/auth/login", Access::Public, Reads::Json(SMALL), log_in).describe(|op| {
             op.named("logIn", "auth", "Log in with a password")
-                .says("The token ends after `expires_in` seconds, with the password, or when the session is ended.")
+                .notes("The token ends after `expires_in` seconds, with the password, or when the session is ended.")
                 .reads::<Login>()
                 .ok::<LoggedIn>()
                 .refuses(&[&codes::INVALID_CREDENTIALS, &codes::ACCOUNT_DISABLED]);
@@ -46,7 +46,7 @@ pub fn routes() -> Vec<Route> {
         route!(POST "/v1/admin/auth/password", Access::Authenticated, Reads::Json(SMALL), change_password).describe(
             |op| {
                 op.named("changePassword", "auth", "Change one's own password")
-                    .says("Ends every login of the user. Keys and JWTs set no passwords.")
+                    .notes("Ends every login of the user. Keys and JWTs set no passwords.")
                     .reads::<Passwords>()
                     .no_content();
             },

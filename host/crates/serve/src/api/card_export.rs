@@ -25,7 +25,7 @@ use cardinal_store::catalogue::Format;
 pub fn routes() -> Vec<Route> {
     vec![route!(GET "/v1/admin/master-cards/export", Access::Scope("cards:read"), Reads::Nothing, export).describe(|op| {
         op.named("exportCards", "cards", "All cards that a filter picks, as they are at one moment, oldest first")
-            .says("When it can't be finished the connection breaks off: an answer that ends is whole.")
+            .notes("When it can't be finished the connection breaks off: an answer that ends is whole.")
             .query::<ExportQuery>()
             .param("format", "How cards are written.", json!({"enum": ["ndjson", "csv"], "default": "ndjson"}))
             .param(

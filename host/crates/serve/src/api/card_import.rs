@@ -32,7 +32,7 @@ use cardinal_identity::auth::credential::Credential;
 pub fn routes() -> Vec<Route> {
     vec![route!(POST "/v1/admin/master-cards/import", Access::Scope("cards:write"), Reads::Stream, import).describe(|op| {
         op.named("importCards", "cards", "Cards out of a file, as a job")
-            .says("A row has `title` and `sku`, perhaps `status` and `attributes`; a column `attributes.<name>` of CSV is one \
+            .notes("A row has `title` and `sku`, perhaps `status` and `attributes`; a column `attributes.<name>` of CSV is one \
                    attribute. Rows are written while they come in; the answer comes when the whole body was read, and bad rows \
                    are errors of the job, with their lines.")
             .query::<ImportQuery>()

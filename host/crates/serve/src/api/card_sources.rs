@@ -26,7 +26,7 @@ pub fn routes() -> Vec<Route> {
     vec![route!(GET "/v1/admin/master-cards/{id}/sources", Access::Scope("cards:read"), Reads::Nothing, list).describe(
         |op| {
             op.named("listSources", "cards", "A card's sources without their data")
-            .says("`orphaned` are those whose plugin is not installed any more. They stay until somebody removes them.")
+            .notes("`orphaned` are those whose plugin is not installed any more. They stay until somebody removes them.")
             .ok::<Sources>();
         },
     )]

@@ -34,7 +34,7 @@ pub fn routes() -> Vec<Route> {
         route!(POST "/v1/admin/plugin-registry/{name}/client-errors", Access::Authenticated, Reads::Json(SMALL), report)
             .describe(|op| {
                 op.named("reportClientError", "plugins", "Tell that a plugin's frontend failed in a browser")
-                    .says("For who may read the plugin; at most 30 a minute of one user.")
+                    .notes("For who may read the plugin; at most 30 a minute of one user.")
                     .param("name", "Of the plugin.", json!({}))
                     .reads::<ClientError>()
                     .no_content();

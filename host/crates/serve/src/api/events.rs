@@ -27,7 +27,7 @@ use cardinal_store::{
 pub fn routes() -> Vec<Route> {
     vec![route!(GET "/v1/admin/events", Access::Authenticated, Reads::Nothing, read).describe(|op| {
         op.named("readEvents", "events", "What happens, as server-sent events")
-            .says("`Last-Event-ID` goes on behind that event. Of each topic only for whoever holds its scope.")
+            .notes("`Last-Event-ID` goes on behind that event. Of each topic only for whoever holds its scope.")
             .query::<ReadQuery>()
             .param(
                 "topics",

@@ -51,10 +51,10 @@ op.named("listJobs", "jobs", "Jobs, newest first").query::<ListQuery>().param("l
 .param("cursor", "`next_cursor` of the page before.", json!({})).param("state", "Only in this state.", json!({"enum": STATES})).param("action", "Only of this action.", json!({})).ok::<Page<JobShown>>();
 }),
         route!(POST "/v1/admin/jobs", Access::Scope(WRITE), Reads::Json(BULK), start).describe(|op| {
-op.named("startJob", "jobs", "Do something to many cards").says("To those of `ids`, or to those that `filter` picks now. A filter needs `expected_count`: where it picks another number by now, nothing is done. `purge` and plugins' tools need their own scopes, too.").reads::<bulk::Wanted>().accepted::<Item<JobShown>>().refuses(&[&codes::COUNT_MOVED]);
+op.named("startJob", "jobs", "Do something to many cards").notes("To those of `ids`, or to those that `filter` picks now. A filter needs `expected_count`: where it picks another number by now, nothing is done. `purge` and plugins' tools need their own scopes, too.").reads::<bulk::Wanted>().accepted::<Item<JobShown>>().refuses(&[&codes::COUNT_MOVED]);
 }),
         route!(GET "/v1/admin/jobs/{id}", Access::Authenticated, Reads::Nothing, get).describe(|op| {
-op.named("getJob", "jobs", "How far a job is").says("One's own need no scope, others' `jobs:read`.").ok::<Item<JobShown>>();
+op.named("getJob", "jobs", "How far a job is").notes("One's own need no scope, others' `jobs:read`.").ok::<Item<JobShown>>();
 }),
         route!(GET "/v1/admin/jobs/{id}/errors", Access::Authenticated, Reads::Nothing, errors).describe(|op| {
 op.named("getJobErrors", "jobs", "Every error of a job, a line of JSON each").replies_as(200, "Lines of JSON.", "application/x-ndjson", json!({"type": "string"}));

@@ -28,7 +28,7 @@ use cardinal_store::{card_sources::Written, cards::Precondition, catalogue::Card
 pub fn routes() -> Vec<Route> {
     vec![
         route!(GET "/v1/admin/master-cards", Access::Scope("cards:read"), Reads::Nothing, list).describe(|op| {
-op.named("listCards", "cards", "Cards by page, filter and search").says("No page costs more than the first. A cursor belongs to its filter and order. A page ends early where its cards have 16 MiB; its cursor goes on.")
+op.named("listCards", "cards", "Cards by page, filter and search").notes("No page costs more than the first. A cursor belongs to its filter and order. A page ends early where its cards have 16 MiB; its cursor goes on.")
 .query::<ListQuery>()
 .param("limit", "Cards of a page.", json!({"minimum": 1, "maximum": 200, "default": 50}))
 .param("cursor", "`next_cursor` or `prev_cursor` of another page.", json!({}))
@@ -45,7 +45,7 @@ op.named("listCards", "cards", "Cards by page, filter and search").says("No page
 .ok::<CardPage>();
 }),
         route!(POST "/v1/admin/master-cards", Access::Scope("cards:write"), Reads::Json(CARD), create).describe(|op| {
-op.named("createCard", "cards", "Make a card").says("Numbers in attributes are kept with every digit. A card is at most 8 MiB as JSON.").reads::<NewCard>().created::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN, &codes::VALIDATION_FAILED, &codes::CARD_TOO_LARGE]);
+op.named("createCard", "cards", "Make a card").notes("Numbers in attributes are kept with every digit. A card is at most 8 MiB as JSON.").reads::<NewCard>().created::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN, &codes::VALIDATION_FAILED, &codes::CARD_TOO_LARGE]);
 }),
         route!(GET "/v1/admin/master-cards/{id}", Access::Scope("cards:read"), Reads::Nothing, get).describe(|op| {
 op.named("getCard", "cards", "One card, whole").ok::<Item<Card>>().unless_known();
@@ -54,13 +54,13 @@ op.named("getCard", "cards", "One card, whole").ok::<Item<Card>>().unless_known(
 op.named("updateCard", "cards", "Change a card (JSON Merge Patch)").reads::<CardPatch>().if_match().ok::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN, &codes::VALIDATION_FAILED, &codes::CARD_TOO_LARGE]);
 }),
         route!(DELETE "/v1/admin/master-cards/{id}", Access::Scope("cards:write"), Reads::Nothing, delete).describe(|op| {
-op.named("deleteCard", "cards", "Hide a card, or remove it for good").says("`purge` needs the scope `cards:purge`.").query::<DeleteQuery>().param("purge", "For good.", json!({})).if_match().no_content().refuses(&[&codes::CARD_IN_USE]);
+op.named("deleteCard", "cards", "Hide a card, or remove it for good").notes("`purge` needs the scope `cards:purge`.").query::<DeleteQuery>().param("purge", "For good.", json!({})).if_match().no_content().refuses(&[&codes::CARD_IN_USE]);
 }),
         route!(POST "/v1/admin/master-cards/{id}/restore", Access::Scope("cards:write"), Reads::Json(SMALL), restore).describe(|op| {
-op.named("restoreCard", "cards", "Bring a deleted card back, or make a card what it was").says("With a version, title, SKU, status and attributes but sources become what they were then, as a new version.").may_read::<Restore>().if_match().ok::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN]);
+op.named("restoreCard", "cards", "Bring a deleted card back, or make a card what it was").notes("With a version, title, SKU, status and attributes but sources become what they were then, as a new version.").may_read::<Restore>().if_match().ok::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN]);
 }),
         route!(GET "/v1/admin/master-cards/{id}/history", Access::Scope("cards:read"), Reads::Nothing, history).describe(|op| {
-op.named("getCardHistory", "cards", "Who changed a card, newest first").says("Of deleted cards too, until they are removed for good.").query::<HistoryQuery>().param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100})).param("cursor", "`next_cursor` of the page before.", json!({})).ok::<Page<cardinal_store::card_history::HistoryEntry>>();
+op.named("getCardHistory", "cards", "Who changed a card, newest first").notes("Of deleted cards too, until they are removed for good.").query::<HistoryQuery>().param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100})).param("cursor", "`next_cursor` of the page before.", json!({})).ok::<Page<cardinal_store::card_history::HistoryEntry>>();
 }),
         route!(DELETE "/v1/admin/master-cards/{id}/sources/{source_key}", Access::Scope("cards:write"), Reads::Nothing, remove_source).describe(|op| {
 op.named("removeSource", "cards", "Remove a source of a card").param("source_key", "`<plugin>:<suffix>`", json!({"minLength": 1, "examples": ["supplier:shop.example"]})).if_match().no_content();

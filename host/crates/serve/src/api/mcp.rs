@@ -51,7 +51,7 @@ fn describe_send(op: &mut Operation, id: &'static str) {
         (415, "The message is not application/json; a JSON-RPC error."),
     ];
     op.named(id, "mcp", "A JSON-RPC message to the MCP endpoint")
-        .says(ABOUT)
+        .notes(ABOUT)
         .body("application/json", json!({}))
         .replies_as(200, "The answer, or a stream of messages.", "application/json", json!({}))
         .replies_as(200, "", "text/event-stream", json!({}))

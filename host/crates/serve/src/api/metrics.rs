@@ -36,7 +36,7 @@ use cardinal_package::state::State;
 use cardinal_plugin_host::{bridge::metrics, registry::Snapshot};
 
 /// How long a scrape waits for the database to say that it is there; less than any scraper's patience.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub fn routes() -> Vec<Route> {
     vec![route!(GET "/metrics", Access::Scope("system:read"), Reads::Nothing, show).describe(|op| {
@@ -69,7 +69,7 @@ pub async fn separate(app: &Arc<App>, request: &Request<RequestBody>) -> Reply {
 }
 
 async fn page(app: &Arc<App>) -> Reply {
-    let database_up = matches!(tokio::time::timeout(PATIENCE, health::ask_database(app)).await, Ok(Ok(())));
+    let database_up = matches!(tokio::time::timeout(CONNECTION_TIMEOUT, health::ask_database(app)).await, Ok(Ok(())));
     let mut page = Exposition::default();
     host(&mut page, app, database_up);
     requests(&mut page, app);

@@ -35,7 +35,7 @@ const KEPT: usize = 32;
 pub fn routes() -> Vec<Route> {
     vec![route!(GET "/v1/admin/openapi.json", Access::Authenticated, Reads::Nothing, show).describe(|op| {
         op.named("getOpenApi", "system", "This description")
-            .says("With the routes of the plugins that the caller may read.")
+            .notes("With the routes of the plugins that the caller may read.")
             .replies_as(200, "The document.", "application/json", serde_json::json!({"type": "object"}))
             .unless_known();
     })]

@@ -25,7 +25,7 @@ const BUSY_SECONDS: u32 = 5;
 pub fn routes() -> Vec<Route> {
     vec![route!(GET "/v1/admin/pictures", Access::Scope("cards:read"), Reads::Nothing, show).describe(|op| {
         op.named("getPicture", "cards", "A picture from the web, read and checked by the host")
-            .says(
+            .notes(
                 "JPEG, PNG, WebP, GIF and AVIF of at most 8 MiB, told by their bytes. Private networks are out of reach \
                  unless `PICTURE_NETWORKS` opens them.",
             )

@@ -24,7 +24,7 @@ pub fn routes() -> Vec<Route> {
     vec![
         route!(DELETE "/v1/admin/plugin-registry/{name}/data", Access::Scope("plugins:manage"), Reads::Json(SMALL), purge).describe(|op| {
             op.named("purgePluginData", "plugins", "Drop everything that a plugin has in the database")
-                .says(
+                .notes(
                     "Its schema with all tables, its roles, its settings. What it wrote into cards stays. For plugins that \
                      are disabled, or whose package is gone; never while a host of the database has it in service.",
                 )

@@ -36,7 +36,7 @@ pub fn routes() -> Vec<Route> {
     vec![route!(GET "/v1/admin/plugin-registry/{name}/logs", Access::Scope(SCOPE), Reads::Nothing, read).describe(
         |op| {
             op.named("readPluginLogs", "plugins", "The last lines of a plugin on this host")
-                .says(
+                .notes(
                     "A page of them, the newest first. With `Accept: text/event-stream` the last `limit` of them and \
                      then all that follow, each an event `line`; `Last-Event-ID` goes on behind that line.",
                 )

@@ -40,10 +40,10 @@ op.named("enablePlugin", "plugins", "Enable a plugin, on every host of the datab
 op.named("disablePlugin", "plugins", "Disable a plugin, on every host of the database").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin());
 }),
         route!(POST "/v1/admin/plugin-registry/{name}/reload", Access::Scope("plugins:manage"), Reads::Nothing, reload).describe(|op| {
-op.named("reloadPlugin", "plugins", "Take what lies in the plugins folder as a new generation").says("Also a package that was rolled back before. When it is no good, what serves goes on serving and `refusal` says why.").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin()).refuses(&[&codes::CONFLICT, &codes::DESTRUCTIVE_MIGRATION]);
+op.named("reloadPlugin", "plugins", "Take what lies in the plugins folder as a new generation").notes("Also a package that was rolled back before. When it is no good, what serves goes on serving and `refusal` says why.").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin()).refuses(&[&codes::CONFLICT, &codes::DESTRUCTIVE_MIGRATION]);
 }),
         route!(POST "/v1/admin/plugin-registry/{name}/rollback", Access::Scope("plugins:manage"), Reads::Json(SMALL), roll_back).describe(|op| {
-op.named("rollBackPlugin", "plugins", "Go back to an earlier package").says("Without a body, to the one before; a lower version that waits in the plugins folder comes first. What is rolled back is not put into service again by itself, on any host.").param("name", "Of the plugin.", json!({})).may_read::<RollBack>().replies_as(200, "It.", "application/json", one_plugin()).refuses(&[&codes::CONFLICT, &codes::DESTRUCTIVE_MIGRATION]);
+op.named("rollBackPlugin", "plugins", "Go back to an earlier package").notes("Without a body, to the one before; a lower version that waits in the plugins folder comes first. What is rolled back is not put into service again by itself, on any host.").param("name", "Of the plugin.", json!({})).may_read::<RollBack>().replies_as(200, "It.", "application/json", one_plugin()).refuses(&[&codes::CONFLICT, &codes::DESTRUCTIVE_MIGRATION]);
 }),
     ]
 }

@@ -37,7 +37,7 @@ pub fn routes() -> Vec<Route> {
         }),
         route!(PUT "/v1/admin/plugin-registry/{name}/settings", Access::Scope("plugins:manage"), Reads::Json(BODY), replace).describe(|op| {
             op.named("setPluginSettings", "plugins", "Set a plugin's settings, on every host of the database")
-                .says(
+                .notes(
                     "The body is the object of all settings that are to be stored, as `settings_schema` of the plugin's \
                      manifest describes it; below it lie the plugin's environment variable and the schema's defaults. \
                      A secret that is sent back as `{\"set\": true}` stays what it is.",

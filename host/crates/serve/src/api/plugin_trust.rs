@@ -26,7 +26,7 @@ op.named("releasePlugin", "plugins", "Let a plugin out of quarantine").param("na
 }),
         route!(POST "/v1/admin/plugin-registry/{name}/confirm-migration", Access::Scope("plugins:manage"), Reads::Json(SMALL), confirm_migration).describe(|op| {
             op.named("confirmPluginMigration", "plugins", "Agree that a package loses the data that its refusal names")
-                .says(
+                .notes(
                     "For a plugin that is refused as `destructive-migration`: its `refusal.losses` names the tables and columns. \
                      Good once, for this package and these losses, on every host of the database. Make a backup first.",
                 )
@@ -37,7 +37,7 @@ op.named("releasePlugin", "plugins", "Let a plugin out of quarantine").param("na
         }),
         route!(POST "/v1/admin/plugin-registry/{name}/accept-signer", Access::Scope("plugins:manage"), Reads::Json(SMALL), accept_signer).describe(|op| {
             op.named("acceptPluginSigner", "plugins", "Give a plugin's name to whoever signed the package that lies there")
-                .says("For a plugin that is refused as `signer-changed`. Its schema, data and settings go with the name.")
+                .notes("For a plugin that is refused as `signer-changed`. Its schema, data and settings go with the name.")
                 .param("name", "Of the plugin.", json!({}))
                 .reads::<Meant>()
                 .replies_as(200, "It.", "application/json", one_plugin())

@@ -38,7 +38,7 @@ pub fn routes() -> Vec<Route> {
     vec![
         route!(POST "/v1/admin/plugin-registry/upload", Access::Scope("plugins:manage"), Reads::Stream, upload).describe(|op| {
             op.named("uploadPlugin", "plugins", "Put a signed plugin into the plugins folder of this host")
-                .says(
+                .notes(
                     "The body is one library that carries everything, as `cardinal plugin pack` makes it; the header \
                      `Plugin-Signature` is its minisign file in base64. Off unless the operator has set PLUGIN_UPLOAD=on.",
                 )

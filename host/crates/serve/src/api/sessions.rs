@@ -38,7 +38,7 @@ pub fn routes() -> Vec<Route> {
     vec![
         route!(GET "/v1/admin/sessions", Access::Authenticated, Reads::Nothing, list).describe(|op| {
             op.named("listSessions", "sessions", "Logins that have not ended, newest first")
-                .says("One's own need no scope, others' `users:write`.")
+                .notes("One's own need no scope, others' `users:write`.")
                 .query::<ListQuery>()
                 .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
                 .param("cursor", "`next_cursor` of the page before.", json!({}))

@@ -38,7 +38,7 @@ pub fn routes() -> Vec<Route> {
         route!(PUT "/v1/admin/system/log-level", Access::Scope("system:write"), Reads::Json(SMALL), set_log_level)
             .describe(|op| {
                 op.named("setLogLevel", "system", "Change for a while what this host logs")
-                    .says("Also for one plugin: `plugin::<name>`. Of the host that answers, and no other.")
+                    .notes("Also for one plugin: `plugin::<name>`. Of the host that answers, and no other.")
                     .reads::<LogLevel>()
                     .ok::<LevelSet>();
             }),

@@ -59,7 +59,7 @@ pub fn routes() -> Vec<Route> {
         route!(PATCH "/v1/admin/users/{id}", Access::Scope("users:write"), Reads::MergePatch(SMALL), update).describe(
             |op| {
                 op.named("updateUser", "users", "Rename an account, change its role, disable it, set its password")
-                    .says("A new role or password and being disabled end its logins.")
+                    .notes("A new role or password and being disabled end its logins.")
                     .reads::<UserPatch>()
                     .ok::<Item<User<'_>>>()
                     .refuses(&[&codes::NAME_TAKEN, &codes::CONFLICT]);

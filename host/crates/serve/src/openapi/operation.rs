@@ -53,7 +53,7 @@ impl<'g> Operation<'g> {
     }
 
     /// What one line can't hold.
-    pub fn says(&mut self, description: &'static str) -> &mut Self {
+    pub fn notes(&mut self, description: &'static str) -> &mut Self {
         self.description = Some(description);
         self
     }

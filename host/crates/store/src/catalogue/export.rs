@@ -27,7 +27,7 @@ const RETRY_SECONDS: u32 = 10;
 /// Bytes that are put together before they are sent; a card may be larger.
 const PIECE: usize = 64 << 10;
 /// What an export sees is kept by the database until it is over, and what others delete meanwhile piles up there.
-const LONGEST: Duration = Duration::from_secs(6 * 3600);
+const MAX_DURATION: Duration = Duration::from_secs(6 * 3600);
 
 /// How cards are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,8 +127,8 @@ impl Export {
                 }
             }
         }
-        if self.begun.elapsed() > LONGEST {
-            return Err(StoreError::internal(anyhow::anyhow!("an export was not over after {LONGEST:?}")));
+        if self.begun.elapsed() > MAX_DURATION {
+            return Err(StoreError::internal(anyhow::anyhow!("an export was not over after {MAX_DURATION:?}")));
         }
         Ok(out.into())
     }

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 const FIRST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(10);
+const MAX_DELAY: Duration = Duration::from_secs(10);
 /// Whoever lived this long was well: its next death is a new story.
 const WELL_AFTER: Duration = Duration::from_secs(60);
 
@@ -24,7 +24,7 @@ impl Backoff {
             self.next = Duration::ZERO;
         }
         let wait = self.next;
-        self.next = (wait * 2).clamp(FIRST, LONGEST);
+        self.next = (wait * 2).clamp(FIRST, MAX_DELAY);
         wait
     }
 }

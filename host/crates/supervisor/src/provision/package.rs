@@ -39,7 +39,7 @@ pub fn find(paths: &Paths, plugins: &Plugins, request: &ProvisionRequest) -> Res
     // A package mostly has its plugin's name, and reading one whole takes long.
     lying.sort_by_key(|path| path.file_stem() != Some(OsStr::new(&request.plugin)));
     let lying = lying.into_iter().map(|path| (path, false)).chain(kept.map(|path| (path, true)));
-    for (path, is_kept) in lying.filter(|(path, _)| says(path, &request.plugin)) {
+    for (path, is_kept) in lying.filter(|(path, _)| is_manifest_of(path, &request.plugin)) {
         // What cannot be read is somebody else's trouble, or a package that has changed.
         let Ok(found) = package::read(&path) else { continue };
         if found.sha256 == request.sha256 && hints(&found.manifest).name.as_deref() == Some(&request.plugin) {
@@ -65,11 +65,11 @@ pub fn is_there(plugins_dir: &Path, plugin: &str) -> Result<bool, ProvisionFault
     let paths = package::find(plugins_dir).map_err(|error| {
         ProvisionFault::Unavailable(format!("the folder {} cannot be read: {error}", plugins_dir.display()))
     })?;
-    Ok(paths.iter().any(|path| says(path, plugin)))
+    Ok(paths.iter().any(|path| is_manifest_of(path, plugin)))
 }
 
 /// Whether a package's manifest says that it is this plugin.
-fn says(path: &Path, plugin: &str) -> bool {
+fn is_manifest_of(path: &Path, plugin: &str) -> bool {
     package::manifest_of(path).and_then(|manifest| hints(&manifest).name).as_deref() == Some(plugin)
 }
 

@@ -11,7 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Of the machine's memory, or of the container's: a plugin with its usual four sessions cannot take more than a quarter.
 const SHARE: u64 = 16;
 /// With less, a backup could not be read back that has a value of 32 mebibytes: a line of COPY is held several times.
-const LEAST: u64 = 512 * MEBIBYTE;
+const MIN_MEMORY: u64 = 512 * MEBIBYTE;
 /// PostgreSQL itself handles no value beyond one gibibyte.
 const MAX_MEMORY: u64 = 2048 * MEBIBYTE;
 const MEBIBYTE: u64 = 1024 * 1024;
@@ -29,7 +29,7 @@ pub fn bound() -> anyhow::Result<()> {
 }
 
 fn limit(installed: Option<u64>) -> u64 {
-    installed.map_or(LEAST, |bytes| (bytes / SHARE).clamp(LEAST, MAX_MEMORY))
+    installed.map_or(MIN_MEMORY, |bytes| (bytes / SHARE).clamp(MIN_MEMORY, MAX_MEMORY))
 }
 
 /// The machine's memory, or what the groups of this process may have of it.
@@ -68,7 +68,7 @@ mod tests {
     fn the_bound_follows_the_machine() {
         let gibibytes = |count: u64| Some(count * 1024 * MEBIBYTE);
         assert_eq!(limit(gibibytes(24)), 1536 * MEBIBYTE);
-        assert_eq!((limit(gibibytes(1)), limit(None), limit(gibibytes(500))), (LEAST, LEAST, MAX_MEMORY));
+        assert_eq!((limit(gibibytes(1)), limit(None), limit(gibibytes(500))), (MIN_MEMORY, MIN_MEMORY, MAX_MEMORY));
     }
 
     #[test]
