@@ -149,6 +149,15 @@ found(what, name) AS (
   SELECT 'EXCLUDE in a table whose key sets a value', k.conname::text || ' on ' || k.conrelid::regclass::text
   FROM pg_constraint k JOIN written w ON w.relation = k.conrelid WHERE k.contype = 'x'
   UNION ALL
+  -- Each removal of a card asks each of them, and plans that with all conditions of the indexes there are.
+  SELECT 'more than 32 keys to master_cards', count(*)::text || ' keys'
+  FROM pg_constraint k JOIN relations r ON r.oid = k.conrelid
+  WHERE k.contype = 'f' AND k.conparentid = 0 AND k.confrelid = 'public.master_cards'::regclass HAVING count(*) > 32
+  UNION ALL
+  SELECT 'conditions of indexes that take long to read whenever somebody removes a card', count(*)::text || ' indexes'
+  FROM pg_index i JOIN relations r ON r.oid = i.indrelid
+  WHERE i.indpred IS NOT NULL HAVING sum(length(i.indpred::text)) > 1048576
+  UNION ALL
   SELECT 'a value that is computed from constants whenever somebody removes a card', c.what FROM constants c
 )
 SELECT DISTINCT what, name FROM found ORDER BY what, name LIMIT 20

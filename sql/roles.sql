@@ -72,6 +72,22 @@ EXCEPTION WHEN insufficient_privilege THEN
   RAISE WARNING 'plugins can take advisory locks until the server has no room for any lock: a superuser has to revoke EXECUTE on pg_advisory_lock and its like from PUBLIC';
 END $$;
 
+-- A message of a gigabyte in the write-ahead log holds up everybody's commits while it is written, and a server that crashes
+-- behind one does not come up again: it has to read the record whole.
+DO $$
+DECLARE
+  writes_message regprocedure;
+BEGIN
+  FOR writes_message IN
+    SELECT oid FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace
+    AND proname = 'pg_logical_emit_message' AND has_function_privilege('public', oid, 'EXECUTE')
+  LOOP
+    EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', writes_message);
+  END LOOP;
+EXCEPTION WHEN insufficient_privilege THEN
+  RAISE WARNING 'plugins can write messages of any size into the write-ahead log: a superuser has to revoke EXECUTE on pg_logical_emit_message from PUBLIC';
+END $$;
+
 -- As defaults of the logins too, since a pooler between may refuse the same as start-up options.
 ALTER ROLE {{core}} IN DATABASE {{database}} SET search_path = public, pg_temp;
 ALTER ROLE {{core}} IN DATABASE {{database}} SET statement_timeout = '30s';

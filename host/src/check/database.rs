@@ -115,6 +115,7 @@ impl Seen {
         let session = preparation.session().await?;
         let large_objects = isolation::large_objects_are_open(&session).await?;
         let advisory_locks = isolation::advisory_locks_are_open(&session).await?;
+        let log_messages = isolation::log_messages_are_open(&session).await?;
         let unfenced = isolation::ddl_is_unfenced(&session).await?;
         let is_used = dump::is_used(&session).await?;
         drop(session);
@@ -160,6 +161,17 @@ impl Seen {
                     "Plugins can take advisory locks, until the server has no room for anybody's locks.",
                 )
                 .expected("EXECUTE on pg_advisory_lock and its like revoked from PUBLIC")
+                .fix("Have a superuser run the output of `cardinal database bootstrap-sql` once."),
+            );
+        }
+        if log_messages {
+            self.findings.push(
+                Finding::warning(
+                    "log-messages-open",
+                    "database",
+                    "Plugins can write messages of any size into the write-ahead log, so that a crashed server cannot start again.",
+                )
+                .expected("EXECUTE on pg_logical_emit_message revoked from PUBLIC")
                 .fix("Have a superuser run the output of `cardinal database bootstrap-sql` once."),
             );
         }

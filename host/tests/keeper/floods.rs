@@ -46,6 +46,19 @@ async fn no_session_takes_advisory_locks() {
     }
 }
 
+/// A record of a gigabyte in the write-ahead log keeps a server that crashes behind it from starting again.
+#[tokio::test]
+async fn no_session_writes_messages_into_the_log() {
+    for (_, made) in servers().await {
+        let plugin = connect::connect(&made.connect).await.unwrap();
+        for value in ["'x'::text", "'x'::bytea"] {
+            let message = format!("SELECT pg_logical_emit_message(false, 'x', {value})");
+            let refused = plugin.batch_execute(&message).await.unwrap_err();
+            assert_eq!(refused.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{message}: {refused:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn connections_of_one_plugin_leave_room_for_others() {
     for (database, made) in servers().await {

@@ -141,6 +141,19 @@ pub async fn advisory_locks_are_open(session: &Client) -> anyhow::Result<bool> {
     public_may_call(session, "pg_catalog.pg_advisory_lock(bigint)").await.context("asking who may take advisory locks")
 }
 
+/// Whether plugins can write messages into the write-ahead log; one of a gigabyte keeps a crashed server from coming up again.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn log_messages_are_open(session: &Client) -> anyhow::Result<bool> {
+    // Its arguments differ between versions.
+    let asked =
+        "SELECT coalesce(bool_or(has_function_privilege('public', oid, 'EXECUTE')), false) FROM pg_catalog.pg_proc
+                 WHERE pronamespace = 'pg_catalog'::regnamespace AND proname = 'pg_logical_emit_message'";
+    let row = session.query_one(asked, &[]).await.context("asking who may write messages into the log")?;
+    Ok(row.try_get(0)?)
+}
+
 async fn public_may_call(session: &Client, function: &str) -> anyhow::Result<bool> {
     let row = session.query_one("SELECT has_function_privilege('public', $1::text, 'EXECUTE')", &[&function]).await?;
     Ok(row.try_get(0)?)

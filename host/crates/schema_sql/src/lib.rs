@@ -30,6 +30,7 @@ mod quadratic;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod totals;
 mod work;
 
 pub use error::{Position, SchemaError};
@@ -116,6 +117,7 @@ fn parse(schema: &str, text: &str) -> Result<Vec<Statement>, SchemaError> {
     let mistakes = parsed.errors();
     let mut statements = Vec::new();
     let (mut actions, mut new_keys) = (actions::Actions::default(), new_keys::NewKeys::default());
+    let mut totals = totals::Totals::default();
     for node in parsed.syntax_node().children() {
         let position = Position::in_text(text, start(&node));
         syntax::check_statement(&node, text)?;
@@ -131,6 +133,7 @@ fn parse(schema: &str, text: &str) -> Result<Vec<Statement>, SchemaError> {
         }
         mistakes::check(&node, text)?;
         quadratic::check(&node, text)?;
+        totals.read(text, &node, statements[first..].iter().flat_map(|it| &it.card_keys))?;
         new_keys.read(text, &node, statements[first..].iter().flat_map(|it| &it.card_keys))?;
         actions.read(text, &node)?;
     }

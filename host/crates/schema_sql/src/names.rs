@@ -29,8 +29,8 @@ impl Words {
 const TYPES: Words = Words(
     "
     bool bpchar bytea char cidr circle box date daterange datemultirange float4 float8 inet int2 int4 int4range
-    int4multirange int8 int8range int8multirange json jsonb jsonpath line lseg macaddr macaddr8 money name
-    numrange nummultirange oid path point polygon regclass regconfig text timetz timestamptz tsmultirange
+    int4multirange int8 int8range int8multirange json jsonb line lseg macaddr macaddr8 money name
+    numrange nummultirange oid point regclass regconfig text timetz timestamptz tsmultirange
     tsquery tsrange tstzmultirange tstzrange tsvector uuid varbit varchar numeric timestamp time interval bit
 ",
 );
@@ -39,7 +39,7 @@ const SERIAL_TYPES: Words = Words("serial serial2 serial4 serial8 bigserial smal
 /// PostgreSQL's other types, as far as a plugin might want to name them. Without a schema they would be the plugin's own.
 const OTHER_TYPES: Words = Words(
     "
-    aclitem cid cstring gtsvector int2vector oidvector refcursor regcollation regdatabase regdictionary regnamespace
+    aclitem cid cstring gtsvector int2vector jsonpath oidvector path polygon refcursor regcollation regdatabase regdictionary regnamespace
     regoper regoperator regproc regprocedure regrole regtype tid txid_snapshot xid xid8 xml
 ",
 );
@@ -95,8 +95,7 @@ const FUNCTIONS: Words = Words(
     json_build_object json_each json_each_text json_extract_path json_extract_path_text json_object
     json_object_keys json_strip_nulls json_typeof jsonb_array_elements jsonb_array_elements_text
     jsonb_array_length jsonb_build_array jsonb_build_object jsonb_each jsonb_each_text jsonb_extract_path
-    jsonb_extract_path_text jsonb_insert jsonb_object jsonb_object_keys jsonb_path_exists jsonb_path_match
-    jsonb_path_query jsonb_path_query_array jsonb_path_query_first jsonb_pretty jsonb_set jsonb_set_lax
+    jsonb_extract_path_text jsonb_insert jsonb_object jsonb_object_keys jsonb_pretty jsonb_set jsonb_set_lax
     jsonb_strip_nulls jsonb_typeof row_to_json to_json to_jsonb
 
     array_append array_cat array_dims array_length array_lower array_ndims array_position array_positions
@@ -108,8 +107,7 @@ const FUNCTIONS: Words = Words(
     upper_inf
 
     enum_first enum_last enum_range abbrev broadcast family host hostmask inet_merge inet_same_family masklen
-    netmask network set_masklen area box center circle diameter height isclosed isopen npoints path point
-    polygon radius slope width array_to_tsvector numnode phraseto_tsquery plainto_tsquery querytree setweight
+    netmask network set_masklen area box center circle diameter height point radius slope width array_to_tsvector numnode phraseto_tsquery plainto_tsquery querytree setweight
     strip to_tsquery to_tsvector ts_delete ts_filter ts_headline ts_rank ts_rank_cd tsquery_phrase
     tsvector_to_array websearch_to_tsquery
 

@@ -15,6 +15,18 @@ const PAIRS: Words =
     Words::new("strpos replace split_part string_to_array string_to_table translate btrim ltrim rtrim trim");
 /// Sorts marks with exchanges of neighbours.
 const ALONE: Words = Words::new("normalize");
+/// Compare each element with each, or each part of a document: of arrays and jsonb. Ranges have these signs, too, and are quick.
+const SETS: &[&str] = &["&&", "@>", "<@", "?|", "?&"];
+/// Types whose values have no elements, or are read in one pass.
+const RANGES: Words = Words::new(
+    "daterange datemultirange int4range int4multirange int8range int8multirange numrange nummultirange tsrange tsmultirange
+    tstzrange tstzmultirange inet cidr box circle lseg",
+);
+/// A literal with so many elements may be compared with a value of any length.
+const MAX_ELEMENTS: usize = 8;
+/// Read their second argument, a pattern, piece by piece without an end.
+const FORMATS: Words = Words::new("to_char to_date to_timestamp to_number");
+const MAX_FORMAT: usize = 256;
 /// One value of this length may be compared with one of any length, ...
 const MAX_SHORT: usize = 8;
 /// ... so many times in a statement.
@@ -28,6 +40,12 @@ const DIGEST_TEXT: usize = 128;
 /// Of a character in UTF-8; also what changing its case may make of one.
 const CHARACTER_BYTES: usize = 4;
 
+const SETS_FIX: &str = "PostgreSQL compares each element with each and cannot be interrupted. Compare with a literal of at most 8 \
+    elements; cast ranges, `a::daterange && b`; or do it in the plugin, in Rust.";
+const FORMAT_FIX: &str =
+    "PostgreSQL reads a format to its end and cannot be interrupted. Write it as a text of at most 256 bytes.";
+const PATH_FIX: &str = "A path of JSON may compare each value with each, and cannot be interrupted. Use `->`, `->>` and `#>`, \
+    or do it in the plugin, in Rust.";
 const FIX: &str = "PostgreSQL takes the product of both lengths and cannot be interrupted. Look for at most 8 bytes, or bound the \
     text: `strpos(left(v, 1000), w::varchar(100))`; or do it in the plugin, in Rust.";
 
@@ -40,6 +58,15 @@ pub(super) fn takes_long_alone(name: &str) -> bool {
 pub(super) fn check(statement: &SyntaxNode, text: &str) -> Result<(), SchemaError> {
     let mut unbounded = 0;
     for node in statement.descendants() {
+        refuse_long_format(&node, text)?;
+        refuse_json_path(&node, text)?;
+        if let Some(operator) = compares_sets(&node, text)? {
+            unbounded += 1;
+            if unbounded > MAX_UNBOUNDED {
+                let what = format!("more than {MAX_UNBOUNDED} of {operator} and its like on values of any length");
+                return Err(SchemaError::node(text, &node, &what, SETS_FIX));
+            }
+        }
         let Some((name, one, other)) = compared(&node, text) else { continue };
         let (one, other) = (length(&one, text), length(&other, text));
         let is_short = |length: Option<usize>| length.is_some_and(|it| it <= MAX_SHORT);
@@ -54,6 +81,97 @@ pub(super) fn check(statement: &SyntaxNode, text: &str) -> Result<(), SchemaErro
         }
     }
     Ok(())
+}
+
+/// The operator, where it compares the elements of a value of any length with a few.
+fn compares_sets(node: &SyntaxNode, text: &str) -> Result<Option<String>, SchemaError> {
+    if node.kind() != BIN_EXPR {
+        return Ok(None);
+    }
+    let sign = operator(node);
+    let Some(operator) = SETS.iter().find(|it| sign == **it) else {
+        return Ok(None);
+    };
+    let sides: Vec<SyntaxNode> = node.first_child().into_iter().chain(node.last_child()).collect();
+    if sides.iter().any(|it| is_range(it, text)) {
+        return Ok(None);
+    }
+    match sides.iter().filter_map(elements).any(|count| count <= MAX_ELEMENTS) {
+        true => Ok(Some((*operator).to_owned())),
+        false => Err(SchemaError::node(text, node, &format!("{operator} of values of any length"), SETS_FIX)),
+    }
+}
+
+/// What stands between the two values: also a sign that the grammar has no word for.
+fn operator(node: &SyntaxNode) -> String {
+    let own = node.children().filter(|it| it.kind() == CUSTOM_OP);
+    let own: String = own.map(|it| it.text().to_string()).collect();
+    if own.is_empty() { sign(node) } else { own.split_whitespace().collect::<String>().to_ascii_lowercase() }
+}
+
+/// A value that the text makes a range, or something else without elements. The other side then is one, too.
+fn is_range(node: &SyntaxNode, text: &str) -> bool {
+    match node.kind() {
+        PAREN_EXPR => node.last_child().is_some_and(|it| is_range(&it, text)),
+        CAST_EXPR => {
+            let is_array = |it: &SyntaxNode| it.text().to_string().trim_end().ends_with(']');
+            node.last_child().is_some_and(|it| {
+                !is_array(&it)
+                    && (super::operations::is_fixed_type(&it)
+                        || keys::last_name(&it, text).is_ok_and(|name| RANGES.contains(&name)))
+            })
+        }
+        CALL_EXPR => {
+            node.first_child().is_some_and(|it| keys::last_name(&it, text).is_ok_and(|name| RANGES.contains(&name)))
+        }
+        _ => false,
+    }
+}
+
+/// How many elements a literal, or an array that is written out, has at most.
+fn elements(node: &SyntaxNode) -> Option<usize> {
+    match node.kind() {
+        LITERAL => {
+            let written = node.text().to_string();
+            Some(1 + written.chars().filter(|it| matches!(it, ',' | ':' | '\\')).count())
+        }
+        PAREN_EXPR => elements(&node.last_child()?),
+        CAST_EXPR => elements(&node.first_child()?),
+        ARRAY_EXPR => {
+            let values = node.descendants().filter(|it| it.kind() == LITERAL).count();
+            let is_plain = node.descendants().all(|it| matches!(it.kind(), ARRAY_EXPR | LITERAL));
+            is_plain.then_some(values)
+        }
+        _ => None,
+    }
+}
+
+fn refuse_long_format(node: &SyntaxNode, text: &str) -> Result<(), SchemaError> {
+    let name = (node.kind() == CALL_EXPR).then(|| keys::last_name(&node.first_child()?, text).ok()).flatten();
+    let Some(name) = name.filter(|it| FORMATS.contains(it)) else { return Ok(()) };
+    let format = arguments(node).into_iter().nth(1);
+    match format.is_none_or(|it| length(&it, text).is_some_and(|length| length <= MAX_FORMAT)) {
+        true => Ok(()),
+        false => Err(SchemaError::node(text, node, &format!("{name} with a format of any length"), FORMAT_FIX)),
+    }
+}
+
+/// Of `@@` the right side can also be a search of text; only a path has a `$`, or hides one.
+fn refuse_json_path(node: &SyntaxNode, text: &str) -> Result<(), SchemaError> {
+    if node.kind() != BIN_EXPR {
+        return Ok(());
+    }
+    let sign = operator(node);
+    let hides = |it: &SyntaxNode| {
+        let written = it.text().to_string();
+        it.kind() == LITERAL && written.contains(['$', '\\'])
+    };
+    let is_path = sign.contains("@?")
+        || sign.contains("@@") && node.children().any(|it| it.descendants().any(|inner| hides(&inner)));
+    match is_path {
+        true => Err(SchemaError::node(text, node, "a path of JSON", PATH_FIX)),
+        false => Ok(()),
+    }
 }
 
 /// The two values that are compared, and the name of what compares them.

@@ -2,11 +2,12 @@
 //! begin, commit or roll back.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rand::TryRng as _;
-use tokio_postgres::error::DbError;
+use tokio_postgres::error::{DbError, SqlState};
 use tokio_postgres::{CancelToken, Client, Transaction};
 
 use super::{
@@ -99,7 +100,14 @@ impl<'a> Run<'a> {
 
     /// In one transaction: the statements of schema.sql, then what they did to the tables, then what they left, and
     /// last the keys to the cards. From the first lock on the cards on, nothing runs that cannot be interrupted.
-    pub(super) async fn run(&mut self, agreed: &[String], turn: &mut CardsTurn<'_>) -> Result<Done, Failure> {
+    ///
+    /// Sets `is_committing` before the commit: who ends the run after that would not know what became of it.
+    pub(super) async fn run(
+        &mut self,
+        agreed: &[String],
+        turn: &mut CardsTurn<'_>,
+        is_committing: &AtomicBool,
+    ) -> Result<Done, Failure> {
         let (step, schema) = (self.step, self.step.schema());
         let (statements, started) = (self.statements, self.started);
         let runtime_role = step.names.plugin_runtime(step.plugin);
@@ -150,23 +158,36 @@ impl<'a> Run<'a> {
         if let Some(refusal) = catalog::actions_refusal(&work, &schema).await? {
             return Err(Failure::Refused(refusal));
         }
+        is_committing.store(true, Ordering::Relaxed);
         work.commit().await.map_err(|error| judged(error, None))?;
         turn.give_back().await?;
         self.validate_keys(&made).await?;
         Ok(Done { lost })
     }
 
-    /// Keys to the cards, checked now, without the lock that writers of cards wait for.
+    /// Keys to the cards, checked once more, without the lock that writers of cards wait for. Their rows were checked before
+    /// the commit and new ones always are, so a key that PostgreSQL has no time to validate holds all the same.
     async fn validate_keys(&self, made: &[Made]) -> Result<(), Failure> {
-        let limits = format!(
-            "SET lock_timeout = '{LOCK_TIMEOUT}'; SET statement_timeout = {}",
-            self.step.schema_timeout.as_millis()
-        );
-        self.session.batch_execute(&limits).await.context("preparing to validate keys")?;
+        let end = Instant::now() + self.step.schema_timeout;
         for made in made.iter().filter(|made| made.is_checked) {
-            if let Err(error) = keys::validate(&self.session, &made.key).await {
-                keys::drop(&self.session, &made.key).await?;
-                return Err(judged(error, None));
+            let left = end.saturating_duration_since(Instant::now()).as_millis().max(1);
+            let limits = format!("SET lock_timeout = '{LOCK_TIMEOUT}'; SET statement_timeout = {left}");
+            self.session.batch_execute(&limits).await.context("preparing to validate keys")?;
+            let Err(error) = keys::validate(&self.session, &made.key).await else { continue };
+            match error.code() {
+                Some(&SqlState::QUERY_CANCELED | &SqlState::LOCK_NOT_AVAILABLE) => {
+                    tracing::warn!(
+                        plugin = self.step.plugin,
+                        key = made.key.name,
+                        "no time to validate a key to the cards; it holds for new rows"
+                    );
+                }
+                // A card was removed between the check and the lock: the next run finds the row before it commits.
+                Some(&SqlState::FOREIGN_KEY_VIOLATION) => {
+                    keys::drop(&self.session, &made.key).await?;
+                    return Err(Failure::Busy("a card was removed meanwhile".to_owned()));
+                }
+                _ => return Err(Failure::Failed(anyhow::Error::new(error).context("validating a key to the cards"))),
             }
         }
         Ok(())

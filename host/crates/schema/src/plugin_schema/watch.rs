@@ -1,6 +1,8 @@
 //! A run of schema.sql under a watch that stands outside of it: no setting of its session can lift these limits.
 
 use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -135,14 +137,24 @@ pub(super) async fn run(
     let (backend, cancel) = (run.backend().await?, run.cancel_token());
     let limit = step.schema_timeout + CHECKS_TIMEOUT;
     let mut turn = CardsTurn::new(observer);
-    let (ended, is_done) = tokio::select! {
-        done = run.run(agreed, &mut turn) => (done, true),
-        () = tokio::time::sleep(limit) => (Err(Failure::Refused(run::took_too_long(step.schema_timeout))), false),
-        broken = broken_limit(step, observer, backend, waits) => (Err(broken), false),
+    let is_committing = AtomicBool::new(false);
+    let ended = {
+        let mut running = pin!(run.run(agreed, &mut turn, &is_committing));
+        let broken = tokio::select! {
+            done = &mut running => Ok(done),
+            () = tokio::time::sleep(limit) => Err(Failure::Refused(run::took_too_long(step.schema_timeout))),
+            broken = broken_limit(step, observer, backend, waits) => Err(broken),
+        };
+        match broken {
+            Ok(done) => done,
+            // It has no statement left without a limit of its own.
+            Err(_) if is_committing.load(Ordering::Relaxed) => running.await,
+            Err(broken) => {
+                cancel_query(cancel).await;
+                Err(broken)
+            }
+        }
     };
-    if !is_done {
-        cancel_query(cancel).await;
-    }
     turn.give_back().await?;
     ended
 }

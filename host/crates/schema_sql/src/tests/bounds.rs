@@ -49,6 +49,71 @@ fn what_may_become_a_constant_is_one() {
     }
 }
 
+/// PostgreSQL compares each element with each and cannot be interrupted; between ranges the same signs are quick.
+#[test]
+fn comparisons_of_sets_are_refused() {
+    for expression in [
+        "a && b",
+        "a @> (b)",
+        "b <@ array_agg(a)",
+        "a ?| b",
+        "data @> other::jsonb",
+        "a && '{1,2,3,4,5,6,7,8,9}'",
+        "a && array[b, 'x']",
+        "a::int4range[] && b",
+        "'{1,2}'::int[] || b && a",
+    ] {
+        let refused = refused(&format!("create table t (a text, b text, data jsonb, check ({expression}))"));
+        assert!(refused.found.contains("of values of any length"), "{expression}: {refused}");
+    }
+    for expression in [
+        "tags @> '{sale}'",
+        "data @> '{\"kind\": \"chair\"}'",
+        "a && array['x', 'y']::text[]",
+        "during::tstzrange @> now()",
+        "int4range(a, b) && int4range(0, 10)",
+        "address <<= '10.0.0.0/8'",
+    ] {
+        printed(&format!("create table t (a text, b text, data jsonb, check ({expression}))"));
+    }
+    printed("create table t (during tstzrange, exclude using gist (during with &&))");
+    let nine = vec!["tags @> '{x}'"; 9].join(" or ");
+    assert!(refused(&format!("create table t (tags text[], check ({nine}))")).found.contains("more than 8"));
+    for sql in ["create table t (p polygon)", "create table t (p path)", "create table t (p jsonpath)"] {
+        refused(sql);
+    }
+    for expression in ["data @? '$.a'", "data @@ '$.a == $.b'", "data @@ E'\\x24.a'", "jsonb_path_exists(data, '$.a')"]
+    {
+        refused(&format!("create table t (data jsonb, check ({expression}))"));
+    }
+    printed("create table t (v tsvector, check (v @@ 'chair:*'))");
+}
+
+#[test]
+fn a_format_is_short() {
+    printed("create table t (at timestamptz, check (to_char(at, 'YYYY-MM') <> ''))");
+    let long = "YYYY".repeat(100);
+    for format in [format!("'{long}'"), "v".to_owned(), "lower(v)".to_owned()] {
+        let sql = format!("create table t (at timestamptz, v text, check (to_char(at, {format}) <> ''))");
+        assert!(refused(&sql).fix.contains("256 bytes"), "{sql}");
+    }
+}
+
+/// Every removal of a card is planned with all of them.
+#[test]
+fn keys_and_conditions_of_indexes_are_bounded_in_all() {
+    let key =
+        |n: usize| format!("alter table t add constraint k{n} foreign key (c) references public.master_cards (id);");
+    let keys = |count: usize| (0..count).map(key).collect::<String>();
+    printed(&format!("create table t (c uuid); {}", keys(32)));
+    let refused = |sql: &str| self::refused(sql).found;
+    assert!(refused(&format!("create table t (c uuid); {}", keys(33))).contains("more than 32 keys"));
+    let index = |terms: usize| format!("create index on t (c) where {};", vec!["n = 1000001"; terms].join(" or "));
+    printed(&index(200));
+    assert!(refused(&index(600)).contains("conditions of indexes"));
+    assert!(refused(&[index(300), index(300)].concat()).contains("conditions of indexes"));
+}
+
 /// PostgreSQL cannot be interrupted in them.
 #[test]
 fn comparisons_of_long_texts_are_refused() {
