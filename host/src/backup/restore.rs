@@ -42,6 +42,7 @@ pub async fn restore(
     config: &Config,
     file: &Path,
     existing: Existing,
+    without_plugins: &[String],
     progress: &mut dyn Progress,
 ) -> anyhow::Result<Summary> {
     let archive = Checked::open(file)?;
@@ -53,10 +54,23 @@ pub async fn restore(
             env!("CARGO_PKG_VERSION")
         );
     }
+    let is_there = |name: &String| archive.manifest.plugins.iter().any(|plugin| plugin.name == *name);
+    if let Some(name) = without_plugins.iter().find(|name| !is_there(name)) {
+        bail!("--without-plugin {name}: the backup has no tables of a plugin with this name");
+    }
     progress.done("checked the backup");
     let access = Access::open(config, Missing::Made).await?;
-    let restored =
-        Restore { config, access: &access, archive: &archive, existing, progress, without: Vec::new() }.run().await;
+    let restored = Restore {
+        config,
+        access: &access,
+        archive: &archive,
+        existing,
+        without_plugins,
+        progress,
+        without: Vec::new(),
+    }
+    .run()
+    .await;
     access.close().await;
     restored
 }
@@ -66,6 +80,8 @@ struct Restore<'a> {
     access: &'a Access,
     archive: &'a Checked,
     existing: Existing,
+    /// Whose tables the operator leaves out.
+    without_plugins: &'a [String],
     progress: &'a mut dyn Progress,
     /// Plugins whose tables are not made again, and why.
     without: Vec<String>,
@@ -200,9 +216,15 @@ impl Restore<'_> {
         let provision = prepared.names.provision();
         let provisioner = preparation.login.with_login(&provision, prepared.passwords.for_role(&provision));
         for plugin in &self.archive.manifest.plugins {
-            self.fill_plugin(plugin, &mut members, &provisioner, &prepared)
-                .await
-                .with_context(|| format!("restoring plugin {}", plugin.name))?;
+            if self.without_plugins.contains(&plugin.name) {
+                self.skip_plugin(plugin, &mut members)?;
+                continue;
+            }
+            let filled = self.fill_plugin(plugin, &mut members, &provisioner, &prepared).await;
+            filled.with_context(|| {
+                let name = &plugin.name;
+                format!("restoring plugin {name}; to restore everything else, add --without-plugin {name}")
+            })?;
         }
         Ok(files)
     }
@@ -251,6 +273,16 @@ impl Restore<'_> {
 
     async fn is_complete(&self, client: &Client, schema: &str) -> anyhow::Result<()> {
         compare(&dump::tables(client, schema).await?, &self.archive.manifest, schema)
+    }
+
+    /// What the operator has left out.
+    fn skip_plugin(&mut self, plugin: &Plugin, members: &mut Members<'_>) -> anyhow::Result<()> {
+        for index in 1..=plugin.steps.len() {
+            members.next(&format!("schema/{}/{index}.sql", plugin.name))?.context("a schema.sql of it is missing")?;
+        }
+        self.skip_schema(members, &plugin_schema_name(&plugin.name))?;
+        self.without.push(format!("{}: left out by --without-plugin", plugin.name));
+        Ok(())
     }
 
     /// Rows of a plugin that has no tables for them.

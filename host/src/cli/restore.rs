@@ -26,6 +26,9 @@ pub struct Args {
     /// Put the backup in the place of a database in use, and of files in DATA_DIR
     #[arg(long)]
     replace: bool,
+    /// Leave a plugin's tables out, for one whose rows keep the rest from being restored; can be given several times
+    #[arg(long, value_name = "NAME")]
+    without_plugin: Vec<String>,
     #[command(flatten)]
     settings: Settings,
 }
@@ -35,7 +38,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Log::start_quiet(&config.observe)?;
     let existing = if args.replace { Existing::Replaced } else { Existing::Refused };
     let runtime = crate::cli::runtime()?;
-    let done = runtime.block_on(restore::restore(&config, &args.file, existing, &mut Lines::new()))?;
+    let done =
+        runtime.block_on(restore::restore(&config, &args.file, existing, &args.without_plugin, &mut Lines::new()))?;
     let plugins = if done.plugins.is_empty() { "no plugin".to_owned() } else { done.plugins.join(", ") };
     let mut told = format!("Restored {} cards, {} rows in all, tables of {plugins}.", done.cards, done.rows);
     for file in &done.files {

@@ -58,6 +58,10 @@ const LOOK: &str = "
       (SELECT json_agg(m) FROM public.master_cards m))::text";
 
 fn cardinal(command: &str, login: &ConnectParams, file: &Path) -> Output {
+    cardinal_with(&[command], login, file)
+}
+
+fn cardinal_with(arguments: &[&str], login: &ConnectParams, file: &Path) -> Output {
     static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let secret = scratch().join(format!("backup-{number}.secret"));
@@ -69,7 +73,7 @@ fn cardinal(command: &str, login: &ConnectParams, file: &Path) -> Output {
         .env("DATA_DIR", scratch().join(format!("backup-{number}")))
         .env("DATABASE_URL", url(login))
         .env("DATABASE_SECRET_FILE", secret)
-        .arg(command)
+        .args(arguments)
         .arg(file)
         .output()
         .unwrap()
@@ -159,6 +163,41 @@ async fn steps_that_are_refused_now_do_not_keep_the_rest_from_coming_back() {
         assert_eq!(session.query("SELECT v FROM items", &[]).await.unwrap().len(), 1, "{plugin}");
     }
     assert!(database.tables("plugin_coded").await.is_empty());
+}
+
+/// Rows that are older than a rule for them go out with a backup and do not come in again.
+#[tokio::test]
+async fn a_plugin_whose_rows_break_its_own_rules_can_be_left_out() {
+    let place = Place::new(15, Login::Superuser).unwrap();
+    let (admin, login) = place.empty_database().await;
+    let database = super::database::Database::prepared(admin, &login).await;
+    let table = "CREATE TABLE IF NOT EXISTS items (v int);";
+    for plugin in ["ruled", "plain"] {
+        let made = database.provision(plugin, table).await.unwrap();
+        let session = connect::connect(&made.connect).await.unwrap();
+        session.execute("INSERT INTO items VALUES (1)", &[]).await.unwrap();
+    }
+    let rule = "ALTER TABLE items DROP CONSTRAINT IF EXISTS rule;
+                ALTER TABLE items ADD CONSTRAINT rule CHECK (v > 100) NOT VALID;";
+    database.provision("ruled", &format!("{table} {rule}")).await.unwrap();
+    let file = scratch().join("ruled.tar");
+    done(&cardinal("backup", &login, &file));
+    let (admin, login) = place.empty_database().await;
+    let refused = cardinal("restore", &login, &file);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("add --without-plugin ruled"), "{said}");
+    let unknown = cardinal_with(&["restore", "--without-plugin", "other"], &login, &file);
+    let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(!unknown.status.success() && said.contains("--without-plugin other"), "{said}");
+    let restored = cardinal_with(&["restore", "--without-plugin", "ruled"], &login, &file);
+    done(&restored);
+    let said = String::from_utf8_lossy(&restored.stdout).into_owned();
+    assert!(said.contains("Not restored: the tables of ruled"), "{said}");
+    let database = super::database::Database::prepared(admin, &login).await;
+    let made = database.provision("plain", table).await.unwrap();
+    let session = connect::connect(&made.connect).await.unwrap();
+    assert_eq!(session.query("SELECT v FROM items", &[]).await.unwrap().len(), 1);
+    assert!(database.tables("plugin_ruled").await.is_empty());
 }
 
 /// An archive that is whole and says more than it holds.
