@@ -1,7 +1,8 @@
 //! What a plugin's author does: a crate from `cardinal plugin new` builds as it is, is signed, and serves.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use cardinal_tests::{Host, Package, PluginsFolder, cardinal, cardinal_with, exited, repository};
 use serde_json::json;
@@ -10,17 +11,43 @@ fn path(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
+/// Crates that were compiled for these tests before need not be again.
+fn target() -> PathBuf {
+    repository().join("target/scaffold")
+}
+
+/// A new crate as an installed program makes it, which has no repository beside it.
+fn new(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
+    let arguments = ["plugin", "new", name, "--sdk", "builtin", "--into", path(folder)];
+    let data = target().join("data");
+    let made = cardinal_with(arguments.iter().chain(more), &[("XDG_DATA_HOME", path(&data))]);
+    let (out, _) = exited(&made, 0);
+    let made = folder.join(name);
+    assert!(out.contains(path(&made)), "{out}");
+    made
+}
+
+#[test]
+fn every_part_by_itself_passes_its_own_tests_unedited() {
+    let folder = tempfile::tempdir().unwrap();
+    for part in ["routes", "tab", "schema", "mcp", "settings"] {
+        let made = new(folder.path(), &format!("only-{part}"), &["--with", part]);
+        let mut cargo = Command::new("cargo");
+        cargo.args(["test", "--offline"]).current_dir(&made).env("CARGO_TARGET_DIR", target());
+        let (out, err) = exited(&cargo.output().unwrap(), 0);
+        assert!(out.contains("1 passed") && !err.contains("warning"), "{part}: {out}{err}");
+        let mut format = Command::new("cargo");
+        exited(&format.args(["fmt", "--check"]).current_dir(&made).output().unwrap(), 0);
+    }
+}
+
 #[tokio::test]
 async fn a_new_crate_builds_as_it_is_is_signed_and_serves() {
     let folder = tempfile::tempdir().unwrap();
-    let (out, _) = exited(&cardinal(["plugin", "new", "price-watch", "--into", path(folder.path())]), 0);
-    let made = folder.path().join("price-watch");
-    assert!(out.contains("price-watch") && made.join("src/service.rs").is_file(), "{out}");
-    // Crates that were compiled for this before need not be again.
-    let target = repository().join("target/scaffold");
+    let made = new(folder.path(), "price-watch", &[]);
     let build = ["plugin", "build", path(&made), "--debug", "--quiet", "--", "--offline"];
-    let (out, _) = exited(&cardinal_with(build, &[("CARGO_TARGET_DIR", path(&target))]), 0);
-    let library = std::path::PathBuf::from(out.trim());
+    let (out, _) = exited(&cardinal_with(build, &[("CARGO_TARGET_DIR", path(&target()))]), 0);
+    let library = PathBuf::from(out.trim());
     assert!(library.ends_with("libprice_watch.so"), "{out}");
 
     let key = folder.path().join("vendor.key");
@@ -85,8 +112,11 @@ fn what_cannot_be_made_is_refused_in_words() {
     let new = |name: &str| cardinal(["plugin", "new", name, "--into", path(folder.path())]);
     for name in ["Bad_Name", "core", "../escape"] {
         let (_, told) = exited(&new(name), 1);
-        assert!(told.contains("cannot be a plugin's name"), "{name}: {told}");
+        assert!(told.contains("cannot be a plugin's name") && !told.contains("manifest"), "{name}: {told}");
     }
+    let (_, told) =
+        exited(&cardinal(["plugin", "new", "a", "--sdk", "git:nowhere", "--into", path(folder.path())]), 64);
+    assert!(told.contains("--sdk") && told.contains("nowhere"), "{told}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
     exited(&new("once"), 0);
     let (_, told) = exited(&new("once"), 1);
