@@ -18,6 +18,7 @@ mod it {
     mod check;
     mod cli;
     mod cli_author;
+    mod cli_dev;
     mod compression;
     mod connections;
     mod cors;

@@ -5,12 +5,16 @@ use std::process::ExitCode;
 use crate::cli::exit_code;
 
 mod build;
+mod cargo;
 mod check;
+mod dev;
 mod install;
 mod new;
+mod own_host;
 mod pack;
 mod remote;
 mod sign;
+mod stop;
 
 use remote::Word;
 
@@ -25,6 +29,7 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     New(new::Args),
+    Dev(Box<dev::Args>),
     Build(build::Args),
     Check(check::Args),
     Pack(pack::Args),
@@ -51,6 +56,7 @@ enum Command {
 pub fn run(args: Args) -> ExitCode {
     let outcome = match args.command {
         Command::New(args) => new::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Dev(args) => dev::run(&args),
         Command::Build(args) => build::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Pack(args) => pack::run(&args).map(|()| ExitCode::SUCCESS),

@@ -7,17 +7,17 @@ use std::process::Command;
 use cardinal_tests::{Host, Package, PluginsFolder, cardinal, cardinal_with, exited, repository};
 use serde_json::json;
 
-fn path(path: &Path) -> &str {
+pub fn path(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
 /// Crates that were compiled for these tests before need not be again.
-fn target() -> PathBuf {
+pub fn target() -> PathBuf {
     repository().join("target/scaffold")
 }
 
 /// A new crate as an installed program makes it, which has no repository beside it.
-fn new(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
+pub fn new(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
     let arguments = ["plugin", "new", name, "--sdk", "builtin", "--into", path(folder)];
     let data = target().join("data");
     let made = cardinal_with(arguments.iter().chain(more), &[("XDG_DATA_HOME", path(&data))]);

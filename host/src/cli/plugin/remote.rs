@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cli::{client::Client, table::table, text::plain};
 use cardinal_base::config::ClientSettings;
 
-const REGISTRY: &str = "/v1/admin/plugin-registry";
+pub const REGISTRY: &str = "/v1/admin/plugin-registry";
 
 /// List a host's plugins, and what became of each
 #[derive(Debug, clap::Args)]
