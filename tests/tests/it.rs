@@ -19,6 +19,7 @@ mod it {
     mod cli;
     mod cli_author;
     mod cli_dev;
+    mod cli_readme;
     mod compression;
     mod connections;
     mod cors;

@@ -8,17 +8,17 @@ use anyhow::{Context as _, ensure};
 
 use super::{
     cargo::{self, Profile},
+    check::verdict,
     remote::block_on,
     stop::Stop,
 };
 use crate::cli::text::plain;
 use cardinal_package::package::MANIFEST;
-use cardinal_plugin_host::inspect::inspect;
 
 /// Build a plugin's crate and check what came of it
 ///
-/// Runs `cargo build --release` in the crate's folder, then looks at the library as `cardinal plugin check` does, and
-/// prints where it is. Arguments after -- go to cargo.
+/// Runs `cargo build --release` in the crate's folder, then looks at the library as `cardinal plugin check --open` does,
+/// and prints where it is. Arguments after -- go to cargo.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -51,7 +51,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     });
     let Some(library) = built? else { return Ok(ExitCode::FAILURE) };
-    let (seen, _) = inspect(&library);
+    // The crate's own code, which cargo has run parts of already.
+    let seen = verdict(&library, true)?;
     let mut told = String::new();
     if !args.quiet {
         let name = seen.name.as_deref().unwrap_or("the plugin");

@@ -42,6 +42,14 @@ pub async fn build(folder: &Path, profile: Profile, arguments: &[String]) -> any
     }
 }
 
+/// `cargo test` with these variables; whether all tests passed.
+pub async fn test(folder: &Path, arguments: &[String], variables: &[(&str, &str)]) -> anyhow::Result<bool> {
+    let mut command = Command::new("cargo");
+    command.arg("test").args(arguments).current_dir(folder).envs(variables.iter().copied()).stdin(Stdio::null());
+    let mut cargo = Group::spawn(&mut command)?;
+    Ok(cargo.child.wait().await.context("waiting for cargo")?.success())
+}
+
 /// cargo and the compilers that it starts: a group of its own, so that all of them end with it.
 struct Group {
     child: Child,

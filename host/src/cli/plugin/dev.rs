@@ -166,7 +166,7 @@ impl Session<'_> {
         }
         say("starting a host")?;
         // Kept before it is waited for: it is ended in order, whenever this command is stopped.
-        let host = self.host.insert(OwnHost::launch(&own, own_host::free_address(self.args.listen))?);
+        let host = self.host.insert(OwnHost::launch(&own, own_host::free_address(self.args.listen), &[])?);
         host.until_it_serves().await?;
         self.client = Some(host.client());
         Ok(own_host::plugins_dir(&own))

@@ -37,7 +37,7 @@ pub struct OwnHost {
 
 impl OwnHost {
     /// Starts it; see [`until_it_serves`](Self::until_it_serves).
-    pub fn launch(folder: &Path, listen: SocketAddr) -> anyhow::Result<Self> {
+    pub fn launch(folder: &Path, listen: SocketAddr, settings: &[(&str, &str)]) -> anyhow::Result<Self> {
         let plugins = plugins_dir(folder);
         fs::create_dir_all(&plugins).with_context(|| format!("making {}", plugins.display()))?;
         // What stands there is the address of the host before.
@@ -46,9 +46,9 @@ impl OwnHost {
         // The very file that is running, even if another one was put in its place since.
         let mut command = Command::new("/proc/self/exe");
         command.arg0("cardinal").arg("serve").args(["--parent", &std::process::id().to_string()]);
-        command.env_clear().envs(config::environment().filter(|(name, _)| is_kept(name)));
-        command.env("DATA_DIR", data_dir(folder)).env("PLUGINS_DIR", plugins);
+        set_environment(&mut command, folder);
         command.env("LISTEN_ADDR", listen.to_string()).env("SHUTDOWN_GRACE_SECONDS", GRACE_SECONDS);
+        command.envs(settings.iter().copied());
         command.stdin(Stdio::null()).stdout(log.try_clone().context("opening the log")?).stderr(log);
         // Ctrl+C is for this command, which ends the host in order.
         let process = command.process_group(0).spawn().context("starting the host")?;
@@ -59,12 +59,12 @@ impl OwnHost {
         let (client, began) = (self.client(), Instant::now());
         loop {
             if let Some(status) = self.process.try_wait().context("watching the host")? {
-                bail!("the host ended instead of starting ({status}):\n{}", self.last_lines());
+                bail!("the host ended instead of starting ({status}):\n{}", last_lines(&self.folder));
             }
             match client.get("/v1/admin/system").await {
                 Ok(_) => return Ok(()),
                 Err(failure) if began.elapsed() > START_TIMEOUT => {
-                    bail!("the host does not serve after {START_TIMEOUT:?}: {failure}\n{}", self.last_lines())
+                    bail!("the host does not serve after {START_TIMEOUT:?}: {failure}\n{}", last_lines(&self.folder))
                 }
                 // Nobody answers yet, it is not ready, or its first user is still to be made.
                 Err(_) => tokio::time::sleep(ASK_AGAIN).await,
@@ -95,13 +95,6 @@ impl OwnHost {
             let _ = kill_process(pid, signal);
         }
     }
-
-    fn last_lines(&self) -> String {
-        let text = fs::read(log_file(&self.folder)).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n")
-    }
 }
 
 impl Drop for OwnHost {
@@ -120,6 +113,20 @@ pub fn plugins_dir(folder: &Path) -> PathBuf {
 
 pub fn log_file(folder: &Path) -> PathBuf {
     folder.join("log")
+}
+
+/// Of its log.
+pub fn last_lines(folder: &Path) -> String {
+    let text = fs::read(log_file(folder)).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n")
+}
+
+/// For a command of this program on the host of this folder.
+pub fn set_environment(command: &mut Command, folder: &Path) {
+    command.env_clear().envs(config::environment().filter(|(name, _)| is_kept(name)));
+    command.env("DATA_DIR", data_dir(folder)).env("PLUGINS_DIR", plugins_dir(folder));
 }
 
 /// Where the host of this folder listens, as `http://127.0.0.1:8080`.
