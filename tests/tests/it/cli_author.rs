@@ -6,6 +6,7 @@ use std::process::Command;
 
 use cardinal_tests::{Host, Package, PluginsFolder, cardinal, cardinal_with, exited, repository};
 use serde_json::json;
+use tokio::sync::Mutex;
 
 pub fn path(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -15,6 +16,9 @@ pub fn path(path: &Path) -> &str {
 pub fn target() -> PathBuf {
     repository().join("target/scaffold")
 }
+
+/// Held while a test builds there: cargo lets one at a time, and who waits for an edit must not wait for another test.
+pub static BUILDING: Mutex<()> = Mutex::const_new(());
 
 /// A new crate as an installed program makes it, which has no repository beside it.
 pub fn new(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
@@ -29,6 +33,7 @@ pub fn new(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
 
 #[test]
 fn every_part_by_itself_passes_its_own_tests_unedited() {
+    let _building = BUILDING.blocking_lock();
     let folder = tempfile::tempdir().unwrap();
     for part in ["routes", "tab", "schema", "mcp", "settings"] {
         let made = new(folder.path(), &format!("only-{part}"), &["--with", part]);
@@ -43,12 +48,14 @@ fn every_part_by_itself_passes_its_own_tests_unedited() {
 
 #[tokio::test]
 async fn a_new_crate_builds_as_it_is_is_signed_and_serves() {
+    let building = BUILDING.lock().await;
     let folder = tempfile::tempdir().unwrap();
     let made = new(folder.path(), "price-watch", &[]);
     let build = ["plugin", "build", path(&made), "--debug", "--quiet", "--", "--offline"];
     let (out, _) = exited(&cardinal_with(build, &[("CARGO_TARGET_DIR", path(&target()))]), 0);
     let library = PathBuf::from(out.trim());
     assert!(library.ends_with("libprice_watch.so"), "{out}");
+    drop(building);
 
     let key = folder.path().join("vendor.key");
     exited(&cardinal(["plugin", "sign", "--generate", "--key", path(&key)]), 0);
@@ -96,6 +103,7 @@ fn in_target(arguments: &[&str]) -> std::process::Output {
 
 #[test]
 fn a_plugin_that_breaks_fails_its_test_and_says_where() {
+    let _building = BUILDING.blocking_lock();
     let folder = tempfile::tempdir().unwrap();
     let made = new(folder.path(), "breaks", &["--with", "tab"]);
     edit(
@@ -122,6 +130,7 @@ fn a_plugin_that_breaks_fails_its_test_and_says_where() {
 
 #[test]
 fn what_a_host_would_refuse_is_found_before_with_rule_place_and_fix() {
+    let _building = BUILDING.blocking_lock();
     let folder = tempfile::tempdir().unwrap();
     let made = new(folder.path(), "found", &["--with", "mcp"]);
     edit(&made.join("manifest.json"), r#""handler": "list""#, r#""handler": "lst""#);

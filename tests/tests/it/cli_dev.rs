@@ -7,7 +7,7 @@ use http::Method;
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::cli_author::{new, path, target};
+use super::cli_author::{BUILDING, new, path, target};
 
 /// A crate that is watched.
 struct Dev {
@@ -60,6 +60,7 @@ impl Dev {
 
 #[tokio::test]
 async fn an_edit_is_live_and_a_bad_one_leaves_what_runs() {
+    let _building = BUILDING.lock().await;
     let folder = tempfile::tempdir().unwrap();
     let mut dev = Dev::start(folder.path()).await;
     let client = dev.client();
@@ -99,6 +100,7 @@ async fn an_edit_is_live_and_a_bad_one_leaves_what_runs() {
 
 #[tokio::test]
 async fn its_host_ends_with_it_however_it_ends() {
+    let _building = BUILDING.lock().await;
     let folder = tempfile::tempdir().unwrap();
     let mut dev = Dev::start(folder.path()).await;
     let family = descendants(dev.program.pid());

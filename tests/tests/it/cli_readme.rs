@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use cardinal_tests::{cardinal, cardinal_program, exited, repository};
 
-use super::cli_author::{path, target};
+use super::cli_author::{BUILDING, path, target};
 
 fn page() -> String {
     std::fs::read_to_string(repository().join("plugins/README.md")).unwrap()
@@ -31,6 +31,7 @@ fn shell(folder: &Path, script: &str) -> Output {
 
 #[test]
 fn the_five_minutes_are_as_the_page_says() {
+    let _building = BUILDING.blocking_lock();
     let folder = tempfile::tempdir().unwrap();
     let (out, _) = exited(&shell(folder.path(), block(&page(), "## In five minutes")), 0);
     for good in
@@ -43,6 +44,7 @@ fn the_five_minutes_are_as_the_page_says() {
 
 #[test]
 fn the_files_of_the_page_are_a_plugin_that_a_host_takes() {
+    let _building = BUILDING.blocking_lock();
     let (folder, page) = (tempfile::tempdir().unwrap(), page());
     std::os::unix::fs::symlink(repository(), folder.path().join("cardinal")).unwrap();
     let notes = folder.path().join("notes");
