@@ -18,6 +18,8 @@ mod it {
     mod check;
     mod cli;
     mod cli_author;
+    mod cli_dev;
+    mod cli_readme;
     mod compression;
     mod connections;
     mod cors;

@@ -8,7 +8,11 @@ use super::{
     exit_code,
     text::plain,
 };
-use crate::check::{self, HostState, Report, finding::Severity, running::Answers};
+use crate::check::{
+    self, HostState, Report,
+    finding::{Finding, Severity},
+    running::Answers,
+};
 use cardinal_base::config::{Config, Settings};
 use cardinal_observe::log::Log;
 
@@ -90,23 +94,7 @@ async fn ask(config: &Config) -> Result<Answers, Failure> {
 fn describe(report: &Report) -> String {
     let mut text = String::new();
     for finding in &report.findings {
-        let severity = match finding.severity {
-            Severity::Ok => "ok     ",
-            Severity::Warning => "WARNING",
-            Severity::Error => "ERROR  ",
-        };
-        let code = match &finding.cause {
-            Some(cause) => format!("{} ({cause})", finding.code),
-            None => finding.code.to_owned(),
-        };
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{severity} {code:<24} {}: {}", plain(&finding.subject), plain(&finding.message));
-        let more = [("found", &finding.found), ("expected", &finding.expected), ("to do", &finding.fix)];
-        for (what, value) in more {
-            if let Some(value) = value {
-                let _ = writeln!(text, "          {what:<9} {}", plain(value));
-            }
-        }
+        text.push_str(&finding_text(finding));
     }
     let host = match report.host {
         HostState::Running => "the host is running",
@@ -115,5 +103,28 @@ fn describe(report: &Report) -> String {
     };
     let (errors, warnings) = (report.counts.error, report.counts.warning);
     let _ = writeln!(text, "\n{errors} errors, {warnings} warnings; {host}.");
+    text
+}
+
+/// One finding in lines for people, as the checks print it.
+pub(super) fn finding_text(finding: &Finding) -> String {
+    let mut text = String::new();
+    let severity = match finding.severity {
+        Severity::Ok => "ok     ",
+        Severity::Warning => "WARNING",
+        Severity::Error => "ERROR  ",
+    };
+    let code = match &finding.cause {
+        Some(cause) => format!("{} ({cause})", finding.code),
+        None => finding.code.to_owned(),
+    };
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "{severity} {code:<24} {}: {}", plain(&finding.subject), plain(&finding.message));
+    let more = [("found", &finding.found), ("expected", &finding.expected), ("to do", &finding.fix)];
+    for (what, value) in more {
+        if let Some(value) = value {
+            let _ = writeln!(text, "          {what:<9} {}", plain(value));
+        }
+    }
     text
 }

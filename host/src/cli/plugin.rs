@@ -5,12 +5,19 @@ use std::process::ExitCode;
 use crate::cli::exit_code;
 
 mod build;
+mod cargo;
 mod check;
+mod dev;
 mod install;
+mod logs;
 mod new;
+mod own_host;
 mod pack;
 mod remote;
+mod settings;
 mod sign;
+mod stop;
+mod test;
 
 use remote::Word;
 
@@ -25,12 +32,16 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     New(new::Args),
+    Dev(Box<dev::Args>),
+    Test(test::Args),
     Build(build::Args),
     Check(check::Args),
     Pack(pack::Args),
     Sign(sign::Args),
     Install(Box<install::Args>),
     List(remote::List),
+    Logs(logs::Args),
+    Settings(settings::Args),
     /// Let a plugin serve again that was disabled, on every host of the database
     #[command(after_help = "Example:\n  cardinal plugin enable supplier")]
     Enable(remote::One),
@@ -51,12 +62,16 @@ enum Command {
 pub fn run(args: Args) -> ExitCode {
     let outcome = match args.command {
         Command::New(args) => new::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Dev(args) => dev::run(&args),
+        Command::Test(args) => test::run(&args),
         Command::Build(args) => build::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Pack(args) => pack::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Sign(args) => sign::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Install(args) => install::run(&args),
         Command::List(args) => remote::list(&args).map(|()| ExitCode::SUCCESS),
+        Command::Logs(args) => logs::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Settings(args) => settings::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Enable(args) => remote::say(&args, Word::Enable),
         Command::Disable(args) => remote::say(&args, Word::Disable),
         Command::Reload(args) => remote::say(&args, Word::Reload),

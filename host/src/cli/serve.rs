@@ -1,10 +1,12 @@
 use std::process::ExitCode;
 
+use rustix::process::Signal;
+
 use super::{EXIT_USAGE, exit_code, say};
 use cardinal_base::config::{self, Config, Settings};
 use cardinal_control::sandbox;
 use cardinal_observe::log::Log;
-use cardinal_supervisor::keeper;
+use cardinal_supervisor::keeper::{self, launch};
 
 /// Start the host: admin API, Admin UI, MCP, plugins and HTTP proxy
 ///
@@ -19,12 +21,18 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     settings: Settings,
+    /// Of a command that has started this host for itself: it ends with it.
+    #[arg(long, hide = true, value_name = "PID")]
+    parent: Option<u32>,
 }
 
 /// Behind standard input, output and error.
 const FIRST_INHERITED: i32 = 3;
 
 pub fn run(args: &Args) -> ExitCode {
+    if let Some(Err(error)) = args.parent.map(|parent| launch::end_with(parent, Signal::TERM)) {
+        return exit_code(Err(error));
+    }
     let config = match Config::read(&args.settings) {
         Ok(config) => config,
         Err(bad) => {

@@ -1,27 +1,61 @@
 //! What a plugin's author does: a crate from `cardinal plugin new` builds as it is, is signed, and serves.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use cardinal_tests::{Host, Package, PluginsFolder, cardinal, cardinal_with, exited, repository};
 use serde_json::json;
+use tokio::sync::Mutex;
 
-fn path(path: &Path) -> &str {
+pub fn path(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// Crates that were compiled for these tests before need not be again.
+pub fn target() -> PathBuf {
+    repository().join("target/scaffold")
+}
+
+/// Held while a test builds there: cargo lets one at a time, and who waits for an edit must not wait for another test.
+pub static BUILDING: Mutex<()> = Mutex::const_new(());
+
+/// A new crate as an installed program makes it, which has no repository beside it.
+pub fn new(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
+    let arguments = ["plugin", "new", name, "--sdk", "builtin", "--into", path(folder)];
+    let data = target().join("data");
+    let made = cardinal_with(arguments.iter().chain(more), &[("XDG_DATA_HOME", path(&data))]);
+    let (out, _) = exited(&made, 0);
+    let made = folder.join(name);
+    assert!(out.contains(path(&made)), "{out}");
+    made
+}
+
+#[test]
+fn every_part_by_itself_passes_its_own_tests_unedited() {
+    let _building = BUILDING.blocking_lock();
+    let folder = tempfile::tempdir().unwrap();
+    for part in ["routes", "tab", "schema", "mcp", "settings"] {
+        let made = new(folder.path(), &format!("only-{part}"), &["--with", part]);
+        let mut cargo = Command::new("cargo");
+        cargo.args(["test", "--offline"]).current_dir(&made).env("CARGO_TARGET_DIR", target());
+        let (out, err) = exited(&cargo.output().unwrap(), 0);
+        assert!(out.contains("1 passed") && !err.contains("warning"), "{part}: {out}{err}");
+        let mut format = Command::new("cargo");
+        exited(&format.args(["fmt", "--check"]).current_dir(&made).output().unwrap(), 0);
+    }
 }
 
 #[tokio::test]
 async fn a_new_crate_builds_as_it_is_is_signed_and_serves() {
+    let building = BUILDING.lock().await;
     let folder = tempfile::tempdir().unwrap();
-    let (out, _) = exited(&cardinal(["plugin", "new", "price-watch", "--into", path(folder.path())]), 0);
-    let made = folder.path().join("price-watch");
-    assert!(out.contains("price-watch") && made.join("src/service.rs").is_file(), "{out}");
-    // Crates that were compiled for this before need not be again.
-    let target = repository().join("target/scaffold");
+    let made = new(folder.path(), "price-watch", &[]);
     let build = ["plugin", "build", path(&made), "--debug", "--quiet", "--", "--offline"];
-    let (out, _) = exited(&cardinal_with(build, &[("CARGO_TARGET_DIR", path(&target))]), 0);
-    let library = std::path::PathBuf::from(out.trim());
+    let (out, _) = exited(&cardinal_with(build, &[("CARGO_TARGET_DIR", path(&target()))]), 0);
+    let library = PathBuf::from(out.trim());
     assert!(library.ends_with("libprice_watch.so"), "{out}");
+    drop(building);
 
     let key = folder.path().join("vendor.key");
     exited(&cardinal(["plugin", "sign", "--generate", "--key", path(&key)]), 0);
@@ -56,6 +90,88 @@ async fn a_new_crate_builds_as_it_is_is_signed_and_serves() {
     assert!(out.contains("signature-missing"), "{out}");
 }
 
+/// Writes `to` in the place of `from` in a file of the crate.
+fn edit(file: &Path, from: &str, to: &str) {
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(text.contains(from), "{text}");
+    std::fs::write(file, text.replace(from, to)).unwrap();
+}
+
+fn in_target(arguments: &[&str]) -> std::process::Output {
+    cardinal_with(arguments, &[("CARGO_TARGET_DIR", path(&target()))])
+}
+
+#[test]
+fn a_plugin_that_breaks_fails_its_test_and_says_where() {
+    let _building = BUILDING.blocking_lock();
+    let folder = tempfile::tempdir().unwrap();
+    let made = new(folder.path(), "breaks", &["--with", "tab"]);
+    edit(
+        &made.join("src/service.rs"),
+        "    let card =",
+        "    panic!(\"on purpose\");\n    #[allow(unreachable_code)]\n    let card =",
+    );
+    edit(&made.join("frontend/plugin.js"), "registerCardTabRenderer('breaks'", "registerCardTabRenderer('other'");
+    edit(
+        &made.join("src/service.rs"),
+        "checked(\" \\n\", text.len()).is_err()",
+        "checked(\" \\n\", text.len()).is_ok()",
+    );
+    let (out, err) = exited(&in_target(&["plugin", "test", path(&made), "--", "--offline"]), 1);
+    assert!(out.contains("FAILED   routes") && out.contains("GET /cards/{card_id}: 500"), "{out}{err}");
+    let has_browser = Command::new("chromium").arg("--version").output().is_ok();
+    assert!(!has_browser || out.contains("its module registers `other`, the manifest has `breaks`"), "{out}{err}");
+    assert!(out.contains("FAILED   own tests") && out.contains("skipped  tools"), "{out}{err}");
+    assert!(
+        out.contains("ok       database") && out.contains("ok       end") && out.contains("3 failed"),
+        "{out}{err}"
+    );
+}
+
+#[test]
+fn what_a_host_would_refuse_is_found_before_with_rule_place_and_fix() {
+    let _building = BUILDING.blocking_lock();
+    let folder = tempfile::tempdir().unwrap();
+    let made = new(folder.path(), "found", &["--with", "mcp"]);
+    edit(&made.join("manifest.json"), r#""handler": "list""#, r#""handler": "lst""#);
+    edit(&made.join("manifest.json"), ">=1.0.0", ">=1.0.0, <2.0.0");
+    let (out, err) = exited(&in_target(&["plugin", "build", path(&made), "--debug", "--", "--offline"]), 1);
+    assert!(err.contains("tool-handler-missing"), "{err}");
+    let library = out.trim();
+    let (out, _) = exited(&cardinal(["plugin", "check", "--json", "--against", "2.0.0", "--open", library]), 1);
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let findings = report["findings"].as_array().unwrap();
+    let places: Vec<_> = findings.iter().map(|it| (&it["code"], it["subject"].as_str().unwrap())).collect();
+    assert_eq!(places[0].0, "tool-handler-missing");
+    assert!(places[0].1.starts_with("manifest.json:") && places[0].1.ends_with("(/mcp/tools/0/handler)"), "{places:?}");
+    assert_eq!((places[1].0, places.len()), (&json!("core-version-breaks"), 2));
+    assert!(findings.iter().all(|finding| finding["fix"].is_string()), "{out}");
+    exited(&cardinal(["plugin", "check", library]), 0);
+}
+
+#[tokio::test]
+async fn logs_and_settings_of_a_plugin_are_at_hand() {
+    let settings = Host::settings().plugins(PluginsFolder::bundled());
+    let host = settings.start().await;
+    let on = |arguments: &[&str]| cardinal_tests::cardinal_on(&host, &[&["plugin"], arguments].concat());
+    let (out, _) = exited(&on(&["settings", "supplier"]), 0);
+    assert!(out.contains("allow_private_addresses") && out.contains("default"), "{out}");
+    let (out, _) = exited(&on(&["settings", "supplier", "allow_private_addresses=true", "--json"]), 0);
+    let shown: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(shown["stored"], json!({"allow_private_addresses": true}));
+    let (_, told) = exited(&on(&["settings", "supplier", "allow_private_addresses=7"]), 1);
+    assert!(told.contains("/allow_private_addresses"), "{told}");
+    let file = host.data().join("settings.json");
+    std::fs::write(&file, "{}").unwrap();
+    exited(&on(&["settings", "supplier", "--file", path(&file)]), 0);
+    let (_, told) = exited(&on(&["settings", "supplier", "--unset", "allow_private_addresses"]), 1);
+    assert!(told.contains("is not set"), "{told}");
+    let (out, _) = exited(&on(&["logs", "supplier", "--json"]), 0);
+    assert!(out.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{out}");
+    let (_, told) = exited(&on(&["logs", "nobody"]), 1);
+    assert!(told.contains("404"), "{told}");
+}
+
 #[tokio::test]
 async fn a_signed_folder_is_taken_and_one_changed_since_is_not() {
     let folder = tempfile::tempdir().unwrap();
@@ -85,8 +201,11 @@ fn what_cannot_be_made_is_refused_in_words() {
     let new = |name: &str| cardinal(["plugin", "new", name, "--into", path(folder.path())]);
     for name in ["Bad_Name", "core", "../escape"] {
         let (_, told) = exited(&new(name), 1);
-        assert!(told.contains("cannot be a plugin's name"), "{name}: {told}");
+        assert!(told.contains("cannot be a plugin's name") && !told.contains("manifest"), "{name}: {told}");
     }
+    let (_, told) =
+        exited(&cardinal(["plugin", "new", "a", "--sdk", "git:nowhere", "--into", path(folder.path())]), 64);
+    assert!(told.contains("--sdk") && told.contains("nowhere"), "{told}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
     exited(&new("once"), 0);
     let (_, told) = exited(&new("once"), 1);

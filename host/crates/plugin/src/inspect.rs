@@ -80,6 +80,12 @@ pub fn inspect(path: &Path) -> (Inspection, Option<Package>) {
     (seen, Some(package))
 }
 
+/// Why a host would turn a package away that need not lie anywhere yet. Blocks.
+pub fn refusal(package: &Package) -> Option<Refusal> {
+    let (_, _, refusal) = examine(package.clone());
+    refusal
+}
+
 impl Inspection {
     /// With why a host turns it away.
     pub fn refused(self, refusal: Refusal) -> Self {

@@ -1,3 +1,6 @@
+mod findings;
+mod pointer;
+
 use std::{
     fmt::Write as _,
     io::Write as _,
@@ -6,10 +9,15 @@ use std::{
 };
 
 use anyhow::Context as _;
+use semver::Version;
 
+use crate::{
+    check::finding::Severity,
+    cli::{check::finding_text, text::plain},
+};
 use cardinal_package::{
     manifest::Manifest,
-    package::{Form, Package},
+    package::{self, Form, Package},
     state::Refusal,
 };
 use cardinal_plugin_host::{
@@ -22,12 +30,15 @@ use cardinal_plugin_host::{
 /// Check a plugin package as a host does before it loads it
 ///
 /// Reads a library that carries everything, or a folder with manifest.json and a library. None of the plugin's code
-/// runs, unless --open is given. Exits 0 when a host would go on with it, 1 when it would refuse it.
+/// runs, unless --open is given. Each finding has a rule, a place and what to do. Exits 0 when a host would take it, 1 when
+/// it would refuse it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   cardinal plugin check target/release/libnotes.so
-  cardinal plugin check --json var/plugins/notes | jq .refusal.code
+  cardinal plugin check --json var/plugins/notes | jq '.findings[] | {code, subject, fix}'
+  cardinal plugin check --against 2.0.0 libnotes.so
+      and whether core 2.0.0 would take it
   cardinal plugin check --open target/release/libnotes.so
       and open it in a process of its own, run its `routes` there with the default settings,
       and hold the router against the manifest")]
@@ -37,6 +48,9 @@ pub struct Args {
     /// Open the library and run its `routes` in a process of its own, too
     #[arg(long)]
     open: bool,
+    /// Judge it by this version of the core, too
+    #[arg(long, value_name = "CORE_VERSION")]
+    against: Option<Version>,
     /// Print the verdict as JSON
     #[arg(long)]
     json: bool,
@@ -52,12 +66,20 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let path = path.with_context(|| format!("looking for {}", args.package.display()))?;
     let mut seen = verdict(&path, args.open)?;
     seen.warnings.sort();
-    let text = if args.json { serde_json::to_string_pretty(&seen)? + "\n" } else { told(&seen) };
+    let manifest = package::manifest_of(&path).unwrap_or_default();
+    let findings = findings::of(&seen, &String::from_utf8_lossy(&manifest), args.against.as_ref());
+    let text = if args.json {
+        serde_json::to_string_pretty(&findings::report(&seen, &findings)?)? + "\n"
+    } else {
+        describe(&seen) + "\n" + &findings.iter().map(finding_text).collect::<String>()
+    };
     std::io::stdout().write_all(text.as_bytes())?;
-    Ok(if seen.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_good = seen.ok && findings.iter().all(|finding| finding.severity != Severity::Error);
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn verdict(path: &Path, open: bool) -> anyhow::Result<Inspection> {
+/// What a host says of it; with `open`, after running its `routes` in a process of its own.
+pub(super) fn verdict(path: &Path, open: bool) -> anyhow::Result<Inspection> {
     let (seen, package) = inspect(path);
     match package {
         Some(package) if open && seen.ok => Ok(match try_out(&package)? {
@@ -79,12 +101,12 @@ fn try_out(package: &Package) -> anyhow::Result<Result<(), Refusal>> {
     Ok(tried.and_then(|tried| agreement::check(&manifest, &tried.exports?)))
 }
 
-fn told(seen: &Inspection) -> String {
+fn describe(seen: &Inspection) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
     let mut line = |what: &str, value: Option<&str>| {
         if let Some(value) = value {
-            let _ = writeln!(text, "{what:<10} {value}");
+            let _ = writeln!(text, "{what:<10} {}", plain(value));
         }
     };
     let form = seen.form.map(|form| match form {
@@ -102,13 +124,6 @@ fn told(seen: &Inspection) -> String {
     line("library", seen.library_bytes.map(|bytes| format!("{bytes} bytes")).as_deref());
     for file in &seen.files {
         line("file", Some(&format!("{} ({} bytes)", file.name, file.bytes)));
-    }
-    for warning in &seen.warnings {
-        line("warning", Some(warning));
-    }
-    match &seen.refusal {
-        Some(refusal) => line("refused", Some(&refusal.to_string())),
-        None => line("verdict", Some("a host would go on with it")),
     }
     text
 }

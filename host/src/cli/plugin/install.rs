@@ -12,7 +12,7 @@ use http::Method;
 use rustix::fs::{CWD, RenameFlags};
 use serde_json::Value;
 
-use super::remote::{block_on, told};
+use super::remote::{REGISTRY, block_on, told};
 use crate::cli::{
     client::{Client, Failure},
     text::plain,
@@ -26,7 +26,7 @@ use cardinal_package::{
 use cardinal_plugin_host::inspect::inspect;
 
 /// How often the host is asked what became of the package.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// What a file that is not to be looked at yet begins with.
 const DRAFT: &str = ".cardinal-install-";
 
@@ -61,7 +61,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     block_on(async {
         let folder = match told {
             Some(folder) => folder,
-            None => folder_of(&client).await.unwrap_or_else(PluginsDir::usual),
+            None => folder_of(&client).await.unwrap_or_else(|_| PluginsDir::usual()),
         };
         let placed = place(&package, &source, &name, &folder)?;
         say(&format!("{} is in {}", plain(&name), placed.display()))?;
@@ -82,13 +82,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The folder of a host that runs on this machine.
-async fn folder_of(client: &Client) -> Option<PathBuf> {
-    let system = client.get("/v1/admin/system").await.ok()?;
-    let folder = PathBuf::from(system["settings"]["PLUGINS_DIR"].as_str()?);
-    folder.is_dir().then_some(folder)
+pub(super) async fn folder_of(client: &Client) -> anyhow::Result<PathBuf> {
+    let system = client.get("/v1/admin/system").await?;
+    let folder = PathBuf::from(system["settings"]["PLUGINS_DIR"].as_str().context("the host names no PLUGINS_DIR")?);
+    ensure!(folder.is_dir(), "the host's PLUGINS_DIR {} is not on this machine", folder.display());
+    Ok(folder)
 }
 
-fn checked(path: &Path) -> anyhow::Result<Package> {
+pub(super) fn checked(path: &Path) -> anyhow::Result<Package> {
     match inspect(path) {
         (seen, Some(package)) if seen.ok => Ok(package),
         (seen, _) => match seen.refusal {
@@ -99,7 +100,7 @@ fn checked(path: &Path) -> anyhow::Result<Package> {
 }
 
 /// Copies the package into the folder, in the place of what lies there of the same plugin.
-fn place(package: &Package, source: &Path, name: &str, folder: &Path) -> anyhow::Result<PathBuf> {
+pub(super) fn place(package: &Package, source: &Path, name: &str, folder: &Path) -> anyhow::Result<PathBuf> {
     fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     let before = packages_of(name, folder)?;
     ensure!(before.len() < 2, "{name} lies in {} more than once: remove all but one of its packages", folder.display());
@@ -121,7 +122,7 @@ fn place(package: &Package, source: &Path, name: &str, folder: &Path) -> anyhow:
 }
 
 /// What lies there of a plugin, in whatever form.
-fn packages_of(name: &str, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub(super) fn packages_of(name: &str, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let found = package::find(folder).with_context(|| format!("reading {}", folder.display()))?;
     let is_it = |path: &PathBuf| {
         let manifest = package::manifest_of(path);
@@ -201,23 +202,31 @@ fn place_folder(package: &Package, source: &Path, target: &Path, folder: &Path) 
     fs::rename(draft.keep(), target).with_context(|| format!("writing {}", target.display()))
 }
 
-fn remove(path: &Path) -> anyhow::Result<()> {
+pub(super) fn remove(path: &Path) -> anyhow::Result<()> {
     let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     removed.with_context(|| format!("removing {}", path.display()))
 }
 
-/// Waits until the host has made up its mind about this very package.
 async fn outcome(client: &Client, name: &str, sha256: &str, patience: Duration) -> anyhow::Result<ExitCode> {
+    let (code, item) = decided(client, name, sha256, patience).await?;
+    say(told(&item).trim_end())?;
+    Ok(ExitCode::from(code))
+}
+
+/// Waits until the host has decided about this very package: the exit code, and the plugin's entry in the registry.
+pub(super) async fn decided(
+    client: &Client,
+    name: &str,
+    sha256: &str,
+    patience: Duration,
+) -> anyhow::Result<(u8, Value)> {
     let began = Instant::now();
     loop {
-        let registry = client.get("/v1/admin/plugin-registry").await?;
+        let registry = client.get(REGISTRY).await?;
         let items = registry["items"].as_array().into_iter().flatten();
         let item = items.filter(|item| item["name"] == name).max_by_key(|item| item["sha256"] == sha256);
         match item.and_then(|item| Some((verdict(item, sha256)?, item))) {
-            Some((code, item)) => {
-                say(told(item).trim_end())?;
-                return Ok(ExitCode::from(code));
-            }
+            Some((code, item)) => return Ok((code, item.clone())),
             None if began.elapsed() > patience => {
                 bail!(
                     "the host has not decided about {name} in {} seconds; look at `cardinal plugin list`",

@@ -1,3 +1,7 @@
+mod carried;
+mod sdk;
+mod template;
+
 use std::{
     fs,
     io::Write as _,
@@ -5,136 +9,173 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
+use clap::ValueEnum as _;
+use serde_json::json;
 
-use cardinal_package::{compat, manifest::Manifest, package::MANIFEST, state::Refusal};
+use self::{
+    sdk::{Sdk, SdkChoice},
+    template::Template,
+};
+use crate::cli::text::plain;
+use cardinal_package::{compat, manifest::Manifest, package::MANIFEST};
 
-/// The folder that this program was built from; there on the machine of who works on it.
-const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../plugin-abi/sdk");
-
-/// Files of the new crate, and what is in them before names are filled in.
-const FILES: [(&str, &str); 9] = [
-    ("Cargo.toml", include_str!("../../../../plugin-abi/sdk/scaffold/Cargo.toml.txt")),
-    ("README.md", include_str!("../../../../plugin-abi/sdk/scaffold/README.md")),
-    (MANIFEST, include_str!("../../../../plugin-abi/sdk/scaffold/manifest.json")),
-    ("schema.sql", include_str!("../../../../plugin-abi/sdk/scaffold/schema.sql")),
-    ("src/lib.rs", include_str!("../../../../plugin-abi/sdk/scaffold/src/lib.rs")),
-    ("src/routes.rs", include_str!("../../../../plugin-abi/sdk/scaffold/src/routes.rs")),
-    ("src/service.rs", include_str!("../../../../plugin-abi/sdk/scaffold/src/service.rs")),
-    ("frontend/plugin.js", include_str!("../../../../plugin-abi/sdk/scaffold/frontend/plugin.js")),
-    (".gitignore", include_str!("../../../../plugin-abi/sdk/scaffold/gitignore.txt")),
-];
-
-/// Make the crate of a new plugin, with all its parts
+/// Make the crate of a new plugin
 ///
-/// Two routes, a table, two tools, a tab in the Admin UI and a test: a plugin that keeps notes on cards, to be turned
-/// into what is wanted. It builds as it is.
+/// A small plugin that keeps notes on cards, to be turned into what is wanted: it builds and passes its tests as it is.
+/// --with says which parts it has. A tab asks the plugin's routes, and something has to use a table or settings: what a part
+/// needs comes along.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   cardinal plugin new price-watch
+      with all parts
+  cardinal plugin new price-watch --with mcp,settings
+      tools for MCP clients and settings: no routes, no table, no tab
   cardinal plugin new price-watch --into plugins
       inside Cardinal's own repository, as a member of its workspace
-  cardinal plugin new price-watch --sdk ~/src/cardinal/plugin-abi/sdk")]
+  cardinal plugin new price-watch --sdk git:https://github.com/acme/cardinal#v1.0.0")]
 pub struct Args {
     /// Name of the plugin in kebab-case, at most 40 characters
     name: String,
+    /// Parts of the plugin, separated by commas
+    #[arg(long, value_name = "PARTS", value_delimiter = ',', default_values_t = Part::value_variants().to_vec())]
+    with: Vec<Part>,
     /// Folder in which the crate's folder is made
     #[arg(long, value_name = "DIR", default_value = ".")]
     into: PathBuf,
-    /// Folder of the SDK's crate; looked for above the new crate and where this program was built, unless told
-    #[arg(long, value_name = "DIR")]
-    sdk: Option<PathBuf>,
+    /// Where the crate gets the SDK: path:DIR, git:URL[#COMMIT or TAG], version:X from the registry, or builtin, the
+    /// copy inside this program [default: path: of Cardinal's repository where it is on this machine, else builtin]
+    #[arg(long, value_name = "SOURCE")]
+    sdk: Option<SdkChoice>,
 }
+
+/// What a plugin can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Part {
+    /// Routes below /v1/admin/plugins/NAME/
+    Routes,
+    /// A tab of cards in the Admin UI
+    Tab,
+    /// Tables of its own
+    Schema,
+    /// Tools for MCP clients
+    Mcp,
+    /// Settings that an operator can change
+    Settings,
+}
+
+impl Part {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Routes => "routes",
+            Self::Tab => "tab",
+            Self::Schema => "schema",
+            Self::Mcp => "mcp",
+            Self::Settings => "settings",
+        }
+    }
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// A file of the crate: its path, its template, and the part that it belongs to.
+type Source = (&'static str, &'static str, Option<Part>);
+
+macro_rules! scaffold {
+    ($file:literal) => {
+        include_str!(concat!("../../../../plugin-abi/sdk/scaffold/", $file))
+    };
+}
+
+const FILES: [Source; 11] = [
+    ("Cargo.toml", scaffold!("Cargo.toml.txt"), None),
+    ("README.md", scaffold!("README.md"), None),
+    (".gitignore", scaffold!("gitignore.txt"), None),
+    (MANIFEST, scaffold!("manifest.json"), None),
+    ("src/lib.rs", scaffold!("src/lib.rs"), None),
+    ("src/routes.rs", scaffold!("src/routes.rs"), None),
+    ("src/service.rs", scaffold!("src/service.rs"), None),
+    ("src/settings.rs", scaffold!("src/settings.rs"), Some(Part::Settings)),
+    ("schema.sql", scaffold!("schema.sql"), Some(Part::Schema)),
+    ("frontend/plugin.js", scaffold!("frontend/plugin.js"), Some(Part::Tab)),
+    ("plugin-host.d.ts", include_str!("../../../../frontend/plugin-host.d.ts"), Some(Part::Tab)),
+];
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let into = args.into.canonicalize().with_context(|| format!("looking for {}", args.into.display()))?;
+    check_name(&args.name)?;
+    let into = args.into.canonicalize().with_context(|| format!("--into {}", args.into.display()))?;
     let folder = into.join(&args.name);
-    let surroundings = Surroundings::of(&into, args.sdk.as_deref())?;
-    let files: Vec<(&str, String)> =
-        FILES.iter().map(|(path, text)| (*path, filled(text, &args.name, &surroundings))).collect();
-    judge(&args.name, &files)?;
     ensure!(!folder.exists(), "{} is there already", folder.display());
-    for (path, text) in &files {
-        let file = folder.join(path);
-        let parent = file.parent().unwrap_or(&folder);
-        fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
-        fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
-    }
-    if let Some(lock) = surroundings.lock.as_ref().filter(|_| !surroundings.is_member) {
-        // The versions that the SDK was tested with; cargo takes out what the crate does not need.
-        fs::copy(lock, folder.join("Cargo.lock")).context("copying Cargo.lock")?;
-    }
+    let sdk = Sdk::find(args.sdk.as_ref(), &into)?;
+    let parts = complete(&args.with);
+    write(&folder, &files(&args.name, &parts, &sdk)?)?;
     let mut output = std::io::stdout();
-    writeln!(output, "{}", folder.display()).context("telling where the crate is")?;
-    writeln!(output, "Build it: cardinal plugin build '{}'", folder.display()).context("telling how to build it")
+    writeln!(output, "{} (with {})", folder.display(), listed(&parts)).context("writing to standard output")?;
+    writeln!(output, "Go on: cd {} && cardinal plugin dev", shown(&folder)).context("writing to standard output")
 }
 
-/// Where the new crate stands.
-struct Surroundings {
-    sdk: PathBuf,
-    /// Of the SDK's workspace.
-    lock: Option<PathBuf>,
-    /// Cargo counts it to the SDK's own workspace.
-    is_member: bool,
+/// With what the chosen parts need: a tab asks routes, and handlers alone use a table or settings.
+fn complete(chosen: &[Part]) -> Vec<Part> {
+    let has = |part| chosen.contains(&part);
+    let needs_routes = has(Part::Tab) || !has(Part::Mcp);
+    let all = Part::value_variants().iter().copied();
+    all.filter(|part| has(*part) || (*part == Part::Routes && needs_routes)).collect()
 }
 
-impl Surroundings {
-    fn of(into: &Path, told: Option<&Path>) -> anyhow::Result<Self> {
-        let is_sdk = |folder: &Path| {
-            let text = fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
-            text.lines().any(|line| line.trim() == "name = \"cardinal-plugin\"")
-        };
-        let above = into.ancestors().map(|folder| folder.join("plugin-abi/sdk"));
-        let places: Vec<PathBuf> = match told {
-            Some(folder) => vec![folder.to_owned()],
-            None => above.chain([PathBuf::from(BUILT_FROM)]).collect(),
-        };
-        let Some(sdk) = places.iter().find(|folder| is_sdk(folder)) else {
-            match told {
-                Some(folder) => bail!("{} is not the crate cardinal-plugin", folder.display()),
-                None => {
-                    bail!("the SDK was not found: name the folder plugin-abi/sdk of Cardinal's repository with --sdk")
-                }
-            }
-        };
-        let sdk = sdk.canonicalize().with_context(|| format!("looking for {}", sdk.display()))?;
-        let root = sdk.parent().and_then(Path::parent);
-        let is_member = root.is_some_and(|root| into == root.join("plugins"));
-        let lock = root.map(|root| root.join("Cargo.lock")).filter(|lock| lock.is_file());
-        Ok(Self { sdk, lock, is_member })
-    }
-
-    fn dependencies(&self) -> String {
-        if self.is_member {
-            return "cardinal-plugin.workspace = true\nserde.workspace = true".to_owned();
-        }
-        let sdk = self.sdk.display().to_string();
-        let sdk = sdk.replace('\\', "\\\\").replace('"', "\\\"");
-        format!("cardinal-plugin = {{ path = \"{sdk}\" }}\nserde = {{ version = \"1\", features = [\"derive\"] }}")
-    }
-
-    /// Profiles belong to a workspace's root; a crate of its own is one, wherever it stands.
-    fn profile(&self) -> &'static str {
-        if self.is_member {
-            return "";
-        }
-        "\n[profile.release]\npanic = \"unwind\" # the default; a library with \"abort\" is refused\n\n\
-         # No part of a workspace that happens to stand above it.\n[workspace]\n"
-    }
-}
-
-fn filled(text: &str, name: &str, surroundings: &Surroundings) -> String {
+/// Every file of the crate, ready to be written.
+fn files(name: &str, parts: &[Part], sdk: &Sdk) -> anyhow::Result<Vec<(&'static str, String)>> {
     let core = compat::core_version();
-    let values = [
-        ("name", name.to_owned()),
-        ("snake", name.replace('-', "_")),
-        ("title", title(name)),
-        ("core", format!("{}.{}.{}", core.major, core.minor, core.patch)),
-        ("api", compat::api_version()),
-        ("dependencies", surroundings.dependencies()),
-        ("profile", surroundings.profile().to_owned()),
-    ];
-    values.iter().fold(text.to_owned(), |text, (place, value)| text.replace(&format!("{{{{{place}}}}}"), value))
+    let template = Template {
+        values: vec![
+            ("name", name.to_owned()),
+            ("snake", name.replace('-', "_")),
+            ("title", title(name)),
+            ("core", format!("{}.{}.{}", core.major, core.minor, core.patch)),
+            ("api", compat::api_version()),
+            ("parts", listed(parts)),
+            ("dependencies", sdk.dependencies()),
+        ],
+        sections: parts.iter().map(|part| part.name()).chain(sdk.is_member.then_some("member")).collect(),
+    };
+    let belongs = |part: &Option<Part>| part.is_none_or(|part| parts.contains(&part));
+    let files = FILES.iter().filter(|(_, _, part)| belongs(part));
+    files.map(|(path, text, _)| Ok((*path, template.fill(text).with_context(|| format!("filling {path}"))?))).collect()
+}
+
+/// All of them or none.
+fn write(folder: &Path, files: &[(&str, String)]) -> anyhow::Result<()> {
+    let written = files.iter().try_for_each(|(path, text)| {
+        let file = folder.join(path);
+        let parent = file.parent().unwrap_or(folder);
+        fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
+        fs::write(&file, text).with_context(|| format!("writing {}", file.display()))
+    });
+    if written.is_err() {
+        // The folder was not there before.
+        let _ = fs::remove_dir_all(folder);
+    }
+    written
+}
+
+/// The host's own rules for names, in words on the argument.
+fn check_name(name: &str) -> anyhow::Result<()> {
+    let engine = json!({"core_version": "*", "plugin_api_version": compat::api_version()});
+    let manifest = json!({"name": name, "version": "0.1.0", "engine": engine});
+    match Manifest::read(manifest.to_string().as_bytes()) {
+        Ok(_) => Ok(()),
+        Err(problems) => {
+            let expected = problems.0.first().map_or("", |problem| problem.expected.as_str());
+            bail!("NAME {:?} cannot be a plugin's name; expected {expected}", plain(name))
+        }
+    }
+}
+
+fn listed(parts: &[Part]) -> String {
+    parts.iter().map(|part| part.name()).collect::<Vec<_>>().join(", ")
 }
 
 /// `price-watch` is "Price watch".
@@ -144,49 +185,74 @@ fn title(name: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// The host's own rules for names and manifests.
-fn judge(name: &str, files: &[(&str, String)]) -> anyhow::Result<()> {
-    let manifest = files.iter().find(|(path, _)| *path == MANIFEST).map_or("", |(_, text)| text);
-    match Manifest::read(manifest.as_bytes()) {
-        Ok(_) => Ok(()),
-        Err(problems) => bail!("{name:?} cannot be a plugin's name: {}", Refusal::from(problems)),
-    }
+/// For a shell.
+fn shown(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = path.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
+    if is_plain { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn surroundings(is_member: bool) -> Surroundings {
-        Surroundings { sdk: PathBuf::from("/sdk"), lock: None, is_member }
+    fn made(parts: &[Part]) -> Vec<(&'static str, String)> {
+        files("price-watch", parts, &Sdk::find(None, Path::new("/")).unwrap()).unwrap()
     }
 
     #[test]
-    fn every_place_is_filled_in_and_the_manifest_is_good() {
-        for (path, text) in FILES {
-            let text = filled(text, "price-watch", &surroundings(false));
-            assert!(!text.contains("{{"), "{path}: {text}");
-            if path == MANIFEST {
-                let (manifest, warnings) = Manifest::read(text.as_bytes()).unwrap();
-                assert_eq!((manifest.name.as_str(), warnings.len()), ("price-watch", 0));
-                assert_eq!(manifest.tools[1].name, "plugin_price_watch_add");
+    fn every_combination_has_a_good_manifest_and_nothing_left_to_fill_in() {
+        for bits in 0..1 << Part::value_variants().len() {
+            let chosen: Vec<Part> =
+                Part::value_variants().iter().copied().filter(|part| bits & (1 << *part as u32) != 0).collect();
+            let parts = complete(&chosen);
+            let files = made(&parts);
+            for (path, text) in &files {
+                let is_ours = *path != "plugin-host.d.ts";
+                assert!(!is_ours || !text.contains("{{"), "{path}: {text}");
+                assert!(!text.contains("\n\n\n"), "{path} with {}: {text}", listed(&parts));
             }
+            let text = &files.iter().find(|(path, _)| *path == MANIFEST).unwrap().1;
+            let (manifest, warnings) = Manifest::read(text.as_bytes()).unwrap();
+            assert_eq!((manifest.name.as_str(), warnings), ("price-watch", vec![]));
+            let has = |part| parts.contains(&part);
+            assert_eq!(manifest.backend.is_some(), has(Part::Routes));
+            assert_eq!(manifest.card_tabs.len(), usize::from(has(Part::Tab)));
+            assert_eq!(manifest.tools.len(), if has(Part::Mcp) { 2 } else { 0 });
+            assert_eq!(manifest.settings_schema.is_some(), has(Part::Settings));
+            assert_eq!(files.iter().any(|(path, _)| *path == "schema.sql"), has(Part::Schema));
         }
     }
 
     #[test]
-    fn a_name_that_no_plugin_can_have_is_refused() {
-        for name in ["Core", "core", "a_b", "", "../x", "-a", "a\"b"] {
-            let manifest = filled(FILES[2].1, name, &surroundings(true));
-            assert!(judge(name, &[(MANIFEST, manifest)]).is_err(), "{name}");
-        }
+    fn parts_bring_what_they_need() {
+        use Part::{Mcp, Routes, Schema, Settings, Tab};
+        assert_eq!(complete(&[Tab]), [Routes, Tab]);
+        assert_eq!(complete(&[Schema]), [Routes, Schema]);
+        assert_eq!(complete(&[Settings, Mcp]), [Mcp, Settings]);
+        assert_eq!(complete(&[]), [Routes]);
     }
 
     #[test]
-    fn the_sdk_that_this_program_was_built_with_is_found() {
+    fn a_name_that_no_plugin_can_have_is_refused_as_an_argument() {
+        for name in ["Core", "core", "a_b", "", "../x", "-a", "a\"b", "/etc"] {
+            let error = check_name(name).unwrap_err().to_string();
+            assert!(error.starts_with("NAME ") && !error.contains("manifest"), "{error}");
+        }
+        check_name("price-watch").unwrap();
+    }
+
+    #[test]
+    fn a_crate_that_cannot_be_written_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let found = Surroundings::of(folder.path(), None).unwrap();
-        assert!(found.sdk.ends_with("plugin-abi/sdk") && !found.is_member && found.lock.is_some());
-        assert!(Surroundings::of(folder.path(), Some(folder.path())).is_err());
+        let made = folder.path().join("made");
+        let clash = [("a", String::new()), ("a/b", String::new())];
+        assert!(write(&made, &clash).is_err() && !made.exists());
+    }
+
+    #[test]
+    fn a_path_can_be_typed_into_a_shell() {
+        assert_eq!(shown(Path::new("/a/b-c.d")), "/a/b-c.d");
+        assert_eq!(shown(Path::new("/it's here")), r"'/it'\''s here'");
     }
 }

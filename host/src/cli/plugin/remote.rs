@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cli::{client::Client, table::table, text::plain};
 use cardinal_base::config::ClientSettings;
 
-const REGISTRY: &str = "/v1/admin/plugin-registry";
+pub const REGISTRY: &str = "/v1/admin/plugin-registry";
 
 /// List a host's plugins, and what became of each
 #[derive(Debug, clap::Args)]
@@ -82,10 +82,13 @@ pub fn list(args: &List) -> anyhow::Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("telling the plugins")
 }
 
-/// The plugin's name goes into the path as it is typed; what has no place there, no plugin is called.
+/// A plugin's name as part of a path, as it is typed; what has no place there, no plugin is called.
+pub fn escaped(name: &str) -> String {
+    url::form_urlencoded::byte_serialize(name.as_bytes()).collect()
+}
+
 pub fn say(args: &One, word: Word) -> anyhow::Result<ExitCode> {
-    let name: String = url::form_urlencoded::byte_serialize(args.name.as_bytes()).collect();
-    let path = format!("{REGISTRY}/{name}/{}", word.path());
+    let path = format!("{REGISTRY}/{}/{}", escaped(&args.name), word.path());
     let answer = block_on(async { Ok(Client::new(&args.host.read()?)?.ask(Method::POST, &path, None).await?) })?;
     let item = &answer["item"];
     let text = if args.json { serde_json::to_string_pretty(&answer)? + "\n" } else { told(item) };

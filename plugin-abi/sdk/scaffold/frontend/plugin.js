@@ -1,3 +1,4 @@
+/** @type {import('../plugin-host').Activate} */
 export function activate(host) {
   host.registerCardTabRenderer('{{name}}', async (container, { item }) => {
     if (!item) {

@@ -6,18 +6,26 @@ use serde::Deserialize;
 use crate::service;
 
 pub fn routes(_ctx: &PluginContext) -> Router {
-    Router::new().get("/cards/{card_id}", list).post("/cards/{card_id}", add)
+{{#routes}}
+    Router::new()
+        .get("/cards/{card_id}", list)
+        .post("/cards/{card_id}", add)
+{{/routes}}
+{{^routes}}
+    Router::new().handler("list", list).handler("add", add)
+{{/routes}}
 }
 
 #[derive(Deserialize)]
-struct OfCard {
+struct List {
     card_id: Uuid,
 }
 
-/// The route and the tool alike: `input` takes path, query and body, or a tool's arguments.
+/// `input` takes a route's path, query and body, or a tool's arguments.
 async fn list(ctx: PluginContext, req: Request) -> Result<Response> {
-    let OfCard { card_id } = req.input().await?;
-    Ok(Response::json(&json!({ "items": service::list(&ctx, card_id).await? })))
+    let List { card_id } = req.input().await?;
+    let items = service::list(&ctx, card_id).await?;
+    Ok(Response::json(&json!({ "items": items })))
 }
 
 #[derive(Deserialize)]

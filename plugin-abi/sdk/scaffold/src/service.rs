@@ -1,39 +1,86 @@
-//! What the plugin does. `?` on any error tells the log and not the client; `Error`'s constructors speak to the client.
+//! What the plugin does. `?` sends an error to the log and not to the client; `Error`'s constructors speak to the client.
 
+{{#schema}}
 use cardinal_plugin::{Error, PluginContext, Result, Uuid, json};
+{{/schema}}
+{{^schema}}
+use cardinal_plugin::{Error, PluginContext, Result, Source, Uuid, json};
+{{/schema}}
+{{#settings}}
 
+use crate::settings::Settings;
+{{/settings}}
+
+/// What this plugin writes to cards, as `provides_kinds` in manifest.json declares it.
+const KIND: &str = "{{name}}-note";
+{{^settings}}
+/// Characters of a note.
 const LONGEST_NOTE: usize = 2_000;
+{{/settings}}
 
 /// The notes on a card, oldest first.
 pub async fn list(ctx: &PluginContext, card_id: Uuid) -> Result<Vec<String>> {
+{{#schema}}
     let conn = ctx.get_plugin_conn().await?;
-    let rows = conn.query("SELECT text FROM notes WHERE card_id = $1 ORDER BY id", &[&card_id]).await?;
+    let sql = "SELECT text FROM notes WHERE card_id = $1 ORDER BY id";
+    let rows = conn.query(sql, &[&card_id]).await?;
     Ok(rows.iter().map(|row| row.get("text")).collect())
+{{/schema}}
+{{^schema}}
+    let card = ctx.read_card(card_id, ctx.user()?.id).await?; // 404 for a card that is not there
+    let notes = card.sources_of(KIND).into_values();
+    let text = |note: Source| note.data["text"].as_str().map(str::to_owned);
+    Ok(notes.filter_map(text).collect())
+{{/schema}}
 }
 
-/// Adds a note, and tells the card of it: other plugins read what `enrich_card` writes. Gives the card's version.
+{{#schema}}
+/// Adds a note, and writes to the card how many there are: other plugins read that. Returns the card's version.
+{{/schema}}
+{{^schema}}
+/// Adds a note to the card, where other plugins read it, too. Returns the card's version.
+{{/schema}}
 pub async fn add(ctx: &PluginContext, card_id: Uuid, text: &str) -> Result<i64> {
-    let text = checked(text)?;
+{{#settings}}
+    let Settings { longest_note } = ctx.settings()?; // what holds now: read at each call
+    let text = checked(text, longest_note)?;
+{{/settings}}
+{{^settings}}
+    let text = checked(text, LONGEST_NOTE)?;
+{{/settings}}
     let user = ctx.user()?;
+{{#schema}}
     ctx.read_card(card_id, user.id).await?; // 404 for a card that is not there
     {
         let conn = ctx.get_plugin_conn().await?;
-        conn.execute("INSERT INTO notes (card_id, text) VALUES ($1, $2)", &[&card_id, &text]).await?;
+        let sql = "INSERT INTO notes (card_id, text) VALUES ($1, $2)";
+        conn.execute(sql, &[&card_id, &text]).await?;
     }
     let notes = list(ctx, card_id).await?;
     let data = json!({ "count": notes.len(), "last": text });
-    ctx.enrich_card(card_id, user.id, "{{name}}:notes", "{{name}}-note", &data).await
+    ctx.enrich_card(card_id, user.id, "{{name}}:notes", KIND, &data)
+        .await
+{{/schema}}
+{{^schema}}
+    // Such an id grows with time, so the notes stay in order.
+    let source_key = format!("{{name}}:{}", Uuid::now_v7());
+    let data = json!({ "text": text });
+    ctx.enrich_card(card_id, user.id, &source_key, KIND, &data)
+        .await
+{{/schema}}
 }
 
 /// A note as it is kept, or what is wrong with it.
-fn checked(text: &str) -> Result<&str> {
-    match text.trim() {
-        "" => Err(Error::unprocessable("A note has a text.").field("/text", "is empty")),
-        text if text.chars().count() > LONGEST_NOTE => {
-            Err(Error::unprocessable("The note is too long.").field("/text", "has more than 2,000 characters"))
-        }
-        text => Ok(text),
+fn checked(text: &str, longest: usize) -> Result<&str> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(Error::unprocessable("A note has a text.").field("/text", "is empty"));
     }
+    if text.chars().count() > longest {
+        let detail = format!("has more than {longest} characters");
+        return Err(Error::unprocessable("The note is too long.").field("/text", &detail));
+    }
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -42,8 +89,9 @@ mod tests {
 
     #[test]
     fn a_note_has_a_text_that_is_not_too_long() {
-        assert_eq!(checked("  check the legs ").unwrap(), "check the legs");
-        assert!(checked(" \n").is_err());
-        assert!(checked(&"x".repeat(LONGEST_NOTE)).is_ok() && checked(&"x".repeat(LONGEST_NOTE + 1)).is_err());
+        let text = "check the legs";
+        assert_eq!(checked(&format!("  {text} "), text.len()).unwrap(), text);
+        assert!(checked(" \n", text.len()).is_err());
+        assert!(checked(text, text.len() - 1).is_err());
     }
 }

@@ -53,6 +53,12 @@ pub struct Remote {
 }
 
 impl ClientSettings {
+    /// Whether a host was named, by its folder, its address or a key.
+    pub fn is_named(&self) -> bool {
+        let has_key = self.remote.key_file.is_some() || std::env::var_os(KEY).is_some();
+        self.data_dir.is_some() || self.remote.cardinal_url.is_some() || has_key
+    }
+
     /// # Errors
     /// All that is wrong, at once.
     pub fn read(&self) -> Result<Remote, BadSettings> {

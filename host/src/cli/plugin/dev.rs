@@ -1,0 +1,306 @@
+mod folder;
+mod watch;
+
+use std::{
+    fs,
+    io::{ErrorKind, IsTerminal as _, Write as _},
+    net::SocketAddr,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, ensure};
+use http::Method;
+use serde_json::{Value, json};
+
+use self::watch::{Changes, Watch};
+use super::{
+    build,
+    cargo::{self, Profile},
+    install,
+    own_host::{self, OwnHost},
+    remote::{REGISTRY, block_on, told},
+    stop::Stop,
+};
+use crate::cli::{
+    client::{Client, Failure},
+    text::{plain, plain_lines},
+};
+use cardinal_base::config::ClientSettings;
+use cardinal_package::manifest;
+
+/// Of the crate: the host's data, plugins and log, and a key to it.
+const OWN_FOLDER: &str = "target/cardinal";
+const KEY_FILE: &str = "key";
+/// How long a host may take to decide about a version.
+const SWAP_TIMEOUT: Duration = Duration::from_secs(60);
+const STAYS: &str = "; the version that runs stays";
+const WAITING: &str = "; waiting for the next edit";
+
+/// Build a plugin's crate and run it, again after each edit
+///
+/// Watches the crate's folder. What is saved is built, checked and put in the place of the version that runs, without a
+/// failed request; frontend files and schema.sql need no build. The version that runs stays when the next one does not
+/// compile or is refused. The host is the one that is named, else the one of ./var/data if it runs, else one that is
+/// started with a database of its own below target/cardinal and ends with this command.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cardinal plugin dev
+  cardinal plugin dev notes --data-dir /var/lib/cardinal
+      in a host that runs on this machine
+  cardinal plugin dev -- --offline
+      with arguments for cargo")]
+pub struct Args {
+    /// Folder of the crate
+    #[arg(default_value = ".")]
+    folder: PathBuf,
+    /// Build with optimisation, which takes longer
+    #[arg(long)]
+    release: bool,
+    /// Where the host listens that is started; another port when this one is taken
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    #[command(flatten)]
+    host: ClientSettings,
+    /// Arguments for cargo
+    #[arg(last = true)]
+    cargo: Vec<String>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    build::is_plugin(&args.folder)?;
+    let folder = args.folder.canonicalize().with_context(|| format!("looking for {}", args.folder.display()))?;
+    block_on(async {
+        let mut stop = Stop::listen()?;
+        let mut session = Session { args, folder, host: None, client: None, running: None };
+        let outcome = tokio::select! {
+            () = stop.asked() => Ok(()),
+            outcome = session.develop() => outcome,
+        };
+        let ended = session.end().await;
+        outcome.and(ended).map(|()| ExitCode::SUCCESS)
+    })
+}
+
+struct Session<'a> {
+    args: &'a Args,
+    folder: PathBuf,
+    /// Where this command has started it.
+    host: Option<OwnHost>,
+    client: Option<Client>,
+    running: Option<Running>,
+}
+
+/// What was put into the host.
+struct Running {
+    name: String,
+    place: PathBuf,
+    sha256: String,
+    /// It was there before this command.
+    replaced: bool,
+}
+
+/// How long the steps of a change took.
+struct Times {
+    /// The edit; none before the first.
+    since: Option<Instant>,
+    build: Option<Duration>,
+}
+
+impl Session<'_> {
+    /// Until it is stopped.
+    async fn develop(&mut self) -> anyhow::Result<()> {
+        let mut watch = Watch::new(&self.folder);
+        let mut changes: Option<Changes> = None;
+        let mut library = None;
+        let plugins = self.find_host().await?;
+        let mut greeted = false;
+        loop {
+            let mut times = Times { since: changes.as_ref().map(|changes| changes.at), build: None };
+            if changes.is_none_or(|changes| !changes.only_carried) || library.is_none() {
+                let began = Instant::now();
+                let profile = if self.args.release { Profile::Release } else { Profile::Debug };
+                let built = cargo::build(&self.folder, profile, &self.args.cargo).await?;
+                times.build = Some(began.elapsed());
+                library = built;
+            }
+            match &library {
+                Some(library) => {
+                    // What is wrong with a version is the author's to correct: the next change is waited for.
+                    match self.swap(library, &plugins, &times).await {
+                        Ok(()) => {}
+                        Err(error) if error.is::<Failure>() => return Err(error),
+                        Err(error) => say(&plain_lines(&format!("{error:#}{}", self.stays())))?,
+                    }
+                }
+                None => say(&format!("did not compile{}", self.stays()))?,
+            }
+            if !greeted && self.running.is_some() {
+                greeted = true;
+                self.greet().await?;
+            }
+            changes = Some(watch.changed().await);
+        }
+    }
+
+    /// The host's folder of plugins; starts a host where there is none.
+    async fn find_host(&mut self) -> anyhow::Result<PathBuf> {
+        let own = self.folder.join(OWN_FOLDER);
+        let named = Client::new(&self.args.host.read()?)?;
+        match install::folder_of(&named).await {
+            Ok(plugins) => {
+                self.client = Some(named);
+                return Ok(plugins);
+            }
+            Err(failure) if self.args.host.is_named() || !is_unreachable(&failure) => return Err(failure),
+            Err(_) => {}
+        }
+        // Another `plugin dev` of this crate has it.
+        let neighbour = Client::local(&own_host::data_dir(&own));
+        if let Ok(plugins) = install::folder_of(&neighbour).await {
+            self.client = Some(neighbour);
+            return Ok(plugins);
+        }
+        say("starting a host")?;
+        // Kept before it is waited for: it is ended in order, whenever this command is stopped.
+        let host = self.host.insert(OwnHost::launch(&own, own_host::free_address(self.args.listen), &[])?);
+        host.until_it_serves().await?;
+        self.client = Some(host.client());
+        Ok(own_host::plugins_dir(&own))
+    }
+
+    /// Puts the plugin as it is now into the host and says what came of it.
+    async fn swap(&mut self, library: &Path, plugins: &Path, times: &Times) -> anyhow::Result<()> {
+        let began = Instant::now();
+        let package = folder::package(&self.folder, library)?;
+        let name = manifest::hints(&package.manifest).name.context("manifest.json names no plugin")?;
+        let client = self.client.as_ref().context("there is no host")?;
+        let replaced = match &self.running {
+            Some(running) if running.name != name => {
+                install::remove(&running.place)?;
+                false
+            }
+            Some(running) => running.replaced,
+            None => !install::packages_of(&name, plugins)?.is_empty(),
+        };
+        let place = install::place(&package, &self.folder, &name, plugins)?;
+        // As the host sees it: the folder's name is part of the hash.
+        let sha256 = install::checked(&place)?.sha256;
+        let before = self.running.replace(Running { name: name.clone(), place, sha256: sha256.clone(), replaced });
+        if before.is_some_and(|before| before.sha256 == sha256) {
+            return say("no change to what runs");
+        }
+        client.ask(Method::POST, &format!("{REGISTRY}/rescan"), None).await?;
+        let (code, item) = install::decided(client, &name, &sha256, SWAP_TIMEOUT).await?;
+        if code != 0 {
+            let refused = told(&item);
+            let why = refused.split_once('\n').map_or("", |(_, why)| why.trim_end());
+            return say(&format!("{} is not taken{}\n{why}", plain(&name), stays(&item)));
+        }
+        let seconds = |time: Duration| format!("{:.1}", time.as_secs_f64());
+        let build = times.build.map(|time| format!("build {}, ", seconds(time))).unwrap_or_default();
+        let all = times.since.map(|since| format!("edit → live {} s: ", seconds(since.elapsed()))).unwrap_or_default();
+        let (version, swap) = (item["version"].as_str().unwrap_or_default(), seconds(began.elapsed()));
+        say(&format!("{} {} is live: {all}{build}swap {swap}", plain(&name), plain(version)))
+    }
+
+    fn stays(&self) -> &'static str {
+        if self.running.is_some() { STAYS } else { WAITING }
+    }
+
+    /// Where the host is, and how the plugin is asked.
+    async fn greet(&self) -> anyhow::Result<()> {
+        let (Some(client), Some(running)) = (&self.client, &self.running) else { return Ok(()) };
+        let own = self.folder.join(OWN_FOLDER);
+        if self.host.is_some() {
+            let url = own_host::url(&own)?;
+            say(&format!("\nAdmin UI  {url}/admin/{}", first_login(&own)))?;
+            say(&format!("Log       {}", own_host::log_file(&own).display()))?;
+            let key = key(client, &own).await?;
+            let registry = client.get(REGISTRY).await?;
+            let items = registry["items"].as_array().into_iter().flatten();
+            for line in items.filter(|item| item["name"] == *running.name).flat_map(|item| curls(item, &url, &key)) {
+                say(&line)?;
+            }
+        }
+        say("Watching for edits; Ctrl+C ends it.\n")
+    }
+
+    /// Leaves a host that was there before as it was, as far as that is possible, and ends one of its own.
+    async fn end(&mut self) -> anyhow::Result<()> {
+        if let Some(host) = self.host.take() {
+            say("\nending the host")?;
+            return host.stop().await.map(|_| ());
+        }
+        let (Some(client), Some(running)) = (&self.client, &self.running) else { return Ok(()) };
+        if running.replaced {
+            return say(&format!(
+                "\n{} stays in the host as it is now: {}",
+                plain(&running.name),
+                running.place.display()
+            ));
+        }
+        install::remove(&running.place)?;
+        // A host that is gone looks when it starts.
+        let _ = client.ask(Method::POST, &format!("{REGISTRY}/rescan"), None).await;
+        say(&format!("\n{} is out of the host again; its tables stay", plain(&running.name)))
+    }
+}
+
+fn stays(item: &Value) -> &'static str {
+    if item["state"] == "active" { STAYS } else { WAITING }
+}
+
+fn is_unreachable(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref::<Failure>(), Some(Failure::Unreachable { .. }))
+}
+
+/// The first user, whose password stands in a file until it is changed.
+fn first_login(own: &Path) -> String {
+    let file = own_host::data_dir(own).join("bootstrap-password");
+    match fs::read_to_string(&file) {
+        Ok(password) if std::io::stdout().is_terminal() => format!("  (admin, {})", plain(password.trim())),
+        Ok(_) => format!("  (admin, password in {})", file.display()),
+        Err(_) => String::new(),
+    }
+}
+
+/// The file with a key to the host, made once.
+async fn key(client: &Client, own: &Path) -> anyhow::Result<PathBuf> {
+    let file = own.join(KEY_FILE);
+    let mut options = fs::OpenOptions::new();
+    let mut opened = match options.write(true).create_new(true).mode(0o600).open(&file) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(file),
+        opened => opened.with_context(|| format!("making {}", file.display()))?,
+    };
+    let body = json!({"name": "cardinal plugin dev", "scopes": ["*"]});
+    let made = client.ask(Method::POST, "/v1/admin/api-keys", Some(&body)).await?;
+    let key = made["key"].as_str().context("the host made no key")?;
+    ensure!(writeln!(opened, "{key}").is_ok(), "{} cannot be written", file.display());
+    Ok(file)
+}
+
+/// A line for each route, to be tried.
+fn curls(item: &Value, url: &str, key: &Path) -> Vec<String> {
+    let prefix = item["api_prefix"].as_str().unwrap_or_default();
+    let routes = item["routes"].as_array().into_iter().flatten();
+    let line = |route: &Value| {
+        let method = route["method"].as_str().unwrap_or("GET");
+        let path = route["path"].as_str().unwrap_or("/");
+        let method = if method == "GET" { String::new() } else { format!(" -X {}", plain(method)) };
+        format!(
+            "curl -H \"Authorization: Bearer $(cat '{}')\"{method} '{url}/v1/admin/plugins/{}{}'",
+            key.display(),
+            plain(prefix),
+            plain(path)
+        )
+    };
+    routes.map(line).collect()
+}
+
+fn say(text: &str) -> anyhow::Result<()> {
+    writeln!(std::io::stdout(), "{text}").context("writing to standard output")
+}

@@ -1,0 +1,135 @@
+//! What changes in a crate's folder. Times and lengths are looked at a few times a second: a crate has some dozens of
+//! files, and looking works on every file system.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime},
+};
+
+use cardinal_package::package::{FRONTEND, SCHEMA};
+
+/// A burst of saves is over when nothing has changed between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(80);
+/// Beside what begins with a dot.
+const IGNORED: [&str; 3] = ["target", "node_modules", "Cargo.lock"];
+/// An edit that seems older was made to look so, as when a file is moved here.
+const RECENT: Duration = Duration::from_secs(5);
+
+type Files = BTreeMap<PathBuf, (SystemTime, u64)>;
+
+/// What changed since the last time.
+#[derive(Debug)]
+pub struct Changes {
+    /// When the last file was saved, as far as is known.
+    pub at: Instant,
+    /// Nothing that is compiled in a way that counts: `frontend/` and `schema.sql` alone.
+    pub only_carried: bool,
+}
+
+pub struct Watch {
+    folder: PathBuf,
+    seen: Files,
+}
+
+impl Watch {
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), seen: look(folder) }
+    }
+
+    /// Waits for a change, and until no more follow.
+    pub async fn changed(&mut self) -> Changes {
+        let mut last = look(&self.folder);
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let now = look(&self.folder);
+            if now == last && now != self.seen {
+                let changes = between(&self.seen, &now);
+                self.seen = now;
+                return changes;
+            }
+            last = now;
+        }
+    }
+}
+
+fn between(before: &Files, now: &Files) -> Changes {
+    let changed = now.iter().filter(|(path, state)| before.get(*path) != Some(state));
+    let gone = before.keys().filter(|path| !now.contains_key(*path));
+    let saved = changed.clone().map(|(_, (time, _))| *time).max();
+    let age = saved.and_then(|time| time.elapsed().ok()).filter(|age| *age < RECENT).unwrap_or_default();
+    let is_carried = |path: &PathBuf| path.starts_with(FRONTEND) || path == Path::new(SCHEMA);
+    Changes {
+        at: Instant::now().checked_sub(age).unwrap_or_else(Instant::now),
+        only_carried: changed.map(|(path, _)| path).chain(gone).all(is_carried),
+    }
+}
+
+/// Files by their paths below the folder. What cannot be read counts as not there.
+fn look(folder: &Path) -> Files {
+    let mut files = Files::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(below) = folders.pop() {
+        let Ok(entries) = fs::read_dir(folder.join(&below)) else { continue };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            // Editors keep what is not saved yet in files such as `x~` and `.x.swp`.
+            if name.starts_with('.') || name.ends_with('~') || IGNORED.contains(&&*name) {
+                continue;
+            }
+            let path = below.join(&*name);
+            match entry.metadata() {
+                Ok(found) if found.is_dir() => folders.push(path),
+                Ok(found) => {
+                    files.insert(path, (found.modified().unwrap_or(SystemTime::UNIX_EPOCH), found.len()));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(folder: &Path, path: &str, text: &str) {
+        let file = folder.join(path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_burst_of_saves_is_one_change() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "src/lib.rs", "");
+        let mut watch = Watch::new(folder.path());
+        for round in 0..20 {
+            write(folder.path(), "src/lib.rs", &"x".repeat(round + 1));
+        }
+        let changes = watch.changed().await;
+        assert!(!changes.only_carried && changes.at.elapsed() < RECENT);
+        let again = tokio::time::timeout(LOOK_EVERY * 5, watch.changed()).await;
+        assert!(again.is_err(), "nothing has changed since");
+    }
+
+    #[tokio::test]
+    async fn what_the_library_carries_needs_no_compiler() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "src/lib.rs", "");
+        write(folder.path(), "frontend/a.js", "");
+        let mut watch = Watch::new(folder.path());
+        for ignored in ["target/x", ".git/x", "src/lib.rs~", "Cargo.lock"] {
+            write(folder.path(), ignored, "");
+        }
+        write(folder.path(), "frontend/b/c.css", "");
+        write(folder.path(), "schema.sql", "");
+        fs::remove_file(folder.path().join("frontend/a.js")).unwrap();
+        assert!(watch.changed().await.only_carried);
+        fs::remove_file(folder.path().join("src/lib.rs")).unwrap();
+        assert!(!watch.changed().await.only_carried);
+    }
+}

@@ -1,0 +1,140 @@
+use std::{io::Write as _, time::Duration};
+
+use anyhow::Context as _;
+use http::{HeaderValue, Request, header};
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+
+use super::remote::{REGISTRY, block_on, escaped};
+use crate::cli::{
+    client::{Client, empty, query},
+    text::plain,
+};
+use cardinal_base::config::ClientSettings;
+
+/// Before a stream that has ended is asked for again: the host's worker starts anew in about a second.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// Bytes of one event; a line has at most a few KiB.
+const EVENT_LIMIT: usize = 1 << 20;
+
+/// Show what a plugin has logged, the newest line last
+///
+/// Of the host that answers: each keeps the last lines of its own.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cardinal plugin logs notes
+  cardinal plugin logs notes -f --level warn
+  cardinal plugin logs notes --json | jq -r .message")]
+pub struct Args {
+    /// Name of the plugin
+    name: String,
+    /// Go on with what it logs from now on
+    #[arg(long, short)]
+    follow: bool,
+    /// Lines to begin with
+    #[arg(long, short = 'n', value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=200))]
+    lines: u32,
+    /// Lines of this level and graver ones: error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL", default_value = "trace")]
+    level: String,
+    /// Print each line as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    host: ClientSettings,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    block_on(async {
+        let client = Client::new(&args.host.read()?)?;
+        let lines = args.lines.to_string();
+        let query = query(&[("level", Some(&args.level)), ("limit", Some(&lines))]);
+        let path = format!("{REGISTRY}/{}/logs{query}", escaped(&args.name));
+        if args.follow {
+            return follow(args, &client, &path).await;
+        }
+        let page = client.get(&path).await?;
+        page["items"].as_array().into_iter().flatten().rev().try_for_each(|line| print(args, line))
+    })
+}
+
+/// Until the host is gone.
+async fn follow(args: &Args, client: &Client, path: &str) -> anyhow::Result<()> {
+    let mut last: Option<String> = None;
+    loop {
+        let mut request = Request::new(empty());
+        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+        if let Some(id) = &last {
+            request.headers_mut().insert("last-event-id", HeaderValue::from_str(id).context("the line's number")?);
+        }
+        let mut body = client.send(path, request).await?.into_body();
+        let mut read = Vec::new();
+        while let Some(Ok(frame)) = body.frame().await {
+            read.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+            while let Some(end) = read.windows(2).position(|pair| pair == b"\n\n") {
+                let event: Vec<u8> = read.drain(..end + 2).collect();
+                if let Some((id, line)) = line_in(&String::from_utf8_lossy(&event)) {
+                    last = id.or(last);
+                    print(args, &line)?;
+                }
+            }
+            anyhow::ensure!(read.len() <= EVENT_LIMIT, "what the host sends is no stream of events");
+        }
+        tokio::time::sleep(TRY_AGAIN).await;
+    }
+}
+
+/// Number and line of an event that is one.
+fn line_in(event: &str) -> Option<(Option<String>, Value)> {
+    let field = |name: &str| {
+        let mut lines = event.lines().filter_map(|line| line.split_once(':'));
+        lines.find(|(field, _)| *field == name).map(|(_, value)| value.trim_start())
+    };
+    if field("event") != Some("line") {
+        return None;
+    }
+    Some((field("id").map(str::to_owned), serde_json::from_str(field("data")?).ok()?))
+}
+
+fn print(args: &Args, line: &Value) -> anyhow::Result<()> {
+    let text = if args.json { line.to_string() } else { shown(line) };
+    writeln!(std::io::stdout(), "{text}").context("writing to standard output")
+}
+
+fn shown(line: &Value) -> String {
+    let text = |name: &str| plain(line[name].as_str().unwrap_or_default());
+    let mut shown = format!("{} {:<5} {}", text("at"), text("level").to_uppercase(), text("message"));
+    if line["source"] != "plugin" {
+        shown.push_str(&format!("  ({})", text("source")));
+    }
+    for (name, value) in line["fields"].as_object().into_iter().flatten() {
+        shown.push_str(&format!("  {}={}", plain(name), plain(&value.to_string())));
+    }
+    if let Some(request) = line["request_id"].as_str() {
+        shown.push_str(&format!("  request={}", plain(request)));
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn events_that_are_lines_are_read_and_others_left_out() {
+        let event = "id: 7\nevent: line\ndata: {\"message\": \"a: b\"}\n\n";
+        assert_eq!(line_in(event), Some((Some("7".to_owned()), json!({"message": "a: b"}))));
+        assert_eq!(line_in(": a sign of life\n\n"), None);
+        assert_eq!(line_in("event: line\ndata: no JSON\n\n"), None);
+    }
+
+    #[test]
+    fn a_line_is_shown_with_all_that_finds_it_again() {
+        let line = json!({"at": "2026-01-01T00:00:00Z", "level": "warn", "source": "host", "message": "a\u{7}",
+            "fields": {"n": 1}, "request_id": "r1"});
+        assert_eq!(shown(&line), "2026-01-01T00:00:00Z WARN  a\\u{7}  (host)  n=1  request=r1");
+    }
+}

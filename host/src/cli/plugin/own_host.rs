@@ -1,0 +1,171 @@
+//! A host that a command starts for itself: its data, its plugins and its log in one folder. It ends with the command,
+//! however that ends.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::{self, File},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tokio::process::{Child, Command};
+
+use crate::cli::client::Client;
+use cardinal_base::config;
+
+/// A database that has to be made takes seconds; a busy machine needs several times that.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+/// What requests get to end, and then the whole host.
+const GRACE_SECONDS: &str = "5";
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Of the log, when it does not start.
+const SHOWN_LINES: usize = 12;
+/// Of the environment. Settings of another host are not meant for this one: least of all its DATABASE_URL.
+const KEPT_VARIABLES: [&str; 7] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "POSTGRES_BIN_DIR", "LOG_LEVEL"];
+const KEPT_PREFIX: &str = "PLUGIN_SETTINGS_";
+
+pub struct OwnHost {
+    process: Child,
+    folder: PathBuf,
+}
+
+impl OwnHost {
+    /// Starts it; see [`until_it_serves`](Self::until_it_serves).
+    pub fn launch(folder: &Path, listen: SocketAddr, settings: &[(&str, &str)]) -> anyhow::Result<Self> {
+        let plugins = plugins_dir(folder);
+        fs::create_dir_all(&plugins).with_context(|| format!("making {}", plugins.display()))?;
+        // What stands there is the address of the host before.
+        let _ = fs::remove_file(data_dir(folder).join("addresses.json"));
+        let log = File::create(log_file(folder)).with_context(|| format!("making {}", log_file(folder).display()))?;
+        // The very file that is running, even if another one was put in its place since.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("cardinal").arg("serve").args(["--parent", &std::process::id().to_string()]);
+        set_environment(&mut command, folder);
+        command.env("LISTEN_ADDR", listen.to_string()).env("SHUTDOWN_GRACE_SECONDS", GRACE_SECONDS);
+        command.envs(settings.iter().copied());
+        command.stdin(Stdio::null()).stdout(log.try_clone().context("opening the log")?).stderr(log);
+        // Ctrl+C is for this command, which ends the host in order.
+        let process = command.process_group(0).spawn().context("starting the host")?;
+        Ok(Self { process, folder: folder.to_owned() })
+    }
+
+    pub async fn until_it_serves(&mut self) -> anyhow::Result<()> {
+        let (client, began) = (self.client(), Instant::now());
+        loop {
+            if let Some(status) = self.process.try_wait().context("watching the host")? {
+                bail!("the host ended instead of starting ({status}):\n{}", last_lines(&self.folder));
+            }
+            match client.get("/v1/admin/system").await {
+                Ok(_) => return Ok(()),
+                Err(failure) if began.elapsed() > START_TIMEOUT => {
+                    bail!("the host does not serve after {START_TIMEOUT:?}: {failure}\n{}", last_lines(&self.folder))
+                }
+                // Nobody answers yet, it is not ready, or its first user is still to be made.
+                Err(_) => tokio::time::sleep(ASK_AGAIN).await,
+            }
+        }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::local(&data_dir(&self.folder))
+    }
+
+    /// Ends it in order: requests, then the database. An error is an end that was not.
+    pub async fn stop(mut self) -> anyhow::Result<ExitStatus> {
+        self.signal(Signal::TERM);
+        match tokio::time::timeout(STOP_TIMEOUT, self.process.wait()).await {
+            Ok(ended) => ended.context("waiting for the host's end"),
+            Err(_) => {
+                self.process.kill().await.context("ending the host")?;
+                bail!("the host did not end within {STOP_TIMEOUT:?} and was killed");
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = self.process.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // Gone already is fine.
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+impl Drop for OwnHost {
+    fn drop(&mut self) {
+        self.signal(Signal::TERM);
+    }
+}
+
+pub fn data_dir(folder: &Path) -> PathBuf {
+    folder.join("data")
+}
+
+pub fn plugins_dir(folder: &Path) -> PathBuf {
+    folder.join("plugins")
+}
+
+pub fn log_file(folder: &Path) -> PathBuf {
+    folder.join("log")
+}
+
+/// Of its log.
+pub fn last_lines(folder: &Path) -> String {
+    let text = fs::read(log_file(folder)).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n")
+}
+
+/// For a command of this program on the host of this folder.
+pub fn set_environment(command: &mut Command, folder: &Path) {
+    command.env_clear().envs(config::environment().filter(|(name, _)| is_kept(name)));
+    command.env("DATA_DIR", data_dir(folder)).env("PLUGINS_DIR", plugins_dir(folder));
+}
+
+/// Where the host of this folder listens, as `http://127.0.0.1:8080`.
+pub fn url(folder: &Path) -> anyhow::Result<String> {
+    let file = data_dir(folder).join("addresses.json");
+    let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+    let addresses: Value = serde_json::from_str(&text).with_context(|| format!("reading {}", file.display()))?;
+    Ok(addresses["base_url"].as_str().context("the host says no address")?.to_owned())
+}
+
+/// The address that is wished for where it is free, else a port that the system chooses.
+pub fn free_address(wished: SocketAddr) -> SocketAddr {
+    match TcpListener::bind(wished) {
+        Ok(_) => wished,
+        Err(_) => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+    }
+}
+
+fn is_kept(name: &OsStr) -> bool {
+    let name: OsString = name.to_ascii_uppercase();
+    name.to_str().is_some_and(|name| KEPT_VARIABLES.contains(&name) || name.starts_with(KEPT_PREFIX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_hosts_settings_are_not_handed_on() {
+        assert!(is_kept("PATH".as_ref()) && is_kept("PLUGIN_SETTINGS_NOTES".as_ref()));
+        assert!(!is_kept("DATABASE_URL".as_ref()) && !is_kept("PLUGINS_DIR".as_ref()));
+    }
+
+    #[test]
+    fn a_taken_port_is_left_to_who_has_it() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = taken.local_addr().unwrap();
+        assert_eq!(free_address(address).port(), 0);
+        drop(taken);
+        assert_eq!(free_address(address), address);
+    }
+}

@@ -1,0 +1,163 @@
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail, ensure};
+use http::{HeaderValue, Method, Request, header};
+use http_body_util::{BodyExt as _, Full};
+use serde_json::{Map, Value};
+
+use super::remote::{REGISTRY, block_on, escaped};
+use crate::cli::{client::Client, table::table};
+use cardinal_base::config::ClientSettings;
+
+/// Show a plugin's settings, or change them
+///
+/// KEY=VALUE changes one and leaves the others; VALUE is JSON, or a text where it is none or the plugin wants one. What is
+/// set holds on every host of the database within seconds, and is checked against the plugin's settings_schema first.
+/// A secret is no argument, as others on the machine can read those: it goes into a file.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cardinal plugin settings notes
+  cardinal plugin settings notes longest_note=500 --unset greeting
+  cardinal plugin settings notes --file notes.json
+      exactly what is in the file, - for standard input; {\"set\": true} leaves a secret as it is")]
+pub struct Args {
+    /// Name of the plugin
+    name: String,
+    /// Settings to change
+    #[arg(value_name = "KEY=VALUE")]
+    changes: Vec<String>,
+    /// Take back what was set, so that the environment's or the default value holds; repeatable
+    #[arg(long, value_name = "KEY")]
+    unset: Vec<String>,
+    /// Set what this JSON file says, and nothing else
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["changes", "unset"])]
+    file: Option<PathBuf>,
+    /// Print everything that the host tells as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    host: ClientSettings,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let file = args.file.as_deref().map(read).transpose()?;
+    let shown = block_on(async {
+        let client = Client::new(&args.host.read()?)?;
+        let path = format!("{REGISTRY}/{}/settings", escaped(&args.name));
+        let now = client.get(&path).await?;
+        match file {
+            Some(wanted) => put(&client, &path, &now, wanted).await,
+            None if args.changes.is_empty() && args.unset.is_empty() => Ok(now),
+            None => {
+                let wanted = changed(&now, &args.changes, &args.unset)?;
+                put(&client, &path, &now, wanted).await
+            }
+        }
+    })?;
+    let text = if args.json { serde_json::to_string_pretty(&shown)? + "\n" } else { lines(&shown) };
+    std::io::stdout().write_all(text.as_bytes()).context("writing to standard output")
+}
+
+fn read(file: &Path) -> anyhow::Result<Map<String, Value>> {
+    let text = if file == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        fs::read_to_string(file)
+    };
+    let text = text.with_context(|| format!("reading {}", file.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is not a JSON object", file.display()))
+}
+
+/// What is stored, with the changes: secrets in it stand for themselves.
+fn changed(now: &Value, changes: &[String], unset: &[String]) -> anyhow::Result<Map<String, Value>> {
+    let mut stored = now["stored"].as_object().cloned().unwrap_or_default();
+    for key in unset {
+        ensure!(stored.remove(key).is_some(), "--unset {key}: it is not set");
+    }
+    for change in changes {
+        let Some((key, value)) = change.split_once('=') else { bail!("{change:?} is not KEY=VALUE") };
+        let property = &now["schema"]["properties"][key];
+        ensure!(
+            property["writeOnly"] != true,
+            "{key} is a secret, and others can read arguments: put it into a file and name that with --file"
+        );
+        let text = || Value::from(value);
+        let parsed =
+            if property["type"] == "string" { text() } else { serde_json::from_str(value).unwrap_or_else(|_| text()) };
+        stored.insert(key.to_owned(), parsed);
+    }
+    Ok(stored)
+}
+
+/// In the place of what was read, and of nothing that came in between.
+async fn put(client: &Client, path: &str, now: &Value, wanted: Map<String, Value>) -> anyhow::Result<Value> {
+    let body = Value::Object(wanted).to_string();
+    let mut request = Request::new(Full::from(body).map_err(|never| match never {}).boxed());
+    *request.method_mut() = Method::PUT;
+    let headers = request.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::IF_MATCH, HeaderValue::try_from(format!("\"{}\"", now["version"]))?);
+    let answer = client.send(path, request).await?;
+    Ok(client.whole(answer).await?)
+}
+
+/// Each setting that the plugin gets, and who says so.
+fn lines(shown: &Value) -> String {
+    if shown["schema"].is_null() {
+        return "The plugin has no settings.\n".to_owned();
+    }
+    let line = |(key, value): (&String, &Value)| {
+        let sources = [("stored", "set"), ("environment", "environment"), ("defaults", "default")];
+        let from = sources.iter().find(|(layer, _)| shown[*layer].get(key).is_some());
+        [key.clone(), value.to_string(), from.map_or("", |(_, name)| name).to_owned()]
+    };
+    let lines: Vec<[String; 3]> = shown["settings"].as_object().into_iter().flatten().map(line).collect();
+    table(["SETTING", "VALUE", "FROM"], &lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn now() -> Value {
+        json!({"stored": {"key": {"set": true}, "count": 1}, "settings": {"key": {"set": true}, "count": 1, "word": "a"},
+            "defaults": {"word": "a", "count": 5}, "environment": {}, "version": 3,
+            "schema": {"properties": {"key": {"type": "string", "writeOnly": true}, "word": {"type": "string"}}}})
+    }
+
+    fn set(changes: &[&str], unset: &[&str]) -> anyhow::Result<Value> {
+        let owned = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        changed(&now(), &owned(changes), &owned(unset)).map(Value::Object)
+    }
+
+    #[test]
+    fn a_change_leaves_the_others_and_secrets_alone() {
+        assert_eq!(set(&["count=2", "word=7"], &[]).unwrap(), json!({"key": {"set": true}, "count": 2, "word": "7"}));
+        assert_eq!(
+            set(&["list=[1]", "free=a=b"], &["count"]).unwrap(),
+            json!({"key": {"set": true}, "list": [1], "free": "a=b"})
+        );
+        for (changes, unset) in [(&["key=x"][..], &[][..]), (&["count"], &[]), (&[], &["word"])] {
+            assert!(set(changes, unset).is_err(), "{changes:?} {unset:?}");
+        }
+    }
+
+    #[test]
+    fn each_value_is_shown_with_where_it_comes_from() {
+        let shown = lines(&now());
+        let cells: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert!(
+            cells.contains(&vec!["count", "1", "set"]) && cells.contains(&vec!["word", "\"a\"", "default"]),
+            "{shown}"
+        );
+        assert_eq!(lines(&json!({"schema": null})), "The plugin has no settings.\n");
+    }
+}

@@ -1,0 +1,121 @@
+//! The tab's module loads in a browser and registers the tabs of the manifest: its syntax, its imports, its `activate`.
+
+use std::{collections::BTreeSet, fs, io::ErrorKind, path::Path, process::Stdio, time::Duration};
+
+use anyhow::{Context as _, bail};
+use serde_json::Value;
+use tokio::process::Command;
+
+use super::{Outcome, requests::Subject};
+
+const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+const BROWSER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Of the page's own time, which passes at once where nothing is loading.
+const VIRTUAL_TIME: &str = "--virtual-time-budget=10000";
+const BEGIN: &str = "<pre id=\"found\">";
+const END: &str = "</pre>";
+/// In its place the address of the module, as JSON.
+const MODULE: &str = "\"MODULE\"";
+/// Every other member of the host does nothing.
+const PAGE: &str = r#"<!doctype html>
+<pre id="found">{"error": "the module has not loaded"}</pre>
+<script type="module">
+  const tabs = [];
+  const state = { user: null, locale: 'en', theme: 'light', scopes: ['*'], route: '' };
+  const known = { registerCardTabRenderer: (id) => { tabs.push(id); }, getState: () => state };
+  const host = new Proxy(known, { get: (members, name) => members[name] ?? (() => undefined) });
+  const tell = (found) => { document.getElementById('found').textContent = JSON.stringify(found); };
+  try {
+    const module = await import("MODULE");
+    if (typeof module.activate !== 'function') throw new Error('the module exports no function `activate`');
+    await module.activate(host);
+    tell({ tabs });
+  } catch (error) {
+    tell({ error: String(error) });
+  }
+</script>
+"#;
+
+pub async fn check(subject: &Subject, url: &str, place: &Path) -> anyhow::Result<Outcome> {
+    let tabs = subject.item["tabs"].as_array().into_iter().flatten();
+    let declared: BTreeSet<String> = tabs.filter_map(|tab| tab["id"].as_str().map(str::to_owned)).collect();
+    if declared.is_empty() {
+        return Ok(Outcome::Skipped("the plugin has no tab".to_owned()));
+    }
+    let plugins = subject.client.get("/v1/admin/plugins").await?;
+    let mut items = plugins["items"].as_array().into_iter().flatten();
+    let item = items.find(|item| item["name"] == subject.name()).context("the host lists no such plugin")?;
+    let main = item["frontend"]["main_url"].as_str().context("the host serves no module of it")?;
+    let module = url::Url::parse(url)?.join(main)?;
+    let page = place.join("tab.html");
+    fs::write(&page, PAGE.replace(MODULE, &Value::from(module.as_str()).to_string())).context("writing the page")?;
+    match browse(&page, place).await? {
+        Some(shown) => Ok(judge(&declared, &shown)),
+        None => Ok(Outcome::Skipped(format!("no browser is installed (looked for {})", BROWSERS.join(", ")))),
+    }
+}
+
+/// The page as the browser has it at the end; none without a browser.
+async fn browse(page: &Path, place: &Path) -> anyhow::Result<Option<String>> {
+    for browser in BROWSERS {
+        let mut command = Command::new(browser);
+        // A throwaway profile, and the author's own code: what the sandbox needs is not everywhere allowed.
+        command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", VIRTUAL_TIME]);
+        command.arg(format!("--user-data-dir={}", place.join("browser").display())).arg("--dump-dom");
+        command.arg(format!("file://{}", page.display()));
+        command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+        match tokio::time::timeout(BROWSER_TIMEOUT, command.output()).await {
+            Ok(Ok(output)) => return Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned())),
+            Ok(Err(error)) if error.kind() == ErrorKind::NotFound => {}
+            Ok(Err(error)) => return Err(error).with_context(|| format!("starting {browser}")),
+            Err(_) => bail!("{browser} has not shown the tab's module in {BROWSER_TIMEOUT:?}"),
+        }
+    }
+    Ok(None)
+}
+
+fn judge(declared: &BTreeSet<String>, shown: &str) -> Outcome {
+    let Some(found) = found(shown) else { return Outcome::Bad("the browser has shown nothing".to_owned()) };
+    if let Some(error) = found["error"].as_str() {
+        return Outcome::Bad(error.to_owned());
+    }
+    let tabs = found["tabs"].as_array().into_iter().flatten();
+    let registered: BTreeSet<String> = tabs.filter_map(|tab| tab.as_str().map(str::to_owned)).collect();
+    match registered == *declared {
+        true => Outcome::Good(format!("its module loads in a browser and registers {}", list(declared))),
+        false => {
+            Outcome::Bad(format!("its module registers {}, the manifest has {}", list(&registered), list(declared)))
+        }
+    }
+}
+
+/// What the page has found out, in the browser's HTML.
+fn found(shown: &str) -> Option<Value> {
+    let (_, after) = shown.split_once(BEGIN)?;
+    let (text, _) = after.split_once(END)?;
+    serde_json::from_str(&text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")).ok()
+}
+
+fn list(ids: &BTreeSet<String>) -> String {
+    match ids.is_empty() {
+        true => "no tab".to_owned(),
+        false => ids.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tabs_that_are_registered_are_those_of_the_manifest() {
+        let declared = BTreeSet::from(["notes".to_owned()]);
+        let page = |json: &str| format!("<html><pre id=\"found\">{json}</pre></html>");
+        assert!(matches!(judge(&declared, &page(r#"{"tabs":["notes"]}"#)), Outcome::Good(_)));
+        assert!(matches!(judge(&declared, &page(r#"{"tabs":[]}"#)), Outcome::Bad(_)));
+        let error = judge(&declared, &page(r#"{"error":"SyntaxError: '&lt;' &amp;amp;"}"#));
+        assert!(matches!(error, Outcome::Bad(text) if text == "SyntaxError: '<' &amp;"));
+        assert!(matches!(judge(&declared, ""), Outcome::Bad(_)));
+        assert!(PAGE.contains(BEGIN) && PAGE.contains(MODULE));
+    }
+}

@@ -1,0 +1,117 @@
+//! `cardinal plugin dev`: an edit is live by itself, a bad one leaves what runs, and nothing is left behind.
+
+use std::path::{Path, PathBuf};
+
+use cardinal_tests::{Client, Program, cardinal_program, descendants, eventually, exited, lives};
+use http::Method;
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::cli_author::{BUILDING, new, path, target};
+
+/// A crate that is watched.
+struct Dev {
+    program: Program,
+    crate_folder: PathBuf,
+}
+
+impl Dev {
+    async fn start(folder: &Path) -> Dev {
+        let crate_folder = new(folder, "notes", &[]);
+        let environment = [("CARGO_TARGET_DIR", target().into_os_string())];
+        let kept = ["HOME", "POSTGRES_BIN_DIR", "CARGO_HOME", "RUSTUP_HOME"];
+        let kept = kept.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)));
+        let arguments = ["plugin", "dev", path(&crate_folder), "--listen", "127.0.0.1:0", "--", "--offline"];
+        let log = folder.join("printed");
+        let program = Program::start(&cardinal_program(), &arguments, environment.into_iter().chain(kept), &log);
+        let dev = Dev { program, crate_folder };
+        dev.prints("Watching for edits").await;
+        dev
+    }
+
+    async fn prints(&self, text: &str) {
+        eventually(&format!("it prints {text:?}"), async || self.program.printed().contains(text).then_some(())).await;
+    }
+
+    /// Changes a file, and waits until this text was printed once more.
+    async fn edit(&self, file: &str, from: &str, to: &str, printed: &str) -> String {
+        let file = self.crate_folder.join(file);
+        let before = self.program.printed();
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.contains(from), "{text}");
+        std::fs::write(&file, text.replace(from, to)).unwrap();
+        eventually(&format!("{printed:?} is printed after the edit"), async || {
+            let printed_now = self.program.printed();
+            let new = printed_now.get(before.len()..)?;
+            let whole = new.ends_with('\n') && new.contains(printed);
+            whole.then(|| new.to_owned())
+        })
+        .await
+    }
+
+    fn client(&self) -> Client {
+        let own = self.crate_folder.join("target/cardinal");
+        let addresses: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(own.join("data/addresses.json")).unwrap()).unwrap();
+        let key = std::fs::read_to_string(own.join("key")).unwrap();
+        Client::new(addresses["listen"].as_str().unwrap().parse().unwrap()).bearer(key.trim())
+    }
+}
+
+#[tokio::test]
+async fn an_edit_is_live_and_a_bad_one_leaves_what_runs() {
+    let _building = BUILDING.lock().await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut dev = Dev::start(folder.path()).await;
+    let client = dev.client();
+    let card = client.post("/v1/admin/master-cards", &json!({"sku": "A-1", "title": "Chair"})).await.expect(201);
+    let notes = format!("/v1/admin/plugins/notes/cards/{}", card["item"]["id"].as_str().unwrap());
+    let refused = async |detail: &str| {
+        let answer = client.post(&notes, &json!({"text": " "})).await;
+        assert_eq!((answer.status.as_u16(), answer.json()["detail"].as_str()), (422, Some(detail)), "{answer}");
+    };
+    refused("A note has a text.").await;
+    let new = dev.edit("src/service.rs", "A note has a text.", "Write something.", "is live").await;
+    assert!(new.contains("edit → live") && new.contains("build ") && new.contains("swap "), "{new}");
+    refused("Write something.").await;
+
+    let new = dev.edit("src/service.rs", "Ok(text)", "Ok(text", "did not compile").await;
+    assert!(new.contains("unclosed delimiter") && new.contains("the version that runs stays"), "{new}");
+    refused("Write something.").await;
+    dev.edit("src/service.rs", "Ok(text", "Ok(text)", "no change to what runs").await;
+
+    let new = dev.edit("manifest.json", r#""handler": "add""#, r#""handler": "ad""#, "is not taken").await;
+    assert!(new.contains("route-missing") && new.contains("the version that runs stays"), "{new}");
+    refused("Write something.").await;
+    dev.edit("manifest.json", r#""handler": "ad""#, r#""handler": "add""#, "is live").await;
+
+    let new = dev.edit("frontend/plugin.js", "Noted", "Kept", "is live").await;
+    assert!(!new.contains("build "), "a frontend file needs no compiler: {new}");
+    let plugins = client.call(Method::GET, "/v1/admin/plugins").send().await.expect(200);
+    let main = plugins["items"][0]["frontend"]["main_url"].as_str().unwrap().to_owned();
+    assert!(client.get(&main).await.text().contains("Kept"), "{main}");
+
+    let family = descendants(dev.program.pid());
+    assert!(family.iter().any(|(_, line)| line.contains("serve")), "{family:?}");
+    dev.program.signal(Signal::INT);
+    assert!(dev.program.ended().await.success(), "{}", dev.program.printed());
+    assert!(family.iter().all(|(pid, _)| !lives(*pid)), "{family:?}");
+}
+
+#[tokio::test]
+async fn its_host_ends_with_it_however_it_ends() {
+    let _building = BUILDING.lock().await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut dev = Dev::start(folder.path()).await;
+    let family = descendants(dev.program.pid());
+    dev.program.signal(Signal::KILL);
+    dev.program.ended().await;
+    eventually("every process has ended", async || family.iter().all(|(pid, _)| !lives(*pid)).then_some(())).await;
+}
+
+#[test]
+fn what_is_no_plugins_crate_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, told) = exited(&cardinal_tests::cardinal(["plugin", "dev", path(folder.path())]), 1);
+    assert!(told.contains("manifest.json is missing"), "{told}");
+}

@@ -1,0 +1,69 @@
+//! `plugins/README.md`, done literally in an empty folder.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use cardinal_tests::{cardinal, cardinal_program, exited, repository};
+
+use super::cli_author::{BUILDING, path, target};
+
+fn page() -> String {
+    std::fs::read_to_string(repository().join("plugins/README.md")).unwrap()
+}
+
+/// The code block that begins behind `mark`.
+fn block<'a>(page: &'a str, mark: &str) -> &'a str {
+    let (_, after) = page.split_once(mark).unwrap_or_else(|| panic!("{mark:?} is not on the page"));
+    let (_, code) = after.split_once("```").and_then(|(_, fenced)| fenced.split_once('\n')).unwrap();
+    code.split_once("```").unwrap().0
+}
+
+/// In a shell that finds `cardinal`, and a cargo that fetches nothing.
+fn shell(folder: &Path, script: &str) -> Output {
+    let programs = cardinal_program().parent().unwrap().to_path_buf();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::env::join_paths(std::iter::once(programs).chain(std::env::split_paths(&path))).unwrap();
+    let mut bash = Command::new("bash");
+    bash.args(["-e", "-c", script]).current_dir(folder).env("PATH", all);
+    bash.env("CARGO_NET_OFFLINE", "true").env("CARGO_TARGET_DIR", target());
+    bash.output().unwrap()
+}
+
+#[test]
+fn the_five_minutes_are_as_the_page_says() {
+    let _building = BUILDING.blocking_lock();
+    let folder = tempfile::tempdir().unwrap();
+    let (out, _) = exited(&shell(folder.path(), block(&page(), "## In five minutes")), 0);
+    for good in
+        ["ok       routes", "ok       database", "ok       tools", "ok       swap", "ok       end", "all is well"]
+    {
+        assert!(out.contains(good), "{good}: {out}");
+    }
+    assert!(!out.contains("FAILED"), "{out}");
+}
+
+#[test]
+fn the_files_of_the_page_are_a_plugin_that_a_host_takes() {
+    let _building = BUILDING.blocking_lock();
+    let (folder, page) = (tempfile::tempdir().unwrap(), page());
+    std::os::unix::fs::symlink(repository(), folder.path().join("cardinal")).unwrap();
+    let notes = folder.path().join("notes");
+    let files = [
+        ("Cargo.toml", "\n`Cargo.toml`"),
+        ("manifest.json", "\n`manifest.json`"),
+        ("schema.sql", "\n`schema.sql` declares"),
+        ("src/lib.rs", "\n`src/lib.rs`"),
+        ("src/routes.rs", "\n`src/routes.rs`:"),
+        ("src/service.rs", "\n`src/service.rs`:"),
+        ("frontend/plugin.js", "\n`frontend/plugin.js`:"),
+    ];
+    for (file, mark) in files {
+        let file = notes.join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, block(&page, mark)).unwrap();
+    }
+    exited(&shell(&notes, "cargo build"), 0);
+    let library = target().join("debug/libnotes.so");
+    let (out, _) = exited(&cardinal(["plugin", "check", "--open", path(&library)]), 0);
+    assert!(out.contains("plugin-good"), "{out}");
+}
