@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use cardinal_tests::{Host, Package, PluginsFolder, cardinal_program, repository};
+use cardinal_tests::{Host, Package, PluginsFolder, cardinal_program, eventually, repository};
 use serde_json::{Value, json};
 use tokio::io::AsyncBufReadExt;
 
@@ -65,6 +65,11 @@ async fn the_official_client_of(era: &'static str) {
         // The stream of the host's messages outlives the worker.
         kill_worker(&host);
         host.ready_again().await;
+        let owner = host.owner().await;
+        eventually("the new worker has looked at its plugins", async || {
+            owner.get("/v1/admin/plugins").await.text().contains("conformance").then_some(())
+        })
+        .await;
     }
     host.plugins().remove("conformance");
     let answer = printed.next_line().await.unwrap().unwrap_or_default();
