@@ -216,6 +216,25 @@ ensure_openapi_tools() {
     cp "$wanted" "$folder/installed.txt"
 }
 
+# The official Python clients of MCP from PyPI, a virtual environment for each major version. Their test says when they are
+# not there, so what fails here is no end.
+ensure_mcp_python() {
+    local version folder wanted
+    for version in 1 2; do
+        folder=${CARGO_TARGET_DIR:-$root/target}/mcp-python-$version wanted=$root/tests/clients/python/$version.txt
+        cmp -s "$wanted" "$folder/installed.txt" && continue
+        say "installing the Python client $version of MCP from PyPI into ${folder#"$root"/}"
+        rm -rf "$folder"
+        if python3 -m venv "$folder" >/dev/null 2>&1 &&
+            "$folder/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$wanted" >&2; then
+            cp "$wanted" "$folder/installed.txt"
+        else
+            rm -rf "$folder"
+            say "the Python client $version of MCP cannot be installed; its test is skipped"
+        fi
+    done
+}
+
 # --- building -----------------------------------------------------------------------------------
 
 # npm_ci FOLDER: its dependencies, only when package-lock.json has changed since.

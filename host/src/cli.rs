@@ -15,6 +15,7 @@ mod client;
 mod database;
 mod direct;
 mod key;
+mod mcp;
 mod password;
 mod plugin;
 mod probe;
@@ -60,6 +61,7 @@ enum Command {
     User(Box<user::Args>),
     Key(Box<key::Args>),
     Cards(Box<cards::Args>),
+    Mcp(Box<mcp::Args>),
     Database(database::Args),
     Psql(Box<psql::Args>),
     Backup(Box<backup::Args>),
@@ -93,6 +95,7 @@ pub fn main() -> ExitCode {
         Command::User(args) => user::run(&args),
         Command::Key(args) => key::run(&args),
         Command::Cards(args) => cards::run(&args),
+        Command::Mcp(args) => mcp::run(&args),
         Command::Database(args) => database::run(&args),
         Command::Psql(args) => return psql::run(&args),
         Command::Backup(args) => backup::run(&args),

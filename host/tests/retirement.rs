@@ -83,6 +83,7 @@ fn call(instance: &Instance, route: &str, query: &str) -> Call {
         deadline: Instant::now() + WAIT_TIMEOUT,
         peer: None,
         is_tool: false,
+        progress: None,
     };
     instance.call(handler, parts)
 }

@@ -110,4 +110,8 @@ pub struct HostApi {
     /// Abilities beyond this table, by number; null = not there. What it points to is static.
     #[sabi(last_prefix_field)]
     pub get_extension: extern "C" fn(id: u32) -> *const (),
+
+    /// Says how far a call is: `done` of `total`, which is not above 0 or no number when it is unknown, and a few words in
+    /// UTF-8. Reaches the client of a tool call that has asked for it; does nothing otherwise.
+    pub progress: extern "C" fn(ctx: CtxId, call: CallId, done: f64, total: f64, text: Slice<'_>),
 }

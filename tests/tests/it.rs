@@ -48,8 +48,12 @@ mod it {
     mod mcp_calls;
     mod mcp_cards;
     mod mcp_confirmation;
+    mod mcp_conformance;
     mod mcp_forgeries;
+    mod mcp_narrowing;
+    mod mcp_python;
     mod mcp_sessions;
+    mod mcp_stdio;
     mod numbers;
     mod oidc;
     mod oidc_keys;

@@ -128,7 +128,26 @@ impl Client {
     }
 
     /// Sends a request whose body or answer may be a stream; what is no success is a failure.
-    pub async fn send(&self, path: &str, mut request: Request<Upload>) -> Result<Response<Incoming>, Failure> {
+    pub async fn send(&self, path: &str, request: Request<Upload>) -> Result<Response<Incoming>, Failure> {
+        let answer = self.exchange(path, request).await?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let status = answer.status();
+        let body = self.body(answer).await?;
+        Err(self.refused(status, serde_json::from_slice(&body).unwrap_or_default()))
+    }
+
+    /// The failure that a host tells with this status and body.
+    pub fn refused(&self, status: StatusCode, problem: Value) -> Failure {
+        if problem["code"].is_string() {
+            return Failure::Refused { status, problem };
+        }
+        Failure::Foreign { host: self.transport.to_string(), status }
+    }
+
+    /// The same; any answer will do.
+    pub async fn exchange(&self, path: &str, mut request: Request<Upload>) -> Result<Response<Incoming>, Failure> {
         *request.uri_mut() = path.parse().map_err(|error: http::uri::InvalidUri| self.broken_off(error.into()))?;
         let headers = request.headers_mut();
         headers.insert(header::HOST, self.transport.authority());
@@ -137,16 +156,7 @@ impl Client {
             headers.insert(header::AUTHORIZATION, key.clone());
         }
         let mut sender = self.transport.connect().await.map_err(|cause| self.unreachable(cause))?;
-        let answer = sender.send_request(request).await.map_err(|error| self.broken_off(error.into()))?;
-        if answer.status().is_success() {
-            return Ok(answer);
-        }
-        let status = answer.status();
-        let body = self.body(answer).await?;
-        match serde_json::from_slice::<Value>(&body) {
-            Ok(problem) if problem["code"].is_string() => Err(Failure::Refused { status, problem }),
-            _ => Err(Failure::Foreign { host: self.transport.to_string(), status }),
-        }
+        sender.send_request(request).await.map_err(|error| self.broken_off(error.into()))
     }
 
     /// The whole answer as JSON.
@@ -159,7 +169,8 @@ impl Client {
         serde_json::from_slice(&body).map_err(|_| Failure::Foreign { host: self.transport.to_string(), status })
     }
 
-    async fn body(&self, answer: Response<Incoming>) -> Result<Bytes, Failure> {
+    /// The bytes of an answer that is read whole.
+    pub async fn body(&self, answer: Response<Incoming>) -> Result<Bytes, Failure> {
         let body = Limited::new(answer.into_body(), ANSWER_LIMIT).collect().await;
         Ok(body.map_err(|error| self.broken_off(anyhow::anyhow!(error)))?.to_bytes())
     }

@@ -203,6 +203,7 @@ impl<'a> Request<'a> {
             deadline: Instant::now() + WAIT_TIMEOUT,
             peer: self.peer,
             is_tool: false,
+            progress: None,
         };
         self.instance.call(handler.id, parts)
     }

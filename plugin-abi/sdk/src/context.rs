@@ -268,6 +268,23 @@ impl PluginContext {
         (self.core.host.log())(self.core.ctx, self.call_id(), level as u32, message, fields);
     }
 
+    /// Says how far the call is: `done` of `total`, where that is known, and a few words. An MCP client that has asked for
+    /// progress hears the latest of it, at most ten times a second; in any other call, and outside one, nothing happens.
+    /// It does not extend the call's deadline.
+    ///
+    /// ```
+    /// # fn f(ctx: &cardinal_plugin::PluginContext) {
+    /// ctx.progress(3.0, Some(10.0), "3 of 10 pages read");
+    /// ctx.progress(4.0, None, "Reading another page");
+    /// # }
+    /// ```
+    pub fn progress(&self, done: f64, total: Option<f64>, text: impl AsRef<str>) {
+        // A host of before it lacks this.
+        if let (Some(call), Some(progress)) = (&self.call, self.core.host.progress()) {
+            progress(self.core.ctx, call.id, done, total.unwrap_or(f64::NAN), Slice::text(text.as_ref()));
+        }
+    }
+
     /// The plugin's metrics, in the host's `/metrics`.
     pub fn metrics(&self) -> Metrics<'_> {
         Metrics::new(&self.core)

@@ -145,3 +145,79 @@ async fn a_call_that_takes_long_shows_that_it_lives() {
     assert!(asking.contains("\"progressToken\":\"mine\"") && progress < asking.find("slept_ms").unwrap(), "{asking:?}");
     assert_eq!(json_only.json()["result"]["structuredContent"]["slept_ms"], LONG_MS, "{json_only}");
 }
+
+/// The notifications of progress in what came, by their parameters.
+fn reports(read: &str) -> Vec<Value> {
+    let events = read.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| data.starts_with('{'));
+    let messages = events.map(|event| serde_json::from_str::<Value>(event).unwrap());
+    messages
+        .filter(|message| message["method"] == "notifications/progress")
+        .map(|mut message| message["params"].take())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_client_hears_what_a_plugin_says_of_its_progress() {
+    let plugins = PluginsFolder::default().with("conformance", &Package::fixture("conformance"));
+    let host = Host::settings().plugins(plugins).start().await;
+    let key = host.owner().await.key(&["mcp:use", "plugin:conformance:read"]).await;
+    let tool = "plugin_conformance_test_tool_with_progress";
+    let asking = |arguments: &Value, is_modern: bool| {
+        let mut message = call(tool, arguments);
+        if is_modern {
+            message["params"]["_meta"]["progressToken"] = json!(7);
+            return request(&key, &message);
+        }
+        message["params"]["_meta"] = json!({"progressToken": 7});
+        key.call(Method::POST, "/api")
+            .json(&message)
+            .header("accept", BOTH)
+            .header("mcp-protocol-version", "2025-06-18")
+    };
+    for is_modern in [false, true] {
+        let read = asking(&json!({}), is_modern).send().await.text();
+        let heard = reports(&read);
+        let report =
+            |done: f64, text: &str| json!({"progressToken": 7, "progress": done, "total": 100.0, "message": text});
+        assert_eq!(heard, [report(0.0, "Begun"), report(50.0, "Half done"), report(100.0, "Done")], "{read}");
+        assert!(read.contains("has reported its progress"), "{read}");
+        // However much it says, the client gets little of it, the last too, and the number never falls.
+        let began = std::time::Instant::now();
+        let read = asking(&json!({"flood": 200_000}), is_modern).send().await.text();
+        let most = began.elapsed().as_millis() / 100 + 2;
+        let heard = reports(&read);
+        assert!(!heard.is_empty() && heard.len() as u128 <= most, "{} in {most}", heard.len());
+        assert_eq!(heard.last().map(|last| &last["message"]), Some(&json!("over")), "{heard:?}");
+        assert!(heard.iter().all(|report| report["message"].as_str().unwrap().len() <= 1_024));
+        let numbers: Vec<f64> = heard.iter().map(|report| report["progress"].as_f64().unwrap()).collect();
+        assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
+    }
+    // Nobody has asked, or can hear it.
+    let unasked = request(&key, &call(tool, &json!({"flood": 10}))).send().await;
+    assert_eq!(unasked.header("content-type"), Some("application/json"), "{unasked}");
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "_meta": {"progressToken": 7}}});
+    let deaf = key.call(Method::POST, "/api").json(&message).header("accept", "application/json").send().await;
+    assert!(deaf.json()["result"].is_object() && !deaf.text().contains("progressToken"), "{deaf}");
+}
+
+#[tokio::test]
+async fn pictures_and_several_things_at_once_reach_a_client() {
+    let echo = Package::fixture("conformance").manifest(|manifest| {
+        let tools = manifest["mcp"]["tools"].as_array_mut().unwrap();
+        let image = tools.iter_mut().find(|tool| tool["handler"] == "image").unwrap();
+        image["output_schema"] = json!({"type": "object"});
+    });
+    let host = Host::settings().plugins(PluginsFolder::default().with("conformance", &echo)).start().await;
+    let key = host.owner().await.key(&["mcp:use", "plugin:conformance:read"]).await;
+    let result = async |name: &str| {
+        let answer = request(&key, &call(&format!("plugin_conformance_{name}"), &json!({}))).send().await;
+        answer.json()["result"].take()
+    };
+    // A tool that promises an object keeps it.
+    let promised = result("test_image_content").await;
+    assert!(promised["isError"] == true && promised.to_string().contains("output schema"), "{promised}");
+    let several = result("test_multiple_content_types").await;
+    let kinds: Vec<&Value> = several["content"].as_array().unwrap().iter().map(|block| &block["type"]).collect();
+    assert_eq!(kinds, ["text", "image", "resource"], "{several}");
+    assert_eq!(several.get("structuredContent"), None, "{several}");
+}

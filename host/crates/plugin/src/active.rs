@@ -56,7 +56,6 @@ pub enum FindError {
 }
 
 /// A tool as MCP clients call it.
-#[derive(Clone)]
 pub struct ToolEntry {
     pub plugin: Arc<Active>,
     pub tool: Tool,
@@ -126,8 +125,8 @@ impl Active {
     }
 
     /// The plugin's tools; every handler must be there.
-    pub fn tools(self: &Arc<Self>) -> Result<Vec<ToolEntry>, Refusal> {
-        self.manifest.tools.iter().map(|tool| self.tool(tool)).collect()
+    pub fn tools(self: &Arc<Self>) -> Result<Vec<Arc<ToolEntry>>, Refusal> {
+        self.manifest.tools.iter().map(|tool| self.tool(tool).map(Arc::new)).collect()
     }
 
     fn tool(self: &Arc<Self>, tool: &Tool) -> Result<ToolEntry, Refusal> {
@@ -158,7 +157,8 @@ impl Active {
     }
 }
 
-fn scope(plugin: &str, access: Access) -> String {
+/// The scope of a plugin's route or tool.
+pub fn scope(plugin: &str, access: Access) -> String {
     format!("plugin:{plugin}:{}", access.as_str())
 }
 

@@ -46,6 +46,7 @@ pub fn host_api() -> HostApiRef {
             connect_options: database::connect_options,
             register_thread: work::register_thread,
             get_extension: work::get_extension,
+            progress: work::progress,
         }
         .leak_into_prefix()
     });

@@ -5,7 +5,7 @@ use std::{borrow::Cow, net::IpAddr, pin::Pin, sync::Arc, time::Instant};
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::instance::ReplyStream;
+use super::{instance::ReplyStream, progress::ProgressSender};
 use cardinal_base::request_id::RequestId;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_observe::{plugins::Cause, trace::Trace};
@@ -38,6 +38,8 @@ pub struct CallParts<'a> {
     pub peer: Option<IpAddr>,
     /// A tool call: `body` holds its arguments.
     pub is_tool: bool,
+    /// Where the plugin's reports of how far it is go; none where nobody hears them.
+    pub progress: Option<ProgressSender>,
 }
 
 /// A request's body.

@@ -22,6 +22,7 @@ pub mod news;
 pub mod placement;
 pub mod probe;
 pub mod quarantine;
+pub mod progress;
 pub mod registry;
 pub mod schema;
 pub mod settings;

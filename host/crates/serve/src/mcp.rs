@@ -8,11 +8,14 @@ mod core_tools;
 mod exact_content;
 mod heartbeat;
 mod message;
+mod narrowing;
 mod plugin_tools;
 mod resources;
 mod server;
 mod sessions;
 mod tool;
+mod tool_list;
+mod tool_search;
 mod transport;
 mod watch;
 
@@ -31,6 +34,7 @@ pub use self::{calls::Calls, core_tools::Cards, server::Services};
 use self::{
     heartbeat::TimedAnswer,
     message::Message,
+    narrowing::Narrowing,
     server::Server,
     sessions::{Session, Sessions, essence},
     transport::{
@@ -49,13 +53,16 @@ use crate::{
     },
     request::{Call, Credential, WatchesItself},
 };
-use cardinal_base::{request_id::RequestId, seal::SealingKey};
+use cardinal_base::{codes, request_id::RequestId, seal::SealingKey};
 use cardinal_identity::auth::caller::{Caller, SharedCaller};
 use cardinal_observe::{request_timing::DetachedTiming, trace::Trace};
+use cardinal_plugin_host::progress::ProgressSender;
 
 /// Bytes of one message.
 const MESSAGE_LIMIT: usize = 1 << 20;
 const TOOL_CALL: &str = "tools/call";
+/// Whoever sends these is to hear that it is narrowed to a tool that is not there.
+const LISTING: &[&str] = &["initialize", "server/discover", "tools/list"];
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// What a tool call must know of its request; travels in the request's extensions.
@@ -74,6 +81,10 @@ pub struct Visit {
     pub reads_events: bool,
     /// The client's revision knows links to resources.
     pub takes_links: bool,
+    /// What the connection has of its caller's tools. The caller's scopes are narrowed already.
+    pub narrowing: Narrowing,
+    /// Where a plugin says how far a tool call is, when its client wants to know.
+    pub progress: Option<ProgressSender>,
     /// Of what may last: a request that stays open for news, and a tool call, which may wait for a person.
     origin: Option<Arc<Origin>>,
     /// Where requests to the client of a session go, between the events of the answer.
@@ -84,6 +95,14 @@ pub struct Visit {
 struct Origin {
     app: Arc<App>,
     credential: Credential,
+    narrowing: Narrowing,
+}
+
+impl Visit {
+    /// The same where no plugin reports to.
+    fn unheard(self) -> Self {
+        Self { progress: None, ..self }
+    }
 }
 
 /// The endpoint.
@@ -113,6 +132,7 @@ impl Mcp {
     /// Answers a request of a caller who may speak MCP.
     pub async fn answer(&self, app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
         let caller = Arc::clone(call.caller()?);
+        let narrowing = Narrowing::read(&call.uri, &call.headers);
         let session = match session_id(&call.headers) {
             Some(id) if call.method != Method::POST => {
                 // A stranger's session is as good as none.
@@ -121,21 +141,24 @@ impl Mcp {
             _ => None,
         };
         match (call.method.clone(), session) {
-            (Method::POST, _) => self.post(app, call, &caller).await,
-            (Method::GET, Some(session)) => self.stream(app, call, &caller, session).await,
+            (Method::POST, _) => self.post(app, call, narrowing).await,
+            (Method::GET, Some(session)) => {
+                let narrowing = narrowing.map_err(|wrong| ApiError::new(&codes::INVALID_REQUEST).detail(wrong))?;
+                self.stream(app, call, narrowing, session).await
+            }
             (Method::DELETE, Some(session)) => {
                 self.sessions.end(&session);
                 Ok(reply::no_content())
             }
             _ => {
                 prepare(&mut call.headers, false);
-                let visit = visit(&call, &caller);
+                let visit = visit(&call, &caller, Narrowing::default());
                 plain_or(pass_on(&self.stateful, &call, Bytes::new(), visit).await).await
             }
         }
     }
 
-    async fn post(&self, app: &Arc<App>, mut call: Call, caller: &SharedCaller) -> ApiResult<Reply> {
+    async fn post(&self, app: &Arc<App>, mut call: Call, narrowing: Result<Narrowing, String>) -> ApiResult<Reply> {
         let bytes = match call.stream.take() {
             Some(stream) => request_body::read(stream, MESSAGE_LIMIT).await?,
             None => Bytes::new(),
@@ -144,6 +167,15 @@ impl Mcp {
             Ok(message) => message,
             Err(refusal) => return Ok(*refusal),
         };
+        let narrowing = match narrowing {
+            Ok(narrowing) => narrowing,
+            Err(wrong) => return Ok(message.invalid(StatusCode::BAD_REQUEST, &wrong)),
+        };
+        if LISTING.contains(&&*message.method)
+            && let Some(wrong) = self.server.unknown_names(call.caller()?, &narrowing)
+        {
+            return Ok(message.invalid_params(&wrong));
+        }
         if message.method == "initialize" {
             call.headers.remove(SESSION_ID); // a client that has lost its session may still name it
         }
@@ -155,12 +187,12 @@ impl Mcp {
         let gets_json = session_id(&call.headers).is_none();
         let names_events = names_events(&call.headers);
         prepare(&mut call.headers, gets_json);
-        let mut visit = visit(&call, caller);
+        let mut visit = visit(&call, call.caller()?, narrowing);
         visit.reads_events = names_events || !gets_json;
         visit.exact_arguments = message.exact_arguments.take();
         let listens = message.method == "subscriptions/listen";
         if listens || message.method == TOOL_CALL {
-            visit.origin = Some(Arc::new(Origin::new(app, &call)));
+            visit.origin = Some(Arc::new(Origin::new(app, &call, visit.narrowing.clone())));
         }
         let spent = visit.spent.clone();
         let response = self.respond(app, &call, &message, bytes, visit).await;
@@ -211,8 +243,8 @@ impl Mcp {
                 return Ok(Answer::Reply(message.too_many_capabilities()));
             };
             let request = request(&call.method, &call.uri, call.headers.clone(), bytes, visit.clone());
-            let (app, caller) = (Arc::clone(app), Arc::clone(&visit.caller));
-            return to_the_end(async move { app.mcp.open(request, &caller, client).await }).await;
+            let app = Arc::clone(app);
+            return to_the_end(async move { app.mcp.open(request, visit, client).await }).await;
         }
         if message.is_modern {
             return Ok(by_itself(&self.stateful, call, message, bytes, visit).await);
@@ -255,10 +287,11 @@ impl Mcp {
     }
 
     /// Opens a session. The client gets an id that outlives the protocol library's.
-    async fn open(&self, request: Request, caller: &Caller, client: InitializeRequestParams) -> ApiResult<Answer> {
+    async fn open(&self, request: Request, visit: Visit, client: InitializeRequestParams) -> ApiResult<Answer> {
         let mut response = send(&self.stateful, request).await;
         if let Some(inner) = session_id(response.headers()).map(Arc::from) {
-            let id = self.sessions.open(caller, inner, client, self.view(caller))?;
+            let view = self.view(&visit.caller, &visit.narrowing);
+            let id = self.sessions.open(&visit.caller, inner, client, view)?;
             let id = HeaderValue::try_from(id).map_err(ApiError::internal)?;
             response.headers_mut().insert(SESSION_ID, id);
         }
@@ -334,23 +367,25 @@ impl Mcp {
         &self,
         app: &Arc<App>,
         mut call: Call,
-        caller: &SharedCaller,
+        narrowing: Narrowing,
         session: Arc<Session>,
     ) -> ApiResult<Reply> {
         prepare(&mut call.headers, false);
-        let response = self.in_session(app, &session, &call, Bytes::new(), visit(&call, caller)).await?;
+        let visit = visit(&call, call.caller()?, narrowing.clone());
+        let caller = Arc::clone(&visit.caller);
+        let response = self.in_session(app, &session, &call, Bytes::new(), visit).await?;
         if response.status() != StatusCode::OK {
             return plain_or(response).await;
         }
-        let watch = Origin::new(app, &call).watch(caller);
+        let watch = Origin::new(app, &call, narrowing).watch(&caller);
         let mut reply = response.map(|body| Body::stream(StreamBody::new(watch::frames(body, session, watch))));
         reply.extensions_mut().insert(WatchesItself);
         Ok(reply)
     }
 
     /// What the tools that `caller` sees look like, as a number that is the same in every process.
-    fn view(&self, caller: &Caller) -> u64 {
-        self.server.view(caller)
+    fn view(&self, caller: &Caller, narrowing: &Narrowing) -> u64 {
+        self.server.view(caller, narrowing)
     }
 
     /// Ends sessions that nobody has used for long; called every minute.
@@ -386,25 +421,26 @@ enum Answer {
 }
 
 impl Origin {
-    fn new(app: &Arc<App>, call: &Call) -> Self {
-        Self { app: Arc::clone(app), credential: Credential::from_call(call) }
+    fn new(app: &Arc<App>, call: &Call, narrowing: Narrowing) -> Self {
+        Self { app: Arc::clone(app), credential: Credential::from_call(call), narrowing }
     }
 
     /// Who calls by now, and what it may do.
     async fn identify(&self) -> ApiResult<SharedCaller> {
-        self.credential.identify(&self.app).await
+        let caller = self.credential.identify(&self.app).await?;
+        Ok(self.narrowing.caller(&caller).into_owned())
     }
 
     fn watch(&self, caller: &SharedCaller) -> Watch {
         let (app, credential) = (Arc::clone(&self.app), self.credential.clone());
         let stop = app.mcp.server.stop().clone();
-        Watch::new(app, credential, Arc::clone(caller), stop)
+        Watch::new(app, credential, (Arc::clone(caller), self.narrowing.clone()), stop)
     }
 }
 
-fn visit(call: &Call, caller: &SharedCaller) -> Visit {
+fn visit(call: &Call, caller: &SharedCaller, narrowing: Narrowing) -> Visit {
     Visit {
-        caller: Arc::clone(caller),
+        caller: narrowing.caller(caller).into_owned(),
         request_id: call.request_id,
         trace: call.trace,
         peer: call.peer,
@@ -413,6 +449,8 @@ fn visit(call: &Call, caller: &SharedCaller) -> Visit {
         session: None,
         reads_events: false,
         takes_links: false,
+        narrowing,
+        progress: None,
         origin: None,
         frames: None,
     }

@@ -133,6 +133,8 @@ fn cards_are_read_written_and_listed() {
     assert!(journal.contains(&"enrich 1 echo:a echo {\"n\":1}".to_owned()), "{journal:?}");
     assert!(journal.contains(&"list {\"kind\":\"echo\",\"limit\":5}".to_owned()), "{journal:?}");
     assert!(journal.contains(&"metric 1 n 2 {\"k\":\"v\"}".to_owned()), "{journal:?}");
+    let reports: Vec<&String> = journal.iter().filter(|line| line.starts_with("progress")).collect();
+    assert_eq!(reports, ["progress 1 1 of 2 half done", "progress 1 1.5 of NaN "]);
     let line = (2, 1, "careful".to_owned(), "{\"a\":1}".to_owned());
     assert!(lock(&plugin.host.log).contains(&line));
 }

@@ -185,6 +185,7 @@ pub fn api() -> HostApiRef {
             connect_options,
             register_thread,
             get_extension,
+            progress,
         }
         .leak_into_prefix()
     })
@@ -357,4 +358,8 @@ extern "C" fn get_extension(_id: u32) -> *const () {
 pub fn request(fields: &[(u32, &str)], body: &str) -> abi::Request {
     let fields: Vec<_> = fields.iter().map(|(number, value)| (*number, value.as_bytes())).collect();
     abi::Request { head: abi::record::write(&fields).into(), body: body.to_owned().into(), ..abi::Request::default() }
+}
+
+extern "C" fn progress(ctx: CtxId, call: CallId, done: f64, total: f64, said: Slice<'_>) {
+    host(ctx).note(format!("progress {call} {done} of {total} {}", text(said)));
 }

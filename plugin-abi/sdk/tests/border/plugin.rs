@@ -95,6 +95,9 @@ async fn card(ctx: PluginContext, _req: Request) -> Result<Response> {
     let page = ctx.list_cards(CardQuery::new().kind("echo").limit(5)).await?;
     let removed = ctx.remove_source(card, user, "echo:a").await.is_err();
     ctx.metrics().label("k", "v").count("n", 2);
+    ctx.progress(1.0, Some(2.0), "half done");
+    ctx.progress(1.5, None, "");
+    ctx.as_plugin().progress(2.0, None, "of no call");
     ctx.log_with(Level::Warn, "careful", &json!({ "a": 1 }));
     let options = ctx.connect_options().await?;
     Ok(Response::json(&json!({

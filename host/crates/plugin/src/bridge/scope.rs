@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{database, metrics::Metrics, table::Table, waits::Waits};
-use crate::{call::BodyStream, context::PluginContext, placement::Placement};
+use crate::{call::BodyStream, context::PluginContext, placement::Placement, progress::ProgressSender};
 use cardinal_base::request_id::RequestId;
 use cardinal_control::crash::{
     PluginTag, current,
@@ -117,6 +117,7 @@ pub struct CallScope {
     pub trace: Option<Trace>,
     pub deadline: Instant,
     pub waits: Waits,
+    progress: Option<ProgressSender>,
     /// A streamed request body. It stands here so that it goes with the call, whoever still holds
     /// the plugin's end of it.
     body: Mutex<Option<BodyStream>>,
@@ -140,6 +141,7 @@ impl CallScope {
             trace,
             deadline,
             waits: Waits::default(),
+            progress: None,
             body: Mutex::new(None),
             connections: Mutex::default(),
             ended: AtomicBool::new(false),
@@ -151,6 +153,17 @@ impl CallScope {
     pub fn with_body(mut self, body: BodyStream) -> Self {
         self.body = Mutex::new(Some(body));
         self
+    }
+
+    /// The same call, with somebody who hears how far it is.
+    pub fn with_progress(mut self, progress: Option<ProgressSender>) -> Self {
+        self.progress = progress;
+        self
+    }
+
+    /// Where the plugin's reports of the call go; `None` when nobody hears them.
+    pub const fn progress(&self) -> Option<&ProgressSender> {
+        self.progress.as_ref()
     }
 
     /// Works on the request body; `None` inside when the call is over.

@@ -35,6 +35,7 @@ pub fn host_api(settings: String) -> HostApiRef {
             connect_options: service_user,
             register_thread,
             get_extension,
+            progress,
         }
         .leak_into_prefix()
     });
@@ -114,3 +115,5 @@ extern "C" fn register_thread(_: CtxId) {}
 extern "C" fn get_extension(_: u32) -> *const () {
     std::ptr::null()
 }
+
+extern "C" fn progress(_: CtxId, _: CallId, _: f64, _: f64, _: Slice<'_>) {}

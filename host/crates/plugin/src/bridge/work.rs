@@ -116,3 +116,15 @@ pub extern "C" fn register_thread(ctx: CtxId) {
 pub extern "C" fn get_extension(_id: u32) -> *const () {
     std::ptr::null()
 }
+
+pub extern "C" fn progress(ctx: CtxId, call: CallId, done: f64, total: f64, text: Slice<'_>) {
+    contain(|| {
+        if live(ctx).is_err() {
+            return;
+        }
+        let scope = scope::call(ctx, call);
+        if let Some(reports) = scope.as_ref().and_then(|call| call.progress()) {
+            reports.report(done, total, text.get());
+        }
+    });
+}

@@ -13,7 +13,7 @@ use super::{
     report::PluginReport,
 };
 use crate::{
-    active::{Active, ToolEntry},
+    active::{self, Active, ToolEntry},
     frontend::{Asset, Bundle, Main},
     library::Description,
 };
@@ -33,7 +33,7 @@ const GONE: &str = "Its package does not lie in this host's plugins folder. Its 
 #[derive(Default)]
 pub struct Snapshot {
     pub by_prefix: HashMap<String, Arc<Active>>,
-    pub tools: BTreeMap<String, ToolEntry>,
+    pub tools: BTreeMap<String, Arc<ToolEntry>>,
     /// In the order of the names; of one name, the one in service first.
     entries: Vec<Entry>,
     /// Prefixes of plugins that are not in service.
@@ -59,7 +59,7 @@ pub(super) struct Entry {
 /// What a plugin in service is made of.
 pub(super) struct Service {
     pub active: Arc<Active>,
-    pub tools: Vec<ToolEntry>,
+    pub tools: Vec<Arc<ToolEntry>>,
     pub frontend: Option<Arc<Bundle>>,
     pub library: Description,
     pub sha256: String,
@@ -89,7 +89,7 @@ impl Snapshot {
         if let Some(prefix) = service.active.manifest.api_prefix() {
             self.by_prefix.insert(prefix.to_owned(), Arc::clone(&service.active));
         }
-        self.tools.extend(service.tools.iter().map(|entry| (entry.tool.name.clone(), entry.clone())));
+        self.tools.extend(service.tools.iter().map(|entry| (entry.tool.name.clone(), Arc::clone(entry))));
     }
 
     /// The plugins in service, in the order of their names.
@@ -137,6 +137,14 @@ impl Snapshot {
     /// SHA-256 of the package that serves under this name.
     pub fn package_hash(&self, name: &str) -> Option<&str> {
         Some(&self.service(name)?.sha256)
+    }
+
+    /// The scope of a tool that some package declares, whether it serves or not.
+    pub fn scope_of_any_tool(&self, name: &str) -> Option<String> {
+        let manifests = self.entries.iter().filter_map(|entry| entry.about.manifest.as_ref());
+        let mut tools = manifests.flat_map(|manifest| manifest.tools.iter().map(|tool| (&manifest.name, tool)));
+        let (plugin, tool) = tools.find(|(_, tool)| tool.name == name)?;
+        Some(active::scope(plugin, tool.access()))
     }
 
     /// The names of all plugins whose packages are there, whatever became of them.

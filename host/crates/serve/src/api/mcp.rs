@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde_json::json;
 
 use super::plugins;
@@ -44,6 +45,26 @@ pub fn is_endpoint(template: &str) -> bool {
     ["/api", "/api/mcp"].contains(&template)
 }
 
+/// What narrows a connection; headers of the same sense do, too.
+#[derive(JsonSchema)]
+#[allow(dead_code, reason = "`mcp/narrowing.rs` reads it")]
+struct NarrowingQuery {
+    tools: Option<String>,
+    readonly: Option<bool>,
+    search: Option<bool>,
+}
+
+fn describe_narrowing(op: &mut Operation) {
+    let tools = "Only these tools: names by commas, `*` in them for any text. The header X-MCP-Tools says the same.";
+    let readonly = "Only tools that read, and none that a person confirms. The header X-MCP-Readonly says the same.";
+    let search =
+        "More than 40 tools are found with `tools_search`, and not listed. The header X-MCP-Search says the same.";
+    op.query::<NarrowingQuery>()
+        .param("tools", tools, json!({"example": "cards_*"}))
+        .param("readonly", readonly, json!({}))
+        .param("search", search, json!({}));
+}
+
 fn describe_send(op: &mut Operation, id: &'static str) {
     let refusals = [
         (404, "No such session, as a JSON-RPC error. Begin another with `initialize`."),
@@ -63,6 +84,7 @@ fn describe_send(op: &mut Operation, id: &'static str) {
             json!({}),
         )
         .replies_as(400, "", "application/problem+json", json!({"$ref": "#/components/schemas/Problem"}));
+    describe_narrowing(op);
     for (status, description) in refusals {
         op.replies_as(status, description, "application/json", json!({}));
     }
@@ -71,7 +93,8 @@ fn describe_send(op: &mut Operation, id: &'static str) {
 fn describe_listen(op: &mut Operation, id: &'static str) {
     op.named(id, "mcp", "The stream of messages of an MCP session")
         .replies_as(200, "Messages.", "text/event-stream", json!({}))
-        .fails(&[404, 405, 406, 409]);
+        .fails(&[400, 404, 405, 406, 409]);
+    describe_narrowing(op);
 }
 
 fn describe_end(op: &mut Operation, id: &'static str) {
@@ -80,6 +103,7 @@ fn describe_end(op: &mut Operation, id: &'static str) {
         .answers(202, "Ended.")
         .answers(204, "Ended.")
         .fails(&[404, 405, 406]);
+    describe_narrowing(op);
 }
 
 fn describe_metadata(op: &mut Operation, id: &'static str) {

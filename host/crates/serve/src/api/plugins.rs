@@ -162,6 +162,7 @@ async fn parts<'a>(
         deadline,
         peer: Some(call.peer),
         is_tool: false,
+        progress: None,
     })
 }
 

@@ -79,7 +79,7 @@ impl Task {
     }
 }
 
-fn find(registry: &Registry, name: &str) -> Option<ToolEntry> {
+fn find(registry: &Registry, name: &str) -> Option<Arc<ToolEntry>> {
     registry.snapshot().tools.get(name).cloned()
 }
 
@@ -193,7 +193,7 @@ async fn call_wave(
 }
 
 /// The tool, waited for while its plugin is being replaced.
-async fn found(app: &App, name: &str, cancelled: &CancellationToken) -> Result<ToolEntry, End> {
+async fn found(app: &App, name: &str, cancelled: &CancellationToken) -> Result<Arc<ToolEntry>, End> {
     for _ in 0..LOOKS {
         if let Some(entry) = find(&app.plugins, name) {
             return Ok(entry);
@@ -234,6 +234,7 @@ async fn call(
         deadline: Instant::now() + entry.timeout,
         peer: None,
         is_tool: true,
+        progress: None,
     };
     match entry.call(parts).await {
         Ok(reply) => answered(reply).await.or_else(|(code, detail)| failed(&code, detail)),

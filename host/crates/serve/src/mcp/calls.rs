@@ -49,9 +49,8 @@ impl Calls {
 
     /// Counts a call of what is not there for its caller. What no tool is called may be anything, a credential too, and is
     /// not kept.
-    pub fn refused(&self, visit: &Visit, hidden: Option<&str>) {
-        let code = if hidden.is_some() { "insufficient-scope" } else { "unknown-tool" };
-        let (id, target) = (visit.request_id.to_string(), hidden.map(str::to_owned));
+    pub fn refused(&self, visit: &Visit, target: Option<&str>, code: &'static str) {
+        let (id, target) = (visit.request_id.to_string(), target.map(str::to_owned));
         self.audit.refused(&visit.caller, visit.peer, id, AuditAction::CallTool, target, code);
     }
 }

@@ -9,42 +9,113 @@ use http::{HeaderValue, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody, combinators::BoxBody};
 use rmcp::{
-    RoleServer,
+    Peer, RoleServer,
     model::{ProgressNotificationParam, ProgressToken},
-    service::RequestContext,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
 use super::transport::{EVENTS, Response, text};
 use crate::http::{body::Body, reply::Reply};
+use cardinal_plugin_host::progress::{Progress, ProgressReceiver};
 
 /// How often there is one.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 /// What event streams take for nothing.
 const COMMENT: &[u8] = b": still running\n\n";
 
-/// Waits for `work`. Meanwhile a client that has asked for progress, by its `token`, hears that the call goes on.
+/// Between two reports of one call.
+const REPORT_PAUSE: Duration = Duration::from_millis(100);
+/// What a report that brings nothing new counts up by: the protocol wants each number above the one before.
+const NUDGE: f64 = 1e-6;
+
+/// A client that has asked how far its call is.
+pub struct Reporter {
+    peer: Peer<RoleServer>,
+    token: ProgressToken,
+    begun: Instant,
+    /// The number that it was told last.
+    told: Option<f64>,
+    /// What the plugin has said last.
+    latest: Option<Progress>,
+}
+
+impl Reporter {
+    pub fn new(peer: Peer<RoleServer>, token: ProgressToken) -> Self {
+        Self { peer, token, begun: Instant::now(), told: None, latest: None }
+    }
+
+    /// Passes a report on.
+    async fn report(&mut self, progress: Progress) {
+        let done = self.told.map_or(progress.done, |told| progress.done.max(above(told)));
+        self.latest = Some(progress);
+        self.send(done).await;
+    }
+
+    /// Says that the call goes on.
+    async fn beat(&mut self) {
+        self.send(self.told.map_or(NUDGE, above)).await;
+    }
+
+    async fn send(&mut self, done: f64) {
+        let still = || format!("Still running after {} s.", self.begun.elapsed().as_secs());
+        let text = self.latest.as_ref().and_then(|latest| latest.text.clone()).unwrap_or_else(still);
+        let mut progress = ProgressNotificationParam::new(self.token.clone(), done).with_message(text);
+        progress.total = self.latest.as_ref().and_then(|latest| latest.total);
+        self.told = Some(done);
+        // A client that has gone away cancels the call by itself.
+        let _ = self.peer.notify_progress(progress).await;
+    }
+}
+
+fn above(number: f64) -> f64 {
+    (number + NUDGE).max(number.next_up())
+}
+
+/// Waits for `work`. Meanwhile a client that has asked for progress hears what the plugin says of it, and at each beat that
+/// the call goes on.
 pub async fn while_running<T>(
-    context: &RequestContext<RoleServer>,
-    token: Option<ProgressToken>,
+    client: Option<Reporter>,
+    mut reports: ProgressReceiver,
     work: impl Future<Output = T>,
 ) -> T {
     let mut work = std::pin::pin!(work);
-    let Some(token) = token else { return work.await };
-    let started = Instant::now();
+    let Some(mut client) = client else { return work.await };
+    let mut quiet_until = Instant::now();
+    let mut beat_at = quiet_until + HEARTBEAT;
     loop {
         tokio::select! {
             biased;
-            done = work.as_mut() => return done,
-            () = sleep(HEARTBEAT) => {
-                let seconds = started.elapsed().as_secs();
-                let progress = ProgressNotificationParam::new(token.clone(), started.elapsed().as_secs_f64());
-                let progress = progress.with_message(format!("Still running after {seconds} s."));
-                // A client that has gone away cancels the call by itself.
-                let _ = context.peer.notify_progress(progress).await;
+            done = work.as_mut() => {
+                if let Some(last) = unseen(&mut reports) {
+                    client.report(last).await;
+                }
+                return done;
             }
+            progress = next_report(&mut reports, quiet_until) => client.report(progress).await,
+            () = sleep_until(beat_at) => client.beat().await,
+        }
+        let now = Instant::now();
+        (quiet_until, beat_at) = (now + REPORT_PAUSE, now + HEARTBEAT);
+    }
+}
+
+/// The plugin's next report, not before `quiet_until`. Of those that come in the meantime the last.
+async fn next_report(reports: &mut ProgressReceiver, quiet_until: Instant) -> Progress {
+    sleep_until(quiet_until).await;
+    while reports.changed().await.is_ok() {
+        let latest = reports.borrow_and_update().clone();
+        if let Some(progress) = latest {
+            return progress;
         }
     }
+    // The plugin has ended; its client waits for the rest of the call.
+    std::future::pending().await
+}
+
+/// The plugin's last report, when its client has not heard it. The plugin may have ended since.
+fn unseen(reports: &mut ProgressReceiver) -> Option<Progress> {
+    let latest = reports.borrow_and_update();
+    if latest.has_changed() { latest.clone() } else { None }
 }
 
 /// An answer that came at once, or a stream that it will come on.
@@ -121,6 +192,7 @@ fn event(message: &str) -> Bytes {
 #[cfg(test)]
 mod tests {
     use http_body_util::Full;
+    use tokio::time::sleep;
 
     use super::*;
 

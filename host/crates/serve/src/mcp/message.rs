@@ -115,19 +115,25 @@ impl Message {
         if self.method == "tools/list" && !matches!(params["cursor"], Value::Null | Value::String(_)) {
             return invalid("`cursor` is not a text".to_owned());
         }
-        if self.method == "initialize" {
+        self.is_modern = params["_meta"].as_object().is_some_and(|meta| meta.contains_key(REVISION_KEY));
+        // The newest revision has no such method, whatever its parameters are.
+        if self.method == "initialize" && !self.is_modern {
             match serde_json::from_value(params.clone()) {
                 Ok(client) => self.client = Some(client),
                 Err(error) => return invalid(error.to_string()),
             }
         }
-        self.is_modern = params["_meta"].as_object().is_some_and(|meta| meta.contains_key(REVISION_KEY));
         Ok(())
     }
 
     /// A JSON-RPC error that answers this message.
     pub fn refusal(&self, status: StatusCode, code: i32, text: &str) -> Reply {
         rpc_error(status, &self.id, code, text)
+    }
+
+    /// What the client means is not there.
+    pub fn invalid_params(&self, text: &str) -> Reply {
+        self.refusal(StatusCode::BAD_REQUEST, INVALID_PARAMS, &format!("Invalid params: {text}"))
     }
 
     /// The HTTP layer of the protocol refuses the message, for its headers mostly.

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
@@ -20,6 +21,8 @@ use cardinal_plugin_host::{
 
 /// Bytes of a result; models can't use more.
 const RESULT_LIMIT: usize = 1 << 20;
+/// A JSON list of content as MCP writes it: texts, pictures, sounds, resources and links to them.
+const CONTENT_LIST: &str = "application/vnd.cardinal.content+json";
 
 /// The declaration that clients see.
 pub fn declare(entry: &ToolEntry) -> Tool {
@@ -69,6 +72,7 @@ pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> Cal
         deadline,
         peer: Some(visit.peer),
         is_tool: true,
+        progress: visit.progress.clone(),
     };
     match entry.call(parts).await {
         Err(error) => {
@@ -81,7 +85,7 @@ pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> Cal
         Ok(reply) => {
             let (status, headers) = (reply.status, reply.headers);
             match collect(entry, reply.body, deadline).await {
-                Ok(bytes) => result(entry, status.as_u16(), &headers, &bytes),
+                Ok(bytes) => result((entry, visit), status.as_u16(), &headers, &bytes),
                 Err(detail) => failure(detail),
             }
         }
@@ -114,15 +118,18 @@ fn timed_out(entry: &ToolEntry) -> String {
     )
 }
 
-fn result(entry: &ToolEntry, status: u16, headers: &HeaderMap, bytes: &[u8]) -> CallToolResult {
-    let text = String::from_utf8_lossy(bytes).into_owned();
+fn result((entry, visit): (&ToolEntry, &Visit), status: u16, headers: &HeaderMap, bytes: &[u8]) -> CallToolResult {
+    let text = || String::from_utf8_lossy(bytes).into_owned();
     if status >= 400 {
-        return failure(text);
+        return failure(text());
     }
-    let is_json = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .is_some_and(|value| value.starts_with("application/json"));
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if entry.tool.output_schema.is_none()
+        && let Some(content) = content(kind, bytes, visit.takes_links)
+    {
+        return content.map_or_else(failure, CallToolResult::success);
+    }
+    let (text, is_json) = (text(), kind.starts_with("application/json"));
     match serde_json::from_slice::<Value>(bytes) {
         // Clients take only an object for structured content.
         Ok(Value::Object(value)) if is_json => match unpromised(entry, &value) {
@@ -138,6 +145,23 @@ fn result(entry: &ToolEntry, status: u16, headers: &HeaderMap, bytes: &[u8]) -> 
         }
         _ => CallToolResult::success(vec![ContentBlock::text(text)]),
     }
+}
+
+/// What a result of this media type holds for a client that shows more than text; none when it is text or an object.
+fn content(kind: &str, bytes: &[u8], takes_links: bool) -> Option<Result<Vec<ContentBlock>, String>> {
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if kind.starts_with("image/") {
+        return Some(Ok(vec![ContentBlock::image(BASE64.encode(bytes), kind)]));
+    }
+    if kind.starts_with("audio/") {
+        return Some(Ok(vec![ContentBlock::audio(BASE64.encode(bytes), kind)]));
+    }
+    (kind == CONTENT_LIST).then(|| {
+        let mut content: Vec<ContentBlock> = serde_json::from_slice(bytes)
+            .map_err(|error| format!("plugin-error: the result is no list of MCP content: {error}."))?;
+        content.retain(|block| takes_links || !matches!(block, ContentBlock::ResourceLink(_)));
+        Ok(content)
+    })
 }
 
 /// What of a result is not as the tool's output schema promises it. Clients fail at such a result; a model can read this.

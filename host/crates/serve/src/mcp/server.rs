@@ -12,15 +12,13 @@ use std::{
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo,
-        CustomRequest, CustomResult, ErrorCode, Implementation, JsonObject, ListPromptsRequestMethod,
-        ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-        ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
-        SubscriptionFilter, Tool,
+        CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo, CustomRequest,
+        CustomResult, ErrorCode, Implementation, JsonObject, ListPromptsRequestMethod, ListPromptsResult,
+        ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+        ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
     },
     service::{RequestContext, SubscriptionContext},
 };
-use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -28,9 +26,13 @@ use super::{
     calls::Calls,
     client,
     confirmation::{self, Asker, Confirmations, Plugin, ToolCall, Verdict},
-    core_tools::{self, Cards},
-    heartbeat, plugin_tools, resources,
+    core_tools::Cards,
+    heartbeat::{self, Reporter},
+    narrowing::Narrowing,
+    plugin_tools, resources,
     tool::{AnyTool, Found},
+    tool_list::{self, LatestList, ToolList},
+    tool_search,
     watch::News,
 };
 use crate::audit::AuditAction;
@@ -38,12 +40,8 @@ use crate::http::error::ApiError;
 use cardinal_base::scope;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_observe::{request_timing, tools::Outcome};
-use cardinal_plugin_host::registry::Registry;
+use cardinal_plugin_host::{progress, registry::Registry};
 
-/// Tools of one page.
-const PAGE: usize = 100;
-/// How long clients may keep a list; short, because some ignore that it changed.
-const LIST_TTL_MS: u64 = 60_000;
 /// What the protocol library takes for a method of somebody else's when its parameters are not as they should be.
 const METHODS: &[&str] = &[
     "initialize",
@@ -56,11 +54,15 @@ const METHODS: &[&str] = &[
     "resources/read",
     "completion/complete",
     "subscriptions/listen",
-    "logging/setLevel",
 ];
+/// Those of them that the newest revision has no more.
+const REMOVED: &[&str] = &["initialize", "ping"];
 /// The revision from which on a result may hold links to resources.
 const LINKS_SINCE: &str = "2025-06-18";
 
+/// What is said besides of a tool that is not there.
+const NARROW: &str = ". This connection is narrowed, by `tools` or `readonly` in its URL or by its headers X-MCP-Tools or \
+     X-MCP-Readonly";
 const CANCELLED: &str = "cancelled: the client cancelled the call; what it changed before may have been kept.";
 
 /// What a call is answered with.
@@ -79,12 +81,13 @@ pub struct Services {
 #[derive(Clone)]
 pub struct Server {
     services: Services,
+    latest_list: Arc<LatestList>,
     stop: CancellationToken,
 }
 
 impl Server {
     pub fn new(services: Services, stop: CancellationToken) -> Self {
-        Self { services, stop }
+        Self { services, latest_list: Arc::default(), stop }
     }
 
     /// Cancelled when the host stops.
@@ -93,19 +96,32 @@ impl Server {
     }
 
     /// What the tools that `caller` sees look like, as a number that is the same in every process.
-    pub fn view(&self, caller: &Caller) -> u64 {
-        view(&self.visible(caller))
+    pub fn view(&self, caller: &Caller, narrowing: &Narrowing) -> u64 {
+        tool_list::view(&self.tools().listed(caller, narrowing))
     }
 
-    /// What the caller may see, in the order of the names.
-    fn visible(&self, caller: &Caller) -> Vec<Tool> {
+    /// What is wrong with the names that a connection is narrowed to.
+    pub fn unknown_names(&self, caller: &Caller, narrowing: &Narrowing) -> Option<String> {
         let snapshot = self.services.registry.snapshot();
-        let core = core_tools::list().iter().filter(|tool| caller.holds(tool.scope));
-        let plugins = snapshot.tools.values().filter(|entry| caller.holds(&entry.scope));
-        let core = core.map(|tool| tool.declaration.clone());
-        let mut tools: Vec<Tool> = core.chain(plugins.map(plugin_tools::declare)).collect();
-        tools.sort_by(|a, b| a.name.cmp(&b.name));
-        tools
+        narrowing.unknown(&self.latest_list.get(&snapshot), &snapshot, caller)
+    }
+
+    /// All tools there are now.
+    fn tools(&self) -> Arc<ToolList> {
+        self.latest_list.get(&self.services.registry.snapshot())
+    }
+
+    /// The tool of this name on a connection of this caller.
+    fn find(&self, name: &str, visit: &Visit) -> Found {
+        if visit.narrowing.search && name == tool_search::SEARCH {
+            return Found::Tool(AnyTool::Search(self.tools()));
+        }
+        match AnyTool::find(&self.services.registry, name, &visit.caller) {
+            Found::Tool(_) if !self.tools().get(name).is_some_and(|tool| visit.narrowing.admits(tool)) => {
+                Found::Outside
+            }
+            found => found,
+        }
     }
 
     /// Runs the tool unless its arguments are wrong, or a person has to confirm it and has not. Wrong arguments come
@@ -178,13 +194,16 @@ impl Server {
         &self,
         tool: AnyTool,
         request: CallToolRequestParams,
-        visit: Visit,
+        mut visit: Visit,
         context: &RequestContext<RoleServer>,
     ) -> CallAnswer {
+        let token = client::progress_token(&visit, context);
+        let (sender, reports) = progress::channel();
+        visit.progress = token.is_some().then_some(sender);
         let record = self.services.calls.begin(&visit, &request, context);
         let asker = Asker::new(context, &request, &visit);
         let (server, cancelled, ours) =
-            (self.clone(), context.ct.clone(), (record.clone(), visit.clone(), tool.clone()));
+            (self.clone(), context.ct.clone(), (record.clone(), visit.clone().unheard(), tool.clone()));
         let task = async move {
             let arguments = request.arguments.unwrap_or_default();
             let call = async {
@@ -198,8 +217,8 @@ impl Server {
             record.end(&visit, tool.name(), outcome).await;
             answer
         };
-        let token = client::progress_token(&ours.1, context);
-        match heartbeat::while_running(context, token, tokio::spawn(task)).await {
+        let client = token.map(|token| Reporter::new(context.peer.clone(), token));
+        match heartbeat::while_running(client, reports, tokio::spawn(task)).await {
             Ok(answer) => answer,
             Err(error) => {
                 tracing::error!(%error, "a tool call broke down in the host");
@@ -209,12 +228,6 @@ impl Server {
             }
         }
     }
-}
-
-fn view(tools: &[Tool]) -> u64 {
-    let written = serde_json::to_vec(tools).unwrap_or_default();
-    let digest = Sha256::digest(&written);
-    digest.first_chunk().copied().map_or(0, u64::from_be_bytes)
 }
 
 fn visit(context: &RequestContext<RoleServer>) -> Result<Visit, ErrorData> {
@@ -249,40 +262,42 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let visit = visit(&context)?;
-        let after = request.and_then(|request| request.cursor);
-        let mut tools = self.visible(&visit.caller);
+        let tools = self.tools();
+        let listed = tools.listed(&visit.caller, &visit.narrowing);
         if let Some(session) = &visit.session {
-            session.view.store(view(&tools), Ordering::Relaxed);
+            session.view.store(tool_list::view(&listed), Ordering::Relaxed);
         }
-        tools.retain(|tool| after.as_deref().is_none_or(|after| &*tool.name > after));
-        let more = tools.len() > PAGE;
-        tools.truncate(PAGE);
-        let next = if more { tools.last().map(|tool| tool.name.to_string()) } else { None };
-        let mut result = ListToolsResult::with_all_items(tools);
-        result.next_cursor = next;
-        result.ttl_ms = Some(LIST_TTL_MS);
-        result.cache_scope = Some(CacheScope::Private);
-        Ok(result)
+        let after = request.and_then(|request| request.cursor);
+        Ok(tool_list::page(&listed, after.as_deref()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.services.registry.snapshot().tools.get(name).map(plugin_tools::declare)
+        self.tools().get(name).map(|listed| listed.tool.clone())
     }
 
     async fn call_tool(
         &self,
-        request: CallToolRequestParams,
+        mut request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let mut visit = visit(&context)?;
         visit.takes_links = context.protocol_version().is_some_and(|version| version.as_str() >= LINKS_SINCE);
-        let hidden = match AnyTool::find(&self.services.registry, &request.name, &visit.caller) {
+        if visit.narrowing.search
+            && request.name == tool_search::CALL
+            && let Err(complaints) = tool_search::unwrap(&mut request, &mut visit)
+        {
+            return Ok(plugin_tools::failure(complaints).into());
+        }
+        let name = &*request.name;
+        let (target, code) = match self.find(name, &visit) {
             Found::Tool(tool) => return self.call(tool, request, visit, &context).await,
-            Found::Hidden => Some(&*request.name),
-            Found::Unknown => None,
+            Found::Hidden => (Some(name), "insufficient-scope"),
+            Found::Outside => (Some(name), "outside-connection"),
+            Found::Unknown => (None, "unknown-tool"),
         };
-        self.services.calls.refused(&visit, hidden);
-        Err(ErrorData::invalid_params(format!("Unknown tool: {}", request.name), None))
+        self.services.calls.refused(&visit, target, code);
+        let narrow = if visit.narrowing.is_narrow() { NARROW } else { "" };
+        Err(ErrorData::invalid_params(format!("Unknown tool: {name}{narrow}"), None))
     }
 
     async fn list_resources(
@@ -346,10 +361,12 @@ impl ServerHandler for Server {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method;
-        if METHODS.contains(&method.as_str()) {
+        let is_modern = context.protocol_version().is_some_and(|version| !version.has_initialize());
+        let is_removed = is_modern && REMOVED.contains(&method.as_str());
+        if !is_removed && METHODS.contains(&method.as_str()) {
             let text = format!("Invalid params: they are not those of {method}");
             return Err(ErrorData::invalid_params(text, None));
         }
@@ -363,7 +380,8 @@ impl ServerHandler for Server {
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
         let visit = visit(subscription.request_context())?;
         let origin = visit.origin.ok_or_else(|| ErrorData::internal_error("The stream has no origin.", None))?;
-        let (mut watch, view) = (origin.watch(&visit.caller), AtomicU64::new(self.view(&visit.caller)));
+        let (mut watch, view) =
+            (origin.watch(&visit.caller), AtomicU64::new(self.view(&visit.caller, &visit.narrowing)));
         loop {
             tokio::select! {
                 () = subscription.cancelled() => return Ok(()),

@@ -1,5 +1,7 @@
 //! A tool as it is called: one of the core's, or of a plugin's.
 
+use std::sync::Arc;
+
 use rmcp::model::{CallToolResult, JsonObject};
 
 use super::{
@@ -7,7 +9,10 @@ use super::{
     confirmation::ToConfirm,
     core_tools::{self, Cards, CoreTool},
     plugin_tools,
+    tool_list::ToolList,
+    tool_search,
 };
+use cardinal_base::scope::MCP_USE;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_plugin_host::registry::{Registry, ToolEntry};
 
@@ -15,7 +20,9 @@ use cardinal_plugin_host::registry::{Registry, ToolEntry};
 #[derive(Clone)]
 pub enum AnyTool {
     Core(&'static CoreTool),
-    Plugin(Box<ToolEntry>),
+    Plugin(Arc<ToolEntry>),
+    /// Finds some of these.
+    Search(Arc<ToolList>),
 }
 
 /// What there is of a name for a caller.
@@ -23,6 +30,8 @@ pub enum Found {
     Tool(AnyTool),
     /// There is such a tool; the caller's scopes do not cover it, and it does not learn of it.
     Hidden,
+    /// The connection is narrowed to other tools.
+    Outside,
     Unknown,
 }
 
@@ -30,7 +39,7 @@ impl AnyTool {
     pub fn find(registry: &Registry, name: &str, caller: &Caller) -> Found {
         let entry = registry.snapshot().tools.get(name).cloned();
         let core = || core_tools::list().iter().find(|tool| tool.declaration.name == name);
-        let found = entry.map(|entry| Self::Plugin(Box::new(entry))).or_else(|| core().map(Self::Core));
+        let found = entry.map(Self::Plugin).or_else(|| core().map(Self::Core));
         match found {
             Some(tool) if caller.holds(tool.scope()) => Found::Tool(tool),
             Some(_) => Found::Hidden,
@@ -42,6 +51,7 @@ impl AnyTool {
         match self {
             Self::Core(tool) => &tool.declaration.name,
             Self::Plugin(entry) => &entry.tool.name,
+            Self::Search(_) => tool_search::SEARCH,
         }
     }
 
@@ -49,6 +59,7 @@ impl AnyTool {
         match self {
             Self::Core(tool) => tool.scope,
             Self::Plugin(entry) => &entry.scope,
+            Self::Search(_) => MCP_USE,
         }
     }
 
@@ -56,6 +67,7 @@ impl AnyTool {
         match self {
             Self::Core(tool) => tool.requires_confirmation,
             Self::Plugin(entry) => entry.tool.requires_confirmation,
+            Self::Search(_) => false,
         }
     }
 
@@ -64,6 +76,7 @@ impl AnyTool {
         let (title, has_output_schema) = match self {
             Self::Core(tool) => (&tool.declaration.title, tool.declaration.output_schema.is_some()),
             Self::Plugin(entry) => (&entry.tool.title, entry.tool.output_schema.is_some()),
+            Self::Search(_) => (&None, false),
         };
         ToConfirm { name: self.name(), title: title.as_deref(), scope: self.scope(), has_output_schema }
     }
@@ -73,6 +86,7 @@ impl AnyTool {
         match self {
             Self::Core(tool) => tool.complaints(arguments),
             Self::Plugin(entry) => plugin_tools::complaints(entry, arguments),
+            Self::Search(_) => tool_search::complaints(arguments),
         }
     }
 
@@ -81,6 +95,7 @@ impl AnyTool {
         match self {
             Self::Core(tool) => tool.run(cards, visit, arguments).await,
             Self::Plugin(entry) => plugin_tools::run(entry, visit, arguments).await,
+            Self::Search(tools) => tool_search::run(tools, visit, &arguments),
         }
     }
 }

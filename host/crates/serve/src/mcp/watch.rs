@@ -20,7 +20,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::sessions::{Session, Use};
+use super::{
+    narrowing::Narrowing,
+    sessions::{Session, Use},
+};
 use crate::{
     app::App,
     request::{Credential, RECHECK_RIGHTS},
@@ -50,6 +53,7 @@ pub struct Watch {
     app: Arc<App>,
     credential: Credential,
     caller: SharedCaller,
+    narrowing: Narrowing,
     tools: watch::Receiver<u64>,
     rights: watch::Receiver<()>,
     stop: CancellationToken,
@@ -60,10 +64,15 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(app: Arc<App>, credential: Credential, caller: SharedCaller, stop: CancellationToken) -> Self {
+    pub fn new(
+        app: Arc<App>,
+        credential: Credential,
+        (caller, narrowing): (SharedCaller, Narrowing),
+        stop: CancellationToken,
+    ) -> Self {
         let (tools, rights, now) = (app.plugins.changes(), app.auth.rights_changes(), Instant::now());
         // Both may have changed since the request was let in, and since the client listed the tools.
-        Self { app, credential, caller, tools, rights, stop, next_check: now, settled_at: Some(now) }
+        Self { app, credential, caller, narrowing, tools, rights, stop, next_check: now, settled_at: Some(now) }
     }
 
     /// Waits until [`Watch::news`] has something to look at; may be dropped and asked again.
@@ -103,7 +112,7 @@ impl Watch {
         }
         if self.settled_at.is_some_and(|at| at <= now) {
             self.settled_at = None;
-            let shown = self.app.mcp.view(&self.caller);
+            let shown = self.app.mcp.view(&self.caller, &self.narrowing);
             if view.swap(shown, Ordering::Relaxed) != shown {
                 return Some(News::ToolsChanged);
             }
@@ -118,6 +127,7 @@ impl Watch {
             self.next_check = Instant::now() + RECHECK_RIGHTS;
             match self.credential.identify(&self.app).await {
                 Ok(caller) => {
+                    let caller = self.narrowing.caller(&caller).into_owned();
                     if caller.scopes != self.caller.scopes {
                         self.settled_at = Some(Instant::now());
                     }

@@ -1,0 +1,126 @@
+//! The tools of one snapshot of plugins and the core's, as clients see them. They are declared once, when somebody looks at
+//! the snapshot first; a list or a call only picks from them.
+
+use std::sync::{Arc, Weak};
+
+use arc_swap::ArcSwapOption;
+use rmcp::model::{CacheScope, ListToolsResult, Tool};
+use sha2::{Digest, Sha256};
+
+use super::{core_tools, narrowing::Narrowing, plugin_tools, tool_search};
+use cardinal_identity::auth::caller::Caller;
+use cardinal_plugin_host::registry::Snapshot;
+
+/// Tools of one page.
+const PAGE: usize = 100;
+/// How long clients may keep a list; short, because some ignore that it changed.
+const LIST_TTL_MS: u64 = 60_000;
+
+/// A tool as it is listed.
+pub struct ListedTool {
+    pub tool: Tool,
+    /// Who lacks it does not learn of the tool.
+    pub scope: String,
+    requires_confirmation: bool,
+    /// Of the declaration: two that differ look different to clients.
+    digest: [u8; 32],
+}
+
+/// All tools, in the order of their names.
+pub struct ToolList(Vec<ListedTool>);
+
+/// The list of the snapshot that was looked at last. It does not keep the snapshot, nor its plugins, alive.
+#[derive(Default)]
+pub struct LatestList(ArcSwapOption<(Weak<Snapshot>, Arc<ToolList>)>);
+
+impl LatestList {
+    /// The list of `snapshot`, made when it is another one than before.
+    pub fn get(&self, snapshot: &Arc<Snapshot>) -> Arc<ToolList> {
+        // The weak pointer keeps the place of a snapshot that is gone from being another one's.
+        if let Some(latest) = &*self.0.load()
+            && Weak::as_ptr(&latest.0) == Arc::as_ptr(snapshot)
+        {
+            return Arc::clone(&latest.1);
+        }
+        let list = Arc::new(ToolList::new(snapshot));
+        self.0.store(Some(Arc::new((Arc::downgrade(snapshot), Arc::clone(&list)))));
+        list
+    }
+}
+
+impl ToolList {
+    fn new(snapshot: &Snapshot) -> Self {
+        let core = core_tools::list()
+            .iter()
+            .map(|tool| ListedTool::new(tool.declaration.clone(), tool.scope, tool.requires_confirmation));
+        let plugins = snapshot
+            .tools
+            .values()
+            .map(|entry| ListedTool::new(plugin_tools::declare(entry), &entry.scope, entry.tool.requires_confirmation));
+        let mut tools: Vec<ListedTool> = core.chain(plugins).collect();
+        tools.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));
+        Self(tools)
+    }
+
+    pub fn get(&self, name: &str) -> Option<&ListedTool> {
+        let at = self.0.binary_search_by(|listed| (*listed.tool.name).cmp(name)).ok()?;
+        self.0.get(at)
+    }
+
+    /// What the caller may use.
+    pub fn visible<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a ListedTool> {
+        self.0.iter().filter(|listed| caller.holds(&listed.scope))
+    }
+
+    /// What the caller may use on a connection that is narrowed so.
+    pub fn admitted<'a>(
+        &'a self,
+        caller: &'a Caller,
+        narrowing: &'a Narrowing,
+    ) -> impl Iterator<Item = &'a ListedTool> {
+        self.visible(caller).filter(|listed| narrowing.admits(listed))
+    }
+
+    /// The same as it is listed: many are searched, where the connection asks for that.
+    pub fn listed<'a>(&'a self, caller: &'a Caller, narrowing: &'a Narrowing) -> Vec<&'a ListedTool> {
+        let admitted: Vec<&ListedTool> = self.admitted(caller, narrowing).collect();
+        if narrowing.search && admitted.len() > tool_search::SEARCHED_ABOVE {
+            return tool_search::tools().iter().collect();
+        }
+        admitted
+    }
+}
+
+impl ListedTool {
+    pub fn new(tool: Tool, scope: &str, requires_confirmation: bool) -> Self {
+        let written = serde_json::to_vec(&tool).unwrap_or_default();
+        let digest = Sha256::digest(&written).into();
+        Self { tool, scope: scope.to_owned(), requires_confirmation, digest }
+    }
+
+    /// Whether nothing says that it changes anything. That it cannot, the caller's scopes see to.
+    pub fn only_reads(&self) -> bool {
+        let hints = self.tool.annotations.as_ref();
+        let says_so = |hint: Option<bool>, wanted: bool| hint.is_none_or(|hint| hint == wanted);
+        !self.requires_confirmation
+            && hints.is_none_or(|hints| says_so(hints.read_only_hint, true) && says_so(hints.destructive_hint, false))
+    }
+}
+
+/// What these tools look like, as a number that is the same in every process.
+pub fn view(tools: &[&ListedTool]) -> u64 {
+    let digest = tools.iter().fold(Sha256::new(), |all, listed| all.chain_update(listed.digest)).finalize();
+    digest.first_chunk().copied().map_or(0, u64::from_be_bytes)
+}
+
+/// The page of them that follows the tool of this name.
+pub fn page(tools: &[&ListedTool], after: Option<&str>) -> ListToolsResult {
+    let mut left = tools.iter().filter(|listed| after.is_none_or(|after| &*listed.tool.name > after));
+    let page: Vec<Tool> = left.by_ref().take(PAGE).map(|listed| listed.tool.clone()).collect();
+    let next = left.next().and(page.last()).map(|tool| tool.name.to_string());
+    let mut result = ListToolsResult::with_all_items(page);
+    result.next_cursor = next;
+    result.ttl_ms = Some(LIST_TTL_MS);
+    result.cache_scope = Some(CacheScope::Private);
+    result
+}

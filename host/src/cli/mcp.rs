@@ -1,0 +1,26 @@
+//! Commands on a host's MCP endpoint.
+
+mod bridge;
+mod events;
+mod headers;
+mod lines;
+mod stdio;
+
+/// Connect MCP clients
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Stdio(stdio::Args),
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.command {
+        Command::Stdio(args) => stdio::run(args),
+    }
+}

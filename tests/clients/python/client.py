@@ -1,0 +1,71 @@
+"""The official Python clients, of either major version, for `it/mcp_python.rs`.
+
+    CARDINAL_API_KEY=mpk_... python client.py URL [MODE]
+
+Lists tools, calls some, and prints what came as JSON. MODE is that of the second version: auto, legacy.
+"""
+
+import asyncio
+import json
+import os
+import sys
+
+URL, MODE = sys.argv[1], (sys.argv[2:] or ["auto"])[0]
+HEADERS = {"Authorization": "Bearer " + os.environ["CARDINAL_API_KEY"]}
+TOOL = "plugin_conformance_test_%s"
+
+
+async def walk(client, listed):
+    progress = []
+
+    async def heard(done, total, message):
+        progress.append([done, total, message])
+
+    async def call(name, arguments=None, **more):
+        result = await client.call_tool(name, arguments or {}, **more)
+        return result.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    answer = {"tools": [tool.name for tool in listed.tools]}
+    answer["reported"] = await call(TOOL % "tool_with_progress", progress_callback=heard)
+    answer["progress"] = progress
+    answer["image"] = await call(TOOL % "image_content")
+    answer["header"] = await call(TOOL % "custom_header", {"region": "Köln"})
+    answer["wrong"] = await call(TOOL % "custom_header", {"region": 7})
+    try:
+        answer["unknown"] = await call("plugin_conformance_nothing")
+    except Exception as error:  # each version has an error of its own
+        answer["unknown"] = {"error": str(error)}
+    return answer
+
+
+async def first():
+    from mcp import ClientSession
+    from mcp.client.streamable_http import streamablehttp_client
+
+    async with streamablehttp_client(URL, headers=HEADERS) as (read, write, _), ClientSession(read, write) as session:
+        begun = await session.initialize()
+        return begun.protocolVersion, await walk(session, await session.list_tools())
+
+
+async def second():
+    import httpx2
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    async with httpx2.AsyncClient(headers=HEADERS, timeout=60) as http:
+        async with Client(streamable_http_client(URL, http_client=http), mode=MODE) as client:
+            return client.protocol_version, await walk(client, await client.list_tools())
+
+
+def main():
+    try:
+        import httpx2  # noqa: F401  only the second version comes with it
+    except ImportError:
+        walked = first()
+    else:
+        walked = second()
+    revision, answer = asyncio.run(walked)
+    print(json.dumps({"revision": revision, **answer}))
+
+
+main()
