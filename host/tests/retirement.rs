@@ -82,7 +82,7 @@ fn call(instance: &Instance, route: &str, query: &str) -> Call {
         trace: None,
         deadline: Instant::now() + PATIENCE,
         peer: None,
-        is_tool: false,
+        tool: None,
     };
     instance.call(handler, parts)
 }

@@ -202,7 +202,7 @@ impl<'a> Request<'a> {
             trace: self.trace,
             deadline: Instant::now() + PATIENCE,
             peer: self.peer,
-            is_tool: false,
+            tool: None,
         };
         self.instance.call(handler.id, parts)
     }

@@ -18,7 +18,7 @@ use crate::{
     database::{ConnectOptions, shape::Shapes},
     instance::About,
     panics::Registration,
-    runtime::{Register, Runtime},
+    runtime::{Register, Runtime, Threads},
     scope::Scope,
 };
 
@@ -33,9 +33,9 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(host: HostApiRef, ctx: CtxId, about: About) -> Self {
+    pub(crate) fn new(host: HostApiRef, ctx: CtxId, about: About, threads: Threads) -> Self {
         let (registration, register) = (Registration::new(ctx, host), Register::with(host, ctx));
-        let runtime = Runtime::new(register);
+        let runtime = Runtime::new(register, threads);
         Self { host, ctx, about, runtime, shapes: Shapes::default(), _registration: registration }
     }
 
@@ -336,7 +336,19 @@ pub(crate) fn parse<T: DeserializeOwned>(
     serde_json::from_slice(bytes.get()).map_err(|error| Error::internal(format!("the host's {what}: {error}")))
 }
 
+/// The host's answer to a write as the card's version.
 fn version(answer: Result<u64, cardinal_plugin_abi::Error>) -> Result<i64> {
     let version = answer.map_err(Error::of_host)?;
     i64::try_from(version).map_err(|_| Error::of_code(codes::INTERNAL, "the host's version of the card is no version"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn a_version_beyond_those_of_cards_is_an_error() {
+        assert_eq!(version(Ok(4)).unwrap(), 4);
+        assert!(version(Ok(u64::MAX)).is_err());
+    }
 }

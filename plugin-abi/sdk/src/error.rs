@@ -170,6 +170,11 @@ impl Error {
         self.flags & codes::flags::RETRY != 0
     }
 
+    /// The handler panicked, or a host function did.
+    pub fn is_panic(&self) -> bool {
+        self.is(codes::PANICKED)
+    }
+
     fn is(&self, code: u32) -> bool {
         matches!(self.kind, Kind::Code(own) if own == code)
     }
@@ -181,6 +186,32 @@ impl Error {
             }
             other => *other = json!({ key: value }),
         }
+    }
+
+    /// The status that the client gets: of an error made for it, or what the host makes of any other.
+    #[cfg(feature = "testing")]
+    pub(crate) fn client_status(&self) -> u16 {
+        let details = self.details.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
+        self.status().or(details).unwrap_or(match self.kind {
+            Kind::Code(codes::FORBIDDEN) => 403,
+            Kind::Code(codes::NOT_FOUND) => 404,
+            Kind::Code(codes::REFUSED) => 422,
+            Kind::Code(codes::UNAVAILABLE) => 503,
+            Kind::Code(codes::TIMED_OUT) => 504,
+            _ => 500,
+        })
+    }
+
+    /// Whether the client sees the message.
+    #[cfg(feature = "testing")]
+    pub(crate) fn is_public(&self) -> bool {
+        self.status().is_some() || self.flags & codes::flags::PUBLIC != 0
+    }
+
+    /// The fields at fault, as JSON.
+    #[cfg(feature = "testing")]
+    pub(crate) fn fields(&self) -> Option<&Value> {
+        self.details.get("errors")
     }
 
     pub(crate) fn of_code(code: u32, message: impl Into<String>) -> Self {

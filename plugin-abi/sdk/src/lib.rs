@@ -63,6 +63,8 @@ mod router;
 mod runtime;
 mod scope;
 mod stream;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use cardinal_plugin_macros::plugin;
 pub use cards::{Card, CardPage, CardQuery, Source, User, UserKind};
@@ -75,7 +77,7 @@ pub use memory::Counting;
 pub use observe::{Level, Metrics};
 pub use request::Request;
 pub use response::Response;
-pub use router::{Handler, Router};
+pub use router::{Handler, IntoRouter, Router};
 pub use runtime::{Task, block_on};
 pub use stream::ByteStream;
 

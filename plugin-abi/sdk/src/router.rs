@@ -4,7 +4,7 @@ use std::{any::TypeId, collections::HashMap, future::Future, pin::Pin, sync::Arc
 
 use http::Method;
 
-use crate::{PluginContext, Request, Response, Result};
+use crate::{Error, PluginContext, Request, Response, Result};
 
 pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
 pub(crate) type DynHandler = dyn Fn(PluginContext, Request) -> HandlerFuture + Send + Sync;
@@ -72,6 +72,45 @@ pub(crate) struct Entry {
     pub(crate) route: Option<(Method, String)>,
     pub(crate) handler: Arc<DynHandler>,
     identity: TypeId,
+}
+
+/// What `routes` may return: a [`Router`], or a `Result` of one. An error refuses the plugin with its message
+/// (`create-failed`).
+///
+/// ```
+/// use cardinal_plugin::{Error, PluginContext, Result, Router};
+///
+/// pub fn routes(ctx: &PluginContext) -> Result<Router> {
+///     let settings: cardinal_plugin::serde_json::Value = ctx.settings()?;
+///     if settings["address"] == "" {
+///         return Err(Error::internal("the setting `address` is empty"));
+///     }
+///     Ok(Router::new())
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`routes` returns `{Self}`, which is not a router",
+    label = "`routes` must return a `Router`, or a `Result<Router>`",
+    note = "write `pub fn routes(ctx: &PluginContext) -> Router`, without `async`"
+)]
+pub trait IntoRouter {
+    /// The router.
+    ///
+    /// # Errors
+    /// Whatever kept `routes` from making one.
+    fn into_router(self) -> Result<Router>;
+}
+
+impl IntoRouter for Router {
+    fn into_router(self) -> Result<Router> {
+        Ok(self)
+    }
+}
+
+impl<E: Into<Error>> IntoRouter for Result<Router, E> {
+    fn into_router(self) -> Result<Router> {
+        self.map_err(Into::into)
+    }
 }
 
 impl Router {

@@ -9,5 +9,8 @@ pub mod product;
 mod routes;
 mod service;
 mod settings;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
 
 cardinal_plugin::plugin!(routes::routes);

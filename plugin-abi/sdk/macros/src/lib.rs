@@ -50,8 +50,8 @@ const _: () = {
 
     impl ::cardinal_plugin::__private::Plugin for ThisPlugin {
         const MANIFEST: &'static [u8] = include_bytes!($MANIFEST);
-        fn routes(ctx: &::cardinal_plugin::PluginContext) -> ::cardinal_plugin::Router {
-            ROUTES(ctx)
+        fn routes(ctx: &::cardinal_plugin::PluginContext) -> ::cardinal_plugin::Result<::cardinal_plugin::Router> {
+            ::cardinal_plugin::IntoRouter::into_router(ROUTES(ctx))
         }
     }
 

@@ -6,7 +6,7 @@ use cardinal_plugin::{
         abi::{self, door, error as codes},
         module,
     },
-    PluginContext, Router, block_on,
+    PluginContext, Result, Router, block_on,
 };
 
 use super::{
@@ -17,10 +17,10 @@ use super::{
 /// The one line that the panic `what` left in the log.
 fn told(host: &FakeHost, what: &str) -> (u32, u64, String, String) {
     let log = lock(&host.log);
-    let mut lines = log.iter().filter(|line| line.2.ends_with(what));
+    let mut lines = log.iter().filter(|line| line.message.ends_with(what));
     let line = lines.next().unwrap_or_else(|| panic!("{what} is not in the log")).clone();
     assert!(lines.next().is_none(), "{what} is told twice");
-    line
+    (line.level, line.call, line.message, line.fields)
 }
 
 #[test]
@@ -83,7 +83,7 @@ struct PanicsInRoutes;
 
 impl Plugin for PanicsInRoutes {
     const MANIFEST: &'static [u8] = br#"{"name": "bad", "version": "1.0.0"}"#;
-    fn routes(_: &PluginContext) -> Router {
+    fn routes(_: &PluginContext) -> Result<Router> {
         panic!("in routes")
     }
 }
@@ -92,8 +92,8 @@ struct NoManifest;
 
 impl Plugin for NoManifest {
     const MANIFEST: &'static [u8] = b"{";
-    fn routes(_: &PluginContext) -> Router {
-        Router::new()
+    fn routes(_: &PluginContext) -> Result<Router> {
+        Ok(Router::new())
     }
 }
 

@@ -234,7 +234,7 @@ async fn call(
         trace: Some(Trace::of(&headers, &mut rand::rng())),
         deadline: Instant::now() + entry.timeout,
         peer: None,
-        is_tool: true,
+        tool: Some(&entry.tool.name),
     };
     match entry.call(parts).await {
         Ok(reply) => answered(reply).await.or_else(|(code, detail)| failed(&code, detail)),
