@@ -36,6 +36,8 @@ impl Core {
     pub(crate) fn new(host: HostApiRef, ctx: CtxId, about: About, threads: Threads) -> Self {
         let (registration, register) = (Registration::new(ctx, host), Register::with(host, ctx));
         let runtime = Runtime::new(register, threads);
+        #[cfg(any(feature = "log", feature = "tracing"))]
+        crate::log_bridge::install(&about.name);
         Self { host, ctx, about, runtime, shapes: Shapes::default(), _registration: registration }
     }
 

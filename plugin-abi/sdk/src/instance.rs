@@ -192,7 +192,7 @@ impl Instance {
         call: CallId,
         mut request: abi::Request,
         scope: &Scope,
-    ) -> Result<crate::router::HandlerFuture> {
+    ) -> Result<crate::router::BoxedFuture> {
         let entry = usize::try_from(handler).ok().and_then(|at| self.entries.get(at));
         let entry = entry.ok_or_else(|| Error::over("there is no handler of this number"))?;
         let head = bytes_in(std::mem::take(&mut request.head));

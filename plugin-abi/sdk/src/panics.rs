@@ -32,7 +32,7 @@ impl Drop for Registration {
     fn drop(&mut self) {
         let mut instances = INSTANCES.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = instances.iter().position(|(ctx, _)| *ctx == self.ctx) {
-            instances.swap_remove(at);
+            instances.remove(at); // the last one stays the newest
         }
     }
 }
@@ -48,11 +48,19 @@ fn install() {
 }
 
 /// The log of the instance that is running on this thread; on a thread of the plugin's own, which
-/// belongs to no instance, that of any. Never waits: a hook that blocks would hide the panic.
+/// belongs to no instance, that of the newest. Never waits: a hook that blocks would hide the panic.
 pub(crate) fn logger() -> Option<(HostApiRef, CtxId)> {
-    let (current, _) = Scope::current();
-    let instances = INSTANCES.try_read().ok()?;
-    let (ctx, host) = instances.iter().find(|(ctx, _)| *ctx == current).or(instances.last())?;
+    choose(&INSTANCES.try_read().ok()?, Scope::current().0)
+}
+
+/// The log of this instance, or of the newest when it is gone. Waits while an instance is being made.
+#[cfg(any(feature = "log", feature = "tracing"))]
+pub(crate) fn logger_of(ctx: CtxId) -> Option<(HostApiRef, CtxId)> {
+    choose(&INSTANCES.read().unwrap_or_else(PoisonError::into_inner), ctx)
+}
+
+fn choose(instances: &[(CtxId, HostApiRef)], wanted: CtxId) -> Option<(HostApiRef, CtxId)> {
+    let (ctx, host) = instances.iter().find(|(ctx, _)| *ctx == wanted).or(instances.last())?;
     Some((*host, *ctx))
 }
 

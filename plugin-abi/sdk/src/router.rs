@@ -6,8 +6,8 @@ use http::Method;
 
 use crate::{Error, PluginContext, Request, Response, Result};
 
-pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
-pub(crate) type DynHandler = dyn Fn(PluginContext, Request) -> HandlerFuture + Send + Sync;
+pub(crate) type BoxedFuture = Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
+pub(crate) type DynHandler = dyn Fn(PluginContext, Request) -> BoxedFuture + Send + Sync;
 
 /// A handler: `async fn(PluginContext, Request) -> Result<impl Into<Response>>`.
 ///
@@ -25,15 +25,35 @@ pub trait Handler: Send + Sync + 'static {
     fn call(&self, ctx: PluginContext, req: Request) -> Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
 }
 
-impl<F, Fut, R> Handler for F
+impl<F, Fut> Handler for F
 where
     F: Fn(PluginContext, Request) -> Fut + Send + Sync + 'static,
+    Fut: HandlerFuture,
+{
+    fn call(&self, ctx: PluginContext, req: Request) -> BoxedFuture {
+        let future = self(ctx, req);
+        Box::pin(future.reply())
+    }
+}
+
+/// What an `async fn` handler gives when it is called: a future of `Result<impl Into<Response>>` that may move between
+/// threads. Not to be implemented by hand.
+#[diagnostic::on_unimplemented(
+    message = "this handler gives `{Self}`, which is no future of a `cardinal_plugin::Result`",
+    note = "write it as `async fn name(ctx: PluginContext, req: Request) -> cardinal_plugin::Result<Response>`"
+)]
+pub trait HandlerFuture: Send + 'static {
+    #[doc(hidden)]
+    fn reply(self) -> impl Future<Output = Result<Response>> + Send + 'static;
+}
+
+impl<Fut, R> HandlerFuture for Fut
+where
     Fut: Future<Output = Result<R>> + Send + 'static,
     R: Into<Response>,
 {
-    fn call(&self, ctx: PluginContext, req: Request) -> HandlerFuture {
-        let future = self(ctx, req);
-        Box::pin(async move { future.await.map(Into::into) })
+    fn reply(self) -> impl Future<Output = Result<Response>> + Send + 'static {
+        async move { self.await.map(Into::into) }
     }
 }
 
