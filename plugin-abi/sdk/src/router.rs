@@ -28,7 +28,7 @@ pub trait Handler: Send + Sync + 'static {
 impl<F, Fut> Handler for F
 where
     F: Fn(PluginContext, Request) -> Fut + Send + Sync + 'static,
-    Fut: HandlerFuture,
+    Fut: Asynchronous + HandlerFuture,
 {
     fn call(&self, ctx: PluginContext, req: Request) -> BoxedFuture {
         let future = self(ctx, req);
@@ -38,14 +38,21 @@ where
 
 /// What an `async fn` handler gives when it is called: a future of `Result<impl Into<Response>>` that may move between
 /// threads. Not to be implemented by hand.
-#[diagnostic::on_unimplemented(
-    message = "this handler gives `{Self}`, which is no future of a `cardinal_plugin::Result`",
-    note = "write it as `async fn name(ctx: PluginContext, req: Request) -> cardinal_plugin::Result<Response>`"
-)]
 pub trait HandlerFuture: Send + 'static {
     #[doc(hidden)]
     fn reply(self) -> impl Future<Output = Result<Response>> + Send + 'static;
 }
+
+/// Every future. Asked for first, for the sake of its message.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "this handler gives `{Self}`, which is no future",
+    note = "a handler is `async`: write `async fn name(ctx: PluginContext, req: Request) -> cardinal_plugin::Result<Response>`"
+)]
+pub trait Asynchronous {}
+
+#[diagnostic::do_not_recommend]
+impl<Fut: Future> Asynchronous for Fut {}
 
 impl<Fut, R> HandlerFuture for Fut
 where
