@@ -53,6 +53,7 @@
 
 mod cards;
 mod context;
+mod cursor;
 mod database;
 mod error;
 mod input;
@@ -72,11 +73,13 @@ mod stream;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use cardinal_plugin_macros::plugin;
+pub use cardinal_plugin_macros::{FromRow, plugin};
 pub use cards::{Card, CardPage, CardQuery, Source, User, UserKind};
 pub use context::PluginContext;
+pub use cursor::{Cursor, Page};
 pub use database::{
-    Column, ConnectOptions, Connection, Pool, Row, RowIndex, RowStream, Statement, ToStatement, Transaction,
+    Column, ConnectOptions, Connection, FromRow, OwnedRows, Pool, Row, RowIndex, RowStream, Statement, ToStatement,
+    Transaction,
 };
 pub use error::{Error, Result, StdError};
 #[cfg(any(feature = "log", feature = "tracing"))]
@@ -84,7 +87,7 @@ pub use log_bridge::set_log_filter;
 pub use memory::Counting;
 pub use observe::{Level, Metrics};
 pub use request::Request;
-pub use response::Response;
+pub use response::{Event, Response, RowFormat};
 pub use router::{Handler, HandlerFuture, IntoRouter, Router};
 pub use runtime::{Task, block_on};
 pub use stream::ByteStream;

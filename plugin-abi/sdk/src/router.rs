@@ -59,6 +59,8 @@ where
     Fut: Future<Output = Result<R>> + Send + 'static,
     R: Into<Response>,
 {
+    // An `async fn` would hold `R`, too, which lives for no known time.
+    #[allow(clippy::manual_async_fn)]
     fn reply(self) -> impl Future<Output = Result<Response>> + Send + 'static {
         async move { self.await.map(Into::into) }
     }

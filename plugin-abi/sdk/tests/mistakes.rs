@@ -1,6 +1,6 @@
 //! What the compiler says of an author's mistakes. Each plugin here is compiled against the SDK that was built for the tests.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -127,4 +127,25 @@ fn a_manifest_that_does_not_fit_is_told_with_its_line() {
     assert_said(&said, &["manifest.json:6: the tool's name \"notes_list\" must be plugin_notes_<action>"]);
     let said = compile(&MANIFEST.replace("\"backend\": {},", "\"backend\": {},,"), LIBRARY);
     assert_said(&said, &["manifest.json:5: this is not JSON: a name in quotes was expected, not `,`"]);
+}
+
+#[test]
+fn a_type_that_is_not_made_of_a_row_is_told_how_to_become_one() {
+    let derive = |item: &str| compile(MANIFEST, &format!("#[derive(cardinal_plugin::FromRow)] {item} {LIBRARY}"));
+    assert_eq!(
+        derive("pub struct A { pub(crate) a: std::collections::HashMap<i64, Vec<u8>>, b: fn(u8) -> u8 }")
+            .matches("error[")
+            .count(),
+        2
+    );
+    assert_said(&derive("struct A(i64);"), &["structs with named fields; for `A`, ask for a tuple"]);
+    assert_said(&derive("struct A<T> { a: T }"), &["structs without parameters"]);
+    assert_said(&derive("enum A { B }"), &["structs with named fields"]);
+    assert_said(
+        &derive("struct A { #[row(named = \"x\")] a: i64 }"),
+        &["takes `name = \"column\"` and `json`, not `named`"],
+    );
+    let body = "_ctx.get_plugin_conn().await?.query_as::<String>(\"\", &[]).await?; Ok(Response::empty())";
+    let said = compile(MANIFEST, &LIBRARY.replace("    Ok(Response::empty())", body));
+    assert_said(&said, &["`std::string::String` is not made of a row", "#[derive(cardinal_plugin::FromRow)]"]);
 }

@@ -2,7 +2,6 @@
 //! `README.md` beside this crate walks through it.
 
 mod cache;
-mod cursor;
 pub mod fetch;
 pub mod politeness;
 pub mod product;

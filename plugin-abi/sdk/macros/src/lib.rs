@@ -3,6 +3,7 @@
 
 #![deny(missing_docs)]
 
+mod from_row;
 mod json;
 mod manifest;
 mod package;
@@ -29,6 +30,13 @@ use proc_macro::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenSt
 #[proc_macro]
 pub fn plugin(input: TokenStream) -> TokenStream {
     expand(input).unwrap_or_else(|message| compile_error(&message))
+}
+
+/// Makes a struct of a row, by the names of its fields: see `cardinal_plugin::FromRow`. `#[row(name = "column")]` reads
+/// another column, `#[row(json)]` a `json` or `jsonb` one by serde.
+#[proc_macro_derive(FromRow, attributes(row))]
+pub fn derive_from_row(input: TokenStream) -> TokenStream {
+    from_row::derive(input).unwrap_or_else(|message| compile_error(&message))
 }
 
 fn expand(routes: TokenStream) -> Result<TokenStream, String> {

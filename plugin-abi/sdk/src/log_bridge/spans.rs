@@ -39,7 +39,9 @@ struct Span {
 }
 
 /// Spans that somebody holds, with how many do.
-static SPANS: LazyLock<Mutex<HashMap<u64, (Arc<Span>, usize)>>> = LazyLock::new(Mutex::default);
+type Spans = HashMap<u64, (Arc<Span>, usize)>;
+
+static SPANS: LazyLock<Mutex<Spans>> = LazyLock::new(Mutex::default);
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
@@ -47,7 +49,7 @@ thread_local! {
     static ENTERED: RefCell<Vec<Id>> = const { RefCell::new(Vec::new()) };
 }
 
-fn spans() -> MutexGuard<'static, HashMap<u64, (Arc<Span>, usize)>> {
+fn spans() -> MutexGuard<'static, Spans> {
     SPANS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

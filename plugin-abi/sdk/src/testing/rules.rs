@@ -164,9 +164,8 @@ impl FakeHost {
         let text = |name: &str| query.get(name).and_then(Value::as_str);
         let cards = lock(&self.cards);
         let mut found: Vec<_> = cards.values().filter(|card| fits(card, &text)).collect();
-        let (sort, is_descending) = match text("sort").unwrap_or("created_at") {
-            sort => (sort.trim_start_matches('-'), sort.starts_with('-')),
-        };
+        let sort = text("sort").unwrap_or("created_at");
+        let (sort, is_descending) = (sort.trim_start_matches('-'), sort.starts_with('-'));
         found.sort_by_key(|card| card[sort].to_string());
         if is_descending {
             found.reverse();
