@@ -131,7 +131,7 @@ fn parts<'a>(caller: &Arc<Caller>, headers: &'a HeaderMap, body: &Bytes) -> Call
         trace: None,
         deadline: Instant::now() + Duration::from_secs(30),
         peer: Some([127, 0, 0, 1].into()),
-        is_tool: false,
+        tool: None,
         progress: None,
     }
 }

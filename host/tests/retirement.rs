@@ -82,7 +82,7 @@ fn call(instance: &Instance, route: &str, query: &str) -> Call {
         trace: None,
         deadline: Instant::now() + WAIT_TIMEOUT,
         peer: None,
-        is_tool: false,
+        tool: None,
         progress: None,
     };
     instance.call(handler, parts)

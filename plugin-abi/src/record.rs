@@ -40,6 +40,10 @@ pub mod attr {
     pub const CALL_KIND: u32 = 26;
     /// The length of a streamed request body when the client said it, decimal.
     pub const CONTENT_LENGTH: u32 = 27;
+    /// The name of the tool that is called; empty in the call of a route.
+    pub const TOOL: u32 = 28;
+    /// The language that the client prefers, a tag such as `de-AT`; empty when it named none.
+    pub const LOCALE: u32 = 29;
 }
 
 const HEAD: usize = 4;

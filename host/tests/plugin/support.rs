@@ -202,7 +202,7 @@ impl<'a> Request<'a> {
             trace: self.trace,
             deadline: Instant::now() + WAIT_TIMEOUT,
             peer: self.peer,
-            is_tool: false,
+            tool: None,
             progress: None,
         };
         self.instance.call(handler.id, parts)

@@ -18,7 +18,7 @@ use crate::{
     database::{ConnectOptions, shape::Shapes},
     instance::About,
     panics::Registration,
-    runtime::{Register, Runtime},
+    runtime::{Register, Runtime, Threads},
     scope::Scope,
 };
 
@@ -33,9 +33,11 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(host: HostApiRef, ctx: CtxId, about: About) -> Self {
+    pub(crate) fn new(host: HostApiRef, ctx: CtxId, about: About, threads: Threads) -> Self {
         let (registration, register) = (Registration::new(ctx, host), Register::with(host, ctx));
-        let runtime = Runtime::new(register);
+        let runtime = Runtime::new(register, threads);
+        #[cfg(any(feature = "log", feature = "tracing"))]
+        crate::log_bridge::install(&about.name);
         Self { host, ctx, about, runtime, shapes: Shapes::default(), _registration: registration }
     }
 
@@ -248,12 +250,34 @@ impl PluginContext {
 
     /// The operator's settings over the defaults of the manifest's `settings_schema`.
     ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Result};
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Settings {
+    ///     address: String,
+    ///     timeout_seconds: u32,
+    /// }
+    ///
+    /// fn settings(ctx: &PluginContext) -> Result<Settings> {
+    ///     ctx.settings()
+    /// }
+    /// ```
+    ///
     /// # Errors
-    /// When they do not fit `T`; the message names the field, never a value.
+    /// When they do not fit `T`. The message names the setting and what is expected, never a value, which may be secret.
     pub fn settings<T: DeserializeOwned>(&self) -> Result<T> {
         let bytes = (self.core.host.settings())(self.core.ctx);
         let json = if bytes.get().is_empty() { b"{}" } else { bytes.get() };
-        serde_json::from_slice(json).map_err(|error| Error::internal(format!("the settings do not fit: {error}")))
+        let mut reader = serde_json::Deserializer::from_slice(json);
+        serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+            let path = error.path().to_string();
+            let place = if path == "." { "the settings do".to_owned() } else { format!("the setting `{path}` does") };
+            let fault = without_value(&error.inner().to_string());
+            Error::internal(format!(
+                "{place} not fit: {fault}. settings_schema in manifest.json says what the host lets in"
+            ))
+        })
     }
 
     /// Writes a line to the host's log, under the plugin's name and the call's request id.
@@ -353,7 +377,47 @@ pub(crate) fn parse<T: DeserializeOwned>(
     serde_json::from_slice(bytes.get()).map_err(|error| Error::internal(format!("the host's {what}: {error}")))
 }
 
+/// serde's words without the value that it found and the place in a text that nobody sees.
+fn without_value(fault: &str) -> String {
+    let fault = fault.split(" at line ").next().unwrap_or(fault);
+    for kind in ["invalid type: ", "invalid value: ", "unknown variant "] {
+        let Some(found) = fault.strip_prefix(kind) else { continue };
+        let (found, expected) = found.rsplit_once(", expected ").unwrap_or((found, "something else"));
+        let found = found.split(['"', '`']).next().unwrap_or_default().trim();
+        let found = if found.is_empty() { "this value".to_owned() } else { format!("found {found}") };
+        return format!("{found}, expected {expected}");
+    }
+    fault.to_owned()
+}
+
+/// The host's answer to a write as the card's version.
 fn version(answer: Result<u64, cardinal_plugin_abi::Error>) -> Result<i64> {
     let version = answer.map_err(Error::of_host)?;
     i64::try_from(version).map_err(|_| Error::of_code(codes::INTERNAL, "the host's version of the card is no version"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{version, without_value};
+
+    #[test]
+    fn a_setting_that_does_not_fit_is_told_without_its_value() {
+        for (fault, told) in [
+            (
+                "invalid type: string \"s3cret, expected x\", expected u32 at line 1 column 9",
+                "found string, expected u32",
+            ),
+            ("invalid type: integer `7`, expected a string at line 1 column 2", "found integer, expected a string"),
+            ("unknown variant `s3cret`, expected `a` or `b`", "this value, expected `a` or `b`"),
+            ("missing field `address` at line 1 column 2", "missing field `address`"),
+        ] {
+            assert_eq!(without_value(fault), told);
+        }
+    }
+
+    #[test]
+    fn a_version_beyond_those_of_cards_is_an_error() {
+        assert_eq!(version(Ok(4)).unwrap(), 4);
+        assert!(version(Ok(u64::MAX)).is_err());
+    }
 }

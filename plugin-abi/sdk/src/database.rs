@@ -5,6 +5,8 @@
 //! checks as there: a value that does not fit the statement's type is an error, never a guess.
 
 mod connection;
+mod from_row;
+pub(crate) mod json;
 mod row;
 pub(crate) mod shape;
 mod transaction;
@@ -15,7 +17,8 @@ use std::future::Future;
 use serde::Deserialize;
 
 pub use connection::{Connection, Statement, ToStatement};
-pub use row::{Column, Row, RowIndex, RowStream};
+pub use from_row::FromRow;
+pub use row::{Column, OwnedRows, Row, RowIndex, RowStream};
 pub use transaction::Transaction;
 
 use crate::{PluginContext, Result};

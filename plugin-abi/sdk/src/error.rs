@@ -20,7 +20,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///   answers. The client sees only what the host decides to show (an internal error shows nothing);
 ///   the whole chain of causes goes to the log under the request's id.
 ///
-/// It does not implement [`std::error::Error`] itself, so that `?` can convert from all that do.
+/// It does not implement [`std::error::Error`] itself, so that `?` can convert from all that do, and from `anyhow::Error` and
+/// `eyre::Report`. [`into_std`](Self::into_std) makes one of it.
 ///
 /// ```
 /// use cardinal_plugin::{Error, Result};
@@ -43,6 +44,7 @@ pub struct Error {
     flags: u32,
 }
 
+#[derive(Clone, Copy)]
 enum Kind {
     /// For the client, with the status.
     Reply(u16),
@@ -103,6 +105,45 @@ impl Error {
     /// it with its chain of sources. `?` does the same.
     pub fn internal(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::of_code(codes::INTERNAL, chain(&*cause.into()))
+    }
+
+    /// This error for code that passes errors on as `anyhow::Error` or another: `?` in a handler gives it back as it was,
+    /// with its status for the client.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Error, Result};
+    ///
+    /// fn parse(text: &str) -> Result<u32, Box<dyn std::error::Error + Send + Sync>> {
+    ///     if text.is_empty() {
+    ///         return Err(Error::unprocessable("Say a number.").into_std().into());
+    ///     }
+    ///     Ok(text.parse()?)
+    /// }
+    ///
+    /// fn handle(text: &str) -> Result<u32> {
+    ///     Ok(parse(text)?)
+    /// }
+    /// assert_eq!(handle("").unwrap_err().status(), Some(422));
+    /// assert_eq!(handle("x").unwrap_err().status(), None);
+    /// ```
+    pub fn into_std(self) -> StdError {
+        StdError { inner: Inner(self) }
+    }
+
+    fn of_std(error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut next = Some(error);
+        while let Some(cause) = next {
+            let ours = cause.downcast_ref::<StdError>().map(|own| &own.inner.0);
+            if let Some(ours) = ours.or_else(|| cause.downcast_ref::<Inner>().map(|own| &own.0)) {
+                return ours.copy();
+            }
+            next = cause.source();
+        }
+        Self::of_code(codes::INTERNAL, chain(error))
+    }
+
+    fn copy(&self) -> Self {
+        Self { kind: self.kind, message: self.message.clone(), details: self.details.clone(), flags: self.flags }
     }
 
     /// Adds a field at fault to the problem's `errors`: a JSON pointer into the input
@@ -170,6 +211,11 @@ impl Error {
         self.flags & codes::flags::RETRY != 0
     }
 
+    /// The handler panicked, or a host function did.
+    pub fn is_panic(&self) -> bool {
+        self.is(codes::PANICKED)
+    }
+
     fn is(&self, code: u32) -> bool {
         matches!(self.kind, Kind::Code(own) if own == code)
     }
@@ -181,6 +227,32 @@ impl Error {
             }
             other => *other = json!({ key: value }),
         }
+    }
+
+    /// The status that the client gets: of an error made for it, or what the host makes of any other.
+    #[cfg(feature = "testing")]
+    pub(crate) fn client_status(&self) -> u16 {
+        let details = self.details.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
+        self.status().or(details).unwrap_or(match self.kind {
+            Kind::Code(codes::FORBIDDEN) => 403,
+            Kind::Code(codes::NOT_FOUND) => 404,
+            Kind::Code(codes::REFUSED) => 422,
+            Kind::Code(codes::UNAVAILABLE) => 503,
+            Kind::Code(codes::TIMED_OUT) => 504,
+            _ => 500,
+        })
+    }
+
+    /// Whether the client sees the message.
+    #[cfg(feature = "testing")]
+    pub(crate) fn is_public(&self) -> bool {
+        self.status().is_some() || self.flags & codes::flags::PUBLIC != 0
+    }
+
+    /// The fields at fault, as JSON.
+    #[cfg(feature = "testing")]
+    pub(crate) fn fields(&self) -> Option<&Value> {
+        self.details.get("errors")
     }
 
     pub(crate) fn of_code(code: u32, message: impl Into<String>) -> Self {
@@ -226,9 +298,51 @@ impl From<Error> for abi::Error {
     }
 }
 
-impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
+/// Of everything that is, or becomes, a standard error: [`std::error::Error`]s, `anyhow::Error`, `eyre::Report`, texts. One
+/// that [`Error::into_std`] made comes back as it was, also from within others.
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Error {
     fn from(error: E) -> Self {
-        Self::of_code(codes::INTERNAL, chain(&error))
+        Self::of_std(&*error.into())
+    }
+}
+
+/// An [`Error`] as a [`std::error::Error`], made by [`Error::into_std`].
+pub struct StdError {
+    /// What `source` leads to, so that it is found behind an `anyhow::Error`, which hides its outermost error.
+    inner: Inner,
+}
+
+struct Inner(Error);
+
+impl std::error::Error for StdError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.inner)
+    }
+}
+
+impl std::error::Error for Inner {}
+
+impl Display for StdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Display::fmt(&self.inner.0, f)
+    }
+}
+
+impl fmt::Debug for StdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.inner.0, f)
+    }
+}
+
+impl Display for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
     }
 }
 
@@ -250,7 +364,7 @@ impl fmt::Debug for Error {
 
 /// An error and its sources, outermost first. A source whose text its parent already ends with is
 /// left out: many errors print their source themselves.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -312,6 +426,29 @@ mod tests {
         assert_eq!(error.message(), "no such page: invalid digit found in string");
         assert_eq!(error.status(), None);
         assert_eq!(abi::Error::from(error).code, codes::INTERNAL);
+    }
+
+    #[test]
+    fn anyhow_is_taken_and_gives_back_what_was_ours() {
+        use anyhow::Context as _;
+        fn fails() -> anyhow::Result<u32> {
+            "x".parse::<u32>().context("reading the page").context("importing")
+        }
+        fn passes_on(ours: bool) -> anyhow::Result<u32> {
+            if ours { Err(Error::conflict("taken").into_std()).context("importing") } else { fails() }
+        }
+        fn handler(ours: bool) -> Result<u32> {
+            Ok(passes_on(ours)?)
+        }
+        let error = handler(false).unwrap_err();
+        assert_eq!(error.message(), "importing: reading the page: invalid digit found in string");
+        assert_eq!(handler(true).unwrap_err().status(), Some(409));
+        let bare = || -> Result<()> { Err(anyhow::Error::new(Error::conflict("taken").into_std()))? };
+        assert_eq!(bare().unwrap_err().status(), Some(409));
+        let text = || -> Result<()> { Err("no page")? };
+        assert_eq!(text().unwrap_err().message(), "no page");
+        let ours = || -> Result<()> { Err(Error::conflict("taken"))? };
+        assert_eq!(ours().unwrap_err().status(), Some(409));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::{
     context::{Core, InCall},
     memory,
     router::Entry,
+    runtime::Threads,
     scope::Scope,
     stream::bytes_in,
 };
@@ -28,7 +29,10 @@ pub trait Plugin: Send + Sync + 'static {
     /// The bytes of manifest.json.
     const MANIFEST: &'static [u8];
     /// The author's `routes`.
-    fn routes(ctx: &PluginContext) -> Router;
+    ///
+    /// # Errors
+    /// When it made no router: the instance is refused with the error's message.
+    fn routes(ctx: &PluginContext) -> Result<Router>;
 }
 
 /// The header that the host looks up in the library. Called by `plugin!` alone.
@@ -68,7 +72,8 @@ extern "C" fn describe<P: Plugin>() -> Bytes {
 
 unsafe extern "C" fn create<P: Plugin>(host: HostApiRef, ctx: CtxId, out: *mut *const (), err: *mut abi::Error) -> u8 {
     let body = || {
-        let instance = Instance::create::<P>(host, ctx).map_err(abi::Error::from)?;
+        let instance = Instance::create(host, ctx, P::MANIFEST, &P::routes, Threads::Shared);
+        let instance = instance.map_err(abi::Error::from)?;
         Ok(Arc::into_raw(instance).cast::<()>())
     };
     // SAFETY: the host gives an `out` and an `err` that are valid for a write.
@@ -125,9 +130,9 @@ impl About {
     }
 }
 
-struct Instance {
-    core: Arc<Core>,
-    entries: Vec<Entry>,
+pub(crate) struct Instance {
+    pub(crate) core: Arc<Core>,
+    pub(crate) entries: Vec<Entry>,
 }
 
 impl Instance {
@@ -138,11 +143,17 @@ impl Instance {
         unsafe { &*instance.cast::<Self>() }
     }
 
-    fn create<P: Plugin>(host: HostApiRef, ctx: CtxId) -> Result<Arc<Self>> {
-        let core = Arc::new(Core::new(host, ctx, About::read(P::MANIFEST)?));
+    pub(crate) fn create(
+        host: HostApiRef,
+        ctx: CtxId,
+        manifest: &[u8],
+        routes: &dyn Fn(&PluginContext) -> Result<Router>,
+        threads: Threads,
+    ) -> Result<Arc<Self>> {
+        let core = Arc::new(Core::new(host, ctx, About::read(manifest)?, threads));
         let context = PluginContext::of_instance(core.clone());
-        let router = core.scope(0).enter(|| P::routes(&context));
-        let entries = router.finish(&named_handlers(P::MANIFEST)).map_err(Error::internal)?;
+        let router = core.scope(0).enter(|| routes(&context))?;
+        let entries = router.finish(&named_handlers(manifest)).map_err(Error::internal)?;
         Ok(Arc::new(Self { core, entries }))
     }
 
@@ -155,7 +166,7 @@ impl Instance {
     }
 
     /// The sync part of a call: runs the handler function up to its future.
-    fn call(
+    pub(crate) fn call(
         &self,
         handler: u32,
         call: CallId,
@@ -181,7 +192,7 @@ impl Instance {
         call: CallId,
         mut request: abi::Request,
         scope: &Scope,
-    ) -> Result<crate::router::HandlerFuture> {
+    ) -> Result<crate::router::BoxedFuture> {
         let entry = usize::try_from(handler).ok().and_then(|at| self.entries.get(at));
         let entry = entry.ok_or_else(|| Error::over("there is no handler of this number"))?;
         let head = bytes_in(std::mem::take(&mut request.head));

@@ -42,17 +42,24 @@
 //!   handler's future is dropped at its next await. What must go on belongs into
 //!   [`PluginContext::spawn`].
 //! * **Panics** end their call with an internal error and are logged; nothing else is harmed.
-//! * **Errors.** [`Error`]'s constructors speak to the client, `?` speaks to the log.
+//! * **Errors.** [`Error`]'s constructors speak to the client, `?` speaks to the log, with any standard error,
+//!   `anyhow::Error` or `eyre::Report`.
+//! * **Log.** [`PluginContext::log`], or with the features `tracing` and `log` the macros of these crates: each line is
+//!   written with the call that it belongs to (`set_log_filter` chooses which).
+//! * **Tests.** The feature `testing` has a host for them, in `testing`.
 //! * **Blocking work** belongs into `tokio::task::spawn_blocking`; `block_in_place` panics here.
 
 #![deny(missing_docs)]
 
 mod cards;
 mod context;
+mod cursor;
 mod database;
 mod error;
 mod input;
 mod instance;
+#[cfg(any(feature = "log", feature = "tracing"))]
+mod log_bridge;
 mod memory;
 mod observe;
 mod panics;
@@ -63,19 +70,25 @@ mod router;
 mod runtime;
 mod scope;
 mod stream;
+#[cfg(feature = "testing")]
+pub mod testing;
 
-pub use cardinal_plugin_macros::plugin;
+pub use cardinal_plugin_macros::{FromRow, plugin};
 pub use cards::{Card, CardPage, CardQuery, Source, User, UserKind};
 pub use context::PluginContext;
+pub use cursor::{Cursor, Page};
 pub use database::{
-    Column, ConnectOptions, Connection, Pool, Row, RowIndex, RowStream, Statement, ToStatement, Transaction,
+    Column, ConnectOptions, Connection, FromRow, OwnedRows, Pool, Row, RowIndex, RowStream, Statement, ToStatement,
+    Transaction,
 };
-pub use error::{Error, Result};
+pub use error::{Error, Result, StdError};
+#[cfg(any(feature = "log", feature = "tracing"))]
+pub use log_bridge::set_log_filter;
 pub use memory::Counting;
 pub use observe::{Level, Metrics};
 pub use request::Request;
-pub use response::Response;
-pub use router::{Handler, Router};
+pub use response::{Event, Response, RowFormat};
+pub use router::{Handler, HandlerFuture, IntoRouter, Router};
 pub use runtime::{Task, block_on};
 pub use stream::ByteStream;
 

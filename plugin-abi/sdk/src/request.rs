@@ -127,6 +127,32 @@ impl Request {
         text(&self.head, attr::CALL_KIND) == "tool"
     }
 
+    /// The name of the tool that is called, as in the manifest: `plugin_notes_add`. `None` for a route. Tells two tools with
+    /// one handler apart.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{Error, Request, Result};
+    /// fn is_dry_run(req: &Request) -> bool {
+    ///     req.tool() == Some("plugin_notes_try")
+    /// }
+    /// ```
+    pub fn tool(&self) -> Option<&str> {
+        Some(text(&self.head, attr::TOOL)).filter(|name| !name.is_empty())
+    }
+
+    /// The language that the client prefers, a tag such as `de-AT`: the first of its `Accept-Language`. `None` when it named
+    /// none.
+    ///
+    /// ```
+    /// # use cardinal_plugin::Request;
+    /// fn greeting(req: &Request) -> &'static str {
+    ///     if req.locale().is_some_and(|tag| tag.starts_with("de")) { "Hallo" } else { "Hello" }
+    /// }
+    /// ```
+    pub fn locale(&self) -> Option<&str> {
+        Some(text(&self.head, attr::LOCALE)).filter(|tag| !tag.is_empty())
+    }
+
     /// The id that stands in every log line and error body of this request.
     pub fn request_id(&self) -> &str {
         text(&self.head, attr::REQUEST_ID)
@@ -212,7 +238,16 @@ impl std::fmt::Debug for Request {
 }
 
 /// Attributes that are read as text.
-const TEXTS: [u32; 6] = [attr::PATH, attr::QUERY, attr::REQUEST_ID, attr::TRACE_PARENT, attr::CALL_KIND, attr::PEER];
+const TEXTS: [u32; 8] = [
+    attr::PATH,
+    attr::QUERY,
+    attr::REQUEST_ID,
+    attr::TRACE_PARENT,
+    attr::CALL_KIND,
+    attr::PEER,
+    attr::TOOL,
+    attr::LOCALE,
+];
 
 /// Checks the head once, so that its texts can be read without errors; gives the method.
 fn check_head(head: &[u8]) -> Result<Method> {

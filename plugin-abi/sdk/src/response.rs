@@ -1,5 +1,9 @@
 //! What a handler answers.
 
+mod conditional;
+mod events;
+mod rows;
+
 use bytes::Bytes;
 use cardinal_plugin_abi::{self as abi, pairs};
 use futures_util::Stream;
@@ -8,6 +12,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{Error, Result, scope::Scope, stream};
+
+pub use events::Event;
+pub use rows::RowFormat;
 
 /// A reply: status (200 unless said otherwise), headers, body.
 ///

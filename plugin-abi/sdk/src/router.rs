@@ -4,10 +4,10 @@ use std::{any::TypeId, collections::HashMap, future::Future, pin::Pin, sync::Arc
 
 use http::Method;
 
-use crate::{PluginContext, Request, Response, Result};
+use crate::{Error, PluginContext, Request, Response, Result};
 
-pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
-pub(crate) type DynHandler = dyn Fn(PluginContext, Request) -> HandlerFuture + Send + Sync;
+pub(crate) type BoxedFuture = Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
+pub(crate) type DynHandler = dyn Fn(PluginContext, Request) -> BoxedFuture + Send + Sync;
 
 /// A handler: `async fn(PluginContext, Request) -> Result<impl Into<Response>>`.
 ///
@@ -25,15 +25,44 @@ pub trait Handler: Send + Sync + 'static {
     fn call(&self, ctx: PluginContext, req: Request) -> Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
 }
 
-impl<F, Fut, R> Handler for F
+impl<F, Fut> Handler for F
 where
     F: Fn(PluginContext, Request) -> Fut + Send + Sync + 'static,
+    Fut: Asynchronous + HandlerFuture,
+{
+    fn call(&self, ctx: PluginContext, req: Request) -> BoxedFuture {
+        let future = self(ctx, req);
+        Box::pin(future.reply())
+    }
+}
+
+/// What an `async fn` handler gives when it is called: a future of `Result<impl Into<Response>>` that may move between
+/// threads. Not to be implemented by hand.
+pub trait HandlerFuture: Send + 'static {
+    #[doc(hidden)]
+    fn reply(self) -> impl Future<Output = Result<Response>> + Send + 'static;
+}
+
+/// Every future. Asked for first, for the sake of its message.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "this handler gives `{Self}`, which is no future",
+    note = "a handler is `async`: write `async fn name(ctx: PluginContext, req: Request) -> cardinal_plugin::Result<Response>`"
+)]
+pub trait Asynchronous {}
+
+#[diagnostic::do_not_recommend]
+impl<Fut: Future> Asynchronous for Fut {}
+
+impl<Fut, R> HandlerFuture for Fut
+where
     Fut: Future<Output = Result<R>> + Send + 'static,
     R: Into<Response>,
 {
-    fn call(&self, ctx: PluginContext, req: Request) -> HandlerFuture {
-        let future = self(ctx, req);
-        Box::pin(async move { future.await.map(Into::into) })
+    // An `async fn` would hold `R`, too, which lives for no known time.
+    #[allow(clippy::manual_async_fn)]
+    fn reply(self) -> impl Future<Output = Result<Response>> + Send + 'static {
+        async move { self.await.map(Into::into) }
     }
 }
 
@@ -72,6 +101,45 @@ pub(crate) struct Entry {
     pub(crate) route: Option<(Method, String)>,
     pub(crate) handler: Arc<DynHandler>,
     identity: TypeId,
+}
+
+/// What `routes` may return: a [`Router`], or a `Result` of one. An error refuses the plugin with its message
+/// (`create-failed`).
+///
+/// ```
+/// use cardinal_plugin::{Error, PluginContext, Result, Router};
+///
+/// pub fn routes(ctx: &PluginContext) -> Result<Router> {
+///     let settings: cardinal_plugin::serde_json::Value = ctx.settings()?;
+///     if settings["address"] == "" {
+///         return Err(Error::internal("the setting `address` is empty"));
+///     }
+///     Ok(Router::new())
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`routes` returns `{Self}`, which is not a router",
+    label = "`routes` must return a `Router`, or a `Result<Router>`",
+    note = "write `pub fn routes(ctx: &PluginContext) -> Router`, without `async`"
+)]
+pub trait IntoRouter {
+    /// The router.
+    ///
+    /// # Errors
+    /// Whatever kept `routes` from making one.
+    fn into_router(self) -> Result<Router>;
+}
+
+impl IntoRouter for Router {
+    fn into_router(self) -> Result<Router> {
+        Ok(self)
+    }
+}
+
+impl<E: Into<Error>> IntoRouter for Result<Router, E> {
+    fn into_router(self) -> Result<Router> {
+        self.map_err(Into::into)
+    }
 }
 
 impl Router {

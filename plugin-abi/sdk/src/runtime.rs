@@ -31,6 +31,7 @@ static SHARED: Mutex<Weak<IoThread>> = Mutex::new(Weak::new());
 struct IoThread {
     handle: Handle,
     _stop: oneshot::Sender<()>,
+    _clock: Option<HeldClock>,
     /// Its sender ends with the thread.
     ended: watch::Receiver<()>,
 }
@@ -47,11 +48,20 @@ impl IoThread {
     }
 
     fn start(name: &str, register: Register) -> Result<Self> {
-        let mut builder = Builder::new_current_thread();
+        Self::start_with(name, register, Builder::new_current_thread(), |_| None)
+    }
+
+    fn start_with(
+        name: &str,
+        register: Register,
+        mut builder: Builder,
+        clock: impl FnOnce(&Handle) -> Option<HeldClock>,
+    ) -> Result<Self> {
         // Of the threads for blocking work; the io thread itself is no such.
         let builder = builder.on_thread_start(move || register.this_thread());
         let runtime = builder.enable_all().build().map_err(cannot_start)?;
         let handle = runtime.handle().clone();
+        let held = clock(&handle);
         let (stop, stopped) = oneshot::channel::<()>();
         let (ending, ended) = watch::channel(());
         let run = move || {
@@ -61,7 +71,27 @@ impl IoThread {
             drop(ending);
         };
         std::thread::Builder::new().name(format!("{name}-io")).spawn(run).map_err(cannot_start)?;
-        Ok(Self { handle, _stop: stop, ended })
+        Ok(Self { handle, _stop: stop, _clock: held, ended })
+    }
+}
+
+/// Keeps a test's clock from going on by itself: dropped with the io thread.
+type HeldClock = std::sync::mpsc::Sender<()>;
+
+#[cfg(feature = "testing")]
+impl IoThread {
+    /// One for a test alone, whose clock stands still when `paused`.
+    fn own(name: &str, register: Register, paused: bool) -> Result<Self> {
+        let mut builder = Builder::new_current_thread();
+        builder.start_paused(paused);
+        Self::start_with(name, register, builder, |handle| {
+            let (held, holding) = std::sync::mpsc::channel::<()>();
+            // As long as blocking work is under way, tokio's paused clock does not jump to the next timer.
+            paused.then(|| {
+                handle.spawn_blocking(move || holding.recv());
+                held
+            })
+        })
     }
 }
 
@@ -91,6 +121,16 @@ pub(crate) struct Runtime {
     /// `true` tells the tasks to end; each holds a receiver until it has.
     stop: watch::Sender<bool>,
     register: Register,
+    threads: Threads,
+}
+
+/// Whose io thread an instance uses.
+#[derive(Clone, Copy)]
+pub(crate) enum Threads {
+    /// The library's.
+    Shared,
+    #[cfg(feature = "testing")]
+    Own { paused: bool },
 }
 
 enum State {
@@ -100,8 +140,8 @@ enum State {
 }
 
 impl Runtime {
-    pub(crate) fn new(register: Register) -> Self {
-        Self { state: Mutex::new(State::Idle), stop: watch::Sender::new(false), register }
+    pub(crate) fn new(register: Register, threads: Threads) -> Self {
+        Self { state: Mutex::new(State::Idle), stop: watch::Sender::new(false), register, threads }
     }
 
     /// The runtime to enter, started now when it wasn't.
@@ -111,7 +151,11 @@ impl Runtime {
             State::Running(io) => Ok(io.handle.clone()),
             State::Stopped => Err(Error::over("the plugin has been stopped")),
             State::Idle => {
-                let io = IoThread::shared(name, self.register)?;
+                let io = match self.threads {
+                    Threads::Shared => IoThread::shared(name, self.register)?,
+                    #[cfg(feature = "testing")]
+                    Threads::Own { paused } => Arc::new(IoThread::own(name, self.register, paused)?),
+                };
                 let handle = io.handle.clone();
                 *state = State::Running(io);
                 Ok(handle)
@@ -240,7 +284,7 @@ mod tests {
     #[test]
     fn the_io_thread_lives_as_long_as_an_instance_that_uses_it() {
         let running = || SHARED.lock().unwrap().upgrade().is_some();
-        let new = || Runtime::new(Register::default());
+        let new = || Runtime::new(Register::default(), Threads::Shared);
         let (first, second, idle) = (new(), new(), new());
         assert!(!running(), "nothing is started before it is needed");
         let handle = first.handle("one").unwrap();

@@ -2,12 +2,14 @@
 //! `README.md` beside this crate walks through it.
 
 mod cache;
-mod cursor;
 pub mod fetch;
 pub mod politeness;
 pub mod product;
 mod routes;
 mod service;
 mod settings;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
 
 cardinal_plugin::plugin!(routes::routes);

@@ -2,10 +2,9 @@
 //! service, and shapes the answer; nothing else happens here.
 
 use cardinal_plugin::serde_json::Value;
-use cardinal_plugin::{Error, PluginContext, Request, Result, Router, Uuid, json};
+use cardinal_plugin::{Cursor, Error, Page, PluginContext, Request, Response, Result, Router, Uuid, json};
 use serde::Deserialize;
 
-use crate::cursor;
 use crate::service::{self, Wanted};
 
 const ITEMS_DEFAULT: u32 = 50;
@@ -63,21 +62,14 @@ struct ItemsInput {
     cursor: Option<String>,
 }
 
-async fn items(ctx: PluginContext, request: Request) -> Result<Value> {
+async fn items(ctx: PluginContext, request: Request) -> Result<Response> {
     let input: ItemsInput = request.input().await?;
     let limit = input.limit.unwrap_or(ITEMS_DEFAULT);
     if !(1..=ITEMS_MAX).contains(&limit) {
         return Err(Error::bad_request(format!("`limit` must be between 1 and {ITEMS_MAX}.")));
     }
-    let before = input.cursor.as_deref().map(|cursor| cursor::read(cursor).ok_or_else(bad_cursor)).transpose()?;
+    let before = input.cursor.as_deref().map(Cursor::read).transpose()?;
     // One more than asked for shows whether there is a next page.
-    let mut items = service::items(&ctx, limit + 1, before).await?;
-    let is_last = items.len() as u64 <= u64::from(limit);
-    items.truncate(limit as usize);
-    let next_cursor = items.last().filter(|_| !is_last).map(|item| cursor::write(item.id));
-    Ok(json!({ "items": items, "next_cursor": next_cursor }))
-}
-
-fn bad_cursor() -> Error {
-    Error::with_code(400, "invalid-cursor", "This cursor is not one that `next_cursor` gave.")
+    let items = service::items(&ctx, limit + 1, before).await?;
+    Ok(Response::json(&Page::new(items, limit as usize, |item| item.id)?))
 }

@@ -242,7 +242,9 @@ async fn the_supplier_dropped_into_an_empty_folder_is_whole() {
     assert!(packed.status.success(), "{}", String::from_utf8_lossy(&packed.stderr));
     let size = |path: &Path| std::fs::metadata(path).unwrap().len();
     assert!(size(&dropped) < size(&built("libsupplier.so")), "it is stripped");
-    assert_eq!(std::fs::read_dir(plugins.path()).unwrap().count(), 1, "nothing else is left there");
+    let symbols = std::fs::read(plugins.path().join("anything.debug")).unwrap();
+    assert!(symbols == std::fs::read(built("libsupplier.so")).unwrap(), "its symbols are kept, which hosts ignore");
+    assert_eq!(std::fs::read_dir(plugins.path()).unwrap().count(), 2, "nothing else is left there");
 
     let host = Host::settings()
         .plugins(plugins)

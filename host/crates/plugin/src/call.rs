@@ -36,8 +36,8 @@ pub struct CallParts<'a> {
     pub trace: Option<Trace>,
     pub deadline: Instant,
     pub peer: Option<IpAddr>,
-    /// A tool call: `body` holds its arguments.
-    pub is_tool: bool,
+    /// The name of the tool that is called; `body` holds its arguments.
+    pub tool: Option<&'a str>,
     /// Where the plugin's reports of how far it is go; none where nobody hears them.
     pub progress: Option<ProgressSender>,
 }

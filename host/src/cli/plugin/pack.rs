@@ -19,12 +19,15 @@ const STRIPPERS: [&str; 2] = ["strip", "llvm-strip"];
 ///
 /// The library is checked as by `cardinal plugin check`, stripped of symbols and debug information (by `strip` of
 /// binutils or llvm-strip), checked again and written to one file. A folder is packed when its files are those that the
-/// library was built with.
+/// library was built with. The library as it was stays beside it as NAME.debug, for `addr2line`: the packed one has no
+/// names any more. Hosts need and read the packed one alone.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   cardinal plugin pack target/release/libnotes.so
-      writes ./notes.so
+      writes ./notes.so and ./notes.debug
+  addr2line -Cfie notes.debug 0x82fa8
+      says where the crash or panic at that offset was
   cardinal plugin pack var/plugins/notes --output /srv/plugins/notes.so")]
 pub struct Args {
     /// A shared library, or a plugin's folder
@@ -59,6 +62,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     file.persist(&output).with_context(|| format!("writing {}", output.display()))?;
     let (before, after) = (package.library.len(), packed.library.len());
     writeln!(std::io::stdout(), "{} ({after} bytes, {before} before)", output.display())?;
+    if after < before {
+        let symbols = output.with_extension("debug");
+        std::fs::write(&symbols, &package.library).with_context(|| format!("writing {}", symbols.display()))?;
+        writeln!(std::io::stdout(), "{} (its symbols, for addr2line)", symbols.display())?;
+    }
     Ok(())
 }
 

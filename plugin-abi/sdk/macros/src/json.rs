@@ -1,16 +1,45 @@
-//! Whether a text is JSON, and where it isn't: a misplaced comma in a manifest should fail the
-//! build, not the loading. What the manifest says is the host's to judge.
+//! JSON with the lines that its parts stand in: a misplaced comma in a manifest should fail the build, not the loading.
 
 /// Deeper nesting is refused, not followed.
 const DEPTH: usize = 128;
 
-/// Checks `text`; the fault names its line.
-pub(crate) fn check(text: &str) -> Result<(), String> {
+/// A part of a document.
+pub(crate) struct Node {
+    /// The line that it begins in, from 1.
+    pub(crate) line: usize,
+    pub(crate) value: Value,
+}
+
+pub(crate) enum Value {
+    Text(String),
+    List(Vec<Node>),
+    Object(Vec<(String, Node)>),
+    /// A number, `true`, `false` or `null`.
+    Other,
+}
+
+impl Node {
+    /// The member of an object; the last of several alike, as for the host.
+    pub(crate) fn get(&self, name: &str) -> Option<&Self> {
+        let Value::Object(members) = &self.value else { return None };
+        members.iter().rev().find(|(own, _)| own == name).map(|(_, node)| node)
+    }
+
+    pub(crate) fn text(&self) -> Option<&str> {
+        if let Value::Text(text) = &self.value { Some(text) } else { None }
+    }
+
+    /// The elements; none of what is no list.
+    pub(crate) fn list(&self) -> &[Self] {
+        if let Value::List(elements) = &self.value { elements } else { &[] }
+    }
+}
+
+/// Reads `text`; the fault is the line and what is wrong there.
+pub(crate) fn parse(text: &str) -> Result<Node, (usize, String)> {
     let mut reader = Reader { bytes: text.as_bytes(), at: 0 };
-    reader.value(0).and_then(|()| reader.end()).map_err(|fault| {
-        let line = 1 + reader.bytes[..reader.at].iter().filter(|byte| **byte == b'\n').count();
-        format!("line {line}: {fault}")
-    })
+    let document = reader.value(0).and_then(|document| reader.end().map(|()| document));
+    document.map_err(|fault| (reader.line(), fault))
 }
 
 struct Reader<'a> {
@@ -47,21 +76,37 @@ impl Reader<'_> {
         if self.peek().is_none() { Ok(()) } else { Err(self.expected("the end")) }
     }
 
-    fn value(&mut self, depth: usize) -> Result<(), String> {
+    fn line(&self) -> usize {
+        1 + self.bytes[..self.at.min(self.bytes.len())].iter().filter(|byte| **byte == b'\n').count()
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Node, String> {
         if depth > DEPTH {
             return Err("it nests too deep".to_owned());
         }
-        match self.peek() {
-            Some(b'{') => self.list(b'}', |reader| {
-                reader.string("a name in quotes")?;
-                reader.take(b':', "`:`")?;
-                reader.value(depth + 1)
-            }),
-            Some(b'[') => self.list(b']', |reader| reader.value(depth + 1)),
-            Some(b'"') => self.string("a text"),
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            _ => self.word(),
-        }
+        let first = self.peek();
+        let line = self.line();
+        let value = match first {
+            Some(b'{') => {
+                let mut members = Vec::new();
+                self.list(b'}', |reader| {
+                    let name = reader.string("a name in quotes")?;
+                    reader.take(b':', "`:`")?;
+                    members.push((name, reader.value(depth + 1)?));
+                    Ok(())
+                })?;
+                Value::Object(members)
+            }
+            Some(b'[') => {
+                let mut elements = Vec::new();
+                self.list(b']', |reader| reader.value(depth + 1).map(|element| elements.push(element)))?;
+                Value::List(elements)
+            }
+            Some(b'"') => Value::Text(self.string("a text")?),
+            Some(b'-' | b'0'..=b'9') => self.number().map(|()| Value::Other)?,
+            _ => self.word().map(|()| Value::Other)?,
+        };
+        Ok(Node { line, value })
     }
 
     /// What stands between brackets, separated by commas.
@@ -83,29 +128,48 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn string(&mut self, what: &str) -> Result<(), String> {
+    fn string(&mut self, what: &str) -> Result<String, String> {
         self.take(b'"', what)?;
+        let mut text = Vec::new();
         loop {
             match self.bytes.get(self.at) {
                 Some(b'"') => break,
-                Some(b'\\') => self.escape()?,
-                Some(0x20..) => self.at += 1,
+                Some(b'\\') => {
+                    let mut letter = [0; 4];
+                    text.extend_from_slice(self.escape()?.encode_utf8(&mut letter).as_bytes());
+                }
+                Some(byte @ 0x20..) => {
+                    text.push(*byte);
+                    self.at += 1;
+                }
                 _ => return Err(self.expected("the `\"` that ends a text")),
             }
         }
         self.at += 1;
-        Ok(())
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    fn escape(&mut self) -> Result<(), String> {
+    /// The letter that an escape stands for; one half of a pair is the sign for what is no letter.
+    fn escape(&mut self) -> Result<char, String> {
         self.at += 1;
-        let digits = self.bytes.get(self.at + 1..self.at + 5);
-        match self.bytes.get(self.at) {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
-            Some(b'u') if digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) => self.at += 5,
+        let digits = self.bytes.get(self.at + 1..self.at + 5).and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let code = code.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        let letter = match (self.bytes.get(self.at), code) {
+            (Some(b'b'), _) => '\u{8}',
+            (Some(b'f'), _) => '\u{c}',
+            (Some(b'n'), _) => '\n',
+            (Some(b'r'), _) => '\r',
+            (Some(b't'), _) => '\t',
+            (Some(byte @ (b'"' | b'\\' | b'/')), _) => char::from(*byte),
+            (Some(b'u'), Some(code)) => {
+                self.at += 5;
+                return Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
             _ => return Err(self.expected("an escape such as `\\n` or `\\u0041`")),
-        }
-        Ok(())
+        };
+        self.at += 1;
+        Ok(letter)
     }
 
     fn number(&mut self) -> Result<(), String> {
@@ -140,7 +204,7 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use super::{Value, parse};
 
     #[test]
     fn json_is_json() {
@@ -150,7 +214,7 @@ mod tests {
             "\"x\"",
             "10.25E2",
         ] {
-            assert_eq!(check(text), Ok(()), "{text}");
+            assert!(parse(text).is_ok(), "{text}");
         }
     }
 
@@ -181,8 +245,19 @@ mod tests {
             "'a'",
             "]",
         ] {
-            assert!(check(text).is_err(), "{text}");
+            assert!(parse(text).is_err(), "{text}");
         }
-        assert!(check(&"[".repeat(100_000)).is_err(), "too deep, not a stack overflow");
+        assert!(parse(&"[".repeat(100_000)).is_err(), "too deep, not a stack overflow");
+    }
+
+    #[test]
+    fn parts_know_their_lines_and_texts() {
+        let document =
+            parse("{\n \"a\": [\n  1,\n  \"b\\n\\u00e9\\\"ü\"]}").unwrap_or_else(|(_, fault)| panic!("{fault}"));
+        let list = document.get("a").unwrap();
+        assert!(matches!(list.list()[0].value, Value::Other));
+        let text = &list.list()[1];
+        assert_eq!((list.line, text.line, text.text()), (2, 4, Some("b\né\"ü")));
+        assert!(document.get("b").is_none() && text.list().is_empty());
     }
 }

@@ -3,8 +3,11 @@
 
 #![deny(missing_docs)]
 
+mod from_row;
 mod json;
+mod manifest;
 mod package;
+mod sources;
 
 use proc_macro::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 
@@ -20,10 +23,20 @@ use proc_macro::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenSt
 /// `schema.sql` and all files below `frontend/`, read now from beside `Cargo.toml`. A change of one
 /// of them rebuilds the plugin; a file that is *added* is seen at the next rebuild.
 ///
+/// The manifest is looked through as far as that is possible without running anything: what the host would refuse for its
+/// names, and handlers that are nowhere in the sources, are compile errors with the manifest's line.
+///
 /// It stands once, in the crate root. The crate may `#![forbid(unsafe_code)]`.
 #[proc_macro]
 pub fn plugin(input: TokenStream) -> TokenStream {
     expand(input).unwrap_or_else(|message| compile_error(&message))
+}
+
+/// Makes a struct of a row, by the names of its fields: see `cardinal_plugin::FromRow`. `#[row(name = "column")]` reads
+/// another column, `#[row(json)]` a `json` or `jsonb` one by serde.
+#[proc_macro_derive(FromRow, attributes(row))]
+pub fn derive_from_row(input: TokenStream) -> TokenStream {
+    from_row::derive(input).unwrap_or_else(|message| compile_error(&message))
 }
 
 fn expand(routes: TokenStream) -> Result<TokenStream, String> {
@@ -31,7 +44,11 @@ fn expand(routes: TokenStream) -> Result<TokenStream, String> {
         return Err("plugin! takes the path of a function: `cardinal_plugin::plugin!(routes::routes);`".to_owned());
     }
     let root = std::env::var("CARGO_MANIFEST_DIR").map_err(|_| "plugin! works in a build by cargo only".to_owned())?;
-    let files = package::find(std::path::Path::new(&root))?;
+    let root = std::path::Path::new(&root);
+    let files = package::find(root)?;
+    let text = std::fs::read_to_string(&files[0].path).map_err(|error| format!("{}: {error}", files[0].path))?;
+    let names: Vec<_> = files.iter().map(|file| file.name.as_str()).collect();
+    manifest::check(&files[0].path, &text, &names, &sources::Sources::read(&root.join("src")))?;
     let mut entries = String::new();
     for file in &files {
         entries.push_str(&format!("({:?}, include_bytes!({:?})),", file.name, file.path));
@@ -50,8 +67,8 @@ const _: () = {
 
     impl ::cardinal_plugin::__private::Plugin for ThisPlugin {
         const MANIFEST: &'static [u8] = include_bytes!($MANIFEST);
-        fn routes(ctx: &::cardinal_plugin::PluginContext) -> ::cardinal_plugin::Router {
-            ROUTES(ctx)
+        fn routes(ctx: &::cardinal_plugin::PluginContext) -> ::cardinal_plugin::Result<::cardinal_plugin::Router> {
+            ::cardinal_plugin::IntoRouter::into_router(ROUTES(ctx))
         }
     }
 

@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use crate::json;
-
 /// A file of the package.
 pub(crate) struct File {
     /// Its name in the package, with `/` between the parts.
@@ -21,8 +19,6 @@ pub(crate) fn find(root: &Path) -> Result<Vec<File>, String> {
         ));
     }
     let mut files = vec![file(root, "manifest.json")?];
-    let text = std::fs::read_to_string(&files[0].path).map_err(|error| format!("manifest.json: {error}"))?;
-    json::check(&text).map_err(|fault| format!("manifest.json is not JSON: {fault}"))?;
     if root.join("schema.sql").is_file() {
         files.push(file(root, "schema.sql")?);
     }
@@ -114,16 +110,6 @@ mod tests {
     fn what_is_missing_is_said_in_plain_words() {
         let error = Folder::new("none", &["schema.sql"]).names().unwrap_err();
         assert!(error.starts_with("a plugin needs a manifest.json beside its Cargo.toml"), "{error}");
-    }
-
-    #[test]
-    fn a_manifest_that_is_no_json_is_told_with_its_line() {
-        let folder = Folder::new("json", &["manifest.json"]);
-        fs::write(folder.0.join("manifest.json"), "{\n  \"name\": \"x\",\n}").unwrap();
-        assert_eq!(
-            folder.names().unwrap_err(),
-            "manifest.json is not JSON: line 3: a name in quotes was expected, not `}`"
-        );
     }
 
     #[cfg(unix)]

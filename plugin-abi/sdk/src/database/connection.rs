@@ -14,7 +14,7 @@ use futures_util::{FutureExt, Stream};
 use postgres_types::{IsNull, ToSql, Type};
 
 use super::{
-    row::{Column, Row, RowStream},
+    row::{Column, OwnedRows, Row, RowStream},
     shape::Shape,
     transaction::Transaction,
 };
@@ -231,6 +231,25 @@ impl Connection {
         let answer = query(self.core().ctx, self.id(), statement.inner.shape.number, Slice::new(&params));
         let batches = answer.await.map_err(|error| self.fault(&statement, error))?;
         Ok(RowStream::new(statement.inner.shape.columns.clone(), batches))
+    }
+
+    /// [`query_stream`](Self::query_stream) with the connection in it, for a reply that is made of the rows.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Row, bytes::Bytes, futures::StreamExt};
+    ///
+    /// async fn export(ctx: PluginContext, _req: Request) -> Result<Response> {
+    ///     let rows = ctx.get_plugin_conn().await?.into_rows("SELECT text FROM notes", &[]).await?;
+    ///     let line = |row: Result<Row>| Ok(Bytes::from(format!("{}\n", row?.try_get::<_, String>("text")?)));
+    ///     Ok(Response::stream("text/plain; charset=utf-8", rows.map(line)))
+    /// }
+    /// ```
+    pub async fn into_rows<T>(self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<OwnedRows>
+    where
+        T: ToStatement + ?Sized,
+    {
+        let rows = self.query_stream(statement, params).await?;
+        Ok(OwnedRows::new(rows, self))
     }
 
     /// Runs a statement; gives how many rows it changed.

@@ -11,8 +11,9 @@ use std::{
 use bytes::Bytes;
 use cardinal_plugin_abi::{self as abi, values::Reader};
 use futures_util::Stream;
-use postgres_types::{FromSql, Type, WrongType};
+use postgres_types::{FromSql, Kind, Type, WrongType};
 
+use super::Connection;
 use crate::{Error, Result, stream::bytes_in};
 
 /// A column of a result.
@@ -88,6 +89,19 @@ impl Row {
         }
         let raw = self.values[at].clone().and_then(|range| self.batch.get(range));
         T::from_sql_nullable(of, raw).map_err(|error| read_error(&self.columns[at], error))
+    }
+}
+
+impl Row {
+    /// The value of a column whose type may be a domain over one that `T` takes.
+    pub(super) fn get_as_base<'a, T: FromSql<'a>>(&'a self, at: usize) -> Result<Option<T>> {
+        let column = self.columns.get(at).ok_or_else(|| Error::internal(format!("there is no column {at}")))?;
+        let mut of = &column.of;
+        while let Kind::Domain(inner) = of.kind() {
+            of = inner;
+        }
+        let raw = self.values[at].clone().and_then(|range| self.batch.get(range));
+        raw.map(|raw| T::from_sql(of, raw).map_err(|error| read_error(column, error))).transpose()
     }
 }
 
@@ -211,5 +225,33 @@ impl Stream for RowStream {
 impl fmt::Debug for RowStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("RowStream")
+    }
+}
+
+/// A query's rows together with the connection that they come over, which goes back when this is dropped. Made by
+/// [`Connection::into_rows`], for replies that outlive their handler.
+#[derive(Debug)]
+pub struct OwnedRows {
+    /// Dropped before the connection.
+    rows: RowStream,
+    _conn: Connection,
+}
+
+impl OwnedRows {
+    pub(super) fn new(rows: RowStream, conn: Connection) -> Self {
+        Self { rows, _conn: conn }
+    }
+
+    /// The columns of the rows to come.
+    pub fn columns(&self) -> &[Column] {
+        self.rows.columns()
+    }
+}
+
+impl Stream for OwnedRows {
+    type Item = Result<Row>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Pin::new(&mut self.rows).poll_next(cx)
     }
 }

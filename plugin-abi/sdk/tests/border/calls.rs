@@ -125,7 +125,7 @@ fn cards_are_read_written_and_listed() {
     assert_eq!(
         reply,
         json!({
-            "version": 4, "title": "Lamp", "kinds": 1, "next": "c", "removed": true, // a version that is none
+            "version": 4, "title": "Lamp", "kinds": 1, "next": null, "removed": 5,
             "options": "ConnectOptions(u@/run:5432/d)", // no password
         })
     );
@@ -135,8 +135,10 @@ fn cards_are_read_written_and_listed() {
     assert!(journal.contains(&"metric 1 n 2 {\"k\":\"v\"}".to_owned()), "{journal:?}");
     let reports: Vec<&String> = journal.iter().filter(|line| line.starts_with("progress")).collect();
     assert_eq!(reports, ["progress 1 1 of 2 half done", "progress 1 1.5 of NaN "]);
-    let line = (2, 1, "careful".to_owned(), "{\"a\":1}".to_owned());
-    assert!(lock(&plugin.host.log).contains(&line));
+    let log = lock(&plugin.host.log);
+    assert!(
+        log.iter().any(|line| (line.level, line.call, &*line.message, &*line.fields) == (2, 1, "careful", "{\"a\":1}"))
+    );
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn what_is_printed_is_in_the_plugins_own_log() {
     plugin.get("/print").unwrap();
     let log = lock(&plugin.host.log);
     for (level, text) in [(Level::Info, "2 printed lines"), (Level::Warn, "printed as an error")] {
-        let found = log.iter().any(|line| line.0 == level as u32 && line.1 == 1 && line.2 == text);
+        let found = log.iter().any(|line| line.is(level) && line.call == 1 && line.message == text);
         assert!(found, "{text} is not in {log:?}");
     }
 }

@@ -29,9 +29,9 @@ pub const MANIFEST: &str = r#"{"name": "echo", "version": "1.2.3", "mcp": {"tool
 impl Plugin for Echo {
     const MANIFEST: &'static [u8] = MANIFEST.as_bytes();
 
-    fn routes(ctx: &PluginContext) -> Router {
+    fn routes(ctx: &PluginContext) -> Result<Router> {
         lock(&KEPT).push((ctx.settings::<serde_json::Value>().unwrap()["kept"].as_u64(), ctx.clone()));
-        Router::new()
+        Ok(Router::new()
             .get("/hello", hello)
             .post("/seen/{a}/{*rest}", seen)
             .get("/error", error)
@@ -54,7 +54,7 @@ impl Plugin for Echo {
             .get("/panic-stream", panic_stream)
             .get("/panic-task", panic_task)
             .get("/panic-thread", panic_thread)
-            .handler("hello", hello)
+            .handler("hello", hello))
     }
 }
 
@@ -93,7 +93,7 @@ async fn card(ctx: PluginContext, _req: Request) -> Result<Response> {
     let version = ctx.enrich_card(card, user, "echo:a", "echo", &json!({ "n": 1 })).await?;
     let read = ctx.read_card(card, user).await?;
     let page = ctx.list_cards(CardQuery::new().kind("echo").limit(5)).await?;
-    let removed = ctx.remove_source(card, user, "echo:a").await.is_err();
+    let removed = ctx.remove_source(card, user, "echo:a").await?;
     ctx.metrics().label("k", "v").count("n", 2);
     ctx.progress(1.0, Some(2.0), "half done");
     ctx.progress(1.5, None, "");
@@ -249,6 +249,12 @@ impl Instance {
     pub fn new() -> Self {
         let host = FakeHost::new();
         *lock(&host.settings) = format!("{{\"kept\": {}}}", host.ctx);
+        let sources = json!({ "x:1": { "kind": "supplier", "data": {} }, "y:1": 7 });
+        let card = json!({
+            "id": Uuid::nil(), "title": "Lamp", "sku": "L1", "version": 3, "attributes": { "sources": sources },
+            "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-02T03:04:05.123456Z",
+        });
+        lock(&host.cards).insert(Uuid::nil(), card);
         lock(&HOSTS).push(host.clone());
         static MODULE: OnceLock<PluginModuleRef> = OnceLock::new(); // a library makes its table once, too
         let module = *MODULE.get_or_init(module::<Echo>);

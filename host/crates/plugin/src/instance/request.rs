@@ -8,7 +8,7 @@ use std::{
 };
 
 use cardinal_plugin_abi::{Bytes, Request, Stream, pairs, record, record::attr};
-use http::{HeaderName, header};
+use http::{HeaderMap, HeaderName, header};
 use tokio::runtime::Handle;
 
 use crate::{
@@ -56,10 +56,32 @@ pub fn head(call: &CallParts<'_>, generation: &str) -> Bytes {
         (attr::DEADLINE_MS, deadline.show(format_args!("{left}"))),
         (attr::PEER, call.peer.map(|ip| peer.show(format_args!("{ip}"))).unwrap_or_default()),
         (attr::GENERATION, generation.as_bytes()),
-        (attr::CALL_KIND, if call.is_tool { b"tool" } else { b"route" }),
+        (attr::CALL_KIND, if call.tool.is_some() { b"tool" } else { b"route" }),
         (attr::CONTENT_LENGTH, announced.map(|n| length.show(format_args!("{n}"))).unwrap_or_default()),
+        (attr::TOOL, call.tool.unwrap_or_default().as_bytes()),
+        (attr::LOCALE, locale(call.headers).as_bytes()),
     ];
     Bytes::from_vec(record::write(&fields))
+}
+
+/// The longest language tag that is passed on; real ones have a dozen characters.
+const LOCALE_LIMIT: usize = 35;
+
+/// The tag that `Accept-Language` prefers, the first of several alike; empty without one.
+fn locale(headers: &HeaderMap) -> &str {
+    let accepted = headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut best = ("", 0.0);
+    for entry in accepted.split(',') {
+        let (tag, weight) = entry.split_once(';').unwrap_or((entry, "q=1"));
+        let tag = tag.trim();
+        let weight: f32 = weight.trim().strip_prefix("q=").and_then(|q| q.parse().ok()).unwrap_or(0.0);
+        let is_tag = (1..=LOCALE_LIMIT).contains(&tag.len())
+            && tag.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        if is_tag && weight > best.1 {
+            best = (tag, weight);
+        }
+    }
+    best.0
 }
 
 /// The request whose head is `head`. `full` is the body, or else the call's scope holds it.
@@ -98,5 +120,28 @@ impl Text {
         let _ = out.write_fmt(value);
         let written = out.position() as usize;
         &self.buffer[..written]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_language_is_the_one_that_is_preferred() {
+        for (accepted, expected) in [
+            ("de-AT,de;q=0.9,en;q=0.5", "de-AT"),
+            ("en;q=0.5, fr ;q=0.8", "fr"),
+            ("*, it;q=0.1", "it"),
+            ("de;q=0, en;q=x", ""),
+            ("", ""),
+            ("../../etc", ""),
+        ] {
+            let headers = HeaderMap::from_iter([(header::ACCEPT_LANGUAGE, accepted.parse().unwrap())]);
+            assert_eq!(locale(&headers), expected, "{accepted}");
+        }
+        assert_eq!(locale(&HeaderMap::new()), "");
+        let long = HeaderMap::from_iter([(header::ACCEPT_LANGUAGE, "a".repeat(36).parse().unwrap())]);
+        assert_eq!(locale(&long), "");
     }
 }

@@ -161,7 +161,7 @@ async fn parts<'a>(
         trace: Some(call.trace),
         deadline,
         peer: Some(call.peer),
-        is_tool: false,
+        tool: None,
         progress: None,
     })
 }

@@ -233,7 +233,7 @@ async fn call(
         trace: Some(Trace::from_headers(&headers, &mut rand::rng())),
         deadline: Instant::now() + entry.timeout,
         peer: None,
-        is_tool: true,
+        tool: Some(&entry.tool.name),
         progress: None,
     };
     match entry.call(parts).await {

@@ -71,7 +71,7 @@ pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> Cal
         trace: Some(visit.trace),
         deadline,
         peer: Some(visit.peer),
-        is_tool: true,
+        tool: Some(&entry.tool.name),
         progress: visit.progress.clone(),
     };
     match entry.call(parts).await {

@@ -1,0 +1,204 @@
+//! Server-sent events, redirects, files.
+
+use std::{path::Path, pin::Pin, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::{Stream, StreamExt, stream};
+use serde::Serialize;
+use tokio::io::AsyncReadExt;
+
+use super::Response;
+use crate::{Error, Result};
+
+/// A comment is sent when nothing else was for so long, so that nobody between takes the connection for dead.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Files up to this size are read whole, so that [`Response::conditional`] can answer with parts of them.
+const WHOLE_FILE: u64 = 4 << 20;
+/// A piece of a larger one.
+const PIECE: usize = 64 << 10;
+
+/// One server-sent event.
+///
+/// ```
+/// use cardinal_plugin::{Event, json};
+///
+/// let event = Event::json(&json!({ "done": 3 })).name("progress").id("3");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Event {
+    name: Option<String>,
+    id: Option<String>,
+    data: String,
+    fault: Option<String>,
+}
+
+impl Event {
+    /// An event with a text, which may have several lines.
+    pub fn text(data: impl Into<String>) -> Self {
+        Self { data: data.into(), ..Self::default() }
+    }
+
+    /// An event with JSON. What cannot be written ends the stream with an error.
+    pub fn json(data: &(impl Serialize + ?Sized)) -> Self {
+        match serde_json::to_string(data) {
+            Ok(data) => Self::text(data),
+            Err(error) => Self { fault: Some(error.to_string()), ..Self::default() },
+        }
+    }
+
+    /// What listeners choose by; `message` without one.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// What a client that comes back says in `Last-Event-ID`.
+    #[must_use]
+    pub fn id(mut self, id: &str) -> Self {
+        self.id = Some(id.to_owned());
+        self
+    }
+
+    fn write(self) -> Result<Bytes> {
+        if let Some(fault) = self.fault {
+            return Err(Error::internal(fault));
+        }
+        let mut out = String::new();
+        for (field, text) in [("event", self.name), ("id", self.id)] {
+            let Some(text) = text else { continue };
+            if text.contains(['\r', '\n', '\0']) {
+                return Err(Error::internal(format!("the {field} of an event must be one line")));
+            }
+            out.push_str(&format!("{field}: {text}\n"));
+        }
+        for line in self.data.replace("\r\n", "\n").split(['\n', '\r']) {
+            out.push_str(&format!("data: {line}\n"));
+        }
+        out.push('\n');
+        Ok(out.into())
+    }
+}
+
+impl Response {
+    /// Server-sent events, for as long as the stream goes on and the client listens (`EventSource`). A comment is sent every
+    /// 15 s when there is nothing to say.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use cardinal_plugin::{Event, PluginContext, Request, Response, Result, futures::stream, tokio};
+    ///
+    /// async fn ticks(_ctx: PluginContext, _req: Request) -> Result<Response> {
+    ///     let ticks = stream::unfold(0, |n| async move {
+    ///         tokio::time::sleep(Duration::from_secs(1)).await;
+    ///         Some((Ok(Event::text(n.to_string())), n + 1))
+    ///     });
+    ///     Ok(Response::events(ticks))
+    /// }
+    /// ```
+    pub fn events<S>(events: S) -> Self
+    where
+        S: Stream<Item = Result<Event>> + Send + 'static,
+    {
+        let events: Pin<Box<dyn Stream<Item = Result<Event>> + Send>> = Box::pin(events);
+        let pieces = stream::unfold(events, |mut events| async move {
+            let piece = match tokio::time::timeout(KEEP_ALIVE, events.next()).await {
+                Ok(event) => event?.and_then(Event::write),
+                Err(_) => Ok(Bytes::from_static(b":\n\n")),
+            };
+            Some((piece, events))
+        });
+        Self::stream("text/event-stream", pieces).header("cache-control", "no-store")
+    }
+
+    /// 303: the client goes on with GET at `location`, an address or a path of this host. `.status(307)` and `.status(308)`
+    /// keep the method, 308 for good.
+    ///
+    /// ```
+    /// use cardinal_plugin::Response;
+    ///
+    /// let reply = Response::redirect("/admin/");
+    /// ```
+    pub fn redirect(location: &str) -> Self {
+        Self::empty().status(303).header("location", location)
+    }
+
+    /// A file of the machine, with the media type of its name and an `ETag` of its length and its time. Up to 4 MiB it is
+    /// read whole, and [`conditional`](Self::conditional) answers with parts of it; a larger one is streamed.
+    ///
+    /// Never make the path of what a client sends without looking at it: `..` leads out of any folder.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result};
+    ///
+    /// async fn manual(_ctx: PluginContext, req: Request) -> Result<Response> {
+    ///     Ok(Response::file("/usr/share/notes/manual.pdf").await?.conditional(&req))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// 404 when there is no such file; anything else that keeps it from being read goes to the log.
+    pub async fn file(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let missing = || Error::not_found("There is no such file.");
+        let file = match tokio::fs::File::open(path).await {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(missing()),
+            opened => opened?,
+        };
+        let metadata = file.metadata().await?;
+        if !metadata.is_file() {
+            return Err(missing());
+        }
+        let changed = metadata.modified()?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let version = format!("{:x}-{:x}", metadata.len(), changed.as_nanos());
+        let reply = if metadata.len() <= WHOLE_FILE {
+            let mut whole = Vec::new();
+            file.take(WHOLE_FILE).read_to_end(&mut whole).await?;
+            Self::bytes(media_type(path), whole)
+        } else {
+            let pieces = stream::try_unfold(file, |mut file| async move {
+                let mut piece = BytesMut::with_capacity(PIECE);
+                let length = file.read_buf(&mut piece).await?;
+                Ok((length > 0).then(|| (piece.freeze(), file)))
+            });
+            Self::stream(media_type(path), pieces)
+        };
+        Ok(reply.etag(&version))
+    }
+}
+
+/// The media type of a file's name.
+fn media_type(path: &Path) -> &'static str {
+    let kind = path.extension().and_then(|kind| kind.to_str()).unwrap_or_default().to_ascii_lowercase();
+    match kind.as_str() {
+        "avif" => "image/avif",
+        "csv" => "text/csv; charset=utf-8",
+        "gif" => "image/gif",
+        "gz" => "application/gzip",
+        "jpg" | "jpeg" => "image/jpeg",
+        "json" => "application/json",
+        "md" => "text/markdown; charset=utf-8",
+        "pdf" => "application/pdf",
+        "png" => "image/png",
+        "svg" => "image/svg+xml",
+        "txt" => "text/plain; charset=utf-8",
+        "webp" => "image/webp",
+        "xml" => "application/xml",
+        "zip" => "application/zip",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_cannot_be_broken_out_of() {
+        let event = Event::text("a\nb\r\nc\rd").name("n").id("7").write().unwrap();
+        assert_eq!(event, "event: n\nid: 7\ndata: a\ndata: b\ndata: c\ndata: d\n\n");
+        assert_eq!(Event::text("").write().unwrap(), "data: \n\n");
+        assert!(Event::text("x").name("a\ndata: b").write().is_err());
+        assert!(Event::json(&std::collections::HashMap::from([(vec![1u8], 1)])).write().is_err());
+    }
+}

@@ -1,0 +1,214 @@
+//! A host: it answers what a test has laid down, and keeps a journal. Under [`TestHost`](super::TestHost), and under
+//! the SDK's own tests of the border.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use cardinal_plugin_abi::{self as abi, Bytes, CallId, CtxId, Error, Fut, error as codes};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{LogLine, MetricLine, database::Database, rules::Rules};
+use crate::User;
+
+pub use super::table::api;
+
+/// What one plugin has to do with.
+#[derive(Default)]
+pub struct FakeHost {
+    /// The number of the first instance's context.
+    pub ctx: CtxId,
+    pub log: Mutex<Vec<LogLine>>,
+    pub metrics: Mutex<Vec<MetricLine>>,
+    /// What happened, in order, in words.
+    pub journal: Mutex<Vec<String>>,
+    pub settings: Mutex<String>,
+    /// The context is retired: everything is refused.
+    pub retired: Mutex<bool>,
+    /// Calls that are cancelled.
+    pub cancelled: Mutex<HashSet<CallId>>,
+    /// What `db_prepare` answers, by SQL.
+    pub statements: Mutex<HashMap<String, String>>,
+    /// What `db_query` streams, taken by the next query.
+    pub rows: Mutex<Vec<Result<Bytes, Error>>>,
+    /// SQL (or `read_card`) that does not end until `finish` or its drop.
+    pub holding: Mutex<HashSet<String>>,
+    /// Errors by SQL.
+    pub failing: Mutex<HashMap<String, Error>>,
+    pub cards: Mutex<BTreeMap<Uuid, Value>>,
+    /// Who makes the calls that are under way.
+    pub(super) callers: Mutex<HashMap<CallId, User>>,
+    /// What the manifest permits; without it nothing is checked.
+    pub(super) rules: Option<Rules>,
+    /// Without one, statements are answered with what `statements` and `rows` hold.
+    pub(super) database: Option<Database>,
+    pub(super) held: Mutex<Vec<Arc<Held>>>,
+}
+
+/// Something that has been asked and not answered.
+#[derive(Default)]
+pub(super) struct Held {
+    what: String,
+    done: Mutex<bool>,
+    wakers: Mutex<Vec<Waker>>,
+}
+
+static HOSTS: LazyLock<RwLock<HashMap<CtxId, Arc<FakeHost>>>> = LazyLock::new(RwLock::default);
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl FakeHost {
+    pub fn new() -> Arc<Self> {
+        Self::default().register()
+    }
+
+    /// Gives it its number, by which the functions of the table find it.
+    pub(super) fn register(self) -> Arc<Self> {
+        let ctx = number();
+        let host = Arc::new(Self { ctx, ..self });
+        hosts_mut().insert(ctx, host.clone());
+        host
+    }
+
+    /// A number for one more instance of the same plugin.
+    pub(super) fn another_context(self: &Arc<Self>) -> CtxId {
+        let ctx = number();
+        hosts_mut().insert(ctx, self.clone());
+        ctx
+    }
+
+    /// What a host does when a plugin is gone: its numbers mean nothing any more.
+    pub(super) fn unregister(&self, ctx: CtxId) {
+        hosts_mut().remove(&ctx);
+    }
+
+    pub fn note(&self, what: impl Into<String>) {
+        lock(&self.journal).push(what.into());
+    }
+
+    pub fn journal(&self) -> Vec<String> {
+        lock(&self.journal).clone()
+    }
+
+    pub fn hold(&self, what: &str) {
+        lock(&self.holding).insert(what.to_owned());
+    }
+
+    /// Lets what is held end, and wakes whoever has ever asked for it, more than once.
+    pub fn finish(&self, what: &str) {
+        lock(&self.holding).remove(what);
+        let held: Vec<_> = lock(&self.held).iter().filter(|held| held.what == what).cloned().collect();
+        for held in held {
+            *lock(&held.done) = true;
+            let wakers = lock(&held.wakers).clone();
+            wakers.iter().for_each(Waker::wake_by_ref);
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Waits until something that is held has been asked for.
+    pub fn until_asked(&self, what: &str) {
+        while !lock(&self.held).iter().any(|held| held.what == what && !lock(&held.wakers).is_empty()) {
+            std::thread::yield_now();
+        }
+    }
+
+    pub fn until_journal(&self, what: &str) {
+        while !lock(&self.journal).iter().any(|line| line == what) {
+            std::thread::yield_now();
+        }
+    }
+
+    pub(super) fn ask<T: Send + 'static>(self: &Arc<Self>, what: &str, answer: impl FnOnce() -> T) -> Fut<T> {
+        self.ask_fallible(what, || Ok(answer()))
+    }
+
+    /// The same for what the host itself may refuse.
+    pub(super) fn ask_fallible<T: Send + 'static>(
+        self: &Arc<Self>,
+        what: &str,
+        answer: impl FnOnce() -> Result<T, Error>,
+    ) -> Fut<T> {
+        let outcome = self.permit(what).and_then(|()| answer());
+        if !lock(&self.holding).contains(what) {
+            return Fut::ready(outcome);
+        }
+        let held = Arc::new(Held { what: what.to_owned(), ..Held::default() });
+        lock(&self.held).push(held.clone());
+        Fut::new(Asked { host: self.clone(), held, outcome: Some(outcome) })
+    }
+}
+
+impl FakeHost {
+    /// Whether nothing was laid down against it.
+    pub(super) fn permit(&self, what: &str) -> Result<(), Error> {
+        if *lock(&self.retired) {
+            return Err(Error::new(codes::BAD_HANDLE, "retired"));
+        }
+        lock(&self.failing).get(what).map_or(Ok(()), |error| Err(copy(error)))
+    }
+}
+
+fn copy(error: &Error) -> Error {
+    let details = Bytes::from(error.details.get().to_vec());
+    Error { code: error.code, flags: error.flags, message: error.text().into(), details }
+}
+
+/// Ends when the test says so; keeps every waker it ever saw.
+struct Asked<T> {
+    host: Arc<FakeHost>,
+    held: Arc<Held>,
+    outcome: Option<Result<T, Error>>,
+}
+
+impl<T> Unpin for Asked<T> {}
+
+impl<T> Future for Asked<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        lock(&self.held.wakers).push(cx.waker().clone());
+        if !*lock(&self.held.done) {
+            return Poll::Pending;
+        }
+        self.outcome.take().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl<T> Drop for Asked<T> {
+    fn drop(&mut self) {
+        if self.outcome.is_some() {
+            self.host.note(format!("cancelled {}", self.held.what));
+        }
+    }
+}
+
+pub(super) fn host(ctx: CtxId) -> Arc<FakeHost> {
+    HOSTS.read().unwrap_or_else(PoisonError::into_inner).get(&ctx).cloned().unwrap_or_default()
+}
+
+fn hosts_mut() -> std::sync::RwLockWriteGuard<'static, HashMap<CtxId, Arc<FakeHost>>> {
+    HOSTS.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number that nobody else has: of a context, a call, a connection.
+pub(super) fn number() -> u64 {
+    NEXT.fetch_add(1, Ordering::SeqCst)
+}
+
+/// A request as the host makes it.
+pub fn request(fields: &[(u32, &str)], body: &str) -> abi::Request {
+    let fields: Vec<_> = fields.iter().map(|(number, value)| (*number, value.as_bytes())).collect();
+    abi::Request { head: abi::record::write(&fields).into(), body: body.to_owned().into(), ..abi::Request::default() }
+}

@@ -1,0 +1,194 @@
+//! What a test gets back.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use bytes::{Bytes, BytesMut};
+use cardinal_plugin_abi::{self as abi, CallId, Fut, pairs};
+use futures_util::FutureExt;
+use serde_json::{Value, json};
+
+use super::fake_host::{FakeHost, lock};
+use crate::{ByteStream, Error, Result};
+
+/// The largest streamed body that is collected.
+const LARGEST_BODY: usize = 64 << 20;
+
+/// A call under way, for tests of time and cancellation. It runs when it is awaited or [asked](Self::is_waiting);
+/// dropping it is what a client does that goes away.
+#[must_use = "a call runs only when it is awaited"]
+pub struct TestCall {
+    running: Fut<abi::Reply>,
+    caller: Option<CallerGuard>,
+}
+
+/// The call's entry at the host, for as long as the call and its streamed body last.
+struct CallerGuard {
+    host: Arc<FakeHost>,
+    call: CallId,
+}
+
+impl std::fmt::Debug for CallerGuard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "call {}", self.call)
+    }
+}
+
+impl Drop for CallerGuard {
+    fn drop(&mut self) {
+        lock(&self.host.callers).remove(&self.call);
+    }
+}
+
+impl TestCall {
+    pub(super) fn new(running: Fut<abi::Reply>, host: Arc<FakeHost>, call: CallId) -> Self {
+        Self { running, caller: Some(CallerGuard { host, call }) }
+    }
+
+    /// Lets the handler go on as far as it can; whether it waits for something then. It answers when it is awaited.
+    pub fn is_waiting(&mut self) -> bool {
+        let Some(caller) = self.caller.take() else { return false };
+        match self.running.poll_unpin(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => {
+                self.caller = Some(caller);
+                true
+            }
+            Poll::Ready(reply) => {
+                self.running = Fut::ready(reply);
+                self.caller = Some(caller);
+                false
+            }
+        }
+    }
+}
+
+impl Future for TestCall {
+    type Output = TestReply;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<TestReply> {
+        let reply = std::task::ready!(self.running.poll_unpin(cx));
+        let caller = self.caller.take();
+        Poll::Ready(match reply {
+            Ok(reply) => TestReply::read(reply, caller),
+            Err(error) => TestReply::failed(Error::of_host(error)),
+        })
+    }
+}
+
+impl std::fmt::Debug for TestCall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TestCall")
+    }
+}
+
+/// What a client would get: status, headers, body; and the handler's [`Error`], when it ended with one.
+#[derive(Debug)]
+pub struct TestReply {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: Bytes,
+    stream: Option<ByteStream>,
+    error: Option<Error>,
+    _caller: Option<CallerGuard>,
+}
+
+impl TestReply {
+    fn read(reply: abi::Reply, caller: Option<CallerGuard>) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let headers = pairs::read(reply.headers.get()).into_iter().flatten();
+        Self {
+            status: reply.status,
+            headers: headers.map(|(name, value)| (text(name), text(value))).collect(),
+            body: Bytes::copy_from_slice(reply.body.get()),
+            stream: (!reply.stream.is_none()).then(|| ByteStream::new(reply.stream)),
+            error: None,
+            _caller: caller,
+        }
+    }
+
+    /// The problem document that the host makes of an error.
+    pub(super) fn failed(error: Error) -> Self {
+        let status = error.client_status();
+        let (code, detail) = match error.is_public() {
+            true => (error.code().unwrap_or("internal-error"), error.message()),
+            false => ("internal-error", "The plugin failed; the log says why."),
+        };
+        let mut problem = json!({ "status": status, "code": code, "detail": detail });
+        if let Some(errors) = error.fields() {
+            problem["errors"] = errors.clone();
+        }
+        let headers = vec![("content-type".to_owned(), "application/problem+json".to_owned())];
+        let body = problem.to_string().into();
+        Self { status, headers, body, stream: None, error: Some(error), _caller: None }
+    }
+
+    /// Reads a streamed body to its end. [`TestHost::send`](super::TestHost::send) has done so.
+    ///
+    /// # Panics
+    /// When the stream fails, or is larger than 64 MiB.
+    pub async fn collected(mut self) -> Self {
+        let mut whole = BytesMut::from(&self.body[..]);
+        while let Some(piece) = self.next_piece().await {
+            match piece {
+                Ok(piece) => whole.extend_from_slice(&piece),
+                Err(error) => panic!("the reply's stream failed after {} bytes: {error:?}", whole.len()),
+            }
+            assert!(whole.len() <= LARGEST_BODY, "the reply's stream does not end; read it with `next_piece`");
+        }
+        self.stream = None;
+        self.body = whole.freeze();
+        self
+    }
+
+    /// The next piece of a streamed body, of a reply that [`TestHost::begin`](super::TestHost::begin) gave.
+    pub async fn next_piece(&mut self) -> Option<Result<Bytes>> {
+        self.stream.as_mut()?.next().await
+    }
+
+    /// The status: of the reply, or what the host makes of the error.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// A header; the name in any case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    /// The body; of an error the problem document that a client gets (`status`, `code`, `detail`, `errors`).
+    pub fn bytes(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// The body as text.
+    ///
+    /// # Panics
+    /// When it is not UTF-8.
+    pub fn text(&self) -> &str {
+        match std::str::from_utf8(&self.body) {
+            Ok(text) => text,
+            Err(error) => panic!("the body is not UTF-8: {error}"),
+        }
+    }
+
+    /// The body as JSON.
+    ///
+    /// # Panics
+    /// When it is not JSON.
+    pub fn json(&self) -> Value {
+        match serde_json::from_slice(&self.body) {
+            Ok(value) => value,
+            Err(error) => panic!("the body is not JSON: {error}: {:?}", self.body),
+        }
+    }
+
+    /// What the handler ended with when it made no reply: all that the log gets, and a client does not. A panic is one,
+    /// with [`Error::is_panic`].
+    pub fn error(&self) -> Option<&Error> {
+        self.error.as_ref()
+    }
+}

@@ -1,0 +1,255 @@
+//! A request as a test makes it.
+
+use std::{net::IpAddr, time::Duration};
+
+use bytes::Bytes;
+use cardinal_plugin_abi::{self as abi, pairs, record, record::attr};
+use http::Method;
+use serde::Serialize;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::{User, UserKind};
+
+/// What a handler is asked in a test: an HTTP request below the plugin's prefix, or the call of a tool.
+///
+/// ```
+/// use cardinal_plugin::{json, testing::{TestRequest, test_user}};
+///
+/// let listed = TestRequest::get("/cards/7?limit=2").header("accept-language", "de");
+/// let added = TestRequest::post("/cards/7").json(&json!({ "text": "check the legs" })).user(test_user("Ada", &["cards:read"]));
+/// let tool = TestRequest::tool("plugin_notes_add", &json!({ "card_id": 7, "text": "check the legs" }));
+/// ```
+#[derive(Clone, Debug)]
+pub struct TestRequest {
+    pub(super) method: Method,
+    pub(super) path: String,
+    query: String,
+    headers: Vec<(String, String)>,
+    pub(super) params: Vec<(String, String)>,
+    body: Body,
+    pub(super) user: User,
+    pub(super) tool: Option<String>,
+    request_id: String,
+    locale: String,
+    deadline: Option<Duration>,
+    peer: Option<IpAddr>,
+}
+
+#[derive(Clone, Debug)]
+enum Body {
+    Full(Bytes),
+    Pieces(Vec<Bytes>),
+}
+
+impl TestRequest {
+    /// A request of any method. `path` is what a client asks below the plugin's prefix, its query behind `?` included.
+    pub fn new(method: Method, path: &str) -> Self {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        Self {
+            method,
+            path: path.to_owned(),
+            query: query.to_owned(),
+            headers: Vec::new(),
+            params: Vec::new(),
+            body: Body::Full(Bytes::new()),
+            user: test_user("tester", &["*"]),
+            tool: None,
+            request_id: "test".to_owned(),
+            locale: String::new(),
+            deadline: None,
+            peer: None,
+        }
+    }
+
+    /// `GET path`.
+    pub fn get(path: &str) -> Self {
+        Self::new(Method::GET, path)
+    }
+
+    /// `POST path`.
+    pub fn post(path: &str) -> Self {
+        Self::new(Method::POST, path)
+    }
+
+    /// `PUT path`.
+    pub fn put(path: &str) -> Self {
+        Self::new(Method::PUT, path)
+    }
+
+    /// `PATCH path`.
+    pub fn patch(path: &str) -> Self {
+        Self::new(Method::PATCH, path)
+    }
+
+    /// `DELETE path`.
+    pub fn delete(path: &str) -> Self {
+        Self::new(Method::DELETE, path)
+    }
+
+    /// The call of a tool by its name in the manifest (or by its handler's name), with its arguments. They are not held
+    /// against `input_schema`, which the host does before a handler runs.
+    ///
+    /// # Panics
+    /// When the arguments cannot be written as JSON.
+    pub fn tool(name: &str, arguments: &(impl Serialize + ?Sized)) -> Self {
+        Self { tool: Some(name.to_owned()), ..Self::new(Method::POST, "/") }.json(arguments)
+    }
+
+    /// A JSON body.
+    ///
+    /// # Panics
+    /// When the value cannot be written as JSON.
+    #[must_use]
+    pub fn json(self, value: &(impl Serialize + ?Sized)) -> Self {
+        match serde_json::to_vec(value) {
+            Ok(bytes) => self.body("application/json", bytes),
+            Err(error) => panic!("the body cannot be written as JSON: {error}"),
+        }
+    }
+
+    /// A body of any kind.
+    #[must_use]
+    pub fn body(mut self, content_type: &str, bytes: impl Into<Bytes>) -> Self {
+        self.body = Body::Full(bytes.into());
+        self.header("content-type", content_type)
+    }
+
+    /// A body that arrives piece by piece, as that of a route which takes more than 1 MiB.
+    #[must_use]
+    pub fn pieces<P: Into<Bytes>>(mut self, pieces: impl IntoIterator<Item = P>) -> Self {
+        self.body = Body::Pieces(pieces.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// A header; the name in any case.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_ascii_lowercase(), value.to_owned()));
+        self
+    }
+
+    /// A parameter of the path, for a handler that is called without a router.
+    #[must_use]
+    pub fn param(mut self, name: &str, value: &str) -> Self {
+        self.params.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Who calls; [`test_user`]`("tester", &["*"])` unless said otherwise.
+    #[must_use]
+    pub fn user(mut self, user: User) -> Self {
+        self.user = user;
+        self
+    }
+
+    /// The language that the client prefers, as `de-AT`.
+    #[must_use]
+    pub fn locale(mut self, locale: &str) -> Self {
+        self.locale = locale.to_owned();
+        self
+    }
+
+    /// The id that [`Request::request_id`](crate::Request::request_id) gives; `test` unless said otherwise.
+    #[must_use]
+    pub fn request_id(mut self, id: &str) -> Self {
+        self.request_id = id.to_owned();
+        self
+    }
+
+    /// What [`Request::deadline`](crate::Request::deadline) says is left. Nobody enforces it here.
+    #[must_use]
+    pub fn deadline(mut self, left: Duration) -> Self {
+        self.deadline = Some(left);
+        self
+    }
+
+    /// The client's address.
+    #[must_use]
+    pub fn peer(mut self, address: IpAddr) -> Self {
+        self.peer = Some(address);
+        self
+    }
+
+    /// The request as a host sends it.
+    pub(super) fn into_abi(self, tool: Option<&str>) -> abi::Request {
+        let kind = if self.tool.is_some() { "tool" } else { "route" };
+        let method = if self.tool.is_some() { "" } else { self.method.as_str() };
+        let deadline = self.deadline.map(|left| left.as_millis().to_string()).unwrap_or_default();
+        let (peer, user) = (self.peer.map(|ip| ip.to_string()).unwrap_or_default(), &self.user);
+        let (id, scopes) = (user.id.to_string(), user.scopes.join(" "));
+        let user_kind = serde_json::to_value(user.kind).unwrap_or_default();
+        let fields = [
+            (attr::METHOD, method),
+            (attr::PATH, &self.path),
+            (attr::QUERY, &self.query),
+            (attr::USER_ID, &id),
+            (attr::USER_KIND, user_kind.as_str().unwrap_or_default()),
+            (attr::USER_NAME, &user.name),
+            (attr::SCOPES, &scopes),
+            (attr::REQUEST_ID, &self.request_id),
+            (attr::DEADLINE_MS, &deadline),
+            (attr::PEER, &peer),
+            (attr::CALL_KIND, kind),
+            (attr::TOOL, tool.unwrap_or_default()),
+            (attr::LOCALE, &self.locale),
+        ];
+        let fields = fields.map(|(number, text)| (number, text.as_bytes()));
+        let (body, stream) = match self.body {
+            Body::Full(bytes) => (abi::Bytes::from_owner(bytes), abi::Stream::NONE),
+            Body::Pieces(pieces) => (abi::Bytes::EMPTY, abi::Stream::new(Pieces(pieces.into_iter()))),
+        };
+        abi::Request {
+            head: record::write(&fields).into(),
+            headers: write_pairs(&self.headers),
+            params: write_pairs(&self.params),
+            body,
+            stream,
+        }
+    }
+}
+
+fn write_pairs(pairs: &[(String, String)]) -> abi::Bytes {
+    pairs::write(pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()))).into()
+}
+
+struct Pieces(std::vec::IntoIter<Bytes>);
+
+impl abi::stream::Source for Pieces {
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<abi::Bytes, abi::Error>>> {
+        std::task::Poll::Ready(self.0.next().map(|piece| Ok(abi::Bytes::from_owner(piece))))
+    }
+}
+
+/// A user for tests, with an id of its own and these scopes: `cards:read`, `plugin:notes:write`, `*`.
+pub fn test_user(name: &str, scopes: &[&str]) -> User {
+    let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+    User { id: Uuid::new_v4(), name: name.to_owned(), kind: UserKind::User, scopes }
+}
+
+/// A card for tests: this title, nothing else. Fields of `with` replace what is usual; `id`, `sku`, `status`,
+/// `attributes`, `version` are those of [`Card`](crate::Card).
+///
+/// ```
+/// use cardinal_plugin::{json, testing::test_card};
+///
+/// let lamp = test_card("Lamp", json!({ "sku": "L1", "attributes": { "sources": {} } }));
+/// assert_eq!(lamp["status"], "active");
+/// ```
+pub fn test_card(title: &str, with: Value) -> Value {
+    let (id, now) = (Uuid::new_v4(), super::rules::now());
+    let mut card = serde_json::json!({
+        "id": id, "title": title, "sku": format!("TEST-{id}"), "status": "active", "attributes": {}, "version": 1,
+        "created_at": now, "updated_at": now,
+    });
+    for (name, value) in with.as_object().cloned().unwrap_or_default() {
+        card[name] = value;
+    }
+    if !card["attributes"]["sources"].is_object() {
+        card["attributes"]["sources"] = serde_json::json!({});
+    }
+    card
+}

@@ -1,0 +1,216 @@
+//! What the host holds a plugin to: its manifest, the rights of a call, the rules of cards.
+
+use std::collections::BTreeMap;
+
+use cardinal_plugin_abi::{CallId, Error, error as codes, error::flags};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use uuid::Uuid;
+
+use super::{
+    SERVICE_USER,
+    fake_host::{FakeHost, lock},
+};
+use crate::User;
+
+/// The largest `data` of a source, as JSON text: the host's own limit.
+const DATA_LIMIT: usize = 256 << 10;
+/// Cards on a page when the query says nothing, and at most.
+const PAGE: usize = 50;
+const LARGEST_PAGE: usize = 200;
+
+/// The parts of a manifest that the host checks calls against.
+#[derive(Default, Deserialize)]
+pub(super) struct Rules {
+    pub(super) name: String,
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    provides_kinds: Vec<String>,
+    #[serde(default)]
+    settings_schema: Value,
+    #[serde(default)]
+    pub(super) mcp: Tools,
+    #[serde(default)]
+    pub(super) backend: Option<Backend>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct Tools {
+    #[serde(default)]
+    pub(super) tools: Vec<Tool>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Tool {
+    pub(super) name: String,
+    pub(super) handler: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Backend {
+    pub(super) routes: Option<Vec<Route>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Route {
+    pub(super) method: String,
+    pub(super) path: String,
+    pub(super) handler: Option<String>,
+}
+
+impl Rules {
+    /// The defaults of `settings_schema`, with `settings` over them.
+    pub(super) fn settings(&self, settings: &Value) -> Value {
+        let properties = self.settings_schema.get("properties").and_then(Value::as_object);
+        let default = |(name, field): (&String, &Value)| Some((name.clone(), field.get("default")?.clone()));
+        let mut all: Map<String, Value> = properties.into_iter().flatten().filter_map(default).collect();
+        all.extend(settings.as_object().cloned().unwrap_or_default());
+        all.into()
+    }
+}
+
+/// An error as the host gives it.
+fn refusal(code: u32, detail: &str, details: &Value) -> Error {
+    let error = Error::new(code, detail);
+    Error { flags: flags::PUBLIC | flags::HOST, details: details.to_string().into(), ..error }
+}
+
+fn refused(code: &str, detail: &str) -> Error {
+    refusal(codes::REFUSED, detail, &json!({ "status": 422, "code": code }))
+}
+
+fn not_found(detail: &str) -> Error {
+    refusal(codes::NOT_FOUND, detail, &json!({ "status": 404, "code": "not-found" }))
+}
+
+impl FakeHost {
+    /// The rights come from the call, and the user must be the caller.
+    pub(super) fn authorise(&self, call: CallId, user: Uuid, access: &str) -> Result<(), Error> {
+        let Some(rules) = &self.rules else { return Ok(()) };
+        let same = |own: Uuid| match own == user {
+            true => Ok(()),
+            false => Err(refusal(codes::FORBIDDEN, "A plugin acts only for the user who calls it.", &json!({}))),
+        };
+        if call == 0 {
+            return same(SERVICE_USER);
+        }
+        let callers = lock(&self.callers);
+        let caller = callers.get(&call).ok_or_else(|| Error::new(codes::BAD_HANDLE, "the call is over"))?;
+        same(caller.id)?;
+        let own = format!("plugin:{}:{access}", rules.name);
+        if holds(caller, &own) || holds(caller, &format!("cards:{access}")) {
+            return Ok(());
+        }
+        let details = json!({ "status": 403, "code": "insufficient-scope", "required_scope": own });
+        Err(refusal(codes::FORBIDDEN, &format!("This needs the scope `{own}`."), &details))
+    }
+
+    pub(super) fn card_json(&self, id: Uuid) -> Result<String, Error> {
+        let cards = lock(&self.cards);
+        cards.get(&id).map(ToString::to_string).ok_or_else(|| not_found("There is no such card."))
+    }
+
+    pub(super) fn enrich(&self, id: Uuid, key: &str, kind: &str, data: &str) -> Result<u64, Error> {
+        let mut version = "";
+        if let Some(rules) = &self.rules {
+            check_key(&rules.name, key)?;
+            if !rules.provides_kinds.iter().any(|known| known == kind) {
+                let detail = format!("The kind {kind:?} is not among the plugin's provides_kinds.");
+                return Err(refused("kind-not-declared", &detail));
+            }
+            version = &rules.version;
+        }
+        if data.len() > DATA_LIMIT {
+            return Err(refused("source-too-large", "The data is over 256 KiB."));
+        }
+        let data: Value = serde_json::from_str(data)
+            .map_err(|error| Error::new(codes::INVALID_ARGUMENT, format!("data is not JSON: {error}")))?;
+        let plugin = key.split(':').next().unwrap_or_default();
+        let entry =
+            json!({ "kind": kind, "data": data, "plugin": plugin, "plugin_version": version, "updated_at": now() });
+        self.change(id, |sources| {
+            sources.insert(key.to_owned(), entry);
+            true
+        })
+    }
+
+    pub(super) fn remove(&self, id: Uuid, key: &str) -> Result<u64, Error> {
+        if let Some(rules) = &self.rules {
+            check_key(&rules.name, key)?;
+        }
+        self.change(id, |sources| sources.remove(key).is_some())
+    }
+
+    /// Changes the sources of a card; gives the card's new version.
+    fn change(&self, id: Uuid, change: impl FnOnce(&mut Map<String, Value>) -> bool) -> Result<u64, Error> {
+        let mut cards = lock(&self.cards);
+        let card = cards.get_mut(&id).ok_or_else(|| not_found("There is no such card."))?;
+        let sources = card.pointer_mut("/attributes/sources").and_then(Value::as_object_mut);
+        if !sources.is_some_and(change) {
+            return Err(not_found("The card has no such source."));
+        }
+        let version = card["version"].as_u64().unwrap_or_default() + 1;
+        card["version"] = version.into();
+        card["updated_at"] = now().into();
+        Ok(version)
+    }
+
+    /// A page of the cards, with the parameters that the host's own list has.
+    pub(super) fn page(&self, query: &str) -> Result<String, Error> {
+        let query: Map<String, Value> = serde_json::from_str(query)
+            .map_err(|error| Error::new(codes::INVALID_ARGUMENT, format!("the query: {error}")))?;
+        let text = |name: &str| query.get(name).and_then(Value::as_str);
+        let cards = lock(&self.cards);
+        let mut found: Vec<_> = cards.values().filter(|card| fits(card, &text)).collect();
+        let sort = text("sort").unwrap_or("created_at");
+        let (sort, is_descending) = (sort.trim_start_matches('-'), sort.starts_with('-'));
+        found.sort_by_key(|card| card[sort].to_string());
+        if is_descending {
+            found.reverse();
+        }
+        let limit = query.get("limit").and_then(Value::as_u64).and_then(|limit| usize::try_from(limit).ok());
+        let limit = limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE);
+        let from = text("cursor").and_then(|cursor| cursor.parse::<usize>().ok()).unwrap_or(0).min(found.len());
+        let to = (from + limit).min(found.len());
+        let next = (to < found.len()).then(|| to.to_string());
+        Ok(json!({ "items": found[from..to], "next_cursor": next }).to_string())
+    }
+}
+
+/// Whether a card is one of those that a query asks for.
+fn fits<'q>(card: &Value, text: &impl Fn(&str) -> Option<&'q str>) -> bool {
+    let sources: BTreeMap<String, Value> = card
+        .pointer("/attributes/sources")
+        .map_or_else(BTreeMap::new, |sources| Deserialize::deserialize(sources).unwrap_or_default());
+    let has = |field: &str, wanted: &str| sources.values().any(|source| source[field] == wanted);
+    let word = text("q").map(str::to_lowercase);
+    let contains = |field: &str, word: &str| card[field].as_str().is_some_and(|own| own.to_lowercase().contains(word));
+    text("kind").is_none_or(|kind| has("kind", kind))
+        && text("missing_kind").is_none_or(|kind| !has("kind", kind))
+        && text("plugin").is_none_or(|plugin| has("plugin", plugin))
+        && text("status").is_none_or(|status| card["status"] == status)
+        && word.is_none_or(|word| contains("title", &word) || contains("sku", &word))
+}
+
+fn check_key(plugin: &str, key: &str) -> Result<(), Error> {
+    match key.strip_prefix(plugin).and_then(|rest| rest.strip_prefix(':')) {
+        Some(suffix) if !suffix.is_empty() => Ok(()),
+        _ => Err(refused("source-key-invalid", &format!("A source key of this plugin begins with \"{plugin}:\"."))),
+    }
+}
+
+/// Whether the user's scopes cover `wanted`; `*` in one stands for any part.
+fn holds(user: &User, wanted: &str) -> bool {
+    let covers = |scope: &String| {
+        let (own, wanted): (Vec<_>, Vec<_>) = (scope.split(':').collect(), wanted.split(':').collect());
+        *scope == "*"
+            || (own.len() == wanted.len() && own.iter().zip(&wanted).all(|(own, wanted)| own == wanted || *own == "*"))
+    };
+    user.scopes.iter().any(covers)
+}
+
+pub(super) fn now() -> String {
+    OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default()
+}

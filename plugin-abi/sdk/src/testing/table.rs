@@ -1,0 +1,265 @@
+//! The functions that a host gives a plugin, answered by a [`FakeHost`].
+
+use std::{
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    task::{Context, Poll},
+};
+
+use cardinal_plugin_abi::{
+    Bytes, CallId, CtxId, Error, Fut, HostApi, HostApiRef, Slice, Stream,
+    abi_stable::prefix_type::PrefixTypeTrait,
+    host::{ConnId, Id, StmtId},
+    stream::Source,
+};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{
+    LogLine, MetricLine, SERVICE_USER,
+    fake_host::{FakeHost, host, lock},
+};
+
+/// The table, the same for all.
+pub fn api() -> HostApiRef {
+    static API: OnceLock<HostApiRef> = OnceLock::new();
+    *API.get_or_init(|| {
+        HostApi {
+            log,
+            metric,
+            settings,
+            service_user,
+            cancelled,
+            read_card,
+            list_cards,
+            enrich_card,
+            remove_source,
+            db_connect,
+            db_release,
+            db_prepare,
+            db_query,
+            db_execute,
+            db_batch,
+            db_copy_in,
+            db_copy_out,
+            connect_options,
+            register_thread,
+            get_extension,
+            progress,
+        }
+        .leak_into_prefix()
+    })
+}
+
+fn text(slice: Slice<'_>) -> String {
+    String::from_utf8_lossy(slice.get()).into_owned()
+}
+
+fn uuid(id: Id) -> Uuid {
+    Uuid::from_bytes(id.bytes)
+}
+
+extern "C" fn log(ctx: CtxId, call: CallId, level: u32, message: Slice<'_>, fields: Slice<'_>) {
+    let (message, fields) = (text(message), text(fields));
+    eprintln!("[{ctx}/{call}] {message} {fields}");
+    lock(&host(ctx).log).push(LogLine { instance: ctx, call, level, message, fields });
+}
+
+extern "C" fn metric(ctx: CtxId, kind: u32, name: Slice<'_>, value: f64, labels: Slice<'_>) {
+    let (host, name, labels) = (host(ctx), text(name), text(labels));
+    host.note(format!("metric {kind} {name} {value} {labels}"));
+    let labels = serde_json::from_str(&labels).unwrap_or_default();
+    lock(&host.metrics).push(MetricLine { name, value, labels });
+}
+
+extern "C" fn settings(ctx: CtxId) -> Bytes {
+    lock(&host(ctx).settings).clone().into()
+}
+
+extern "C" fn service_user(ctx: CtxId) -> Fut<Bytes> {
+    let host = host(ctx);
+    let name = host.rules.as_ref().map_or("echo", |rules| &rules.name);
+    let user = json!({ "id": SERVICE_USER, "name": name, "kind": "plugin", "later": 1 }).to_string();
+    host.ask("service_user", || user.into())
+}
+
+extern "C" fn cancelled(ctx: CtxId, call: CallId) -> Fut<u8> {
+    let host = host(ctx);
+    if !lock(&host.cancelled).contains(&call) {
+        host.hold("cancelled");
+    }
+    host.ask("cancelled", || 0)
+}
+
+extern "C" fn read_card(ctx: CtxId, call: CallId, card: Id, user: Id) -> Fut<Bytes> {
+    let host = host(ctx);
+    host.note(format!("read_card in call {call}"));
+    host.ask_fallible("read_card", || {
+        host.authorise(call, uuid(user), "read")?;
+        host.card_json(uuid(card)).map(Into::into)
+    })
+}
+
+extern "C" fn list_cards(ctx: CtxId, call: CallId, user: Id, query: Slice<'_>) -> Fut<Bytes> {
+    let (host, query) = (host(ctx), text(query));
+    host.note(format!("list {query}"));
+    host.ask_fallible("list_cards", || {
+        host.authorise(call, uuid(user), "read")?;
+        host.page(&query).map(Into::into)
+    })
+}
+
+extern "C" fn enrich_card(
+    ctx: CtxId,
+    call: CallId,
+    card: Id,
+    user: Id,
+    key: Slice<'_>,
+    kind: Slice<'_>,
+    data: Slice<'_>,
+) -> Fut<u64> {
+    let (host, key, kind, data) = (host(ctx), text(key), text(kind), text(data));
+    host.note(format!("enrich {call} {key} {kind} {data}"));
+    host.ask_fallible("enrich_card", || {
+        host.authorise(call, uuid(user), "write")?;
+        host.enrich(uuid(card), &key, &kind, &data)
+    })
+}
+
+extern "C" fn remove_source(ctx: CtxId, call: CallId, card: Id, user: Id, key: Slice<'_>) -> Fut<u64> {
+    let (host, key) = (host(ctx), text(key));
+    host.note(format!("remove {key}"));
+    host.ask_fallible("remove_source", || {
+        host.authorise(call, uuid(user), "write")?;
+        host.remove(uuid(card), &key)
+    })
+}
+
+extern "C" fn db_connect(ctx: CtxId, _call: CallId) -> Fut<u64> {
+    let host = host(ctx);
+    host.note("connect");
+    match &host.database {
+        Some(database) => database.connect(&host),
+        None => host.ask("connect", || 7),
+    }
+}
+
+extern "C" fn db_release(ctx: CtxId, conn: ConnId) {
+    let host = host(ctx);
+    host.note(format!("release {conn}"));
+    if let Some(database) = &host.database {
+        database.release(conn);
+    }
+}
+
+extern "C" fn db_prepare(ctx: CtxId, conn: ConnId, sql: Slice<'_>) -> Fut<Bytes> {
+    let (host, sql) = (host(ctx), text(sql));
+    host.note(format!("prepare {sql} on {conn}"));
+    if let Some(database) = &host.database {
+        return database.prepare(&host, conn, sql);
+    }
+    let answer = lock(&host.statements).get(&sql).cloned().unwrap_or_else(|| "{\"statement\": 1}".to_owned());
+    host.ask(&format!("prepare {sql}"), || answer.into())
+}
+
+extern "C" fn db_query(ctx: CtxId, conn: ConnId, statement: StmtId, params: Slice<'_>) -> Fut<Stream> {
+    let host = host(ctx);
+    host.note(format!("query {statement} {:?}", params.get()));
+    if let Some(database) = &host.database {
+        return database.query(&host, conn, statement, params.get());
+    }
+    let rows = std::mem::take(&mut *lock(&host.rows));
+    let stream = Stream::new(Batches { host: host.clone(), rows: rows.into_iter(), ended: false, waited: false });
+    host.ask("query", || stream)
+}
+
+/// Pending once before each batch, as the real one is; says when it is dropped before its end.
+struct Batches {
+    host: Arc<FakeHost>,
+    rows: std::vec::IntoIter<Result<Bytes, Error>>,
+    ended: bool,
+    waited: bool,
+}
+
+impl Source for Batches {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+        self.waited = !self.waited;
+        if self.waited {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let next = self.rows.next();
+        self.ended |= next.is_none();
+        Poll::Ready(next)
+    }
+}
+
+impl Drop for Batches {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.host.note("rows dropped");
+        }
+    }
+}
+
+extern "C" fn db_execute(ctx: CtxId, conn: ConnId, statement: StmtId, params: Slice<'_>) -> Fut<u64> {
+    let host = host(ctx);
+    host.note(format!("execute {statement} {:?}", params.get()));
+    match &host.database {
+        Some(database) => database.execute(&host, conn, statement, params.get()),
+        None => host.ask("execute", || 2),
+    }
+}
+
+extern "C" fn db_batch(ctx: CtxId, conn: ConnId, sql: Slice<'_>) -> Fut<u8> {
+    let (host, sql) = (host(ctx), text(sql));
+    host.note(sql.clone());
+    match &host.database {
+        Some(database) => database.batch(&host, conn, sql),
+        None => host.ask(&sql, || 0),
+    }
+}
+
+extern "C" fn db_copy_in(ctx: CtxId, conn: ConnId, sql: Slice<'_>, mut data: Stream) -> Fut<u64> {
+    let (host, sql) = (host(ctx), text(sql));
+    if let Some(database) = &host.database {
+        return database.copy_in(&host, conn, sql, data);
+    }
+    Fut::new(async move {
+        let mut got = Vec::new();
+        while let Some(piece) = data.next().await {
+            got.extend_from_slice(piece?.get());
+        }
+        host.note(format!("{sql}: {}", String::from_utf8_lossy(&got)));
+        Ok(got.len() as u64)
+    })
+}
+
+extern "C" fn db_copy_out(ctx: CtxId, conn: ConnId, sql: Slice<'_>) -> Fut<Stream> {
+    let (host, sql) = (host(ctx), text(sql));
+    if let Some(database) = &host.database {
+        return database.copy_out(&host, conn, sql);
+    }
+    let rows = vec![Ok(Bytes::from_static(b"a\n")), Ok(Bytes::from_static(b"b\n"))].into_iter();
+    let stream = Stream::new(Batches { host: host.clone(), rows, ended: false, waited: false });
+    host.ask(&sql, || stream)
+}
+
+extern "C" fn connect_options(ctx: CtxId) -> Fut<Bytes> {
+    let host = host(ctx);
+    if let Some(database) = &host.database {
+        return database.connect_options(&host);
+    }
+    let options = json!({ "host": "/run", "port": 5432, "dbname": "d", "user": "u", "password": "hush" });
+    host.ask("connect_options", || options.to_string().into())
+}
+
+extern "C" fn register_thread(_ctx: CtxId) {}
+
+extern "C" fn get_extension(_id: u32) -> *const () {
+    std::ptr::null()
+}
+
+extern "C" fn progress(ctx: CtxId, call: CallId, done: f64, total: f64, said: Slice<'_>) {
+    host(ctx).note(format!("progress {call} {done} of {total} {}", text(said)));
+}

@@ -1,0 +1,82 @@
+//! The plugin as a host runs it, in this process: `cardinal_plugin::testing`. What needs tables is left out unless
+//! CARDINAL_TEST_DATABASE names a PostgreSQL.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+
+use cardinal_plugin::serde_json::Value;
+use cardinal_plugin::testing::{TestHost, TestReply, TestRequest, has_database, test_card, test_user};
+use cardinal_plugin::{block_on, json};
+
+const MANIFEST: &str = include_str!("../manifest.json");
+const SCHEMA: &str = include_str!("../schema.sql");
+const PAGE: &str = r#"<script type="application/ld+json">
+    {"@type": "Product", "name": "Lamp", "sku": "L1", "offers": {"price": "9.90", "priceCurrency": "EUR"}}</script>"#;
+
+fn host(settings: Value) -> TestHost {
+    TestHost::builder(MANIFEST).settings(settings).database(SCHEMA).start(crate::routes::routes)
+}
+
+fn get(host: &TestHost, path: &str) -> TestReply {
+    block_on(host.send(TestRequest::get(path)))
+}
+
+/// A supplier's site with one page, as long as the test program runs.
+fn site() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut stream = stream;
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n";
+            let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{PAGE}", PAGE.len());
+        }
+    });
+    format!("http://{address}/lamp")
+}
+
+#[test]
+fn an_address_that_is_none_is_refused_before_anything_is_asked() {
+    let host = host(Value::Null);
+    for path in ["/preview?url=ftp%3A%2F%2Fx", "/preview?url=nonsense", "/preview"] {
+        let reply = get(&host, path);
+        assert_eq!((reply.status(), &reply.json()["errors"][0]["pointer"]), (422, &json!("/url")), "{path}");
+    }
+    assert_eq!(get(&host, "/preview?url=x&other=1").status(), 422, "a parameter that nobody reads");
+    assert_eq!(host.journal(), [""; 0], "neither a connection nor a card");
+}
+
+#[test]
+fn pages_are_listed_within_limits_and_behind_cursors_of_ours() {
+    let host = host(Value::Null);
+    assert_eq!(get(&host, "/items?limit=0").status(), 400);
+    assert_eq!(get(&host, "/items?limit=201").status(), 400);
+    let reply = get(&host, "/items?cursor=nonsense");
+    assert_eq!((reply.status(), &reply.json()["code"]), (400, &json!("invalid-cursor")));
+}
+
+#[test]
+fn a_page_becomes_a_source_of_the_card_once() {
+    if !has_database() {
+        return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
+    }
+    let url = site();
+    let host = host(json!({ "allow_private_addresses": true, "honour_robots": false, "delay_ms": 0 }));
+    let card = host.add_card(test_card("Card", json!({})));
+    let enrich = || TestRequest::post(&format!("/enrich/{card}")).json(&json!({ "url": url }));
+    let reply = block_on(host.send(enrich()));
+    assert_eq!(reply.status(), 200, "{reply:?}");
+    assert_eq!((&reply.json()["version"], &reply.json()["product"]["title"]), (&json!(2), &json!("Lamp")));
+    assert_eq!(host.card(card).sources_of("supplier")["supplier:127.0.0.1"].data["price"], "9.90");
+    let tool = TestRequest::tool("plugin_supplier_enrich", &json!({ "card_id": card, "url": url }));
+    let reply = block_on(host.send(tool));
+    assert_eq!(reply.json()["version"], 3, "{reply:?}");
+    let counted = host.metrics().into_iter().map(|metric| metric.name).collect::<Vec<_>>();
+    assert_eq!(counted, ["pages_read", "cache_hits"], "the second time from the cache");
+    let items = get(&host, "/items?limit=1").json();
+    assert_eq!((&items["items"][0]["card_ids"], &items["next_cursor"]), (&json!([card]), &Value::Null));
+    let reader = test_user("Ada", &["plugin:supplier:read"]);
+    assert_eq!(block_on(host.send(enrich().user(reader))).status(), 403);
+}
