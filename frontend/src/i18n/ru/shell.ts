@@ -2,6 +2,7 @@ import type { texts } from '../shell.ts';
 import type { Translation } from '../catalogue.svelte.ts';
 
 const shell: Translation<typeof texts> = {
+  waiting: { one: '{n} вызов ждёт', few: '{n} вызова ждут', many: '{n} вызовов ждут', other: '{n} вызова ждут' },
   account: 'Учётная запись',
   accountMenu: 'Меню учётной записи',
   actions: 'Действия',
