@@ -42,6 +42,9 @@ export function clientOnly(): Plugin {
     name: 'cardinal-client-only',
     apply: 'build',
     enforce: 'pre',
+    transform(code, id) {
+      if (id.endsWith('.svelte') && code.includes('<svelte:boundary')) this.error(`${id}: a build has no boundaries; take them in again in build/client-only.ts`);
+    },
     load(id) {
       if (id.endsWith('/svelte/src/internal/client/dom/hydration.js')) return WITHOUT_HYDRATION;
       if (id.endsWith('/svelte/src/internal/flags/index.js')) return WITHOUT_MODES;

@@ -27,7 +27,8 @@ export function packedTemplates(root: string): Plugin {
       let packed = code;
       for (const { callee, list } of callsIn(parseAst(code) as unknown as Node).toReversed()) {
         const text = pack(treeOf(list) as Tree);
-        if (text !== null) packed = `${packed.slice(0, callee.start)}/* @__PURE__ */ fromPacked(${JSON.stringify(text)}${packed.slice(list.end)}`;
+        // What is open at the end needs no mark that it ends.
+        if (text !== null) packed = `${packed.slice(0, callee.start)}/* @__PURE__ */ fromPacked(${JSON.stringify(text.replace(/\)+$/, ''))}${packed.slice(list.end)}`;
       }
       return packed === code ? null : { code: `import { fromPacked } from ${JSON.stringify(unpack)};\n${packed}`, map: null };
     },
