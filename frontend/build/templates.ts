@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { parseAst, type Plugin } from 'vite';
-import type { Tree } from '../src/ui/unpack.ts';
+import { PLAIN_BUTTON, type Tree } from '../src/ui/unpack.ts';
 
 /** What the packed form is made of; a template with one of these in a text or a value stays as it is. */
 const MARKS = /[(|~^)"]/;
@@ -43,9 +43,10 @@ export function pack(tree: Tree): string | null {
     if (typeof item === 'string') return MARKS.test(item) || !item ? null : `"${item}`;
     const [name, attributes, ...children] = item;
     const inside = pack(children as Tree);
-    const entries = Object.entries(attributes ?? {});
+    const isPlainButton = name === 'button' && attributes?.type === 'button';
+    const entries = Object.entries(attributes ?? {}).filter(([key]) => !isPlainButton || key !== 'type');
     if (inside === null || name.startsWith('/') || entries.some(([key, value]) => typeof value !== 'string' || MARKS.test(value) || key.includes('='))) return null;
-    return `(${name}${entries.map(([key, value]) => `|${key === 'class' ? '' : key}=${value}`).join('')}${inside})`;
+    return `(${isPlainButton ? PLAIN_BUTTON : name}${entries.map(([key, value]) => `|${key === 'class' ? '' : key}=${value}`).join('')}${inside})`;
   });
   return parts.includes(null) ? null : parts.join('');
 }

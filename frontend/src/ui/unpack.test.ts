@@ -6,6 +6,7 @@ const trees: Tree[] = [
   [['section', { class: 'panel s7', 'aria-labelledby': 'looks' }, ['header', null, ['h2', { id: 'looks' }], ' ', undefined], 'and = a text']],
   [undefined, ' ', undefined, ['input', { required: '', pattern: 'a=b' }]],
   [['path', { d: 'M2 4.5h7' }], ['br', null]],
+  [['button', { type: 'button' }, ['b', null]], ['button', { type: 'submit' }]],
   [],
 ];
 

@@ -8,13 +8,16 @@ import { from_tree } from 'svelte/internal/client';
 export type Tree = (string | undefined | Element)[];
 type Element = [name: string, attributes: Record<string, string> | null, ...children: unknown[]];
 
+/** Stands for the name and the type of a button that sends no form. */
+export const PLAIN_BUTTON = '!';
+
 /** The inverse of `build/templates.ts`: each mark with the text behind it is one step. */
 export function unpack(packed: string): Tree {
   const around: Tree[] = [[]];
   for (const [, mark, text = ''] of packed.matchAll(/([(|~^)"])([^(|~^)"]*)/g)) {
     const inside = around.at(-1) as Tree;
     if (mark === '(') {
-      const element: Element = [text, null];
+      const element: Element = text === PLAIN_BUTTON ? ['button', { type: 'button' }] : [text, null];
       inside.push(element);
       around.push(element as Tree);
     } else if (mark === '|') {
