@@ -4,6 +4,7 @@ import { defineConfig } from 'vitest/config';
 import { clientOnly, DOES_NOTHING } from './build/client-only.ts';
 import { frameWithoutStyles, groupOf, shortHash } from './build/groups.ts';
 import { publish } from './build/publish.ts';
+import { packedTemplates } from './build/templates.ts';
 import { textsInPlace } from './build/texts.ts';
 
 /** The running host that `npm run dev` talks to. */
@@ -14,7 +15,8 @@ export default defineConfig({
   plugins: [
     clientOnly(),
     textsInPlace(import.meta.dirname),
-    svelte({ compilerOptions: { cssHash: shortHash(join(import.meta.dirname, 'src')), discloseVersion: false, fragments: 'tree' } }),
+    svelte({ compilerOptions: { runes: true, cssHash: shortHash(join(import.meta.dirname, 'src')), discloseVersion: false, fragments: 'tree' } }),
+    packedTemplates(import.meta.dirname),
     frameWithoutStyles(),
     publish(),
   ],

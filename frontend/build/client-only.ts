@@ -8,6 +8,29 @@ const WITHOUT_HYDRATION = `
     .map((name) => `/* @__NO_SIDE_EFFECTS__ */ export function ${name}() {}`)
     .join('\n')}
 `;
+/** Flags of components as Svelte 4 had them, and of the experiments: as constants, so that what they would switch on is left out. */
+const WITHOUT_MODES = `
+  ${['async', 'legacy', 'tracing'].map((mode) => `export const ${mode}_mode_flag = false; export function enable_${mode}_mode_flag() {}`).join('\n')}
+`;
+/** `mount` draws inside a boundary for errors; no page of ours has one, so an error goes to the browser's console either way. */
+const WITHOUT_BOUNDARIES = `
+  import { block, branch } from '../../reactivity/effects.js';
+  export const pending = null;
+  export function boundary(node, props, children) { block(() => { branch(() => children(node)); }); }
+`;
+/** The experiment of `await` in components, which is off: of its module, what `{#await}` and every template call. */
+const WITHOUT_ASYNC = `
+  import { component_context, set_component_context } from '../context.js';
+  import { active_effect, active_reaction, set_active_effect, set_active_reaction } from '../runtime.js';
+  import { derived } from './deriveds.js';
+  export function flatten(blockers, sync, async, fn) { fn(sync.map(derived)); }
+  export function capture() {
+    const effect = active_effect, reaction = active_reaction, context = component_context;
+    return () => { set_active_effect(effect); set_active_reaction(reaction); set_component_context(context); };
+  }
+  export function unset_context() { set_active_effect(null); set_active_reaction(null); set_component_context(null); }
+  ${['for_await_track_reactivity_loss', 'increment_pending', 'run', 'run_after_blockers', 'save', 'track_reactivity_loss', 'unsave', 'wait'].map((name) => `export const ${name} = null;`).join('\n')}
+`;
 const WITHOUT_CUSTOM_ELEMENTS = 'export const SvelteElement = undefined; export function create_custom_element() {}';
 
 /** Calls into the above, as Svelte's compiler writes them: what has no effect need not be called. */
@@ -19,8 +42,14 @@ export function clientOnly(): Plugin {
     name: 'cardinal-client-only',
     apply: 'build',
     enforce: 'pre',
+    transform(code, id) {
+      if (id.endsWith('.svelte') && code.includes('<svelte:boundary')) this.error(`${id}: a build has no boundaries; take them in again in build/client-only.ts`);
+    },
     load(id) {
       if (id.endsWith('/svelte/src/internal/client/dom/hydration.js')) return WITHOUT_HYDRATION;
+      if (id.endsWith('/svelte/src/internal/flags/index.js')) return WITHOUT_MODES;
+      if (id.endsWith('/svelte/src/internal/client/dom/blocks/boundary.js')) return WITHOUT_BOUNDARIES;
+      if (id.endsWith('/svelte/src/internal/client/reactivity/async.js')) return WITHOUT_ASYNC;
       if (id.endsWith('/svelte/src/internal/client/dom/elements/custom-element.js')) return WITHOUT_CUSTOM_ELEMENTS;
       return null;
     },

@@ -27,6 +27,8 @@ export interface RequestOptions {
   anonymous?: boolean;
   /** `no-cache` when absent. */
   cache?: RequestCache;
+  /** The answer as it was sent, JSON too. */
+  asText?: boolean;
   /** A refused token is an error at once, without asking for the password again. */
   once?: boolean;
 }
@@ -76,7 +78,7 @@ export async function requestWithHeaders<T = unknown>(path: string, options: Req
     response = await send(path, options, credentials.token());
   }
   if (!response.ok) throw await errorFromResponse(response);
-  return { data: (await read(response)) as T, status: response.status, headers: response.headers };
+  return { data: (await (options.asText ? response.text() : read(response))) as T, status: response.status, headers: response.headers };
 }
 
 /**

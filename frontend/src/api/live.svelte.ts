@@ -15,6 +15,7 @@ live.on((event) => {
   if (event === 'reset') void refresh({ predicate: ({ queryKey }) => queryKey[0] !== 'cards' });
   else if (event.topic === 'plugin') pluginsChanged();
   else if (event.topic === 'card') cardChanged(event);
+  else if (event.topic === 'approval') void refresh({ queryKey: ['approvals'] });
   else if (event.topic === 'job') void refresh({ queryKey: ['jobs'] });
 });
 

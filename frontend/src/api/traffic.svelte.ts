@@ -18,6 +18,7 @@ class Traffic {
   begin(): void {
     if (this.#timer || !session.can('system:read')) return;
     this.#timer = setInterval(() => void this.#read(), EVERY_MS);
+    document.addEventListener('visibilitychange', this.#look);
     void this.#read();
   }
 
@@ -27,6 +28,11 @@ class Traffic {
     this.samples = [];
     this.problem = null;
   }
+
+  /** A page that was opened out of sight has its first figures as soon as it is looked at. */
+  #look = () => {
+    if (this.#timer && !this.samples.length) void this.#read();
+  };
 
   async #read(): Promise<void> {
     if (document.hidden || session.phase !== 'signed-in') return;

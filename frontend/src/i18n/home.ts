@@ -25,6 +25,8 @@ export const texts = {
   kindWarns: 'Kind {kind}',
   openKinds: 'Open kinds',
   openSystem: 'Open system',
+  callsWait: { one: '{n} call waits for approval', other: '{n} calls wait for approval' },
+  openApprovals: 'Open approvals',
   openProxy: 'Open routes',
   proxyWarns: 'Proxy routes',
 

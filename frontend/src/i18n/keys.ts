@@ -16,6 +16,8 @@ export const texts = {
   scopes: 'Scopes',
   limit: 'Limit',
   expires: 'Expires',
+  whatItDid: 'What it did',
+  whatDid: 'What it did: {name}',
   lastUsed: 'Last used',
   actions: 'Actions',
   state_active: 'Active',

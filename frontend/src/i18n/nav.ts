@@ -2,6 +2,7 @@ import { catalogue } from './catalogue.svelte.ts';
 
 /** Names of pages, in the navigation and in the palette. */
 export const texts = {
+  approvals: 'Approvals',
   audit: 'Audit',
   cards: 'Cards',
   home: 'Home',

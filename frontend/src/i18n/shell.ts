@@ -2,6 +2,7 @@ import { catalogue } from './catalogue.svelte.ts';
 
 /** Sign-in, the frame around every page, the palette, the account menu. */
 export const texts = {
+  waiting: { one: '{n} call waits', other: '{n} calls wait' },
   account: 'Account',
   accountMenu: 'Account menu',
   actions: 'Actions',
@@ -32,6 +33,9 @@ export const texts = {
   keySave: 'Save',
   keySearch: 'Search',
   keySelect: 'Select the row',
+  keysApprovals: 'Approvals',
+  keyApprove: 'Approve',
+  keyRefuse: 'Refuse',
   keysCard: 'On a card',
   keysList: 'In a list',
   language: 'Language',

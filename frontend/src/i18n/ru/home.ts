@@ -24,6 +24,8 @@ const home: Translation<typeof texts> = {
   kindWarns: 'Вид данных {kind}',
   openKinds: 'Открыть виды',
   openSystem: 'Открыть систему',
+  callsWait: { one: '{n} вызов ждёт одобрения', few: '{n} вызова ждут одобрения', many: '{n} вызовов ждут одобрения', other: '{n} вызова ждут одобрения' },
+  openApprovals: 'Открыть одобрения',
   openProxy: 'Открыть маршруты',
   proxyWarns: 'Маршруты прокси',
   cards: 'Карточки',

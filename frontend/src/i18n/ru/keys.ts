@@ -16,6 +16,8 @@ const keys: Translation<typeof texts> = {
   scopes: 'Права',
   limit: 'Предел',
   expires: 'Истекает',
+  whatItDid: 'Что делал',
+  whatDid: 'Что делал: {name}',
   lastUsed: 'Использован',
   actions: 'Действия',
   state_active: 'Действует',

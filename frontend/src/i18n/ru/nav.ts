@@ -2,6 +2,7 @@ import type { texts } from '../nav.ts';
 import type { Translation } from '../catalogue.svelte.ts';
 
 const nav: Translation<typeof texts> = {
+  approvals: 'Одобрения',
   audit: 'Журнал',
   cards: 'Карточки',
   home: 'Главная',

@@ -2,6 +2,7 @@ import type { texts } from '../shell.ts';
 import type { Translation } from '../catalogue.svelte.ts';
 
 const shell: Translation<typeof texts> = {
+  waiting: { one: '{n} вызов ждёт', few: '{n} вызова ждут', many: '{n} вызовов ждут', other: '{n} вызова ждут' },
   account: 'Учётная запись',
   accountMenu: 'Меню учётной записи',
   actions: 'Действия',
@@ -32,6 +33,9 @@ const shell: Translation<typeof texts> = {
   keySave: 'Сохранить',
   keySearch: 'Поиск',
   keySelect: 'Выбрать строку',
+  keysApprovals: 'Одобрения',
+  keyApprove: 'Одобрить',
+  keyRefuse: 'Отклонить',
   keysCard: 'На карточке',
   keysList: 'В списке',
   language: 'Язык',

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import type { Job } from '../../api/jobs.ts';
 import type { ApiKey, RegisteredPlugin } from '../../api/types.ts';
-import { inOrder, ofJobs, ofKeys, ofKinds, ofPlugins, ofProxy } from './attention.ts';
+import { inOrder, ofApprovals, ofJobs, ofKeys, ofKinds, ofPlugins, ofProxy } from './attention.ts';
 
 const NOW = Date.parse('2026-11-23T12:00:00Z');
 const plugin = (more: Partial<RegisteredPlugin>): RegisteredPlugin => ({ name: 'supplier', title: 'Supplier', package: 'supplier', state: 'active', ...more });
@@ -28,6 +28,11 @@ it('a job waits for a day when it failed or left something out', () => {
   const job = (more: Partial<Job>) => ({ id: 'j', action: 'import', args: {}, state: 'done', failed: 0, created_at: '2026-11-23T11:00:00Z', finished_at: null, reason: null, ...more }) as Job;
   expect(ofJobs([job({})], NOW)).toEqual([]);
   expect(ofJobs([job({ failed: 12 }), job({ state: 'failed', reason: 'Disk full.' }), job({ failed: 1, created_at: '2026-11-20T11:00:00Z' })], NOW).map(({ text, tone }) => [text, tone])).toEqual([['Import: 12 failed', 'warn'], ['Import failed', 'bad']]);
+});
+
+it('calls that wait for a person are one line', () => {
+  expect(ofApprovals(0)).toEqual([]);
+  expect(ofApprovals(2).map(({ text, href }) => [text, href])).toEqual([['2 calls wait for approval', '/admin/approvals']]);
 });
 
 it('what is worst stands first', () => {

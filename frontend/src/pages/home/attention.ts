@@ -87,6 +87,10 @@ export function ofProxy(warnings: readonly string[]): Attention[] {
   return warnings.map((warning) => ({ key: `proxy ${warning}`, icon: 'route', tone: 'warn', text: t('proxyWarns'), more: warning, href: '/admin/proxy', button: t('openProxy') }));
 }
 
+export function ofApprovals(waiting: number): Attention[] {
+  return waiting ? [{ key: 'approvals', icon: 'shield', tone: 'warn', text: t('callsWait', { n: waiting }), href: '/admin/approvals', button: t('openApprovals') }] : [];
+}
+
 /** The worst first. */
 export function inOrder(lines: readonly Attention[]): Attention[] {
   return lines.toSorted((a, b) => Number(b.tone === 'bad') - Number(a.tone === 'bad'));
