@@ -92,7 +92,7 @@ impl Failure {
 
 impl Client {
     pub fn new(remote: &Remote) -> anyhow::Result<Self> {
-        let transport = Transport::of(&remote.way)?;
+        let transport = Transport::new(&remote.way)?;
         let bearer = |key: &cardinal_base::config::Secret| HeaderValue::try_from(format!("Bearer {}", key.expose()));
         let mut key = remote.key.as_ref().map(bearer).transpose()?;
         if let Some(key) = &mut key {

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 /// Of the form. A cursor of another one is refused, not misread.
 const VERSION: u8 = 1;
 /// Longer ones are refused before anything is made of them.
-const LONGEST: usize = 4 << 10;
+const MAX_LENGTH: usize = 4 << 10;
 
 /// Where a list goes on, for clients: opaque, so that nobody builds one and its form can change. It is neither signed nor
 /// secret; treat what comes back as any other input.
@@ -44,7 +44,7 @@ impl Cursor {
     /// 400 `invalid-cursor` when it is none of this list.
     pub fn read<K: DeserializeOwned>(cursor: &str) -> Result<K> {
         let invalid = || Error::with_code(400, "invalid-cursor", "This cursor is not one that `next_cursor` gave.");
-        let bytes = (cursor.len() <= LONGEST).then(|| BASE64_URL_SAFE_NO_PAD.decode(cursor).ok()).flatten();
+        let bytes = (cursor.len() <= MAX_LENGTH).then(|| BASE64_URL_SAFE_NO_PAD.decode(cursor).ok()).flatten();
         let key = bytes.as_deref().and_then(|bytes| bytes.strip_prefix(&[VERSION]));
         key.and_then(|key| serde_json::from_slice(key).ok()).ok_or_else(invalid)
     }
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        let long = "A".repeat(LONGEST + 1);
+        let long = "A".repeat(MAX_LENGTH + 1);
         let other = Cursor::write("a text").unwrap();
         for cursor in ["", "1", "AjQy", "äöü", "AQ==", &long, &other] {
             assert_eq!(Cursor::read::<i64>(cursor).unwrap_err().status(), Some(400), "{cursor}");

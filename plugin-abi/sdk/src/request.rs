@@ -220,7 +220,7 @@ impl Request {
     pub fn body_stream(&self) -> Result<ByteStream> {
         match std::mem::replace(&mut *self.lock(), Body::Taken) {
             Body::Stream(stream) => Ok(ByteStream::new(stream)),
-            Body::Full(bytes) => Ok(ByteStream::of(bytes)),
+            Body::Full(bytes) => Ok(ByteStream::from_bytes(bytes)),
             Body::Taken => Err(Error::internal("the request's body has already been taken")),
         }
     }

@@ -55,19 +55,19 @@ impl Response {
     /// JSON. A value that cannot be serialised makes the call fail with an internal error.
     pub fn json(value: &(impl Serialize + ?Sized)) -> Self {
         match serde_json::to_vec(value) {
-            Ok(bytes) => Self::of("application/json", bytes.into()),
+            Ok(bytes) => Self::with_type("application/json", bytes.into()),
             Err(error) => Self { fault: Some(Error::internal(error)), ..Self::empty() },
         }
     }
 
     /// Plain text in UTF-8.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::of("text/plain; charset=utf-8", Bytes::from(text.into()))
+        Self::with_type("text/plain; charset=utf-8", Bytes::from(text.into()))
     }
 
     /// Bytes with a media type, which are not copied on their way out.
     pub fn bytes(content_type: &str, bytes: impl Into<Bytes>) -> Self {
-        Self::of(content_type, bytes.into())
+        Self::with_type(content_type, bytes.into())
     }
 
     /// 204 without a body.
@@ -92,7 +92,7 @@ impl Response {
         S: Stream<Item = Result<Bytes>> + Send + 'static,
     {
         let give = |scope| stream::give(scope, pieces);
-        Self { body: Body::Stream(Box::new(give)), ..Self::of(content_type, Bytes::new()) }
+        Self { body: Body::Stream(Box::new(give)), ..Self::with_type(content_type, Bytes::new()) }
     }
 
     /// Sets the status.
@@ -117,7 +117,7 @@ impl Response {
         self
     }
 
-    fn of(content_type: &str, bytes: Bytes) -> Self {
+    fn with_type(content_type: &str, bytes: Bytes) -> Self {
         Self { status: 200, body: Body::Full(bytes), ..Self::empty() }.header("content-type", content_type)
     }
 

@@ -28,7 +28,7 @@ impl ByteStream {
     }
 
     /// A stream of these bytes alone.
-    pub(crate) fn of(bytes: Bytes) -> Self {
+    pub(crate) fn from_bytes(bytes: Bytes) -> Self {
         Self { ahead: Some(bytes).filter(|bytes| !bytes.is_empty()), inner: abi::Stream::NONE }
     }
 

@@ -113,7 +113,7 @@ pub fn portion<'e, E: Entry + 'e>(
 mod tests {
     use super::*;
 
-    const MOST: usize = 4_096;
+    const MAX_ENTRIES: usize = 4_096;
 
     impl Entry for (i64, char) {
         fn id(&self) -> i64 {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     fn recent(ids: std::ops::RangeInclusive<i64>) -> Recent<(i64, char)> {
-        let mut recent = Recent::new((MOST, 1 << 20));
+        let mut recent = Recent::new((MAX_ENTRIES, 1 << 20));
         recent.restart(ids.start() - 1);
         ids.for_each(|id| recent.add((id, 'c')));
         recent
@@ -154,8 +154,8 @@ mod tests {
     #[test]
     fn it_is_bounded_and_takes_no_gap() {
         let mut full = recent(1..=5_000);
-        assert_eq!(full.entries.len(), MOST);
-        assert_eq!(full.portion(5_000 - MOST as i64 - 1, |_| true), Portion::Gone);
+        assert_eq!(full.entries.len(), MAX_ENTRIES);
+        assert_eq!(full.portion(5_000 - MAX_ENTRIES as i64 - 1, |_| true), Portion::Gone);
         full.add((6_000, 'c'));
         assert_eq!((full.entries.len(), full.head()), (1, 6_000));
         assert_eq!(full.portion(5_000, |_| true), Portion::Gone);

@@ -333,7 +333,7 @@ mod tests {
     }
 
     /// A shell's line that gives an answer.
-    fn says(answer: &Answer) -> String {
+    fn answering(answer: &Answer) -> String {
         format!("echo '{ANSWER}{}'; ", serde_json::to_string(answer).unwrap().replace('\'', r"'\''"))
     }
 
@@ -341,25 +341,25 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_counts_whatever_else_is_written() {
-        let made = says(&Answer::Made(r#"[{"name":"list","method":"GET","path":"/"}]"#.to_owned()));
+        let made = answering(&Answer::Made(r#"[{"name":"list","method":"GET","path":"/"}]"#.to_owned()));
         let script =
-            format!("echo noise; echo more >&2; printf 'half\\n'; {}echo noise; {made}", says(&Answer::Opened));
+            format!("echo noise; echo more >&2; printf 'half\\n'; {}echo noise; {made}", answering(&Answer::Opened));
         let exports = run(&script, LONG).await.unwrap().exports.unwrap();
         assert_eq!(exports[0].describe(), "GET /");
         let refusal = failed("told by the child");
-        assert_eq!(run(&says(&Answer::Refused(refusal.clone())), LONG).await, Err(refusal));
+        assert_eq!(run(&answering(&Answer::Refused(refusal.clone())), LONG).await, Err(refusal));
     }
 
     #[tokio::test]
     async fn routes_that_give_no_router_are_no_reason_to_refuse_the_library() {
         let refusal = Refusal::new(Code::CreatePanicked, "It panicked.");
-        let script = says(&Answer::Opened) + &says(&Answer::NotMade(refusal.clone()));
+        let script = answering(&Answer::Opened) + &answering(&Answer::NotMade(refusal.clone()));
         assert_eq!(run(&script, LONG).await, Ok(ProbeOutcome { exports: Err(refusal) }));
     }
 
     #[tokio::test]
     async fn routes_that_end_or_hold_the_process_are_told_from_a_library_that_does_not_open() {
-        let opened = says(&Answer::Opened);
+        let opened = answering(&Answer::Opened);
         let refusal = run(&format!("{opened} kill -SEGV $$"), LONG).await.unwrap_err();
         assert_eq!((refusal.code, refusal.found.as_deref()), (Code::ProbeFailed, Some("killed by SIGSEGV")));
         assert!(refusal.reason.contains("`routes`") && refusal.fix.contains("`routes`"), "{refusal}");

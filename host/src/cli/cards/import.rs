@@ -90,7 +90,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(file) = &args.errors {
         save_errors(&client, &id, file).await?;
     }
-    tell(args, &job)
+    report(args, &job)
 }
 
 async fn open(file: &PathBuf) -> anyhow::Result<(Box<dyn AsyncRead + Send + Sync + Unpin>, Option<u64>)> {
@@ -161,7 +161,7 @@ async fn save_errors(client: &Client, job: &str, file: &PathBuf) -> anyhow::Resu
 }
 
 /// What became of it on standard output, bad rows on standard error.
-fn tell(args: &Args, job: &Value) -> anyhow::Result<()> {
+fn report(args: &Args, job: &Value) -> anyhow::Result<()> {
     let mut err = io::stderr();
     let errors = job["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
     for error in errors.iter().take(SHOWN) {

@@ -37,7 +37,7 @@ pub struct Address {
 }
 
 impl Transport {
-    pub fn of(way: &Way) -> anyhow::Result<Self> {
+    pub fn new(way: &Way) -> anyhow::Result<Self> {
         match way {
             Way::Address(url) => Self::over_tcp(url),
             Way::Local(data_dir) => Ok(Self::local(data_dir)),

@@ -35,7 +35,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(30);
 const GOODBYE: Duration = Duration::from_secs(2);
 /// Before the host's stream is opened again; doubled each time that fails.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 const PARSE_ERROR: i32 = -32700;
 const HOST_ERROR: i32 = -32000;
@@ -264,7 +264,7 @@ impl Bridge {
                 Ok(StatusCode::OK) => pause = FIRST_PAUSE,
                 // There is no such stream, or no session any more: the next request says so.
                 Ok(_) => return,
-                Err(_) => pause = LONGEST_PAUSE.min(pause * 2),
+                Err(_) => pause = MAX_PAUSE.min(pause * 2),
             }
             last_id = events.last_id;
             tokio::time::sleep(pause).await;

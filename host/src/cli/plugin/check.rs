@@ -67,7 +67,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut seen = verdict(&path, args.open)?;
     seen.warnings.sort();
     let manifest = package::manifest_of(&path).unwrap_or_default();
-    let findings = findings::of(&seen, &String::from_utf8_lossy(&manifest), args.against.as_ref());
+    let findings = findings::list(&seen, &String::from_utf8_lossy(&manifest), args.against.as_ref());
     let text = if args.json {
         serde_json::to_string_pretty(&findings::report(&seen, &findings)?)? + "\n"
     } else {

@@ -21,7 +21,7 @@ use super::{
     cargo::{self, Profile},
     install,
     own_host::{self, OwnHost},
-    remote::{REGISTRY, block_on, told},
+    remote::{REGISTRY, block_on, describe},
     stop::Stop,
 };
 use crate::cli::{
@@ -196,7 +196,7 @@ impl Session<'_> {
         client.ask(Method::POST, &format!("{REGISTRY}/rescan"), None).await?;
         let (code, item) = install::decided(client, &name, &sha256, SWAP_TIMEOUT).await?;
         if code != 0 {
-            let refused = told(&item);
+            let refused = describe(&item);
             let why = refused.split_once('\n').map_or("", |(_, why)| why.trim_end());
             return say(&format!("{} is not taken{}\n{why}", plain(&name), stays(&item)));
         }

@@ -12,7 +12,7 @@ use http::Method;
 use rustix::fs::{CWD, RenameFlags};
 use serde_json::Value;
 
-use super::remote::{REGISTRY, block_on, told};
+use super::remote::{REGISTRY, block_on, describe};
 use crate::cli::{
     client::{Client, Failure},
     text::plain,
@@ -209,7 +209,7 @@ pub(super) fn remove(path: &Path) -> anyhow::Result<()> {
 
 async fn outcome(client: &Client, name: &str, sha256: &str, patience: Duration) -> anyhow::Result<ExitCode> {
     let (code, item) = decided(client, name, sha256, patience).await?;
-    say(told(&item).trim_end())?;
+    say(describe(&item).trim_end())?;
     Ok(ExitCode::from(code))
 }
 

@@ -91,7 +91,7 @@ pub fn say(args: &One, word: Word) -> anyhow::Result<ExitCode> {
     let path = format!("{REGISTRY}/{}/{}", escaped(&args.name), word.path());
     let answer = block_on(async { Ok(Client::new(&args.host.read()?)?.ask(Method::POST, &path, None).await?) })?;
     let item = &answer["item"];
-    let text = if args.json { serde_json::to_string_pretty(&answer)? + "\n" } else { told(item) };
+    let text = if args.json { serde_json::to_string_pretty(&answer)? + "\n" } else { describe(item) };
     std::io::stdout().write_all(text.as_bytes()).context("telling the plugin")?;
     Ok(if word.is_fulfilled(item) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -112,7 +112,7 @@ fn why(item: &Value) -> String {
 }
 
 /// The plugin in words: state, and why it is not what was wanted.
-pub fn told(item: &Value) -> String {
+pub fn describe(item: &Value) -> String {
     let text = |value: &Value| plain(value.as_str().unwrap_or_default());
     let mut told = format!("{} {} is {}\n", text(&item["name"]), text(&item["version"]), text(&item["state"]));
     let refusal = &item["refusal"];
@@ -152,7 +152,7 @@ mod tests {
     fn a_refusal_is_told_with_what_to_do() {
         let item = json!({"name": "a\u{7}", "version": "1.0.0", "state": "refused",
             "refusal": {"code": "bad-manifest", "reason": "No.", "expected": "x", "found": "y", "fix": "Do z."}});
-        let told = told(&item);
+        let told = describe(&item);
         assert_eq!(
             told,
             "a\\u{7} 1.0.0 is refused\n  why       bad-manifest: No.\n  expected  x\n  found     y\n  to do     Do z.\n"

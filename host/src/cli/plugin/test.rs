@@ -25,7 +25,7 @@ use super::{
     cargo::{self, Profile},
     install,
     own_host::{self, OwnHost},
-    remote::{REGISTRY, block_on, told},
+    remote::{REGISTRY, block_on, describe},
     stop::Stop,
 };
 use crate::cli::{
@@ -157,7 +157,7 @@ impl Session<'_> {
         client.ask(Method::POST, &format!("{REGISTRY}/rescan"), None).await?;
         match install::decided(client, &name, &sha256, LOAD_TIMEOUT).await? {
             (0, item) => Ok(item),
-            (_, item) => bail!("the host does not take it: {}", told(&item).trim_end()),
+            (_, item) => bail!("the host does not take it: {}", describe(&item).trim_end()),
         }
     }
 

@@ -235,7 +235,7 @@ mod tests {
     "#;
 
     fn faults(manifest: &str) -> Vec<String> {
-        let sources = Sources::of([ROUTES]);
+        let sources = Sources::from_texts([ROUTES]);
         match check("m", manifest, &["manifest.json", "frontend/plugin.js"], &sources) {
             Ok(()) => Vec::new(),
             Err(said) => said.lines().skip(1).map(str::to_owned).collect(),

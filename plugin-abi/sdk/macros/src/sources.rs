@@ -31,7 +31,7 @@ impl Sources {
     }
 
     #[cfg(test)]
-    pub(crate) fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
+    pub(crate) fn from_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut sources = Self::default();
         texts.into_iter().for_each(|text| sources.add(text));
         sources
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_name_counts_where_it_is_used() {
-        let sources = Sources::of([r##"
+        let sources = Sources::from_texts([r##"
             // lost
             /* gone /* nested */ gone */
             fn list<'a>(x: &'a str) -> char { '"' }
@@ -221,14 +221,14 @@ mod tests {
     #[test]
     fn what_cannot_be_seen_is_not_judged() {
         assert!(Sources::default().may_have("list"));
-        assert!(Sources::of(["macro_rules! all {} fn a() {}"]).may_have("list"));
-        assert!(Sources::of(["fn a() {} include!(x);"]).may_have("list"));
+        assert!(Sources::from_texts(["macro_rules! all {} fn a() {}"]).may_have("list"));
+        assert!(Sources::from_texts(["fn a() {} include!(x);"]).may_have("list"));
     }
 
     #[test]
     fn broken_sources_are_read_to_their_end() {
         for text in ["\"", "'", "'\\", "/*", "//", "r#\"", "fn", "é", "\"\\", "b'", "r###", "'é'"] {
-            Sources::of([text]);
+            Sources::from_texts([text]);
         }
     }
 }

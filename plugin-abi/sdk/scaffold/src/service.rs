@@ -15,7 +15,7 @@ use crate::settings::Settings;
 const KIND: &str = "{{name}}-note";
 {{^settings}}
 /// Characters of a note.
-const LONGEST_NOTE: usize = 2_000;
+const MAX_NOTE_BYTES: usize = 2_000;
 {{/settings}}
 
 /// The notes on a card, oldest first.
@@ -46,7 +46,7 @@ pub async fn add(ctx: &PluginContext, card_id: Uuid, text: &str) -> Result<i64> 
     let text = checked(text, longest_note)?;
 {{/settings}}
 {{^settings}}
-    let text = checked(text, LONGEST_NOTE)?;
+    let text = checked(text, MAX_NOTE_BYTES)?;
 {{/settings}}
     let user = ctx.user()?;
 {{#schema}}

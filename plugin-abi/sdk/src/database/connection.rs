@@ -176,7 +176,7 @@ impl Connection {
         self.settle().await?;
         let prepare = self.core().host.db_prepare();
         let answer = prepare(self.core().ctx, self.id(), Slice::text(sql)).await;
-        let shape = self.core().shapes.of(answer.map_err(Error::of_host)?.get())?;
+        let shape = self.core().shapes.get(answer.map_err(Error::of_host)?.get())?;
         let statement = Statement { inner: Arc::new(StatementInner { conn: self.id(), shape }) };
         lock(&self.statements).insert(sql.to_owned(), statement.clone());
         Ok(statement)

@@ -43,7 +43,7 @@ impl Shape {
 pub(crate) struct Shapes(Mutex<HashMap<Box<[u8]>, Arc<Shape>>>);
 
 impl Shapes {
-    pub(super) fn of(&self, description: &[u8]) -> Result<Arc<Shape>> {
+    pub(super) fn get(&self, description: &[u8]) -> Result<Arc<Shape>> {
         if let Some(shape) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(description) {
             return Ok(shape.clone());
         }

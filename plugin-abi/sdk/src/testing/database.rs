@@ -36,7 +36,7 @@ use super::fake_host::{FakeHost, lock, number};
 const VARIABLES: [&str; 2] = ["CARDINAL_TEST_DATABASE", "DATABASE_URL"];
 /// Connections of a plugin, as many as a host gives it, and how long one is waited for.
 const CONNECTIONS: usize = 4;
-const PATIENCE: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// A batch of rows ends with the row that reaches this.
 const BATCH_BYTES: usize = 64 << 10;
 
@@ -120,7 +120,7 @@ impl Database {
     pub(super) fn connect(&self, host: &Arc<FakeHost>) -> Fut<u64> {
         let (shared, host_of_cards) = (self.shared.clone(), host.clone());
         self.run(host, "connect", async move {
-            let place = tokio::time::timeout(PATIENCE, shared.places.clone().acquire_owned()).await;
+            let place = tokio::time::timeout(CONNECT_TIMEOUT, shared.places.clone().acquire_owned()).await;
             let Ok(Ok(place)) = place else { return Err(busy()) };
             let config = shared.config().await?;
             let client = connect(&config).await.map_err(|error| failure(&error))?;

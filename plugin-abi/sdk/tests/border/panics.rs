@@ -15,7 +15,7 @@ use super::{
 };
 
 /// The one line that the panic `what` left in the log.
-fn told(host: &FakeHost, what: &str) -> (u32, u64, String, String) {
+fn logged(host: &FakeHost, what: &str) -> (u32, u64, String, String) {
     let log = lock(&host.log);
     let mut lines = log.iter().filter(|line| line.message.ends_with(what));
     let line = lines.next().unwrap_or_else(|| panic!("{what} is not in the log")).clone();
@@ -29,7 +29,7 @@ fn in_the_sync_part_and_in_a_poll_it_is_the_result_of_the_call() {
     for (path, what) in [("/panic-sync", "in the sync part"), ("/panic-poll", "in a poll")] {
         let error = plugin.get(path).unwrap_err();
         assert_eq!((error.code, error.text().as_str()), (codes::PANICKED, what));
-        let (level, call, message, fields) = told(&plugin.host, what);
+        let (level, call, message, fields) = logged(&plugin.host, what);
         assert_eq!((level, call), (1, 1), "an error, of this call");
         assert!(message.starts_with("panicked at ") && message.contains("plugin.rs:"), "{message}");
         let fields: cardinal_plugin::serde_json::Value = cardinal_plugin::serde_json::from_str(&fields).unwrap();
@@ -48,7 +48,7 @@ fn in_the_drop_of_a_cancelled_call_it_is_contained_and_told() {
     let mut call = plugin.start("/panic-drop");
     assert!(poll(&mut call).is_pending());
     drop(call);
-    assert_eq!(told(&plugin.host, "in a drop").1, 1);
+    assert_eq!(logged(&plugin.host, "in a drop").1, 1);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn in_a_reply_stream_it_is_an_error_among_the_pieces() {
     let error = block_on(reply.stream.next()).unwrap().unwrap_err();
     assert_eq!((error.code, error.text().as_str()), (codes::PANICKED, "in a stream"));
     assert!(block_on(reply.stream.next()).is_none());
-    assert_eq!(told(&plugin.host, "in a stream").1, 1);
+    assert_eq!(logged(&plugin.host, "in a stream").1, 1);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn in_a_task_it_is_the_error_of_who_awaits_it() {
     let plugin = Instance::new();
     let error = plugin.get("/panic-task").unwrap_err();
     assert_eq!(error.code, codes::INTERNAL);
-    assert_eq!(told(&plugin.host, "in a task").1, 1);
+    assert_eq!(logged(&plugin.host, "in a task").1, 1);
 }
 
 #[test]
@@ -106,7 +106,7 @@ impl Plugin for NoManifest {
 fn in_routes_it_refuses_the_instance() {
     let host = FakeHost::new();
     assert_eq!(create::<PanicsInRoutes>(&host), (door::PANICKED, "in routes".to_owned()));
-    assert_eq!(told(&host, "in routes").1, 0);
+    assert_eq!(logged(&host, "in routes").1, 0);
     let (tag, message) = create::<NoManifest>(&FakeHost::new());
     assert!(tag == door::FAILED && message.contains("manifest.json"), "{message}");
     assert!(module::<NoManifest>().describe()().get().starts_with(b"{"), "describe never fails");

@@ -135,7 +135,7 @@ impl Drop for SpawnsInDrop {
 }
 
 async fn spawns_in_drop(ctx: PluginContext, _req: Request) -> Result<Response> {
-    let _held = SpawnsInDrop(of(&ctx));
+    let _held = SpawnsInDrop(host_of(&ctx));
     std::future::pending().await
 }
 
@@ -148,7 +148,7 @@ impl Drop for NotesDrop {
 }
 
 async fn task_forever(ctx: PluginContext, _req: Request) -> Result<Response> {
-    let held = NotesDrop(of(&ctx), "task dropped");
+    let held = NotesDrop(host_of(&ctx), "task dropped");
     ctx.spawn(async move {
         held.0.note("task runs");
         std::future::pending::<()>().await;
@@ -170,7 +170,7 @@ async fn body_stream(_ctx: PluginContext, req: Request) -> Result<Response> {
 }
 
 async fn reply_stream(ctx: PluginContext, req: Request) -> Result<Response> {
-    let held = NotesDrop(of(&ctx), "reply dropped");
+    let held = NotesDrop(host_of(&ctx), "reply dropped");
     let fails = req.query() == "fails";
     let pieces = stream::iter(0..3).then(move |n| {
         let _ = &held;
@@ -225,7 +225,7 @@ async fn panic_thread(_ctx: PluginContext, _req: Request) -> Result<Response> {
     Ok(Response::text(if ended.is_err() { "it panicked" } else { "?" }))
 }
 
-fn of(ctx: &PluginContext) -> Arc<FakeHost> {
+fn host_of(ctx: &PluginContext) -> Arc<FakeHost> {
     let number = ctx.settings::<serde_json::Value>().unwrap()["kept"].as_u64().unwrap();
     lock(&HOSTS).iter().find(|host| host.ctx == number).unwrap().clone()
 }

@@ -14,7 +14,7 @@ use cardinal_package::{
 use cardinal_plugin_host::inspect::Inspection;
 
 /// Everything that was found. `text` is that of manifest.json, `core` another version of the core to judge by, too.
-pub fn of(seen: &Inspection, text: &str, core: Option<&Version>) -> Vec<Finding> {
+pub fn list(seen: &Inspection, text: &str, core: Option<&Version>) -> Vec<Finding> {
     let read = Manifest::read(text.as_bytes());
     let mut found = Vec::new();
     match (&seen.refusal, &read) {
@@ -145,7 +145,7 @@ mod tests {
 
     fn found(text: &str, refusal: Option<Refusal>, core: Option<&str>) -> Vec<Finding> {
         let seen = Inspection { package: "libnotes.so".to_owned(), refusal, ..Inspection::default() };
-        of(&seen, text, core.map(|core| core.parse().unwrap()).as_ref())
+        list(&seen, text, core.map(|core| core.parse().unwrap()).as_ref())
     }
 
     #[test]
