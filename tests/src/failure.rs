@@ -10,7 +10,7 @@ use std::{
 const SHOWN: usize = 4 << 10;
 
 /// From now on the message of each panic goes to the real standard error as well, past the test runner's capture.
-pub fn tell_at_once() {
+pub(crate) fn tell_at_once() {
     static HOOKED: Once = Once::new();
     HOOKED.call_once(|| {
         let capture = panic::take_hook();

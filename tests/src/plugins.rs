@@ -196,7 +196,7 @@ impl PluginsFolder {
 }
 
 /// A folder that a worker with an account of its own can walk into and read.
-pub fn open_folder(prefix: &str) -> TempDir {
+pub(crate) fn open_folder(prefix: &str) -> TempDir {
     tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(0o755)).tempdir().unwrap()
 }
 

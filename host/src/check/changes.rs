@@ -9,7 +9,7 @@ use cardinal_package::{kept::Kept, manifest::Manifest, package, trust::Owners};
 
 /// What clients see of a plugin.
 #[derive(Debug, Default)]
-pub struct Face {
+pub(super) struct Face {
     /// `None` when the manifest leaves it to the library, which only tells once it is loaded.
     routes: Option<BTreeSet<String>>,
     tools: BTreeSet<String>,
@@ -23,7 +23,7 @@ pub struct Face {
 
 /// What a package would take the place of.
 #[derive(Debug)]
-pub struct Before {
+pub(super) struct Before {
     pub plugin: String,
     pub version: String,
     pub sha256: Option<String>,
@@ -32,7 +32,7 @@ pub struct Before {
 
 impl Before {
     /// What serves, from the registry of the host that runs.
-    pub fn serving(registry: &[Value]) -> Vec<Self> {
+    pub(super) fn serving(registry: &[Value]) -> Vec<Self> {
         let text = |report: &Value, member: &str| report[member].as_str().map(str::to_owned);
         let active = registry.iter().filter(|report| report["state"] == "active");
         let before = active.map(|report| Self {
@@ -45,7 +45,7 @@ impl Before {
     }
 
     /// What a host that is stopped had in service last: the packages that it keeps tell. Blocks.
-    pub fn kept(data_dir: &Path) -> Vec<Self> {
+    pub(super) fn kept(data_dir: &Path) -> Vec<Self> {
         let kept = Kept::open(data_dir);
         let last = |plugin: String| {
             let last = kept.for_plugin(&plugin).into_iter().next()?;
@@ -61,13 +61,13 @@ impl Before {
 
 /// The difference of two faces, a line each.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub(super) struct Change {
     pub lost: Vec<String>,
     pub gained: Vec<String>,
 }
 
 impl Face {
-    pub fn from_manifest(manifest: &Manifest) -> Self {
+    pub(super) fn from_manifest(manifest: &Manifest) -> Self {
         let declared = |backend: &cardinal_package::manifest::Backend| {
             let routes = backend.routes.as_ref()?;
             Some(routes.iter().map(|route| format!("{} {}", route.method, route.path)).collect())
@@ -84,7 +84,7 @@ impl Face {
     }
 
     /// From the registry's report of what serves.
-    pub fn serving(report: &Value) -> Self {
+    pub(super) fn serving(report: &Value) -> Self {
         let items = |member: &str| report[member].as_array().into_iter().flatten();
         let texts = |member: &str| items(member).filter_map(|it| it.as_str().map(str::to_owned)).collect();
         let text = |it: &Value, member: &str| it[member].as_str().unwrap_or_default().to_owned();
@@ -110,7 +110,7 @@ fn setting_names(schema: &Value) -> BTreeSet<String> {
 }
 
 /// What is lost and gained on the way from `before` to `after`.
-pub fn between(before: &Face, after: &Face) -> Change {
+pub(super) fn between(before: &Face, after: &Face) -> Change {
     let mut change = Change::default();
     if before.prefix != after.prefix {
         let name = |prefix: &Option<String>| prefix.clone().unwrap_or_else(|| "none".to_owned());
@@ -136,7 +136,7 @@ impl Change {
         self.gained.extend(after.difference(before).map(|it| format!("{what} {it}")));
     }
 
-    pub fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let list = |mark: &str, lines: &[String]| lines.iter().map(|line| format!("{mark}{line}")).collect::<Vec<_>>();
         let lines = [list("-", &self.lost), list("+", &self.gained)].concat();
         if lines.is_empty() { "the same routes, tools, kinds and tabs".to_owned() } else { lines.join(", ") }

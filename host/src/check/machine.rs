@@ -28,7 +28,7 @@ fn private_files() -> impl Iterator<Item = &'static str> {
     OWN_SECRETS.into_iter().chain([local_socket::FILE, local_socket::TOKEN_FILE])
 }
 
-pub fn check(config: &Config) -> Vec<Finding> {
+pub(super) fn check(config: &Config) -> Vec<Finding> {
     let mut found = disks(config);
     found.extend(limits());
     found.extend(folder(&config.paths.data_dir));

@@ -15,7 +15,12 @@ use cardinal_plugin_host::registry::{PluginReport, preview::Preview};
 use cardinal_schema::isolation::Known;
 
 /// Every finding on plugins that needs no running host.
-pub fn check(plugins_dir: &Path, surveyed: &[Preview], seen: &database::Seen, core: Option<&Version>) -> Vec<Finding> {
+pub(super) fn check(
+    plugins_dir: &Path,
+    surveyed: &[Preview],
+    seen: &database::Seen,
+    core: Option<&Version>,
+) -> Vec<Finding> {
     let mut found = Vec::new();
     if surveyed.is_empty() {
         let place = plugins_dir.display();
@@ -147,7 +152,7 @@ fn orphans(surveyed: &[Preview], seen: &database::Seen) -> Vec<Finding> {
 }
 
 /// What would change for clients if these packages took the place of what serves, or has served last.
-pub fn upgrades(surveyed: &[Preview], before: &[Before]) -> Vec<Finding> {
+pub(super) fn upgrades(surveyed: &[Preview], before: &[Before]) -> Vec<Finding> {
     let mut found = Vec::new();
     for one in surveyed.iter().filter(|one| one.schema_sql.is_some()) {
         let Some(manifest) = &one.manifest else { continue };

@@ -19,7 +19,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const PORT: u16 = 80;
 
 /// Asks each upstream, those of the settings first.
-pub async fn check(config: &Config, stored: &[ProxyRouteRow]) -> Vec<Finding> {
+pub(super) async fn check(config: &Config, stored: &[ProxyRouteRow]) -> Vec<Finding> {
     let apart = !config.http.proxy_hosts.is_empty() || config.http.admin_listen_addr.is_some();
     let stored = stored.iter().filter_map(|line| ProxyRoute::parse(&line.prefix, &line.upstream).ok());
     let stored = stored.filter(|route| config.proxy.routes.iter().all(|own| own.prefix != route.prefix));

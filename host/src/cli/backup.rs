@@ -23,7 +23,7 @@ use cardinal_observe::log::Log;
 Examples:
   cardinal backup /backups/cardinal-2026-03-01.tar
   cardinal backup --data-dir /var/lib/cardinal --with-secrets /backups/cardinal.tar --overwrite")]
-pub struct Args {
+pub(super) struct Args {
     /// The file to write; it appears under its name only when it is complete
     file: PathBuf,
     /// Put the file in the place of one that is there
@@ -36,7 +36,7 @@ pub struct Args {
     settings: Settings,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let config = Config::read(&args.settings)?;
     Log::start_quiet(&config.observe)?;
     let existing = if args.overwrite { Existing::Replaced } else { Existing::Refused };

@@ -6,7 +6,7 @@ mod import;
 /// Import and export cards
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
-pub struct Args {
+pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
 }
@@ -48,7 +48,7 @@ impl Format {
     }
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let runtime = crate::cli::runtime()?;
     match &args.command {
         Command::Import(args) => runtime.block_on(import::run(args)),

@@ -28,7 +28,7 @@ Examples:
   cardinal check --json | jq -r '.findings[] | select(.severity == \"error\") | .code'
   cardinal check --core-version 2.0.0
       and which plugins core 2.0.0 would refuse")]
-pub struct Args {
+pub(super) struct Args {
     /// Print everything that was found as JSON
     #[arg(long)]
     json: bool,
@@ -42,7 +42,7 @@ pub struct Args {
     settings: Settings,
 }
 
-pub fn run(args: &Args) -> ExitCode {
+pub(super) fn run(args: &Args) -> ExitCode {
     match look(args) {
         Ok(report) => {
             let bad = !report.ok || (args.strict && report.counts.warning > 0);

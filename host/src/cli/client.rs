@@ -24,17 +24,17 @@ const EXIT_UNREACHABLE: u8 = 69;
 const EXIT_NOT_ALLOWED: u8 = 77;
 
 /// A request's body.
-pub type Upload = BoxBody<Bytes, io::Error>;
+pub(super) type Upload = BoxBody<Bytes, io::Error>;
 
 /// A host and the credential that it is called with.
-pub struct Client {
+pub(super) struct Client {
     transport: Transport,
     key: Option<HeaderValue>,
 }
 
 /// Why a call came to nothing.
 #[derive(Debug)]
-pub enum Failure {
+pub(super) enum Failure {
     /// Nobody answers there.
     Unreachable { host: String, cause: anyhow::Error },
     /// The connection ended in the middle.
@@ -79,7 +79,7 @@ fn refusal(out: &mut fmt::Formatter<'_>, status: StatusCode, problem: &Value) ->
 }
 
 impl Failure {
-    pub fn exit_code(&self) -> ExitCode {
+    pub(super) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Unreachable { .. } => ExitCode::from(EXIT_UNREACHABLE),
             Self::Refused { status, .. } if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(status) => {
@@ -91,7 +91,7 @@ impl Failure {
 }
 
 impl Client {
-    pub fn new(remote: &Remote) -> anyhow::Result<Self> {
+    pub(super) fn new(remote: &Remote) -> anyhow::Result<Self> {
         let transport = Transport::new(&remote.way)?;
         let bearer = |key: &cardinal_base::config::Secret| HeaderValue::try_from(format!("Bearer {}", key.expose()));
         let mut key = remote.key.as_ref().map(bearer).transpose()?;
@@ -102,17 +102,17 @@ impl Client {
     }
 
     /// The host that has this `DATA_DIR`, on this machine.
-    pub fn local(data_dir: &std::path::Path) -> Self {
+    pub(super) fn local(data_dir: &std::path::Path) -> Self {
         Self { transport: Transport::local(data_dir), key: None }
     }
 
     /// The JSON that a path answers with.
-    pub async fn get(&self, path: &str) -> Result<Value, Failure> {
+    pub(super) async fn get(&self, path: &str) -> Result<Value, Failure> {
         self.ask(Method::GET, path, None).await
     }
 
     /// The JSON that comes of sending `body`, or nothing, by `method`; null when the answer is empty.
-    pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+    pub(super) async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
         let mut request = Request::new(match body {
             Some(body) => Full::from(body.to_string()).map_err(|never| match never {}).boxed(),
             None => empty(),
@@ -128,7 +128,7 @@ impl Client {
     }
 
     /// Sends a request whose body or answer may be a stream; what is no success is a failure.
-    pub async fn send(&self, path: &str, request: Request<Upload>) -> Result<Response<Incoming>, Failure> {
+    pub(super) async fn send(&self, path: &str, request: Request<Upload>) -> Result<Response<Incoming>, Failure> {
         let answer = self.exchange(path, request).await?;
         if answer.status().is_success() {
             return Ok(answer);
@@ -139,7 +139,7 @@ impl Client {
     }
 
     /// The failure that a host tells with this status and body.
-    pub fn refused(&self, status: StatusCode, problem: Value) -> Failure {
+    pub(super) fn refused(&self, status: StatusCode, problem: Value) -> Failure {
         if problem["code"].is_string() {
             return Failure::Refused { status, problem };
         }
@@ -147,7 +147,11 @@ impl Client {
     }
 
     /// The same; any answer will do.
-    pub async fn exchange(&self, path: &str, mut request: Request<Upload>) -> Result<Response<Incoming>, Failure> {
+    pub(super) async fn exchange(
+        &self,
+        path: &str,
+        mut request: Request<Upload>,
+    ) -> Result<Response<Incoming>, Failure> {
         *request.uri_mut() = path.parse().map_err(|error: http::uri::InvalidUri| self.broken_off(error.into()))?;
         let headers = request.headers_mut();
         headers.insert(header::HOST, self.transport.authority());
@@ -160,7 +164,7 @@ impl Client {
     }
 
     /// The whole answer as JSON.
-    pub async fn whole(&self, answer: Response<Incoming>) -> Result<Value, Failure> {
+    pub(super) async fn whole(&self, answer: Response<Incoming>) -> Result<Value, Failure> {
         let status = answer.status();
         let body = self.body(answer).await?;
         if body.is_empty() {
@@ -170,13 +174,13 @@ impl Client {
     }
 
     /// The bytes of an answer that is read whole.
-    pub async fn body(&self, answer: Response<Incoming>) -> Result<Bytes, Failure> {
+    pub(super) async fn body(&self, answer: Response<Incoming>) -> Result<Bytes, Failure> {
         let body = Limited::new(answer.into_body(), ANSWER_LIMIT).collect().await;
         Ok(body.map_err(|error| self.broken_off(anyhow::anyhow!(error)))?.to_bytes())
     }
 
     /// What a body's reader is told when the answer ends before its end.
-    pub fn broken_off(&self, cause: anyhow::Error) -> Failure {
+    pub(super) fn broken_off(&self, cause: anyhow::Error) -> Failure {
         Failure::BrokenOff { host: self.transport.to_string(), cause }
     }
 
@@ -186,12 +190,12 @@ impl Client {
 }
 
 /// No body.
-pub fn empty() -> Upload {
+pub(super) fn empty() -> Upload {
     Empty::new().map_err(|never| match never {}).boxed()
 }
 
 /// A query of those pairs that have a value, with its `?`; nothing when none has.
-pub fn query(pairs: &[(&str, Option<&str>)]) -> String {
+pub(super) fn query(pairs: &[(&str, Option<&str>)]) -> String {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     for (name, value) in pairs {
         if let Some(value) = value {

@@ -11,7 +11,7 @@ use cardinal_schema::prepare;
 
 /// Prepare a PostgreSQL of your own
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
 }
@@ -37,7 +37,7 @@ struct BootstrapArgs {
     settings: BootstrapSettings,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let Command::BootstrapSql(args) = &args.command;
     let (dbname, file) = args.settings.read()?;
     let secret = secret_file::read_or_make(&file, || Ok(roles::random_secret()?.expose().to_owned()))

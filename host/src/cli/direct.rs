@@ -16,7 +16,7 @@ use cardinal_serve::http::error::ApiError;
 use cardinal_supervisor::keeper::access::{Access, Missing};
 
 /// An open way to the database, with the rights that a host serves with.
-pub struct Direct {
+pub(super) struct Direct {
     pub pool: Pool,
     pub clock: Clock,
     audit: Audit,
@@ -26,7 +26,7 @@ pub struct Direct {
 ///
 /// # Errors
 /// All that is wrong with them, at once.
-pub fn begin(settings: &DatabaseSettings) -> anyhow::Result<Config> {
+pub(super) fn begin(settings: &DatabaseSettings) -> anyhow::Result<Config> {
     let config = settings.read()?;
     Log::start_quiet(&config.observe)?;
     Ok(config)
@@ -37,7 +37,7 @@ impl Direct {
     ///
     /// # Errors
     /// There is no such database, it cannot be reached, or the work failed.
-    pub fn run<T>(config: &Config, work: impl AsyncFnOnce(&Self) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    pub(super) fn run<T>(config: &Config, work: impl AsyncFnOnce(&Self) -> anyhow::Result<T>) -> anyhow::Result<T> {
         super::runtime()?.block_on(async {
             let access = Access::open(config, Missing::Refused).await?;
             let outcome = async { work(&Self::open(&access).await?).await }.await;
@@ -55,14 +55,14 @@ impl Direct {
     }
 
     /// Adds an act of whoever runs this command to the audit log.
-    pub async fn record(&self, act: AuditAction, target: String, detail: Value) {
+    pub(super) async fn record(&self, act: AuditAction, target: String, detail: Value) {
         let actor = local_actor(rustix::process::geteuid().as_raw());
         self.audit.done_by(actor, None, String::new(), act, Some(target), Some(detail)).await;
     }
 }
 
 /// A refusal in the API's words; of a fault the cause, which the API keeps to the log.
-pub fn explain(error: impl Into<ApiError>) -> anyhow::Error {
+pub(super) fn explain(error: impl Into<ApiError>) -> anyhow::Error {
     let error: ApiError = error.into();
     if error.status().is_server_error() {
         let cause = error.cause_text().unwrap_or_default();

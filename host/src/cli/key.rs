@@ -9,7 +9,7 @@ mod rotate;
 /// Create, list, rotate and revoke API keys
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
-pub struct Args {
+pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
 }
@@ -22,7 +22,7 @@ enum Command {
     Rotate(rotate::Rotate),
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
         Command::Create(args) => args.run(),
         Command::List(args) => args.run(),

@@ -9,7 +9,7 @@ mod stdio;
 /// Connect MCP clients
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
-pub struct Args {
+pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
 }
@@ -19,7 +19,7 @@ enum Command {
     Stdio(stdio::Args),
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
         Command::Stdio(args) => stdio::run(args),
     }

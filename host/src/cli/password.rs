@@ -21,7 +21,7 @@ const MAX_FILE_BYTES: u64 = 64 << 10;
 
 #[derive(Debug, clap::Args)]
 #[group(skip)]
-pub struct PasswordArgs {
+pub(super) struct PasswordArgs {
     /// File whose first line is the password; - is standard input [default: the terminal is asked]
     #[arg(long, value_name = "FILE", conflicts_with = "generate")]
     password_file: Option<PathBuf>,
@@ -31,7 +31,7 @@ pub struct PasswordArgs {
 }
 
 /// A password and whether somebody has yet to learn it.
-pub struct NewPassword {
+pub(super) struct NewPassword {
     pub secret: Secret,
     pub is_generated: bool,
 }
@@ -39,7 +39,7 @@ pub struct NewPassword {
 impl PasswordArgs {
     /// # Errors
     /// There is nothing to read it from, or it is too short or too long.
-    pub fn read(&self, user: &str) -> anyhow::Result<NewPassword> {
+    pub(super) fn read(&self, user: &str) -> anyhow::Result<NewPassword> {
         if self.generate {
             return Ok(NewPassword { secret: password::generate(), is_generated: true });
         }

@@ -24,7 +24,7 @@ use remote::Word;
 /// Make, check and install plugins, and say which a host runs
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
-pub struct Args {
+pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
 }
@@ -59,7 +59,7 @@ enum Command {
     Release(remote::One),
 }
 
-pub fn run(args: Args) -> ExitCode {
+pub(super) fn run(args: Args) -> ExitCode {
     let outcome = match args.command {
         Command::New(args) => new::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Dev(args) => dev::run(&args),

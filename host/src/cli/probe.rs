@@ -7,7 +7,7 @@ use cardinal_supervisor::keeper::launch;
 
 /// The process in which a plugin's library is tried first.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     #[arg(long)]
     parent: u32,
     /// The settings that the plugin gets, as JSON.
@@ -15,7 +15,7 @@ pub struct Args {
     settings: String,
 }
 
-pub fn run(args: Args) -> anyhow::Result<()> {
+pub(super) fn run(args: Args) -> anyhow::Result<()> {
     launch::end_with(args.parent, Signal::KILL)?;
     if let Err(error) = programs::refuse() {
         tracing::debug!(%error, "this system does not filter system calls");

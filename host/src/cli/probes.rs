@@ -10,12 +10,12 @@ use cardinal_supervisor::keeper::launch;
 
 /// The process that starts probes for the worker; started by a worker alone.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     #[arg(long)]
     parent: u32,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     launch::be_called(c"cardinal-probes");
     sandbox::close_process()?;
     launch::end_with(args.parent, Signal::KILL)?;

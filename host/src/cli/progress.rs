@@ -8,13 +8,13 @@ use std::{
 use crate::backup::Progress;
 
 /// On standard error, so that standard output stays the command's result.
-pub struct Lines {
+pub(super) struct Lines {
     terminal: bool,
     rows: u64,
 }
 
 impl Lines {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { terminal: io::stderr().is_terminal(), rows: 0 }
     }
 }
@@ -41,7 +41,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 const WIDTH: usize = 24;
 
 /// Long work of known length, or of unknown: how far it is, how fast, and how long it will take yet.
-pub struct Bar {
+pub(super) struct Bar {
     what: &'static str,
     terminal: bool,
     began: Instant,
@@ -55,7 +55,7 @@ pub struct Bar {
 
 impl Bar {
     /// `of` is how much there is to do, where that is known.
-    pub fn new(what: &'static str, of: Option<u64>) -> Self {
+    pub(super) fn new(what: &'static str, of: Option<u64>) -> Self {
         let now = Instant::now();
         let of = of.filter(|of| *of > 0);
         Self {
@@ -71,7 +71,7 @@ impl Bar {
     }
 
     /// So many rows more, and so much of all there is to do.
-    pub fn moved(&mut self, rows: u64, part: u64) {
+    pub(super) fn moved(&mut self, rows: u64, part: u64) {
         self.rows += rows;
         self.moved += part;
         let every = if self.terminal { REDRAW_EVERY } else { LINE_EVERY };
@@ -82,7 +82,7 @@ impl Bar {
     }
 
     /// Leaves a terminal's line as it was before.
-    pub fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         if self.terminal && !std::mem::replace(&mut self.finished, true) {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }

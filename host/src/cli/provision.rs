@@ -9,12 +9,12 @@ use cardinal_supervisor::{keeper::launch, provision::Job};
 
 /// The process that makes a plugin's schema; started by `cardinal serve` alone.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     #[arg(long)]
     parent: u32,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     launch::be_called(c"cardinal-schema");
     sandbox::close_process()?;
     launch::begin_session()?;

@@ -23,7 +23,7 @@ use cardinal_supervisor::keeper::{
 Examples:
   cardinal psql
   cardinal psql --data-dir /var/lib/cardinal -- -c 'SELECT count(*) FROM master_cards'")]
-pub struct Args {
+pub(super) struct Args {
     #[command(flatten)]
     settings: Settings,
     /// Arguments of psql
@@ -36,7 +36,7 @@ pub struct Args {
 const KEPT_VARIABLES: [&str; 7] = ["HOME", "TERM", "LANG", "LANGUAGE", "TZ", "COLUMNS", "LINES"];
 const SYSTEM_PROGRAMS: &str = "/usr/bin:/bin";
 
-pub fn run(args: &Args) -> ExitCode {
+pub(super) fn run(args: &Args) -> ExitCode {
     let config = match Config::read(&args.settings) {
         Ok(config) => config,
         Err(bad) => {

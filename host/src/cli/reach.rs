@@ -7,7 +7,7 @@ use cardinal_supervisor::keeper::{launch, worker_account};
 
 /// The process that tries whether the worker's account gets to its files; started by `cardinal serve` alone.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     #[arg(long)]
     parent: u32,
     #[arg(long)]
@@ -19,7 +19,7 @@ pub struct Args {
     paths: Vec<PathBuf>,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     launch::begin_session()?;
     launch::end_with(args.parent, Signal::KILL)?;
     let Some((data_dir, paths)) = args.paths.split_first() else {

@@ -20,7 +20,7 @@ Examples:
   cardinal restore /backups/cardinal-2026-03-01.tar
       into a DATA_DIR that was lost; then: cardinal serve
   cardinal restore --database-url postgres://admin:secret@db.internal/cardinal /backups/cardinal.tar")]
-pub struct Args {
+pub(super) struct Args {
     /// The file to restore
     file: PathBuf,
     /// Put the backup in the place of a database in use, and of files in DATA_DIR
@@ -33,7 +33,7 @@ pub struct Args {
     settings: Settings,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let config = Config::read(&args.settings)?;
     Log::start_quiet(&config.observe)?;
     let existing = if args.replace { Existing::Replaced } else { Existing::Refused };

@@ -18,7 +18,7 @@ Examples:
       with a private PostgreSQL below ./var/data, on http://127.0.0.1:8080
   LISTEN_ADDR=0.0.0.0:8080 BASE_URL=https://shop.example.com cardinal serve --data-dir /var/lib/cardinal
       behind a TLS proxy, with its data elsewhere")]
-pub struct Args {
+pub(super) struct Args {
     #[command(flatten)]
     settings: Settings,
     /// Of a command that has started this host for itself: it ends with it.
@@ -29,7 +29,7 @@ pub struct Args {
 /// Behind standard input, output and error.
 const FIRST_INHERITED: i32 = 3;
 
-pub fn run(args: &Args) -> ExitCode {
+pub(super) fn run(args: &Args) -> ExitCode {
     if let Some(Err(error)) = args.parent.map(|parent| launch::end_with(parent, Signal::TERM)) {
         return exit_code(Err(error));
     }

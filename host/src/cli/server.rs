@@ -5,7 +5,7 @@ use cardinal_supervisor::keeper::launch::{self, Account};
 
 /// The process that becomes PostgreSQL; started by `cardinal serve` alone.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     #[arg(long)]
     parent: u32,
     #[arg(long, requires = "group")]
@@ -18,7 +18,7 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let account = args.user.zip(args.group).map(|(user, group)| Account { user, group });
     let Some((program, arguments)) = args.command.split_first() else {
         anyhow::bail!("no program to become");

@@ -3,7 +3,7 @@
 use super::text::plain;
 
 /// Lines of cells under their headings; a column is as wide as its widest cell. The last one is not filled up.
-pub fn table<const N: usize>(headings: [&str; N], lines: &[[String; N]]) -> String {
+pub(super) fn table<const N: usize>(headings: [&str; N], lines: &[[String; N]]) -> String {
     let lines: Vec<[String; N]> = lines.iter().map(|line| line.each_ref().map(|cell| plain(cell))).collect();
     let mut widths = headings.map(|heading| heading.chars().count());
     for line in &lines {

@@ -1,7 +1,7 @@
 //! Foreign text on a terminal: names and messages come from files and from other machines.
 
 /// Without anything that a terminal would act on, or that would turn the reading direction.
-pub fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_control() || is_format(c) {
@@ -14,7 +14,7 @@ pub fn plain(text: &str) -> String {
 }
 
 /// The same for a text of several lines.
-pub fn plain_lines(text: &str) -> String {
+pub(super) fn plain_lines(text: &str) -> String {
     text.lines().map(plain).collect::<Vec<_>>().join("\n")
 }
 

@@ -37,7 +37,7 @@ const PAGE: i64 = 200;
 /// read the host's files or its DATABASE_URL. Each change is in the audit log as `local`.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
-pub struct Args {
+pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
 }
@@ -153,7 +153,7 @@ struct Done {
     words: String,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
         Command::List(args) => args.run(),
         Command::Create(args) => args.run(),
@@ -188,7 +188,7 @@ impl List {
 }
 
 /// Every account, newest first.
-pub async fn all(direct: &Direct) -> anyhow::Result<Vec<Account>> {
+pub(super) async fn all(direct: &Direct) -> anyhow::Result<Vec<Account>> {
     let mut accounts = Vec::new();
     loop {
         let last = accounts.last().map(|account: &Account| account.id);

@@ -1,7 +1,7 @@
 use std::io::Write as _;
 
 /// Prints the version.
-pub fn run() -> anyhow::Result<()> {
+pub(super) fn run() -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "cardinal {}", env!("CARGO_PKG_VERSION"))?;
     Ok(())
 }

@@ -23,7 +23,7 @@ use cardinal_supervisor::keeper::launch::{self, Launcher};
 
 /// The process that serves; started by `cardinal serve` alone.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     #[arg(long)]
     parent: u32,
     #[arg(long, requires = "group")]
@@ -32,7 +32,7 @@ pub struct Args {
     group: Option<u32>,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     launch::be_called(c"cardinal-worker");
     if let Some((user, group)) = args.user.zip(args.group) {
         launch::drop_rights(Account { user, group })?;

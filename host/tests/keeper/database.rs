@@ -15,10 +15,10 @@ use cardinal_schema::{
 use cardinal_supervisor::keeper::{data_dir::DataDir, launch::Launcher, postgres::PrivatePostgres};
 use tokio_postgres::Client;
 
-pub const CARDINAL: &str = env!("CARGO_BIN_EXE_cardinal");
+pub(crate) const CARDINAL: &str = env!("CARGO_BIN_EXE_cardinal");
 
 /// A folder of this test run; those of earlier runs, which nothing removes at their end, are removed by the next.
-pub fn scratch() -> &'static Path {
+pub(crate) fn scratch() -> &'static Path {
     static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
     SCRATCH.get_or_init(|| {
         let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keeper");
@@ -36,7 +36,7 @@ pub fn scratch() -> &'static Path {
 }
 
 /// The PostgreSQL to test with, when another than the machine's newest is wanted.
-pub fn programs() -> Option<PathBuf> {
+pub(crate) fn programs() -> Option<PathBuf> {
     std::env::var_os("POSTGRES_BIN_DIR").map(PathBuf::from)
 }
 
@@ -69,7 +69,7 @@ fn shared_server(name: &'static str, programs: Option<PathBuf>) -> ConnectParams
 
 /// What the login of `DATABASE_URL` is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Login {
+pub(crate) enum Login {
     Superuser,
     /// May create roles and owns the database.
     Owner,
@@ -79,14 +79,14 @@ pub enum Login {
 
 /// Where a test is run.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub(crate) struct Place {
     server: &'static ConnectParams,
     pub login: Login,
 }
 
 impl Place {
     /// `None` on a machine that has no server of this version and none to download.
-    pub fn new(major: u32, login: Login) -> Option<Self> {
+    pub(crate) fn new(major: u32, login: Login) -> Option<Self> {
         static SERVERS: [OnceLock<Option<ConnectParams>>; 4] = [const { OnceLock::new() }; 4];
         const NAMES: [&str; 4] = ["pg15", "pg16", "pg17", "pg18"];
         let index = (major - 15) as usize;
@@ -98,7 +98,7 @@ impl Place {
     }
 
     /// An empty database, and the login that `DATABASE_URL` would name.
-    pub async fn empty_database(&self) -> (ConnectParams, ConnectParams) {
+    pub(crate) async fn empty_database(&self) -> (ConnectParams, ConnectParams) {
         let admin = empty_database_at(self.server).await;
         let name = format!("{:?}_of_{}", self.login, admin.dbname).to_lowercase();
         let client = connect::connect(&admin).await.unwrap();
@@ -118,7 +118,7 @@ impl Place {
         (admin, login)
     }
 
-    pub async fn database(&self) -> Database {
+    pub(crate) async fn database(&self) -> Database {
         let (admin, login) = self.empty_database().await;
         Database::prepared(admin, &login).await
     }
@@ -150,13 +150,13 @@ async fn forget_crashes(login: &ConnectParams) {
 }
 
 /// One database, prepared as a host prepares its own.
-pub struct Database {
+pub(crate) struct Database {
     pub admin: ConnectParams,
     pub prepared: Prepared,
 }
 
 /// An empty database.
-pub async fn empty_database() -> ConnectParams {
+pub(crate) async fn empty_database() -> ConnectParams {
     empty_database_at(server()).await
 }
 
@@ -169,47 +169,47 @@ async fn empty_database_at(server: &ConnectParams) -> ConnectParams {
 }
 
 /// Of a plugin's pool.
-pub const CONNECTIONS: u32 = 4;
-pub const SECRET: &str = "the secret of the tests, of a good length";
+pub(crate) const CONNECTIONS: u32 = 4;
+pub(crate) const SECRET: &str = "the secret of the tests, of a good length";
 
-pub fn secret() -> SecretSource {
+pub(crate) fn secret() -> SecretSource {
     SecretSource::Known(Secret::new(SECRET))
 }
 
 impl Database {
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let admin = empty_database().await;
         let prepared = prepare::prepare(&admin, secret()).await.unwrap();
         Self { admin, prepared }
     }
 
     /// As the login of `DATABASE_URL` prepares it.
-    pub async fn prepared(admin: ConnectParams, login: &ConnectParams) -> Self {
+    pub(crate) async fn prepared(admin: ConnectParams, login: &ConnectParams) -> Self {
         let prepared = prepare::prepare(login, secret()).await.unwrap();
         Self { admin, prepared }
     }
 
-    pub fn login(&self, role: &str) -> ConnectParams {
+    pub(crate) fn login(&self, role: &str) -> ConnectParams {
         self.admin.with_login(role, self.prepared.passwords.for_role(role))
     }
 
-    pub async fn admin(&self) -> Client {
+    pub(crate) async fn admin(&self) -> Client {
         connect::connect(&self.admin).await.unwrap()
     }
 
-    pub async fn core(&self) -> Client {
+    pub(crate) async fn core(&self) -> Client {
         connect::connect(&self.login(&self.prepared.names.core())).await.unwrap()
     }
 
-    pub async fn reaper(&self) -> Client {
+    pub(crate) async fn reaper(&self) -> Client {
         connect::connect(&self.login(&self.prepared.names.reaper())).await.unwrap()
     }
 
-    pub async fn provisioner(&self) -> Client {
+    pub(crate) async fn provisioner(&self) -> Client {
         connect::connect(&self.login(&self.prepared.names.provision())).await.unwrap()
     }
 
-    pub async fn card(&self, sku: &str) -> uuid::Uuid {
+    pub(crate) async fn card(&self, sku: &str) -> uuid::Uuid {
         let id = uuid::Uuid::now_v7();
         let insert = "INSERT INTO public.master_cards (id, title, sku) VALUES ($1, 'a card', $2)";
         self.core().await.execute(insert, &[&id, &sku]).await.unwrap();
@@ -217,18 +217,18 @@ impl Database {
     }
 
     /// A schema step as the provision process makes it.
-    pub async fn provision(&self, plugin: &str, schema_sql: &str) -> Result<PluginDatabase, ProvisionFault> {
+    pub(crate) async fn provision(&self, plugin: &str, schema_sql: &str) -> Result<PluginDatabase, ProvisionFault> {
         self.provision_within(SCHEMA_TIMEOUT, plugin, schema_sql).await
     }
 
     /// A step whose losses were agreed to.
-    pub async fn replay(&self, plugin: &str, schema_sql: &str) -> PluginDatabase {
+    pub(crate) async fn replay(&self, plugin: &str, schema_sql: &str) -> PluginDatabase {
         let provisioner = self.login(&self.prepared.names.provision());
         let step = Step { replay: true, ..self.step(&provisioner, plugin, schema_sql) };
         step.make().await.unwrap_or_else(|trouble| panic!("{trouble:?}"))
     }
 
-    pub fn step<'a>(&'a self, provisioner: &'a ConnectParams, plugin: &'a str, schema_sql: &'a str) -> Step<'a> {
+    pub(crate) fn step<'a>(&'a self, provisioner: &'a ConnectParams, plugin: &'a str, schema_sql: &'a str) -> Step<'a> {
         Step {
             plugin,
             version: "1.0.0",
@@ -245,7 +245,7 @@ impl Database {
         }
     }
 
-    pub async fn provision_within(
+    pub(crate) async fn provision_within(
         &self,
         schema_timeout: Duration,
         plugin: &str,
@@ -260,7 +260,7 @@ impl Database {
     }
 
     /// Lets this session do by hand, as any role, what the fence keeps roles from that did not log in themselves.
-    pub async fn open_fence(&self, session: &impl tokio_postgres::GenericClient) {
+    pub(crate) async fn open_fence(&self, session: &impl tokio_postgres::GenericClient) {
         let fence = "SELECT FROM pg_event_trigger WHERE evtname = 'cardinal_ddl_fence'";
         if session.query_opt(fence, &[]).await.unwrap().is_some() {
             session.batch_execute("ALTER EVENT TRIGGER cardinal_ddl_fence DISABLE").await.unwrap();
@@ -268,12 +268,12 @@ impl Database {
     }
 
     /// Tables of a plugin's schema, by name.
-    pub async fn tables(&self, schema: &str) -> Vec<String> {
+    pub(crate) async fn tables(&self, schema: &str) -> Vec<String> {
         let listed = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1 ORDER BY 1";
         self.admin().await.query(listed, &[&schema]).await.unwrap().iter().map(|row| row.get(0)).collect()
     }
 
-    pub async fn has_role(&self, role: &str) -> bool {
+    pub(crate) async fn has_role(&self, role: &str) -> bool {
         let asked = "SELECT 1 FROM pg_roles WHERE rolname = $1";
         self.admin().await.query_opt(asked, &[&role]).await.unwrap().is_some()
     }
@@ -281,7 +281,7 @@ impl Database {
 
 /// The parts of a refusal, whose code must be this one.
 #[track_caller]
-pub fn found_in(refused: Result<PluginDatabase, ProvisionFault>, code: &str) -> String {
+pub(crate) fn found_in(refused: Result<PluginDatabase, ProvisionFault>, code: &str) -> String {
     match refused {
         Err(ProvisionFault::Refused { code: told, found, fix, .. }) if told == code && !fix.is_empty() => found,
         other => panic!("not refused as {code}: {other:?}"),

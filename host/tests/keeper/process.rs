@@ -10,13 +10,13 @@ use super::database::{CARDINAL, programs, scratch};
 use super::server::{server_pid, wait_for_end};
 
 /// A host under test; killed when it is dropped.
-pub struct Host {
+pub(crate) struct Host {
     pub child: Child,
     log: std::io::Lines<BufReader<ChildStderr>>,
     pub data_dir: PathBuf,
 }
 
-pub fn command(data_dir: &Path) -> Command {
+pub(crate) fn command(data_dir: &Path) -> Command {
     let mut command = Command::new(CARDINAL);
     command.env_clear().env("PATH", "/usr/bin:/bin").env("LOG_FORMAT", "json").env("LISTEN_ADDR", "127.0.0.1:0");
     command.arg("serve").arg("--data-dir").arg(data_dir).arg("--plugins-dir").arg(data_dir.join("plugins"));
@@ -31,13 +31,13 @@ impl Host {
     }
 
     /// Returns once the worker is ready.
-    pub fn with(command: &mut Command, data_dir: PathBuf) -> Self {
+    pub(crate) fn with(command: &mut Command, data_dir: PathBuf) -> Self {
         let mut host = Self::starting(command, data_dir);
         host.until("the worker is ready");
         host
     }
 
-    pub fn starting(command: &mut Command, data_dir: PathBuf) -> Self {
+    pub(crate) fn starting(command: &mut Command, data_dir: PathBuf) -> Self {
         let mut child = command.spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap()).lines();
         Self { child, log, data_dir }
@@ -48,7 +48,7 @@ impl Host {
     }
 
     /// The log up to the line with these words.
-    pub fn until(&mut self, words: &str) -> String {
+    pub(crate) fn until(&mut self, words: &str) -> String {
         let mut read = Vec::new();
         for line in self.log.by_ref() {
             read.push(line.unwrap());
@@ -80,7 +80,7 @@ impl Drop for Host {
 }
 
 /// What a start that fails says, and its exit code.
-pub fn failure(command: &mut Command) -> (i32, String) {
+pub(crate) fn failure(command: &mut Command) -> (i32, String) {
     let output = command.output().unwrap();
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
 }

@@ -41,13 +41,13 @@ async fn until_logged_in(login: &ConnectParams) -> Client {
     }
 }
 
-pub fn server_pid(data_dir: &Path) -> Pid {
+pub(crate) fn server_pid(data_dir: &Path) -> Pid {
     let file = std::fs::read_to_string(data_dir.join("pg/cluster/postmaster.pid")).unwrap();
     Pid::from_raw(file.lines().next().unwrap().parse().unwrap()).unwrap()
 }
 
 /// Waits for the end of a process that is not our child.
-pub fn wait_for_end(pid: Pid) {
+pub(crate) fn wait_for_end(pid: Pid) {
     let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return };
     let mut events = [rustix::event::PollFd::new(&process, rustix::event::PollFlags::IN)];
     let patience = rustix::event::Timespec { tv_sec: START_TIMEOUT.as_secs() as i64, tv_nsec: 0 };

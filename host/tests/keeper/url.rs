@@ -13,7 +13,7 @@ use super::{
 };
 
 /// The shared server's login may name its folder by a descriptor of this process.
-pub fn url(login: &ConnectParams) -> String {
+pub(crate) fn url(login: &ConnectParams) -> String {
     let host = std::fs::canonicalize(&login.host).unwrap();
     let user = if login.user.is_empty() { String::new() } else { format!("user={} ", login.user) };
     format!(

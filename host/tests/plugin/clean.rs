@@ -21,7 +21,7 @@ async fn checkout(echo: &Echo) -> Arc<Connection> {
 }
 
 /// One text that a statement without parameters gives.
-pub async fn ask(connection: &Arc<Connection>, sql: &str) -> String {
+pub(crate) async fn ask(connection: &Arc<Connection>, sql: &str) -> String {
     let described = connection.clone().prepare(sql.to_owned()).await.unwrap();
     let described: serde_json::Value = serde_json::from_slice(&described).unwrap();
     let number = described["statement"].as_u64().unwrap();

@@ -35,26 +35,26 @@ use uuid::Uuid;
 use crate::database::Database;
 
 /// How long anything awaited may take before the test fails.
-pub const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub fn libraries() -> &'static Libraries {
+pub(crate) fn libraries() -> &'static Libraries {
     static LIBRARIES: OnceLock<Libraries> = OnceLock::new();
     LIBRARIES.get_or_init(Libraries::default)
 }
 
 /// The bytes of a library that `cargo build --workspace` made.
-pub fn built(file: &str) -> Vec<u8> {
+pub(crate) fn built(file: &str) -> Vec<u8> {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_cardinal"));
     let path = program.with_file_name(file);
     std::fs::read(&path).unwrap_or_else(|_| panic!("{} is missing: run `cargo build --workspace`", path.display()))
 }
 
-pub fn echo_library() -> Library {
+pub(crate) fn echo_library() -> Library {
     libraries().open(SealedLibrary::seal(&built("libecho.so")).unwrap()).unwrap()
 }
 
 /// What a test has.
-pub struct Echo {
+pub(crate) struct Echo {
     pub database: Database,
     pub instance: Arc<Instance>,
     pub services: Arc<Services>,
@@ -63,11 +63,11 @@ pub struct Echo {
 }
 
 /// A caller with these scopes.
-pub fn caller(scopes: &[&str]) -> Arc<Caller> {
+pub(crate) fn caller(scopes: &[&str]) -> Arc<Caller> {
     Arc::new(Caller::new(Uuid::now_v7(), "ada", ScopeSet::lenient(scopes)))
 }
 
-pub fn identity(name: &str, settings: Value, pool: Option<PluginPool>) -> PluginIdentity {
+pub(crate) fn identity(name: &str, settings: Value, pool: Option<PluginPool>) -> PluginIdentity {
     PluginIdentity {
         name: name.into(),
         version: "1.0.0".into(),
@@ -81,11 +81,11 @@ pub fn identity(name: &str, settings: Value, pool: Option<PluginPool>) -> Plugin
 
 impl Echo {
     /// With a pool of up to four connections.
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::with_connections(4).await
     }
 
-    pub async fn with_connections(connections: usize) -> Self {
+    pub(crate) async fn with_connections(connections: usize) -> Self {
         let database = Database::new().await;
         let core = database.login(&database.prepared.names.core()).pg_config();
         let reaper = database.login(&database.prepared.names.reaper()).pg_config();
@@ -111,19 +111,19 @@ impl Echo {
         Self { database, instance, services, pool, caller }
     }
 
-    pub fn call(&self, handler: &str) -> Request<'_> {
+    pub(crate) fn call(&self, handler: &str) -> Request<'_> {
         Request::new(&self.instance, &self.caller, handler)
     }
 }
 
-pub async fn create(services: &Arc<Services>, identity: PluginIdentity) -> Arc<Instance> {
+pub(crate) async fn create(services: &Arc<Services>, identity: PluginIdentity) -> Arc<Instance> {
     let services = services.clone();
     let made = tokio::task::spawn_blocking(move || Instance::create(&echo_library(), services, identity));
     Arc::new(made.await.unwrap().unwrap())
 }
 
 /// A call in the making, of a handler by its name or its path.
-pub struct Request<'a> {
+pub(crate) struct Request<'a> {
     instance: &'a Arc<Instance>,
     handler: String,
     caller: Arc<Caller>,
@@ -138,7 +138,7 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    pub fn new(instance: &'a Arc<Instance>, caller: &Arc<Caller>, handler: &str) -> Self {
+    pub(crate) fn new(instance: &'a Arc<Instance>, caller: &Arc<Caller>, handler: &str) -> Self {
         Self {
             instance,
             handler: handler.into(),
@@ -154,35 +154,35 @@ impl<'a> Request<'a> {
         }
     }
 
-    pub fn by(mut self, caller: &Arc<Caller>) -> Self {
+    pub(crate) fn by(mut self, caller: &Arc<Caller>) -> Self {
         self.caller = caller.clone();
         self
     }
 
-    pub fn query(mut self, query: impl Into<String>) -> Self {
+    pub(crate) fn query(mut self, query: impl Into<String>) -> Self {
         self.query = query.into();
         self
     }
 
-    pub fn param(mut self, name: &'static str, value: impl ToString) -> Self {
+    pub(crate) fn param(mut self, name: &'static str, value: impl ToString) -> Self {
         self.params.push((name, value.to_string()));
         self
     }
 
-    pub fn json(mut self, body: &Value) -> Self {
+    pub(crate) fn json(mut self, body: &Value) -> Self {
         self.method = "POST";
         self.headers.insert("content-type", http::HeaderValue::from_static("application/json"));
         self.body = CallBody::Full(body.to_string().into());
         self
     }
 
-    pub fn body(mut self, body: CallBody) -> Self {
+    pub(crate) fn body(mut self, body: CallBody) -> Self {
         self.body = body;
         self
     }
 
     /// Begins the call.
-    pub fn begin(self) -> cardinal_plugin_host::instance::Call {
+    pub(crate) fn begin(self) -> cardinal_plugin_host::instance::Call {
         let exports = self.instance.exports();
         let is_it = |export: &&Export| match &export.kind {
             ExportKind::Route { path, .. } if self.handler.starts_with('/') => *path == self.handler,
@@ -208,19 +208,19 @@ impl<'a> Request<'a> {
         self.instance.call(handler.id, parts)
     }
 
-    pub async fn send(self) -> Result<PluginReply, CallFault> {
+    pub(crate) async fn send(self) -> Result<PluginReply, CallFault> {
         tokio::time::timeout(WAIT_TIMEOUT, self.begin()).await.expect("the call ends")
     }
 
     /// The JSON of a 2xx reply.
-    pub async fn ok(self) -> Value {
+    pub(crate) async fn ok(self) -> Value {
         let reply = self.send().await.unwrap();
         assert!(reply.status.is_success(), "{reply:?}");
         serde_json::from_slice(&whole(reply).await).unwrap_or_default()
     }
 
     /// The error that the call ends with.
-    pub async fn error(self) -> PluginError {
+    pub(crate) async fn error(self) -> PluginError {
         match self.send().await {
             Err(CallFault::Error(error)) => error,
             other => panic!("not an error: {other:?}"),
@@ -228,7 +228,7 @@ impl<'a> Request<'a> {
     }
 
     /// The message of the panic that the call ends with.
-    pub async fn panic(self) -> String {
+    pub(crate) async fn panic(self) -> String {
         match self.send().await {
             Err(CallFault::Panicked { message }) => message,
             other => panic!("not a panic: {other:?}"),
@@ -237,7 +237,7 @@ impl<'a> Request<'a> {
 }
 
 /// A reply's whole body.
-pub async fn whole(reply: PluginReply) -> Bytes {
+pub(crate) async fn whole(reply: PluginReply) -> Bytes {
     match reply.body {
         ReplyBody::Full(bytes) => bytes,
         ReplyBody::Stream(stream) => stream.collect().await.unwrap().to_bytes(),
@@ -245,7 +245,7 @@ pub async fn whole(reply: PluginReply) -> Bytes {
 }
 
 /// Waits until a condition holds.
-pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !condition().await {
         assert!(begun.elapsed() < WAIT_TIMEOUT, "waited in vain: {what}");

@@ -19,7 +19,7 @@ const KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// A page that was read, for the list of them.
 #[derive(Debug, Serialize)]
-pub struct Item {
+pub(crate) struct Item {
     #[serde(skip)]
     pub id: i64,
     /// The address that was asked for; `product.url` is where it led.
@@ -30,21 +30,21 @@ pub struct Item {
 }
 
 /// A page as it was read last.
-pub struct Cached {
+pub(crate) struct Cached {
     pub product: Product,
     pub validators: Validators,
     pub read_at: OffsetDateTime,
 }
 
 impl Cached {
-    pub fn is_fresh(&self, lifetime: Duration) -> bool {
+    pub(crate) fn is_fresh(&self, lifetime: Duration) -> bool {
         self.read_at > OffsetDateTime::now_utc() - lifetime
     }
 }
 
 /// The page, if it is known. What another version of the plugin found in it does not count: this one
 /// may find more.
-pub async fn find(ctx: &PluginContext, address: &Url) -> Result<Option<Cached>> {
+pub(crate) async fn find(ctx: &PluginContext, address: &Url) -> Result<Option<Cached>> {
     const SQL: &str = "
         SELECT product, fetched_at, found_at, etag, last_modified FROM pages WHERE address = $1 AND read_by = $2";
     let row = ctx.get_plugin_conn().await?.query_opt(SQL, &[&address.as_str(), &ctx.version()]).await?;
@@ -59,7 +59,7 @@ pub async fn find(ctx: &PluginContext, address: &Url) -> Result<Option<Cached>> 
 
 /// Remembers a page, and forgets a few: those that nobody needs any more, and the oldest when there
 /// are too many.
-pub async fn keep(ctx: &PluginContext, address: &Url, page: &Cached, max_pages: i64) -> Result<()> {
+pub(crate) async fn keep(ctx: &PluginContext, address: &Url, page: &Cached, max_pages: i64) -> Result<()> {
     const KEEP: &str = "
         INSERT INTO pages (address, product, fetched_at, found_at, etag, last_modified, read_by)
         VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -89,7 +89,7 @@ pub async fn keep(ctx: &PluginContext, address: &Url, page: &Cached, max_pages: 
 }
 
 /// Remembers that a card was enriched from a page. A page that was forgotten meanwhile is no loss.
-pub async fn link(ctx: &PluginContext, card_id: Uuid, address: &Url, source_key: &str) -> Result<()> {
+pub(crate) async fn link(ctx: &PluginContext, card_id: Uuid, address: &Url, source_key: &str) -> Result<()> {
     const SQL: &str = "
         INSERT INTO card_pages (card_id, page_id, source_key)
         SELECT $1, id, $3 FROM pages WHERE address = $2
@@ -103,7 +103,7 @@ pub async fn link(ctx: &PluginContext, card_id: Uuid, address: &Url, source_key:
 ///
 /// By key, not by offset: a page that is read meanwhile moves nothing, and the last page of the
 /// list costs as little as the first.
-pub async fn items(ctx: &PluginContext, limit: u32, before: Option<i64>) -> Result<Vec<Item>> {
+pub(crate) async fn items(ctx: &PluginContext, limit: u32, before: Option<i64>) -> Result<Vec<Item>> {
     const SQL: &str = "
         SELECT id, address, product,
                ARRAY(SELECT card_id FROM card_pages WHERE page_id = pages.id

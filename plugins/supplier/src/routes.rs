@@ -11,7 +11,7 @@ const ITEMS_DEFAULT: u32 = 50;
 const ITEMS_MAX: u32 = 200;
 
 /// The handlers' names are what `manifest.json` calls its tools' and routes' handlers.
-pub fn routes(_ctx: &PluginContext) -> Router {
+pub(crate) fn routes(_ctx: &PluginContext) -> Router {
     Router::new()
         .get("/preview", preview)
         .post("/enrich/{card_id}", enrich)

@@ -26,13 +26,13 @@ static SITES: LazyLock<Sites> = LazyLock::new(Sites::default);
 static SEARCHES: Semaphore = Semaphore::const_new(4);
 
 /// The page that is asked for.
-pub struct Wanted {
+pub(crate) struct Wanted {
     pub address: String,
     /// Not from the cache.
     pub refresh: bool,
 }
 
-pub struct Enriched {
+pub(crate) struct Enriched {
     pub source_key: String,
     /// The card's, now.
     pub version: i64,
@@ -40,13 +40,13 @@ pub struct Enriched {
 }
 
 /// What the page says about its product. Changes nothing but the cache.
-pub async fn preview(ctx: &PluginContext, wanted: &Wanted) -> Result<Product> {
+pub(crate) async fn preview(ctx: &PluginContext, wanted: &Wanted) -> Result<Product> {
     let address = read_address(wanted)?;
     product_at(ctx, &address, wanted.refresh).await
 }
 
 /// Writes what the page says into the card, as the user who asks for it.
-pub async fn enrich(ctx: &PluginContext, card_id: Uuid, wanted: &Wanted) -> Result<Enriched> {
+pub(crate) async fn enrich(ctx: &PluginContext, card_id: Uuid, wanted: &Wanted) -> Result<Enriched> {
     let user = ctx.user()?;
     let address = read_address(wanted)?;
     let product = product_at(ctx, &address, wanted.refresh).await?;
@@ -58,7 +58,7 @@ pub async fn enrich(ctx: &PluginContext, card_id: Uuid, wanted: &Wanted) -> Resu
 }
 
 /// The pages read so far, newest first.
-pub async fn items(ctx: &PluginContext, limit: u32, before: Option<i64>) -> Result<Vec<Item>> {
+pub(crate) async fn items(ctx: &PluginContext, limit: u32, before: Option<i64>) -> Result<Vec<Item>> {
     cache::items(ctx, limit, before).await
 }
 

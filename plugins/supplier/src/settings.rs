@@ -9,7 +9,7 @@ use crate::fetch::{Manners, OUR_NAME};
 
 /// Read anew for each call: a change takes effect with the next one.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Settings {
+pub(crate) struct Settings {
     allow_private_addresses: bool,
     honour_robots: bool,
     delay_ms: u32,
@@ -19,7 +19,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    pub fn manners(&self) -> Manners {
+    pub(crate) fn manners(&self) -> Manners {
         let contact = self.contact.trim();
         Manners {
             reach: if self.allow_private_addresses { Reach::PrivateNetworks } else { Reach::Internet },
@@ -30,11 +30,11 @@ impl Settings {
     }
 
     /// How long a page that was read counts as fresh.
-    pub fn lifetime(&self) -> Duration {
+    pub(crate) fn lifetime(&self) -> Duration {
         Duration::from_secs(self.cache_ttl_seconds.into())
     }
 
-    pub fn max_pages(&self) -> i64 {
+    pub(crate) fn max_pages(&self) -> i64 {
         self.cache_max_pages.into()
     }
 }

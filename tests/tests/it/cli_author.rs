@@ -8,20 +8,20 @@ use cardinal_tests::{Host, Package, PluginsFolder, cardinal, cardinal_with, exit
 use serde_json::json;
 use tokio::sync::Mutex;
 
-pub fn path(path: &Path) -> &str {
+pub(super) fn path(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
 /// Crates that were compiled for these tests before need not be again.
-pub fn target() -> PathBuf {
+pub(super) fn target() -> PathBuf {
     repository().join("target/scaffold")
 }
 
 /// Held while a test builds there: cargo lets one at a time, and who waits for an edit must not wait for another test.
-pub static BUILDING: Mutex<()> = Mutex::const_new(());
+pub(super) static BUILDING: Mutex<()> = Mutex::const_new(());
 
 /// A new crate as an installed program makes it, which has no repository beside it.
-pub fn new(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
+pub(super) fn new(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
     let arguments = ["plugin", "new", name, "--sdk", "builtin", "--into", path(folder)];
     let data = target().join("data");
     let made = cardinal_with(arguments.iter().chain(more), &[("XDG_DATA_HOME", path(&data))]);

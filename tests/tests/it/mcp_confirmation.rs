@@ -9,54 +9,54 @@ use serde_json::{Value, json};
 
 use super::mcp_sessions::{BOTH, MODERN, REVISION, echo, kill_worker, read_until, send};
 
-pub const TOOL: &str = "plugin_echo_enrich";
-pub const APPROVALS: &str = "/v1/admin/approvals";
+pub(super) const TOOL: &str = "plugin_echo_enrich";
+pub(super) const APPROVALS: &str = "/v1/admin/approvals";
 const SCOPES: [&str; 2] = ["mcp:use", "plugin:echo:write"];
 
 /// A key of an agent, and a card for it to write to.
-pub struct Agent {
+pub(super) struct Agent {
     pub key: User,
     pub card: String,
 }
 
 impl Agent {
-    pub async fn new(owner: &User) -> Agent {
+    pub(super) async fn new(owner: &User) -> Agent {
         let card = owner.card("Confirmed").await["id"].as_str().unwrap().to_owned();
         Agent { key: owner.key(&SCOPES).await, card }
     }
 
-    pub fn arguments(&self, note: &str) -> Value {
+    pub(super) fn arguments(&self, note: &str) -> Value {
         json!({"card_id": self.card, "note": note})
     }
 
-    pub fn message(&self, note: &str) -> Value {
+    pub(super) fn message(&self, note: &str) -> Value {
         let params = json!({"name": TOOL, "arguments": self.arguments(note)});
         json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params})
     }
 
     /// A call without a session, of a client that can ask nobody.
-    pub async fn call(&self, note: &str) -> Value {
+    pub(super) async fn call(&self, note: &str) -> Value {
         result(&self.key.mcp(&self.message(note)).await)
     }
 
     /// How often the tool has run.
-    pub async fn runs(&self, owner: &User) -> i64 {
+    pub(super) async fn runs(&self, owner: &User) -> i64 {
         owner.read_card(&self.card).await["version"].as_i64().unwrap() - 1
     }
 
     /// A session of a client that can ask its user.
-    pub async fn session(&self) -> String {
+    pub(super) async fn session(&self) -> String {
         session(&self.key, &json!({"elicitation": {}})).await
     }
 
     /// A call in a session, up to the question; gives the stream and the question.
-    pub async fn asked(&self, session: &str, note: &str) -> (Incoming, Value) {
+    pub(super) async fn asked(&self, session: &str, note: &str) -> (Incoming, Value) {
         let mut stream = self.open(session, &self.message(note)).await;
         let read = read_until(&mut stream, "elicitation/create").await;
         (stream, event(&read, "elicitation/create"))
     }
 
-    pub async fn open(&self, session: &str, message: &Value) -> Incoming {
+    pub(super) async fn open(&self, session: &str, message: &Value) -> Incoming {
         let call = self.key.call(Method::POST, "/api").json(message).header("accept", BOTH);
         let call = call.header("mcp-session-id", session).header("mcp-protocol-version", REVISION);
         let answer = call.open(None).await.unwrap();
@@ -65,13 +65,13 @@ impl Agent {
     }
 
     /// A call of the newest revision; `more` is added to its parameters.
-    pub async fn modern(&self, note: &str, can_ask: bool, more: &Value) -> Value {
+    pub(super) async fn modern(&self, note: &str, can_ask: bool, more: &Value) -> Value {
         let capabilities = if can_ask { json!({"elicitation": {"form": {}}}) } else { json!({}) };
         modern(&self.key, &capabilities, &self.arguments(note), more).await
     }
 }
 
-pub async fn modern(client: &Client, capabilities: &Value, arguments: &Value, more: &Value) -> Value {
+pub(super) async fn modern(client: &Client, capabilities: &Value, arguments: &Value, more: &Value) -> Value {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": MODERN,
         "io.modelcontextprotocol/clientInfo": {"name": "modern", "version": "2"},
@@ -88,7 +88,7 @@ pub async fn modern(client: &Client, capabilities: &Value, arguments: &Value, mo
     event(&answer.text(), "\"id\":5")
 }
 
-pub async fn session(client: &Client, capabilities: &Value) -> String {
+pub(super) async fn session(client: &Client, capabilities: &Value) -> String {
     let about = json!({"name": "asks its user", "version": "1.2"});
     let params = json!({"protocolVersion": REVISION, "capabilities": capabilities, "clientInfo": about});
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
@@ -111,39 +111,39 @@ fn result(answer: &Answer) -> Value {
 }
 
 /// The answer to a call whose question was answered.
-pub async fn last(mut stream: Incoming) -> Value {
+pub(super) async fn last(mut stream: Incoming) -> Value {
     event(&read_until(&mut stream, "\"id\":5").await, "\"id\":5")["result"].take()
 }
 
-pub fn reply(question: &Value, result: &Value) -> Value {
+pub(super) fn reply(question: &Value, result: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": question["id"], "result": result})
 }
 
-pub fn yes() -> Value {
+pub(super) fn yes() -> Value {
     json!({"action": "accept", "content": {"confirm": true}})
 }
 
-pub fn text(result: &Value) -> &str {
+pub(super) fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"))
 }
 
 /// Demands that a call waits for a person; gives the approval's path.
-pub fn waits(result: &Value) -> String {
+pub(super) fn waits(result: &Value) -> String {
     assert!(result["isError"] == true && text(result).starts_with("confirmation_required"), "{result}");
     let id = result["structuredContent"]["approval_id"].as_str().unwrap_or_else(|| panic!("{result}"));
     format!("{APPROVALS}/{id}")
 }
 
-pub fn ran(result: &Value) {
+pub(super) fn ran(result: &Value) {
     assert!(result["isError"] != true && text(result).contains("echo:note"), "{result}");
 }
 
-pub async fn decide(person: &User, approval: &str, what: &str) -> Answer {
+pub(super) async fn decide(person: &User, approval: &str, what: &str) -> Answer {
     person.call(Method::POST, &format!("{approval}/{what}")).send().await
 }
 
 /// What waits of this card.
-pub async fn pending(person: &User, agent: &Agent) -> Vec<Value> {
+pub(super) async fn pending(person: &User, agent: &Agent) -> Vec<Value> {
     let page = person.get(APPROVALS).await.expect(200);
     let all = page["items"].as_array().unwrap().clone();
     all.into_iter().filter(|approval| approval["arguments"]["card_id"] == agent.card.as_str()).collect()

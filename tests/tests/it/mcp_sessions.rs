@@ -10,15 +10,15 @@ use hyper::body::Incoming;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-pub const BOTH: &str = "application/json, text/event-stream";
-pub const REVISION: &str = "2025-06-18";
-pub const MODERN: &str = "2026-07-28";
+pub(super) const BOTH: &str = "application/json, text/event-stream";
+pub(super) const REVISION: &str = "2025-06-18";
+pub(super) const MODERN: &str = "2026-07-28";
 
-pub fn echo() -> PluginsFolder {
+pub(super) fn echo() -> PluginsFolder {
     PluginsFolder::default().with("echo", &Package::fixture("echo"))
 }
 
-pub fn kill_worker(host: &Host) {
+pub(super) fn kill_worker(host: &Host) {
     kill_process(Pid::from_raw(host.worker_pid()).unwrap(), Signal::KILL).unwrap();
 }
 
@@ -38,7 +38,7 @@ async fn session(client: &Client) -> String {
     id
 }
 
-pub async fn send(client: &Client, session: &str, message: &Value) -> Answer {
+pub(super) async fn send(client: &Client, session: &str, message: &Value) -> Answer {
     let call = client.call(Method::POST, "/api").json(message).header("accept", BOTH);
     call.header("mcp-session-id", session).header("mcp-protocol-version", REVISION).send().await
 }
@@ -61,7 +61,7 @@ async fn listen(client: &Client, session: &str) -> Incoming {
 }
 
 /// What comes until there is `end`, or until the stream ends.
-pub async fn read_until(body: &mut Incoming, end: &str) -> String {
+pub(super) async fn read_until(body: &mut Incoming, end: &str) -> String {
     let mut read = String::new();
     let all = async {
         while !read.contains(end) {

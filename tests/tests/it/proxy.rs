@@ -7,7 +7,7 @@ use http::Method;
 use tokio::sync::Mutex;
 
 /// A host that proxies to the shared upstream: `/kept` keeps its prefix, `/cut` and `/based` replace it.
-pub async fn proxying() -> Arc<Host> {
+pub(super) async fn proxying() -> Arc<Host> {
     static SHARED: Mutex<Weak<Host>> = Mutex::const_new(Weak::new());
     let mut shared = SHARED.lock().await;
     if let Some(host) = shared.upgrade() {
@@ -19,7 +19,7 @@ pub async fn proxying() -> Arc<Host> {
 }
 
 /// The same for one test, which may measure it.
-pub async fn proxying_alone() -> Host {
+pub(super) async fn proxying_alone() -> Host {
     let up = Upstream::shared().url();
     let mut routes = format!("/kept={up},/cut={up}/,/based={up}/some/base/,/kept/nobody=http://127.0.0.1:1");
     for (at, lane) in LANES.iter().enumerate() {
@@ -35,12 +35,12 @@ pub async fn proxying_alone() -> Host {
 static LANES: [OnceLock<Upstream>; 6] = [const { OnceLock::new() }; 6];
 
 /// An upstream at `/laneN` for one test alone, which may count its connections and bytes.
-pub fn lane(at: usize) -> &'static Upstream {
+pub(super) fn lane(at: usize) -> &'static Upstream {
     LANES[at].get_or_init(Upstream::start)
 }
 
 /// The one request with this mark.
-pub fn only(mark: &str) -> Seen {
+pub(super) fn only(mark: &str) -> Seen {
     let mut seen = Upstream::shared().seen(mark);
     assert_eq!(seen.len(), 1, "{seen:?}");
     seen.remove(0)

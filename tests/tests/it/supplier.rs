@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 /// A shop's page with schema.org data, relative image included.
-pub const PAGE: &str = r#"<!doctype html><html><head><title>Shop</title>
+pub(super) const PAGE: &str = r#"<!doctype html><html><head><title>Shop</title>
 <script type="application/ld+json">{"@context": "https://schema.org", "@graph": [{"@type": "WebSite", "name": "Shop"},
  {"@type": "Product", "name": "Oak chair", "sku": "OAK-1", "gtin13": "4006381333931", "description": "Four legs.",
   "brand": {"@type": "Brand", "name": "Woodworks"}, "image": ["/oak-1.jpg", "https://cdn.example/oak-2.jpg"],

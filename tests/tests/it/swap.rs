@@ -26,7 +26,7 @@ const BETWEEN: usize = 60;
 const WAITED_FOR: Duration = Duration::from_millis(1_500);
 
 /// `versioned` as another version, which says `says`.
-pub fn version(version: &str, says: &str) -> Package {
+pub(super) fn version(version: &str, says: &str) -> Package {
     Package::fixture("versioned").version(version).marked("says", says)
 }
 

@@ -30,7 +30,7 @@ const LIST: &str = "/v1/admin/master-cards";
 Examples:
   CARDINAL_API_KEY=mpk_... cardinal cards export cards.ndjson
   cardinal cards export --key-file key --status active --format csv - | gzip > active.csv.gz")]
-pub struct Args {
+pub(super) struct Args {
     /// The file; - is standard output
     #[arg(default_value = "-")]
     file: PathBuf,
@@ -69,7 +69,7 @@ pub struct Args {
     host: ClientSettings,
 }
 
-pub async fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) async fn run(args: &Args) -> anyhow::Result<()> {
     let format = Format::choose(args.format, &args.file);
     if args.spreadsheet && format != Format::Csv {
         bail!("--spreadsheet goes with CSV alone; name the file .csv, or add --format csv");

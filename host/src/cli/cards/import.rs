@@ -43,7 +43,7 @@ Examples:
   CARDINAL_API_KEY=mpk_... cardinal cards import cards.ndjson
   cardinal cards import --key-file key --mode upsert --dry-run --errors bad.ndjson prices.csv
   zcat cards.ndjson.gz | cardinal cards import --key-file key -")]
-pub struct Args {
+pub(super) struct Args {
     /// The file; - is standard input
     file: PathBuf,
     /// What happens to a SKU that is there: a bad row (create), or the card becomes what the row says (upsert)
@@ -74,7 +74,7 @@ enum Mode {
     Upsert,
 }
 
-pub async fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) async fn run(args: &Args) -> anyhow::Result<()> {
     let client = Client::new(&args.host.read()?)?;
     let (source, length) = open(&args.file).await?;
     let bar = Arc::new(Mutex::new(Bar::new("cards", length)));

@@ -23,13 +23,13 @@ use cardinal_control::local_socket::LocalSocket;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// How a host is reached.
-pub enum Transport {
+pub(super) enum Transport {
     Tcp(Address),
     Tls(Address, TlsConnector),
     Local(LocalSocket),
 }
 
-pub struct Address {
+pub(super) struct Address {
     url: Url,
     host: String,
     port: u16,
@@ -37,7 +37,7 @@ pub struct Address {
 }
 
 impl Transport {
-    pub fn new(way: &Way) -> anyhow::Result<Self> {
+    pub(super) fn new(way: &Way) -> anyhow::Result<Self> {
         match way {
             Way::Address(url) => Self::over_tcp(url),
             Way::Local(data_dir) => Ok(Self::local(data_dir)),
@@ -45,7 +45,7 @@ impl Transport {
     }
 
     /// Through the socket of the host that has this folder.
-    pub fn local(data_dir: &Path) -> Self {
+    pub(super) fn local(data_dir: &Path) -> Self {
         Self::Local(LocalSocket::new(data_dir))
     }
 
@@ -73,14 +73,14 @@ impl Transport {
     }
 
     /// What goes into `Host`.
-    pub fn authority(&self) -> HeaderValue {
+    pub(super) fn authority(&self) -> HeaderValue {
         match self {
             Self::Tcp(address) | Self::Tls(address, _) => address.authority.clone(),
             Self::Local(_) => HeaderValue::from_static("localhost"),
         }
     }
 
-    pub async fn connect(&self) -> anyhow::Result<SendRequest<Upload>> {
+    pub(super) async fn connect(&self) -> anyhow::Result<SendRequest<Upload>> {
         let connecting = async {
             match self {
                 Self::Local(socket) => begin(socket.connect().await?).await,

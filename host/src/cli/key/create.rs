@@ -18,7 +18,7 @@ Examples:
   cardinal key create --name assistant --scopes mcp:use,cards:read,plugin:supplier:write --mcp-only
   (umask 077; cardinal key create --name shop --scopes 'cards:*,plugin:*:write' --expires-in-days 90 > shop.key)
   CARDINAL_API_KEY=mpk_... cardinal key create --url https://shop.example.com --name reader --scopes cards:read --json")]
-pub struct Create {
+pub(super) struct Create {
     /// What the key is for, as lists and the audit log show it
     #[arg(long)]
     name: String,
@@ -45,7 +45,7 @@ pub struct Create {
 }
 
 impl Create {
-    pub fn run(&self) -> anyhow::Result<()> {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
         crate::cli::runtime()?.block_on(self.create())
     }
 

@@ -30,7 +30,7 @@ const REASON: &str = "revoked by an administrator";
 
 /// What the commands on keys take.
 #[derive(Debug, clap::Args)]
-pub struct KeySettings {
+pub(super) struct KeySettings {
     #[command(flatten)]
     remote: RemoteSettings,
     #[command(flatten)]
@@ -38,14 +38,14 @@ pub struct KeySettings {
 }
 
 /// A place with keys.
-pub enum Keys {
+pub(super) enum Keys {
     Remote(Remote),
     Direct(Box<Config>),
 }
 
 impl KeySettings {
     /// The host at an address, where one or a key is given; else that of this machine.
-    pub fn read(&self) -> anyhow::Result<Keys> {
+    pub(super) fn read(&self) -> anyhow::Result<Keys> {
         Ok(match self.remote.read()? {
             Some(remote) => Keys::Remote(remote),
             None => Keys::Direct(Box::new(direct::begin(&self.database)?)),
@@ -55,7 +55,7 @@ impl KeySettings {
 
 impl Keys {
     /// Every key, as the API shows it, newest first.
-    pub fn list(&self) -> anyhow::Result<Vec<Value>> {
+    pub(super) fn list(&self) -> anyhow::Result<Vec<Value>> {
         match self {
             Self::Remote(remote) => crate::cli::runtime()?.block_on(list_remote(&Client::new(remote)?)),
             Self::Direct(config) => Direct::run(config, async |direct| {
@@ -66,7 +66,7 @@ impl Keys {
     }
 
     /// Revokes a key and, unless they are kept, those that were made with it.
-    pub fn revoke(&self, id: Uuid, keeps_children: bool) -> anyhow::Result<()> {
+    pub(super) fn revoke(&self, id: Uuid, keeps_children: bool) -> anyhow::Result<()> {
         match self {
             Self::Remote(remote) => crate::cli::runtime()?.block_on(async {
                 let path = format!("{PATH}/{id}{}", query(&[("keep_children", keeps_children.then_some("true"))]));
@@ -78,7 +78,7 @@ impl Keys {
     }
 
     /// Puts a new key in the place of one; gives its record and the key, as the API does.
-    pub fn rotate(&self, id: Uuid, overlap_seconds: u32) -> anyhow::Result<Value> {
+    pub(super) fn rotate(&self, id: Uuid, overlap_seconds: u32) -> anyhow::Result<Value> {
         match self {
             Self::Remote(remote) => crate::cli::runtime()?.block_on(async {
                 let body = json!({"overlap_seconds": overlap_seconds});
@@ -154,7 +154,7 @@ async fn rotate_direct(direct: &Direct, id: Uuid, overlap_seconds: u32) -> anyho
 }
 
 /// The id of the key that `wanted` names: an id, or the name of just one key that is not over.
-pub fn find(keys: &[Value], wanted: &str) -> anyhow::Result<Uuid> {
+pub(super) fn find(keys: &[Value], wanted: &str) -> anyhow::Result<Uuid> {
     if wanted.starts_with(KEY_PREFIX) {
         bail!("a key is never an argument: name it by its id or its name. {KEY_WAS_SHOWN}");
     }
@@ -175,7 +175,7 @@ pub fn find(keys: &[Value], wanted: &str) -> anyhow::Result<Uuid> {
 }
 
 /// Whether a key still works.
-pub fn state(key: &Value) -> &'static str {
+pub(super) fn state(key: &Value) -> &'static str {
     let expiry = key["expires_at"].as_str().and_then(|at| OffsetDateTime::parse(at, &Rfc3339).ok());
     match (key["revoked_at"].is_null(), expiry) {
         (false, _) => "revoked",

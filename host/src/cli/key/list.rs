@@ -16,7 +16,7 @@ Examples:
   cardinal key list
   cardinal key list --json | jq -r '.items[] | select(.last_used_at == null) | .name'
   CARDINAL_API_KEY=mpk_... cardinal key list --url https://shop.example.com")]
-pub struct List {
+pub(super) struct List {
     /// Print everything that is known of the keys as JSON
     #[arg(long)]
     json: bool,
@@ -25,7 +25,7 @@ pub struct List {
 }
 
 impl List {
-    pub fn run(&self) -> anyhow::Result<()> {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
         let keys = self.settings.read()?.list()?;
         let text = if self.json {
             serde_json::to_string_pretty(&json!({"items": keys}))? + "\n"

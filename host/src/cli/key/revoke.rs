@@ -11,7 +11,7 @@ use super::keys::{KeySettings, find};
 Examples:
   cardinal key revoke ci
   cardinal key revoke 0199c0de-0000-7000-8000-000000000000 --keep-children")]
-pub struct Revoke {
+pub(super) struct Revoke {
     /// Id of the key, or its name where no other active key has it; never the key itself
     key: String,
     /// Let the keys that were made with it go on working
@@ -25,7 +25,7 @@ pub struct Revoke {
 }
 
 impl Revoke {
-    pub fn run(&self) -> anyhow::Result<()> {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
         let keys = self.settings.read()?;
         let id = find(&keys.list()?, &self.key)?;
         keys.revoke(id, self.keep_children)?;

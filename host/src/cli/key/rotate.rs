@@ -14,7 +14,7 @@ use cardinal_serve::api::api_keys::MAX_OVERLAP;
 Examples:
   cardinal key rotate ci
   (umask 077; cardinal key rotate shop --overlap-seconds 3600 > shop.key)")]
-pub struct Rotate {
+pub(super) struct Rotate {
     /// Id of the key, or its name where no other active key has it; never the key itself
     key: String,
     /// Seconds that the old key goes on working, up to a week
@@ -28,7 +28,7 @@ pub struct Rotate {
 }
 
 impl Rotate {
-    pub fn run(&self) -> anyhow::Result<()> {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
         let keys = self.settings.read()?;
         let id = find(&keys.list()?, &self.key)?;
         let made = keys.rotate(id, self.overlap_seconds)?;

@@ -47,7 +47,7 @@ struct Session {
     revision: Option<HeaderValue>,
 }
 
-pub struct Bridge {
+pub(super) struct Bridge {
     client: Client,
     narrowing: HeaderMap,
     out: mpsc::Sender<String>,
@@ -69,7 +69,7 @@ struct OpenRequest {
 }
 
 impl Bridge {
-    pub fn new(client: Client, narrowing: HeaderMap, out: mpsc::Sender<String>) -> Self {
+    pub(super) fn new(client: Client, narrowing: HeaderMap, out: mpsc::Sender<String>) -> Self {
         Self {
             client,
             narrowing,
@@ -83,7 +83,7 @@ impl Bridge {
     }
 
     /// Passes a message of the client's on. What is to be answered goes on beside the next; the rest keeps its order.
-    pub async fn take(self: &Arc<Self>, line: &[u8]) {
+    pub(super) async fn take(self: &Arc<Self>, line: &[u8]) {
         let Ok(message) = serde_json::from_slice::<Value>(line) else {
             return self.refuse("it is not JSON").await;
         };
@@ -103,7 +103,7 @@ impl Bridge {
     }
 
     /// Answers what is no message.
-    pub async fn refuse(&self, why: &str) {
+    pub(super) async fn refuse(&self, why: &str) {
         self.say(error(&Value::Null, PARSE_ERROR, &format!("Parse error: {why}"), Value::Null)).await;
     }
 
@@ -290,7 +290,7 @@ impl Bridge {
     }
 
     /// Waits for the answers that are left, and ends the session.
-    pub async fn finish(&self) {
+    pub(super) async fn finish(&self) {
         lock(&self.open).retain(|_, request| {
             if request.lasts {
                 request.task.abort();

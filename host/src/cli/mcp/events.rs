@@ -5,7 +5,7 @@ const EVENT_LIMIT: usize = 32 << 20;
 
 /// What was read of a stream.
 #[derive(Default)]
-pub struct Events {
+pub(super) struct Events {
     rest: Vec<u8>,
     /// The number of the last event that had one, to go on from.
     pub last_id: Option<String>,
@@ -13,12 +13,12 @@ pub struct Events {
 
 impl Events {
     /// A stream that goes on after the event of this number.
-    pub fn after(last_id: Option<String>) -> Self {
+    pub(super) fn after(last_id: Option<String>) -> Self {
         Self { rest: Vec::new(), last_id }
     }
 
     /// The messages that are whole with these bytes; none when an event takes too much memory.
-    pub fn take(&mut self, bytes: &[u8]) -> Option<Vec<String>> {
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Option<Vec<String>> {
         self.rest.extend_from_slice(bytes);
         let mut messages = Vec::new();
         while let Some((length, gap)) = end_of_event(&self.rest) {

@@ -12,11 +12,11 @@ const TOOLS_LIMIT: usize = 10_000;
 
 /// The arguments of tools that are sent as headers, by what the host has listed.
 #[derive(Default)]
-pub struct HeaderArguments(HashMap<String, Vec<(Vec<String>, HeaderName)>>);
+pub(super) struct HeaderArguments(HashMap<String, Vec<(Vec<String>, HeaderName)>>);
 
 impl HeaderArguments {
     /// Learns from an answer of `tools/list`.
-    pub fn learn(&mut self, message: &Value) {
+    pub(super) fn learn(&mut self, message: &Value) {
         for tool in message["result"]["tools"].as_array().into_iter().flatten() {
             let Some(name) = tool["name"].as_str() else { continue };
             let mut found = Vec::new();
@@ -44,12 +44,12 @@ fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>,
 }
 
 /// The revision that a message of a revision without sessions names.
-pub fn revision(message: &Value) -> Option<&str> {
+pub(super) fn revision(message: &Value) -> Option<&str> {
     message["params"]["_meta"][REVISION_KEY].as_str()
 }
 
 /// The headers of a message of a revision without sessions.
-pub fn headers(message: &Value, arguments: &HeaderArguments) -> HeaderMap {
+pub(super) fn headers(message: &Value, arguments: &HeaderArguments) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut insert = |name: HeaderName, value: &str| {
         if let Ok(value) = HeaderValue::try_from(encoded(value)) {

@@ -5,10 +5,10 @@ use std::io;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 
 /// Bytes of a line: what the host takes of a message, and some for spaces.
-pub const LINE_LIMIT: usize = (1 << 20) + (64 << 10);
+pub(super) const LINE_LIMIT: usize = (1 << 20) + (64 << 10);
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Line {
+pub(super) enum Line {
     Message(Vec<u8>),
     /// It was read to its end and forgotten.
     TooLong,
@@ -16,7 +16,7 @@ pub enum Line {
 }
 
 /// The next line that is not empty; the last may lack its end.
-pub async fn next_line(input: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Line> {
+pub(super) async fn next_line(input: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Line> {
     let (mut line, mut is_long) = (Vec::new(), false);
     loop {
         let read = input.fill_buf().await?;

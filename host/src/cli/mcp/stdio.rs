@@ -29,7 +29,7 @@ const WAITING: usize = 64;
 Example, in a client's configuration:
   {\"mcpServers\": {\"cardinal\": {\"command\": \"cardinal\",
     \"args\": [\"mcp\", \"stdio\", \"--url\", \"https://shop.example.com\", \"--key-file\", \"/home/ada/cardinal.key\"]}}}")]
-pub struct Args {
+pub(super) struct Args {
     /// Only these tools: names by commas, * in them for any text, e.g. cards_*
     #[arg(long, value_name = "NAMES")]
     tools: Option<String>,
@@ -59,7 +59,7 @@ impl Args {
     }
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let (client, narrowing) = (Client::new(&args.host.read()?)?, args.narrowing()?);
     let runtime = crate::cli::runtime()?;
     let outcome = runtime.block_on(speak(client, narrowing));

@@ -25,7 +25,7 @@ Examples:
   cardinal plugin build
   cardinal plugin build notes -- --offline
   cardinal plugin install \"$(cardinal plugin build --quiet)\"")]
-pub struct Args {
+pub(super) struct Args {
     /// Folder of the crate
     #[arg(default_value = ".")]
     folder: PathBuf,
@@ -40,7 +40,7 @@ pub struct Args {
     cargo: Vec<String>,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     is_plugin(&args.folder)?;
     let profile = if args.debug { Profile::Debug } else { Profile::Release };
     let built = block_on(async {
@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// A folder with a manifest.
-pub fn is_plugin(folder: &Path) -> anyhow::Result<()> {
+pub(super) fn is_plugin(folder: &Path) -> anyhow::Result<()> {
     let manifest = folder.join(MANIFEST);
     ensure!(manifest.is_file(), "{} is missing: `cardinal plugin new NAME` makes a crate with one", manifest.display());
     Ok(())

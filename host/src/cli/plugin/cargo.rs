@@ -13,13 +13,13 @@ use tokio::process::{Child, Command};
 
 /// Whether the compiler optimises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Profile {
+pub(super) enum Profile {
     Debug,
     Release,
 }
 
 /// The library that cargo makes of the crate; none when it cannot, which it has said itself. Cancelled, it ends.
-pub async fn build(folder: &Path, profile: Profile, arguments: &[String]) -> anyhow::Result<Option<PathBuf>> {
+pub(super) async fn build(folder: &Path, profile: Profile, arguments: &[String]) -> anyhow::Result<Option<PathBuf>> {
     let mut command = Command::new("cargo");
     command.args(["build", "--lib", "--message-format=json-render-diagnostics"]).current_dir(folder);
     if profile == Profile::Release {
@@ -43,7 +43,7 @@ pub async fn build(folder: &Path, profile: Profile, arguments: &[String]) -> any
 }
 
 /// `cargo test` with these variables; whether all tests passed.
-pub async fn test(folder: &Path, arguments: &[String], variables: &[(&str, &str)]) -> anyhow::Result<bool> {
+pub(super) async fn test(folder: &Path, arguments: &[String], variables: &[(&str, &str)]) -> anyhow::Result<bool> {
     let mut command = Command::new("cargo");
     command.arg("test").args(arguments).current_dir(folder).envs(variables.iter().copied()).stdin(Stdio::null());
     let mut cargo = Group::spawn(&mut command)?;

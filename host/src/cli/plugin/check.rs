@@ -42,7 +42,7 @@ Examples:
   cardinal plugin check --open target/release/libnotes.so
       and open it in a process of its own, run its `routes` there with the default settings,
       and hold the router against the manifest")]
-pub struct Args {
+pub(super) struct Args {
     /// A shared library, or a plugin's folder
     package: PathBuf,
     /// Open the library and run its `routes` in a process of its own, too
@@ -56,7 +56,7 @@ pub struct Args {
     json: bool,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // `.` and `..` have no name; a package does. A link is looked at by its own name, and refused.
     let path = if args.package.file_name().is_some() {
         std::path::absolute(&args.package)

@@ -53,7 +53,7 @@ Examples:
       in a host that runs on this machine
   cardinal plugin dev -- --offline
       with arguments for cargo")]
-pub struct Args {
+pub(super) struct Args {
     /// Folder of the crate
     #[arg(default_value = ".")]
     folder: PathBuf,
@@ -70,7 +70,7 @@ pub struct Args {
     cargo: Vec<String>,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     build::is_plugin(&args.folder)?;
     let folder = args.folder.canonicalize().with_context(|| format!("looking for {}", args.folder.display()))?;
     block_on(async {

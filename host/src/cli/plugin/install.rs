@@ -40,7 +40,7 @@ const DRAFT: &str = ".cardinal-install-";
 Examples:
   cardinal plugin install target/release/libnotes.so
   cardinal plugin install notes/ --plugins-dir /var/lib/cardinal/plugins --data-dir /var/lib/cardinal/data")]
-pub struct Args {
+pub(super) struct Args {
     /// A shared library that carries everything, or a plugin's folder
     package: PathBuf,
     /// Seconds to wait for the host; 0 does not ask it at all
@@ -52,7 +52,7 @@ pub struct Args {
     host: ClientSettings,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.host.read()?)?;
     let told = args.plugins_dir.read()?;
     let source = args.package.canonicalize().with_context(|| format!("looking for {}", args.package.display()))?;

@@ -26,7 +26,7 @@ Examples:
   cardinal plugin logs notes
   cardinal plugin logs notes -f --level warn
   cardinal plugin logs notes --json | jq -r .message")]
-pub struct Args {
+pub(super) struct Args {
     /// Name of the plugin
     name: String,
     /// Go on with what it logs from now on
@@ -45,7 +45,7 @@ pub struct Args {
     host: ClientSettings,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     block_on(async {
         let client = Client::new(&args.host.read()?)?;
         let lines = args.lines.to_string();

@@ -34,7 +34,7 @@ Examples:
   cardinal plugin new price-watch --into plugins
       inside Cardinal's own repository, as a member of its workspace
   cardinal plugin new price-watch --sdk git:https://github.com/acme/cardinal#v1.0.0")]
-pub struct Args {
+pub(super) struct Args {
     /// Name of the plugin in kebab-case, at most 40 characters
     name: String,
     /// Parts of the plugin, separated by commas
@@ -105,7 +105,7 @@ const FILES: [Source; 11] = [
     ("plugin-host.d.ts", include_str!("../../../../frontend/plugin-host.d.ts"), Some(Part::Tab)),
 ];
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     check_name(&args.name)?;
     let into = args.into.canonicalize().with_context(|| format!("--into {}", args.into.display()))?;
     let folder = into.join(&args.name);

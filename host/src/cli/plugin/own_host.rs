@@ -30,14 +30,14 @@ const SHOWN_LINES: usize = 12;
 const KEPT_VARIABLES: [&str; 7] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "POSTGRES_BIN_DIR", "LOG_LEVEL"];
 const KEPT_PREFIX: &str = "PLUGIN_SETTINGS_";
 
-pub struct OwnHost {
+pub(super) struct OwnHost {
     process: Child,
     folder: PathBuf,
 }
 
 impl OwnHost {
     /// Starts it; see [`until_it_serves`](Self::until_it_serves).
-    pub fn launch(folder: &Path, listen: SocketAddr, settings: &[(&str, &str)]) -> anyhow::Result<Self> {
+    pub(super) fn launch(folder: &Path, listen: SocketAddr, settings: &[(&str, &str)]) -> anyhow::Result<Self> {
         let plugins = plugins_dir(folder);
         fs::create_dir_all(&plugins).with_context(|| format!("making {}", plugins.display()))?;
         // What stands there is the address of the host before.
@@ -55,7 +55,7 @@ impl OwnHost {
         Ok(Self { process, folder: folder.to_owned() })
     }
 
-    pub async fn until_it_serves(&mut self) -> anyhow::Result<()> {
+    pub(super) async fn until_it_serves(&mut self) -> anyhow::Result<()> {
         let (client, began) = (self.client(), Instant::now());
         loop {
             if let Some(status) = self.process.try_wait().context("watching the host")? {
@@ -72,12 +72,12 @@ impl OwnHost {
         }
     }
 
-    pub fn client(&self) -> Client {
+    pub(super) fn client(&self) -> Client {
         Client::local(&data_dir(&self.folder))
     }
 
     /// Ends it in order: requests, then the database. An error is an end that was not.
-    pub async fn stop(mut self) -> anyhow::Result<ExitStatus> {
+    pub(super) async fn stop(mut self) -> anyhow::Result<ExitStatus> {
         self.signal(Signal::TERM);
         match tokio::time::timeout(STOP_TIMEOUT, self.process.wait()).await {
             Ok(ended) => ended.context("waiting for the host's end"),
@@ -103,20 +103,20 @@ impl Drop for OwnHost {
     }
 }
 
-pub fn data_dir(folder: &Path) -> PathBuf {
+pub(super) fn data_dir(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-pub fn plugins_dir(folder: &Path) -> PathBuf {
+pub(super) fn plugins_dir(folder: &Path) -> PathBuf {
     folder.join("plugins")
 }
 
-pub fn log_file(folder: &Path) -> PathBuf {
+pub(super) fn log_file(folder: &Path) -> PathBuf {
     folder.join("log")
 }
 
 /// Of its log.
-pub fn last_lines(folder: &Path) -> String {
+pub(super) fn last_lines(folder: &Path) -> String {
     let text = fs::read(log_file(folder)).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
     let lines: Vec<&str> = text.lines().collect();
@@ -124,13 +124,13 @@ pub fn last_lines(folder: &Path) -> String {
 }
 
 /// For a command of this program on the host of this folder.
-pub fn set_environment(command: &mut Command, folder: &Path) {
+pub(super) fn set_environment(command: &mut Command, folder: &Path) {
     command.env_clear().envs(config::environment().filter(|(name, _)| is_kept(name)));
     command.env("DATA_DIR", data_dir(folder)).env("PLUGINS_DIR", plugins_dir(folder));
 }
 
 /// Where the host of this folder listens, as `http://127.0.0.1:8080`.
-pub fn url(folder: &Path) -> anyhow::Result<String> {
+pub(super) fn url(folder: &Path) -> anyhow::Result<String> {
     let file = data_dir(folder).join("addresses.json");
     let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
     let addresses: Value = serde_json::from_str(&text).with_context(|| format!("reading {}", file.display()))?;
@@ -138,7 +138,7 @@ pub fn url(folder: &Path) -> anyhow::Result<String> {
 }
 
 /// The address that is wished for where it is free, else a port that the system chooses.
-pub fn free_address(wished: SocketAddr) -> SocketAddr {
+pub(super) fn free_address(wished: SocketAddr) -> SocketAddr {
     match TcpListener::bind(wished) {
         Ok(_) => wished,
         Err(_) => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),

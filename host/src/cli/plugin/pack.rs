@@ -29,7 +29,7 @@ Examples:
   addr2line -Cfie notes.debug 0x82fa8
       says where the crash or panic at that offset was
   cardinal plugin pack var/plugins/notes --output /srv/plugins/notes.so")]
-pub struct Args {
+pub(super) struct Args {
     /// A shared library, or a plugin's folder
     package: PathBuf,
     /// The file to write; ./NAME.so unless told
@@ -37,7 +37,7 @@ pub struct Args {
     output: Option<PathBuf>,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let package = checked(&args.package)?;
     let name = cardinal_package::manifest::hints(&package.manifest).name.context("the plugin has no name")?;
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.so")));

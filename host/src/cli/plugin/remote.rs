@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cli::{client::Client, table::table, text::plain};
 use cardinal_base::config::ClientSettings;
 
-pub const REGISTRY: &str = "/v1/admin/plugin-registry";
+pub(super) const REGISTRY: &str = "/v1/admin/plugin-registry";
 
 /// List a host's plugins, and what became of each
 #[derive(Debug, clap::Args)]
@@ -18,7 +18,7 @@ Examples:
   cardinal plugin list
   cardinal plugin list --json | jq -r '.items[] | select(.state != \"active\") | .name'
   CARDINAL_API_KEY=mpk_... cardinal plugin list --url https://shop.example.com")]
-pub struct List {
+pub(super) struct List {
     /// Print everything that the host tells as JSON
     #[arg(long)]
     json: bool,
@@ -28,7 +28,7 @@ pub struct List {
 
 /// What can be said about one plugin.
 #[derive(Debug, clap::Args)]
-pub struct One {
+pub(super) struct One {
     /// Name of the plugin
     name: String,
     /// Print what the host tells of the plugin then as JSON
@@ -40,7 +40,7 @@ pub struct One {
 
 /// An operator's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub(super) enum Word {
     Enable,
     Disable,
     Reload,
@@ -70,7 +70,7 @@ impl Word {
     }
 }
 
-pub fn list(args: &List) -> anyhow::Result<()> {
+pub(super) fn list(args: &List) -> anyhow::Result<()> {
     let registry = block_on(async { Ok(Client::new(&args.host.read()?)?.get(REGISTRY).await?) })?;
     let text = if args.json {
         serde_json::to_string_pretty(&registry)? + "\n"
@@ -83,11 +83,11 @@ pub fn list(args: &List) -> anyhow::Result<()> {
 }
 
 /// A plugin's name as part of a path, as it is typed; what has no place there, no plugin is called.
-pub fn escaped(name: &str) -> String {
+pub(super) fn escaped(name: &str) -> String {
     url::form_urlencoded::byte_serialize(name.as_bytes()).collect()
 }
 
-pub fn say(args: &One, word: Word) -> anyhow::Result<ExitCode> {
+pub(super) fn say(args: &One, word: Word) -> anyhow::Result<ExitCode> {
     let path = format!("{REGISTRY}/{}/{}", escaped(&args.name), word.path());
     let answer = block_on(async { Ok(Client::new(&args.host.read()?)?.ask(Method::POST, &path, None).await?) })?;
     let item = &answer["item"];
@@ -112,7 +112,7 @@ fn why(item: &Value) -> String {
 }
 
 /// The plugin in words: state, and why it is not what was wanted.
-pub fn describe(item: &Value) -> String {
+pub(super) fn describe(item: &Value) -> String {
     let text = |value: &Value| plain(value.as_str().unwrap_or_default());
     let mut told = format!("{} {} is {}\n", text(&item["name"]), text(&item["version"]), text(&item["state"]));
     let refusal = &item["refusal"];
@@ -128,7 +128,7 @@ pub fn describe(item: &Value) -> String {
     told
 }
 
-pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+pub(super) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = crate::cli::runtime()?;
     runtime.block_on(work)
 }

@@ -25,7 +25,7 @@ Examples:
   cardinal plugin settings notes longest_note=500 --unset greeting
   cardinal plugin settings notes --file notes.json
       exactly what is in the file, - for standard input; {\"set\": true} leaves a secret as it is")]
-pub struct Args {
+pub(super) struct Args {
     /// Name of the plugin
     name: String,
     /// Settings to change
@@ -44,7 +44,7 @@ pub struct Args {
     host: ClientSettings,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let file = args.file.as_deref().map(read).transpose()?;
     let shown = block_on(async {
         let client = Client::new(&args.host.read()?)?;

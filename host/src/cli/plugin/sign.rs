@@ -30,7 +30,7 @@ Examples:
       makes vendor.key and vendor.key.pub, and signs nothing
   cardinal plugin sign --key vendor.key notes.so
   cardinal plugin sign --key vendor.key var/plugins/notes")]
-pub struct Args {
+pub(super) struct Args {
     /// A shared library that carries everything, or a plugin's folder
     #[arg(required_unless_present = "generate")]
     package: Option<PathBuf>,
@@ -42,7 +42,7 @@ pub struct Args {
     generate: bool,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let mut output = std::io::stdout();
     if args.generate {
         let public = generate(&args.key)?;

@@ -4,18 +4,18 @@ use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// From here on such a signal does not end this process by itself.
-pub struct Stop([Signal; 3]);
+pub(super) struct Stop([Signal; 3]);
 
 impl Stop {
     /// Within a runtime.
-    pub fn listen() -> anyhow::Result<Self> {
+    pub(super) fn listen() -> anyhow::Result<Self> {
         let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
         let [interrupt, terminate, hangup] = kinds.map(signal);
         let context = "taking signals";
         Ok(Self([interrupt.context(context)?, terminate.context(context)?, hangup.context(context)?]))
     }
 
-    pub async fn asked(&mut self) {
+    pub(super) async fn asked(&mut self) {
         let [interrupt, terminate, hangup] = &mut self.0;
         tokio::select! {
             _ = interrupt.recv() => {}

@@ -57,7 +57,7 @@ Examples:
       with arguments for cargo
   PLUGIN_SETTINGS_NOTES='{\"longest_note\": 10}' cardinal plugin test notes
       with settings of the plugin")]
-pub struct Args {
+pub(super) struct Args {
     /// Folder of the crate
     #[arg(default_value = ".")]
     folder: PathBuf,
@@ -80,7 +80,7 @@ pub(super) enum Outcome {
     Skipped(String),
 }
 
-pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     build::is_plugin(&args.folder)?;
     let place = tempfile::Builder::new()
         .prefix("cardinal-plugin-test-")

@@ -1,6 +1,6 @@
 //! The host of `cardinal_plugin::testing`, which authors' tests use, too.
 
-pub use cardinal_plugin::testing::fake_host::{FakeHost, api, lock, request};
+pub(super) use cardinal_plugin::testing::fake_host::{FakeHost, api, lock, request};
 
 /// The calling user of the tests here, and the plugin's own.
-pub const USER: &str = "0190d3a0-0000-7000-8000-00000000000a";
+pub(super) const USER: &str = "0190d3a0-0000-7000-8000-00000000000a";

@@ -22,9 +22,9 @@ use cardinal_plugin::{
 
 use super::fake_host::{FakeHost, api, lock};
 
-pub struct Echo;
+pub(super) struct Echo;
 
-pub const MANIFEST: &str = r#"{"name": "echo", "version": "1.2.3", "mcp": {"tools": [{"handler": "hello"}]}}"#;
+pub(super) const MANIFEST: &str = r#"{"name": "echo", "version": "1.2.3", "mcp": {"tools": [{"handler": "hello"}]}}"#;
 
 impl Plugin for Echo {
     const MANIFEST: &'static [u8] = MANIFEST.as_bytes();
@@ -233,7 +233,7 @@ fn host_of(ctx: &PluginContext) -> Arc<FakeHost> {
 static HOSTS: Mutex<Vec<Arc<FakeHost>>> = Mutex::new(Vec::new());
 
 /// A live instance.
-pub struct Instance {
+pub(super) struct Instance {
     pub host: Arc<FakeHost>,
     pub module: PluginModuleRef,
     raw: *const (),
@@ -246,7 +246,7 @@ unsafe impl Send for Instance {}
 unsafe impl Sync for Instance {}
 
 impl Instance {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let host = FakeHost::new();
         *lock(&host.settings) = format!("{{\"kept\": {}}}", host.ctx);
         let sources = json!({ "x:1": { "kind": "supplier", "data": {} }, "y:1": 7 });
@@ -267,45 +267,45 @@ impl Instance {
     }
 
     /// What `routes` was given.
-    pub fn context(&self) -> PluginContext {
+    pub(super) fn context(&self) -> PluginContext {
         let kept = lock(&KEPT);
         kept.iter().find(|(number, _)| *number == Some(self.host.ctx)).unwrap().1.clone()
     }
 
-    pub fn exports(&self) -> serde_json::Value {
+    pub(super) fn exports(&self) -> serde_json::Value {
         // SAFETY: `raw` is an instance that lives.
         serde_json::from_slice(unsafe { self.module.exports()(self.raw) }.get()).unwrap()
     }
 
-    pub fn number(&self, path: &str) -> u32 {
+    pub(super) fn number(&self, path: &str) -> u32 {
         let exports = self.exports();
         let at = exports.as_array().unwrap().iter().position(|export| export["path"] == path).unwrap();
         at.try_into().unwrap()
     }
 
-    pub fn begin(&self, handler: u32, call: u64, request: abi::Request) -> Fut<Reply> {
+    pub(super) fn begin(&self, handler: u32, call: u64, request: abi::Request) -> Fut<Reply> {
         // SAFETY: `raw` is an instance that lives.
         unsafe { self.module.call()(self.raw, handler, call, request) }
     }
 
-    pub fn start(&self, path: &str) -> Fut<Reply> {
+    pub(super) fn start(&self, path: &str) -> Fut<Reply> {
         self.begin(self.number(path), 1, super::fake_host::request(&[(3, "")], ""))
     }
 
-    pub fn call(&self, path: &str, request: abi::Request) -> Result<Reply, abi::Error> {
+    pub(super) fn call(&self, path: &str, request: abi::Request) -> Result<Reply, abi::Error> {
         block_on(self.begin(self.number(path), 1, request))
     }
 
-    pub fn get(&self, path: &str) -> Result<Reply, abi::Error> {
+    pub(super) fn get(&self, path: &str) -> Result<Reply, abi::Error> {
         self.call(path, super::fake_host::request(&[], ""))
     }
 
-    pub fn shut_down(&self) {
+    pub(super) fn shut_down(&self) {
         // SAFETY: `raw` is an instance that lives.
         block_on(unsafe { self.module.shutdown()(self.raw) }).unwrap();
     }
 
-    pub fn connection(&self) -> Connection {
+    pub(super) fn connection(&self) -> Connection {
         block_on(self.context().get_plugin_conn()).unwrap()
     }
 }
@@ -319,10 +319,10 @@ impl Drop for Instance {
     }
 }
 
-pub fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+pub(super) fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-pub fn json_of(reply: &Reply) -> serde_json::Value {
+pub(super) fn json_of(reply: &Reply) -> serde_json::Value {
     serde_json::from_slice(reply.body.get()).unwrap()
 }

@@ -26,10 +26,10 @@ const REFUSAL_TIME: Duration = Duration::from_millis(500);
 /// Names with dozens of addresses exist; trying them all does not help.
 const MAX_ADDRESSES: usize = 4;
 
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-pub async fn open(url: &Url, reach: Reach) -> Result<Box<dyn Stream>, FetchError> {
+pub(super) async fn open(url: &Url, reach: Reach) -> Result<Box<dyn Stream>, FetchError> {
     let host = url.host().ok_or(FetchError::NotAWebAddress)?;
     let port = url.port_or_known_default().ok_or(FetchError::NotAWebAddress)?;
     let addresses = find(&host, port, reach).await?;

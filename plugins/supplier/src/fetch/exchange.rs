@@ -16,7 +16,7 @@ use super::{FetchError, Manners, connection};
 
 const MAX_HEAD: usize = 64 << 10;
 
-pub struct Exchange<'a> {
+pub(super) struct Exchange<'a> {
     pub url: &'a Url,
     pub manners: &'a Manners,
     pub headers: HeaderMap,
@@ -24,7 +24,7 @@ pub struct Exchange<'a> {
 
 impl Exchange<'_> {
     /// Sends the request and gives the answer to `read`.
-    pub async fn run<T>(
+    pub(super) async fn run<T>(
         self,
         read: impl AsyncFnOnce(Response<Incoming>) -> Result<T, FetchError>,
     ) -> Result<T, FetchError> {
@@ -60,7 +60,7 @@ impl Exchange<'_> {
 }
 
 /// Where the answer sends us, when it does.
-pub fn redirect(url: &Url, response: &Response<Incoming>) -> Option<Result<Url, FetchError>> {
+pub(super) fn redirect(url: &Url, response: &Response<Incoming>) -> Option<Result<Url, FetchError>> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }
@@ -75,7 +75,7 @@ pub fn redirect(url: &Url, response: &Response<Incoming>) -> Option<Result<Url, 
 }
 
 /// The body, unpacked, of `limit` bytes at most: on the way and unpacked alike.
-pub async fn body(response: Response<Incoming>, limit: usize) -> Result<Bytes, FetchError> {
+pub(super) async fn body(response: Response<Incoming>, limit: usize) -> Result<Bytes, FetchError> {
     let gzip = is_gzip(response.headers())?;
     let body = beginning(response, limit + 1).await?;
     if body.len() > limit {
@@ -99,7 +99,7 @@ fn is_gzip(headers: &HeaderMap) -> Result<bool, FetchError> {
 }
 
 /// The first `limit` bytes of the body as they come; what is behind them is not waited for.
-pub async fn beginning(response: Response<Incoming>, limit: usize) -> Result<Bytes, FetchError> {
+pub(super) async fn beginning(response: Response<Incoming>, limit: usize) -> Result<Bytes, FetchError> {
     let mut body = response.into_body();
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {

@@ -16,7 +16,7 @@ const MAX_ROBOTS: usize = 512 << 10;
 
 /// Goes well when the site permits the page. Part of the visit that `turn` stands for: there is no
 /// pause between robots.txt and the page.
-pub async fn ask(turn: &mut Turn, url: &Url, manners: &Manners) -> Result<(), FetchError> {
+pub(super) async fn ask(turn: &mut Turn, url: &Url, manners: &Manners) -> Result<(), FetchError> {
     let verdict = match turn.verdict(url) {
         Some(verdict) => verdict,
         None => {

@@ -10,7 +10,7 @@ const MAX_IMAGES: usize = 50;
 
 /// The address that a page wants to be known by, if it may have it: on its own site, and not the
 /// front page, as badly set up shops say on all their pages.
-pub fn canonical(written: &str, base: &Url, url: &Url) -> Option<Url> {
+pub(super) fn canonical(written: &str, base: &Url, url: &Url) -> Option<Url> {
     let mut canonical = base.join(written).ok().filter(usable)?;
     canonical.set_fragment(None);
     let front_page = canonical.path() == "/" && canonical.query().is_none() && url.path() != "/";
@@ -33,7 +33,7 @@ fn same_site(one: &Url, other: &Url) -> bool {
 }
 
 /// Each once, absolute, in the order of the page.
-pub fn images(written: &[String], base: &Url) -> Vec<String> {
+pub(super) fn images(written: &[String], base: &Url) -> Vec<String> {
     let mut images: Vec<String> = Vec::new();
     for url in written.iter().filter_map(|address| base.join(address).ok()).filter(usable) {
         // The same image over http and https is one image.
@@ -55,7 +55,7 @@ fn usable(url: &Url) -> bool {
 
 /// How surely something on a page is what the page's address means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Closeness {
+pub(super) enum Closeness {
     #[default]
     Unknown,
     /// The same page, whatever else its address says.
@@ -68,7 +68,7 @@ pub enum Closeness {
 }
 
 /// Where we are.
-pub struct Place<'a> {
+pub(super) struct Place<'a> {
     pub url: &'a Url,
     pub canonical: Option<&'a Url>,
     pub base: &'a Url,
@@ -76,7 +76,7 @@ pub struct Place<'a> {
 
 impl Place<'_> {
     /// Of something that names this address for itself.
-    pub fn closeness(&self, written: &str) -> Closeness {
+    pub(super) fn closeness(&self, written: &str) -> Closeness {
         // `#product` is only a name within the page: everything on it could have one.
         if written.starts_with('#') {
             return Closeness::Unknown;
@@ -90,7 +90,7 @@ impl Place<'_> {
     }
 
     /// Of something with this number: a SKU, the number of a variant.
-    pub fn closeness_of_number(&self, number: &str) -> Closeness {
+    pub(super) fn closeness_of_number(&self, number: &str) -> Closeness {
         const TOO_SHORT: usize = 3; // `/de/p/1` means nothing
         if number.len() < TOO_SHORT {
             return Closeness::Unknown;

@@ -16,7 +16,7 @@ const NAMES: [&str; 12] = [
 ];
 
 /// `https://schema.org/InStock`, `in stock` and `instock` are `InStock`; unknown words are `None`.
-pub fn normal(text: &str) -> Option<String> {
+pub(super) fn normal(text: &str) -> Option<String> {
     let name = text.trim().trim_end_matches('/').rsplit(['/', '#', ':']).next().unwrap_or_default();
     let letters: String = name.chars().filter(|c| c.is_alphanumeric()).collect();
     let name = match letters.to_ascii_lowercase().as_str() {

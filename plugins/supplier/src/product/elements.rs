@@ -17,7 +17,7 @@ const MAX_ELEMENTS: usize = 50_000;
 
 /// In the order of their start tags: those inside an element follow it, up to its `end`.
 #[derive(Default)]
-pub struct Elements {
+pub(super) struct Elements {
     pub list: Vec<Element>,
     /// For `itemref`; the first of an id counts.
     by_id: HashMap<String, usize>,
@@ -26,7 +26,7 @@ pub struct Elements {
     open: Vec<Open>,
 }
 
-pub struct Element {
+pub(super) struct Element {
     /// Its properties' names, `itemprop`.
     pub names: Vec<String>,
     pub item: Option<Item>,
@@ -38,7 +38,7 @@ pub struct Element {
 }
 
 /// `itemscope`.
-pub struct Item {
+pub(super) struct Item {
     pub types: Vec<String>,
     pub id: Option<String>,
     pub refs: Vec<String>,
@@ -46,7 +46,7 @@ pub struct Item {
     pub nested: bool,
 }
 
-pub enum Value {
+pub(super) enum Value {
     /// Written for machines: `content`, `datetime`.
     Given(String),
     Address(String),
@@ -86,7 +86,7 @@ impl Kind {
 }
 
 impl Elements {
-    pub fn start(&mut self, tag: &StartTag<()>) {
+    pub(super) fn start(&mut self, tag: &StartTag<()>) {
         let name = tag.name.as_slice();
         self.close_implied(name);
         if !INLINE.contains(&name) {
@@ -102,7 +102,7 @@ impl Elements {
         }
     }
 
-    pub fn end(&mut self, name: &[u8]) {
+    pub(super) fn end(&mut self, name: &[u8]) {
         if !INLINE.contains(&name) {
             self.text.push(' ');
         }
@@ -110,19 +110,19 @@ impl Elements {
         self.close_nearest(&[name], |open| open.kind >= barrier);
     }
 
-    pub fn text(&mut self, text: &str) {
+    pub(super) fn text(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
-    pub fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         self.close_from(0);
     }
 
-    pub fn text_of(&self, element: &Element) -> &str {
+    pub(super) fn text_of(&self, element: &Element) -> &str {
         self.text.get(element.text.0..element.text.1).unwrap_or_default()
     }
 
-    pub fn by_id(&self, id: &str) -> Option<usize> {
+    pub(super) fn by_id(&self, id: &str) -> Option<usize> {
         self.by_id.get(id).copied()
     }
 

@@ -5,7 +5,7 @@
 ///
 /// A number with a wrong check digit is none. Shops fill the field with "N/A", with zeros and with
 /// numbers of their own, and whoever compares products by a wrong number finds the wrong product.
-pub fn normal(text: &str) -> Option<String> {
+pub(super) fn normal(text: &str) -> Option<String> {
     let text = without_label(text.trim());
     let digits: String =
         text.chars().filter(|c| !matches!(c, ' ' | '-' | '\u{a0}' | '\u{2010}'..='\u{2013}')).collect();

@@ -14,7 +14,7 @@ const BEFORE: [&str; 5] = ["<!--", "//", "/*", "*/", "<![CDATA["];
 const AFTER: [&str; 6] = ["-->", "//", "/*", "*/", "]]>", ";"];
 
 #[derive(Debug)]
-pub enum Json {
+pub(super) enum Json {
     Nothing,
     /// As it stood in the page: `19.90` is not `19.9`, and no float has touched it.
     Number(String),
@@ -26,12 +26,12 @@ pub enum Json {
 impl Json {
     /// The value of a block. Mistakes that do not hide what is meant are forgiven; of a block that is
     /// broken further down, the whole values before the break count.
-    pub fn parse(text: &str) -> Option<Json> {
+    pub(super) fn parse(text: &str) -> Option<Json> {
         // What frames the whole is a comment too, when it stands in lines of its own.
         parse(unframed(text)).or_else(|| parse_mended(text)).or_else(|| parse_mended(unframed(text)))
     }
 
-    pub fn get(&self, key: &str) -> &Json {
+    pub(super) fn get(&self, key: &str) -> &Json {
         match self {
             Json::Object(fields) => fields.get(key).unwrap_or(&Json::Nothing),
             _ => &Json::Nothing,
@@ -39,7 +39,7 @@ impl Json {
     }
 
     /// The items of a list; any other value is a list of itself. JSON-LD means the same by both.
-    pub fn items(&self) -> &[Json] {
+    pub(super) fn items(&self) -> &[Json] {
         match self {
             Json::Nothing => &[],
             Json::List(items) => items,
@@ -101,7 +101,7 @@ fn list(text: &str, depth: usize) -> Option<Json> {
 }
 
 /// `http://schema.org/Product`, `https://schema.org/Product` and `schema:Product` are `Product`.
-pub fn short_name(name: &str) -> &str {
+pub(super) fn short_name(name: &str) -> &str {
     const PREFIXES: [&str; 5] =
         ["https://schema.org/", "http://schema.org/", "https://www.schema.org/", "http://www.schema.org/", "schema:"];
     PREFIXES.into_iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name)

@@ -39,7 +39,7 @@ const ADDRESSES: [&str; 15] = [
 ];
 
 /// The items of the page that are no property of another one.
-pub fn nodes(elements: &Elements, language: &str) -> Vec<Json> {
+pub(super) fn nodes(elements: &Elements, language: &str) -> Vec<Json> {
     let mut reader = Reader { elements, language, steps: MAX_STEPS, text: MAX_TEXT };
     let mut nodes = Vec::new();
     let referred = referred(elements);

@@ -3,13 +3,13 @@
 use super::page::Page;
 use super::{Facts, availability, gtin, price, text};
 
-pub struct OpenGraph {
+pub(super) struct OpenGraph {
     pub facts: Facts,
     /// Nearly every page has OpenGraph; not every page is about a product.
     pub is_product: bool,
 }
 
-pub fn read(page: &Page) -> OpenGraph {
+pub(super) fn read(page: &Page) -> OpenGraph {
     let first = |names: &[&str]| names.iter().find_map(|name| text::plain(page.meta(name)?));
     let written_price = first(&["product:sale_price:amount", "product:price:amount", "og:price:amount"]);
     let currency = first(&["product:sale_price:currency", "product:price:currency", "og:price:currency"]);

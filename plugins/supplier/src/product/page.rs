@@ -6,7 +6,7 @@ use url::Url;
 use super::elements::Elements;
 use super::text;
 
-pub struct Page {
+pub(super) struct Page {
     /// What relative addresses are relative to.
     pub base: Url,
     /// `<html lang>`, lower-cased.
@@ -33,7 +33,7 @@ enum Open {
 }
 
 impl Page {
-    pub fn read(html: &str, url: &Url) -> Page {
+    pub(super) fn read(html: &str, url: &Url) -> Page {
         let mut page = Page {
             base: url.clone(),
             language: String::new(),
@@ -74,7 +74,7 @@ impl Page {
     }
 
     /// The first content of a `<meta>` of this name.
-    pub fn meta(&self, name: &str) -> Option<&str> {
+    pub(super) fn meta(&self, name: &str) -> Option<&str> {
         self.meta.iter().find(|(known, _)| known == name).map(|(_, content)| content.as_str())
     }
 
@@ -136,7 +136,7 @@ fn has_word(tag: &StartTag<()>, name: &[u8], word: &str) -> bool {
 }
 
 /// The value of an attribute without the white space around it.
-pub fn attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
+pub(super) fn attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
     let value = tag.attributes.get(name)?;
     Some(utf8(value).trim().to_owned())
 }

@@ -13,7 +13,7 @@ const MAX_EXPONENT: usize = 18;
 /// What stands last decides when both `.` and `,` are used. A lone comma before exactly three
 /// digits groups thousands (`1,299`); a lone point is always the decimal point, as schema.org
 /// demands (`1.299` is a little more than one).
-pub fn decimal(text: &str) -> Option<String> {
+pub(super) fn decimal(text: &str) -> Option<String> {
     let text = text.trim();
     if text.len() > MAX_LENGTH || text.starts_with(['-', '−']) {
         return None;
@@ -38,7 +38,7 @@ pub fn decimal(text: &str) -> Option<String> {
 ///
 /// Needed because `1.299` alone says nothing. Values that are meant for machines (JSON, `content`)
 /// have the decimal point whatever the language, see [`decimal`].
-pub fn as_read(text: &str, language: &str) -> String {
+pub(super) fn as_read(text: &str, language: &str) -> String {
     if !has_decimal_comma(language) || text.contains(',') {
         return text.to_owned();
     }
@@ -68,7 +68,7 @@ fn has_decimal_comma(language: &str) -> bool {
 }
 
 /// The currency as ISO 4217 has it, from a code or an unmistakable sign. `$` and `¥` are several.
-pub fn currency(text: &str) -> Option<String> {
+pub(super) fn currency(text: &str) -> Option<String> {
     const SIGNS: [(&str, &str); 8] = [
         ("€", "EUR"),
         ("£", "GBP"),

@@ -29,7 +29,7 @@ const LIST: usize = 3;
 
 /// What was found, and how surely the page's address means exactly this.
 #[derive(Default)]
-pub struct Described {
+pub(super) struct Described {
     pub facts: Facts,
     /// This variant was chosen by what the address says beyond the page's path.
     pub is_variant_of_address: bool,
@@ -40,7 +40,7 @@ pub struct Described {
 }
 
 /// The product that the page at `place` is about, from all its nodes.
-pub fn product(nodes: &[Json], place: &Place) -> Option<Described> {
+pub(super) fn product(nodes: &[Json], place: &Place) -> Option<Described> {
     let reader = Reader { graph: Graph::over(nodes), place };
     let mut products = Vec::new();
     for node in nodes {

@@ -6,7 +6,7 @@ const MAX_LENGTH: usize = 20_000;
 
 /// Shops write `Tom &amp; Jerry` and `<p>Soft</p>` into JSON too, where neither is markup.
 /// `None` when nothing readable is left.
-pub fn plain(text: &str) -> Option<String> {
+pub(super) fn plain(text: &str) -> Option<String> {
     let plain = if text.contains(['<', '&']) { words(&without_markup(text)) } else { words(text) };
     (!plain.is_empty()).then_some(plain)
 }
@@ -25,7 +25,7 @@ fn without_markup(text: &str) -> String {
 }
 
 /// The words of a text that has no markup any more.
-pub fn words(text: &str) -> String {
+pub(super) fn words(text: &str) -> String {
     let mut plain = String::with_capacity(text.len().min(MAX_LENGTH));
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
         if word.is_empty() {

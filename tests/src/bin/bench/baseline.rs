@@ -65,7 +65,7 @@ struct Bare {
 }
 
 /// Prints its address and serves until it is killed.
-pub async fn serve(database: Option<String>) {
+pub(crate) async fn serve(database: Option<String>) {
     let bare = Arc::new(Bare { routes: routes(), pool: database.map(|text| pool(&text)) });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     println!("{}", listener.local_addr().unwrap());

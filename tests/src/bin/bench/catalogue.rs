@@ -12,7 +12,7 @@ const LARGEST_PAGE: usize = 200;
 const LIST: &str = "/v1/admin/master-cards";
 
 /// What the names of all these subjects begin with.
-pub const NAME: &str = "catalogue: ";
+pub(crate) const NAME: &str = "catalogue: ";
 
 /// Sources of three kinds: most cards have `supplier`, a fifth `price`, one in 2,000 `rare`; one in a hundred thousand
 /// has a rare word in its title; a few are deleted. Ids are those of cards made a second apart.
@@ -35,7 +35,7 @@ SELECT id, kind || ':x', kind, kind, 300 FROM public.master_cards c, unnest(ARRA
        WHEN 'price' THEN (c.attributes->>'weight_grams')::int % 5 = 0 ELSE (c.attributes->>'weight_grams')::int % 2000 = 1 END";
 
 /// Fills the host's database, and says what is to be measured.
-pub async fn subjects(bench: &Bench, cards: i64) -> Vec<Subject> {
+pub(crate) async fn subjects(bench: &Bench, cards: i64) -> Vec<Subject> {
     let ids = seed(bench, cards).await;
     let last = deep_page(&bench.key, usize::try_from(cards).unwrap() / 2 / LARGEST_PAGE).await;
     let plain = Ask::default;

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// What the names of all these subjects begin with.
-pub const NAME: &str = "guard: ";
+pub(crate) const NAME: &str = "guard: ";
 /// A build of the host with the feature `without-guard`; `scripts/bench` makes it.
 const UNGUARDED: &str = "CARDINAL_UNGUARDED";
 const HELLO: &str = "/v1/admin/plugins/quick/hello";
@@ -54,7 +54,7 @@ const SINS: [Sin; 4] = [
 ];
 
 /// Measures all of it, on hosts of its own.
-pub async fn measure(options: &Options) -> Vec<Measured> {
+pub(crate) async fn measure(options: &Options) -> Vec<Measured> {
     let folder = tempfile::tempdir().unwrap();
     let mut measured = Vec::new();
     if options.wants("guard: plugin route") {

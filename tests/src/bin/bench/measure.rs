@@ -8,11 +8,11 @@ use crate::subjects::{Subject, Target};
 use crate::usage;
 
 const CONNECTIONS: &str = "32";
-pub const WARM_UP_SECONDS: u64 = 1;
+pub(crate) const WARM_UP_SECONDS: u64 = 1;
 
 /// One run of wrk.
 #[derive(Clone, Copy, Debug)]
-pub struct Round {
+pub(crate) struct Round {
     pub per_second: f64,
     /// CPU time of the server's own process for one request.
     pub cpu: Duration,
@@ -21,18 +21,18 @@ pub struct Round {
 }
 
 /// A subject with all its rounds, and those of its baseline.
-pub struct Measured {
+pub(crate) struct Measured {
     pub name: &'static str,
     pub baseline: &'static str,
     pub subject: Vec<Round>,
     pub against: Vec<Round>,
 }
 
-pub fn all(subjects: &[Subject], options: &Options) -> Vec<Measured> {
+pub(crate) fn all(subjects: &[Subject], options: &Options) -> Vec<Measured> {
     subjects.iter().filter(|subject| options.wants(subject.name)).map(|subject| one(subject, options)).collect()
 }
 
-pub fn one(subject: &Subject, options: &Options) -> Measured {
+pub(crate) fn one(subject: &Subject, options: &Options) -> Measured {
     eprintln!("    {}", subject.name);
     run(&subject.target, WARM_UP_SECONDS);
     run(&subject.baseline, WARM_UP_SECONDS);
@@ -50,7 +50,7 @@ pub fn one(subject: &Subject, options: &Options) -> Measured {
 }
 
 /// One thread: client and server share the machine, and a second one would only take from the server.
-pub fn run(target: &Target, seconds: u64) -> Round {
+pub(crate) fn run(target: &Target, seconds: u64) -> Round {
     let before = usage::cpu_time(target.pid);
     let mut wrk = Command::new("wrk");
     wrk.args(["-t1", "-c", CONNECTIONS, "-d", &format!("{seconds}s"), "--latency", "-s"]).arg(&target.script);

@@ -23,7 +23,7 @@ struct Summary {
 }
 
 /// How long requests take beside something else, and by themselves.
-pub fn beside(all: &[Measured]) {
+pub(crate) fn beside(all: &[Measured]) {
     println!("\n| what | median | 99 % | against | its median | its 99 % | ratio of the 99 % |");
     println!("|---|--:|--:|---|--:|--:|--:|");
     for measured in all {
@@ -39,7 +39,7 @@ pub fn beside(all: &[Measured]) {
     }
 }
 
-pub fn table(all: &[Measured], options: &Options) {
+pub(crate) fn table(all: &[Measured], options: &Options) {
     println!(
         "| what | requests/s | against | its requests/s | ratio (lowest to highest round) | CPU a request | its CPU | median | 99 % |"
     );
@@ -67,7 +67,7 @@ pub fn table(all: &[Measured], options: &Options) {
     );
 }
 
-pub fn json(all: &[Measured], options: &Options) -> String {
+pub(crate) fn json(all: &[Measured], options: &Options) -> String {
     let subjects: Vec<_> = all
         .iter()
         .map(|measured| {

@@ -12,7 +12,7 @@ const CARDS: usize = 2_000;
 const HELLO: &str = "/v1/admin/plugins/quick/hello";
 
 /// Where wrk is sent.
-pub struct Target {
+pub(crate) struct Target {
     pub url: String,
     /// A Lua script that sets method, headers and body.
     pub script: PathBuf,
@@ -20,7 +20,7 @@ pub struct Target {
     pub pid: i32,
 }
 
-pub struct Subject {
+pub(crate) struct Subject {
     pub name: &'static str,
     pub target: Target,
     pub baseline_name: &'static str,
@@ -28,7 +28,7 @@ pub struct Subject {
 }
 
 /// The host and the bare servers; they end with it.
-pub struct Bench {
+pub(crate) struct Bench {
     pub subjects: Vec<Subject>,
     /// An API key that may read cards and use the measured plugin.
     pub key: User,
@@ -41,7 +41,7 @@ pub struct Bench {
 
 /// A request as wrk sends it.
 #[derive(Clone, Copy, Default)]
-pub struct Ask<'a> {
+pub(crate) struct Ask<'a> {
     pub token: Option<&'a str>,
     pub body: Option<&'a str>,
     pub post: bool,
@@ -51,7 +51,7 @@ pub struct Ask<'a> {
 
 impl Bench {
     /// With `authentication`, only what each way in costs, against a host that was built to let everybody in.
-    pub async fn start(authentication: bool) -> Bench {
+    pub(crate) async fn start(authentication: bool) -> Bench {
         let folder = tempfile::tempdir().unwrap();
         let (bare, bare_address) = start_bare(folder.path(), "bare", None).await;
         let federated = start_host(bare_address).await;
@@ -73,19 +73,19 @@ impl Bench {
         Bench { subjects, key, store: store_place, host: federated, folder, _bare: (bare, store) }
     }
 
-    pub fn host(&self) -> &Host {
+    pub(crate) fn host(&self) -> &Host {
         &self.host.host
     }
 
     /// What the host is asked.
-    pub fn of_host(&self, path: &str, ask: Ask<'_>) -> Target {
+    pub(crate) fn of_host(&self, path: &str, ask: Ask<'_>) -> Target {
         let url = format!("http://{}{path}", self.host().address());
         let ask = Ask { token: Some(&self.key.token), ..ask };
         Target { url, script: self.scripts().write(ask), pid: self.host().worker_pid() }
     }
 
     /// What the bare server with the database is asked.
-    pub fn of_store(&self, path: &str, ask: Ask<'_>) -> Target {
+    pub(crate) fn of_store(&self, path: &str, ask: Ask<'_>) -> Target {
         Target { url: format!("http://{}{path}", self.store.0), script: self.scripts().write(ask), pid: self.store.1 }
     }
 
@@ -223,12 +223,12 @@ async fn fill(owner: &User) -> String {
 }
 
 /// Where the scripts for wrk lie.
-pub struct Scripts<'a> {
+pub(crate) struct Scripts<'a> {
     pub folder: &'a Path,
 }
 
 impl Scripts<'_> {
-    pub fn write(&self, ask: Ask<'_>) -> PathBuf {
+    pub(crate) fn write(&self, ask: Ask<'_>) -> PathBuf {
         let mut lua = String::new();
         if ask.post {
             lua += "wrk.method = \"POST\"\n";

@@ -27,7 +27,7 @@ const EXPORT: &str = "catalogue: export, rows";
 const PIECE: i64 = 200;
 
 /// As many rows as the catalogue has cards, in as many parts as there are rounds.
-pub async fn measure(bench: &Bench, options: &Options) -> Vec<Measured> {
+pub(crate) async fn measure(bench: &Bench, options: &Options) -> Vec<Measured> {
     let mut measured = Vec::new();
     let rounds = i64::try_from(options.rounds).unwrap();
     if options.wants(IMPORT) {

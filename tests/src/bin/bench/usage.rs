@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// What a process and all its threads have used so far.
-pub fn cpu_time(pid: i32) -> Duration {
+pub(crate) fn cpu_time(pid: i32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let Some((_, fields)) = stat.rsplit_once(") ") else { return Duration::ZERO };
     // utime and stime are fields 14 and 15 of all, 12 and 13 after the name.

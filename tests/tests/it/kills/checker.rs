@@ -82,7 +82,7 @@ const CONTRADICTIONS: &[(&str, &str)] = &[
 ];
 
 /// Fails with all that is wrong.
-pub async fn check(database: &Client, done: &[Done], when: &str) {
+pub(super) async fn check(database: &Client, done: &[Done], when: &str) {
     let mut wrong = Vec::new();
     for (rule, contradiction) in CONTRADICTIONS {
         let found = database.query(*contradiction, &[]).await.unwrap();

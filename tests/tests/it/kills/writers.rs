@@ -15,7 +15,7 @@ const CARDS: &str = "/v1/admin/master-cards";
 
 /// What the host has said yes to.
 #[derive(Debug, Clone)]
-pub enum Done {
+pub(super) enum Done {
     Created { card: String },
     Titled { card: String, version: i64, title: String },
     Deleted { card: String },
@@ -27,7 +27,7 @@ pub enum Done {
 }
 
 /// The host under test, wherever it is now, and all that it has said yes to.
-pub struct Ground {
+pub(super) struct Ground {
     address: Mutex<SocketAddr>,
     token: String,
     done: Mutex<Vec<Done>>,
@@ -37,39 +37,39 @@ pub struct Ground {
 }
 
 impl Ground {
-    pub fn new(address: SocketAddr, token: String) -> Arc<Ground> {
+    pub(super) fn new(address: SocketAddr, token: String) -> Arc<Ground> {
         let counts = WRITERS.iter().map(|_| AtomicUsize::default()).collect();
         let (address, done, stop) = (Mutex::new(address), Mutex::default(), AtomicBool::new(false));
         Arc::new(Ground { address, token, done, stop, counts })
     }
 
-    pub fn moved_to(&self, address: SocketAddr) {
+    pub(super) fn moved_to(&self, address: SocketAddr) {
         *self.address.lock().unwrap() = address;
     }
 
-    pub fn client(&self) -> Client {
+    pub(super) fn client(&self) -> Client {
         Client::new(*self.address.lock().unwrap()).bearer(self.token.clone())
     }
 
-    pub fn done(&self) -> Vec<Done> {
+    pub(super) fn done(&self) -> Vec<Done> {
         self.done.lock().unwrap().clone()
     }
 
     /// How much each writer has got through.
-    pub fn counts(&self) -> Vec<usize> {
+    pub(super) fn counts(&self) -> Vec<usize> {
         self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }
 
-    pub fn is_stopped(&self) -> bool {
+    pub(super) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    pub fn stop(&self) {
+    pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
     /// Starts a writer of each kind, with the round's chances.
-    pub fn write(self: &Arc<Ground>, dice: &mut Dice) -> Vec<JoinHandle<()>> {
+    pub(super) fn write(self: &Arc<Ground>, dice: &mut Dice) -> Vec<JoinHandle<()>> {
         self.stop.store(false, Ordering::Relaxed);
         let start = |number: usize| {
             let writer = Writer { ground: Arc::clone(self), number, dice: Dice::new(dice.next()) };

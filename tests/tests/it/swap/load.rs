@@ -13,7 +13,7 @@ const KEPT: usize = 20;
 
 /// What became of the requests for one target.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub(super) struct Tally {
     pub sent: usize,
     /// Answers that were not 200, or no answers.
     pub failed: Vec<String>,
@@ -23,7 +23,7 @@ pub struct Tally {
 }
 
 /// Clients that ask until they are stopped.
-pub struct Load {
+pub(super) struct Load {
     tallies: Arc<Vec<(String, Mutex<Tally>)>>,
     sent: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
@@ -32,7 +32,7 @@ pub struct Load {
 
 impl Load {
     /// So many clients of a host for each target.
-    pub async fn start(host: &Host, targets: &[&str], each: usize) -> Load {
+    pub(super) async fn start(host: &Host, targets: &[&str], each: usize) -> Load {
         let client = host.owner().await.unlimited().await;
         let tallies: Arc<Vec<(String, Mutex<Tally>)>> =
             Arc::new(targets.iter().map(|target| ((*target).to_owned(), Mutex::default())).collect());
@@ -63,18 +63,18 @@ impl Load {
         Load { tallies, sent, stop, clients }
     }
 
-    pub fn sent(&self) -> usize {
+    pub(super) fn sent(&self) -> usize {
         self.sent.load(Ordering::SeqCst)
     }
 
     /// Waits until so many more requests were answered.
-    pub async fn more(&self, requests: usize) {
+    pub(super) async fn more(&self, requests: usize) {
         let goal = self.sent() + requests;
         eventually("requests are answered", async || (self.sent() >= goal).then_some(())).await;
     }
 
     /// What the clients saw, in the order of the targets.
-    pub async fn stop(self) -> Vec<(String, Tally)> {
+    pub(super) async fn stop(self) -> Vec<(String, Tally)> {
         self.stop.store(true, Ordering::SeqCst);
         for client in self.clients {
             client.await.unwrap();
@@ -84,7 +84,7 @@ impl Load {
     }
 
     /// The same, none of which may have failed.
-    pub async fn stop_without_failure(self) -> Vec<(String, Tally)> {
+    pub(super) async fn stop_without_failure(self) -> Vec<(String, Tally)> {
         let tallies = self.stop().await;
         for (target, tally) in &tallies {
             assert_eq!(tally.failures, 0, "{target}: {} of {} failed: {:#?}", tally.failures, tally.sent, tally.failed);

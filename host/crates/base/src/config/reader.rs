@@ -57,12 +57,12 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub fn fault(&mut self, setting: impl Into<String>, problem: impl Into<String>) {
+    pub(super) fn fault(&mut self, setting: impl Into<String>, problem: impl Into<String>) {
         self.faults.push(Fault { setting: setting.into(), problem: problem.into() });
     }
 
     /// An absent or empty value is `None` (`NAME=` in a container's environment file means "not set").
-    pub fn optional<T>(
+    pub(super) fn optional<T>(
         &mut self,
         setting: &'static str,
         raw: &Option<String>,
@@ -79,7 +79,7 @@ impl Reader {
     }
 
     /// As [`Reader::optional`], for a setting that always has a value.
-    pub fn value<T>(
+    pub(super) fn value<T>(
         &mut self,
         setting: &'static str,
         raw: &Option<String>,
@@ -90,7 +90,7 @@ impl Reader {
     }
 
     /// A comma-separated list; empty items (a trailing comma) are ignored.
-    pub fn list<T>(
+    pub(super) fn list<T>(
         &mut self,
         setting: &'static str,
         raw: &Option<String>,
@@ -110,7 +110,7 @@ impl Reader {
 
     /// A secret that is set by itself, or in a file as containers' secrets are; the setting that it came from stands
     /// beside it. Not trimmed but for the end of the file's last line.
-    pub fn secret(
+    pub(super) fn secret(
         &mut self,
         (setting, raw): (&'static str, &Option<String>),
         (file_setting, file): (&'static str, &Option<String>),
@@ -132,7 +132,7 @@ impl Reader {
         }
     }
 
-    pub fn finish<T>(self, value: T) -> Result<T, BadSettings> {
+    pub(super) fn finish<T>(self, value: T) -> Result<T, BadSettings> {
         if self.faults.is_empty() { Ok(value) } else { Err(BadSettings(self.faults)) }
     }
 }

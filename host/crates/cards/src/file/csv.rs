@@ -22,7 +22,7 @@ const COLUMNS: usize = 1_024;
 const DIGITS: usize = 15;
 
 /// Cuts what comes into records.
-pub struct Records {
+pub(super) struct Records {
     terms: Terms,
     state: State,
     room: Vec<u8>,
@@ -46,7 +46,7 @@ enum State {
 }
 
 impl Records {
-    pub fn new(terms: Terms) -> Self {
+    pub(super) fn new(terms: Terms) -> Self {
         Self {
             terms,
             state: State::Head(Vec::new()),
@@ -62,11 +62,11 @@ impl Records {
         }
     }
 
-    pub fn has_head(&self) -> bool {
+    pub(super) fn has_head(&self) -> bool {
         matches!(self.state, State::Rows(..))
     }
 
-    pub fn push(&mut self, bytes: &[u8], found: &mut Vec<Read>) -> Result<(), CardError> {
+    pub(super) fn push(&mut self, bytes: &[u8], found: &mut Vec<Read>) -> Result<(), CardError> {
         let State::Head(start) = &mut self.state else {
             self.read(bytes, found);
             return Ok(());
@@ -87,7 +87,7 @@ impl Records {
         }
     }
 
-    pub fn finish(&mut self, found: &mut Vec<Read>) -> Result<(), CardError> {
+    pub(super) fn finish(&mut self, found: &mut Vec<Read>) -> Result<(), CardError> {
         if let State::Head(start) = &mut self.state {
             let start = std::mem::take(start);
             self.begin(&start)?;

@@ -3,12 +3,12 @@
 use crate::error::CardError;
 
 /// A line that is too long, in words.
-pub fn too_long(limit: usize) -> CardError {
+pub(super) fn too_long(limit: usize) -> CardError {
     CardError::RowTooLong { limit }
 }
 
 /// Cuts what comes into lines.
-pub struct Lines {
+pub(super) struct Lines {
     /// A line that has begun.
     rest: Vec<u8>,
     /// The rest of this line is passed over.
@@ -18,12 +18,12 @@ pub struct Lines {
 }
 
 impl Lines {
-    pub fn new(limit: usize) -> Self {
+    pub(super) fn new(limit: usize) -> Self {
         Self { rest: Vec::new(), too_long: false, number: 0, limit }
     }
 
     /// Gives each line that has something in it, with its number.
-    pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(i64, Result<&[u8], CardError>)) {
+    pub(super) fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(i64, Result<&[u8], CardError>)) {
         while let Some(at) = bytes.iter().position(|byte| *byte == b'\n') {
             let (line, rest) = bytes.split_at(at);
             bytes = &rest[1..];
@@ -38,7 +38,7 @@ impl Lines {
     }
 
     /// Gives what has begun.
-    pub fn finish(&mut self, mut each: impl FnMut(i64, Result<&[u8], CardError>)) {
+    pub(super) fn finish(&mut self, mut each: impl FnMut(i64, Result<&[u8], CardError>)) {
         let line = std::mem::take(&mut self.rest);
         if std::mem::take(&mut self.too_long) {
             self.number += 1;

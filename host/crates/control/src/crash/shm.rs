@@ -55,13 +55,13 @@ pub(super) struct End {
 
 pub(super) mod flags {
     /// `exit()` rather than a signal.
-    pub const EXIT: u32 = 1;
+    pub(crate) const EXIT: u32 = 1;
     /// The signal came from another process.
-    pub const OUTSIDE: u32 = 2;
+    pub(crate) const OUTSIDE: u32 = 2;
     /// The address that could not be reached lies where the stack ends.
-    pub const STACK: u32 = 4;
+    pub(crate) const STACK: u32 = 4;
     /// The worker ended itself: descriptors or limits that it lives by were changed.
-    pub const DESCRIPTORS: u32 = 8;
+    pub(crate) const DESCRIPTORS: u32 = 8;
 }
 
 /// One package that is or was loaded.
@@ -98,13 +98,13 @@ struct Running {
 pub(super) struct Text<const N: usize>([AtomicU8; N]);
 
 impl<const N: usize> Text<N> {
-    pub fn write(&self, text: &[u8]) {
+    pub(super) fn write(&self, text: &[u8]) {
         for (to, from) in self.0.iter().zip(text.iter().chain(std::iter::repeat(&0))) {
             to.store(*from, Ordering::Relaxed);
         }
     }
 
-    pub fn read(&self) -> String {
+    pub(super) fn read(&self) -> String {
         let bytes: Vec<u8> = self.0.iter().map(|b| b.load(Ordering::Relaxed)).take_while(|b| *b != 0).collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
@@ -327,7 +327,7 @@ const OWN_THREAD: u32 = 2;
 
 impl RunningSlot {
     /// `is_own`: the thread is the host's own.
-    pub fn claim(is_own: bool) -> Self {
+    pub(super) fn claim(is_own: bool) -> Self {
         let kind = if is_own { OWN_THREAD } else { FOREIGN_THREAD };
         let free =
             |slot: &&Running| slot.taken.compare_exchange(FREE, kind, Ordering::AcqRel, Ordering::Relaxed).is_ok();
@@ -335,12 +335,12 @@ impl RunningSlot {
     }
 
     /// What the thread shows.
-    pub fn shown(&self) -> PluginTag {
+    pub(super) fn shown(&self) -> PluginTag {
         self.0.map_or(PluginTag::NOBODY, |slot| PluginTag::of_bits(slot.mark.load(Ordering::Relaxed)))
     }
 
     /// Shows what the thread runs; gives what it showed before.
-    pub fn replace(&self, mark: PluginTag) -> PluginTag {
+    pub(super) fn replace(&self, mark: PluginTag) -> PluginTag {
         let Some(slot) = self.0 else { return PluginTag::NOBODY };
         // This thread alone writes here.
         let before = slot.mark.load(Ordering::Relaxed);

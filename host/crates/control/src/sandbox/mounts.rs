@@ -9,7 +9,7 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// A line of mountinfo(5).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mount {
+pub(super) struct Mount {
     /// `major:minor` of the file system.
     device: String,
     /// The folder of the file system that is mounted.
@@ -18,7 +18,7 @@ pub struct Mount {
 }
 
 /// What is mounted; nothing where the system does not tell.
-pub fn read() -> Vec<Mount> {
+pub(super) fn read() -> Vec<Mount> {
     std::fs::read(MOUNTS).unwrap_or_default().split(|byte| *byte == b'\n').filter_map(parse).collect()
 }
 
@@ -49,7 +49,7 @@ fn unescape(field: &[u8]) -> PathBuf {
 }
 
 /// The other names of a path without links.
-pub fn aliases(mounts: &[Mount], path: &Path) -> Vec<PathBuf> {
+pub(super) fn aliases(mounts: &[Mount], path: &Path) -> Vec<PathBuf> {
     let covering = mounts.iter().filter(|mount| path.starts_with(&mount.place));
     // The last of several at one place covers the others.
     let Some(own) = covering.max_by_key(|mount| mount.place.components().count()) else { return Vec::new() };

@@ -18,17 +18,17 @@ use crate::error::AuthError;
 use cardinal_observe::shard::Counter;
 
 /// How long a finding is good while changes at other hosts are followed (see `crates/identity/src/auth/follow.rs`).
-pub const FRESH: Duration = Duration::seconds(5);
+pub(super) const FRESH: Duration = Duration::seconds(5);
 /// How long while they are not: the bound within which a host that is cut off from the database stops trusting what it
 /// knows. It answers 503 then, never 401.
-pub const FRESH_UNFOLLOWED: Duration = Duration::milliseconds(250);
+pub(super) const FRESH_UNFOLLOWED: Duration = Duration::milliseconds(250);
 const SHARDS: usize = 16;
 /// Findings per shard; a full shard drops what is no longer fresh, then everything.
 const PER_SHARD: usize = 2_048;
 
 /// What a credential turned out to be.
 #[derive(Clone)]
-pub enum Found {
+pub(super) enum Found {
     Caller(SharedCaller),
     Nobody,
     Revoked,
@@ -45,7 +45,7 @@ type Shard = RwLock<HashMap<[u8; 32], Entry>>;
 
 /// Findings by the credential's hash.
 #[derive(Default)]
-pub struct Cache {
+pub(super) struct Cache {
     shards: [Shard; SHARDS],
     /// Counts what was forgotten. What was being looked up meanwhile may be older than the change that made us forget:
     /// it answers its own request and is not kept, or a revoked key would live on for five seconds.
@@ -62,7 +62,7 @@ pub struct Counts {
 
 impl Cache {
     /// The finding if it is no older than `fresh`, or what `load` finds.
-    pub async fn get<F>(
+    pub(super) async fn get<F>(
         &self,
         key: &[u8; 32],
         now: OffsetDateTime,
@@ -88,7 +88,7 @@ impl Cache {
         Ok(found)
     }
 
-    pub fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> Counts {
         Counts { hits: self.hits.read(), misses: self.misses.read() }
     }
 
@@ -108,7 +108,7 @@ impl Cache {
     }
 
     /// Drops the callers that `which` picks, and who was refused: the change may have let them in again.
-    pub fn forget(&self, which: impl Fn(&Caller) -> bool) {
+    pub(super) fn forget(&self, which: impl Fn(&Caller) -> bool) {
         self.forgotten.fetch_add(1, Ordering::AcqRel);
         for shard in &self.shards {
             let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
@@ -124,25 +124,25 @@ impl Cache {
 /// When keys or sessions were last used, until it is written down. There is one entry for each that is alive and was
 /// used since, so the number of those bounds it.
 #[derive(Default)]
-pub struct Uses([Mutex<UseShard>; SHARDS]);
+pub(super) struct Uses([Mutex<UseShard>; SHARDS]);
 
 type UseShard = HashMap<Uuid, (OffsetDateTime, IpAddr)>;
 
 impl Uses {
-    pub fn note(&self, id: Uuid, at: OffsetDateTime, from: IpAddr) {
+    pub(super) fn note(&self, id: Uuid, at: OffsetDateTime, from: IpAddr) {
         // The last bytes are random in a UUID of any kind that we make. The lock is held for one insertion.
         let shard = &self.0[usize::from(id.as_bytes()[15]) % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner).insert(id, (at, from));
     }
 
-    pub fn take(&self) -> Vec<(Uuid, OffsetDateTime, IpAddr)> {
+    pub(super) fn take(&self) -> Vec<(Uuid, OffsetDateTime, IpAddr)> {
         let taken =
             self.0.iter().flat_map(|shard| std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner)));
         taken.map(|(id, (at, ip))| (id, at, ip)).collect()
     }
 
     /// Takes back what could not be written; a later use stays.
-    pub fn put_back(&self, uses: Vec<(Uuid, OffsetDateTime, IpAddr)>) {
+    pub(super) fn put_back(&self, uses: Vec<(Uuid, OffsetDateTime, IpAddr)>) {
         for (id, at, ip) in uses {
             let shard = &self.0[usize::from(id.as_bytes()[15]) % SHARDS];
             shard.lock().unwrap_or_else(PoisonError::into_inner).entry(id).or_insert((at, ip));

@@ -56,7 +56,7 @@ impl Default for Follower {
 
 impl Follower {
     /// Notes a call; gives whether cached callers can be trusted for it.
-    pub fn is_current(&self) -> bool {
+    pub(super) fn is_current(&self) -> bool {
         let now = self.now();
         if is_over(self.called.load(Ordering::Relaxed), now, NOTE_EVERY) {
             self.called.store(now, Ordering::Release);

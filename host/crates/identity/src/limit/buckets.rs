@@ -19,7 +19,7 @@ const PER_SHARD: usize = 4_096;
 type Shard = Mutex<HashMap<Uuid, Arc<Bucket>>>;
 
 /// All buckets, and how many hosts there are to share them with.
-pub struct Buckets {
+pub(super) struct Buckets {
     shards: [Shard; SHARDS],
     hosts: AtomicU32,
 }
@@ -32,12 +32,12 @@ impl Default for Buckets {
 
 impl Buckets {
     /// Hosts on this database, this one included.
-    pub fn hosts(&self) -> u32 {
+    pub(super) fn hosts(&self) -> u32 {
         self.hosts.load(Ordering::Relaxed)
     }
 
     /// The bucket of a key or user, following the limit that it has now.
-    pub fn get_or_create(&self, subject: Uuid, limit: Limit, now: u64) -> Arc<Bucket> {
+    pub(super) fn get_or_create(&self, subject: Uuid, limit: Limit, now: u64) -> Arc<Bucket> {
         let mut shard = self.shard(subject);
         if let Some(bucket) = shard.get(&subject) {
             bucket.follow(limit, now);
@@ -52,7 +52,7 @@ impl Buckets {
     }
 
     /// Tells all buckets whether there are others.
-    pub fn set_hosts(&self, hosts: u32, now: u64) {
+    pub(super) fn set_hosts(&self, hosts: u32, now: u64) {
         let before = self.hosts.swap(hosts.max(1), Ordering::Relaxed);
         if (before > 1) == (hosts > 1) {
             return;
@@ -61,7 +61,7 @@ impl Buckets {
     }
 
     /// Forgets the buckets of which nothing is left to know; called every minute.
-    pub fn sweep(&self, now: u64) {
+    pub(super) fn sweep(&self, now: u64) {
         for shard in &self.shards {
             let mut shard = lock(shard);
             shard.retain(|_, bucket| in_use(bucket) || !bucket.is_spent_nothing(now));
@@ -69,13 +69,13 @@ impl Buckets {
     }
 
     /// Every bucket, a shard at a time.
-    pub fn each(&self, mut visit: impl FnMut(&Arc<Bucket>)) {
+    pub(super) fn each(&self, mut visit: impl FnMut(&Arc<Bucket>)) {
         for shard in &self.shards {
             lock(shard).values().for_each(&mut visit);
         }
     }
 
-    pub fn get(&self, subject: Uuid) -> Option<Arc<Bucket>> {
+    pub(super) fn get(&self, subject: Uuid) -> Option<Arc<Bucket>> {
         self.shard(subject).get(&subject).cloned()
     }
 

@@ -7,7 +7,7 @@ use tracing::Level;
 use super::{Log, line::Line, subscriber::with_scratch};
 use crate::{request_timing::RequestTiming, trace::Trace};
 
-pub const TARGET: &str = "cardinal::access";
+pub(super) const TARGET: &str = "cardinal::access";
 /// The code of answers that wait for the database.
 const DATABASE_UNAVAILABLE: &str = "database-unavailable";
 

@@ -18,7 +18,7 @@ use cardinal_base::config::LogLevels;
 const MAX_OVERRIDES: usize = 32;
 
 /// Plugins' lines have this target, and the plugin's name in a field; by name they are `plugin::<name>`.
-pub const PLUGIN_TARGET: &str = "plugin";
+pub(super) const PLUGIN_TARGET: &str = "plugin";
 
 /// The lines of the pools of connections.
 const POOL_TARGET: &str = "deadpool.postgres";
@@ -41,7 +41,7 @@ pub struct Override {
 pub struct OverrideFault;
 
 #[derive(Debug)]
-pub struct Levels {
+pub(super) struct Levels {
     setting: LogLevels,
     overrides: Mutex<Vec<Override>>,
     in_force: ArcSwap<LogLevels>,
@@ -51,7 +51,7 @@ pub struct Levels {
 }
 
 impl Levels {
-    pub fn new(setting: LogLevels) -> Self {
+    pub(super) fn new(setting: LogLevels) -> Self {
         let levels = Self {
             in_force: ArcSwap::from_pointee(setting.clone()),
             setting,
@@ -64,7 +64,7 @@ impl Levels {
     }
 
     /// Whether an event may be written, as far as its place in the code tells.
-    pub fn may_write(&self, place: &Metadata<'_>) -> bool {
+    pub(super) fn may_write(&self, place: &Metadata<'_>) -> bool {
         let levels = self.in_force.load();
         let most = match place.target() {
             PLUGIN_TARGET => levels.most_within(PLUGIN_TARGET),
@@ -78,21 +78,21 @@ impl Levels {
     }
 
     /// Whether this is written.
-    pub fn writes(&self, target: &str, level: Level) -> bool {
+    pub(super) fn writes(&self, target: &str, level: Level) -> bool {
         self.in_force.load().get(target) >= level
     }
 
     /// Whether requests that went well have a line.
-    pub fn writes_access(&self) -> bool {
+    pub(super) fn writes_access(&self) -> bool {
         self.access.load(Ordering::Relaxed)
     }
 
     /// The highest level of anything.
-    pub fn most(&self) -> LevelFilter {
+    pub(super) fn most(&self) -> LevelFilter {
         self.in_force.load().most()
     }
 
-    pub fn set(
+    pub(super) fn set(
         &self,
         target: Option<&str>,
         level: LevelFilter,
@@ -120,7 +120,7 @@ impl Levels {
     }
 
     /// Ends what has had its time and puts the rest in force; when the next one ends.
-    pub fn revert(&self, now: OffsetDateTime) -> Option<OffsetDateTime> {
+    pub(super) fn revert(&self, now: OffsetDateTime) -> Option<OffsetDateTime> {
         let mut overrides = self.overrides.lock().unwrap_or_else(PoisonError::into_inner);
         for ended in overrides.extract_if(.., |known| known.until <= now) {
             tracing::info!(changed = ended.target, to = ended.level, "the level of log lines is as it was set again");
@@ -135,11 +135,11 @@ impl Levels {
         overrides.iter().map(|known| known.until).min()
     }
 
-    pub async fn changed(&self) {
+    pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    pub fn report(&self) -> (String, Vec<Override>) {
+    pub(super) fn report(&self) -> (String, Vec<Override>) {
         let overrides = self.overrides.lock().unwrap_or_else(PoisonError::into_inner);
         (self.in_force.load().to_string(), overrides.clone())
     }

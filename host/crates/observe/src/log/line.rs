@@ -17,13 +17,13 @@ const VALUE_LIMIT: usize = 16 << 10;
 
 /// How lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub(super) enum Style {
     Human { colours: bool },
     Json,
 }
 
 impl Style {
-    pub fn new(format: LogFormat, on_terminal: bool) -> Self {
+    pub(super) fn new(format: LogFormat, on_terminal: bool) -> Self {
         match format {
             LogFormat::Human => Self::Human { colours: on_terminal },
             LogFormat::Json => Self::Json,
@@ -32,13 +32,13 @@ impl Style {
 }
 
 /// A line being written.
-pub struct Line<'b> {
+pub(super) struct Line<'b> {
     out: &'b mut String,
     style: Style,
 }
 
 impl<'b> Line<'b> {
-    pub fn begin(
+    pub(super) fn begin(
         out: &'b mut String,
         style: Style,
         at: OffsetDateTime,
@@ -73,7 +73,7 @@ impl<'b> Line<'b> {
     }
 
     /// A line as it is kept for readers: an object but for its beginning, which is its number.
-    pub fn kept(out: &'b mut String, at: OffsetDateTime, level: Level, source: &str, message: &str) -> Self {
+    pub(super) fn kept(out: &'b mut String, at: OffsetDateTime, level: Level, source: &str, message: &str) -> Self {
         out.push_str("\"at\":\"");
         timestamp(out, at);
         out.push_str("\",\"level\":\"");
@@ -85,7 +85,7 @@ impl<'b> Line<'b> {
         line
     }
 
-    pub fn text(&mut self, name: &str, value: &str) {
+    pub(super) fn text(&mut self, name: &str, value: &str) {
         let value = cut(value);
         self.name(name);
         let is_plain = || !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"');
@@ -98,35 +98,35 @@ impl<'b> Line<'b> {
         self.out.push('"');
     }
 
-    pub fn some_text(&mut self, name: &str, value: Option<&str>) {
+    pub(super) fn some_text(&mut self, name: &str, value: Option<&str>) {
         if let Some(value) = value {
             self.text(name, value);
         }
     }
 
     /// A text that somebody else wrote, without the credentials that may be in it.
-    pub fn foreign(&mut self, name: &str, value: &str) {
+    pub(super) fn foreign(&mut self, name: &str, value: &str) {
         self.text(name, &mask(value));
     }
 
     /// A text of known characters that need no escape.
-    pub fn ascii(&mut self, name: &str, value: impl AsRef<[u8]>) {
+    pub(super) fn ascii(&mut self, name: &str, value: impl AsRef<[u8]>) {
         self.text(name, std::str::from_utf8(value.as_ref()).unwrap_or_default());
     }
 
     /// A number or a truth, as it is in both styles.
-    pub fn number(&mut self, name: &str, value: impl fmt::Display) {
+    pub(super) fn number(&mut self, name: &str, value: impl fmt::Display) {
         self.name(name);
         let _ = write!(self.out, "{value}");
     }
 
     /// Microseconds.
-    pub fn us(&mut self, name: &str, took: std::time::Duration) {
+    pub(super) fn us(&mut self, name: &str, took: std::time::Duration) {
         self.number(name, took.as_micros());
     }
 
     /// An object that somebody else has written as JSON; what is none is a text. Credentials in it are masked.
-    pub fn json(&mut self, name: &str, value: &str) {
+    pub(super) fn json(&mut self, name: &str, value: &str) {
         let value = mask_json(value);
         let object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&value);
         match (self.style, object) {
@@ -162,7 +162,7 @@ impl<'b> Line<'b> {
         }
     }
 
-    pub fn end(self) {
+    pub(super) fn end(self) {
         self.out.push_str(if self.style == Style::Json { "}\n" } else { "\n" });
     }
 }
@@ -182,7 +182,7 @@ fn cut(text: &str) -> &str {
 }
 
 /// Control characters, and what changes how the rest of a line reads.
-pub fn is_odd(c: char) -> bool {
+pub(super) fn is_odd(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
@@ -250,10 +250,10 @@ fn io_write(into: &mut &mut [u8], text: fmt::Arguments<'_>) -> std::io::Result<(
 }
 
 /// How deep a line nests at most, itself counted. Readers of logs have limits, too.
-pub const MAX_DEPTH: usize = 64;
+pub(super) const MAX_DEPTH: usize = 64;
 
 /// Whether JSON nests deeper than that.
-pub fn is_deep(json: &str, most: usize) -> bool {
+pub(super) fn is_deep(json: &str, most: usize) -> bool {
     let opens = |byte: u8| byte == b'{' || byte == b'[';
     // Nearly every line has fewer brackets than it may have levels.
     if json.bytes().filter(|byte| opens(*byte)).count() <= most {

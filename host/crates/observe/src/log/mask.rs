@@ -17,7 +17,7 @@ const MIN_TOKEN: usize = 8;
 const MIN_JWT: usize = 16;
 
 /// The text without what is known to be a credential.
-pub fn mask(text: &str) -> Cow<'_, str> {
+pub(super) fn mask(text: &str) -> Cow<'_, str> {
     let lower = text.to_ascii_lowercase();
     let mut found = Vec::new();
     keys(text, &mut found);
@@ -42,7 +42,7 @@ pub fn mask(text: &str) -> Cow<'_, str> {
 }
 
 /// A JSON object that a plugin wrote, without credentials; what is no object is a text.
-pub fn mask_json(text: &str) -> Cow<'_, str> {
+pub(super) fn mask_json(text: &str) -> Cow<'_, str> {
     match serde_json::from_str::<Value>(text) {
         Ok(mut value @ Value::Object(_)) => {
             mask_value(&mut value);

@@ -28,7 +28,7 @@ use super::{
 const SCRATCH_KEPT: usize = 64 << 10;
 
 /// Runs `write` with an empty text to write a line into, without an allocation as a rule.
-pub fn with_scratch(write: impl FnOnce(&mut String)) {
+pub(super) fn with_scratch(write: impl FnOnce(&mut String)) {
     thread_local! {
         static SCRATCH: Cell<String> = const { Cell::new(String::new()) };
     }

@@ -21,7 +21,7 @@ const CRATES: [(&str, &str); 13] = [
 ];
 
 /// The name of a target, in two parts that belong together.
-pub fn parts(target: &str) -> [&str; 2] {
+pub(super) fn parts(target: &str) -> [&str; 2] {
     let end = target.find("::").unwrap_or(target.len());
     let (name, rest) = target.split_at(end);
     match CRATES.iter().find(|(own, _)| *own == name) {
@@ -31,7 +31,7 @@ pub fn parts(target: &str) -> [&str; 2] {
 }
 
 /// The same as one text.
-pub fn name(target: &str) -> Cow<'_, str> {
+pub(super) fn name(target: &str) -> Cow<'_, str> {
     match parts(target) {
         [name, ""] => name.into(),
         [name, rest] => format!("{name}{rest}").into(),

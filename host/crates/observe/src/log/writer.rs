@@ -27,14 +27,14 @@ const BUFFER_LIMIT: usize = 2 << 20;
 const BUFFER_KEPT: usize = 256 << 10;
 
 /// The end of the log's way.
-pub enum Writer {
+pub(super) enum Writer {
     Direct { out: Mutex<Box<dyn Write + Send>>, dropped: AtomicU64 },
     Buffered { buffers: Arc<Buffers>, thread: Thread },
 }
 
 impl Writer {
     /// One that writes at once.
-    pub fn direct(out: impl Write + Send + 'static) -> Self {
+    pub(super) fn direct(out: impl Write + Send + 'static) -> Self {
         Self::Direct { out: Mutex::new(Box::new(out)), dropped: AtomicU64::new(0) }
     }
 
@@ -42,7 +42,7 @@ impl Writer {
     ///
     /// # Errors
     /// The thread can't be started.
-    pub fn buffered(out: impl Write + Send + 'static) -> io::Result<(Self, Flush)> {
+    pub(super) fn buffered(out: impl Write + Send + 'static) -> io::Result<(Self, Flush)> {
         let buffers = Arc::new(Buffers::default());
         let emptied = Arc::clone(&buffers);
         let running = thread::Builder::new().name("log".to_owned()).spawn(move || emptied.empty_into(out))?;
@@ -51,7 +51,7 @@ impl Writer {
     }
 
     /// Writes a line, its end included.
-    pub fn write(&self, at: OffsetDateTime, level: Level, line: &[u8]) {
+    pub(super) fn write(&self, at: OffsetDateTime, level: Level, line: &[u8]) {
         match self {
             Self::Direct { out, dropped } => {
                 let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,7 +70,7 @@ impl Writer {
     }
 
     /// Lines that nobody took.
-    pub fn dropped(&self) -> u64 {
+    pub(super) fn dropped(&self) -> u64 {
         match self {
             Self::Direct { dropped, .. } => dropped.load(Ordering::Relaxed),
             Self::Buffered { buffers, .. } => buffers.dropped.read(),
@@ -109,7 +109,7 @@ struct Buffer {
 }
 
 #[derive(Default)]
-pub struct Buffers {
+pub(super) struct Buffers {
     shards: [CachePadded<Mutex<Buffer>>; SHARDS],
     dropped: Counter,
     asleep: AtomicBool,

@@ -18,16 +18,16 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    pub fn problem(&self, code: Code, pointer: &str, expected: impl Into<String>, found: impl Into<String>) {
+    pub(super) fn problem(&self, code: Code, pointer: &str, expected: impl Into<String>, found: impl Into<String>) {
         let problem = Problem { code, pointer: pointer.to_owned(), expected: expected.into(), found: found.into() };
         self.problems.borrow_mut().push(problem);
     }
 
-    pub fn warning(&self, pointer: &str, message: impl Into<String>) {
+    pub(super) fn warning(&self, pointer: &str, message: impl Into<String>) {
         self.warnings.borrow_mut().push(Warning { pointer: pointer.to_owned(), message: message.into() });
     }
 
-    pub fn into_parts(self) -> (Vec<Problem>, Vec<Warning>) {
+    pub(super) fn into_parts(self) -> (Vec<Problem>, Vec<Warning>) {
         (self.problems.into_inner(), self.warnings.into_inner())
     }
 }
@@ -41,20 +41,20 @@ pub(super) struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    pub fn root(value: &'a Value, findings: &'a Findings) -> Self {
+    pub(super) fn root(value: &'a Value, findings: &'a Findings) -> Self {
         Self { value, pointer: String::new(), findings }
     }
 
     /// Notes that the value is not what was expected.
-    pub fn wrong(&self, code: Code, expected: impl Into<String>) {
+    pub(super) fn wrong(&self, code: Code, expected: impl Into<String>) {
         self.findings.problem(code, &self.pointer, expected, describe(self.value));
     }
 
-    pub fn warn(&self, message: impl Into<String>) {
+    pub(super) fn warn(&self, message: impl Into<String>) {
         self.findings.warning(&self.pointer, message);
     }
 
-    pub fn object(&self) -> Option<Object<'a>> {
+    pub(super) fn object(&self) -> Option<Object<'a>> {
         let Some(map) = self.value.as_object() else {
             self.wrong(Code::BadManifest, "an object");
             return None;
@@ -62,7 +62,7 @@ impl<'a> Field<'a> {
         Some(Object { map, pointer: self.pointer.clone(), findings: self.findings })
     }
 
-    pub fn string(&self) -> Option<&'a str> {
+    pub(super) fn string(&self) -> Option<&'a str> {
         let text = self.value.as_str();
         if text.is_none() {
             self.wrong(Code::BadManifest, "a string");
@@ -71,7 +71,7 @@ impl<'a> Field<'a> {
     }
 
     /// A string that says something, on one line, not longer than `limit` characters.
-    pub fn line(&self, limit: usize) -> Option<&'a str> {
+    pub(super) fn line(&self, limit: usize) -> Option<&'a str> {
         let text = self.string()?;
         let fits = !text.trim().is_empty() && text.chars().count() <= limit && !text.chars().any(char::is_control);
         if !fits {
@@ -80,7 +80,7 @@ impl<'a> Field<'a> {
         fits.then_some(text)
     }
 
-    pub fn boolean(&self) -> Option<bool> {
+    pub(super) fn boolean(&self) -> Option<bool> {
         let value = self.value.as_bool();
         if value.is_none() {
             self.wrong(Code::BadManifest, "true or false");
@@ -88,7 +88,7 @@ impl<'a> Field<'a> {
         value
     }
 
-    pub fn integer(&self, range: std::ops::RangeInclusive<u64>) -> Option<u64> {
+    pub(super) fn integer(&self, range: std::ops::RangeInclusive<u64>) -> Option<u64> {
         let value = self.value.as_u64().filter(|value| range.contains(value));
         if value.is_none() {
             self.wrong(Code::BadManifest, format!("a whole number from {} to {}", range.start(), range.end()));
@@ -96,7 +96,7 @@ impl<'a> Field<'a> {
         value
     }
 
-    pub fn array(&self) -> Option<Vec<Field<'a>>> {
+    pub(super) fn array(&self) -> Option<Vec<Field<'a>>> {
         let Some(items) = self.value.as_array() else {
             self.wrong(Code::BadManifest, "an array");
             return None;
@@ -106,7 +106,7 @@ impl<'a> Field<'a> {
     }
 
     /// The items of an array that has at most `limit` of them.
-    pub fn array_of(&self, limit: usize) -> Option<Vec<Field<'a>>> {
+    pub(super) fn array_of(&self, limit: usize) -> Option<Vec<Field<'a>>> {
         let items = self.array()?;
         if items.len() > limit {
             self.wrong(Code::BadManifest, format!("an array of at most {limit}"));
@@ -116,7 +116,7 @@ impl<'a> Field<'a> {
     }
 
     /// A string of at most `limit` bytes.
-    pub fn text(&self, limit: usize) -> Option<&'a str> {
+    pub(super) fn text(&self, limit: usize) -> Option<&'a str> {
         let text = self.string()?;
         if text.len() > limit {
             let found = format!("a string of {} bytes", text.len());
@@ -127,7 +127,7 @@ impl<'a> Field<'a> {
     }
 
     /// Whether the value is at most `limit` bytes of JSON.
-    pub fn fits(&self, limit: usize) -> bool {
+    pub(super) fn fits(&self, limit: usize) -> bool {
         let length = self.value.to_string().len();
         if length > limit {
             let (expected, found) = (format!("at most {limit} bytes of JSON"), format!("{length} bytes"));
@@ -137,7 +137,7 @@ impl<'a> Field<'a> {
     }
 
     /// A JSON Schema that can be compiled: an object, or `true`/`false`.
-    pub fn schema(&self) -> Option<Value> {
+    pub(super) fn schema(&self) -> Option<Value> {
         if !matches!(self.value, Value::Object(_) | Value::Bool(_)) {
             self.wrong(Code::BadManifest, "a JSON Schema");
             return None;
@@ -151,7 +151,7 @@ impl<'a> Field<'a> {
     }
 
     /// A JSON Schema of objects, as MCP wants it.
-    pub fn object_schema(&self) -> Option<Map<String, Value>> {
+    pub(super) fn object_schema(&self) -> Option<Map<String, Value>> {
         let map = self.object()?.map;
         if map.get("type").is_some_and(|kind| kind != "object") {
             self.wrong(Code::BadManifest, "a JSON Schema with \"type\": \"object\"");
@@ -172,12 +172,12 @@ pub(super) struct Object<'a> {
 }
 
 impl<'a> Object<'a> {
-    pub fn optional(&self, name: &str) -> Option<Field<'a>> {
+    pub(super) fn optional(&self, name: &str) -> Option<Field<'a>> {
         let value = self.map.get(name)?;
         Some(Field { value, pointer: self.pointer_of(name), findings: self.findings })
     }
 
-    pub fn required(&self, name: &str, expected: &str) -> Option<Field<'a>> {
+    pub(super) fn required(&self, name: &str, expected: &str) -> Option<Field<'a>> {
         let field = self.optional(name);
         if field.is_none() {
             self.findings.problem(Code::BadManifest, &self.pointer_of(name), expected, "nothing");
@@ -186,13 +186,13 @@ impl<'a> Object<'a> {
     }
 
     /// Notes a problem of a field that may not be there.
-    pub fn wrong(&self, name: &str, code: Code, expected: impl Into<String>) {
+    pub(super) fn wrong(&self, name: &str, code: Code, expected: impl Into<String>) {
         let found = self.map.get(name).map_or_else(|| "nothing".to_owned(), describe);
         self.findings.problem(code, &self.pointer_of(name), expected, found);
     }
 
     /// Warns about every field that is not in `known`.
-    pub fn done(&self, known: &[&str]) {
+    pub(super) fn done(&self, known: &[&str]) {
         for name in self.map.keys().filter(|name| !known.contains(&name.as_str())) {
             self.findings.warning(&self.pointer_of(name), "This field is not known to this host and has no effect.");
         }

@@ -31,7 +31,7 @@ pub(super) struct Folder<'o> {
 
 impl<'o> Folder<'o> {
     /// The plugins folder itself; links in the path to it are the operator's.
-    pub fn open(path: &Path, owners: &'o Owners) -> Result<Self, Refusal> {
+    pub(super) fn open(path: &Path, owners: &'o Owners) -> Result<Self, Refusal> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = open(path, flags, Mode::empty()).map_err(|error| unreadable(path, error))?;
         Self::checked(fd, path.to_owned(), owners)
@@ -43,15 +43,15 @@ impl<'o> Folder<'o> {
         Ok(Self { fd, path, owners })
     }
 
-    pub fn has_folder(&self, name: &str) -> bool {
+    pub(super) fn has_folder(&self, name: &str) -> bool {
         self.kind(name).is_ok_and(|kind| kind == FileType::Directory)
     }
 
-    pub fn has_file(&self, name: &str) -> bool {
+    pub(super) fn has_file(&self, name: &str) -> bool {
         self.kind(name).is_ok_and(|kind| kind == FileType::RegularFile)
     }
 
-    pub fn has(&self, name: &str) -> bool {
+    pub(super) fn has(&self, name: &str) -> bool {
         self.kind(name).is_ok()
     }
 
@@ -62,7 +62,7 @@ impl<'o> Folder<'o> {
     }
 
     /// A folder in this one.
-    pub fn folder(&self, name: &str) -> Result<Folder<'o>, Refusal> {
+    pub(super) fn folder(&self, name: &str) -> Result<Folder<'o>, Refusal> {
         let path = self.path.join(name);
         match self.kind(name)? {
             FileType::Directory => {}
@@ -75,7 +75,7 @@ impl<'o> Folder<'o> {
     }
 
     /// A file in this folder, whole.
-    pub fn file(&self, name: &str, limit: u64) -> Result<Bytes, Refusal> {
+    pub(super) fn file(&self, name: &str, limit: u64) -> Result<Bytes, Refusal> {
         let path = self.path.join(name);
         if self.kind(name)? == FileType::Symlink {
             return Err(link(&path));
@@ -92,7 +92,7 @@ impl<'o> Folder<'o> {
     }
 
     /// The names in this folder that are UTF-8 and not hidden, in order.
-    pub fn names(&self) -> Result<Vec<String>, Refusal> {
+    pub(super) fn names(&self) -> Result<Vec<String>, Refusal> {
         let list = || -> io::Result<Vec<String>> {
             let mut names = Vec::new();
             for entry in Dir::read_from(self.fd.as_fd())? {
@@ -112,7 +112,7 @@ impl<'o> Folder<'o> {
     }
 
     /// Every file below this folder, by relative path.
-    pub fn tree(&self, limit: u64, count: usize) -> Result<BTreeMap<String, Bytes>, Refusal> {
+    pub(super) fn tree(&self, limit: u64, count: usize) -> Result<BTreeMap<String, Bytes>, Refusal> {
         let mut tree = Tree { files: BTreeMap::new(), room: limit, count };
         tree.add(self, "", DEPTH_LIMIT)?;
         Ok(tree.files)

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::context::Source;
 
-pub extern "C" fn read_card(ctx: CtxId, call: CallId, card: Id, user: Id) -> Fut<Bytes> {
+pub(super) extern "C" fn read_card(ctx: CtxId, call: CallId, card: Id, user: Id) -> Fut<Bytes> {
     begin(ctx, |scope| {
         let (scope, call) = (scope.clone(), call_of(ctx, call)?);
         let (card, user) = (Uuid::from_bytes(card.bytes), Uuid::from_bytes(user.bytes));
@@ -22,7 +22,7 @@ pub extern "C" fn read_card(ctx: CtxId, call: CallId, card: Id, user: Id) -> Fut
     })
 }
 
-pub extern "C" fn list_cards(ctx: CtxId, call: CallId, user: Id, query: Slice<'_>) -> Fut<Bytes> {
+pub(super) extern "C" fn list_cards(ctx: CtxId, call: CallId, user: Id, query: Slice<'_>) -> Fut<Bytes> {
     begin(ctx, |scope| {
         let (scope, call) = (scope.clone(), call_of(ctx, call)?);
         let (user, query) = (Uuid::from_bytes(user.bytes), text(query, "the query")?);
@@ -35,7 +35,7 @@ pub extern "C" fn list_cards(ctx: CtxId, call: CallId, user: Id, query: Slice<'_
     })
 }
 
-pub extern "C" fn enrich_card(
+pub(super) extern "C" fn enrich_card(
     ctx: CtxId,
     call: CallId,
     card: Id,
@@ -57,7 +57,13 @@ pub extern "C" fn enrich_card(
     })
 }
 
-pub extern "C" fn remove_source(ctx: CtxId, call: CallId, card: Id, user: Id, source_key: Slice<'_>) -> Fut<u64> {
+pub(super) extern "C" fn remove_source(
+    ctx: CtxId,
+    call: CallId,
+    card: Id,
+    user: Id,
+    source_key: Slice<'_>,
+) -> Fut<u64> {
     begin(ctx, |scope| {
         let (scope, call) = (scope.clone(), call_of(ctx, call)?);
         let (card, user) = (Uuid::from_bytes(card.bytes), Uuid::from_bytes(user.bytes));

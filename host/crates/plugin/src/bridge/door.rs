@@ -19,7 +19,7 @@ use crate::context::Fault;
 
 /// Begins the work of a door. `start` runs at once, on the plugin's thread, and reads all that the
 /// plugin lends; the future that it makes runs on the host's runtime.
-pub fn begin<T, F>(ctx: CtxId, start: impl FnOnce(&Arc<Scope>) -> Result<F, Fault>) -> Fut<T>
+pub(super) fn begin<T, F>(ctx: CtxId, start: impl FnOnce(&Arc<Scope>) -> Result<F, Fault>) -> Fut<T>
 where
     T: Send + 'static,
     F: Future<Output = Result<T, Fault>> + Send + 'static,
@@ -29,7 +29,7 @@ where
 
 /// As [`begin`]; the plugin gets what `deliver` makes of the outcome. An outcome that the plugin
 /// never fetched is dropped as it was: a guard in it does its work.
-pub fn begin_with<R, T, F>(
+pub(super) fn begin_with<R, T, F>(
     ctx: CtxId,
     start: impl FnOnce(&Arc<Scope>) -> Result<F, Fault>,
     deliver: fn(R) -> T,
@@ -49,12 +49,12 @@ where
 }
 
 /// The live context of a number.
-pub fn live(ctx: CtxId) -> Result<Arc<Scope>, Fault> {
+pub(super) fn live(ctx: CtxId) -> Result<Arc<Scope>, Fault> {
     scope::context(ctx).ok_or_else(|| Fault::Gone("the plugin is retired".to_owned()))
 }
 
 /// The call that a door is called for; `None` when the plugin itself is at work.
-pub fn call_of(ctx: CtxId, call: CallId) -> Result<Option<Arc<CallScope>>, Fault> {
+pub(super) fn call_of(ctx: CtxId, call: CallId) -> Result<Option<Arc<CallScope>>, Fault> {
     if call == 0 {
         return Ok(None);
     }
@@ -62,19 +62,19 @@ pub fn call_of(ctx: CtxId, call: CallId) -> Result<Option<Arc<CallScope>>, Fault
 }
 
 /// Text that a plugin lends.
-pub fn text(slice: Slice<'_>, what: &str) -> Result<String, Fault> {
+pub(super) fn text(slice: Slice<'_>, what: &str) -> Result<String, Fault> {
     let text = slice.as_text().ok_or_else(|| Fault::Invalid(format!("{what} is not UTF-8")))?;
     Ok(text.to_owned())
 }
 
 /// SQL that a plugin lends; the protocol ends it with a NUL.
-pub fn sql(slice: Slice<'_>) -> Result<String, Fault> {
+pub(super) fn sql(slice: Slice<'_>) -> Result<String, Fault> {
     let text = text(slice, "the SQL")?;
     if text.contains('\0') { Err(Fault::Invalid("the SQL has a NUL in it".to_owned())) } else { Ok(text) }
 }
 
 /// Runs the synchronous part of a door: a panic of ours is the plugin's error, not its end.
-pub fn contained<T>(ctx: CtxId, body: impl FnOnce() -> Result<T, Fault>) -> Result<T, Error> {
+pub(super) fn contained<T>(ctx: CtxId, body: impl FnOnce() -> Result<T, Fault>) -> Result<T, Error> {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(outcome) => outcome.map_err(|fault| fault::report(ctx, fault)),
         Err(payload) => Err(panicked(payload_message(payload))),

@@ -10,7 +10,7 @@ use cardinal_base::{codes, db_error::is_gone};
 use cardinal_store::error::StoreError;
 
 /// The error for the plugin; the cause goes to the log, under the plugin's name.
-pub fn report(ctx: CtxId, fault: Fault) -> Error {
+pub(super) fn report(ctx: CtxId, fault: Fault) -> Error {
     let scope = scope::context(ctx);
     let error = to_error(scope.as_ref().map_or("", |scope| scope.context.name()), fault);
     Error { flags: error.flags | flags::HOST, ..error }

@@ -53,18 +53,18 @@ impl Waits {
 }
 
 /// A call waits for the database until this is dropped.
-pub struct Waiting(Arc<CallScope>);
+pub(super) struct Waiting(Arc<CallScope>);
 
 impl Waiting {
     /// Of nobody, when the plugin itself is at work.
-    pub fn start(call: Option<&Arc<CallScope>>) -> Option<Self> {
+    pub(super) fn start(call: Option<&Arc<CallScope>>) -> Option<Self> {
         call.map(|call| {
             call.waits.begin();
             Self(Arc::clone(call))
         })
     }
 
-    pub fn call(&self) -> &Arc<CallScope> {
+    pub(super) fn call(&self) -> &Arc<CallScope> {
         &self.0
     }
 }

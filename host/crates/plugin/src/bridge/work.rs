@@ -14,7 +14,7 @@ use super::{
 const MESSAGE_LIMIT: usize = 8 << 10;
 const FIELDS_LIMIT: usize = 16 << 10;
 
-pub extern "C" fn log(ctx: CtxId, call: CallId, level: u32, message: Slice<'_>, fields: Slice<'_>) {
+pub(super) extern "C" fn log(ctx: CtxId, call: CallId, level: u32, message: Slice<'_>, fields: Slice<'_>) {
     contain(|| {
         let Ok(scope) = live(ctx) else { return };
         let plugin = scope.context.name();
@@ -47,7 +47,7 @@ fn cut(bytes: &[u8], limit: usize) -> &[u8] {
     &bytes[..bytes.len().min(limit)]
 }
 
-pub extern "C" fn metric(ctx: CtxId, kind: u32, name: Slice<'_>, value: f64, labels: Slice<'_>) {
+pub(super) extern "C" fn metric(ctx: CtxId, kind: u32, name: Slice<'_>, value: f64, labels: Slice<'_>) {
     contain(|| {
         if let (Ok(scope), Some(name), Some(labels)) = (live(ctx), name.as_text(), labels.as_text()) {
             scope.metrics.change(kind, name, value, labels);
@@ -55,7 +55,7 @@ pub extern "C" fn metric(ctx: CtxId, kind: u32, name: Slice<'_>, value: f64, lab
     });
 }
 
-pub extern "C" fn settings(ctx: CtxId) -> Bytes {
+pub(super) extern "C" fn settings(ctx: CtxId) -> Bytes {
     let mut settings = Bytes::EMPTY;
     contain(|| {
         if let Ok(scope) = live(ctx) {
@@ -65,7 +65,7 @@ pub extern "C" fn settings(ctx: CtxId) -> Bytes {
     settings
 }
 
-pub extern "C" fn service_user(ctx: CtxId) -> Fut<Bytes> {
+pub(super) extern "C" fn service_user(ctx: CtxId) -> Fut<Bytes> {
     begin(ctx, |scope| {
         let scope = scope.clone();
         Ok(async move {
@@ -76,7 +76,7 @@ pub extern "C" fn service_user(ctx: CtxId) -> Fut<Bytes> {
     })
 }
 
-pub extern "C" fn cancelled(ctx: CtxId, call: CallId) -> Fut<u8> {
+pub(super) extern "C" fn cancelled(ctx: CtxId, call: CallId) -> Fut<u8> {
     let is_over = || live(ctx).is_err() || call_of(ctx, call).is_err();
     let mut over = false;
     if !contain(|| over = is_over()) || over {
@@ -101,7 +101,7 @@ pub extern "C" fn cancelled(ctx: CtxId, call: CallId) -> Fut<u8> {
     })
 }
 
-pub extern "C" fn register_thread(ctx: CtxId) {
+pub(super) extern "C" fn register_thread(ctx: CtxId) {
     contain(|| {
         if let Ok(scope) = live(ctx)
             && !current::is_ours()
@@ -113,11 +113,11 @@ pub extern "C" fn register_thread(ctx: CtxId) {
 }
 
 /// No extension exists yet.
-pub extern "C" fn get_extension(_id: u32) -> *const () {
+pub(super) extern "C" fn get_extension(_id: u32) -> *const () {
     std::ptr::null()
 }
 
-pub extern "C" fn progress(ctx: CtxId, call: CallId, done: f64, total: f64, text: Slice<'_>) {
+pub(super) extern "C" fn progress(ctx: CtxId, call: CallId, done: f64, total: f64, text: Slice<'_>) {
     contain(|| {
         if live(ctx).is_err() {
             return;

@@ -30,22 +30,22 @@ pub(super) struct StatementClock {
 
 impl StatementClock {
     /// A statement begins its work on a connection with nothing to do.
-    pub fn start(&self) {
+    pub(super) fn start(&self) {
         self.limit.store(millis(STATEMENT_LIMIT), Ordering::Relaxed);
         self.next();
     }
 
     /// The next one in line begins its work.
-    pub fn next(&self) {
+    pub(super) fn next(&self) {
         self.since.store(now(), Ordering::Relaxed);
     }
 
     /// What runs, or waits its turn, is several statements.
-    pub fn allow_batch(&self) {
+    pub(super) fn allow_batch(&self) {
         self.limit.store(millis(BATCH_LIMIT), Ordering::Relaxed);
     }
 
-    pub fn stop(&self) {
+    pub(super) fn stop(&self) {
         self.since.store(0, Ordering::Relaxed);
     }
 

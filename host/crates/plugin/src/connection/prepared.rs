@@ -14,7 +14,7 @@ use tokio_postgres::{
 use crate::context::Fault;
 
 /// A prepared statement of one connection.
-pub struct Prepared {
+pub(super) struct Prepared {
     pub number: u64,
     pub sql: String,
     pub statement: Statement,
@@ -25,7 +25,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    pub fn new(number: u64, sql: String, statement: Statement, traceless: bool) -> Self {
+    pub(super) fn new(number: u64, sql: String, statement: Statement, traceless: bool) -> Self {
         let params: Vec<_> = statement.params().iter().map(describe).collect();
         let columns: Vec<_> = statement
             .columns()
@@ -37,7 +37,7 @@ impl Prepared {
     }
 
     /// The values of one execution.
-    pub fn params(&self, buffer: &Bytes) -> Result<Vec<RawParam>, Fault> {
+    pub(super) fn params(&self, buffer: &Bytes) -> Result<Vec<RawParam>, Fault> {
         let expected = self.statement.params().len();
         let mut reader = values::Reader::new(buffer);
         let mut params = Vec::with_capacity(expected);
@@ -81,7 +81,7 @@ fn describe(kind: &Type) -> Value {
 /// A value in PostgreSQL's binary format, whatever its type: the plugin wrote it, the server reads
 /// it, the host looks away.
 #[derive(Debug)]
-pub struct RawParam(Option<Bytes>);
+pub(super) struct RawParam(Option<Bytes>);
 
 type ConversionError = Box<dyn std::error::Error + Sync + Send>;
 
@@ -110,7 +110,7 @@ impl ToSql for RawParam {
 }
 
 /// Whether the server has dropped the statement, or its result has another shape by now.
-pub fn is_stale(error: &tokio_postgres::Error) -> bool {
+pub(super) fn is_stale(error: &tokio_postgres::Error) -> bool {
     error.as_db_error().is_some_and(|fault| {
         *fault.code() == SqlState::INVALID_SQL_STATEMENT_NAME
             || (*fault.code() == SqlState::FEATURE_NOT_SUPPORTED && fault.message().contains("cached plan"))
@@ -118,37 +118,37 @@ pub fn is_stale(error: &tokio_postgres::Error) -> bool {
 }
 
 /// Whether SQL text prepares or drops statements by itself.
-pub fn handles_statements(sql: &str) -> bool {
+pub(super) fn handles_statements(sql: &str) -> bool {
     const WORDS: [&str; 3] = ["prepare", "deallocate", "discard"];
     sql.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| WORDS.iter().any(|w| word.eq_ignore_ascii_case(w)))
 }
 
 /// Whether SQL text may be more than one statement.
-pub fn has_several(sql: &str) -> bool {
+pub(super) fn has_several(sql: &str) -> bool {
     sql.trim_end().trim_end_matches(';').contains(';')
 }
 
 /// The statements that a connection keeps prepared; the one unused for longest goes first. A
 /// statement that goes is closed on the server when its last user is done.
-pub struct Cache {
+pub(super) struct Cache {
     limit: NonZeroUsize,
     clock: u64,
     statements: HashMap<String, (u64, Arc<Prepared>)>,
 }
 
 impl Cache {
-    pub fn new(limit: NonZeroUsize) -> Self {
+    pub(super) fn new(limit: NonZeroUsize) -> Self {
         Self { limit, clock: 0, statements: HashMap::new() }
     }
 
-    pub fn get(&mut self, sql: &str) -> Option<Arc<Prepared>> {
+    pub(super) fn get(&mut self, sql: &str) -> Option<Arc<Prepared>> {
         self.clock += 1;
         let (used, prepared) = self.statements.get_mut(sql)?;
         *used = self.clock;
         Some(prepared.clone())
     }
 
-    pub fn insert(&mut self, prepared: Arc<Prepared>) {
+    pub(super) fn insert(&mut self, prepared: Arc<Prepared>) {
         self.clock += 1;
         if self.statements.len() >= self.limit.get() && !self.statements.contains_key(&prepared.sql) {
             let oldest = self.statements.iter().min_by_key(|(_, (used, _))| *used).map(|(sql, _)| sql.clone());
@@ -159,7 +159,7 @@ impl Cache {
         self.statements.insert(prepared.sql.clone(), (self.clock, prepared));
     }
 
-    pub fn remove(&mut self, sql: &str) {
+    pub(super) fn remove(&mut self, sql: &str) {
         self.statements.remove(sql);
     }
 }

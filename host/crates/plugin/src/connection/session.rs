@@ -29,7 +29,7 @@ const CACHED_STATEMENTS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 /// Why a connection could not be made.
 #[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
+pub(super) enum ConnectError {
     #[error("the database does not take the plugin's connection")]
     Database(#[from] tokio_postgres::Error),
     #[error("the session's search_path is {0:?}")]
@@ -37,14 +37,14 @@ pub enum ConnectError {
 }
 
 /// Makes sessions for the pool.
-pub struct Sessions {
+pub(super) struct Sessions {
     config: tokio_postgres::Config,
     search_path: String,
     mend: Option<Mend>,
 }
 
 impl Sessions {
-    pub fn new(config: tokio_postgres::Config, schema: &str, mend: Option<Mend>) -> Self {
+    pub(super) fn new(config: tokio_postgres::Config, schema: &str, mend: Option<Mend>) -> Self {
         Self { config, search_path: plugin_session::search_path(schema), mend }
     }
 }
@@ -102,7 +102,7 @@ async fn begins_with(client: &Client) -> Result<(String, bool), tokio_postgres::
 }
 
 /// One connection to the server.
-pub struct Session {
+pub(super) struct Session {
     pub client: Client,
     driver: AbortHandle,
     cache: Mutex<Cache>,
@@ -113,11 +113,11 @@ pub struct Session {
 
 impl Session {
     /// The statement, if it is prepared already.
-    pub fn cached(&self, sql: &str) -> Option<Arc<Prepared>> {
+    pub(super) fn cached(&self, sql: &str) -> Option<Arc<Prepared>> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(sql)
     }
 
-    pub async fn prepare(&self, sql: String) -> Result<Arc<Prepared>, tokio_postgres::Error> {
+    pub(super) async fn prepare(&self, sql: String) -> Result<Arc<Prepared>, tokio_postgres::Error> {
         if let Some(prepared) = self.cached(&sql) {
             return Ok(prepared);
         }
@@ -129,12 +129,12 @@ impl Session {
         Ok(prepared)
     }
 
-    pub fn forget(&self, prepared: &Prepared) {
+    pub(super) fn forget(&self, prepared: &Prepared) {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner).remove(&prepared.sql);
     }
 
     /// Undoes what was left on the session; whether that worked.
-    pub async fn clean(&self, limit: Duration) -> bool {
+    pub(super) async fn clean(&self, limit: Duration) -> bool {
         let clean = async {
             match self.client.batch_execute(plugin_session::CLEAN).await {
                 // A transaction that has failed takes nothing but its end.
@@ -149,7 +149,7 @@ impl Session {
     }
 
     /// Asks the server to stop what runs on this session.
-    pub async fn cancel(&self) {
+    pub(super) async fn cancel(&self) {
         let cancel = self.client.cancel_token();
         match tokio::time::timeout(CANCEL_LIMIT, cancel.cancel_query(NoTls)).await {
             Ok(Ok(())) => {}
@@ -159,13 +159,13 @@ impl Session {
     }
 
     /// Stops what runs and closes the connection.
-    pub async fn end(&self) {
+    pub(super) async fn end(&self) {
         self.cancel().await;
         self.cut();
     }
 
     /// Closes the connection at once. The server notices within a second, whatever it is doing.
-    pub fn cut(&self) {
+    pub(super) fn cut(&self) {
         self.driver.abort();
     }
 }

@@ -10,7 +10,7 @@
 //! schema that has functions of its own are therefore always cleaned; the rest is built-in.
 
 /// Whether `sql`, run by itself, leaves its session as it was.
-pub fn leaves_no_trace(sql: &str) -> bool {
+pub(super) fn leaves_no_trace(sql: &str) -> bool {
     let mut words = Words::new(sql);
     let Some(Token::Word(first)) = words.next() else { return false };
     if !BEGINNINGS.iter().any(|word| first.eq_ignore_ascii_case(word)) {

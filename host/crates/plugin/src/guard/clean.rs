@@ -80,7 +80,7 @@ const OBEYED: [&str; 38] = [
 
 /// Takes out what a plugin may not say and adds what keeps its replies from acting as pages of ours. Gives the names
 /// that were taken out.
-pub fn clean(headers: &mut HeaderMap) -> Vec<HeaderName> {
+pub(super) fn clean(headers: &mut HeaderMap) -> Vec<HeaderName> {
     let mut foreign: Vec<HeaderName> = headers.keys().filter(|name| !passes(name)).cloned().collect();
     if foreign.contains(&header::CONNECTION) {
         foreign.extend(hop_by_hop::nominated(headers));
@@ -131,14 +131,14 @@ fn made_private(said: &str) -> Option<HeaderValue> {
 
 /// The names that were taken out of one plugin's replies, so that each is logged once.
 #[derive(Default)]
-pub struct DroppedHeaders(RwLock<BTreeSet<String>>);
+pub(super) struct DroppedHeaders(RwLock<BTreeSet<String>>);
 
 /// A plugin that makes up names must not fill the memory.
 const DROPPED_KEPT: usize = 32;
 
 impl DroppedHeaders {
     /// Logs the names that were not logged before.
-    pub fn note(&self, plugin: &str, names: &[HeaderName]) {
+    pub(super) fn note(&self, plugin: &str, names: &[HeaderName]) {
         let is_new =
             |known: &BTreeSet<String>, name: &HeaderName| known.len() < DROPPED_KEPT && !known.contains(name.as_str());
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);

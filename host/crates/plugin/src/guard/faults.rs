@@ -45,7 +45,12 @@ pub struct RecentFault {
 }
 
 /// Tells who reads the plugin's lines along. The log itself has it with the request.
-pub fn log_fault(tail: &Tail, called: &Called<'_>, (fault, cause, reason): (Fault, Cause, &str), took: Duration) {
+pub(super) fn log_fault(
+    tail: &Tail,
+    called: &Called<'_>,
+    (fault, cause, reason): (Fault, Cause, &str),
+    took: Duration,
+) {
     let message = match reason {
         "" => format!("a call failed: {}", fault.name()),
         reason => format!("a call failed: {}: {reason}", fault.name()),
@@ -65,10 +70,10 @@ pub fn log_fault(tail: &Tail, called: &Called<'_>, (fault, cause, reason): (Faul
 }
 
 #[derive(Default)]
-pub struct Recent(Mutex<VecDeque<RecentFault>>);
+pub(super) struct Recent(Mutex<VecDeque<RecentFault>>);
 
 impl Recent {
-    pub fn note(&self, called: &Called<'_>, fault: Fault, cause: Cause, took: Duration) {
+    pub(super) fn note(&self, called: &Called<'_>, fault: Fault, cause: Cause, took: Duration) {
         let fault = RecentFault {
             at: OffsetDateTime::now_utc(),
             kind: fault.name(),
@@ -82,7 +87,7 @@ impl Recent {
         faults.push_front(fault);
     }
 
-    pub fn read(&self) -> Vec<RecentFault> {
+    pub(super) fn read(&self) -> Vec<RecentFault> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 }

@@ -12,7 +12,7 @@ const MESSAGE_LIMIT: usize = 8 << 10;
 const DETAILS_LIMIT: usize = 4 << 20;
 
 /// What the caller of a plugin gets to know of `error`.
-pub fn from_error(error: &Error) -> CallFault {
+pub(super) fn from_error(error: &Error) -> CallFault {
     let message = cut(error.text());
     if error.code == error::PANICKED {
         return CallFault::Panicked { message };

@@ -31,7 +31,7 @@ const WITHHELD: [HeaderName; 10] = [
 ];
 
 /// The fields that a plugin may read by number.
-pub fn head(call: &CallParts<'_>, generation: &str) -> Bytes {
+pub(super) fn head(call: &CallParts<'_>, generation: &str) -> Bytes {
     let caller = &*call.caller;
     let mut user_id = [0; uuid::fmt::Hyphenated::LENGTH];
     let user_id = caller.user_id.as_hyphenated().encode_lower(&mut user_id);
@@ -85,7 +85,7 @@ fn locale(headers: &HeaderMap) -> &str {
 }
 
 /// The request whose head is `head`. `full` is the body, or else the call's scope holds it.
-pub fn build(
+pub(super) fn build(
     head: Bytes,
     call: &CallParts<'_>,
     full: Option<bytes::Bytes>,

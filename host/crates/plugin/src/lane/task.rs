@@ -21,7 +21,7 @@ const DONE: u8 = 4;
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-pub struct Task {
+pub(super) struct Task {
     pub handler: u32,
     lane: Arc<Shared>,
     state: AtomicU8,
@@ -31,13 +31,13 @@ pub struct Task {
 }
 
 impl Task {
-    pub fn new(handler: u32, lane: Arc<Shared>, work: impl Future<Output = ()> + Send + 'static) -> Arc<Self> {
+    pub(super) fn new(handler: u32, lane: Arc<Shared>, work: impl Future<Output = ()> + Send + 'static) -> Arc<Self> {
         let (state, cancelled) = (AtomicU8::new(IDLE), AtomicBool::new(false));
         Arc::new(Self { handler, lane, state, cancelled, work: Mutex::new(Some(Box::pin(work))) })
     }
 
     /// Has it polled, unless it is going to be anyway.
-    pub fn wake_up(self: &Arc<Self>) {
+    pub(super) fn wake_up(self: &Arc<Self>) {
         let next = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| match state {
             IDLE => Some(QUEUED),
             RUNNING => Some(WOKEN),
@@ -49,18 +49,18 @@ impl Task {
     }
 
     /// Has it dropped instead of polled.
-    pub fn cancel(self: &Arc<Self>) {
+    pub(super) fn cancel(self: &Arc<Self>) {
         self.cancelled.store(true, Ordering::Release);
         self.wake_up();
     }
 
     /// Whether nobody waits for it any more.
-    pub fn is_cancelled(&self) -> bool {
+    pub(super) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
     }
 
     /// Polls it once. To be called by the thread that took it from the queue.
-    pub fn run(self: &Arc<Self>) {
+    pub(super) fn run(self: &Arc<Self>) {
         self.state.store(RUNNING, Ordering::Release);
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = self.is_cancelled() || !self.is_pending(&mut work);

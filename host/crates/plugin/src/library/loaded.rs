@@ -15,7 +15,7 @@ type File = elf::FileHeader64<Endianness>;
 const PAGE: usize = 4096;
 
 /// The parts, in whole pages and in order. All of it when it is not a library whose headers can be read.
-pub fn parts(bytes: &[u8]) -> Vec<Range<usize>> {
+pub(super) fn parts(bytes: &[u8]) -> Vec<Range<usize>> {
     pages(bytes).map_or_else(|| std::iter::once(0..bytes.len()).collect(), |pages| joined(&pages, bytes.len()))
 }
 

@@ -25,7 +25,7 @@ enum Process {
 }
 
 impl Started {
-    pub fn own(mut child: Child) -> Self {
+    pub(super) fn own(mut child: Child) -> Self {
         let group = KillGroup(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
         let boxed = |reader: Option<Reader>| reader.unwrap_or_else(|| Box::new(tokio::io::empty()));
         let output = boxed(child.stdout.take().map(|output| Box::new(output) as Reader));
@@ -33,12 +33,12 @@ impl Started {
         Self { outputs: Some((output, errors)), process: Process::Own(child, group) }
     }
 
-    pub fn elsewhere(output: pipe::Receiver, errors: pipe::Receiver, control: UnixStream) -> Self {
+    pub(super) fn elsewhere(output: pipe::Receiver, errors: pipe::Receiver, control: UnixStream) -> Self {
         Self { outputs: Some((Box::new(output), Box::new(errors))), process: Process::DetachedTiming(control) }
     }
 
     /// Its standard output and error, once.
-    pub fn outputs(&mut self) -> Option<(Reader, Reader)> {
+    pub(super) fn outputs(&mut self) -> Option<(Reader, Reader)> {
         self.outputs.take()
     }
 
@@ -46,7 +46,7 @@ impl Started {
     ///
     /// # Errors
     /// It is not known how it ended.
-    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
+    pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         match &mut self.process {
             Process::Own(child, _) => child.wait().await,
             Process::DetachedTiming(control) => Ok(ExitStatus::from_raw(control.read_i32_le().await?)),

@@ -63,7 +63,7 @@ pub struct Failed {
 
 impl Canary {
     /// For a package that takes the place of another one.
-    pub fn start(new: &Service, old: &Service) -> Option<Self> {
+    pub(super) fn start(new: &Service, old: &Service) -> Option<Self> {
         (new.sha256 != old.sha256).then(|| Self {
             plugin: new.active.manifest.name.clone(),
             version: new.active.manifest.version.to_string(),

@@ -76,7 +76,7 @@ impl PackageSummary {
     }
 
     /// A plugin that is known and does not lie in the folder.
-    pub fn absent(name: &str) -> Self {
+    pub(super) fn absent(name: &str) -> Self {
         Self {
             origin: String::new(),
             name: name.to_owned(),
@@ -107,21 +107,21 @@ impl FoundPackage {
     }
 
     /// One whose files are still being written.
-    pub fn unsettled(path: &Path) -> Self {
+    pub(super) fn unsettled(path: &Path) -> Self {
         Self::unread(path, PackageError::Unsettled)
     }
 
-    pub fn is_unsettled(&self) -> bool {
+    pub(super) fn is_unsettled(&self) -> bool {
         matches!(self.outcome, Err(PackageError::Unsettled))
     }
 
     /// Whether it is refused for what a copy that has not ended looks like.
-    pub fn looks_half(&self) -> bool {
+    pub(super) fn looks_half(&self) -> bool {
         matches!(&self.outcome, Err(PackageError::Refused(refusal)) if matches!(refusal.code, Code::Truncated | Code::LibraryMissing))
     }
 
     /// One whose reading went wrong in us.
-    pub fn broken(path: &Path, error: &tokio::task::JoinError) -> Self {
+    pub(super) fn broken(path: &Path, error: &tokio::task::JoinError) -> Self {
         tracing::error!(package = %path.display(), %error, "looking at a package failed");
         Self::unread(path, PackageError::Failed("Looking at the package failed; the log says why.".to_owned()))
     }

@@ -28,7 +28,7 @@ pub(super) enum Step {
 
 impl Step {
     /// Of a package that is one of `left_alone` and does not serve: what became of it stays.
-    pub fn leave_alone(&mut self, left_alone: &HashSet<String>, before: &[Entry]) {
+    pub(super) fn leave_alone(&mut self, left_alone: &HashSet<String>, before: &[Entry]) {
         let Self::Try(ready) = self else { return };
         let now = &ready.about;
         let same = |entry: &&Entry| entry.about.origin == now.origin && entry.about.sha256 == now.sha256;

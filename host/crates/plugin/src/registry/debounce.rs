@@ -47,7 +47,7 @@ pub(super) struct Observed {
 
 impl Settling {
     /// The folder as it is `now`, as it was when its packages were read last, and what was moved into it meanwhile.
-    pub fn observe(&mut self, seen: &Look, read: &Look, moved: &HashSet<PathBuf>, now: Instant) -> Observed {
+    pub(super) fn observe(&mut self, seen: &Look, read: &Look, moved: &HashSet<PathBuf>, now: Instant) -> Observed {
         self.0.retain(|path, _| seen.get(path) != read.get(path));
         for path in seen.keys().chain(read.keys()).filter(|path| seen.get(*path) != read.get(*path)) {
             let fresh = || Changed { to: seen.get(path).cloned(), since: now, is_whole: false, is_half: false };
@@ -75,7 +75,7 @@ impl Settling {
     }
 
     /// Those of them that were read and are not complete.
-    pub fn doubt(&mut self, half: &HashSet<PathBuf>) {
+    pub(super) fn doubt(&mut self, half: &HashSet<PathBuf>) {
         for path in half {
             if let Some(changed) = self.0.get_mut(path) {
                 changed.is_half = true;

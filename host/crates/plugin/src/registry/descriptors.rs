@@ -35,7 +35,7 @@ struct Counts {
 }
 
 impl Tally {
-    pub fn get(&self, plugin: &str) -> u64 {
+    pub(super) fn get(&self, plugin: &str) -> u64 {
         self.lock().by_plugin.get(plugin).copied().unwrap_or_default()
     }
 

@@ -57,7 +57,7 @@ struct Generation {
 
 impl Generations {
     /// One more that serves.
-    pub fn begin(&self, service: &Service, now: OffsetDateTime) {
+    pub(super) fn begin(&self, service: &Service, now: OffsetDateTime) {
         let active = &service.active;
         let generation = Generation {
             number: active.generation,
@@ -82,7 +82,7 @@ impl Generations {
     }
 
     /// One of them ends, or has ended.
-    pub fn turn(&self, plugin: &str, number: u64, state: State, now: OffsetDateTime) {
+    pub(super) fn turn(&self, plugin: &str, number: u64, state: State, now: OffsetDateTime) {
         if let Some(generation) =
             self.lock().get_mut(plugin).and_then(|all| all.iter_mut().find(|it| it.number == number))
         {
@@ -92,7 +92,7 @@ impl Generations {
     }
 
     /// Those of a plugin, the newest first.
-    pub fn reports(&self, plugin: &str) -> Vec<GenerationReport> {
+    pub(super) fn reports(&self, plugin: &str) -> Vec<GenerationReport> {
         self.lock().get(plugin).into_iter().flatten().rev().map(Generation::report).collect()
     }
 
@@ -123,14 +123,14 @@ impl Generation {
 pub(super) struct Threads(Vec<String>);
 
 impl Threads {
-    pub fn now() -> Self {
+    pub(super) fn now() -> Self {
         let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
         let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
         Self(names.map(|name| name.trim_end().to_owned()).collect())
     }
 
     /// The io threads and lanes of a plugin, of all its generations.
-    pub fn count(&self, plugin: &str) -> usize {
+    pub(super) fn count(&self, plugin: &str) -> usize {
         let named = |end: &str| {
             let name = format!("{plugin}-{end}");
             let cut = (0..=THREAD_NAME.min(name.len())).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);

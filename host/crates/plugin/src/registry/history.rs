@@ -43,7 +43,7 @@ pub(super) struct WayBack {
 
 /// Why there is no way back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoWayBack {
+pub(super) enum NoWayBack {
     /// No other package of the plugin is there.
     Nothing,
     /// None of that version or hash is there.
@@ -56,7 +56,7 @@ pub enum NoWayBack {
 
 impl History<'_> {
     /// Why a package in the folder may not serve by itself; with `taken_back` one that was rolled back may.
-    pub fn refusal(&self, sha256: &str, version: &Version, taken_back: bool) -> Option<Refusal> {
+    pub(super) fn refusal(&self, sha256: &str, version: &Version, taken_back: bool) -> Option<Refusal> {
         if let Some(aside) = self.find(sha256).and_then(|it| it.set_aside.as_ref()).filter(|_| !taken_back) {
             let refusal = Refusal::new(Code::RolledBack, format!("This package was rolled back: {}", aside.reason));
             return Some(refusal.expected("another package").found(format!("{version}, {sha256}")));
@@ -75,20 +75,20 @@ impl History<'_> {
     }
 
     /// What serves in the place of a package that may not, the best first.
-    pub fn stand_ins<'k>(&'k self, but: &str) -> impl Iterator<Item = &'k KeptPackage> {
+    pub(super) fn stand_ins<'k>(&'k self, but: &str) -> impl Iterator<Item = &'k KeptPackage> {
         let but = but.to_owned();
         self.kept.iter().filter(move |it| {
             it.sha256 != but && !self.is_set_aside(&it.sha256) && self.loss_since(&it.sha256, &it.version).is_none()
         })
     }
 
-    pub fn is_set_aside(&self, sha256: &str) -> bool {
+    pub(super) fn is_set_aside(&self, sha256: &str) -> bool {
         self.find(sha256).is_some_and(|it| it.set_aside.is_some())
     }
 
     /// How to go back from what serves (or, when nothing does, from what lies in the folder). `waiting` is the lower
     /// version that lies there.
-    pub fn way_back(
+    pub(super) fn way_back(
         &self,
         wanted: &Wanted,
         folder: Option<(&str, &Version)>,
@@ -168,7 +168,7 @@ impl History<'_> {
     }
 
     /// The version since which data of this package is gone.
-    pub fn loss_since(&self, sha256: &str, version: &Version) -> Option<String> {
+    pub(super) fn loss_since(&self, sha256: &str, version: &Version) -> Option<String> {
         let first = self.find(sha256).and_then(|it| it.activated_at);
         let lost = self.losses.iter().find(|loss| {
             let order = Version::parse(&loss.version).map(|later| version.cmp_precedence(&later));

@@ -71,7 +71,7 @@ pub(super) struct Loader {
 }
 
 impl Loader {
-    pub fn new(
+    pub(super) fn new(
         host: Uuid,
         services: Arc<Services>,
         keeper: KeeperLink,
@@ -95,7 +95,7 @@ impl Loader {
     }
 
     /// From bytes that were judged good to a plugin that can be called.
-    pub async fn load(&self, candidate: Candidate, settings: Value) -> Result<Service, PackageError> {
+    pub(super) async fn load(&self, candidate: Candidate, settings: Value) -> Result<Service, PackageError> {
         let Candidate { manifest, sha256, package, frontend } = candidate;
         let mark = shm::enlist(&manifest.name, &manifest.version.to_string(), &sha256);
         let turn = self.turn().await;
@@ -131,7 +131,7 @@ impl Loader {
     }
 
     /// Tells the other hosts what is in service here.
-    pub async fn tell_in_service(&self, snapshot: &Snapshot) {
+    pub(super) async fn tell_in_service(&self, snapshot: &Snapshot) {
         let names: Vec<String> = snapshot.active().map(|active| active.manifest.name.clone()).collect();
         if let Err(error) = plugin_service::set(&self.services.core, self.host, &names).await {
             log_failure!(error, "the other hosts could not be told which plugins are in service here");

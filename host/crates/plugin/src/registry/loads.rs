@@ -68,7 +68,7 @@ impl Default for Loads {
 
 impl Loads {
     /// Begins to load a package, in a task of its own: one that breaks down takes nobody with it.
-    pub fn begin(&self, loader: &Arc<Loader>, ready: Ready) -> Load {
+    pub(super) fn begin(&self, loader: &Arc<Loader>, ready: Ready) -> Load {
         let Ready { about, settings, candidate, instead_of } = ready;
         let (manifest, given) = (candidate.manifest.clone(), settings.clone());
         let (loader, bell) = (Arc::clone(loader), Arc::clone(&self.bell));
@@ -87,7 +87,7 @@ impl Loads {
     }
 
     /// Waits for loads as long as a scan may; those that are not done by then stay under way. Gives what became of each.
-    pub async fn wait(&self, begun: Vec<Load>) -> Vec<(Load, Option<Outcome>)> {
+    pub(super) async fn wait(&self, begun: Vec<Load>) -> Vec<(Load, Option<Outcome>)> {
         let deadline = Instant::now() + SCAN_PATIENCE;
         let mut waited = Vec::with_capacity(begun.len());
         for mut load in begun {
@@ -98,7 +98,7 @@ impl Loads {
     }
 
     /// Goes on with a load after its scan.
-    pub fn leave(&self, load: Load) {
+    pub(super) fn leave(&self, load: Load) {
         let mut under_way = self.lock();
         under_way.awaited.insert(load.number, load.about.name.clone());
         under_way.loads.insert(load.number, load);
@@ -108,7 +108,7 @@ impl Loads {
 
     /// The load of this package that is under way, by its number; one with another content or other settings is not
     /// wanted any more when it ends.
-    pub fn join(&self, ready: &Ready) -> Option<(u64, Manifest)> {
+    pub(super) fn join(&self, ready: &Ready) -> Option<(u64, Manifest)> {
         let mut under_way = self.lock();
         let load = under_way.loads.values_mut().find(|load| load.about.origin == ready.about.origin)?;
         load.superseded |= load.about.sha256 != ready.about.sha256 || load.settings != ready.settings;
@@ -142,14 +142,14 @@ impl Loads {
     }
 
     /// Nobody waits any more for loads that the snapshot does not wait for: something else was decided meanwhile.
-    pub fn forget_unwanted(&self, snapshot: &Snapshot) {
+    pub(super) fn forget_unwanted(&self, snapshot: &Snapshot) {
         let is_wanted = |number: &u64| snapshot.entries().iter().any(|entry| entry.loading == Some(*number));
         self.lock().awaited.retain(|number, _| is_wanted(number));
         self.ended.send_modify(|count| *count += 1);
     }
 
     /// Waits until no load of the plugin is under way, of no plugin when none is named; at most for `limit`.
-    pub async fn settled(&self, plugin: Option<&str>, limit: Duration) {
+    pub(super) async fn settled(&self, plugin: Option<&str>, limit: Duration) {
         let mut ended = self.ended.subscribe();
         let settled = async {
             loop {

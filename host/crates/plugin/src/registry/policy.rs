@@ -55,16 +55,16 @@ pub(super) struct Decided {
 
 impl Decided {
     /// What is known of a package.
-    pub fn version(&self, plugin: &str, sha256: &str) -> Option<&PluginVersion> {
+    pub(super) fn version(&self, plugin: &str, sha256: &str) -> Option<&PluginVersion> {
         self.versions.get(plugin)?.iter().find(|version| version.sha256 == sha256)
     }
 
-    pub fn is_set_aside(&self, plugin: &str, sha256: &str) -> bool {
+    pub(super) fn is_set_aside(&self, plugin: &str, sha256: &str) -> bool {
         self.version(plugin, sha256).is_some_and(|version| version.set_aside.is_some())
     }
 
     /// A plugin's packages as operators see them: what this host has kept, then what was rolled back elsewhere.
-    pub fn shown(&self, plugin: &str, kept: &[KeptPackage], serving: Option<&str>) -> Vec<VersionReport> {
+    pub(super) fn shown(&self, plugin: &str, kept: &[KeptPackage], serving: Option<&str>) -> Vec<VersionReport> {
         let known = self.versions.get(plugin).map(Vec::as_slice).unwrap_or_default();
         let losses = self.losses.get(plugin).map(Vec::as_slice).unwrap_or_default();
         let history = History { versions: known, losses, kept, serving: None };
@@ -93,7 +93,7 @@ impl Decided {
     }
 
     /// Plugins that were in service on this database and are none of `here`: removed, or another host's alone.
-    pub fn gone(&self, here: &[Entry]) -> Vec<Entry> {
+    pub(super) fn gone(&self, here: &[Entry]) -> Vec<Entry> {
         let absent = |name: &&String| here.iter().all(|entry| entry.about.name != **name);
         self.versions.keys().filter(absent).map(|name| Entry::gone(PackageSummary::absent(name))).collect()
     }
@@ -128,7 +128,7 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    pub fn new(
+    pub(super) fn new(
         plugins: &Plugins,
         keeper: Option<KeeperLink>,
         key: SealingKey,
@@ -150,7 +150,7 @@ impl Policy {
     }
 
     /// The next step of every package that was found.
-    pub async fn decide(
+    pub(super) async fn decide(
         &self,
         found: Vec<FoundPackage>,
         decided: &Decided,
@@ -162,7 +162,7 @@ impl Policy {
     }
 
     /// Files that packages are judged by, so that a change of one of them is news.
-    pub fn rules(&self) -> Vec<PathBuf> {
+    pub(super) fn rules(&self) -> Vec<PathBuf> {
         let mut rules = self.keys.clone();
         // Where the lock only records it is written here, and no package is judged by it.
         rules.extend((self.trust == Trust::Lock).then(|| self.lock_file.clone()));
@@ -171,7 +171,7 @@ impl Policy {
 
     /// Writes down what got into service, where that is the rule, and tells what has changed. Not
     /// earlier: of two packages of one name only the one that is loaded counts.
-    pub async fn record(&self, entries: &mut [Entry]) {
+    pub(super) async fn record(&self, entries: &mut [Entry]) {
         if self.trust != Trust::Record {
             return;
         }
@@ -195,7 +195,7 @@ impl Policy {
     }
 
     /// Writes down what got into service, and whose the names are.
-    pub async fn claim(&self, entries: &[Entry], decided: &Decided, core: &Pool) {
+    pub(super) async fn claim(&self, entries: &[Entry], decided: &Decided, core: &Pool) {
         for entry in entries.iter().filter(|entry| entry.service.is_some()) {
             if let Err(error) = self.claim_one(entry, decided, core).await {
                 let plugin = &entry.about.name;
@@ -256,7 +256,7 @@ impl Policy {
 
     /// What serves in the place of a package that may not (any more), from those that are kept; `always` for whatever
     /// reason. A package that took the worker down and one that is disabled have no stand-in.
-    pub async fn stand_in(&self, entry: Entry, decided: &Decided, before: &Before<'_>, always: bool) -> Step {
+    pub(super) async fn stand_in(&self, entry: Entry, decided: &Decided, before: &Before<'_>, always: bool) -> Step {
         let waits = entry.refusal.as_ref().is_some_and(|refusal| {
             matches!(refusal.code, Code::RolledBack | Code::LowerVersion | Code::DestructiveMigration)
         });
@@ -331,22 +331,26 @@ impl Policy {
     }
 
     /// What `PLUGIN_SETTINGS_<NAME>` says.
-    pub fn environment(&self, plugin: &str) -> Option<&Value> {
+    pub(super) fn environment(&self, plugin: &str) -> Option<&Value> {
         self.settings.get(&plugin.replace('-', "_"))
     }
 
     /// What an operator has stored, opened.
-    pub fn stored(&self, plugin: &str, settings: &Settings) -> Stored {
+    pub(super) fn stored(&self, plugin: &str, settings: &Settings) -> Stored {
         Stored::open(plugin, &settings.open, &settings.sealed, &self.key)
     }
 
     /// Seals the secrets of a plugin's settings.
-    pub fn seal(&self, plugin: &str, secrets: BTreeMap<String, Value>) -> anyhow::Result<BTreeMap<String, String>> {
+    pub(super) fn seal(
+        &self,
+        plugin: &str,
+        secrets: BTreeMap<String, Value>,
+    ) -> anyhow::Result<BTreeMap<String, String>> {
         settings::seal(plugin, secrets, &self.key)
     }
 
     /// Whether the operator's rule lets a package with this content hash in.
-    pub async fn admit(&self, name: &str, sha256: &str, signed: &Signed) -> Result<(), Refusal> {
+    pub(super) async fn admit(&self, name: &str, sha256: &str, signed: &Signed) -> Result<(), Refusal> {
         self.trust(self.load_lock().await.as_ref(), (name, sha256), signed)
     }
 

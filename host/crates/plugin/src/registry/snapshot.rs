@@ -202,13 +202,13 @@ pub(super) struct Before<'s> {
 }
 
 impl<'s> Before<'s> {
-    pub fn new(snapshot: &'s Snapshot, found: &[FoundPackage]) -> Self {
+    pub(super) fn new(snapshot: &'s Snapshot, found: &[FoundPackage]) -> Self {
         Self { snapshot, present: found.iter().map(|found| found.about.origin.clone()).collect() }
     }
 
     /// What serves of this package, whatever its files are now. A package that lies there under another name takes the
     /// place of the one of its plugin that does not lie there any more.
-    pub fn serving(&self, now: &PackageSummary) -> Option<(&'s PackageSummary, &'s Arc<Service>)> {
+    pub(super) fn serving(&self, now: &PackageSummary) -> Option<(&'s PackageSummary, &'s Arc<Service>)> {
         let of = |entry: &'s Entry| entry.service.as_ref().map(|service| (&entry.about, service));
         let same = |entry: &&Entry| {
             entry.about.origin == now.origin && (entry.about.name == now.name || now.name == now.origin)
@@ -219,14 +219,14 @@ impl<'s> Before<'s> {
     }
 
     /// What runs of this package already, when neither its content nor its settings have changed.
-    pub fn unchanged(&self, now: &PackageSummary, sha256: &str, settings: &Value) -> Option<&'s Arc<Service>> {
+    pub(super) fn unchanged(&self, now: &PackageSummary, sha256: &str, settings: &Value) -> Option<&'s Arc<Service>> {
         let (_, service) = self.serving(now)?;
         (service.sha256 == sha256 && service.settings == *settings).then_some(service)
     }
 }
 
 impl Entry {
-    pub fn at(about: PackageSummary, state: State) -> Self {
+    pub(super) fn at(about: PackageSummary, state: State) -> Self {
         Self {
             about,
             state,
@@ -240,22 +240,22 @@ impl Entry {
     }
 
     /// One whose load is under way.
-    pub fn loading(about: PackageSummary, number: u64) -> Self {
+    pub(super) fn loading(about: PackageSummary, number: u64) -> Self {
         Self { failure: Some(LOADING.to_owned()), loading: Some(number), ..Self::at(about, State::Checked) }
     }
 
     /// One that was removed from the folder.
-    pub fn gone(about: PackageSummary) -> Self {
+    pub(super) fn gone(about: PackageSummary) -> Self {
         Self { failure: Some(GONE.to_owned()), ..Self::at(about, State::Retired) }
     }
 
     /// One that took the worker down.
-    pub fn quarantined(about: PackageSummary, why: Quarantined) -> Self {
+    pub(super) fn quarantined(about: PackageSummary, why: Quarantined) -> Self {
         Self { quarantine: Some(Box::new(why)), ..Self::at(about, State::Quarantined) }
     }
 
     /// One whose walk ended before it was in service.
-    pub fn ended(about: PackageSummary, why: PackageError) -> Self {
+    pub(super) fn ended(about: PackageSummary, why: PackageError) -> Self {
         match why {
             PackageError::Failed(reason) => Self::failed(about, reason),
             PackageError::Unsettled => {
@@ -269,17 +269,17 @@ impl Entry {
         }
     }
 
-    pub fn in_service(about: PackageSummary, service: Arc<Service>) -> Self {
+    pub(super) fn in_service(about: PackageSummary, service: Arc<Service>) -> Self {
         Self { service: Some(service), ..Self::at(about, State::Active) }
     }
 
-    pub fn failed(about: PackageSummary, reason: String) -> Self {
+    pub(super) fn failed(about: PackageSummary, reason: String) -> Self {
         tracing::error!(plugin = about.name, package = about.origin, reason, "a plugin failed");
         Self { failure: Some(reason), ..Self::at(about, State::Failed) }
     }
 
     /// What serves in the place of these files, which are no good (yet).
-    pub fn behind(self, about: PackageSummary, service: Arc<Service>) -> Self {
+    pub(super) fn behind(self, about: PackageSummary, service: Arc<Service>) -> Self {
         if !matches!(self.state, State::Discovered | State::Checked) {
             let (plugin, package) = (&about.name, &self.about.origin);
             tracing::warn!(plugin, package, "the version that was loaded before goes on serving");
@@ -294,14 +294,14 @@ impl Entry {
     }
 
     /// The same, when the kept package that was to serve in its place would not.
-    pub fn without_stand_in(self, ended: &Entry) -> Self {
+    pub(super) fn without_stand_in(self, ended: &Entry) -> Self {
         let why = ended.refusal.as_ref().map(|refusal| &refusal.reason).or(ended.failure.as_ref());
         let version = ended.about.manifest.as_ref().map(|manifest| manifest.version.to_string()).unwrap_or_default();
         let failure = format!("Going back to {version} failed: {}", why.map_or("", String::as_str));
         Self { failure: Some(failure), ..self }
     }
 
-    pub fn refuse(&mut self, refusal: Refusal) {
+    pub(super) fn refuse(&mut self, refusal: Refusal) {
         let PackageSummary { name, origin, .. } = &self.about;
         tracing::warn!(plugin = name, package = origin, code = %refusal.code, %refusal, "a plugin was refused");
         (self.state, self.refusal, self.service) = (State::Refused, Some(refusal), None);

@@ -14,7 +14,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    pub fn alter(&self, action: &str) -> String {
+    pub(super) fn alter(&self, action: &str) -> String {
         let (table, name) = (sql::identifier(&self.table), sql::identifier(&self.name));
         format!("ALTER TABLE {}.{table} {action} {name}", sql::identifier(&self.schema))
     }

@@ -28,7 +28,7 @@ const STATES: [&str; 6] = ["pending", "approved", "denied", "used", "expired", "
 /// In the place of a state: all of them.
 const ANY: &str = "any";
 
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     const ACCESS: Access = Access::Scope(APPROVE);
     vec![
         route!(GET "/v1/admin/approvals", ACCESS, Reads::Nothing, list).describe(|op| {

@@ -21,7 +21,7 @@ use cardinal_base::{
 };
 use cardinal_store::audit::{self, Filter};
 
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![route!(GET "/v1/admin/audit", Access::Scope("audit:read"), Reads::Nothing, list).describe(|op| {
         op.named("listAudit", "audit", "Who did what, newest first")
             .query::<ListQuery>()

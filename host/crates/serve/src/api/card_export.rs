@@ -22,7 +22,7 @@ use cardinal_base::codes;
 use cardinal_cards::filter::ListQuery;
 use cardinal_store::catalogue::Format;
 
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![route!(GET "/v1/admin/master-cards/export", Access::Scope("cards:read"), Reads::Nothing, export).describe(|op| {
         op.named("exportCards", "cards", "All cards that a filter picks, as they are at one moment, oldest first")
             .notes("When it can't be finished the connection breaks off: an answer that ends is whole.")

@@ -29,7 +29,7 @@ use cardinal_cards::{
 };
 use cardinal_identity::auth::credential::Credential;
 
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![route!(POST "/v1/admin/master-cards/import", Access::Scope("cards:write"), Reads::Stream, import).describe(|op| {
         op.named("importCards", "cards", "Cards out of a file, as a job")
             .notes("A row has `title` and `sku`, perhaps `status` and `attributes`; a column `attributes.<name>` of CSV is one \

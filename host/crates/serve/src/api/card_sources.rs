@@ -22,7 +22,7 @@ use crate::{
 };
 use cardinal_base::schema::{Actor, DateTime};
 
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![route!(GET "/v1/admin/master-cards/{id}/sources", Access::Scope("cards:read"), Reads::Nothing, list).describe(
         |op| {
             op.named("listSources", "cards", "A card's sources without their data")

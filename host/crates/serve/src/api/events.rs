@@ -24,7 +24,7 @@ use cardinal_store::{
     events::{Begin, Events},
 };
 
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![route!(GET "/v1/admin/events", Access::Authenticated, Reads::Nothing, read).describe(|op| {
         op.named("readEvents", "events", "What happens, as server-sent events")
             .notes("`Last-Event-ID` goes on behind that event. Of each topic only for whoever holds its scope.")

@@ -44,7 +44,7 @@ const READ: &str = "jobs:read";
 const WRITE: &str = "jobs:write";
 
 // One's own jobs need no scope of their own: whoever may import sees what became of it.
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         route!(GET "/v1/admin/jobs", Access::Scope(READ), Reads::Nothing, list).describe(|op| {
 op.named("listJobs", "jobs", "Jobs, newest first").query::<ListQuery>().param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
@@ -66,13 +66,13 @@ op.named("cancelJob", "jobs", "Stop a job").accepted::<Item<JobShown>>().refuses
 }
 
 /// A job alone in its reply.
-pub type JobItem = Item<JobShown>;
+pub(super) type JobItem = Item<JobShown>;
 
 /// What `view` and `whole` put together.
 #[derive(JsonSchema)]
 #[schemars(rename = "Job")]
 #[allow(dead_code, reason = "a description")]
-pub struct JobShown {
+pub(super) struct JobShown {
     id: Uuid,
     action: String,
     /// `queued`, `running`, `done`, `failed`, `cancelled` or `interrupted`.
@@ -127,7 +127,7 @@ async fn start(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 /// 202 with the job as it stands.
-pub async fn accepted(app: &App, job: &Job) -> ApiResult<Reply> {
+pub(super) async fn accepted(app: &App, job: &Job) -> ApiResult<Reply> {
     reply::accepted(&format!("/v1/admin/jobs/{}", job.id), &json!({"item": whole(app, job).await?}))
 }
 

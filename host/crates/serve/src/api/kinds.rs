@@ -19,7 +19,7 @@ use crate::{
 use cardinal_package::state::State;
 use cardinal_plugin_host::registry::PluginReport;
 
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![route!(GET "/v1/admin/kinds", Access::Scope("plugins:read"), Reads::Nothing, list).describe(|op| {
         op.named("listKinds", "plugins", "Who writes and reads each kind of data, and how many cards have it")
             .ok::<Kinds>();

@@ -33,7 +33,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(500);
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// What is read: numbered, the newest of it at hand.
-pub trait Feed: Send + Sync + 'static {
+pub(super) trait Feed: Send + Sync + 'static {
     /// What comes after `place`, of what is at hand.
     fn portion(&self, place: i64) -> Portion;
 
@@ -48,7 +48,7 @@ pub trait Feed: Send + Sync + 'static {
 }
 
 /// Where a reader begins.
-pub struct Beginning {
+pub(super) struct Beginning {
     /// All up to this number has been read, or is not asked for.
     pub place: i64,
     /// What came before it may have been missed.
@@ -60,7 +60,7 @@ pub struct Beginning {
 }
 
 /// Who reads, what, and how far.
-pub struct Reading<F> {
+pub(super) struct Reading<F> {
     app: Arc<App>,
     credential: Credential,
     feed: F,
@@ -93,7 +93,7 @@ enum End {
 
 impl<F: Feed> Reading<F> {
     /// `head` changes with the number of the newest.
-    pub fn begin(
+    pub(super) fn begin(
         app: &Arc<App>,
         call: &Call,
         (feed, head): (F, watch::Receiver<i64>),
@@ -120,7 +120,7 @@ impl<F: Feed> Reading<F> {
     }
 
     /// The reply that streams it.
-    pub fn reply(self) -> Reply {
+    pub(super) fn reply(self) -> Reply {
         reply(Body::stream(StreamBody::new(self.frames())))
     }
 
@@ -289,7 +289,7 @@ impl End {
 }
 
 /// A reply of this kind with such a body; of HEAD, with none.
-pub fn reply(body: Body) -> Reply {
+pub(super) fn reply(body: Body) -> Reply {
     let mut reply = Reply::new(body);
     let headers = reply.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -300,7 +300,7 @@ pub fn reply(body: Body) -> Reply {
 }
 
 /// `Last-Event-ID`; an empty one is none, as browsers have it.
-pub fn last_read(headers: &HeaderMap) -> ApiResult<Option<i64>> {
+pub(super) fn last_read(headers: &HeaderMap) -> ApiResult<Option<i64>> {
     let refused = || ApiError::new(&codes::INVALID_REQUEST).detail("`Last-Event-ID` is the `id` of an event.");
     let mut values = headers.get_all(LAST_EVENT_ID).iter();
     let (Some(value), None) = (values.next(), values.next()) else {

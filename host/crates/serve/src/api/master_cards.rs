@@ -25,7 +25,7 @@ use cardinal_cards::{
 };
 use cardinal_store::{card_sources::Written, cards::Precondition, catalogue::CardPage, error::StoreError};
 
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         route!(GET "/v1/admin/master-cards", Access::Scope("cards:read"), Reads::Nothing, list).describe(|op| {
 op.named("listCards", "cards", "Cards by page, filter and search").notes("No page costs more than the first. A cursor belongs to its filter and order. A page ends early where its cards have 16 MiB; its cursor goes on.")

@@ -22,7 +22,7 @@ use cardinal_base::codes;
 const CACHE: &str = "private, max-age=3600";
 const BUSY_SECONDS: u32 = 5;
 
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![route!(GET "/v1/admin/pictures", Access::Scope("cards:read"), Reads::Nothing, show).describe(|op| {
         op.named("getPicture", "cards", "A picture from the web, read and checked by the host")
             .notes(

@@ -20,7 +20,7 @@ use crate::{
 use cardinal_base::codes;
 use cardinal_control::link::ProvisionFault;
 
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         route!(DELETE "/v1/admin/plugin-registry/{name}/data", Access::Scope("plugins:manage"), Reads::Json(SMALL), purge).describe(|op| {
             op.named("purgePluginData", "plugins", "Drop everything that a plugin has in the database")

@@ -32,7 +32,7 @@ use cardinal_observe::{log::tail::Tail, recent::Portion};
 const SCOPE: &str = "plugins:read";
 const EVENT_STREAM: &str = "text/event-stream";
 
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![route!(GET "/v1/admin/plugin-registry/{name}/logs", Access::Scope(SCOPE), Reads::Nothing, read).describe(
         |op| {
             op.named("readPluginLogs", "plugins", "The last lines of a plugin on this host")

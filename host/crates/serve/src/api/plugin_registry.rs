@@ -22,7 +22,7 @@ use cardinal_plugin_host::registry::{Wanted, readers_without};
 /// How long a rescan is waited for; less than a request may take.
 const RESCAN_WAIT: Duration = Duration::from_secs(15);
 
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         route!(GET "/v1/admin/plugin-registry", Access::Scope("plugins:read"), Reads::Nothing, list).describe(|op| {
 op.named("listRegistry", "plugins", "Every plugin that was found, and what became of it").replies_as(200, "Them.", "application/json", listed(&REPORT));

@@ -26,7 +26,7 @@ use cardinal_plugin_host::registry::Configuration;
 /// Bytes of a plugin's settings.
 const BODY: usize = 256 * 1024;
 
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         route!(GET "/v1/admin/plugin-registry/{name}/settings", Access::Scope("plugins:read"), Reads::Nothing, show).describe(|op| {
             op.named("getPluginSettings", "plugins", "A plugin's settings, without their secrets")

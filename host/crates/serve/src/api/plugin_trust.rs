@@ -19,7 +19,7 @@ use crate::{
 };
 use cardinal_base::codes;
 
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         route!(POST "/v1/admin/plugin-registry/{name}/release", Access::Scope("plugins:manage"), Reads::Nothing, release).describe(|op| {
 op.named("releasePlugin", "plugins", "Let a plugin out of quarantine").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", json!({"type": "object", "required": ["item"]})).refuses(&[&codes::CONFLICT]);

@@ -34,7 +34,7 @@ const IDLE: Duration = Duration::from_secs(30);
 /// How long all of it may take.
 const WHOLE: Duration = Duration::from_secs(15 * 60);
 
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         route!(POST "/v1/admin/plugin-registry/upload", Access::Scope("plugins:manage"), Reads::Stream, upload).describe(|op| {
             op.named("uploadPlugin", "plugins", "Put a signed plugin into the plugins folder of this host")

@@ -24,7 +24,7 @@ use cardinal_base::{
     input,
 };
 
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         route!(GET "/problems", Access::Public, Reads::Nothing, list).describe(|op| {
             op.named("listProblems", "problems", "Every error code").ok::<Problems>().replies_as(

@@ -27,7 +27,7 @@ const TEXT_LIMIT: usize = 2_000;
 /// Bytes of all routes together.
 const BODY: usize = 512 * 1024;
 
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         route!(GET "/v1/admin/proxy-routes", Access::Scope("proxy:read"), Reads::Nothing, show).describe(|op| {
             op.named("getProxyRoutes", "proxy", "Where paths that are not ours go").ok::<Routes>().unless_known();

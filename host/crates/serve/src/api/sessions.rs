@@ -34,7 +34,7 @@ use cardinal_store::{
 
 const OTHERS: &str = "users:write";
 
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         route!(GET "/v1/admin/sessions", Access::Authenticated, Reads::Nothing, list).describe(|op| {
             op.named("listSessions", "sessions", "Logins that have not ended, newest first")

@@ -33,7 +33,7 @@ const COLUMN_LIMIT: usize = 200;
 /// Parameters of the list that say where in it one is, or that a view has members of its own for.
 const NOT_FILTERS: [&str; 5] = ["limit", "cursor", "sort", "fields", "count"];
 
-pub fn routes() -> Vec<Route> {
+pub(super) fn routes() -> Vec<Route> {
     vec![
         route!(GET "/v1/admin/views", Access::Scope("cards:read"), Reads::Nothing, list).describe(|op| {
             op.named("listViews", "views", "One's saved list views, by name").ok::<Views>();

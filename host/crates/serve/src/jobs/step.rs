@@ -18,13 +18,13 @@ use cardinal_store::{
 };
 
 /// A step that failed is tried again so often before the job is given up; the wait between grows to [`MAX_WAIT`].
-pub const ATTEMPTS: u32 = 20;
-pub const MAX_WAIT: Duration = Duration::from_secs(5);
+pub(super) const ATTEMPTS: u32 = 20;
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(5);
 /// After a step the database has as long for others as the step took, at most this long.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// Does what is left of a job.
-pub async fn all(app: &App, job: &Job, cancelled: &CancellationToken) -> End {
+pub(super) async fn all(app: &App, job: &Job, cancelled: &CancellationToken) -> End {
     let Some(action) = Action::named(&job.action) else {
         return End::Failed(format!("This version has no action `{}`.", job.action));
     };
@@ -35,7 +35,7 @@ pub async fn all(app: &App, job: &Job, cancelled: &CancellationToken) -> End {
 }
 
 /// Who the starter is by now, if the right for it is still there.
-pub async fn starter(app: &App, job: &Job, scope: &str) -> ApiResult<SharedCaller> {
+pub(super) async fn starter(app: &App, job: &Job, scope: &str) -> ApiResult<SharedCaller> {
     let credential: Credential = serde_json::from_value(job.credential.clone()).map_err(ApiError::internal)?;
     let caller = app.auth.again(&credential).await?;
     caller.require(scope)?;
@@ -43,7 +43,7 @@ pub async fn starter(app: &App, job: &Job, scope: &str) -> ApiResult<SharedCalle
 }
 
 /// What a job's reader is told when the rights are gone.
-pub fn rights_gone(error: &ApiError) -> End {
+pub(super) fn rights_gone(error: &ApiError) -> End {
     End::Failed(format!("Whoever started this may not do it any more: {}", describe(error)))
 }
 
@@ -80,12 +80,12 @@ async fn parts(app: &App, job: &Job, deed: &BulkAction, cancelled: &Cancellation
 
 /// Where a job of this process is, when that is further than `from`: its last step was committed, though the answer to
 /// that was lost.
-pub async fn went_on(app: &App, id: Uuid, from: (i32, i32)) -> Option<(i32, i32)> {
+pub(super) async fn went_on(app: &App, id: Uuid, from: (i32, i32)) -> Option<(i32, i32)> {
     jobs::place(&app.pools.core, id, app.jobs.runner).await.ok().flatten().filter(|place| *place > from)
 }
 
 /// Waits, unless the job is to stop.
-pub async fn pause(time: Duration, cancelled: &CancellationToken) {
+pub(super) async fn pause(time: Duration, cancelled: &CancellationToken) {
     let _ = tokio::time::timeout(time, cancelled.cancelled()).await;
 }
 

@@ -45,7 +45,7 @@ const CARD_ARGUMENT: &str = "card_id";
 /// `args` of a job with this action.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Task {
+pub(super) struct Task {
     tool: String,
     #[serde(default)]
     arguments: Map<String, Value>,
@@ -54,7 +54,7 @@ pub struct Task {
 }
 
 impl Task {
-    pub fn read(args: &Map<String, Value>) -> ApiResult<Self> {
+    pub(super) fn read(args: &Map<String, Value>) -> ApiResult<Self> {
         input::json(Value::Object(args.clone()).to_string().as_bytes()).map_err(|error| match error {
             InputError::Field { pointer, detail } => ApiError::invalid(format!("/args{pointer}"), detail),
             other => other.into(),
@@ -62,7 +62,7 @@ impl Task {
     }
 
     /// Whether the caller may run this tool on cards, and whether it takes such arguments.
-    pub fn check(&self, caller: &Caller, registry: &Registry) -> ApiResult<()> {
+    pub(super) fn check(&self, caller: &Caller, registry: &Registry) -> ApiResult<()> {
         let entry = find(registry, &self.tool)
             .ok_or_else(|| ApiError::invalid("/args/tool", "No active plugin has a tool of this name."))?;
         may_run(&entry, caller)?;
@@ -95,7 +95,7 @@ fn may_run(entry: &ToolEntry, caller: &Caller) -> ApiResult<()> {
 }
 
 /// Calls the tool for every card that is left.
-pub async fn all(app: &App, job: &Job, cancelled: &CancellationToken) -> End {
+pub(super) async fn all(app: &App, job: &Job, cancelled: &CancellationToken) -> End {
     let task = match job.args.as_object().map(Task::read) {
         Some(Ok(task)) => task,
         _ => return End::Failed("The job's arguments are damaged.".to_owned()),

@@ -12,16 +12,16 @@ use super::Visit;
 const NAME_LIMIT: usize = 100;
 
 /// Who the client says it is. Of a message by itself nobody has said it; there the protocol library names itself.
-pub fn info(visit: &Visit, context: &RequestContext<RoleServer>) -> Option<Implementation> {
+pub(super) fn info(visit: &Visit, context: &RequestContext<RoleServer>) -> Option<Implementation> {
     if visit.session.is_some() { context.client_info() } else { context.meta.client_info() }
 }
 
 /// As it may be shown: what a client calls itself is anything.
-pub fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(NAME_LIMIT).collect()
 }
 
 /// What notifications about the call are marked with, where the client has asked for some and hears them.
-pub fn progress_token(visit: &Visit, context: &RequestContext<RoleServer>) -> Option<ProgressToken> {
+pub(super) fn progress_token(visit: &Visit, context: &RequestContext<RoleServer>) -> Option<ProgressToken> {
     context.meta.get_progress_token().filter(|_| visit.reads_events)
 }

@@ -17,13 +17,13 @@ use cardinal_database::pool::Pool;
 use cardinal_store::catalogue::Catalogue;
 
 /// Bytes of the largest answer: what names its fields or a source gets so much, and a resource.
-pub const ANSWER_LIMIT: usize = 1 << 20;
+pub(super) const ANSWER_LIMIT: usize = 1 << 20;
 /// Bytes of a page of cards or of a history, and of a card that nobody has named fields of: 16,000 tokens, some more than
 /// half of what clients pass on to a model.
 const PAGE_LIMIT: usize = 64 << 10;
 
 /// One of them.
-pub struct CoreTool {
+pub(super) struct CoreTool {
     /// As clients see it.
     pub declaration: Tool,
     pub scope: &'static str,
@@ -61,18 +61,18 @@ enum Answer {
 static TOOLS: LazyLock<Vec<CoreTool>> = LazyLock::new(declared::all);
 
 /// All of them, in the order of their names.
-pub fn list() -> &'static [CoreTool] {
+pub(super) fn list() -> &'static [CoreTool] {
     &TOOLS
 }
 
 impl CoreTool {
     /// What is wrong with the arguments.
-    pub fn complaints(&self, arguments: &JsonObject) -> Option<String> {
+    pub(super) fn complaints(&self, arguments: &JsonObject) -> Option<String> {
         cardinal_plugin_host::arguments::complaints(self.validator.as_ref()?, arguments)
     }
 
     /// Runs it. Every failure is a result that the model can read.
-    pub async fn run(&self, cards: &Cards, visit: &Visit, arguments: JsonObject) -> CallToolResult {
+    pub(super) async fn run(&self, cards: &Cards, visit: &Visit, arguments: JsonObject) -> CallToolResult {
         let outcome = match self.action {
             Action::Create => write::create(cards, visit, arguments).await,
             Action::Get => read::get(cards, arguments).await,

@@ -15,13 +15,13 @@ use cardinal_base::exact;
 static OPENING: LazyLock<String> = LazyLock::new(|| format!("\"{:032x}:", rand::random::<u128>()));
 
 /// What stands for the object until [`restore`]; none for what is no JSON.
-pub fn stand_in(object: &str) -> Option<Value> {
+pub(super) fn stand_in(object: &str) -> Option<Value> {
     let object = exact::without_duplicates(object)?;
     Some(Value::String(format!("{}{object}", &OPENING[1..])))
 }
 
 /// Puts the object back. A message is never split between frames.
-pub fn restore(frame: Frame<Bytes>) -> Frame<Bytes> {
+pub(super) fn restore(frame: Frame<Bytes>) -> Frame<Bytes> {
     frame.map_data(|bytes| restored(&bytes).map_or(bytes, Bytes::from))
 }
 

@@ -19,7 +19,7 @@ use crate::http::{body::Body, reply::Reply};
 use cardinal_plugin_host::progress::{Progress, ProgressReceiver};
 
 /// How often there is one.
-pub const HEARTBEAT: Duration = Duration::from_secs(15);
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 /// What event streams take for nothing.
 const COMMENT: &[u8] = b": still running\n\n";
 
@@ -29,7 +29,7 @@ const REPORT_PAUSE: Duration = Duration::from_millis(100);
 const NUDGE: f64 = 1e-6;
 
 /// A client that has asked how far its call is.
-pub struct Reporter {
+pub(super) struct Reporter {
     peer: Peer<RoleServer>,
     token: ProgressToken,
     begun: Instant,
@@ -40,7 +40,7 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    pub fn new(peer: Peer<RoleServer>, token: ProgressToken) -> Self {
+    pub(super) fn new(peer: Peer<RoleServer>, token: ProgressToken) -> Self {
         Self { peer, token, begun: Instant::now(), told: None, latest: None }
     }
 
@@ -73,7 +73,7 @@ fn above(number: f64) -> f64 {
 
 /// Waits for `work`. Meanwhile a client that has asked for progress hears what the plugin says of it, and at each beat that
 /// the call goes on.
-pub async fn while_running<T>(
+pub(super) async fn while_running<T>(
     client: Option<Reporter>,
     mut reports: ProgressReceiver,
     work: impl Future<Output = T>,
@@ -119,13 +119,13 @@ fn unseen(reports: &mut ProgressReceiver) -> Option<Progress> {
 }
 
 /// An answer that came at once, or a stream that it will come on.
-pub enum TimedAnswer {
+pub(super) enum TimedAnswer {
     AtOnce(Response),
     OnStream(Reply),
 }
 
 /// The answer; when it takes longer than a heartbeat, a stream of events that holds it later and a comment at each beat.
-pub async fn answer(work: impl Future<Output = Response> + Send + 'static) -> TimedAnswer {
+pub(super) async fn answer(work: impl Future<Output = Response> + Send + 'static) -> TimedAnswer {
     let mut work: Work = Box::pin(work);
     match tokio::time::timeout(HEARTBEAT, work.as_mut()).await {
         Ok(response) => TimedAnswer::AtOnce(response),

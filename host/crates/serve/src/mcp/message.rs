@@ -20,7 +20,7 @@ const INVALID_PARAMS: i32 = -32602;
 const SESSION_NOT_FOUND: i32 = -32001;
 
 #[derive(Default)]
-pub struct Message {
+pub(super) struct Message {
     /// Null for a notification.
     id: Value,
     pub method: String,
@@ -54,7 +54,7 @@ fn exact_arguments(bytes: &[u8]) -> Option<Bytes> {
 
 impl Message {
     /// The message of a POST, or the error that answers it.
-    pub fn read(bytes: &[u8]) -> Result<Self, Box<Reply>> {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, Box<Reply>> {
         let value = serde_json::from_slice::<Value>(bytes).map_err(|_| {
             let (code, text) = match input::is_json(bytes) {
                 false => (PARSE_ERROR, "Parse error: the body is not JSON"),
@@ -127,22 +127,22 @@ impl Message {
     }
 
     /// A JSON-RPC error that answers this message.
-    pub fn refusal(&self, status: StatusCode, code: i32, text: &str) -> Reply {
+    pub(super) fn refusal(&self, status: StatusCode, code: i32, text: &str) -> Reply {
         rpc_error(status, &self.id, code, text)
     }
 
     /// What the client means is not there.
-    pub fn invalid_params(&self, text: &str) -> Reply {
+    pub(super) fn invalid_params(&self, text: &str) -> Reply {
         self.refusal(StatusCode::BAD_REQUEST, INVALID_PARAMS, &format!("Invalid params: {text}"))
     }
 
     /// The HTTP layer of the protocol refuses the message, for its headers mostly.
-    pub fn invalid(&self, status: StatusCode, text: &str) -> Reply {
+    pub(super) fn invalid(&self, status: StatusCode, text: &str) -> Reply {
         self.refusal(status, INVALID_REQUEST, &format!("Invalid request: {text}"))
     }
 
     /// 404, at which clients begin a new session.
-    pub fn session_not_found(&self) -> Reply {
+    pub(super) fn session_not_found(&self) -> Reply {
         self.refusal(
             StatusCode::NOT_FOUND,
             SESSION_NOT_FOUND,
@@ -151,7 +151,7 @@ impl Message {
     }
 
     /// The client's capabilities do not fit into a session's id.
-    pub fn too_many_capabilities(&self) -> Reply {
+    pub(super) fn too_many_capabilities(&self) -> Reply {
         self.refusal(StatusCode::BAD_REQUEST, INVALID_PARAMS, "Invalid params: `capabilities` is too large")
     }
 }

@@ -25,7 +25,7 @@ const RESULT_LIMIT: usize = 1 << 20;
 const CONTENT_LIST: &str = "application/vnd.cardinal.content+json";
 
 /// The declaration that clients see.
-pub fn declare(entry: &ToolEntry) -> Tool {
+pub(super) fn declare(entry: &ToolEntry) -> Tool {
     let declared = &entry.tool;
     let schema =
         declared.input_schema.clone().unwrap_or_else(|| Map::from_iter([("type".to_owned(), json!("object"))]));
@@ -51,12 +51,12 @@ fn annotations(entry: &ToolEntry) -> ToolAnnotations {
 }
 
 /// What is wrong with the arguments.
-pub fn complaints(entry: &ToolEntry, arguments: &JsonObject) -> Option<String> {
+pub(super) fn complaints(entry: &ToolEntry, arguments: &JsonObject) -> Option<String> {
     arguments::complaints(entry.validator.as_ref()?, arguments)
 }
 
 /// Calls the tool. Every failure of the plugin is a result that the model can read.
-pub async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> CallToolResult {
+pub(super) async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> CallToolResult {
     let body = visit.exact_arguments.clone().unwrap_or_else(|| Value::Object(arguments).to_string().into());
     let deadline = Instant::now() + entry.timeout;
     let parts = CallParts {
@@ -172,7 +172,7 @@ fn unpromised(entry: &ToolEntry, result: &JsonObject) -> Option<String> {
 }
 
 /// An object, and its text. Both have every digit of the text.
-pub fn structured(value: Value, text: String) -> CallToolResult {
+pub(super) fn structured(value: Value, text: String) -> CallToolResult {
     let exact = exact::first_inexact(&text).and_then(|_| exact_content::stand_in(&text));
     let mut result = CallToolResult::structured(exact.unwrap_or(value));
     result.content = vec![ContentBlock::text(text)];
@@ -180,12 +180,12 @@ pub fn structured(value: Value, text: String) -> CallToolResult {
 }
 
 /// A result that says what went wrong.
-pub fn failure(text: impl Into<String>) -> CallToolResult {
+pub(super) fn failure(text: impl Into<String>) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(text.into())])
 }
 
 /// A failure in the words that its problem document would have.
-pub fn plain(error: &ApiError) -> String {
+pub(super) fn plain(error: &ApiError) -> String {
     let fields = error.fields().iter().map(|(pointer, detail)| format!("\n{pointer}: {detail}"));
     format!("{}: {}{}", error.code(), error.client_detail().unwrap_or("The call failed."), fields.collect::<String>())
 }

@@ -15,10 +15,10 @@ use crate::http::error::{ApiError, ApiResult};
 use cardinal_cards::{card::Card, filter::ListQuery};
 
 /// The scope that reads them.
-pub const SCOPE: &str = "cards:read";
-pub const TEMPLATE: &str = "card://{id}";
+pub(super) const SCOPE: &str = "cards:read";
+pub(super) const TEMPLATE: &str = "card://{id}";
 /// What a template's variable is called.
-pub const VARIABLE: &str = "id";
+pub(super) const VARIABLE: &str = "id";
 
 const SCHEME: &str = "card://";
 const JSON: &str = "application/json";
@@ -29,11 +29,11 @@ const COMPLETED: usize = 100;
 const DIGITS: usize = 32;
 
 /// A card as clients see it in a list, or as a link.
-pub fn describe(card: &Card) -> Resource {
+pub(super) fn describe(card: &Card) -> Resource {
     Resource::new(format!("{SCHEME}{}", card.id), &card.sku).with_title(&card.title).with_mime_type(JSON)
 }
 
-pub fn template() -> ResourceTemplate {
+pub(super) fn template() -> ResourceTemplate {
     ResourceTemplate::new(TEMPLATE, "card")
         .with_title("Product card")
         .with_description("A card with all its attributes and sources, by its id")
@@ -41,7 +41,7 @@ pub fn template() -> ResourceTemplate {
 }
 
 /// A page of the cards, newest first.
-pub async fn list(cards: &Cards, cursor: Option<String>) -> ApiResult<ListResourcesResult> {
+pub(super) async fn list(cards: &Cards, cursor: Option<String>) -> ApiResult<ListResourcesResult> {
     let query = ListQuery { limit: Some(PAGE), cursor, ..ListQuery::default() };
     let listing = cards.catalogue.list(&query, false).await?;
     let mut result = ListResourcesResult::with_all_items(listing.cards.iter().map(describe).collect());
@@ -52,7 +52,7 @@ pub async fn list(cards: &Cards, cursor: Option<String>) -> ApiResult<ListResour
 }
 
 /// The card of a URI, as JSON.
-pub async fn read(cards: &Cards, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+pub(super) async fn read(cards: &Cards, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let refused = |error: ApiError| refusal(&error, uri);
     let id = uri.strip_prefix(SCHEME).and_then(|id| Uuid::try_parse(id).ok());
     let id = id.ok_or_else(|| refused(ApiError::not_found("resource")))?;
@@ -74,7 +74,7 @@ pub async fn read(cards: &Cards, uri: &str) -> Result<ReadResourceResult, ErrorD
 
 /// Ids of cards for what somebody has typed: the beginning of an id, or text of a SKU or title. The second says whether
 /// there are more.
-pub async fn complete(cards: &Cards, typed: &str) -> ApiResult<(Vec<String>, bool)> {
+pub(super) async fn complete(cards: &Cards, typed: &str) -> ApiResult<(Vec<String>, bool)> {
     let typed = typed.trim();
     let mut ids: Vec<Uuid> = Vec::new();
     let most = i64::try_from(COMPLETED).unwrap_or(i64::MAX);
@@ -112,7 +112,7 @@ fn ids_beginning(typed: &str) -> Option<(Uuid, Uuid)> {
 }
 
 /// The JSON-RPC error for what could not be listed, read or completed.
-pub fn refusal(error: &ApiError, uri: &str) -> ErrorData {
+pub(super) fn refusal(error: &ApiError, uri: &str) -> ErrorData {
     let (text, status) = (plugin_tools::plain(error), error.status());
     if status == http::StatusCode::NOT_FOUND {
         return ErrorData::resource_not_found("Resource not found", Some(json!({"uri": uri})));

@@ -79,29 +79,29 @@ pub struct Services {
 
 /// One for each request or session; cheap to clone.
 #[derive(Clone)]
-pub struct Server {
+pub(super) struct Server {
     services: Services,
     latest_list: Arc<LatestList>,
     stop: CancellationToken,
 }
 
 impl Server {
-    pub fn new(services: Services, stop: CancellationToken) -> Self {
+    pub(super) fn new(services: Services, stop: CancellationToken) -> Self {
         Self { services, latest_list: Arc::default(), stop }
     }
 
     /// Cancelled when the host stops.
-    pub fn stop(&self) -> &CancellationToken {
+    pub(super) fn stop(&self) -> &CancellationToken {
         &self.stop
     }
 
     /// What the tools that `caller` sees look like, as a number that is the same in every process.
-    pub fn view(&self, caller: &Caller, narrowing: &Narrowing) -> u64 {
+    pub(super) fn view(&self, caller: &Caller, narrowing: &Narrowing) -> u64 {
         tool_list::view(&self.tools().listed(caller, narrowing))
     }
 
     /// What is wrong with the names that a connection is narrowed to.
-    pub fn unknown_names(&self, caller: &Caller, narrowing: &Narrowing) -> Option<String> {
+    pub(super) fn unknown_names(&self, caller: &Caller, narrowing: &Narrowing) -> Option<String> {
         let snapshot = self.services.registry.snapshot();
         narrowing.unknown(&self.latest_list.get(&snapshot), &snapshot, caller)
     }

@@ -150,7 +150,7 @@ async fn close(manager: &LocalSessionManager, inner: Arc<str>) {
 type Open = HashMap<Arc<str>, Arc<Session>>;
 
 /// The sessions that are in use, by their ids.
-pub struct Sessions {
+pub(super) struct Sessions {
     key: SealingKey,
     manager: Arc<LocalSessionManager>,
     /// Read at every message without a lock; changes are rare.
@@ -161,7 +161,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    pub fn new(key: SealingKey, manager: Arc<LocalSessionManager>) -> Self {
+    pub(super) fn new(key: SealingKey, manager: Arc<LocalSessionManager>) -> Self {
         Self {
             key,
             manager,
@@ -173,7 +173,7 @@ impl Sessions {
     }
 
     /// A new session of `caller`, which the protocol library knows as `inner`; gives its id.
-    pub fn open(
+    pub(super) fn open(
         &self,
         caller: &Caller,
         inner: Arc<str>,
@@ -189,7 +189,7 @@ impl Sessions {
     }
 
     /// The session of this id, if it is `caller`'s.
-    pub fn find(&self, id: &str, caller: &Caller) -> Option<Arc<Session>> {
+    pub(super) fn find(&self, id: &str, caller: &Caller) -> Option<Arc<Session>> {
         let owner = owner(caller);
         let open = self.open.load().get(id).cloned();
         let session = match open {
@@ -245,7 +245,7 @@ impl Sessions {
     }
 
     /// Ends the session, as its client wants it.
-    pub fn end(&self, session: &Session) {
+    pub(super) fn end(&self, session: &Session) {
         let mut ended = lock(&self.ended);
         if ended.len() >= ENDED_LIMIT
             && let Some(oldest) = ended.iter().min_by_key(|(_, at)| **at).map(|(id, _)| *id)
@@ -259,7 +259,7 @@ impl Sessions {
     }
 
     /// Takes what nobody uses out of memory; called every minute.
-    pub fn sweep(&self) {
+    pub(super) fn sweep(&self) {
         lock(&self.ended).retain(|_, at| at.elapsed() < ENDED_AGE);
         let idle = self.now().saturating_sub(millis(IDLE));
         self.retain(|session| session.is_in_use() || session.used.load(Ordering::Relaxed) > idle);
@@ -289,7 +289,7 @@ fn displaced(open: &Open, owner: Uuid) -> Option<Arc<str>> {
 }
 
 /// What is kept of a client's `initialize`; `None` when its capabilities are too large for an id.
-pub fn essence(client: InitializeRequestParams) -> Option<InitializeRequestParams> {
+pub(super) fn essence(client: InitializeRequestParams) -> Option<InitializeRequestParams> {
     let shortened = |text: &str| text.chars().take(NAME_LIMIT).collect::<String>();
     let info = Implementation::new(shortened(&client.client_info.name), shortened(&client.client_info.version));
     let mut kept = InitializeRequestParams::new(client.capabilities, info);
@@ -302,7 +302,7 @@ pub fn essence(client: InitializeRequestParams) -> Option<InitializeRequestParam
 }
 
 /// A key is an owner of its own; tokens of one user are the same one.
-pub fn owner(caller: &Caller) -> Uuid {
+pub(super) fn owner(caller: &Caller) -> Uuid {
     caller.key.as_ref().map_or(caller.user_id, |(id, _)| *id)
 }
 

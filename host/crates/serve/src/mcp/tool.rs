@@ -18,7 +18,7 @@ use cardinal_plugin_host::registry::{Registry, ToolEntry};
 
 /// A tool that its caller may use.
 #[derive(Clone)]
-pub enum AnyTool {
+pub(super) enum AnyTool {
     Core(&'static CoreTool),
     Plugin(Arc<ToolEntry>),
     /// Finds some of these.
@@ -26,7 +26,7 @@ pub enum AnyTool {
 }
 
 /// What there is of a name for a caller.
-pub enum Found {
+pub(super) enum Found {
     Tool(AnyTool),
     /// There is such a tool; the caller's scopes do not cover it, and it does not learn of it.
     Hidden,
@@ -36,7 +36,7 @@ pub enum Found {
 }
 
 impl AnyTool {
-    pub fn find(registry: &Registry, name: &str, caller: &Caller) -> Found {
+    pub(super) fn find(registry: &Registry, name: &str, caller: &Caller) -> Found {
         let entry = registry.snapshot().tools.get(name).cloned();
         let core = || core_tools::list().iter().find(|tool| tool.declaration.name == name);
         let found = entry.map(Self::Plugin).or_else(|| core().map(Self::Core));
@@ -47,7 +47,7 @@ impl AnyTool {
         }
     }
 
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         match self {
             Self::Core(tool) => &tool.declaration.name,
             Self::Plugin(entry) => &entry.tool.name,
@@ -63,7 +63,7 @@ impl AnyTool {
         }
     }
 
-    pub fn requires_confirmation(&self) -> bool {
+    pub(super) fn requires_confirmation(&self) -> bool {
         match self {
             Self::Core(tool) => tool.requires_confirmation,
             Self::Plugin(entry) => entry.tool.requires_confirmation,
@@ -72,7 +72,7 @@ impl AnyTool {
     }
 
     /// What a person is told of it who is to confirm a call.
-    pub fn to_confirm(&self) -> ToConfirm<'_> {
+    pub(super) fn to_confirm(&self) -> ToConfirm<'_> {
         let (title, has_output_schema) = match self {
             Self::Core(tool) => (&tool.declaration.title, tool.declaration.output_schema.is_some()),
             Self::Plugin(entry) => (&entry.tool.title, entry.tool.output_schema.is_some()),
@@ -82,7 +82,7 @@ impl AnyTool {
     }
 
     /// What is wrong with the arguments.
-    pub fn complaints(&self, arguments: &JsonObject) -> Option<String> {
+    pub(super) fn complaints(&self, arguments: &JsonObject) -> Option<String> {
         match self {
             Self::Core(tool) => tool.complaints(arguments),
             Self::Plugin(entry) => plugin_tools::complaints(entry, arguments),
@@ -91,7 +91,7 @@ impl AnyTool {
     }
 
     /// Runs it, whether confirmed or not. Every failure is a result that the model can read.
-    pub async fn run(&self, cards: &Cards, visit: &Visit, arguments: JsonObject) -> CallToolResult {
+    pub(super) async fn run(&self, cards: &Cards, visit: &Visit, arguments: JsonObject) -> CallToolResult {
         match self {
             Self::Core(tool) => tool.run(cards, visit, arguments).await,
             Self::Plugin(entry) => plugin_tools::run(entry, visit, arguments).await,

@@ -31,11 +31,11 @@ pub struct ToolList(Vec<ListedTool>);
 
 /// The list of the snapshot that was looked at last. It does not keep the snapshot, nor its plugins, alive.
 #[derive(Default)]
-pub struct LatestList(ArcSwapOption<(Weak<Snapshot>, Arc<ToolList>)>);
+pub(super) struct LatestList(ArcSwapOption<(Weak<Snapshot>, Arc<ToolList>)>);
 
 impl LatestList {
     /// The list of `snapshot`, made when it is another one than before.
-    pub fn get(&self, snapshot: &Arc<Snapshot>) -> Arc<ToolList> {
+    pub(super) fn get(&self, snapshot: &Arc<Snapshot>) -> Arc<ToolList> {
         // The weak pointer keeps the place of a snapshot that is gone from being another one's.
         if let Some(latest) = &*self.0.load()
             && Weak::as_ptr(&latest.0) == Arc::as_ptr(snapshot)
@@ -108,13 +108,13 @@ impl ListedTool {
 }
 
 /// What these tools look like, as a number that is the same in every process.
-pub fn view(tools: &[&ListedTool]) -> u64 {
+pub(super) fn view(tools: &[&ListedTool]) -> u64 {
     let digest = tools.iter().fold(Sha256::new(), |all, listed| all.chain_update(listed.digest)).finalize();
     digest.first_chunk().copied().map_or(0, u64::from_be_bytes)
 }
 
 /// The page of them that follows the tool of this name.
-pub fn page(tools: &[&ListedTool], after: Option<&str>) -> ListToolsResult {
+pub(super) fn page(tools: &[&ListedTool], after: Option<&str>) -> ListToolsResult {
     let mut left = tools.iter().filter(|listed| after.is_none_or(|after| &*listed.tool.name > after));
     let page: Vec<Tool> = left.by_ref().take(PAGE).map(|listed| listed.tool.clone()).collect();
     let next = left.next().and(page.last()).map(|tool| tool.name.to_string());

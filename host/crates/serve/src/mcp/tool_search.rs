@@ -15,9 +15,9 @@ use super::{
 use cardinal_base::scope::MCP_USE;
 
 /// A connection with so many tools lists them all, however it asks.
-pub const SEARCHED_ABOVE: usize = 40;
-pub const SEARCH: &str = "tools_search";
-pub const CALL: &str = "tools_call";
+pub(super) const SEARCHED_ABOVE: usize = 40;
+pub(super) const SEARCH: &str = "tools_search";
+pub(super) const CALL: &str = "tools_call";
 
 const FOUND: u64 = 10;
 const FOUND_LIMIT: u64 = 50;
@@ -35,7 +35,7 @@ static VALIDATORS: LazyLock<[Option<jsonschema::Validator>; 2]> = LazyLock::new(
 });
 
 /// Both, in the order of their names.
-pub fn tools() -> &'static [ListedTool; 2] {
+pub(super) fn tools() -> &'static [ListedTool; 2] {
     &TOOLS
 }
 
@@ -68,12 +68,12 @@ fn declared(name: &'static str, title: &str, about: String, input: Value, hints:
 }
 
 /// What is wrong with the arguments of [`SEARCH`].
-pub fn complaints(arguments: &JsonObject) -> Option<String> {
+pub(super) fn complaints(arguments: &JsonObject) -> Option<String> {
     cardinal_plugin_host::arguments::complaints(VALIDATORS[0].as_ref()?, arguments)
 }
 
 /// The tools that fit best, with all that a call needs.
-pub fn run(tools: &ToolList, visit: &Visit, arguments: &JsonObject) -> CallToolResult {
+pub(super) fn run(tools: &ToolList, visit: &Visit, arguments: &JsonObject) -> CallToolResult {
     let query = arguments.get("query").and_then(Value::as_str).unwrap_or_default();
     let limit = arguments.get("limit").and_then(Value::as_u64).unwrap_or(FOUND);
     let found = ranked(tools.admitted(&visit.caller, &visit.narrowing), query);
@@ -127,7 +127,7 @@ struct ExactCall<'a> {
 ///
 /// # Errors
 /// What is wrong with the arguments.
-pub fn unwrap(request: &mut CallToolRequestParams, visit: &mut Visit) -> Result<(), String> {
+pub(super) fn unwrap(request: &mut CallToolRequestParams, visit: &mut Visit) -> Result<(), String> {
     let mut wrapped = request.arguments.take().unwrap_or_default();
     if let Some(validator) = &VALIDATORS[1]
         && let Some(complaints) = cardinal_plugin_host::arguments::complaints(validator, &wrapped)

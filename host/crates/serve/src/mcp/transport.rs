@@ -18,18 +18,18 @@ use crate::{
 };
 use cardinal_base::{codes, input};
 
-pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const JSON: &str = "application/json";
-pub const EVENTS: &str = "text/event-stream";
+pub(super) const EVENTS: &str = "text/event-stream";
 const ALL_TYPES: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
-pub type Transport = StreamableHttpService<Server, LocalSessionManager>;
-pub type Request = http::Request<Full<Bytes>>;
-pub type Response = http::Response<BoxBody<Bytes, Infallible>>;
+pub(super) type Transport = StreamableHttpService<Server, LocalSessionManager>;
+pub(super) type Request = http::Request<Full<Bytes>>;
+pub(super) type Response = http::Response<BoxBody<Bytes, Infallible>>;
 
 /// The protocol library gets no token to stop by: it would cut off what is under way, and the streams that wait for news
 /// end by themselves.
-pub fn transport(server: Server, manager: Arc<LocalSessionManager>, sessions: bool) -> Transport {
+pub(super) fn transport(server: Server, manager: Arc<LocalSessionManager>, sessions: bool) -> Transport {
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(sessions)
         .with_json_response(true)
@@ -39,13 +39,13 @@ pub fn transport(server: Server, manager: Arc<LocalSessionManager>, sessions: bo
     StreamableHttpService::new(move || Ok(server.clone()), manager, config)
 }
 
-pub fn session_id(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn session_id(headers: &HeaderMap) -> Option<&str> {
     headers.get(SESSION_ID).and_then(|id| id.to_str().ok())
 }
 
 /// Widens what a client accepts to what the protocol library wants to see named in full, where the client does take it:
 /// many name nothing or `*/*`. Who takes JSON alone gets it, but in a session, where every answer is a stream of events.
-pub fn prepare(headers: &mut HeaderMap, gets_json: bool) {
+pub(super) fn prepare(headers: &mut HeaderMap, gets_json: bool) {
     headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(JSON));
     let accept = accepted(headers);
     let takes = |types: &[&str]| input::preference(&accept, types) > 0.0;
@@ -60,7 +60,7 @@ pub fn prepare(headers: &mut HeaderMap, gets_json: bool) {
 
 /// Whether the client names streams of events among what it takes, and so can read one: a script that takes anything
 /// expects JSON.
-pub fn names_events(headers: &HeaderMap) -> bool {
+pub(super) fn names_events(headers: &HeaderMap) -> bool {
     input::preference(&accepted(headers), &[EVENTS]) > 0.0
 }
 
@@ -69,11 +69,11 @@ fn accepted(headers: &HeaderMap) -> String {
     accept.collect::<Vec<_>>().join(",")
 }
 
-pub async fn pass_on(transport: &Transport, call: &Call, message: Bytes, visit: Visit) -> Response {
+pub(super) async fn pass_on(transport: &Transport, call: &Call, message: Bytes, visit: Visit) -> Response {
     send(transport, request(&call.method, &call.uri, call.headers.clone(), message, visit)).await
 }
 
-pub fn request(method: &Method, uri: &Uri, mut headers: HeaderMap, message: Bytes, visit: Visit) -> Request {
+pub(super) fn request(method: &Method, uri: &Uri, mut headers: HeaderMap, message: Bytes, visit: Visit) -> Request {
     headers.remove(header::AUTHORIZATION);
     let mut request = Request::new(Full::new(message));
     *request.method_mut() = method.clone();
@@ -83,7 +83,7 @@ pub fn request(method: &Method, uri: &Uri, mut headers: HeaderMap, message: Byte
     request
 }
 
-pub async fn send(transport: &Transport, request: Request) -> Response {
+pub(super) async fn send(transport: &Transport, request: Request) -> Response {
     let answered: Result<_, Infallible> = transport.clone().call(request).await;
     match answered {
         Ok(response) => response.map(|body| body.map_frame(exact_content::restore).boxed()),
@@ -92,13 +92,13 @@ pub async fn send(transport: &Transport, request: Request) -> Response {
 }
 
 /// Whether the protocol library refuses in plain words.
-pub fn is_plain_refusal<B>(response: &http::Response<B>) -> bool {
+pub(super) fn is_plain_refusal<B>(response: &http::Response<B>) -> bool {
     let kind = response.headers().get(header::CONTENT_TYPE);
     response.status().is_client_error() && kind.is_none_or(|kind| kind.as_bytes().starts_with(b"text/plain"))
 }
 
 /// The response; a problem document where no message was read that a JSON-RPC error could answer.
-pub async fn plain_or(response: Response) -> ApiResult<Reply> {
+pub(super) async fn plain_or(response: Response) -> ApiResult<Reply> {
     if !is_plain_refusal(&response) {
         return Ok(response.map(Body::stream));
     }
@@ -113,7 +113,7 @@ pub async fn plain_or(response: Response) -> ApiResult<Reply> {
 }
 
 /// Its words, which are short.
-pub async fn text(response: Response) -> String {
+pub(super) async fn text(response: Response) -> String {
     match response.into_body().collect().await {
         Ok(body) => String::from_utf8_lossy(&body.to_bytes()).into_owned(),
         Err(never) => match never {},

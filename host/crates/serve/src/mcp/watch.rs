@@ -38,7 +38,7 @@ const LIST_CHANGED: &[u8] =
 
 /// What a stream has to act on.
 #[derive(Debug, PartialEq, Eq)]
-pub enum News {
+pub(super) enum News {
     /// The client sees other tools than it last heard of.
     ToolsChanged,
     /// The credential is refused by now, or the host stops.
@@ -49,7 +49,7 @@ pub enum News {
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 
 /// One open stream's watch over its caller's rights and view. It alone ends the stream; `revocable` leaves it be.
-pub struct Watch {
+pub(super) struct Watch {
     app: Arc<App>,
     credential: Credential,
     caller: SharedCaller,
@@ -64,7 +64,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(
+    pub(super) fn new(
         app: Arc<App>,
         credential: Credential,
         (caller, narrowing): (SharedCaller, Narrowing),
@@ -76,7 +76,7 @@ impl Watch {
     }
 
     /// Waits until [`Watch::news`] has something to look at; may be dropped and asked again.
-    pub async fn due(&mut self) {
+    pub(super) async fn due(&mut self) {
         loop {
             let compare_at = self.settled_at;
             tokio::select! {
@@ -96,7 +96,7 @@ impl Watch {
     /// What has happened, perhaps nothing. Nothing else is sent meanwhile: the caller may have lost its rights. `view` is
     /// what the tools looked like when the client last heard of them; of several streams of a session one alone gets the
     /// news.
-    pub async fn news(&mut self, view: &AtomicU64) -> Option<News> {
+    pub(super) async fn news(&mut self, view: &AtomicU64) -> Option<News> {
         let stop = self.stop.clone();
         tokio::select! {
             biased;
@@ -142,7 +142,7 @@ impl Watch {
 }
 
 /// The stream of a session that its client has opened with GET: what the protocol library sends, and our news between it.
-pub fn frames(
+pub(super) fn frames(
     body: BoxBody<Bytes, Infallible>,
     session: Arc<Session>,
     watch: Watch,

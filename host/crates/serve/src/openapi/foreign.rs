@@ -49,7 +49,7 @@ impl Foreign<'_> {
 }
 
 /// A path of matchit as OpenAPI writes it, and the names in it. `{*rest}` becomes `{rest}`, `{{` is a brace.
-pub fn template(path: &str) -> (String, Vec<String>) {
+pub(super) fn template(path: &str) -> (String, Vec<String>) {
     let (mut out, mut names) = (String::with_capacity(path.len()), Vec::new());
     let mut chars = path.chars().peekable();
     while let Some(c) = chars.next() {
@@ -69,7 +69,7 @@ pub fn template(path: &str) -> (String, Vec<String>) {
     (out, names)
 }
 
-pub fn add(plugin: &Foreign<'_>, paths: &mut Map<String, Value>, schemas: &mut Map<String, Value>) {
+pub(super) fn add(plugin: &Foreign<'_>, paths: &mut Map<String, Value>, schemas: &mut Map<String, Value>) {
     let snake = plugin.name.replace('-', "_");
     let mut left = PLUGIN_LIMIT;
     let mut ids: Vec<String> = Vec::new();

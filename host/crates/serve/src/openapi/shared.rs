@@ -4,14 +4,14 @@ use serde_json::{Map, Value, json};
 
 use cardinal_base::codes::{self, Code};
 
-pub const ABOUT: &str = "The admin API of a Cardinal host, and the routes of the plugins that it serves and that the \
+pub(super) const ABOUT: &str = "The admin API of a Cardinal host, and the routes of the plugins that it serves and that the \
 caller may read.\n\nEvery call carries `Authorization: Bearer <credential>`: an API key (`mpk_...`), the token of a login, or \
 a JWT of the identity provider. `x-required-scope` names the scope that a call needs. Every failure is a problem document \
 (RFC 9457) with a stable `code`, explained at its `type`. Unknown query parameters and unknown JSON members are refused. \
 HEAD works where GET does.";
 
 /// Members of every problem document.
-pub fn schemas() -> Map<String, Value> {
+pub(super) fn schemas() -> Map<String, Value> {
     let problem = json!({
         "type": "object",
         "description": "A problem document (RFC 9457).",
@@ -40,7 +40,7 @@ pub fn schemas() -> Map<String, Value> {
 }
 
 /// One response for each status that the host fails with.
-pub fn responses(base_url: &str) -> Value {
+pub(super) fn responses(base_url: &str) -> Value {
     let mut responses = Map::new();
     let mut statuses: Vec<u16> = codes::ALL.iter().map(|code| code.status).collect();
     statuses.sort_unstable();
@@ -64,7 +64,7 @@ fn name(status: u16) -> String {
 }
 
 /// A pointer to the shared response.
-pub fn response(status: u16) -> Value {
+pub(super) fn response(status: u16) -> Value {
     if codes::ALL.iter().any(|code| code.status == status) {
         json!({"$ref": format!("#/components/responses/{}", name(status))})
     } else {
@@ -73,7 +73,7 @@ pub fn response(status: u16) -> Value {
 }
 
 /// A response with these codes alone.
-pub fn refusal(status: u16, codes: &[&Code]) -> Value {
+pub(super) fn refusal(status: u16, codes: &[&Code]) -> Value {
     let mut response = problem(status, codes);
     let lines = codes.iter().map(|code| format!("`{}`: {}", code.name, code.title));
     response["description"] = lines.collect::<Vec<_>>().join("; ").into();
@@ -95,7 +95,7 @@ fn problem(status: u16, codes: &[&Code]) -> Value {
     json!({"description": "A failure.", "headers": headers, "content": {"application/problem+json": {"schema": schema}}})
 }
 
-pub fn headers() -> Value {
+pub(super) fn headers() -> Value {
     let header = |description: &str, schema: Value| json!({"description": description, "schema": schema});
     let text = || json!({"type": "string"});
     json!({
@@ -110,17 +110,17 @@ pub fn headers() -> Value {
 }
 
 /// A pointer to a shared header.
-pub fn header(name: &str) -> Value {
+pub(super) fn header(name: &str) -> Value {
     json!({"$ref": format!("#/components/headers/{name}")})
 }
 
-pub fn on_every_reply(limited: bool) -> Vec<(&'static str, Value)> {
+pub(super) fn on_every_reply(limited: bool) -> Vec<(&'static str, Value)> {
     let limits: &[&str] = if limited { &["RateLimit", "RateLimit-Policy"] } else { &[] };
     let names = [&["X-Request-Id"], limits].concat();
     names.into_iter().map(|name| (name, header(name))).collect()
 }
 
-pub fn security() -> Value {
+pub(super) fn security() -> Value {
     json!({"bearer": {
         "type": "http",
         "scheme": "bearer",

@@ -66,7 +66,7 @@ const NAT64: Range = v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96, false, "");
 
 /// Asked about the very address that is connected to, after the name was resolved. `opened` are private networks that
 /// the operator has opened; what is no private network, it does not open.
-pub fn check(address: IpAddr, opened: &[Cidr]) -> Result<(), OutOfReach> {
+pub(super) fn check(address: IpAddr, opened: &[Cidr]) -> Result<(), OutOfReach> {
     let address = mapped(address);
     if let Some(range) = SPECIAL.iter().find(|range| range.contains(address)) {
         let is_open = range.private && opened.iter().any(|network| network.contains(address.into()));

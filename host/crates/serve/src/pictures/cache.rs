@@ -20,7 +20,7 @@ const FRESH: Duration = Duration::from_secs(3_600);
 const FAILURE_FRESH: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
-pub struct Cache(Mutex<Kept>);
+pub(super) struct Cache(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
@@ -45,7 +45,11 @@ struct Slot {
 
 impl Cache {
     /// What is known of `address`, or what `read` says, which else never runs. An error of `read` is kept for nobody.
-    pub async fn get<E>(&self, address: &str, read: impl Future<Output = Result<Outcome, E>>) -> Result<Outcome, E> {
+    pub(super) async fn get<E>(
+        &self,
+        address: &str,
+        read: impl Future<Output = Result<Outcome, E>>,
+    ) -> Result<Outcome, E> {
         let slot = self.slot(address);
         let outcome = slot.outcome.get_or_try_init(|| read).await.cloned();
         self.settle(address, &slot);

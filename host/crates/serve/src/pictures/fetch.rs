@@ -48,14 +48,14 @@ const ACCEPTED: &str = "image/avif,image/webp,image/png,image/jpeg,image/gif";
 const AGENT: &str = concat!("cardinal/", env!("CARGO_PKG_VERSION"));
 
 /// Reads pictures from the internet, and from the private networks that the operator has opened.
-pub struct Fetcher {
+pub(super) struct Fetcher {
     tls: TlsConnector,
     opened: Vec<Cidr>,
 }
 
 /// A picture as it came.
 #[derive(Debug)]
-pub struct Fetched {
+pub(super) struct Fetched {
     pub format: Format,
     pub bytes: Bytes,
 }
@@ -64,7 +64,7 @@ pub struct Fetched {
 ///
 /// # Errors
 /// It names no page of the web, or carries a credential.
-pub fn parse(text: &str) -> Result<Url, PictureError> {
+pub(super) fn parse(text: &str) -> Result<Url, PictureError> {
     if text.len() > MAX_URL {
         return Err(PictureError::TooLong);
     }
@@ -95,13 +95,13 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 impl Fetcher {
     /// # Errors
     /// The TLS library refuses its own settings.
-    pub fn new(opened: Vec<Cidr>) -> anyhow::Result<Self> {
+    pub(super) fn new(opened: Vec<Cidr>) -> anyhow::Result<Self> {
         Ok(Self { tls: cardinal_base::tls::connector()?, opened })
     }
 
     /// # Errors
     /// Nobody answers with a picture, in time or at all.
-    pub async fn get(&self, url: &Url) -> Result<Fetched, PictureError> {
+    pub(super) async fn get(&self, url: &Url) -> Result<Fetched, PictureError> {
         timeout(TOTAL_TIMEOUT, self.follow(url)).await.unwrap_or(Err(PictureError::Timeout))
     }
 

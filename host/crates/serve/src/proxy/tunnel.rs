@@ -30,13 +30,13 @@ const BUSY_RETRY: u32 = 1;
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The open tunnels.
-pub struct Tunnels {
+pub(super) struct Tunnels {
     places: Arc<Semaphore>,
     close: CancellationToken,
 }
 
 /// The right to one tunnel.
-pub struct Place(#[allow(dead_code)] OwnedSemaphorePermit);
+pub(super) struct Place(#[allow(dead_code)] OwnedSemaphorePermit);
 
 impl Default for Tunnels {
     fn default() -> Self {
@@ -45,11 +45,11 @@ impl Default for Tunnels {
 }
 
 impl Tunnels {
-    pub fn open(&self) -> usize {
+    pub(super) fn open(&self) -> usize {
         TUNNELS as usize - self.places.available_permits()
     }
 
-    pub fn place(&self) -> Result<Place, ApiError> {
+    pub(super) fn place(&self) -> Result<Place, ApiError> {
         let place = Arc::clone(&self.places).try_acquire_owned();
         place.map(Place).map_err(|_| {
             ApiError::new(&codes::OVERLOADED).detail("Too many upgraded connections are open.").retry_after(BUSY_RETRY)
@@ -57,7 +57,7 @@ impl Tunnels {
     }
 
     /// Waits until all have ended, at `deadline` by closing them.
-    pub async fn drain(&self, deadline: Instant) {
+    pub(super) async fn drain(&self, deadline: Instant) {
         let all_ended = || self.places.acquire_many(TUNNELS);
         if tokio::time::timeout_at(deadline.into(), all_ended()).await.is_err() {
             tracing::info!(tunnels = self.open(), "closing the upgraded connections that are still open");
@@ -68,7 +68,14 @@ impl Tunnels {
     }
 
     /// Carries bytes between the two once both have changed their protocol.
-    pub fn carry(&self, client: OnUpgrade, upstream: OnUpgrade, idle: Duration, place: Place, request_id: RequestId) {
+    pub(super) fn carry(
+        &self,
+        client: OnUpgrade,
+        upstream: OnUpgrade,
+        idle: Duration,
+        place: Place,
+        request_id: RequestId,
+    ) {
         let close = self.close.clone();
         tokio::spawn(async move {
             let begun = Instant::now();

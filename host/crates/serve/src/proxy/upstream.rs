@@ -47,10 +47,10 @@ const WRITE_STALL: Duration = Duration::from_secs(60);
 const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// Sends requests to upstreams, over connections that it keeps.
-pub struct Client(legacy::Client<Dialer, Upload>);
+pub(super) struct Client(legacy::Client<Dialer, Upload>);
 
 impl Client {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut http = HttpConnector::new();
         http.set_connect_timeout(Some(CONNECT_TIMEOUT));
         http.set_keepalive(Some(TCP_KEEPALIVE));
@@ -70,7 +70,7 @@ impl Client {
     /// Any upstream may close a connection in the very moment in which it is taken up for the next request. What has
     /// not been sent by then, is sent over another one by hyper's client; what has, only if it is safe to repeat (RFC
     /// 9110, 9.2.2) and has no body. Nothing is ever repeated that was sent over a new connection.
-    pub async fn send(&self, mut request: Request<Upload>) -> Result<Response<Incoming>, legacy::Error> {
+    pub(super) async fn send(&self, mut request: Request<Upload>) -> Result<Response<Incoming>, legacy::Error> {
         for _ in 1..TRIES {
             let Some(again) = repeated(&request) else { break };
             match self.send_once(request).await {
@@ -115,7 +115,7 @@ fn died_while_kept(error: &legacy::Error) -> bool {
 }
 
 /// Why there is no answer.
-pub fn failure(error: legacy::Error) -> ApiError {
+pub(super) fn failure(error: legacy::Error) -> ApiError {
     let has_timed_out = is_of(&error, &[io::ErrorKind::TimedOut]);
     let code = if has_timed_out { &codes::UPSTREAM_TIMEOUT } else { &codes::UPSTREAM_ERROR };
     ApiError::new(code).cause(error)
@@ -133,7 +133,7 @@ fn causes(error: &legacy::Error) -> impl Iterator<Item = &(dyn Error + 'static)>
 }
 
 /// An open connection to an upstream.
-pub type Line = Paced<TokioIo<TcpStream>>;
+pub(super) type Line = Paced<TokioIo<TcpStream>>;
 
 /// Whether a connection has brought an answer.
 #[derive(Clone, Default)]
@@ -141,7 +141,7 @@ struct Served(Arc<AtomicBool>);
 
 /// Opens connections that don't wait for ever for an upstream to read.
 #[derive(Clone)]
-pub struct Dialer(HttpConnector);
+pub(super) struct Dialer(HttpConnector);
 
 impl Service<Uri> for Dialer {
     type Response = Line;

@@ -42,7 +42,13 @@ struct Stream {
 pub struct WatchesItself;
 
 /// Binds the reply to the rights with which it was asked for, where it is a stream without a known end.
-pub fn bind(app: &Arc<App>, caller: &SharedCaller, credential: HeaderValue, peer: IpAddr, reply: Reply) -> Reply {
+pub(super) fn bind(
+    app: &Arc<App>,
+    caller: &SharedCaller,
+    credential: HeaderValue,
+    peer: IpAddr,
+    reply: Reply,
+) -> Reply {
     let watches_itself = reply.extensions().get::<WatchesItself>().is_some();
     if watches_itself || !matches!(reply.body(), Body::Stream(_)) || reply.body().size_hint().exact().is_some() {
         return reply;

@@ -27,7 +27,7 @@ use cardinal_base::config::Cidr;
 use cardinal_identity::limit::{Limits, addresses::Network};
 
 /// Open connections per listener.
-pub const CONNECTIONS: u32 = 10_000;
+pub(super) const CONNECTIONS: u32 = 10_000;
 /// Of these, by one address (IPv6: by a /64).
 const PER_ADDRESS: usize = 2_000;
 /// The same for a peer of TRUSTED_PROXIES, which carries many clients.
@@ -42,7 +42,7 @@ const CLOSING_TIME: Duration = Duration::from_millis(50);
 const LOG_PAUSE: Duration = Duration::from_secs(60);
 
 /// The connections of one listener.
-pub struct Connections {
+pub(super) struct Connections {
     trusted: Vec<Cidr>,
     limits: Arc<Limits>,
     places: Arc<Semaphore>,
@@ -64,7 +64,7 @@ struct ConnectionTable {
 }
 
 /// One connection, as others see it. Only its own task writes `waits`.
-pub struct OpenConnection {
+pub(super) struct OpenConnection {
     network: Option<Network>,
     full: Option<Full>,
     /// Odd while it waits for a request's head, even while a request is under way; grows with each change.
@@ -75,7 +75,7 @@ pub struct OpenConnection {
 }
 
 /// A place that a connection holds until it ends.
-pub struct ConnectionSlot {
+pub(super) struct ConnectionSlot {
     connections: Arc<Connections>,
     connection: Arc<OpenConnection>,
     turn: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -84,7 +84,7 @@ pub struct ConnectionSlot {
 }
 
 impl Connections {
-    pub fn new(trusted: Vec<Cidr>, limits: Arc<Limits>) -> Arc<Self> {
+    pub(super) fn new(trusted: Vec<Cidr>, limits: Arc<Limits>) -> Arc<Self> {
         Arc::new(Self {
             trusted,
             limits,
@@ -98,7 +98,7 @@ impl Connections {
     /// A place for a connection that was accepted, from an address or from the local socket. Waits while the listener
     /// is full of requests. `None`: the address is over its share and there is no reserved place left, or the listener is
     /// full and the address asks again and again though it is refused.
-    pub async fn admit(self: &Arc<Self>, peer: Option<IpAddr>) -> Option<ConnectionSlot> {
+    pub(super) async fn admit(self: &Arc<Self>, peer: Option<IpAddr>) -> Option<ConnectionSlot> {
         if self.places.available_permits() == 0 && peer.is_some_and(|peer| self.limits.floods(peer)) {
             return None;
         }
@@ -113,17 +113,17 @@ impl Connections {
     }
 
     /// Lets an accepted connection wait for its place beside those that are accepted after it.
-    pub async fn wait_for_place(&self) -> io::Result<OwnedSemaphorePermit> {
+    pub(super) async fn wait_for_place(&self) -> io::Result<OwnedSemaphorePermit> {
         Arc::clone(&self.waiting).acquire_owned().await.map_err(io::Error::other)
     }
 
     /// Closes the connection of any address that has been idle longest.
-    pub fn close_longest_idle(&self) {
+    pub(super) fn close_longest_idle(&self) {
         self.book().all.close_longest_idle();
     }
 
     /// Logs that accepting failed, once in a while.
-    pub fn note_failure(&self, error: &std::io::Error) {
+    pub(super) fn note_failure(&self, error: &std::io::Error) {
         let mut book = self.book();
         if book.failed.is_none_or(|at| at.elapsed() >= LOG_PAUSE) {
             book.failed = Some(Instant::now());
@@ -132,7 +132,7 @@ impl Connections {
     }
 
     /// Waits until every connection has ended.
-    pub async fn ended(&self) {
+    pub(super) async fn ended(&self) {
         let _ = tokio::join!(self.places.acquire_many(CONNECTIONS), self.reserved.acquire_many(RESERVED));
     }
 
@@ -233,12 +233,12 @@ impl OpenConnection {
     }
 
     /// It waits for the head of a request.
-    pub fn head_awaited(&self) {
+    pub(super) fn head_awaited(&self) {
         self.waits.store(self.waits.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
     }
 
     /// A head is there, or the connection at its end.
-    pub fn head_read(&self) {
+    pub(super) fn head_read(&self) {
         let waits = self.waits.load(Ordering::Relaxed);
         self.waits.store(waits + (waits & 1), Ordering::Relaxed);
     }
@@ -263,18 +263,18 @@ impl OpenConnection {
 }
 
 impl ConnectionSlot {
-    pub fn connection(&self) -> Arc<OpenConnection> {
+    pub(super) fn connection(&self) -> Arc<OpenConnection> {
         Arc::clone(&self.connection)
     }
 
     /// Set on a reserved place.
-    pub fn full(&self) -> Option<Full> {
+    pub(super) fn full(&self) -> Option<Full> {
         self.connection.full
     }
 
     /// Ready when the connection was asked to close and has no request. To be called after each poll of the connection,
     /// which `is_writing` while bytes of an answer wait for the client.
-    pub fn poll_close(&mut self, cx: &mut Context<'_>, is_writing: bool) -> Poll<()> {
+    pub(super) fn poll_close(&mut self, cx: &mut Context<'_>, is_writing: bool) -> Poll<()> {
         if !self.is_registered {
             self.is_registered = true;
             self.connection.waker.register(cx.waker());

@@ -10,7 +10,7 @@ const ENDED: usize = 64;
 /// A queue with a second chance: whoever was used since it was last looked at goes to the back. Looking costs nothing
 /// while a connection serves requests, and little when one has to be found.
 #[derive(Default)]
-pub struct IdleQueue {
+pub(super) struct IdleQueue {
     /// With the wait in which each was when it was last looked at.
     connections: VecDeque<(Arc<OpenConnection>, Option<u64>)>,
     open: usize,
@@ -18,11 +18,11 @@ pub struct IdleQueue {
 
 impl IdleQueue {
     /// Connections that have not ended.
-    pub fn open(&self) -> usize {
+    pub(super) fn open(&self) -> usize {
         self.open
     }
 
-    pub fn push(&mut self, connection: Arc<OpenConnection>) {
+    pub(super) fn push(&mut self, connection: Arc<OpenConnection>) {
         self.open += 1;
         let wait = connection.wait();
         self.connections.push_back((connection, wait));
@@ -32,13 +32,13 @@ impl IdleQueue {
     }
 
     /// One of them has ended.
-    pub fn left(&mut self) {
+    pub(super) fn left(&mut self) {
         self.open = self.open.saturating_sub(1);
     }
 
     /// Asks the connection to close that has been idle longest. `false`: each of them has a request under way or
     /// closes already.
-    pub fn close_longest_idle(&mut self) -> bool {
+    pub(super) fn close_longest_idle(&mut self) -> bool {
         // Twice around: at the first look, a connection may just have been used.
         for _ in 0..2 * self.connections.len() {
             let Some((connection, seen)) = self.connections.pop_front() else { break };

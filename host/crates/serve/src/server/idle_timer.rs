@@ -21,13 +21,13 @@ use super::connections::OpenConnection;
 
 /// One connection's timer. Its sleeps are polled by the connection's own task, one at a time.
 #[derive(Clone)]
-pub struct IdleTimer {
+pub(super) struct IdleTimer {
     armed: Arc<Armed>,
     connection: Arc<OpenConnection>,
 }
 
 impl IdleTimer {
-    pub fn new(connection: Arc<OpenConnection>) -> Self {
+    pub(super) fn new(connection: Arc<OpenConnection>) -> Self {
         Self { armed: Arc::default(), connection }
     }
 }

@@ -26,10 +26,10 @@ const LINGER_BYTES: usize = 4 << 20;
 const PIECE: usize = 8 << 10;
 
 /// Gives the whole answer for the status that hyper found.
-pub type Respond = Box<dyn Fn(u16) -> Vec<u8> + Send>;
+pub(super) type Respond = Box<dyn Fn(u16) -> Vec<u8> + Send>;
 
 /// A connection whose unreadable heads are answered by us.
-pub struct UnreadHead<T> {
+pub(super) struct UnreadHead<T> {
     io: T,
     connection: Arc<OpenConnection>,
     /// All that hyper has written has left it: it flushes when its buffer is empty, and only then.
@@ -48,7 +48,7 @@ struct Answer {
 }
 
 impl<T: Read + Write + Unpin> UnreadHead<T> {
-    pub fn new(io: T, connection: Arc<OpenConnection>, respond: Respond) -> Self {
+    pub(super) fn new(io: T, connection: Arc<OpenConnection>, respond: Respond) -> Self {
         Self { io, connection, is_flushed: true, respond, answer: None }
     }
 
@@ -68,7 +68,7 @@ impl<T: Read + Write + Unpin> UnreadHead<T> {
     }
 
     /// Answers a head that hyper refuses without an answer, and ends the connection.
-    pub async fn refuse(mut self) {
+    pub(super) async fn refuse(mut self) {
         // What hyper has not written yet is gone, and its end is no place for another answer.
         if self.is_flushed && self.answer.is_none() {
             self.answer = Some(Answer { bytes: (self.respond)(400), ..Answer::default() });

@@ -25,7 +25,7 @@ macro_rules! begin {
 const KEPT: usize = 400;
 
 /// A statement and its parameters.
-pub struct Statement {
+pub(super) struct Statement {
     pub sql: String,
     pub query: Conditions,
     pub planned: Planned,
@@ -33,7 +33,7 @@ pub struct Statement {
 
 /// What values a statement is planned for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Planned {
+pub(super) enum Planned {
     /// For those that it comes with: the plan depends on how rare one of them is.
     Each,
     /// For any: its form leaves the planner no choice that values would decide. Parsing and planning takes longer than
@@ -53,7 +53,7 @@ impl Planned {
 
 impl Statement {
     /// The rows, or none when they could not be had in time.
-    pub async fn rows(&self, client: &Connection) -> Result<Option<Rows>, StoreError> {
+    pub(super) async fn rows(&self, client: &Connection) -> Result<Option<Rows>, StoreError> {
         let rows = async {
             match self.planned {
                 // Without a name it is planned for its values, and nothing is left of it.
@@ -75,7 +75,7 @@ impl Statement {
     }
 
     /// The same for a statement that needs no terms of its own.
-    pub async fn rows_at_once(&self, client: &Connection) -> Result<Rows, StoreError> {
+    pub(super) async fn rows_at_once(&self, client: &Connection) -> Result<Rows, StoreError> {
         let statement = client.prepare_cached(&self.sql).await?;
         Ok(Rows::read(client.query_raw(&statement, self.query.values()).await?).await?)
     }
@@ -115,7 +115,7 @@ impl From<tokio_postgres::Error> for EarlyEnd {
 }
 
 /// What a client is told whose list could not be had in time.
-pub fn too_long() -> StoreError {
+pub(super) fn too_long() -> StoreError {
     StoreError::SlowList(
         "This list takes too long on this many cards. Narrow it with a longer or rarer word or another filter, or sort \
          it by `created_at`.",

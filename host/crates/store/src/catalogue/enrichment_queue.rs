@@ -43,7 +43,7 @@ type Outcome = Result<Written, EnrichError>;
 
 /// Who writes which card.
 #[derive(Clone)]
-pub struct EnrichmentQueue(Arc<Shared>);
+pub(super) struct EnrichmentQueue(Arc<Shared>);
 
 struct Shared {
     pool: Pool,
@@ -72,13 +72,13 @@ struct Turn {
 }
 
 impl EnrichmentQueue {
-    pub fn new(pool: Pool, runtime: Handle) -> Self {
+    pub(super) fn new(pool: Pool, runtime: Handle) -> Self {
         let shards = std::array::from_fn(|_| Mutex::default());
         Self(Arc::new(Shared { pool, runtime, hasher: RandomState::new(), shards }))
     }
 
     /// Writes source `key` of a card, alone or with others that wait for the same card.
-    pub async fn enrich(&self, card: Uuid, key: &str, entry: &Entry<'_>) -> Outcome {
+    pub(super) async fn enrich(&self, card: Uuid, key: &str, entry: &Entry<'_>) -> Outcome {
         if let Some(_turn) = self.begin(card) {
             return card_sources::enrich(&self.0.pool, card, key, entry).await.map_err(EnrichError::Store);
         }

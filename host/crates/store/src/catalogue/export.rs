@@ -43,7 +43,7 @@ pub enum Format {
 }
 
 /// Who may export now.
-pub struct Exports(Arc<Semaphore>);
+pub(super) struct Exports(Arc<Semaphore>);
 
 impl Default for Exports {
     fn default() -> Self {
@@ -63,7 +63,7 @@ struct Export {
 impl Exports {
     /// The cards that `query` picks, piece by piece. An error in the middle has to break the answer off: a file that
     /// merely ended would pass for a whole one.
-    pub async fn begin(
+    pub(super) async fn begin(
         &self,
         pool: &Pool,
         query: &ListQuery,

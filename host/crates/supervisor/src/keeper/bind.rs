@@ -19,7 +19,7 @@ const LISTENING: &str = "0A";
 ///
 /// # Errors
 /// In words for an operator, with what to do.
-pub fn bind(setting: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+pub(super) fn bind(setting: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
     let listener = TcpListener::bind(address).map_err(|error| explain(setting, address, &error))?;
     prepare(&listener).with_context(|| format!("{setting}: preparing the listener"))?;
     Ok(listener)
@@ -31,7 +31,7 @@ pub fn bind(setting: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
 ///
 /// # Errors
 /// The system refuses it.
-pub fn prepare(listener: impl AsFd) -> io::Result<()> {
+pub(super) fn prepare(listener: impl AsFd) -> io::Result<()> {
     rustix::io::ioctl_fionbio(&listener, true)?;
     Ok(rustix::net::listen(&listener, BACKLOG)?)
 }

@@ -14,7 +14,7 @@ use cardinal_package::{
 use cardinal_plugin_host::inspect::Inspection;
 
 /// Everything that was found. `text` is that of manifest.json, `core` another version of the core to judge by, too.
-pub fn list(seen: &Inspection, text: &str, core: Option<&Version>) -> Vec<Finding> {
+pub(super) fn list(seen: &Inspection, text: &str, core: Option<&Version>) -> Vec<Finding> {
     let read = Manifest::read(text.as_bytes());
     let mut found = Vec::new();
     match (&seen.refusal, &read) {
@@ -123,7 +123,7 @@ fn schema_place(refusal: &Refusal) -> String {
 }
 
 /// As programs read it: what the package is, and what was found.
-pub fn report(seen: &Inspection, findings: &[Finding]) -> anyhow::Result<Value> {
+pub(super) fn report(seen: &Inspection, findings: &[Finding]) -> anyhow::Result<Value> {
     let mut report = serde_json::to_value(seen)?;
     report["findings"] = serde_json::to_value(findings)?;
     Ok(report)

@@ -1,7 +1,7 @@
 //! Where in a JSON text a pointer points to.
 
 /// The line of the member or element at `pointer`, counted from 1; of the nearest one around it where it is missing.
-pub fn line(text: &str, pointer: &str) -> Option<usize> {
+pub(super) fn line(text: &str, pointer: &str) -> Option<usize> {
     let parts: Vec<String> =
         pointer.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~")).collect();
     let find = |length| Scanner { text, at: 0 }.find(&parts[..length]);

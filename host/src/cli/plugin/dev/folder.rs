@@ -15,7 +15,7 @@ use cardinal_package::package::{FRONTEND, Form, MANIFEST, Package, SCHEMA};
 use cardinal_plugin_host::inspect;
 
 /// The package of a library and of the files of its crate. One that no host would take is an error.
-pub fn package(folder: &Path, library: &Path) -> anyhow::Result<Package> {
+pub(super) fn package(folder: &Path, library: &Path) -> anyhow::Result<Package> {
     let built = checked(library)?;
     let mut frontend = BTreeMap::new();
     let root = folder.join(FRONTEND);

@@ -21,25 +21,25 @@ type Files = BTreeMap<PathBuf, (SystemTime, u64)>;
 
 /// What changed since the last time.
 #[derive(Debug)]
-pub struct Changes {
+pub(super) struct Changes {
     /// When the last file was saved, as far as is known.
     pub at: Instant,
     /// Nothing that is compiled in a way that counts: `frontend/` and `schema.sql` alone.
     pub only_carried: bool,
 }
 
-pub struct Watch {
+pub(super) struct Watch {
     folder: PathBuf,
     seen: Files,
 }
 
 impl Watch {
-    pub fn new(folder: &Path) -> Self {
+    pub(super) fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), seen: look(folder) }
     }
 
     /// Waits for a change, and until no more follow.
-    pub async fn changed(&mut self) -> Changes {
+    pub(super) async fn changed(&mut self) -> Changes {
         let mut last = look(&self.folder);
         loop {
             tokio::time::sleep(LOOK_EVERY).await;

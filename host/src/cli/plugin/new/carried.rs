@@ -28,7 +28,7 @@ const LEFT_OUT: [&str; 3] = ["tests/", "sdk/tests/", "sdk/scaffold/"];
 const DIGITS: usize = 8;
 
 /// The folder of the SDK's crate.
-pub fn unpack() -> anyhow::Result<PathBuf> {
+pub(super) fn unpack() -> anyhow::Result<PathBuf> {
     let home = data_home(config::environment()).context(
         "there is no folder to unpack the SDK into: set HOME or XDG_DATA_HOME, or name another source with --sdk",
     )?;

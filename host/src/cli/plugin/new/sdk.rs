@@ -15,13 +15,13 @@ use super::carried;
 /// The folder that this program was built from; there on the machine of who works on it.
 const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../plugin-abi/sdk");
 /// The SDK's folder in Cardinal's repository.
-pub const SDK_FOLDER: &str = "plugin-abi/sdk";
+pub(super) const SDK_FOLDER: &str = "plugin-abi/sdk";
 /// What cargo fetches a repository by.
 const GIT_SCHEMES: [&str; 5] = ["https", "http", "ssh", "git", "file"];
 
 /// `--sdk`, as it was typed.
 #[derive(Clone, Debug, PartialEq)]
-pub enum SdkChoice {
+pub(super) enum SdkChoice {
     Path(PathBuf),
     Git { url: Url, rev: Option<String> },
     Version(String),
@@ -57,7 +57,7 @@ fn git(address: &str) -> Result<SdkChoice, String> {
 
 /// The SDK as a dependency.
 #[derive(Debug)]
-pub struct Sdk {
+pub(super) struct Sdk {
     /// What stands behind `cardinal-plugin =`.
     source: String,
     /// Cargo counts the new crate to the SDK's own workspace.
@@ -67,7 +67,7 @@ pub struct Sdk {
 impl Sdk {
     /// As chosen; else in the repository that the new crate stands in or that this program was built from, else the copy
     /// that this program carries.
-    pub fn find(choice: Option<&SdkChoice>, into: &Path) -> anyhow::Result<Self> {
+    pub(super) fn find(choice: Option<&SdkChoice>, into: &Path) -> anyhow::Result<Self> {
         let apart = |source| Ok(Self { source, is_member: false });
         match choice {
             Some(SdkChoice::Path(folder)) => {
@@ -102,7 +102,7 @@ impl Sdk {
         Ok(Self { source: format!("{{ path = {} }}", quoted(path)), is_member })
     }
 
-    pub fn dependencies(&self) -> String {
+    pub(super) fn dependencies(&self) -> String {
         if self.is_member {
             return "cardinal-plugin.workspace = true\nserde.workspace = true".to_owned();
         }

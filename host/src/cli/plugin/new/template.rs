@@ -3,14 +3,14 @@
 
 use anyhow::{Context as _, bail, ensure};
 
-pub struct Template<'a> {
+pub(super) struct Template<'a> {
     pub values: Vec<(&'a str, String)>,
     /// Those that are there.
     pub sections: Vec<&'a str>,
 }
 
 impl Template<'_> {
-    pub fn fill(&self, text: &str) -> anyhow::Result<String> {
+    pub(super) fn fill(&self, text: &str) -> anyhow::Result<String> {
         let mut filled = String::with_capacity(text.len());
         let mut open: Vec<(&str, bool)> = Vec::new();
         for line in text.lines() {

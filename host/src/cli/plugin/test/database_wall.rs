@@ -12,7 +12,7 @@ use crate::cli::plugin::own_host;
 const HOLDS: &str = "isolation-holds";
 const ROLES: [&str; 4] = ["plugin-", "isolation-", "core-", "database-"];
 
-pub async fn check(place: &Path) -> anyhow::Result<Outcome> {
+pub(super) async fn check(place: &Path) -> anyhow::Result<Outcome> {
     let mut command = Command::new("/proc/self/exe");
     command.args(["check", "--json"]);
     own_host::set_environment(&mut command, place);

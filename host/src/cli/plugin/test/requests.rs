@@ -13,7 +13,7 @@ use crate::cli::client::{Client, Failure, empty};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(35);
 
 /// The plugin in its host.
-pub struct Subject {
+pub(super) struct Subject {
     /// With a key that may do everything.
     pub client: Client,
     /// Its entry in the registry.
@@ -24,7 +24,7 @@ pub struct Subject {
 
 /// A route with its parameters filled in.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Target {
+pub(super) struct Target {
     pub method: Method,
     pub path: String,
     /// As the manifest writes it, for people.
@@ -34,18 +34,18 @@ pub struct Target {
 }
 
 impl Subject {
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         self.item["name"].as_str().unwrap_or_default()
     }
 
-    pub fn targets(&self) -> Vec<Target> {
+    pub(super) fn targets(&self) -> Vec<Target> {
         let prefix = self.item["api_prefix"].as_str().unwrap_or_default();
         let routes = self.item["routes"].as_array().into_iter().flatten();
         routes.filter_map(|route| target(route, prefix, &self.card)).collect()
     }
 
     /// The status of an answer whose body is not waited for, and the code of a problem.
-    pub async fn ask(&self, target: &Target) -> anyhow::Result<(StatusCode, String)> {
+    pub(super) async fn ask(&self, target: &Target) -> anyhow::Result<(StatusCode, String)> {
         let mut request = Request::new(empty());
         *request.method_mut() = target.method.clone();
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.client.send(&target.path, request)).await;

@@ -8,7 +8,7 @@ use super::{
     some,
 };
 
-pub async fn check(subject: &Subject) -> anyhow::Result<Outcome> {
+pub(super) async fn check(subject: &Subject) -> anyhow::Result<Outcome> {
     let targets = subject.targets();
     if targets.is_empty() {
         return Ok(Outcome::Skipped("the plugin has no routes".to_owned()));

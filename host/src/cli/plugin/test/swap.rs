@@ -19,7 +19,7 @@ const SWAPS: usize = 3;
 /// Before the first swap, and after each.
 const REQUESTS_BETWEEN: usize = 50;
 
-pub async fn check(subject: &Subject) -> anyhow::Result<Outcome> {
+pub(super) async fn check(subject: &Subject) -> anyhow::Result<Outcome> {
     let Some((target, usual)) = sound_route(subject).await? else {
         return Ok(Outcome::Skipped(
             "the plugin has no GET route to ask meanwhile that answers without an error".to_owned(),

@@ -36,7 +36,7 @@ const PAGE: &str = r#"<!doctype html>
 </script>
 "#;
 
-pub async fn check(subject: &Subject, url: &str, place: &Path) -> anyhow::Result<Outcome> {
+pub(super) async fn check(subject: &Subject, url: &str, place: &Path) -> anyhow::Result<Outcome> {
     let tabs = subject.item["tabs"].as_array().into_iter().flatten();
     let declared: BTreeSet<String> = tabs.filter_map(|tab| tab["id"].as_str().map(str::to_owned)).collect();
     if declared.is_empty() {

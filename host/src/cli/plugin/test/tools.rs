@@ -12,7 +12,7 @@ use super::{Outcome, requests::Subject, some};
 /// Of the list; a host with one plugin has two.
 const MAX_PAGES: usize = 50;
 
-pub async fn check(subject: &Subject) -> anyhow::Result<Outcome> {
+pub(super) async fn check(subject: &Subject) -> anyhow::Result<Outcome> {
     let tools = subject.item["tools"].as_array().into_iter().flatten();
     let own: Vec<String> = tools.filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect();
     if own.is_empty() {

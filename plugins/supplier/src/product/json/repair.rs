@@ -2,7 +2,7 @@
 
 /// Comments and superfluous commas go, control characters and backslashes inside texts become what
 /// was meant. Of what is right nothing is changed.
-pub fn repaired(text: &str) -> String {
+pub(super) fn repaired(text: &str) -> String {
     let unescaped = if is_escaped(text) { without_entities(text) } else { text.to_owned() };
     let mut repair = Repair { output: String::with_capacity(unescaped.len()) };
     let mut rest = unescaped.as_str();

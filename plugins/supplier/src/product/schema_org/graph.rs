@@ -14,13 +14,13 @@ const FUEL: usize = 8 << 20;
 const NODE: usize = 256;
 
 /// All values of a page, so that `{"@id": "#offer"}` leads to the offer that stands elsewhere.
-pub struct Graph<'a> {
+pub(super) struct Graph<'a> {
     nodes: HashMap<&'a str, &'a Json>,
     fuel: Cell<usize>,
 }
 
 impl<'a> Graph<'a> {
-    pub fn over(roots: &'a [Json]) -> Graph<'a> {
+    pub(super) fn over(roots: &'a [Json]) -> Graph<'a> {
         let mut graph = Graph { nodes: HashMap::new(), fuel: Cell::new(FUEL) };
         for root in roots {
             graph.index(root);
@@ -51,18 +51,18 @@ impl<'a> Graph<'a> {
         }
     }
 
-    pub fn items(&self, json: &'a Json) -> impl Iterator<Item = &'a Json> {
+    pub(super) fn items(&self, json: &'a Json) -> impl Iterator<Item = &'a Json> {
         json.items().iter().take_while(|_| self.spend(NODE)).map(|item| self.follow(item))
     }
 
     /// `false` when it is enough.
-    pub fn spend(&self, amount: usize) -> bool {
+    pub(super) fn spend(&self, amount: usize) -> bool {
         let left = self.fuel.get().saturating_sub(amount);
         self.fuel.set(left);
         left > 0
     }
 
-    pub fn text(&self, json: &'a Json) -> Option<String> {
+    pub(super) fn text(&self, json: &'a Json) -> Option<String> {
         match json {
             Json::Text(words) if self.spend(words.len()) => text::plain(words),
             Json::Number(digits) if self.spend(digits.len()) => Some(digits.clone()),
@@ -73,7 +73,7 @@ impl<'a> Graph<'a> {
     }
 
     /// A schema.org name such as `InStock`, or an address: both may stand as a reference.
-    pub fn schema_name(&self, json: &'a Json) -> Option<String> {
+    pub(super) fn schema_name(&self, json: &'a Json) -> Option<String> {
         let of_reference = |item: &'a Json| self.text(item.get("@id"));
         self.text(json).or_else(|| json.items().iter().find_map(of_reference))
     }

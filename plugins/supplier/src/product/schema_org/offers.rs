@@ -9,14 +9,14 @@ const MAX_OFFERS: usize = 100;
 
 type Price = (Option<String>, Option<String>);
 
-pub struct Offer<'a> {
+pub(super) struct Offer<'a> {
     pub facts: Facts,
     pub node: &'a Json,
 }
 
 impl<'a> Graph<'a> {
     /// The offers below `json`, flattened: shops nest `offers` in an `AggregateOffer`.
-    pub fn offers(&self, json: &'a Json, steps: usize) -> Vec<Offer<'a>> {
+    pub(super) fn offers(&self, json: &'a Json, steps: usize) -> Vec<Offer<'a>> {
         let mut found = Vec::new();
         self.collect_offers(json, None, steps, &mut found);
         found
@@ -37,7 +37,7 @@ impl<'a> Graph<'a> {
     }
 
     /// What stands on one offer.
-    pub fn offer(&self, offer: &'a Json, steps: usize) -> Facts {
+    pub(super) fn offer(&self, offer: &'a Json, steps: usize) -> Facts {
         let (price, currency) = self.price(offer, steps);
         let availability = self.schema_name(offer.get("availability"));
         Facts {

@@ -12,7 +12,7 @@ use cardinal_base::input::escape;
 const ATTRIBUTES: &str = "attributes";
 
 /// What a column holds.
-pub enum Column {
+pub(super) enum Column {
     Title,
     Sku,
     Status,
@@ -29,7 +29,7 @@ pub enum Column {
 }
 
 impl Column {
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         match self {
             Self::Title => "title",
             Self::Sku => "sku",
@@ -69,13 +69,13 @@ impl Column {
     }
 }
 
-pub struct Head {
+pub(super) struct Head {
     pub columns: Vec<Column>,
 }
 
 impl Head {
     /// The columns and what stands between them; everything that is wrong, at once.
-    pub fn read(line: &[u8], terms: &Terms) -> Result<(u8, Self), CardError> {
+    pub(super) fn read(line: &[u8], terms: &Terms) -> Result<(u8, Self), CardError> {
         let text = std::str::from_utf8(line).map_err(|_| not_a_head())?;
         let delimiter = delimiter(text);
         let mut faults = Vec::new();

@@ -12,7 +12,7 @@ const PLACES: [&str; 2] = ["/oidc", ""];
 
 /// What discovery found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Discovered {
+pub(super) struct Discovered {
     pub issuer: String,
     pub keys_at: Url,
 }
@@ -24,7 +24,7 @@ struct Document {
 }
 
 /// The addresses of the document below `base`.
-pub fn addresses(base: &str) -> impl Iterator<Item = anyhow::Result<Url>> {
+pub(super) fn addresses(base: &str) -> impl Iterator<Item = anyhow::Result<Url>> {
     let base = base.trim_end_matches('/').to_owned();
     PLACES.into_iter().map(move |place| Ok(Url::parse(&format!("{base}{place}{DOCUMENT}"))?))
 }
@@ -34,7 +34,7 @@ pub fn addresses(base: &str) -> impl Iterator<Item = anyhow::Result<Url>> {
 ///
 /// # Errors
 /// It is no such document, is somebody else's, or sends us to where keys can be forged.
-pub fn read(document: &[u8], at: &Url, base: &str, expected: Option<&str>) -> anyhow::Result<Discovered> {
+pub(super) fn read(document: &[u8], at: &Url, base: &str, expected: Option<&str>) -> anyhow::Result<Discovered> {
     let Document { issuer, jwks_uri } = serde_json::from_slice(document).context("it is no discovery document")?;
     // A document that names another issuer than the one asked is a misconfiguration or a mix-up attack.
     let base = base.trim_end_matches('/');

@@ -24,22 +24,22 @@ const LIMIT: usize = 256 * 1024;
 const AGENT: &str = concat!("cardinal/", env!("CARGO_PKG_VERSION"));
 
 /// Fetches over TLS.
-pub struct Fetcher(TlsConnector);
+pub(super) struct Fetcher(TlsConnector);
 
 /// What the provider answered when it answered at all.
-pub struct Answer {
+pub(super) struct Answer {
     pub status: StatusCode,
     pub body: Bytes,
 }
 
 impl Fetcher {
-    pub fn new() -> anyhow::Result<Self> {
+    pub(super) fn new() -> anyhow::Result<Self> {
         Ok(Self(tls::connector()?))
     }
 
     /// # Errors
     /// Nobody answers, in time or at all, or with more than is read.
-    pub async fn get(&self, url: &Url) -> anyhow::Result<Answer> {
+    pub(super) async fn get(&self, url: &Url) -> anyhow::Result<Answer> {
         let answer = tokio::time::timeout(FETCH_TIMEOUT, self.exchange(url)).await;
         answer.unwrap_or_else(|_| bail!("no answer in {FETCH_TIMEOUT:?}")).with_context(|| format!("GET {url}"))
     }
@@ -81,7 +81,7 @@ async fn ask<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, url:
 impl Answer {
     /// # Errors
     /// The status is any but 200; a redirect is said to be one, since it is never followed.
-    pub fn document(self) -> anyhow::Result<Bytes> {
+    pub(super) fn document(self) -> anyhow::Result<Bytes> {
         ensure!(!self.status.is_redirection(), "it redirects ({}), which is not followed", self.status);
         ensure!(self.status == StatusCode::OK, "it answers {}", self.status);
         Ok(self.body)

@@ -13,11 +13,11 @@ const COORDINATE: usize = 48;
 const SAME_ID: usize = 4;
 
 /// A key's fingerprint, over its coordinates.
-pub type Print = [u8; 32];
+pub(super) type Print = [u8; 32];
 
 /// Keys as the provider publishes them.
 #[derive(Default)]
-pub struct KeySet(Vec<Key>);
+pub(super) struct KeySet(Vec<Key>);
 
 struct Key {
     id: Option<String>,
@@ -49,30 +49,30 @@ impl KeySet {
     ///
     /// # Errors
     /// It is no key set.
-    pub fn read(document: &[u8]) -> anyhow::Result<Self> {
+    pub(super) fn read(document: &[u8]) -> anyhow::Result<Self> {
         let document: Document = serde_json::from_slice(document).context("it is no key set")?;
         Ok(Self(document.keys.into_iter().filter_map(Key::read).collect()))
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub fn has(&self, print: &Print) -> bool {
+    pub(super) fn has(&self, print: &Print) -> bool {
         self.0.iter().any(|key| key.print == *print)
     }
 
-    pub fn prints(&self) -> impl Iterator<Item = &Print> {
+    pub(super) fn prints(&self) -> impl Iterator<Item = &Print> {
         self.0.iter().map(|key| &key.print)
     }
 
     /// Which key has signed `message`. A token that names no key, and a key without a name, are fine while there is
     /// only one: trying all of them would let a flood of tokens cost a multiple.
-    pub fn signer(&self, id: Option<&str>, message: &str, signature: &str) -> Option<Print> {
+    pub(super) fn signer(&self, id: Option<&str>, message: &str, signature: &str) -> Option<Print> {
         let only = self.0.len() == 1;
         let named = self.0.iter().filter(|key| match (id, key.id.as_deref()) {
             (Some(wanted), Some(id)) => wanted == id,

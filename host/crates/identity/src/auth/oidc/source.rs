@@ -32,7 +32,7 @@ const WAIT: Duration = Duration::from_secs(6);
 
 /// The provider as it was configured.
 #[derive(Clone, Debug)]
-pub struct Provider {
+pub(super) struct Provider {
     /// Below which discovery looks.
     pub base: Option<String>,
     pub issuer: Option<String>,
@@ -40,7 +40,7 @@ pub struct Provider {
 }
 
 /// What tokens are judged by.
-pub struct Trusted {
+pub(super) struct Trusted {
     pub issuer: String,
     pub keys: KeySet,
     keys_at: Url,
@@ -48,7 +48,7 @@ pub struct Trusted {
 
 /// What the fetching has come to.
 #[derive(Clone, Default)]
-pub struct State {
+pub(super) struct State {
     /// Kept while the provider is away, however long that is: nobody is logged out by its outage.
     pub trusted: Option<Arc<Trusted>>,
     /// The last fetch failed.
@@ -62,7 +62,7 @@ pub struct State {
 
 impl State {
     /// Whole seconds until it is worth asking again.
-    pub fn retry_after(&self, now: OffsetDateTime) -> u32 {
+    pub(super) fn retry_after(&self, now: OffsetDateTime) -> u32 {
         let wait = self.next.map_or(1, |next| (next - now).whole_seconds() + 1);
         u32::try_from(wait.clamp(1, RETRY.as_secs() as i64)).unwrap_or(1)
     }
@@ -74,7 +74,7 @@ impl State {
 }
 
 /// What a request that needs fresher keys comes to.
-pub enum Fresher {
+pub(super) enum Fresher {
     State(State),
     /// A fetch is under way and takes longer than a request may wait.
     NotYet,
@@ -83,7 +83,7 @@ pub enum Fresher {
 }
 
 /// The one place that fetches.
-pub struct Source {
+pub(super) struct Source {
     provider: Provider,
     fetcher: Fetcher,
     clock: Clock,
@@ -94,23 +94,23 @@ pub struct Source {
 }
 
 impl Source {
-    pub fn new(provider: Provider, clock: Clock) -> anyhow::Result<Self> {
+    pub(super) fn new(provider: Provider, clock: Clock) -> anyhow::Result<Self> {
         let (state, _) = watch::channel(State::default());
         Ok(Self { provider, fetcher: Fetcher::new()?, clock, state, wanted: Notify::new(), patience: WAIT })
     }
 
-    pub fn state(&self) -> State {
+    pub(super) fn state(&self) -> State {
         self.state.borrow().clone()
     }
 
     /// The issuer as far as it is known: set, discovered, or else the address that was configured.
-    pub fn issuer(&self) -> Option<String> {
+    pub(super) fn issuer(&self) -> Option<String> {
         let known = self.state.borrow().trusted.as_ref().map(|trusted| trusted.issuer.clone());
         self.provider.issuer.clone().or(known).or_else(|| self.provider.base.clone())
     }
 
     /// The state after a fetch that ended later than round `seen`, waited for.
-    pub async fn later_than(&self, seen: u64) -> Fresher {
+    pub(super) async fn later_than(&self, seen: u64) -> Fresher {
         let mut updates = self.state.subscribe();
         let state = updates.borrow_and_update().clone();
         if state.round > seen {
@@ -129,7 +129,7 @@ impl Source {
     }
 
     /// Fetches now, then in intervals and when asked, for ever. `changed` hears of every set that was read.
-    pub async fn keep(&self, mut changed: impl FnMut(&KeySet)) {
+    pub(super) async fn keep(&self, mut changed: impl FnMut(&KeySet)) {
         let mut failures = 0_u32;
         let mut asked = false;
         loop {
@@ -162,7 +162,7 @@ impl Source {
     }
 
     /// What a fetch would find now; nothing is kept of it.
-    pub async fn try_once(&self) -> anyhow::Result<(String, usize)> {
+    pub(super) async fn try_once(&self) -> anyhow::Result<(String, usize)> {
         let trusted = self.keys(self.discover().await?).await?;
         Ok((trusted.issuer.clone(), trusted.keys.len()))
     }

@@ -25,7 +25,7 @@ pub enum Refused {
 }
 
 /// A token in its parts. Nothing has been verified.
-pub struct Jwt<'a> {
+pub(super) struct Jwt<'a> {
     /// What the signature is over: header, dot, claims.
     pub message: &'a str,
     pub signature: &'a str,
@@ -47,7 +47,7 @@ struct Head {
 
 /// What the token says of itself.
 #[derive(Deserialize)]
-pub struct Claims {
+pub(super) struct Claims {
     pub iss: String,
     pub sub: String,
     aud: Audience,
@@ -74,7 +74,7 @@ enum Audience {
 impl<'a> Jwt<'a> {
     /// Takes a token apart. Its signature is not looked at: the algorithm comes from here, never
     /// from the token, and a token that names another one is refused.
-    pub fn parse(token: &'a str) -> Result<Self, Refused> {
+    pub(super) fn parse(token: &'a str) -> Result<Self, Refused> {
         let malformed = Refused::Invalid("it is no JWT");
         let (message, signature) = token.rsplit_once('.').ok_or(malformed)?;
         let (head, claims) = message.split_once('.').ok_or(malformed)?;
@@ -109,7 +109,7 @@ fn is_there<'de, D: Deserializer<'de>>(value: D) -> Result<bool, D::Error> {
 
 impl Claims {
     /// Whether they are meant for us, now.
-    pub fn judge(&self, issuer: &str, audience: &str, now: OffsetDateTime) -> Result<(), Refused> {
+    pub(super) fn judge(&self, issuer: &str, audience: &str, now: OffsetDateTime) -> Result<(), Refused> {
         if self.iss != issuer {
             return Err(Refused::Invalid("it comes from another issuer"));
         }
@@ -134,7 +134,7 @@ impl Claims {
     }
 
     /// When it ends, by its own word.
-    pub fn expires_at(&self) -> OffsetDateTime {
+    pub(super) fn expires_at(&self) -> OffsetDateTime {
         // In bounds, so nothing is lost but the fraction of a second.
         let end = self.exp.clamp(0.0, END_OF_TIME) as i64;
         OffsetDateTime::from_unix_timestamp(end).unwrap_or(OffsetDateTime::UNIX_EPOCH)
@@ -142,7 +142,7 @@ impl Claims {
 
     /// The scopes that it carries, however the provider writes them: `scope`, `scp` or `permissions`,
     /// as a text with spaces or as a list. What is no scope of ours (`openid`, `profile`) is dropped.
-    pub fn scopes(&self) -> ScopeSet {
+    pub(super) fn scopes(&self) -> ScopeSet {
         let all = [&self.scope, &self.scp, &self.permissions].into_iter().flat_map(|claim| match claim {
             Value::String(text) => text.split_ascii_whitespace().collect::<Vec<_>>(),
             Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
@@ -152,7 +152,7 @@ impl Claims {
     }
 
     /// What its holder is called, for people: the first of these that is a name.
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         let said = [&self.preferred_username, &self.email].into_iter().flatten().filter_map(Value::as_str);
         said.map(str::trim).find(|name| !name.is_empty()).unwrap_or(&self.sub)
     }

@@ -19,7 +19,7 @@ const SHARDS: usize = 16;
 const PER_SHARD: usize = 1_024;
 /// How long a token still counts whose key the provider has withdrawn: as long as it may take until a
 /// withdrawal is noticed at all. So a rollover fails nobody, and a stolen key is of no lasting use.
-pub const AFTER_WITHDRAWAL: Duration = Duration::minutes(5);
+pub(super) const AFTER_WITHDRAWAL: Duration = Duration::minutes(5);
 
 /// Who a verified token is about and what it grants.
 #[derive(Debug)]
@@ -39,15 +39,15 @@ struct Entry {
 
 /// Identities by the hash of their token.
 #[derive(Default)]
-pub struct Verified([RwLock<HashMap<[u8; 32], Entry>>; SHARDS]);
+pub(super) struct Verified([RwLock<HashMap<[u8; 32], Entry>>; SHARDS]);
 
 impl Verified {
-    pub fn get(&self, token: &[u8; 32], now: OffsetDateTime) -> Option<Arc<Identity>> {
+    pub(super) fn get(&self, token: &[u8; 32], now: OffsetDateTime) -> Option<Arc<Identity>> {
         let shard = self.shard(token).read().unwrap_or_else(PoisonError::into_inner);
         shard.get(token).filter(|entry| entry.good_until > now).map(|entry| Arc::clone(&entry.identity))
     }
 
-    pub fn keep(&self, token: &[u8; 32], identity: Arc<Identity>, now: OffsetDateTime) {
+    pub(super) fn keep(&self, token: &[u8; 32], identity: Arc<Identity>, now: OffsetDateTime) {
         let mut shard = self.shard(token).write().unwrap_or_else(PoisonError::into_inner);
         if shard.len() >= PER_SHARD {
             shard.retain(|_, entry| entry.good_until > now);
@@ -60,7 +60,7 @@ impl Verified {
     }
 
     /// Ends what was signed by keys that are not in `keys`, after a while.
-    pub fn withdraw(&self, keys: &KeySet, now: OffsetDateTime) {
+    pub(super) fn withdraw(&self, keys: &KeySet, now: OffsetDateTime) {
         let end = now.saturating_add(AFTER_WITHDRAWAL);
         for shard in &self.0 {
             let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);

@@ -18,7 +18,7 @@ const QUEUE: usize = 256;
 /// How long one waits at most.
 const WAIT_TIME: Duration = Duration::from_secs(10);
 
-pub struct Queue(Mutex<State>);
+pub(super) struct Queue(Mutex<State>);
 
 struct State {
     free: usize,
@@ -29,12 +29,12 @@ struct State {
 pub struct Turn(Arc<Queue>);
 
 impl Queue {
-    pub fn new(cores: usize) -> Self {
+    pub(super) fn new(cores: usize) -> Self {
         Self(Mutex::new(State { free: cores, waiting: BTreeMap::new() }))
     }
 
     /// Waits for a core; 503 when too many come first.
-    pub async fn turn(self: &Arc<Self>, rank: Rank) -> Result<Turn, AuthError> {
+    pub(super) async fn turn(self: &Arc<Self>, rank: Rank) -> Result<Turn, AuthError> {
         let next = {
             let mut state = self.state();
             if state.free > 0 {

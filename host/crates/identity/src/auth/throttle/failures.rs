@@ -58,28 +58,28 @@ struct Rows<K> {
 
 /// Address and name of a try; the name as a keyed hash, so that long names take no room.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Pair {
+pub(super) struct Pair {
     pub network: Network,
     name: u64,
 }
 
 impl Pair {
     /// Whether both are at one address, or at one name.
-    pub fn meets(self, other: Self) -> bool {
+    pub(super) fn meets(self, other: Self) -> bool {
         self.network == other.network || self.name == other.name
     }
 }
 
 /// Why a try can't begin now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NotNow {
+pub(super) enum NotNow {
     /// Milliseconds to wait.
     Later(u64),
     /// As many tries are under way as may still fail.
     Pending,
 }
 
-pub struct Failures {
+pub(super) struct Failures {
     hasher: RandomState,
     pairs: Rows<Pair>,
     known_pairs: Rows<Pair>,
@@ -102,17 +102,17 @@ impl Default for Failures {
 }
 
 impl Failures {
-    pub fn pair(&self, address: IpAddr, name: &str) -> Pair {
+    pub(super) fn pair(&self, address: IpAddr, name: &str) -> Pair {
         Pair { network: address.into(), name: self.hasher.hash_one(name.to_lowercase()) }
     }
 
     /// Whether the name has logged in from there.
-    pub fn is_known(&self, pair: Pair, now: u64) -> bool {
+    pub(super) fn is_known(&self, pair: Pair, now: u64) -> bool {
         self.known.get(&pair).is_some_and(|at| at + KNOWN_FOR > now)
     }
 
     /// A login from there worked, here or at another host.
-    pub fn learn(&mut self, pair: Pair, now: u64) {
+    pub(super) fn learn(&mut self, pair: Pair, now: u64) {
         if self.known.len() >= KNOWN && !self.known.contains_key(&pair) {
             forget_oldest(&mut self.known);
         }
@@ -120,12 +120,12 @@ impl Failures {
     }
 
     /// How much has failed at the place of a try, what is under way counted in.
-    pub fn failures(&self, pair: Pair, is_known: bool, now: u64) -> u32 {
+    pub(super) fn failures(&self, pair: Pair, is_known: bool, now: u64) -> u32 {
         if is_known { self.known_pairs.tries(&pair, now) } else { self.addresses.tries(&pair.network, now) }
     }
 
     /// Why a try can't begin now. The longest delay decides; what is under way decides only where there is none.
-    pub fn wait(&self, pair: Pair, is_known: bool, now: u64) -> Option<NotNow> {
+    pub(super) fn wait(&self, pair: Pair, is_known: bool, now: u64) -> Option<NotNow> {
         let waits = if is_known {
             [self.known_pairs.wait(&pair, now), None, None]
         } else {
@@ -139,7 +139,7 @@ impl Failures {
     }
 
     /// Begins a try: from here on it counts. Gives whether the pair is known, to be said again at its end.
-    pub fn begin(&mut self, pair: Pair, now: u64) -> Result<bool, NotNow> {
+    pub(super) fn begin(&mut self, pair: Pair, now: u64) -> Result<bool, NotNow> {
         let is_known = self.is_known(pair, now);
         if let Some(wait) = self.wait(pair, is_known, now) {
             return Err(wait);
@@ -155,7 +155,7 @@ impl Failures {
     }
 
     /// The try did not come to a verdict.
-    pub fn give_back(&mut self, pair: Pair, was_known: bool) {
+    pub(super) fn give_back(&mut self, pair: Pair, was_known: bool) {
         if was_known {
             return self.known_pairs.end(&pair);
         }
@@ -164,7 +164,7 @@ impl Failures {
         self.names.end(&pair.name);
     }
 
-    pub fn failed(&mut self, pair: Pair, was_known: bool, now: u64) {
+    pub(super) fn failed(&mut self, pair: Pair, was_known: bool, now: u64) {
         self.give_back(pair, was_known);
         if was_known {
             return self.known_pairs.fail(pair, now);
@@ -175,7 +175,7 @@ impl Failures {
     }
 
     /// Clears what this address did with this name; what it did with others stays.
-    pub fn succeeded(&mut self, pair: Pair, was_known: bool, now: u64) {
+    pub(super) fn succeeded(&mut self, pair: Pair, was_known: bool, now: u64) {
         self.give_back(pair, was_known);
         self.pairs.clear(&pair);
         self.known_pairs.clear(&pair);
@@ -183,12 +183,12 @@ impl Failures {
     }
 
     /// What the hosts of the database count together for a try: its address and name, its address, its name.
-    pub fn rules(was_known: bool) -> &'static [Rule] {
+    pub(super) fn rules(was_known: bool) -> &'static [Rule] {
         if was_known { &[KNOWN_PAIR] } else { &[PAIR, ADDRESS, NAME] }
     }
 
     /// Another host has counted more failures: of each of [`Self::rules`], the milliseconds that are left to wait.
-    pub fn delay(&mut self, pair: Pair, was_known: bool, waits: &[u64], now: u64) {
+    pub(super) fn delay(&mut self, pair: Pair, was_known: bool, waits: &[u64], now: u64) {
         let at = |place: usize| waits.get(place).copied().unwrap_or(0);
         if was_known {
             return self.known_pairs.delay(pair, at(0), now);

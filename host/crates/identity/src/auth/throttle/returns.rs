@@ -17,29 +17,29 @@ const EXPECTED_FOR: u64 = 120 * 1_000;
 
 /// A password for a name from an address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Candidate(u64);
+pub(super) struct Candidate(u64);
 
 /// When candidates were asked to come back, in milliseconds.
 #[derive(Default)]
-pub struct Returns {
+pub(super) struct Returns {
     hasher: RandomState,
     expected: HashMap<Candidate, u64>,
 }
 
 impl Returns {
-    pub fn candidate(&self, pair: Pair, password: &Secret) -> Candidate {
+    pub(super) fn candidate(&self, pair: Pair, password: &Secret) -> Candidate {
         Candidate(self.hasher.hash_one((pair, password.expose())))
     }
 
     /// Whether it was refused before and has waited for as long as it was asked to.
-    pub fn take(&mut self, candidate: Candidate, now: u64) -> bool {
+    pub(super) fn take(&mut self, candidate: Candidate, now: u64) -> bool {
         let Some(at) = self.expected.get(&candidate).copied().filter(|at| *at <= now) else { return false };
         self.expected.remove(&candidate);
         at + EXPECTED_FOR > now
     }
 
     /// It is refused and may come back at `at`. Whoever comes too early is not put off further.
-    pub fn expect(&mut self, candidate: Candidate, at: u64, now: u64) {
+    pub(super) fn expect(&mut self, candidate: Candidate, at: u64, now: u64) {
         if self.expected.len() >= CANDIDATES && !self.expected.contains_key(&candidate) {
             self.make_room(now);
         }

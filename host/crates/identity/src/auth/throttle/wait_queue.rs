@@ -6,7 +6,7 @@ use super::failures::{Failures, Pair};
 use crate::limit::addresses::Network;
 
 /// Tries that wait for their delay to end, of an address and in all.
-pub const HELD_PER_ADDRESS: usize = 32;
+pub(super) const HELD_PER_ADDRESS: usize = 32;
 const HELD: usize = 256;
 
 /// The place of a try among others; the least goes first. Whose name has logged in from there comes before all others,
@@ -41,11 +41,11 @@ impl Rank {
 
 /// The tries that wait.
 #[derive(Default)]
-pub struct WaitQueue(BTreeMap<Rank, Pair>);
+pub(super) struct WaitQueue(BTreeMap<Rank, Pair>);
 
 impl WaitQueue {
     /// Takes a try in, perhaps in the place of one that comes after it; `false` when there is no place.
-    pub fn join(&mut self, rank: Rank, pair: Pair) -> bool {
+    pub(super) fn join(&mut self, rank: Rank, pair: Pair) -> bool {
         let of_address = |network: Network| move |(_, other): &(&Rank, &Pair)| other.network == network;
         let worst = if self.0.iter().filter(of_address(pair.network)).count() >= HELD_PER_ADDRESS {
             self.0.iter().rfind(of_address(pair.network)).map(|(rank, _)| *rank)
@@ -64,16 +64,16 @@ impl WaitQueue {
         true
     }
 
-    pub fn holds(&self, rank: Rank) -> bool {
+    pub(super) fn holds(&self, rank: Rank) -> bool {
         self.0.contains_key(&rank)
     }
 
-    pub fn leave(&mut self, rank: Rank) {
+    pub(super) fn leave(&mut self, rank: Rank) {
         self.0.remove(&rank);
     }
 
     /// Whether another try that could begin now comes first, and beginning it would delay this one.
-    pub fn is_after_another(&self, rank: Rank, pair: Pair, is_known: bool, book: &Failures, now: u64) -> bool {
+    pub(super) fn is_after_another(&self, rank: Rank, pair: Pair, is_known: bool, book: &Failures, now: u64) -> bool {
         self.0.range(..rank).any(|(_, other)| {
             let other_is_known = book.is_known(*other, now);
             let shares = if is_known || other_is_known { *other == pair } else { pair.meets(*other) };
@@ -82,7 +82,7 @@ impl WaitQueue {
     }
 
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 }

@@ -25,7 +25,7 @@ const MAX_DAYS: i64 = 3_650;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Rate {
+pub(super) struct Rate {
     #[serde(default, deserialize_with = "maybe::present")]
     #[schemars(with = "Option<i64>", range(min = 1, max = 100_000_000))]
     per_minute: Option<Option<i64>>,
@@ -35,7 +35,7 @@ pub struct Rate {
 
 /// Requests a minute and burst; `None` is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub(super) struct Limit {
     pub per_minute: Option<i32>,
     pub burst: Option<i32>,
 }
@@ -44,13 +44,13 @@ pub struct Limit {
 const MAX_LINEAGE: usize = 8;
 
 /// The most that a caller may give: nothing bounds a person who has logged in.
-pub struct Bounds {
+pub(super) struct Bounds {
     until: Option<OffsetDateTime>,
     rate: Option<Limit>,
 }
 
 impl Bounds {
-    pub fn from_caller(caller: &Caller) -> Self {
+    pub(super) fn from_caller(caller: &Caller) -> Self {
         if caller.session_id.is_some() {
             return Self { until: None, rate: None };
         }
@@ -62,7 +62,7 @@ impl Bounds {
     }
 
     /// The end of a key's life; without one, that of who gives it.
-    pub fn expiry(&self, asked: Option<OffsetDateTime>) -> ApiResult<Option<OffsetDateTime>> {
+    pub(super) fn expiry(&self, asked: Option<OffsetDateTime>) -> ApiResult<Option<OffsetDateTime>> {
         match (asked, self.until) {
             (Some(at), Some(end)) if at > end => Err(more("a longer life")),
             (asked, end) => Ok(asked.or(end)),
@@ -70,12 +70,12 @@ impl Bounds {
     }
 
     /// The same for a life that is to have no end.
-    pub fn endless(&self) -> ApiResult<()> {
+    pub(super) fn endless(&self) -> ApiResult<()> {
         if self.until.is_some() { Err(more("a longer life")) } else { Ok(()) }
     }
 
     /// The rate; when nothing was asked for, no more than that of who gives it.
-    pub fn rate(&self, asked: Option<Option<Rate>>, default: u32) -> ApiResult<Limit> {
+    pub(super) fn rate(&self, asked: Option<Option<Rate>>, default: u32) -> ApiResult<Limit> {
         let is_asked = asked.is_some();
         let wanted = rate(asked, default)?;
         let Some(own) = self.rate else { return Ok(wanted) };
@@ -96,7 +96,11 @@ fn more(what: &str) -> ApiError {
 }
 
 /// Either a time or a number of days from now.
-pub fn lifetime(at: Option<String>, days: Option<i64>, now: OffsetDateTime) -> ApiResult<Option<OffsetDateTime>> {
+pub(super) fn lifetime(
+    at: Option<String>,
+    days: Option<i64>,
+    now: OffsetDateTime,
+) -> ApiResult<Option<OffsetDateTime>> {
     match (at, days) {
         (Some(_), Some(_)) => Err(ApiError::invalid("/expires_in_days", "Give either expires_at or expires_in_days.")),
         (Some(at), None) => expiry(&at, now).map(Some),
@@ -107,7 +111,7 @@ pub fn lifetime(at: Option<String>, days: Option<i64>, now: OffsetDateTime) -> A
 }
 
 /// 403 when the caller is a key that too many others lead to.
-pub fn may_make_keys(caller: &Caller) -> ApiResult<()> {
+pub(super) fn may_make_keys(caller: &Caller) -> ApiResult<()> {
     if caller.makers.len() + 1 < MAX_LINEAGE {
         return Ok(());
     }
@@ -116,7 +120,7 @@ pub fn may_make_keys(caller: &Caller) -> ApiResult<()> {
 }
 
 /// The scopes as they are stored; nobody can grant what they lack.
-pub fn grantable(caller: &Caller, scopes: &[String]) -> ApiResult<Vec<String>> {
+pub(super) fn grantable(caller: &Caller, scopes: &[String]) -> ApiResult<Vec<String>> {
     if scopes.is_empty() || scopes.len() > scope::SCOPE_LIMIT {
         return Err(ApiError::invalid("/scopes", format!("1 to {} scopes are needed.", scope::SCOPE_LIMIT)));
     }
@@ -131,7 +135,7 @@ pub fn grantable(caller: &Caller, scopes: &[String]) -> ApiResult<Vec<String>> {
     }
 }
 
-pub fn name(text: &str) -> ApiResult<String> {
+pub(super) fn name(text: &str) -> ApiResult<String> {
     let text = text.trim();
     match text.chars().count() {
         1..=NAME_LIMIT if !text.chars().any(char::is_control) => Ok(text.to_owned()),
@@ -139,7 +143,7 @@ pub fn name(text: &str) -> ApiResult<String> {
     }
 }
 
-pub fn expiry(text: &str, now: OffsetDateTime) -> ApiResult<OffsetDateTime> {
+pub(super) fn expiry(text: &str, now: OffsetDateTime) -> ApiResult<OffsetDateTime> {
     let at = OffsetDateTime::parse(text, &Rfc3339)
         .map_err(|_| ApiError::invalid("/expires_at", "A time of RFC 3339 is needed."))?;
     if at <= now {

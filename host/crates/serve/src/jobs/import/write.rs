@@ -29,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 const SOURCES_IGNORED: &str = "The rows' sources were ignored; `sources=keep` takes them, which needs the scope `*`.";
 
 /// Writes an import's batches in their order.
-pub struct Writer<'a> {
+pub(super) struct Writer<'a> {
     app: &'a App,
     job: &'a Job,
     terms: &'a Terms,
@@ -42,22 +42,22 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub fn new(app: &'a App, job: &'a Job, terms: &'a Terms, cancelled: &'a CancellationToken) -> Self {
+    pub(super) fn new(app: &'a App, job: &'a Job, terms: &'a Terms, cancelled: &'a CancellationToken) -> Self {
         Self { app, job, terms, cancelled, part: 0, read: 0, refused: 0, looked: None }
     }
 
     /// Rows that were read, good and bad.
-    pub fn rows(&self) -> i64 {
+    pub(super) fn rows(&self) -> i64 {
         i64::try_from(self.read).unwrap_or(i64::MAX)
     }
 
     /// Whether nothing is written before all is known.
-    pub const fn writes_at_the_end(&self) -> bool {
+    pub(super) const fn writes_at_the_end(&self) -> bool {
         self.terms.atomic || self.terms.dry_run
     }
 
     /// Writes a batch, or keeps it where all or nothing is written; how the job ended when it did.
-    pub async fn take(&mut self, batch: Batch) -> Option<End> {
+    pub(super) async fn take(&mut self, batch: Batch) -> Option<End> {
         self.read += batch.rows.len() + batch.errors.len();
         if self.terms.atomic && self.read > ATOMIC_ROWS {
             let told =
@@ -81,7 +81,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes what was kept.
-    pub async fn finish(&mut self) -> End {
+    pub(super) async fn finish(&mut self) -> End {
         if !self.terms.atomic || self.terms.dry_run {
             return End::Done;
         }

@@ -10,7 +10,7 @@ use cardinal_store::approvals::Binding;
 
 /// SHA-256 over who calls, what, with which arguments, and what would run. Every part has its length before it, so that
 /// no two calls are written the same.
-pub fn of_call(caller: &Caller, tool: &str, arguments: &str, plugin: Option<&Plugin>) -> Binding {
+pub(super) fn of_call(caller: &Caller, tool: &str, arguments: &str, plugin: Option<&Plugin>) -> Binding {
     let owner = sessions::owner(caller);
     let (name, package) = plugin.map_or(("", env!("CARGO_PKG_VERSION")), |plugin| (&plugin.name, &plugin.sha256));
     let parts = [
@@ -32,7 +32,7 @@ pub fn of_call(caller: &Caller, tool: &str, arguments: &str, plugin: Option<&Plu
 }
 
 /// As the audit log shows arguments.
-pub fn sha256(text: &str) -> String {
+pub(super) fn sha256(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
 }
 

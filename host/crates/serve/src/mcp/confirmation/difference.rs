@@ -17,7 +17,7 @@ const MEMBERS: [&str; 4] = ["title", "sku", "status", "attributes"];
 const DEPTH: usize = 8;
 
 /// `{card_id, version, changes: [{pointer, before?, after?}]}`; `None` where it cannot be known.
-pub async fn find(catalogue: &Catalogue, call: &ToolCall<'_>) -> ApiResult<Option<Value>> {
+pub(super) async fn find(catalogue: &Catalogue, call: &ToolCall<'_>) -> ApiResult<Option<Value>> {
     if call.plugin.is_some() {
         return Ok(None);
     }

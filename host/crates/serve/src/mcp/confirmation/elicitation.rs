@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::question::ToolCall;
 
 /// The one member of the form, and the name of the one question of a call.
-pub const NAME: &str = "confirm";
+pub(super) const NAME: &str = "confirm";
 /// Before a question's id in the id of its JSON-RPC request; the protocol library numbers its own.
 const ID_PREFIX: &str = "confirmation-";
 /// Bytes of a question. A longer one goes to the Admin API: what a client cuts off, its user would not see.
@@ -26,7 +26,7 @@ const MESSAGE_LIMIT: usize = 8 * 1024;
 const FRAMES: usize = 1;
 
 /// What the user reads; `None` when it is too long to be read whole.
-pub fn message(call: &ToolCall<'_>, difference: Option<&Value>) -> Option<String> {
+pub(super) fn message(call: &ToolCall<'_>, difference: Option<&Value>) -> Option<String> {
     let name = call
         .tool
         .title
@@ -58,7 +58,7 @@ fn visible(json: &str) -> String {
 }
 
 /// The request, as an event of the stream that the call's answer comes on.
-pub fn request(id: Uuid, message: &str) -> Bytes {
+pub(super) fn request(id: Uuid, message: &str) -> Bytes {
     let schema = json!({"type": "object", "properties": {NAME: {"type": "boolean", "title": TITLE, "default": true}}});
     let request = json!({
         "jsonrpc": "2.0", "id": format!("{ID_PREFIX}{id}"), "method": "elicitation/create",
@@ -70,12 +70,12 @@ pub fn request(id: Uuid, message: &str) -> Bytes {
 const TITLE: &str = "Run it";
 
 /// The question that a JSON-RPC id belongs to.
-pub fn question_id(id: &str) -> Option<Uuid> {
+pub(super) fn question_id(id: &str) -> Option<Uuid> {
     Uuid::try_parse(id.strip_prefix(ID_PREFIX)?).ok()
 }
 
 /// The question of the newest revision, as the answer to the call.
-pub fn input_required(message: String, state: String) -> InputRequiredResult {
+pub(super) fn input_required(message: String, state: String) -> InputRequiredResult {
     let confirm = PrimitiveSchemaDefinition::Boolean(BooleanSchema::new().title(TITLE).with_default(true));
     let requested_schema = ElicitationSchema::new([(NAME.to_owned(), confirm)].into());
     let params = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };
@@ -84,7 +84,7 @@ pub fn input_required(message: String, state: String) -> InputRequiredResult {
 }
 
 /// Whether the user wants the call to run: accepted, with the box ticked, as it is when the client shows none.
-pub fn accepts(answer: &ElicitResult) -> bool {
+pub(super) fn accepts(answer: &ElicitResult) -> bool {
     let ticked = answer.content.as_ref().and_then(|content| content.get(NAME));
     answer.action == ElicitationAction::Accept && ticked.is_none_or(|ticked| *ticked == Value::Bool(true))
 }

@@ -20,18 +20,18 @@ use cardinal_store::approvals;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
-pub struct Waiting {
+pub(super) struct Waiting {
     calls: Mutex<HashMap<Uuid, watch::Sender<bool>>>,
     /// Rings when there is one to look for.
     arrived: Notify,
 }
 
 /// A call's place among those that wait.
-pub struct Place(watch::Receiver<bool>);
+pub(super) struct Place(watch::Receiver<bool>);
 
 impl Place {
     /// Waits until the question is decided or over.
-    pub async fn wait(mut self) -> bool {
+    pub(super) async fn wait(mut self) -> bool {
         // The sender is dropped only after it has sent.
         let _ = self.0.wait_for(|is_over| *is_over).await;
         true
@@ -39,13 +39,13 @@ impl Place {
 }
 
 impl Waiting {
-    pub fn enter(&self, id: Uuid) -> Place {
+    pub(super) fn enter(&self, id: Uuid) -> Place {
         let receiver = self.lock().entry(id).or_insert_with(|| watch::Sender::new(false)).subscribe();
         self.arrived.notify_one();
         Place(receiver)
     }
 
-    pub fn wake(&self, ids: &[Uuid]) {
+    pub(super) fn wake(&self, ids: &[Uuid]) {
         let mut calls = self.lock();
         for id in ids {
             if let Some(call) = calls.remove(id) {
@@ -54,7 +54,7 @@ impl Waiting {
         }
     }
 
-    pub async fn follow(&self, pool: &Pool) {
+    pub(super) async fn follow(&self, pool: &Pool) {
         loop {
             let ids = self.ids();
             if ids.is_empty() {

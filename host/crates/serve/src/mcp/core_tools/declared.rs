@@ -10,7 +10,7 @@ use super::{Action, CoreTool};
 const READ: &str = "cards:read";
 const WRITE: &str = "cards:write";
 
-pub fn all() -> Vec<CoreTool> {
+pub(super) fn all() -> Vec<CoreTool> {
     vec![create(), get(), history(), restore(), search(), update()]
 }
 

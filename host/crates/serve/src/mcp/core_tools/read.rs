@@ -53,7 +53,7 @@ impl Items {
     }
 }
 
-pub async fn search(cards: &Cards, arguments: JsonObject) -> ApiResult<Answer> {
+pub(super) async fn search(cards: &Cards, arguments: JsonObject) -> ApiResult<Answer> {
     let mut query: ListQuery = parsed(arguments)?;
     let members = match query.fields.take() {
         Some(list) => Members::parse(&list)?,
@@ -108,7 +108,7 @@ struct GetArguments {
     source: Option<String>,
 }
 
-pub async fn get(cards: &Cards, arguments: JsonObject) -> ApiResult<Answer> {
+pub(super) async fn get(cards: &Cards, arguments: JsonObject) -> ApiResult<Answer> {
     let wanted: GetArguments = parsed(arguments)?;
     let members = match &wanted.fields {
         Some(list) => Members::parse(list)?,
@@ -185,7 +185,7 @@ struct OmittedLine<'a> {
     omitted: Omissions,
 }
 
-pub async fn history(cards: &Cards, arguments: JsonObject) -> ApiResult<Answer> {
+pub(super) async fn history(cards: &Cards, arguments: JsonObject) -> ApiResult<Answer> {
     let wanted: HistoryArguments = parsed(arguments)?;
     let limit = wanted.limit.unwrap_or(DEFAULT_PAGE_SIZE.into());
     let id = card_id(&wanted.id)?;

@@ -18,23 +18,23 @@ const WRITTEN: [&str; 6] = ["id", "title", "sku", "status", "kinds", "version"];
 
 /// Members of a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Members(Vec<&'static str>);
+pub(super) struct Members(Vec<&'static str>);
 
 impl Members {
-    pub fn lean() -> Self {
+    pub(super) fn lean() -> Self {
         Self(LEAN.to_vec())
     }
 
-    pub fn written() -> Self {
+    pub(super) fn written() -> Self {
         Self(WRITTEN.to_vec())
     }
 
-    pub fn all() -> Self {
+    pub(super) fn all() -> Self {
         Self(KNOWN.to_vec())
     }
 
     /// Those of a list by commas, and the id.
-    pub fn parse(list: &str) -> ApiResult<Self> {
+    pub(super) fn parse(list: &str) -> ApiResult<Self> {
         let mut members = vec!["id"];
         for name in list.split(',').map(str::trim) {
             match KNOWN.iter().find(|known| **known == name) {
@@ -46,7 +46,7 @@ impl Members {
         Ok(Self(members))
     }
 
-    pub fn has(&self, name: &str) -> bool {
+    pub(super) fn has(&self, name: &str) -> bool {
         self.0.contains(&name)
     }
 
@@ -55,7 +55,7 @@ impl Members {
     }
 
     /// The card with these members.
-    pub fn show(&self, card: &Card, kinds: &HashMap<Uuid, Vec<String>>) -> CardView {
+    pub(super) fn show(&self, card: &Card, kinds: &HashMap<Uuid, Vec<String>>) -> CardView {
         CardView {
             card: PartialCard::new(card.clone(), &self.0),
             kinds: self.has("kinds").then(|| kinds.get(&card.id).cloned().unwrap_or_default()),
@@ -64,7 +64,7 @@ impl Members {
     }
 
     /// The same without attributes, which are said to be missing.
-    pub fn show_omitting(&self, card: &Card, kinds: &HashMap<Uuid, Vec<String>>) -> CardView {
+    pub(super) fn show_omitting(&self, card: &Card, kinds: &HashMap<Uuid, Vec<String>>) -> CardView {
         let omitted = Omissions { attributes: Some(card.attributes.get().len()), change: None };
         CardView { omitted: Some(omitted), ..self.without_attributes().show(card, kinds) }
     }
@@ -72,7 +72,7 @@ impl Members {
 
 /// A card with some of its members.
 #[derive(Serialize)]
-pub struct CardView {
+pub(super) struct CardView {
     #[serde(flatten)]
     card: PartialCard,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +83,7 @@ pub struct CardView {
 
 /// What was too large, with its bytes.
 #[derive(Serialize)]
-pub struct Omissions {
+pub(super) struct Omissions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attributes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,14 +92,14 @@ pub struct Omissions {
 
 /// The answer about one card.
 #[derive(Serialize)]
-pub struct One {
+pub(super) struct One {
     pub item: CardView,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
 /// A link to the card.
-pub fn link(card: &Card) -> Resource {
+pub(super) fn link(card: &Card) -> Resource {
     resources::describe(card)
 }
 

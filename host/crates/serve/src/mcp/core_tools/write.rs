@@ -18,7 +18,7 @@ use cardinal_cards::{
 };
 use cardinal_store::cards::{self, Precondition};
 
-pub async fn create(cards: &Cards, visit: &Visit, arguments: JsonObject) -> ApiResult<Answer> {
+pub(super) async fn create(cards: &Cards, visit: &Visit, arguments: JsonObject) -> ApiResult<Answer> {
     let sent = as_sent(visit, &arguments)?;
     let fields = exact::<NewCard>(&sent)?.check()?;
     let card = cards::insert(&cards.pool, Uuid::now_v7(), fields, &visit.caller.actor()).await?;
@@ -31,7 +31,7 @@ struct Target {
     version: i64,
 }
 
-pub async fn update(cards: &Cards, visit: &Visit, arguments: JsonObject) -> ApiResult<Answer> {
+pub(super) async fn update(cards: &Cards, visit: &Visit, arguments: JsonObject) -> ApiResult<Answer> {
     let mut sent = as_sent(visit, &arguments)?;
     let target: Target = serde_json::from_value(Value::Object(arguments)).map_err(ApiError::internal)?;
     sent.remove("id");
@@ -50,7 +50,7 @@ struct RestoreArguments {
     current_version: Option<i64>,
 }
 
-pub async fn restore(cards: &Cards, visit: &Visit, arguments: JsonObject) -> ApiResult<Answer> {
+pub(super) async fn restore(cards: &Cards, visit: &Visit, arguments: JsonObject) -> ApiResult<Answer> {
     let wanted: RestoreArguments = parsed(arguments)?;
     let id = card_id(&wanted.id)?;
     let precondition = wanted.current_version.map_or(Precondition::None, |at| Precondition::Versions(vec![at]));

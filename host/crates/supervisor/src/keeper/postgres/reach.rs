@@ -23,7 +23,7 @@ const OPEN_TO_READ: u32 = 0o755;
 ///
 /// # Errors
 /// It can be used neither where it is nor elsewhere.
-pub async fn reachable(
+pub(super) async fn reachable(
     installation: Installation,
     account: Option<Account>,
     launcher: &Launcher,

@@ -19,7 +19,7 @@ use cardinal_database::roles;
 
 /// What the server puts before each message: process, and number of the line in its session. Not the role (`%u`): before
 /// a session has logged in, its client names any role, and names with line breaks and whole messages in them.
-pub const LINE_PREFIX: &str = "%p %l|";
+pub(super) const LINE_PREFIX: &str = "%p %l|";
 /// The first line of a session, and the one by which a role is believed: what it names has logged in. Both stand before
 /// anything that the session's statements can make the server log.
 const CONNECTED: &str = "LOG:  connection received:";
@@ -38,7 +38,7 @@ const REMEMBERED_LINES: usize = 20;
 
 /// What the server logged last, for the message of a start that failed.
 #[derive(Clone, Debug, Default)]
-pub struct LastWords(Arc<Mutex<VecDeque<String>>>);
+pub(super) struct LastWords(Arc<Mutex<VecDeque<String>>>);
 
 impl LastWords {
     fn push(&self, line: String) {
@@ -49,7 +49,7 @@ impl LastWords {
         lines.push_back(line);
     }
 
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
     }
@@ -61,7 +61,7 @@ impl LastWords {
 ///
 /// # Errors
 /// As the system reports them.
-pub fn channel() -> io::Result<(OwnedFd, UnixStream)> {
+pub(super) fn channel() -> io::Result<(OwnedFd, UnixStream)> {
     let (theirs, ours) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     let ours = StdUnixStream::from(ours);
     ours.set_nonblocking(true)?;
@@ -69,7 +69,7 @@ pub fn channel() -> io::Result<(OwnedFd, UnixStream)> {
 }
 
 /// Writes the server's log into ours until the server has ended.
-pub async fn relay(messages: UnixStream, last_words: LastWords) {
+pub(super) async fn relay(messages: UnixStream, last_words: LastWords) {
     let mut bounds = Bounds::default();
     let mut sessions = Sessions::default();
     let mut report = tokio::time::interval(REPORT_EVERY);

@@ -23,7 +23,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// An old server does not end.
-pub async fn clear(cluster: &Path, sockets: &Path) -> anyhow::Result<()> {
+pub(super) async fn clear(cluster: &Path, sockets: &Path) -> anyhow::Result<()> {
     for file in [cluster.join(PID_FILE), sockets.join(SOCKET_LOCK)] {
         let Some(pid) = recorded(&file)? else { continue };
         ended(pid, cluster).await?;
