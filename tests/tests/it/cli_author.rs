@@ -135,6 +135,10 @@ fn what_a_host_would_refuse_is_found_before_with_rule_place_and_fix() {
     let made = new(folder.path(), "found", &["--with", "mcp"]);
     edit(&made.join("manifest.json"), r#""handler": "list""#, r#""handler": "lst""#);
     edit(&made.join("manifest.json"), ">=1.0.0", ">=1.0.0, <2.0.0");
+    let (_, err) = exited(&in_target(&["plugin", "build", path(&made), "--debug", "--", "--offline"]), 1);
+    assert!(err.contains("there is no handler `lst` in src/; did you mean `list`?"), "{err}");
+    // A function of this name is there, and is no handler.
+    edit(&made.join("manifest.json"), r#""handler": "lst""#, r#""handler": "routes""#);
     let (out, err) = exited(&in_target(&["plugin", "build", path(&made), "--debug", "--", "--offline"]), 1);
     assert!(err.contains("tool-handler-missing"), "{err}");
     let library = out.trim();
