@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let (log, _flush) = Log::start_buffered(&start.config.observe, LogSender::new(handed.log))?;
     tracing::debug!(?enforced, "the worker is restricted");
     // Dropped when this process ends of its own will, and only then.
-    let _leaving = watch(handed.ledger);
+    let _leaving = watch(handed.shm);
     let sockets = Sockets { listeners: handed.listeners, local: handed.local };
     lifecycle::run_worker(start, link, sockets, log, (prober, is_guarded))
 }
@@ -81,7 +81,7 @@ fn start_starter() -> anyhow::Result<Prober> {
     Ok(Prober::by_starter(starter))
 }
 
-/// Without its ledger a worker serves as well; its crashes are nobody's.
+/// Without the shared memory a worker serves as well; its crashes are nobody's.
 fn watch(memory: OwnedFd) -> Leaving {
     // No image of a process that knows passwords and customers' data is written anywhere.
     let none = Rlimit { current: Some(0), maximum: Some(0) };

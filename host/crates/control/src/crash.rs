@@ -1,4 +1,4 @@
-//! Who took a worker down, and what becomes of it. Keeper and worker share a piece of memory, the ledger: the worker
+//! Who took a worker down, and what becomes of it. Keeper and worker share a piece of memory: the worker
 //! writes into it which plugins it runs, how many calls each has under way, and at its end, out of a signal handler,
 //! on whose behalf the thread was running that ended it. The keeper reads it when the worker is gone.
 

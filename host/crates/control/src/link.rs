@@ -33,7 +33,7 @@ pub use provision::{PluginDatabase, ProvisionFault, PurgeReport, STATEMENT_TIMEO
 /// Descriptors that can come with a start, with room for more purposes of listening sockets than there are.
 pub const MAX_DESCRIPTORS: usize = 8;
 
-/// Before the listening sockets: ledger, log, and where connections of the local socket come in.
+/// Before the listening sockets: shm, log, and where connections of the local socket come in.
 pub const OWN_DESCRIPTORS: usize = 3;
 
 /// All that a worker knows: its environment is empty.
@@ -209,7 +209,7 @@ enum Waiting {
 
 /// The descriptors that come with a start.
 pub struct Handed {
-    pub ledger: OwnedFd,
+    pub shm: OwnedFd,
     /// Where the worker's log is written.
     pub log: OwnedFd,
     /// Where the keeper hands over connections of the local socket.
@@ -235,7 +235,7 @@ pub fn receive_start(
         return Err(io::Error::new(io::ErrorKind::InvalidData, "not as many descriptors as announced"));
     }
     let listeners = descriptors.split_off(OWN_DESCRIPTORS);
-    let Ok([ledger, log, local]) = <[OwnedFd; OWN_DESCRIPTORS]>::try_from(descriptors) else {
+    let Ok([shm, log, local]) = <[OwnedFd; OWN_DESCRIPTORS]>::try_from(descriptors) else {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "not as many descriptors as announced"));
     };
     let sockets = SocketDir::open(&start.database.core.host, start.database.core.port)?;
@@ -243,7 +243,7 @@ pub fn receive_start(
     start.database.reaper = start.database.reaper.through(&sockets);
     restrict(&start).map_err(io::Error::other)?;
     let link = KeeperLink::over(socket, sockets)?;
-    Ok((start, Handed { ledger, log, local, listeners }, link))
+    Ok((start, Handed { shm, log, local, listeners }, link))
 }
 
 /// Descriptors travel with the first byte of what they were sent with.

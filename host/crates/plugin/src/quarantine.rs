@@ -21,36 +21,36 @@ use cardinal_observe::log::{
 };
 
 pub struct Quarantine {
-    book: RwLock<CrashHistory>,
+    history: RwLock<CrashHistory>,
     probed: Mutex<HashSet<String>>,
     /// Nobody, where plugins are only looked at.
     keeper: Option<KeeperLink>,
 }
 
 impl Quarantine {
-    pub fn new(book: CrashHistory, probed: Vec<String>, keeper: KeeperLink) -> Self {
-        Self { book: RwLock::new(book), probed: Mutex::new(probed.into_iter().collect()), keeper: Some(keeper) }
+    pub fn new(history: CrashHistory, probed: Vec<String>, keeper: KeeperLink) -> Self {
+        Self { history: RwLock::new(history), probed: Mutex::new(probed.into_iter().collect()), keeper: Some(keeper) }
     }
 
     /// What was remembered, for somebody who looks at plugins and loads none.
-    pub fn read_only(book: CrashHistory) -> Self {
-        Self { book: RwLock::new(book), probed: Mutex::default(), keeper: None }
+    pub fn read_only(history: CrashHistory) -> Self {
+        Self { history: RwLock::new(history), probed: Mutex::default(), keeper: None }
     }
 
     /// Why a package is not to be loaded.
     pub fn find(&self, plugin: &str, sha256: &str) -> Option<Quarantined> {
-        self.book.read().unwrap_or_else(PoisonError::into_inner).quarantine(plugin, sha256).cloned()
+        self.history.read().unwrap_or_else(PoisonError::into_inner).quarantine(plugin, sha256).cloned()
     }
 
     /// The last crash that a plugin caused on this host.
     pub fn last_crash(&self, plugin: &str) -> Option<Crash> {
-        self.book.read().unwrap_or_else(PoisonError::into_inner).last_of(plugin).cloned()
+        self.history.read().unwrap_or_else(PoisonError::into_inner).last_of(plugin).cloned()
     }
 
     /// How many crashes of this host are unattributed, and the last of them.
     pub fn unattributed(&self) -> (usize, Option<Crash>) {
-        let book = self.book.read().unwrap_or_else(PoisonError::into_inner);
-        (book.unattributed().count(), book.unattributed().next().cloned())
+        let history = self.history.read().unwrap_or_else(PoisonError::into_inner);
+        (history.unattributed().count(), history.unattributed().next().cloned())
     }
 
     /// Remembers that a plugin held all its threads; whether it is set aside for it.
@@ -58,14 +58,14 @@ impl Quarantine {
         if let Some(keeper) = &self.keeper {
             keeper.blocked(crash.clone());
         }
-        self.book.write().unwrap_or_else(PoisonError::into_inner).add(crash).is_some()
+        self.history.write().unwrap_or_else(PoisonError::into_inner).add(crash).is_some()
     }
 
     /// Puts what is known of crashes where those read along who look into a plugin: the lines of the worker that ended are
     /// gone with it.
     pub fn replay(&self, log: &Log) {
-        let book = self.book.read().unwrap_or_else(PoisonError::into_inner);
-        for Remembered { crash, .. } in &book.crashes {
+        let history = self.history.read().unwrap_or_else(PoisonError::into_inner);
+        for Remembered { crash, .. } in &history.crashes {
             let Some(culprit) = &crash.plugin else { continue };
             let Some(tail) = log.tail(&culprit.name) else { continue };
             let known = [("handler", &culprit.handler), ("offset", &culprit.offset)];
@@ -92,7 +92,7 @@ impl Quarantine {
     /// The keeper, which keeps the record, is gone.
     pub async fn release(&self, plugin: &str) -> Result<bool, KeeperGone> {
         let was_quarantined = self.keeper.as_ref().ok_or(KeeperGone)?.release(plugin).await?;
-        self.book.write().unwrap_or_else(PoisonError::into_inner).release(plugin);
+        self.history.write().unwrap_or_else(PoisonError::into_inner).release(plugin);
         Ok(was_quarantined)
     }
 

@@ -101,7 +101,7 @@ struct Keeper {
     start: WorkerStart,
     listeners: Vec<OwnedFd>,
     local: LocalSocket,
-    desk: ControlService,
+    control: ControlService,
     postgres: Option<PrivatePostgres>,
     _data: DataDir,
 }
@@ -125,11 +125,11 @@ impl Keeper {
         tokio::spawn(session_watch::watch(job.provisioner.clone(), job.names.clone()));
         let provisioner = Provisioner::new(launcher.clone(), job);
         let files = Files::new(&config);
-        let mut desk =
+        let mut control =
             ControlService::new(Clock::System, Crashes::open(data.path()), provisioner, announcement, first, files);
-        desk.local = local_listener;
+        control.local = local_listener;
         let start = worker_start(config, account, &login, &prepared, &data, uses)?;
-        Ok(Self { launcher, account, start, listeners, local, desk, postgres, _data: data })
+        Ok(Self { launcher, account, start, listeners, local, control, postgres, _data: data })
     }
 
     /// Keeps a worker alive until the first signal, then drains it; the second ends it at once.
@@ -139,24 +139,24 @@ impl Keeper {
         tokio::spawn(memory::forget_start());
         loop {
             let started = Instant::now();
-            self.start.crashes = self.desk.crashes.book().clone();
-            self.start.probed = self.desk.probed();
+            self.start.crashes = self.control.crashes.history().clone();
+            self.start.probed = self.control.probed();
             let mut hope = false;
             let ended = match Worker::start(&self.launcher, self.account, &self.start, &self.listeners).await {
                 Ok(mut worker) => tokio::select! {
-                    death = worker.until_death(&mut self.desk) => {
+                    death = worker.until_death(&mut self.control) => {
                         let ended = worker::describe_exit(death.status);
-                        hope = self.desk.record_exit(death);
+                        hope = self.control.record_exit(death);
                         ended
                     }
                     () = stop.next() => {
                         tracing::info!("told to stop");
                         // Ours would go on filling a queue that nobody empties.
                         self.listeners.clear();
-                        self.desk.local = None;
+                        self.control.local = None;
                         self.local.remove();
                         let grace = self.start.config.http.shutdown_grace;
-                        worker.drain(&mut self.desk, grace, stop.next()).await;
+                        worker.drain(&mut self.control, grace, stop.next()).await;
                         return self.postgres;
                     }
                 },

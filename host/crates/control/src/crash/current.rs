@@ -1,5 +1,5 @@
 //! Which plugin this thread is running right now. The crash handler reads it to name the culprit, so it is a plain
-//! thread-local cell: two stores a poll, no allocation, no lock. The supervisor sees the same in the ledger, for ends
+//! thread-local cell: two stores a poll, no allocation, no lock. The supervisor sees the same in the shared memory, for ends
 //! that no handler saw.
 
 use std::cell::Cell;
@@ -14,7 +14,7 @@ thread_local! {
     static SLOT: RunningSlot = RunningSlot::claim(OURS.get());
 }
 
-/// A plugin's page in the ledger and which of its handlers runs. Small and plain: it is stored before each poll.
+/// A plugin's page in the shared memory and which of its handlers runs. Small and plain: it is stored before each poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PluginTag(u64);
 

@@ -1,5 +1,5 @@
-//! What runs when this process is about to end by a fault: a signal handler and an exit handler that write into the
-//! ledger on whose behalf the thread was running, and let the end take its course.
+//! What runs when this process is about to end by a fault: a signal handler and an exit handler that write into
+//! the shared memory on whose behalf the thread was running, and let the end take its course.
 //!
 //! Everything that a handler does is safe in one: loads and stores of atomics, thread-local cells without a
 //! destructor, and system calls. No lock, no allocation, no log.
@@ -35,7 +35,7 @@ const SIGNAL_STACK: usize = 32 * 1024;
 /// The status of a worker that ended itself because its descriptors were changed.
 const DESCRIPTORS_LOST: c_int = 71;
 
-/// Watches over this process from now on. Nothing is watched without a ledger.
+/// Watches over this process from now on. Nothing is watched without shared memory.
 ///
 /// # Errors
 /// The system refuses a handler.
@@ -70,14 +70,14 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     let sent = code <= 0;
     // SAFETY: as above; signals that were sent carry a sender. `getpid` may be called in a handler.
     let outside = sent && unsafe { (*info).si_pid() != libc::getpid() };
-    if let Some(ledger) = shm::mine() {
+    if let Some(shm) = shm::mine() {
         let at = Registers::from_context(context);
         // SAFETY: as above; signals that the processor raised carry an address.
         let address = if sent { 0 } else { unsafe { (*info).si_addr() as usize } };
         let overflow = signal == libc::SIGSEGV && !sent && address.abs_diff(at.stack) < STACK_REACH;
         let mut seen = if outside { flags::OUTSIDE } else { 0 };
         seen |= if overflow { flags::STACK } else { 0 };
-        write_down(ledger, signal, seen, &at);
+        write_down(shm, signal, seen, &at);
     }
     // No image of this process's memory, with its secrets and its customers' data, goes anywhere.
     // SAFETY: takes a number.
@@ -110,18 +110,18 @@ fn pass_on(signal: c_int, sent: bool, info: *mut libc::siginfo_t, context: *mut 
 }
 
 extern "C" fn on_exit() {
-    let Some(ledger) = shm::mine() else { return };
-    if ledger.leaving.load(Ordering::SeqCst) == 0 {
+    let Some(shm) = shm::mine() else { return };
+    if shm.leaving.load(Ordering::SeqCst) == 0 {
         let here = AtomicU8::new(0);
-        write_down(ledger, 0, flags::EXIT, &Registers { code: 0, stack: here.as_ptr() as usize });
+        write_down(shm, 0, flags::EXIT, &Registers { code: 0, stack: here.as_ptr() as usize });
     }
 }
 
 /// Ends the process because descriptors that it lives by were changed. This thread runs code of `mark`.
 pub fn end_for_descriptors(mark: PluginTag) {
-    let Some(ledger) = shm::mine() else { return };
-    let culprit = who_changed_descriptors(ledger, mark);
-    let end = &ledger.end;
+    let Some(shm) = shm::mine() else { return };
+    let culprit = who_changed_descriptors(shm, mark);
+    let end = &shm.end;
     if end.state.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
         end.flags.store(flags::DESCRIPTORS, Ordering::Relaxed);
         end.mark.store(culprit.bits(), Ordering::Relaxed);
@@ -133,24 +133,24 @@ pub fn end_for_descriptors(mark: PluginTag) {
 
 /// All code of plugins is followed by a look at the descriptors, so it was code that runs still: of this thread, or of
 /// another where this one runs none. When several plugins run it is not known whose it was.
-fn who_changed_descriptors(ledger: &CrashShm, mark: PluginTag) -> PluginTag {
-    match ledger.only_running() {
+fn who_changed_descriptors(shm: &CrashShm, mark: PluginTag) -> PluginTag {
+    match shm.only_running() {
         Some(only) if mark.page().is_none() || only.page() == mark.page() => mark.or(only),
         _ => PluginTag::NOBODY,
     }
 }
 
-fn write_down(ledger: &CrashShm, signal: c_int, seen: u32, at: &Registers) {
-    let end = &ledger.end;
+fn write_down(shm: &CrashShm, signal: c_int, seen: u32, at: &Registers) {
+    let end = &shm.end;
     if end.state.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_err() {
         return; // another thread was first, or this one is being ended by what handled it first
     }
-    let (mut mark, mut offset) = culprit(ledger, at);
+    let (mut mark, mut offset) = culprit(shm, at);
     let mut seen = seen;
     if signal == libc::SIGABRT && !descriptors::are_whole() {
         // Whoever's descriptor is gone under its hands gives up, the host's own code or a thread of another plugin.
         // The one that closes them runs still.
-        (mark, offset) = (who_changed_descriptors(ledger, PluginTag::NOBODY), 0);
+        (mark, offset) = (who_changed_descriptors(shm, PluginTag::NOBODY), 0);
         seen |= flags::DESCRIPTORS;
     }
     end.signal.store(signal.unsigned_abs(), Ordering::Relaxed);
@@ -165,9 +165,9 @@ fn write_down(ledger: &CrashShm, signal: c_int, seen: u32, at: &Registers) {
 }
 
 /// On whose behalf the thread ran, and where in its library, plus one.
-fn culprit(ledger: &CrashShm, at: &Registers) -> (PluginTag, usize) {
+fn culprit(shm: &CrashShm, at: &Registers) -> (PluginTag, usize) {
     let mark = current::mark();
-    if let Some((owner, offset)) = ledger.owner_of(at.code) {
+    if let Some((owner, offset)) = shm.owner_of(at.code) {
         // The mark knows the handler; but code of one plugin may run for another (its wakers, its drops).
         let same = mark.page().is_some_and(|page| owner.page() == Some(page));
         return (if same { mark } else { owner }, offset + 1);
@@ -176,15 +176,15 @@ fn culprit(ledger: &CrashShm, at: &Registers) -> (PluginTag, usize) {
         return (mark, 0);
     }
     // A thread of nobody's: a plugin's own, in the C library. Who called there is on its stack.
-    caller_on(at.stack, ledger).map_or((PluginTag::NOBODY, 0), |(owner, offset)| (owner, offset + 1))
+    caller_on(at.stack, shm).map_or((PluginTag::NOBODY, 0), |(owner, offset)| (owner, offset + 1))
 }
 
-fn caller_on(stack: usize, ledger: &CrashShm) -> Option<(PluginTag, usize)> {
+fn caller_on(stack: usize, shm: &CrashShm) -> Option<(PluginTag, usize)> {
     let mut words = [0_usize; WORDS];
     let start = stack & !(size_of::<usize>() - 1);
     for at in (start..start.saturating_add(SEARCHED)).step_by(size_of_val(&words)) {
         let read = copy(at, &mut words);
-        let found = words[..read].iter().find_map(|word| ledger.owner_of(*word));
+        let found = words[..read].iter().find_map(|word| shm.owner_of(*word));
         if found.is_some() || read < WORDS {
             return found;
         }
@@ -290,20 +290,16 @@ mod tests {
     #[test]
     fn a_change_of_descriptors_is_put_down_to_the_one_plugin_that_runs() {
         let shared = shm::Shared::new().unwrap();
-        let (ledger, one, other) = (shared.ledger(), PluginTag::of_page(0), PluginTag::of_page(1));
-        assert_eq!(who_changed_descriptors(ledger, PluginTag::NOBODY), PluginTag::NOBODY, "nobody runs");
-        ledger.show_running(0, one.handler(2));
-        ledger.show_running(1, one.handler(4));
-        assert_eq!(who_changed_descriptors(ledger, one.handler(4)), one.handler(4));
-        assert_eq!(
-            who_changed_descriptors(ledger, PluginTag::NOBODY).page(),
-            one.page(),
-            "seen by a thread of the host"
-        );
-        assert_eq!(who_changed_descriptors(ledger, other), PluginTag::NOBODY, "the one that looks does not run");
-        ledger.show_running(2, other.handler(0));
+        let (shm, one, other) = (shared.shm(), PluginTag::of_page(0), PluginTag::of_page(1));
+        assert_eq!(who_changed_descriptors(shm, PluginTag::NOBODY), PluginTag::NOBODY, "nobody runs");
+        shm.show_running(0, one.handler(2));
+        shm.show_running(1, one.handler(4));
+        assert_eq!(who_changed_descriptors(shm, one.handler(4)), one.handler(4));
+        assert_eq!(who_changed_descriptors(shm, PluginTag::NOBODY).page(), one.page(), "seen by a thread of the host");
+        assert_eq!(who_changed_descriptors(shm, other), PluginTag::NOBODY, "the one that looks does not run");
+        shm.show_running(2, other.handler(0));
         for looking in [PluginTag::NOBODY, one.handler(4), other.handler(0)] {
-            assert_eq!(who_changed_descriptors(ledger, looking), PluginTag::NOBODY, "several run");
+            assert_eq!(who_changed_descriptors(shm, looking), PluginTag::NOBODY, "several run");
         }
     }
 }

@@ -161,22 +161,22 @@ mod tests {
         }
     }
 
-    fn aside(book: &mut CrashHistory, crash: Crash) -> Option<(String, bool)> {
-        book.add(crash).map(|it| (it.plugin, it.suspected))
+    fn aside(history: &mut CrashHistory, crash: Crash) -> Option<(String, bool)> {
+        history.add(crash).map(|it| (it.plugin, it.suspected))
     }
 
     #[test]
     fn the_second_crash_in_ten_minutes_sets_a_package_aside() {
-        let mut book = CrashHistory::default();
-        assert_eq!(aside(&mut book, crash(0, Some(("p", "a")))), None);
-        assert_eq!(aside(&mut book, crash(700, Some(("p", "a")))), None, "the first is too long ago");
-        assert_eq!(aside(&mut book, crash(710, Some(("p", "b")))), None, "another package of it");
-        assert_eq!(aside(&mut book, crash(720, Some(("q", "a")))), None, "another plugin");
-        assert_eq!(aside(&mut book, crash(730, Some(("p", "a")))), Some(("p".to_owned(), false)));
-        assert!(book.quarantine("p", "a").is_some() && book.quarantine("p", "b").is_none());
-        assert!(book.release("p") && !book.release("p"));
-        assert_eq!(aside(&mut book, crash(740, Some(("p", "a")))), None, "released with a clean record");
-        assert!(aside(&mut book, crash(750, Some(("p", "a")))).is_some());
+        let mut history = CrashHistory::default();
+        assert_eq!(aside(&mut history, crash(0, Some(("p", "a")))), None);
+        assert_eq!(aside(&mut history, crash(700, Some(("p", "a")))), None, "the first is too long ago");
+        assert_eq!(aside(&mut history, crash(710, Some(("p", "b")))), None, "another package of it");
+        assert_eq!(aside(&mut history, crash(720, Some(("q", "a")))), None, "another plugin");
+        assert_eq!(aside(&mut history, crash(730, Some(("p", "a")))), Some(("p".to_owned(), false)));
+        assert!(history.quarantine("p", "a").is_some() && history.quarantine("p", "b").is_none());
+        assert!(history.release("p") && !history.release("p"));
+        assert_eq!(aside(&mut history, crash(740, Some(("p", "a")))), None, "released with a clean record");
+        assert!(aside(&mut history, crash(750, Some(("p", "a")))).is_some());
     }
 
     fn at_work(second: i64, calling: &[&str], running: &[&str]) -> Crash {
@@ -192,70 +192,70 @@ mod tests {
 
     #[test]
     fn one_alone_that_was_at_work_at_each_unattributed_crash_is_suspected() {
-        let mut book = CrashHistory::default();
-        assert_eq!(aside(&mut book, crash(0, None)), None);
-        assert_eq!(aside(&mut book, crash(90, None)), None, "the first is too long ago");
-        assert_eq!(aside(&mut book, crash(100, None)), Some(("busy".to_owned(), true)));
-        assert_eq!(aside(&mut book, crash(110, None)), None, "who had no calls is not next");
-        assert!(book.release("busy"));
-        assert_eq!(aside(&mut book, crash(130, None)), None, "that it was released wipes the slate");
+        let mut history = CrashHistory::default();
+        assert_eq!(aside(&mut history, crash(0, None)), None);
+        assert_eq!(aside(&mut history, crash(90, None)), None, "the first is too long ago");
+        assert_eq!(aside(&mut history, crash(100, None)), Some(("busy".to_owned(), true)));
+        assert_eq!(aside(&mut history, crash(110, None)), None, "who had no calls is not next");
+        assert!(history.release("busy"));
+        assert_eq!(aside(&mut history, crash(130, None)), None, "that it was released wipes the slate");
     }
 
     #[test]
     fn without_evidence_against_one_alone_nobody_is_set_aside() {
-        let mut book = CrashHistory::default();
+        let mut history = CrashHistory::default();
         for second in 0..5 {
-            assert_eq!(aside(&mut book, at_work(second, &[], &[])), None, "nobody had calls");
+            assert_eq!(aside(&mut history, at_work(second, &[], &[])), None, "nobody had calls");
         }
-        let mut book = CrashHistory::default();
+        let mut history = CrashHistory::default();
         for second in 0..5 {
-            assert_eq!(aside(&mut book, at_work(second, &["one", "other"], &[])), None, "two had calls");
+            assert_eq!(aside(&mut history, at_work(second, &["one", "other"], &[])), None, "two had calls");
         }
-        assert_eq!(book.unattributed().count(), 5);
-        let mut book = CrashHistory::default();
-        assert_eq!(aside(&mut book, at_work(0, &["one"], &[])), None);
-        assert_eq!(aside(&mut book, at_work(1, &["other"], &[])), None, "another one each time");
-        let mut book = CrashHistory::default();
-        assert_eq!(aside(&mut book, at_work(0, &["one", "other"], &["other"])), None);
-        let found = aside(&mut book, at_work(1, &["one", "other"], &["one", "other"]));
+        assert_eq!(history.unattributed().count(), 5);
+        let mut history = CrashHistory::default();
+        assert_eq!(aside(&mut history, at_work(0, &["one"], &[])), None);
+        assert_eq!(aside(&mut history, at_work(1, &["other"], &[])), None, "another one each time");
+        let mut history = CrashHistory::default();
+        assert_eq!(aside(&mut history, at_work(0, &["one", "other"], &["other"])), None);
+        let found = aside(&mut history, at_work(1, &["one", "other"], &["one", "other"]));
         assert_eq!(found, Some(("other".to_owned(), true)), "its code ran each time");
     }
 
     #[test]
     fn a_standstill_counts_what_ran_and_a_stopped_worker_nothing() {
         let still = |second, cause, running: &[&str]| Crash { cause, ..at_work(second, &["busy"], running) };
-        let mut book = CrashHistory::default();
+        let mut history = CrashHistory::default();
         for second in 0..3 {
-            assert_eq!(aside(&mut book, still(second, Cause::Hang, &[])), None, "calls alone stop nobody");
-            assert_eq!(aside(&mut book, still(second, Cause::Stopped, &["busy"])), None);
+            assert_eq!(aside(&mut history, still(second, Cause::Hang, &[])), None, "calls alone stop nobody");
+            assert_eq!(aside(&mut history, still(second, Cause::Stopped, &["busy"])), None);
             assert_eq!(
-                aside(&mut book, still(second, Cause::Descriptors, &["busy"])),
+                aside(&mut history, still(second, Cause::Descriptors, &["busy"])),
                 None,
                 "its doer may have returned"
             );
         }
-        let mut book = CrashHistory::default();
-        assert_eq!(aside(&mut book, still(0, Cause::Hang, &["busy"])), None);
-        assert_eq!(aside(&mut book, still(1, Cause::Hang, &["busy"])), Some(("busy".to_owned(), true)));
+        let mut history = CrashHistory::default();
+        assert_eq!(aside(&mut history, still(0, Cause::Hang, &["busy"])), None);
+        assert_eq!(aside(&mut history, still(1, Cause::Hang, &["busy"])), Some(("busy".to_owned(), true)));
     }
 
     #[test]
     fn a_kill_from_outside_is_nobodys() {
-        let mut book = CrashHistory::default();
+        let mut history = CrashHistory::default();
         for second in 0..5 {
-            assert_eq!(aside(&mut book, Crash { cause: Cause::Killed, ..crash(second, None) }), None);
+            assert_eq!(aside(&mut history, Crash { cause: Cause::Killed, ..crash(second, None) }), None);
         }
-        assert_eq!(book.crashes.len(), 5);
+        assert_eq!(history.crashes.len(), 5);
     }
 
     #[test]
     fn the_book_does_not_grow_for_ever_and_reads_as_written() {
-        let mut book = CrashHistory::default();
+        let mut history = CrashHistory::default();
         for second in 0..1_000 {
-            book.add(crash(second, Some(("p", &second.to_string()))));
+            history.add(crash(second, Some(("p", &second.to_string()))));
         }
-        assert_eq!(book.crashes.len(), CRASHES);
-        let text = serde_json::to_string(&book).unwrap();
-        assert_eq!(serde_json::from_str::<CrashHistory>(&text).unwrap(), book);
+        assert_eq!(history.crashes.len(), CRASHES);
+        let text = serde_json::to_string(&history).unwrap();
+        assert_eq!(serde_json::from_str::<CrashHistory>(&text).unwrap(), history);
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of a worker's end: read from the ledger and from how the process ended.
+//! What is known of a worker's end: read from the shared memory and from how the process ended.
 
 use std::{collections::BTreeMap, os::unix::process::ExitStatusExt, process::ExitStatus, sync::atomic::Ordering};
 
@@ -79,21 +79,21 @@ pub struct UnderWay {
     pub calls: usize,
 }
 
-/// Longer text in the ledger than any of ours is not ours.
+/// Longer text in the shared memory than any of ours is not ours.
 const TEXT_LIMIT: usize = 200;
 
 impl Crash {
     /// What can be said of a worker that is gone; nothing when it ended because it wanted to.
     pub fn read(
-        ledger: &CrashShm,
+        shm: &CrashShm,
         status: Option<ExitStatus>,
         standstill: Option<Standstill>,
         at: OffsetDateTime,
         uptime: Duration,
     ) -> Option<Self> {
-        let end = &ledger.end;
+        let end = &shm.end;
         let seen = end.state.load(Ordering::SeqCst) != 0;
-        if ledger.leaving.load(Ordering::SeqCst) != 0 && !seen {
+        if shm.leaving.load(Ordering::SeqCst) != 0 && !seen {
             return None;
         }
         let flags = if seen { end.flags.load(Ordering::Relaxed) } else { 0 };
@@ -104,11 +104,11 @@ impl Crash {
             at,
             cause,
             ended: status.map_or_else(|| "unknown".to_owned(), |status| status.to_string()),
-            plugin: if ours { culprit(ledger) } else { None },
+            plugin: if ours { culprit(shm) } else { None },
             thread: (ours && !thread.is_empty()).then(|| plain(thread)),
-            in_flight: in_flight(ledger),
+            in_flight: in_flight(shm),
             // A plugin's own threads may be held for as long as they like: that stops nobody else.
-            running: running(ledger, standstill.is_some()),
+            running: running(shm, standstill.is_some()),
             uptime_ms: u64::try_from(uptime.whole_milliseconds()).unwrap_or(0),
         })
     }
@@ -181,11 +181,11 @@ fn cause(status: Option<ExitStatus>, standstill: Option<Standstill>, seen: Optio
     }
 }
 
-fn culprit(ledger: &CrashShm) -> Option<Culprit> {
-    let mark = PluginTag::of_bits(ledger.end.mark.load(Ordering::Relaxed));
-    let page = ledger.page(mark)?;
+fn culprit(shm: &CrashShm) -> Option<Culprit> {
+    let mark = PluginTag::of_bits(shm.end.mark.load(Ordering::Relaxed));
+    let page = shm.page(mark)?;
     let handlers = page.handlers.read();
-    let offset = ledger.end.offset.load(Ordering::Relaxed).checked_sub(1);
+    let offset = shm.end.offset.load(Ordering::Relaxed).checked_sub(1);
     Some(Culprit {
         name: plain(page.name.read()),
         version: plain(page.version.read()),
@@ -198,12 +198,12 @@ fn culprit(ledger: &CrashShm) -> Option<Culprit> {
 /// Packages that are shown with a crash.
 const SHOWN_PACKAGES: usize = 32;
 
-fn in_flight(ledger: &CrashShm) -> Vec<UnderWay> {
-    by_package(ledger.under_way().into_iter())
+fn in_flight(shm: &CrashShm) -> Vec<UnderWay> {
+    by_package(shm.under_way().into_iter())
 }
 
-fn running(ledger: &CrashShm, own_threads_alone: bool) -> Vec<UnderWay> {
-    let pages = ledger.running(own_threads_alone).filter_map(|mark| ledger.page(mark));
+fn running(shm: &CrashShm, own_threads_alone: bool) -> Vec<UnderWay> {
+    let pages = shm.running(own_threads_alone).filter_map(|mark| shm.page(mark));
     by_package(pages.map(|page| (page, 1)))
 }
 
@@ -262,12 +262,12 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_ledger_blames_nobody_and_a_farewell_is_no_crash() {
+    fn an_empty_memory_blames_nobody_and_a_farewell_is_no_crash() {
         let shared = super::super::shm::Shared::new().unwrap();
-        let read = || Crash::read(shared.ledger(), status(9), None, OffsetDateTime::UNIX_EPOCH, Duration::seconds(2));
+        let read = || Crash::read(shared.shm(), status(9), None, OffsetDateTime::UNIX_EPOCH, Duration::seconds(2));
         let crash = read().unwrap();
         assert_eq!((crash.cause, crash.plugin, crash.uptime_ms), (Cause::Killed, None, 2_000));
-        shared.ledger().leaving.store(1, Ordering::SeqCst);
+        shared.shm().leaving.store(1, Ordering::SeqCst);
         assert_eq!(read(), None);
     }
 }

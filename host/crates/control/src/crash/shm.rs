@@ -110,7 +110,7 @@ impl<const N: usize> Text<N> {
     }
 }
 
-/// A ledger as the keeper has it: the memory to hand over, and a view of it.
+/// Shared memory as the keeper has it: the memory to hand over, and a view of it.
 #[derive(Debug)]
 pub struct Shared {
     memory: OwnedFd,
@@ -125,8 +125,8 @@ impl Shared {
     pub fn new() -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         // Systems before Linux 6.3 do not know the flag, some later ones insist on it.
-        let memory = memfd_create(c"cardinal-ledger", flags | MemfdFlags::NOEXEC_SEAL)
-            .or_else(|_| memfd_create(c"cardinal-ledger", flags))?;
+        let memory = memfd_create(c"cardinal-shm", flags | MemfdFlags::NOEXEC_SEAL)
+            .or_else(|_| memfd_create(c"cardinal-shm", flags))?;
         rustix::fs::ftruncate(&memory, size_of::<CrashShm>() as u64)?;
         // Were it made shorter, reading it would end the keeper.
         fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
@@ -138,7 +138,7 @@ impl Shared {
         self.memory.as_fd()
     }
 
-    pub fn ledger(&self) -> &CrashShm {
+    pub fn shm(&self) -> &CrashShm {
         &self.view
     }
 }
@@ -159,7 +159,7 @@ impl View {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
         let length = size_of::<CrashShm>();
         if rustix::fs::fstat(memory)?.st_size != i64::try_from(length).map_err(io::Error::other)? {
-            return Err(io::Error::other("the ledger is of another size"));
+            return Err(io::Error::other("the shared memory is of another size"));
         }
         // SAFETY: a new mapping, where the system likes it, of memory that is as long and sealed against being cut.
         let at = unsafe {
@@ -193,13 +193,13 @@ pub(super) fn mine() -> Option<&'static CrashShm> {
     LEDGER.get().map(|view| &**view)
 }
 
-/// Takes what the keeper handed over as the ledger of this process.
+/// Takes what the keeper handed over as the shared memory of this process.
 ///
 /// # Errors
 /// It cannot be mapped.
 pub fn adopt(memory: OwnedFd) -> io::Result<()> {
     let view = View::map(File::from(memory).as_fd())?;
-    LEDGER.set(view).map_err(|_| io::Error::other("there is a ledger already"))
+    LEDGER.set(view).map_err(|_| io::Error::other("there is a shm already"))
 }
 
 /// Says that this process ends because it wants to, when it is dropped.
@@ -207,8 +207,8 @@ pub struct Leaving;
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        if let Some(ledger) = mine() {
-            ledger.leaving.store(1, Ordering::SeqCst);
+        if let Some(shm) = mine() {
+            shm.leaving.store(1, Ordering::SeqCst);
         }
     }
 }
@@ -216,17 +216,17 @@ impl Drop for Leaving {
 /// The mark of a package: a page of its own, the same one whenever it is loaded again.
 pub fn enlist(name: &str, version: &str, sha256: &str) -> PluginTag {
     static ALONE: Mutex<()> = Mutex::new(());
-    let Some(ledger) = mine() else { return PluginTag::NOBODY };
+    let Some(shm) = mine() else { return PluginTag::NOBODY };
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = ledger.pages().position(|page| page.name.read() == name && page.sha256.read() == sha256);
+    let known = shm.pages().position(|page| page.name.read() == name && page.sha256.read() == sha256);
     if let Some(page) = known {
         return PluginTag::of_page(page);
     }
-    let Some(free) = ledger.pages.iter().position(|page| page.used.load(Ordering::Acquire) == 0) else {
+    let Some(free) = shm.pages.iter().position(|page| page.used.load(Ordering::Acquire) == 0) else {
         tracing::warn!(plugin = name, "too many packages were loaded since the start: this one's crashes are nobody's");
         return PluginTag::NOBODY;
     };
-    let page = &ledger.pages[free];
+    let page = &shm.pages[free];
     page.name.write(name.as_bytes());
     page.version.write(version.as_bytes());
     page.sha256.write(sha256.as_bytes());
@@ -236,7 +236,7 @@ pub fn enlist(name: &str, version: &str, sha256: &str) -> PluginTag {
 
 /// Writes down where the package's library lies.
 pub fn located(mark: PluginTag, at: Range<usize>) {
-    if let Some(page) = mine().and_then(|ledger| ledger.page(mark)) {
+    if let Some(page) = mine().and_then(|shm| shm.page(mark)) {
         page.begin.store(at.start, Ordering::Relaxed);
         page.end.store(at.end, Ordering::Release);
     }
@@ -244,7 +244,7 @@ pub fn located(mark: PluginTag, at: Range<usize>) {
 
 /// Writes down what the plugin's handlers are called, in the order of their numbers.
 pub fn name_handlers(mark: PluginTag, names: impl Iterator<Item = String>) {
-    if let Some(page) = mine().and_then(|ledger| ledger.page(mark)) {
+    if let Some(page) = mine().and_then(|shm| shm.page(mark)) {
         let lines: Vec<String> = names.map(|name| name.replace(['\n', '\0'], " ")).collect();
         let text = lines.join("\n");
         page.handlers.write(&text.as_bytes()[..text.len().min(HANDLERS)]);
@@ -318,7 +318,7 @@ impl CrashShm {
     }
 }
 
-/// This thread's place in the ledger, until the thread ends. None without a ledger, or when all are taken.
+/// This thread's place in the shared memory, until the thread ends. None without shared memory, or when all are taken.
 pub(super) struct RunningSlot(Option<&'static Running>);
 
 const FREE: u32 = 0;
@@ -331,7 +331,7 @@ impl RunningSlot {
         let kind = if is_own { OWN_THREAD } else { FOREIGN_THREAD };
         let free =
             |slot: &&Running| slot.taken.compare_exchange(FREE, kind, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        Self(mine().and_then(|ledger| ledger.running.iter().find(free)))
+        Self(mine().and_then(|shm| shm.running.iter().find(free)))
     }
 
     /// What the thread shows.
@@ -361,7 +361,7 @@ impl Drop for RunningSlot {
 /// Of a count: nothing more may begin.
 pub const CLOSED: usize = 1 << (usize::BITS - 1);
 
-/// Where an instance counts what it has under way: in the ledger when there is room.
+/// Where an instance counts what it has under way: in the shared memory when there is room.
 pub enum InFlight {
     Seen(&'static Count),
     Unseen(AtomicUsize),
@@ -369,10 +369,9 @@ pub enum InFlight {
 
 impl InFlight {
     pub fn from_tag(mark: PluginTag) -> Self {
-        let taken = mine().zip(mark.page()).and_then(|(ledger, page)| {
+        let taken = mine().zip(mark.page()).and_then(|(shm, page)| {
             let page = u32::try_from(page + 1).ok()?;
-            ledger
-                .counts
+            shm.counts
                 .iter()
                 .find(|count| count.page.compare_exchange(0, page, Ordering::AcqRel, Ordering::Relaxed).is_ok())
         });

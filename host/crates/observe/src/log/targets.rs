@@ -48,7 +48,7 @@ mod tests {
             ("cardinal_store::outage", "cardinal::db::outage"),
             ("cardinal_schema::migrate", "cardinal::db::migrate"),
             ("cardinal_plugin_host::registry", "cardinal::plugin::registry"),
-            ("cardinal_supervisor::keeper::desk", "cardinal::keeper::desk"),
+            ("cardinal_supervisor::keeper::local", "cardinal::keeper::local"),
             ("cardinal_serve", "cardinal"),
             ("cardinal::access", "cardinal::access"),
             ("cardinal_server::x", "cardinal_server::x"),

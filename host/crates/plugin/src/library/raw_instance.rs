@@ -110,7 +110,7 @@ impl RawInstance {
     }
 
     /// Calls a handler. What the reply holds may run the plugin's code, too: whoever takes it keeps
-    /// an `Arc` of the seat as long.
+    /// an `Arc` of the instance as long.
     pub fn call(self: &Arc<Self>, handler: u32, call: CallId, request: Request) -> Running<Reply> {
         let mark = self.raw.mark.handler(handler);
         let _entered = current::enter(mark);
@@ -169,7 +169,7 @@ async fn stop_unseated(raw: Raw, limit: Duration) {
 
 fn destroy(raw: Raw) {
     let _entered = current::enter(raw.mark);
-    // SAFETY: the last `Arc` of the seat is gone, and with it every future of the instance.
+    // SAFETY: the last `Arc` of the instance is gone, and with it every future of the instance.
     // `RawInstance::drop` runs once, so this does.
     let tag = unsafe { (raw.module.destroy())(raw.instance) };
     if tag == door::READY {

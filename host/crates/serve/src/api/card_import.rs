@@ -80,7 +80,7 @@ async fn import(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
     let Some(stream) = call.stream.take() else {
         return Err(ApiError::internal(anyhow::anyhow!("the route reads no stream")));
     };
-    let (format, is_gzip, terms, seat) = admitted(app, &call)?;
+    let (format, is_gzip, terms, permit) = admitted(app, &call)?;
     let upload = Upload::begin(Intake::new(stream, is_gzip), format, terms).await?;
     let caller = call.caller()?;
     let mut args = serde_json::to_value(terms).map_err(ApiError::internal)?;
@@ -96,7 +96,7 @@ async fn import(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
         args: args.clone(),
         terms,
     };
-    let begun = import::begin(app, seat, new, upload).await?;
+    let begun = import::begin(app, permit, new, upload).await?;
     // At once: it goes on when its sender is gone.
     app.audit.done(&call, AuditAction::ImportCards, Some(begun.job.id.to_string()), Some(args)).await;
     jobs::accepted(app, &begun.read(app).await?).await

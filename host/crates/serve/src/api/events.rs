@@ -53,7 +53,7 @@ async fn read(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         None => open_to(caller),
     };
     let last_read = live::last_read(&call.headers)?;
-    // Whoever asks what there would be takes no reader's seat.
+    // Whoever asks what there would be takes no reader's slot.
     if call.method == Method::HEAD {
         return Ok(live::reply(Body::empty()));
     }

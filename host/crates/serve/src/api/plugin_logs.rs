@@ -149,7 +149,7 @@ fn follow(app: &Arc<App>, call: &Call, tail: Arc<Tail>, least: Level, limit: i64
     if app.events.is_stopped() {
         return Err(ApiError::new(&codes::DRAINING));
     }
-    let seat = app.log_readers.take(call.caller()?.user_id)?;
+    let slot = app.log_readers.take(call.caller()?.user_id)?;
     let head = tail.head();
     let kept = tail.begin()..=*head.borrow();
     let (place, anew) = match last_read {
@@ -160,7 +160,7 @@ fn follow(app: &Arc<App>, call: &Call, tail: Arc<Tail>, least: Level, limit: i64
     };
     let hello = format!("lines on host {}", app.host_id);
     let begin = Beginning { place, anew, told: last_read.is_none(), hello };
-    Ok(Reading::begin(app, call, (Lines { tail, least }, head), seat, &begin).reply())
+    Ok(Reading::begin(app, call, (Lines { tail, least }, head), slot, &begin).reply())
 }
 
 /// A plugin's lines of a level and graver ones.

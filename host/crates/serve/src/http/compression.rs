@@ -102,10 +102,10 @@ impl Compression {
             let shorter = Encoder::whole(coding, bytes).ok().filter(|short| short.len() < bytes.len())?;
             return Some(Body::full(Bytes::from(shorter)));
         }
-        let seat = Arc::clone(&self.streams).try_acquire_owned().ok()?;
+        let permit = Arc::clone(&self.streams).try_acquire_owned().ok()?;
         let encoder = Encoder::new(coding).ok()?;
         let body = std::mem::replace(reply.body_mut(), Body::empty());
-        Some(Body::stream(CompressedBody::new(body, encoder, seat)))
+        Some(Body::stream(CompressedBody::new(body, encoder, permit)))
     }
 }
 

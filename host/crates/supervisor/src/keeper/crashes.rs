@@ -15,11 +15,11 @@ use cardinal_control::crash::{
 
 const FILE: &str = "crashes.json";
 
-/// The book, and where it is kept.
+/// The history, and where it is kept.
 #[derive(Debug)]
 pub struct Crashes {
     file: PathBuf,
-    book: CrashHistory,
+    history: CrashHistory,
 }
 
 impl Crashes {
@@ -27,7 +27,7 @@ impl Crashes {
     /// would be worse than one that forgot.
     pub fn open(data_dir: &Path) -> Self {
         let file = data_dir.join(FILE);
-        let book = read(&file).unwrap_or_else(|error| {
+        let history = read(&file).unwrap_or_else(|error| {
             let aside = file.with_extension("json.damaged");
             tracing::error!(file = %file.display(), aside = %aside.display(), %error, "the journal of crashes cannot be read; plugins that were quarantined are loaded again");
             if let Err(error) = fs::rename(&file, &aside) {
@@ -35,7 +35,7 @@ impl Crashes {
             }
             CrashHistory::default()
         });
-        Self { file, book }
+        Self { file, history }
     }
 
     /// What was remembered, for who only looks.
@@ -46,8 +46,8 @@ impl Crashes {
         read(&data_dir.join(FILE))
     }
 
-    pub fn book(&self) -> &CrashHistory {
-        &self.book
+    pub fn history(&self) -> &CrashHistory {
+        &self.history
     }
 
     /// Writes a crash down, and who is set aside for it.
@@ -70,7 +70,7 @@ impl Crashes {
             let [running, calling] = [running, calling].map(|it| it.map(|it| &*it.plugin).collect::<Vec<_>>());
             tracing::warn!(?running, ?calling, "it is not known which plugin, if any, ended the worker");
         }
-        let aside = self.book.add(crash);
+        let aside = self.history.add(crash);
         if let Some(Quarantined { plugin, version, suspected, .. }) = &aside {
             tracing::error!(plugin, version, suspected, "the plugin is quarantined until an operator releases it");
         }
@@ -80,7 +80,7 @@ impl Crashes {
 
     /// Lets a plugin back in; says whether it was set aside.
     pub fn release(&mut self, plugin: &str) -> bool {
-        let released = self.book.release(plugin);
+        let released = self.history.release(plugin);
         if released {
             tracing::info!(plugin, "the plugin was released from quarantine");
             self.save();
@@ -100,7 +100,7 @@ impl Crashes {
         let mut file = tempfile::Builder::new()
             .prefix(".crashes")
             .make_in(folder, |path| fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path))?;
-        file.write_all(&serde_json::to_vec_pretty(&self.book)?)?;
+        file.write_all(&serde_json::to_vec_pretty(&self.history)?)?;
         file.as_file().sync_all()?;
         file.persist(&self.file)?;
         Ok(())

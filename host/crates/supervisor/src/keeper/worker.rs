@@ -52,7 +52,7 @@ pub struct Worker {
     child: Child,
     from: Inbox,
     outbox: mpsc::Sender<ToWorker>,
-    ledger: shm::Shared,
+    shm: shm::Shared,
     output: Output,
     /// For connections of the local socket, until it serves.
     handover: Option<HandoverSender>,
@@ -93,9 +93,9 @@ impl Worker {
         let child = tokio::process::Command::from(command).kill_on_drop(true).spawn().context("starting the worker")?;
         ours.set_nonblocking(true).context("preparing the control socket")?;
         let mut socket = UnixStream::from_std(ours).context("preparing the control socket")?;
-        let ledger = shm::Shared::new().context("making the ledger")?;
+        let shm = shm::Shared::new().context("making the shared memory")?;
         let (handover, local) = handover::channel().context("making the way for local connections")?;
-        send_start(&mut socket, start, [ledger.memory(), ends.log.as_fd(), local.as_fd()], listeners)
+        send_start(&mut socket, start, [shm.memory(), ends.log.as_fd(), local.as_fd()], listeners)
             .await
             .context("telling the worker its settings")?;
         let (from, to) = socket.into_split();
@@ -104,27 +104,31 @@ impl Worker {
         let from = Inbox { from, read: Vec::new() };
         let public = start.config.http.listen_addr;
         let handover = Some(handover);
-        Ok(Self { child, from, outbox, ledger, output, handover, public, draining: false, started: Instant::now() })
+        Ok(Self { child, from, outbox, shm, output, handover, public, draining: false, started: Instant::now() })
     }
 
     /// Serves the worker's requests until it dies, and tells how. One that stands still is ended.
-    pub async fn until_death(&mut self, desk: &mut ControlService) -> WorkerExit {
+    pub async fn until_death(&mut self, control: &mut ControlService) -> WorkerExit {
         let mut standstill = None;
-        let status = self.attend(desk, &mut standstill).await;
-        hand_over_to(desk, None);
+        let status = self.attend(control, &mut standstill).await;
+        hand_over_to(control, None);
         self.output.finish().await;
         let uptime = self.started.elapsed().try_into().unwrap_or_default();
-        let crash = Crash::read(self.ledger.ledger(), status, standstill, desk.clock.now(), uptime);
+        let crash = Crash::read(self.shm.shm(), status, standstill, control.clock.now(), uptime);
         WorkerExit { status, crash }
     }
 
-    async fn attend(&mut self, desk: &mut ControlService, standstill: &mut Option<Standstill>) -> Option<ExitStatus> {
+    async fn attend(
+        &mut self,
+        control: &mut ControlService,
+        standstill: &mut Option<Standstill>,
+    ) -> Option<ExitStatus> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut liveness = Liveness::watch(self.public);
         // Since the last word on the pipe, and the last answer on the public socket.
         let (mut silent, mut unanswered) = (0, 0);
-        desk.new_worker();
+        control.new_worker();
         loop {
             tokio::select! {
                 status = self.child.wait() => return status.ok(),
@@ -133,9 +137,9 @@ impl Worker {
                         silent = 0;
                         // Its tasks run, and one of them takes connections.
                         if let Some(handover) = self.handover.take() {
-                            hand_over_to(desk, Some(handover));
+                            hand_over_to(control, Some(handover));
                         }
-                        desk.serve(message, &self.outbox);
+                        control.serve(message, &self.outbox);
                     }
                     Err(error) => {
                         tracing::debug!(%error, "the worker's end of the control socket is closed");
@@ -144,13 +148,13 @@ impl Worker {
                 },
                 () = self.output.log_closed() => return self.end_closed().await,
                 () = liveness.answered() => {
-                    desk.answers_probes = true;
+                    control.answers_probes = true;
                     unanswered = 0;
                 }
                 _ = tick.tick() => {
                     silent += 1;
                     // Where no worker ever answered something keeps the keeper from its own socket.
-                    unanswered += u32::from(desk.answers_probes && !self.draining);
+                    unanswered += u32::from(control.answers_probes && !self.draining);
                     if silent.max(unanswered) > MAX_SILENT_TICKS && standstill.is_none() {
                         *standstill = Some(liveness::standstill(self.child.id()));
                         self.end_standstill(silent, unanswered);
@@ -185,11 +189,11 @@ impl Worker {
     }
 
     /// Tells the worker to finish, and waits for it as long as it may take. `hurry` cuts the wait short.
-    pub async fn drain(mut self, desk: &mut ControlService, grace: Duration, hurry: impl Future<Output = ()>) {
+    pub async fn drain(mut self, control: &mut ControlService, grace: Duration, hurry: impl Future<Output = ()>) {
         let _ = self.outbox.send(ToWorker::Drain).await;
         self.draining = true;
         tokio::select! {
-            death = self.until_death(desk) => tracing::info!(ended = describe_exit(death.status), "the worker has drained"),
+            death = self.until_death(control) => tracing::info!(ended = describe_exit(death.status), "the worker has drained"),
             () = tokio::time::sleep(grace + DRAIN_MARGIN) => tracing::warn!("the worker did not drain in time; ending it"),
             () = hurry => tracing::warn!("told to stop once more; ending the worker at once"),
         }
@@ -199,8 +203,8 @@ impl Worker {
     }
 }
 
-fn hand_over_to(desk: &ControlService, worker: Option<HandoverSender>) {
-    if let Some(local) = &desk.local {
+fn hand_over_to(control: &ControlService, worker: Option<HandoverSender>) {
+    if let Some(local) = &control.local {
         local.hand_over_to(worker);
     }
 }

@@ -33,12 +33,12 @@ pub(super) struct CompressedBody {
     unflushed: bool,
     /// Bytes that may be compressed before others have their turn.
     turn: usize,
-    _seat: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl CompressedBody {
-    pub(super) fn new(source: Body, encoder: Encoder, seat: OwnedSemaphorePermit) -> Self {
-        Self { source, encoder: Some(encoder), rest: Bytes::new(), unflushed: false, turn: TURN, _seat: seat }
+    pub(super) fn new(source: Body, encoder: Encoder, permit: OwnedSemaphorePermit) -> Self {
+        Self { source, encoder: Some(encoder), rest: Bytes::new(), unflushed: false, turn: TURN, _permit: permit }
     }
 
     /// The next piece of the source; `None` at its end.
