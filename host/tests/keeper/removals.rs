@@ -57,6 +57,41 @@ async fn beside_removals<T>(database: &Database, work: impl Future<Output = T>) 
     }
 }
 
+/// Each removal of a card asks every key and is planned with every condition of an index, whichever version made them.
+#[tokio::test]
+async fn keys_and_conditions_of_indexes_are_bounded_over_all_versions() {
+    for database in places().await {
+        let key = |n: usize| {
+            format!(
+                "ALTER TABLE t ADD CONSTRAINT k{n} FOREIGN KEY (c) REFERENCES public.master_cards (id) ON DELETE CASCADE;"
+            )
+        };
+        let keys: String = (0..32).map(key).collect();
+        database.provision("keyed", &format!("CREATE TABLE t (c uuid); {keys}")).await.unwrap();
+        let found = found_in(database.provision("keyed", &key(32)).await, "schema-unsafe");
+        assert!(found.contains("more than 32 keys to master_cards: 33 keys"), "{found}");
+
+        let index = |number: usize| {
+            let terms = (0..300).map(|n| format!("n = {}", number * 1_000 + n)).collect::<Vec<_>>().join(" OR ");
+            format!("CREATE INDEX ON i (n) WHERE {terms};")
+        };
+        database.provision("indexed", "CREATE TABLE i (n int)").await.unwrap();
+        let mut refused = None;
+        for number in 0..20 {
+            let made = database.provision("indexed", &index(number)).await;
+            if made.is_err() {
+                refused = Some((number, found_in(made, "schema-unsafe")));
+                break;
+            }
+        }
+        let (indexes, found) = refused.unwrap();
+        assert!(indexes > 0 && found.contains("conditions of indexes that take long to read"), "{indexes}: {found}");
+        // Nobody's removals notice.
+        let ((), waited) = beside_removals(&database, async { tokio::task::yield_now().await }).await;
+        assert!(waited < PROMISED, "{waited:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_step_keeps_its_lock_on_a_table_with_a_key_for_a_moment() {
     let slow = "INSERT INTO other SELECT generate_series(1, 100000000)";
