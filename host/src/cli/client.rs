@@ -1,5 +1,6 @@
 //! A host, as commands talk to it: one connection a request, JSON or streamed bodies, and failures in plain words.
 
+pub(super) mod events;
 mod transport;
 
 use std::{fmt, io, process::ExitCode, time::Duration};
@@ -114,7 +115,7 @@ impl Client {
     /// The JSON that comes of sending `body`, or nothing, by `method`; null when the answer is empty.
     pub(super) async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
         let mut request = Request::new(match body {
-            Some(body) => Full::from(body.to_string()).map_err(|never| match never {}).boxed(),
+            Some(body) => full(body.to_string()),
             None => empty(),
         });
         *request.method_mut() = method;
@@ -187,6 +188,11 @@ impl Client {
     fn unreachable(&self, cause: anyhow::Error) -> Failure {
         Failure::Unreachable { host: self.transport.to_string(), cause }
     }
+}
+
+/// A body that is there whole.
+pub(super) fn full(body: impl Into<Bytes>) -> Upload {
+    Full::new(body.into()).map_err(|never| match never {}).boxed()
 }
 
 /// No body.

@@ -1,7 +1,6 @@
 //! Commands on a host's MCP endpoint.
 
 mod bridge;
-mod events;
 mod headers;
 mod lines;
 mod stdio;

@@ -1,5 +1,17 @@
 //! Foreign text on a terminal: names and messages come from files and from other machines.
 
+use std::io::Write as _;
+
+use anyhow::Context as _;
+
+/// Writes a line to standard output.
+///
+/// # Errors
+/// Nobody reads it any more, or the disk behind it is full.
+pub(super) fn print_line(text: &str) -> anyhow::Result<()> {
+    writeln!(std::io::stdout(), "{text}").context("writing to standard output")
+}
+
 /// Without anything that a terminal would act on, or that would turn the reading direction.
 pub(super) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());

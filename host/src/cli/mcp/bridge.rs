@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::{
@@ -17,15 +17,14 @@ use tokio::{
     time::timeout,
 };
 
-use super::{
-    events::Events,
-    headers::{self, HeaderArguments},
-};
-use crate::cli::client::{self, Client, Failure};
+use super::headers::{self, HeaderArguments};
+use crate::cli::client::{self, Client, Failure, events::Events};
 
 const ENDPOINT: &str = "/api";
 const BOTH: &str = "application/json, text/event-stream";
 const EVENTS: &str = "text/event-stream";
+/// Bytes of an event. A host's largest is a result with text and object, and their escapes.
+const EVENT_LIMIT: usize = 32 << 20;
 const SESSION_ID: &str = "mcp-session-id";
 /// Until an answer begins, and between two pieces of it: the host shows every 15 seconds that it is there.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -151,7 +150,7 @@ impl Bridge {
     }
 
     async fn try_exchange(&self, message: &Value, line: Bytes, begins: bool) -> anyhow::Result<()> {
-        let mut request = Request::new(Full::from(line).map_err(|never| match never {}).boxed());
+        let mut request = Request::new(client::full(line));
         *request.method_mut() = Method::POST;
         let out = request.headers_mut();
         out.extend(self.narrowing.clone());
@@ -167,7 +166,7 @@ impl Bridge {
             lock(&self.session).id = answer.headers().get(SESSION_ID).cloned();
         }
         let id = message.get("id").filter(|_| message.get("method").is_some());
-        self.pass_on(answer, id, begins, &mut Events::default()).await
+        self.pass_on(answer, id, begins, &mut Events::after(None, EVENT_LIMIT)).await
     }
 
     fn name_session(&self, headers: &mut HeaderMap) {
@@ -195,8 +194,8 @@ impl Bridge {
                 let frame = frame.map_err(|error| self.client.broken_off(error.into()))?;
                 let Some(data) = frame.data_ref() else { continue };
                 let messages = events.take(data).ok_or_else(|| anyhow::anyhow!("an event of the host is too large"))?;
-                for text in messages {
-                    is_answered |= self.deliver(&text, id, begins).await;
+                for message in messages {
+                    is_answered |= self.deliver(&message.data, id, begins).await;
                 }
             }
             anyhow::ensure!(is_answered, "the host has ended the stream before its answer");
@@ -259,7 +258,7 @@ impl Bridge {
     async fn hear(&self) {
         let (mut pause, mut last_id) = (FIRST_PAUSE, None);
         loop {
-            let mut events = Events::after(last_id);
+            let mut events = Events::after(last_id, EVENT_LIMIT);
             match self.hear_once(&mut events).await {
                 Ok(StatusCode::OK) => pause = FIRST_PAUSE,
                 // There is no such stream, or no session any more: the next request says so.

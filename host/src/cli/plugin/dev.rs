@@ -26,7 +26,7 @@ use super::{
 };
 use crate::cli::{
     client::{Client, Failure},
-    text::{plain, plain_lines},
+    text::{plain, plain_lines, print_line},
 };
 use cardinal_base::config::ClientSettings;
 use cardinal_package::manifest;
@@ -133,10 +133,10 @@ impl Session<'_> {
                     match self.swap(library, &plugins, &times).await {
                         Ok(()) => {}
                         Err(error) if error.is::<Failure>() => return Err(error),
-                        Err(error) => say(&plain_lines(&format!("{error:#}{}", self.stays())))?,
+                        Err(error) => print_line(&plain_lines(&format!("{error:#}{}", self.stays())))?,
                     }
                 }
-                None => say(&format!("did not compile{}", self.stays()))?,
+                None => print_line(&format!("did not compile{}", self.stays()))?,
             }
             if !greeted && self.running.is_some() {
                 greeted = true;
@@ -164,7 +164,7 @@ impl Session<'_> {
             self.client = Some(neighbour);
             return Ok(plugins);
         }
-        say("starting a host")?;
+        print_line("starting a host")?;
         // Kept before it is waited for: it is ended in order, whenever this command is stopped.
         let host = self.host.insert(OwnHost::launch(&own, own_host::free_address(self.args.listen), &[])?);
         host.until_it_serves().await?;
@@ -191,20 +191,20 @@ impl Session<'_> {
         let sha256 = install::checked(&place)?.sha256;
         let before = self.running.replace(Running { name: name.clone(), place, sha256: sha256.clone(), replaced });
         if before.is_some_and(|before| before.sha256 == sha256) {
-            return say("no change to what runs");
+            return print_line("no change to what runs");
         }
         client.ask(Method::POST, &format!("{REGISTRY}/rescan"), None).await?;
         let (code, item) = install::decided(client, &name, &sha256, SWAP_TIMEOUT).await?;
         if code != 0 {
             let refused = describe(&item);
             let why = refused.split_once('\n').map_or("", |(_, why)| why.trim_end());
-            return say(&format!("{} is not taken{}\n{why}", plain(&name), stays(&item)));
+            return print_line(&format!("{} is not taken{}\n{why}", plain(&name), stays(&item)));
         }
         let seconds = |time: Duration| format!("{:.1}", time.as_secs_f64());
         let build = times.build.map(|time| format!("build {}, ", seconds(time))).unwrap_or_default();
         let all = times.since.map(|since| format!("edit → live {} s: ", seconds(since.elapsed()))).unwrap_or_default();
         let (version, swap) = (item["version"].as_str().unwrap_or_default(), seconds(began.elapsed()));
-        say(&format!("{} {} is live: {all}{build}swap {swap}", plain(&name), plain(version)))
+        print_line(&format!("{} {} is live: {all}{build}swap {swap}", plain(&name), plain(version)))
     }
 
     fn stays(&self) -> &'static str {
@@ -217,27 +217,27 @@ impl Session<'_> {
         let own = self.folder.join(OWN_FOLDER);
         if self.host.is_some() {
             let url = own_host::url(&own)?;
-            say(&format!("\nAdmin UI  {url}/admin/{}", first_login(&own)))?;
-            say(&format!("Log       {}", own_host::log_file(&own).display()))?;
+            print_line(&format!("\nAdmin UI  {url}/admin/{}", first_login(&own)))?;
+            print_line(&format!("Log       {}", own_host::log_file(&own).display()))?;
             let key = key(client, &own).await?;
             let registry = client.get(REGISTRY).await?;
             let items = registry["items"].as_array().into_iter().flatten();
             for line in items.filter(|item| item["name"] == *running.name).flat_map(|item| curls(item, &url, &key)) {
-                say(&line)?;
+                print_line(&line)?;
             }
         }
-        say("Watching for edits; Ctrl+C ends it.\n")
+        print_line("Watching for edits; Ctrl+C ends it.\n")
     }
 
     /// Leaves a host that was there before as it was, as far as that is possible, and ends one of its own.
     async fn end(&mut self) -> anyhow::Result<()> {
         if let Some(host) = self.host.take() {
-            say("\nending the host")?;
+            print_line("\nending the host")?;
             return host.stop().await.map(|_| ());
         }
         let (Some(client), Some(running)) = (&self.client, &self.running) else { return Ok(()) };
         if running.replaced {
-            return say(&format!(
+            return print_line(&format!(
                 "\n{} stays in the host as it is now: {}",
                 plain(&running.name),
                 running.place.display()
@@ -246,7 +246,7 @@ impl Session<'_> {
         install::remove(&running.place)?;
         // A host that is gone looks when it starts.
         let _ = client.ask(Method::POST, &format!("{REGISTRY}/rescan"), None).await;
-        say(&format!("\n{} is out of the host again; its tables stay", plain(&running.name)))
+        print_line(&format!("\n{} is out of the host again; its tables stay", plain(&running.name)))
     }
 }
 
@@ -299,8 +299,4 @@ fn curls(item: &Value, url: &str, key: &Path) -> Vec<String> {
         )
     };
     routes.map(line).collect()
-}
-
-fn say(text: &str) -> anyhow::Result<()> {
-    writeln!(std::io::stdout(), "{text}").context("writing to standard output")
 }

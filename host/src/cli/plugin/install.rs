@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::remote::{REGISTRY, block_on, describe};
 use crate::cli::{
     client::{Client, Failure},
-    text::plain,
+    text::{plain, print_line},
 };
 use cardinal_base::config::{ClientSettings, PluginsDir};
 use cardinal_package::{
@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             None => folder_of(&client).await.unwrap_or_else(|_| PluginsDir::usual()),
         };
         let placed = place(&package, &source, &name, &folder)?;
-        say(&format!("{} is in {}", plain(&name), placed.display()))?;
+        print_line(&format!("{} is in {}", plain(&name), placed.display()))?;
         if args.wait == 0 {
             return Ok(ExitCode::SUCCESS);
         }
@@ -72,7 +72,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let sha256 = checked(&placed)?.sha256;
         match client.ask(Method::POST, "/v1/admin/plugin-registry/rescan", None).await {
             Err(Failure::Unreachable { host, .. }) => {
-                say(&format!("{host} does not run; it loads the plugin when it starts."))?;
+                print_line(&format!("{host} does not run; it loads the plugin when it starts."))?;
                 Ok(ExitCode::SUCCESS)
             }
             Err(failure) => Err(failure.into()),
@@ -209,7 +209,7 @@ pub(super) fn remove(path: &Path) -> anyhow::Result<()> {
 
 async fn outcome(client: &Client, name: &str, sha256: &str, patience: Duration) -> anyhow::Result<ExitCode> {
     let (code, item) = decided(client, name, sha256, patience).await?;
-    say(describe(&item).trim_end())?;
+    print_line(describe(&item).trim_end())?;
     Ok(ExitCode::from(code))
 }
 
@@ -248,10 +248,6 @@ fn verdict(item: &Value, sha256: &str) -> Option<u8> {
         "refused" | "failed" | "quarantined" | "disabled" => Some(1),
         _ => None,
     }
-}
-
-fn say(text: &str) -> anyhow::Result<()> {
-    writeln!(std::io::stdout(), "{text}").context("telling what was done")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use std::{io::Write as _, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use http::{HeaderValue, Request, header};
@@ -7,8 +7,12 @@ use serde_json::Value;
 
 use super::remote::{REGISTRY, block_on, escaped};
 use crate::cli::{
-    client::{Client, empty, query},
-    text::plain,
+    client::{
+        Client, empty,
+        events::{Event, Events},
+        query,
+    },
+    text::{plain, print_line},
 };
 use cardinal_base::config::ClientSettings;
 
@@ -61,45 +65,33 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Until the host is gone.
 async fn follow(args: &Args, client: &Client, path: &str) -> anyhow::Result<()> {
-    let mut last: Option<String> = None;
+    let mut last_id: Option<String> = None;
     loop {
         let mut request = Request::new(empty());
         request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
-        if let Some(id) = &last {
+        if let Some(id) = &last_id {
             request.headers_mut().insert("last-event-id", HeaderValue::from_str(id).context("the line's number")?);
         }
         let mut body = client.send(path, request).await?.into_body();
-        let mut read = Vec::new();
+        let mut events = Events::after(last_id, EVENT_LIMIT);
         while let Some(Ok(frame)) = body.frame().await {
-            read.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-            while let Some(end) = read.windows(2).position(|pair| pair == b"\n\n") {
-                let event: Vec<u8> = read.drain(..end + 2).collect();
-                if let Some((id, line)) = line_in(&String::from_utf8_lossy(&event)) {
-                    last = id.or(last);
-                    print(args, &line)?;
-                }
-            }
-            anyhow::ensure!(read.len() <= EVENT_LIMIT, "what the host sends is no stream of events");
+            let read = events.take(frame.data_ref().map_or(&[][..], |data| data));
+            let read = read.context("what the host sends is no stream of events")?;
+            read.iter().filter_map(line_in).try_for_each(|line| print(args, &line))?;
         }
+        last_id = events.last_id;
         tokio::time::sleep(TRY_AGAIN).await;
     }
 }
 
-/// Number and line of an event that is one.
-fn line_in(event: &str) -> Option<(Option<String>, Value)> {
-    let field = |name: &str| {
-        let mut lines = event.lines().filter_map(|line| line.split_once(':'));
-        lines.find(|(field, _)| *field == name).map(|(_, value)| value.trim_start())
-    };
-    if field("event") != Some("line") {
-        return None;
-    }
-    Some((field("id").map(str::to_owned), serde_json::from_str(field("data")?).ok()?))
+/// The line of an event that is one.
+fn line_in(event: &Event) -> Option<Value> {
+    (event.name == "line").then(|| serde_json::from_str(&event.data).ok()).flatten()
 }
 
 fn print(args: &Args, line: &Value) -> anyhow::Result<()> {
     let text = if args.json { line.to_string() } else { shown(line) };
-    writeln!(std::io::stdout(), "{text}").context("writing to standard output")
+    print_line(&text)
 }
 
 fn shown(line: &Value) -> String {
@@ -125,10 +117,14 @@ mod tests {
 
     #[test]
     fn events_that_are_lines_are_read_and_others_left_out() {
+        let mut events = Events::after(None, EVENT_LIMIT);
+        let mut lines =
+            |text: &str| -> Vec<Value> { events.take(text.as_bytes()).unwrap().iter().filter_map(line_in).collect() };
         let event = "id: 7\nevent: line\ndata: {\"message\": \"a: b\"}\n\n";
-        assert_eq!(line_in(event), Some((Some("7".to_owned()), json!({"message": "a: b"}))));
-        assert_eq!(line_in(": a sign of life\n\n"), None);
-        assert_eq!(line_in("event: line\ndata: no JSON\n\n"), None);
+        assert_eq!(lines(event), [json!({"message": "a: b"})]);
+        assert!(lines(": a sign of life\n\n").is_empty());
+        assert!(lines("event: line\ndata: no JSON\n\n").is_empty());
+        assert_eq!(events.last_id.as_deref(), Some("7"));
     }
 
     #[test]

@@ -6,11 +6,13 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use http::{HeaderValue, Method, Request, header};
-use http_body_util::{BodyExt as _, Full};
 use serde_json::{Map, Value};
 
 use super::remote::{REGISTRY, block_on, escaped};
-use crate::cli::{client::Client, table::table};
+use crate::cli::{
+    client::{Client, full},
+    table::table,
+};
 use cardinal_base::config::ClientSettings;
 
 /// Show a plugin's settings, or change them
@@ -98,7 +100,7 @@ fn changed(now: &Value, changes: &[String], unset: &[String]) -> anyhow::Result<
 /// In the place of what was read, and of nothing that came in between.
 async fn put(client: &Client, path: &str, now: &Value, wanted: Map<String, Value>) -> anyhow::Result<Value> {
     let body = Value::Object(wanted).to_string();
-    let mut request = Request::new(Full::from(body).map_err(|never| match never {}).boxed());
+    let mut request = Request::new(full(body));
     *request.method_mut() = Method::PUT;
     let headers = request.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

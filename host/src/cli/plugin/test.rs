@@ -7,7 +7,6 @@ mod tools;
 
 use std::{
     fs,
-    io::Write as _,
     net::{Ipv4Addr, SocketAddr},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
@@ -30,7 +29,7 @@ use super::{
 };
 use crate::cli::{
     client::Client,
-    text::{plain, plain_lines},
+    text::{plain, plain_lines, print_line},
 };
 use cardinal_base::config::{Remote, Secret, Way};
 use cardinal_package::manifest;
@@ -101,7 +100,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             0 => ("\nall is well".to_owned(), ExitCode::SUCCESS),
             failed => (format!("\n{failed} failed"), ExitCode::FAILURE),
         };
-        say(&text)?;
+        print_line(&text)?;
         Ok(code)
     })
 }
@@ -171,7 +170,7 @@ impl Session<'_> {
                 ("FAILED", text)
             }
         };
-        say(&format!("{word:<8} {what:<10} {}", plain_lines(&text).replace('\n', "\n                    ")))
+        print_line(&format!("{word:<8} {what:<10} {}", plain_lines(&text).replace('\n', "\n                    ")))
     }
 
     /// Ends the host, which is a check of its own when the others came to their end.
@@ -203,8 +202,4 @@ pub(super) fn some(list: &[String]) -> String {
         text.push_str(&format!("\nand {} more", list.len() - SHOWN));
     }
     text
-}
-
-fn say(text: &str) -> anyhow::Result<()> {
-    writeln!(std::io::stdout(), "{text}").context("writing to standard output")
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, bail};
 use http::{HeaderValue, Method, Request, header};
-use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
 
 use super::{Outcome, requests::Subject, some};
+use crate::cli::client::full;
 
 /// Of the list; a host with one plugin has two.
 const MAX_PAGES: usize = 50;
@@ -44,7 +44,7 @@ async fn listed(subject: &Subject) -> anyhow::Result<BTreeSet<String>> {
 }
 
 async fn call(subject: &Subject, message: &Value) -> anyhow::Result<Value> {
-    let mut request = Request::new(Full::from(message.to_string()).map_err(|never| match never {}).boxed());
+    let mut request = Request::new(full(message.to_string()));
     *request.method_mut() = Method::POST;
     let headers = request.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
