@@ -60,27 +60,29 @@ pub(super) fn check(statement: &SyntaxNode, text: &str) -> Result<(), SchemaErro
     for node in statement.descendants() {
         refuse_long_format(&node, text)?;
         refuse_json_path(&node, text)?;
-        if let Some(operator) = compares_sets(&node, text)? {
+        let unbounded_sets = compares_sets(&node, text)?.map(|operator| (operator, SETS_FIX));
+        let unbounded_texts = compares_texts(&node, text)?.map(|name| (name, FIX));
+        for (name, fix) in unbounded_sets.into_iter().chain(unbounded_texts) {
             unbounded += 1;
             if unbounded > MAX_UNBOUNDED {
-                let what = format!("more than {MAX_UNBOUNDED} of {operator} and its like on values of any length");
-                return Err(SchemaError::node(text, &node, &what, SETS_FIX));
+                let what = format!("more than {MAX_UNBOUNDED} of {name} and its like on values of any length");
+                return Err(SchemaError::node(text, &node, &what, fix));
             }
-        }
-        let Some((name, one, other)) = compared(&node, text) else { continue };
-        let (one, other) = (length(&one, text), length(&other, text));
-        let is_short = |length: Option<usize>| length.is_some_and(|it| it <= MAX_SHORT);
-        match (one, other) {
-            (Some(one), Some(other)) if one.saturating_mul(other) <= MAX_STEPS => continue,
-            _ if is_short(one) || is_short(other) => unbounded += 1,
-            _ => return Err(SchemaError::node(text, &node, &format!("{name} of values of any length"), FIX)),
-        }
-        if unbounded > MAX_UNBOUNDED {
-            let what = format!("more than {MAX_UNBOUNDED} of {name} and its like on values of any length");
-            return Err(SchemaError::node(text, &node, &what, FIX));
         }
     }
     Ok(())
+}
+
+/// The function or operator, where it compares a text of any length with a short one.
+fn compares_texts(node: &SyntaxNode, text: &str) -> Result<Option<String>, SchemaError> {
+    let Some((name, one, other)) = compared(node, text) else { return Ok(None) };
+    let (one, other) = (length(&one, text), length(&other, text));
+    let is_short = |length: Option<usize>| length.is_some_and(|it| it <= MAX_SHORT);
+    match (one, other) {
+        (Some(one), Some(other)) if one.saturating_mul(other) <= MAX_STEPS => Ok(None),
+        _ if is_short(one) || is_short(other) => Ok(Some(name)),
+        _ => Err(SchemaError::node(text, node, &format!("{name} of values of any length"), FIX)),
+    }
 }
 
 /// The operator, where it compares the elements of a value of any length with a few.
@@ -201,13 +203,14 @@ fn compared(node: &SyntaxNode, text: &str) -> Option<(String, SyntaxNode, Syntax
 }
 
 fn is_like(node: &SyntaxNode) -> bool {
-    let is_operator = |it: &SyntaxNode| it.kind() == CUSTOM_OP && it.text().to_string().contains("~~");
-    node.children().any(|it| matches!(it.kind(), NOT_LIKE | NOT_ILIKE) || is_operator(&it))
-        || ["like", "ilike"].contains(&sign(node).as_str())
+    let operator = operator(node);
+    node.children().any(|it| matches!(it.kind(), NOT_LIKE | NOT_ILIKE))
+        || operator.contains("~~")
+        || ["like", "ilike"].contains(&operator.as_str())
 }
 
 fn is_concatenation(node: &SyntaxNode) -> bool {
-    node.children().any(|it| it.kind() == CUSTOM_OP && it.text().to_string().trim() == "||")
+    operator(node) == "||"
 }
 
 fn arguments(call: &SyntaxNode) -> Vec<SyntaxNode> {
