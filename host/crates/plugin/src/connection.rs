@@ -31,7 +31,7 @@ use tokio::{runtime::Handle, sync::Notify};
 pub use self::{copy::CopyOut, mend::Mend, rows::Rows};
 use self::{
     deadline::StatementClock,
-    prepared::{Prepared, RawParam},
+    prepared::{PreparedStatement, RawParam},
     session::{Session, Sessions},
 };
 use super::context::Fault;
@@ -156,7 +156,7 @@ pub struct Connection {
     session: Arc<Session>,
     /// What goes back to the pool; `None` once it was given back.
     object: Mutex<Option<managed::Object<Sessions>>>,
-    statements: Mutex<HashMap<u64, Arc<Prepared>>>,
+    statements: Mutex<HashMap<u64, Arc<PreparedStatement>>>,
     usage: Usage,
     runtime: Handle,
 }
@@ -291,7 +291,7 @@ impl Connection {
         Ok(Running { connection: self.clone(), ended: false })
     }
 
-    fn run_prepared(self: &Arc<Self>, prepared: &Prepared) -> Result<Running, Fault> {
+    fn run_prepared(self: &Arc<Self>, prepared: &PreparedStatement) -> Result<Running, Fault> {
         if prepared.traceless { self.run() } else { self.run_anything() }
     }
 
@@ -300,7 +300,7 @@ impl Connection {
         self.run()
     }
 
-    fn keep(&self, prepared: Arc<Prepared>) -> Result<Bytes, Fault> {
+    fn keep(&self, prepared: Arc<PreparedStatement>) -> Result<Bytes, Fault> {
         let mut statements = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
         if statements.len() >= STATEMENTS_LIMIT && !statements.contains_key(&prepared.number) {
             return Err(Fault::Invalid(format!("more than {STATEMENTS_LIMIT} statements on one connection")));
@@ -310,7 +310,7 @@ impl Connection {
         Ok(description)
     }
 
-    fn statement(&self, number: u64) -> Result<Arc<Prepared>, Fault> {
+    fn statement(&self, number: u64) -> Result<Arc<PreparedStatement>, Fault> {
         let statements = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
         let none = || Fault::Gone("the connection has no such statement".to_owned());
         statements.get(&number).cloned().ok_or_else(none)
@@ -325,7 +325,7 @@ impl Connection {
     }
 
     /// A statement that the server has dropped, or whose result has changed under it.
-    fn forget_stale(&self, prepared: &Prepared, fault: Fault) -> Fault {
+    fn forget_stale(&self, prepared: &PreparedStatement, fault: Fault) -> Fault {
         if let Fault::Database(error) = &fault
             && prepared::is_stale(error)
         {

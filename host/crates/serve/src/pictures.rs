@@ -115,7 +115,7 @@ impl Pictures {
 }
 
 impl Picture {
-    fn new(fetched: fetch::Fetched) -> Self {
+    fn new(fetched: fetch::PictureBytes) -> Self {
         let tag = format!("\"{}\"", hex(&Sha256::digest(&fetched.bytes)[..TAG_BYTES]));
         Self { format: fetched.format, bytes: fetched.bytes, tag }
     }

@@ -22,7 +22,7 @@ use cardinal_database::{
 mod bounded;
 mod conditions;
 
-use bounded::{Planned, Statement, too_long};
+use bounded::{PlanMode, Statement, too_long};
 pub use conditions::Conditions;
 
 /// How many cards of the list a walk looks at before it is given up: 2 ms when they are in memory.
@@ -168,7 +168,7 @@ impl Statement {
         let limit = query.bind(i64::from(wanted.limit) + 1);
         let sql =
             format!("SELECT {columns} FROM public.master_cards c WHERE {} ORDER BY {order} LIMIT ${limit}", query.sql);
-        Ok(Self { sql, query, planned: Planned::Once })
+        Ok(Self { sql, query, planned: PlanMode::Once })
     }
 
     /// Along the index of the list's order; none where there is no such index. Along that of a kind, a plugin or a
@@ -225,7 +225,7 @@ impl Statement {
         };
         // Few may have the status, which the planner knows; a search walks all the same, as nobody knows of its words.
         let may_be_rare = by_id && filter.q.is_some() && filter.status.is_some();
-        Ok(Some(Self { sql, query, planned: if may_be_rare { Planned::Each } else { Planned::Once } }))
+        Ok(Some(Self { sql, query, planned: if may_be_rare { PlanMode::Each } else { PlanMode::Once } }))
     }
 
     /// A walk along an index, as long as it takes less time than gathering all these cards would: they are many, and lie
@@ -271,7 +271,7 @@ impl Statement {
         );
         // A search of few cards goes by its index; which one another filter had better go by depends on how many fit.
         let by_search = filter.q.is_some() && known.exact && known.cards <= FEW && filter.picks_by_text_alone();
-        Ok(Self { sql, query, planned: if by_search { Planned::Once } else { Planned::Each } })
+        Ok(Self { sql, query, planned: if by_search { PlanMode::Once } else { PlanMode::Each } })
     }
 }
 
@@ -290,7 +290,7 @@ pub fn place_of(card: &Card, column: Column, back: bool) -> Result<Place, StoreE
 pub async fn count(pool: &Pool, filter: &Filter) -> Result<Option<i64>, StoreError> {
     let query = Conditions::from_filter(filter);
     let sql = format!("SELECT count(*) FROM public.master_cards c WHERE {}", query.sql);
-    let rows = Statement { sql, query, planned: Planned::Each }.rows(&pool.get().await?).await?;
+    let rows = Statement { sql, query, planned: PlanMode::Each }.rows(&pool.get().await?).await?;
     Ok(rows.and_then(|found| found.rows.first().map(|row| row.get(0))))
 }
 
@@ -298,7 +298,7 @@ pub async fn count(pool: &Pool, filter: &Filter) -> Result<Option<i64>, StoreErr
 async fn expected(client: &Connection, filter: &Filter) -> Result<Count, StoreError> {
     let query = Conditions::from_filter(filter);
     let sql = format!("EXPLAIN (FORMAT JSON) SELECT 1 FROM public.master_cards c WHERE {}", query.sql);
-    let rows = Statement { sql, query, planned: Planned::Each }.rows(client).await?;
+    let rows = Statement { sql, query, planned: PlanMode::Each }.rows(client).await?;
     let plan = rows.and_then(|found| found.rows.first().map(|row| row.get(0)));
     Ok(Count { cards: plan.as_ref().map_or(0, planned_rows), exact: false })
 }

@@ -16,7 +16,7 @@ use url::Url;
 use self::{
     source::{Fresher, Provider, Source, State},
     token::{Claims, Jwt},
-    verified::Verified,
+    verified::TokenCache,
 };
 pub use self::{
     token::{LEEWAY, Refused},
@@ -42,7 +42,7 @@ pub enum Failure {
 /// The identity provider, as far as tokens are concerned.
 pub struct Oidc {
     source: Source,
-    verified: Verified,
+    verified: TokenCache,
     audience: String,
     /// The most that a token may grant.
     pub max_scopes: ScopeSet,
@@ -67,7 +67,7 @@ impl Oidc {
         }
         Ok(Some(Self {
             source: Source::new(Provider { base, issuer, keys_at }, clock.clone())?,
-            verified: Verified::default(),
+            verified: TokenCache::default(),
             audience: format!("{base_url}/api"),
             max_scopes: ScopeSet::lenient(granted),
             clock: clock.clone(),

@@ -14,7 +14,7 @@ use tokio_postgres::{
 use crate::context::Fault;
 
 /// A prepared statement of one connection.
-pub(super) struct Prepared {
+pub(super) struct PreparedStatement {
     pub number: u64,
     pub sql: String,
     pub statement: Statement,
@@ -24,7 +24,7 @@ pub(super) struct Prepared {
     pub traceless: bool,
 }
 
-impl Prepared {
+impl PreparedStatement {
     pub(super) fn new(number: u64, sql: String, statement: Statement, traceless: bool) -> Self {
         let params: Vec<_> = statement.params().iter().map(describe).collect();
         let columns: Vec<_> = statement
@@ -133,7 +133,7 @@ pub(super) fn has_several(sql: &str) -> bool {
 pub(super) struct Cache {
     limit: NonZeroUsize,
     clock: u64,
-    statements: HashMap<String, (u64, Arc<Prepared>)>,
+    statements: HashMap<String, (u64, Arc<PreparedStatement>)>,
 }
 
 impl Cache {
@@ -141,14 +141,14 @@ impl Cache {
         Self { limit, clock: 0, statements: HashMap::new() }
     }
 
-    pub(super) fn get(&mut self, sql: &str) -> Option<Arc<Prepared>> {
+    pub(super) fn get(&mut self, sql: &str) -> Option<Arc<PreparedStatement>> {
         self.clock += 1;
         let (used, prepared) = self.statements.get_mut(sql)?;
         *used = self.clock;
         Some(prepared.clone())
     }
 
-    pub(super) fn insert(&mut self, prepared: Arc<Prepared>) {
+    pub(super) fn insert(&mut self, prepared: Arc<PreparedStatement>) {
         self.clock += 1;
         if self.statements.len() >= self.limit.get() && !self.statements.contains_key(&prepared.sql) {
             let oldest = self.statements.iter().min_by_key(|(_, (used, _))| *used).map(|(sql, _)| sql.clone());

@@ -17,7 +17,7 @@ use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, SimpleQueryMessage
 
 use super::{
     mend::Mend,
-    prepared::{Cache, Prepared},
+    prepared::{Cache, PreparedStatement},
     traceless::leaves_no_trace,
 };
 use cardinal_store::plugin_session;
@@ -113,23 +113,23 @@ pub(super) struct Session {
 
 impl Session {
     /// The statement, if it is prepared already.
-    pub(super) fn cached(&self, sql: &str) -> Option<Arc<Prepared>> {
+    pub(super) fn cached(&self, sql: &str) -> Option<Arc<PreparedStatement>> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(sql)
     }
 
-    pub(super) async fn prepare(&self, sql: String) -> Result<Arc<Prepared>, tokio_postgres::Error> {
+    pub(super) async fn prepare(&self, sql: String) -> Result<Arc<PreparedStatement>, tokio_postgres::Error> {
         if let Some(prepared) = self.cached(&sql) {
             return Ok(prepared);
         }
         let statement = self.client.prepare(&sql).await?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let traceless = !self.has_functions && leaves_no_trace(&sql);
-        let prepared = Arc::new(Prepared::new(number, sql, statement, traceless));
+        let prepared = Arc::new(PreparedStatement::new(number, sql, statement, traceless));
         self.cache.lock().unwrap_or_else(PoisonError::into_inner).insert(prepared.clone());
         Ok(prepared)
     }
 
-    pub(super) fn forget(&self, prepared: &Prepared) {
+    pub(super) fn forget(&self, prepared: &PreparedStatement) {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner).remove(&prepared.sql);
     }
 

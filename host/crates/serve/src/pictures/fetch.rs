@@ -55,7 +55,7 @@ pub(super) struct Fetcher {
 
 /// A picture as it came.
 #[derive(Debug)]
-pub(super) struct Fetched {
+pub(super) struct PictureBytes {
     pub format: Format,
     pub bytes: Bytes,
 }
@@ -85,7 +85,7 @@ fn check(url: &Url) -> Result<(), PictureError> {
 }
 
 enum Step {
-    Picture(Fetched),
+    Picture(PictureBytes),
     Redirect(Url),
 }
 
@@ -101,12 +101,12 @@ impl Fetcher {
 
     /// # Errors
     /// Nobody answers with a picture, in time or at all.
-    pub(super) async fn get(&self, url: &Url) -> Result<Fetched, PictureError> {
+    pub(super) async fn get(&self, url: &Url) -> Result<PictureBytes, PictureError> {
         timeout(TOTAL_TIMEOUT, self.follow(url)).await.unwrap_or(Err(PictureError::Timeout))
     }
 
     /// Each step of a redirect is checked like the first.
-    async fn follow(&self, url: &Url) -> Result<Fetched, PictureError> {
+    async fn follow(&self, url: &Url) -> Result<PictureBytes, PictureError> {
         let mut url = url.clone();
         for _ in 0..=MAX_REDIRECTS {
             check(&url)?;
@@ -231,7 +231,7 @@ async fn read(url: &Url, response: Response<Incoming>) -> Result<Step, PictureEr
         }
     }
     let format = Format::detect(&bytes).ok_or(PictureError::NotAPicture)?;
-    Ok(Step::Picture(Fetched { format, bytes: bytes.freeze() }))
+    Ok(Step::Picture(PictureBytes { format, bytes: bytes.freeze() }))
 }
 
 /// Where the answer sends us, when it does.

@@ -28,12 +28,12 @@ const KEPT: usize = 400;
 pub(super) struct Statement {
     pub sql: String,
     pub query: Conditions,
-    pub planned: Planned,
+    pub planned: PlanMode,
 }
 
 /// What values a statement is planned for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Planned {
+pub(super) enum PlanMode {
     /// For those that it comes with: the plan depends on how rare one of them is.
     Each,
     /// For any: its form leaves the planner no choice that values would decide. Parsing and planning takes longer than
@@ -41,7 +41,7 @@ pub(super) enum Planned {
     Once,
 }
 
-impl Planned {
+impl PlanMode {
     const fn begin(self) -> &'static str {
         match self {
             Self::Each => begin!("force_custom_plan"),
@@ -57,8 +57,8 @@ impl Statement {
         let rows = async {
             match self.planned {
                 // Without a name it is planned for its values, and nothing is left of it.
-                Planned::Each => self.in_terms(client, client.query_typed_raw(&self.sql, self.query.typed())).await,
-                Planned::Once => {
+                PlanMode::Each => self.in_terms(client, client.query_typed_raw(&self.sql, self.query.typed())).await,
+                PlanMode::Once => {
                     if client.statement_cache.size() > KEPT {
                         client.statement_cache.clear();
                     }

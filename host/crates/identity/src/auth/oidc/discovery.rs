@@ -12,7 +12,7 @@ const PLACES: [&str; 2] = ["/oidc", ""];
 
 /// What discovery found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Discovered {
+pub(super) struct ProviderMetadata {
     pub issuer: String,
     pub keys_at: Url,
 }
@@ -34,7 +34,7 @@ pub(super) fn addresses(base: &str) -> impl Iterator<Item = anyhow::Result<Url>>
 ///
 /// # Errors
 /// It is no such document, is somebody else's, or sends us to where keys can be forged.
-pub(super) fn read(document: &[u8], at: &Url, base: &str, expected: Option<&str>) -> anyhow::Result<Discovered> {
+pub(super) fn read(document: &[u8], at: &Url, base: &str, expected: Option<&str>) -> anyhow::Result<ProviderMetadata> {
     let Document { issuer, jwks_uri } = serde_json::from_slice(document).context("it is no discovery document")?;
     // A document that names another issuer than the one asked is a misconfiguration or a mix-up attack.
     let base = base.trim_end_matches('/');
@@ -45,7 +45,7 @@ pub(super) fn read(document: &[u8], at: &Url, base: &str, expected: Option<&str>
     // In clear only from this machine, and only when the document itself came from it that way.
     let safe = is_safe_provider(&keys_at) && (keys_at.scheme() == "https" || at.scheme() == "http");
     ensure!(safe, "its jwks_uri {jwks_uri:?} is neither https nor on this machine");
-    Ok(Discovered { issuer: expected.map_or(issuer, str::to_owned), keys_at })
+    Ok(ProviderMetadata { issuer: expected.map_or(issuer, str::to_owned), keys_at })
 }
 
 #[cfg(test)]
@@ -54,7 +54,7 @@ mod tests {
 
     const BASE: &str = "https://auth.example.com";
 
-    fn found(base: &str, issuer: &str, keys: &str, expected: Option<&str>) -> anyhow::Result<Discovered> {
+    fn found(base: &str, issuer: &str, keys: &str, expected: Option<&str>) -> anyhow::Result<ProviderMetadata> {
         let document = serde_json::json!({"issuer": issuer, "jwks_uri": keys, "more": [1]}).to_string();
         read(document.as_bytes(), &Url::parse(base).unwrap(), base, expected)
     }

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use url::Url;
 
 use super::{
-    discovery::{self, Discovered},
+    discovery::{self, ProviderMetadata},
     fetch::Fetcher,
     jwks::KeySet,
 };
@@ -40,7 +40,7 @@ pub(super) struct Provider {
 }
 
 /// What tokens are judged by.
-pub(super) struct Trusted {
+pub(super) struct IssuerKeys {
     pub issuer: String,
     pub keys: KeySet,
     keys_at: Url,
@@ -50,7 +50,7 @@ pub(super) struct Trusted {
 #[derive(Clone, Default)]
 pub(super) struct State {
     /// Kept while the provider is away, however long that is: nobody is logged out by its outage.
-    pub trusted: Option<Arc<Trusted>>,
+    pub trusted: Option<Arc<IssuerKeys>>,
     /// The last fetch failed.
     pub failed: bool,
     /// Fetches that have ended.
@@ -144,7 +144,7 @@ impl Source {
         }
     }
 
-    async fn fetch(&self, asked: bool) -> anyhow::Result<Arc<Trusted>> {
+    async fn fetch(&self, asked: bool) -> anyhow::Result<Arc<IssuerKeys>> {
         let now = self.clock.now();
         self.state.send_modify(|state| {
             state.fetching = true;
@@ -153,7 +153,7 @@ impl Source {
         let known = self.state.borrow().trusted.clone();
         if asked && let Some(known) = known {
             // A rollover moves keys, not addresses: one document will do, unless it is gone.
-            let found = Discovered { issuer: known.issuer.clone(), keys_at: known.keys_at.clone() };
+            let found = ProviderMetadata { issuer: known.issuer.clone(), keys_at: known.keys_at.clone() };
             if let Ok(trusted) = self.keys(found).await {
                 return Ok(trusted);
             }
@@ -167,10 +167,10 @@ impl Source {
         Ok((trusted.issuer.clone(), trusted.keys.len()))
     }
 
-    async fn discover(&self) -> anyhow::Result<Discovered> {
+    async fn discover(&self) -> anyhow::Result<ProviderMetadata> {
         let Provider { base, issuer, keys_at } = &self.provider;
         if let (Some(issuer), Some(keys_at)) = (issuer, keys_at) {
-            return Ok(Discovered { issuer: issuer.clone(), keys_at: keys_at.clone() });
+            return Ok(ProviderMetadata { issuer: issuer.clone(), keys_at: keys_at.clone() });
         }
         // Without an address of its own the provider is where its issuer says.
         let base = base.as_ref().or(issuer.as_ref()).context("no address of a provider is set")?;
@@ -183,7 +183,7 @@ impl Source {
             match answer.document().and_then(read) {
                 Ok(found) => {
                     let keys_at = keys_at.clone().unwrap_or(found.keys_at);
-                    return Ok(Discovered { issuer: found.issuer, keys_at });
+                    return Ok(ProviderMetadata { issuer: found.issuer, keys_at });
                 }
                 Err(error) => failures.push(format!("discovery at {at}: {error:#}")),
             }
@@ -191,16 +191,16 @@ impl Source {
         Err(anyhow!(failures.join("; ")))
     }
 
-    async fn keys(&self, found: Discovered) -> anyhow::Result<Arc<Trusted>> {
-        let Discovered { issuer, keys_at } = found;
+    async fn keys(&self, found: ProviderMetadata) -> anyhow::Result<Arc<IssuerKeys>> {
+        let ProviderMetadata { issuer, keys_at } = found;
         let document = self.fetcher.get(&keys_at).await?.document();
         let keys =
             document.and_then(|document| KeySet::read(&document)).with_context(|| format!("keys at {keys_at}"))?;
         ensure!(!keys.is_empty(), "keys at {keys_at}: none of them is for ES384 signatures");
-        Ok(Arc::new(Trusted { issuer, keys, keys_at }))
+        Ok(Arc::new(IssuerKeys { issuer, keys, keys_at }))
     }
 
-    fn publish(&self, outcome: anyhow::Result<Arc<Trusted>>, pause: Duration) {
+    fn publish(&self, outcome: anyhow::Result<Arc<IssuerKeys>>, pause: Duration) {
         let next = self.clock.now() + pause;
         let (was_failed, before) = {
             let state = self.state.borrow();
@@ -208,7 +208,7 @@ impl Source {
         };
         match &outcome {
             Ok(now) => {
-                let same = |before: &Arc<Trusted>| {
+                let same = |before: &Arc<IssuerKeys>| {
                     before.keys.len() == now.keys.len() && before.keys.prints().all(|print| now.keys.has(print))
                 };
                 if was_failed || !before.as_ref().is_some_and(same) {

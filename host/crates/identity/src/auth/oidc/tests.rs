@@ -96,7 +96,7 @@ fn oidc(base: &str) -> Arc<Oidc> {
     let provider = Provider { base: Some(base.to_owned()), issuer: None, keys_at: None };
     Arc::new(Oidc {
         source: Source::new(provider, clock.clone()).unwrap(),
-        verified: Verified::default(),
+        verified: TokenCache::default(),
         audience: AUDIENCE.to_owned(),
         max_scopes: ScopeSet::lenient(config::DEFAULT_OIDC_MAX_SCOPES),
         clock,

@@ -39,9 +39,9 @@ struct Entry {
 
 /// Identities by the hash of their token.
 #[derive(Default)]
-pub(super) struct Verified([RwLock<HashMap<[u8; 32], Entry>>; SHARDS]);
+pub(super) struct TokenCache([RwLock<HashMap<[u8; 32], Entry>>; SHARDS]);
 
-impl Verified {
+impl TokenCache {
     pub(super) fn get(&self, token: &[u8; 32], now: OffsetDateTime) -> Option<Arc<Identity>> {
         let shard = self.shard(token).read().unwrap_or_else(PoisonError::into_inner);
         shard.get(token).filter(|entry| entry.good_until > now).map(|entry| Arc::clone(&entry.identity))
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_token_is_kept_until_it_expires() {
-        let verified = Verified::default();
+        let verified = TokenCache::default();
         verified.keep(&[1; 32], identity([0; 32], Duration::minutes(10)), NOW);
         assert!(verified.get(&[1; 32], NOW + Duration::minutes(10) + Duration::seconds(29)).is_some());
         assert!(verified.get(&[1; 32], NOW + Duration::minutes(10) + Duration::seconds(30)).is_none());
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_withdrawn_key_ends_its_tokens_after_five_minutes() {
-        let (verified, keys) = (Verified::default(), sample::keys(&["a"]));
+        let (verified, keys) = (TokenCache::default(), sample::keys(&["a"]));
         verified.keep(&[1; 32], identity(*keys.prints().next().unwrap(), Duration::hours(9)), NOW);
         verified.keep(&[2; 32], identity([7; 32], Duration::hours(9)), NOW);
         verified.withdraw(&keys, NOW);
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn it_is_bounded() {
-        let verified = Verified::default();
+        let verified = TokenCache::default();
         for i in 0..100_000_u32 {
             let mut token = [0; 32];
             token[..4].copy_from_slice(&i.to_le_bytes());
