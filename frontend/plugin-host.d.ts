@@ -64,6 +64,11 @@ export interface HostState {
   readonly route: string;
 }
 
+/** The cards that an action is to work on. */
+export interface CardActionDetail {
+  card_ids: string[];
+}
+
 /** The third argument of a renderer. */
 export interface RenderContext {
   /** Aborted when the tab is left or drawn again. */
@@ -91,6 +96,38 @@ export type CardTabRenderer = (
   context: RenderContext,
 ) => void | (() => void) | Promise<void | (() => void)>;
 
+/**
+ * Fills a page of the plugin's own, at `/admin/pages/<id>` and below: `host.getState().route` says where. Links to
+ * `/admin/…` change the page without loading it anew. Otherwise as {@link CardTabRenderer}.
+ *
+ * ```js
+ * host.registerPageRenderer?.('price-report', async (container) => {
+ *   const { items } = await host.apiRequest('/plugins/price-watch/report');
+ *   container.append(...items.map((item) => Object.assign(document.createElement('p'), { textContent: item.title })));
+ * });
+ * ```
+ */
+export type PageRenderer = (
+  container: HTMLElement,
+  detail: Record<string, never>,
+  context: RenderContext,
+) => void | (() => void) | Promise<void | (() => void)>;
+
+/**
+ * Fills the dialog that an action without a `route` opens. Otherwise as {@link CardTabRenderer}.
+ *
+ * ```js
+ * host.registerCardActionRenderer?.('compare', (container, { card_ids }) => {
+ *   container.textContent = `${card_ids.length} cards`;
+ * });
+ * ```
+ */
+export type CardActionRenderer = (
+  container: HTMLElement,
+  detail: CardActionDetail,
+  context: RenderContext,
+) => void | (() => void) | Promise<void | (() => void)>;
+
 export interface PluginHost {
   /**
    * An authenticated request; `path` begins with `/` and is relative to `/v1/admin`.
@@ -113,6 +150,10 @@ export interface PluginHost {
 
   // Beyond version 1's eight members, and so optional: test for them (`host.css?.(…)`).
 
+  /** `pageId` is one of the manifest's `contributes.pages[].id`. */
+  registerPageRenderer?(pageId: string, fn: PageRenderer): void;
+  /** `actionId` is one of the manifest's `contributes.cardActions[].id`. */
+  registerCardActionRenderer?(actionId: string, fn: CardActionRenderer): void;
   /** Styles for the plugin's own tabs. (`<style>` and `style="…"` are dropped by the page's security policy.) */
   css?(text: string): void;
   /**

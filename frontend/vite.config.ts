@@ -4,6 +4,7 @@ import { defineConfig } from 'vitest/config';
 import { clientOnly, DOES_NOTHING } from './build/client-only.ts';
 import { frameWithoutStyles, groupOf, shortHash } from './build/groups.ts';
 import { publish } from './build/publish.ts';
+import { secondPass } from './build/second-pass.ts';
 import { packedTemplates } from './build/templates.ts';
 import { textsInPlace } from './build/texts.ts';
 
@@ -18,6 +19,7 @@ export default defineConfig({
     svelte({ compilerOptions: { runes: true, cssHash: shortHash(join(import.meta.dirname, 'src')), discloseVersion: false, fragments: 'tree' } }),
     packedTemplates(import.meta.dirname),
     frameWithoutStyles(),
+    secondPass(),
     publish(),
   ],
   build: {

@@ -29,10 +29,11 @@ END $$;
 
 -- The core: never DELETE on a card (see the reaper), never UPDATE of an id that other tables point to.
 GRANT SELECT, INSERT, UPDATE (title, sku, status, attributes, version, updated_at, deleted_at) ON public.master_cards TO {{core}};
--- Runs wherever a title or SKU is written or searched for.
+-- Searches look for these keys.
 GRANT EXECUTE ON FUNCTION public.card_search_keys(text) TO {{core}};
--- ANALYZE and REINDEX compute what indexes hold as the table's owner.
-GRANT EXECUTE ON FUNCTION public.card_search_keys(text) TO {{cards}};
+REVOKE ALL ON FUNCTION public.card_search_keys(text) FROM {{cards}};
+-- Triggers write them.
+GRANT SELECT ON public.card_groups, public.card_list_index, public.card_words, public.card_times TO {{core}};
 GRANT SELECT, INSERT, UPDATE, DELETE ON public.card_source_index TO {{core}};
 GRANT SELECT, INSERT ON public.card_history TO {{core}};
 GRANT SELECT, INSERT, UPDATE ON public.admin_users TO {{core}};

@@ -88,6 +88,18 @@ EXCEPTION WHEN insufficient_privilege THEN
   RAISE WARNING 'plugins can write messages of any size into the write-ahead log: a superuser has to revoke EXECUTE on pg_logical_emit_message from PUBLIC';
 END $$;
 
+-- PostgreSQL does not interrupt `jsonb - text[]`, which compares each key with each: a schema.sql could keep a lock on a table
+-- that the cards' removal needs. Triggers of the core say it about keys and users.
+DO $$
+BEGIN
+  IF has_function_privilege('public', 'pg_catalog.jsonb_delete(jsonb, text[])', 'EXECUTE') THEN
+    REVOKE EXECUTE ON FUNCTION pg_catalog.jsonb_delete(jsonb, text[]) FROM PUBLIC;
+    GRANT EXECUTE ON FUNCTION pg_catalog.jsonb_delete(jsonb, text[]) TO {{core}}, {{reaper}}, {{owner}};
+  END IF;
+EXCEPTION WHEN insufficient_privilege THEN
+  RAISE WARNING 'a plugin''s schema.sql can hold a lock that nothing ends: a superuser has to revoke EXECUTE on jsonb_delete(jsonb, text[]) from PUBLIC';
+END $$;
+
 -- As defaults of the logins too, since a pooler between may refuse the same as start-up options.
 ALTER ROLE {{core}} IN DATABASE {{database}} SET search_path = public, pg_temp;
 ALTER ROLE {{core}} IN DATABASE {{database}} SET statement_timeout = '30s';
@@ -108,7 +120,8 @@ GRANT USAGE ON SCHEMA cardinal TO {{provision}};
 
 -- The cards' role and the plugins' schema roles own tables, so no right that is taken from them keeps them from DDL and
 -- GRANT on those. They run at run time, in foreign keys' checks and actions, and may change nothing then: a schema role
--- may do so only in its step, where it has logged in. Made anew each time, since replacing a function keeps its owner,
+-- may do so only in its step, where it has logged in. A run-time login has no right to any, but PostgreSQL locks the cards
+-- for some statements (CREATE RULE) before it asks. Made anew each time, since replacing a function keeps its owner,
 -- and this one runs in everybody's DDL. Only a superuser can make an event trigger.
 DO $do$ BEGIN
   DROP EVENT TRIGGER IF EXISTS cardinal_ddl_fence;
@@ -117,7 +130,8 @@ DO $do$ BEGIN
   LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
   BEGIN
     IF current_user = {{cards_literal}}
-       OR starts_with(current_user, {{role_prefix}} || 's_') AND session_user <> current_user THEN
+       OR starts_with(current_user, {{role_prefix}} || 's_') AND session_user <> current_user
+       OR starts_with(session_user, {{role_prefix}} || 'p_') THEN
       RAISE EXCEPTION '% runs no DDL at run time', current_user USING ERRCODE = 'insufficient_privilege';
     END IF;
   END $body$;
@@ -154,12 +168,26 @@ END $body$;
 CREATE OR REPLACE FUNCTION cardinal.close_runtime_login(plugin text, seconds integer)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
 DECLARE
+  most_tries   CONSTANT integer := 10;
   runtime_role name := cardinal.plugin_role('p', plugin);
 BEGIN
   IF coalesce(seconds NOT BETWEEN 0 AND 3600, true) THEN
     RAISE EXCEPTION 'a login is closed for an hour at most' USING ERRCODE = 'invalid_parameter_value';
   END IF;
-  EXECUTE format('ALTER ROLE %I NOLOGIN', runtime_role);
+  -- A transaction of its own that has altered the login would keep everybody else from it.
+  PERFORM set_config('lock_timeout', '200ms', true);
+  FOR tries IN 1 .. most_tries LOOP
+    PERFORM pg_stat_clear_snapshot();
+    PERFORM cardinal.end_plugin_sessions(plugin, ARRAY(SELECT pid FROM pg_stat_activity WHERE usename = runtime_role));
+    BEGIN
+      EXECUTE format('ALTER ROLE %I NOLOGIN', runtime_role);
+      EXIT;
+    EXCEPTION WHEN lock_not_available THEN
+      IF tries = most_tries THEN
+        RAISE;
+      END IF;
+    END;
+  END LOOP;
   EXECUTE format('COMMENT ON ROLE %I IS %L', runtime_role, 'closed until ' || (now() + seconds * interval '1 s')::text);
 END $body$;
 

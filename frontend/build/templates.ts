@@ -2,8 +2,10 @@ import { join } from 'node:path';
 import { parseAst, type Plugin } from 'vite';
 import { PLAIN_BUTTON, type Tree } from '../src/ui/unpack.ts';
 
+/** Begins a text that is translated; `build/texts.ts` writes it into the markup. It is a private-use character, which no text has. */
+export const STATIC_TEXT = '\uE000';
 /** What the packed form is made of; a template with one of these in a text or a value stays as it is. */
-const MARKS = /[(|~^)"]/;
+const MARKS = /[(|~^)"<]/;
 
 interface Node {
   type: string;
@@ -15,22 +17,24 @@ interface Node {
 /**
  * Writes the elements of each component as one text, a fifth shorter than the nested lists that Svelte writes:
  * `(td|=end(button|type=button)~^)` for `[['td', { class: 'end' }, ['button', { type: 'button' }], ' ', , ]]`.
+ * A text to translate is `<Name` there, an attribute of that kind `|title>Name`.
  */
 export function packedTemplates(root: string): Plugin {
-  const unpack = join(root, 'src/ui/unpack.ts');
+  const fromPacked = join(root, 'src/ui/from-packed.ts');
   return {
     name: 'cardinal-templates',
     apply: 'build',
     enforce: 'post',
     transform(code, id) {
-      if (!id.endsWith('.svelte') || !code.includes('$.from_tree(')) return null;
+      if (!id.endsWith('.svelte') || !(code.includes('$.from_tree(') || code.includes(STATIC_TEXT))) return null;
       let packed = code;
       for (const { callee, list } of callsIn(parseAst(code) as unknown as Node).toReversed()) {
         const text = pack(treeOf(list) as Tree);
         // What is open at the end needs no mark that it ends.
         if (text !== null) packed = `${packed.slice(0, callee.start)}/* @__PURE__ */ fromPacked(${JSON.stringify(text.replace(/\)+$/, ''))}${packed.slice(list.end)}`;
       }
-      return packed === code ? null : { code: `import { fromPacked } from ${JSON.stringify(unpack)};\n${packed}`, map: null };
+      if (packed.includes(STATIC_TEXT)) this.error(`${id}: a text is in a template that cannot be packed`);
+      return packed === code ? null : { code: `import { fromPacked } from ${JSON.stringify(fromPacked)};\n${packed}`, map: null };
     },
   };
 }
@@ -40,13 +44,13 @@ export function pack(tree: Tree): string | null {
   const parts = tree.map((item) => {
     if (item === undefined) return '^';
     if (item === ' ') return '~';
-    if (typeof item === 'string') return MARKS.test(item) || !item ? null : `"${item}`;
+    if (typeof item === 'string') return MARKS.test(item) || !item ? null : item.includes(STATIC_TEXT) ? `<${item.replace(STATIC_TEXT, '')}` : `"${item}`;
     const [name, attributes, ...children] = item;
     const inside = pack(children as Tree);
     const isPlainButton = name === 'button' && attributes?.type === 'button';
     const entries = Object.entries(attributes ?? {}).filter(([key]) => !isPlainButton || key !== 'type');
-    if (inside === null || name.startsWith('/') || entries.some(([key, value]) => typeof value !== 'string' || MARKS.test(value) || key.includes('='))) return null;
-    return `(${isPlainButton ? PLAIN_BUTTON : name}${entries.map(([key, value]) => `|${key === 'class' ? '' : key}=${value}`).join('')}${inside})`;
+    if (inside === null || name.startsWith('/') || entries.some(([key, value]) => typeof value !== 'string' || MARKS.test(value) || /[=>]/.test(key))) return null;
+    return `(${isPlainButton ? PLAIN_BUTTON : name}${entries.map(([key, value]) => `|${key === 'class' ? '' : key}${value.startsWith(STATIC_TEXT) ? `>${value.slice(1)}` : `=${value}`}`).join('')}${inside})`;
   });
   return parts.includes(null) ? null : parts.join('');
 }

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { parse as parseSvelte } from 'svelte/compiler';
 import { parseAst, type Plugin } from 'vite';
 import { hashOf } from '../src/i18n/hash.ts';
+import { STATIC_TEXT } from './templates.ts';
 
 /** What the build calls in the place of every area's `t`. Nothing in the sources has this name: `inject` imports it. */
 const TRANSLATE = 'translateText';
@@ -11,6 +12,10 @@ const RUSSIAN = /\/src\/i18n\/ru\/index\.ts$/;
 
 export type Text = string | { other: string; [form: string]: string };
 type Texts = ReadonlyMap<string, Text>;
+/** What means something in markup. A text with one of these, or with a mark of packed templates, stays a call. */
+const NOT_MARKUP = /[&{}<>(|~^)"]/;
+/** Attributes that people read. */
+const READ_ATTRIBUTES = new Set(['alt', 'aria-label', 'data-label', 'placeholder', 'title']);
 /** The few members of a syntax tree's nodes that are asked for. */
 interface Node {
   type: string;
@@ -21,8 +26,9 @@ interface Node {
 
 /**
  * Puts each English text where it is used: `t('removed', { name })` becomes `translateText("{name} removed", { name })`,
- * and `t(`role_${role}`)` asks a table of the texts with such names. Names of texts and catalogues are not in the build,
- * nor is a text that nobody uses. Russian is found by the English text. Since the call is to a global, Svelte takes
+ * and `t(`role_${role}`)` asks a table of the texts with such names. A text that is all that an element or an attribute
+ * says, `<th>{t('name')}</th>`, stands in the component's template, marked, and is translated with it
+ * (`build/templates.ts`). Names of texts and catalogues are not in the build, nor is a text that nobody uses. Russian is found by the English text. Since the call is to a global, Svelte takes
  * it for one that always answers the same and draws it once; `App.svelte` draws all anew when the language changes.
  */
 export function textsInPlace(root: string): Plugin {
@@ -61,11 +67,17 @@ export function withTexts(code: string, language: 'ts' | 'svelte', english: Read
     called.add(only.local).add(only.imported);
     edits.push({ start: node.start, end: node.end, text: '' });
   }
+  const inMarkup = language === 'svelte' ? staticTexts(nodes, areas) : new Map<unknown, { tag: Node; text: string }>();
   for (const node of nodes.filter(({ type }) => type === 'CallExpression')) {
     const callee = node.callee as Node;
     const texts = callee.type === 'Identifier' && areas.get(callee.name as string);
     if (!texts) continue;
     called.add(callee);
+    const whole = inMarkup.get(node);
+    if (whole) {
+      edits.push({ start: whole.tag.start, end: whole.tag.end, text: whole.text });
+      continue;
+    }
     const name = (node.arguments as Node[])[0] as Node;
     edits.push({ start: callee.start, end: callee.end, text: TRANSLATE }, { start: name.start, end: name.end, text: textNamed(name, code, texts) });
   }
@@ -79,6 +91,31 @@ export function withTexts(code: string, language: 'ts' | 'svelte', english: Read
     before = start;
   }
   return code;
+}
+
+/** The calls whose text can stand in the markup as it is, each with the braces around it and what takes their place. */
+function staticTexts(nodes: Node[], areas: ReadonlyMap<string, Texts>): Map<unknown, { tag: Node; text: string }> {
+  const found = new Map<unknown, { tag: Node; text: string }>();
+  const add = (tag: Node, quote: string) => {
+    const { type, callee, arguments: list = [] } = tag.expression as { type: string; callee?: { name?: string }; arguments?: { type: string; value: string }[] };
+    const text = type === 'CallExpression' && list.length === 1 && list[0]?.type === 'Literal' ? areas.get(callee?.name ?? '')?.get(list[0].value) : undefined;
+    if (typeof text === 'string' && !NOT_MARKUP.test(text) && text === text.trim()) found.set(tag.expression, { tag, text: `${quote}${STATIC_TEXT}${text}${quote}` });
+  };
+  for (const element of nodes.filter(({ type, name }) => type === 'RegularElement' && name !== 'textarea')) {
+    const attributes = element.attributes as { type: string; name: string; value: Node }[];
+    // Beside a spread, Svelte sets attributes one by one.
+    if (!attributes.some(({ type }) => type === 'SpreadAttribute')) {
+      for (const { type, name, value } of attributes) if (type === 'Attribute' && READ_ATTRIBUTES.has(name) && value.type === 'ExpressionTag') add(value, '"');
+    }
+    const children = (element.fragment as { nodes: Node[] }).nodes;
+    const isSpace = (node: Node | undefined) => node?.type === 'Text' && !(node.data as string).trim();
+    for (const [at, child] of children.entries()) {
+      const beside = [children[at - 1], children[at + 1], isSpace(children[at - 1]) ? children[at - 2] : undefined, isSpace(children[at + 1]) ? children[at + 2] : undefined];
+      // Texts side by side are one text.
+      if (child.type === 'ExpressionTag' && !beside.some((node) => node?.type === 'ExpressionTag' || (node?.type === 'Text' && !isSpace(node)))) add(child, '');
+    }
+  }
+  return found;
 }
 
 /** Code for the text, or the texts, that an expression names. */

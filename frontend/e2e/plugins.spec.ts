@@ -74,7 +74,7 @@ test('a plugin’s page shows what it offers, and with whom it exchanges data', 
   await expectAccessible(page);
   await expectReflows(page);
   await tab(page, /^Overview/).click();
-  await page.getByRole('region', { name: 'On the card' }).getByRole('link', { name: 'Echo' }).click();
+  await page.getByRole('region', { name: 'What it adds' }).getByRole('link', { name: 'Echo' }).click();
   await expect(page.getByRole('heading', { level: 1, name: 'Echo' })).toBeVisible();
   await tab(page, /^Routes & tools/).click();
   await expect(page.getByText('Needs approval').first()).toBeVisible();

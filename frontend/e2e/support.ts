@@ -102,6 +102,8 @@ export interface TestPlugin {
   version?: string;
   /** Announced in place of the code's own hash. */
   integrity?: string;
+  /** Pages, list columns and card actions, as the server names them. */
+  adds?: Record<string, unknown>;
 }
 
 /** Plugins that exist only in this browser. */
@@ -119,11 +121,16 @@ export async function addPlugins(page: Page, plugins: TestPlugin[]): Promise<Add
   await page.route('**/v1/admin/plugins', async (route) => {
     const response = await route.fetch();
     const body = (await response.json()) as { items: unknown[] };
-    const added = Array.from(there.values(), ({ name, tab, code, integrity, version = '1.0.0' }) => ({
+    const added = Array.from(there.values(), ({ name, tab, code, integrity, adds, version = '1.0.0' }) => ({
       name,
       version,
       title: name,
+      api_prefix: name,
       tabs: [{ id: tab, label: tab }],
+      pages: [],
+      list_columns: [],
+      card_actions: [],
+      ...adds,
       frontend: { main_url: `/admin/assets/plugins/${name}/${hash(code).toString('hex').slice(0, 16)}/plugin.js`, integrity: integrity ?? `sha256-${hash(code).toString('base64')}` },
     }));
     await route.fulfill({ response, json: { ...body, items: [...body.items, ...added] } });

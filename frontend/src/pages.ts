@@ -1,4 +1,5 @@
 import type { Component } from 'svelte';
+import type { ActivePlugin } from './api/types.ts';
 import { loadChunk } from './chunks.ts';
 import { t } from './i18n/nav.ts';
 import type { IconName } from './ui/icons.ts';
@@ -16,6 +17,7 @@ export const PAGES: readonly Page[] = [
   { pattern: /^\/$/, scope: '', load: () => import('./pages/home/Home.svelte') },
   { pattern: /^\/cards$/, scope: 'cards:read', load: () => import('./pages/cards/Cards.svelte') },
   { pattern: /^\/cards\/(?<id>[^/]+)$/, scope: 'cards:read', load: () => import('./pages/card/CardPage.svelte') },
+  { pattern: /^\/pages\/(?<id>[^/]+)(\/.*)?$/, scope: '', load: () => import('./pages/card/ContributedPage.svelte') },
   { pattern: /^\/import$/, scope: 'cards:write', load: () => import('./pages/import/Import.svelte') },
   { pattern: /^\/mcp\/keys$/, scope: 'keys:read', load: () => import('./pages/keys/Keys.svelte') },
   { pattern: /^\/approvals$/, scope: 'mcp:approve', load: () => import('./pages/approvals/Approvals.svelte') },
@@ -41,7 +43,7 @@ export interface NavigationEntry {
   key?: string;
 }
 
-export const NAVIGATION: readonly NavigationEntry[] = [
+const NAVIGATION: readonly NavigationEntry[] = [
   { path: '/', label: () => t('home'), scope: '', icon: 'home', key: 'h' },
   { path: '/cards', label: () => t('cards'), scope: 'cards:read', icon: 'cards', key: 'c' },
   { path: '/import', label: () => t('import'), scope: 'cards:write', icon: 'download', key: 'i' },
@@ -54,6 +56,12 @@ export const NAVIGATION: readonly NavigationEntry[] = [
   { path: '/proxy', label: () => t('proxyRoutes'), scope: 'proxy:read', icon: 'route', operate: true },
   { path: '/system', label: () => t('system'), scope: 'system:read', icon: 'gear', operate: true, key: 's' },
 ];
+
+/** All that `may` see, with the pages that plugins contribute. */
+export function navigation(may: (scope: string) => boolean, plugins: readonly ActivePlugin[] = []): NavigationEntry[] {
+  const own = plugins.filter(({ frontend }) => frontend).flatMap(({ pages }) => pages);
+  return [...NAVIGATION.filter(({ scope }) => may(scope)), ...own.map(({ id, label }): NavigationEntry => ({ path: `/pages/${id}`, label: () => label, scope: '', icon: 'plug' }))];
+}
 
 export interface Found {
   page: Page;

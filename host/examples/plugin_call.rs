@@ -25,9 +25,10 @@ use cardinal_plugin_host::{
     library::{SealedLibrary, open},
     watchdog::Watchdog,
 };
-use cardinal_store::catalogue::Catalogue;
+use cardinal_store::{catalogue::Catalogue, events::Events};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 /// Many short rounds: the fastest are those that nothing else on the machine broke into.
@@ -77,10 +78,12 @@ fn instance() -> Instance {
     // Nothing connects: the handler asks for nothing.
     let pools = Pools::new(tokio_postgres::Config::new(), tokio_postgres::Config::new()).unwrap();
     let catalogue = Arc::new(Catalogue::new(pools.core.clone(), Cursors::new([0; 32]), Clock::System));
+    let events = Arc::new(Events::new(pools.core.clone(), &CancellationToken::new()));
     let watchdog = Arc::new(Watchdog::start(Handle::current()).unwrap());
     let execution = PerPlugin::everyone(Execution::Inline);
     let services = Arc::new(Services {
         core: pools.core,
+        events,
         catalogue,
         watchdog,
         execution,

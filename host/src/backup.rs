@@ -79,6 +79,8 @@ pub trait Progress {
     fn rows(&mut self, what: &str, rows: u64);
     /// A table or another part is done.
     fn done(&mut self, what: &str);
+    /// Something that an operator should know.
+    fn note(&mut self, text: &str);
 }
 
 /// What was done, for the last lines of a command.

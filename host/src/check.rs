@@ -21,7 +21,7 @@ use cardinal_base::{
     config::{BadSettings, Config},
 };
 use cardinal_plugin_host::registry::preview;
-use cardinal_supervisor::keeper::data_dir::DataDir;
+use cardinal_supervisor::data_dir::DataDir;
 use changes::Before;
 use finding::{Counts, Finding};
 use running::Answers;

@@ -8,8 +8,8 @@ mod calls;
 mod cards;
 #[path = "plugin/clean.rs"]
 mod clean;
-#[allow(dead_code)] // the keeper's tests use the rest
-#[path = "keeper/database.rs"]
+#[allow(dead_code)] // the supervisor's tests use the rest
+#[path = "supervisor/database.rs"]
 mod database;
 #[path = "plugin/doors.rs"]
 mod doors;

@@ -24,9 +24,10 @@ use cardinal_plugin_host::{
     library::{Library, SealedLibrary, open, raw_instance::resident},
     watchdog::Watchdog,
 };
-use cardinal_store::catalogue::Catalogue;
+use cardinal_store::{catalogue::Catalogue, events::Events};
 use http_body_util::BodyExt;
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -41,10 +42,12 @@ fn library() -> Library {
 async fn create(library: &Library, generation: u64) -> Instance {
     let pools = Pools::new(tokio_postgres::Config::new(), tokio_postgres::Config::new()).unwrap();
     let catalogue = Arc::new(Catalogue::new(pools.core.clone(), Cursors::new([0; 32]), Clock::System));
+    let events = Arc::new(Events::new(pools.core.clone(), &CancellationToken::new()));
     let watchdog = Arc::new(Watchdog::start(Handle::current()).unwrap());
     let execution = PerPlugin::everyone(Execution::Inline);
     let services = Arc::new(Services {
         core: pools.core,
+        events,
         catalogue,
         watchdog,
         execution,

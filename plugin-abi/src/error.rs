@@ -49,14 +49,15 @@ pub const REPLY: u32 = 12;
 /// The host does not offer this function (it is older than the plugin expects).
 pub const UNSUPPORTED: u32 = 13;
 
-/// Bits of [`Error::flags`].
+/// Bits of [`Error::flags`]. Either side ignores and passes on those that it does not know.
 pub mod flags {
-    /// Trying the same again later may help.
+    /// Trying the same again later may help. Either side may set it.
     pub const RETRY: u32 = 1;
-    /// The message may be shown to the client as it is.
+    /// The message may be shown to the client as it is. Either side may set it on a message of its own.
     pub const PUBLIC: u32 = 2;
-    /// The host made this error. A plugin that passes it on leaves the bit as it is, so that the
-    /// failure is not counted as the plugin's.
+    /// The host made this error: the host alone sets it. A plugin that passes an error on leaves the bit as it is, so
+    /// that the failure is not counted as the plugin's. It counts once for each error that the host has given the
+    /// instance; one that the host never gave is the plugin's own.
     pub const HOST: u32 = 4;
 }
 

@@ -6,6 +6,47 @@ use abi_stable::StableAbi;
 /// Of [`crate::PluginModule`]: leads to a [`Memory`].
 pub const MEMORY: u32 = 1;
 
+/// Numbers that are kept for what was thought of before the freeze. `get_extension` answers null for each of them until
+/// its table is defined here; a number means the same in both directions and never changes its meaning.
+pub mod reserved {
+    /// Events of the catalogue, handed to the plugin.
+    pub const EVENTS: u32 = 2;
+    /// Jobs: start, progress, cancellation, going on after a restart.
+    pub const JOBS: u32 = 3;
+    /// Work at set times.
+    pub const SCHEDULE: u32 = 4;
+    /// The plugin's own check of settings before they are stored.
+    pub const SETTINGS_CHECK: u32 = 5;
+    /// The plugin's own word on whether it is well.
+    pub const HEALTH: u32 = 6;
+    /// Code that runs between two versions of the plugin's schema.
+    pub const MIGRATION: u32 = 7;
+    /// Requests to other servers.
+    pub const HTTP_CLIENT: u32 = 8;
+    /// Large objects that the host keeps.
+    pub const BLOBS: u32 = 9;
+    /// Values by key that the host keeps.
+    pub const KEY_VALUE: u32 = 10;
+    /// The plugin's word on a card before it is written.
+    pub const VALIDATORS: u32 = 11;
+    /// Fields of cards that the plugin computes.
+    pub const DERIVED_FIELDS: u32 = 12;
+    /// Pages of the Admin UI.
+    pub const ADMIN_PAGES: u32 = 13;
+    /// Columns and filters of the list of cards.
+    pub const LIST_COLUMNS: u32 = 14;
+    /// Actions on one card or many.
+    pub const CARD_ACTIONS: u32 = 15;
+    /// Resources for MCP clients.
+    pub const MCP_RESOURCES: u32 = 16;
+    /// Prompts for MCP clients.
+    pub const MCP_PROMPTS: u32 = 17;
+    /// Spans below that of a call.
+    pub const TRACING: u32 = 18;
+    /// Notifications of PostgreSQL.
+    pub const LISTEN: u32 = 19;
+}
+
 /// How much memory the code of a library holds.
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy, Debug)]

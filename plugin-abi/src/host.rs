@@ -28,8 +28,37 @@ impl From<[u8; 16]> for Id {
     }
 }
 
+/// What a host function answers when it is a number, with room to grow.
+#[repr(C)]
+#[derive(StableAbi, Debug, Default)]
+pub struct Answer {
+    /// The number; the function says what it counts.
+    pub number: u64,
+    /// A record ([`crate::record`]) for what later versions add; empty today.
+    pub extra: Bytes,
+}
+
+impl From<u64> for Answer {
+    fn from(number: u64) -> Self {
+        Self { number, extra: Bytes::EMPTY }
+    }
+}
+
+/// Numbers that [`HostApi::cancelled`] answers; an unknown one is as good as any.
+pub mod cancel {
+    /// The call is over: its reply was sent, or its client has gone.
+    pub const CALL_ENDED: u64 = 1;
+    /// The deadline of the call has passed.
+    pub const DEADLINE: u64 = 2;
+    /// The plugin is to stop.
+    pub const STOPPING: u64 = 3;
+}
+
 /// The host's functions.
 ///
+/// * `call` is the call that the plugin works for, whose rights count; 0 when the plugin itself is at work, as its service
+///   user. Nobody can be named by an argument.
+/// * `extra` is a record ([`crate::record`]) of what later versions add; empty today, and unknown numbers are ignored.
 /// * They take numbers that the host looks up and refuses ([`crate::error::BAD_HANDLE`]) when the
 ///   context is retired, the call is over or the connection was given back, and on a thread that the host knows to run
 ///   another plugin; never pointers.
@@ -48,38 +77,52 @@ impl From<[u8; 16]> for Id {
 pub struct HostApi {
     /// Writes a log line under the plugin's name. `level`: 1 error, 2 warn, 3 info, 4 debug,
     /// 5 trace. `fields`: a JSON object or nothing.
-    pub log: extern "C" fn(ctx: CtxId, call: CallId, level: u32, message: Slice<'_>, fields: Slice<'_>),
+    pub log:
+        extern "C" fn(ctx: CtxId, call: CallId, level: u32, message: Slice<'_>, fields: Slice<'_>, extra: Slice<'_>),
     /// Changes a metric. `kind`: 1 counter (add `value`), 2 gauge (set), 3 histogram (observe).
     /// `labels`: a JSON object of strings or nothing. Unknown kinds are ignored.
-    pub metric: extern "C" fn(ctx: CtxId, kind: u32, name: Slice<'_>, value: f64, labels: Slice<'_>),
+    pub metric: extern "C" fn(
+        ctx: CtxId,
+        call: CallId,
+        kind: u32,
+        name: Slice<'_>,
+        value: f64,
+        labels: Slice<'_>,
+        extra: Slice<'_>,
+    ),
     /// The operator's settings over the defaults of the manifest: a JSON object.
     pub settings: extern "C" fn(ctx: CtxId) -> Bytes,
     /// The plugin's own service user: `{"id", "name", "kind": "plugin"}`.
     pub service_user: extern "C" fn(ctx: CtxId) -> Fut<Bytes>,
-    /// Ready when the call is cancelled or past its deadline; with call 0, when the plugin retires.
-    pub cancelled: extern "C" fn(ctx: CtxId, call: CallId) -> Fut<u8>,
+    /// Ready when the call is cancelled or past its deadline, or the plugin retires; with call 0, when the plugin
+    /// retires. Answers one of [`cancel`].
+    pub cancelled: extern "C" fn(ctx: CtxId, call: CallId) -> Fut<Answer>,
 
     /// The card as JSON: `{"id", "title", "sku", "status", "attributes", "version", "created_at",
     /// "updated_at"}`.
-    pub read_card: extern "C" fn(ctx: CtxId, call: CallId, card: Id, user: Id) -> Fut<Bytes>,
+    pub read_card: extern "C" fn(ctx: CtxId, call: CallId, card: Id) -> Fut<Bytes>,
     /// A page of cards. `query`: the list's parameters as a JSON object (`limit`, `cursor`, `sort`,
     /// `q`, `status`, `kind`, `plugin`, ...); answers `{"items", "next_cursor", ...}`.
-    pub list_cards: extern "C" fn(ctx: CtxId, call: CallId, user: Id, query: Slice<'_>) -> Fut<Bytes>,
+    pub list_cards: extern "C" fn(ctx: CtxId, call: CallId, query: Slice<'_>) -> Fut<Bytes>,
+    /// A page of what happened to cards: `query` is `{"after"?, "limit"?, "wait_ms"?}`, answers `{"items": [{"id", "type",
+    /// "at", "card_id"?, "version"?, "actor"?, ...}], "cursor", "restart"}`. `after` is the `cursor` of the page before;
+    /// without one, or with one that is not kept any more, `restart` is true, there are no items, and the reader looks at
+    /// all cards before it goes on. With `wait_ms` the first item is waited for.
+    pub card_events: extern "C" fn(ctx: CtxId, call: CallId, query: Slice<'_>) -> Fut<Bytes>,
     /// Writes one source of a card; answers the card's new version. `data` is JSON.
     pub enrich_card: extern "C" fn(
         ctx: CtxId,
         call: CallId,
         card: Id,
-        user: Id,
         source_key: Slice<'_>,
         kind: Slice<'_>,
         data: Slice<'_>,
-    ) -> Fut<u64>,
+    ) -> Fut<Answer>,
     /// Removes one of the plugin's own sources of a card; answers the card's new version.
-    pub remove_source: extern "C" fn(ctx: CtxId, call: CallId, card: Id, user: Id, source_key: Slice<'_>) -> Fut<u64>,
+    pub remove_source: extern "C" fn(ctx: CtxId, call: CallId, card: Id, source_key: Slice<'_>) -> Fut<Answer>,
 
-    /// Checks a connection of the plugin's own pool out. One that a call takes goes back when the call ends.
-    pub db_connect: extern "C" fn(ctx: CtxId, call: CallId) -> Fut<u64>,
+    /// Checks a connection of the plugin's own pool out; answers its number. One that a call takes goes back when the call ends.
+    pub db_connect: extern "C" fn(ctx: CtxId, call: CallId) -> Fut<Answer>,
     /// Gives it back: it is cleaned (open transaction, role, settings, LISTEN, locks) before
     /// anybody else gets it, or closed when something is still running on it.
     pub db_release: extern "C" fn(ctx: CtxId, conn: ConnId),
@@ -92,11 +135,11 @@ pub struct HostApi {
     /// stream early cancels the statement.
     pub db_query: extern "C" fn(ctx: CtxId, conn: ConnId, statement: StmtId, params: Slice<'_>) -> Fut<Stream>,
     /// Runs a statement; answers how many rows it changed.
-    pub db_execute: extern "C" fn(ctx: CtxId, conn: ConnId, statement: StmtId, params: Slice<'_>) -> Fut<u64>,
-    /// Runs statements without parameters, in one go (`BEGIN`, `COMMIT` too).
-    pub db_batch: extern "C" fn(ctx: CtxId, conn: ConnId, sql: Slice<'_>) -> Fut<u8>,
+    pub db_execute: extern "C" fn(ctx: CtxId, conn: ConnId, statement: StmtId, params: Slice<'_>) -> Fut<Answer>,
+    /// Runs statements without parameters, in one go (`BEGIN`, `COMMIT` too); answers 0.
+    pub db_batch: extern "C" fn(ctx: CtxId, conn: ConnId, sql: Slice<'_>) -> Fut<Answer>,
     /// `COPY ... FROM STDIN`, fed from `data`; answers the number of rows.
-    pub db_copy_in: extern "C" fn(ctx: CtxId, conn: ConnId, sql: Slice<'_>, data: Stream) -> Fut<u64>,
+    pub db_copy_in: extern "C" fn(ctx: CtxId, conn: ConnId, sql: Slice<'_>, data: Stream) -> Fut<Answer>,
     /// `COPY ... TO STDOUT`.
     pub db_copy_out: extern "C" fn(ctx: CtxId, conn: ConnId, sql: Slice<'_>) -> Fut<Stream>,
     /// For authors with a driver of their own: `{"host", "port", "dbname", "user", "password",
@@ -107,11 +150,11 @@ pub struct HostApi {
     /// plugin from here on, a stack overflow too. Calls on the host's own threads do nothing.
     pub register_thread: extern "C" fn(ctx: CtxId),
 
-    /// Abilities beyond this table, by number; null = not there. What it points to is static.
-    #[sabi(last_prefix_field)]
-    pub get_extension: extern "C" fn(id: u32) -> *const (),
-
     /// Says how far a call is: `done` of `total`, which is not above 0 or no number when it is unknown, and a few words in
     /// UTF-8. Reaches the client of a tool call that has asked for it; does nothing otherwise.
     pub progress: extern "C" fn(ctx: CtxId, call: CallId, done: f64, total: f64, text: Slice<'_>),
+
+    /// Abilities beyond this table, by number; null = not there. What it points to is static.
+    #[sabi(last_prefix_field)]
+    pub get_extension: extern "C" fn(id: u32) -> *const (),
 }

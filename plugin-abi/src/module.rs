@@ -1,8 +1,8 @@
 //! What a plugin gives the host: the root table, a request, a reply.
 
-use abi_stable::{StableAbi, library::RootModule, package_version_strings, sabi_types::VersionStrings};
+use abi_stable::StableAbi;
 
-use crate::{Bytes, CtxId, Error, Fut, HostApiRef, Stream, host::CallId};
+use crate::{Answer, Bytes, CtxId, Error, Fut, HostApiRef, Slice, Stream, host::CallId};
 
 /// The root table of a plugin library.
 ///
@@ -21,29 +21,28 @@ pub struct PluginModule {
     /// JSON, static: `{"name", "version", "sdk", "rustc"}`, to be compared with the manifest.
     pub describe: extern "C" fn() -> Bytes,
     /// Makes an instance: runs the author's `routes(ctx)`, which does no I/O. `host` stays valid
-    /// for ever. Writes the instance to `out` and answers [`crate::door::READY`], or writes `err`
+    /// for ever, `about` is a record ([`crate::record::instance`]) that is lent. Writes the instance to `out` and answers [`crate::door::READY`], or writes `err`
     /// and answers `FAILED` or `PANICKED`. Called on a blocking thread.
-    pub create: unsafe extern "C" fn(host: HostApiRef, ctx: CtxId, out: *mut *const (), err: *mut Error) -> u8,
+    pub create: unsafe extern "C" fn(
+        host: HostApiRef,
+        ctx: CtxId,
+        about: Slice<'_>,
+        out: *mut *const (),
+        err: *mut Error,
+    ) -> u8,
     /// JSON array of what the instance's router holds, in the order of their numbers (the handler
     /// numbers that `call` takes): `{"name", "method"?, "path"?}`; without a path it is a handler
     /// for tools alone.
     pub exports: unsafe extern "C" fn(instance: *const ()) -> Bytes,
     /// Calls handler number `handler`. The future owns `request`; dropping it cancels the call.
     pub call: unsafe extern "C" fn(instance: *const (), handler: u32, call: CallId, request: Request) -> Fut<Reply>,
-    /// Stops what the instance started: its tasks, its io thread. Called once, before `destroy`.
-    pub shutdown: unsafe extern "C" fn(instance: *const ()) -> Fut<u8>,
+    /// Stops what the instance started: its tasks, its io thread; answers 0. Called once, before `destroy`.
+    pub shutdown: unsafe extern "C" fn(instance: *const ()) -> Fut<Answer>,
     /// Frees the instance. Answers `READY`, or `PANICKED` when its drop panicked (then it leaks).
     pub destroy: unsafe extern "C" fn(instance: *const ()) -> u8,
     /// Abilities beyond this table, by number ([`crate::extension`]); null = not there. What it points to is static.
     #[sabi(last_prefix_field)]
     pub get_extension: extern "C" fn(id: u32) -> *const (),
-}
-
-impl RootModule for PluginModuleRef {
-    abi_stable::declare_root_module_statics! {PluginModuleRef}
-    const BASE_NAME: &'static str = "cardinal_plugin";
-    const NAME: &'static str = "cardinal_plugin";
-    const VERSION_STRINGS: VersionStrings = package_version_strings!();
 }
 
 /// One call of a handler. Moved into the plugin; everything in it is freed by dropping it.
@@ -75,6 +74,6 @@ pub struct Reply {
     pub body: Bytes,
     /// The body when it is made piece by piece; dropped when the client goes away.
     pub stream: Stream,
-    /// A record for what later versions add.
+    /// A record ([`crate::record::reply`]) for what later versions add.
     pub extra: Bytes,
 }

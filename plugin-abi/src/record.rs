@@ -36,7 +36,7 @@ pub mod attr {
     pub const TENANT: u32 = 24;
     /// The generation of the plugin that is being called, decimal.
     pub const GENERATION: u32 = 25;
-    /// `route` or `tool`.
+    /// `route` or `tool`; later versions may add others.
     pub const CALL_KIND: u32 = 26;
     /// The length of a streamed request body when the client said it, decimal.
     pub const CONTENT_LENGTH: u32 = 27;
@@ -44,6 +44,24 @@ pub mod attr {
     pub const TOOL: u32 = 28;
     /// The language that the client prefers, a tag such as `de-AT`; empty when it named none.
     pub const LOCALE: u32 = 29;
+}
+
+/// Numbers of what an instance is made with (`about` of [`crate::PluginModule`]'s `create`).
+pub mod instance {
+    /// The generation of the instance, decimal: one more with every instance that the host makes.
+    pub const GENERATION: u32 = 1;
+    /// The version of the host's core, semver.
+    pub const CORE_VERSION: u32 = 2;
+    /// The minor version of the plugin API that the host offers, decimal.
+    pub const API_MINOR: u32 = 3;
+}
+
+/// Numbers of [`crate::Reply::extra`]. Both are reserved: no host acts on them yet.
+pub mod reply {
+    /// The reply takes its connection over for another protocol.
+    pub const UPGRADE: u32 = 1;
+    /// Pairs that follow the body.
+    pub const TRAILERS: u32 = 2;
 }
 
 const HEAD: usize = 4;

@@ -24,6 +24,9 @@ pub const PANIC_UNWIND: u32 = 1;
 /// [`Header::panic`]: panics abort; such a library is refused.
 pub const PANIC_ABORT: u32 = 2;
 
+/// The half of [`Header::flags`] that a host must know to load the library.
+pub const FLAGS_REQUIRED: u32 = 0x0000_ffff;
+
 /// The fixed 64 bytes of [`HEADER_SECTION`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +37,23 @@ pub struct Header {
     pub format: [u8; 4],
     /// [`crate::API_VERSION`], little-endian.
     pub api: [u8; 4],
+    /// [`crate::API_MINOR`], little-endian.
+    pub minor: [u8; 4],
     /// [`PANIC_UNWIND`] or [`PANIC_ABORT`], little-endian.
     pub panic: [u8; 4],
+    /// Little-endian. None is known yet. A host refuses a library with one of [`FLAGS_REQUIRED`] that it does not
+    /// know, and ignores the others.
+    pub flags: [u8; 4],
+    /// Zeros.
+    pub reserved: [u8; 4],
+    /// [`crate::LAYOUT_HASH`], little-endian.
+    pub layout_hash: [u8; 8],
     /// `arch-os-env`, ASCII, padded with zeros.
-    pub target: [u8; 44],
+    pub target: [u8; TARGET],
 }
+
+/// The room of [`Header::target`].
+pub const TARGET: usize = 24;
 
 impl Header {
     /// The header of the library that is being compiled.
@@ -48,7 +63,11 @@ impl Header {
             magic: HEADER_MAGIC,
             format: HEADER_FORMAT.to_le_bytes(),
             api: crate::API_VERSION.to_le_bytes(),
+            minor: crate::API_MINOR.to_le_bytes(),
             panic: panic.to_le_bytes(),
+            flags: [0; 4],
+            reserved: [0; 4],
+            layout_hash: crate::LAYOUT_HASH.to_le_bytes(),
             target: target(),
         }
     }
@@ -59,8 +78,22 @@ impl Header {
         let (magic, rest) = bytes.split_first_chunk()?;
         let (format, rest) = rest.split_first_chunk()?;
         let (api, rest) = rest.split_first_chunk()?;
+        let (minor, rest) = rest.split_first_chunk()?;
         let (panic, rest) = rest.split_first_chunk()?;
-        let header = Self { magic: *magic, format: *format, api: *api, panic: *panic, target: rest.try_into().ok()? };
+        let (flags, rest) = rest.split_first_chunk()?;
+        let (reserved, rest) = rest.split_first_chunk()?;
+        let (layout_hash, rest) = rest.split_first_chunk()?;
+        let header = Self {
+            magic: *magic,
+            format: *format,
+            api: *api,
+            minor: *minor,
+            panic: *panic,
+            flags: *flags,
+            reserved: *reserved,
+            layout_hash: *layout_hash,
+            target: rest.try_into().ok()?,
+        };
         (header.magic == HEADER_MAGIC).then_some(header)
     }
 
@@ -71,14 +104,37 @@ impl Header {
     }
 }
 
-const fn target() -> [u8; 44] {
+/// FNV-1a of 64 bits.
+pub(crate) const fn hash(bytes: &[u8]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut i = 0;
+    while i < bytes.len() {
+        hash = (hash ^ bytes[i] as u64).wrapping_mul(0x0000_0100_0000_01b3);
+        i += 1;
+    }
+    hash
+}
+
+/// A number in decimal digits.
+pub(crate) const fn decimal(text: &str) -> u32 {
+    let (digits, mut number, mut i) = (text.as_bytes(), 0, 0);
+    while i < digits.len() {
+        assert!(digits[i].is_ascii_digit(), "a decimal number");
+        number = number * 10 + (digits[i] - b'0') as u32;
+        i += 1;
+    }
+    number
+}
+
+const fn target() -> [u8; TARGET] {
     let parts = [std::env::consts::ARCH, "-", std::env::consts::OS, "-", ENV];
-    let mut out = [0; 44];
+    let mut out = [0; TARGET];
     let (mut at, mut part) = (0, 0);
     while part < parts.len() {
         let bytes = parts[part].as_bytes();
         let mut i = 0;
-        while i < bytes.len() && at < out.len() {
+        assert!(at + bytes.len() <= out.len(), "the target's name fits into the header");
+        while i < bytes.len() {
             out[at] = bytes[i];
             at += 1;
             i += 1;
@@ -282,6 +338,15 @@ mod tests {
         let header = Header::of_this_build();
         assert_eq!(size_of::<Header>(), 64);
         assert!(header.target_text().starts_with(std::env::consts::ARCH));
+        assert_eq!(u64::from_le_bytes(header.layout_hash), crate::LAYOUT_HASH);
+        assert_eq!(header.minor, crate::API_MINOR.to_le_bytes());
         assert!(Header::read(&[0; 64]).is_none());
+    }
+
+    #[test]
+    fn the_hash_is_fnv_1a() {
+        assert_eq!(hash(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(hash(b"foobar"), 0x8594_4171_f739_67e8);
+        assert_eq!(decimal("120"), 120);
     }
 }

@@ -7,44 +7,119 @@
 use std::{collections::BTreeSet, fmt::Write};
 
 use cardinal_plugin_abi::{
-    HostApiRef, PluginModuleRef,
+    Answer, Bytes, Entry, Error, Fut, HostApiRef, PluginModule, PluginModuleRef, Reply, Request, Slice,
     abi_stable::{
         StableAbi,
+        prefix_type::PrefixTypeTrait,
         std_types::utypeid::UTypeId,
-        type_layout::{TLField, TLFunction, TypeLayout},
+        type_layout::{TLData, TLField, TLFunction, TypeLayout},
     },
-    extension::Memory,
+    extension::{Memory, MemoryUse},
 };
 
-/// What was released, or is about to be.
-const RECORDED: &str = include_str!("layout.txt");
+/// What is frozen: all types that are passed whole, and the tables up to their last prefix field.
+const FROZEN: &str = include_str!("../src/layout.txt");
+/// What later minor versions put at the end of the tables, and the types that came with it.
+const GROWN: &str = include_str!("grown.txt");
 
 #[test]
-fn the_layouts_are_those_of_the_version() {
+fn the_layouts_are_those_that_are_recorded() {
     let mut types = Types::default();
-    types.collect(<PluginModuleRef as StableAbi>::LAYOUT);
-    types.collect(<HostApiRef as StableAbi>::LAYOUT);
-    types.collect(<Memory as StableAbi>::LAYOUT);
-    let found: String = types.described.into_iter().collect();
-    let mine = concat!("version ", env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"), "\n\n");
-    let found = format!("{mine}{found}");
-    if found != RECORDED {
-        let beside = std::env::temp_dir().join("cardinal-plugin-abi-layout.txt");
-        std::fs::write(&beside, &found).unwrap();
-        let lines = found.lines().filter(|line| !RECORDED.lines().any(|known| known == *line)).collect::<Vec<_>>();
-        panic!(
-            "the layouts are not those of tests/layout.txt. If that is meant, and README.md (\"Compatibility\") \
-             allows it, raise the version and put {} in its place. New lines:\n{}",
-            beside.display(),
-            lines.join("\n")
-        );
+    for table in TABLES {
+        types.collect(table());
     }
+    let frozen = std::mem::take(&mut types.described);
+    let mut grown = String::new();
+    for (name, fields) in std::mem::take(&mut types.suffixes) {
+        let _ = writeln!(grown, "{name}");
+        for field in fields {
+            types.describe(&field, &mut grown);
+        }
+        grown.push('\n');
+    }
+    grown.extend(types.described);
+    compare("src/layout.txt", FROZEN, &frozen.into_iter().collect::<String>());
+    compare("tests/grown.txt", GROWN, &grown);
+}
+
+/// A table that another language reads or writes: see README.md, "Tables".
+#[test]
+fn a_table_is_a_word_of_bits_a_pointer_and_the_fields() {
+    extern "C" fn allocated() -> MemoryUse {
+        MemoryUse { allocated: 7, freed: 0 }
+    }
+    extern "C" fn describe() -> Bytes {
+        Bytes::from_static(b"{}")
+    }
+    extern "C" fn extension(_: u32) -> *const () {
+        static MEMORY: Memory = Memory { read: allocated };
+        (&raw const MEMORY).cast()
+    }
+    unsafe extern "C" fn create(_: HostApiRef, _: u64, _: Slice<'_>, _: *mut *const (), _: *mut Error) -> u8 {
+        0
+    }
+    unsafe extern "C" fn exports(_: *const ()) -> Bytes {
+        Bytes::EMPTY
+    }
+    unsafe extern "C" fn call(_: *const (), _: u32, _: u64, _: Request) -> Fut<Reply> {
+        Fut::ready(Ok(Reply::default()))
+    }
+    unsafe extern "C" fn shutdown(_: *const ()) -> Fut<Answer> {
+        Fut::ready(Ok(Answer::default()))
+    }
+    unsafe extern "C" fn destroy(_: *const ()) -> u8 {
+        0
+    }
+    let table = PluginModule { describe, create, exports, call, shutdown, destroy, get_extension: extension };
+    let raw = table.leak_into_prefix().into_raw();
+    // SAFETY: the frame is two words, and seven functions follow.
+    let words = unsafe { std::slice::from_raw_parts(raw.cast::<usize>(), 9) };
+    assert_eq!(words[0], 0b111_1111, "a bit for each field that is there");
+    assert_eq!((words[2], words[8]), (describe as *const () as usize, extension as *const () as usize));
+
+    // The same, as a library in another language has it: no pointer behind the bits.
+    let by_hand: &'static mut [usize] = Box::leak(words.into());
+    by_hand[1] = 0;
+    // SAFETY: as above.
+    let read = unsafe { PluginModuleRef::from_raw(by_hand.as_ptr().cast()) }.unwrap();
+    assert_eq!((read.describe())().as_text(), Some("{}"));
+    // SAFETY: null is allowed.
+    assert!(unsafe { PluginModuleRef::from_raw(std::ptr::null()) }.is_none());
+}
+
+#[test]
+fn the_entry_is_what_the_readme_says() {
+    assert_eq!((size_of::<Entry>(), align_of::<Entry>()), (72, 8));
+    assert_eq!(std::mem::offset_of!(Entry, layout_hash), 16);
+    assert_eq!(std::mem::offset_of!(Entry, open), 32);
+}
+
+/// The tables of the contract.
+const TABLES: [fn() -> &'static TypeLayout; 3] =
+    [|| <PluginModuleRef as StableAbi>::LAYOUT, || <HostApiRef as StableAbi>::LAYOUT, || <Memory as StableAbi>::LAYOUT];
+
+fn compare(file: &str, recorded: &str, found: &str) {
+    if found == recorded {
+        return;
+    }
+    let name = file.rsplit('/').next().unwrap_or_default();
+    let beside = std::env::temp_dir().join(format!("cardinal-plugin-abi-{name}"));
+    std::fs::write(&beside, found).unwrap();
+    let lines = found.lines().filter(|line| !recorded.lines().any(|known| known == *line)).collect::<Vec<_>>();
+    panic!(
+        "the layouts are not those of {file}. If that is meant, and README.md (\"Compatibility\") allows it, raise the \
+         version and put {} in its place. New lines:\n{}",
+        beside.display(),
+        lines.join("\n")
+    );
 }
 
 #[derive(Default)]
 struct Types {
     seen: Vec<UTypeId>,
     described: BTreeSet<String>,
+    /// The fields of tables behind their last prefix field.
+    suffixes: Vec<(String, Vec<TLField>)>,
 }
 
 impl Types {
@@ -54,9 +129,18 @@ impl Types {
             return;
         }
         self.seen.push(layout.get_utypeid());
-        let mut text = format!("{}: {} bytes, align {}\n", name(layout), layout.size(), layout.alignment());
-        let fields = layout.get_fields().into_iter().flat_map(|fields| fields.iter());
-        for field in fields.chain(layout.phantom_fields().iter()) {
+        let mut fields: Vec<_> = layout.get_fields().into_iter().flat_map(|fields| fields.iter()).collect();
+        let mut text = match layout.data() {
+            TLData::PrefixType(table) => {
+                let suffix = fields.split_off(usize::from(table.first_suffix_field));
+                if !suffix.is_empty() {
+                    self.suffixes.push((name(layout), suffix));
+                }
+                format!("{}: a table\n", name(layout))
+            }
+            _ => format!("{}: {} bytes, align {}\n", name(layout), layout.size(), layout.alignment()),
+        };
+        for field in fields.into_iter().chain(layout.phantom_fields().iter()) {
             self.describe(&field, &mut text);
         }
         let is_plain = text.lines().count() == 1 || text.starts_with(['*', '&', '[']);

@@ -69,7 +69,17 @@ SELECT pg_create_logical_replication_slot('a','b');
 -- the function pg_logical_emit_message
 SELECT pg_logical_emit_message(false, 'a', 'b');
 -- the function ts_rewrite
-SELECT ts_rewrite('a'::tsquery, 'select 1, 2');
+SELECT ts_rewrite('a', 'select 1, 2');
+-- the function ts_rank
+SELECT ts_rank(to_tsvector('simple', 'a'), to_tsquery('simple', 'a'));
+-- the function ts_headline
+SELECT ts_headline('a', to_tsquery('simple', 'a'));
+-- the function tsquery_phrase
+SELECT tsquery_phrase(to_tsquery('a'), to_tsquery('b'));
+-- phraseto_tsquery of a text of any length
+CREATE TABLE t (v text); SELECT phraseto_tsquery('simple', v) FROM t;
+-- to_tsquery of a text of any length
+CREATE TABLE t (v text); CREATE INDEX ON t (length(to_tsquery(v)::text));
 -- the function pg_get_viewdef
 SELECT pg_get_viewdef('v'::regclass);
 -- the function inet_server_addr

@@ -1,4 +1,4 @@
-//! The real host: keeper, worker and PostgreSQL of its own, in a folder of its own, on a port of its own.
+//! The real host: supervisor, worker and PostgreSQL of its own, in a folder of its own, on a port of its own.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -135,6 +135,7 @@ impl Host {
             .plugins(PluginsFolder::bundled().with("unruly", &Package::fixture("unruly")))
             // The pages that tests serve are on loopback.
             .set("PLUGIN_SETTINGS_SUPPLIER", json!({"allow_private_addresses": true}).to_string())
+            .set("PLUGIN_SETTINGS_GALLERY", json!({"allow_private_addresses": true}).to_string())
             .set("PICTURE_NETWORKS", "127.0.0.1");
         let host = Arc::new(settings.start().await);
         *shared = Arc::downgrade(&host);
@@ -181,20 +182,20 @@ impl Host {
         &mut self.program
     }
 
-    pub fn keeper_pid(&self) -> i32 {
+    pub fn supervisor_pid(&self) -> i32 {
         self.program.pid()
     }
 
     /// The process that serves; there is one while the host is ready.
     pub fn worker_pid(&self) -> i32 {
-        let family = descendants(self.keeper_pid());
+        let family = descendants(self.supervisor_pid());
         let worker = family.iter().find(|(_, line)| line.split(' ').nth(1) == Some("worker"));
         worker.unwrap_or_else(|| panic!("no worker among {family:?}")).0
     }
 
     /// The first process of its own PostgreSQL, whose children the others are.
     pub fn postgres_pid(&self) -> i32 {
-        let family = descendants(self.keeper_pid());
+        let family = descendants(self.supervisor_pid());
         let postgres = family.iter().find(|(_, line)| line.split(' ').any(|part| part.ends_with("/postgres")));
         postgres.unwrap_or_else(|| panic!("no PostgreSQL among {family:?}")).0
     }

@@ -28,13 +28,22 @@ impl Package {
         Package::from_folder(&repository().join("tests/fixtures").join(name))
     }
 
+    /// A plugin whose library the test has made itself, with the other files of `tests/<folder>/`.
+    pub fn made(folder: &str, library: Vec<u8>) -> Package {
+        Package::around(&repository().join("tests").join(folder), library)
+    }
+
     fn from_folder(source: &Path) -> Package {
         let name = source.file_name().unwrap().to_str().unwrap().replace('-', "_");
+        Package::around(source, std::fs::read(built(&format!("lib{name}.so"))).unwrap())
+    }
+
+    fn around(source: &Path, library: Vec<u8>) -> Package {
         Package {
             source: source.to_owned(),
             manifest: std::fs::read(source.join("manifest.json")).unwrap(),
             schema: std::fs::read_to_string(source.join("schema.sql")).ok(),
-            library: Some(std::fs::read(built(&format!("lib{name}.so"))).unwrap()),
+            library: Some(library),
         }
     }
 

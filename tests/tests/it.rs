@@ -3,6 +3,7 @@
 
 mod it {
     mod access;
+    mod another_language;
     mod audit;
     mod backup;
     mod blocking;
@@ -20,6 +21,7 @@ mod it {
     mod cli_author;
     mod cli_dev;
     mod cli_readme;
+    mod completeness;
     mod compression;
     mod connections;
     mod cors;
@@ -30,6 +32,7 @@ mod it {
     mod events;
     mod events_readers;
     mod export;
+    mod gallery;
     mod hostile_schema;
     mod hosts;
     mod import;
@@ -62,6 +65,7 @@ mod it {
     mod pictures;
     mod plugin_calls;
     mod plugin_data;
+    mod plugin_events;
     mod plugin_logs;
     mod plugin_news;
     mod plugin_settings;

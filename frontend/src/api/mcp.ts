@@ -20,19 +20,22 @@ interface Reply<T> {
   error?: { code: number; message: string };
 }
 
+const ENDPOINT = '/api';
+
 /** One call to the MCP endpoint, as the user or, with `key`, as a program would. */
-async function call<T>(method: string, params: unknown, key?: string): Promise<T> {
+async function call<T>(method: string, params: unknown, key?: string, path = ENDPOINT): Promise<T> {
   const headers = { Accept: 'application/json, text/event-stream', ...(key && { Authorization: `Bearer ${key}` }) };
-  const reply = await request<Reply<T>>('/api', { root: '', method: 'POST', body: { jsonrpc: '2.0', id: 1, method, params }, headers, ...(key ? { anonymous: true } : {}) });
+  const reply = await request<Reply<T>>(path, { root: '', method: 'POST', body: { jsonrpc: '2.0', id: 1, method, params }, headers, ...(key ? { anonymous: true } : {}) });
   if (reply.error || !reply.result) throw new ApiError(0, 'mcp', reply.error?.message ?? 'The MCP endpoint sent no result.');
   return reply.result;
 }
 
-export async function listTools(key?: string): Promise<McpTool[]> {
+/** With a path of the endpoint that narrows it, those that are left. */
+export async function listTools(key?: string, path = ENDPOINT): Promise<McpTool[]> {
   const tools: McpTool[] = [];
   let cursor: string | undefined;
   do {
-    const page: { tools: McpTool[]; nextCursor?: string } = await call('tools/list', cursor ? { cursor } : {}, key);
+    const page: { tools: McpTool[]; nextCursor?: string } = await call('tools/list', cursor ? { cursor } : {}, key, path);
     tools.push(...page.tools);
     cursor = page.nextCursor;
   } while (cursor);

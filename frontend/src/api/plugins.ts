@@ -1,9 +1,10 @@
 import { request } from './client.ts';
 import type { ActivePlugin, JsonObject, PluginSettings, RegisteredPlugin } from './types.ts';
 
-export async function listActivePlugins(signal: AbortSignal): Promise<ActivePlugin[]> {
-  return (await request<{ items: ActivePlugin[] }>('/plugins', { signal })).items;
-}
+/** Asked by several pages: one answer for all. */
+export const activePlugins = () => ({ queryKey: ['plugins'], queryFn: fetchActive, staleTime: 60_000 });
+
+const fetchActive = async ({ signal }: { signal: AbortSignal }) => (await request<{ items: ActivePlugin[] }>('/plugins', { signal })).items;
 
 export interface Registry {
   items: RegisteredPlugin[];

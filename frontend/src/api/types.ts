@@ -27,12 +27,35 @@ export interface PluginTab {
   label: string;
 }
 
+/** A column of the card list: a value of the plugin's own sources. */
+export interface ListColumn {
+  id: string;
+  label: string;
+  kind: string;
+  /** A JSON pointer into the source's data. */
+  value: string;
+  format: 'text' | 'number' | 'percent' | 'date';
+}
+
+export interface CardAction {
+  id: string;
+  label: string;
+  on: ('card' | 'selection')[];
+  /** Below the plugin's prefix; without it the plugin's frontend draws a dialog. */
+  route: { method: string; path: string } | null;
+  confirm: string | null;
+}
+
 /** An active plugin, as far as the UI needs it. */
 export interface ActivePlugin {
   name: string;
   version: string;
   title: string | null;
+  api_prefix: string | null;
   tabs: PluginTab[];
+  pages: PluginTab[];
+  list_columns: ListColumn[];
+  card_actions: CardAction[];
   frontend: { main_url: string; integrity: string } | null;
 }
 
@@ -68,6 +91,9 @@ export interface RegisteredPlugin {
   versions?: PluginVersion[];
   library?: { sdk: string; rustc: string } | null;
   tabs?: PluginTab[];
+  pages?: PluginTab[];
+  list_columns?: ListColumn[];
+  card_actions?: CardAction[];
   provides_kinds?: string[];
   reads_kinds?: string[];
   routes?: PluginRoute[];

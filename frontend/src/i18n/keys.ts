@@ -135,6 +135,10 @@ export const texts = {
   runInShell: 'Run this in a shell.',
   putInFile: 'Put this into {file}.',
   setVariable: 'Set the variable where {client} starts, then run the second line.',
+  onlyTools: 'Only these tools',
+  onlyToolsHint: 'Names with commas between them; * stands for any text. Empty: all that the key may use.',
+  onlyReading: 'Only tools that read and need no approval',
+  stdioWhat: 'For clients that start a program and send no headers. The program cardinal has to be on the client’s machine.',
   leaveConnect: 'The key is shown only now. Leave this page?',
 } as const;
 

@@ -1,7 +1,9 @@
 import { catalogue } from './catalogue.svelte.ts';
 
-/** Plugins' tabs on a card: what the host around them says. */
+/** Plugins' tabs, pages and actions: what the host around them says. */
 export const texts = {
+  actionDone: '{action}: done',
+  actions: 'Plugin actions',
   askedFirst: 'This tab has held up the page even in a frame of its own, so it is not drawn by itself.',
   badAddress: 'The address of this plugin’s code is not one that the server may name.',
   cannotShow: 'The tab of “{name}” cannot be shown',
@@ -16,6 +18,7 @@ export const texts = {
   noActivate: 'This plugin’s code does not export a function "activate".',
   noCode: 'This plugin has tabs, but no code for them.',
   noRenderer: 'This plugin started, but registered no renderer for its tab "{tab}".',
+  noPage: 'No active plugin has this page',
   notFetched: 'This plugin’s code could not be fetched, or is not the file that the server announced.',
   openAnyway: 'Open in the page',
   openApart: 'Open apart from the page',

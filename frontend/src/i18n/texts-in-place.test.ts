@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import { STATIC_TEXT } from '../../build/templates.ts';
 import { withTexts, type Text } from '../../build/texts.ts';
 
 const areas = new Map([['users', new Map<string, Text>([['hi', 'Hi {name}'], ['bye', 'Bye'], ['role_owner', 'Owner'], ['role_admin', 'Admin'], ['rows', { one: '{n} row', other: '{n} rows' }]])]]);
@@ -11,6 +12,17 @@ it('puts each text in the place of its name', () => {
   expect(built("t('rows', { n })")).toBe('translateText({"one":"{n} row","other":"{n} rows"}, { n })');
   expect(built('t(`role_${role}`)')).toBe('translateText(({"role_owner":"Owner","role_admin":"Admin"})[`role_${role}`])');
   expect(withTexts(`<script lang="ts">\n${head}</script>\n<p title="{t('bye')} all">{t('bye')} t('bye')</p>`, 'svelte', areas)).toContain(`<p title="{translateText("Bye")} all">{translateText("Bye")} t('bye')</p>`);
+});
+
+it('leaves a text in the markup that is all an element or an attribute says', () => {
+  const markup = (code: string) => withTexts(`<script lang="ts">\n${head}</script>${code}`, 'svelte', areas).split('</script>')[1]?.replaceAll(STATIC_TEXT, '§');
+  expect(markup(`<p title={t('bye')}>{t('bye')}</p>`)).toBe('<p title="§Bye">§Bye</p>');
+  expect(markup(`<p><b></b> {t('bye')}\n</p>`)).toBe('<p><b></b> §Bye\n</p>');
+  // A text beside it is one text with it, a component has no element, a spread has no template, what needs values has to ask.
+  for (const [code, left] of [
+    [`<p>{t('bye')} all</p>`, 1], [`<p>{t('bye')} {name}</p>`, 1], [`<Row>{t('bye')}</Row>`, 1], [`<p {...rest} title={t('bye')}></p>`, 1], [`<p id={t('bye')}></p>`, 1],
+    [`<p>{t('hi', { name })}</p>`, 1], [`{#if name}{t('bye')}{/if}`, 1], [`<textarea>{t('bye')}</textarea>`, 1], [`<p>{t(name ? 'hi' : 'bye')}</p>`, 1],
+  ] as const) expect(markup(code)?.split('translateText').length, code).toBe(left + 1);
 });
 
 it('refuses what it cannot tell', () => {

@@ -1,9 +1,11 @@
-import type { ApiRequestOptions, CardDetail, CardListener, CardTabRenderer, HostState, PluginHost } from '../../plugin-host.d.ts';
+import type { ApiRequestOptions, CardDetail, CardListener, HostState, PluginHost } from '../../plugin-host.d.ts';
 import { ApiError } from '../api/error.ts';
 import type { RequestOptions } from '../api/client.ts';
+import type { ActivePlugin } from '../api/types.ts';
 import { resolveApiPath } from './api-path.ts';
 import { Lane, RateGate } from './flood.ts';
 import { esc, formatDate, formatMoney } from './format.ts';
+import { actionKey, pageKey, type Renderer } from './loaded.ts';
 
 const REQUESTS_AT_ONCE = 6;
 const REQUESTS_WAITING = 200;
@@ -25,12 +27,12 @@ export interface Page {
 /** The part of a loaded plugin that its facade works on. */
 export interface Owner {
   readonly name: string;
-  readonly tabs: readonly { id: string }[];
+  readonly plugin: Pick<ActivePlugin, 'tabs' | 'pages' | 'card_actions'>;
   readonly signal: AbortSignal;
   addSheet(sheet: CSSStyleSheet): void;
   onDispose(fn: () => void): void;
   onCardChanged(fn: CardListener): () => void;
-  register(tabId: string, fn: CardTabRenderer): void;
+  register(key: string, fn: Renderer): void;
   /** Marks an error as this plugin's, should nobody catch it. */
   own(error: object): void;
 }
@@ -41,6 +43,13 @@ export function createFacade(owner: Owner, page: Page): Required<PluginHost> {
     new ApiError(0, 'too-many-requests', `More than ${REQUESTS_WAITING} requests of this plugin are waiting.`));
   const toasts = new RateGate(TOASTS_PER_WINDOW, TOAST_WINDOW_MS);
   let sheets = 0;
+  const register = (what: string, list: string, declared: readonly { id: string }[], key: (id: string) => string) => (id: string, fn: Renderer) => {
+    if (!declared.some((one) => one.id === id)) {
+      throw new Error(`${what} "${id}" is not in the manifest's contributes.${list} (declared: ${declared.map((one) => one.id).join(', ') || 'none'}).`);
+    }
+    if (typeof fn !== 'function') throw new TypeError(`The renderer of ${what.toLowerCase()} "${id}" is not a function.`);
+    owner.register(key(id), fn);
+  };
 
   return Object.freeze<Required<PluginHost>>({
     apiRequest: async (path: string, opts: ApiRequestOptions = {}) => {
@@ -64,14 +73,9 @@ export function createFacade(owner: Owner, page: Page): Required<PluginHost> {
     },
     getState: () => deepFreeze(structuredClone(page.state())),
     getCardDetail: () => structuredClone(page.cardDetail()),
-    registerCardTabRenderer: (tabId, fn) => {
-      if (!owner.tabs.some((tab) => tab.id === tabId)) {
-        const declared = owner.tabs.map((tab) => tab.id).join(', ') || 'none';
-        throw new Error(`Tab "${tabId}" is not in the manifest's contributes.cardTabs (declared: ${declared}).`);
-      }
-      if (typeof fn !== 'function') throw new TypeError(`The renderer of tab "${tabId}" is not a function.`);
-      owner.register(tabId, fn);
-    },
+    registerCardTabRenderer: register('Tab', 'cardTabs', owner.plugin.tabs, (id) => id),
+    registerPageRenderer: register('Page', 'pages', owner.plugin.pages, pageKey),
+    registerCardActionRenderer: register('Action', 'cardActions', owner.plugin.card_actions, actionKey),
     css: (text) => {
       if (sheets >= MAX_SHEETS) throw new Error(`host.css was called more than ${MAX_SHEETS} times.`);
       sheets += 1;

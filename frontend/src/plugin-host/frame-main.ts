@@ -4,6 +4,7 @@ import type { RequestOptions } from '../api/client.ts';
 import { loadLanguage } from '../i18n/catalogue.svelte.ts';
 import { preferences } from '../ui/preferences.svelte.ts';
 import { describe, PluginFailure } from './failure.ts';
+import type { Detail } from './loaded.ts';
 import type { FrameStart, FrameView, FromFrame, ToFrame } from './frame-protocol.ts';
 import { PluginHostRuntime } from './host.ts';
 import { loadModule } from './load.ts';
@@ -18,7 +19,8 @@ type Waiting = Map<number, { resolve: (value: never) => void; reject: (why: Erro
 export function runFrame({ plugin, tabId, detail, view: first, sheets }: FrameStart, port: MessagePort): void {
   const send = (message: FromFrame) => port.postMessage(message);
   const waiting: Waiting = new Map();
-  let [view, card, lastId] = [first, detail, 0];
+  let [view, lastId] = [first, 0];
+  let card: CardDetail = 'card_ids' in detail ? {} : detail;
 
   const ask = <T>(message: (id: number) => FromFrame, signal?: AbortSignal): Promise<T> =>
     new Promise<T>((resolve, reject) => {
@@ -67,7 +69,7 @@ export function runFrame({ plugin, tabId, detail, view: first, sheets }: FrameSt
   new ResizeObserver(() => send({ kind: 'height', pixels: slot.scrollHeight })).observe(slot);
   addEventListener('input', () => send({ kind: 'touched' }), { capture: true, once: true });
 
-  draw(runtime, slot, { plugin, tabId, detail: card }).then(
+  draw(runtime, slot, { plugin, tabId, detail }).then(
     () => send({ kind: 'drawn' }),
     (thrown: unknown) => {
       const failure = thrown instanceof PluginFailure ? thrown : new PluginFailure('render', describe(thrown));
@@ -76,7 +78,7 @@ export function runFrame({ plugin, tabId, detail, view: first, sheets }: FrameSt
   );
 }
 
-function draw(runtime: PluginHostRuntime, slot: HTMLElement, { plugin, tabId, detail }: { plugin: FrameStart['plugin']; tabId: string; detail: CardDetail }): Promise<void> {
+function draw(runtime: PluginHostRuntime, slot: HTMLElement, { plugin, tabId, detail }: { plugin: FrameStart['plugin']; tabId: string; detail: Detail }): Promise<void> {
   return runtime.mount(slot, plugin, tabId, detail).done;
 }
 

@@ -4,6 +4,7 @@ import type { CardDetail, HostState } from '../../plugin-host.d.ts';
 import type { ActivePlugin } from '../api/types.ts';
 import type { Density, Language, Theme } from '../ui/preferences.svelte.ts';
 import type { FailurePhase } from './failure.ts';
+import type { Detail } from './loaded.ts';
 import type { Sheets } from './page-sheets.ts';
 
 /** Below `/admin/`; served with a policy of its own. */
@@ -13,7 +14,7 @@ export const FRAME_PAGE = '/admin/frame.html';
 export interface FrameStart {
   plugin: ActivePlugin;
   tabId: string;
-  detail: CardDetail;
+  detail: Detail;
   view: FrameView;
   sheets: Sheets;
 }

@@ -7,6 +7,7 @@ import { Cancelled, PluginFailure, type FailurePhase } from './failure.ts';
 import { RateGate } from './flood.ts';
 import { FRAME_PAGE, type FrameStart, type FrameView, type FromFrame, type ToFrame } from './frame-protocol.ts';
 import type { MountedTab } from './host.ts';
+import type { Detail } from './loaded.ts';
 import { PAGE_SHEETS } from './page-sheets.ts';
 
 const PING_EVERY_MS = 1_000;
@@ -37,7 +38,7 @@ export interface FramedTab extends MountedTab {
  * Draws a tab in a frame with an origin of its own, in which it can reach nothing of the page. Browsers give such a frame
  * a process of its own where they can: then a loop without an end ends with the frame.
  */
-export function mountFramed(slot: HTMLElement, plugin: ActivePlugin, tabId: string, detail: CardDetail, options: FrameOptions): FramedTab {
+export function mountFramed(slot: HTMLElement, plugin: ActivePlugin, tabId: string, detail: Detail, options: FrameOptions): FramedTab {
   return new Frame(slot, plugin, tabId, detail, options);
 }
 
@@ -54,10 +55,10 @@ class Frame implements FramedTab {
   #timer: ReturnType<typeof setInterval> | undefined;
   #isDrawn = false;
 
-  constructor(slot: HTMLElement, plugin: ActivePlugin, tabId: string, detail: CardDetail, private readonly options: FrameOptions) {
+  constructor(slot: HTMLElement, plugin: ActivePlugin, tabId: string, detail: Detail, private readonly options: FrameOptions) {
     // The same checks and limits as in the page: what the frame itself checked does not count here.
     this.#facade = createFacade(
-      { name: plugin.name, tabs: plugin.tabs, signal: this.#abort.signal, addSheet() {}, onDispose() {}, onCardChanged: () => () => {}, register() {}, own() {} },
+      { name: plugin.name, plugin, signal: this.#abort.signal, addSheet() {}, onDispose() {}, onCardChanged: () => () => {}, register() {}, own() {} },
       options.page,
     );
     this.done = this.#settled.promise;

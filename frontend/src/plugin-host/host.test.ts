@@ -4,6 +4,7 @@ import { ApiError } from '../api/error.ts';
 import type { ActivePlugin } from '../api/types.ts';
 import { PluginFailure } from './failure.ts';
 import { PluginHostRuntime, type Report } from './host.ts';
+import { actionKey, pageKey } from './loaded.ts';
 import { pluginInStack, type PluginModule } from './load.ts';
 
 const CARD = { id: '1', title: 'Lamp', sku: 'L-1', status: 'draft' as const, attributes: {}, version: 1, created_at: '', updated_at: '' };
@@ -13,7 +14,11 @@ function plugin(name = 'demo', rest: Partial<ActivePlugin> = {}): ActivePlugin {
     name,
     version: '1.0.0',
     title: null,
+    api_prefix: name,
     tabs: [{ id: 'main', label: 'Main' }],
+    pages: [],
+    list_columns: [],
+    card_actions: [],
     frontend: { main_url: `/admin/assets/plugins/${name}/aa/plugin.js`, integrity: 'sha256-x' },
     ...rest,
   };
@@ -204,7 +209,27 @@ describe('the host object', () => {
     expect(Object.isFrozen(given)).toBe(true);
     const members = ['apiRequest', 'esc', 'formatMoney', 'formatDate', 'showToast', 'getState', 'getCardDetail', 'registerCardTabRenderer'] as const;
     for (const member of members) expect(given[member], member).toBeTypeOf('function');
-    expect(Object.keys(given).filter((key) => !(members as readonly string[]).includes(key))).toEqual(['css', 'onCardChanged', 'onDispose', 'signal']);
+    expect(Object.keys(given).filter((key) => !(members as readonly string[]).includes(key))).toEqual(['registerPageRenderer', 'registerCardActionRenderer', 'css', 'onCardChanged', 'onDispose', 'signal']);
+  });
+
+  it('draws pages and actions beside tabs, each by its own id and with its own detail', async () => {
+    const drawn: unknown[] = [];
+    const keep = (what: string) => (_: HTMLElement, detail: unknown) => void drawn.push([what, detail]);
+    const which = plugin('demo', { pages: [{ id: 'main', label: 'P' }], card_actions: [{ id: 'main', label: 'A', on: ['card'], route: null, confirm: null }] });
+    const env = setUp({
+      activate: (host: PluginHost) => {
+        host.registerCardTabRenderer('main', keep('tab'));
+        host.registerPageRenderer?.('main', keep('page'));
+        host.registerCardActionRenderer?.('main', keep('action'));
+        expect(() => host.registerPageRenderer?.('other', keep('x'))).toThrow('Page "other" is not in the manifest\'s contributes.pages (declared: main).');
+        expect(() => host.registerCardActionRenderer?.('main', 'x' as never)).toThrow('The renderer of action "main" is not a function.');
+      },
+    });
+    await env.open(which).done;
+    await env.host.mount(env.slot, which, pageKey('main'), {}).done;
+    await env.host.mount(env.slot, which, actionKey('main'), { card_ids: ['1', '2'] }).done;
+    expect(drawn).toEqual([['tab', { item: CARD }], ['page', {}], ['action', { card_ids: ['1', '2'] }]]);
+    expect((await failure(env.host.mount(env.slot, plugin('none'), pageKey('main'), {}).done)).phase).toBe('activate');
   });
 
   it('sends requests with method and body, and passes on what they reject with', async () => {

@@ -1,4 +1,4 @@
-import type { CardDetail, CardListener, CardTabRenderer, RenderContext } from '../../plugin-host.d.ts';
+import type { CardDetail, CardListener, RenderContext } from '../../plugin-host.d.ts';
 import type { ActivePlugin } from '../api/types.ts';
 import { t } from '../i18n/plugin-tab.ts';
 import { createFacade, type Page } from './facade.ts';
@@ -6,7 +6,7 @@ import { Cancelled, describe, PluginFailure, within, type FailurePhase } from '.
 import { RateGate } from './flood.ts';
 import { asFunction, invoke, stackOf } from './foreign.ts';
 import { pluginInStack, type LoadModule } from './load.ts';
-import { LoadedPlugin } from './loaded.ts';
+import { LoadedPlugin, type Detail, type Renderer } from './loaded.ts';
 import { followPictures } from './pictures.ts';
 
 export const ACTIVATE_LIMIT_MS = 5_000;
@@ -57,8 +57,8 @@ export class PluginHostRuntime {
     this.#options = options;
   }
 
-  /** Draws `tabId` of `plugin` into `slot`, which it takes over. */
-  mount(slot: HTMLElement, plugin: ActivePlugin, tabId: string, detail: CardDetail): MountedTab {
+  /** Draws a tab, a page or an action of `plugin`, by its key, into `slot`, which it takes over. */
+  mount(slot: HTMLElement, plugin: ActivePlugin, key: string, detail: Detail): MountedTab {
     const abort = new AbortController();
     const disposers: (() => unknown)[] = [];
     const host = document.createElement('div');
@@ -75,7 +75,7 @@ export class PluginHostRuntime {
     };
     const draw = async () => {
       const loaded = await this.#ready(plugin, abort.signal);
-      const renderer = await this.#renderer(loaded, tabId, abort.signal);
+      const renderer = await this.#renderer(loaded, key, abort.signal);
       const stopSheets = loaded.followSheets((sheets) => {
         root.adoptedStyleSheets = [this.#options.baseSheet, ...sheets];
       });
@@ -185,23 +185,23 @@ export class PluginHostRuntime {
   }
 
   /** A plugin may register after `activate` has returned; it has the same time for it. */
-  #renderer(loaded: LoadedPlugin, tabId: string, signal: AbortSignal): Promise<CardTabRenderer> {
+  #renderer(loaded: LoadedPlugin, key: string, signal: AbortSignal): Promise<Renderer> {
     return within(
-      loaded.whenRegistered(tabId),
+      loaded.whenRegistered(key),
       this.#activateMs,
-      () => new PluginFailure('register', t('noRenderer', { tab: tabId })),
+      () => new PluginFailure('register', t('noRenderer', { tab: key })),
       signal,
     );
   }
 
-  async #render(loaded: LoadedPlugin, renderer: CardTabRenderer, container: HTMLElement, detail: CardDetail, signal: AbortSignal, disposers: (() => unknown)[]): Promise<void> {
+  async #render(loaded: LoadedPlugin, renderer: Renderer, container: HTMLElement, detail: Detail, signal: AbortSignal, disposers: (() => unknown)[]): Promise<void> {
     const context: Required<RenderContext> = Object.freeze({
       signal,
       onDispose: (fn: () => void) => void disposers.push(asFunction(fn, 'onDispose')),
       onCardChanged: (fn: CardListener) => void disposers.push(loaded.onCardChanged(fn)),
     });
     let left = false;
-    const work = invoke(() => renderer(container, structuredClone(detail), context)).then((returned) => {
+    const work = invoke(() => renderer(container, structuredClone(detail) as never, context)).then((returned) => {
       if (typeof returned !== 'function') return;
       // Too late for the tab to call it: it was left, or ran out of time.
       if (left || signal.aborted) returned();

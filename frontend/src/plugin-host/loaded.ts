@@ -1,7 +1,16 @@
-import type { CardDetail, CardListener, CardTabRenderer } from '../../plugin-host.d.ts';
+import type { CardActionDetail, CardDetail, CardListener, RenderContext } from '../../plugin-host.d.ts';
 import type { ActivePlugin } from '../api/types.ts';
 import { asFunction } from './foreign.ts';
 import type { PluginModule } from './load.ts';
+
+/** What a renderer is given: the open card, the cards of an action, or nothing on a page. */
+export type Detail = CardDetail | CardActionDetail;
+type Drawn = void | (() => void);
+export type Renderer = (container: HTMLElement, detail: never, context: RenderContext) => Drawn | Promise<Drawn>;
+
+/** Names what is drawn. No tab's id has a space, so that they never meet. */
+export const pageKey = (id: string): string => `page ${id}`;
+export const actionKey = (id: string): string => `action ${id}`;
 
 /** One plugin's code in this page, from its first opened tab until it is unloaded. */
 export class LoadedPlugin {
@@ -12,9 +21,9 @@ export class LoadedPlugin {
   failed = false;
   readonly #sheets: CSSStyleSheet[] = [];
   readonly #sheetFollowers = new Set<(sheets: CSSStyleSheet[]) => void>();
-  readonly #renderers = new Map<string, CardTabRenderer>();
+  readonly #renderers = new Map<string, Renderer>();
   readonly #cardListeners = new Set<CardListener>();
-  readonly #awaited = new Map<string, ((renderer: CardTabRenderer) => void)[]>();
+  readonly #awaited = new Map<string, ((renderer: Renderer) => void)[]>();
 
   constructor(
     readonly plugin: ActivePlugin,
@@ -25,25 +34,21 @@ export class LoadedPlugin {
     return this.plugin.name;
   }
 
-  get tabs(): ActivePlugin['tabs'] {
-    return this.plugin.tabs;
-  }
-
   get signal(): AbortSignal {
     return this.abort.signal;
   }
 
   /** Of two renderers for one tab the later counts, from the next opening on. */
-  register(tabId: string, renderer: CardTabRenderer): void {
-    this.#renderers.set(tabId, renderer);
-    for (const resolve of this.#awaited.get(tabId) ?? []) resolve(renderer);
-    this.#awaited.delete(tabId);
+  register(key: string, renderer: Renderer): void {
+    this.#renderers.set(key, renderer);
+    for (const resolve of this.#awaited.get(key) ?? []) resolve(renderer);
+    this.#awaited.delete(key);
   }
 
-  whenRegistered(tabId: string): Promise<CardTabRenderer> {
-    const renderer = this.#renderers.get(tabId);
+  whenRegistered(key: string): Promise<Renderer> {
+    const renderer = this.#renderers.get(key);
     if (renderer) return Promise.resolve(renderer);
-    return new Promise((resolve) => this.#awaited.set(tabId, [...(this.#awaited.get(tabId) ?? []), resolve]));
+    return new Promise((resolve) => this.#awaited.set(key, [...(this.#awaited.get(key) ?? []), resolve]));
   }
 
   addSheet(sheet: CSSStyleSheet): void {

@@ -15,6 +15,7 @@ import { uiLocale } from './format.ts';
 import type { FrameView } from './frame-protocol.ts';
 import { mountFramed, type FrameOptions, type FramedTab } from './frame-tab.ts';
 import { PluginHostRuntime, type MountedTab } from './host.ts';
+import type { Detail } from './loaded.ts';
 import { loadModule, pluginInStack } from './load.ts';
 import { keepPageLooks } from './page-looks.ts';
 import { PictureAddresses } from './pictures.ts';
@@ -30,7 +31,8 @@ const HELD_UP_MS = 5_000;
 const PICTURES = '/pictures';
 
 let card: Card | null = null;
-let framed: FramedTab | null = null;
+/** More than one when an action is open above a tab. */
+const framed = new Set<FramedTab>();
 const addresses = new PictureAddresses();
 
 /** The card that plugins see as the current one. */
@@ -40,7 +42,7 @@ export function openCard(now: Card | null): void {
   addresses.learn(now);
   if (!now || !before || now === before || now.id !== before.id) return;
   pluginHost.cardChanged({ item: now });
-  framed?.cardChanged({ item: now });
+  for (const tab of framed) tab.cardChanged({ item: now });
 }
 
 function cardDetail(): CardDetail {
@@ -110,30 +112,30 @@ export function forgive(plugin: ActivePlugin): void {
 
 export type TabEvents = Pick<FrameOptions, 'late' | 'touched' | 'closed'>;
 
-/** Draws a tab, in the page or apart from it, and undoes on leaving what it did to the page. */
-export function openTab(slot: HTMLElement, plugin: ActivePlugin, tabId: string, place: Place, events: TabEvents): MountedTab {
+/** Draws a tab, a page or an action, in the page or apart from it, and undoes on leaving what it did to the page. */
+export function openTab(slot: HTMLElement, plugin: ActivePlugin, tabId: string, place: Place, events: TabEvents, detail: Detail = cardDetail()): MountedTab {
   const code = codeOf(plugin);
   const restoreLooks = keepPageLooks();
   strikes.begin(code, place);
-  const tab = place === 'page' ? openInPage(slot, plugin, tabId, events) : openInFrame(slot, plugin, tabId, events);
+  const tab = place === 'page' ? openInPage(slot, plugin, tabId, events, detail) : openInFrame(slot, plugin, tabId, events, detail);
   return {
     done: tab.done,
     dispose() {
       tab.dispose();
-      strikes.end();
+      strikes.end(code);
       restoreLooks();
     },
   };
 }
 
-function openInPage(slot: HTMLElement, plugin: ActivePlugin, tabId: string, events: TabEvents): MountedTab {
+function openInPage(slot: HTMLElement, plugin: ActivePlugin, tabId: string, events: TabEvents, detail: Detail): MountedTab {
   const stopWatching = watchFrames(plugin.name, (ms) => {
     strikes.strike(codeOf(plugin), 'page');
     const message = t('heldUp', { seconds: Math.round(ms / 1000) });
     reportClientError(plugin.name, { version: plugin.version, phase: 'late', message });
     events.late(message);
   });
-  const tab = pluginHost.mount(slot, plugin, tabId, cardDetail());
+  const tab = pluginHost.mount(slot, plugin, tabId, detail);
   return {
     done: tab.done,
     dispose() {
@@ -143,18 +145,18 @@ function openInPage(slot: HTMLElement, plugin: ActivePlugin, tabId: string, even
   };
 }
 
-function openInFrame(slot: HTMLElement, plugin: ActivePlugin, tabId: string, events: TabEvents): MountedTab {
-  const tab = mountFramed(slot, plugin, tabId, cardDetail(), {
+function openInFrame(slot: HTMLElement, plugin: ActivePlugin, tabId: string, events: TabEvents, detail: Detail): MountedTab {
+  const tab = mountFramed(slot, plugin, tabId, detail, {
     ...events,
     page,
     view,
     report: (phase, message) => reportClientError(plugin.name, { version: plugin.version, phase, message }),
   });
-  framed = tab;
+  framed.add(tab);
   return {
     done: tab.done,
     dispose() {
-      if (framed === tab) framed = null;
+      framed.delete(tab);
       tab.dispose();
     },
   };
@@ -216,6 +218,6 @@ $effect.root(() => {
   });
   $effect(() => {
     view();
-    framed?.viewChanged();
+    for (const tab of framed) tab.viewChanged();
   });
 });

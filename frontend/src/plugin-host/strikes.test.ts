@@ -53,7 +53,7 @@ describe('strikes', () => {
     (await browser.page()).begin('/lives.js', 'page');
     const left = await browser.page();
     left.begin('/left.js', 'page');
-    left.end();
+    left.end('/left.js');
     const hidden = await browser.page();
     hidden.begin('/hidden.js', 'page');
     hidden.hidden(true);
@@ -63,6 +63,17 @@ describe('strikes', () => {
     browser.endAllPages();
     const after = await browser.page();
     expect(['/lives.js', '/left.js', '/hidden.js'].map((code) => after.of(code))).toEqual(['page', null, 'page']);
+  });
+
+  it('an action above a tab leaves the tab’s mark when it is closed', async () => {
+    const browser = new Browser();
+    const page = await browser.page();
+    page.begin('/tab.js', 'page');
+    page.begin('/action.js', 'frame');
+    page.end('/action.js');
+    browser.endAllPages();
+    const next = await browser.page();
+    expect([next.of('/tab.js'), next.of('/action.js')]).toEqual(['page', null]);
   });
 
   it('a strike can be forgiven, and the oldest are forgotten', async () => {

@@ -31,7 +31,8 @@ const MAX_REMEMBERED = 100;
 
 export class Strikes {
   readonly #name = MARK + crypto.randomUUID();
-  #mark: Mark | null = null;
+  /** Of what is drawn now: a tab, and an action above it. */
+  #drawn: Mark[] = [];
 
   constructor(
     private readonly storage: Storage | null,
@@ -47,28 +48,30 @@ export class Strikes {
     if (!marks.length) return;
     const held = await this.locks.held();
     for (const name of marks.filter((other) => other !== this.#name && !held.has(other))) {
-      const mark = parse<Mark>(this.storage.getItem(name));
+      const left = parse<Mark | Mark[]>(this.storage.getItem(name)) ?? [];
       this.storage.removeItem(name);
-      if (mark) this.strike(mark.code, mark.place);
+      for (const { code, place } of [left].flat()) this.strike(code, place);
     }
   }
 
   /** A tab is on the page from now on. */
   begin(code: string, place: Place): void {
-    this.#mark = { code, place };
+    this.#drawn.push({ code, place });
     this.#write();
   }
 
   /** It was left. */
-  end(): void {
-    this.#mark = null;
-    this.storage?.removeItem(this.#name);
+  end(code: string): void {
+    const at = this.#drawn.findLastIndex((mark) => mark.code === code);
+    if (at >= 0) this.#drawn.splice(at, 1);
+    if (this.#drawn.length) this.#write();
+    else this.storage?.removeItem(this.#name);
   }
 
   /** A page that nobody looks at may be ended by the browser at any time, and no tab is to blame for that. */
   hidden(isHidden: boolean): void {
     if (isHidden) this.storage?.removeItem(this.#name);
-    else if (this.#mark) this.#write();
+    else if (this.#drawn.length) this.#write();
   }
 
   strike(code: string, place: Place): void {
@@ -90,7 +93,7 @@ export class Strikes {
   }
 
   #write(): void {
-    this.#set(this.#name, JSON.stringify(this.#mark));
+    this.#set(this.#name, JSON.stringify(this.#drawn));
   }
 
   #set(name: string, value: string): void {

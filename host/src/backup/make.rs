@@ -1,12 +1,14 @@
 //! Writing an archive: everything in the database as it is at one moment, whoever else is at work.
 
 use std::path::Path;
+use std::pin::pin;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use futures_util::TryStreamExt as _;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, CopyOutStream, error::SqlState};
 
 use super::{
     FORMAT, HEAD, Head, LOCK_MEMBER, Manifest, PRODUCT, Plugin, Progress, Rows, SEALING_KEY_MEMBER, SETTINGS_MEMBER,
@@ -21,10 +23,20 @@ use cardinal_schema::{
     plugin_schema::{SCHEMA_TIMEOUT, Step},
     prepare::{self, SecretSource},
 };
-use cardinal_supervisor::keeper::access::{Access, Missing};
+use cardinal_supervisor::access::{Access, Missing};
 
 /// Rows are written in members of about this size, so that memory stays the same however large a table is.
 const PART: usize = 8 << 20;
+
+/// How long a table may stay locked by its plugin (`LOCK TABLE`) before the sessions that hold or want the lock are ended.
+const LOCK_WAIT: Duration = Duration::from_secs(3);
+
+/// A session that reads a plugin's tables.
+struct PluginReader<'a> {
+    client: Client,
+    pid: i32,
+    step: Step<'a>,
+}
 
 /// What goes into the archive beyond the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +88,11 @@ impl Backup<'_> {
         let moment = dump::begin_reading(&owner).await?;
         self.head(migrations)?;
         self.files(secrets, &passwords)?;
-        self.schema(&owner, "public").await?;
+        for table in dump::tables(&owner, "public").await? {
+            let lines = dump::copy_out(&owner, &table).await?;
+            self.table(table, lines).await?;
+        }
+        self.sequences.extend(dump::sequences(&owner, "public").await?);
         let plugins = self.plugins(&owner, &passwords, &moment).await?;
         let manifest = Manifest {
             members: Vec::new(),
@@ -157,27 +173,28 @@ impl Backup<'_> {
                 is_kept: false,
                 replay: true,
             };
-            let reader = step.reader().await?;
-            dump::read_at(&reader, moment).await?;
-            self.schema(&reader, &plugin_schema_name(name)).await?;
+            let reader = PluginReader::open(step, moment).await?;
+            self.plugin_schema(&reader).await?;
             let versions = of_plugin.iter().map(|step| step.version.clone()).collect();
             plugins.push(Plugin { name: name.clone(), steps: versions });
         }
         Ok(plugins)
     }
 
-    async fn schema(&mut self, client: &Client, schema: &str) -> anyhow::Result<()> {
-        for table in dump::tables(client, schema).await? {
-            self.table(client, table).await?;
+    async fn plugin_schema(&mut self, reader: &PluginReader<'_>) -> anyhow::Result<()> {
+        let schema = plugin_schema_name(reader.step.plugin);
+        for table in dump::tables(&reader.client, &schema).await? {
+            let lines = reader.copy_out(&table, self.progress).await?;
+            self.table(table, lines).await?;
         }
-        self.sequences.extend(dump::sequences(client, schema).await?);
+        self.sequences.extend(dump::sequences(&reader.client, &schema).await?);
         Ok(())
     }
 
-    async fn table(&mut self, client: &Client, table: dump::Table) -> anyhow::Result<()> {
+    async fn table(&mut self, table: dump::Table, lines: CopyOutStream) -> anyhow::Result<()> {
         let what = format!("{}.{}", table.schema, table.name);
         let number = self.tables.len();
-        let mut lines = std::pin::pin!(dump::copy_out(client, &table).await?);
+        let mut lines = pin!(lines);
         let (mut rows, mut parts, mut part) = (0, 0, Vec::new());
         while let Some(line) = lines.try_next().await.with_context(|| format!("reading {what}"))? {
             part.extend_from_slice(&line);
@@ -196,6 +213,37 @@ impl Backup<'_> {
         self.progress.done(&what);
         self.tables.push(Rows { table, number, rows });
         Ok(())
+    }
+}
+
+impl<'a> PluginReader<'a> {
+    async fn open(step: Step<'a>, moment: &str) -> anyhow::Result<Self> {
+        let client = step.reader().await?;
+        dump::read_at(&client, moment).await?;
+        let pid = dump::session_pid(&client).await?;
+        Ok(Self { client, pid, step })
+    }
+
+    /// Begins to read a table, once no session of the plugin has it locked whole.
+    async fn copy_out(&self, table: &dump::Table, progress: &mut dyn Progress) -> anyhow::Result<CopyOutStream> {
+        let mut copy = pin!(dump::copy_out(&self.client, table));
+        loop {
+            if let Ok(copied) = tokio::time::timeout(LOCK_WAIT, &mut copy).await {
+                return copied.map_err(|error| self.explain(error));
+            }
+            let ended = self.step.end_blockers(self.pid).await?;
+            let (plugin, name) = (self.step.plugin, &table.name);
+            progress.note(&format!("plugin {plugin} has locked its table {name}: ended {ended} of its sessions"));
+        }
+    }
+
+    fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+        let cause = error.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::code);
+        if cause != Some(&SqlState::LOCK_NOT_AVAILABLE) {
+            return error;
+        }
+        let plugin = self.step.plugin;
+        error.context(format!("plugin {plugin} keeps a table locked: disable the plugin and back up again"))
     }
 }
 

@@ -27,7 +27,7 @@ use cardinal_schema::{
     prepare::{self, Preparation, Prepared, SecretSource},
 };
 use cardinal_store::sealed_settings;
-use cardinal_supervisor::keeper::access::{Access, Missing};
+use cardinal_supervisor::access::{Access, Missing};
 
 const RESTORED_SETTINGS_FILE: &str = "restored-settings.json";
 /// Databases that a server usually has, to stand on while ours is exchanged.
@@ -297,6 +297,9 @@ impl Restore<'_> {
         let manifest: &Manifest = &self.archive.manifest;
         dump::begin_writing(client, schema).await?;
         let back = dump::stand_aside(client, schema).await?;
+        if schema != "public" {
+            dump::empty(client, schema).await?;
+        }
         for rows in manifest.tables.iter().filter(|rows| rows.table.schema == schema) {
             self.fill_table(client, members, rows).await?;
         }
@@ -304,6 +307,9 @@ impl Restore<'_> {
             dump::set_sequence(client, sequence).await?;
         }
         dump::stand_again(client, &back).await?;
+        if schema == "public" {
+            dump::fill_card_lists(client).await?;
+        }
         dump::commit(client).await
     }
 

@@ -16,6 +16,8 @@ pub(super) struct Face {
     provides: BTreeSet<String>,
     reads: BTreeSet<String>,
     tabs: BTreeSet<String>,
+    /// Pages, list columns and card actions.
+    contributions: BTreeSet<String>,
     prefix: Option<String>,
     /// Names of the operator's settings; `None` where the host did not say.
     settings: Option<BTreeSet<String>>,
@@ -77,7 +79,8 @@ impl Face {
             tools: manifest.tools.iter().map(|tool| tool_line(&tool.name, tool.requires_confirmation)).collect(),
             provides: manifest.provides_kinds.iter().cloned().collect(),
             reads: manifest.reads_kinds.iter().cloned().collect(),
-            tabs: manifest.card_tabs.iter().map(|tab| tab.id.clone()).collect(),
+            tabs: manifest.contributes.card_tabs.iter().map(|tab| tab.id.clone()).collect(),
+            contributions: manifest.contributes.ids().map(|(what, id)| format!("{what} {id}")).collect(),
             prefix: manifest.api_prefix().map(str::to_owned),
             settings: Some(setting_names(manifest.settings_schema.as_ref().unwrap_or(&Value::Null))),
         }
@@ -94,6 +97,10 @@ impl Face {
             provides: texts("provides_kinds"),
             reads: texts("reads_kinds"),
             tabs: items("tabs").map(|it| text(it, "id")).collect(),
+            contributions: [("page", "pages"), ("list column", "list_columns"), ("card action", "card_actions")]
+                .iter()
+                .flat_map(|(what, list)| items(list).map(move |it| format!("{what} {}", text(it, "id"))))
+                .collect(),
             prefix: report["api_prefix"].as_str().map(str::to_owned),
             settings: report.get("settings_schema").map(setting_names),
         }
@@ -127,6 +134,7 @@ pub(super) fn between(before: &Face, after: &Face) -> Change {
     change.compare("provided kind", &before.provides, &after.provides);
     change.compare("read kind", &before.reads, &after.reads);
     change.compare("tab", &before.tabs, &after.tabs);
+    change.compare("contributed", &before.contributions, &after.contributions);
     change
 }
 

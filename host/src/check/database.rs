@@ -21,7 +21,7 @@ use cardinal_schema::{
     prepare::{self, SecretSource},
 };
 use cardinal_store::{kinds, plugin_owners, plugin_state, proxy_routes};
-use cardinal_supervisor::keeper::{
+use cardinal_supervisor::{
     access::{Access, Missing},
     crashes::Crashes,
     postgres::{PrivatePostgres, installation},
@@ -108,15 +108,65 @@ fn unusable(error: &anyhow::Error) -> Finding {
     }
 }
 
+/// What only a superuser can close, and has not.
+async fn open_doors(session: &Client) -> anyhow::Result<Vec<Finding>> {
+    let bootstrap = "Have a superuser run the output of `cardinal database bootstrap-sql` once.";
+    let doors = [
+        (
+            isolation::large_objects_are_open(session).await?,
+            "large-objects-open",
+            "Plugins can make large objects, which lie outside of their schema.",
+            "EXECUTE on lo_create, lo_creat and lo_from_bytea revoked from PUBLIC",
+            bootstrap,
+        ),
+        (
+            isolation::advisory_locks_are_open(session).await?,
+            "advisory-locks-open",
+            "Plugins can take advisory locks, until the server has no room for anybody's locks.",
+            "EXECUTE on pg_advisory_lock and its like revoked from PUBLIC",
+            bootstrap,
+        ),
+        (
+            isolation::log_messages_are_open(session).await?,
+            "log-messages-open",
+            "Plugins can write messages of any size into the write-ahead log, so that a crashed server cannot start again.",
+            "EXECUTE on pg_logical_emit_message revoked from PUBLIC",
+            bootstrap,
+        ),
+        (
+            isolation::json_deletion_is_open(session).await?,
+            "json-deletion-open",
+            "A plugin's schema.sql can hold a lock that nothing ends, and keep cards from being removed.",
+            "EXECUTE on jsonb_delete(jsonb, text[]) revoked from PUBLIC",
+            bootstrap,
+        ),
+        (
+            isolation::ddl_is_unfenced(session).await?,
+            "ddl-unfenced",
+            "Code of a plugin that found its way into a foreign key's check could change tables.",
+            "the event trigger cardinal_ddl_fence, which only a superuser can make",
+            bootstrap,
+        ),
+        (
+            isolation::transactions_can_be_prepared(session).await?,
+            "prepared-transactions-on",
+            "Plugins can prepare transactions: their locks stay when the plugin is gone, and only a superuser ends them.",
+            "max_prepared_transactions = 0, which is PostgreSQL's default",
+            "Set max_prepared_transactions = 0 and restart the server, unless another program needs it.",
+        ),
+    ];
+    let finding = |(_, code, message, expected, fix): (bool, &'static str, &str, &str, &str)| {
+        Finding::warning(code, "database", message).expected(expected).fix(fix)
+    };
+    Ok(doors.into_iter().filter(|(is_open, ..)| *is_open).map(finding).collect())
+}
+
 impl Seen {
     async fn look(&mut self, access: &Access, now: OffsetDateTime) -> anyhow::Result<()> {
         let preparation = access.preparation();
         // It may be a superuser's: it looks at catalogs alone.
         let session = preparation.session().await?;
-        let large_objects = isolation::large_objects_are_open(&session).await?;
-        let advisory_locks = isolation::advisory_locks_are_open(&session).await?;
-        let log_messages = isolation::log_messages_are_open(&session).await?;
-        let unfenced = isolation::ddl_is_unfenced(&session).await?;
+        let open = open_doors(&session).await?;
         let is_used = dump::is_used(&session).await?;
         drop(session);
         if !is_used {
@@ -142,50 +192,7 @@ impl Seen {
         };
         self.findings.push(Finding::ok("database-reachable", "database", "The database can be reached."));
         self.findings.push(migrations(&pending));
-        if large_objects {
-            self.findings.push(
-                Finding::warning(
-                    "large-objects-open",
-                    "database",
-                    "Plugins can make large objects, which lie outside of their schema.",
-                )
-                .expected("EXECUTE on lo_create, lo_creat and lo_from_bytea revoked from PUBLIC")
-                .fix("Have a superuser run the output of `cardinal database bootstrap-sql` once."),
-            );
-        }
-        if advisory_locks {
-            self.findings.push(
-                Finding::warning(
-                    "advisory-locks-open",
-                    "database",
-                    "Plugins can take advisory locks, until the server has no room for anybody's locks.",
-                )
-                .expected("EXECUTE on pg_advisory_lock and its like revoked from PUBLIC")
-                .fix("Have a superuser run the output of `cardinal database bootstrap-sql` once."),
-            );
-        }
-        if log_messages {
-            self.findings.push(
-                Finding::warning(
-                    "log-messages-open",
-                    "database",
-                    "Plugins can write messages of any size into the write-ahead log, so that a crashed server cannot start again.",
-                )
-                .expected("EXECUTE on pg_logical_emit_message revoked from PUBLIC")
-                .fix("Have a superuser run the output of `cardinal database bootstrap-sql` once."),
-            );
-        }
-        if unfenced {
-            self.findings.push(
-                Finding::warning(
-                    "ddl-unfenced",
-                    "database",
-                    "Code of a plugin that found its way into a foreign key's check could change tables.",
-                )
-                .expected("the event trigger cardinal_ddl_fence, which only a superuser can make")
-                .fix("Have a superuser run the output of `cardinal database bootstrap-sql` once."),
-            );
-        }
+        self.findings.extend(open);
         self.plugins = isolation::plugins(&owner).await?;
         self.findings.extend(schemas(&mut owner, &preparation.names, &self.plugins).await?);
         self.findings.extend(clocks(now, isolation::clock(&owner).await?));

@@ -2,21 +2,19 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
-use bytes::Bytes;
-use http::{Request, header};
-use http_body_util::Empty;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use http::{HeaderValue, header};
+use url::Url;
 
 use super::finding::Finding;
-use cardinal_base::config::{Config, ProxyRoute};
+use cardinal_base::{
+    config::{Config, ProxyRoute},
+    http_client::{self, HttpClient},
+};
 use cardinal_store::proxy_routes::ProxyRouteRow;
 
 /// From the look-up of the name to the answer's headers.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-const PORT: u16 = 80;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const AGENT: &str = concat!("cardinal-check/", env!("CARGO_PKG_VERSION"));
 
 /// Asks each upstream, those of the settings first.
 pub(super) async fn check(config: &Config, stored: &[ProxyRouteRow]) -> Vec<Finding> {
@@ -55,33 +53,29 @@ fn is_html(kind: &str) -> bool {
 
 /// The media type of the page at the route's root, if it has one.
 async fn ask(config: &Config, route: &ProxyRoute) -> anyhow::Result<Option<String>> {
-    let asked = tokio::time::timeout(CONNECT_TIMEOUT, exchange(config, route)).await;
-    asked.unwrap_or_else(|_| anyhow::bail!("no answer in {} s", CONNECT_TIMEOUT.as_secs()))
+    let asked = tokio::time::timeout(ANSWER_TIMEOUT, exchange(config, route)).await;
+    asked.unwrap_or_else(|_| anyhow::bail!("no answer in {} s", ANSWER_TIMEOUT.as_secs()))
 }
 
 async fn exchange(config: &Config, route: &ProxyRoute) -> anyhow::Result<Option<String>> {
-    let has_port = route.authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let address = if has_port { route.authority.clone() } else { format!("{}:{PORT}", route.authority) };
-    let stream = TcpStream::connect(&address).await.context("connecting")?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let path = match &route.base {
         Some(base) => format!("{base}/"),
         None if route.prefix == "/" => "/".to_owned(),
         None => format!("{}/", route.prefix),
     };
+    let url = Url::parse(&format!("http://{}{path}", route.authority))?;
+    let mut request = http_client::get(&url, "text/html,*/*;q=0.8")?;
     // As a visitor's browser asks, through the host.
     let host = config.http.base_url.split_once("//").map_or("", |(_, host)| host);
-    let request = Request::get(path)
-        .header(header::HOST, host)
-        .header(header::ACCEPT, "text/html,*/*;q=0.8")
-        .header(header::USER_AGENT, concat!("cardinal-check/", env!("CARGO_PKG_VERSION")))
-        .body(Empty::<Bytes>::new())?;
-    let driver = tokio::spawn(connection);
-    let answer = sender.send_request(request).await;
-    driver.abort();
-    let kind =
-        answer?.headers().get(header::CONTENT_TYPE).map(|kind| String::from_utf8_lossy(kind.as_bytes()).into_owned());
-    Ok(kind)
+    let headers = request.headers_mut();
+    headers.insert(header::HOST, HeaderValue::from_str(host)?);
+    headers.insert(header::USER_AGENT, HeaderValue::from_static(AGENT));
+    let stream = HttpClient::plain().connect(&url).await?;
+    http_client::exchange(stream, request, |answer| async move {
+        let kind = answer.headers().get(header::CONTENT_TYPE);
+        Ok(kind.map(|kind| String::from_utf8_lossy(kind.as_bytes()).into_owned()))
+    })
+    .await
 }
 
 #[cfg(test)]

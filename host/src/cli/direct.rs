@@ -13,7 +13,7 @@ use cardinal_identity::auth::caller::local_actor;
 use cardinal_observe::log::Log;
 use cardinal_serve::audit::{Audit, AuditAction};
 use cardinal_serve::http::error::ApiError;
-use cardinal_supervisor::keeper::access::{Access, Missing};
+use cardinal_supervisor::access::{Access, Missing};
 
 /// An open way to the database, with the rights that a host serves with.
 pub(super) struct Direct {

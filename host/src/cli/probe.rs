@@ -3,7 +3,7 @@ use rustix::process::Signal;
 
 use cardinal_control::sandbox::programs;
 use cardinal_plugin_host::probe;
-use cardinal_supervisor::keeper::launch;
+use cardinal_supervisor::launch;
 
 /// The process in which a plugin's library is tried first.
 #[derive(Debug, clap::Args)]

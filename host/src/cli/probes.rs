@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use cardinal_control::sandbox;
 use cardinal_plugin_host::probe::{ProbeCommand, starter};
-use cardinal_supervisor::keeper::launch;
+use cardinal_supervisor::launch;
 
 /// The process that starts probes for the worker; started by a worker alone.
 #[derive(Debug, clap::Args)]

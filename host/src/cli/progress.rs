@@ -33,6 +33,11 @@ impl Progress for Lines {
         let rows = if what.contains('.') { format!(": {rows} rows") } else { String::new() };
         let _ = writeln!(io::stderr(), "{start}{what}{rows}");
     }
+
+    fn note(&mut self, text: &str) {
+        let start = if self.terminal { "\r\x1b[K" } else { "" };
+        let _ = writeln!(io::stderr(), "{start}{text}");
+    }
 }
 
 /// How often a terminal's line changes, and how often there is a new line elsewhere.

@@ -5,7 +5,7 @@ use rustix::process::Signal;
 
 use cardinal_control::sandbox;
 use cardinal_observe::log::Log;
-use cardinal_supervisor::{keeper::launch, provision::Job};
+use cardinal_supervisor::{launch, provision::Job};
 
 /// The process that makes a plugin's schema; started by `cardinal serve` alone.
 #[derive(Debug, clap::Args)]
@@ -20,11 +20,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     launch::begin_session()?;
     launch::end_with(args.parent, Signal::KILL)?;
     let mut told = Vec::new();
-    std::io::stdin().read_to_end(&mut told).context("listening to the keeper")?;
-    let job: Job = serde_json::from_slice(&told).context("listening to the keeper (start `cardinal serve`)")?;
+    std::io::stdin().read_to_end(&mut told).context("listening to the supervisor")?;
+    let job: Job = serde_json::from_slice(&told).context("listening to the supervisor (start `cardinal serve`)")?;
     Log::start(&job.observe)?;
     let runtime = crate::cli::runtime()?;
     let mut output = std::io::stdout().lock();
     let answer = |answer: Vec<u8>| output.write_all(&answer).and_then(|()| output.flush());
-    runtime.block_on(job.run(answer)).context("answering the keeper")
+    runtime.block_on(job.run(answer)).context("answering the supervisor")
 }

@@ -8,7 +8,7 @@ use super::{EXIT_USAGE, exit_code, say};
 use cardinal_base::config::{self, Config, Settings};
 use cardinal_database::connect::ConnectParams;
 use cardinal_observe::log::Log;
-use cardinal_supervisor::keeper::{
+use cardinal_supervisor::{
     access::{Access, Missing},
     postgres::installation,
 };

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use rustix::process::Signal;
 
 use cardinal_base::account::Account;
-use cardinal_supervisor::keeper::{launch, worker_account};
+use cardinal_supervisor::{launch, worker_account};
 
 /// The process that tries whether the worker's account gets to its files; started by `cardinal serve` alone.
 #[derive(Debug, clap::Args)]

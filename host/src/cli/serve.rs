@@ -6,7 +6,7 @@ use super::{EXIT_USAGE, exit_code, say};
 use cardinal_base::config::{self, Config, Settings};
 use cardinal_control::sandbox;
 use cardinal_observe::log::Log;
-use cardinal_supervisor::keeper::{self, launch};
+use cardinal_supervisor::{launch, serve};
 
 /// Start the host: admin API, Admin UI, MCP, plugins and HTTP proxy
 ///
@@ -46,5 +46,5 @@ pub(super) fn run(args: &Args) -> ExitCode {
     for (variable, setting) in config::misspelt() {
         tracing::warn!(variable, "this variable is no setting and has no effect; was {setting} meant?");
     }
-    exit_code(started.and_then(|()| keeper::serve(config)))
+    exit_code(started.and_then(|()| serve::serve(config)))
 }

@@ -1,7 +1,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use cardinal_supervisor::keeper::launch::{self, Account};
+use cardinal_supervisor::launch::{self, Account};
 
 /// The process that becomes PostgreSQL; started by `cardinal serve` alone.
 #[derive(Debug, clap::Args)]

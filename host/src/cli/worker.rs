@@ -19,7 +19,7 @@ use cardinal_control::{
 use cardinal_observe::log::{Log, LogSender};
 use cardinal_plugin_host::probe::{Prober, starter};
 use cardinal_serve::lifecycle::{self, Sockets};
-use cardinal_supervisor::keeper::launch::{self, Launcher};
+use cardinal_supervisor::launch::{self, Launcher};
 
 /// The process that serves; started by `cardinal serve` alone.
 #[derive(Debug, clap::Args)]
@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     descriptors::raise_limit();
     let low_numbers = LowNumbers::take();
     let socket = std::io::stdin().as_fd().try_clone_to_owned().context("taking the control socket")?;
-    // Whoever reads standard input from now on, a plugin above all, must not read the keeper's words.
+    // Whoever reads standard input from now on, a plugin above all, must not read the supervisor's words.
     let nothing = File::open("/dev/null").context("opening /dev/null")?;
     rustix::stdio::dup2_stdin(&nothing).context("closing standard input")?;
     let (mut enforced, mut is_guarded, mut prober) = (None, false, Prober::of_this_program());
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         Ok(())
     };
     let (start, handed, link) = link::receive_start(UnixStream::from(socket), restrict)
-        .context("listening to the keeper (start `cardinal serve`)")?;
+        .context("listening to the supervisor (start `cardinal serve`)")?;
     drop(low_numbers);
     let (log, _flush) = Log::start_buffered(&start.config.observe, LogSender::new(handed.log))?;
     tracing::debug!(?enforced, "the worker is restricted");

@@ -52,10 +52,11 @@ fn refusals(ctx: u64, call: u64, conn: u64) -> Vec<(&'static str, u32)> {
         outcome.err().map_or(0, |error| error.code)
     }
     vec![
-        ("read_card", code(block_on(host.read_card()(ctx, call, NOBODY, NOBODY)))),
-        ("list_cards", code(block_on(host.list_cards()(ctx, call, NOBODY, none)))),
-        ("enrich_card", code(block_on(host.enrich_card()(ctx, call, NOBODY, NOBODY, some, some, some)))),
-        ("remove_source", code(block_on(host.remove_source()(ctx, call, NOBODY, NOBODY, some)))),
+        ("read_card", code(block_on(host.read_card()(ctx, call, NOBODY)))),
+        ("list_cards", code(block_on(host.list_cards()(ctx, call, none)))),
+        ("card_events", code(block_on(host.card_events()(ctx, call, none)))),
+        ("enrich_card", code(block_on(host.enrich_card()(ctx, call, NOBODY, some, some, some)))),
+        ("remove_source", code(block_on(host.remove_source()(ctx, call, NOBODY, some)))),
         ("db_connect", code(block_on(host.db_connect()(ctx, call)))),
         ("db_prepare", code(block_on(host.db_prepare()(ctx, conn, some)))),
         ("db_query", code(block_on(host.db_query()(ctx, conn, 1, none)))),
@@ -101,7 +102,7 @@ async fn a_number_is_its_own_plugins_alone() {
     let pool = Some(echo.pool.clone());
     let victim = create(&echo.services, PluginIdentity { mark: own, ..identity("victim", secret, pool) }).await;
     let ctx = victim.ctx();
-    let conn = host_api().db_connect()(ctx, 0).await.unwrap();
+    let conn = host_api().db_connect()(ctx, 0).await.unwrap().number;
     std::thread::spawn(move || {
         {
             let _other = current::enter(other.handler(1));
@@ -136,7 +137,7 @@ async fn a_number_is_its_own_plugins_alone() {
 async fn a_connection_belongs_to_its_own_plugin() {
     let echo = Echo::new().await;
     let other = create(&echo.services, identity("other", json!({}), None)).await;
-    let conn = host_api().db_connect()(echo.instance.ctx(), 0).await.unwrap();
+    let conn = host_api().db_connect()(echo.instance.ctx(), 0).await.unwrap().number;
     let stolen = host_api().db_batch()(other.ctx(), conn, Slice::text("SELECT 1")).await;
     assert_eq!(stolen.unwrap_err().code, error::BAD_HANDLE);
     host_api().db_release()(other.ctx(), conn);
@@ -150,7 +151,7 @@ async fn a_connection_belongs_to_its_own_plugin() {
 async fn a_retired_plugin_is_refused_everything() {
     let echo = Echo::new().await;
     let ctx = echo.instance.ctx();
-    let conn = host_api().db_connect()(ctx, 0).await.unwrap();
+    let conn = host_api().db_connect()(ctx, 0).await.unwrap().number;
     let waiting = host_api().cancelled()(ctx, 0);
     let waiting = tokio::spawn(waiting);
     echo.instance.shutdown(Duration::ZERO).await;
@@ -159,8 +160,8 @@ async fn a_retired_plugin_is_refused_everything() {
         for (door, code) in refusals(ctx, 0, conn) {
             assert_eq!(code, error::BAD_HANDLE, "{door}");
         }
-        host_api().log()(ctx, 0, 3, Slice::text("still here"), Slice::default());
-        host_api().metric()(ctx, 1, Slice::text("n"), 1.0, Slice::default());
+        host_api().log()(ctx, 0, 3, Slice::text("still here"), Slice::default(), Slice::default());
+        host_api().metric()(ctx, 0, 1, Slice::text("n"), 1.0, Slice::default(), Slice::default());
         host_api().db_release()(ctx, conn);
         assert!(host_api().settings()(ctx).get().is_empty());
         block_on(host_api().cancelled()(ctx, 0)).unwrap();
@@ -175,22 +176,22 @@ async fn text_is_checked() {
     let echo = Echo::new().await;
     let ctx = echo.instance.ctx();
     let bad = Slice::new(b"\xff\xfe");
-    let conn = host_api().db_connect()(ctx, 0).await.unwrap();
+    let conn = host_api().db_connect()(ctx, 0).await.unwrap().number;
     assert_eq!(host_api().db_batch()(ctx, conn, bad).await.unwrap_err().code, error::INVALID_ARGUMENT);
     assert_eq!(host_api().db_prepare()(ctx, conn, bad).await.unwrap_err().code, error::INVALID_ARGUMENT);
     let nul = Slice::text("SELECT 1\0; DROP TABLE notes");
     assert_eq!(host_api().db_batch()(ctx, conn, nul).await.unwrap_err().code, error::INVALID_ARGUMENT);
     host_api().db_release()(ctx, conn);
-    assert_eq!(host_api().list_cards()(ctx, 0, NOBODY, bad).await.unwrap_err().code, error::INVALID_ARGUMENT);
-    host_api().log()(ctx, 0, 99, bad, bad);
-    host_api().metric()(ctx, 99, bad, f64::NAN, bad);
+    assert_eq!(host_api().list_cards()(ctx, 0, bad).await.unwrap_err().code, error::INVALID_ARGUMENT);
+    for query in [bad, Slice::text("[]"), Slice::text("{\"after\": \"x\"}")] {
+        assert_eq!(host_api().card_events()(ctx, 0, query).await.unwrap_err().code, error::INVALID_ARGUMENT);
+    }
+    host_api().log()(ctx, 0, 99, bad, bad, bad);
+    host_api().metric()(ctx, 99, 99, bad, f64::NAN, bad, bad);
 
-    let own = serde_json::from_slice::<serde_json::Value>(host_api().service_user()(ctx).await.unwrap().get()).unwrap();
-    let own: uuid::Uuid = own["id"].as_str().unwrap().parse().unwrap();
     let card = echo.database.card("text").await;
     let enrich = |data| {
-        let (card, own) = (card.into_bytes().into(), own.into_bytes().into());
-        host_api().enrich_card()(ctx, 0, card, own, Slice::text("echo:x"), Slice::text("echo"), data)
+        host_api().enrich_card()(ctx, 0, card.into_bytes().into(), Slice::text("echo:x"), Slice::text("echo"), data)
     };
     for data in [Slice::text("{"), Slice::text(""), Slice::text("{} {}"), bad] {
         assert_eq!(enrich(data).await.unwrap_err().code, error::INVALID_ARGUMENT);
@@ -199,7 +200,7 @@ async fn text_is_checked() {
     assert_eq!(enrich(Slice::text(&deep)).await.unwrap_err().code, error::REFUSED);
     let very_deep = "[".repeat(200_000);
     assert_eq!(enrich(Slice::text(&very_deep)).await.unwrap_err().code, error::REFUSED);
-    assert_eq!(enrich(Slice::text("[]")).await.unwrap(), 2);
+    assert_eq!(enrich(Slice::text("[]")).await.unwrap().number, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -211,7 +212,7 @@ async fn an_outcome_that_nobody_fetched_is_undone() {
         tokio::task::yield_now().await;
         drop(connecting);
     }
-    let conn = host_api().db_connect()(ctx, 0).await.expect("the only connection is free again");
+    let conn = host_api().db_connect()(ctx, 0).await.expect("the only connection is free again").number;
     host_api().db_release()(ctx, conn);
 }
 
@@ -219,11 +220,11 @@ async fn an_outcome_that_nobody_fetched_is_undone() {
 async fn a_pool_that_is_used_up_says_so_in_time() {
     let echo = Echo::with_connections(1).await;
     let ctx = echo.instance.ctx();
-    let conn = host_api().db_connect()(ctx, 0).await.unwrap();
+    let conn = host_api().db_connect()(ctx, 0).await.unwrap().number;
     let refused = host_api().db_connect()(ctx, 0).await.unwrap_err();
     assert_eq!((refused.code, refused.flags & error::flags::RETRY), (error::UNAVAILABLE, error::flags::RETRY));
     host_api().db_release()(ctx, conn);
-    let again = host_api().db_connect()(ctx, 0).await.unwrap();
+    let again = host_api().db_connect()(ctx, 0).await.unwrap().number;
     host_api().db_release()(ctx, again);
 }
 

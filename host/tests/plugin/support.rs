@@ -25,11 +25,12 @@ use cardinal_plugin_host::{
     library::{Libraries, Library, SealedLibrary},
     watchdog::Watchdog,
 };
-use cardinal_store::catalogue::Catalogue;
+use cardinal_store::{catalogue::Catalogue, events::Events};
 use http::HeaderMap;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::database::Database;
@@ -91,10 +92,12 @@ impl Echo {
         let reaper = database.login(&database.prepared.names.reaper()).pg_config();
         let pools = Pools::new(core, reaper).unwrap();
         let catalogue = Arc::new(Catalogue::new(pools.core.clone(), Cursors::new([7; 32]), Clock::System));
+        let events = Arc::new(Events::new(pools.core.clone(), &CancellationToken::new()));
         let watchdog = Arc::new(Watchdog::start(Handle::current()).unwrap());
         let execution = PerPlugin::everyone(Execution::Inline);
         let services = Arc::new(Services {
             core: pools.core,
+            events,
             catalogue,
             watchdog,
             execution,

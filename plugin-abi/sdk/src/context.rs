@@ -1,20 +1,22 @@
 //! What a plugin may do with the host: [`PluginContext`].
 
+mod cards;
+
 use std::{
     future::Future,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     task::{Context, Waker},
 };
 
 use bytes::Bytes;
-use cardinal_plugin_abi::{CallId, CtxId, Fut, HostApiRef, Slice, error as codes};
+use cardinal_plugin_abi::{Answer, CallId, CtxId, Fut, HostApiRef, Slice};
 use futures_util::FutureExt;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
-    Card, CardPage, CardQuery, Connection, Error, Level, Metrics, Pool, Result, Task, User,
+    Connection, Error, Level, Metrics, Pool, Result, Task, User,
     database::{ConnectOptions, shape::Shapes},
     instance::About,
     panics::Registration,
@@ -29,6 +31,8 @@ pub(crate) struct Core {
     pub(crate) about: About,
     pub(crate) runtime: Runtime,
     pub(crate) shapes: Shapes,
+    /// The plugin's own user, once it was asked for.
+    service_user: OnceLock<Uuid>,
     _registration: Registration,
 }
 
@@ -38,7 +42,8 @@ impl Core {
         let runtime = Runtime::new(register, threads);
         #[cfg(any(feature = "log", feature = "tracing"))]
         crate::log_bridge::install(&about.name);
-        Self { host, ctx, about, runtime, shapes: Shapes::default(), _registration: registration }
+        let (shapes, service_user) = (Shapes::default(), OnceLock::new());
+        Self { host, ctx, about, runtime, shapes, service_user, _registration: registration }
     }
 
     /// A scope without a runtime.
@@ -61,7 +66,7 @@ pub(crate) struct InCall {
 
 enum Cancelled {
     Unasked,
-    Asked(Fut<u8>),
+    Asked(Fut<Answer>),
     Yes,
 }
 
@@ -123,6 +128,11 @@ impl PluginContext {
         &self.core.about.version
     }
 
+    /// The version of the host's core, semver: what `engine.core_version` is compared with.
+    pub fn core_version(&self) -> &str {
+        &self.core.about.core_version
+    }
+
     /// For a thread that the plugin has started itself, called on it at its beginning: tells the host whose it is, so that
     /// a crash of the thread, a stack overflow too, is put down to this plugin and not to whoever happened to have
     /// calls under way. The threads of the SDK and of its tokio are registered already.
@@ -147,84 +157,12 @@ impl PluginContext {
 
     /// The user that the plugin itself is, of kind `plugin`.
     pub fn service_user(&self) -> impl Future<Output = Result<User>> + Send + use<> {
-        let answer = (self.core.host.service_user())(self.core.ctx);
-        async { User::parse(answer.await.map_err(Error::of_host)?.get()) }
-    }
-
-    /// Writes one source of a card: `attributes.sources[source_key] = {kind, data, ...}`. Gives the
-    /// card's new version. Concurrent writes to one card never lose each other.
-    ///
-    /// `user_id` is the caller's ([`user`](Self::user)), or the service user's outside a call.
-    ///
-    /// # Errors
-    /// The host refuses a `source_key` that is not `<plugin name>:<suffix>`, a `kind` that the
-    /// manifest does not declare in `provides_kinds`, an unknown card, data over the limits
-    /// (256 KiB, 256 sources a card), another user's id, and a call without the right to write.
-    /// These errors can be passed on with `?`: the client gets the fitting status.
-    pub fn enrich_card<D: Serialize + ?Sized>(
-        &self,
-        card_id: Uuid,
-        user_id: Uuid,
-        source_key: &str,
-        kind: &str,
-        data: &D,
-    ) -> impl Future<Output = Result<i64>> + Send + use<D> {
-        let answer = serde_json::to_vec(data).map_err(Error::internal).map(|data| {
-            let enrich = self.core.host.enrich_card();
-            let (card, user) = (card_id.into_bytes().into(), user_id.into_bytes().into());
-            let (key, kind) = (Slice::text(source_key), Slice::text(kind));
-            enrich(self.core.ctx, self.call_id(), card, user, key, kind, Slice::new(&data))
-        });
-        async { version(answer?.await) }
-    }
-
-    /// Reads a card.
-    ///
-    /// # Errors
-    /// When there is no such card ([`Error::is_not_found`]), or the call may not read cards.
-    pub fn read_card(&self, card_id: Uuid, user_id: Uuid) -> impl Future<Output = Result<Card>> + Send + use<> {
-        let read = self.core.host.read_card();
-        let answer = read(self.core.ctx, self.call_id(), card_id.into_bytes().into(), user_id.into_bytes().into());
-        async { parse(answer.await, "card") }
-    }
-
-    /// The card as JSON text, with every digit of its numbers: the `Value` of [`Card`] rounds those beyond 64 bits or a
-    /// double. `serde_json::value::RawValue` reads parts of it and is taken by [`enrich_card`](Self::enrich_card) as it is.
-    ///
-    /// # Errors
-    /// Those of [`read_card`](Self::read_card).
-    pub fn read_card_json(&self, card_id: Uuid, user_id: Uuid) -> impl Future<Output = Result<String>> + Send + use<> {
-        let read = self.core.host.read_card();
-        let answer = read(self.core.ctx, self.call_id(), card_id.into_bytes().into(), user_id.into_bytes().into());
-        async {
-            let bytes = answer.await.map_err(Error::of_host)?;
-            String::from_utf8(bytes.get().to_vec()).map_err(Error::internal)
-        }
-    }
-
-    /// A page of cards that match `query`, which the service user reads outside a call.
-    pub fn list_cards(&self, query: CardQuery) -> impl Future<Output = Result<CardPage>> + Send + use<> {
-        let ctx = self.clone();
+        let (core, answer) = (self.core.clone(), (self.core.host.service_user())(self.core.ctx));
         async move {
-            let user = if ctx.call.is_some() { ctx.user()?.id } else { ctx.service_user().await?.id };
-            let query = serde_json::to_vec(&query)?;
-            let list = ctx.core.host.list_cards();
-            let answer = list(ctx.core.ctx, ctx.call_id(), user.into_bytes().into(), Slice::new(&query));
-            parse(answer.await, "page of cards")
+            let user = User::parse(answer.await.map_err(Error::of_host)?.get())?;
+            let _ = core.service_user.set(user.id); // it is the same each time
+            Ok(user)
         }
-    }
-
-    /// Removes one of the plugin's own sources of a card. Gives the card's new version.
-    pub fn remove_source(
-        &self,
-        card_id: Uuid,
-        user_id: Uuid,
-        source_key: &str,
-    ) -> impl Future<Output = Result<i64>> + Send + use<> {
-        let remove = self.core.host.remove_source();
-        let (card, user) = (card_id.into_bytes().into(), user_id.into_bytes().into());
-        let answer = remove(self.core.ctx, self.call_id(), card, user, Slice::text(source_key));
-        async { version(answer.await) }
     }
 
     /// A connection of the plugin's own pool: its `search_path` is the plugin's schema. Dropping it
@@ -289,7 +227,7 @@ impl PluginContext {
     pub fn log_with(&self, level: Level, message: impl AsRef<str>, fields: &Value) {
         let fields = if fields.is_object() { fields.to_string() } else { String::new() };
         let (message, fields) = (Slice::text(message.as_ref()), Slice::text(&fields));
-        (self.core.host.log())(self.core.ctx, self.call_id(), level as u32, message, fields);
+        (self.core.host.log())(self.core.ctx, self.call_id(), level as u32, message, fields, Slice::default());
     }
 
     /// Says how far the call is: `done` of `total`, where that is known, and a few words. An MCP client that has asked for
@@ -303,15 +241,20 @@ impl PluginContext {
     /// # }
     /// ```
     pub fn progress(&self, done: f64, total: Option<f64>, text: impl AsRef<str>) {
-        // A host of before it lacks this.
-        if let (Some(call), Some(progress)) = (&self.call, self.core.host.progress()) {
-            progress(self.core.ctx, call.id, done, total.unwrap_or(f64::NAN), Slice::text(text.as_ref()));
+        if let Some(call) = &self.call {
+            (self.core.host.progress())(
+                self.core.ctx,
+                call.id,
+                done,
+                total.unwrap_or(f64::NAN),
+                Slice::text(text.as_ref()),
+            );
         }
     }
 
     /// The plugin's metrics, in the host's `/metrics`.
     pub fn metrics(&self) -> Metrics<'_> {
-        Metrics::new(&self.core)
+        Metrics::new(&self.core, self.call_id())
     }
 
     /// Whether the call has been cancelled or is past its deadline; outside a call, whether the
@@ -390,15 +333,9 @@ fn without_value(fault: &str) -> String {
     fault.to_owned()
 }
 
-/// The host's answer to a write as the card's version.
-fn version(answer: Result<u64, cardinal_plugin_abi::Error>) -> Result<i64> {
-    let version = answer.map_err(Error::of_host)?;
-    i64::try_from(version).map_err(|_| Error::of_code(codes::INTERNAL, "the host's version of the card is no version"))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{version, without_value};
+    use super::without_value;
 
     #[test]
     fn a_setting_that_does_not_fit_is_told_without_its_value() {
@@ -413,11 +350,5 @@ mod tests {
         ] {
             assert_eq!(without_value(fault), told);
         }
-    }
-
-    #[test]
-    fn a_version_beyond_those_of_cards_is_an_error() {
-        assert_eq!(version(Ok(4)).unwrap(), 4);
-        assert!(version(Ok(u64::MAX)).is_err());
     }
 }

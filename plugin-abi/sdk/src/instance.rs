@@ -3,12 +3,10 @@
 use std::{future::Future, sync::Arc};
 
 use cardinal_plugin_abi::{
-    self as abi, Bytes, CallId, CtxId, Fut, HostApiRef, PluginModule, PluginModuleRef,
-    abi_stable::{
-        library::{__call_root_module_loader, CheckTypeLayout, LibHeader, RootModuleResult},
-        prefix_type::PrefixTypeTrait,
-    },
+    self as abi, Answer, Bytes, CallId, CtxId, Fut, HostApiRef, PluginModule, PluginModuleRef, Slice,
+    abi_stable::prefix_type::PrefixTypeTrait,
     door,
+    record::{self, instance as about_instance},
 };
 use futures_util::FutureExt;
 use serde::Deserialize;
@@ -35,18 +33,18 @@ pub trait Plugin: Send + Sync + 'static {
     fn routes(ctx: &PluginContext) -> Result<Router>;
 }
 
-/// The header that the host looks up in the library. Called by `plugin!` alone.
-pub const fn header<P: Plugin>() -> LibHeader {
-    // SAFETY: `construct::<P>` gives a `PluginModuleRef`, made by `leak_into_prefix`.
-    unsafe { LibHeader::from_constructor::<PluginModuleRef>(construct::<P>, CheckTypeLayout::Yes) }
+/// What the host looks up in the library. Called by `plugin!` alone.
+pub const fn entry<P: Plugin>() -> abi::Entry {
+    abi::Entry::new(open::<P>)
 }
 
-extern "C" fn construct<P: Plugin>() -> RootModuleResult {
-    __call_root_module_loader(module::<P>)
+unsafe extern "C" fn open<P: Plugin>(out: *mut *const (), err: *mut abi::Error) -> u8 {
+    // SAFETY: the host gives an `out` and an `err` that are valid for a write.
+    unsafe { door::guard(out, err, || Ok(module::<P>().into_raw())) }
 }
 
 /// The root table of the plugin `P`. For tests that drive a plugin without loading a library;
-/// `plugin!` needs no more than [`header`].
+/// `plugin!` needs no more than [`entry`].
 pub fn module<P: Plugin>() -> PluginModuleRef {
     PluginModule { describe: describe::<P>, create: create::<P>, exports, call, shutdown, destroy, get_extension }
         .leak_into_prefix()
@@ -70,9 +68,15 @@ extern "C" fn describe<P: Plugin>() -> Bytes {
     })
 }
 
-unsafe extern "C" fn create<P: Plugin>(host: HostApiRef, ctx: CtxId, out: *mut *const (), err: *mut abi::Error) -> u8 {
+unsafe extern "C" fn create<P: Plugin>(
+    host: HostApiRef,
+    ctx: CtxId,
+    about: Slice<'_>,
+    out: *mut *const (),
+    err: *mut abi::Error,
+) -> u8 {
     let body = || {
-        let instance = Instance::create(host, ctx, P::MANIFEST, &P::routes, Threads::Shared);
+        let instance = Instance::create((host, ctx), about.get(), P::MANIFEST, &P::routes, Threads::Shared);
         let instance = instance.map_err(abi::Error::from)?;
         Ok(Arc::into_raw(instance).cast::<()>())
     };
@@ -92,12 +96,12 @@ unsafe extern "C" fn call(instance: *const (), handler: u32, call: CallId, reque
     Fut::guarded(|| instance.call(handler, call, request))
 }
 
-unsafe extern "C" fn shutdown(instance: *const ()) -> Fut<u8> {
+unsafe extern "C" fn shutdown(instance: *const ()) -> Fut<Answer> {
     // SAFETY: as in `exports`.
     let core = unsafe { Instance::borrow(instance) }.core.clone();
     Fut::guarded(move || async move {
         core.runtime.shut_down().await;
-        Ok(0)
+        Ok(Answer::default())
     })
 }
 
@@ -121,12 +125,21 @@ fn caught(body: impl FnOnce() -> Bytes) -> Bytes {
 pub(crate) struct About {
     pub(crate) name: String,
     pub(crate) version: String,
+    /// The host's, empty when it does not say.
+    #[serde(skip)]
+    pub(crate) core_version: String,
 }
 
 impl About {
     fn read(manifest: &[u8]) -> Result<Self> {
         serde_json::from_slice(manifest)
             .map_err(|error| Error::internal(format!("the embedded manifest.json cannot be read: {error}")))
+    }
+
+    /// With what the host says of the instance.
+    fn with(self, about: &[u8]) -> Self {
+        let core_version = record::field(about, about_instance::CORE_VERSION);
+        Self { core_version: String::from_utf8_lossy(core_version).into_owned(), ..self }
     }
 }
 
@@ -144,13 +157,13 @@ impl Instance {
     }
 
     pub(crate) fn create(
-        host: HostApiRef,
-        ctx: CtxId,
+        (host, ctx): (HostApiRef, CtxId),
+        about: &[u8],
         manifest: &[u8],
         routes: &dyn Fn(&PluginContext) -> Result<Router>,
         threads: Threads,
     ) -> Result<Arc<Self>> {
-        let core = Arc::new(Core::new(host, ctx, About::read(manifest)?, threads));
+        let core = Arc::new(Core::new(host, ctx, About::read(manifest)?.with(about), threads));
         let context = PluginContext::of_instance(core.clone());
         let router = core.scope(0).enter(|| routes(&context))?;
         let entries = router.finish(&named_handlers(manifest)).map_err(Error::internal)?;

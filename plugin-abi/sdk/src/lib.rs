@@ -51,6 +51,7 @@
 
 #![deny(missing_docs)]
 
+mod card_events;
 mod cards;
 mod context;
 mod cursor;
@@ -73,6 +74,7 @@ mod stream;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use card_events::{CardChange, CardEvent, CardEvents};
 pub use cardinal_plugin_macros::{FromRow, plugin};
 pub use cards::{Card, CardPage, CardQuery, Source, User, UserKind};
 pub use context::PluginContext;
@@ -107,11 +109,11 @@ pub use uuid::{self, Uuid};
 /// Not part of what is kept stable.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::instance::{Plugin, header, module};
+    pub use crate::instance::{Plugin, entry, module};
     pub use crate::print::print;
     pub use cardinal_plugin_abi as abi;
     pub use cardinal_plugin_abi::{
-        abi_stable::library::LibHeader,
+        Entry,
         section::{Header, package_size, write_package},
     };
 }

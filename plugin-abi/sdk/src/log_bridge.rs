@@ -74,7 +74,7 @@ fn write(origin: (CtxId, CallId), level: Level, message: &str, fields: Map<Strin
     let Some((host, found)) = logger_of(ctx) else { return };
     let call = if found == ctx { call } else { 0 };
     let fields = Value::from(bounded(fields)).to_string();
-    (host.log())(found, call, level as u32, Slice::text(message), Slice::text(&fields));
+    (host.log())(found, call, level as u32, Slice::text(message), Slice::text(&fields), Slice::default());
 }
 
 /// What of the fields fits; `fields_cut` says that something did not.

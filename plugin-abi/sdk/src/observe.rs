@@ -1,6 +1,6 @@
 //! Log lines and metrics.
 
-use cardinal_plugin_abi::Slice;
+use cardinal_plugin_abi::{CallId, Slice};
 use serde_json::{Map, Value};
 
 use crate::context::Core;
@@ -33,6 +33,7 @@ pub enum Level {
 #[must_use = "a label alone counts nothing"]
 pub struct Metrics<'a> {
     core: &'a Core,
+    call: CallId,
     labels: Map<String, Value>,
 }
 
@@ -41,8 +42,8 @@ const GAUGE: u32 = 2;
 const HISTOGRAM: u32 = 3;
 
 impl<'a> Metrics<'a> {
-    pub(crate) fn new(core: &'a Core) -> Self {
-        Self { core, labels: Map::new() }
+    pub(crate) fn new(core: &'a Core, call: CallId) -> Self {
+        Self { core, call, labels: Map::new() }
     }
 
     /// Adds a label to what follows. Few different values: each makes a series of its own.
@@ -68,7 +69,8 @@ impl<'a> Metrics<'a> {
 
     fn send(&self, kind: u32, name: &str, value: f64) {
         let labels = if self.labels.is_empty() { String::new() } else { Value::from(self.labels.clone()).to_string() };
-        (self.core.host.metric())(self.core.ctx, kind, Slice::text(name), value, Slice::text(&labels));
+        let (name, labels) = (Slice::text(name), Slice::text(&labels));
+        (self.core.host.metric())(self.core.ctx, self.call, kind, name, value, labels, Slice::default());
     }
 }
 

@@ -85,7 +85,7 @@ fn report(host: HostApiRef, ctx: CtxId, info: &PanicHookInfo<'_>) {
     }
     let fields = fields.to_string();
     let line = format!("panicked at {place}: {message}");
-    (host.log())(ctx, call, Level::Error as u32, Slice::text(&line), Slice::text(&fields));
+    (host.log())(ctx, call, Level::Error as u32, Slice::text(&line), Slice::text(&fields), Slice::default());
 }
 
 /// Whether another backtrace fits into this while. Never waits.

@@ -31,5 +31,5 @@ macro_rules! eprintln {
 pub fn print(level: Level, line: Arguments<'_>) {
     let Some((host, ctx)) = logger() else { return ::std::eprintln!("{line}") };
     let (_, call) = Scope::current();
-    (host.log())(ctx, call, level as u32, Slice::text(&line.to_string()), Slice::default());
+    (host.log())(ctx, call, level as u32, Slice::text(&line.to_string()), Slice::default(), Slice::default());
 }

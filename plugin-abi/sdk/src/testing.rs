@@ -44,6 +44,7 @@
 //! listener of the test.
 
 mod database;
+mod events;
 #[doc(hidden)]
 pub mod fake_host;
 mod reply;
@@ -57,7 +58,10 @@ use std::{
     time::Duration,
 };
 
-use cardinal_plugin_abi::{CtxId, Fut};
+use cardinal_plugin_abi::{
+    CtxId, Fut,
+    record::{self, instance},
+};
 use http::Method;
 use serde_json::Value;
 use uuid::Uuid;
@@ -77,6 +81,9 @@ use crate::{
 
 /// The id of the plugin's own user ([`PluginContext::service_user`]).
 pub const SERVICE_USER: Uuid = Uuid::from_u128(0x0190_d3a0_0000_7000_8000_0000_0000_000a);
+
+/// The core's version that a [`TestHost`] has ([`PluginContext::core_version`]).
+pub const CORE_VERSION: &str = "1.0.0";
 
 const NO_DATABASE: &str = "there is no database for tests: set CARDINAL_TEST_DATABASE to the address of a PostgreSQL, as \
                            in postgres://user:password@localhost/postgres";
@@ -207,10 +214,16 @@ impl TestHostBuilder {
 
 fn start(ctx: CtxId, manifest: &str, routes: &Routes, threads: Threads) -> Arc<Instance> {
     let routes = |ctx: &PluginContext| routes(ctx);
-    match Instance::create(api(), ctx, manifest.as_bytes(), &routes, threads) {
+    match Instance::create((api(), ctx), &about(), manifest.as_bytes(), &routes, threads) {
         Ok(instance) => instance,
         Err(error) => panic!("the plugin does not start: {error}"),
     }
+}
+
+/// What a host says of an instance.
+fn about() -> Vec<u8> {
+    let fields = [(instance::CORE_VERSION, CORE_VERSION), (instance::GENERATION, "1")];
+    record::write(&fields.map(|(number, text)| (number, text.as_bytes())))
 }
 
 impl TestHost {
@@ -313,7 +326,11 @@ impl TestHost {
     /// When `card` has no id.
     pub fn add_card(&self, card: Value) -> Uuid {
         let Some(id) = card["id"].as_str().and_then(|id| id.parse().ok()) else { panic!("the card has no id: {card}") };
-        lock(&self.fake.cards).insert(id, card);
+        let what = match lock(&self.fake.cards).insert(id, card.clone()) {
+            Some(_) => "card.updated",
+            None => "card.created",
+        };
+        self.fake.raise(what, &card, &Value::Null);
         id
     }
 
@@ -327,6 +344,18 @@ impl TestHost {
             Ok(card) => card,
             Err(error) => panic!("there is no card {id}, or not a whole one: {error}"),
         }
+    }
+
+    /// Lets the plugin know of an action on so many cards that they are not named ([`CardChange::Bulk`]).
+    ///
+    /// [`CardChange::Bulk`]: crate::CardChange::Bulk
+    pub fn raise_bulk_event(&self, action: &str, cards: usize) {
+        self.fake.raise_bulk(action, cards);
+    }
+
+    /// Forgets what has happened to cards so far: who reads on from there is told to look at all of them.
+    pub fn forget_card_events(&self) {
+        self.fake.forget_events();
     }
 
     /// The lines of the plugin's log so far, panics included.
@@ -344,7 +373,7 @@ impl TestHost {
         self.fake.journal()
     }
 
-    /// Lets the host answer with this error from now on. `what` is a host function (`read_card`, `list_cards`,
+    /// Lets the host answer with this error from now on. `what` is a host function (`read_card`, `list_cards`, `card_events`,
     /// `enrich_card`, `remove_source`, `service_user`, `connect`, `query`, `execute`), or SQL that is run without
     /// parameters (`COMMIT`).
     pub fn fail(&self, what: &str, error: Error) {

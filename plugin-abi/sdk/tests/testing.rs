@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use cardinal_plugin::{
-    Error, Level, PluginContext, Request, Response, Result, Router, Uuid, block_on,
+    CardChange, Error, Level, PluginContext, Request, Response, Result, Router, Uuid, block_on,
     bytes::Bytes,
     futures::stream,
     json,
@@ -143,6 +146,64 @@ fn a_call_has_its_users_rights_and_no_more() {
     assert!(block_on(host.context().read_card(lamp, SERVICE_USER)).is_ok());
     let unknown = block_on(host.context().read_card(Uuid::nil(), SERVICE_USER)).unwrap_err();
     assert!(unknown.is_not_found());
+}
+
+#[test]
+fn what_happens_to_cards_is_read_by_pages() {
+    let host = host();
+    let ctx = host.context();
+    let begin = block_on(ctx.card_events(None, 10)).unwrap();
+    assert!(begin.restart && begin.items.is_empty());
+    let lamp = host.add_card(test_card("Lamp", json!({})));
+    block_on(ctx.enrich_card(lamp, SERVICE_USER, "notes:all", "note", &json!({}))).unwrap();
+    block_on(ctx.remove_source(lamp, SERVICE_USER, "notes:all")).unwrap();
+    let first = block_on(ctx.card_events(Some(begin.cursor), 2)).unwrap();
+    let changes: Vec<_> = first.items.iter().map(|event| (event.what, event.card_id, event.version)).collect();
+    assert_eq!(changes, [(CardChange::Created, Some(lamp), Some(1)), (CardChange::Enriched, Some(lamp), Some(2))]);
+    assert_eq!((first.items[0].plugin(), first.items[1].plugin()), (None, Some("notes")));
+    let next = block_on(ctx.card_events(Some(first.cursor), 2)).unwrap();
+    assert_eq!(next.items[0].what, CardChange::SourceRemoved);
+    assert!(block_on(ctx.card_events(Some(next.cursor), 2)).unwrap().items.is_empty());
+    host.raise_bulk_event("purge", 900);
+    let bulk = block_on(ctx.next_card_events(Some(next.cursor), 2)).unwrap();
+    assert_eq!((bulk.items[0].what, bulk.items[0].card_id), (CardChange::Bulk, None));
+    host.forget_card_events();
+    assert!(block_on(ctx.card_events(Some(begin.cursor), 2)).unwrap().restart);
+    let stranger = host.call_context(TestRequest::get("/").user(test_user("Eve", &[])));
+    assert_eq!(block_on(stranger.card_events(None, 1)).unwrap_err().code(), Some("insufficient-scope"));
+}
+
+#[test]
+fn events_are_followed_and_come_again_until_they_are_dealt_with() {
+    let host = TestHost::builder(MANIFEST).paused().start(routes);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (own, kept) = (host.context(), seen.clone());
+    let following = host.context().spawn(async move {
+        own.follow_card_events(None, |page| {
+            let mut seen = kept.lock().unwrap();
+            seen.push((page.restart, page.items.len()));
+            let fails = seen.len() == 2;
+            async move { if fails { Err(Error::internal("on purpose")) } else { Ok(()) } }
+        })
+        .await;
+    });
+    let until = |count: usize| {
+        while seen.lock().unwrap().len() < count {
+            std::thread::yield_now();
+        }
+    };
+    until(1);
+    host.add_card(test_card("Lamp", json!({})));
+    until(2);
+    while !host.log().iter().any(|line| line.message.contains("card events")) {
+        std::thread::yield_now();
+    }
+    block_on(host.advance(Duration::from_secs(1)));
+    until(3);
+    host.add_card(test_card("Chair", json!({})));
+    until(4);
+    assert_eq!(*seen.lock().unwrap(), [(true, 0), (false, 1), (false, 1), (false, 1)]);
+    drop(following);
 }
 
 #[test]

@@ -29,6 +29,9 @@ pub use validators::Validators;
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_REDIRECTS: usize = 5;
 const MAX_BODY: usize = 4 << 20;
+const MAX_FEED: usize = 32 << 20;
+/// The same for a feed, which is larger, and which no caller waits for.
+const FEED_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_URL: usize = 2048;
 
 /// How robots.txt files call us, and the beginning of our `User-Agent`.
@@ -83,19 +86,59 @@ fn check(url: &Url) -> Result<(), FetchError> {
     Ok(())
 }
 
+/// What is asked for, and what may come.
+struct Wanted {
+    accept: &'static str,
+    max_body: usize,
+    timeout: Duration,
+    is_page: bool,
+}
+
+const PAGE: Wanted = Wanted {
+    accept: "text/html, application/xhtml+xml;q=0.9",
+    max_body: MAX_BODY,
+    timeout: TOTAL_TIMEOUT,
+    is_page: true,
+};
+const FEED: Wanted = Wanted {
+    accept: "application/xml, text/xml, application/json, text/csv, text/plain;q=0.8, */*;q=0.5",
+    max_body: MAX_FEED,
+    timeout: FEED_TIMEOUT,
+    is_page: false,
+};
+
+/// Reads the feed or sitemap at `url`, of whatever type; a file that is packed itself (`sitemap.xml.gz`) is unpacked.
+pub async fn feed(sites: &Sites, turn: Turn, url: &Url, manners: &Manners) -> Result<Page, FetchError> {
+    match follow(sites, turn, url, manners, &FEED, None).await? {
+        Fetched::Page(page) => Ok(Page { body: exchange::unpacked(page.body, MAX_FEED).await?, ..page }),
+        Fetched::Unchanged(_) => Err(FetchError::Status(StatusCode::NOT_MODIFIED)),
+    }
+}
+
 /// Reads the HTML page at `url`, unless it is still the one that `known` came from.
 ///
 /// Follows redirects: each step is checked, and asks its site's permission, like the first. `turn`
 /// is the one at the site of `url`; a step to another site gives it up and waits for one there.
 pub async fn page(
     sites: &Sites,
-    mut turn: Turn,
+    turn: Turn,
     url: &Url,
     manners: &Manners,
     known: Option<&Validators>,
 ) -> Result<Fetched, FetchError> {
+    follow(sites, turn, url, manners, &PAGE, known).await
+}
+
+async fn follow(
+    sites: &Sites,
+    mut turn: Turn,
+    url: &Url,
+    manners: &Manners,
+    wanted: &Wanted,
+    known: Option<&Validators>,
+) -> Result<Fetched, FetchError> {
     let mut url = url.clone();
-    let mut left = TOTAL_TIMEOUT;
+    let mut left = wanted.timeout;
     for _ in 0..=MAX_REDIRECTS {
         check(&url)?;
         if !turn.covers(&url) {
@@ -104,7 +147,7 @@ pub async fn page(
         }
         let begun = Instant::now();
         let known = known.filter(|known| known.url == url);
-        let step = timeout(left, step(&mut turn, &url, manners, known));
+        let step = timeout(left, step(&mut turn, &url, manners, wanted, known));
         match step.await.unwrap_or(Err(FetchError::Timeout))? {
             Step::There(fetched) => return Ok(fetched),
             Step::Redirect(to) => url = to,
@@ -119,21 +162,28 @@ enum Step {
     Redirect(Url),
 }
 
-async fn step(turn: &mut Turn, url: &Url, manners: &Manners, known: Option<&Validators>) -> Result<Step, FetchError> {
+async fn step(
+    turn: &mut Turn,
+    url: &Url,
+    manners: &Manners,
+    wanted: &Wanted,
+    known: Option<&Validators>,
+) -> Result<Step, FetchError> {
     if manners.honour_robots {
         permission::ask(turn, url, manners).await?;
     }
     let mut headers = HeaderMap::new();
-    headers.insert(ACCEPT, HeaderValue::from_static("text/html, application/xhtml+xml;q=0.9"));
+    headers.insert(ACCEPT, HeaderValue::from_static(wanted.accept));
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     known.into_iter().for_each(|known| known.ask(&mut headers));
     let exchange = Exchange { url, manners, headers };
-    exchange.run(async |response| read(turn, url, known, response).await).await
+    exchange.run(async |response| read(turn, url, wanted, known, response).await).await
 }
 
 async fn read(
     turn: &mut Turn,
     url: &Url,
+    wanted: &Wanted,
     known: Option<&Validators>,
     response: Response<hyper::body::Incoming>,
 ) -> Result<Step, FetchError> {
@@ -150,9 +200,9 @@ async fn read(
         }
         return Err(FetchError::Status(status));
     }
-    let content_type = html_type(response.headers())?;
+    let content_type = content_type(response.headers(), wanted)?;
     let validators = Validators::from_headers(url.clone(), response.headers());
-    let body = exchange::body(response, MAX_BODY).await?;
+    let body = exchange::body(response, wanted.max_body).await?;
     Ok(Step::There(Fetched::Page(Page { content_type, body, validators })))
 }
 
@@ -163,9 +213,12 @@ fn rest(response: &Response<hyper::body::Incoming>) -> Option<Duration> {
     seconds.trim().parse().ok().map(Duration::from_secs)
 }
 
-fn html_type(headers: &HeaderMap) -> Result<String, FetchError> {
+fn content_type(headers: &HeaderMap, wanted: &Wanted) -> Result<String, FetchError> {
     let content_type = headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let content_type = content_type.unwrap_or_default().into_owned();
+    if !wanted.is_page {
+        return Ok(content_type);
+    }
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match essence.as_str() {
         "text/html" | "application/xhtml+xml" => Ok(content_type),

@@ -1,11 +1,13 @@
 //! Reads product pages of suppliers into master cards. The plugin to read before writing one:
 //! `README.md` beside this crate walks through it.
 
+mod bulk;
 mod cache;
 pub mod fetch;
 pub mod politeness;
 pub mod product;
 mod routes;
+mod runs;
 mod service;
 mod settings;
 #[cfg(test)]

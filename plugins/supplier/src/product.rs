@@ -4,6 +4,7 @@ mod address;
 mod availability;
 pub mod charset;
 mod elements;
+pub mod feed;
 mod gtin;
 mod json;
 mod microdata;

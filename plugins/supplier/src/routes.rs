@@ -6,6 +6,7 @@ use cardinal_plugin::{Cursor, Error, Page, PluginContext, Request, Response, Res
 use serde::Deserialize;
 
 use crate::service::{self, Wanted};
+use crate::{bulk, runs};
 
 const ITEMS_DEFAULT: u32 = 50;
 const ITEMS_MAX: u32 = 200;
@@ -17,6 +18,11 @@ pub(crate) fn routes(_ctx: &PluginContext) -> Router {
         .post("/enrich/{card_id}", enrich)
         .post("/process", enrich)
         .get("/items", items)
+        .post("/feeds", start_feed)
+        .get("/feeds", feeds)
+        .get("/feeds/{id}", feed)
+        .post("/feeds/{id}/cancel", cancel_feed)
+        .handler("feed_tool", feed_tool)
 }
 
 #[derive(Deserialize)]
@@ -62,14 +68,63 @@ struct ItemsInput {
     cursor: Option<String>,
 }
 
+fn page_size(asked: Option<u32>) -> Result<u32> {
+    let limit = asked.unwrap_or(ITEMS_DEFAULT);
+    match (1..=ITEMS_MAX).contains(&limit) {
+        true => Ok(limit),
+        false => Err(Error::bad_request(format!("`limit` must be between 1 and {ITEMS_MAX}."))),
+    }
+}
+
 async fn items(ctx: PluginContext, request: Request) -> Result<Response> {
     let input: ItemsInput = request.input().await?;
-    let limit = input.limit.unwrap_or(ITEMS_DEFAULT);
-    if !(1..=ITEMS_MAX).contains(&limit) {
-        return Err(Error::bad_request(format!("`limit` must be between 1 and {ITEMS_MAX}.")));
-    }
+    let limit = page_size(input.limit)?;
     let before = input.cursor.as_deref().map(Cursor::read).transpose()?;
     // One more than asked for shows whether there is a next page.
     let items = service::items(&ctx, limit + 1, before).await?;
     Ok(Response::json(&Page::new(items, limit as usize, |item| item.id)?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FeedInput {
+    url: String,
+}
+
+async fn start_feed(ctx: PluginContext, request: Request) -> Result<Response> {
+    let FeedInput { url } = request.input().await?;
+    let run = bulk::start(&ctx, &url).await?;
+    Ok(Response::json(&json!({ "item": run })).status(202))
+}
+
+/// For clients that wait: the same run, with progress.
+async fn feed_tool(ctx: PluginContext, request: Request) -> Result<Response> {
+    let FeedInput { url } = request.input().await?;
+    let run = bulk::start(&ctx, &url).await?;
+    Ok(Response::json(&bulk::wait(&ctx, run).await?))
+}
+
+async fn feeds(ctx: PluginContext, request: Request) -> Result<Response> {
+    let input: ItemsInput = request.input().await?;
+    let limit = page_size(input.limit)?;
+    let before = input.cursor.as_deref().map(Cursor::read).transpose()?;
+    let runs = runs::list(&ctx, limit + 1, before).await?;
+    Ok(Response::json(&Page::new(runs, limit as usize, |run| run.id)?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunInput {
+    id: i64,
+}
+
+async fn feed(ctx: PluginContext, request: Request) -> Result<Value> {
+    let RunInput { id } = request.input().await?;
+    Ok(json!({ "item": runs::get(&ctx, id).await? }))
+}
+
+async fn cancel_feed(ctx: PluginContext, request: Request) -> Result<Value> {
+    let RunInput { id } = request.input().await?;
+    runs::cancel(&ctx, id).await?;
+    Ok(json!({ "item": runs::get(&ctx, id).await? }))
 }

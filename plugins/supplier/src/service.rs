@@ -14,13 +14,13 @@ use crate::product::{self, Product, charset};
 use crate::settings::Settings;
 
 /// The data kind of `provides_kinds` in the manifest. Other plugins look for it in the cards.
-const KIND: &str = "supplier";
+pub(crate) const KIND: &str = "supplier";
 
 const NO_PRODUCT: &str =
     "No product was found on this page: neither schema.org data (JSON-LD, microdata) nor OpenGraph describes one.";
 
 /// Of the whole library and not of an instance: a site does not care that the plugin was reloaded.
-static SITES: LazyLock<Sites> = LazyLock::new(Sites::default);
+pub(crate) static SITES: LazyLock<Sites> = LazyLock::new(Sites::default);
 
 /// Pages that are gone through at the same time: a page of 4 MiB can take many times that while it is.
 static SEARCHES: Semaphore = Semaphore::const_new(4);
@@ -63,10 +63,14 @@ pub(crate) async fn items(ctx: &PluginContext, limit: u32, before: Option<i64>) 
 }
 
 fn read_address(wanted: &Wanted) -> Result<Url> {
-    fetch::parse(&wanted.address).map_err(|error| reply(&error))
+    parse_address(&wanted.address)
 }
 
-async fn product_at(ctx: &PluginContext, address: &Url, refresh: bool) -> Result<Product> {
+pub(crate) fn parse_address(address: &str) -> Result<Url> {
+    fetch::parse(address).map_err(|error| reply(&error))
+}
+
+pub(crate) async fn product_at(ctx: &PluginContext, address: &Url, refresh: bool) -> Result<Product> {
     let settings: Settings = ctx.settings()?;
     let is_fresh = |known: &Cached| !refresh && known.is_fresh(settings.lifetime());
     if let Some(known) = cache::find(ctx, address).await?.filter(is_fresh) {
@@ -126,7 +130,7 @@ async fn find_product(page: Page) -> Result<product::Found> {
 }
 
 /// What the log and what the caller gets to know of a page that could not be read.
-fn failed(ctx: &PluginContext, address: &Url, error: &FetchError) -> Error {
+pub(crate) fn failed(ctx: &PluginContext, address: &Url, error: &FetchError) -> Error {
     ctx.log_with(Level::Info, "a page was not read", &json!({ "url": address, "reason": reason(error) }));
     reply(error)
 }
@@ -158,7 +162,7 @@ fn reply(error: &FetchError) -> Error {
     }
 }
 
-fn sentence(text: &str) -> String {
+pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string());
     format!("{}{}.", first.unwrap_or_default(), letters.as_str())

@@ -23,18 +23,25 @@ fn get(host: &TestHost, path: &str) -> TestReply {
 
 /// A supplier's site with one page, as long as the test program runs.
 fn site() -> String {
+    format!("{}/lamp", serve(|_| PAGE.to_owned()))
+}
+
+/// A site that answers each path with what `page` says.
+fn serve(page: impl Fn(&str) -> String + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let mut stream = stream;
             let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let first = lines.next().and_then(std::result::Result::ok).unwrap_or_default();
             while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let page = page(first.split(' ').nth(1).unwrap_or_default());
             let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n";
-            let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{PAGE}", PAGE.len());
+            let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{page}", page.len());
         }
     });
-    format!("http://{address}/lamp")
+    format!("http://{address}")
 }
 
 #[test]
@@ -79,4 +86,59 @@ fn a_page_becomes_a_source_of_the_card_once() {
     assert_eq!((&items["items"][0]["card_ids"], &items["next_cursor"]), (&json!([card]), &Value::Null));
     let reader = test_user("Ada", &["plugin:supplier:read"]);
     assert_eq!(block_on(host.send(enrich().user(reader))).status(), 403);
+}
+
+/// Begins a feed and waits for its end.
+fn gone_through(host: &TestHost, url: &str) -> Value {
+    let begun = block_on(host.send(TestRequest::post("/feeds").json(&json!({ "url": url }))));
+    assert_eq!(begun.status(), 202, "{begun:?}");
+    let path = format!("/feeds/{}", begun.json()["item"]["id"]);
+    loop {
+        let run = get(host, &path).json()["item"].clone();
+        if run["state"] != "running" {
+            return run;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_feed_and_a_sitemap_enrich_the_cards_with_their_skus() {
+    if !has_database() {
+        return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
+    }
+    let address = serve(|path| match path {
+        "/feed.csv" => "sku,title,price,image\nL1,Lamp,\"9,90 EUR\",/1.jpg\nL2,Other,1,\nL9,Unknown,1,\n".to_owned(),
+        "/sitemap.xml" => "<urlset><url><loc>/lamp</loc></url><url><loc>/none</loc></url>\
+                           <url><loc>http://elsewhere.example/</loc></url></urlset>"
+            .to_owned(),
+        "/none" => "<html></html>".to_owned(),
+        "/bad" => "nothing".to_owned(),
+        _ => PAGE.to_owned(),
+    });
+    let host = host(json!({ "allow_private_addresses": true, "honour_robots": false, "delay_ms": 0 }));
+    let lamp = host.add_card(test_card("Card", json!({ "sku": "L1" })));
+    let other = host.add_card(test_card("Other", json!({ "sku": "L2" })));
+    let run = gone_through(&host, &format!("{address}/feed.csv"));
+    let counts = |run: &Value| ["total", "done", "enriched", "unmatched", "failed"].map(|name| run[name].clone());
+    assert_eq!((&run["state"], counts(&run)), (&json!("done"), [3, 3, 2, 1, 0].map(Value::from)), "{run}");
+    let source = host.card(lamp).sources()["supplier:127.0.0.1:feed"].data.clone();
+    assert_eq!(
+        (&source["price"], &source["images"]),
+        (&json!("9.90"), &json!([format!("{address}/1.jpg")])),
+        "{source}"
+    );
+    assert_eq!(host.card(other).version, 2);
+    let run = gone_through(&host, &format!("{address}/sitemap.xml"));
+    assert_eq!((&run["state"], counts(&run)), (&json!("done"), [2, 2, 1, 0, 1].map(Value::from)), "{run}");
+    assert_eq!(run["problems"][0]["entry"], format!("{address}/none"), "{run}");
+    let run = gone_through(&host, &format!("{address}/bad"));
+    assert_eq!(
+        (&run["state"], run["problems"][0]["detail"].as_str().unwrap().contains("no feed")),
+        (&json!("failed"), true)
+    );
+    let tool = TestRequest::tool("plugin_supplier_feed", &json!({ "url": format!("{address}/feed.csv") }));
+    assert_eq!(block_on(host.send(tool)).json()["enriched"], 2);
+    assert_eq!(get(&host, "/feeds?limit=2").json()["items"].as_array().unwrap().len(), 2);
+    assert_eq!(get(&host, "/feeds/999").status(), 404);
 }

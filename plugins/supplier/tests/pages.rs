@@ -147,7 +147,9 @@ proptest! {
         let url = Url::parse("https://shop.example/").unwrap();
         product::find(&charset::decode(&body, None), &url);
         if let Some(found) = product::find(&elements.concat(), &url) {
-            let decimal = |price: &str| price.split('.').count() <= 2 && price.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+            let decimal = |price: &str| {
+                price.split('.').count() <= 2 && price.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+            };
             prop_assert!(found.facts.price.as_deref().is_none_or(decimal), "{found:?}");
             prop_assert!(found.facts.images.iter().all(|image| image.starts_with("http")), "{found:?}");
         }

@@ -2,7 +2,7 @@
 //! closed to whoever was not let in. A route without a case fails the test by name.
 
 use cardinal_base::scope::{APPROVE, KNOWN, UNATTENDED};
-use cardinal_serve::{audit::AuditAction, router::Access as Declared};
+use cardinal_serve::{api, http::path::PLUGIN_PATHS, router::Access as Declared};
 use cardinal_tests::{Answer, Client, Host, Package, PluginsFolder, User, unique};
 use http::Method;
 use serde_json::json;
@@ -75,6 +75,7 @@ const CASES: &[Case] = &[
     // The query names nothing.
     Case("GET", "/v1/admin/pictures", Scope("cards:read"), 400),
     Case("GET", "/v1/admin/openapi.json", Credential, 200),
+    Case("GET", "/v1/admin/plugin-manifest.schema.json", Nothing, 200),
     Case("GET", "/v1/admin/kinds", Scope("plugins:read"), 200),
     Case("GET", "/v1/admin/views", Scope("cards:read"), 200),
     Case("POST", "/v1/admin/views", Scope("cards:read"), 400),
@@ -151,22 +152,23 @@ async fn ask(client: &Client, case: &Case) -> Answer {
 
 #[test]
 fn every_route_of_the_table_has_its_case() {
-    let router = cardinal_serve::router::Router::new(&Default::default()).unwrap();
-    for route in router.routes() {
+    let rows = api::routes().into_iter().map(|route| {
         let declared = match route.access {
             Declared::Public => Nothing,
             Declared::Authenticated => Credential,
             Declared::Scope(scope) => Scope(scope),
-            Declared::Plugin => PluginScope,
         };
-        let case = CASES.iter().find(|case| case.0 == route.method.as_str() && case.1 == route.path);
-        let case = case.unwrap_or_else(|| {
-            panic!("{} {} has no case in tests/tests/it/access.rs: who may call it?", route.method, route.path)
-        });
-        assert_eq!(case.2, declared, "{} {}: the case and the table disagree", route.method, route.path);
+        (route.method, route.path, declared)
+    });
+    let rows: Vec<_> = rows.chain(PLUGIN_PATHS.map(|path| (Method::GET, path, PluginScope))).collect();
+    for (method, path, declared) in &rows {
+        let case = CASES.iter().find(|case| case.0 == method.as_str() && case.1 == *path);
+        let case =
+            case.unwrap_or_else(|| panic!("{method} {path} has no case in tests/tests/it/access.rs: who may call it?"));
+        assert_eq!(case.2, *declared, "{method} {path}: the case and the table disagree");
     }
     for case in CASES {
-        let known = router.routes().iter().any(|route| case.0 == route.method.as_str() && case.1 == route.path);
+        let known = rows.iter().any(|(method, path, _)| case.0 == method.as_str() && case.1 == *path);
         assert!(known, "{} {} has a case and is not in the table", case.0, case.1);
     }
 }
@@ -181,11 +183,10 @@ fn every_route_that_changes_something_is_an_act_or_work_on_data() {
         "/v1/admin/plugins/",
         "/v1/admin/plugin-registry/{name}/client-errors",
     ];
-    let router = cardinal_serve::router::Router::new(&Default::default()).unwrap();
-    for route in router.routes().iter().filter(|route| route.method != Method::GET) {
+    for route in api::routes().iter().filter(|route| route.method != Method::GET) {
         let is_data = DATA.iter().any(|data| route.path.starts_with(data));
-        let act = AuditAction::of_route(&route.method, route.path);
-        assert!(is_data != act.is_some(), "{} {}: neither an act of audit.rs nor data", route.method, route.path);
+        let name = format!("{} {}", route.method, route.path);
+        assert!(is_data != route.audits.is_some(), "{name}: its row names no audit action, and it is no data");
     }
 }
 

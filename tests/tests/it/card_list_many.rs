@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use cardinal_tests::{Host, User};
-use serde_json::Value;
+use cardinal_tests::{Host, Package, PluginsFolder, User, unique};
+use serde_json::{Value, json};
 use tokio_postgres::Client;
 
 const CARDS: &str = "/v1/admin/master-cards";
@@ -34,7 +34,8 @@ async fn seeded() -> (Host, Client) {
     let database = host.database().await;
     database.execute(SEED, &[]).await.unwrap();
     database.execute(SOURCES, &[]).await.unwrap();
-    database.batch_execute("ANALYZE public.master_cards, public.card_source_index").await.unwrap();
+    let analyze = "ANALYZE public.master_cards, public.card_source_index, public.card_list_index, public.card_words, public.card_times";
+    database.batch_execute(analyze).await.unwrap();
     (host, database)
 }
 
@@ -45,6 +46,12 @@ fn ids(page: &Value) -> Vec<String> {
 async fn page(owner: &User, query: &str, cursor: Option<&str>) -> Value {
     let cursor = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
     owner.get(&format!("{CARDS}?limit={LIMIT}{query}{cursor}")).await.expect(200)
+}
+
+/// A time so many minutes ago, as the seed has times.
+fn changed(minutes: i64) -> String {
+    let at = time::OffsetDateTime::now_utc() - time::Duration::minutes(minutes);
+    at.replace_nanosecond(0).unwrap().format(&time::format_description::well_known::Rfc3339).unwrap()
 }
 
 fn has(kind: &str) -> String {
@@ -78,6 +85,19 @@ async fn every_page_is_what_plain_sql_says() {
         ("&q=wA".to_owned(), "starts_with(title, 'Wa')".to_owned()),
         ("&q=S_".to_owned(), "true".to_owned()),
         ("&q=%25%25%25".to_owned(), "false".to_owned()),
+        ("&q=lamp&kind=most".to_owned(), format!("title ILIKE '%lamp%' AND {}", has("most"))),
+        ("&q=S_&kind=late".to_owned(), has("late")),
+        ("&q=lamp&missing_kind=nearly".to_owned(), format!("title ILIKE '%lamp%' AND NOT {}", has("nearly"))),
+        ("&q=chair&status=archived".to_owned(), "title ILIKE '%chair%' AND status = 'archived'".to_owned()),
+        (format!("&updated_since={}", changed(300)), format!("updated_at >= '{}'", changed(300))),
+        (
+            format!("&updated_since={}&q=lamp", changed(9_000)),
+            format!("updated_at >= '{}' AND title ILIKE '%lamp%'", changed(9_000)),
+        ),
+        (
+            format!("&updated_since={}&kind=few", changed(20_000)),
+            format!("updated_at >= '{}' AND {}", changed(20_000), has("few")),
+        ),
     ];
     for (query, condition) in &filters {
         for (sort, column) in
@@ -140,5 +160,146 @@ async fn paging_misses_and_repeats_nothing_while_cards_come_and_go() {
         assert_eq!(distinct.len(), seen.len(), "{query}: a card came twice");
         assert!(all.difference(&distinct).all(|id| gone.contains(id)), "{query}: a card was missed");
         assert!(distinct.is_disjoint(&gone), "{query}: a deleted card came");
+    }
+}
+
+/// Lists are read from rows beside the cards: none is missing, too many, or says something else than its card.
+const DIFFERENT: &str = "
+SELECT coalesce(c.id, l.card_id, t.card_id)::text || ' ' || coalesce(c.sku, '') AS card
+  FROM public.master_cards c
+  FULL JOIN public.card_list_index l ON l.card_id = c.id
+  FULL JOIN public.card_times t ON t.card_id = coalesce(c.id, l.card_id)
+  FULL JOIN public.card_words w ON w.card_id = coalesce(c.id, l.card_id, t.card_id)
+  LEFT JOIN public.card_groups g ON g.id = l.card_group
+ WHERE (c.title, c.sku, lower((E'\n' || c.title || E'\n' || c.sku) COLLATE \"default\"), lower((E'\n' || c.title || E'\n' || c.sku) COLLATE \"default\"), c.updated_at, l.card_group, c.status, c.deleted_at IS NOT NULL)
+       IS DISTINCT FROM (l.title, l.sku, l.words, w.words, t.updated_at, t.card_group, g.status, g.deleted)
+    OR g.kinds IS DISTINCT FROM coalesce((SELECT array_agg(DISTINCT s.kind COLLATE \"C\") FROM public.card_source_index s WHERE s.card_id = c.id), '{}')
+    OR g.plugins IS DISTINCT FROM coalesce((SELECT array_agg(DISTINCT s.plugin COLLATE \"C\") FROM public.card_source_index s WHERE s.card_id = c.id), '{}')";
+
+async fn differences(database: &Client) -> Vec<String> {
+    database.query(DIFFERENT, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test]
+async fn lists_follow_every_way_to_write_a_card() {
+    let plugins = PluginsFolder::default().with("echo", &Package::fixture("echo"));
+    let host = Host::settings().plugins(plugins).start().await;
+    let (owner, database) = (host.owner().await, host.database().await);
+    let check = async |after: &str| assert_eq!(differences(&database).await, Vec::<String>::new(), "after {after}");
+    let id = owner.card("Одна лампа").await["id"].as_str().unwrap().to_owned();
+    let path = format!("{CARDS}/{id}");
+    check("a new card").await;
+    owner.patch(&path, &json!({"title": "Two", "status": "active"})).await.expect(200);
+    check("a change").await;
+    owner.post(&format!("/v1/admin/plugins/echo/enrich/{id}"), &json!({"note": "a"})).await.expect(200);
+    check("an enrichment").await;
+    let found = owner.get(&format!("{CARDS}?kind=echo&sort=title")).await.expect(200);
+    assert_eq!((ids(&found), &found["total_estimate"]), (vec![id.clone()], &json!(1)), "a group that is new is known");
+    owner.post(&format!("/v1/admin/plugins/echo/enrich/{id}"), &json!({"note": "b"})).await.expect(200);
+    check("an enrichment of the same kind").await;
+    let key = owner.read_card(&id).await["attributes"]["sources"].as_object().unwrap().keys().next().unwrap().clone();
+    let sku = unique("SKU");
+    let source = json!({
+        "kind": "other",
+        "plugin": "gone",
+        "data": {},
+        "plugin_version": "1.0.0",
+        "updated_at": "2026-01-01T00:00:00Z",
+        "updated_by": {}
+    });
+    let row = json!({"title": "Kept", "sku": sku, "attributes": {"sources": {"gone:x": source}}});
+    for mode in ["create", "upsert"] {
+        let job = super::import::import(
+            owner,
+            &format!("mode={mode}&sources=keep"),
+            super::import::NDJSON,
+            super::import::lines(std::slice::from_ref(&row)),
+        )
+        .await;
+        assert_eq!(job["state"], "done", "{job}");
+        check("an import with sources").await;
+    }
+    assert_eq!(
+        owner.get(&format!("{CARDS}?kind=other&q={sku}")).await.expect(200)["items"].as_array().unwrap().len(),
+        1
+    );
+    owner.delete(&format!("{path}/sources/{key}")).await.expect(204);
+    check("a source removed").await;
+    assert_eq!(
+        ids(&owner.get(&format!("{CARDS}?missing_kind=echo&q=two")).await.expect(200)),
+        std::slice::from_ref(&id)
+    );
+    let job = json!({"action": "archive", "ids": [id]});
+    owner.post("/v1/admin/jobs", &job).await.expect(202);
+    let status = async || (owner.read_card(&id).await["status"] == "archived").then_some(());
+    cardinal_tests::eventually("the card is archived", status).await;
+    check("a job").await;
+    owner.delete(&path).await.expect(204);
+    check("a deletion").await;
+    assert_eq!(
+        ids(&owner.get(&format!("{CARDS}?deleted=true&status=archived")).await.expect(200)),
+        std::slice::from_ref(&id)
+    );
+    owner.post(&format!("{path}/restore"), &json!({})).await.expect(200);
+    check("a restoration").await;
+    owner.delete(&format!("{path}?purge=true")).await.expect(204);
+    check("a purge").await;
+}
+
+#[tokio::test]
+async fn a_card_that_changes_its_group_on_the_way_is_neither_missed_nor_repeated() {
+    let (host, database) = seeded().await;
+    let owner = host.owner().await;
+    let sql = "SELECT id FROM public.master_cards WHERE deleted_at IS NULL AND status = 'archived' ORDER BY title, id";
+    let all: Vec<uuid::Uuid> = database.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+    let (mut seen, mut cursor) = (Vec::new(), None::<String>);
+    for round in 0.. {
+        let found = owner
+            .get(&format!(
+                "{CARDS}?limit=7&status=archived&sort=title{}",
+                cursor.as_deref().map(|c| format!("&cursor={c}")).unwrap_or_default()
+            ))
+            .await
+            .expect(200);
+        seen.extend(ids(&found));
+        let Some(next) = found["next_cursor"].as_str() else { break };
+        cursor = Some(next.to_owned());
+        // Each page meets groups that the host has not read yet.
+        let insert = "INSERT INTO public.card_source_index (card_id, source_key, plugin, kind, bytes) \
+             SELECT id, 'n:' || $2, 'n', 'new' || $2, 1 FROM unnest($1::uuid[]) id";
+        database.execute(insert, &[&all, &round.to_string()]).await.unwrap();
+    }
+    let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+    assert_eq!(seen, all);
+    assert_eq!(differences(&database).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn more_sets_of_kinds_than_there_are_groups_lose_no_card() {
+    let (host, database) = seeded().await;
+    let owner = host.owner().await;
+    // Every card of these has a set of kinds of its own.
+    let insert = "INSERT INTO public.card_source_index (card_id, source_key, plugin, kind, bytes) \
+         SELECT c.id, 'n:' || bit, 'n', 'bit' || bit, 1 FROM (SELECT id, row_number() OVER (ORDER BY id) AS n \
+           FROM public.master_cards) c, generate_series(0, 11) bit WHERE c.n <= 4000 AND (c.n >> bit) & 1 = 1";
+    database.execute(insert, &[]).await.unwrap();
+    let groups: i64 = database.query_one("SELECT count(*) FROM public.card_groups", &[]).await.unwrap().get(0);
+    assert!(groups == 2_000, "{groups}");
+    for (query, condition) in [
+        ("&kind=bit3", has("bit3")),
+        ("&missing_kind=bit11", format!("NOT {}", has("bit11"))),
+        ("&kind=bit11&q=lamp", format!("{} AND title ILIKE '%lamp%'", has("bit11"))),
+        ("&kind=bit0&status=archived", format!("{} AND status = 'archived'", has("bit0"))),
+    ] {
+        for (sort, order) in [("title", "title, id"), ("-created_at", "id DESC"), ("updated_at", "updated_at, id")] {
+            let sql = format!(
+                "SELECT id::text FROM public.master_cards c WHERE deleted_at IS NULL AND {condition} ORDER BY {order}"
+            );
+            let all: Vec<String> = database.query(&sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+            let first = page(owner, &format!("{query}&sort={sort}"), None).await;
+            assert_eq!(ids(&first), all[..all.len().min(LIMIT)], "{query} {sort}");
+            let counted = owner.get(&format!("{CARDS}?count=exact{query}")).await.expect(200);
+            assert_eq!(counted["total"], all.len(), "{query}");
+        }
     }
 }

@@ -51,8 +51,8 @@ async fn odd_cards(owner: &User, word: &str) {
     for (n, text) in texts.iter().enumerate() {
         let attributes = json!({"text": text, "deep": {"a": [1, {"b": [[]]}], "": "empty name", "n": null, "dotted.name": 1},
             "big": 9_007_199_254_740_993_u64, "small": 1e-7, "flag": false, *text: n});
-        let wanted = json!({"title": text, "sku": format!("{word}-{n}-{}", text.trim().replace(['\r', '\n', '\t'], " ")), "attributes": attributes,
-            "status": STATUSES[n % 3]});
+        let sku = format!("{word}-{n}-{}", text.trim().replace(['\r', '\n', '\t'], " "));
+        let wanted = json!({"title": text, "sku": sku, "attributes": attributes, "status": STATUSES[n % 3]});
         let card = owner.post(CARDS, &wanted).await.expect(201)["item"].clone();
         let enrich = format!("/v1/admin/plugins/supplier/enrich/{}", card["id"].as_str().unwrap());
         owner.post(&enrich, &json!({"url": shop.url("/oil")})).await.expect(200);

@@ -28,7 +28,7 @@ fn echo() -> PluginsFolder {
 }
 
 fn kill_family(host: &Host) {
-    let pids = descendants(host.keeper_pid()).into_iter().map(|(pid, _)| pid).chain([host.keeper_pid()]);
+    let pids = descendants(host.supervisor_pid()).into_iter().map(|(pid, _)| pid).chain([host.supervisor_pid()]);
     for pid in pids {
         // It may have ended by itself.
         let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);

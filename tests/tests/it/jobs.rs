@@ -297,7 +297,8 @@ async fn a_tool_runs_on_every_card_with_the_starters_rights() {
         );
     }
     // A source is taken away again, from all of them at once.
-    let body = json!({"action": "remove_source", "filter": {"plugin": "echo"}, "expected_count": 10, "args": {"source_key": "echo:note"}});
+    let body = json!({"action": "remove_source", "filter": {"plugin": "echo"}, "expected_count": 10,
+        "args": {"source_key": "echo:note"}});
     let job = over(owner, &start(owner, body).await).await;
     assert_eq!((&job["done"], &job["counts"]["changed"]), (&json!(10), &json!(10)), "{job}");
     let left = owner.get("/v1/admin/master-cards?plugin=echo").await.expect(200);

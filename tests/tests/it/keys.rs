@@ -67,8 +67,8 @@ async fn a_key_may_do_what_its_scopes_say_and_no_more() {
 #[tokio::test]
 async fn a_caller_grants_only_what_it_holds() {
     let host = Host::shared().await;
-    let keeper = host.owner().await.key(&["keys:write", "cards:read"]).await;
-    let ask = async |scope: &str| keeper.post(KEYS, &json!({"name": unique("grant"), "scopes": [scope]})).await;
+    let supervisor = host.owner().await.key(&["keys:write", "cards:read"]).await;
+    let ask = async |scope: &str| supervisor.post(KEYS, &json!({"name": unique("grant"), "scopes": [scope]})).await;
     ask("cards:read").await.expect(201);
     for more in ["cards:write", "cards:*", "*", "users:read", "plugin:*:read"] {
         ask(more).await.refused(403, "insufficient-scope");

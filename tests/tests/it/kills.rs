@@ -146,7 +146,7 @@ fn all_beyond(ground: &Ground, before: &[usize]) -> Option<()> {
 }
 
 async fn strike(mut host: Host, victim: Victim, ground: &Ground) -> Host {
-    let family = descendants(host.keeper_pid());
+    let family = descendants(host.supervisor_pid());
     let of = |word: &'static str| {
         let of_it = family.iter().filter(move |(_, line)| line.split(' ').any(|part| part.ends_with(word)));
         of_it.map(|(pid, _)| *pid).collect::<Vec<i32>>()
@@ -156,7 +156,7 @@ async fn strike(mut host: Host, victim: Victim, ground: &Ground) -> Host {
         Victim::Database => kill(host.postgres_pid()),
         Victim::Host => {
             family.iter().for_each(|(pid, _)| kill(*pid));
-            kill(host.keeper_pid());
+            kill(host.supervisor_pid());
             host.program().ended().await;
             host = host.again(|settings| settings).await;
             ground.moved_to(host.address());

@@ -93,7 +93,8 @@ async fn a_search_shows_little_of_each_card_and_says_how_to_get_more() {
     );
     assert!(refused(&call(owner, "cards_search", json!({"fields": "nothing"})).await).contains("/fields"));
     // A revision that knows no links gets none.
-    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "cards_search", "arguments": {"q": "LEAN-00"}}});
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "cards_search", "arguments": {"q": "LEAN-00"}}});
     let old = owner.call(Method::POST, "/api").json(&message).header("accept", "*/*").send().await.json();
     assert_eq!(old["result"]["content"].as_array().unwrap().len(), 1, "{old}");
 }

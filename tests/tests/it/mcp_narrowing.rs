@@ -202,7 +202,10 @@ async fn many_tools_are_found_by_searching() {
         let other = json!({"name": "tools_search", "arguments": {"query": "", "limit": 50}});
         let found = ask(&key, by_url("?search=true&tools=*_1*"), is_modern, "tools/call", &other).await;
         assert_eq!(found["result"]["structuredContent"]["tools"].as_array().map(Vec::len), Some(11), "{found}");
-        let wrapped = |name: &str, arguments: Value| json!({"name": "tools_call", "arguments": {"name": name, "arguments": arguments}});
+        let wrapped = |name: &str, arguments: Value| {
+            let inner = json!({"name": name, "arguments": arguments});
+            json!({"name": "tools_call", "arguments": inner})
+        };
         let exact = wrapped("plugin_echo_repeat", json!({"n": 1}));
         let called = ask(&key, search, is_modern, "tools/call", &exact).await;
         assert_eq!(called["result"]["structuredContent"], json!({"n": 1}), "{called}");

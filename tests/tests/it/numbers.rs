@@ -214,7 +214,10 @@ async fn mcp_rounds_nothing_in_a_session_either() {
     let session = begun.headers["mcp-session-id"].to_str().unwrap().to_owned();
     send(Some(&session), json!({"jsonrpc": "2.0", "method": "notifications/initialized"}), None).await;
     for way in [None, Some(session.as_str())] {
-        let call = |tool: &str| json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": tool, "arguments": "ARGUMENTS"}});
+        let call = |tool: &str| {
+            let params = json!({"name": tool, "arguments": "ARGUMENTS"});
+            json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params})
+        };
         let said = send(way, call("plugin_echo_repeat"), Some(numbers)).await.text();
         assert!(structured(&said).starts_with(numbers), "{said}");
         let got = send(way, call("cards_get"), Some(&json!({"id": id}).to_string())).await.text();

@@ -91,3 +91,31 @@ async fn another_signer_gets_a_name_on_an_operators_word() {
     rescan().await;
     assert_eq!(report().await["refusal"]["code"], "signer-changed");
 }
+
+#[tokio::test]
+async fn an_untrusted_package_is_refused_before_its_manifest_is_parsed() {
+    let pair = KeyPair::generate_unencrypted_keypair().unwrap();
+    let keys = tempfile::tempdir().unwrap();
+    let key = trusted(&pair, keys.path(), "operator.pub");
+    let broken = Package::fixture("echo").manifest(|manifest| manifest["version"] = json!("no version"));
+    let plugins = PluginsFolder::default().with("echo", &broken);
+    let folder = plugins.path().join("echo");
+    let settings = Host::settings().plugins(plugins).set("PLUGIN_TRUST", "signed").set("PLUGIN_TRUST_KEYS", &key);
+    let host = settings.start().await;
+    let owner = host.owner().await;
+    let report = async || owner.get(ECHO).await.expect(200)["item"].clone();
+    let rescan = async || drop(owner.post("/v1/admin/plugin-registry/rescan", &Value::Null).await.expect(200));
+    let unsigned = report().await;
+    assert_eq!(
+        (&unsigned["state"], &unsigned["refusal"]["code"], &unsigned["title"]),
+        (&json!("refused"), &json!("signature-missing"), &Value::Null),
+        "{unsigned}"
+    );
+    // The operator's word counts for the name, trusted or not.
+    owner.post(&format!("{ECHO}/disable"), &Value::Null).await.expect(200);
+    assert_eq!(report().await["state"], "disabled");
+    owner.post(&format!("{ECHO}/enable"), &Value::Null).await.expect(200);
+    sign(&pair, &folder);
+    rescan().await;
+    assert_eq!(report().await["refusal"]["code"], "bad-manifest", "now it is trusted, and read");
+}

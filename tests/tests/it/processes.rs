@@ -1,4 +1,4 @@
-//! Contract 8: keeper, worker and PostgreSQL begin, end and come back together.
+//! Contract 8: supervisor, worker and PostgreSQL begin, end and come back together.
 
 use std::time::{Duration, Instant};
 
@@ -27,12 +27,12 @@ async fn a_killed_worker_is_started_again_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_killed_keeper_leaves_nothing_behind() {
+async fn a_killed_supervisor_leaves_nothing_behind() {
     let mut host = Host::settings().start().await;
-    let keeper = host.keeper_pid();
-    let family = descendants(keeper);
+    let supervisor = host.supervisor_pid();
+    let family = descendants(supervisor);
     assert!(family.iter().any(|(_, line)| line.contains("postgres")), "{family:?}");
-    kill(keeper);
+    kill(supervisor);
     host.program().ended().await;
     eventually("worker and PostgreSQL end", async || family.iter().all(|(pid, _)| !lives(*pid)).then_some(())).await;
 }
@@ -42,9 +42,9 @@ async fn what_was_acknowledged_is_there_after_everything_was_killed() {
     let mut host = Host::settings().start().await;
     let token = host.owner().await.token.clone();
     let card = host.owner().await.card("Durable").await;
-    let family = descendants(host.keeper_pid());
+    let family = descendants(host.supervisor_pid());
     family.iter().for_each(|(pid, _)| kill(*pid));
-    kill(host.keeper_pid());
+    kill(host.supervisor_pid());
     host.program().ended().await;
     let host = host.again(|settings| settings).await;
     let path = format!("/v1/admin/master-cards/{}", card["id"].as_str().unwrap());
@@ -54,7 +54,7 @@ async fn what_was_acknowledged_is_there_after_everything_was_killed() {
 #[tokio::test]
 async fn a_stopped_host_ends_in_order_and_takes_postgresql_along() {
     let mut host = Host::settings().start().await;
-    let family = descendants(host.keeper_pid());
+    let family = descendants(host.supervisor_pid());
     host.program().signal(Signal::TERM);
     let begun = std::time::Instant::now();
     assert!(host.program().ended().await.success(), "{}", host.log());
@@ -110,7 +110,7 @@ const CARDS: &str = "/v1/admin/master-cards";
 
 /// The processes of a host's own database.
 fn database_of(host: &Host) -> Vec<i32> {
-    let postgres = descendants(host.keeper_pid()).into_iter().filter(|(_, line)| line.contains("postgres"));
+    let postgres = descendants(host.supervisor_pid()).into_iter().filter(|(_, line)| line.contains("postgres"));
     postgres.map(|(pid, _)| pid).collect()
 }
 

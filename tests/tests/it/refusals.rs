@@ -89,7 +89,7 @@ async fn echo_answers(host: &Host) {
 #[tokio::test]
 async fn what_the_files_give_away_is_refused_before_any_code_runs() {
     const FOREIGN: u16 = if cfg!(target_arch = "aarch64") { 62 } else { 183 };
-    let header_symbol = b"_1as_0lib_1header_0root_bmodule_bloader";
+    let header_symbol = b"cardinal_plugin_1";
     let plugins = PluginsFolder::default()
         .with("a-text", &Package::fixture("echo").library(|_| Some(b"this is not a library\n".to_vec())))
         .with("a-nothing", &Package::fixture("echo").library(|_| Some(Vec::new())))
@@ -105,7 +105,10 @@ async fn what_the_files_give_away_is_refused_before_any_code_runs() {
             }),
         )
         .with("a-api", &header(12, 2))
-        .with("a-abort", &header(16, 2))
+        .with("a-abort", &header(20, 2))
+        .with("a-flag", &header(24, 1))
+        .with("a-layout", &header(32, 2))
+        .with("m-requires", &manifest("/requires", json!(["mcp.tools", "contributes.walls"])))
         .with("a-no-library", &Package::fixture("echo").library(|_| None))
         .with("a-two", &Package::fixture("echo"))
         .with("a-writable", &Package::fixture("echo"))
@@ -156,6 +159,8 @@ async fn what_the_files_give_away_is_refused_before_any_code_runs() {
             ("a-no-header", "not-a-plugin"),
             ("a-api", "unsupported-api-version"),
             ("a-abort", "panic-abort"),
+            ("a-flag", "feature-missing"),
+            ("a-layout", "layout-mismatch"),
             ("a-no-library", "library-missing"),
             ("a-two", "several-libraries"),
             ("a-writable", "world-writable"),
@@ -168,6 +173,7 @@ async fn what_the_files_give_away_is_refused_before_any_code_runs() {
             ("m-no-engine", "bad-manifest"),
             ("m-api", "unsupported-api-version"),
             ("m-core", "core-out-of-range"),
+            ("m-requires", "feature-missing"),
             ("m-tool", "bad-tool-name"),
             ("m-tabs", "bad-manifest"),
             ("m-main", "frontend-invalid"),

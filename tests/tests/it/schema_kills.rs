@@ -31,7 +31,7 @@ async fn waits_for_a_lock(database: &Client) -> bool {
 }
 
 fn provisioner(host: &Host) -> i32 {
-    let family = descendants(host.keeper_pid());
+    let family = descendants(host.supervisor_pid());
     let step = family.iter().find(|(_, line)| line.split(' ').nth(1) == Some("provision"));
     step.unwrap_or_else(|| panic!("no step among {family:?}")).0
 }

@@ -65,7 +65,7 @@ async fn nothing_that_a_run_writes_has_a_secret_in_it() {
         let Ok(raw) = std::fs::read(format!("/proc/{worker}/{file}")) else { continue };
         found.extend(secrets.found_in(&format!("the worker's {file}"), &String::from_utf8_lossy(&raw)));
     }
-    for (pid, _) in descendants(host.keeper_pid()).into_iter().chain([(host.keeper_pid(), String::new())]) {
+    for (pid, _) in descendants(host.supervisor_pid()).into_iter().chain([(host.supervisor_pid(), String::new())]) {
         found.extend(secrets.found_in("a command line", &command_line(pid)));
     }
     let metrics = host.owner().await.get("/metrics").await;

@@ -1,5 +1,5 @@
-//! Contract 8: the keeper alone has the credentials of owner and provisioner. No plugin reads them from disk, from the
-//! keeper's process or from an environment.
+//! Contract 8: the supervisor alone has the credentials of owner and provisioner. No plugin reads them from disk, from the
+//! supervisor's process or from an environment.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ fn status(pid: i32, field: &str) -> String {
     line.split_whitespace().next().unwrap_or_default().to_owned()
 }
 
-/// Everything that is the keeper's.
+/// Everything that is the supervisor's.
 fn forbidden(host: &Host, secret_file: &Path) -> Vec<String> {
     let in_data = [
         "",
@@ -51,14 +51,14 @@ fn forbidden(host: &Host, secret_file: &Path) -> Vec<String> {
         "pg/cluster/PG_VERSION",
         "pg/cluster/pg_hba.conf",
     ];
-    let of_keeper = ["environ", "mem", "maps", "auxv", "fd/0", "fd/1", "cwd/.", "root/etc/passwd"];
+    let of_supervisor = ["environ", "mem", "maps", "auxv", "fd/0", "fd/1", "cwd/.", "root/etc/passwd"];
     let in_data = in_data.map(|file| host.data().join(file).to_str().unwrap().to_owned());
-    let of_keeper = of_keeper.map(|file| format!("/proc/{{keeper}}/{file}"));
+    let of_supervisor = of_supervisor.map(|file| format!("/proc/{{supervisor}}/{file}"));
     let own = secret_file.to_str().unwrap().to_owned();
-    in_data.into_iter().chain(of_keeper).chain([own]).collect()
+    in_data.into_iter().chain(of_supervisor).chain([own]).collect()
 }
 
-async fn finds_nothing_of_the_keepers(host: &Host, secret_file: &Path) {
+async fn finds_nothing_of_the_supervisors(host: &Host, secret_file: &Path) {
     let owner = host.owner().await;
     let found = owner.post(&format!("{UNRULY}/snoop"), &json!({"paths": forbidden(host, secret_file)})).await;
     assert_eq!(found.expect(200), json!({"read": [], "write": []}));
@@ -96,7 +96,7 @@ fn closed(pid: i32) {
 }
 
 #[tokio::test]
-async fn a_plugin_of_a_host_that_root_started_finds_nothing_of_the_keepers() {
+async fn a_plugin_of_a_host_that_root_started_finds_nothing_of_the_supervisors() {
     if !is_root() {
         return;
     }
@@ -106,12 +106,12 @@ async fn a_plugin_of_a_host_that_root_started_finds_nothing_of_the_keepers() {
     let user = status(host.worker_pid(), "Uid:");
     assert!(user != "0" && user != status(host.postgres_pid(), "Uid:"), "the worker runs as {user}");
     assert_eq!(status(host.worker_pid(), "CapEff:"), "0000000000000000");
-    closed(host.keeper_pid());
+    closed(host.supervisor_pid());
     closed(host.worker_pid());
     open(&file);
     // Without Landlock a secret that its operator has opened to everybody is open.
     let looked_for = if cardinal_control::sandbox::is_supported() { file.clone() } else { host.data().join("lock") };
-    finds_nothing_of_the_keepers(&host, &looked_for).await;
+    finds_nothing_of_the_supervisors(&host, &looked_for).await;
     let reached = host.owner().await.get(&format!("{UNRULY}/signal")).await.expect(200);
     assert_eq!(reached, json!({"reached": false}));
     assert!(!host.log().contains(TOKEN_SECRET));
@@ -122,11 +122,11 @@ async fn a_plugin_of_a_host_that_root_started_finds_nothing_of_the_keepers() {
             .then_some(())
     })
     .await;
-    finds_nothing_of_the_keepers(&host, &looked_for).await;
+    finds_nothing_of_the_supervisors(&host, &looked_for).await;
 }
 
 #[tokio::test]
-async fn a_plugin_of_an_ordinary_users_host_finds_nothing_of_the_keepers() {
+async fn a_plugin_of_an_ordinary_users_host_finds_nothing_of_the_supervisors() {
     if !cardinal_control::sandbox::is_supported() {
         return;
     }
@@ -135,10 +135,10 @@ async fn a_plugin_of_an_ordinary_users_host_finds_nothing_of_the_keepers() {
     let settings = with_unruly().set("ADMIN_TOKEN_SECRET_FILE", file.to_str().unwrap());
     let settings = if is_root() { settings.run_as(ORDINARY_USER) } else { settings };
     let host = settings.start().await;
-    assert_eq!(status(host.worker_pid(), "Uid:"), status(host.keeper_pid(), "Uid:"));
-    closed(host.keeper_pid());
+    assert_eq!(status(host.worker_pid(), "Uid:"), status(host.supervisor_pid(), "Uid:"));
+    closed(host.supervisor_pid());
     closed(host.worker_pid());
-    finds_nothing_of_the_keepers(&host, &file).await;
+    finds_nothing_of_the_supervisors(&host, &file).await;
     if linux() >= (6, 12) {
         let reached = host.owner().await.get(&format!("{UNRULY}/signal")).await.expect(200);
         assert_eq!(reached, json!({"reached": false}));
@@ -147,7 +147,7 @@ async fn a_plugin_of_an_ordinary_users_host_finds_nothing_of_the_keepers() {
     let kept = host.data().join("packages/unruly");
     eventually("the package is kept", async || kept.is_dir().then_some(())).await;
     let host = host.restart(|settings| settings).await;
-    finds_nothing_of_the_keepers(&host, &file).await;
+    finds_nothing_of_the_supervisors(&host, &file).await;
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn a_worker_that_cannot_reach_its_plugins_keeps_roots_account_and_finds_no
     let host = Host::settings().plugins(plugins).start().await;
     assert_eq!(status(host.worker_pid(), "Uid:"), "0");
     assert!(host.log().contains("the worker runs as root"), "{}", host.log());
-    finds_nothing_of_the_keepers(&host, &host.data().join("lock")).await;
+    finds_nothing_of_the_supervisors(&host, &host.data().join("lock")).await;
     // Once it can, what was kept as root is handed over.
     std::fs::set_permissions(host.plugins().path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let host = host.restart(|settings| settings).await;
@@ -194,12 +194,12 @@ fn shared_memory_of(pid: i32) -> String {
 
 /// What native code tries with paths and processes of this host. None of it may go well.
 fn attempts(host: &Host, outside: &Path) -> Value {
-    let (postgres, keeper) = (host.postgres_pid(), "{keeper}");
+    let (postgres, supervisor) = (host.postgres_pid(), "{supervisor}");
     let outside = |name: &str| outside.join(name).to_str().unwrap().to_owned();
     let data = |name: &str| host.data().join(name).to_str().unwrap().trim_end_matches('/').to_owned();
     let token = data("local-token");
     let mut tried = vec![
-        // Whoever writes as the keeper's user becomes the keeper.
+        // Whoever writes as the supervisor's user becomes the supervisor.
         json!(["write", outside(".bashrc")]),
         json!(["append", outside("profile")]),
         json!(["mkdir", outside("bin")]),
@@ -213,14 +213,14 @@ fn attempts(host: &Host, outside: &Path) -> Value {
         json!(["link", token, "{tmp}/token"]),
         json!(["read through a link", token, "{tmp}/link"]),
         json!(["read", format!("/proc/self/root{token}")]),
-        json!(["read", format!("/proc/{keeper}/root{token}")]),
-        json!(["read", format!("/proc/{keeper}/cwd{token}")]),
+        json!(["read", format!("/proc/{supervisor}/root{token}")]),
+        json!(["read", format!("/proc/{supervisor}/cwd{token}")]),
         json!(["read in", data(""), "local-token"]),
         json!(["have namespaces"]),
         json!(["mount", data(""), "{tmp}"]),
         json!(["change mode", data(""), "755"]),
         json!(["change mode", data("postgres-password"), "644"]),
-        // Into PostgreSQL and the keeper.
+        // Into PostgreSQL and the supervisor.
         json!(["list", "/dev/shm"]),
         json!(["write", "/dev/shm/unruly"]),
         json!(["remove shared memory", shared_memory_of(postgres)]),
@@ -230,13 +230,13 @@ fn attempts(host: &Host, outside: &Path) -> Value {
         json!(["read", format!("/proc/{postgres}/fd/3")]),
         json!(["append", format!("/proc/{postgres}/oom_score_adj")]),
         json!(["limit", postgres.to_string()]),
-        json!(["limit", keeper]),
-        json!(["read", format!("/proc/{keeper}/environ")]),
+        json!(["limit", supervisor]),
+        json!(["read", format!("/proc/{supervisor}/environ")]),
         // A program that keeps the rights of its owner.
         json!(["change mode of an open file", "{tmp}/sh", "4755"]),
     ];
     if linux() >= (6, 12) {
-        tried.extend([json!(["kill", postgres.to_string()]), json!(["kill", keeper])]);
+        tried.extend([json!(["kill", postgres.to_string()]), json!(["kill", supervisor])]);
     }
     json!({"attempts": tried})
 }
@@ -292,7 +292,7 @@ async fn the_local_socket_does_not_answer(host: &Host) {
 }
 
 #[tokio::test]
-async fn native_code_of_an_ordinary_users_host_cannot_write_call_or_connect_its_way_to_the_keeper() {
+async fn native_code_of_an_ordinary_users_host_cannot_write_call_or_connect_its_way_to_the_supervisor() {
     if !cardinal_control::sandbox::is_supported() {
         return;
     }
@@ -304,7 +304,7 @@ async fn native_code_of_an_ordinary_users_host_cannot_write_call_or_connect_its_
 }
 
 #[tokio::test]
-async fn native_code_of_a_host_that_root_started_cannot_write_call_or_connect_its_way_to_the_keeper() {
+async fn native_code_of_a_host_that_root_started_cannot_write_call_or_connect_its_way_to_the_supervisor() {
     if !is_root() || !cardinal_control::sandbox::is_supported() {
         return;
     }
@@ -323,7 +323,7 @@ async fn what_native_code_prints_is_bounded_and_cannot_command_a_terminal() {
     let log = host.log();
     assert!(log.contains("before") && log.contains("after") && !log.contains('\x1b') && !log.contains('\x07'), "{log}");
     assert!(log.matches("a line of a flood").count() < 5_000, "{} lines", log.matches("a line of a flood").count());
-    // A line that looks like the host's is a text within one of the keeper's.
+    // A line that looks like the host's is a text within one of the supervisor's.
     let forged = log.lines().find(|line| line.contains("forged")).unwrap();
     let forged: serde_json::Value = serde_json::from_str(forged).unwrap();
     assert_eq!((&forged["level"], &forged["target"]), (&json!("WARN"), &json!("worker")), "{forged}");
@@ -380,7 +380,7 @@ async fn native_code_forges_no_line_of_the_log_and_loses_none_of_others() {
     for settings in hosts_of_both_kinds() {
         let host = settings.set("LOG_FORMAT", "json").start().await;
         let owner = host.owner().await;
-        let before = open_files(host.keeper_pid());
+        let before = open_files(host.supervisor_pid());
         let requests = async {
             for n in 0..200 {
                 owner.get(&format!("{UNRULY}/who?n={n}")).await.expect(200);
@@ -403,11 +403,11 @@ async fn native_code_forges_no_line_of_the_log_and_loses_none_of_others() {
         assert!(whole && !log.contains('\x1b'), "{log}");
         let of_who = |line: &&Value| line["path"] == format!("{UNRULY}/who") && line["process"] == "worker";
         assert_eq!(lines.iter().filter(of_who).count(), 200);
-        // Lines of the keeper are nobody's but the keeper's.
-        let keepers =
+        // Lines of the supervisor are nobody's but the supervisor's.
+        let supervisors =
             lines.iter().filter(|line| line["target"].as_str().is_some_and(|it| it.starts_with("cardinal::keeper")));
-        assert!(keepers.clone().count() > 0 && keepers.clone().all(|line| line["process"].is_null()));
-        assert!(open_files(host.keeper_pid()) <= before + 5);
+        assert!(supervisors.clone().count() > 0 && supervisors.clone().all(|line| line["process"].is_null()));
+        assert!(open_files(host.supervisor_pid()) <= before + 5);
         owner.get(&format!("{UNRULY}/who")).await.expect(200);
     }
 }
@@ -428,7 +428,7 @@ async fn native_code_cannot_cut_the_worker_off() {
     assert_eq!(host.worker_pid(), worker);
 }
 
-/// Every process of the worker, the keeper's own apart.
+/// Every process of the worker, the supervisor's own apart.
 fn below(worker: i32) -> Vec<String> {
     descendants(worker).into_iter().map(|(_, line)| line).collect()
 }
@@ -453,8 +453,8 @@ async fn native_code_starts_no_process_and_no_program() {
         kill_process(Pid::from_raw(worker).unwrap(), Signal::KILL).unwrap();
         eventually("they end with the worker", async || family.iter().all(|(pid, _)| !lives(*pid)).then_some(())).await;
         host.ready_again().await;
-        let family = descendants(host.keeper_pid());
-        kill_process(Pid::from_raw(host.keeper_pid()).unwrap(), Signal::KILL).unwrap();
+        let family = descendants(host.supervisor_pid());
+        kill_process(Pid::from_raw(host.supervisor_pid()).unwrap(), Signal::KILL).unwrap();
         host.program().ended().await;
         eventually("nothing is left", async || family.iter().all(|(pid, _)| !lives(*pid)).then_some(())).await;
         tokio::net::TcpListener::bind(host.address()).await.expect("nobody listens there any more");
@@ -468,7 +468,7 @@ async fn calls_that_no_plugin_needs_are_refused() {
         let found = host.owner().await.get(&format!("{UNRULY}/walls/calls")).await.expect(200);
         let found = found.as_object().unwrap();
         for (call, errno) in found {
-            let landlock_alone = call == "kill the keeper" && is_root() && linux() < (6, 12);
+            let landlock_alone = call == "kill the supervisor" && is_root() && linux() < (6, 12);
             assert!(landlock_alone || errno.as_u64() > Some(0), "{call} went well");
         }
         assert!(found.len() >= 12);

@@ -209,7 +209,7 @@ async fn a_library_that_must_not_be_opened_still_says_what_it_is() {
     std::fs::copy(built("libbad_constructor.so"), &sinner).unwrap();
     let mut aborting = std::fs::read(built("libecho.so")).unwrap();
     let header = aborting.windows(8).position(|bytes| bytes == b"CRDPLUG\n").unwrap();
-    aborting[header + 16] = 2;
+    aborting[header + 20] = 2;
     std::fs::write(plugins.path().join("aborting.so"), aborting).unwrap();
 
     assert_eq!(check(&[], &sinner)["name"], "bad-constructor", "reading runs nothing");

@@ -203,3 +203,34 @@ async fn many_enrichments_at_the_same_time_lose_nothing() {
     assert_eq!(after["attributes"]["sources"].as_object().unwrap().len(), shops.len(), "{after}");
     assert_eq!(after["version"].as_u64(), Some(1 + shops.len() as u64));
 }
+
+#[tokio::test]
+async fn a_feed_enriches_the_cards_with_its_skus_in_the_background() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let cards: Vec<Value> =
+        futures_util::future::join_all((0..20).map(|n| owner.card(if n == 0 { "First" } else { "Other" }))).await;
+    let row = |card: &Value| format!("{};Chair;129,90 EUR;/oak.jpg\n", card["sku"].as_str().unwrap());
+    let feed = format!("sku;title;price;image_link\n{}unknown;Chair;1;\n", cards.iter().map(row).collect::<String>());
+    let pages = Pages::serve([("/feed.csv", feed)]).await;
+    let reader = owner.key(&["plugin:supplier:read"]).await;
+    let body = json!({"url": pages.url("/feed.csv")});
+    reader.post("/v1/admin/plugins/supplier/feeds", &body).await.refused(403, "insufficient-scope");
+    let begun = owner.post("/v1/admin/plugins/supplier/feeds", &body).await.expect(202);
+    let path = format!("/v1/admin/plugins/supplier/feeds/{}", begun["item"]["id"]);
+    let run = eventually("the feed is gone through", async || {
+        let run = reader.get(&path).await.expect(200)["item"].clone();
+        (run["state"] != "running").then_some(run)
+    })
+    .await;
+    let counts = ["state", "total", "enriched", "unmatched", "failed"].map(|name| run[name].clone());
+    assert_eq!(counts, [json!("done"), json!(21), json!(20), json!(1), json!(0)], "{run}");
+    let source =
+        owner.read_card(cards[0]["id"].as_str().unwrap()).await["attributes"]["sources"]["supplier:127.0.0.1:feed"]
+            .clone();
+    assert_eq!(
+        (&source["data"]["price"], &source["updated_by"]["kind"]),
+        (&json!("129.90"), &json!("plugin")),
+        "{source}"
+    );
+}

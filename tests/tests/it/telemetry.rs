@@ -69,7 +69,7 @@ async fn page(user: &User) -> Page {
     Page::read(&user.get("/metrics").await)
 }
 
-/// The lines of the worker, and of the keeper, that are JSON.
+/// The lines of the worker, and of the supervisor, that are JSON.
 fn lines(host: &Host) -> Vec<Value> {
     host.log().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
@@ -157,7 +157,7 @@ async fn a_listener_of_its_own_needs_no_credential_and_shows_nothing_else() {
     }
     assert_eq!(metrics.post("/metrics", &json!({})).await.status, 405);
     host.client().get("/metrics").await.refused(401, "missing-token");
-    // The keeper counts the workers that it had to start again.
+    // The supervisor counts the workers that it had to start again.
     rustix::process::kill_process(
         rustix::process::Pid::from_raw(host.worker_pid()).unwrap(),
         rustix::process::Signal::KILL,

@@ -2,6 +2,8 @@ import type { Translation } from '../catalogue.svelte.ts';
 import type { texts } from '../plugin-tab.ts';
 
 const pluginTab: Translation<typeof texts> = {
+  actionDone: '{action}: готово',
+  actions: 'Действия плагинов',
   askedFirst: 'Эта вкладка задерживала страницу даже в отдельном фрейме, поэтому сама она не открывается.',
   badAddress: 'Сервер не может назвать такой адрес кода плагина.',
   cannotShow: 'Вкладку «{name}» нельзя показать',
@@ -16,6 +18,7 @@ const pluginTab: Translation<typeof texts> = {
   noActivate: 'Код плагина не экспортирует функцию "activate".',
   noCode: 'У плагина есть вкладки, но нет кода для них.',
   noRenderer: 'Плагин запустился, но не зарегистрировал вкладку "{tab}".',
+  noPage: 'Ни у одного активного плагина нет такой страницы',
   notFetched: 'Код плагина не удалось загрузить, или это не тот файл, который назвал сервер.',
   openAnyway: 'Открыть на странице',
   openApart: 'Открыть отдельно от страницы',

@@ -1,6 +1,6 @@
 import { isObject } from '../../api/merge-patch.ts';
-import type { Card, Json, Source } from '../../api/types.ts';
-import { formatMoney } from '../../plugin-host/format.ts';
+import type { Card, Json, ListColumn, Source } from '../../api/types.ts';
+import { formatDate, formatMoney, uiLocale } from '../../plugin-host/format.ts';
 
 /** Values of a card's attributes, as a row of the list shows them. */
 
@@ -41,6 +41,29 @@ export function cellAt(attributes: Attributes, path: string): Cell {
     if (value !== undefined && value !== null && value !== '') return { ...cell(value, path, isObject(data) ? data.currency : undefined), source };
   }
   return { text: '' };
+}
+
+/** What a plugin's column shows: the value in the source of its kind that was written last. */
+export function cellOf(attributes: Attributes, { kind, value: pointer, format }: ListColumn): Cell {
+  const [newest] = sourcesOf(attributes)
+    .filter(([, source]) => source.kind === kind)
+    .toSorted(([, a], [, b]) => (b.updated_at ?? '').localeCompare(a.updated_at ?? ''));
+  const value = newest && atPointer(newest[1].data, pointer);
+  if (value === undefined || value === null) return { text: '' };
+  const source = newest?.[0] ?? '';
+  if (format === 'date' && typeof value === 'string') return { text: formatDate(value).slice(0, MAX_TEXT), source };
+  if (format === 'text' || format === 'date' || typeof value !== 'number') return { ...cell(value, '', undefined), source };
+  const text = new Intl.NumberFormat(uiLocale(), format === 'percent' ? { style: 'percent' } : {}).format(format === 'percent' ? value / 100 : value);
+  return { text, source, number: true };
+}
+
+function atPointer(value: Json | undefined, pointer: string): Json | undefined {
+  for (const part of pointer.split('/').slice(1)) {
+    const name = part.replaceAll('~1', '/').replaceAll('~0', '~');
+    if (typeof value !== 'object' || value === null || !Object.prototype.propertyIsEnumerable.call(value, name)) return undefined;
+    value = (value as Record<string, Json>)[name];
+  }
+  return value;
 }
 
 function cell(value: Json, path: string, currency: Json | undefined): Cell {

@@ -1,3 +1,4 @@
+import type { ActivePlugin, ListColumn } from '../../api/types.ts';
 import { t } from '../../i18n/cards.ts';
 import { COVERAGE, DEFAULT_COLUMNS, PICTURE } from './list-query.ts';
 
@@ -6,7 +7,15 @@ import { COVERAGE, DEFAULT_COLUMNS, PICTURE } from './list-query.ts';
 const SORTS = new Set(['title', 'sku', 'created_at', 'updated_at']);
 export const MEMBERS = ['sku', 'status', 'version', 'created_at', 'updated_at', 'id'] as const;
 
-export function columnLabel(id: string): string {
+/** Begins the column of a plugin; saved views take it for the path of an attribute. */
+const PLUGIN_COLUMN = 'attributes.column:';
+
+/** The plugins' columns, by their ids in the list. */
+export function pluginColumns(plugins: readonly ActivePlugin[] = []): Map<string, ListColumn> {
+  return new Map(plugins.flatMap(({ list_columns }) => list_columns).map((column) => [PLUGIN_COLUMN + column.id, column]));
+}
+
+export function columnLabel(id: string, own: ReadonlyMap<string, ListColumn>): string {
   switch (id) {
     case PICTURE: return t('picture');
     case COVERAGE: return t('coverage');
@@ -19,16 +28,16 @@ export function columnLabel(id: string): string {
     case 'id': return t('id');
     case 'attributes.brand': return t('brand');
     case 'attributes.price': return t('price');
-    default: return id.replace(/^attributes\./, '');
+    default: return own.get(id)?.label ?? id.replace(/^attributes\.(column:)?/, '');
   }
 }
 
 export const sortOf = (id: string): string | null => (SORTS.has(id) ? id : null);
 export const needsAttributes = (id: string): boolean => id.startsWith('attributes.');
-export const isNumeric = (id: string): boolean => id === 'version' || id.endsWith('_at') || /(^|\.|_)price$/.test(id);
+export const isNumeric = (id: string, own: ReadonlyMap<string, ListColumn>): boolean => ['number', 'percent'].includes(own.get(id)?.format ?? '') || id === 'version' || id.endsWith('_at') || /(^|\.|_)price$/.test(id);
 
-/** What can be chosen: the members of a card, the usual columns, and the attributes that the cards at hand have. */
-export function choosable(shown: readonly string[], seen: Iterable<string>): string[] {
+/** What can be chosen: the members of a card, the usual columns, those of plugins, and the attributes that the cards at hand have. */
+export function choosable(shown: readonly string[], seen: Iterable<string>, own: ReadonlyMap<string, ListColumn>): string[] {
   const attributes = [...seen].map((name) => `attributes.${name}`).toSorted((a, b) => a.localeCompare(b));
-  return [...new Set([...shown, ...DEFAULT_COLUMNS, ...MEMBERS, ...attributes])].filter((id) => id !== 'title');
+  return [...new Set([...shown, ...DEFAULT_COLUMNS, ...own.keys(), ...MEMBERS, ...attributes])].filter((id) => id !== 'title');
 }

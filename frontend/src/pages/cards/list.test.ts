@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import type { View } from '../../api/views.ts';
-import { cellAt, kindsOf, picturesOf, valueAt } from './cell.ts';
+import { cellAt, cellOf, kindsOf, picturesOf, valueAt } from './cell.ts';
+import { choosable, columnLabel, isNumeric, pluginColumns } from './columns.ts';
 import { columnsParam, DEFAULT_COLUMNS, differsFrom, readList, viewHref, viewOf } from './list-query.ts';
 
 const view: View = { id: 'v1', version: 1, name: 'Drafts', filter: { status: 'draft', q: 'chair' }, sort: 'title', columns: ['title', 'attributes.brand'] };
@@ -32,6 +33,29 @@ it('a cell shows the card’s own value, or else a source’s', () => {
   expect(cellAt(attributes, 'brand')).toEqual({ text: 'Nordhem', source: 'supplier:x' });
   expect(cellAt(attributes, 'tags').text).toBe('a, b');
   expect(cellAt(attributes, 'nothing')).toEqual({ text: '' });
+});
+
+it('a plugin’s column shows the value of its newest source, formatted', () => {
+  const data = { score: 87, rows: [{ 'a/b': '2026-01-02' }], deep: { x: [1, 2] }, price: { amount: '5', currency: 'EUR' } };
+  const scored = { sources: { 'c:old': { kind: 'c', data: { score: 1 }, updated_at: '2025-01-01T00:00:00Z' }, 'c:new': { kind: 'c', data, updated_at: '2026-01-01T00:00:00Z' } } };
+  const column = { id: 'score', label: 'Complete', kind: 'c', value: '/score', format: 'percent' } as const;
+  const at = (value: string, format: 'text' | 'number' | 'percent' | 'date') => cellOf(scored, { ...column, value, format });
+  expect(at('/score', 'percent')).toEqual({ text: '87%', source: 'c:new', number: true });
+  expect(at('/rows/0/a~1b', 'date').text).toBe('Jan 2, 2026');
+  expect(at('/deep/x', 'text').text).toBe('1, 2');
+  expect(at('/deep', 'number').text).toBe('{"x":[1,2]}');
+  expect(at('/price', 'text').text).toContain('5.00');
+  for (const nothing of ['/none', '/score/x', '/rows/length', '/__proto__', '/rows/-1']) expect(at(nothing, 'text'), nothing).toEqual({ text: '' });
+  expect(cellOf(scored, { ...column, kind: 'other' })).toEqual({ text: '' });
+});
+
+it('plugins’ columns can be chosen, and keep a name without their plugin', () => {
+  const column = { id: 'score', label: 'Complete', kind: 'c', value: '/score', format: 'percent' } as const;
+  const own = pluginColumns([{ name: 'completeness', version: '1.0.0', title: null, api_prefix: null, tabs: [], pages: [], list_columns: [column], card_actions: [], frontend: null }]);
+  const [id = ''] = own.keys();
+  expect(choosable(['title'], [], own)).toContain(id);
+  expect([columnLabel(id, own), columnLabel(id, new Map()), isNumeric(id, own), isNumeric('sku', own)]).toEqual(['Complete', 'score', true, false]);
+  expect(readList(new URLSearchParams({ columns: `title,${id}` })).columns).toEqual(['title', id]);
 });
 
 it('paths go through names with dots', () => {

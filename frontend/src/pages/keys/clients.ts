@@ -17,6 +17,8 @@ export interface Client {
 
 const NAME = 'cardinal';
 const json = (value: unknown) => JSON.stringify(value, null, 2);
+/** An address that was narrowed has marks that a shell reads. */
+const word = (url: string) => (/^[\w:/.-]+$/.test(url) ? url : shellQuote(url));
 const headers = (key: string) => ({ Authorization: `Bearer ${key}` });
 
 /** In the spelling that each client's own documentation has. */
@@ -24,7 +26,7 @@ export const CLIENTS: readonly Client[] = [
   {
     id: 'claude-code',
     name: 'Claude Code',
-    recipe: (url, key) => ({ where: 'shell', text: `claude mcp add --transport http ${NAME} ${url} --header ${shellQuote(`Authorization: Bearer ${key}`)}` }),
+    recipe: (url, key) => ({ where: 'shell', text: `claude mcp add --transport http ${NAME} ${word(url)} --header ${shellQuote(`Authorization: Bearer ${key}`)}` }),
   },
   {
     id: 'claude-desktop',
@@ -57,19 +59,37 @@ export const CLIENTS: readonly Client[] = [
     id: 'codex',
     name: 'Codex',
     // Its configuration takes the name of a variable, never the key itself.
-    recipe: (url, key) => ({ where: 'shell', text: `export CARDINAL_API_KEY=${key}\ncodex mcp add ${NAME} --url ${url} --bearer-token-env-var CARDINAL_API_KEY` }),
+    recipe: (url, key) => ({ where: 'shell', text: `export CARDINAL_API_KEY=${key}\ncodex mcp add ${NAME} --url ${word(url)} --bearer-token-env-var CARDINAL_API_KEY` }),
   },
   {
     id: 'gemini',
     name: 'Gemini CLI',
-    recipe: (url, key) => ({ where: 'shell', text: `gemini mcp add --scope user --transport http ${NAME} ${url} --header ${shellQuote(`Authorization: Bearer ${key}`)}` }),
+    recipe: (url, key) => ({ where: 'shell', text: `gemini mcp add --scope user --transport http ${NAME} ${word(url)} --header ${shellQuote(`Authorization: Bearer ${key}`)}` }),
   },
   {
     id: 'inspector',
     name: 'MCP Inspector',
-    recipe: (url, key) => ({ where: 'shell', text: `npx @modelcontextprotocol/inspector --cli ${url} --transport http --header ${shellQuote(`Authorization: Bearer ${key}`)} --method tools/list` }),
+    recipe: (url, key) => ({ where: 'shell', text: `npx @modelcontextprotocol/inspector --cli ${word(url)} --transport http --header ${shellQuote(`Authorization: Bearer ${key}`)} --method tools/list` }),
+  },
+  {
+    id: 'stdio',
+    name: 'cardinal mcp stdio',
+    // For clients that start a program and know no headers.
+    recipe: (url, key) => {
+      const { origin, searchParams } = new URL(url);
+      const tools = searchParams.get('tools');
+      const args = ['mcp', 'stdio', '--url', origin, ...(tools ? ['--tools', tools] : []), ...(searchParams.has('readonly') ? ['--readonly'] : [])];
+      return { where: { file: 'mcp.json' }, text: json({ mcpServers: { [NAME]: { command: 'cardinal', args, env: { CARDINAL_API_KEY: key } } } }) };
+    },
   },
 ];
+
+/** The endpoint with fewer tools: of these names alone, or those alone that read. */
+export function narrowed(url: string, tools: string, readonly: boolean): string {
+  const names = tools.split(/[\s,]+/).filter(Boolean).map(encodeURIComponent).join();
+  const query = [names && `tools=${names}`, readonly && 'readonly=true'].filter(Boolean).join('&');
+  return query ? `${url}?${query}` : url;
+}
 
 /** The least that a client needs: to read, or to change things as well. */
 export function leastScopes(mayChange: boolean): string[] {

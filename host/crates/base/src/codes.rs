@@ -43,8 +43,15 @@ pub fn find(name: &str) -> Option<&'static Code> {
 }
 
 macro_rules! codes {
-    ($($(#[$doc:meta])* $ident:ident = $name:literal, $status:literal, $title:literal, $when:literal, $advice:literal;)*) => {
-        $($(#[$doc])* pub static $ident: Code = Code { name: $name, status: $status, title: $title, when: $when, advice: $advice };)*
+    ($(
+        $(#[$doc:meta])*
+        $ident:ident = $name:literal, $status:literal, $title:literal, $when:literal, $advice:literal;
+    )*) => {
+        $(
+            $(#[$doc])*
+            pub static $ident: Code =
+                Code { name: $name, status: $status, title: $title, when: $when, advice: $advice };
+        )*
         /// All of them.
         pub static ALL: &[&Code] = &[$(&$ident),*];
     };

@@ -1,4 +1,4 @@
-//! Every setting of the host: read once, by the keeper, from the environment and the command line; the only readers
+//! Every setting of the host: read once, by the supervisor, from the environment and the command line; the only readers
 //! of the environment. The validated [`Config`] crosses the control socket to the worker, whose environment is empty.
 
 use std::path::Path;

@@ -124,8 +124,16 @@ fn keeps(number: &str) -> bool {
     decimal(number) == decimal(&parsed.to_string())
 }
 
-/// Sign, significant digits and the exponent of the last one.
-fn decimal(number: &str) -> (bool, String, i64) {
+/// A number by its value, however it is written.
+#[derive(PartialEq, Eq)]
+struct Decimal {
+    is_negative: bool,
+    significant: String,
+    /// Of the last significant digit.
+    exponent: i64,
+}
+
+fn decimal(number: &str) -> Decimal {
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
     let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let exponent = exponent.strip_prefix('+').unwrap_or(exponent).parse::<i64>().unwrap_or(i64::MAX);
@@ -134,10 +142,11 @@ fn decimal(number: &str) -> (bool, String, i64) {
     let zeros = i64::try_from(digits.len() - significant.len()).unwrap_or_default();
     let significant = significant.trim_start_matches('0').to_owned();
     if significant.is_empty() {
-        return (false, significant, 0);
+        return Decimal { is_negative: false, significant, exponent: 0 };
     }
     let places = i64::try_from(part.len()).unwrap_or_default();
-    (number.starts_with('-'), significant, exponent.saturating_sub(places).saturating_add(zeros))
+    let exponent = exponent.saturating_sub(places).saturating_add(zeros);
+    Decimal { is_negative: number.starts_with('-'), significant, exponent }
 }
 
 /// The same JSON with each member once, the last one, as every parser that checked it has seen it. None when it is no

@@ -1,4 +1,5 @@
-//! What all crates of the host share: settings, secrets, the clock, codes of problems and strict JSON input.
+//! What all crates of the host share: settings, secrets, the clock, codes of problems, strict JSON
+//! input and the client's side of HTTP.
 //!
 //! No database sessions, no HTTP server, nothing of plugins.
 
@@ -12,6 +13,7 @@ pub mod db_error;
 pub mod exact;
 pub mod hex;
 pub mod hop_by_hop;
+pub mod http_client;
 pub mod input;
 pub mod mac;
 pub mod memory;
@@ -24,4 +26,3 @@ pub mod seal;
 pub mod secret_file;
 pub mod spelling;
 pub mod strict;
-pub mod tls;

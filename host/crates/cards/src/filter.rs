@@ -66,11 +66,6 @@ impl Filter {
     pub fn is_open(&self) -> bool {
         *self == Self::default()
     }
-
-    /// Whether it picks by what stands in title and SKU, perhaps by status, and by nothing else.
-    pub fn picks_by_text_alone(&self) -> bool {
-        *self == Self { q: self.q.clone(), status: self.status, ..Self::default() }
-    }
 }
 
 impl ListQuery {
@@ -153,16 +148,21 @@ impl ListQuery {
     pub fn fields(&self) -> Result<Option<Vec<&str>>, CardError> {
         const KNOWN: [&str; 8] = ["id", "title", "sku", "status", "attributes", "version", "created_at", "updated_at"];
         let Some(list) = self.fields.as_deref() else { return Ok(None) };
-        let mut fields = vec!["id"];
-        for name in list.split(',') {
-            match KNOWN.iter().find(|known| **known == name) {
-                Some(known) if fields.contains(known) => {}
-                Some(known) => fields.push(known),
-                None => return Err(bad(format!("`fields` is a list of {}.", KNOWN.join(", ")))),
-            }
-        }
-        Ok(Some(fields))
+        let fields = members(list.split(','), &KNOWN);
+        fields.map(Some).ok_or_else(|| bad(format!("`fields` is a list of {}.", KNOWN.join(", "))))
     }
+}
+
+/// The members of a card that a list names, each once, and the id; nothing when one of them is not `known`.
+pub fn members<'n>(names: impl Iterator<Item = &'n str>, known: &[&'static str]) -> Option<Vec<&'static str>> {
+    let mut members = vec!["id"];
+    for name in names {
+        let member = known.iter().find(|known| **known == name)?;
+        if !members.contains(member) {
+            members.push(member);
+        }
+    }
+    Some(members)
 }
 
 fn word(value: &Option<String>, name: &str) -> Result<Option<String>, CardError> {

@@ -1,6 +1,6 @@
-//! Who took a worker down, and what becomes of it. Keeper and worker share a piece of memory: the worker
+//! Who took a worker down, and what becomes of it. Supervisor and worker share a piece of memory: the worker
 //! writes into it which plugins it runs, how many calls each has under way, and at its end, out of a signal handler,
-//! on whose behalf the thread was running that ended it. The keeper reads it when the worker is gone.
+//! on whose behalf the thread was running that ended it. The supervisor reads it when the worker is gone.
 
 pub mod current;
 pub mod descriptors;

@@ -1,4 +1,4 @@
-//! What keeper and worker say to each other, and the worker's end of it. Below the keeper, so that whatever needs a
+//! What supervisor and worker say to each other, and the worker's end of it. Below the supervisor, so that whatever needs a
 //! schema step can ask for one.
 //!
 //! The socket is the worker's standard input. The first message is [`WorkerStart`], with the listening sockets
@@ -9,9 +9,10 @@ use std::io::{self, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -39,7 +40,7 @@ pub const OWN_DESCRIPTORS: usize = 3;
 /// All that a worker knows: its environment is empty.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WorkerStart {
-    /// The settings, without the credentials that are the keeper's alone (`DATABASE_URL`).
+    /// The settings, without the credentials that are the supervisor's alone (`DATABASE_URL`).
     pub config: Config,
     pub database: WorkerDatabase,
     /// Opens the secrets among plugins' settings.
@@ -47,7 +48,7 @@ pub struct WorkerStart {
     pub host_id: Uuid,
     /// What each listening socket is for, in their order.
     pub listeners: Vec<ListenerUse>,
-    /// How often a worker of this keeper ended on its own.
+    /// How often a worker of this supervisor ended on its own.
     pub worker_restarts: u64,
     /// Crashes of this host, and the plugins that are not to be loaded because of them.
     pub crashes: CrashHistory,
@@ -95,10 +96,10 @@ pub struct FirstLogin {
     pub is_enabled: bool,
 }
 
-/// Worker to keeper.
+/// Worker to supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ToKeeper {
+pub enum ToSupervisor {
     /// Serving, and how the first user can log in now.
     Ready {
         first_login: Option<FirstLogin>,
@@ -145,7 +146,7 @@ pub enum ToKeeper {
     Alive,
 }
 
-/// Keeper to worker, after [`WorkerStart`].
+/// Supervisor to worker, after [`WorkerStart`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToWorker {
@@ -175,7 +176,7 @@ pub enum ToWorker {
 
 /// The worker's end of the control socket. Clones share it; it works on any thread, with or without a runtime.
 #[derive(Debug, Clone)]
-pub struct KeeperLink {
+pub struct SupervisorLink {
     shared: Arc<Shared>,
 }
 
@@ -190,20 +191,20 @@ struct Shared {
 
 type Answer = Result<PluginDatabase, ProvisionFault>;
 
-impl From<KeeperGone> for ProvisionFault {
-    fn from(_: KeeperGone) -> Self {
-        keeper_gone()
+impl From<SupervisorGone> for ProvisionFault {
+    fn from(_: SupervisorGone) -> Self {
+        supervisor_gone()
     }
 }
 
-/// The keeper can be asked nothing any more.
+/// The supervisor can be asked nothing any more.
 #[derive(Debug)]
-pub struct KeeperGone;
+pub struct SupervisorGone;
 
 #[derive(Debug)]
 enum Waiting {
     Open(HashMap<u64, oneshot::Sender<ToWorker>>),
-    /// The keeper is gone and nobody will ever be answered.
+    /// The supervisor is gone and nobody will ever be answered.
     Closed,
 }
 
@@ -212,21 +213,21 @@ pub struct Handed {
     pub shm: OwnedFd,
     /// Where the worker's log is written.
     pub log: OwnedFd,
-    /// Where the keeper hands over connections of the local socket.
+    /// Where the supervisor hands over connections of the local socket.
     pub local: OwnedFd,
     pub listeners: Vec<OwnedFd>,
 }
 
-/// Takes what the keeper sends first. The socket is the worker's standard input.
+/// Takes what the supervisor sends first. The socket is the worker's standard input.
 ///
 /// # Errors
-/// The keeper is gone, or says something else.
+/// The supervisor is gone, or says something else.
 ///
 /// `restrict` runs before the link starts its thread, which would not be bound by what it does.
 pub fn receive_start(
     mut socket: UnixStream,
     restrict: impl FnOnce(&WorkerStart) -> anyhow::Result<()>,
-) -> io::Result<(WorkerStart, Handed, KeeperLink)> {
+) -> io::Result<(WorkerStart, Handed, SupervisorLink)> {
     let mut header = [0; frame::HEADER];
     let (taken, mut descriptors) = receive_descriptors(&socket, &mut header)?;
     socket.read_exact(&mut header[taken..])?;
@@ -242,7 +243,7 @@ pub fn receive_start(
     start.database.core = start.database.core.through(&sockets);
     start.database.reaper = start.database.reaper.through(&sockets);
     restrict(&start).map_err(io::Error::other)?;
-    let link = KeeperLink::over(socket, sockets)?;
+    let link = SupervisorLink::over(socket, sockets)?;
     Ok((start, Handed { shm, log, local, listeners }, link))
 }
 
@@ -276,7 +277,7 @@ fn read_body<T: serde::de::DeserializeOwned>(socket: &mut UnixStream, header: [u
     frame::decode(&body)
 }
 
-impl KeeperLink {
+impl SupervisorLink {
     /// A link over a socket on which the start has been received already.
     ///
     /// # Errors
@@ -292,148 +293,148 @@ impl KeeperLink {
         });
         let listening = Arc::clone(&shared);
         // A thread rather than a task: the link is older than any runtime, and outlives it.
-        std::thread::Builder::new().name("keeper-link".to_owned()).spawn(move || listening.listen(reader))?;
+        std::thread::Builder::new().name("supervisor-link".to_owned()).spawn(move || listening.listen(reader))?;
         Ok(Self { shared })
     }
 
-    /// Tells the keeper that requests are being served.
+    /// Tells the supervisor that requests are being served.
     ///
     /// # Errors
-    /// The keeper is gone.
+    /// The supervisor is gone.
     pub fn ready(&self, first_login: Option<FirstLogin>) -> io::Result<()> {
-        self.shared.send(&ToKeeper::Ready { first_login })
+        self.shared.send(&ToSupervisor::Ready { first_login })
     }
 
-    /// Lets the keeper put a first password away that is not good any more.
+    /// Lets the supervisor put a first password away that is not good any more.
     pub fn first_login(&self, login: FirstLogin) {
-        self.send(&ToKeeper::FirstLogin(login));
+        self.send(&ToSupervisor::FirstLogin(login));
     }
 
-    /// Resolves when the keeper wants the worker to finish what it has and end; also when the keeper is gone.
+    /// Resolves when the supervisor wants the worker to finish what it has and end; also when the supervisor is gone.
     pub async fn drained(&self) {
         self.shared.drain.cancelled().await;
     }
 
-    /// Has the keeper bring the plugin's roles and schema in line with the package of this hash.
+    /// Has the supervisor bring the plugin's roles and schema in line with the package of this hash.
     ///
     /// # Errors
     /// Why the plugin cannot have its database (now).
     pub async fn provision(&self, plugin: &str, sha256: &str) -> Answer {
         let request = ProvisionRequest { plugin: plugin.to_owned(), sha256: sha256.to_owned() };
-        match self.ask(|id| ToKeeper::Provision { id, request }).await {
+        match self.ask(|id| ToSupervisor::Provision { id, request }).await {
             Ok(ToWorker::Provisioned { result, .. }) => {
                 result.map(|found| PluginDatabase { connect: found.connect.through(&self.shared.sockets), ..found })
             }
-            _ => Err(keeper_gone()),
+            _ => Err(supervisor_gone()),
         }
     }
 
-    /// Has the keeper drop the plugin's data.
+    /// Has the supervisor drop the plugin's data.
     ///
     /// # Errors
     /// Why it is not dropped (now).
     pub async fn purge(&self, plugin: &str) -> Result<PurgeReport, ProvisionFault> {
         let plugin = plugin.to_owned();
-        match self.ask(|id| ToKeeper::Purge { id, plugin }).await {
+        match self.ask(|id| ToSupervisor::Purge { id, plugin }).await {
             Ok(ToWorker::Purged { result, .. }) => result,
-            _ => Err(keeper_gone()),
+            _ => Err(supervisor_gone()),
         }
     }
 
-    /// Tells the keeper that a package need not be probed again while this program runs.
+    /// Tells the supervisor that a package need not be probed again while this program runs.
     pub fn probed(&self, sha256: &str) {
-        self.send(&ToKeeper::Probed { sha256: sha256.to_owned() });
+        self.send(&ToSupervisor::Probed { sha256: sha256.to_owned() });
     }
 
-    /// Has the keeper remember that a plugin held all its threads.
+    /// Has the supervisor remember that a plugin held all its threads.
     pub fn blocked(&self, crash: Crash) {
-        self.send(&ToKeeper::Blocked { crash: Box::new(crash) });
+        self.send(&ToSupervisor::Blocked { crash: Box::new(crash) });
     }
 
-    /// Tells the keeper that tasks run.
+    /// Tells the supervisor that tasks run.
     pub fn alive(&self) {
-        self.send(&ToKeeper::Alive);
+        self.send(&ToSupervisor::Alive);
     }
 
-    /// What the keeper does not hear now it hears in another life, or it is gone and this worker is about to be.
-    fn send(&self, message: &ToKeeper) {
+    /// What the supervisor does not hear now it hears in another life, or it is gone and this worker is about to be.
+    fn send(&self, message: &ToSupervisor) {
         if let Err(error) = self.shared.send(message) {
-            tracing::debug!(%error, "the keeper could not be told");
+            tracing::debug!(%error, "the supervisor could not be told");
         }
     }
 
     /// Lets a plugin out of quarantine; says whether it was there.
     ///
     /// # Errors
-    /// The keeper is gone.
-    pub async fn release(&self, plugin: &str) -> Result<bool, KeeperGone> {
+    /// The supervisor is gone.
+    pub async fn release(&self, plugin: &str) -> Result<bool, SupervisorGone> {
         let plugin = plugin.to_owned();
-        match self.ask(|id| ToKeeper::Release { id, plugin }).await? {
+        match self.ask(|id| ToSupervisor::Release { id, plugin }).await? {
             ToWorker::Released { was_quarantined, .. } => Ok(was_quarantined),
-            _ => Err(KeeperGone),
+            _ => Err(SupervisorGone),
         }
     }
 
     /// What the plugins' lock file holds, as JSON; an empty lock when there is no file.
     ///
     /// # Errors
-    /// It cannot be read, or the keeper is gone.
+    /// It cannot be read, or the supervisor is gone.
     pub async fn read_lock(&self) -> io::Result<String> {
-        match self.ask(|id| ToKeeper::ReadLock { id }).await {
+        match self.ask(|id| ToSupervisor::ReadLock { id }).await {
             Ok(ToWorker::Lock { lock, .. }) => lock.map_err(io::Error::other),
-            _ => Err(io::Error::other("the keeper is gone")),
+            _ => Err(io::Error::other("the supervisor is gone")),
         }
     }
 
-    /// Has the keeper write the plugins' lock file.
+    /// Has the supervisor write the plugins' lock file.
     ///
     /// # Errors
-    /// It cannot be written, or the keeper is gone.
+    /// It cannot be written, or the supervisor is gone.
     pub async fn write_lock(&self, lock: String) -> io::Result<()> {
-        self.written(|id| ToKeeper::WriteLock { id, lock }).await
+        self.written(|id| ToSupervisor::WriteLock { id, lock }).await
     }
 
-    /// Has the keeper leave the first user's password for the operator; without one, take it away.
+    /// Has the supervisor leave the first user's password for the operator; without one, take it away.
     ///
     /// # Errors
-    /// It cannot be written, or the keeper is gone.
+    /// It cannot be written, or the supervisor is gone.
     pub async fn bootstrap_password(&self, password: Option<Secret>) -> io::Result<()> {
-        self.written(|id| ToKeeper::BootstrapPassword { id, password }).await
+        self.written(|id| ToSupervisor::BootstrapPassword { id, password }).await
     }
 
-    async fn written(&self, question: impl FnOnce(u64) -> ToKeeper) -> io::Result<()> {
+    async fn written(&self, question: impl FnOnce(u64) -> ToSupervisor) -> io::Result<()> {
         match self.ask(question).await {
             Ok(ToWorker::Written { result, .. }) => result.map_err(io::Error::other),
-            _ => Err(io::Error::other("the keeper is gone")),
+            _ => Err(io::Error::other("the supervisor is gone")),
         }
     }
 
-    async fn ask(&self, question: impl FnOnce(u64) -> ToKeeper) -> Result<ToWorker, KeeperGone> {
+    async fn ask(&self, question: impl FnOnce(u64) -> ToSupervisor) -> Result<ToWorker, SupervisorGone> {
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         self.shared.expect_answer(id, sender)?;
         self.shared.send(&question(id)).map_err(|error| {
-            tracing::warn!(%error, "the keeper cannot be asked");
-            KeeperGone
+            tracing::warn!(%error, "the supervisor cannot be asked");
+            SupervisorGone
         })?;
-        answer.await.map_err(|_| KeeperGone)
+        answer.await.map_err(|_| SupervisorGone)
     }
 }
 
 impl Shared {
-    fn expect_answer(&self, id: u64, sender: oneshot::Sender<ToWorker>) -> Result<(), KeeperGone> {
-        match &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) {
+    fn expect_answer(&self, id: u64, sender: oneshot::Sender<ToWorker>) -> Result<(), SupervisorGone> {
+        match &mut *self.waiting.lock() {
             Waiting::Open(waiting) => {
                 waiting.insert(id, sender);
                 Ok(())
             }
-            Waiting::Closed => Err(KeeperGone),
+            Waiting::Closed => Err(SupervisorGone),
         }
     }
 
-    fn send(&self, message: &ToKeeper) -> io::Result<()> {
+    fn send(&self, message: &ToSupervisor) -> io::Result<()> {
         let frame = frame::encode(message)?;
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner).write_all(&frame)
+        self.writer.lock().write_all(&frame)
     }
 
     fn listen(&self, mut socket: UnixStream) {
@@ -453,12 +454,12 @@ impl Shared {
                 }
             }
         }
-        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Waiting::Closed;
+        *self.waiting.lock() = Waiting::Closed;
         self.drain.cancel();
     }
 
     fn answer(&self, id: u64, result: ToWorker) {
-        if let Waiting::Open(waiting) = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        if let Waiting::Open(waiting) = &mut *self.waiting.lock()
             && let Some(sender) = waiting.remove(&id)
         {
             // Nobody waits any more when the asking future was dropped.
@@ -467,8 +468,8 @@ impl Shared {
     }
 }
 
-fn keeper_gone() -> ProvisionFault {
-    ProvisionFault::Unavailable("the keeper is gone".to_owned())
+fn supervisor_gone() -> ProvisionFault {
+    ProvisionFault::Unavailable("the supervisor is gone".to_owned())
 }
 
 #[cfg(test)]

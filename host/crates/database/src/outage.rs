@@ -3,8 +3,9 @@
 //! (`heartbeat.rs`) is asked by nobody until it answers again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 const REPEAT_EVERY: Duration = Duration::from_secs(30);
 /// Requests that were under way when the database fell silent are given up after so long.
@@ -113,7 +114,7 @@ impl Outages {
     }
 
     fn note_failure(&self, now: Instant) -> Option<OutageNotice> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         let Some(outage) = &mut *current else {
             *current = Some(Outage { began: now, logged: now });
             self.is_out.store(true, Ordering::Relaxed);
@@ -127,7 +128,7 @@ impl Outages {
     }
 
     fn note_success(&self, now: Instant) -> Option<OutageNotice> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         self.is_out.store(false, Ordering::Relaxed);
         current.take().map(|outage| OutageNotice::End(now.duration_since(outage.began)))
     }

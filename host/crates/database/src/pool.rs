@@ -2,7 +2,7 @@
 
 use std::{
     ops::{Deref, DerefMut},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -11,6 +11,7 @@ use deadpool_postgres::{
     ClientWrapper, Hook, HookError, Manager, ManagerConfig, Metrics, Object, PoolBuilder, RecyclingMethod, Runtime,
     TimeoutType,
 };
+use parking_lot::Mutex;
 pub use tokio_postgres::Error as StatementError;
 use tokio_postgres::NoTls;
 
@@ -91,14 +92,14 @@ impl Pool {
     /// Notes what went through a connection, or is about to.
     pub fn note_message(&self, bytes: usize) {
         if bytes >= LARGE_MESSAGE {
-            *self.last_large.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            *self.last_large.lock() = Some(Instant::now());
         }
     }
 
     /// Closes idle connections that are older than the last large message: one of them may keep its buffers. Those in
     /// use are closed another time.
     pub fn close_swollen(&self) {
-        let last_large = *self.last_large.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_large = *self.last_large.lock();
         if let Some(at) = last_large {
             self.pool.retain(|_, connection| connection.created > at);
         }

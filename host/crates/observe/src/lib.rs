@@ -26,7 +26,7 @@ pub struct Telemetry {
     /// Open connections of all listeners.
     pub connections: Gauge,
     pub started: OffsetDateTime,
-    /// How often the keeper had to start the worker again before this one.
+    /// How often the supervisor had to start the worker again before this one.
     pub worker_restarts: u64,
 }
 

@@ -4,13 +4,10 @@
 //! live as long as the process, as the series that they make do: a plugin that is replaced goes on counting where its
 //! predecessor stopped.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, OnceLock, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::OnceLock, time::Duration};
 
 use http::Method;
+use parking_lot::Mutex;
 
 use super::{
     histogram::{Histogram, Reading},
@@ -114,7 +111,7 @@ impl Requests {
     /// The meter of a route, made when there is none.
     pub fn route(&self, method: &Method, route: &str) -> &'static Meter {
         let method = METHODS[slot(method)];
-        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut routes = self.routes.lock();
         if let Some(known) = routes.get(&(method, route.to_owned())) {
             return known;
         }
@@ -138,8 +135,7 @@ impl Requests {
 
     /// Everything that was ever observed, in the order of routes and methods.
     pub fn read(&self) -> Vec<Metered> {
-        let mut meters: Vec<&'static Meter> =
-            self.routes.lock().unwrap_or_else(PoisonError::into_inner).values().copied().collect();
+        let mut meters: Vec<&'static Meter> = self.routes.lock().values().copied().collect();
         meters.extend(self.unmatched);
         meters.extend(self.proxied);
         meters.push(self.other);

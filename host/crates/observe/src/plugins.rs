@@ -1,10 +1,8 @@
 //! What is counted of every plugin, whichever of its generations serves.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
 
 use super::{histogram::Histogram, shard::Counter};
 
@@ -98,12 +96,12 @@ pub struct Plugins(Mutex<BTreeMap<String, Arc<PluginMeter>>>);
 
 impl Plugins {
     pub fn meter(&self, name: &str) -> Arc<PluginMeter> {
-        let mut meters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut meters = self.0.lock();
         Arc::clone(meters.entry(name.to_owned()).or_default())
     }
 
     pub fn read(&self) -> Vec<(String, Arc<PluginMeter>)> {
-        let meters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let meters = self.0.lock();
         meters.iter().map(|(name, meter)| (name.clone(), Arc::clone(meter))).collect()
     }
 }

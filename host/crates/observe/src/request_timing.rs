@@ -30,7 +30,10 @@ pub struct RequestTiming {
 }
 
 thread_local! {
-    static OPEN: Cell<RequestTiming> = const { Cell::new(RequestTiming { plugin: Duration::ZERO, database: Duration::ZERO, meter: None, waits: 0, since: None }) };
+    static OPEN: Cell<RequestTiming> = const {
+        let (plugin, database) = (Duration::ZERO, Duration::ZERO);
+        Cell::new(RequestTiming { plugin, database, meter: None, waits: 0, since: None })
+    };
 }
 
 impl RequestTiming {

@@ -2,9 +2,11 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use super::histogram::{Histogram, Reading};
 
@@ -58,7 +60,7 @@ impl Tools {
     }
 
     fn meter(&self, tool: &str) -> Arc<ToolMeter> {
-        let mut meters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut meters = self.0.lock();
         if let Some(known) = meters.get(tool) {
             return Arc::clone(known);
         }
@@ -68,7 +70,7 @@ impl Tools {
 
     /// What was observed, by tool and outcome.
     pub fn read(&self) -> Vec<(String, Outcome, Reading)> {
-        let meters = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let meters = self.0.lock().clone();
         let mut read = Vec::new();
         for (tool, meter) in meters {
             for outcome in Outcome::ALL {

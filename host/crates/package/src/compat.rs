@@ -20,6 +20,31 @@ pub fn core_version() -> Version {
     Version::parse(env!("CARGO_PKG_VERSION")).unwrap_or_else(|_| Version::new(1, 0, 0))
 }
 
+/// The features that a manifest may name in `requires`: the parts of a manifest that this host heeds, and the host
+/// functions that came after others. A name never goes away or changes its meaning.
+pub const FEATURES: [&str; 9] = [
+    "backend.routes",
+    "card-events",
+    "contributes.cardActions",
+    "contributes.cardTabs",
+    "contributes.listColumns",
+    "contributes.pages",
+    "mcp.tools",
+    "requires",
+    "settings_schema",
+];
+
+/// Whether the host has what a manifest requires.
+pub fn check_features(required: &[String]) -> Result<(), Refusal> {
+    let missing: Vec<_> = required.iter().filter(|name| !FEATURES.contains(&name.as_str())).cloned().collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::new(Code::FeatureMissing, "The plugin requires what this host does not have.")
+        .expected(format!("requires of {}", FEATURES.join(", ")))
+        .found(missing.join(", ")))
+}
+
 /// Whether the host meets what a manifest asks of it.
 pub fn check_engine(engine: &Engine, core: &Version, api: &str) -> Result<(), Refusal> {
     if engine.plugin_api_version != api {
@@ -37,13 +62,15 @@ pub fn check_engine(engine: &Engine, core: &Version, api: &str) -> Result<(), Re
     Ok(())
 }
 
-/// What the plugins of one snapshot own, so that the next one can be told who was first.
+/// What the plugins of one snapshot own. A refusal names the owner.
 #[derive(Debug, Default)]
 pub struct Claims {
     names: HashMap<String, Owner>,
     prefixes: HashMap<String, Owner>,
     tools: HashMap<String, Owner>,
     tabs: HashMap<String, Owner>,
+    /// Pages, list columns and card actions, by what they are and their id.
+    contributions: HashMap<(&'static str, String), Owner>,
 }
 
 /// A plugin and the package it comes from.
@@ -70,13 +97,19 @@ impl Claims {
         for tool in &manifest.tools {
             free(&self.tools, &tool.name, &owner, Code::DuplicateTool, "tool")?;
         }
-        for tab in &manifest.card_tabs {
+        for tab in &manifest.contributes.card_tabs {
             free(&self.tabs, &tab.id, &owner, Code::DuplicateTab, "card tab")?;
+        }
+        for (what, id) in manifest.contributes.ids() {
+            let taken = self.contributions.get(&(what, id.to_owned()));
+            free_of(taken, id, &owner, Code::DuplicateContribution, what)?;
         }
         self.names.insert(manifest.name.clone(), owner.clone());
         self.prefixes.extend(manifest.api_prefix().map(|prefix| (prefix.to_owned(), owner.clone())));
         self.tools.extend(manifest.tools.iter().map(|tool| (tool.name.clone(), owner.clone())));
-        self.tabs.extend(manifest.card_tabs.iter().map(|tab| (tab.id.clone(), owner.clone())));
+        self.tabs.extend(manifest.contributes.card_tabs.iter().map(|tab| (tab.id.clone(), owner.clone())));
+        let ids = manifest.contributes.ids();
+        self.contributions.extend(ids.map(|(what, id)| ((what, id.to_owned()), owner.clone())));
         Ok(())
     }
 
@@ -89,15 +122,22 @@ impl Claims {
         for tool in &manifest.tools {
             self.tools.remove(&tool.name);
         }
-        for tab in &manifest.card_tabs {
+        for tab in &manifest.contributes.card_tabs {
             self.tabs.remove(&tab.id);
+        }
+        for (what, id) in manifest.contributes.ids() {
+            self.contributions.remove(&(what, id.to_owned()));
         }
     }
 }
 
 fn free(taken: &HashMap<String, Owner>, key: &str, asking: &Owner, code: Code, what: &str) -> Result<(), Refusal> {
+    free_of(taken.get(key), key, asking, code, what)
+}
+
+fn free_of(taken: Option<&Owner>, key: &str, asking: &Owner, code: Code, what: &str) -> Result<(), Refusal> {
     // The next version of a package may have what the one before has.
-    let Some(first) = taken.get(key).filter(|first| first.package != asking.package) else { return Ok(()) };
+    let Some(first) = taken.filter(|first| first.package != asking.package) else { return Ok(()) };
     let reason = format!("The {what} \"{key}\" belongs to {first} and is claimed by {asking} too.");
     Err(Refusal::new(code, reason)
         .expected(format!("a {what} that no other plugin has"))
@@ -129,6 +169,17 @@ mod tests {
     }
 
     #[test]
+    fn what_a_plugin_requires_must_be_there() {
+        let required =
+            |names: &[&str]| check_features(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!(required(&[]), Ok(()));
+        assert_eq!(required(&FEATURES), Ok(()));
+        let refusal = required(&["mcp.tools", "contributes.walls", "time-travel"]).unwrap_err();
+        assert_eq!(refusal.code, Code::FeatureMissing);
+        assert_eq!(refusal.found.as_deref(), Some("contributes.walls, time-travel"));
+    }
+
+    #[test]
     fn the_core_is_in_the_range_or_refused() {
         assert_eq!(code(">=1.0.0", "1.0.0"), None);
         assert_eq!(code(">=1.0.0", "1.0.0-dev"), None, "a pre-release of the core stands for its release");
@@ -156,6 +207,32 @@ mod tests {
             let refusal = claims.take(&second, "folder-b").unwrap_err();
             assert_eq!(refusal.code, code);
             assert!(refusal.reason.contains("folder-a") && refusal.reason.contains("folder-b"), "{}", refusal.reason);
+        }
+    }
+
+    #[test]
+    fn pages_columns_and_actions_have_one_owner_each() {
+        let with = |name: &str, contributes: serde_json::Value| {
+            let document = json!({"name": name, "version": "1.0.0",
+                "engine": {"core_version": ">=1.0.0", "plugin_api_version": "1"}, "provides_kinds": ["k"],
+                "backend": {}, "contributes": contributes, "frontend": {"main": "plugin.js"}});
+            Manifest::read(document.to_string().as_bytes()).unwrap().0
+        };
+        let all = |id: &str| {
+            json!({"pages": [{"id": id, "label": "P"}],
+                "listColumns": [{"id": id, "label": "C", "kind": "k", "value": "/v"}],
+                "cardActions": [{"id": id, "label": "A", "route": {"path": "/a"}}]})
+        };
+        for list in ["pages", "listColumns", "cardActions"] {
+            let mut claims = Claims::default();
+            claims.take(&with("a", all("x")), "folder-a").unwrap();
+            let mut second = all("y");
+            second[list][0]["id"] = json!("x");
+            let refusal = claims.take(&with("b", second), "folder-b").unwrap_err();
+            assert_eq!(refusal.code, Code::DuplicateContribution);
+            assert!(refusal.reason.contains("folder-a") && refusal.reason.contains("folder-b"), "{}", refusal.reason);
+            claims.release(&with("a", all("x")));
+            claims.take(&with("b", all("x")), "folder-b").unwrap();
         }
     }
 

@@ -8,9 +8,9 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use parking_lot::Mutex;
 use semver::Version;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -21,9 +21,9 @@ use super::{
 };
 use cardinal_base::secret_file::read_regular;
 
-/// Below `DATA_DIR`; the keeper makes it and the worker writes there.
+/// Below `DATA_DIR`; the supervisor makes it and the worker writes there.
 pub const FOLDER: &str = "packages";
-/// Native code of a plugin can put anything in its place, a pipe that nobody writes to, say.
+/// Native code of a plugin can put anything in its place, a pipe without a writer, say.
 const INDEX: &str = "index.json";
 /// Bytes of it; a plugin takes a few hundred.
 const INDEX_LIMIT: u64 = 1 << 20;
@@ -79,7 +79,7 @@ impl Kept {
 
     /// The packages of a plugin, the one that was put into service last first; none of one that was removed since.
     pub fn for_plugin(&self, plugin: &str) -> Vec<KeptPackage> {
-        match self.lock().get(plugin) {
+        match self.index.lock().get(plugin) {
             Some(shelf) if shelf.removed_at.is_none() => shelf.packages.clone(),
             _ => Vec::new(),
         }
@@ -106,7 +106,7 @@ impl Kept {
         }
         let kept = KeptPackage { sha256: package.sha256.clone(), version: version.clone(), activated_at: now };
         let forgotten = {
-            let mut index = self.lock();
+            let mut index = self.index.lock();
             let shelf = index.entry(plugin.to_owned()).or_default();
             shelf.removed_at = None;
             shelf.packages.retain(|it| it.sha256 != kept.sha256);
@@ -123,7 +123,7 @@ impl Kept {
 
     /// Notes that a plugin was removed: what comes next is its first, whatever its version. Blocks.
     pub fn removed(&self, plugin: &str, now: OffsetDateTime) {
-        match self.lock().get_mut(plugin) {
+        match self.index.lock().get_mut(plugin) {
             Some(shelf) if shelf.removed_at.is_none() => shelf.removed_at = Some(now),
             _ => return,
         }
@@ -134,12 +134,12 @@ impl Kept {
 
     /// Plugins that are kept and were not removed.
     pub fn plugins(&self) -> Vec<String> {
-        self.lock().iter().filter(|(_, shelf)| shelf.removed_at.is_none()).map(|(name, _)| name.clone()).collect()
+        self.index.lock().iter().filter(|(_, shelf)| shelf.removed_at.is_none()).map(|(name, _)| name.clone()).collect()
     }
 
     /// Whole or not at all.
     fn save(&self) -> io::Result<()> {
-        let text = serde_json::to_vec_pretty(&*self.lock())?;
+        let text = serde_json::to_vec_pretty(&*self.index.lock())?;
         let mut file = tempfile::Builder::new()
             .prefix(".index")
             .make_in(&self.folder, |path| OpenOptions::new().write(true).create_new(true).mode(0o600).open(path))?;
@@ -147,10 +147,6 @@ impl Kept {
         file.as_file().sync_all()?;
         file.persist(self.folder.join(INDEX))?;
         Ok(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Shelf>> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -293,7 +289,7 @@ mod tests {
         fs::write(&index, "no index").unwrap();
         assert!(Kept::open(data.path()).for_plugin("p").is_empty());
         fs::remove_file(&index).unwrap();
-        // Nobody writes to it, and nobody waits for that.
+        // A pipe without a writer, which is not waited for.
         rustix::fs::mkfifoat(rustix::fs::CWD, &index, rustix::fs::Mode::RUSR).unwrap();
         assert!(Kept::open(data.path()).for_plugin("p").is_empty());
     }

@@ -1,4 +1,6 @@
 //! Packages of plugins: found, read, checked and trusted. Bytes in, verdict out; nothing here opens a library.
+//!
+//! [`stages`] holds the order of these steps.
 
 pub mod compat;
 pub mod kept;
@@ -6,5 +8,6 @@ pub mod manifest;
 pub mod package;
 pub mod preflight;
 pub mod signature;
+pub mod stages;
 pub mod state;
 pub mod trust;

@@ -1,7 +1,7 @@
 //! `manifest.json`: what a plugin says of itself. Pure: bytes in, manifest or problems out.
 //!
 //! Every problem names its place (a JSON pointer), what was found and what was expected; all of
-//! them are reported at once. A field that nobody knows is only a warning, so that a plugin made
+//! them are reported at once. An unknown field is only a warning, so that a plugin made
 //! for a later host still loads.
 
 use std::time::Duration;
@@ -12,10 +12,15 @@ use serde_json::{Map, Value};
 
 use super::state::{Code, Refusal};
 
+mod contributes;
 mod field;
 mod read;
 
+pub use contributes::{CardAction, CardTab, Contributes, ListColumn, PluginPage};
 pub use read::check_template;
+
+/// JSON Schema of `manifest.json`, for editors. The reader above decides.
+pub const SCHEMA: &str = include_str!("manifest/schema.json");
 
 /// The longest plugin name.
 pub const NAME_LIMIT: usize = 40;
@@ -28,10 +33,15 @@ pub const TOOL_NAME_ADVICE: usize = 64;
 /// The longest description of a tool, and the largest tool in all: every `tools/list` of every MCP client carries them.
 pub const TOOL_DESCRIPTION_LIMIT: usize = 4 << 10;
 pub const TOOL_BYTES_LIMIT: usize = 64 << 10;
-/// The most tools, card tabs and routes of one plugin.
+/// The most tools, contributions of each sort and routes of one plugin.
 pub const TOOLS_LIMIT: usize = 64;
 pub const TABS_LIMIT: usize = 32;
+pub const PAGES_LIMIT: usize = 8;
+pub const COLUMNS_LIMIT: usize = 16;
+pub const ACTIONS_LIMIT: usize = 16;
 pub const ROUTES_LIMIT: usize = 256;
+/// The most features that a manifest may require.
+pub const REQUIRES_LIMIT: usize = 64;
 /// A request body when the manifest says nothing: 1 MiB.
 pub const BODY_DEFAULT: u64 = 1 << 20;
 /// The largest request body that a manifest may ask for: 64 MiB.
@@ -61,7 +71,9 @@ pub struct Manifest {
     pub description: Option<String>,
     pub author: Option<String>,
     pub engine: Engine,
-    pub card_tabs: Vec<CardTab>,
+    /// Features that the host must have: [`crate::compat::FEATURES`].
+    pub requires: Vec<String>,
+    pub contributes: Contributes,
     pub provides_kinds: Vec<String>,
     pub reads_kinds: Vec<String>,
     /// The entry point, relative to the package's `frontend` folder.
@@ -78,13 +90,6 @@ pub struct Manifest {
 pub struct Engine {
     pub core_version: VersionReq,
     pub plugin_api_version: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct CardTab {
-    pub id: String,
-    pub label: String,
-    pub icon: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -4,10 +4,13 @@
 //! SIGBUS. So everything that the loader will rely on is looked at here first. What only running it
 //! can tell (constructors that abort or hang) is for `probe`.
 
-use abi_stable::library::ROOT_MODULE_LOADER_NAME;
 use cardinal_plugin_abi::{
-    API_VERSION,
-    section::{HEADER_FORMAT, HEADER_SECTION, Header, PACKAGE_LIMIT, PACKAGE_SECTION, PANIC_ABORT, PANIC_UNWIND},
+    API_VERSION, LAYOUT_HASH,
+    entry::ENTRY_SYMBOL,
+    section::{
+        FLAGS_REQUIRED, HEADER_FORMAT, HEADER_SECTION, Header, PACKAGE_LIMIT, PACKAGE_SECTION, PANIC_ABORT,
+        PANIC_UNWIND,
+    },
 };
 use object::{
     Endianness, elf,
@@ -61,10 +64,11 @@ pub fn check(bytes: &[u8]) -> Result<Checked<'_>, Refusal> {
         sections.symbols(endian, bytes, elf::SHT_DYNSYM).map_err(|_| truncated("its symbols cannot be read"))?;
     let exported = |symbol: &elf::Sym64<Endianness>| {
         let name = symbol.name(endian, symbols.strings());
-        symbol.st_shndx(endian) != elf::SHN_UNDEF && name.is_ok_and(|name| name == ROOT_MODULE_LOADER_NAME.as_bytes())
+        symbol.st_shndx(endian) != elf::SHN_UNDEF && name.is_ok_and(|name| name == ENTRY_SYMBOL.as_bytes())
     };
     if !symbols.iter().any(exported) {
-        return Err(not_a_plugin("The library does not export the plugin header."));
+        return Err(not_a_plugin("The library does not export the plugin entry.")
+            .expected(format!("the symbol {ENTRY_SYMBOL}")));
     }
     let section = |name: &str| {
         let found = sections.section_by_name(endian, name.as_bytes());
@@ -205,6 +209,21 @@ fn check_header(header: &Header) -> Result<(), Refusal> {
         return Err(Refusal::new(Code::UnsupportedApiVersion, "The library was built for another plugin API.")
             .expected(format!("plugin API {API_VERSION}"))
             .found(format!("plugin API {api}")));
+    }
+    let hash = u64::from_le_bytes(header.layout_hash);
+    if hash != LAYOUT_HASH {
+        return Err(Refusal::new(
+            Code::LayoutMismatch,
+            "The library was built against another layout of the plugin API.",
+        )
+        .expected(format!("the layouts {LAYOUT_HASH:016x}"))
+        .found(format!("{hash:016x}")));
+    }
+    let unknown = u32::from_le_bytes(header.flags) & FLAGS_REQUIRED;
+    if unknown != 0 {
+        return Err(Refusal::new(Code::FeatureMissing, "The library needs what this host does not have.")
+            .expected("no flags that must be known")
+            .found(format!("the flags {unknown:#06x}")));
     }
     match u32::from_le_bytes(header.panic) {
         PANIC_UNWIND => {}

@@ -86,7 +86,7 @@ fn wrong(why: &str) -> Refusal {
 pub struct Keys(Vec<PublicKey>);
 
 impl Keys {
-    /// Reads the files. One that cannot be read trusts nobody and is said; the others count.
+    /// Reads the files. One that cannot be read is logged and trusts no key; the others count.
     pub fn load(files: &[PathBuf]) -> Self {
         let keys = files.iter().filter_map(|file| match read_key(file) {
             Ok(key) => Some(key),

@@ -55,21 +55,6 @@ impl State {
         }
     }
 
-    /// Whether a plugin may go from here to `next`.
-    pub fn may_become(self, next: State) -> bool {
-        use State::*;
-        match self {
-            Discovered => matches!(next, Checked | Disabled | Refused | Failed | Quarantined),
-            Checked => matches!(next, Loaded | Refused | Failed | Quarantined),
-            Loaded => matches!(next, Migrated | Refused | Failed | Quarantined),
-            Migrated => matches!(next, Active | Refused | Failed | Quarantined),
-            Active => matches!(next, Draining | Quarantined),
-            Draining => matches!(next, Retired | Quarantined),
-            Retired => false,
-            Disabled | Refused | Failed | Quarantined => next == Discovered,
-        }
-    }
-
     /// Whether its prefix is known but cannot be served: 503 `plugin-unavailable`.
     pub fn is_out_of_service(self) -> bool {
         self != State::Active
@@ -86,10 +71,13 @@ pub enum Code {
     BadToolName,
     UnsupportedApiVersion,
     CoreOutOfRange,
+    /// It needs a feature that this host does not have.
+    FeatureMissing,
     DuplicateName,
     DuplicatePrefix,
     DuplicateTool,
     DuplicateTab,
+    DuplicateContribution,
     ManifestMismatch,
     LibraryMissing,
     SeveralLibraries,
@@ -141,10 +129,12 @@ impl Code {
             BadToolName => "bad-tool-name",
             UnsupportedApiVersion => "unsupported-api-version",
             CoreOutOfRange => "core-out-of-range",
+            FeatureMissing => "feature-missing",
             DuplicateName => "duplicate-name",
             DuplicatePrefix => "duplicate-prefix",
             DuplicateTool => "duplicate-tool",
             DuplicateTab => "duplicate-tab",
+            DuplicateContribution => "duplicate-contribution",
             ManifestMismatch => "manifest-mismatch",
             LibraryMissing => "library-missing",
             SeveralLibraries => "several-libraries",
@@ -200,8 +190,13 @@ impl Code {
             CoreOutOfRange => {
                 "Install a version of the plugin made for this core, or another core; engine.core_version says which."
             }
+            FeatureMissing => {
+                "Install a host that has it, or a version of the plugin that gets by without; `requires` in manifest.json says what it needs."
+            }
             DuplicateName => "Keep one of the two packages in the plugins folder.",
-            DuplicatePrefix | DuplicateTool | DuplicateTab => "Rename it in one of the two plugins, or remove one.",
+            DuplicatePrefix | DuplicateTool | DuplicateTab | DuplicateContribution => {
+                "Rename it in one of the two plugins, or remove one."
+            }
             ManifestMismatch => "Copy manifest.json and library from the same build.",
             LibraryMissing => "Put the plugin's shared library (.so) beside manifest.json.",
             SeveralLibraries => "Leave exactly one shared library (.so) in the folder.",
@@ -333,13 +328,9 @@ mod tests {
     }
 
     #[test]
-    fn only_an_active_plugin_serves_and_a_retired_one_stays_so() {
+    fn only_an_active_plugin_serves() {
         assert!(!State::Active.is_out_of_service());
         assert!(State::Quarantined.is_out_of_service());
-        assert!(!State::Retired.may_become(State::Active));
-        assert!(State::Migrated.may_become(State::Active));
-        assert!(!State::Discovered.may_become(State::Active), "no step of the walk can be skipped");
-        assert!(State::Disabled.may_become(State::Discovered));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub struct Standing {
     pub mode: u32,
 }
 
-/// The users whose files are trusted: root, the host's own (keeper's and worker's), and the owner of the program that is
+/// The users whose files are trusted: root, the host's own (supervisor's and worker's), and the owner of the program that is
 /// running, who could replace it and need not bother with a plugin.
 #[derive(Clone, Debug)]
 pub struct Owners(Trusted);
@@ -48,7 +48,7 @@ impl Owners {
         let own = rustix::process::geteuid().as_raw();
         let mut owners = vec![0, own];
         let workers: Vec<u32> = worker_accounts().iter().map(|account| account.user).collect();
-        // The keeper and commands judge what the worker has written, and a worker what it wrote under its former account.
+        // The supervisor and commands judge what the worker has written, and a worker what it wrote under its former account.
         if own == 0 || workers.contains(&own) {
             owners.extend(workers);
         }
@@ -72,7 +72,7 @@ impl Owners {
                 .found(format!("uid {uid}")));
         }
         // A group with the number of its owner is the private one that most systems give a user:
-        // there, folders are group-writable by default and nobody else is in the group.
+        // there, folders are group-writable by default and the group has no other member.
         let shared_group = mode & GROUP_WRITE != 0 && gid != uid;
         if mode & OTHERS_WRITE != 0 || shared_group {
             return Err(Refusal::new(Code::WorldWritable, format!("{} can be written by others.", what.display()))
@@ -196,7 +196,38 @@ impl Lock {
     }
 }
 
-/// Whether a package may have the name, and with it schema, data and settings: whoever signed it first keeps it. A name
+/// The operator's rule at one look at the packages: what the settings ask for, and the lock as it read then.
+#[derive(Clone, Debug)]
+pub struct TrustRule {
+    trust: Trust,
+    /// None when it cannot be read.
+    lock: Option<Lock>,
+    lock_file: PathBuf,
+}
+
+impl TrustRule {
+    pub fn new(trust: Trust, lock: Option<Lock>, lock_file: &Path) -> Self {
+        Self { trust, lock, lock_file: lock_file.to_owned() }
+    }
+
+    /// Whether the rule lets the package with this content hash in.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn admit(&self, name: &str, sha256: &str, signed: &Signed) -> Result<(), Refusal> {
+        match (self.trust, &self.lock) {
+            // What only records does not depend on what it has recorded.
+            (Trust::Record, _) => Lock::default().admit(Trust::Record, name, sha256, signed),
+            (trust, Some(lock)) => lock.admit(trust, name, sha256, signed),
+            // A damaged lock is no empty one.
+            (_, None) => Err(Refusal::new(Code::HashNotTrusted, "The lock file cannot be read.")
+                .found(self.lock_file.display().to_string())
+                .fix("Repair the lock file; the log says what is wrong with it.")),
+        }
+    }
+}
+
+/// Whether a package may have the name, and with it schema, data and settings: its first signer keeps it. A name
 /// that came unsigned is anybody's who gets past the operator's rule; the first signer makes it theirs.
 pub fn check_owner(owner: Option<&Option<String>>, signed: &Signed) -> Result<(), Refusal> {
     let Some(Some(owner)) = owner else { return Ok(()) };

@@ -18,7 +18,7 @@ use cardinal_package::{
     state::Refusal,
 };
 
-/// A plugin in service. Whoever holds it keeps this generation alive.
+/// A plugin in service. Each reference keeps this generation alive.
 pub struct Active {
     pub manifest: Manifest,
     /// Counts up with every instance of this host.
@@ -42,17 +42,10 @@ pub struct RouteEntry {
     pub meter: &'static Meter,
 }
 
-/// A route that fits a request, and the path's parameters.
-pub struct RouteMatch<'a> {
-    pub route: &'a RouteEntry,
+/// The routes at a path, and the path's parameters.
+pub struct RoutesAt<'a> {
+    pub routes: &'a [RouteEntry],
     pub params: PathParams<'a>,
-}
-
-/// Why no route fits.
-pub enum FindError {
-    NotFound,
-    /// The methods that would do.
-    MethodNotAllowed(Vec<Method>),
 }
 
 /// A tool as MCP clients call it.
@@ -92,21 +85,12 @@ impl Active {
         Ok(Self { manifest, generation, instance, guard, routes })
     }
 
-    /// The route for a method and a path below the prefix, beginning with `/`. HEAD works where GET does.
-    pub fn find<'a>(&'a self, method: &Method, path: &'a str) -> Result<RouteMatch<'a>, FindError> {
-        let matched = self.routes.at(path).map_err(|_| FindError::NotFound)?;
-        let wanted = if method == Method::HEAD { &Method::GET } else { method };
-        let route = matched
-            .value
-            .iter()
-            .find(|route| route.method == method)
-            .or_else(|| matched.value.iter().find(|route| route.method == wanted));
-        let Some(route) = route else {
-            return Err(FindError::MethodNotAllowed(matched.value.iter().map(|route| route.method.clone()).collect()));
-        };
+    /// What stands at a path below the prefix, beginning with `/`.
+    pub fn at<'a>(&'a self, path: &'a str) -> Option<RoutesAt<'a>> {
+        let matched = self.routes.at(path).ok()?;
         let decode = |text| percent_encoding::percent_decode_str(text).decode_utf8_lossy();
         let params = matched.params.iter().map(|(name, value)| (name, decode(value))).collect();
-        Ok(RouteMatch { route, params })
+        Some(RoutesAt { routes: matched.value, params })
     }
 
     /// Calls a handler under the guard.

@@ -28,7 +28,7 @@ pub fn check(manifest: &Manifest, exports: &[Export]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The routes, all of which can be told apart.
+/// The routes; no two of them match the same request.
 pub fn routes<'a>(manifest: &'a Manifest, exports: &'a [Export]) -> Result<Vec<AgreedRoute<'a>>, Refusal> {
     let declared = manifest.backend.as_ref().and_then(|backend| backend.routes.as_deref());
     let mut routes: Vec<AgreedRoute<'a>> = Vec::new();
@@ -82,7 +82,8 @@ pub fn by_path<'r, 'a>(routes: &'r [AgreedRoute<'a>]) -> Vec<(&'a str, Vec<&'r A
 }
 
 pub fn clash(path: &str, error: &matchit::InsertError) -> Refusal {
-    Refusal::new(Code::RouteInvalid, "The plugin's routes can't be told apart.").found(format!("{path}: {error}"))
+    Refusal::new(Code::RouteInvalid, "Two of the plugin's routes match the same requests.")
+        .found(format!("{path}: {error}"))
 }
 
 fn find_declared<'m>(

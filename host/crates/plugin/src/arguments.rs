@@ -36,7 +36,8 @@ mod tests {
 
     #[test]
     fn names_each_argument_that_is_wrong() {
-        let schema = json!({"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"], "additionalProperties": false});
+        let schema = json!({"type": "object", "properties": {"url": {"type": "string"}},
+            "required": ["url"], "additionalProperties": false});
         let validator = jsonschema::validator_for(&schema).unwrap();
         let check = |value: Value| complaints(&validator, value.as_object().unwrap());
         assert_eq!(check(json!({"url": "x"})), None);

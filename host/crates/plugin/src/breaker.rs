@@ -5,13 +5,11 @@
 
 use std::{
     collections::VecDeque,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use cardinal_base::config::Breaking;
@@ -93,7 +91,7 @@ impl Breaker {
     }
 
     fn admit_at(&self, now: Instant) -> Result<Pass, u32> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(open) = &mut state.open else { return Ok(Pass::Free) };
         let left = open.until.saturating_duration_since(now);
         let being_tried = open.tried.is_some_and(|since| now.duration_since(since) < TRY_LIMIT);
@@ -110,7 +108,7 @@ impl Breaker {
     /// A call that went as it should, as far as the plugin goes.
     pub fn well(&self, pass: Pass) {
         if pass == Pass::Try {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.open = None;
             state.faults.clear();
             self.closed.store(true, Ordering::Relaxed);
@@ -122,7 +120,7 @@ impl Breaker {
     /// A call that ended without an outcome: nothing is learnt from it.
     pub fn gone(&self, pass: Pass) {
         if pass == Pass::Try
-            && let Some(open) = &mut self.lock().open
+            && let Some(open) = &mut self.state.lock().open
         {
             open.tried = None;
         }
@@ -134,7 +132,7 @@ impl Breaker {
     }
 
     fn wrong_at(&self, now: Instant, pass: Pass, calls: u64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if pass == Pass::Try {
             let pause = state.open.as_ref().map_or(OPEN, |open| (open.pause * 2).min(OPEN_MOST));
             self.open(&mut state, now, pause);
@@ -177,7 +175,7 @@ impl Breaker {
     }
 
     fn report_at(&self, now: Instant) -> BreakerReport {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.forget_old(now);
         let left = state.open.as_ref().map(|open| open.until.saturating_duration_since(now));
         let name = match left {
@@ -192,10 +190,6 @@ impl Breaker {
             opened: self.opened.load(Ordering::Relaxed),
             faults: state.faults.len(),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -33,6 +33,7 @@ pub fn host_api() -> HostApiRef {
             cancelled: work::cancelled,
             read_card: cards::read_card,
             list_cards: cards::list_cards,
+            card_events: cards::card_events,
             enrich_card: cards::enrich_card,
             remove_source: cards::remove_source,
             db_connect: database::connect,
@@ -45,8 +46,8 @@ pub fn host_api() -> HostApiRef {
             db_copy_out: database::copy_out,
             connect_options: database::connect_options,
             register_thread: work::register_thread,
-            get_extension: work::get_extension,
             progress: work::progress,
+            get_extension: work::get_extension,
         }
         .leak_into_prefix()
     });

@@ -32,13 +32,13 @@ pub struct CallParts<'a> {
     pub body: CallBody,
     pub caller: Arc<Caller>,
     pub request_id: RequestId,
-    /// The request's place in its trace; the call is told it as its parent.
+    /// The request's place in its trace, the parent of the call's.
     pub trace: Option<Trace>,
     pub deadline: Instant,
     pub peer: Option<IpAddr>,
     /// The name of the tool that is called; `body` holds its arguments.
     pub tool: Option<&'a str>,
-    /// Where the plugin's reports of how far it is go; none where nobody hears them.
+    /// Takes the plugin's progress reports; none where they are not read.
     pub progress: Option<ProgressSender>,
 }
 

@@ -17,7 +17,7 @@ mod traceless;
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -25,6 +25,7 @@ use std::{
 
 use bytes::Bytes;
 use deadpool::managed::{self, PoolError, TimeoutType};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{runtime::Handle, sync::Notify};
 
@@ -100,7 +101,7 @@ impl PluginPool {
     pub async fn get(&self) -> Result<Arc<Connection>, Fault> {
         let object = self.shared.pool.get().await.map_err(no_connection)?;
         let connection = Arc::new(Connection::new(object, self.shared.runtime.clone()));
-        let mut out = self.shared.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = self.shared.out.lock();
         out.retain(|other| other.strong_count() > 0);
         out.push(Arc::downgrade(&connection));
         Ok(connection)
@@ -234,8 +235,8 @@ impl Connection {
     /// Gives the connection back. What has to be done to it first is done in the background, so that the one who had
     /// it need not wait.
     pub fn release(self: &Arc<Self>) {
-        let Some(object) = self.object.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
-        self.statements.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let Some(object) = self.object.lock().take() else { return };
+        self.statements.lock().clear();
         if self.is_untouched() {
             return drop(object); // back to the pool
         }
@@ -280,7 +281,7 @@ impl Connection {
             let reason = "work on this connection was broken off before its end, so it is closed; take another";
             return Err(Fault::Gone(reason.to_owned()));
         }
-        let object = self.object.lock().unwrap_or_else(PoisonError::into_inner);
+        let object = self.object.lock();
         if object.is_none() {
             return Err(given_back());
         }
@@ -301,7 +302,7 @@ impl Connection {
     }
 
     fn keep(&self, prepared: Arc<PreparedStatement>) -> Result<Bytes, Fault> {
-        let mut statements = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut statements = self.statements.lock();
         if statements.len() >= STATEMENTS_LIMIT && !statements.contains_key(&prepared.number) {
             return Err(Fault::Invalid(format!("more than {STATEMENTS_LIMIT} statements on one connection")));
         }
@@ -311,7 +312,7 @@ impl Connection {
     }
 
     fn statement(&self, number: u64) -> Result<Arc<PreparedStatement>, Fault> {
-        let statements = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        let statements = self.statements.lock();
         let none = || Fault::Gone("the connection has no such statement".to_owned());
         statements.get(&number).cloned().ok_or_else(none)
     }
@@ -338,8 +339,8 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // Whoever had it did not give it back; nothing of it runs any more, but it is not clean.
-        let object = self.object.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        // It was not given back; nothing of it runs any more, but it is not clean.
+        let object = self.object.get_mut().take();
         if let Some(object) = object {
             drop(managed::Object::take(object));
             self.session.cut();

@@ -1,8 +1,7 @@
 //! What a plugin may ask of the host, and the rules of asking (contract 5.4), in plain Rust. The
 //! bridge turns it into doors; nothing here knows of the ABI.
 //!
-//! Rights come from the call, never from an argument: `user_id` must be the caller's own, and only
-//! says that the plugin means to act for him. Without a call the plugin acts as its service user,
+//! Rights come from the call, never from an argument. Without a call the plugin acts as its service user,
 //! which may write the plugin's declared kinds and read cards, no more.
 
 use std::sync::Arc;
@@ -29,6 +28,7 @@ use cardinal_store::{
     card_sources::{self, Entry, Written},
     catalogue::{Catalogue, EnrichError},
     error::StoreError,
+    events::{Events, card_page::CardEventQuery},
     service_users,
 };
 
@@ -36,8 +36,10 @@ use cardinal_store::{
 pub struct Services {
     /// The core's own pool. Plugins' SQL never runs on it.
     pub core: Pool,
-    /// Cards as everybody reads them.
+    /// Cards as the API reads them.
     pub catalogue: Arc<Catalogue>,
+    /// What happens to cards.
+    pub events: Arc<Events>,
     /// Where the doors' work runs.
     pub runtime: Handle,
     /// Watches over all plugins' code.
@@ -203,15 +205,15 @@ impl PluginContext {
     }
 
     /// The card as JSON.
-    pub async fn read_card(&self, caller: Option<&Caller>, card: Uuid, user: Uuid) -> Result<String, Fault> {
-        self.authorise(caller, user, Access::Read).await?;
+    pub async fn read_card(&self, caller: Option<&Caller>, card: Uuid) -> Result<String, Fault> {
+        self.authorise(caller, Access::Read).await?;
         let card = self.services.catalogue.card(card).await?;
         serde_json::to_string(&card).map_err(|error| Fault::Internal(error.into()))
     }
 
     /// A page of cards as JSON.
-    pub async fn list_cards(&self, caller: Option<&Caller>, user: Uuid, query: &str) -> Result<String, Fault> {
-        self.authorise(caller, user, Access::Read).await?;
+    pub async fn list_cards(&self, caller: Option<&Caller>, query: &str) -> Result<String, Fault> {
+        self.authorise(caller, Access::Read).await?;
         let query = if query.is_empty() { "{}" } else { query };
         let query: ListQuery =
             input::strict(query.as_bytes()).map_err(|error| Fault::Invalid(format!("the query: {error}")))?;
@@ -219,9 +221,19 @@ impl PluginContext {
         serde_json::to_string(&page).map_err(|error| Fault::Internal(error.into()))
     }
 
+    /// A page of what happened to cards, as JSON.
+    pub async fn card_events(&self, caller: Option<&Caller>, query: &str) -> Result<String, Fault> {
+        self.authorise(caller, Access::Read).await?;
+        let query = if query.is_empty() { "{}" } else { query };
+        let query: CardEventQuery =
+            serde_json::from_str(query).map_err(|error| Fault::Invalid(format!("the query: {error}")))?;
+        let page = self.services.events.card_page(&query).await?;
+        serde_json::to_string(&page).map_err(|error| Fault::Internal(error.into()))
+    }
+
     /// Writes one source of a card; the card's new version.
     pub async fn enrich_card(&self, caller: Option<&Caller>, source: Source<'_>) -> Result<u64, Fault> {
-        let actor = self.authorise(caller, source.user, Access::Write).await?;
+        let actor = self.authorise(caller, Access::Write).await?;
         source::check_key(self.name(), source.key)?;
         source::check_kind(&self.identity.provides_kinds, source.kind)?;
         source::check_data(source.data)?;
@@ -239,27 +251,17 @@ impl PluginContext {
     }
 
     /// Removes one of the plugin's own sources of a card; the card's new version.
-    pub async fn remove_source(
-        &self,
-        caller: Option<&Caller>,
-        card: Uuid,
-        user: Uuid,
-        key: &str,
-    ) -> Result<u64, Fault> {
-        let actor = self.authorise(caller, user, Access::Write).await?;
+    pub async fn remove_source(&self, caller: Option<&Caller>, card: Uuid, key: &str) -> Result<u64, Fault> {
+        let actor = self.authorise(caller, Access::Write).await?;
         source::check_key(self.name(), key)?;
         written(card_sources::remove(&self.services.core, card, key, &actor).await?)
     }
 
-    /// Checks that the call may do this and that the plugin acts for the one who calls; who that is,
-    /// as `{kind, id, name}`.
-    async fn authorise(&self, caller: Option<&Caller>, user: Uuid, access: Access) -> Result<Value, Fault> {
+    /// Checks that the call may do this; who does it, as `{kind, id, name}`.
+    async fn authorise(&self, caller: Option<&Caller>, access: Access) -> Result<Value, Fault> {
         let Some(caller) = caller else {
-            let own = self.service_user().await?;
-            same_user(own, user)?;
-            return Ok(json!({"kind": "plugin", "id": own, "name": self.name()}));
+            return Ok(json!({"kind": "plugin", "id": self.service_user().await?, "name": self.name()}));
         };
-        same_user(caller.user_id, user)?;
         let own = format!("plugin:{}:{}", self.name(), access.action());
         if caller.holds(&own) || caller.holds(access.of_cards()) {
             return Ok(caller.actor());
@@ -271,7 +273,6 @@ impl PluginContext {
 /// One source to be written.
 pub struct Source<'a> {
     pub card: Uuid,
-    pub user: Uuid,
     pub key: &'a str,
     pub kind: &'a str,
     /// JSON.
@@ -298,13 +299,6 @@ impl Access {
             Self::Write => "cards:write",
         }
     }
-}
-
-fn same_user(own: Uuid, asked: Uuid) -> Result<(), Fault> {
-    if own == asked {
-        return Ok(());
-    }
-    Err(Fault::Forbidden { detail: "A plugin acts only for the user who calls it.".to_owned(), scope: None })
 }
 
 fn written(outcome: Written) -> Result<u64, Fault> {

@@ -42,7 +42,7 @@ pub enum RegistryError {
     /// There is no way back past a version that gave up data.
     #[error("With {0} data was given up that earlier versions need: there is no way back past it.")]
     NoWayBack(String),
-    /// The package loses data that nobody has agreed to lose.
+    /// The package loses data, and no operator has agreed to that.
     #[error("{} {} Nothing was changed.", .refusal.reason, .refusal.fix)]
     Destructive { refusal: Box<Refusal>, sha256: Option<String> },
     /// An upload that is no good.

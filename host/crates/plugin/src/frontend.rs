@@ -17,7 +17,7 @@ use cardinal_package::{
 
 /// Where plugins' files are served.
 pub const ROOT: &str = "/admin/assets/plugins";
-/// Bytes of the hash that are enough to tell contents apart in an address.
+/// Bytes of the hash; enough to distinguish contents in an address.
 const HASH_BYTES: usize = 16;
 /// Pages would share the Admin UI's origin.
 const PAGES: [&str; 6] = ["html", "htm", "xhtml", "xht", "shtml", "mhtml"];

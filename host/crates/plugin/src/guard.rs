@@ -1,5 +1,5 @@
 //! What stands around every call of a plugin: a bounded number at a time, a deadline, a breaker, and
-//! a plain answer for every way to fail. A call that goes wrong costs that call and nobody else's.
+//! a plain answer for every way to fail. A call that goes wrong costs no other call.
 
 mod clean;
 mod faults;
@@ -7,14 +7,16 @@ mod faults;
 use std::{
     collections::BTreeSet,
     future::Future,
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
+
+use parking_lot::RwLock;
 
 pub use self::faults::{GuardReport, RecentFault};
 use self::{
     clean::{DroppedHeaders, clean},
-    faults::Recent,
+    faults::{CallFailure, Recent},
 };
 use super::{
     breaker::{Breaker, Pass},
@@ -64,14 +66,14 @@ const OWN_CODES_KEPT: usize = 64;
 
 impl OwnCodes {
     pub fn has(&self, code: &str) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(code)
+        self.0.read().contains(code)
     }
 
     fn note(&self, code: &str) {
         if codes::find(code).is_some() || self.has(code) {
             return;
         }
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.write();
         if known.len() < OWN_CODES_KEPT {
             known.insert(code.to_owned());
         }
@@ -138,7 +140,7 @@ impl Guard {
             None => {
                 // A call that mostly waited for the database was not slow by itself.
                 let cause = if waited * 2 > took { Cause::Database } else { Cause::Plugin };
-                self.note(admitted, &called, (Fault::Timeout, cause, ""), took);
+                self.note(admitted, &called, CallFailure { fault: Fault::Timeout, cause, reason: "" }, took);
                 let (name, handler, ms) = (&self.name, called.handler, took.as_millis());
                 Err(CallError::Timeout(format!("the plugin {name} reached its deadline in {handler} after {ms} ms")))
             }
@@ -164,7 +166,7 @@ impl Guard {
         self.tail.as_ref().map(|tail| tail.counts()).unwrap_or_default()
     }
 
-    /// What an operator is told.
+    /// What operators see.
     pub fn report(&self) -> GuardReport {
         GuardReport {
             breaker: self.breaker.report(),
@@ -196,11 +198,21 @@ impl Guard {
         let name = &self.name;
         match fault {
             CallFault::Panicked { message } => {
-                self.note(admitted, called, (Fault::Panic, Cause::Plugin, &message), took);
+                self.note(
+                    admitted,
+                    called,
+                    CallFailure { fault: Fault::Panic, cause: Cause::Plugin, reason: &message },
+                    took,
+                );
                 CallError::Panicked(format!("the plugin {name} panicked: {message}"))
             }
             CallFault::BadReply { reason } => {
-                self.note(admitted, called, (Fault::BadReply, Cause::Plugin, &reason), took);
+                self.note(
+                    admitted,
+                    called,
+                    CallFailure { fault: Fault::BadReply, cause: Cause::Plugin, reason: &reason },
+                    took,
+                );
                 CallError::BadReply(format!("the reply of the plugin {name} cannot be sent: {reason}"))
             }
             CallFault::Retired => {
@@ -213,7 +225,7 @@ impl Guard {
                     None => self.refused(),
                     Some(cause) => {
                         let fault = if error.status == 504 { Fault::Timeout } else { Fault::Error };
-                        self.note(admitted, called, (fault, cause, &error.message), took);
+                        self.note(admitted, called, CallFailure { fault, cause, reason: &error.message }, took);
                     }
                 }
                 self.own_codes.note(&error.code);
@@ -222,15 +234,9 @@ impl Guard {
         }
     }
 
-    /// Counts what went wrong, by how and by whose fault, and tells who reads along.
-    fn note(
-        &self,
-        admitted: Admitted<'_>,
-        called: &Called<'_>,
-        (fault, cause, reason): (Fault, Cause, &str),
-        took: Duration,
-    ) {
-        let counters = &self.counters;
+    /// Counts a failure by kind and fault, and logs it.
+    fn note(&self, admitted: Admitted<'_>, called: &Called<'_>, failure: CallFailure<'_>, took: Duration) {
+        let (counters, CallFailure { fault, cause, .. }) = (&self.counters, failure);
         match fault {
             Fault::Panic => counters.panics.count(),
             Fault::Timeout => counters.timeouts.count(),
@@ -239,9 +245,9 @@ impl Guard {
         counters.causes[cause as usize].count();
         self.meter.failed(fault);
         self.meter.caused(cause);
-        self.recent.note(called, fault, cause, took);
+        self.recent.note(called, failure, took);
         if let Some(tail) = &self.tail {
-            faults::log_fault(tail, called, (fault, cause, reason), took);
+            faults::log_fault(tail, called, failure, took);
         }
         if cause == Cause::Plugin {
             admitted.wrong();

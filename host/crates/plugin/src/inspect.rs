@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::registry::examine;
+use super::registry::{Judgement, examine_for_display};
 use cardinal_package::{
     manifest::Manifest,
     package::{self, Form, Package},
@@ -68,7 +68,7 @@ pub fn inspect(path: &Path) -> (Inspection, Option<Package>) {
         }
     };
     seen.tell_files(&package);
-    let (manifest, warnings, refusal) = examine(package.clone());
+    let Judgement { manifest, warnings, refusal } = examine_for_display(package.clone());
     seen.warnings.extend(warnings);
     if let Some(manifest) = manifest {
         seen.tell_manifest(&manifest);
@@ -82,8 +82,7 @@ pub fn inspect(path: &Path) -> (Inspection, Option<Package>) {
 
 /// Why a host would turn a package away that need not lie anywhere yet. Blocks.
 pub fn refusal(package: &Package) -> Option<Refusal> {
-    let (_, _, refusal) = examine(package.clone());
-    refusal
+    examine_for_display(package.clone()).refusal
 }
 
 impl Inspection {

@@ -31,7 +31,7 @@ use super::{
     context::{PluginContext, PluginIdentity, Services},
     lane::{Relief, Spawner},
     library::{
-        Library,
+        Library, about,
         raw_instance::{NotMade, RawInstance, Running},
     },
     placement::{self, Placement, PlacementReport},
@@ -69,8 +69,11 @@ impl Instance {
 
     fn make(library: &Library, ctx: CtxId, scope: Arc<Scope>) -> Result<Self, Refusal> {
         let runtime = scope.context.runtime().clone();
-        let raw = RawInstance::create(library, bridge::host_api(), (ctx, scope.context.mark()), runtime, STOP_LIMIT)
-            .map_err(not_made)?;
+        let raw = {
+            let (host, own) = (bridge::host_api(), (ctx, scope.context.mark()));
+            let about = about::record(scope.context.generation());
+            RawInstance::create(library, host, own, &about, runtime, STOP_LIMIT).map_err(not_made)?
+        };
         let exports = exports::parse(raw.exports().get())?;
         let anchor: scope::Anchor = raw.clone();
         scope.belongs_to(&anchor);
@@ -180,7 +183,7 @@ impl Instance {
         self.scope.placement().is_some_and(|placement| placement.lane().is_stuck())
     }
 
-    /// Gives it more threads when all are held by calls that nobody waits for any more.
+    /// Gives it more threads when all are held by calls that were given up.
     pub fn relieve(&self) -> Relief {
         self.scope.placement().map_or(Relief::NotNeeded, Placement::relieve)
     }

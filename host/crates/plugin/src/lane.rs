@@ -1,7 +1,7 @@
 //! A plugin's own threads, for what may block: a few, made when there is something to run and gone
 //! when there is not.
 //!
-//! Whoever sent something here waits for its outcome elsewhere, and may stop waiting at any time:
+//! The sender of a task waits for its outcome elsewhere, and may stop waiting at any time:
 //! what is polled just then ends when the poll returns, if it does; the rest is dropped by a thread
 //! of the lane, as dropping runs the plugin's code, too.
 
@@ -10,13 +10,14 @@ mod task;
 use std::{
     collections::VecDeque,
     pin::Pin,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
     thread,
     time::{Duration, Instant},
 };
 
 use cardinal_plugin_abi::{Bytes, CtxId, Error, Stream};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::{
     runtime::Handle,
     sync::{mpsc, oneshot},
@@ -29,10 +30,10 @@ use super::{
 };
 use cardinal_control::crash::{PluginTag, current, descriptors, opened};
 
-/// The most threads of one lane. A plugin that blocks them all has none left, and nobody else has
+/// The most threads of one lane. A plugin that blocks them all has none left, and no other has
 /// one less.
 pub const THREADS: usize = 4;
-/// As many once more, when all of them are held by calls that nobody waits for any more; never more than that.
+/// As many once more, when all of them are held by calls that were given up; never more than that.
 pub const MAX_THREADS: usize = 2 * THREADS;
 /// A poll that has not returned for so long holds its thread: operators see it.
 pub const HELD: Duration = Duration::from_secs(3);
@@ -41,7 +42,7 @@ const GIVEN_UP: Duration = Duration::from_secs(2);
 /// A thread with nothing to do ends after this.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Is told how long the polls of a lane take.
+/// Learns how long the polls of a lane take.
 pub trait Timed: Send + Sync {
     fn polled(&self, handler: u32, took: Duration);
 }
@@ -81,7 +82,7 @@ impl Default for Queue {
 struct Running {
     task: Arc<Task>,
     since: Instant,
-    /// When it was first seen that nobody waits for it any more.
+    /// When it was first seen to be given up.
     given_up: Option<Instant>,
 }
 
@@ -115,12 +116,12 @@ impl Lane {
 
     /// How many threads there are.
     pub fn threads(&self) -> usize {
-        self.0.lock().threads
+        self.0.queue.lock().threads
     }
 
     /// Handlers whose polls have held a thread for long, and for how long; the most threads that there may be now.
     pub fn held(&self) -> (Vec<(u32, Duration)>, usize) {
-        let queue = self.0.lock();
+        let queue = self.0.queue.lock();
         let held = queue.running.iter().map(|it| (it.task.handler, it.since.elapsed()));
         (held.filter(|(_, so_far)| *so_far >= HELD).collect(), queue.most_threads)
     }
@@ -131,10 +132,10 @@ impl Lane {
         held.len() >= most
     }
 
-    /// Makes room for fresh threads, once, when all are held by what nobody waits for any more. To be called now and
+    /// Makes room for fresh threads, once, when all are held by what was given up. To be called now and
     /// then; what it sees for the first time has to stay for a while.
     pub fn relieve(&self) -> Relief {
-        let mut queue = self.0.lock();
+        let mut queue = self.0.queue.lock();
         let mut given_up = Vec::new();
         for running in queue.running.iter_mut().filter(|running| running.task.is_cancelled()) {
             if running.given_up.get_or_insert_with(Instant::now).elapsed() >= GIVEN_UP {
@@ -153,7 +154,7 @@ impl Lane {
         queue.most_threads = MAX_THREADS;
         for _ in 0..queue.tasks.len().min(MAX_THREADS - THREADS) {
             self.0.start(queue);
-            queue = self.0.lock();
+            queue = self.0.queue.lock();
         }
         Relief::Given(given_up)
     }
@@ -161,7 +162,7 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        self.0.lock().closed = true;
+        self.0.queue.lock().closed = true;
         self.0.ready.notify_all();
     }
 }
@@ -190,7 +191,7 @@ impl Spawner {
     }
 }
 
-/// Makes the pieces of a plugin's stream, on its lane: one whenever there is room for it, until the end or until nobody
+/// Makes the pieces of a plugin's stream, on its lane: one whenever there is room for it, until the end or until it is not
 /// takes them. `lease` is what has to outlive the stream.
 pub async fn pump<L: Send, P: Send>(
     stream: Stream,
@@ -248,12 +249,8 @@ impl<T> Drop for JoinHandle<T> {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn push(self: &Arc<Self>, task: Arc<Task>) {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         queue.tasks.push_back(task);
         // One that was woken and has not come yet waits still: each task needs a thread of its own.
         if queue.waiting >= queue.tasks.len() {
@@ -272,7 +269,7 @@ impl Shared {
         if let Err(error) = started {
             // What waits in the queue is run by another thread, or meets its deadline there.
             tracing::error!(plugin = self.name, %error, "a thread for the plugin's calls cannot be started");
-            self.lock().threads -= 1;
+            self.queue.lock().threads -= 1;
         }
     }
 
@@ -284,7 +281,7 @@ impl Shared {
         while let Some((task, begun)) = self.next() {
             self.step(&task, begun, &slot);
             if slot.was_put_back() {
-                self.end(self.lock()); // a low priority stays: whoever comes next gets a new thread
+                self.end(self.queue.lock()); // a low priority stays: the next task gets a new thread
                 return;
             }
         }
@@ -303,7 +300,7 @@ impl Shared {
             descriptors::check();
         }
         self.timed.polled(handler, begun.elapsed());
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         // The first: it may have been woken meanwhile, and another thread polls it by now.
         if let Some(at) = queue.running.iter().position(|running| Arc::ptr_eq(&running.task, task)) {
             queue.running.remove(at);
@@ -312,7 +309,7 @@ impl Shared {
 
     /// The next one to be polled, from now on; `None` ends the thread.
     fn next(self: &Arc<Self>) -> Option<(Arc<Task>, Instant)> {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         loop {
             if let Some(task) = queue.tasks.pop_front() {
                 let since = Instant::now();
@@ -323,8 +320,7 @@ impl Shared {
                 break;
             }
             queue.waiting += 1;
-            let (woken, waited) = self.ready.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
-            queue = woken;
+            let waited = self.ready.wait_for(&mut queue, IDLE);
             queue.waiting -= 1;
             if waited.timed_out() && queue.tasks.is_empty() {
                 break;
@@ -345,7 +341,7 @@ impl Shared {
     }
 
     fn replace(self: &Arc<Self>) {
-        let queue = self.lock();
+        let queue = self.queue.lock();
         if !queue.tasks.is_empty() && queue.waiting == 0 && queue.threads < queue.most_threads {
             self.start(queue);
         }

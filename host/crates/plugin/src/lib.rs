@@ -1,4 +1,4 @@
-//! Plugins: loaded, called, retired. `host/README.md` tells their walk; what is found and judged before any of their code
+//! Plugins: loaded, called, retired. `host/README.md` describes their stages; what is found and judged before any of their code
 //! runs is `cardinal-package`.
 //!
 //! What runs foreign code is `probe`, `library` and `instance`. `registry` leads a plugin from one to the next.

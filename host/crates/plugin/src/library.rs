@@ -3,6 +3,7 @@
 //! Everything here assumes that `preflight` and `probe` have had their say: `dlopen` itself kills
 //! the process when a file is cut short, and so does a library whose constructors abort.
 
+pub mod about;
 pub mod background;
 pub mod forked;
 mod loaded;
@@ -13,25 +14,24 @@ use std::{
     collections::HashMap,
     fs::File,
     io,
+    mem::MaybeUninit,
     ops::Range,
     os::{
         fd::{AsRawFd, BorrowedFd, IntoRawFd},
         unix::fs::{FileExt, MetadataExt},
     },
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
-use abi_stable::{
-    StableAbi,
-    abi_stability::abi_checking::check_layout_compatibility,
-    library::{AbiHeaderRef, LibHeader, LibraryError, ROOT_MODULE_LOADER_NAME_WITH_NUL, RootModuleError},
-};
+use abi_stable::{StableAbi, abi_stability::abi_checking::check_layout_compatibility, type_layout::TypeLayout};
 use cardinal_plugin_abi::{
-    PluginModuleRef,
+    API_VERSION, Entry, LAYOUT_HASH, PluginModuleRef, door,
+    entry::{ABI_STABLE_0_11, ENTRY_SYMBOL},
     extension::{self, Memory, MemoryUse},
 };
 use libloading::os::unix::{RTLD_LOCAL, RTLD_NOW};
+use parking_lot::Mutex;
 use rustix::{
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create},
     io::Errno,
@@ -48,7 +48,7 @@ const SEAL_PAUSE: Duration = Duration::from_millis(20);
 /// The largest `describe()` that is read.
 const DESCRIBE_LIMIT: usize = 64 << 10;
 
-/// A private copy of a library's bytes that nobody, this process included, can change any more.
+/// A private copy of a library's bytes that no process, this one included, can change any more.
 ///
 /// Judging a path and then opening it would judge one file and run another; overwriting a mapped
 /// file in place is a segfault. A sealed copy has neither trouble. It stays for the life of the process, so it has only
@@ -63,7 +63,7 @@ impl SealedLibrary {
     /// Copies `bytes` into sealed memory. Blocks.
     pub fn seal(bytes: &[u8]) -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        // The loader maps it without the right to execute it as a program, which some systems grant nobody. Systems
+        // The loader maps it without the right to execute it as a program, which some systems grant no program. Systems
         // before Linux 6.3 do not know the flag.
         let memory = memfd_create(c"cardinal-plugin", flags | MemfdFlags::NOEXEC_SEAL)
             .or_else(|_| memfd_create(c"cardinal-plugin", flags))?;
@@ -88,7 +88,7 @@ impl SealedLibrary {
 }
 
 /// A busy kernel may hold on to some of the pages for a moment, to move or to count them, and refuses to make memory
-/// unchangeable that somebody holds. That passes; to refuse a plugin for it would be wrong.
+/// unchangeable that is held. That passes; to refuse a plugin for it would be wrong.
 fn seal_once_free(memory: &File) -> io::Result<()> {
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     let mut tries = 1;
@@ -123,7 +123,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// The addresses that it lies at; empty when the system does not tell.
+    /// The addresses that it lies at; empty when the system does not say.
     pub fn place(&self) -> Range<usize> {
         self.place.clone()
     }
@@ -163,7 +163,7 @@ pub struct Libraries {
 impl Libraries {
     /// [`open`], or the library of the same bytes that is open already. Blocks.
     pub fn open(&self, sealed: SealedLibrary) -> Result<Library, Refusal> {
-        let mut libraries = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut libraries = self.open.lock();
         if let Some(library) = libraries.get(&sealed.sha256) {
             return Ok(library.clone());
         }
@@ -175,7 +175,7 @@ impl Libraries {
 
     /// How many different libraries are mapped.
     pub fn resident(&self) -> usize {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.open.lock().len()
     }
 }
 
@@ -183,14 +183,15 @@ impl Libraries {
 /// runs the library's constructors.
 pub fn open(sealed: SealedLibrary) -> Result<Library, Refusal> {
     let sha256 = sealed.sha256;
-    let (header, place) = map(sealed)?;
-    check_layout(header)?;
-    let module = root_module(header)?;
+    let (entry, place) = map(sealed)?;
+    check_entry(entry)?;
+    check_layout(entry)?;
+    let module = root_module(entry)?;
     let description = Arc::new(describe(module)?);
     Ok(Library { module, description, sha256, place })
 }
 
-fn map(sealed: SealedLibrary) -> Result<(&'static LibHeader, Range<usize>), Refusal> {
+fn map(sealed: SealedLibrary) -> Result<(&'static Entry, Range<usize>), Refusal> {
     let path = format!("/proc/self/fd/{}", sealed.file.as_raw_fd());
     // SAFETY: opening runs the library's constructors. That is what loading a plugin means: its
     // code is trusted code, looked at by preflight and tried by a probe process before.
@@ -200,17 +201,14 @@ fn map(sealed: SealedLibrary) -> Result<(&'static LibHeader, Range<usize>), Refu
     // glibc knows a library by the name that it was opened under. Were this descriptor closed, the
     // next sealed copy could get its number, and dlopen would hand out this library again.
     let _kept_open = sealed.file.into_raw_fd();
-    // SAFETY: the symbol's name is abi_stable's own, and says that a static of type `LibHeader`,
-    // which begins with an `AbiHeader`, stands there; `upgrade` looks at the magic before the rest.
-    let found = unsafe { library.get::<AbiHeaderRef>(ROOT_MODULE_LOADER_NAME_WITH_NUL.as_bytes()) }.map(|it| *it);
+    // SAFETY: only the symbol's address is taken here.
+    let found = unsafe { library.get::<*const Entry>(ENTRY_SYMBOL.as_bytes()) }.map(|symbol| *symbol);
     std::mem::forget(library); // never dlclose: see `Library`
-    let header = found.map_err(|_| not_a_plugin("The library does not export the plugin header."))?;
-    let header = header.upgrade().map_err(|error| {
-        not_a_plugin("The library's plugin header is of another format.")
-            .expected("a header of abi_stable 0.11")
-            .found(first_line(&error.to_string()))
-    })?;
-    Ok((header, place))
+    let entry = found.map_err(|_| not_a_plugin("The library does not export the plugin entry."))?;
+    // SAFETY: the symbol's name is the contract's own, and says that a static of this type stands there, whose fields
+    // never move. The library is never unloaded.
+    let entry = unsafe { entry.as_ref() }.ok_or_else(|| not_a_plugin("The library's plugin entry is empty."))?;
+    Ok((entry, place))
 }
 
 /// Where the file is mapped, from the first piece of it to the last.
@@ -244,10 +242,29 @@ fn not_loadable(error: &libloading::Error) -> Refusal {
     Refusal::new(Code::NotLoadable, "The system's loader does not accept the library.").found(first_line(reason))
 }
 
-/// abi_stable's own check goes one way, and refuses an older plugin in a newer host. All types that
-/// cross stand in one crate, so one side is newer in all of them: either direction will do.
-fn check_layout(header: &LibHeader) -> Result<(), Refusal> {
-    let Some(theirs) = header.layout() else {
+/// The entry's own words, which have to be those of `.crd_hdr`.
+fn check_entry(entry: &Entry) -> Result<(), Refusal> {
+    if entry.api != API_VERSION || (entry.size as usize) < size_of::<Entry>() {
+        return Err(not_a_plugin("The library's plugin entry is of another format.")
+            .expected(format!("API {API_VERSION} in {} bytes", size_of::<Entry>()))
+            .found(format!("API {} in {} bytes", entry.api, entry.size)));
+    }
+    if entry.layout_hash != LAYOUT_HASH {
+        return Err(layout_mismatch()
+            .expected(format!("the layouts {LAYOUT_HASH:016x}"))
+            .found(format!("{:016x}", entry.layout_hash)));
+    }
+    Ok(())
+}
+
+/// The hash says that the frozen layouts are the same. A library that describes its layouts is held to that, too: the
+/// description names what differs. abi_stable's own check goes one way, and refuses an older plugin in a newer host. All
+/// types that cross stand in one crate, so one side is newer in all of them: either direction will do.
+fn check_layout(entry: &Entry) -> Result<(), Refusal> {
+    let Some(layouts) = entry.layouts.filter(|_| entry.checker == ABI_STABLE_0_11) else { return Ok(()) };
+    // SAFETY: the checker's number says that the function gives a static of this type, or null.
+    let theirs = unsafe { layouts().cast::<TypeLayout>().as_ref() };
+    let Some(theirs) = theirs else {
         return Err(layout_mismatch().found("a library without a description of its layouts"));
     };
     let ours = <PluginModuleRef as StableAbi>::LAYOUT;
@@ -259,21 +276,29 @@ fn check_layout(header: &LibHeader) -> Result<(), Refusal> {
 
 fn layout_mismatch() -> Refusal {
     Refusal::new(Code::LayoutMismatch, "The library was built against another layout of the plugin API.")
-        .expected(format!("the layouts of plugin API {}", cardinal_plugin_abi::API_VERSION))
+        .expected(format!("the layouts of plugin API {API_VERSION}"))
 }
 
-fn root_module(header: &'static LibHeader) -> Result<PluginModuleRef, Refusal> {
-    // SAFETY: `check_layout` has compared the layouts, in both directions, just before.
-    let loaded = unsafe { header.init_root_module_with_unchecked_layout::<PluginModuleRef>() };
-    loaded.map_err(|error| match error {
-        LibraryError::IncompatibleVersionNumber { expected_version, actual_version, .. } => layout_mismatch()
-            .expected(format!("plugin ABI {expected_version}"))
-            .found(format!("plugin ABI {actual_version}")),
-        LibraryError::RootModule { err: RootModuleError::Unwound, .. } => {
-            Refusal::new(Code::ConstructorPanicked, "The library panicked while it made its root table.")
-        }
-        other => not_a_plugin("The library gives no root table.").found(first_line(&other.to_string())),
-    })
+fn root_module(entry: &Entry) -> Result<PluginModuleRef, Refusal> {
+    let (mut table, mut failure) = (std::ptr::null(), MaybeUninit::uninit());
+    // SAFETY: both out pointers are valid for a write.
+    let tag = unsafe { (entry.open)(&raw mut table, failure.as_mut_ptr()) };
+    let no_table = |found: String| not_a_plugin("The library gives no root table.").found(first_line(&found));
+    if tag == door::READY {
+        // SAFETY: `check_entry` and `check_layout` have compared the layouts just before.
+        let module = unsafe { PluginModuleRef::from_raw(table) };
+        return module.ok_or_else(|| no_table("null".to_owned()));
+    }
+    if tag != door::FAILED && tag != door::PANICKED {
+        return Err(no_table(format!("the tag {tag}")));
+    }
+    // SAFETY: the contract of `open`: these two tags mean that `err` was written.
+    let reason = unsafe { failure.assume_init() }.text();
+    if tag == door::FAILED {
+        return Err(no_table(reason));
+    }
+    Err(Refusal::new(Code::ConstructorPanicked, "The library panicked while it made its root table.")
+        .found(first_line(&reason)))
 }
 
 fn describe(module: PluginModuleRef) -> Result<Description, Refusal> {

@@ -1,4 +1,4 @@
-//! What becomes of the plugins of this host, told to whoever reads events: `plugin.changed` and `plugin.removed`.
+//! The events of this host's plugins: `plugin.changed` and `plugin.removed`.
 
 use std::collections::BTreeMap;
 

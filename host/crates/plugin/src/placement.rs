@@ -1,5 +1,5 @@
 //! Where the polls of a plugin's handlers run: on the core's threads, which is fast, or on the
-//! plugin's own lane, which harms nobody.
+//! plugin's own lane, which harms no other plugin.
 //!
 //! Each handler begins on the lane. After a thousand polls that were quick it moves to the core's
 //! threads; when the watchdog finds one of its polls blocking there, it is back on the lane at once,
@@ -62,7 +62,7 @@ struct Handler {
     longest_ms: AtomicU64,
 }
 
-/// What an operator is told of it.
+/// What operators see of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct PlacementReport {
     pub execution: Execution,

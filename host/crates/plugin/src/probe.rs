@@ -1,5 +1,5 @@
 //! Opening a library and running its `routes` in a child process first: what aborts, exits or hangs there takes down the
-//! child and nobody else.
+//! child and nothing else.
 
 mod started;
 pub mod starter;

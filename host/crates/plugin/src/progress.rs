@@ -1,6 +1,6 @@
-//! What a plugin says of how far its call is, on its way to whoever waits for the call.
+//! The progress that a plugin reports of a call, on its way to the one that waits for the call.
 //!
-//! Only the latest report is kept, so a plugin that reports without end takes no memory and holds nobody up.
+//! Only the latest report is kept, so a plugin that reports without end takes no memory and holds up no call.
 
 use tokio::sync::watch;
 
@@ -21,7 +21,7 @@ pub struct Progress {
 #[derive(Clone, Debug)]
 pub struct ProgressSender(watch::Sender<Option<Progress>>);
 
-/// The end of whoever waits for the call. It sees the latest report.
+/// The waiting side of a call. It sees the latest report.
 pub type ProgressReceiver = watch::Receiver<Option<Progress>>;
 
 /// Both ends.

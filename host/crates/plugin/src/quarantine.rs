@@ -1,11 +1,9 @@
 //! What earlier workers of this host left for this one: which plugins are set aside, and which libraries have been
-//! tried. The keeper keeps both; here is what it said at the start, and what has changed since.
+//! tried. The supervisor keeps both; here is what it said at the start, and what has changed since.
 
-use std::{
-    collections::HashSet,
-    sync::{Mutex, MutexGuard, PoisonError, RwLock},
-};
+use std::collections::HashSet;
 
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use tracing::Level;
 
 use cardinal_control::{
@@ -13,7 +11,7 @@ use cardinal_control::{
         history::{CrashHistory, Quarantined, Remembered},
         record::{Cause, Crash},
     },
-    link::{KeeperGone, KeeperLink},
+    link::{SupervisorGone, SupervisorLink},
 };
 use cardinal_observe::log::{
     Log,
@@ -23,48 +21,52 @@ use cardinal_observe::log::{
 pub struct Quarantine {
     history: RwLock<CrashHistory>,
     probed: Mutex<HashSet<String>>,
-    /// Nobody, where plugins are only looked at.
-    keeper: Option<KeeperLink>,
+    /// None where plugins are only looked at.
+    supervisor: Option<SupervisorLink>,
 }
 
 impl Quarantine {
-    pub fn new(history: CrashHistory, probed: Vec<String>, keeper: KeeperLink) -> Self {
-        Self { history: RwLock::new(history), probed: Mutex::new(probed.into_iter().collect()), keeper: Some(keeper) }
+    pub fn new(history: CrashHistory, probed: Vec<String>, supervisor: SupervisorLink) -> Self {
+        Self {
+            history: RwLock::new(history),
+            probed: Mutex::new(probed.into_iter().collect()),
+            supervisor: Some(supervisor),
+        }
     }
 
-    /// What was remembered, for somebody who looks at plugins and loads none.
+    /// What was remembered, for a command that looks at plugins and loads none.
     pub fn read_only(history: CrashHistory) -> Self {
-        Self { history: RwLock::new(history), probed: Mutex::default(), keeper: None }
+        Self { history: RwLock::new(history), probed: Mutex::default(), supervisor: None }
     }
 
     /// Why a package is not to be loaded.
     pub fn find(&self, plugin: &str, sha256: &str) -> Option<Quarantined> {
-        self.history.read().unwrap_or_else(PoisonError::into_inner).quarantine(plugin, sha256).cloned()
+        self.history.read().quarantine(plugin, sha256).cloned()
     }
 
     /// The last crash that a plugin caused on this host.
     pub fn last_crash(&self, plugin: &str) -> Option<Crash> {
-        self.history.read().unwrap_or_else(PoisonError::into_inner).last_of(plugin).cloned()
+        self.history.read().last_of(plugin).cloned()
     }
 
     /// How many crashes of this host are unattributed, and the last of them.
     pub fn unattributed(&self) -> (usize, Option<Crash>) {
-        let history = self.history.read().unwrap_or_else(PoisonError::into_inner);
+        let history = self.history.read();
         (history.unattributed().count(), history.unattributed().next().cloned())
     }
 
     /// Remembers that a plugin held all its threads; whether it is set aside for it.
     pub fn blocked(&self, crash: Crash) -> bool {
-        if let Some(keeper) = &self.keeper {
-            keeper.blocked(crash.clone());
+        if let Some(supervisor) = &self.supervisor {
+            supervisor.blocked(crash.clone());
         }
-        self.history.write().unwrap_or_else(PoisonError::into_inner).add(crash).is_some()
+        self.history.write().add(crash).is_some()
     }
 
     /// Puts what is known of crashes where those read along who look into a plugin: the lines of the worker that ended are
     /// gone with it.
     pub fn replay(&self, log: &Log) {
-        let history = self.history.read().unwrap_or_else(PoisonError::into_inner);
+        let history = self.history.read();
         for Remembered { crash, .. } in &history.crashes {
             let Some(culprit) = &crash.plugin else { continue };
             let Some(tail) = log.tail(&culprit.name) else { continue };
@@ -89,10 +91,10 @@ impl Quarantine {
     /// Lets a plugin out of quarantine, with a clean record; says whether it was there.
     ///
     /// # Errors
-    /// The keeper, which keeps the record, is gone.
-    pub async fn release(&self, plugin: &str) -> Result<bool, KeeperGone> {
-        let was_quarantined = self.keeper.as_ref().ok_or(KeeperGone)?.release(plugin).await?;
-        self.history.write().unwrap_or_else(PoisonError::into_inner).release(plugin);
+    /// The supervisor, which keeps the record, is gone.
+    pub async fn release(&self, plugin: &str) -> Result<bool, SupervisorGone> {
+        let was_quarantined = self.supervisor.as_ref().ok_or(SupervisorGone)?.release(plugin).await?;
+        self.history.write().release(plugin);
         Ok(was_quarantined)
     }
 
@@ -102,13 +104,13 @@ impl Quarantine {
     }
 
     pub fn probed(&self, sha256: &str) {
-        if let Some(keeper) = &self.keeper {
-            keeper.probed(sha256);
+        if let Some(supervisor) = &self.supervisor {
+            supervisor.probed(sha256);
         }
         self.known().insert(sha256.to_owned());
     }
 
     fn known(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.probed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.probed.lock()
     }
 }

@@ -1,24 +1,24 @@
-//! The walk of every plugin, from the plugins folder to one immutable snapshot.
+//! The life of every plugin, from the plugins folder to one immutable snapshot.
 //!
-//! A scan looks at all packages, leads each on its own way, and publishes once, at its end.
-//! Whoever serves takes a snapshot and keeps it for the request: what it holds stays alive. A
-//! package that is unchanged keeps its running instance; one that is refused stops nobody else, its
-//! own predecessor included. Scans are made at the start, when something has changed in the folder
-//! and lies still, when something was decided on any host, and when an operator asks.
+//! A scan examines all packages, each by itself, and publishes once, at its end. Every stage is a type that is made from
+//! the one before: `Scanned`, `Examined`, `Trusted`, `Described` and `Verified` (`cardinal_package::stages`), `Candidate`,
+//! `Approved`, `Probed`, `Loaded`, `Migrated`, `Created`, `Active`, `Draining`.
+//! A request takes a snapshot and keeps it: what it holds stays alive. An unchanged package keeps its running instance; one
+//! that is refused stops no other, its own predecessor included. The registry scans at the start, when something has
+//! changed in the folder and lies still, when something was decided on any host, and when an operator asks.
 
 use std::{
     collections::HashSet,
     io,
     path::PathBuf,
     sync::{
-        Arc, Mutex as StdMutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc,
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use arc_swap::ArcSwap;
-use futures_util::future::join_all;
 use tokio::{
     sync::{Mutex, watch},
     task::spawn_blocking,
@@ -27,31 +27,36 @@ use tokio::{
 use uuid::Uuid;
 
 use self::{
-    canary::Canary,
+    activation::Activation,
     candidate::FoundPackage,
     claims::settle,
     descriptors::Tally,
-    folder::Look,
-    generations::{Generations, Threads},
+    generations::Threads,
     load::Loader,
-    loads::Loads,
     policy::{Decided, Policy},
     snapshot::{Before, Entry},
+    watcher::Watcher,
 };
 pub use self::{
-    candidate::examine, configure::Configuration, history::Wanted, report::PluginReport, rollback::RolledBack,
-    snapshot::Snapshot, unmet_kinds::readers_without,
+    candidate::{Judgement, examine_for_display},
+    configure::Configuration,
+    history::Wanted,
+    report::PluginReport,
+    rollback::RolledBack,
+    snapshot::Snapshot,
+    unmet_kinds::readers_without,
 };
 pub use super::active::ToolEntry;
 use super::{context::Services, quarantine::Quarantine, watchdog::Watchdog};
 use cardinal_base::{clock::Clock, config::Config, seal::SealingKey};
-use cardinal_control::{crash::record::Crash, link::KeeperLink};
+use cardinal_control::{crash::record::Crash, link::SupervisorLink};
 use cardinal_database::log_failure;
 use cardinal_observe::Telemetry;
 use cardinal_package::{kept::Kept, state::State};
 use cardinal_store::error::StoreError;
 use cardinal_store::{plugin_owners, plugin_state, plugin_versions};
 
+mod activation;
 mod canary;
 mod candidate;
 mod claims;
@@ -66,7 +71,6 @@ mod load;
 mod loads;
 mod policy;
 pub mod preview;
-mod publish;
 mod read;
 mod report;
 mod rollback;
@@ -79,7 +83,7 @@ mod watcher;
 /// How long a request waits for the first look at the plugins folder.
 const FIRST_LOOK: Duration = Duration::from_secs(5);
 
-/// How long a scan waits for all loads, and whoever means one plugin for its load. Both less than a request may take
+/// How long a scan waits for all loads, and a request about one plugin for its load. Both less than a request may take
 /// (`CORE_ANSWER`): what is not done by then is shown as being loaded.
 const SCAN_WAIT: Duration = Duration::from_secs(10);
 const PLUGIN_WAIT: Duration = Duration::from_secs(15);
@@ -90,33 +94,23 @@ pub struct Own {
     pub key: SealingKey,
 }
 
-/// All plugins of this host.
+/// All plugins of this host. Its work is split by job: [`Watcher`] sees what lies in the folder, [`Policy`] decides what may
+/// serve, [`Activation`] loads it and swaps the [`Snapshot`].
 pub struct Registry {
-    plugins_dir: PathBuf,
+    watcher: Watcher,
     policy: Policy,
-    loader: Arc<Loader>,
-    loads: Loads,
+    activation: Activation,
     descriptors: Tally,
-    current: ArcSwap<Snapshot>,
-    published: watch::Sender<u64>,
     /// One scan at a time.
     scanning: Mutex<()>,
     /// One upload at a time.
     uploading: Mutex<()>,
     scans: AtomicU64,
-    /// How the packages looked when they were read last.
-    read: StdMutex<Look>,
-    /// What the decisions' stamp was when they were read last.
-    stamp: StdMutex<Option<i64>>,
     kept: Arc<Kept>,
     clock: Clock,
     started: Instant,
     /// The worker before this one ended on its own: what it served is served again, whatever lies in the folder by now.
     after_crash: bool,
-    /// The worker ends: nothing gets into service any more.
-    closed: AtomicBool,
-    generations: Arc<Generations>,
-    trials: StdMutex<Vec<Canary>>,
     /// What was decided, as it was read last.
     decided: ArcSwap<Decided>,
 }
@@ -159,64 +153,52 @@ impl Registry {
         config: &Config,
         own: Own,
         services: Arc<Services>,
-        keeper: KeeperLink,
+        supervisor: SupervisorLink,
         quarantine: Arc<Quarantine>,
         clock: Clock,
         telemetry: Arc<Telemetry>,
     ) -> io::Result<Self> {
         let kept = Arc::new(Kept::open(&config.paths.data_dir));
+        let policy = Policy::new(
+            &config.plugins,
+            Some(supervisor.clone()),
+            own.key,
+            clock.clone(),
+            Arc::clone(&quarantine),
+            Arc::clone(&kept),
+        );
+        let after_crash = telemetry.worker_restarts > 0;
+        let keeps = Arc::clone(&kept);
+        let loader = Loader::new(own.host, services, supervisor, quarantine, telemetry, keeps, clock.clone())?;
         Ok(Self {
-            plugins_dir: config.paths.plugins_dir.clone(),
-            after_crash: telemetry.worker_restarts > 0,
-            policy: Policy::new(
-                &config.plugins,
-                Some(keeper.clone()),
-                own.key,
-                clock.clone(),
-                Arc::clone(&quarantine),
-                Arc::clone(&kept),
-            ),
-            loader: Arc::new(Loader::new(
-                own.host,
-                services,
-                keeper,
-                quarantine,
-                telemetry,
-                Arc::clone(&kept),
-                clock.clone(),
-            )?),
-            loads: Loads::default(),
+            watcher: Watcher::new(&config.paths.plugins_dir),
+            policy,
+            activation: Activation::new(loader, clock.clone()),
             descriptors: Tally::default(),
-            kept,
-            clock,
-            started: Instant::now(),
-            current: ArcSwap::default(),
-            published: watch::Sender::new(0),
             scanning: Mutex::default(),
             uploading: Mutex::default(),
             scans: AtomicU64::new(0),
-            read: StdMutex::default(),
-            stamp: StdMutex::default(),
-            closed: AtomicBool::new(false),
-            generations: Arc::default(),
-            trials: StdMutex::default(),
+            kept,
+            clock,
+            started: Instant::now(),
+            after_crash,
             decided: ArcSwap::default(),
         })
     }
 
     /// What is in service now. Holding it keeps its plugins alive.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.current.load_full()
+        self.activation.snapshot()
     }
 
-    /// The same for a look that ends at once: nobody else's count is touched. Not to be held over an await.
+    /// The same for a look that ends at once, without counting a reference. Do not hold it over an await.
     pub fn current(&self) -> arc_swap::Guard<Arc<Snapshot>> {
-        self.current.load()
+        self.activation.current()
     }
 
     /// Who watches over all plugins' code.
     pub fn watchdog(&self) -> &Watchdog {
-        &self.loader.services.watchdog
+        &self.activation.loader.services.watchdog
     }
 
     /// How many ends of this host's workers are unattributed, and the last of them.
@@ -226,7 +208,7 @@ impl Registry {
 
     /// Counts up whenever another snapshot is published.
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.published.subscribe()
+        self.activation.changes()
     }
 
     /// Every plugin that was found, in the order of the names.
@@ -239,7 +221,7 @@ impl Registry {
             if let Some(budgets) = &mut report.budgets {
                 budgets.descriptors = self.descriptors.get(&report.name);
             }
-            report.generations = self.generations.reports(&report.name);
+            report.generations = self.activation.generations.reports(&report.name);
             let serving = report.sha256.clone().filter(|_| report.state == State::Active);
             report.versions = decided.shown(&report.name, &self.kept.for_plugin(&report.name), serving.as_deref());
         }
@@ -249,7 +231,7 @@ impl Registry {
 
     /// Whether the plugins folder has been looked through.
     pub fn has_looked(&self) -> bool {
-        *self.published.borrow() > 0
+        self.activation.has_published()
     }
 
     /// Waits until the plugins folder has been looked through once, and the plugin with this prefix is loaded (any plugin
@@ -257,7 +239,7 @@ impl Registry {
     pub async fn first_look(&self, prefix: Option<&str>) {
         let mut changes = self.changes();
         let known = changes.wait_for(|count| *count > 0 && !self.current().awaits(prefix));
-        // Whoever has waited in vain is told that the plugin is not there yet.
+        // Who has waited in vain gets the answer that the plugin is not there yet.
         let _ = tokio::time::timeout(FIRST_LOOK, known).await;
     }
 
@@ -265,7 +247,7 @@ impl Registry {
     /// for, but not for ever.
     pub async fn scan(&self) {
         self.walk(ScanScope::default()).await;
-        self.loads.settled(None, SCAN_WAIT).await;
+        self.activation.loads.settled(None, SCAN_WAIT).await;
     }
 
     /// The same for what was decided alone, and without waiting for what takes long to load.
@@ -276,23 +258,19 @@ impl Registry {
     /// The same for what was decided about one plugin, which is waited for. Another one that hangs is not.
     pub async fn apply_to(&self, plugin: &str) {
         self.apply_decisions().await;
-        self.loads.settled(Some(plugin), PLUGIN_WAIT).await;
+        self.activation.loads.settled(Some(plugin), PLUGIN_WAIT).await;
     }
 
     /// Looks at the folder for one plugin, which is waited for.
     pub async fn scan_for(&self, plugin: &str) {
         self.walk(ScanScope::default()).await;
-        self.loads.settled(Some(plugin), PLUGIN_WAIT).await;
-    }
-
-    fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.activation.loads.settled(Some(plugin), PLUGIN_WAIT).await;
     }
 
     /// A scan; gives what turned out to be only half there.
     async fn walk(&self, scope: ScanScope) -> HashSet<PathBuf> {
         let _alone = self.scanning.lock().await;
-        if self.is_closed() {
+        if self.activation.is_closed() {
             return HashSet::new();
         }
         let (started, is_first) = (Instant::now(), self.scans.load(Ordering::Relaxed) == 0);
@@ -300,11 +278,11 @@ impl Registry {
             Ok(looked) => looked,
             // A folder that is gone for a moment, as network drives are, takes nothing out of service.
             Err(error) if !is_first => {
-                tracing::warn!(folder = %self.plugins_dir.display(), %error, "the plugins folder cannot be read; what serves stays");
+                tracing::warn!(folder = %self.watcher.folder().display(), %error, "the plugins folder cannot be read; what serves stays");
                 return HashSet::new();
             }
             Err(error) => {
-                tracing::warn!(folder = %self.plugins_dir.display(), %error, "there is no plugins folder");
+                tracing::warn!(folder = %self.watcher.folder().display(), %error, "there is no plugins folder");
                 (Vec::new(), HashSet::new())
             }
         };
@@ -327,9 +305,9 @@ impl Registry {
         self.scans.fetch_add(1, Ordering::Relaxed);
         let active = entries.iter().filter(|entry| entry.service.is_some()).count();
         let (all, took) = (entries.len(), started.elapsed().as_millis() as u64);
-        self.publish(entries);
-        self.loads.forget_unwanted(&self.current());
-        self.loader.tell_in_service(&self.snapshot()).await;
+        self.activation.publish(entries, &self.decided.load());
+        self.activation.loads.forget_unwanted(&self.current());
+        self.activation.loader.tell_in_service(&self.snapshot()).await;
         tracing::info!(found = all, active, ms = took, "plugins looked at");
         half
     }
@@ -339,11 +317,11 @@ impl Registry {
         let snapshot = self.snapshot();
         let before = Before::new(&snapshot, &found);
         let reload = scope.reload.as_ref().map(|reload| reload.plugin.as_str());
-        let mut steps = self.policy.decide(found, decided, &before, reload).await;
+        let mut steps = self.policy.decide(found, decided, &before, reload);
         for step in &mut steps {
             step.leave_alone(&scope.left_alone, snapshot.entries());
         }
-        let loading = (&self.loader, &self.loads);
+        let loading = (&self.activation.loader, &self.activation.loads);
         let entries = settle(loading, steps, &before).await;
         let always = self.after_crash && self.scans.load(Ordering::Relaxed) == 0;
         let mut steps = Vec::with_capacity(entries.len());
@@ -373,12 +351,12 @@ impl Registry {
             }
         }
         self.policy.record(entries).await;
-        self.policy.claim(entries, &decided, &self.loader.services.core).await;
+        self.policy.claim(entries, &decided, &self.activation.loader.services.core).await;
     }
 
     /// What stands in the database about plugins.
     async fn decided(&self) -> Result<Decided, StoreError> {
-        let core = &self.loader.services.core;
+        let core = &self.activation.loader.services.core;
         // The stamp first: what is decided while this is read is read again.
         let stamp = plugin_state::stamp(core).await?;
         let decided = Decided {
@@ -387,25 +365,14 @@ impl Registry {
             versions: plugin_versions::all(core).await?,
             losses: plugin_versions::losses(core).await?,
         };
-        *self.stamp.lock().unwrap_or_else(PoisonError::into_inner) = Some(stamp);
+        self.watcher.set_stamp(stamp);
         Ok(decided)
-    }
-
-    fn stamp(&self) -> Option<i64> {
-        *self.stamp.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How the packages looked when they were read last.
-    fn read(&self) -> Look {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Stops every plugin: nothing new begins, what is under way has `grace` to end.
     pub async fn shutdown(&self, grace: Duration) {
-        self.closed.store(true, Ordering::Release);
+        self.activation.close();
         let _alone = self.scanning.lock().await;
-        let last = self.current.swap(Arc::default());
-        self.published.send_modify(|count| *count += 1);
-        join_all(last.active().map(|active| active.instance.shutdown(grace))).await;
+        self.activation.shutdown(grace).await;
     }
 }

@@ -1,6 +1,6 @@
-//! A plugin's database: asked of the keeper, which alone may make roles and run schema.sql.
+//! A plugin's database: asked of the supervisor, which alone may make roles and run schema.sql.
 
-use cardinal_control::link::{KeeperLink, PluginDatabase, ProvisionFault};
+use cardinal_control::link::{PluginDatabase, ProvisionFault, SupervisorLink};
 use cardinal_database::roles::plugin_schema_name;
 use cardinal_package::state::{Code, Refusal};
 use cardinal_schema_sql as schema_sql;
@@ -14,8 +14,8 @@ pub enum NoDatabase {
 }
 
 /// Brings roles and schema in line with the package that has this content hash.
-pub async fn provision(keeper: &KeeperLink, plugin: &str, sha256: &str) -> Result<PluginDatabase, NoDatabase> {
-    keeper.provision(plugin, sha256).await.map_err(why)
+pub async fn provision(supervisor: &SupervisorLink, plugin: &str, sha256: &str) -> Result<PluginDatabase, NoDatabase> {
+    supervisor.provision(plugin, sha256).await.map_err(why)
 }
 
 /// Whether a host would run this schema.sql; needs no database. Blocks.
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_keepers_words_are_kept() {
+    fn the_supervisors_words_are_kept() {
         let told = ProvisionFault::refused("schema-unsafe", "tables, views and indexes", "function f()", "drop it");
         let NoDatabase::Refused(refusal) = why(told) else { panic!("a refusal") };
         assert_eq!((refusal.code, refusal.found.as_deref()), (Code::SchemaUnsafe, Some("function f()")));

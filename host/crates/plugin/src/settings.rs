@@ -107,7 +107,7 @@ pub fn faults(schema: &Value, settings: &Value) -> Result<Vec<(String, String)>,
     Ok(validator.iter_errors(settings).take(REPORTED).map(fault).collect())
 }
 
-/// Faults that are told at once.
+/// Faults that are reported together.
 const REPORTED: usize = 100;
 
 /// Logs each `PLUGIN_SETTINGS_<NAME>` of a plugin that is not among `plugins`: a slip in a name would change nothing and

@@ -15,7 +15,7 @@ use std::{
     collections::HashMap,
     io,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, Thread},
@@ -23,6 +23,7 @@ use std::{
 };
 
 use cardinal_plugin_abi::CtxId;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::library::background;
@@ -38,7 +39,7 @@ const IDLE_TICKS: u32 = 200;
 const BLOCKED_TICKS: u32 = 10;
 /// How often a poll that goes on blocking is reported again, in ticks: every 100 ms.
 const REPORT_TICKS: u32 = 20;
-/// A lane's thread that has computed for this long meanwhile is put behind all others. One that waits costs nobody
+/// A lane's thread that has computed for this long meanwhile is put behind all others. One that waits costs no other
 /// anything, and one that a busy machine gave no time would get none at all then.
 const COMPUTED: Duration = Duration::from_millis(20);
 /// Threads of the runtime that share one count of places; more would meet in one cache line.
@@ -65,7 +66,7 @@ impl Place {
     }
 }
 
-/// Who is told that a plugin's code blocks a thread.
+/// Learns that a plugin's code blocks a thread.
 pub trait Blamed: Send + Sync {
     /// The poll of a handler has not returned for `so_far`. Told once per poll.
     fn blocks(&self, handler: u32, place: Place, so_far: Duration);
@@ -159,7 +160,7 @@ impl Slot {
             return;
         }
         // The mark first, then a look whether the poll still goes on: the thread looks in the other order, so that either
-        // it sees the mark and ends, or we see that it is over and leave whoever comes next alone.
+        // it sees the mark and ends, or we see that it is over and leave the next poll alone.
         self.put_back.store(true, Ordering::Relaxed);
         std::sync::atomic::fence(Ordering::SeqCst);
         if self.poll.load(Ordering::Relaxed) == self.seen.load(Ordering::Relaxed) {
@@ -205,14 +206,14 @@ impl Watchdog {
         Ok(Self { shared, thread: thread.thread().clone() })
     }
 
-    /// Has `blamed` told when code of `ctx` blocks a thread.
+    /// Notifies `blamed` when code of `ctx` blocks a thread.
     pub fn blame(&self, ctx: CtxId, blamed: Weak<dyn Blamed>) {
-        self.shared.blamed.lock().unwrap_or_else(PoisonError::into_inner).insert(ctx, blamed);
+        self.shared.blamed.lock().insert(ctx, blamed);
     }
 
     /// The end of [`blame`](Self::blame).
     pub fn forget(&self, ctx: CtxId) {
-        self.shared.blamed.lock().unwrap_or_else(PoisonError::into_inner).remove(&ctx);
+        self.shared.blamed.lock().remove(&ctx);
     }
 
     /// A poll on this thread of the core, until what this gives is dropped. `None` when all threads
@@ -241,7 +242,7 @@ impl Watchdog {
     pub fn lane_thread(&self) -> Arc<Slot> {
         let slot = Arc::new(Slot::default());
         slot.thread.store(background::this_thread(), Ordering::Relaxed);
-        self.shared.lanes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&slot));
+        self.shared.lanes.lock().push(Arc::clone(&slot));
         slot
     }
 
@@ -279,7 +280,7 @@ pub struct Polling<'w> {
 }
 
 impl Polling<'_> {
-    /// One that nobody looks at: only for measuring what looking costs.
+    /// One that is not watched: only for measuring what watching costs.
     pub fn unwatched() -> Self {
         Self { slot: None, group: None }
     }
@@ -311,7 +312,7 @@ impl Shared {
 
     fn look(&self) -> Seen {
         let (mut seen, mut blocked) = (Seen::default(), [0; 2]);
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes = self.lanes.lock();
         lanes.retain(|slot| Arc::strong_count(slot) > 1);
         let on_lanes: Vec<_> = lanes.clone();
         drop(lanes);
@@ -383,7 +384,7 @@ impl Shared {
 
     fn notify(&self, slot: &Slot, tell: impl FnOnce(&dyn Blamed, u32)) {
         let ctx = slot.seen_ctx.load(Ordering::Relaxed);
-        let blamed = self.blamed.lock().unwrap_or_else(PoisonError::into_inner).get(&ctx).and_then(Weak::upgrade);
+        let blamed = self.blamed.lock().get(&ctx).and_then(Weak::upgrade);
         if let Some(blamed) = blamed {
             tell(&*blamed, slot.seen_handler.load(Ordering::Relaxed));
         }
@@ -400,7 +401,7 @@ impl Shared {
     fn is_quiet(&self) -> bool {
         let rests = |slot: &Arc<Slot>| slot.poll.load(Ordering::SeqCst) & 1 == 0;
         self.groups.iter().all(|CachePadded(group)| group.polls.load(Ordering::SeqCst) == 0)
-            && self.lanes.lock().unwrap_or_else(PoisonError::into_inner).iter().all(rests)
+            && self.lanes.lock().iter().all(rests)
     }
 }
 

@@ -17,8 +17,9 @@ const SESSION_SQL: &str =
 
 /// Made anew by whoever restores: history that the restore itself writes, and the secret. Events are of the database
 /// that they happened in; their readers are told to look again, and so are those of changed rights. What is in service is
-/// told by the hosts that live. An approval that was used since would be good once more.
-const NOT_DUMPED: [&str; 10] = [
+/// told by the hosts that live. An approval that was used since would be good once more. Lists' own tables are filled
+/// from the cards.
+const NOT_DUMPED: [&str; 14] = [
     "core_migrations",
     "cardinal_secret",
     "plugin_schema_state",
@@ -29,6 +30,10 @@ const NOT_DUMPED: [&str; 10] = [
     "event_numbers",
     "identity_changes",
     "mcp_approvals",
+    "card_groups",
+    "card_list_index",
+    "card_words",
+    "card_times",
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +73,15 @@ impl Table {
         let names: Vec<String> = self.columns.iter().map(|name| sql::identifier(name)).collect();
         format!(" ({})", names.join(", "))
     }
+}
+
+/// The number by which the server knows this session.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn session_pid(client: &Client) -> anyhow::Result<i32> {
+    let row = client.query_one("SELECT pg_backend_pid()", &[]).await.context("preparing a session")?;
+    Ok(row.try_get(0)?)
 }
 
 /// Begins to read everything as it is at this moment; the name by which other sessions see the same moment.
@@ -185,10 +199,10 @@ pub async fn schema_steps(client: &Client) -> anyhow::Result<Vec<SchemaStep>> {
         .context("reading how the plugins' schemas were made")?;
     let step = |row: &tokio_postgres::Row| -> anyhow::Result<SchemaStep> {
         Ok(SchemaStep {
-            plugin: row.try_get(0)?,
-            number: row.try_get(1)?,
-            version: row.try_get(2)?,
-            schema_sql: row.try_get(3)?,
+            plugin: row.try_get("plugin")?,
+            number: row.try_get("number")?,
+            version: row.try_get("plugin_version")?,
+            schema_sql: row.try_get("schema_sql")?,
         })
     };
     let unknown = client
@@ -221,6 +235,19 @@ pub async fn copy_out(client: &Client, table: &Table) -> anyhow::Result<CopyOutS
 pub async fn copy_in(client: &Client, table: &Table) -> anyhow::Result<CopyInSink<bytes::Bytes>> {
     let copy = format!("COPY {}{} FROM STDIN", table.qualified(), table.columns());
     client.copy_in(&copy).await.with_context(|| format!("writing {}", table.qualified()))
+}
+
+/// Takes all rows out of the tables of a schema: what its `schema.sql` put in comes back with the others.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn empty(client: &Client, schema: &str) -> anyhow::Result<()> {
+    let tables: Vec<String> = tables(client, schema).await?.iter().map(Table::qualified).collect();
+    if tables.is_empty() {
+        return Ok(());
+    }
+    let truncate = format!("TRUNCATE {}", tables.join(", "));
+    client.batch_execute(&truncate).await.with_context(|| format!("emptying the tables of {schema}"))
 }
 
 /// Takes foreign keys and triggers of a schema away, so that rows can come in in any order and nothing happens because
@@ -273,6 +300,15 @@ pub async fn stand_again(client: &Client, back: &[String]) -> anyhow::Result<()>
     for statement in back {
         client.batch_execute(statement).await.context("putting keys and triggers back")?;
     }
+    Ok(())
+}
+
+/// Fills what lists of cards are read from.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn fill_card_lists(owner: &Client) -> anyhow::Result<()> {
+    owner.execute("SELECT public.card_list_fill()", &[]).await.context("filling the lists of cards")?;
     Ok(())
 }
 

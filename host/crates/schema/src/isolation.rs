@@ -89,7 +89,7 @@ pub async fn plugins(owner: &Client) -> anyhow::Result<Vec<Known>> {
             "SELECT s.plugin, s.plugin_version, s.schema_sha256, ARRAY(
                SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
                WHERE n.nspname = 'plugin_' || replace(s.plugin, '-', '_') AND c.relkind IN ('r', 'p')
-               ORDER BY 1 LIMIT $1)
+               ORDER BY 1 LIMIT $1) AS tables
              FROM public.plugin_schema_state s
              WHERE EXISTS (SELECT FROM pg_catalog.pg_namespace n WHERE n.nspname = 'plugin_' || replace(s.plugin, '-', '_'))
              ORDER BY 1",
@@ -99,10 +99,10 @@ pub async fn plugins(owner: &Client) -> anyhow::Result<Vec<Known>> {
         .context("asking which plugins have a schema")?;
     let known = |row: &tokio_postgres::Row| -> Result<Known, tokio_postgres::Error> {
         Ok(Known {
-            plugin: row.try_get(0)?,
-            version: row.try_get(1)?,
-            schema_sha256: row.try_get(2)?,
-            tables: row.try_get(3)?,
+            plugin: row.try_get("plugin")?,
+            version: row.try_get("plugin_version")?,
+            schema_sha256: row.try_get("schema_sha256")?,
+            tables: row.try_get("tables")?,
         })
     };
     Ok(rows.iter().map(known).collect::<Result<_, _>>()?)
@@ -151,6 +151,26 @@ pub async fn log_messages_are_open(session: &Client) -> anyhow::Result<bool> {
         "SELECT coalesce(bool_or(has_function_privilege('public', oid, 'EXECUTE')), false) FROM pg_catalog.pg_proc
                  WHERE pronamespace = 'pg_catalog'::regnamespace AND proname = 'pg_logical_emit_message'";
     let row = session.query_one(asked, &[]).await.context("asking who may write messages into the log")?;
+    Ok(row.try_get(0)?)
+}
+
+/// Whether a `schema.sql` may call `jsonb - text[]`, which PostgreSQL does not interrupt.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn json_deletion_is_open(session: &Client) -> anyhow::Result<bool> {
+    public_may_call(session, "pg_catalog.jsonb_delete(jsonb, text[])")
+        .await
+        .context("asking who may delete keys of JSON")
+}
+
+/// Whether plugins can prepare transactions, whose locks stay when their session has ended.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn transactions_can_be_prepared(session: &Client) -> anyhow::Result<bool> {
+    let asked = "SELECT pg_catalog.current_setting('max_prepared_transactions')::integer > 0";
+    let row = session.query_one(asked, &[]).await.context("asking for max_prepared_transactions")?;
     Ok(row.try_get(0)?)
 }
 

@@ -43,6 +43,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     16 "0016_card_size",
     17 "0017_identity_changes",
     18 "0018_approvals",
+    19 "0019_card_lists",
 ];
 
 /// How many there are.
@@ -109,6 +110,13 @@ async fn apply_list(work: &Transaction<'_>, list: &[Migration]) -> anyhow::Resul
     let applied = history(work).await?;
     check(&applied, list)?;
     for migration in &list[applied.len()..] {
+        if let Some(cards) = many_cards(work).await? {
+            tracing::info!(
+                migration = migration.name,
+                cards,
+                "migrating the database; a million cards take about a minute"
+            );
+        }
         work.batch_execute(migration.sql).await.with_context(|| format!("running migration {}", migration.name))?;
         work.execute(
             "INSERT INTO public.core_migrations (version, name, checksum, core) VALUES ($1, $2, $3, $4)",
@@ -119,6 +127,13 @@ async fn apply_list(work: &Transaction<'_>, list: &[Migration]) -> anyhow::Resul
         tracing::info!(migration = migration.name, "migrated the database");
     }
     Ok(())
+}
+
+/// About how many cards there are, when that is so many that a migration takes more than a moment.
+async fn many_cards(work: &Transaction<'_>) -> anyhow::Result<Option<i64>> {
+    let sql = "SELECT reltuples::bigint FROM pg_catalog.pg_class WHERE oid = to_regclass('public.master_cards') AND reltuples > 10000";
+    let row = work.query_opt(sql, &[]).await.context("estimating the number of cards")?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
 #[derive(Debug)]
@@ -136,10 +151,10 @@ async fn history(work: &Transaction<'_>) -> anyhow::Result<Vec<Applied>> {
         .context("reading which migrations were run")?;
     let applied = |row: &tokio_postgres::Row| -> anyhow::Result<Applied> {
         Ok(Applied {
-            version: row.try_get(0)?,
-            name: row.try_get(1)?,
-            checksum: row.try_get(2)?,
-            core: row.try_get(3)?,
+            version: row.try_get("version")?,
+            name: row.try_get("name")?,
+            checksum: row.try_get("checksum")?,
+            core: row.try_get("core")?,
         })
     };
     rows.iter().map(applied).collect()

@@ -7,6 +7,7 @@
 //! transaction that schema.sql cannot leave.
 
 use std::cmp::Ordering;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -51,6 +52,8 @@ pub const SCHEMA_TIMEOUT: Duration = Duration::from_secs(30);
 const CHECKS_TIMEOUT: Duration = Duration::from_secs(30);
 /// For deadlocks, and for locks on cards that busy writers did not let it have in time.
 const TRIES: u32 = 5;
+/// How long making the roles may wait before the plugin's sessions in the way are ended.
+const ROLES_WAIT: Duration = Duration::from_secs(1);
 /// After the first try, and as much longer after each further one: whoever waited for the step goes first.
 const TRY_PAUSE: Duration = Duration::from_millis(250);
 /// What a plugin's session begins with. As start-up options these win over whatever the plugin made its login's
@@ -250,7 +253,7 @@ impl Step<'_> {
         loop {
             self.check_schema_owner(session).await?;
             let work = session.transaction().await.context("beginning to make the plugin's roles")?;
-            let made = match work.batch_execute(&statements).await {
+            let made = match self.alter_roles(&work, &statements).await? {
                 Ok(()) => work.commit().await,
                 Err(error) => Err(error),
             };
@@ -267,6 +270,23 @@ impl Step<'_> {
             self.end_backends(session).await?;
         }
         Ok(())
+    }
+
+    /// A plugin may alter its own login; a transaction that did and stays open is ended.
+    async fn alter_roles(
+        &self,
+        work: &Transaction<'_>,
+        statements: &str,
+    ) -> anyhow::Result<Result<(), tokio_postgres::Error>> {
+        let own = work.query_one("SELECT pg_catalog.pg_backend_pid()", &[]).await.context("preparing a session")?;
+        let own: i32 = own.try_get(0)?;
+        let mut altered = pin!(work.batch_execute(statements));
+        loop {
+            match tokio::time::timeout(ROLES_WAIT, &mut altered).await {
+                Ok(altered) => return Ok(altered),
+                Err(_) => self.end_blockers(own).await?,
+            };
+        }
     }
 
     /// A login that the watch over plugins' sessions has closed for a while stays closed (`session_watch`).

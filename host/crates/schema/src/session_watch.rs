@@ -5,10 +5,11 @@
 //! It stands outside of the plugin's reach: in the supervisor, with the provisioner's login.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use parking_lot::Mutex;
 use tokio_postgres::{Client, Statement};
 
 use crate::{
@@ -47,32 +48,41 @@ const CAPACITY: &str = "
 /// Without a join: this is what runs all the time.
 const LOOK: &str = "
     SELECT pg_catalog.count(*) FILTER (WHERE NOT fastpath AND mode <> 'SIReadLock'),
-           pg_catalog.count(*) FILTER (WHERE NOT granted AND locktype = 'relation' AND waitstart < pg_catalog.clock_timestamp() - interval '1 s')
+           pg_catalog.count(*) FILTER (WHERE NOT granted AND locktype = 'relation' AND waitstart < pg_catalog.clock_timestamp() - interval '20 ms')
     FROM pg_catalog.pg_lock_status()";
 const LOGINS: &str = "
     SELECT a.usename::text, pg_catalog.array_agg(DISTINCT l.pid), pg_catalog.count(*)
     FROM pg_catalog.pg_lock_status() l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
     WHERE NOT l.fastpath AND l.mode <> 'SIReadLock' AND pg_catalog.starts_with(a.usename::text, $1) GROUP BY 1";
-/// Plugins' sessions that $2, the host's own logins, have waited for. Whoever has locked another table with a key to the cards
+/// Plugins' sessions that keep others waiting: for a second the host's own logins ($2), or at all the schema step of another
+/// plugin for a relation of that plugin's schema, where they have no business ($3 is what the names of those logins begin
+/// with; PostgreSQL locks a sequence before it refuses `nextval`). Whoever has locked another table with a key to the cards
 /// would be waited for next, so all of them are found at once. How long they have it, this login may not see.
 static BLOCKERS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "
     WITH RECURSIVE {KEYED},
     waiting AS MATERIALIZED (
-      SELECT w.pid FROM pg_catalog.pg_lock_status() w JOIN pg_catalog.pg_stat_activity v ON v.pid = w.pid
-      WHERE NOT w.granted AND w.locktype = 'relation' AND w.waitstart < pg_catalog.clock_timestamp() - interval '1 s'
-      AND v.usename::text = ANY ($2)
+      SELECT w.pid, v.usename::text AS role FROM pg_catalog.pg_lock_status() w JOIN pg_catalog.pg_stat_activity v ON v.pid = w.pid
+      WHERE NOT w.granted AND w.locktype = 'relation'
+      AND (v.usename::text = ANY ($2) AND w.waitstart < pg_catalog.clock_timestamp() - interval '1 s'
+           OR pg_catalog.starts_with(v.usename::text, $3) AND EXISTS (
+             SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+             WHERE c.oid = w.relation AND n.nspname = 'plugin_' || pg_catalog.substr(v.usename::text, pg_catalog.length($3) + 1)))
     ),
-    holders (pid) AS (
-      SELECT p.pid FROM waiting w, pg_catalog.unnest(pg_catalog.pg_blocking_pids(w.pid)) p (pid)
+    holders (pid, waiting) AS (
+      SELECT p.pid, w.role FROM waiting w, pg_catalog.unnest(pg_catalog.pg_blocking_pids(w.pid)) p (pid)
       UNION
-      SELECT l.pid FROM pg_catalog.pg_lock_status() l JOIN keyed k ON k.relation = l.relation JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
-      WHERE EXISTS (SELECT FROM waiting) AND a.datname = pg_catalog.current_database() AND l.locktype = 'relation'
+      SELECT l.pid, NULL FROM pg_catalog.pg_lock_status() l JOIN keyed k ON k.relation = l.relation JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+      WHERE EXISTS (SELECT FROM waiting WHERE role = ANY ($2)) AND a.datname = pg_catalog.current_database() AND l.locktype = 'relation'
       AND l.mode IN {STRONG_MODES}
     )
     SELECT b.usename::text, pg_catalog.array_agg(DISTINCT b.pid)
-    FROM holders h JOIN pg_catalog.pg_stat_activity b ON b.pid = h.pid WHERE pg_catalog.starts_with(b.usename::text, $1) GROUP BY 1"
+    FROM holders h JOIN pg_catalog.pg_stat_activity b ON b.pid = h.pid
+    WHERE pg_catalog.starts_with(b.usename::text, $1)
+    AND pg_catalog.substr(b.usename::text, pg_catalog.length($1) + 1)
+        IS DISTINCT FROM CASE WHEN pg_catalog.starts_with(h.waiting, $3) THEN pg_catalog.substr(h.waiting, pg_catalog.length($3) + 1) END
+    GROUP BY 1"
     )
 });
 const SESSIONS: &str =
@@ -225,12 +235,13 @@ impl<'a> Watch<'a> {
 
     async fn end_blockers(&self) -> anyhow::Result<()> {
         let own = vec![self.names.core(), self.names.reaper()];
-        let rows = self.session.query(BLOCKERS.as_str(), &[&self.runtime_prefix(), &own]).await;
+        let steps = format!("{}s_", self.names.prefix());
+        let rows = self.session.query(BLOCKERS.as_str(), &[&self.runtime_prefix(), &own, &steps]).await;
         for row in rows.context("looking who locks a table")? {
             let (role, sessions): (String, Vec<i32>) = (row.try_get(0)?, row.try_get(1)?);
             let Verdict { end, stuck, is_closed } = self.judge(&role, &sessions);
             if !end.is_empty() {
-                self.end(&role, &end, "it kept cards from being removed, with a lock on a whole table").await?;
+                self.end(&role, &end, "it kept others waiting, with a lock on a whole table").await?;
             }
             if !stuck.is_empty() {
                 let plugin = roles::plugin_of(&role).unwrap_or_default();
@@ -249,7 +260,7 @@ impl<'a> Watch<'a> {
     }
 
     fn judge(&self, role: &str, sessions: &[i32]) -> Verdict {
-        self.endings.lock().unwrap_or_else(PoisonError::into_inner).judge(role, sessions, Instant::now())
+        self.endings.lock().judge(role, sessions, Instant::now())
     }
 
     /// Takes the login away for a while; the schema step gives it back.
@@ -273,7 +284,7 @@ impl<'a> Watch<'a> {
         tracing::warn!(
             plugin,
             seconds = CLOSED_SECONDS,
-            "closed a plugin's database login: its sessions kept cards from being removed {MAX_ENDINGS} times within {} s",
+            "closed a plugin's database login: its sessions kept others waiting {MAX_ENDINGS} times within {} s",
             ENDINGS_WINDOW.as_secs()
         );
         self.end(role, &sessions, "its login is closed").await

@@ -2,7 +2,7 @@
 //!
 //! A function is here when it computes from its arguments alone, changes nothing, waits for nothing, reads no table, file
 //! or setting, and cannot be made to take much more memory or time than its arguments have: it may run in a session
-//! that deletes somebody else's cards. The tests of `host/tests/keeper/differential.rs` hold it against the server's own list.
+//! that deletes somebody else's cards. The tests of `host/tests/supervisor/differential.rs` hold it against the server's own list.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -31,7 +31,7 @@ const TYPES: Words = Words(
     bool bpchar bytea char cidr circle box date daterange datemultirange float4 float8 inet int2 int4 int4range
     int4multirange int8 int8range int8multirange json jsonb line lseg macaddr macaddr8 money name
     numrange nummultirange oid point regclass regconfig text timetz timestamptz tsmultirange
-    tsquery tsrange tstzmultirange tstzrange tsvector uuid varbit varchar numeric timestamp time interval bit
+    tsrange tstzmultirange tstzrange tsvector uuid varbit varchar numeric timestamp time interval bit
 ",
 );
 /// Not types but short forms for a column with a sequence: no schema before them.
@@ -107,9 +107,8 @@ const FUNCTIONS: Words = Words(
     upper_inf
 
     enum_first enum_last enum_range abbrev broadcast family host hostmask inet_merge inet_same_family masklen
-    netmask network set_masklen area box center circle diameter height point radius slope width array_to_tsvector numnode phraseto_tsquery plainto_tsquery querytree setweight
-    strip to_tsquery to_tsvector ts_delete ts_filter ts_headline ts_rank ts_rank_cd tsquery_phrase
-    tsvector_to_array websearch_to_tsquery
+    netmask network set_masklen area box center circle diameter height point radius slope width array_to_tsvector numnode phraseto_tsquery plainto_tsquery setweight
+    strip to_tsquery to_tsvector ts_filter tsvector_to_array websearch_to_tsquery
 
     any_value array_agg avg bit_and bit_or bit_xor bool_and bool_or corr count covar_pop covar_samp cume_dist
     dense_rank every first_value json_agg json_object_agg jsonb_agg jsonb_object_agg lag last_value lead max min

@@ -27,6 +27,9 @@ const MAX_ELEMENTS: usize = 8;
 /// Read their second argument, a pattern, piece by piece without an end.
 const FORMATS: Words = Words::new("to_char to_date to_timestamp to_number");
 const MAX_FORMAT: usize = 256;
+/// Compare each word of what is searched for, their last argument, with each.
+const SEARCHES: Words = Words::new("phraseto_tsquery plainto_tsquery to_tsquery websearch_to_tsquery");
+const MAX_SEARCH: usize = 1024;
 /// One value of this length may be compared with one of any length, ...
 const MAX_SHORT: usize = 8;
 /// ... so many times in a statement.
@@ -44,6 +47,8 @@ const SETS_FIX: &str = "PostgreSQL compares each element with each and cannot be
     elements; cast ranges, `a::daterange && b`; or do it in the plugin, in Rust.";
 const FORMAT_FIX: &str =
     "PostgreSQL reads a format to its end and cannot be interrupted. Write it as a text of at most 256 bytes.";
+const SEARCH_FIX: &str = "PostgreSQL compares each word that is searched for with each and cannot be interrupted. Write it as a text \
+    of at most 1,024 bytes, or bound it: `left(v, 200)`.";
 const PATH_FIX: &str = "A path of JSON may compare each value with each, and cannot be interrupted. Use `->`, `->>` and `#>`, \
     or do it in the plugin, in Rust.";
 const FIX: &str = "PostgreSQL takes the product of both lengths and cannot be interrupted. Look for at most 8 bytes, or bound the \
@@ -51,7 +56,7 @@ const FIX: &str = "PostgreSQL takes the product of both lengths and cannot be in
 
 /// Whether a function of one argument is among them: `value.name` would call it, and its value has any length.
 pub(super) fn takes_long_alone(name: &str) -> bool {
-    ALONE.contains(name)
+    ALONE.contains(name) || SEARCHES.contains(name)
 }
 
 /// Refuses the first comparison of the statement that may take long.
@@ -59,6 +64,7 @@ pub(super) fn check(statement: &SyntaxNode, text: &str) -> Result<(), SchemaErro
     let mut unbounded = 0;
     for node in statement.descendants() {
         refuse_long_format(&node, text)?;
+        refuse_long_search(&node, text)?;
         refuse_json_path(&node, text)?;
         let unbounded_sets = compares_sets(&node, text)?.map(|operator| (operator, SETS_FIX));
         let unbounded_texts = compares_texts(&node, text)?.map(|name| (name, FIX));
@@ -149,13 +155,29 @@ fn elements(node: &SyntaxNode) -> Option<usize> {
 }
 
 fn refuse_long_format(node: &SyntaxNode, text: &str) -> Result<(), SchemaError> {
-    let name = (node.kind() == CALL_EXPR).then(|| keys::last_name(&node.first_child()?, text).ok()).flatten();
-    let Some(name) = name.filter(|it| FORMATS.contains(it)) else { return Ok(()) };
+    let Some(name) = called(node, text).filter(|it| FORMATS.contains(it)) else { return Ok(()) };
     let format = arguments(node).into_iter().nth(1);
     match format.is_none_or(|it| length(&it, text).is_some_and(|length| length <= MAX_FORMAT)) {
         true => Ok(()),
         false => Err(SchemaError::node(text, node, &format!("{name} with a format of any length"), FORMAT_FIX)),
     }
+}
+
+fn refuse_long_search(node: &SyntaxNode, text: &str) -> Result<(), SchemaError> {
+    let Some(name) = called(node, text).filter(|it| SEARCHES.contains(it)) else { return Ok(()) };
+    let words = arguments(node).into_iter().last();
+    match words.is_some_and(|it| length(&it, text).is_some_and(|length| length <= MAX_SEARCH)) {
+        true => Ok(()),
+        false => Err(SchemaError::node(text, node, &format!("{name} of a text of any length"), SEARCH_FIX)),
+    }
+}
+
+/// The function that is called here.
+fn called(node: &SyntaxNode, text: &str) -> Option<String> {
+    if node.kind() != CALL_EXPR {
+        return None;
+    }
+    keys::last_name(&node.first_child()?, text).ok()
 }
 
 /// Of `@@` the right side can also be a search of text; only a path has a `$`, or hides one.

@@ -8,7 +8,7 @@ pub mod auth;
 mod card_export;
 mod card_import;
 mod card_sources;
-pub mod client_errors;
+mod client_errors;
 mod events;
 pub mod health;
 mod jobs;
@@ -18,7 +18,6 @@ mod master_cards;
 pub mod mcp;
 pub mod metrics;
 pub mod openapi;
-pub mod pages;
 mod pictures;
 mod plugin_data;
 mod plugin_logs;
@@ -34,7 +33,7 @@ pub mod system;
 pub mod users;
 mod views;
 
-use crate::router::Route;
+use crate::app::Route;
 
 /// The whole table.
 pub fn routes() -> Vec<Route> {
@@ -73,9 +72,4 @@ pub fn routes() -> Vec<Route> {
     .into_iter()
     .flatten()
     .collect()
-}
-
-/// Whether machines ask for this every few seconds, so that answers that went well are no news.
-pub fn is_probe(template: &str) -> bool {
-    ["/healthz", "/readyz", "/metrics"].contains(&template)
 }

@@ -1,7 +1,10 @@
 //! Everything that the worker serves with, built once and in order. No globals.
 
 use std::{
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -11,19 +14,20 @@ use uuid::Uuid;
 
 use crate::http::error::ApiResult;
 use crate::{
-    api::{client_errors::ClientErrors, openapi::Descriptions},
     audit::{Audit, AuditAction},
-    http::{compression::Compression, cors::Origins, forwarded::UndeclaredProxies, host::Hosts},
-    jobs::Jobs,
+    client_errors::ClientErrors,
+    http::{compression::Compression, cors::Origins, forwarded::UndeclaredProxies, host::Hosts, path::PLUGIN_PATHS},
+    jobs::{self, Jobs},
     mcp::{self, Mcp, confirmation::Confirmations},
+    openapi::Documents,
     pictures::Pictures,
     proxy::{Proxy, stored::StoredRoutes},
-    router::Router,
+    router::{self, Router},
 };
 use cardinal_base::{
     clock::Clock, config::Config, page::Cursors, password, seal::SealingKey, secret_file::BOOTSTRAP_PASSWORD_FILE,
 };
-use cardinal_control::link::{FirstLogin, KeeperLink, WorkerStart};
+use cardinal_control::link::{FirstLogin, SupervisorLink, WorkerStart};
 use cardinal_database::{log_failure, pool::Pools};
 use cardinal_identity::{
     auth::{Auth, oidc::Oidc, password::Hasher, session_token::Ring},
@@ -50,7 +54,7 @@ pub struct App {
     pub clock: Clock,
     pub pools: Pools,
     pub audit: Arc<Audit>,
-    pub auth: Auth,
+    pub auth: Arc<Auth>,
     pub limits: Arc<Limits>,
     pub catalogue: Arc<Catalogue>,
     pub events: Arc<Events>,
@@ -59,18 +63,18 @@ pub struct App {
     pub origins: Origins,
     pub hosts: Hosts,
     pub undeclared_proxies: UndeclaredProxies,
-    pub routes: Router,
+    pub routes: Router<App>,
     pub plugins: Arc<Registry>,
     pub quarantine: Arc<Quarantine>,
-    pub keeper: KeeperLink,
-    pub mcp: Mcp,
+    pub supervisor: SupervisorLink,
+    pub mcp: Arc<Mcp>,
     pub confirmations: Arc<Confirmations>,
     pub proxy: Proxy,
     pub proxy_routes: StoredRoutes,
     pub kinds: Kinds,
     pub jobs: Arc<Jobs>,
     pub pictures: Pictures,
-    pub descriptions: Descriptions,
+    pub documents: Documents,
     pub client_errors: ClientErrors,
     /// Of plugins' lines.
     pub log_readers: Arc<StreamSlots>,
@@ -82,6 +86,19 @@ pub struct App {
     pub draining: AtomicBool,
 }
 
+/// A row of the table of routes.
+pub type Route = router::Route<App>;
+
+/// What a worker is built of, beside its settings.
+pub struct Parts {
+    pub pools: Pools,
+    pub clock: Clock,
+    pub link: SupervisorLink,
+    pub log: Log,
+    pub prober: Prober,
+    pub routes: Vec<Route>,
+}
+
 /// Who may read plugins' lines along at a time: on a host, and as one user.
 const LOG_READERS: usize = 64;
 const LOG_READERS_PER_USER: usize = 8;
@@ -89,15 +106,8 @@ const DEFAULT_USERNAME: &str = "admin";
 const SHORTEST_GOOD_PASSWORD: usize = 8;
 
 impl App {
-    pub fn build(
-        start: WorkerStart,
-        pools: Pools,
-        clock: Clock,
-        link: KeeperLink,
-        stop: &CancellationToken,
-        log: Log,
-        prober: Prober,
-    ) -> anyhow::Result<Self> {
+    pub fn build(start: WorkerStart, parts: Parts, stop: &CancellationToken) -> anyhow::Result<Self> {
+        let Parts { pools, clock, link, log, prober, routes } = parts;
         let config = start.config;
         let ring = Ring::derive([start.token_secret.expose().as_bytes()]);
         let base_url = config.http.base_url.clone();
@@ -106,9 +116,11 @@ impl App {
         let cursors = Cursors::new(ring.sibling(b"list cursors"));
         let catalogue = Arc::new(Catalogue::new(pools.core.clone(), cursors.clone(), clock.clone()));
         let audit = Arc::new(Audit::new(pools.core.clone(), clock.clone()));
+        let events = Arc::new(Events::new(pools.core.clone(), stop));
         let services = Arc::new(Services {
             core: pools.core.clone(),
             catalogue: Arc::clone(&catalogue),
+            events: Arc::clone(&events),
             execution: config.plugins.execution.clone(),
             prober,
             breaker: config.plugins.breaker.clone(),
@@ -120,9 +132,9 @@ impl App {
         let telemetry = Arc::new(Telemetry::new(clock.now(), start.worker_restarts));
         let quarantine = Arc::new(Quarantine::new(start.crashes, start.probed, link.clone()));
         quarantine.replay(&log);
-        let key = SealingKey::import(&start.sealing_key).context("the keeper sent no key for plugins' settings")?;
+        let key = SealingKey::import(&start.sealing_key).context("the supervisor sent no key for plugins' settings")?;
         let (quarantine_too, counted) = (Arc::clone(&quarantine), Arc::clone(&telemetry));
-        let keeper = link.clone();
+        let supervisor = link.clone();
         let own = Own { host: start.host_id, key: key.clone() };
         let plugins = Arc::new(Registry::new(&config, own, services, link, quarantine_too, clock.clone(), counted)?);
         let hosts = Hosts::new(&base_url, &config.http.allowed_hosts, &config.http.proxy_hosts);
@@ -130,6 +142,16 @@ impl App {
         let shared = (pools.core.clone(), Arc::clone(&audit), Arc::clone(&catalogue));
         let confirmations =
             Arc::new(Confirmations::new(shared, key.clone(), config.mcp.confirm, &base_url, stop.child_token()));
+        let auth = Arc::new(
+            Auth::new(pools.core.clone(), clock.clone(), ring, token_ttl, &base_url, Arc::clone(&limits))
+                .with_provider(provider),
+        );
+        let jobs = jobs::Services {
+            pool: pools.core.clone(),
+            auth: Arc::clone(&auth),
+            plugins: Arc::clone(&plugins),
+            audit: Arc::clone(&audit),
+        };
         let services = mcp::Services {
             registry: Arc::clone(&plugins),
             cards: mcp::Cards { catalogue: Arc::clone(&catalogue), pool: pools.core.clone() },
@@ -137,33 +159,32 @@ impl App {
             confirmations: Arc::clone(&confirmations),
         };
         Ok(Self {
-            mcp: Mcp::new(services, key, stop),
+            mcp: Arc::new(Mcp::new(services, Arc::clone(&auth), key, stop)),
             confirmations,
-            jobs: Arc::new(Jobs::new(pools.core.clone(), start.host_id)),
+            jobs: Arc::new(Jobs::new(jobs, start.host_id)),
             pictures: Pictures::new(config.http.picture_networks.clone())?,
-            events: Arc::new(Events::new(pools.core.clone(), stop)),
+            events,
             catalogue,
             cursors,
             plugins,
             quarantine,
-            keeper,
+            supervisor,
             host_id: start.host_id,
             ready: AtomicBool::new(false),
             audit,
-            auth: Auth::new(pools.core.clone(), clock.clone(), ring, token_ttl, &base_url, Arc::clone(&limits))
-                .with_provider(provider),
+            auth,
             limits,
             compression: Compression::default(),
             origins: Origins::new(&base_url, &config.http.cors_origins),
             proxy: Proxy::new(&config.proxy, start.host_id, shares_origin)?,
             proxy_routes: StoredRoutes::new(config.proxy.routes.clone()),
             kinds: Kinds::default(),
-            descriptions: Descriptions::default(),
+            documents: Documents::default(),
             client_errors: ClientErrors::default(),
             log_readers: Arc::new(StreamSlots::new(LOG_READERS, LOG_READERS_PER_USER)),
             hosts,
             undeclared_proxies: UndeclaredProxies::default(),
-            routes: Router::new(&telemetry.requests)?,
+            routes: Router::new(routes, &PLUGIN_PATHS, &telemetry.requests)?,
             telemetry,
             log,
             draining: AtomicBool::new(false),
@@ -195,7 +216,7 @@ impl App {
         // The file comes first: a password that nobody can read is worse than a file for nobody.
         let file = self.config.paths.data_dir.join(BOOTSTRAP_PASSWORD_FILE);
         if made_up {
-            let left = self.keeper.bootstrap_password(Some(password.clone())).await;
+            let left = self.supervisor.bootstrap_password(Some(password.clone())).await;
             left.context("writing the bootstrap password")?;
         }
         let id = Uuid::now_v7();
@@ -210,7 +231,7 @@ impl App {
             }
             (true, false) => tracing::info!(username = name, "the first user was made"),
             // Another host on this database was first.
-            (false, true) => drop(self.keeper.bootstrap_password(None).await),
+            (false, true) => drop(self.supervisor.bootstrap_password(None).await),
             (false, false) => {}
         }
         Ok(())
@@ -218,6 +239,14 @@ impl App {
 }
 
 impl App {
+    /// A worker that was just started knows no plugins yet: waits for them, or for the one with this prefix alone, as
+    /// others may take longer.
+    pub async fn wait_for_plugins(&self, prefix: Option<&str>) {
+        if !self.ready.load(Ordering::Acquire) {
+            Box::pin(self.plugins.first_look(prefix)).await;
+        }
+    }
+
     /// How the user whom the first start made can log in now.
     pub async fn first_login(&self) -> ApiResult<Option<FirstLogin>> {
         let first = cardinal_store::users::first(&self.pools.core).await?;
@@ -231,7 +260,7 @@ impl App {
     /// After a password was changed or an account removed: a first password that is not good any more is put away.
     pub async fn review_first_password(&self) {
         match self.first_login().await {
-            Ok(Some(login)) => self.keeper.first_login(login),
+            Ok(Some(login)) => self.supervisor.first_login(login),
             Ok(None) => {}
             Err(error) => log_failure!(error, "the first user could not be looked up"),
         }

@@ -2,20 +2,18 @@
 //! first time and then summed up: one row per caller, act and minute, so that a flood fills neither the memory nor
 //! the table. Calls of tools are many, too: each has its row, and rows that come together are written together.
 
-use std::{
-    collections::HashMap,
-    net::IpAddr,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::HashMap, net::IpAddr};
 
-use http::{Method, StatusCode};
+use http::StatusCode;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+pub use crate::audit_action::AuditAction;
+use crate::call::CallHead;
 use crate::http::error::ApiResult;
-use crate::request::Call;
 use cardinal_base::clock::Clock;
 use cardinal_database::pool::Pool;
 use cardinal_identity::{
@@ -23,71 +21,6 @@ use cardinal_identity::{
     limit::addresses::Network,
 };
 use cardinal_store::audit::{self, Entry};
-
-macro_rules! acts {
-    ($($act:ident = $name:literal $(: $($method:ident $path:literal),+)?;)*) => {
-        /// Every administrative act there is.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum AuditAction { $($act),* }
-
-        impl AuditAction {
-            pub const ALL: &[Self] = &[$(Self::$act),*];
-
-            /// As the log shows it.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$act => $name),* }
-            }
-
-            /// The act that a route of the table is, by which refused attempts are named. Reading is no act, and work
-            /// on cards has a history of its own.
-            pub fn of_route(method: &Method, path: &str) -> Option<Self> {
-                $($(if matches!((method.as_str(), path), $((stringify!($method), $path))|+) {
-                    return Some(Self::$act);
-                })?)*
-                None
-            }
-        }
-    };
-}
-
-acts! {
-    Bootstrap = "user.bootstrap";
-    LogIn = "auth.login": POST "/v1/admin/auth/login";
-    LogOut = "auth.logout": POST "/v1/admin/auth/logout";
-    ChangePassword = "auth.password": POST "/v1/admin/auth/password";
-    CreateUser = "user.create": POST "/v1/admin/users";
-    UpdateUser = "user.update": PATCH "/v1/admin/users/{id}";
-    DeleteUser = "user.delete": DELETE "/v1/admin/users/{id}";
-    EndSession = "session.end": DELETE "/v1/admin/sessions/{id}";
-    EndSessions = "session.end_all": DELETE "/v1/admin/sessions";
-    CreateKey = "api_key.create": POST "/v1/admin/api-keys";
-    UpdateKey = "api_key.update": PATCH "/v1/admin/api-keys/{id}";
-    RotateKey = "api_key.rotate": POST "/v1/admin/api-keys/{id}/rotate";
-    RevokeKey = "api_key.revoke": DELETE "/v1/admin/api-keys/{id}";
-    EnablePlugin = "plugin.enable": POST "/v1/admin/plugin-registry/{name}/enable";
-    DisablePlugin = "plugin.disable": POST "/v1/admin/plugin-registry/{name}/disable";
-    ReloadPlugin = "plugin.reload": POST "/v1/admin/plugin-registry/{name}/reload";
-    RollBackPlugin = "plugin.rollback": POST "/v1/admin/plugin-registry/{name}/rollback";
-    ReleasePlugin = "plugin.release": POST "/v1/admin/plugin-registry/{name}/release";
-    UploadPlugin = "plugin.upload": POST "/v1/admin/plugin-registry/upload";
-    PurgePlugin = "plugin.purge": DELETE "/v1/admin/plugin-registry/{name}/data";
-    ConfirmMigration = "plugin.confirm_migration": POST "/v1/admin/plugin-registry/{name}/confirm-migration";
-    AcceptSigner = "plugin.accept_signer": POST "/v1/admin/plugin-registry/{name}/accept-signer";
-    SetPluginSettings = "plugin.settings": PUT "/v1/admin/plugin-registry/{name}/settings";
-    RescanPlugins = "plugin.rescan": POST "/v1/admin/plugin-registry/rescan";
-    SetLogLevel = "system.log-level": PUT "/v1/admin/system/log-level";
-    SetProxyRoutes = "proxy.routes": PUT "/v1/admin/proxy-routes";
-    StartJob = "job.start": POST "/v1/admin/jobs";
-    CancelJob = "job.cancel": POST "/v1/admin/jobs/{id}/cancel";
-    ImportCards = "card.import";
-    PurgeCard = "card.purge";
-    RunUnattended = "tool.run_unattended";
-    AskApproval = "approval.ask";
-    Approve = "approval.approve": POST "/v1/admin/approvals/{id}/approve";
-    Deny = "approval.deny": POST "/v1/admin/approvals/{id}/deny";
-    UseApproval = "approval.use";
-    CallTool = "tool.call";
-}
 
 /// How long refusals of one caller and act are summed up.
 const WINDOW: Duration = Duration::minutes(1);
@@ -139,14 +72,22 @@ impl Audit {
         Self { pool, clock, windows, calls, writing, news: Notify::new() }
     }
 
-    /// Writes down what the call's caller did.
-    pub async fn done(&self, call: &Call, act: AuditAction, target: Option<String>, detail: Option<Value>) {
+    /// Writes down what the call's caller did: the action that its route's row names.
+    pub async fn done(&self, call: &CallHead, target: Option<String>, detail: Option<Value>) {
+        match call.audits {
+            Some(action) => self.done_as(call, action, target, detail).await,
+            None => tracing::error!(path = call.uri.path(), "the route's row names no audit action for what was done"),
+        }
+    }
+
+    /// The same for an action that depends on what was asked for.
+    pub async fn done_as(&self, call: &CallHead, act: AuditAction, target: Option<String>, detail: Option<Value>) {
         let (actor, ip) = Self::who(call);
         self.done_by(actor, ip, call.request_id.to_string(), act, target, detail).await;
     }
 
     /// Writes down an act of the call's caller on several targets, a line each.
-    pub async fn done_to_each(&self, call: &Call, act: AuditAction, targets: Vec<(String, Value)>) {
+    pub async fn done_to_each(&self, call: &CallHead, act: AuditAction, targets: Vec<(String, Value)>) {
         let (actor, ip) = Self::who(call);
         let (at, action, request_id) = (self.clock.now(), act.name(), call.request_id.to_string());
         let entry = |(target, detail)| Entry {
@@ -168,7 +109,7 @@ impl Audit {
     }
 
     /// Whom a line names, and from where; at the host's own socket there is no address.
-    fn who(call: &Call) -> (Value, Option<IpAddr>) {
+    fn who(call: &CallHead) -> (Value, Option<IpAddr>) {
         let actor = call.caller().map_or(Value::Null, |caller| caller.actor());
         let is_local = call.caller().is_ok_and(|caller| matches!(caller.kind, CallerKind::Local { .. }));
         (actor, (!is_local).then_some(call.peer))
@@ -206,7 +147,7 @@ impl Audit {
         let target = Some(target);
         let entry = Entry { actor, action, target, outcome, ip, request_id, detail, count: 1, first_at: None, at };
         let waiting = {
-            let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut calls = self.calls.lock();
             calls.push(entry);
             calls.len()
         };
@@ -219,7 +160,7 @@ impl Audit {
 
     async fn write_calls(&self) {
         let _writing = self.writing.lock().await;
-        let calls = std::mem::take(&mut *self.calls.lock().unwrap_or_else(PoisonError::into_inner));
+        let calls = std::mem::take(&mut *self.calls.lock());
         for calls in calls.chunks(CALLS_AT_ONCE) {
             let written = match calls {
                 [call] => audit::add(&self.pool, call).await,
@@ -262,7 +203,7 @@ impl Audit {
 
     fn count(&self, who: Who, act: AuditAction, first: impl FnOnce(OffsetDateTime) -> Entry) {
         let now = self.clock.now();
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut windows = self.windows.lock();
         let known = windows.contains_key(&(who.clone(), act));
         let full = !known && windows.len() >= WINDOWS;
         let key = if full { (Who::Others, act) } else { (who, act) };
@@ -299,7 +240,7 @@ impl Audit {
     fn due(&self, is_end: bool) -> Vec<Entry> {
         let now = self.clock.now();
         let mut due = Vec::new();
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut windows = self.windows.lock();
         windows.retain(|_, window| {
             let over = is_end || now - window.began >= WINDOW;
             let unwritten = window.entry.count - window.written;
@@ -377,7 +318,7 @@ mod tests {
         let rest = audit.due(false);
         assert_eq!((rest.len(), rest[0].count, rest[0].at), (1, 5, AT + Duration::seconds(5)));
         assert_eq!(rest[0].first_at, Some(AT + Duration::SECOND));
-        assert!(audit.windows.lock().unwrap().is_empty());
+        assert!(audit.windows.lock().is_empty());
     }
 
     #[test]
@@ -394,18 +335,9 @@ mod tests {
         for i in 0..10_000_u32 {
             guess(&audit, IpAddr::from(i.to_be_bytes()));
         }
-        assert_eq!(audit.windows.lock().unwrap().len(), WINDOWS + 1);
+        assert_eq!(audit.windows.lock().len(), WINDOWS + 1);
         let due = audit.due(true);
         assert_eq!(due.iter().map(|entry| entry.count).sum::<i32>(), 10_000);
         assert!(due.iter().any(|entry| entry.actor["kind"] == "others" && entry.ip.is_none()));
-    }
-
-    #[test]
-    fn every_act_has_a_name_of_its_own() {
-        for (i, act) in AuditAction::ALL.iter().enumerate() {
-            assert!(AuditAction::ALL[i + 1..].iter().all(|other| other.name() != act.name()), "{act:?}");
-        }
-        assert_eq!(AuditAction::of_route(&Method::POST, "/v1/admin/users"), Some(AuditAction::CreateUser));
-        assert_eq!(AuditAction::of_route(&Method::GET, "/v1/admin/users"), None);
     }
 }

@@ -10,12 +10,9 @@ pub mod import;
 mod step;
 mod tool;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{
     sync::{Notify, Semaphore},
@@ -24,10 +21,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::app::App;
+use crate::audit::Audit;
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_database::pool::{PoolError, StatementError};
 use cardinal_database::{log_failure, pool::Pool};
+use cardinal_identity::auth::Auth;
+use cardinal_plugin_host::registry::Registry;
 use cardinal_store::{
     error::StoreError,
     jobs::{self, Job, Runner, Uncounted},
@@ -42,9 +41,20 @@ const BEAT_EVERY: Duration = Duration::from_secs(2);
 /// Jobs that ended are kept for so long.
 const RETENTION_DAYS: i32 = 30;
 
+/// What jobs work with.
+pub struct Services {
+    pub pool: Pool,
+    pub auth: Arc<Auth>,
+    pub plugins: Arc<Registry>,
+    pub audit: Arc<Audit>,
+}
+
 /// The jobs of this host.
 pub struct Jobs {
     pool: Pool,
+    auth: Arc<Auth>,
+    plugins: Arc<Registry>,
+    audit: Arc<Audit>,
     runner: Runner,
     /// Rings when this host has queued one.
     news: Notify,
@@ -71,9 +81,13 @@ pub enum End {
 }
 
 impl Jobs {
-    pub fn new(pool: Pool, host: Uuid) -> Self {
+    pub fn new(services: Services, host: Uuid) -> Self {
+        let Services { pool, auth, plugins, audit } = services;
         Self {
             pool,
+            auth,
+            plugins,
+            audit,
             runner: Runner { host, process: Uuid::now_v7() },
             news: Notify::new(),
             own: Mutex::default(),
@@ -90,7 +104,7 @@ impl Jobs {
 
     /// Tells a job to stop that runs on this host; elsewhere it hears of it within two seconds.
     pub fn stop(&self, id: Uuid) {
-        if let Some(running) = self.own.lock().unwrap_or_else(PoisonError::into_inner).get(&id) {
+        if let Some(running) = self.own.lock().get(&id) {
             running.cancelled.cancel();
         }
     }
@@ -101,7 +115,7 @@ impl Jobs {
         self.draining.cancel();
         let over = async {
             loop {
-                let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+                let mut tasks = std::mem::take(&mut *self.tasks.lock());
                 if tasks.is_empty() {
                     return;
                 }
@@ -116,12 +130,12 @@ impl Jobs {
     }
 
     /// Runs jobs from here on while the host lives.
-    pub fn spawn_keeping(&self, app: &Arc<App>) {
-        self.spawn(keep(Arc::clone(app)));
+    pub fn spawn_keeping(self: &Arc<Self>) {
+        self.spawn(keep(Arc::clone(self)));
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
     }
@@ -134,13 +148,13 @@ impl Jobs {
     fn own(self: &Arc<Self>, id: Uuid, is_import: bool) -> Own {
         let cancelled = CancellationToken::new();
         let running = Running { cancelled: cancelled.clone(), is_import };
-        self.own.lock().unwrap_or_else(PoisonError::into_inner).insert(id, running);
+        self.own.lock().insert(id, running);
         Own { jobs: Arc::clone(self), id, cancelled }
     }
 
     /// Bulk actions that run here.
     fn running(&self) -> usize {
-        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = self.own.lock();
         own.values().filter(|running| !running.is_import).count()
     }
 }
@@ -160,15 +174,14 @@ struct Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        self.jobs.own.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        self.jobs.own.lock().remove(&self.id);
         self.jobs.news.notify_one(); // there is room for the next
     }
 }
 
-async fn keep(app: Arc<App>) {
-    let jobs = Arc::clone(&app.jobs);
+async fn keep(jobs: Arc<Jobs>) {
     loop {
-        if let Err(error) = take_what_waits(&app).await {
+        if let Err(error) = take_what_waits(&jobs).await {
             log_failure!(error, "jobs could not be looked for");
         }
         tokio::select! {
@@ -179,26 +192,25 @@ async fn keep(app: Arc<App>) {
     }
 }
 
-async fn take_what_waits(app: &Arc<App>) -> ApiResult<()> {
-    let jobs = &app.jobs;
+async fn take_what_waits(jobs: &Arc<Jobs>) -> ApiResult<()> {
     for buried in jobs::bury_imports(&jobs.pool, jobs.runner).await? {
         tracing::warn!(job = %buried.id, done = buried.done, "an import ended with its host");
     }
     while jobs.running() < AT_ONCE && !jobs.draining.is_cancelled() {
         let Some(job) = jobs::claim(&jobs.pool, jobs.runner).await? else { break };
         tracing::info!(job = %job.id, action = job.action, done = job.done, total = job.total, "a job runs");
-        let (app, own) = (Arc::clone(app), jobs.own(job.id, false));
-        jobs.spawn(async move { run(&app, &job, own).await });
+        let (runner, own) = (Arc::clone(jobs), jobs.own(job.id, false));
+        jobs.spawn(async move { run(&runner, &job, own).await });
     }
     Ok(())
 }
 
-async fn run(app: &App, job: &Job, own: Own) {
+async fn run(jobs: &Jobs, job: &Job, own: Own) {
     let end = tokio::select! {
-        end = step::all(app, job, &own.cancelled) => end,
-        () = hold(&app.jobs, job.id, &own.cancelled) => End::Lost,
+        end = step::all(jobs, job, &own.cancelled) => end,
+        () = hold(jobs, job.id, &own.cancelled) => End::Lost,
     };
-    settle(&app.jobs, job.id, &end, None).await;
+    settle(jobs, job.id, &end, None).await;
 }
 
 /// Holds the lease; returns when it is lost.

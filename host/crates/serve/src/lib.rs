@@ -3,11 +3,15 @@
 pub mod api;
 pub mod app;
 pub mod audit;
+pub mod audit_action;
+pub mod call;
+pub mod client_errors;
 pub mod http;
 pub mod jobs;
 pub mod lifecycle;
 pub mod mcp;
 pub mod openapi;
+pub mod pages;
 pub mod pictures;
 pub mod proxy;
 pub mod request;

@@ -18,18 +18,24 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::http::error::ApiError;
-use crate::{api, app::App, audit::AuditAction, request::ListenerRole, server};
+use crate::{
+    api,
+    app::{App, Parts},
+    audit::AuditAction,
+    request::ListenerRole,
+    server,
+};
 use cardinal_base::{clock::Clock, memory};
 use cardinal_control::{
     crash::{current, descriptors, vital::LowNumbers},
-    link::{KeeperLink, ListenerUse, WorkerStart},
+    link::{ListenerUse, SupervisorLink, WorkerStart},
 };
 use cardinal_database::{log_failure, pool::Pools};
 use cardinal_identity::limit::budget_lease;
 use cardinal_observe::{log::Log, process};
 use cardinal_plugin_host::{news, probe::Prober, settings};
 
-/// How often the keeper hears that tasks run.
+/// How often the supervisor hears that tasks run.
 const ALIVE_EVERY: Duration = Duration::from_secs(1);
 /// How often what keys were used is written down; the contract allows a minute.
 const FLUSH_EVERY: Duration = Duration::from_secs(10);
@@ -51,17 +57,17 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub struct Sockets {
     /// In the order of the start's `listeners`.
     pub listeners: Vec<OwnedFd>,
-    /// The keeper hands over connections of the local socket here.
+    /// The supervisor hands over connections of the local socket here.
     pub local: OwnedFd,
 }
 
-/// Serves until the keeper says otherwise.
+/// Serves until the supervisor says otherwise.
 ///
 /// # Errors
 /// The worker could not begin to serve.
 pub fn run_worker(
     start: WorkerStart,
-    link: KeeperLink,
+    link: SupervisorLink,
     sockets: Sockets,
     log: Log,
     (prober, is_guarded): (Prober, bool),
@@ -86,8 +92,14 @@ pub fn run_worker(
     outcome
 }
 
-async fn serve(start: WorkerStart, link: KeeperLink, sockets: Sockets, log: Log, prober: Prober) -> anyhow::Result<()> {
-    // A service manager may signal every process at once; when to end is the keeper's word alone. Taking the signals
+async fn serve(
+    start: WorkerStart,
+    link: SupervisorLink,
+    sockets: Sockets,
+    log: Log,
+    prober: Prober,
+) -> anyhow::Result<()> {
+    // A service manager may signal every process at once; when to end is the supervisor's word alone. Taking the signals
     // and never looking at them is what keeps the process deaf to them.
     let _deaf_to_terminate = signal(SignalKind::terminate())?;
     let _deaf_to_interrupt = signal(SignalKind::interrupt())?;
@@ -95,7 +107,8 @@ async fn serve(start: WorkerStart, link: KeeperLink, sockets: Sockets, log: Log,
     let pools = Pools::new(start.database.core.pg_config(), start.database.reaper.pg_config())?;
     let stop = CancellationToken::new();
     let uses = start.listeners.clone();
-    let app = Arc::new(App::build(start, pools, Clock::System, link.clone(), &stop, log, prober)?);
+    let parts = Parts { pools, clock: Clock::System, link: link.clone(), log, prober, routes: api::routes() };
+    let app = Arc::new(App::build(start, parts, &stop)?);
     let ready = listeners(sockets, &uses)?;
     let mut serving = JoinSet::new();
     for listener in ready {
@@ -178,7 +191,7 @@ fn listeners(sockets: Sockets, uses: &[ListenerUse]) -> anyhow::Result<Vec<serve
 }
 
 /// What must be done before the host is ready: the first user, the plugins.
-async fn prepare(app: Arc<App>, link: KeeperLink) {
+async fn prepare(app: Arc<App>, link: SupervisorLink) {
     while let Err(error) = app.bootstrap().await {
         // The outage itself is logged by the pools.
         match error.downcast_ref::<ApiError>() {
@@ -193,19 +206,19 @@ async fn prepare(app: Arc<App>, link: KeeperLink) {
     }
     app.plugins.scan().await;
     app.ready.store(true, Ordering::Release);
-    app.jobs.spawn_keeping(&app); // a job may need a plugin's tool
+    app.jobs.spawn_keeping(); // a job may need a plugin's tool
     settings::warn_of_unknown(&app.config.plugins.settings, app.plugins.snapshot().names());
     let first_login = app.first_login().await.unwrap_or_else(|error| {
         log_failure!(error, "the first user could not be looked up");
         None
     });
     if let Err(error) = link.ready(first_login) {
-        tracing::warn!(%error, "the keeper could not be told that the worker is ready");
+        tracing::warn!(%error, "the supervisor could not be told that the worker is ready");
     }
 }
 
-/// Tells the keeper that tasks run. The thread that runs this one may be the last that is not blocked.
-async fn say_alive(link: KeeperLink) {
+/// Tells the supervisor that tasks run. The thread that runs this one may be the last that is not blocked.
+async fn say_alive(link: SupervisorLink) {
     let mut every = tokio::time::interval(ALIVE_EVERY);
     loop {
         every.tick().await;

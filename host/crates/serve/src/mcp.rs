@@ -45,16 +45,18 @@ use self::{
 };
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    call::{CallHead, Credential},
     http::{
         body::Body,
-        reply::{self, Reply},
-        request_body,
+        reply::{self, Reply, WatchesItself},
+        request_body::{self, RequestBody},
     },
-    request::{Call, Credential, WatchesItself},
 };
 use cardinal_base::{codes, request_id::RequestId, seal::SealingKey};
-use cardinal_identity::auth::caller::{Caller, SharedCaller};
+use cardinal_identity::auth::{
+    Auth,
+    caller::{Caller, SharedCaller},
+};
 use cardinal_observe::{request_timing::DetachedTiming, trace::Trace};
 use cardinal_plugin_host::progress::ProgressSender;
 
@@ -93,7 +95,7 @@ pub struct Visit {
 
 /// What shows once more who calls.
 struct Origin {
-    app: Arc<App>,
+    mcp: Arc<Mcp>,
     credential: Credential,
     narrowing: Narrowing,
 }
@@ -113,10 +115,11 @@ pub struct Mcp {
     single: Transport,
     sessions: Sessions,
     server: Server,
+    auth: Arc<Auth>,
 }
 
 impl Mcp {
-    pub fn new(services: Services, key: SealingKey, stop: &CancellationToken) -> Self {
+    pub fn new(services: Services, auth: Arc<Auth>, key: SealingKey, stop: &CancellationToken) -> Self {
         let server = Server::new(services, stop.child_token());
         let mut manager = LocalSessionManager::default();
         manager.session_config.keep_alive = None; // `Sessions` ends them
@@ -126,11 +129,12 @@ impl Mcp {
             single: transport(server.clone(), Arc::default(), false),
             sessions: Sessions::new(key, manager),
             server,
+            auth,
         }
     }
 
     /// Answers a request of a caller who may speak MCP.
-    pub async fn answer(&self, app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
+    pub async fn answer(self: &Arc<Self>, mut call: CallHead, body: RequestBody) -> ApiResult<Reply> {
         let caller = Arc::clone(call.caller()?);
         let narrowing = Narrowing::read(&call.uri, &call.headers);
         let session = match session_id(&call.headers) {
@@ -141,10 +145,10 @@ impl Mcp {
             _ => None,
         };
         match (call.method.clone(), session) {
-            (Method::POST, _) => self.post(app, call, narrowing).await,
+            (Method::POST, _) => self.post(call, body, narrowing).await,
             (Method::GET, Some(session)) => {
                 let narrowing = narrowing.map_err(|wrong| ApiError::new(&codes::INVALID_REQUEST).detail(wrong))?;
-                self.stream(app, call, narrowing, session).await
+                self.stream(call, narrowing, session).await
             }
             (Method::DELETE, Some(session)) => {
                 self.sessions.end(&session);
@@ -158,11 +162,13 @@ impl Mcp {
         }
     }
 
-    async fn post(&self, app: &Arc<App>, mut call: Call, narrowing: Result<Narrowing, String>) -> ApiResult<Reply> {
-        let bytes = match call.stream.take() {
-            Some(stream) => request_body::read(stream, MESSAGE_LIMIT).await?,
-            None => Bytes::new(),
-        };
+    async fn post(
+        self: &Arc<Self>,
+        mut call: CallHead,
+        body: RequestBody,
+        narrowing: Result<Narrowing, String>,
+    ) -> ApiResult<Reply> {
+        let bytes = request_body::read(body, MESSAGE_LIMIT).await?;
         let mut message = match Message::read(&bytes) {
             Ok(message) => message,
             Err(refusal) => return Ok(*refusal),
@@ -182,7 +188,7 @@ impl Mcp {
         if message.method.is_empty()
             && let Some(answer) = confirmation::Reply::read(&bytes)
         {
-            return self.take_reply(app, &call, &message, &answer).await;
+            return self.take_reply(&call, &message, &answer).await;
         }
         let gets_json = session_id(&call.headers).is_none();
         let names_events = names_events(&call.headers);
@@ -192,10 +198,10 @@ impl Mcp {
         visit.exact_arguments = message.exact_arguments.take();
         let listens = message.method == "subscriptions/listen";
         if listens || message.method == TOOL_CALL {
-            visit.origin = Some(Arc::new(Origin::new(app, &call, visit.narrowing.clone())));
+            visit.origin = Some(Arc::new(Origin::new(self, &call, visit.narrowing.clone())));
         }
         let spent = visit.spent.clone();
-        let response = self.respond(app, &call, &message, bytes, visit).await;
+        let response = self.respond(&call, &message, bytes, visit).await;
         spent.take_over();
         match response? {
             Answer::Reply(reply) => Ok(reply),
@@ -229,9 +235,8 @@ impl Mcp {
     }
 
     async fn respond(
-        &self,
-        app: &Arc<App>,
-        call: &Call,
+        self: &Arc<Self>,
+        call: &CallHead,
         message: &Message,
         bytes: Bytes,
         mut visit: Visit,
@@ -243,8 +248,8 @@ impl Mcp {
                 return Ok(Answer::Reply(message.too_many_capabilities()));
             };
             let request = request(&call.method, &call.uri, call.headers.clone(), bytes, visit.clone());
-            let app = Arc::clone(app);
-            return to_the_end(async move { app.mcp.open(request, visit, client).await }).await;
+            let mcp = Arc::clone(self);
+            return to_the_end(async move { mcp.open(request, visit, client).await }).await;
         }
         if message.is_modern {
             return Ok(by_itself(&self.stateful, call, message, bytes, visit).await);
@@ -261,7 +266,7 @@ impl Mcp {
             let (frames, asked) = confirmation::frames();
             (visit.frames, questions) = (Some(frames), Some(asked));
         }
-        let response = self.in_session(app, &session, call, bytes, visit).await?;
+        let response = self.in_session(&session, call, bytes, visit).await?;
         if is_plain_refusal(&response) {
             return Ok(Answer::Response(response));
         }
@@ -270,9 +275,8 @@ impl Mcp {
 
     /// Takes a session's answer to a question of ours.
     async fn take_reply(
-        &self,
-        app: &Arc<App>,
-        call: &Call,
+        self: &Arc<Self>,
+        call: &CallHead,
         message: &Message,
         answer: &confirmation::Reply,
     ) -> ApiResult<Reply> {
@@ -280,7 +284,7 @@ impl Mcp {
         let session = session_id(&call.headers).and_then(|id| self.sessions.find(id, caller));
         let Some(session) = session else { return Ok(message.session_not_found()) };
         let from = (session.id(), Some(session.client_name()));
-        if app.confirmations.take_reply(caller, from, call, answer).await? {
+        if self.server.confirmations().take_reply(caller, from, call, answer).await? {
             return Ok(reply::status(StatusCode::ACCEPTED));
         }
         Ok(message.invalid(StatusCode::BAD_REQUEST, "no such question waits for this session"))
@@ -300,10 +304,9 @@ impl Mcp {
 
     /// Passes a request of a session on; the protocol library may have to learn of the session first.
     async fn in_session(
-        &self,
-        app: &Arc<App>,
+        self: &Arc<Self>,
         session: &Arc<Session>,
-        call: &Call,
+        call: &CallHead,
         bytes: Bytes,
         visit: Visit,
     ) -> ApiResult<Response> {
@@ -313,10 +316,9 @@ impl Mcp {
             let inner = match known {
                 Some(inner) => inner,
                 None => {
-                    let (app, session) = (Arc::clone(app), Arc::clone(session));
+                    let (mcp, session) = (Arc::clone(self), Arc::clone(session));
                     let (uri, visit) = (call.uri.clone(), visit.clone());
-                    to_the_end(async move { session.build(|client| app.mcp.rebuild(client, &uri, visit)).await })
-                        .await?
+                    to_the_end(async move { session.build(|client| mcp.rebuild(client, &uri, visit)).await }).await?
                 }
             };
             let mut headers = call.headers.clone();
@@ -364,20 +366,19 @@ impl Mcp {
 
     /// The stream of a session's messages.
     async fn stream(
-        &self,
-        app: &Arc<App>,
-        mut call: Call,
+        self: &Arc<Self>,
+        mut call: CallHead,
         narrowing: Narrowing,
         session: Arc<Session>,
     ) -> ApiResult<Reply> {
         prepare(&mut call.headers, false);
         let visit = visit(&call, call.caller()?, narrowing.clone());
         let caller = Arc::clone(&visit.caller);
-        let response = self.in_session(app, &session, &call, Bytes::new(), visit).await?;
+        let response = self.in_session(&session, &call, Bytes::new(), visit).await?;
         if response.status() != StatusCode::OK {
             return plain_or(response).await;
         }
-        let watch = Origin::new(app, &call, narrowing).watch(&caller);
+        let watch = Origin::new(self, &call, narrowing).watch(&caller);
         let mut reply = response.map(|body| Body::stream(StreamBody::new(watch::frames(body, session, watch))));
         reply.extensions_mut().insert(WatchesItself);
         Ok(reply)
@@ -395,7 +396,7 @@ impl Mcp {
 }
 
 /// Passes on a message without a session. The answer is JSON, so a call that takes long needs another sign of life.
-async fn by_itself(transport: &Transport, call: &Call, message: &Message, bytes: Bytes, visit: Visit) -> Answer {
+async fn by_itself(transport: &Transport, call: &CallHead, message: &Message, bytes: Bytes, visit: Visit) -> Answer {
     if message.method != TOOL_CALL || !visit.reads_events {
         return Answer::Response(pass_on(transport, call, bytes, visit).await);
     }
@@ -421,24 +422,23 @@ enum Answer {
 }
 
 impl Origin {
-    fn new(app: &Arc<App>, call: &Call, narrowing: Narrowing) -> Self {
-        Self { app: Arc::clone(app), credential: Credential::from_call(call), narrowing }
+    fn new(mcp: &Arc<Mcp>, call: &CallHead, narrowing: Narrowing) -> Self {
+        Self { mcp: Arc::clone(mcp), credential: Credential::from_call(call), narrowing }
     }
 
     /// Who calls by now, and what it may do.
     async fn identify(&self) -> ApiResult<SharedCaller> {
-        let caller = self.credential.identify(&self.app).await?;
+        let caller = self.credential.identify(&self.mcp.auth).await?;
         Ok(self.narrowing.caller(&caller).into_owned())
     }
 
     fn watch(&self, caller: &SharedCaller) -> Watch {
-        let (app, credential) = (Arc::clone(&self.app), self.credential.clone());
-        let stop = app.mcp.server.stop().clone();
-        Watch::new(app, credential, (Arc::clone(caller), self.narrowing.clone()), stop)
+        let (mcp, credential) = (Arc::clone(&self.mcp), self.credential.clone());
+        Watch::new(mcp, credential, (Arc::clone(caller), self.narrowing.clone()))
     }
 }
 
-fn visit(call: &Call, caller: &SharedCaller, narrowing: Narrowing) -> Visit {
+fn visit(call: &CallHead, caller: &SharedCaller, narrowing: Narrowing) -> Visit {
     Visit {
         caller: narrowing.caller(caller).into_owned(),
         request_id: call.request_id,

@@ -1,8 +1,10 @@
 //! The API's description in OpenAPI 3.1. Pure: what is known of each route comes in, a document goes out.
 //!
-//! A route is described where it stands in the table: `route!(...).describe(|op| ...)`. Schemas come from the very types that
-//! are read and written; what follows from the row itself (path, scope, body limit, usual failures) nobody says again.
+//! A route is described where it stands in the table: `Route::get(...).describe(|op| ...)`. Schemas come from the very
+//! types that are read and written; what follows from the row itself (path, scope, body limit, usual failures) and from
+//! its handler's signature (query, body) nobody says again.
 
+mod documents;
 mod foreign;
 mod operation;
 mod shared;
@@ -11,6 +13,7 @@ use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 pub use self::{
+    documents::{Documents, Rendered},
     foreign::{Foreign, PluginOperation},
     operation::Operation,
 };
@@ -47,7 +50,11 @@ pub struct Document {
 }
 
 impl Document {
-    pub fn new(base_url: &str, version: &'static str, rows: impl Iterator<Item = (Facts, Describe)>) -> Self {
+    pub fn new(
+        base_url: &str,
+        version: &'static str,
+        rows: impl Iterator<Item = (Facts, impl Fn(&mut Operation<'_>))>,
+    ) -> Self {
         let mut written = generator(true);
         let mut read = generator(false);
         let mut paths = Map::new();

@@ -10,7 +10,7 @@ use tokio::{
     time::{Duration, timeout},
 };
 
-use cardinal_base::{config::Cidr, hex::hex};
+use cardinal_base::{config::Cidr, hex::hex, http_client::ConnectError};
 
 mod address;
 mod cache;
@@ -58,7 +58,7 @@ pub enum PictureError {
     #[error("No secure connection to the site could be made.")]
     Tls(#[source] std::io::Error),
     #[error("The site broke off or does not speak HTTP.")]
-    Http(#[source] hyper::Error),
+    Http(#[from] hyper::Error),
     #[error("The address redirects too often.")]
     TooManyRedirects,
     #[error("The site answered {0}.")]
@@ -69,6 +69,17 @@ pub enum PictureError {
     NotAPicture,
     #[error("The picture did not arrive in time.")]
     Timeout,
+}
+
+impl From<ConnectError> for PictureError {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::NoServer => Self::NotAWebAddress,
+            ConnectError::NoSuchHost(error) => Self::NoSuchHost(error),
+            ConnectError::Connect(error) => Self::Connect(error),
+            ConnectError::Tls(error) => Self::Tls(error),
+        }
+    }
 }
 
 /// Reads pictures and keeps those that were read last.

@@ -1,39 +1,29 @@
 //! The walk of a request: one short way from what came in to what goes out.
 
-mod call;
-mod credential;
+mod checks;
 mod cx;
+mod deadline;
+mod entrance;
+mod plugin_call;
+mod read;
 mod revocable;
+mod target;
 mod unreadable;
 
 use std::{net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
-use http::{HeaderMap, Request, Response, StatusCode, header};
+use http::{Request, Response, StatusCode};
 
-pub use self::{
-    call::Call,
-    credential::{Credential, RECHECK_RIGHTS},
-    cx::Cx,
-    revocable::WatchesItself,
-    unreadable::answer as unreadable,
-};
+use self::target::Target;
+pub use self::{cx::Cx, unreadable::answer as unreadable};
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    api,
     app::App,
-    http::{
-        body::Body,
-        forwarded::{self, Origin},
-        host::Site,
-        path,
-        reply::Reply,
-        request_body::RequestBody,
-    },
+    http::{body::Body, reply::Reply, request_body::RequestBody},
     proxy,
-    router::{Access, Found, Reads},
+    router::AddressLimit,
 };
-use cardinal_base::{codes, config::own_paths::is_own};
-use cardinal_identity::auth::caller::SharedCaller;
+use cardinal_base::codes;
 use cardinal_observe::request_timing;
 
 /// Where a request comes from.
@@ -84,25 +74,9 @@ pub enum ListenerRole {
     Local { uid: u32 },
 }
 
-/// Longer than this no endpoint of the core works on one request.
-const CORE_ANSWER: Duration = Duration::from_secs(30);
-/// How often a request that takes long looks whether the database answers at all.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-
 /// From request to response. Nothing of the body is read before the caller is known.
 pub async fn serve(app: Arc<App>, peer: Peer, request: Request<RequestBody>) -> Response<Body> {
-    let origin = match peer.door {
-        // No proxy stands before it, whatever the headers say.
-        ListenerRole::Local { .. } => Origin { client: peer.ip, trusted: false },
-        _ => {
-            let origin = forwarded::origin(peer.ip, request.headers(), &app.config.http.trusted_proxies);
-            if !origin.trusted {
-                app.undeclared_proxies.note(peer.ip, request.headers());
-            }
-            origin
-        }
-    };
-    let mut cx = Cx::begin(&app, origin, &request);
+    let mut cx = Cx::begin(&app, checks::origin(&app, peer, &request), &request);
     let (outcome, spent) = request_timing::account(pin!(answer(&app, &mut cx, peer, request))).await;
     cx.note_refusal(&outcome);
     let held_for = hold(&app, &cx, peer, &outcome);
@@ -124,7 +98,7 @@ pub struct HeldFor(pub Duration);
 /// Who asks too often without a valid credential, and at once again, would otherwise take all the time there is.
 fn hold(app: &App, cx: &Cx<'_>, peer: Peer, outcome: &ApiResult<Reply>) -> Option<HeldFor> {
     let Err(error) = outcome else { return None };
-    let is_login = cx.template == api::auth::LOGIN;
+    let is_login = cx.route.is_some_and(|route| route.address_limit == AddressLimit::Counts);
     let asks_too_often =
         error.status() == StatusCode::TOO_MANY_REQUESTS || (is_login && error.code() == codes::OVERLOADED.name);
     // A reserved place is too rare to be held.
@@ -134,74 +108,22 @@ fn hold(app: &App, cx: &Cx<'_>, peer: Peer, outcome: &ApiResult<Reply>) -> Optio
     Some(app.limits.hold_refusal(cx.peer)).filter(|time| !time.is_zero()).map(HeldFor)
 }
 
-async fn answer(app: &Arc<App>, cx: &mut Cx<'_>, peer: Peer, request: Request<RequestBody>) -> ApiResult<Reply> {
-    path::check(request.uri())?;
-    if let Some(full) = peer.full
-        && !api::health::is_probe(request.uri().path())
-    {
-        return Err(full.refusal());
-    }
-    if peer.door == ListenerRole::Public && path::is_private(request.uri().path()) {
-        return Err(ApiError::new(&codes::NOT_FOUND));
-    }
-    let site = app.hosts.check(&request)?;
-    if !is_own(request.uri().path())
-        && proxies(app, peer.door, site)
-        && let Some(route) = app.proxy.find(request.uri().path())
-    {
+/// The steps between: each says no, leaves with a reply, or knows more for the next.
+async fn answer<'a>(app: &'a Arc<App>, cx: &mut Cx<'a>, peer: Peer, request: Request<RequestBody>) -> ApiResult<Reply> {
+    let site = checks::admit(app, peer, &request)?; // 400, 404, 414, 421, 429, 503
+    if let Some(route) = checks::proxied(app, peer, site, &request)? {
         return Box::pin(relay(app, cx, peer, &route, request)).await;
     }
-    // Where the Admin UI isn't, nothing leads there.
-    if site == Site::Proxied || (peer.door == ListenerRole::Public && request.uri().path() == "/") {
-        return Err(ApiError::new(&codes::NOT_FOUND));
+    if let Some(reply) = checks::open_to_all(app, &request) {
+        return reply; // preflight, the Admin UI's files
     }
-    if let Some(preflight) = app.origins.preflight(&request) {
-        return Ok(preflight);
-    }
-    if let Some(file) = api::pages::find(app, &request) {
-        return file;
-    }
-    let found = app.routes.find(request.method(), request.uri().path());
-    if let Ok(found) = &found {
-        cx.template = found.route.path;
-        // A plugin's route has a meter of its own, which the registry finds.
-        cx.meter = (found.route.access != Access::Plugin).then_some(found.meter);
-        if found.route.access == Access::Public {
-            if !api::health::is_probe(found.route.path) {
-                // A login is slowed down by rules of its own (`crates/identity/src/auth/throttle.rs`), which know who comes back.
-                if found.route.path != api::auth::LOGIN {
-                    app.limits.admit(cx.peer, cx.started, &mut cx.standing)?; // 429
-                }
-                app.limits.charge_address(cx.peer, cx.started, &mut cx.standing);
-            }
-            return run(app, cx, None, request, found).await;
-        }
-    } else if !is_guarded(request.uri().path()) {
-        return found.and(Err(ApiError::new(&codes::NOT_FOUND)));
-    }
-    let caller = identify(app, cx, peer, request.headers()).await?; // 401, 503; before 404: only the known learn what exists
-    app.limits.charge(&caller.allowances, cx.started, &mut cx.standing)?; // 429; what is refused from here on has cost a call, too
-    let found = found?; // 404, 405
-    if !api::mcp::is_endpoint(found.route.path) {
-        caller.require_more_than_mcp()?; // 403
-    }
-    if let Access::Scope(scope) = found.route.access {
-        caller.require(scope).map_err(|refusal| app.auth.step_up(refusal, &caller, scope))?; // 403
-    }
-    let is_bound = found.route.access == Access::Plugin || api::mcp::is_endpoint(found.route.path);
-    let credential = request.headers().get(header::AUTHORIZATION).filter(|_| is_bound).cloned();
-    let reply = run(app, cx, Some(Arc::clone(&caller)), request, &found).await?;
-    Ok(match credential {
-        Some(credential) => revocable::bind(app, &caller, credential, cx.peer, reply),
-        None => reply,
-    })
-}
-
-/// Whether this listener and host name serve proxied pages: not where they would share ours with the Admin UI though
-/// they were given their own.
-fn proxies(app: &App, door: ListenerRole, site: Site) -> bool {
-    !matches!(door, ListenerRole::Admin | ListenerRole::Local { .. })
-        && (site == Site::Proxied || !app.hosts.set_the_proxy_apart())
+    let place = app.routes.find(request.uri().path()); // 404, not said yet: only the known learn what exists
+    let caller = entrance::enter(app, cx, peer, &request, &place).await?; // 401, 429, 503
+    let mut plugin = None;
+    let target = Target::find(app, place?, &cx.method, cx.uri.path(), &mut plugin).await?; // 404, 405, 503
+    target.authorize(app, caller.as_ref())?; // 401, 403
+    let answer = target.run(app, cx, caller, request)?; // 400, 415
+    answer.await // 413, and what the handler says
 }
 
 async fn relay(
@@ -218,66 +140,6 @@ async fn relay(
     let reply = app.proxy.forward(&visitor, route, request).await?;
     cx.relayed = true;
     Ok(reply)
-}
-
-async fn identify(app: &App, cx: &mut Cx<'_>, peer: Peer, headers: &HeaderMap) -> ApiResult<SharedCaller> {
-    if let ListenerRole::Local { uid } = peer.door
-        && !headers.contains_key(header::AUTHORIZATION)
-    {
-        let caller = in_time(app, Box::pin(app.auth.local(uid))).await?; // rare, and large
-        cx.caller = Some(Arc::clone(&caller));
-        return Ok(caller);
-    }
-    app.limits.admit(cx.peer, cx.started, &mut cx.standing)?; // 429 by address, before any credential is looked at
-    let identified = in_time(app, app.auth.identify(headers, cx.peer)).await;
-    match &identified {
-        Ok(caller) => cx.caller = Some(Arc::clone(caller)),
-        // That the database is away is no failure of the client's.
-        Err(error) if error.status().is_client_error() => {
-            app.limits.charge_address(cx.peer, cx.started, &mut cx.standing);
-        }
-        Err(_) => {}
-    }
-    identified
-}
-
-/// Below these nothing is said to somebody without a credential.
-fn is_guarded(path: &str) -> bool {
-    path == "/v1/admin" || path.starts_with("/v1/admin/")
-}
-
-async fn run(
-    app: &Arc<App>,
-    cx: &Cx<'_>,
-    caller: Option<SharedCaller>,
-    request: Request<RequestBody>,
-    found: &Found<'_>,
-) -> ApiResult<Reply> {
-    let call = Call::read(cx, caller, request, found).await?; // 400, 413, 415
-    let answer = (found.route.handler)(app, call);
-    // A plugin's calls, by route or by tool, have deadlines of their own, and so has a body that streams in.
-    let own_deadline = found.route.access == Access::Plugin || found.route.reads == Reads::Stream;
-    if own_deadline || api::mcp::is_endpoint(found.route.path) {
-        return answer.await;
-    }
-    in_time(app, answer).await
-}
-
-/// The core's own endpoints wait for nothing but the database. One that is stopped, not gone, answers nothing and
-/// closes nothing, so a connection alone never shows it.
-async fn in_time<T, E: Into<ApiError>>(app: &App, work: impl Future<Output = Result<T, E>>) -> ApiResult<T> {
-    let (mut work, mut left) = (pin!(work), CORE_ANSWER);
-    loop {
-        match tokio::time::timeout(LOOK_EVERY, work.as_mut()).await {
-            Ok(outcome) => return outcome.map_err(Into::into),
-            Err(_) => left = left.saturating_sub(LOOK_EVERY),
-        }
-        if left.is_zero() || app.pools.core.is_given_up() {
-            let waited = CORE_ANSWER - left;
-            let cause = anyhow::anyhow!("the database gave no answer in {waited:?}");
-            return Err(ApiError::new(&codes::DATABASE_UNAVAILABLE).cause(cause));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,23 +1,22 @@
 //! One table of routes, and finding a path in it.
 //!
-//! Access is part of the table: no handler can forget it, and a route without it doesn't compile.
-//! Plugins' routes live in the registry's snapshot and are found through the one row that ends
-//! with the plugin's prefix.
+//! A row says all of a route: method, path, who may come in, what its handler reads (from the handler's own signature),
+//! bounds, the audit log's word for it, and its description. Whoever builds the table hands the rows over; nothing here
+//! knows a route.
 
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use http::{Method, header};
+use http::Method;
 
-use crate::http::error::{ApiError, ApiResult};
-use crate::{
-    api,
-    app::App,
-    http::reply::Reply,
-    openapi::{self, Describe},
-    request::Call,
+use crate::audit_action::AuditAction;
+use crate::call::{Body, Call, CallHead, Params, QueryNames, QueryType, Reads};
+use crate::http::{
+    error::{ApiError, ApiResult},
+    reply::Reply,
 };
-use cardinal_base::{codes, input};
+use crate::openapi::{Describe, Operation};
+use cardinal_base::codes;
 use cardinal_observe::meter::{Meter, Requests};
 
 /// Who may come in.
@@ -29,136 +28,248 @@ pub enum Access {
     Authenticated,
     /// Who holds this scope.
     Scope(&'static str),
-    /// What the plugin's route asks for; the registry knows it.
-    Plugin,
 }
 
-/// What is read of the body before the handler runs.
+/// Whether a call without a credential counts against the limit of its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reads {
-    /// Nothing; the handler takes the body as a stream or not at all.
-    Nothing,
-    /// Nothing; the handler takes the body as a stream that may last for hours, and has bounds of its own.
-    Stream,
-    /// JSON of at most this many bytes.
-    Json(usize),
-    /// JSON or JSON Merge Patch of at most this many bytes; the type must be said.
-    MergePatch(usize),
+pub enum AddressLimit {
+    /// It is counted, and refused when there were too many.
+    Refuses,
+    /// It is counted; the handler slows it down by rules of its own.
+    Counts,
+    /// Never: a host must not look dead because somebody else calls too often.
+    Exempt,
 }
 
-/// Bytes of a small JSON body: a login, a key.
+/// Bytes of a JSON body where the row says nothing else: a login, a key.
 pub const SMALL: usize = 16 * 1024;
 /// Bytes of a card's JSON body: more than the largest card, so that what is over the limit is told its size.
 pub const CARD: usize = 12 * 1024 * 1024;
 
-pub type Handler = for<'a> fn(&'a Arc<App>, Call) -> BoxFuture<'a, ApiResult<Reply>>;
+/// A handler whose types are forgotten.
+type Run<S> = Box<dyn for<'a> Fn(&'a Arc<S>, CallHead) -> BoxFuture<'a, ApiResult<Reply>> + Send + Sync>;
+
+/// A function that answers calls of type `C`. `S` is what all handlers share.
+pub trait Handler<'a, S, C>: Send + Sync + 'static {
+    type Future: Future<Output = ApiResult<Reply>> + Send + 'a;
+
+    fn run(&self, state: &'a Arc<S>, call: C) -> Self::Future;
+}
+
+impl<'a, S: 'static, C, F, R> Handler<'a, S, C> for F
+where
+    F: Fn(&'a Arc<S>, C) -> R + Send + Sync + 'static,
+    R: Future<Output = ApiResult<Reply>> + Send + 'a,
+{
+    type Future = R;
+
+    fn run(&self, state: &'a Arc<S>, call: C) -> R {
+        self(state, call)
+    }
+}
 
 /// A row of the table.
-pub struct Route {
+pub struct Route<S> {
     pub method: Method,
     pub path: &'static str,
     pub access: Access,
     pub reads: Reads,
-    pub handler: Handler,
-    /// What the API's description says of it. The query parameters that it names are the only ones that are taken.
-    pub told: Option<Describe>,
-    /// The query parameters that are taken.
-    pub query: Query,
+    /// Bytes of a body that is read ahead.
+    pub body_limit: usize,
+    pub query: QueryNames,
+    pub address_limit: AddressLimit,
+    /// Machines ask for it every few seconds: answers that went well are no news.
+    pub is_polled: bool,
+    /// The action by which the audit log knows it.
+    pub audits: Option<AuditAction>,
+    pub run: Run<S>,
+    types: Describe,
+    description: Option<Describe>,
 }
 
-impl Route {
+/// A row that does not say yet who may come in; only then it is a [`Route`].
+pub struct NewRoute<S>(Route<S>);
+
+impl<S: 'static> NewRoute<S> {
+    /// Everybody may, without a credential.
+    pub fn public(self) -> Route<S> {
+        self.with_access(Access::Public)
+    }
+
+    /// Everybody with a valid credential may.
+    pub fn authenticated(self) -> Route<S> {
+        self.with_access(Access::Authenticated)
+    }
+
+    /// Who holds this scope may.
+    pub fn scope(self, scope: &'static str) -> Route<S> {
+        self.with_access(Access::Scope(scope))
+    }
+
+    fn with_access(self, access: Access) -> Route<S> {
+        Route { access, ..self.0 }
+    }
+}
+
+impl<S: 'static> NewRoute<S> {
+    fn new<Q: QueryType, B: Body>(
+        method: Method,
+        path: &'static str,
+        handler: impl for<'a> Handler<'a, S, Call<Q, B>>,
+    ) -> Self {
+        Self(Route {
+            method,
+            path,
+            access: Access::Authenticated,
+            reads: B::READS,
+            body_limit: SMALL,
+            query: Q::names(),
+            address_limit: AddressLimit::Refuses,
+            is_polled: false,
+            audits: None,
+            run: Box::new(move |state, head| Box::pin(handler.run(state, Call::new(head)))),
+            types: |op| {
+                Q::describe(op);
+                B::describe(op);
+            },
+            description: None,
+        })
+    }
+}
+
+impl<S: 'static> Route<S> {
+    pub fn get<Q: QueryType, B: Body>(
+        path: &'static str,
+        handler: impl for<'a> Handler<'a, S, Call<Q, B>>,
+    ) -> NewRoute<S> {
+        NewRoute::new(Method::GET, path, handler)
+    }
+
+    pub fn post<Q: QueryType, B: Body>(
+        path: &'static str,
+        handler: impl for<'a> Handler<'a, S, Call<Q, B>>,
+    ) -> NewRoute<S> {
+        NewRoute::new(Method::POST, path, handler)
+    }
+
+    pub fn put<Q: QueryType, B: Body>(
+        path: &'static str,
+        handler: impl for<'a> Handler<'a, S, Call<Q, B>>,
+    ) -> NewRoute<S> {
+        NewRoute::new(Method::PUT, path, handler)
+    }
+
+    pub fn patch<Q: QueryType, B: Body>(
+        path: &'static str,
+        handler: impl for<'a> Handler<'a, S, Call<Q, B>>,
+    ) -> NewRoute<S> {
+        NewRoute::new(Method::PATCH, path, handler)
+    }
+
+    pub fn delete<Q: QueryType, B: Body>(
+        path: &'static str,
+        handler: impl for<'a> Handler<'a, S, Call<Q, B>>,
+    ) -> NewRoute<S> {
+        NewRoute::new(Method::DELETE, path, handler)
+    }
+
+    /// Bytes of the JSON body; without this, [`SMALL`].
+    #[must_use]
+    pub fn body_limit(self, bytes: usize) -> Self {
+        Self { body_limit: bytes, ..self }
+    }
+
+    #[must_use]
+    pub fn audits(self, action: AuditAction) -> Self {
+        Self { audits: Some(action), ..self }
+    }
+
+    #[must_use]
+    pub fn address_limit(self, limit: AddressLimit) -> Self {
+        Self { address_limit: limit, ..self }
+    }
+
+    #[must_use]
+    pub fn polled(self) -> Self {
+        Self { is_polled: true, ..self }
+    }
+
     /// Says what the row is for whoever reads the API's description; a row without it fails a test by name.
     #[must_use]
-    pub fn describe(self, told: Describe) -> Self {
-        Self { told: Some(told), ..self }
+    pub fn describe(self, description: Describe) -> Self {
+        Self { description: Some(description), ..self }
     }
 
-    /// Takes any query and ignores it. For probes alone: elsewhere a typing error must not be ignored.
-    #[must_use]
-    pub fn ignores_query(self) -> Self {
-        Self { query: Query::Any, ..self }
+    pub fn is_described(&self) -> bool {
+        self.description.is_some()
     }
 
-    /// 400 for a query parameter that the row does not name, or that stands there twice.
-    pub fn check_query(&self, query: Option<&str>) -> ApiResult<()> {
-        match (&self.query, query) {
-            (_, None | Some("")) | (Query::Any, _) => Ok(()),
-            (Query::Described, Some(query)) => Ok(input::check_query_names(query, &[])?),
-            (Query::Only(names), Some(query)) => Ok(input::check_query_names(query, names)?),
+    /// Writes into `op` what the handler reads and what the row says of it.
+    pub fn write_description(&self, op: &mut Operation<'_>) {
+        (self.types)(op);
+        if let Some(description) = self.description {
+            description(op);
         }
     }
-
-    fn gather_query(&mut self) {
-        if self.access == Access::Plugin {
-            self.query = Query::Any;
-        }
-        if matches!(self.query, Query::Described) {
-            self.query = Query::Only(self.told.map(openapi::query_names).unwrap_or_default());
-        }
-    }
-}
-
-/// A row: `route!(GET "/path", Access, Reads, handler)`.
-#[macro_export]
-macro_rules! route {
-    ($method:ident $path:literal, $access:expr, $reads:expr, $handler:path) => {
-        $crate::router::Route {
-            method: ::http::Method::$method,
-            path: $path,
-            access: $access,
-            reads: $reads,
-            handler: |app, call| Box::pin($handler(app, call)),
-            told: None,
-            query: $crate::router::Query::Described,
-        }
-    };
 }
 
 /// The compiled table.
-pub struct Router {
-    routes: Vec<Route>,
+pub struct Router<S> {
+    routes: Vec<Route<S>>,
     /// Of each row.
     meters: Vec<&'static Meter>,
-    /// Path → the rows with that path.
-    paths: matchit::Router<Vec<usize>>,
+    paths: matchit::Router<Rows>,
 }
 
-/// The query parameters that a row takes.
-pub enum Query {
-    /// Those of its description, which are not gathered yet.
-    Described,
-    Only(Vec<String>),
-    /// Any: a plugin's route judges its own, a probe has none.
-    Any,
+/// What stands at a path.
+enum Rows {
+    /// Rows of the table, by their places in it.
+    Core(Vec<usize>),
+    /// A plugin's own table is looked into. The template is what the log calls these paths.
+    Plugin(&'static str),
 }
 
-/// A route that fits a request.
-pub struct Found<'r> {
-    pub route: &'r Route,
-    pub meter: &'static Meter,
+/// What the table has at a path.
+pub enum Place<'r, S> {
+    Core(Core<'r, S>),
+    /// A plugin serves below this template.
+    Plugin(&'static str),
+}
+
+/// The core's routes at a path.
+pub struct Core<'r, S> {
+    router: &'r Router<S>,
+    rows: &'r [usize],
     pub params: Params,
 }
 
-/// Path parameters, percent-decoded, in the order of the template.
-#[derive(Clone, Debug, Default)]
-pub struct Params(Vec<(String, String)>);
+/// A row that fits a request, and what it is counted by.
+pub type Row<'r, S> = (&'r Route<S>, &'static Meter);
 
-impl Params {
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+impl<'r, S> Core<'r, S> {
+    /// The row for a method.
+    pub fn row(&self, method: &Method) -> Option<Row<'r, S>> {
+        let routes = &self.router.routes;
+        let row = *pick(self.rows, method, |row| &routes[*row].method)?;
+        Some((&self.router.routes[row], self.router.meters[row]))
     }
 
-    /// An id; what is no UUID names nothing: 404.
-    pub fn id(&self, name: &str, what: &str) -> ApiResult<uuid::Uuid> {
-        self.get(name).and_then(|text| uuid::Uuid::try_parse(text).ok()).ok_or_else(|| ApiError::not_found(what))
+    /// The methods that work here.
+    pub fn methods(&self) -> impl Iterator<Item = &'r Method> {
+        let routes = &self.router.routes;
+        self.rows.iter().map(|row| &routes[*row].method)
     }
 }
 
-impl Router {
-    /// Compiles the core's table.
-    pub fn new(requests: &Requests) -> anyhow::Result<Self> {
-        let mut routes = api::routes();
-        routes.iter_mut().for_each(Route::gather_query);
+/// The row for a method among those of one path, the core's or a plugin's. HEAD works where GET does.
+pub fn pick<'r, R>(rows: &'r [R], method: &Method, method_of: impl Fn(&'r R) -> &'r Method) -> Option<&'r R> {
+    let with = |wanted: &Method| rows.iter().find(|row| method_of(row) == wanted);
+    with(method).or_else(|| if method == Method::HEAD { with(&Method::GET) } else { None })
+}
+
+impl<S> Router<S> {
+    /// Compiles a table. Paths of `plugin_paths` lead to plugins' own tables.
+    pub fn new(routes: Vec<Route<S>>, plugin_paths: &[&'static str], requests: &Requests) -> anyhow::Result<Self> {
         let mut by_path: Vec<(&'static str, Vec<usize>)> = Vec::new();
         for (i, route) in routes.iter().enumerate() {
             match by_path.iter_mut().find(|(path, _)| *path == route.path) {
@@ -168,46 +279,36 @@ impl Router {
         }
         let mut paths = matchit::Router::new();
         for (path, rows) in by_path {
-            paths.insert(path, rows)?;
+            paths.insert(path, Rows::Core(rows))?;
+        }
+        for path in plugin_paths {
+            paths.insert(*path, Rows::Plugin(path))?;
+            requests.route(&Method::GET, path);
         }
         let meters = routes.iter().map(|route| requests.route(&route.method, route.path)).collect();
         Ok(Self { routes, meters, paths })
     }
 
     /// The table's rows, for tests and the API description.
-    pub fn routes(&self) -> &[Route] {
+    pub fn routes(&self) -> &[Route<S>] {
         &self.routes
     }
 
-    /// The row for `method` and `path`; 404, or 405 with `Allow`. HEAD works where GET does.
-    pub fn find(&self, method: &Method, path: &str) -> ApiResult<Found<'_>> {
-        let matched = self.paths.at(path).map_err(|_| ApiError::new(&codes::NOT_FOUND))?;
-        let method = if method == Method::HEAD { &Method::GET } else { method };
-        let mut rows = matched.value.iter().copied();
-        let fits = |row: &usize| self.routes[*row].method == *method || self.routes[*row].access == Access::Plugin;
-        let Some(row) = rows.find(fits) else {
-            return Err(method_not_allowed(matched.value.iter().map(|row| &self.routes[*row].method)));
-        };
-        let (route, meter) = (&self.routes[row], self.meters[row]);
-        // Plugins' calls are the hot path, and what their row leaves open is theirs to read.
-        let params = match route.access {
-            Access::Plugin => Vec::new(),
-            _ => matched.params.iter().map(|(name, value)| (name.to_owned(), decode(value))).collect(),
-        };
-        Ok(Found { route, meter, params: Params(params) })
+    /// Whether a path is that of probes alone, which are answered whatever else is under way.
+    pub fn is_exempt(&self, path: &str) -> bool {
+        let Ok(Place::Core(core)) = self.find(path) else { return false };
+        core.rows.iter().all(|row| self.routes[*row].address_limit == AddressLimit::Exempt)
     }
-}
 
-/// 405 with the methods that work.
-pub fn method_not_allowed<'m>(methods: impl Iterator<Item = &'m Method>) -> ApiError {
-    let mut allow = Vec::new();
-    for method in methods {
-        allow.push(method.as_str());
-        if method == Method::GET {
-            allow.push("HEAD");
-        }
+    /// What stands at a path; 404.
+    pub fn find(&self, path: &str) -> ApiResult<Place<'_, S>> {
+        let matched = self.paths.at(path).map_err(|_| ApiError::new(&codes::NOT_FOUND))?;
+        Ok(match matched.value {
+            Rows::Core(rows) => Place::Core(Core { router: self, rows, params: Params::new(matched.params.iter()) }),
+            // Plugins' calls are the hot path, and what their row leaves open is theirs to read.
+            Rows::Plugin(template) => Place::Plugin(template),
+        })
     }
-    ApiError::new(&codes::METHOD_NOT_ALLOWED).header(header::ALLOW, allow.join(", "))
 }
 
 /// The object that a path names by the last parameter of its template, when it looks like an id or a name: what else
@@ -220,13 +321,11 @@ pub fn object_of(template: &str, path: &str) -> Option<String> {
     (!object.is_empty() && is_name).then(|| object.to_owned())
 }
 
-fn decode(segment: &str) -> String {
-    percent_encoding::percent_decode_str(segment).decode_utf8_lossy().into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::{MergePatch, Query};
+    use crate::http::reply;
 
     #[test]
     fn what_an_act_was_aimed_at_is_an_id_or_a_name() {
@@ -237,5 +336,46 @@ mod tests {
             assert_eq!(object_of("/v1/x/{id}", other), None, "{other}");
         }
         assert_eq!(object_of("/v1/x", "/v1/x"), None);
+    }
+
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    #[allow(dead_code, reason = "a description")]
+    struct Page {
+        limit: Option<i64>,
+    }
+
+    async fn change(_: &Arc<()>, _: Call<Query<Page>, MergePatch<Page>>) -> ApiResult<Reply> {
+        Ok(reply::no_content())
+    }
+
+    #[test]
+    fn a_row_takes_what_its_handler_reads_from_the_handlers_signature() {
+        let row = Route::<()>::patch("/v1/x", change).scope("x:write");
+        assert_eq!((row.access, row.reads, row.body_limit), (Access::Scope("x:write"), Reads::MergePatch, SMALL));
+        assert!(row.query.check(Some("limit=1")).is_ok());
+        for wrong in ["limt=1", "limit=1&limit=2"] {
+            assert_eq!(row.query.check(Some(wrong)).unwrap_err().status(), 400, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_method_that_no_row_has_is_told_from_a_path_that_none_has() {
+        let rows = vec![Route::<()>::patch("/v1/x/{id}", change).public()];
+        let router = Router::new(rows, &["/v1/plugins/{prefix}"], &Requests::default()).unwrap();
+        let Ok(Place::Core(core)) = router.find("/v1/x/7%2F8") else { panic!("no row") };
+        assert_eq!(core.params.get("id"), Some("7/8"));
+        assert!(core.row(&Method::PATCH).is_some() && core.row(&Method::GET).is_none());
+        assert_eq!(core.methods().collect::<Vec<_>>(), [&Method::PATCH]);
+        assert!(matches!(router.find("/v1/plugins/a"), Ok(Place::Plugin("/v1/plugins/{prefix}"))));
+        assert_eq!(router.find("/v1/y").err().unwrap().status(), 404);
+    }
+
+    #[test]
+    fn head_has_its_own_row_or_that_of_get() {
+        let both = [Method::GET, Method::HEAD];
+        assert_eq!(pick(&both, &Method::HEAD, |method| method), Some(&Method::HEAD));
+        assert_eq!(pick(&both[..1], &Method::HEAD, |method| method), Some(&Method::GET));
+        assert_eq!(pick(&both[1..], &Method::GET, |method| method), None);
+        assert_eq!(pick(&[Method::POST], &Method::HEAD, |method| method), None);
     }
 }

@@ -54,7 +54,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Where connections come in, and what may be asked there.
 pub enum Listener {
     Tcp(TcpListener, ListenerRole),
-    /// Connections of the local socket, as the keeper lets them in.
+    /// Connections of the local socket, as the supervisor lets them in.
     Local(HandoverReceiver),
 }
 

@@ -47,29 +47,30 @@ pub struct KeyRecord {
 const COLUMNS: &str = "k.id, k.name, k.key_hint, k.owner_id, k.scopes, k.rate_per_minute, k.rate_burst, k.expires_at, \
      k.created_at, k.last_used_at, k.last_used_ip, k.revoked_at, k.revoked_reason, k.replaces_id, \
      k.made_by_key_id, k.budget_key_id, \
-     (SELECT s.id FROM public.admin_api_keys s WHERE s.replaces_id = k.id AND s.revoked_at IS NULL), k.mcp_only";
+     (SELECT s.id FROM public.admin_api_keys s WHERE s.replaces_id = k.id AND s.revoked_at IS NULL) AS replaced_by_id, \
+     k.mcp_only";
 const COLUMN_COUNT: usize = 18;
 
 fn from_row(row: &Row) -> KeyRecord {
     KeyRecord {
-        id: row.get(0),
-        name: row.get(1),
-        key_hint: row.get(2),
-        owner_id: row.get(3),
-        scopes: row.get(4),
-        rate_per_minute: row.get(5),
-        rate_burst: row.get(6),
-        expires_at: row.get(7),
-        created_at: row.get(8),
-        last_used_at: row.get(9),
-        last_used_ip: row.get(10),
-        revoked_at: row.get(11),
-        revoked_reason: row.get(12),
-        replaces_id: row.get(13),
-        made_by_key_id: row.get(14),
-        budget_key_id: row.get(15),
-        replaced_by_id: row.get(16),
-        mcp_only: row.get(17),
+        id: row.get("id"),
+        name: row.get("name"),
+        key_hint: row.get("key_hint"),
+        owner_id: row.get("owner_id"),
+        scopes: row.get("scopes"),
+        rate_per_minute: row.get("rate_per_minute"),
+        rate_burst: row.get("rate_burst"),
+        expires_at: row.get("expires_at"),
+        created_at: row.get("created_at"),
+        last_used_at: row.get("last_used_at"),
+        last_used_ip: row.get("last_used_ip"),
+        revoked_at: row.get("revoked_at"),
+        revoked_reason: row.get("revoked_reason"),
+        replaces_id: row.get("replaces_id"),
+        made_by_key_id: row.get("made_by_key_id"),
+        budget_key_id: row.get("budget_key_id"),
+        replaced_by_id: row.get("replaced_by_id"),
+        mcp_only: row.get("mcp_only"),
     }
 }
 

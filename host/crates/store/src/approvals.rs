@@ -172,32 +172,32 @@ pub struct ApprovalClient {
 
 /// With the joined user; what has expired is shown as that before it is written down.
 const COLUMNS: &str = "a.id, CASE WHEN a.state IN ('pending', 'approved') AND a.expires_at <= clock_timestamp() \
-     THEN 'expired' ELSE a.state END, a.tool, a.title, a.plugin, a.arguments, a.difference, a.caller, a.user_id, \
+     THEN 'expired' ELSE a.state END AS state, a.tool, a.title, a.plugin, a.arguments, a.difference, a.caller, a.user_id, \
      u.username, a.client_name, a.client_version, a.asked, a.request_id, a.created_at, a.expires_at, a.decided_at, \
      a.decided_by, a.used_at";
 const WITH_USER: &str = "public.mcp_approvals a JOIN public.admin_users u ON u.id = a.user_id";
 
 fn from_row(row: &Row) -> Result<Approval, StoreError> {
     let raw = |text: String| RawValue::from_string(text).map_err(StoreError::internal);
-    let client: Option<String> = row.get(10);
+    let client: Option<String> = row.get("client_name");
     Ok(Approval {
-        id: row.get(0),
-        state: row.get(1),
-        tool: row.get(2),
-        title: row.get(3),
-        plugin: row.get(4),
-        arguments: raw(row.get(5))?,
-        difference: row.get::<_, Option<String>>(6).map(raw).transpose()?,
-        caller: row.get(7),
-        user: ApprovalUser { id: row.get(8), username: row.get(9) },
-        client: client.map(|name| ApprovalClient { name, version: row.get(11) }),
-        asked: row.get(12),
-        request_id: row.get(13),
-        created_at: row.get(14),
-        expires_at: row.get(15),
-        decided_at: row.get(16),
-        decided_by: row.get(17),
-        used_at: row.get(18),
+        id: row.get("id"),
+        state: row.get("state"),
+        tool: row.get("tool"),
+        title: row.get("title"),
+        plugin: row.get("plugin"),
+        arguments: raw(row.get("arguments"))?,
+        difference: row.get::<_, Option<String>>("difference").map(raw).transpose()?,
+        caller: row.get("caller"),
+        user: ApprovalUser { id: row.get("user_id"), username: row.get("username") },
+        client: client.map(|name| ApprovalClient { name, version: row.get("client_version") }),
+        asked: row.get("asked"),
+        request_id: row.get("request_id"),
+        created_at: row.get("created_at"),
+        expires_at: row.get("expires_at"),
+        decided_at: row.get("decided_at"),
+        decided_by: row.get("decided_by"),
+        used_at: row.get("used_at"),
     })
 }
 

@@ -144,7 +144,7 @@ pub async fn list(pool: &Pool, filter: &Filter, before: Option<i64>, limit: i64)
     let all = if conditions.is_empty() { "true".to_owned() } else { conditions.join(" AND ") };
     let sql = format!(
         "SELECT a.seq, a.id, a.at, a.actor, a.action, a.target, a.outcome, a.ip, a.request_id, a.detail, a.count, \
-         coalesce(a.first_at, a.at) FROM public.admin_audit_log a WHERE {all} ORDER BY a.seq DESC LIMIT ${}",
+         coalesce(a.first_at, a.at) AS first_at FROM public.admin_audit_log a WHERE {all} ORDER BY a.seq DESC LIMIT ${}",
         values.len()
     );
     let client = pool.get().await?;
@@ -154,18 +154,18 @@ pub async fn list(pool: &Pool, filter: &Filter, before: Option<i64>, limit: i64)
 
 fn line(row: &Row) -> AuditRow {
     AuditRow {
-        seq: row.get(0),
-        id: row.get(1),
-        at: row.get(2),
-        actor: row.get(3),
-        action: row.get(4),
-        target: row.get(5),
-        outcome: row.get(6),
-        ip: row.get(7),
-        request_id: row.get(8),
-        detail: row.get(9),
-        count: row.get(10),
-        first_at: row.get(11),
+        seq: row.get("seq"),
+        id: row.get("id"),
+        at: row.get("at"),
+        actor: row.get("actor"),
+        action: row.get("action"),
+        target: row.get("target"),
+        outcome: row.get("outcome"),
+        ip: row.get("ip"),
+        request_id: row.get("request_id"),
+        detail: row.get("detail"),
+        count: row.get("count"),
+        first_at: row.get("first_at"),
     }
 }
 

@@ -1,11 +1,9 @@
 //! About how many cards a filter picks, remembered for a few seconds: paging through a list asks
 //! once, not once a page.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::HashMap;
 
+use parking_lot::Mutex;
 use time::{Duration, OffsetDateTime};
 
 use super::card_list::Count;
@@ -33,7 +31,7 @@ impl Estimates {
     /// anew: many clients that share a filter would all do so at once, and wait for each other.
     pub fn get(&self, filter: &Filter, now: OffsetDateTime) -> Result<Option<Count>, StoreError> {
         let key = key(filter)?;
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         let Some(known) = kept.get_mut(&key) else { return Ok(None) };
         // Both ways: the clock may have been set back.
         if now < known.until && known.until <= now + GOOD_FOR {
@@ -54,7 +52,7 @@ impl Estimates {
         if before == Some(count) {
             return Ok(());
         }
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         if kept.len() >= KEPT {
             kept.clear();
         }

@@ -50,12 +50,12 @@ pub async fn page(
         drop(client.detach());
     }
     let line = |row: &tokio_postgres::Row| HistoryEntry {
-        id: row.get(0),
-        version: row.get(1),
-        at: row.get(2),
-        actor: row.get(3),
-        action: row.get(4),
-        change: row.get::<_, Json<Box<RawValue>>>(5).0,
+        id: row.get("id"),
+        version: row.get("version"),
+        at: row.get("at"),
+        actor: row.get("actor"),
+        action: row.get("action"),
+        change: row.get::<_, Json<Box<RawValue>>>("change").0,
     };
     Ok((found.rows.iter().map(line).collect(), found.is_cut))
 }

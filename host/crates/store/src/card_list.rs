@@ -1,11 +1,14 @@
 //! Pages of cards by keyset: page 10,000 costs what page 1 costs.
 //!
-//! A filtered page is had in one of two ways. A *walk* goes along the order of the list and picks what fits: quick where
-//! much fits, endless where little does. A *gathering* collects all that fits by the filter's own index and sorts it:
-//! quick where little fits. Which it will be cannot be known beforehand (the cards of a kind may lie all at one end of
-//! the list), so a walk is given up after a bounded number of steps, and then there is little enough to be gathered.
+//! Lists are read from `card_list_index` and `card_times`, which hold each group of cards in each order, and searches from
+//! `card_words` as well; see `sql/migrations/0019_card_lists.sql`. A filter picks groups, and a *walk* merges their ranges in the list's order:
+//! what it reads is the page. A search looks at each card on its way, so a walk may find little; it is given up after a
+//! bounded number of steps. A *gathering* collects all that fits by the filter's own index and sorts it: quick where
+//! little fits. A walk to the end of the list is the last resort, a fraction of a second for a million cards.
 
 use time::format_description::well_known::Rfc3339;
+use tokio_postgres::Row;
+use uuid::Uuid;
 
 use super::cards::{COLUMNS, COLUMNS_WITHOUT_ATTRIBUTES, from_row};
 use crate::error::StoreError;
@@ -21,29 +24,35 @@ use cardinal_database::{
 
 mod bounded;
 mod conditions;
+mod groups;
+mod statements;
 
-use bounded::{PlanMode, Statement, too_long};
+use bounded::{Statement, too_long};
 pub use conditions::Conditions;
+use groups::GroupList;
+pub use groups::Groups;
 
-/// How many cards of the list a walk looks at before it is given up: 2 ms when they are in memory.
-const STEPS: u32 = 2_000;
-/// The same along an index that holds all that the filter asks for, so that no card is read but those of the page: 0.5 µs
-/// each, together 4 ms.
-const STEPS_OF_INDEX: u32 = 8_000;
-/// The same where each is looked up among the sources, 1.3 µs.
-const STEPS_WITH_SOURCES: u32 = 2_500;
-/// A card that is gathered takes 5 µs, a step 0.5 to 1.3 µs: so many steps for each card that fits.
-const STEPS_A_CARD: i64 = 3;
-/// A second's worth of steps.
-const MAX_WALK: i64 = 1_000_000;
-/// Where this few cards fit, a walk would not find a page of them within its steps.
-const FEW: i64 = 2_000;
-/// Up to this many that fit, they are gathered whole and thereby counted.
+/// Steps of a walk that finds out how frequent a word is: 0.5 ms.
+const PROBE: u32 = 2_000;
+/// The longest walk that is begun where a gathering may be quicker: a step takes 0.2 µs.
+const STEPS: u32 = 25_000;
+/// The same where each step looks at another table, 1 µs.
+const STEPS_ELSEWHERE: u32 = 4_000;
+/// A walk is planned for so many times the steps that it should take: words do not lie evenly.
+const MARGIN: f64 = 1.5;
+/// Where this few cards fit, gathering them takes less than a walk.
+const FEW: i64 = 2_500;
+/// From here on a walk to the end of the list takes less than gathering.
+const MANY: i64 = 100_000;
+/// Up to this many that groups hold, they are counted: 0.05 µs each.
 const COUNTED_WHOLE: i64 = 20_000;
-/// From here on reading the table is quicker than going by the index of searches.
-const COMMON: i64 = 100_000;
 /// Up to this many an estimate of all cards is exact.
 const COUNTED: i64 = 1_000;
+/// How often a page is read again because a group was added meanwhile.
+const READ_AGAIN: u32 = 5;
+/// Columns behind those of the card: how many groups there were, and what the statement says of its end.
+const NUMBER_OF_GROUPS: usize = 9;
+const ENDING: usize = 10;
 
 /// How many cards a filter picks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,52 +81,196 @@ pub struct Wanted<'a> {
 }
 
 /// The page; `known` is what an earlier one has found out about the filter.
-pub async fn page(pool: &Pool, wanted: &Wanted<'_>, known: Option<Count>) -> Result<Page, StoreError> {
-    if wanted.filter.is_open() && wanted.sort.column != Column::UpdatedAt {
-        return straight(pool, wanted, known).await;
-    }
+pub async fn page(pool: &Pool, groups: &Groups, wanted: &Wanted<'_>, known: Option<Count>) -> Result<Page, StoreError> {
     let client = pool.get().await?;
-    let known = match known {
-        Some(count) => count,
-        None => expected(&client, wanted.filter).await?,
-    };
-    let may_be_many = known.cards > FEW || !known.exact && wanted.filter.q.is_some();
-    if may_be_many && let Some(walk) = Statement::walk(wanted, STEPS, steps_of_index(wanted.filter))? {
-        let found = walk.rows(&client).await?.ok_or_else(too_long)?;
-        if found.is_cut || found.rows.len() > wanted.limit as usize {
-            return Ok(wanted.page(client, &found, known));
-        }
+    if wanted.filter.is_open() && wanted.sort.column != Column::UpdatedAt {
+        let (found, count) = open_list(&client, wanted, known).await?;
+        pool.note_message(found.largest);
+        return Ok(wanted.page(client, found, count));
     }
-    if known.cards >= COMMON
-        && let Some(walk) = Statement::long_walk(wanted, known)?
-    {
-        let found = walk.rows(&client).await?.ok_or_else(too_long)?;
-        if found.is_cut || found.rows.len() > wanted.limit as usize {
-            return Ok(wanted.page(client, &found, known));
-        }
+    let mut list = groups.known();
+    if list.number == 0 {
+        list = groups.renew(&client).await?;
     }
-    let count_all = !known.exact && known.cards <= COUNTED_WHOLE;
-    let gathering = Statement::gathering(wanted, known, count_all)?;
-    let found = gathering.rows(&client).await?.ok_or_else(too_long)?;
-    let counted = match found.rows.first() {
-        Some(row) if count_all => row.get(9),
-        None if wanted.place.is_none() => Some(0),
-        _ => None,
-    };
-    let count = counted.map_or(known, |cards| Count { cards, exact: true });
-    Ok(wanted.page(client, &found, count))
+    for _ in 0..READ_AGAIN {
+        let reading = Reading { client: &client, wanted, groups: &list };
+        if let Some((found, count)) = reading.page(known).await? {
+            pool.note_message(found.largest);
+            return Ok(wanted.page(client, found, count));
+        }
+        list = groups.renew(&client).await?;
+    }
+    Err(too_long())
 }
 
-/// The whole list along an index: nothing that could turn out to be long.
-async fn straight(pool: &Pool, wanted: &Wanted<'_>, known: Option<Count>) -> Result<Page, StoreError> {
-    let statement = Statement::straight(wanted)?;
-    let client = pool.get().await?;
-    let known = match known {
+/// The list of all cards that are not deleted, along an index of theirs: nothing that could turn out to be long.
+async fn open_list(
+    client: &Connection,
+    wanted: &Wanted<'_>,
+    known: Option<Count>,
+) -> Result<(Walked, Count), StoreError> {
+    let count = match known {
         Some(count) => count,
-        None => all(&client).await?,
+        None => all(client).await?,
     };
-    let found = statement.rows_at_once(&client).await?;
-    Ok(wanted.page(client, &found, known))
+    let Rows { rows, is_cut, largest } = statements::open_list(wanted)?.rows_at_once(client).await?;
+    Ok((Walked { cards: rows, is_cut, largest, is_complete: true }, count))
+}
+
+/// A page that is being read, as if there were these groups and no others.
+struct Reading<'a> {
+    client: &'a Connection,
+    wanted: &'a Wanted<'a>,
+    groups: &'a GroupList,
+}
+
+/// What a walk has come upon.
+struct Walked {
+    cards: Vec<Row>,
+    is_cut: bool,
+    /// The bytes of the largest row.
+    largest: usize,
+    /// The page is full, or the list has ended.
+    is_complete: bool,
+}
+
+/// There are other groups by now.
+struct Outdated;
+
+impl Reading<'_> {
+    /// None when there are other groups by now.
+    async fn page(&self, known: Option<Count>) -> Result<Option<(Walked, Count)>, StoreError> {
+        if !statements::is_selective(self.wanted, self.groups) {
+            let Ok(walked) = self.walk(None).await? else { return Ok(None) };
+            let count = match known {
+                Some(count) => count,
+                None => self.expected().await?,
+            };
+            return Ok(Some((walked, count)));
+        }
+        let known = match known {
+            Some(count) => count,
+            None => self.expected().await?,
+        };
+        self.selected(known).await
+    }
+
+    /// A page of what is picked card by card.
+    async fn selected(&self, known: Count) -> Result<Option<(Walked, Count)>, StoreError> {
+        let can_gather = statements::can_gather(self.wanted.filter);
+        if !can_gather || !known.exact || known.cards > FEW {
+            let mut steps = self.first_steps(known);
+            while let Some(most) = steps {
+                let Ok(walked) = self.walk(Some(most)).await? else { return Ok(None) };
+                if walked.is_complete {
+                    return Ok(Some((walked, known)));
+                }
+                steps = match self.further_steps(most, walked.cards.len()) {
+                    None if can_gather && most < STEPS && self.gathers_many().await? => Some(STEPS),
+                    steps => steps,
+                };
+            }
+        }
+        if can_gather && known.cards < MANY {
+            match self.gather(known).await? {
+                Ok(Some(found)) => return Ok(Some(found)),
+                Ok(None) => {}
+                Err(Outdated) => return Ok(None),
+            }
+        }
+        let walked = self.walk(None).await?;
+        Ok(walked.ok().map(|walked| (walked, known)))
+    }
+
+    fn most_steps(&self) -> u32 {
+        if statements::looks_elsewhere(self.wanted, self.groups) { STEPS_ELSEWHERE } else { STEPS }
+    }
+
+    /// A walk that should find the page if the estimate is right, or else one that finds out.
+    fn first_steps(&self, known: Count) -> Option<u32> {
+        if known.cards >= MANY { Some(self.most_steps()) } else { Some(PROBE) }
+    }
+
+    /// The steps that should find the page, when `found` were found in `steps`; none when they are too many.
+    fn further_steps(&self, steps: u32, found: usize) -> Option<u32> {
+        let (found, rows) = (u32::try_from(found).ok()?, self.wanted.limit + 1);
+        let needed = f64::from(steps) * f64::from(rows) / f64::from(found.max(1)) * MARGIN;
+        let most = self.most_steps();
+        (found > 1 && steps < most && needed <= f64::from(most)).then_some(most)
+    }
+
+    /// Whether a gathering would read so much by its index, before it looks at the rest of the filter, that a longer walk
+    /// is worth a try.
+    async fn gathers_many(&self) -> Result<bool, StoreError> {
+        let Some(text) = &self.wanted.filter.q else { return Ok(false) };
+        Ok(self.planned(statements::plan_of_words(text)).await? > FEW)
+    }
+
+    /// Whether a gathering had better go by the time of changes than by words, where the filter asks for both.
+    async fn goes_by_time(&self) -> Result<bool, StoreError> {
+        let filter = self.wanted.filter;
+        let (Some(text), Some(_)) = (&filter.q, filter.updated_since) else { return Ok(filter.q.is_none()) };
+        let changed = Filter { q: None, ..filter.clone() };
+        let (by_words, by_time) = (
+            self.planned(statements::plan_of_words(text)).await?,
+            self.planned(statements::plan(&changed, self.groups)).await?,
+        );
+        Ok(by_time < by_words)
+    }
+
+    async fn planned(&self, explain: Statement) -> Result<i64, StoreError> {
+        let plan = explain.rows(self.client).await?;
+        let plan: Option<serde_json::Value> = plan.and_then(|found| found.rows.first().map(|row| row.get(0)));
+        Ok(plan.as_ref().map_or(0, planned_rows))
+    }
+
+    async fn walk(&self, steps: Option<u32>) -> Result<Result<Walked, Outdated>, StoreError> {
+        let statement = statements::walk(self.wanted, self.groups, steps)?;
+        let Rows { mut rows, is_cut, largest } = statement.rows(self.client).await?.ok_or_else(too_long)?;
+        if rows.first().is_some_and(|row| self.is_outdated(row)) {
+            return Ok(Err(Outdated));
+        }
+        let has_ended = rows.last().is_some_and(|row| row.get(ENDING));
+        rows.retain(has_card);
+        let is_full = is_cut || rows.len() > self.wanted.limit as usize;
+        Ok(Ok(Walked { cards: rows, is_cut, largest, is_complete: steps.is_none() || is_full || has_ended }))
+    }
+
+    /// None when it takes too long.
+    async fn gather(&self, known: Count) -> Result<Result<Option<(Walked, Count)>, Outdated>, StoreError> {
+        let statement = statements::gathering(self.wanted, self.groups, self.goes_by_time().await?)?;
+        let Some(Rows { mut rows, is_cut, largest }) = statement.rows(self.client).await? else { return Ok(Ok(None)) };
+        if rows.first().is_some_and(|row| self.is_outdated(row)) {
+            return Ok(Err(Outdated));
+        }
+        let count = rows.first().map_or(known, |row| Count { cards: row.get(ENDING), exact: true });
+        rows.retain(has_card);
+        Ok(Ok(Some((Walked { cards: rows, is_cut, largest, is_complete: true }, count))))
+    }
+
+    fn is_outdated(&self, row: &Row) -> bool {
+        row.get::<_, i64>(NUMBER_OF_GROUPS) != self.groups.number
+    }
+
+    /// How many cards the filter picks, as well as can be known quickly.
+    async fn expected(&self) -> Result<Count, StoreError> {
+        let filter = self.wanted.filter;
+        if filter.q.is_none() {
+            let counting = statements::count_up_to(filter, self.groups, COUNTED_WHOLE + 1);
+            let counted = counting.rows(self.client).await?.and_then(|found| found.rows.first().map(|row| row.get(0)));
+            if let Some(cards) = counted
+                && cards <= COUNTED_WHOLE
+            {
+                return Ok(Count { cards, exact: !self.groups.may_be_mixed(filter) });
+            }
+        }
+        Ok(Count { cards: self.planned(statements::plan(filter, self.groups)).await?, exact: false })
+    }
+}
+
+/// The end of a list is a row without a card.
+fn has_card(row: &Row) -> bool {
+    row.get::<_, Option<Uuid>>(0).is_some()
 }
 
 impl Wanted<'_> {
@@ -134,19 +287,16 @@ impl Wanted<'_> {
         self.sort.descending != self.back()
     }
 
-    fn order(&self, value: &str, id: &str) -> String {
-        let direction = if self.descending() { "DESC" } else { "ASC" };
-        match self.sort.column {
-            Column::CreatedAt => format!("{id} {direction}"),
-            _ => format!("{value} {direction}, {id} {direction}"),
-        }
+    /// One more than the page has, which says whether there is more.
+    fn rows(&self) -> i64 {
+        i64::from(self.limit) + 1
     }
 
-    fn page(&self, client: Connection, found: &Rows, count: Count) -> Page {
+    fn page(&self, client: Connection, found: Walked, count: Count) -> Page {
         if found.is_cut {
             drop(client.detach());
         }
-        let mut cards: Vec<Card> = found.rows.iter().map(from_row).collect();
+        let mut cards: Vec<Card> = found.cards.iter().map(from_row).collect();
         let (limit, read) = (self.limit as usize, i64::try_from(cards.len()).unwrap_or(i64::MAX));
         let more = found.is_cut || cards.len() > limit;
         cards.truncate(limit);
@@ -155,123 +305,6 @@ impl Wanted<'_> {
         }
         let count = if count.exact { count } else { Count { cards: count.cards.max(read), exact: false } };
         Page { cards, more, count }
-    }
-}
-
-impl Statement {
-    fn straight(wanted: &Wanted<'_>) -> Result<Self, StoreError> {
-        let (mut query, columns) = (Conditions::from_filter(wanted.filter), wanted.columns());
-        let (column, order) = (column(wanted.sort.column), wanted.order(column(wanted.sort.column), "c.id"));
-        if let Some(place) = wanted.place {
-            query.behind(wanted.sort.column, column, place, wanted.descending())?;
-        }
-        let limit = query.bind(i64::from(wanted.limit) + 1);
-        let sql =
-            format!("SELECT {columns} FROM public.master_cards c WHERE {} ORDER BY {order} LIMIT ${limit}", query.sql);
-        Ok(Self { sql, query, planned: PlanMode::Once })
-    }
-
-    /// Along the index of the list's order; none where there is no such index. Along that of a kind, a plugin or a
-    /// status, where these hold ids in order, so that cards which lie together are found together.
-    fn walk(wanted: &Wanted<'_>, most: u32, most_of_index: u32) -> Result<Option<Self>, StoreError> {
-        let filter = wanted.filter;
-        if filter.deleted || wanted.sort.column == Column::UpdatedAt {
-            return Ok(None);
-        }
-        let mut query = Conditions::from_filter(filter);
-        let conditions = query.split();
-        let (column, columns) = (column(wanted.sort.column), wanted.columns());
-        if let Some(place) = wanted.place {
-            query.behind(wanted.sort.column, column, place, wanted.descending())?;
-        }
-        let by_id = wanted.sort.column == Column::CreatedAt;
-        let of_source = [("kind", &filter.kind), ("plugin", &filter.plugin)];
-        let of_source = of_source.into_iter().find_map(|(column, value)| Some((column, value.clone()?)));
-        let limit = query.bind(i64::from(wanted.limit) + 1);
-        let order = wanted.order(column, "c.id");
-        // OFFSET 0 keeps the planner from joining what is beside it in another way than card by card, in order: it would
-        // read a whole table for the sake of the steps, of which the page needs but the first.
-        let fits = format!("CROSS JOIN LATERAL (SELECT true WHERE {conditions} OFFSET 0) fits");
-        let sql = match of_source {
-            Some((which, value)) if by_id => {
-                let value = query.bind(value);
-                let (behind, order) = (query.split().replace("c.id", "s.card_id"), wanted.order("", "s.card_id"));
-                format!(
-                    "SELECT {columns} FROM (SELECT DISTINCT s.card_id FROM public.card_source_index s \
-                     WHERE s.{which} = ${value} AND {behind} ORDER BY {order} LIMIT {most}) s \
-                     CROSS JOIN LATERAL (SELECT * FROM public.master_cards c WHERE c.id = s.card_id OFFSET 0) c {fits} \
-                     ORDER BY {order} LIMIT ${limit}"
-                )
-            }
-            _ if by_id => {
-                if let Some(status) = filter.status {
-                    query.add("c.status = ?", status);
-                }
-                let behind = query.split();
-                format!(
-                    "SELECT {columns} FROM (SELECT * FROM public.master_cards c WHERE c.deleted_at IS NULL AND {behind} \
-                     ORDER BY {order} LIMIT {most}) c {fits} ORDER BY {order} LIMIT ${limit}"
-                )
-            }
-            _ => {
-                let (behind, more) = (query.split(), not_in_index(filter));
-                format!(
-                    "WITH page AS (SELECT c.id FROM (SELECT c.id, c.title, c.sku, c.status, {more} \
-                     FROM public.master_cards c WHERE c.deleted_at IS NULL AND {behind} ORDER BY {order} LIMIT {most_of_index}) c \
-                     {fits} ORDER BY {order} LIMIT ${limit}) \
-                     SELECT {columns} FROM page JOIN public.master_cards c ON c.id = page.id ORDER BY {order}"
-                )
-            }
-        };
-        // Few may have the status, which the planner knows; a search walks all the same, as nobody knows of its words.
-        let may_be_rare = by_id && filter.q.is_some() && filter.status.is_some();
-        Ok(Some(Self { sql, query, planned: if may_be_rare { PlanMode::Each } else { PlanMode::Once } }))
-    }
-
-    /// A walk along an index, as long as it takes less time than gathering all these cards would: they are many, and lie
-    /// together somewhere in the list.
-    fn long_walk(wanted: &Wanted<'_>, known: Count) -> Result<Option<Self>, StoreError> {
-        let is_indexed = matches!(wanted.sort.column, Column::Title | Column::Sku);
-        if !is_indexed || wanted.filter.updated_since.is_some() {
-            return Ok(None);
-        }
-        let steps = known.cards.saturating_mul(STEPS_A_CARD).clamp(0, MAX_WALK);
-        Self::walk(wanted, STEPS, u32::try_from(steps).unwrap_or(STEPS))
-    }
-
-    /// All that fits, sorted; with `count_all` the tenth column says how many that is, whatever page is read.
-    fn gathering(wanted: &Wanted<'_>, known: Count, count_all: bool) -> Result<Self, StoreError> {
-        let filter = wanted.filter;
-        let mut query =
-            if known.cards < COMMON { Conditions::indexed(filter) } else { Conditions::from_filter(filter) };
-        let (column, columns) = (column(wanted.sort.column), wanted.columns());
-        let mut conditions = query.split();
-        if let Some(place) = wanted.place {
-            let value = if count_all { "c.place" } else { column };
-            query.behind(wanted.sort.column, value, place, wanted.descending())?;
-        }
-        let behind = query.split();
-        let mut page_of = "found c".to_owned();
-        if count_all {
-            page_of = format!("{page_of} WHERE {}", behind);
-        } else {
-            conditions.push_str(&format!(" AND {}", behind));
-        }
-        let (place_order, order) = (wanted.order("c.place", "c.id"), wanted.order(column, "c.id"));
-        let limit = query.bind(i64::from(wanted.limit) + 1);
-        let total = if count_all { "(SELECT count(*) FROM found)" } else { "NULL::bigint" };
-        // Materialised, or the planner would walk after all, for the sake of the limit; where it has no index to walk
-        // along, it may sort with all the processors there are.
-        let kept =
-            if wanted.sort.column == Column::UpdatedAt && !count_all { "NOT MATERIALIZED" } else { "MATERIALIZED" };
-        let sql = format!(
-            "WITH found AS {kept} (SELECT c.id, {column} AS place FROM public.master_cards c WHERE {conditions}), \
-             page AS (SELECT c.id FROM {page_of} ORDER BY {place_order} LIMIT ${limit}) \
-             SELECT {columns}, {total} FROM page JOIN public.master_cards c ON c.id = page.id ORDER BY {order}"
-        );
-        // A search of few cards goes by its index; which one another filter had better go by depends on how many fit.
-        let by_search = filter.q.is_some() && known.exact && known.cards <= FEW && filter.picks_by_text_alone();
-        Ok(Self { sql, query, planned: if by_search { PlanMode::Once } else { PlanMode::Each } })
     }
 }
 
@@ -288,19 +321,8 @@ pub fn place_of(card: &Card, column: Column, back: bool) -> Result<Place, StoreE
 
 /// How many cards the filter picks, counted one by one; none when that takes too long.
 pub async fn count(pool: &Pool, filter: &Filter) -> Result<Option<i64>, StoreError> {
-    let query = Conditions::from_filter(filter);
-    let sql = format!("SELECT count(*) FROM public.master_cards c WHERE {}", query.sql);
-    let rows = Statement { sql, query, planned: PlanMode::Each }.rows(&pool.get().await?).await?;
+    let rows = statements::count(filter).rows(&pool.get().await?).await?;
     Ok(rows.and_then(|found| found.rows.first().map(|row| row.get(0))))
-}
-
-/// How many cards the planner thinks that a filter picks.
-async fn expected(client: &Connection, filter: &Filter) -> Result<Count, StoreError> {
-    let query = Conditions::from_filter(filter);
-    let sql = format!("EXPLAIN (FORMAT JSON) SELECT 1 FROM public.master_cards c WHERE {}", query.sql);
-    let rows = Statement { sql, query, planned: PlanMode::Each }.rows(client).await?;
-    let plan = rows.and_then(|found| found.rows.first().map(|row| row.get(0)));
-    Ok(Count { cards: plan.as_ref().map_or(0, planned_rows), exact: false })
 }
 
 /// How many cards there are: counted up to [`COUNTED`], what the planner thinks above.
@@ -319,32 +341,4 @@ async fn all(client: &Connection) -> Result<Count, StoreError> {
 
 fn planned_rows(plan: &serde_json::Value) -> i64 {
     plan.pointer("/0/Plan/Plan Rows").and_then(serde_json::Value::as_i64).unwrap_or_default()
-}
-
-/// How many entries of `master_cards_title` or `master_cards_sku` a walk looks at.
-fn steps_of_index(filter: &Filter) -> u32 {
-    match (filter.updated_since, filter.kind.as_ref().or(filter.plugin.as_ref()).or(filter.missing_kind.as_ref())) {
-        (Some(_), _) => STEPS,
-        (None, Some(_)) => STEPS_WITH_SOURCES,
-        (None, None) => STEPS_OF_INDEX,
-    }
-}
-
-/// What else the filter asks of a card: that it is not deleted, of which the index has no others, and a time, for which
-/// the card itself has to be read.
-fn not_in_index(filter: &Filter) -> &'static str {
-    match filter.updated_since {
-        Some(_) => "c.deleted_at, c.updated_at",
-        None => "NULL::timestamptz AS deleted_at",
-    }
-}
-
-/// What a list is sorted by before the id: nothing but the id where that is the order of creation.
-fn column(column: Column) -> &'static str {
-    match column {
-        Column::Title => "c.title",
-        Column::Sku => "c.sku",
-        Column::UpdatedAt => "c.updated_at",
-        Column::CreatedAt => "c.id",
-    }
 }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::error::StoreError;
 use crate::{
     card_estimates::Estimates,
-    card_list::{self, Wanted},
+    card_list::{self, Groups, Wanted},
     card_sources::{Entry, Written},
 };
 use cardinal_base::{clock::Clock, page::Cursors};
@@ -43,6 +43,7 @@ pub struct Catalogue {
     exports: Exports,
     cursors: Cursors,
     estimates: Estimates,
+    groups: Groups,
     clock: Clock,
 }
 
@@ -89,7 +90,8 @@ impl Catalogue {
     /// Within a runtime, which is where writers are served that had to wait.
     pub fn new(pool: Pool, cursors: Cursors, clock: Clock) -> Self {
         let turns = EnrichmentQueue::new(pool.clone(), Handle::current());
-        Self { pool, turns, exports: Exports::default(), cursors, estimates: Estimates::default(), clock }
+        let (exports, estimates, groups) = (Exports::default(), Estimates::default(), Groups::default());
+        Self { pool, turns, exports, cursors, estimates, groups, clock }
     }
 
     /// Writes source `key` of a card.
@@ -138,7 +140,7 @@ impl Catalogue {
         let now = self.clock.now();
         let known = self.estimates.get(&filter, now)?;
         let wanted = Wanted { filter: &filter, sort, place: place.as_ref(), limit, with_attributes };
-        let page = card_list::page(&self.pool, &wanted, known).await?;
+        let page = card_list::page(&self.pool, &self.groups, &wanted, known).await?;
         self.estimates.learn(&filter, page.count, known, now)?;
         let back = place.as_ref().is_some_and(|place| place.back);
         Ok(Listing {

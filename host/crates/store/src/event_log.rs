@@ -1,12 +1,15 @@
 //! The tables `event_outbox`, `events` and `event_numbers`: what happened, waiting for its number and with it.
 
+pub mod card_event;
 pub mod event;
 
 use std::time::Duration;
 
 use deadpool_postgres::GenericClient;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use crate::error::StoreError;
+use crate::event_log::card_event::{CardEvent, CardEventPage};
 use crate::event_log::event::{Event, Numbered, Topic};
 use cardinal_database::pool::Pool;
 
@@ -55,6 +58,37 @@ pub async fn after(pool: &Pool, after: i64, at_most: i64) -> Result<Vec<Numbered
         Ok(Numbered::new(row.get(0), topic, row.get(2), row.get(3), row.get(4)))
     };
     rows.iter().map(event).collect()
+}
+
+/// A page of the events of cards after the number `after`, all of one moment.
+pub async fn card_page(pool: &Pool, after: Option<i64>, limit: i64) -> Result<CardEventPage, StoreError> {
+    let client = pool.get().await?;
+    let sql = "SELECT n.last, n.kept_from, e.id, e.type, e.at, e.data::text AS data FROM public.event_numbers n
+               LEFT JOIN (
+                 SELECT id, type, at, data FROM public.events WHERE topic = 'card' AND id > $1 ORDER BY id LIMIT $2
+               ) e ON true
+               ORDER BY e.id";
+    let rows = client.query(&client.prepare_cached(sql).await?, &[&after.unwrap_or(i64::MAX), &limit]).await?;
+    let first = rows.first().ok_or_else(|| StoreError::internal(anyhow::anyhow!("no numbers of events")))?;
+    let (last, kept_from): (i64, i64) = (first.get("last"), first.get("kept_from"));
+    if !after.is_some_and(|after| (kept_from - 1..=last).contains(&after)) {
+        return Ok(CardEventPage { items: Vec::new(), cursor: last, restart: true });
+    }
+    let items = rows.iter().filter(|row| row.get::<_, Option<i64>>("id").is_some()).map(card_event);
+    let items = items.collect::<Result<Vec<_>, _>>()?;
+    let is_full = i64::try_from(items.len()).is_ok_and(|count| count >= limit);
+    let cursor = items.last().filter(|_| is_full).map_or(last, |event| event.id);
+    Ok(CardEventPage { items, cursor, restart: false })
+}
+
+fn card_event(row: &tokio_postgres::Row) -> Result<CardEvent, StoreError> {
+    let at: OffsetDateTime = row.get("at");
+    Ok(CardEvent {
+        id: row.get("id"),
+        kind: row.get("type"),
+        at: at.format(&Rfc3339).map_err(StoreError::internal)?,
+        data: serde_json::from_str(row.get("data")).map_err(StoreError::internal)?,
+    })
 }
 
 /// Forgets the oldest events, `at_most` so many: those that are over `age`, and those beyond the `most` that are kept.

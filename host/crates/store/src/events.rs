@@ -3,13 +3,12 @@
 //! Writers leave them in `event_outbox` with their own transaction. Whichever host comes first gives them their numbers,
 //! one host at a time; each host with readers looks for new numbers a few times a second, once for all of them.
 
+pub mod card_page;
 pub mod stream_slots;
 
-use std::{
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::RwLock;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -105,7 +104,7 @@ impl Events {
 
     /// What there is for a reader at `place`.
     pub fn portion(&self, place: i64, topics: Topics) -> Portion {
-        self.recent.read().unwrap_or_else(PoisonError::into_inner).portion(place, wanted(topics))
+        self.recent.read().portion(place, wanted(topics))
     }
 
     /// The same from the database, for a reader who comes back; `Gone` when it is not kept any more.
@@ -164,7 +163,7 @@ impl Events {
             while crate::event_log::number(&self.pool, AT_ONCE).await? == i64::from(AT_ONCE) {}
             standing = crate::event_log::standing(&self.pool).await?;
         }
-        let head = self.recent.read().unwrap_or_else(PoisonError::into_inner).head();
+        let head = self.recent.read().head();
         // Without readers nothing is read; the first one finds what is older in the database.
         if self.readers() == 0 || head == 0 || head > standing.last {
             if head != standing.last {
@@ -183,7 +182,7 @@ impl Events {
     }
 
     fn publish(&self, change: impl FnOnce(&mut Recent<Numbered>)) {
-        let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent.write();
         change(&mut recent);
         self.head.send_replace(recent.head());
     }

@@ -54,7 +54,8 @@ async fn insert(transaction: &Transaction<'_>, issuer: &str, subject: &str, name
 fn readable(name: &str) -> String {
     let invisible = |c: char| {
         c.is_control()
-            || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+            || matches!(c, '\u{ad}' | '\u{feff}')
     };
     let kept: String = name.chars().filter(|c| !invisible(*c)).take(MAX_NAME).collect();
     kept.trim().to_owned()

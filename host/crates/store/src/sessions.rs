@@ -37,15 +37,15 @@ const LIVE: &str = "s.revoked_at IS NULL AND s.expires_at > now()";
 
 fn line(row: &Row) -> SessionRow {
     SessionRow {
-        id: row.get(0),
-        user_id: row.get(1),
-        username: row.get(2),
-        role: row.get(3),
-        created_at: row.get(4),
-        expires_at: row.get(5),
-        last_seen_at: row.get(6),
-        ip: row.get(7),
-        user_agent: row.get(8),
+        id: row.get("id"),
+        user_id: row.get("user_id"),
+        username: row.get("username"),
+        role: row.get("role"),
+        created_at: row.get("created_at"),
+        expires_at: row.get("expires_at"),
+        last_seen_at: row.get("last_seen_at"),
+        ip: row.get("ip"),
+        user_agent: row.get("user_agent"),
     }
 }
 

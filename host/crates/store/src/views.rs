@@ -45,14 +45,14 @@ const COLUMNS: &str = "id, name, filter, sort, columns, version, created_at, upd
 
 fn from_row(row: &Row) -> View {
     View {
-        id: row.get(0),
-        name: row.get(1),
+        id: row.get("id"),
+        name: row.get("name"),
         filter: row.get::<_, Json<_>>(2).0,
         sort: row.get(3),
-        columns: row.get::<_, Option<Json<_>>>(4).map(|columns| columns.0),
-        version: row.get(5),
-        created_at: row.get(6),
-        updated_at: row.get(7),
+        columns: row.get::<_, Option<Json<_>>>("columns").map(|columns| columns.0),
+        version: row.get("version"),
+        created_at: row.get("created_at"),
+        updated_at: row.get("updated_at"),
     }
 }
 

@@ -47,7 +47,7 @@ pub struct StepAnswer {
     pub result: Result<PluginDatabase, ProvisionFault>,
 }
 
-/// All that a schema step gets from the keeper.
+/// All that a schema step gets from the supervisor.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
     pub task: Task,
@@ -61,7 +61,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Does the task, and gives each answer for the keeper to `answer`.
+    /// Does the task, and gives each answer for the supervisor to `answer`.
     ///
     /// # Errors
     /// An answer can't be written.
@@ -124,7 +124,7 @@ impl Job {
     /// Makes the step for the package. What a plugin or the database did wrong is part of the answer.
     ///
     /// # Errors
-    /// As [`ProvisionFault`] tells them apart.
+    /// As [`ProvisionFault`] distinguishes them.
     async fn make(
         &self,
         request: &ProvisionRequest,

@@ -2,7 +2,7 @@ use std::{
     io::{self, Write as _},
     os::fd::AsFd as _,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -12,6 +12,7 @@ use futures_util::stream;
 use http::{HeaderValue, Method, Request, header};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{
     fs::File,
@@ -134,7 +135,7 @@ fn request(
         }
         piece.truncate(read);
         let rows = piece.iter().filter(|byte| **byte == b'\n').count();
-        bar.lock().unwrap_or_else(PoisonError::into_inner).moved(rows as u64, read as u64);
+        bar.lock().moved(rows as u64, read as u64);
         Ok(Some((Frame::data(Bytes::from(piece)), (source, bar))))
     });
     let mut request = Request::new(StreamBody::new(pieces).boxed());
@@ -145,7 +146,7 @@ fn request(
 }
 
 fn finish(bar: &Mutex<Bar>) {
-    bar.lock().unwrap_or_else(PoisonError::into_inner).finish();
+    bar.lock().finish();
 }
 
 async fn save_errors(client: &Client, job: &str, file: &PathBuf) -> anyhow::Result<()> {

@@ -1,15 +1,12 @@
 //! Between a client that writes lines and a host that speaks HTTP.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
     sync::mpsc,
@@ -110,19 +107,19 @@ impl Bridge {
         let (id, is_modern) = (message["id"].to_string(), headers::revision(&message).is_some());
         let (bridge, own) = (Arc::clone(self), id.clone());
         // Its end finds it in the list: both wait for the lock.
-        let mut open = lock(&self.open);
-        let mut tasks = lock(&self.tasks);
+        let mut open = self.open.lock();
+        let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {} // those that have ended leave the set
         let task = tasks.spawn(async move {
             bridge.exchange(&message, line).await;
-            lock(&bridge.open).remove(&own);
+            bridge.open.lock().remove(&own);
         });
         open.insert(id, OpenRequest { task, is_modern, lasts: method == "subscriptions/listen" });
     }
 
     /// Ends a request of a revision in which closing the connection cancels; `false` when the host has to be told.
     fn cancel(&self, id: &Value) -> bool {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         let id = id.to_string();
         let is_modern = open.get(&id).is_some_and(|request| request.is_modern);
         if is_modern && let Some(request) = open.remove(&id) {
@@ -155,7 +152,7 @@ impl Bridge {
         let out = request.headers_mut();
         out.extend(self.narrowing.clone());
         if headers::revision(message).is_some() {
-            out.extend(headers::headers(message, &lock(&self.arguments)));
+            out.extend(headers::headers(message, &self.arguments.lock()));
         } else if !begins {
             self.name_session(out);
         }
@@ -163,14 +160,14 @@ impl Bridge {
         out.insert(header::ACCEPT, HeaderValue::from_static(BOTH));
         let answer = in_time(self.client.exchange(ENDPOINT, request)).await??;
         if begins && answer.status().is_success() {
-            lock(&self.session).id = answer.headers().get(SESSION_ID).cloned();
+            self.session.lock().id = answer.headers().get(SESSION_ID).cloned();
         }
         let id = message.get("id").filter(|_| message.get("method").is_some());
         self.pass_on(answer, id, begins, &mut Events::after(None, EVENT_LIMIT)).await
     }
 
     fn name_session(&self, headers: &mut HeaderMap) {
-        let session = lock(&self.session).clone();
+        let session = self.session.lock().clone();
         for (name, value) in [(SESSION_ID, session.id), ("mcp-protocol-version", session.revision)] {
             if let Some(value) = value {
                 headers.insert(name, value);
@@ -219,10 +216,10 @@ impl Bridge {
         let mut message: Value = serde_json::from_str(text).unwrap_or_default();
         let is_answer = message.get("method").is_none();
         if begins && let Some(revision) = message["result"]["protocolVersion"].as_str() {
-            lock(&self.session).revision = HeaderValue::from_str(revision).ok();
+            self.session.lock().revision = HeaderValue::from_str(revision).ok();
         }
         if message["result"]["tools"].is_array() {
-            lock(&self.arguments).learn(&message);
+            self.arguments.lock().learn(&message);
         }
         // An error that the host could not put down to the request; its client would wait for ever.
         if let Some(id) = id
@@ -245,12 +242,12 @@ impl Bridge {
 
     /// Opens the stream of the messages that the host sends by itself, where there is a session.
     fn listen(self: &Arc<Self>) {
-        if lock(&self.session).id.is_none() {
+        if self.session.lock().id.is_none() {
             return;
         }
         let bridge = Arc::clone(self);
         let task = tokio::spawn(async move { bridge.hear().await }).abort_handle();
-        if let Some(before) = lock(&self.listening).replace(task) {
+        if let Some(before) = self.listening.lock().replace(task) {
             before.abort();
         }
     }
@@ -290,22 +287,22 @@ impl Bridge {
 
     /// Waits for the answers that are left, and ends the session.
     pub(super) async fn finish(&self) {
-        lock(&self.open).retain(|_, request| {
+        self.open.lock().retain(|_, request| {
             if request.lasts {
                 request.task.abort();
             }
             !request.lasts
         });
-        let mut tasks = std::mem::take(&mut *lock(&self.tasks));
+        let mut tasks = std::mem::take(&mut *self.tasks.lock());
         let rest = async { while tasks.join_next().await.is_some() {} };
         if timeout(LAST_ANSWERS, rest).await.is_err() {
             eprint_line("the host has not answered all requests in time");
         }
         tasks.shutdown().await;
-        if let Some(listening) = lock(&self.listening).take() {
+        if let Some(listening) = self.listening.lock().take() {
             listening.abort();
         }
-        if lock(&self.session).id.is_none() {
+        if self.session.lock().id.is_none() {
             return;
         }
         let mut request = Request::new(client::empty());
@@ -330,8 +327,4 @@ fn error(id: &Value, code: i32, text: &str, data: Value) -> String {
 
 fn eprint_line(text: &str) {
     crate::cli::say(&format!("cardinal: {}", crate::cli::text::plain_lines(text)));
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -37,7 +37,8 @@ pub(super) struct Args {
     #[arg(long, short)]
     follow: bool,
     /// Lines to begin with
-    #[arg(long, short = 'n', value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=200))]
+    #[arg(long, short = 'n', value_name = "NUMBER", default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=200))]
     lines: u32,
     /// Lines of this level and graver ones: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", default_value = "trace")]

@@ -17,7 +17,11 @@ use self::{
     template::Template,
 };
 use crate::cli::text::plain;
-use cardinal_package::{compat, manifest::Manifest, package::MANIFEST};
+use cardinal_package::{
+    compat,
+    manifest::{self, Manifest},
+    package::MANIFEST,
+};
 
 /// Make the crate of a new plugin
 ///
@@ -91,11 +95,12 @@ macro_rules! scaffold {
     };
 }
 
-const FILES: [Source; 11] = [
+const FILES: [Source; 12] = [
     ("Cargo.toml", scaffold!("Cargo.toml.txt"), None),
     ("README.md", scaffold!("README.md"), None),
     (".gitignore", scaffold!("gitignore.txt"), None),
     (MANIFEST, scaffold!("manifest.json"), None),
+    ("manifest.schema.json", manifest::SCHEMA, None),
     ("src/lib.rs", scaffold!("src/lib.rs"), None),
     ("src/routes.rs", scaffold!("src/routes.rs"), None),
     ("src/service.rs", scaffold!("src/service.rs"), None),
@@ -213,11 +218,13 @@ mod tests {
                 assert!(!text.contains("\n\n\n"), "{path} with {}: {text}", listed(&parts));
             }
             let text = &files.iter().find(|(path, _)| *path == MANIFEST).unwrap().1;
+            assert!(text.contains(r#""$schema": "./manifest.schema.json""#), "{text}");
+            assert!(files.iter().any(|(path, _)| *path == "manifest.schema.json"));
             let (manifest, warnings) = Manifest::read(text.as_bytes()).unwrap();
             assert_eq!((manifest.name.as_str(), warnings), ("price-watch", vec![]));
             let has = |part| parts.contains(&part);
             assert_eq!(manifest.backend.is_some(), has(Part::Routes));
-            assert_eq!(manifest.card_tabs.len(), usize::from(has(Part::Tab)));
+            assert_eq!(manifest.contributes.card_tabs.len(), usize::from(has(Part::Tab)));
             assert_eq!(manifest.tools.len(), if has(Part::Mcp) { 2 } else { 0 });
             assert_eq!(manifest.settings_schema.is_some(), has(Part::Settings));
             assert_eq!(files.iter().any(|(path, _)| *path == "schema.sql"), has(Part::Schema));

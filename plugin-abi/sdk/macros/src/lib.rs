@@ -72,9 +72,8 @@ const _: () = {
         }
     }
 
-    #[unsafe(export_name = "_1as_0lib_1header_0root_bmodule_bloader")]
-    pub static LIBRARY: ::cardinal_plugin::__private::LibHeader =
-        ::cardinal_plugin::__private::header::<ThisPlugin>();
+    #[unsafe(export_name = "cardinal_plugin_1")]
+    pub static ENTRY: ::cardinal_plugin::__private::Entry = ::cardinal_plugin::__private::entry::<ThisPlugin>();
 
     #[used]
     #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,.crd_hdr"))]

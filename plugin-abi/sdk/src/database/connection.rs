@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use cardinal_plugin_abi::{Fut, Slice, host::ConnId, values};
+use cardinal_plugin_abi::{Answer, Fut, Slice, host::ConnId, values};
 use futures_util::{FutureExt, Stream};
 use postgres_types::{IsNull, ToSql, Type};
 
@@ -62,7 +62,7 @@ impl Drop for Lease {
 #[derive(Default)]
 pub(super) struct Afterwork {
     /// A rollback that is under way.
-    running: Option<Fut<u8>>,
+    running: Option<Fut<Answer>>,
     /// A rollback to a savepoint, which can wait.
     queued: Option<String>,
 }
@@ -161,8 +161,8 @@ impl Connection {
         let ctx = ctx.clone();
         let answer = (ctx.core.host.db_connect())(ctx.core.ctx, ctx.call_id());
         // `map` makes the lease in the very poll that brings the number: no await lies between.
-        answer.map(move |id| {
-            let lease = Lease { core: ctx.core.clone(), id: id.map_err(Error::of_host)? };
+        answer.map(move |answer| {
+            let lease = Lease { core: ctx.core.clone(), id: answer.map_err(Error::of_host)?.number };
             Ok(Self { ctx, statements: Mutex::default(), after: Mutex::default(), lease: Some(lease) })
         })
     }
@@ -261,7 +261,7 @@ impl Connection {
         let params = statement.encode(params)?;
         let execute = self.core().host.db_execute();
         let answer = execute(self.core().ctx, self.id(), statement.inner.shape.number, Slice::new(&params));
-        answer.await.map_err(|error| self.fault(&statement, error))
+        answer.await.map(|answer| answer.number).map_err(|error| self.fault(&statement, error))
     }
 
     /// Runs several statements, separated by `;`, without parameters and rows.
@@ -286,7 +286,7 @@ impl Connection {
         let scope = core.call_scope(self.ctx.call_id())?;
         let copy = core.host.db_copy_in();
         let answer = copy(core.ctx, self.id(), Slice::text(sql), stream::give(scope, pieces));
-        answer.await.map_err(Error::of_host)
+        answer.await.map(|answer| answer.number).map_err(Error::of_host)
     }
 
     /// `COPY ... TO STDOUT`, piece by piece. Dropping it before its end cancels the statement.
@@ -320,7 +320,7 @@ impl Connection {
     }
 
     /// Runs SQL without waiting for what dropped transactions left.
-    pub(super) fn batch(&self, sql: &str) -> Fut<u8> {
+    pub(super) fn batch(&self, sql: &str) -> Fut<Answer> {
         (self.core().host.db_batch())(self.core().ctx, self.id(), Slice::text(sql))
     }
 

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use cardinal_plugin_abi::{
-    self as abi, Error, Fut, Stream as AbiStream,
+    self as abi, Answer, Error, Fut, Stream as AbiStream,
     error::{self as codes, flags},
     host::{ConnId, StmtId},
     stream::Source,
@@ -49,7 +49,7 @@ pub(super) fn address() -> Option<String> {
 const CORE: &str = "
     CREATE TABLE public.master_cards (
         id uuid PRIMARY KEY, title text NOT NULL, sku text NOT NULL, status text NOT NULL, attributes jsonb NOT NULL,
-        version bigint NOT NULL, created_at timestamptz NOT NULL, updated_at timestamptz NOT NULL)";
+        version bigint NOT NULL, created_at timestamptz NOT NULL, updated_at timestamptz NOT NULL, deleted_at timestamptz)";
 
 pub(super) struct Database {
     handle: Handle,
@@ -117,7 +117,7 @@ impl Database {
         })
     }
 
-    pub(super) fn connect(&self, host: &Arc<FakeHost>) -> Fut<u64> {
+    pub(super) fn connect(&self, host: &Arc<FakeHost>) -> Fut<Answer> {
         let (shared, host_of_cards) = (self.shared.clone(), host.clone());
         self.run(host, "connect", async move {
             let place = tokio::time::timeout(CONNECT_TIMEOUT, shared.places.clone().acquire_owned()).await;
@@ -128,7 +128,7 @@ impl Database {
             let conn = number();
             let session = Session { client, statements: Mutex::default(), _place: place };
             lock(&shared.sessions).insert(conn, Arc::new(session));
-            Ok(conn)
+            Ok(conn.into())
         })
     }
 
@@ -163,24 +163,24 @@ impl Database {
         })
     }
 
-    pub(super) fn execute(&self, host: &Arc<FakeHost>, conn: ConnId, statement: StmtId, params: &[u8]) -> Fut<u64> {
+    pub(super) fn execute(&self, host: &Arc<FakeHost>, conn: ConnId, statement: StmtId, params: &[u8]) -> Fut<Answer> {
         let (session, params) = (self.session(conn), read_params(params));
         self.run(host, "execute", async move {
             let session = session?;
             let done = session.client.execute_raw(&session.statement(statement)?, params).await;
-            done.map_err(|error| failure(&error))
+            done.map(Answer::from).map_err(|error| failure(&error))
         })
     }
 
-    pub(super) fn batch(&self, host: &Arc<FakeHost>, conn: ConnId, sql: String) -> Fut<u8> {
+    pub(super) fn batch(&self, host: &Arc<FakeHost>, conn: ConnId, sql: String) -> Fut<Answer> {
         let session = self.session(conn);
         self.run(host, &sql.clone(), async move {
             session?.client.batch_execute(&sql).await.map_err(|error| failure(&error))?;
-            Ok(0)
+            Ok(Answer::default())
         })
     }
 
-    pub(super) fn copy_in(&self, host: &Arc<FakeHost>, conn: ConnId, sql: String, mut data: AbiStream) -> Fut<u64> {
+    pub(super) fn copy_in(&self, host: &Arc<FakeHost>, conn: ConnId, sql: String, mut data: AbiStream) -> Fut<Answer> {
         let session = self.session(conn);
         self.run(host, &sql.clone(), async move {
             let sink = session?.client.copy_in::<_, Bytes>(sql.as_str()).await.map_err(|error| failure(&error))?;
@@ -189,7 +189,7 @@ impl Database {
                 let piece = Bytes::copy_from_slice(piece?.get());
                 sink.send(piece).await.map_err(|error| failure(&error))?;
             }
-            sink.finish().await.map_err(|error| failure(&error))
+            sink.finish().await.map(Answer::from).map_err(|error| failure(&error))
         })
     }
 
@@ -345,7 +345,10 @@ fn describe_type(of: &Type) -> Value {
         Kind::Multirange(inner) => json!({ "multirange": describe_type(inner) }),
         Kind::Domain(inner) => json!({ "domain": describe_type(inner) }),
         Kind::Composite(fields) => {
-            let field = |field: &tokio_postgres::types::Field| json!({ "name": field.name(), "type": describe_type(field.type_()) });
+            let field = |field: &tokio_postgres::types::Field| {
+                let of_type = describe_type(field.type_());
+                json!({ "name": field.name(), "type": of_type })
+            };
             json!({ "composite": fields.iter().map(field).collect::<Vec<_>>() })
         }
         _ => json!("simple"),

@@ -16,7 +16,7 @@ use cardinal_plugin_abi::{self as abi, Bytes, CallId, CtxId, Error, Fut, error a
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{LogLine, MetricLine, database::Database, rules::Rules};
+use super::{LogLine, MetricLine, database::Database, events::Events, rules::Rules};
 use crate::User;
 
 pub use super::table::api;
@@ -44,6 +44,7 @@ pub struct FakeHost {
     /// Errors by SQL.
     pub failing: Mutex<HashMap<String, Error>>,
     pub cards: Mutex<BTreeMap<Uuid, Value>>,
+    pub(super) events: Mutex<Events>,
     /// Who makes the calls that are under way.
     pub(super) callers: Mutex<HashMap<CallId, User>>,
     /// What the manifest permits; without it nothing is checked.

@@ -7,16 +7,16 @@ use std::{
 };
 
 use cardinal_plugin_abi::{
-    Bytes, CallId, CtxId, Error, Fut, HostApi, HostApiRef, Slice, Stream,
+    Answer, Bytes, CallId, CtxId, Error, Fut, HostApi, HostApiRef, Slice, Stream,
     abi_stable::prefix_type::PrefixTypeTrait,
-    host::{ConnId, Id, StmtId},
+    host::{ConnId, Id, StmtId, cancel},
     stream::Source,
 };
 use serde_json::json;
 use uuid::Uuid;
 
 use super::{
-    LogLine, MetricLine, SERVICE_USER,
+    LogLine, MetricLine, SERVICE_USER, events,
     fake_host::{FakeHost, host, lock},
 };
 
@@ -32,6 +32,7 @@ pub fn api() -> HostApiRef {
             cancelled,
             read_card,
             list_cards,
+            card_events,
             enrich_card,
             remove_source,
             db_connect,
@@ -44,8 +45,8 @@ pub fn api() -> HostApiRef {
             db_copy_out,
             connect_options,
             register_thread,
-            get_extension,
             progress,
+            get_extension,
         }
         .leak_into_prefix()
     })
@@ -59,13 +60,21 @@ fn uuid(id: Id) -> Uuid {
     Uuid::from_bytes(id.bytes)
 }
 
-extern "C" fn log(ctx: CtxId, call: CallId, level: u32, message: Slice<'_>, fields: Slice<'_>) {
+extern "C" fn log(ctx: CtxId, call: CallId, level: u32, message: Slice<'_>, fields: Slice<'_>, _: Slice<'_>) {
     let (message, fields) = (text(message), text(fields));
     eprintln!("[{ctx}/{call}] {message} {fields}");
     lock(&host(ctx).log).push(LogLine { instance: ctx, call, level, message, fields });
 }
 
-extern "C" fn metric(ctx: CtxId, kind: u32, name: Slice<'_>, value: f64, labels: Slice<'_>) {
+extern "C" fn metric(
+    ctx: CtxId,
+    _call: CallId,
+    kind: u32,
+    name: Slice<'_>,
+    value: f64,
+    labels: Slice<'_>,
+    _extra: Slice<'_>,
+) {
     let (host, name, labels) = (host(ctx), text(name), text(labels));
     host.note(format!("metric {kind} {name} {value} {labels}"));
     let labels = serde_json::from_str(&labels).unwrap_or_default();
@@ -83,64 +92,73 @@ extern "C" fn service_user(ctx: CtxId) -> Fut<Bytes> {
     host.ask("service_user", || user.into())
 }
 
-extern "C" fn cancelled(ctx: CtxId, call: CallId) -> Fut<u8> {
+extern "C" fn cancelled(ctx: CtxId, call: CallId) -> Fut<Answer> {
     let host = host(ctx);
     if !lock(&host.cancelled).contains(&call) {
         host.hold("cancelled");
     }
-    host.ask("cancelled", || 0)
+    host.ask("cancelled", || cancel::CALL_ENDED.into())
 }
 
-extern "C" fn read_card(ctx: CtxId, call: CallId, card: Id, user: Id) -> Fut<Bytes> {
+extern "C" fn read_card(ctx: CtxId, call: CallId, card: Id) -> Fut<Bytes> {
     let host = host(ctx);
     host.note(format!("read_card in call {call}"));
     host.ask_fallible("read_card", || {
-        host.authorise(call, uuid(user), "read")?;
+        host.authorise(call, "read")?;
         host.card_json(uuid(card)).map(Into::into)
     })
 }
 
-extern "C" fn list_cards(ctx: CtxId, call: CallId, user: Id, query: Slice<'_>) -> Fut<Bytes> {
+extern "C" fn list_cards(ctx: CtxId, call: CallId, query: Slice<'_>) -> Fut<Bytes> {
     let (host, query) = (host(ctx), text(query));
     host.note(format!("list {query}"));
     host.ask_fallible("list_cards", || {
-        host.authorise(call, uuid(user), "read")?;
+        host.authorise(call, "read")?;
         host.page(&query).map(Into::into)
     })
+}
+
+extern "C" fn card_events(ctx: CtxId, call: CallId, query: Slice<'_>) -> Fut<Bytes> {
+    let (host, query) = (host(ctx), text(query));
+    host.note(format!("card_events {query}"));
+    let permitted = host.permit("card_events").and_then(|()| host.authorise(call, "read"));
+    match permitted.and_then(|()| events::Wanted::read(&query)) {
+        Ok(wanted) => Fut::new(wanted.page(host)),
+        Err(error) => Fut::ready(Err(error)),
+    }
 }
 
 extern "C" fn enrich_card(
     ctx: CtxId,
     call: CallId,
     card: Id,
-    user: Id,
     key: Slice<'_>,
     kind: Slice<'_>,
     data: Slice<'_>,
-) -> Fut<u64> {
+) -> Fut<Answer> {
     let (host, key, kind, data) = (host(ctx), text(key), text(kind), text(data));
     host.note(format!("enrich {call} {key} {kind} {data}"));
     host.ask_fallible("enrich_card", || {
-        host.authorise(call, uuid(user), "write")?;
-        host.enrich(uuid(card), &key, &kind, &data)
+        host.authorise(call, "write")?;
+        host.enrich(uuid(card), &key, &kind, &data).map(Answer::from)
     })
 }
 
-extern "C" fn remove_source(ctx: CtxId, call: CallId, card: Id, user: Id, key: Slice<'_>) -> Fut<u64> {
+extern "C" fn remove_source(ctx: CtxId, call: CallId, card: Id, key: Slice<'_>) -> Fut<Answer> {
     let (host, key) = (host(ctx), text(key));
     host.note(format!("remove {key}"));
     host.ask_fallible("remove_source", || {
-        host.authorise(call, uuid(user), "write")?;
-        host.remove(uuid(card), &key)
+        host.authorise(call, "write")?;
+        host.remove(uuid(card), &key).map(Answer::from)
     })
 }
 
-extern "C" fn db_connect(ctx: CtxId, _call: CallId) -> Fut<u64> {
+extern "C" fn db_connect(ctx: CtxId, _call: CallId) -> Fut<Answer> {
     let host = host(ctx);
     host.note("connect");
     match &host.database {
         Some(database) => database.connect(&host),
-        None => host.ask("connect", || 7),
+        None => host.ask("connect", || 7.into()),
     }
 }
 
@@ -202,25 +220,25 @@ impl Drop for Batches {
     }
 }
 
-extern "C" fn db_execute(ctx: CtxId, conn: ConnId, statement: StmtId, params: Slice<'_>) -> Fut<u64> {
+extern "C" fn db_execute(ctx: CtxId, conn: ConnId, statement: StmtId, params: Slice<'_>) -> Fut<Answer> {
     let host = host(ctx);
     host.note(format!("execute {statement} {:?}", params.get()));
     match &host.database {
         Some(database) => database.execute(&host, conn, statement, params.get()),
-        None => host.ask("execute", || 2),
+        None => host.ask("execute", || 2.into()),
     }
 }
 
-extern "C" fn db_batch(ctx: CtxId, conn: ConnId, sql: Slice<'_>) -> Fut<u8> {
+extern "C" fn db_batch(ctx: CtxId, conn: ConnId, sql: Slice<'_>) -> Fut<Answer> {
     let (host, sql) = (host(ctx), text(sql));
     host.note(sql.clone());
     match &host.database {
         Some(database) => database.batch(&host, conn, sql),
-        None => host.ask(&sql, || 0),
+        None => host.ask(&sql, Answer::default),
     }
 }
 
-extern "C" fn db_copy_in(ctx: CtxId, conn: ConnId, sql: Slice<'_>, mut data: Stream) -> Fut<u64> {
+extern "C" fn db_copy_in(ctx: CtxId, conn: ConnId, sql: Slice<'_>, mut data: Stream) -> Fut<Answer> {
     let (host, sql) = (host(ctx), text(sql));
     if let Some(database) = &host.database {
         return database.copy_in(&host, conn, sql, data);
@@ -231,7 +249,7 @@ extern "C" fn db_copy_in(ctx: CtxId, conn: ConnId, sql: Slice<'_>, mut data: Str
             got.extend_from_slice(piece?.get());
         }
         host.note(format!("{sql}: {}", String::from_utf8_lossy(&got)));
-        Ok(got.len() as u64)
+        Ok((got.len() as u64).into())
     })
 }
 

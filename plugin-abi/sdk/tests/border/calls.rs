@@ -112,7 +112,8 @@ fn the_calling_user_is_known_in_a_call_and_only_there() {
     assert_eq!(user, json!({ "id": USER, "name": "Ada", "kind": "api_key", "scopes": scopes }));
     let later = [(attr::USER_ID, USER), (attr::USER_KIND, "of a later host")];
     assert_eq!(json_of(&plugin.call("/user", request(&later, "")).unwrap())["kind"], "unknown");
-    assert_eq!(plugin.get("/user").unwrap_err().code, codes::INTERNAL);
+    let nobody = request(&[(attr::USER_ID, "")], "");
+    assert_eq!(plugin.call("/user", nobody).unwrap_err().code, codes::INTERNAL);
     assert!(plugin.context().user().is_err());
     let own = cardinal_plugin::block_on(plugin.context().service_user()).unwrap();
     assert_eq!(own.kind, cardinal_plugin::UserKind::Plugin);

@@ -80,7 +80,7 @@ fn in_a_thread_of_the_plugin_it_harms_nothing() {
 fn create<P: Plugin>(host: &FakeHost) -> (u8, String) {
     let (mut out, mut err) = (std::ptr::null(), abi::Error::default());
     // SAFETY: both out pointers are valid; `err` is plain when overwritten.
-    let tag = unsafe { module::<P>().create()(api(), host.ctx, &mut out, &mut err) };
+    let tag = unsafe { module::<P>().create()(api(), host.ctx, abi::Slice::default(), &mut out, &mut err) };
     (tag, err.text())
 }
 

@@ -89,7 +89,7 @@ async fn user(ctx: PluginContext, _req: Request) -> Result<Response> {
 }
 
 async fn card(ctx: PluginContext, _req: Request) -> Result<Response> {
-    let (card, user) = (Uuid::nil(), Uuid::nil());
+    let (card, user) = (Uuid::nil(), ctx.user()?.id);
     let version = ctx.enrich_card(card, user, "echo:a", "echo", &json!({ "n": 1 })).await?;
     let read = ctx.read_card(card, user).await?;
     let page = ctx.list_cards(CardQuery::new().kind("echo").limit(5)).await?;
@@ -107,7 +107,7 @@ async fn card(ctx: PluginContext, _req: Request) -> Result<Response> {
 }
 
 async fn read(ctx: PluginContext, _req: Request) -> Result<Response> {
-    Ok(Response::text(ctx.read_card(Uuid::nil(), Uuid::nil()).await?.title))
+    Ok(Response::text(ctx.read_card(Uuid::nil(), ctx.user()?.id).await?.title))
 }
 
 /// Asks from a task, whose waker is the plugin's tokio's.
@@ -261,7 +261,7 @@ impl Instance {
         let mut raw = std::ptr::null();
         let mut err = abi::Error::default();
         // SAFETY: both out pointers are valid; `err` is plain when overwritten.
-        let tag = unsafe { module.create()(api(), host.ctx, &mut raw, &mut err) };
+        let tag = unsafe { module.create()(api(), host.ctx, abi::Slice::default(), &mut raw, &mut err) };
         assert_eq!(tag, door::READY, "{}", err.text());
         Self { host, module, raw }
     }

@@ -30,7 +30,7 @@ pub enum FetchError {
     Busy(Duration),
     #[error("the page redirects more than {MAX_REDIRECTS} times")]
     TooManyRedirects,
-    #[error("the page is larger than 4 MiB")]
+    #[error("the page is larger than 4 MiB, or the feed larger than 32")]
     TooLarge,
     #[error("the address leads to {0}, not to an HTML page")]
     NotHtml(String),

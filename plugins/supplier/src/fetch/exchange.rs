@@ -81,10 +81,17 @@ pub(super) async fn body(response: Response<Incoming>, limit: usize) -> Result<B
     if body.len() > limit {
         return Err(FetchError::TooLarge);
     }
-    if !gzip {
-        return Ok(body);
-    }
-    // Unpacking megabytes would hold up everybody's requests here.
+    if gzip { unpack_aside(body, limit).await } else { Ok(body) }
+}
+
+/// A file that is packed itself, whatever its type says, unpacked; any other as it is.
+pub(super) async fn unpacked(body: Bytes, limit: usize) -> Result<Bytes, FetchError> {
+    const GZIP: &[u8] = b"\x1f\x8b";
+    if body.starts_with(GZIP) { unpack_aside(body, limit).await } else { Ok(body) }
+}
+
+/// Unpacking megabytes would hold up everybody's requests on a thread of the host.
+async fn unpack_aside(body: Bytes, limit: usize) -> Result<Bytes, FetchError> {
     let unpacked = tokio::task::spawn_blocking(move || unpack(&body, limit));
     unpacked.await.unwrap_or(Err(FetchError::Compressed))
 }

@@ -41,9 +41,9 @@ const MISSING: &str = "SELECT c.id, c.title, c.sku, c.status, c.attributes, c.ve
     FROM public.master_cards c WHERE c.deleted_at IS NULL AND NOT EXISTS \
     (SELECT FROM public.card_source_index s WHERE s.card_id = c.id AND s.kind = 'price') ORDER BY c.id DESC LIMIT 51";
 const SEARCH: &str = r#"SELECT c.id, c.title, c.sku, c.status, c.attributes, c.version, c.created_at, c.updated_at
-    FROM public.master_cards c WHERE c.deleted_at IS NULL
-    AND (public.card_search_keys(lower((E'\n' || c.title || E'\n' || c.sku) COLLATE "default")) || (E'\n\n' || c.status)) @> public.card_search_keys('zebra')
-    AND lower((E'\n' || c.title || E'\n' || c.sku) COLLATE "default") LIKE '%zebra%' ORDER BY c.id DESC LIMIT 51"#;
+    FROM public.card_words l JOIN public.master_cards c ON c.id = l.card_id WHERE c.deleted_at IS NULL
+    AND public.card_search_keys(l.words) @> public.card_search_keys('zebra' COLLATE "C")
+    AND l.words LIKE '%zebra%' ORDER BY c.id DESC LIMIT 51"#;
 const NUMBER: &str = "SELECT 42::int8";
 const WRITE: &str = "UPDATE public.master_cards SET attributes = jsonb_set(attributes, '{sources}', \
     coalesce(attributes->'sources', '{}') || jsonb_build_object('quick:bench', $2::jsonb)), \

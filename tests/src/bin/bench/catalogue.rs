@@ -82,13 +82,22 @@ pub(crate) async fn subjects(bench: &Bench, cards: i64) -> Vec<Subject> {
 /// Makes the cards; the ids of some of them.
 async fn seed(bench: &Bench, cards: i64) -> Vec<String> {
     let (database, begun) = (bench.host().database().await, Instant::now());
-    // Filling an index card by card takes longer than making it when they are all there.
-    let search = "SELECT pg_get_indexdef('public.master_cards_search'::regclass)";
-    let search: String = database.query_one(search, &[]).await.unwrap().get(0);
-    database.batch_execute("SET synchronous_commit = off; DROP INDEX public.master_cards_search").await.unwrap();
+    // Filling the lists' tables card by card takes longer than all at once.
+    let triggers = |what: &str| {
+        format!(
+            "SET synchronous_commit = off; ALTER TABLE public.master_cards {what} TRIGGER USER; \
+             ALTER TABLE public.card_source_index {what} TRIGGER USER"
+        )
+    };
+    database.batch_execute(&triggers("DISABLE")).await.unwrap();
     database.execute(CARDS, &[&cards]).await.unwrap();
     database.execute(SOURCES, &[]).await.unwrap();
-    database.batch_execute(&search).await.unwrap();
+    database.batch_execute(&triggers("ENABLE")).await.unwrap();
+    database.execute("SELECT public.card_list_fill()", &[]).await.unwrap();
+    database
+        .batch_execute("VACUUM ANALYZE public.card_list_index, public.card_words, public.card_times")
+        .await
+        .unwrap();
     database.batch_execute("VACUUM ANALYZE public.master_cards").await.unwrap();
     database.batch_execute("VACUUM ANALYZE public.card_source_index").await.unwrap();
     database.batch_execute("CHECKPOINT").await.unwrap();

@@ -9,7 +9,7 @@ use super::reader::{BadSettings, Reader, switch};
 use super::secret::Secret;
 use crate::secret_file;
 
-/// Which PostgreSQL holds the cards. Without `url` the keeper starts a private one below `DATA_DIR`.
+/// Which PostgreSQL holds the cards. Without `url` the supervisor starts a private one below `DATA_DIR`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Database {
     pub url: Option<Secret>,

@@ -4,52 +4,39 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
+use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
-/// A network such as `10.0.0.0/8`; a bare address is a network of one.
+/// A network such as `10.0.0.0/8`, as settings write it; a bare address is a network of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Cidr {
-    address: IpAddr,
-    prefix: u8,
-}
+pub struct Cidr(IpNet);
 
 impl Cidr {
     /// Whether the network has the address. An IPv4 address seen through an IPv6 socket (`::ffff:a.b.c.d`) counts as
     /// the IPv4 address that it is.
     pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address.to_canonical(), address.to_canonical()) {
-            (IpAddr::V4(net), IpAddr::V4(ip)) => same_prefix(&net.octets(), &ip.octets(), self.prefix),
-            (IpAddr::V6(net), IpAddr::V6(ip)) => same_prefix(&net.octets(), &ip.octets(), self.prefix),
-            _ => false,
-        }
+        self.0.contains(&address.to_canonical())
     }
-}
-
-fn same_prefix(left: &[u8], right: &[u8], bits: u8) -> bool {
-    let whole = usize::from(bits / 8);
-    let rest = bits % 8;
-    left[..whole] == right[..whole] && (rest == 0 || (left[whole] ^ right[whole]) >> (8 - rest) == 0)
 }
 
 impl FromStr for Cidr {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} is not a network such as 10.0.0.0/8 or an address");
-        let (address, prefix) = match text.split_once('/') {
-            Some((address, prefix)) => (address, Some(prefix)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| bad())?;
-        let widest = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = match prefix {
-            Some(prefix) => prefix.parse().ok().filter(|bits| *bits <= widest).ok_or_else(bad)?,
-            None => widest,
-        };
-        Ok(Cidr { address, prefix })
+        let network = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+        let network = network.map_err(|_| format!("{text:?} is not a network such as 10.0.0.0/8 or an address"))?;
+        Ok(Self(canonical(network)))
     }
+}
+
+/// IPv4 networks in IPv6 form (`::ffff:10.0.0.0/104`) as the IPv4 networks that they are.
+fn canonical(network: IpNet) -> IpNet {
+    let IpNet::V6(wide) = network else { return network };
+    let (address, prefix) = (wide.addr().to_ipv4_mapped(), wide.prefix_len().checked_sub(96));
+    let mapped = address.zip(prefix).and_then(|(address, prefix)| Ipv4Net::new(address, prefix).ok());
+    mapped.map_or(network, IpNet::V4)
 }
 
 impl TryFrom<String> for Cidr {
@@ -68,7 +55,7 @@ impl From<Cidr> for String {
 
 impl fmt::Display for Cidr {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}/{}", self.address, self.prefix)
+        self.0.fmt(out)
     }
 }
 
@@ -183,8 +170,14 @@ mod tests {
         assert!(!net.contains("::1".parse().unwrap()));
         let all: Cidr = "::/0".parse().unwrap();
         assert!(all.contains("2001:db8::1".parse().unwrap()));
-        let one: Cidr = "192.0.2.1".parse().unwrap();
-        assert!(one.contains("192.0.2.1".parse().unwrap()) && !one.contains("192.0.2.2".parse().unwrap()));
+        for text in ["192.0.2.1", "::ffff:192.0.2.1"] {
+            let one: Cidr = text.parse().unwrap();
+            assert!(one.contains("192.0.2.1".parse().unwrap()) && !one.contains("192.0.2.2".parse().unwrap()));
+        }
+        let mapped: Cidr = "::ffff:10.0.0.0/104".parse().unwrap();
+        assert!(mapped.contains("10.9.9.9".parse().unwrap()) && !mapped.contains("11.0.0.1".parse().unwrap()));
+        let written = |text: &str| text.parse::<Cidr>().unwrap().to_string();
+        assert_eq!((written("10.1.2.3/8"), written("::1")), ("10.1.2.3/8".to_owned(), "::1/128".to_owned()));
     }
 
     #[test]

@@ -11,13 +11,14 @@ use std::{
     io,
     os::fd::RawFd,
     sync::{
-        Mutex, OnceLock, PoisonError,
+        OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     thread,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 
 use super::{
@@ -93,7 +94,7 @@ pub fn known_limits() -> Vec<usize> {
 /// Runs `open` with the reserved descriptors within reach. It must not wait.
 pub fn with_reserve<T>(open: impl FnOnce() -> T) -> T {
     let Some(limit) = LIMIT.get() else { return open() };
-    let _alone = SETTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = SETTING.lock();
     let raised = set(&limit.with_reserve);
     let opened = open();
     if let Err(error) = raised.and_then(|()| set(&limit.usual)) {
@@ -174,7 +175,7 @@ fn end_unless(whole: bool, mark: PluginTag) {
 /// Where no filter refuses it, a plugin can have changed the limit.
 fn put_limit_back() {
     let Some(limit) = LIMIT.get() else { return };
-    let Ok(_alone) = SETTING.try_lock() else { return }; // a connection is being accepted
+    let Some(_alone) = SETTING.try_lock() else { return }; // a connection is being accepted
     let found = getrlimit(Resource::Nofile).current;
     if found == Some(limit.usual.rlim_cur) {
         return;

@@ -231,7 +231,8 @@ impl Registers {
 }
 
 thread_local! {
-    static SIGNAL_STACK_OF_THIS_THREAD: std::cell::RefCell<Option<SignalStack>> = const { std::cell::RefCell::new(None) };
+    static SIGNAL_STACK_OF_THIS_THREAD: std::cell::RefCell<Option<SignalStack>> =
+        const { std::cell::RefCell::new(None) };
 }
 
 /// Gives this thread a stack for its last words, until it ends; without one an overflow of its own ends the process

@@ -3,11 +3,9 @@
 //! plugin alone runs there is put down to it. What the host opens meanwhile is counted, too, so this is evidence of who
 //! opened what is there in the end, and no sum.
 
-use std::{
-    collections::BTreeMap,
-    fs::File,
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
-};
+use std::{collections::BTreeMap, fs::File, sync::OnceLock};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::current::PluginTag;
 
@@ -54,7 +52,7 @@ impl Stretches {
 }
 
 fn stretches() -> MutexGuard<'static, Stretches> {
-    STRETCHES.lock().unwrap_or_else(PoisonError::into_inner)
+    STRETCHES.lock()
 }
 
 /// Code of a plugin runs on a thread of its own until this is dropped.

@@ -39,11 +39,11 @@ pub enum Cause {
     Fault,
     /// It called `exit` or the like.
     Exit,
-    /// It answered the keeper no more and was ended.
+    /// It answered the supervisor no more and was ended.
     Hang,
     /// From outside: `kill`, or the system was out of memory.
     Killed,
-    /// A signal had stopped it (`SIGSTOP`, a debugger), so that it answered the keeper no more and was ended.
+    /// A signal had stopped it (`SIGSTOP`, a debugger), so that it answered the supervisor no more and was ended.
     Stopped,
     /// Descriptors that the host lives by were closed or replaced, or the limit of open files was lowered for good.
     Descriptors,

@@ -1,5 +1,5 @@
-//! The memory that keeper and worker share. All of it is atomics, so that either side may read at any time whatever
-//! the other does; the keeper believes none of it beyond its type, since a plugin can write anywhere in its process.
+//! The memory that supervisor and worker share. All of it is atomics, so that either side may read at any time whatever
+//! the other does; the supervisor believes none of it beyond its type, since a plugin can write anywhere in its process.
 
 use std::{
     fs::File,
@@ -7,18 +7,19 @@ use std::{
     ops::{Deref, Range},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
-        Mutex, OnceLock, PoisonError,
+        OnceLock,
         atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
+use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use super::current::PluginTag;
 
 /// Different packages that one worker can tell apart; what it loads beyond is nobody's.
 const PAGES: usize = 256;
-/// Instances whose calls are counted where the keeper can see them.
+/// Instances whose calls are counted where the supervisor can see them.
 const COUNTS: usize = 1_024;
 /// Threads whose running plugin the supervisor can see; what runs on others is not seen.
 const RUNNING: usize = 512;
@@ -110,7 +111,7 @@ impl<const N: usize> Text<N> {
     }
 }
 
-/// Shared memory as the keeper has it: the memory to hand over, and a view of it.
+/// Shared memory as the supervisor has it: the memory to hand over, and a view of it.
 #[derive(Debug)]
 pub struct Shared {
     memory: OwnedFd,
@@ -128,7 +129,7 @@ impl Shared {
         let memory = memfd_create(c"cardinal-shm", flags | MemfdFlags::NOEXEC_SEAL)
             .or_else(|_| memfd_create(c"cardinal-shm", flags))?;
         rustix::fs::ftruncate(&memory, size_of::<CrashShm>() as u64)?;
-        // Were it made shorter, reading it would end the keeper.
+        // Were it made shorter, reading it would end the supervisor.
         fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let view = View::map(memory.as_fd())?;
         Ok(Self { memory, view })
@@ -188,12 +189,12 @@ impl Drop for View {
 
 static LEDGER: OnceLock<View> = OnceLock::new();
 
-/// The worker's own view; nothing in processes that have no keeper.
+/// The worker's own view; nothing in processes that have no supervisor.
 pub(super) fn mine() -> Option<&'static CrashShm> {
     LEDGER.get().map(|view| &**view)
 }
 
-/// Takes what the keeper handed over as the shared memory of this process.
+/// Takes what the supervisor handed over as the shared memory of this process.
 ///
 /// # Errors
 /// It cannot be mapped.
@@ -217,7 +218,7 @@ impl Drop for Leaving {
 pub fn enlist(name: &str, version: &str, sha256: &str) -> PluginTag {
     static ALONE: Mutex<()> = Mutex::new(());
     let Some(shm) = mine() else { return PluginTag::NOBODY };
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = ALONE.lock();
     let known = shm.pages().position(|page| page.name.read() == name && page.sha256.read() == sha256);
     if let Some(page) = known {
         return PluginTag::of_page(page);

@@ -1,4 +1,4 @@
-//! What is said of plugins' schemas: asked for by the worker, made by the keeper.
+//! What is said of plugins' schemas: asked for by the worker, made by the supervisor.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,9 @@
 use super::*;
 
-/// A link and the keeper's end of its socket.
-fn pair() -> (KeeperLink, UnixStream) {
+/// A link and the supervisor's end of its socket.
+fn pair() -> (SupervisorLink, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    (KeeperLink::over(theirs, SocketDir::open("localhost", 5432).unwrap()).unwrap(), ours)
+    (SupervisorLink::over(theirs, SocketDir::open("localhost", 5432).unwrap()).unwrap(), ours)
 }
 
 fn send(socket: &mut UnixStream, message: &ToWorker) {
@@ -20,20 +20,20 @@ fn refused(found: &str) -> ProvisionFault {
 
 #[test]
 fn answers_find_the_question_they_belong_to() {
-    let (link, mut keeper) = pair();
+    let (link, mut supervisor) = pair();
     let answering = std::thread::spawn(move || {
         let mut asked = Vec::new();
         for _ in 0..2 {
-            match read_message(&mut keeper).unwrap() {
-                ToKeeper::Provision { id, request } => asked.push((id, request)),
+            match read_message(&mut supervisor).unwrap() {
+                ToSupervisor::Provision { id, request } => asked.push((id, request)),
                 other => unreachable!("nobody said {other:?}"),
             }
         }
         // In the other order than asked.
         for (id, request) in asked.into_iter().rev() {
-            send(&mut keeper, &ToWorker::Provisioned { id, result: Err(refused(&request.plugin)) });
+            send(&mut supervisor, &ToWorker::Provisioned { id, result: Err(refused(&request.plugin)) });
         }
-        keeper
+        supervisor
     });
     let (one, other) =
         runtime().block_on(async { tokio::join!(link.provision("one", "00"), link.provision("other", "11")) });
@@ -43,29 +43,29 @@ fn answers_find_the_question_they_belong_to() {
 }
 
 #[test]
-fn a_keeper_that_ends_fails_what_waits_and_drains() {
-    let (link, keeper) = pair();
+fn a_supervisor_that_ends_fails_what_waits_and_drains() {
+    let (link, supervisor) = pair();
     let waiting = link.clone();
     let asking = std::thread::spawn(move || runtime().block_on(waiting.provision("one", "00")));
-    let mut keeper = keeper;
-    let _: ToKeeper = read_message(&mut keeper).unwrap();
-    drop(keeper);
-    assert_eq!(asking.join().unwrap().unwrap_err(), keeper_gone());
+    let mut supervisor = supervisor;
+    let _: ToSupervisor = read_message(&mut supervisor).unwrap();
+    drop(supervisor);
+    assert_eq!(asking.join().unwrap().unwrap_err(), supervisor_gone());
     runtime().block_on(link.drained());
     assert!(matches!(runtime().block_on(link.provision("two", "00")), Err(ProvisionFault::Unavailable(_))));
 }
 
 #[test]
 fn drain_reaches_every_clone() {
-    let (link, mut keeper) = pair();
-    send(&mut keeper, &ToWorker::Drain);
+    let (link, mut supervisor) = pair();
+    send(&mut supervisor, &ToWorker::Drain);
     let clone = link.clone();
     runtime().block_on(async { tokio::join!(link.drained(), clone.drained()) });
 }
 
 #[test]
 fn a_message_that_claims_to_be_huge_ends_the_link() {
-    let (link, mut keeper) = pair();
-    keeper.write_all(&u32::MAX.to_le_bytes()).unwrap();
+    let (link, mut supervisor) = pair();
+    supervisor.write_all(&u32::MAX.to_le_bytes()).unwrap();
     runtime().block_on(link.drained());
 }

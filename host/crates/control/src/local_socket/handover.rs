@@ -1,4 +1,4 @@
-//! How a connection that the keeper let in gets to the worker: as a descriptor, over a pair of sockets made for one
+//! How a connection that the supervisor let in gets to the worker: as a descriptor, over a pair of sockets made for one
 //! worker, which answers when it has it. One that dies before that leaves the connection to the next worker. The worker
 //! has the receiving end alone, so its plugins' native code can let nobody in. Code that puts a socket of its own in the
 //! place of that end gains nothing either: the system says which process sent a message.
@@ -25,7 +25,7 @@ const MESSAGE: [u8; 1] = [b'c'];
 /// Answers that are passed over before one is waited for.
 const MAX_STALE_ANSWERS: usize = 64;
 
-/// The keeper's end.
+/// The supervisor's end.
 #[derive(Debug)]
 pub struct HandoverSender {
     socket: UnixStream,
@@ -37,10 +37,10 @@ pub struct HandoverSender {
 #[derive(Debug)]
 pub struct HandoverReceiver {
     socket: UnixStream,
-    keeper: Option<Pid>,
+    supervisor: Option<Pid>,
 }
 
-/// The keeper's end and the worker's.
+/// The supervisor's end and the worker's.
 ///
 /// # Errors
 /// The system has no sockets left.
@@ -103,15 +103,15 @@ struct HandoverMessage {
 }
 
 impl HandoverReceiver {
-    /// `keeper` is the process that connections are taken from.
+    /// `supervisor` is the process that connections are taken from.
     ///
     /// # Errors
     /// The descriptor is no socket.
-    pub fn new(socket: OwnedFd, keeper: Option<Pid>) -> io::Result<Self> {
-        Ok(Self { socket: stream(socket)?, keeper })
+    pub fn new(socket: OwnedFd, supervisor: Option<Pid>) -> io::Result<Self> {
+        Ok(Self { socket: stream(socket)?, supervisor })
     }
 
-    /// The next connection. Never resolves once the keeper's end is closed.
+    /// The next connection. Never resolves once the supervisor's end is closed.
     ///
     /// # Errors
     /// No descriptor is left for it, and it is lost.
@@ -120,11 +120,11 @@ impl HandoverReceiver {
             let received = self.socket.async_io(Interest::READABLE, || receive_one(&self.socket)).await?;
             match received {
                 HandoverMessage { sender: None, .. } => return std::future::pending().await,
-                HandoverMessage { sender, .. } if sender != self.keeper => {
+                HandoverMessage { sender, .. } if sender != self.supervisor => {
                     tracing::warn!("a connection to the local socket came from another process and was turned away");
                 }
                 HandoverMessage { connection, .. } => {
-                    // Where the keeper is gone this process ends anyhow.
+                    // Where the supervisor is gone this process ends anyhow.
                     let _ = self.socket.try_write(&MESSAGE);
                     return stream(connection.ok_or_else(|| io::Error::other("no descriptor is left for it"))?);
                 }

@@ -171,7 +171,7 @@ fn rules(unix_sockets: bool) -> anyhow::Result<Rules> {
     rules.insert(libc::SYS_socket, any_of([others])?);
     rules.insert(libc::SYS_clone, any_of([vec![has(0, CLONE_INTO_NEW_USERS)?]])?);
     rules.insert(libc::SYS_kill, any_of([vec![is(0, EVERYBODY)?]])?);
-    // The worker stays closed to others, and ends with the keeper.
+    // The worker stays closed to others, and ends with the supervisor.
     let opens = vec![is(0, u64::from(libc::PR_SET_DUMPABLE.unsigned_abs()))?, differs(1, 0)?];
     let outlives = vec![is(0, u64::from(libc::PR_SET_PDEATHSIG.unsigned_abs()))?, is(1, 0)?];
     rules.insert(libc::SYS_prctl, any_of([opens, outlives])?);

@@ -4,12 +4,10 @@ use std::{
     collections::HashMap,
     future::Future,
     net::IpAddr,
-    sync::{
-        Mutex, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
 
+use parking_lot::{Mutex, RwLock};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
@@ -72,7 +70,7 @@ impl Cache {
     where
         F: Future<Output = Result<Found, AuthError>>,
     {
-        let known = self.shard(key).read().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
+        let known = self.shard(key).read().get(key).cloned();
         if let Some(entry) = &known
             // Not when the clock was set back: then its age is not known.
             && (Duration::ZERO..fresh).contains(&(now - entry.checked))
@@ -94,7 +92,7 @@ impl Cache {
 
     fn keep(&self, key: &[u8; 32], entry: Entry, forgotten: u64) {
         let now = entry.checked;
-        let mut shard = self.shard(key).write().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = self.shard(key).write();
         if self.forgotten.load(Ordering::Acquire) != forgotten {
             return;
         }
@@ -111,7 +109,7 @@ impl Cache {
     pub(super) fn forget(&self, which: impl Fn(&Caller) -> bool) {
         self.forgotten.fetch_add(1, Ordering::AcqRel);
         for shard in &self.shards {
-            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+            let mut shard = shard.write();
             shard.retain(|_, entry| matches!(&entry.found, Found::Caller(caller) if !which(caller)));
         }
     }
@@ -132,12 +130,11 @@ impl Uses {
     pub(super) fn note(&self, id: Uuid, at: OffsetDateTime, from: IpAddr) {
         // The last bytes are random in a UUID of any kind that we make. The lock is held for one insertion.
         let shard = &self.0[usize::from(id.as_bytes()[15]) % SHARDS];
-        shard.lock().unwrap_or_else(PoisonError::into_inner).insert(id, (at, from));
+        shard.lock().insert(id, (at, from));
     }
 
     pub(super) fn take(&self) -> Vec<(Uuid, OffsetDateTime, IpAddr)> {
-        let taken =
-            self.0.iter().flat_map(|shard| std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner)));
+        let taken = self.0.iter().flat_map(|shard| std::mem::take(&mut *shard.lock()));
         taken.map(|(id, (at, ip))| (id, at, ip)).collect()
     }
 
@@ -145,7 +142,7 @@ impl Uses {
     pub(super) fn put_back(&self, uses: Vec<(Uuid, OffsetDateTime, IpAddr)>) {
         for (id, at, ip) in uses {
             let shard = &self.0[usize::from(id.as_bytes()[15]) % SHARDS];
-            shard.lock().unwrap_or_else(PoisonError::into_inner).entry(id).or_insert((at, ip));
+            shard.lock().entry(id).or_insert((at, ip));
         }
     }
 }

@@ -21,12 +21,9 @@ mod failures;
 mod returns;
 mod wait_queue;
 
-use std::{
-    net::IpAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{net::IpAddr, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 
 pub use self::{failures::Rule, wait_queue::Rank};
@@ -174,7 +171,7 @@ impl Throttle {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -6,11 +6,10 @@ use std::{
     fmt,
     hash::{BuildHasher, RandomState},
     net::IpAddr,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
 };
+
+use parking_lot::Mutex;
 
 use super::gcra::{Limit, SpentUntil};
 
@@ -73,13 +72,13 @@ impl Addresses {
         if shard.tracked.load(Ordering::Relaxed) == 0 {
             return 0;
         }
-        lock(&shard.networks).get(&network).copied().unwrap_or(0)
+        shard.networks.lock().get(&network).copied().unwrap_or(0)
     }
 
     /// Charges one call, beyond the limit too, but by no more than one. Gives what the address has spent.
     pub fn charge(&self, network: Network, now: u64) -> SpentUntil {
         let shard = self.shard(network);
-        let mut networks = lock(&shard.networks);
+        let mut networks = shard.networks.lock();
         if networks.len() >= PER_SHARD && !networks.contains_key(&network) {
             forget_the_least(&mut networks, now);
         }
@@ -98,7 +97,7 @@ impl Addresses {
     /// Forgets the addresses of which nothing is left to know; called every minute.
     pub fn sweep(&self, now: u64) {
         for shard in &self.shards {
-            let mut networks = lock(&shard.networks);
+            let mut networks = shard.networks.lock();
             networks.retain(|_, spent_until| *spent_until > now);
             networks.shrink_to(PER_SHARD / 8);
             shard.tracked.store(networks.len(), Ordering::Relaxed);
@@ -116,10 +115,6 @@ fn forget_the_least(networks: &mut HashMap<Network, SpentUntil>, now: u64) {
     let (_, quarter, _) = all.select_nth_unstable(PER_SHARD / 4);
     let quarter = *quarter;
     networks.retain(|_, spent_until| *spent_until > quarter);
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -179,10 +174,10 @@ mod tests {
             book.charge(v6(subscriber, 0), 10);
         }
         assert!(book.admit(offender, 10).is_err());
-        let tracked: usize = book.shards.iter().map(|shard| lock(&shard.networks).len()).sum();
+        let tracked: usize = book.shards.iter().map(|shard| shard.networks.lock().len()).sum();
         assert!(tracked <= SHARDS * PER_SHARD, "{tracked}");
         book.sweep(10 + 60 * SECOND);
-        assert!(book.shards.iter().all(|shard| lock(&shard.networks).is_empty()));
+        assert!(book.shards.iter().all(|shard| shard.networks.lock().is_empty()));
         assert!(book.admit(offender, 10 + 60 * SECOND).is_ok());
     }
 }

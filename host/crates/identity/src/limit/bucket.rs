@@ -5,11 +5,9 @@
 //! lies in the database; this host takes portions of it ahead of need (`budget_lease.rs`) and a call takes
 //! one from the portion. What it hands out before it could ask is debited afterwards.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering},
-};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
+use parking_lot::{Mutex, MutexGuard};
 use uuid::Uuid;
 
 use super::gcra::{Limit, SpentUntil};
@@ -275,7 +273,7 @@ impl Bucket {
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ledger.lock()
     }
 }
 

@@ -3,11 +3,12 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use uuid::Uuid;
 
 use super::{bucket::Bucket, gcra::Limit};
@@ -63,7 +64,7 @@ impl Buckets {
     /// Forgets the buckets of which nothing is left to know; called every minute.
     pub(super) fn sweep(&self, now: u64) {
         for shard in &self.shards {
-            let mut shard = lock(shard);
+            let mut shard = shard.lock();
             shard.retain(|_, bucket| in_use(bucket) || !bucket.is_spent_nothing(now));
         }
     }
@@ -71,7 +72,7 @@ impl Buckets {
     /// Every bucket, a shard at a time.
     pub(super) fn each(&self, mut visit: impl FnMut(&Arc<Bucket>)) {
         for shard in &self.shards {
-            lock(shard).values().for_each(&mut visit);
+            shard.lock().values().for_each(&mut visit);
         }
     }
 
@@ -81,7 +82,7 @@ impl Buckets {
 
     fn shard(&self, subject: Uuid) -> MutexGuard<'_, HashMap<Uuid, Arc<Bucket>>> {
         // The last bits of a UUID v7 are random.
-        lock(&self.shards[subject.as_u128() as usize % SHARDS])
+        self.shards[subject.as_u128() as usize % SHARDS].lock()
     }
 }
 
@@ -100,8 +101,4 @@ fn forget_the_least(shard: &mut HashMap<Uuid, Arc<Bucket>>, now: u64) {
     let (_, quarter, _) = all.select_nth_unstable(PER_SHARD / 4);
     let quarter = *quarter;
     shard.retain(|_, bucket| bucket.spent_until() > quarter);
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

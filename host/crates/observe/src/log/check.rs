@@ -10,9 +10,9 @@ use super::line::{MAX_DEPTH, Style, is_deep, is_odd};
 use cardinal_base::config::Observe;
 
 const LEVELS: [&str; 5] = ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"];
-/// Targets of lines that the keeper writes alone: what other processes print, and what it does itself.
-const KEEPERS_TARGETS: [&str; 2] = ["postgres", "worker"];
-const KEEPERS_MODULES: &str = "cardinal::keeper";
+/// Targets of lines that the supervisor writes alone: what other processes print, and what it does itself.
+const SUPERVISOR_TARGETS: [&str; 2] = ["postgres", "worker"];
+const SUPERVISOR_MODULES: &str = "cardinal::keeper";
 /// As in `2026-01-01T00:00:00.000000Z`; `0` is any digit.
 const TIMESTAMP: &[u8] = b"0000-00-00T00:00:00.000000Z";
 
@@ -93,8 +93,8 @@ fn is_target(text: &str) -> bool {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_:-.".contains(&byte);
     !text.is_empty()
         && text.bytes().all(is_name)
-        && !KEEPERS_TARGETS.contains(&text)
-        && !text.strip_prefix(KEEPERS_MODULES).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+        && !SUPERVISOR_TARGETS.contains(&text)
+        && !text.strip_prefix(SUPERVISOR_MODULES).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
 }
 
 /// Without characters that command a terminal or change how the rest reads: those stand as escapes in a line.
@@ -180,9 +180,9 @@ mod tests {
             with("\"a\"", "\"cardinal::\\u006beeper\""),
             with("\"a\"", "7"),
             with(",\"us\":12", "").replacen("\"m\"", "null", 1),
-            with(",\"us\":12", ",\"process\":\"keeper\""),
+            with(",\"us\":12", ",\"process\":\"supervisor\""),
             with(",\"us\":12", ",\"process\":null"),
-            with(",\"us\":12", ",\"pro\\u0063ess\":\"keeper\""),
+            with(",\"us\":12", ",\"pro\\u0063ess\":\"supervisor\""),
             with(",\"us\":12", ",\"target\":\"worker\""),
             with(",\"us\":12", ",\"us\":\t12"),
             with("\"m\"", "\"m\u{1b}\""),

@@ -1,11 +1,9 @@
 //! Which lines are written: what the setting says, and what an operator has changed for a while.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use serde::Serialize;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
@@ -101,7 +99,7 @@ impl Levels {
     ) -> Result<(), OverrideFault> {
         let target = target.unwrap_or("*");
         {
-            let mut overrides = self.overrides.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut overrides = self.overrides.lock();
             let full = overrides.len() >= MAX_OVERRIDES && !overrides.iter().any(|known| known.target == target);
             if full && until > now {
                 return Err(OverrideFault);
@@ -121,7 +119,7 @@ impl Levels {
 
     /// Ends what has had its time and puts the rest in force; when the next one ends.
     pub(super) fn revert(&self, now: OffsetDateTime) -> Option<OffsetDateTime> {
-        let mut overrides = self.overrides.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut overrides = self.overrides.lock();
         for ended in overrides.extract_if(.., |known| known.until <= now) {
             tracing::info!(changed = ended.target, to = ended.level, "the level of log lines is as it was set again");
         }
@@ -140,7 +138,7 @@ impl Levels {
     }
 
     pub(super) fn report(&self) -> (String, Vec<Override>) {
-        let overrides = self.overrides.lock().unwrap_or_else(PoisonError::into_inner);
+        let overrides = self.overrides.lock();
         (self.in_force.load().to_string(), overrides.clone())
     }
 

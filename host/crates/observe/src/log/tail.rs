@@ -1,13 +1,10 @@
 //! The last lines of each plugin and of what the host says of it, kept in memory for whoever reads along. What a plugin
 //! itself writes is bounded in a second, in the log as well as here: one that floods it costs nobody else a line.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
+use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use tokio::sync::{Notify, watch};
@@ -59,10 +56,10 @@ pub struct Tails {
 impl Tails {
     /// Those of a plugin; `None` when there are too many plugins.
     pub fn for_plugin(&self, plugin: &str, now: OffsetDateTime) -> Option<Arc<Tail>> {
-        if let Some(known) = self.by_name.read().unwrap_or_else(PoisonError::into_inner).get(plugin) {
+        if let Some(known) = self.by_name.read().get(plugin) {
             return Some(Arc::clone(known));
         }
-        let mut by_name = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
+        let mut by_name = self.by_name.write();
         if by_name.len() >= MAX_PLUGINS && !by_name.contains_key(plugin) {
             return None;
         }
@@ -98,7 +95,7 @@ impl Tails {
 
     /// All of them.
     pub fn read(&self) -> Vec<(String, Arc<Tail>)> {
-        let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
+        let by_name = self.by_name.read();
         by_name.iter().map(|(name, tail)| (name.clone(), Arc::clone(tail))).collect()
     }
 }
@@ -155,7 +152,7 @@ impl Tail {
     }
 
     fn admits(&self, second: i64, size: usize) -> bool {
-        let mut now = self.second.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.second.lock();
         if now.at != second {
             *now = Second { at: second, ..Second::default() };
         }
@@ -175,7 +172,7 @@ impl Tail {
     }
 
     fn newly_dropped(&self) -> u64 {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         let dropped = self.dropped.read();
         dropped - std::mem::replace(&mut *told, dropped)
     }
@@ -183,7 +180,7 @@ impl Tail {
     /// Keeps a line, whose credentials are masked.
     pub fn add(&self, line: &Said<'_>) {
         let rest = line.written();
-        let mut lines = self.lock();
+        let mut lines = self.lines.lock();
         let id = lines.head() + 1;
         lines.add(Kept { id, level: line.level, json: format!("{{\"id\":{id},{rest}").into() });
         self.head.send_replace(id);
@@ -196,24 +193,24 @@ impl Tail {
 
     /// What there is for a reader at `place`, who wants lines of this level and graver ones.
     pub fn portion(&self, place: i64, least: Level) -> Portion {
-        self.lock().portion(place, |line| line.level <= least)
+        self.lines.lock().portion(place, |line| line.level <= least)
     }
 
     /// The place before the oldest line that is kept.
     pub fn begin(&self) -> i64 {
-        self.lock().begin()
+        self.lines.lock().begin()
     }
 
     /// The place from which on there are the last `count` lines of this level and graver ones.
     pub fn before_last(&self, count: usize, least: Level) -> i64 {
-        let lines = self.lock();
+        let lines = self.lines.lock();
         let wanted = lines.newest().filter(|line| line.level <= least).nth(count);
         wanted.map_or_else(|| lines.begin(), |line| line.id)
     }
 
     /// The lines before number `before`, or the newest ones.
     pub fn page(&self, before: Option<i64>, limit: usize, least: Level) -> Page {
-        let lines = self.lock();
+        let lines = self.lines.lock();
         let wanted = |line: &&Kept| line.level <= least && before.is_none_or(|before| line.id < before);
         let mut found: Vec<&Kept> = lines.newest().filter(wanted).take(limit + 1).collect();
         let more = found.len() > limit;
@@ -222,10 +219,6 @@ impl Tail {
             more: found.last().filter(|_| more).map(|line| line.id),
             items: found.into_iter().map(|line| line.json.clone()).collect(),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Recent<Kept>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

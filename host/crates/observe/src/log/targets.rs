@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 /// A crate of the host, and the name that its lines have in its place.
-const CRATES: [(&str, &str); 13] = [
+const CRATES: [(&str, &str); 14] = [
     ("cardinal_base", "cardinal"),
     ("cardinal_cards", "cardinal::cards"),
     ("cardinal_control", "cardinal"),
@@ -17,17 +17,20 @@ const CRATES: [(&str, &str); 13] = [
     ("cardinal_schema_sql", "cardinal::schema_sql"),
     ("cardinal_serve", "cardinal"),
     ("cardinal_store", "cardinal::db"),
-    ("cardinal_supervisor", "cardinal"),
+    // A process of its own, whose lines another process passes on.
+    ("cardinal_supervisor::provision", "cardinal::provision"),
+    ("cardinal_supervisor", "cardinal::keeper"),
 ];
 
 /// The name of a target, in two parts that belong together.
 pub(super) fn parts(target: &str) -> [&str; 2] {
-    let end = target.find("::").unwrap_or(target.len());
-    let (name, rest) = target.split_at(end);
-    match CRATES.iter().find(|(own, _)| *own == name) {
-        Some((_, shown)) => [shown, rest],
-        None => [target, ""],
+    for (own, shown) in CRATES {
+        match target.strip_prefix(own) {
+            Some(rest) if rest.is_empty() || rest.starts_with("::") => return [shown, rest],
+            _ => {}
+        }
     }
+    [target, ""]
 }
 
 /// The same as one text.
@@ -48,7 +51,9 @@ mod tests {
             ("cardinal_store::outage", "cardinal::db::outage"),
             ("cardinal_schema::migrate", "cardinal::db::migrate"),
             ("cardinal_plugin_host::registry", "cardinal::plugin::registry"),
-            ("cardinal_supervisor::keeper::local", "cardinal::keeper::local"),
+            ("cardinal_supervisor::local", "cardinal::keeper::local"),
+            ("cardinal_supervisor::provision", "cardinal::provision"),
+            ("cardinal_supervisor::provisioner", "cardinal::keeper::provisioner"),
             ("cardinal_serve", "cardinal"),
             ("cardinal::access", "cardinal::access"),
             ("cardinal_server::x", "cardinal_server::x"),

@@ -5,13 +5,14 @@ use std::{
     io::{self, Write},
     mem,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle, Thread},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use time::OffsetDateTime;
 use tracing::Level;
 
@@ -54,7 +55,7 @@ impl Writer {
     pub(super) fn write(&self, at: OffsetDateTime, level: Level, line: &[u8]) {
         match self {
             Self::Direct { out, dropped } => {
-                let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut out = out.lock();
                 if out.write_all(line).and_then(|()| out.flush()).is_err() {
                     dropped.fetch_add(1, Ordering::Relaxed);
                 }
@@ -118,7 +119,7 @@ pub(super) struct Buffers {
 
 impl Buffers {
     fn put(&self, at: i128, line: &[u8]) {
-        let mut buffer = self.shards[shard_index(SHARDS)].0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = self.shards[shard_index(SHARDS)].0.lock();
         if buffer.bytes.len() + line.len() > BUFFER_LIMIT {
             drop(buffer);
             self.dropped.count();
@@ -153,7 +154,7 @@ impl Buffers {
     /// Takes what has come together, in the order of the times; `false` when that is nothing.
     fn take(&self, taken: &mut [Buffer; SHARDS], text: &mut Vec<u8>) -> bool {
         for (CachePadded(shard), buffer) in self.shards.iter().zip(taken.iter_mut()) {
-            mem::swap(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner), buffer);
+            mem::swap(&mut *shard.lock(), buffer);
         }
         let mut order: Vec<(i128, usize, usize, usize)> = Vec::new();
         for (shard, buffer) in taken.iter().enumerate() {
@@ -188,9 +189,7 @@ impl Buffers {
 
     fn sleep(&self) {
         self.asleep.store(true, Ordering::SeqCst);
-        let is_empty = |CachePadded(shard): &CachePadded<Mutex<Buffer>>| {
-            shard.lock().unwrap_or_else(PoisonError::into_inner).lines.is_empty()
-        };
+        let is_empty = |CachePadded(shard): &CachePadded<Mutex<Buffer>>| shard.lock().lines.is_empty();
         // In one order with `write`: either this sees the line, or that sees it asleep.
         if self.shards.iter().all(is_empty) && !self.ended.load(Ordering::SeqCst) {
             thread::park();
@@ -214,7 +213,7 @@ mod tests {
     impl Write for Slow {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let _ = self.may.recv();
-            self.out.lock().unwrap().extend_from_slice(bytes);
+            self.out.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -251,7 +250,7 @@ mod tests {
         });
         drop(permit);
         drop(flush);
-        let out = String::from_utf8(out.lock().unwrap().clone()).unwrap();
+        let out = String::from_utf8(out.lock().clone()).unwrap();
         let mut numbers: Vec<i64> = out.lines().map(|line| line.parse().unwrap()).collect();
         assert_eq!(numbers.len(), 2_001);
         // The first batch was taken while the others were still writing; within each all is in order.
@@ -274,7 +273,7 @@ mod tests {
         assert!(dropped > 0);
         drop(permit);
         drop(flush);
-        let written = out.lock().unwrap().len() / line.len();
+        let written = out.lock().len() / line.len();
         assert_eq!(written as u64 + dropped, lines as u64);
     }
 

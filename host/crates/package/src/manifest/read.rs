@@ -6,15 +6,16 @@ use semver::{Version, VersionReq};
 use serde_json::Value;
 
 use super::{
-    Access, BODY_LIMIT, Backend, CONCURRENCY_LIMIT, CONNECTIONS_LIMIT, CardTab, DeclaredRoute, Engine, Limits,
-    Manifest, PATH_LIMIT, Problem, Problems, ROUTES_LIMIT, TABS_LIMIT, TIMEOUT_LIMIT, TOOL_BYTES_LIMIT,
+    Access, BODY_LIMIT, Backend, CONCURRENCY_LIMIT, CONNECTIONS_LIMIT, DeclaredRoute, Engine, Limits, Manifest,
+    PATH_LIMIT, Problem, Problems, REQUIRES_LIMIT, ROUTES_LIMIT, TIMEOUT_LIMIT, TOOL_BYTES_LIMIT,
     TOOL_DESCRIPTION_LIMIT, TOOL_NAME_ADVICE, TOOL_NAME_LIMIT, TOOLS_LIMIT, Tool, Warning,
+    contributes::{self, Around, Contributes},
     field::{Field, Findings, Object},
     is_kebab, is_plain_relative, is_prefix, is_reserved,
 };
 use crate::state::Code;
 
-const FIELDS: [&str; 15] = [
+const FIELDS: [&str; 16] = [
     "$schema",
     "name",
     "version",
@@ -22,6 +23,7 @@ const FIELDS: [&str; 15] = [
     "description",
     "author",
     "engine",
+    "requires",
     "contributes",
     "provides_kinds",
     "reads_kinds",
@@ -32,8 +34,7 @@ const FIELDS: [&str; 15] = [
     "limits",
 ];
 /// Longest title, label, author, kind, handler, summary.
-const LINE_LIMIT: usize = 200;
-const TAB_ID_LIMIT: usize = 64;
+pub(super) const LINE_LIMIT: usize = 200;
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH or DELETE";
 
 pub(super) fn manifest(bytes: &[u8]) -> Result<(Manifest, Vec<Warning>), Problems> {
@@ -66,18 +67,22 @@ fn whole(field: &Field) -> Option<Manifest> {
     let known_name = name.as_deref().unwrap_or_default();
     let version = version(&object);
     let engine = engine(&object);
-    let card_tabs = card_tabs(&object);
+    let provides_kinds = kinds(&object, "provides_kinds");
+    let backend = backend(&object, known_name);
+    let around = Around { kinds: &provides_kinds, backend: backend.as_ref() };
+    let contributes = contributes::read(&object, &around);
     let frontend_main = frontend_main(&object);
-    tabs_and_frontend(&object, &card_tabs, frontend_main.is_some());
+    contributions_and_frontend(&object, &contributes, frontend_main.is_some());
     let manifest = Manifest {
         title: line(&object, "title"),
         description: text(&object, "description"),
         author: line(&object, "author"),
-        card_tabs,
-        provides_kinds: kinds(&object, "provides_kinds"),
+        requires: requires(&object),
+        contributes,
+        provides_kinds,
         reads_kinds: kinds(&object, "reads_kinds"),
         frontend_main,
-        backend: backend(&object, known_name),
+        backend,
         tools: tools(&object, known_name),
         settings_schema: object.optional("settings_schema").and_then(|field| field.schema()),
         limits: limits(&object),
@@ -100,6 +105,12 @@ fn name(object: &Object) -> Option<String> {
         return None;
     }
     Some(name.to_owned())
+}
+
+/// Whether the host has them is for `compat`: the plugin is well-formed either way.
+fn requires(object: &Object) -> Vec<String> {
+    let fields = object.optional("requires").and_then(|field| field.array_of(REQUIRES_LIMIT)).unwrap_or_default();
+    fields.iter().filter_map(|field| field.line(LINE_LIMIT)).map(str::to_owned).collect()
 }
 
 fn version(object: &Object) -> Option<Version> {
@@ -125,38 +136,6 @@ fn engine(object: &Object) -> Option<Engine> {
     });
     let api = api.and_then(|field| field.string());
     Some(Engine { core_version: core?, plugin_api_version: api?.to_owned() })
-}
-
-fn card_tabs(object: &Object) -> Vec<CardTab> {
-    let Some(contributes) = object.optional("contributes").and_then(|field| field.object()) else { return Vec::new() };
-    contributes.done(&["cardTabs"]);
-    let fields = contributes.optional("cardTabs").and_then(|field| field.array_of(TABS_LIMIT)).unwrap_or_default();
-    let mut seen = HashSet::new();
-    let mut tabs = Vec::new();
-    for field in fields {
-        let Some(tab) = card_tab(&field) else { continue };
-        if !seen.insert(tab.id.clone()) {
-            field.wrong(Code::DuplicateTab, format!("a tab id other than {:?}, which is there already", tab.id));
-        }
-        tabs.push(tab);
-    }
-    tabs
-}
-
-fn card_tab(field: &Field) -> Option<CardTab> {
-    let object = field.object()?;
-    object.done(&["id", "label", "icon"]);
-    let id = object.required("id", "the id of the tab").and_then(|field| {
-        let id = field.line(TAB_ID_LIMIT)?;
-        let plain = !id.chars().any(char::is_whitespace);
-        if !plain {
-            field.wrong(Code::BadManifest, "an id without spaces");
-        }
-        plain.then_some(id)
-    });
-    let label = object.required("label", "the label of the tab").and_then(|field| field.line(LINE_LIMIT));
-    let icon = line(&object, "icon");
-    Some(CardTab { id: id?.to_owned(), label: label?.to_owned(), icon })
 }
 
 fn kinds(object: &Object, name: &str) -> Vec<String> {
@@ -189,22 +168,26 @@ fn frontend_main(object: &Object) -> Option<String> {
     Some(main.to_owned())
 }
 
-fn tabs_and_frontend(object: &Object, tabs: &[CardTab], has_main: bool) {
-    if !tabs.is_empty() && !has_main && frontend_is_absent(object) {
-        object.wrong("frontend", Code::BadManifest, "frontend.main, since contributes.cardTabs has tabs to render");
+fn contributions_and_frontend(object: &Object, contributes: &Contributes, has_main: bool) {
+    if contributes.needs_frontend() && !has_main && frontend_is_absent(object) {
+        object.wrong("frontend", Code::BadManifest, "frontend.main, since contributes has something to draw");
     }
-    if has_main && tabs.is_empty() && object.optional("contributes").is_none_or(|field| is_empty(field.value)) {
-        object.wrong("contributes", Code::BadManifest, "contributes.cardTabs, since frontend.main has tabs to render");
+    // What is there but wrong has its own problem already.
+    let asks_for_it = |list: &str, item: &Value| list != "cardActions" || item.get("route").is_none();
+    let has_drawn = ["cardTabs", "pages", "cardActions"].iter().any(|list| {
+        let items = object.map.get("contributes").and_then(|contributes| contributes.get(list));
+        let all = |items: &Value| items.as_array().is_none_or(|items| items.iter().any(|item| asks_for_it(list, item)));
+        items.is_some_and(all)
+    });
+    if has_main && !contributes.needs_frontend() && !has_drawn {
+        let expected = "contributes with a tab, a page or an action to draw, since there is frontend.main";
+        object.wrong("contributes", Code::BadManifest, expected);
     }
 }
 
 /// A `main` that is there but wrong has its own problem already.
 fn frontend_is_absent(object: &Object) -> bool {
     object.optional("frontend").is_none_or(|field| field.value.get("main").is_none())
-}
-
-fn is_empty(contributes: &Value) -> bool {
-    contributes.get("cardTabs").is_none_or(|tabs| tabs.as_array().is_some_and(Vec::is_empty))
 }
 
 fn backend(object: &Object, plugin: &str) -> Option<Backend> {
@@ -409,7 +392,7 @@ fn timeout(object: &Object) -> Option<Duration> {
     object.optional("timeout_ms")?.integer(1..=most).map(Duration::from_millis)
 }
 
-fn line(object: &Object, name: &str) -> Option<String> {
+pub(super) fn line(object: &Object, name: &str) -> Option<String> {
     object.optional(name)?.line(LINE_LIMIT).map(str::to_owned)
 }
 

@@ -5,6 +5,8 @@ use serde_json::json;
 
 use super::*;
 
+mod contributes;
+
 fn valid() -> Value {
     json!({
         "$schema": "https://example.org/manifest.json",
@@ -242,7 +244,7 @@ proptest! {
         match read(&document) {
             Ok((manifest, _)) => {
                 prop_assert!(is_kebab(&manifest.name) && !is_reserved(&manifest.name));
-                prop_assert_eq!(manifest.card_tabs.is_empty(), manifest.frontend_main.is_none());
+                prop_assert_eq!(manifest.contributes.needs_frontend(), manifest.frontend_main.is_some());
                 for tool in &manifest.tools {
                     let prefix = format!("plugin_{}_", manifest.snake_name());
                     prop_assert!(tool.name.starts_with(&prefix));
@@ -277,9 +279,14 @@ fn what_every_client_is_sent_is_bounded() {
     };
     let tab = |n: usize| json!({"id": format!("t{n}"), "label": "T"});
     let route = |n: usize| json!({"method": "GET", "path": format!("/{n}")});
-    let bounds: [(&str, usize, Item<'_>); 3] = [
+    let page = |n: usize| json!({"id": format!("p{n}"), "label": "P"});
+    let column = |n: usize| json!({"id": format!("c{n}"), "label": "C", "kind": "price", "value": "/v"});
+    let bounds: [(&str, usize, Item<'_>); 6] = [
         ("/mcp/tools", TOOLS_LIMIT, &tool),
         ("/contributes/cardTabs", TABS_LIMIT, &tab),
+        ("/contributes/pages", PAGES_LIMIT, &page),
+        ("/contributes/listColumns", COLUMNS_LIMIT, &column),
+        ("/contributes/cardActions", ACTIONS_LIMIT, &page),
         ("/backend/routes", ROUTES_LIMIT, &route),
     ];
     for (pointer, limit, item) in bounds {

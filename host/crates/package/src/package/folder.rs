@@ -161,7 +161,7 @@ fn read_whole(file: File, limit: u64, path: &Path) -> Result<Bytes, Refusal> {
         return Err(too_large(path, limit));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
-    // One byte more than allowed tells a file that grows while it is read.
+    // One byte more than allowed shows a file that grows while it is read.
     file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, error))?;
     if bytes.len() as u64 > limit { Err(too_large(path, limit)) } else { Ok(bytes.into()) }
 }

@@ -32,11 +32,8 @@ pub(super) fn manifest_in(library: &Bytes) -> Option<Bytes> {
 }
 
 pub(super) fn read(name: &str, library: Bytes) -> Result<Package, Refusal> {
-    let section = preflight::check(&library)?.package.ok_or_else(|| {
-        Refusal::new(Code::BadManifest, "The library has no package inside it.")
-            .expected(format!("manifest.json in the section {}", section::PACKAGE_SECTION))
-            .fix("Put the library into a folder of its own, beside its manifest.json.")
-    })?;
+    // Only where the package lies: whether the library is fit for this host is checked once the package is trusted.
+    let Some(section) = preflight::package_of(&library) else { return Err(no_package(&library)) };
     let (mut manifest, mut schema_sql, mut frontend) = (None, None, BTreeMap::new());
     for (name, data) in files(section)? {
         let data = library.slice_ref(data);
@@ -63,6 +60,13 @@ pub(super) fn read(name: &str, library: Bytes) -> Result<Package, Refusal> {
         form: Form::SingleFile,
         library: library.clone(),
     })
+}
+
+fn no_package(library: &[u8]) -> Refusal {
+    let no_package = Refusal::new(Code::BadManifest, "The library has no package inside it.")
+        .expected(format!("manifest.json in the section {}", section::PACKAGE_SECTION))
+        .fix("Put the library into a folder of its own, beside its manifest.json.");
+    preflight::check(library).err().unwrap_or(no_package)
 }
 
 fn frontend_path(name: &str) -> Result<&str, Refusal> {

@@ -8,6 +8,11 @@ fn library(header: &Header) -> Vec<u8> {
     Elf::default().build(Some(header))
 }
 
+fn bytes_of(header: &Header) -> Vec<u8> {
+    let Header { magic, format, api, minor, panic, flags, reserved, layout_hash, target } = header;
+    [&magic[..], format, api, minor, panic, flags, reserved, layout_hash, target].concat()
+}
+
 struct Elf {
     kind: u16,
     machine: u16,
@@ -17,7 +22,7 @@ struct Elf {
 
 impl Default for Elf {
     fn default() -> Self {
-        let symbol = ROOT_MODULE_LOADER_NAME.as_bytes();
+        let symbol = ENTRY_SYMBOL.as_bytes();
         Self { kind: 3, machine: machine_of(std::env::consts::ARCH).unwrap(), symbol, defined: 1 }
     }
 }
@@ -28,8 +33,7 @@ impl Elf {
         let names: &[u8] = b"\0.dynsym\0.dynstr\0.crd_hdr\0.shstrtab\0";
         let mut symbols = vec![0u8; 24];
         symbols.extend([&1u32.to_le_bytes()[..], &[0x11, 0], &self.defined.to_le_bytes(), &[0; 16]].concat());
-        let header: Vec<u8> =
-            header.map(|it| [&it.magic[..], &it.format, &it.api, &it.panic, &it.target].concat()).unwrap_or_default();
+        let header: Vec<u8> = header.map(bytes_of).unwrap_or_default();
         let mut at = 64 + 2 * 56;
         let mut place = |data: &[u8]| {
             let offset = at;
@@ -121,7 +125,12 @@ fn what_the_header_says_is_held_against_the_host() {
     assert_eq!(code(&library(&Header { panic: 9u32.to_le_bytes(), ..good })), Code::PanicAbort);
     assert_eq!(code(&library(&Header { api: 2u32.to_le_bytes(), ..good })), Code::UnsupportedApiVersion);
     assert_eq!(code(&library(&Header { format: 7u32.to_le_bytes(), ..good })), Code::LayoutMismatch);
-    let mut target = [0; 44];
+    let another = (LAYOUT_HASH ^ 1).to_le_bytes();
+    assert_eq!(code(&library(&Header { layout_hash: another, ..good })), Code::LayoutMismatch);
+    assert_eq!(code(&library(&Header { flags: 1u32.to_le_bytes(), ..good })), Code::FeatureMissing);
+    let later = Header { flags: (1u32 << 16).to_le_bytes(), minor: [9, 0, 0, 0], reserved: [1; 4], ..good };
+    assert!(check(&library(&later)).is_ok(), "a later minor version, with what may be ignored");
+    let mut target = [0; cardinal_plugin_abi::section::TARGET];
     target[..16].copy_from_slice(b"x86_64-linux-mus");
     assert_eq!(code(&library(&Header { target, ..good })), Code::WrongPlatform);
 }
@@ -142,7 +151,8 @@ proptest! {
     /// Damage anywhere: a verdict, never a panic; and what passes lies within the file.
     #[test]
     fn damaged_libraries_get_a_verdict(
-        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12), cut in any::<prop::sample::Index>()
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
+        cut in any::<prop::sample::Index>()
     ) {
         let mut bytes = library(&Header::of_this_build());
         for (at, value) in damage {

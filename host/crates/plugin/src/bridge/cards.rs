@@ -1,36 +1,39 @@
-//! The doors to the catalogue.
+//! The doors to the catalogue. Each acts for the call's user, or for the plugin's own outside any.
 
-use cardinal_plugin_abi::{Bytes, CallId, CtxId, Fut, Slice, host::Id};
+use std::sync::Arc;
+
+use cardinal_identity::auth::caller::Caller;
+use cardinal_plugin_abi::{Answer, Bytes, CallId, CtxId, Fut, Slice, host::Id};
 use uuid::Uuid;
 
 use super::{
     door::{begin, call_of, text},
+    scope::{CallScope, Scope},
     waits::Waiting,
 };
-use crate::context::Source;
+use crate::context::{PluginContext, Source};
 
-pub(super) extern "C" fn read_card(ctx: CtxId, call: CallId, card: Id, user: Id) -> Fut<Bytes> {
+pub(super) extern "C" fn read_card(ctx: CtxId, call: CallId, card: Id) -> Fut<Bytes> {
     begin(ctx, |scope| {
-        let (scope, call) = (scope.clone(), call_of(ctx, call)?);
-        let (card, user) = (Uuid::from_bytes(card.bytes), Uuid::from_bytes(user.bytes));
-        let waiting = Waiting::start(call.as_ref());
-        Ok(async move {
-            let _waiting = waiting;
-            let caller = call.as_ref().map(|call| &*call.caller);
-            Ok(Bytes::from(scope.context.read_card(caller, card, user).await?))
-        })
+        let (acting, card) = (Acting::new(scope, call_of(ctx, call)?), Uuid::from_bytes(card.bytes));
+        Ok(async move { Ok(Bytes::from(acting.context().read_card(acting.caller(), card).await?)) })
     })
 }
 
-pub(super) extern "C" fn list_cards(ctx: CtxId, call: CallId, user: Id, query: Slice<'_>) -> Fut<Bytes> {
+pub(super) extern "C" fn list_cards(ctx: CtxId, call: CallId, query: Slice<'_>) -> Fut<Bytes> {
     begin(ctx, |scope| {
-        let (scope, call) = (scope.clone(), call_of(ctx, call)?);
-        let (user, query) = (Uuid::from_bytes(user.bytes), text(query, "the query")?);
-        let waiting = Waiting::start(call.as_ref());
+        let (acting, query) = (Acting::new(scope, call_of(ctx, call)?), text(query, "the query")?);
+        Ok(async move { Ok(Bytes::from(acting.context().list_cards(acting.caller(), &query).await?)) })
+    })
+}
+
+/// Waiting for an event is not waiting for the database.
+pub(super) extern "C" fn card_events(ctx: CtxId, call: CallId, query: Slice<'_>) -> Fut<Bytes> {
+    begin(ctx, |scope| {
+        let (scope, call, query) = (Arc::clone(scope), call_of(ctx, call)?, text(query, "the query")?);
         Ok(async move {
-            let _waiting = waiting;
             let caller = call.as_ref().map(|call| &*call.caller);
-            Ok(Bytes::from(scope.context.list_cards(caller, user, &query).await?))
+            Ok(Bytes::from(scope.context.card_events(caller, &query).await?))
         })
     })
 }
@@ -39,40 +42,47 @@ pub(super) extern "C" fn enrich_card(
     ctx: CtxId,
     call: CallId,
     card: Id,
-    user: Id,
     source_key: Slice<'_>,
     kind: Slice<'_>,
     data: Slice<'_>,
-) -> Fut<u64> {
+) -> Fut<Answer> {
     begin(ctx, |scope| {
-        let (scope, call) = (scope.clone(), call_of(ctx, call)?);
-        let (card, user) = (Uuid::from_bytes(card.bytes), Uuid::from_bytes(user.bytes));
+        let (acting, card) = (Acting::new(scope, call_of(ctx, call)?), Uuid::from_bytes(card.bytes));
         let (key, kind, data) = (text(source_key, "source_key")?, text(kind, "kind")?, text(data, "data")?);
-        let waiting = Waiting::start(call.as_ref());
         Ok(async move {
-            let _waiting = waiting;
-            let caller = call.as_ref().map(|call| &*call.caller);
-            scope.context.enrich_card(caller, Source { card, user, key: &key, kind: &kind, data: &data }).await
+            let source = Source { card, key: &key, kind: &kind, data: &data };
+            acting.context().enrich_card(acting.caller(), source).await.map(Answer::from)
         })
     })
 }
 
-pub(super) extern "C" fn remove_source(
-    ctx: CtxId,
-    call: CallId,
-    card: Id,
-    user: Id,
-    source_key: Slice<'_>,
-) -> Fut<u64> {
+pub(super) extern "C" fn remove_source(ctx: CtxId, call: CallId, card: Id, source_key: Slice<'_>) -> Fut<Answer> {
     begin(ctx, |scope| {
-        let (scope, call) = (scope.clone(), call_of(ctx, call)?);
-        let (card, user) = (Uuid::from_bytes(card.bytes), Uuid::from_bytes(user.bytes));
+        let (acting, card) = (Acting::new(scope, call_of(ctx, call)?), Uuid::from_bytes(card.bytes));
         let key = text(source_key, "source_key")?;
-        let waiting = Waiting::start(call.as_ref());
-        Ok(async move {
-            let _waiting = waiting;
-            let caller = call.as_ref().map(|call| &*call.caller);
-            scope.context.remove_source(caller, card, user, &key).await
-        })
+        Ok(async move { acting.context().remove_source(acting.caller(), card, &key).await.map(Answer::from) })
     })
+}
+
+/// Who asks; a call waits for the database while this lives.
+struct Acting {
+    scope: Arc<Scope>,
+    call: Option<Arc<CallScope>>,
+    _waiting: Option<Waiting>,
+}
+
+impl Acting {
+    fn new(scope: &Arc<Scope>, call: Option<Arc<CallScope>>) -> Self {
+        let waiting = Waiting::start(call.as_ref());
+        Self { scope: Arc::clone(scope), call, _waiting: waiting }
+    }
+
+    fn context(&self) -> &PluginContext {
+        &self.scope.context
+    }
+
+    /// `None`: the plugin itself.
+    fn caller(&self) -> Option<&Caller> {
+        self.call.as_ref().map(|call| &*call.caller)
+    }
 }

@@ -7,11 +7,12 @@ use std::{
 };
 
 use cardinal_plugin_abi::{
-    Bytes, CallId, CtxId, Error, Fut, Slice, Stream,
+    Answer, Bytes, CallId, CtxId, Error, Fut, Slice, Stream,
     door::contain,
     host::{ConnId, StmtId},
     stream::Source,
 };
+use futures_util::TryFutureExt;
 use tokio::sync::mpsc;
 
 use super::{
@@ -65,10 +66,10 @@ fn busy(ctx: CtxId, number: ConnId) -> Result<(Arc<Connection>, Option<Waiting>)
 struct Ticket(ConnId);
 
 impl Ticket {
-    fn deliver(self) -> ConnId {
+    fn deliver(self) -> Answer {
         let number = self.0;
         std::mem::forget(self);
-        number
+        number.into()
     }
 }
 
@@ -88,7 +89,7 @@ pub(super) fn give_back(number: ConnId) {
     }
 }
 
-pub extern "C" fn connect(ctx: CtxId, call: CallId) -> Fut<u64> {
+pub extern "C" fn connect(ctx: CtxId, call: CallId) -> Fut<Answer> {
     let start = |scope: &Arc<Scope>| {
         let (scope, call) = (scope.clone(), call_of(ctx, call)?);
         let waiting = Waiting::start(call.as_ref());
@@ -141,34 +142,34 @@ pub extern "C" fn query(ctx: CtxId, number: ConnId, statement: StmtId, params: S
     })
 }
 
-pub extern "C" fn execute(ctx: CtxId, number: ConnId, statement: StmtId, params: Slice<'_>) -> Fut<u64> {
+pub extern "C" fn execute(ctx: CtxId, number: ConnId, statement: StmtId, params: Slice<'_>) -> Fut<Answer> {
     begin(ctx, |_| {
         let (connection, waiting) = busy(ctx, number)?;
         let params = bytes::Bytes::copy_from_slice(params.get());
         Ok(async move {
             let _waiting = waiting;
-            connection.execute(statement, params).await
+            connection.execute(statement, params).await.map(Answer::from)
         })
     })
 }
 
-pub extern "C" fn batch(ctx: CtxId, number: ConnId, text: Slice<'_>) -> Fut<u8> {
+pub extern "C" fn batch(ctx: CtxId, number: ConnId, text: Slice<'_>) -> Fut<Answer> {
     begin(ctx, |_| {
         let ((connection, waiting), sql) = (busy(ctx, number)?, sql(text)?);
         Ok(async move {
             let _waiting = waiting;
-            connection.batch(sql).await.map(|()| 0)
+            connection.batch(sql).await.map(|()| Answer::default())
         })
     })
 }
 
-pub extern "C" fn copy_in(ctx: CtxId, number: ConnId, text: Slice<'_>, data: Stream) -> Fut<u64> {
+pub extern "C" fn copy_in(ctx: CtxId, number: ConnId, text: Slice<'_>, data: Stream) -> Fut<Answer> {
     let start = |scope: &Arc<Scope>| {
         let (connection, sql) = (connection(ctx, number)?, sql(text)?);
         let data = Lent::new(scope, data)?;
-        Ok(connection.copy_in(sql, data))
+        Ok(connection.copy_in(sql, data).map_ok(|copied| copied.map(Answer::from)))
     };
-    let outcome: Fut<Result<u64, Error>> = begin(ctx, start);
+    let outcome: Fut<Result<Answer, Error>> = begin(ctx, start);
     // An error of the plugin's own stream comes back to it as it was.
     Fut::new(async move { outcome.await? })
 }

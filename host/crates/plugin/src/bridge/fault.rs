@@ -13,6 +13,10 @@ use cardinal_store::error::StoreError;
 pub(super) fn report(ctx: CtxId, fault: Fault) -> Error {
     let scope = scope::context(ctx);
     let error = to_error(scope.as_ref().map_or("", |scope| scope.context.name()), fault);
+    if let Some(scope) = scope.filter(|_| matches!(error.code, error::INTERNAL | error::DATABASE | error::UNAVAILABLE))
+    {
+        scope.given.add();
+    }
     Error { flags: error.flags | flags::HOST, ..error }
 }
 

@@ -1,9 +1,8 @@
 //! Metrics that a plugin sets, kept within bounds: a plugin can't fill the host's memory with names.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
 
 /// The most series of one plugin; what comes after is dropped and counted.
 const SERIES_LIMIT: usize = 500;
@@ -52,7 +51,7 @@ pub struct Metrics {
 impl Metrics {
     /// Changes a series; nonsense is dropped and counted.
     pub fn change(&self, kind: u32, name: &str, value: f64, labels: &str) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.lock();
         if !inner.change(kind, name, value, labels).unwrap_or(false) {
             inner.dropped += 1;
         }
@@ -60,13 +59,13 @@ impl Metrics {
 
     /// Every series as it stands.
     pub fn snapshot(&self) -> Vec<(Series, Value)> {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.lock();
         inner.series.iter().map(|(series, value)| (series.clone(), value.clone())).collect()
     }
 
     /// How many changes were dropped.
     pub fn dropped(&self) -> u64 {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).dropped
+        self.inner.lock().dropped
     }
 }
 

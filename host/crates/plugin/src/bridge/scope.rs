@@ -4,13 +4,14 @@ use std::{
     any::Any,
     collections::BTreeSet,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Instant,
 };
 
 use cardinal_plugin_abi::{CallId, CtxId, host::ConnId};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -33,7 +34,8 @@ pub struct Scope {
     pub context: PluginContext,
     pub metrics: Metrics,
     pub leases: Leases,
-    /// Cancelled when the instance is told to stop.
+    pub given: GivenErrors,
+    /// Cancelled when the instance is to stop.
     pub stopping: CancellationToken,
     instance: OnceLock<Weak<dyn Any + Send + Sync>>,
     placement: OnceLock<Placement>,
@@ -47,6 +49,7 @@ impl Scope {
         Arc::new(Self {
             leases: Leases { state: InFlight::from_tag(context.mark()), idle: Notify::new() },
             context,
+            given: GivenErrors::default(),
             metrics: Metrics::default(),
             stopping: CancellationToken::new(),
             instance: OnceLock::new(),
@@ -81,13 +84,13 @@ pub fn admit(scope: Arc<Scope>) -> Option<CtxId> {
 }
 
 /// The live context of a number, for the plugin whose code this thread runs. Another plugin's number is refused like one
-/// that was never given: the number alone opens nothing on a thread that is known to be somebody else's.
+/// that was never given: the number alone opens nothing on a thread that is known to be another's.
 pub fn context(ctx: CtxId) -> Option<Arc<Scope>> {
     CONTEXTS.get(ctx).filter(|scope| may_ask(current::mark(), scope))
 }
 
 fn may_ask(asking: PluginTag, scope: &Scope) -> bool {
-    // The host's own threads, and those that a plugin has started and not registered, run nobody's code.
+    // The host's own threads, and those that a plugin has started and not registered, belong to none.
     if asking.page().is_none() || shm::is_same_plugin(asking, scope.context.mark()) {
         return true;
     }
@@ -99,7 +102,7 @@ fn may_ask(asking: PluginTag, scope: &Scope) -> bool {
 fn note_foreign(asking: PluginTag, owner: &str) {
     static NOTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let plugin = shm::plugin_name(asking).unwrap_or_default();
-    if NOTED.lock().unwrap_or_else(PoisonError::into_inner).insert(plugin.clone()) {
+    if NOTED.lock().insert(plugin.clone()) {
         tracing::error!(plugin, owner, "a plugin used the context number of another plugin and was refused");
     }
 }
@@ -155,20 +158,20 @@ impl CallScope {
         self
     }
 
-    /// The same call, with somebody who hears how far it is.
+    /// The same call, with a receiver of its progress.
     pub fn with_progress(mut self, progress: Option<ProgressSender>) -> Self {
         self.progress = progress;
         self
     }
 
-    /// Where the plugin's reports of the call go; `None` when nobody hears them.
+    /// Takes the plugin's progress reports; `None` when they are not read.
     pub const fn progress(&self) -> Option<&ProgressSender> {
         self.progress.as_ref()
     }
 
     /// Works on the request body; `None` inside when the call is over.
     pub fn with_request_body<R>(&self, work: impl FnOnce(&mut Option<BodyStream>) -> R) -> R {
-        work(&mut self.body.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.body.lock())
     }
 
     pub fn is_over(&self) -> bool {
@@ -178,12 +181,12 @@ impl CallScope {
     /// Notes a connection that goes back when the call ends, if nothing else gives it back before; `false` when the call
     /// is over.
     pub fn has_taken(&self, connection: ConnId) -> bool {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        self.connections.lock().push(connection);
         !self.is_over() // `end` may have looked before it was there
     }
 
     pub fn gave_back(&self, connection: ConnId) {
-        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connections = self.connections.lock();
         connections.retain(|other| *other != connection);
     }
 
@@ -208,7 +211,7 @@ impl CallScope {
             token.cancel();
         }
         drop(self.with_request_body(Option::take));
-        let left = std::mem::take(&mut *self.connections.lock().unwrap_or_else(PoisonError::into_inner));
+        let left = std::mem::take(&mut *self.connections.lock());
         left.into_iter().for_each(database::give_back);
     }
 }
@@ -244,6 +247,26 @@ impl Drop for CallNumber {
     fn drop(&mut self) {
         CALLS.remove(self.number);
         self.scope.end();
+    }
+}
+
+/// How many errors for which the host or the database is to blame were given to an instance and not claimed yet. A plugin
+/// that claims one that it was never given is to blame itself.
+#[derive(Default)]
+pub struct GivenErrors(AtomicU32);
+
+/// Errors that an instance does not pass on are not saved up beyond this.
+const GIVEN_LIMIT: u32 = 1_024;
+
+impl GivenErrors {
+    pub fn add(&self) {
+        let more = |given: u32| (given < GIVEN_LIMIT).then_some(given + 1);
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more); // at its limit it stays
+    }
+
+    /// Whether there was one to claim.
+    pub fn claim(&self) -> bool {
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |given| given.checked_sub(1)).is_ok()
     }
 }
 

@@ -3,9 +3,9 @@
 use std::{
     collections::HashMap,
     hash::{BuildHasher, Hasher},
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use rand::TryRng;
 
 use cardinal_observe::shard;
@@ -19,7 +19,7 @@ const SHARD_LIMIT: usize = 1 << 16;
 /// Random numbers that a shard gets from the system at a time.
 const DRAWN: usize = 32;
 
-/// A table of live things by number. A number is a secret of whoever got it: 60 of its 64 bits are random, so none can
+/// A table of live things by number. A number is its holder's secret: 60 of its 64 bits are random, so none can
 /// be guessed, and none is given twice. Number 0 is never given.
 pub struct Table<T> {
     shards: [Mutex<Shard<T>>; SHARDS],
@@ -132,7 +132,7 @@ impl<T: Clone> Table<T> {
     }
 
     fn lock(&self, shard: usize) -> MutexGuard<'_, Shard<T>> {
-        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[shard].lock()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{LazyLock, OnceLock};
 
 use abi_stable::prefix_type::PrefixTypeTrait;
 use cardinal_plugin_abi::{
-    Bytes, CallId, CtxId, Error, Fut, HostApi, HostApiRef, Slice, Stream, error,
+    Answer, Bytes, CallId, CtxId, Error, Fut, HostApi, HostApiRef, Slice, Stream, error,
     host::{ConnId, Id, StmtId},
 };
 
@@ -22,6 +22,7 @@ pub fn host_api(settings: String) -> HostApiRef {
             cancelled,
             read_card,
             list_cards,
+            card_events,
             enrich_card,
             remove_source,
             db_connect,
@@ -34,8 +35,8 @@ pub fn host_api(settings: String) -> HostApiRef {
             db_copy_out,
             connect_options: service_user,
             register_thread,
-            get_extension,
             progress,
+            get_extension,
         }
         .leak_into_prefix()
     });
@@ -48,9 +49,9 @@ fn nothing<T: Send + 'static>() -> Fut<T> {
     Fut::ready(Err(Error::new(error::UNAVAILABLE, reason)))
 }
 
-extern "C" fn log(_: CtxId, _: CallId, _: u32, _: Slice<'_>, _: Slice<'_>) {}
+extern "C" fn log(_: CtxId, _: CallId, _: u32, _: Slice<'_>, _: Slice<'_>, _: Slice<'_>) {}
 
-extern "C" fn metric(_: CtxId, _: u32, _: Slice<'_>, _: f64, _: Slice<'_>) {}
+extern "C" fn metric(_: CtxId, _: CallId, _: u32, _: Slice<'_>, _: f64, _: Slice<'_>, _: Slice<'_>) {}
 
 extern "C" fn defaults(_: CtxId) -> Bytes {
     Bytes::from(SETTINGS.get().cloned().unwrap_or_default())
@@ -60,27 +61,31 @@ extern "C" fn service_user(_: CtxId) -> Fut<Bytes> {
     nothing()
 }
 
-extern "C" fn cancelled(_: CtxId, _: CallId) -> Fut<u8> {
+extern "C" fn cancelled(_: CtxId, _: CallId) -> Fut<Answer> {
     nothing()
 }
 
-extern "C" fn read_card(_: CtxId, _: CallId, _: Id, _: Id) -> Fut<Bytes> {
+extern "C" fn read_card(_: CtxId, _: CallId, _: Id) -> Fut<Bytes> {
     nothing()
 }
 
-extern "C" fn list_cards(_: CtxId, _: CallId, _: Id, _: Slice<'_>) -> Fut<Bytes> {
+extern "C" fn list_cards(_: CtxId, _: CallId, _: Slice<'_>) -> Fut<Bytes> {
     nothing()
 }
 
-extern "C" fn enrich_card(_: CtxId, _: CallId, _: Id, _: Id, _: Slice<'_>, _: Slice<'_>, _: Slice<'_>) -> Fut<u64> {
+extern "C" fn card_events(_: CtxId, _: CallId, _: Slice<'_>) -> Fut<Bytes> {
     nothing()
 }
 
-extern "C" fn remove_source(_: CtxId, _: CallId, _: Id, _: Id, _: Slice<'_>) -> Fut<u64> {
+extern "C" fn enrich_card(_: CtxId, _: CallId, _: Id, _: Slice<'_>, _: Slice<'_>, _: Slice<'_>) -> Fut<Answer> {
     nothing()
 }
 
-extern "C" fn db_connect(_: CtxId, _: CallId) -> Fut<u64> {
+extern "C" fn remove_source(_: CtxId, _: CallId, _: Id, _: Slice<'_>) -> Fut<Answer> {
+    nothing()
+}
+
+extern "C" fn db_connect(_: CtxId, _: CallId) -> Fut<Answer> {
     nothing()
 }
 
@@ -94,15 +99,15 @@ extern "C" fn db_query(_: CtxId, _: ConnId, _: StmtId, _: Slice<'_>) -> Fut<Stre
     nothing()
 }
 
-extern "C" fn db_execute(_: CtxId, _: ConnId, _: StmtId, _: Slice<'_>) -> Fut<u64> {
+extern "C" fn db_execute(_: CtxId, _: ConnId, _: StmtId, _: Slice<'_>) -> Fut<Answer> {
     nothing()
 }
 
-extern "C" fn db_batch(_: CtxId, _: ConnId, _: Slice<'_>) -> Fut<u8> {
+extern "C" fn db_batch(_: CtxId, _: ConnId, _: Slice<'_>) -> Fut<Answer> {
     nothing()
 }
 
-extern "C" fn db_copy_in(_: CtxId, _: ConnId, _: Slice<'_>, _: Stream) -> Fut<u64> {
+extern "C" fn db_copy_in(_: CtxId, _: ConnId, _: Slice<'_>, _: Stream) -> Fut<Answer> {
     nothing()
 }
 

@@ -2,9 +2,11 @@
 //! put on the request's account when the call ends.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use super::scope::CallScope;
 
@@ -22,7 +24,7 @@ struct State {
 impl Waits {
     /// What has come together since it was taken last.
     pub fn take(&self) -> Duration {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if let Some(since) = state.since {
             let now = Instant::now();
             state.total += now.saturating_duration_since(since);
@@ -32,13 +34,13 @@ impl Waits {
     }
 
     fn begin(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.open += 1;
         state.since.get_or_insert_with(Instant::now);
     }
 
     fn end(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.open = state.open.saturating_sub(1);
         if state.open == 0
             && let Some(since) = state.since.take()
@@ -46,17 +48,13 @@ impl Waits {
             state.total += since.elapsed();
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A call waits for the database until this is dropped.
 pub(super) struct Waiting(Arc<CallScope>);
 
 impl Waiting {
-    /// Of nobody, when the plugin itself is at work.
+    /// None when the plugin itself is at work.
     pub(super) fn start(call: Option<&Arc<CallScope>>) -> Option<Self> {
         call.map(|call| {
             call.waits.begin();

@@ -1,6 +1,6 @@
 //! The plain doors: log, metrics, settings, who the plugin is, cancellation.
 
-use cardinal_plugin_abi::{Bytes, CallId, CtxId, Fut, Slice, door::contain};
+use cardinal_plugin_abi::{Answer, Bytes, CallId, CtxId, Fut, Slice, door::contain, host::cancel};
 use serde_json::json;
 
 use cardinal_control::crash::{current, handler};
@@ -14,7 +14,14 @@ use super::{
 const MESSAGE_LIMIT: usize = 8 << 10;
 const FIELDS_LIMIT: usize = 16 << 10;
 
-pub(super) extern "C" fn log(ctx: CtxId, call: CallId, level: u32, message: Slice<'_>, fields: Slice<'_>) {
+pub(super) extern "C" fn log(
+    ctx: CtxId,
+    call: CallId,
+    level: u32,
+    message: Slice<'_>,
+    fields: Slice<'_>,
+    _extra: Slice<'_>,
+) {
     contain(|| {
         let Ok(scope) = live(ctx) else { return };
         let plugin = scope.context.name();
@@ -47,7 +54,15 @@ fn cut(bytes: &[u8], limit: usize) -> &[u8] {
     &bytes[..bytes.len().min(limit)]
 }
 
-pub(super) extern "C" fn metric(ctx: CtxId, kind: u32, name: Slice<'_>, value: f64, labels: Slice<'_>) {
+pub(super) extern "C" fn metric(
+    ctx: CtxId,
+    _call: CallId,
+    kind: u32,
+    name: Slice<'_>,
+    value: f64,
+    labels: Slice<'_>,
+    _extra: Slice<'_>,
+) {
     contain(|| {
         if let (Ok(scope), Some(name), Some(labels)) = (live(ctx), name.as_text(), labels.as_text()) {
             scope.metrics.change(kind, name, value, labels);
@@ -76,11 +91,17 @@ pub(super) extern "C" fn service_user(ctx: CtxId) -> Fut<Bytes> {
     })
 }
 
-pub(super) extern "C" fn cancelled(ctx: CtxId, call: CallId) -> Fut<u8> {
-    let is_over = || live(ctx).is_err() || call_of(ctx, call).is_err();
-    let mut over = false;
-    if !contain(|| over = is_over()) || over {
-        return Fut::ready(Ok(1));
+pub(super) extern "C" fn cancelled(ctx: CtxId, call: CallId) -> Fut<Answer> {
+    let mut over = Some(cancel::STOPPING);
+    contain(|| {
+        over = match (live(ctx), call_of(ctx, call)) {
+            (Err(_), _) => Some(cancel::STOPPING),
+            (Ok(_), Err(_)) => Some(cancel::CALL_ENDED),
+            (Ok(_), Ok(_)) => None,
+        };
+    });
+    if let Some(reason) = over {
+        return Fut::ready(Ok(reason.into()));
     }
     begin(ctx, |scope| {
         let stopping = scope.stopping.clone();
@@ -88,15 +109,15 @@ pub(super) extern "C" fn cancelled(ctx: CtxId, call: CallId) -> Fut<u8> {
         Ok(async move {
             let Some(call) = call else {
                 stopping.cancelled().await;
-                return Ok(1);
+                return Ok(cancel::STOPPING.into());
             };
             let ended = call.cancellation();
-            tokio::select! {
-                () = stopping.cancelled() => {}
-                () = ended.cancelled() => {}
-                () = tokio::time::sleep_until(call.deadline.into()) => {}
-            }
-            Ok(1)
+            let reason = tokio::select! {
+                () = stopping.cancelled() => cancel::STOPPING,
+                () = ended.cancelled() => cancel::CALL_ENDED,
+                () = tokio::time::sleep_until(call.deadline.into()) => cancel::DEADLINE,
+            };
+            Ok(reason.into())
         })
     })
 }

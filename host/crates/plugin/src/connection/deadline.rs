@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc, LazyLock, PoisonError, Weak,
+        Arc, LazyLock, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -73,7 +73,7 @@ pub(super) async fn watch(shared: Weak<Shared>) {
     loop {
         tick.tick().await;
         let Some(shared) = shared.upgrade().filter(|shared| !shared.pool.is_closed()) else { return };
-        let out = shared.out.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let out = shared.out.lock().clone();
         for connection in out.iter().filter_map(Weak::upgrade) {
             end_overdue(&connection, &shared.connect.user);
         }

@@ -2,9 +2,9 @@
 //! pool asks for one.
 
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio_postgres::error::SqlState;
 
 /// A plugin that does it again and again keeps the database busy with nothing but this.
@@ -19,7 +19,7 @@ pub struct Mend {
 }
 
 impl Mend {
-    /// `ask` tells whether the login is in order now.
+    /// `ask` answers whether the login is in order now.
     pub fn by<F: Future<Output = bool> + Send + 'static>(ask: impl Fn() -> F + Send + Sync + 'static) -> Self {
         Self { ask: Box::new(move || Box::pin(ask())), last: Mutex::new(None) }
     }
@@ -32,7 +32,7 @@ impl Mend {
     /// Whether it is worth another try.
     pub(super) async fn mended(&self, now: Instant) -> bool {
         {
-            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = self.last.lock();
             if last.is_some_and(|last| now.duration_since(last) < AT_MOST_EVERY) {
                 return false;
             }

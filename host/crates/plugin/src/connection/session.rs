@@ -3,7 +3,7 @@
 use std::{
     num::NonZeroUsize,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -11,6 +11,7 @@ use std::{
 
 use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
 use futures_util::future::poll_fn;
+use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, SimpleQueryMessage, Socket, tls::NoTlsStream};
@@ -81,7 +82,7 @@ async fn drive(mut connection: Connection<Socket, NoTlsStream>) {
     while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
         match message {
             Ok(AsyncMessage::Notice(notice)) => tracing::debug!(notice = notice.message(), "PostgreSQL says"),
-            Ok(_) => {} // a notification that nobody waits for
+            Ok(_) => {} // a notification, which is not waited for
             Err(error) => {
                 tracing::debug!(error = %error, "a plugin's connection ended");
                 return;
@@ -114,7 +115,7 @@ pub(super) struct Session {
 impl Session {
     /// The statement, if it is prepared already.
     pub(super) fn cached(&self, sql: &str) -> Option<Arc<PreparedStatement>> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(sql)
+        self.cache.lock().get(sql)
     }
 
     pub(super) async fn prepare(&self, sql: String) -> Result<Arc<PreparedStatement>, tokio_postgres::Error> {
@@ -125,12 +126,12 @@ impl Session {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let traceless = !self.has_functions && leaves_no_trace(&sql);
         let prepared = Arc::new(PreparedStatement::new(number, sql, statement, traceless));
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).insert(prepared.clone());
+        self.cache.lock().insert(prepared.clone());
         Ok(prepared)
     }
 
     pub(super) fn forget(&self, prepared: &PreparedStatement) {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).remove(&prepared.sql);
+        self.cache.lock().remove(&prepared.sql);
     }
 
     /// Undoes what was left on the session; whether that worked.

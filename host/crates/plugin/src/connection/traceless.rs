@@ -64,7 +64,7 @@ enum Token<'a> {
     Open,
     Dot,
     Other,
-    /// What this lexis does not read: then nobody says what the statement does.
+    /// What this lexer does not read: then it is unknown what the statement does.
     Doubtful,
 }
 

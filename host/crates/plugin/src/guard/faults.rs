@@ -1,11 +1,11 @@
-//! The last calls of a plugin that went wrong, for whoever looks into it.
+//! The last calls of a plugin that went wrong, for operators.
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -44,13 +44,18 @@ pub struct RecentFault {
     pub request_id: String,
 }
 
-/// Tells who reads the plugin's lines along. The log itself has it with the request.
-pub(super) fn log_fault(
-    tail: &Tail,
-    called: &Called<'_>,
-    (fault, cause, reason): (Fault, Cause, &str),
-    took: Duration,
-) {
+/// A call that went wrong.
+#[derive(Clone, Copy)]
+pub(super) struct CallFailure<'f> {
+    pub fault: Fault,
+    pub cause: Cause,
+    /// Empty when the fault says it all.
+    pub reason: &'f str,
+}
+
+/// Shows the failure among the plugin's lines. The log itself has it with the request.
+pub(super) fn log_fault(tail: &Tail, called: &Called<'_>, failure: CallFailure<'_>, took: Duration) {
+    let CallFailure { fault, cause, reason } = failure;
     let message = match reason {
         "" => format!("a call failed: {}", fault.name()),
         reason => format!("a call failed: {}: {reason}", fault.name()),
@@ -73,21 +78,21 @@ pub(super) fn log_fault(
 pub(super) struct Recent(Mutex<VecDeque<RecentFault>>);
 
 impl Recent {
-    pub(super) fn note(&self, called: &Called<'_>, fault: Fault, cause: Cause, took: Duration) {
+    pub(super) fn note(&self, called: &Called<'_>, failure: CallFailure<'_>, took: Duration) {
         let fault = RecentFault {
             at: OffsetDateTime::now_utc(),
-            kind: fault.name(),
-            cause: cause.name(),
+            kind: failure.fault.name(),
+            cause: failure.cause.name(),
             handler: called.handler.to_owned(),
             ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             request_id: called.request_id.to_string(),
         };
-        let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut faults = self.0.lock();
         faults.truncate(KEPT - 1);
         faults.push_front(fault);
     }
 
     pub(super) fn read(&self) -> Vec<RecentFault> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.0.lock().iter().cloned().collect()
     }
 }

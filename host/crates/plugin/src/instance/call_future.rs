@@ -128,7 +128,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         match mem::replace(&mut self.0, Stage::Over) {
             Stage::Here(running, lease) => lease.drop_with(running),
-            // What it has waited for so far is the request's, whoever ends the call there.
+            // What it has waited for so far is the request's, however the call ends there.
             Stage::OnLane(ride, scope) => {
                 scope.settle();
                 drop(ride);
@@ -143,7 +143,7 @@ fn read(outcome: Result<Reply, cardinal_plugin_abi::Error>, lease: CallLease) ->
     lease.number.scope().settle();
     match outcome {
         Ok(reply) => reply::check(reply, lease),
-        Err(error) => Err(fault::from_error(&error)),
+        Err(error) => Err(fault::from_error(&error, || lease.lease.scope.given.claim())),
     }
 }
 
@@ -159,7 +159,7 @@ async fn work(
     }))
     .await;
     let (outcome, pump) = reply::piped(outcome);
-    let _ = tell.send((outcome, spent)); // nobody waits any more: it is dropped here, as it must be
+    let _ = tell.send((outcome, spent)); // when the call is given up, it is dropped here, as it must be
     if let Some(pump) = pump {
         pump.await;
     }

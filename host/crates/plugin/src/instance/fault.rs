@@ -11,8 +11,9 @@ use cardinal_observe::plugins::Cause;
 const MESSAGE_LIMIT: usize = 8 << 10;
 const DETAILS_LIMIT: usize = 4 << 20;
 
-/// What the caller of a plugin gets to know of `error`.
-pub(super) fn from_error(error: &Error) -> CallFault {
+/// What the caller of a plugin gets to know of `error`. `claim` says whether the host has given the plugin an error that
+/// this may be.
+pub(super) fn from_error(error: &Error, claim: impl FnOnce() -> bool) -> CallFault {
     let message = cut(error.text());
     if error.code == error::PANICKED {
         return CallFault::Panicked { message };
@@ -24,7 +25,7 @@ pub(super) fn from_error(error: &Error) -> CallFault {
     let sqlstate = details.get("sqlstate").and_then(Value::as_str);
     let (status, code) = usual(error.code, sqlstate);
     let status = status_in(&details).unwrap_or(status);
-    // Codes that say something to whoever asked; the SDK passes the host's own words on with them.
+    // Codes that mean something to the caller; the SDK passes the host's own words on with them.
     let spoken = matches!(error.code, error::REPLY | error::FORBIDDEN | error::NOT_FOUND | error::REFUSED);
     let public = spoken || error.flags & flags::PUBLIC != 0;
     CallFault::Error(PluginError {
@@ -32,7 +33,7 @@ pub(super) fn from_error(error: &Error) -> CallFault {
         code: code_in(&details).unwrap_or(code).to_owned(),
         message,
         public,
-        cause: cause(error, status, code_in(&details), sqlstate),
+        cause: cause(error, claim, status, code_in(&details), sqlstate),
         retry: error.flags & flags::RETRY != 0,
         details,
     })
@@ -53,14 +54,24 @@ fn usual(code: u32, sqlstate: Option<&str>) -> (u16, &'static str) {
 }
 
 /// Whose fault an error is. A plugin that is busy with its own connections has none.
-fn cause(error: &Error, status: u16, code: Option<&str>, sqlstate: Option<&str>) -> Option<Cause> {
-    let is_hosts = error.flags & flags::HOST != 0;
+fn cause(
+    error: &Error,
+    claim: impl FnOnce() -> bool,
+    status: u16,
+    code: Option<&str>,
+    sqlstate: Option<&str>,
+) -> Option<Cause> {
+    if error.code == error::REPLY {
+        return Some(if (502..=504).contains(&status) { Cause::Downstream } else { Cause::Plugin });
+    }
+    if error.flags & flags::HOST == 0 || !claim() {
+        return Some(Cause::Plugin);
+    }
     Some(match error.code {
         error::UNAVAILABLE if code == Some(codes::PLUGIN_UNAVAILABLE.name) => return None,
         error::UNAVAILABLE => Cause::Database,
         error::DATABASE if sqlstate.is_none_or(is_the_servers) => Cause::Database,
-        error::REPLY if (502..=504).contains(&status) => Cause::Downstream,
-        error::INTERNAL if is_hosts => Cause::Host,
+        error::INTERNAL => Cause::Host,
         _ => Cause::Plugin,
     })
 }
@@ -102,7 +113,7 @@ mod tests {
     }
 
     fn plugin_error(error: &Error) -> PluginError {
-        match from_error(error) {
+        match from_error(error, || true) {
             CallFault::Error(error) => error,
             other => panic!("{other:?}"),
         }
@@ -134,6 +145,8 @@ mod tests {
             (error::DATABASE, true, String::new(), (500, Some(Cause::Database))),
             (error::UNAVAILABLE, true, r#"{"code":"database-unavailable"}"#.to_owned(), (503, Some(Cause::Database))),
             (error::UNAVAILABLE, true, r#"{"code":"plugin-unavailable"}"#.to_owned(), (503, None)),
+            (error::UNAVAILABLE, false, String::new(), (503, Some(Cause::Plugin))),
+            (error::DATABASE, false, sql("40P01"), (500, Some(Cause::Plugin))),
             (error::REPLY, false, r#"{"status":502}"#.to_owned(), (502, Some(Cause::Downstream))),
             (error::REPLY, false, r#"{"status":500}"#.to_owned(), (500, Some(Cause::Plugin))),
         ] {
@@ -145,7 +158,17 @@ mod tests {
     }
 
     #[test]
+    fn an_error_that_the_host_never_gave_is_the_plugins() {
+        let mut error = error(error::INTERNAL, "x", "");
+        error.flags = flags::HOST;
+        let CallFault::Error(claimed) = from_error(&error, || false) else { panic!("an error") };
+        assert_eq!(claimed.cause, Some(Cause::Plugin));
+    }
+
+    #[test]
     fn a_panic_is_one() {
-        assert!(matches!(from_error(&Error::panicked("boom")), CallFault::Panicked { message } if message == "boom"));
+        assert!(
+            matches!(from_error(&Error::panicked("boom"), || true), CallFault::Panicked { message } if message == "boom")
+        );
     }
 }

@@ -4,11 +4,13 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU8, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
 };
+
+use parking_lot::Mutex;
 
 use super::Shared;
 
@@ -54,7 +56,7 @@ impl Task {
         self.wake_up();
     }
 
-    /// Whether nobody waits for it any more.
+    /// Whether it was given up: its outcome has no receiver any more.
     pub(super) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
     }
@@ -62,7 +64,7 @@ impl Task {
     /// Polls it once. To be called by the thread that took it from the queue.
     pub(super) fn run(self: &Arc<Self>) {
         self.state.store(RUNNING, Ordering::Release);
-        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut work = self.work.lock();
         let is_over = self.is_cancelled() || !self.is_pending(&mut work);
         if is_over {
             self.state.store(DONE, Ordering::Release);

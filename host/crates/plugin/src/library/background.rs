@@ -1,6 +1,6 @@
-//! Puts a thread behind all others: it runs only where nobody else wants to, and on half of the cores.
+//! Runs a thread at idle priority: only when no other thread wants the core, and on half of the cores.
 //!
-//! A plugin's lane that computes without end would take a core from everybody. Lowering is always
+//! A plugin's lane that computes without end would take a core from all others. Lowering is always
 //! allowed, and a thread is never raised again: it ends instead.
 //!
 //! Half of the cores, because the lowest priority alone is not enough: a core that has something to

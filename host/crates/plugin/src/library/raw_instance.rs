@@ -16,7 +16,9 @@ use std::{
     time::Duration,
 };
 
-use cardinal_plugin_abi::{Bytes, CallId, CtxId, Error, Fut, HostApiRef, PluginModuleRef, Reply, Request, door, error};
+use cardinal_plugin_abi::{
+    Answer, Bytes, CallId, CtxId, Error, Fut, HostApiRef, PluginModuleRef, Reply, Request, Slice, door, error,
+};
 use tokio::runtime::Handle;
 
 use super::{Library, forked};
@@ -68,6 +70,7 @@ impl RawInstance {
         library: &Library,
         host: HostApiRef,
         (ctx, mark): (CtxId, PluginTag),
+        about: &[u8],
         runtime: Handle,
         stop_limit: Duration,
     ) -> Result<Arc<Self>, NotMade> {
@@ -75,7 +78,7 @@ impl RawInstance {
         let tag = {
             let _entered = current::enter(mark);
             // SAFETY: a `Library` has a checked table; both out pointers are valid for a write.
-            unsafe { (library.module.create())(host, ctx, &raw mut instance, failure.as_mut_ptr()) }
+            unsafe { (library.module.create())(host, ctx, Slice::new(about), &raw mut instance, failure.as_mut_ptr()) }
         };
         forked::end_child();
         match tag {
@@ -133,7 +136,7 @@ impl RawInstance {
     }
 }
 
-async fn bounded(stopping: impl Future<Output = Result<u8, Error>>, limit: Duration) -> Result<(), String> {
+async fn bounded(stopping: impl Future<Output = Result<Answer, Error>>, limit: Duration) -> Result<(), String> {
     match tokio::time::timeout(limit, stopping).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(error.text()),
@@ -155,7 +158,7 @@ impl Drop for RawInstance {
     }
 }
 
-/// `shutdown` comes before `destroy`, also for an instance that nobody shut down.
+/// `shutdown` comes before `destroy`, also for an instance that was not shut down.
 async fn stop_unseated(raw: Raw, limit: Duration) {
     let entered = current::enter(raw.mark);
     // SAFETY: as in `RawInstance::exports`; `destroy` runs after this only.

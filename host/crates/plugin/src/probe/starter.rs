@@ -174,7 +174,7 @@ fn wait(child: &mut Child, control: &OwnedFd) -> io::Result<ExitStatus> {
         let limit = Timespec { tv_sec: MAX_PROBE_TIME.as_secs().cast_signed(), tv_nsec: 0 };
         poll(&mut watched, Some(&limit))
     });
-    // Before it is waited for: until then nobody else gets its number.
+    // Before it is waited for: until then no other process gets its number.
     let _ = kill_process_group(pid, Signal::KILL);
     let status = child.wait()?;
     ended?;

@@ -2,7 +2,7 @@
 //! before, that one comes back by itself.
 
 use std::{
-    sync::{Arc, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
@@ -132,7 +132,7 @@ impl Registry {
                 Err(error) => {
                     tracing::error!(plugin, error = ?error, "the package that fails its trial could not be rolled back");
                     if matches!(error, RegistryError::Store(_) | RegistryError::Internal(_)) {
-                        self.trials.lock().unwrap_or_else(PoisonError::into_inner).push(trial);
+                        self.activation.trials.lock().push(trial);
                     }
                     sleep(AGAIN).await;
                 }
@@ -143,7 +143,7 @@ impl Registry {
     /// The first that has failed, taken off the list; those that have passed are forgotten.
     fn next_failed(&self) -> Option<Canary> {
         let now = Instant::now();
-        let mut trials = self.trials.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trials = self.activation.trials.lock();
         trials.retain(|trial| trial.verdict(now) != Verdict::Passed);
         let at = trials.iter().position(|trial| trial.verdict(now) == Verdict::Failed)?;
         Some(trials.swap_remove(at))
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(verdict(good, seen(19, 19), SOON), Verdict::Open, "too few to say");
         assert_eq!(verdict(good, seen(20, 4), SOON), Verdict::Failed);
         assert_eq!(verdict(good, seen(100, 19), SOON), Verdict::Open);
-        assert_eq!(verdict(seen(0, 0), seen(20, 20), SOON), Verdict::Failed, "nobody had called the one before");
+        assert_eq!(verdict(seen(0, 0), seen(20, 20), SOON), Verdict::Failed, "the one before had no calls");
     }
 
     #[test]

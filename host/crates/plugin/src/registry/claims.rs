@@ -1,16 +1,15 @@
 //! Which of the plugins that may be tried get into service, when several want the same thing.
 //!
-//! The first by name gets it. But a plugin that is refused owns nothing: whoever was turned away
+//! The first by name gets it. But a plugin that is refused owns nothing: a plugin that was turned away
 //! because of it gets another turn. So a broken package never keeps a good one out.
 
 use std::{collections::HashSet, sync::Arc};
 
-use serde_json::Value;
-
 use super::{
-    candidate::{Candidate, PackageError, PackageSummary},
+    candidate::{PackageError, PackageSummary},
     load::Loader,
     loads::{Load, Loads},
+    policy::Approved,
     snapshot::{Before, Entry, Service},
 };
 use cardinal_package::{
@@ -23,14 +22,14 @@ pub(super) enum Step {
     Done(Entry),
     /// It is in service already, unchanged.
     Keep(Entry),
-    Try(Box<Ready>),
+    Load(Box<Approved>),
 }
 
 impl Step {
     /// Of a package that is one of `left_alone` and does not serve: what became of it stays.
     pub(super) fn leave_alone(&mut self, left_alone: &HashSet<String>, before: &[Entry]) {
-        let Self::Try(ready) = self else { return };
-        let now = &ready.about;
+        let Self::Load(approved) = self else { return };
+        let now = &approved.about;
         let same = |entry: &&Entry| entry.about.origin == now.origin && entry.about.sha256 == now.sha256;
         if left_alone.contains(&now.origin)
             && let Some(entry) = before.iter().find(same).filter(|entry| entry.loading.is_none())
@@ -38,15 +37,6 @@ impl Step {
             *self = Self::Done(Entry { service: None, ..entry.clone() });
         }
     }
-}
-
-/// A package that may be loaded.
-pub(super) struct Ready {
-    pub about: PackageSummary,
-    pub settings: Value,
-    pub candidate: Candidate,
-    /// What became of the package in the folder that this one stands in for.
-    pub instead_of: Option<Box<Entry>>,
 }
 
 /// Takes every step to its end. What serves in `before` owns what it owns until it is replaced.
@@ -62,17 +52,17 @@ pub(super) async fn settle(
         match step {
             Step::Done(entry) => entries.push(stay(&mut claims, before, entry)),
             Step::Keep(entry) => entries.push(keep(&mut claims, entry)),
-            Step::Try(ready) => {
-                if let Some((_, service)) = before.serving(&ready.about) {
+            Step::Load(approved) => {
+                if let Some((_, service)) = before.serving(&approved.about) {
                     // Cannot fail: all that serve together have been in the claims of one scan.
-                    let _ = claims.take(&service.active.manifest, &ready.about.origin);
+                    let _ = claims.take(&service.active.manifest, &approved.about.origin);
                 }
-                match loads.join(&ready) {
+                match loads.join(&approved) {
                     Some((number, manifest)) => {
-                        let _ = claims.take(&manifest, &ready.about.origin); // it began before those who want the same
-                        entries.push(being_loaded(before, ready.about, number));
+                        let _ = claims.take(&manifest, &approved.about.origin); // it began before those who want the same
+                        entries.push(being_loaded(before, approved.about, number));
                     }
-                    None => waiting.push(*ready),
+                    None => waiting.push(*approved),
                 }
             }
         }
@@ -80,7 +70,7 @@ pub(super) async fn settle(
     while !waiting.is_empty() {
         let (going, blocked) = divide(&mut claims, waiting);
         let mut room_made = false;
-        let begun = going.into_iter().map(|ready| loads.begin(loader, ready)).collect();
+        let begun = going.into_iter().map(|approved| loads.begin(loader, approved)).collect();
         for (load, outcome) in loads.wait(begun).await {
             let Some(outcome) = outcome else {
                 entries.push(being_loaded(before, load.about.clone(), load.number));
@@ -91,14 +81,14 @@ pub(super) async fn settle(
             entries.push(arrive(&mut claims, before, load, outcome));
         }
         if !room_made {
-            let turned_away = blocked.into_iter().map(|(ready, refusal)| match ready.instead_of {
+            let turned_away = blocked.into_iter().map(|(approved, refusal)| match approved.instead_of {
                 Some(entry) => *entry,
-                None => Entry::ended(ready.about, refusal.into()),
+                None => Entry::ended(approved.about, refusal.into()),
             });
             entries.extend(turned_away.map(|entry| stay(&mut claims, before, entry)));
             break;
         }
-        waiting = blocked.into_iter().map(|(ready, _)| ready).collect();
+        waiting = blocked.into_iter().map(|(approved, _)| approved).collect();
     }
     entries
 }
@@ -117,9 +107,9 @@ fn arrive(claims: &mut Claims, before: &Before<'_>, load: Load, outcome: Result<
                 None => Entry::in_service(about, Arc::new(service)),
             }
         }
-        Err(not_good) => {
+        Err(error) => {
             claims.release(&manifest);
-            let ended = Entry::ended(about, not_good);
+            let ended = Entry::ended(about, error);
             let ended = match instead_of {
                 Some(entry) => entry.without_stand_in(&ended),
                 None => ended,
@@ -161,12 +151,12 @@ fn keep(claims: &mut Claims, mut entry: Entry) -> Entry {
 }
 
 /// Those whose claims are free, and the rest with who stands in their way.
-fn divide(claims: &mut Claims, waiting: Vec<Ready>) -> (Vec<Ready>, Vec<(Ready, Refusal)>) {
+fn divide(claims: &mut Claims, waiting: Vec<Approved>) -> (Vec<Approved>, Vec<(Approved, Refusal)>) {
     let (mut going, mut blocked) = (Vec::new(), Vec::new());
-    for ready in waiting {
-        match claims.take(&ready.candidate.manifest, &ready.about.origin) {
-            Ok(()) => going.push(ready),
-            Err(refusal) => blocked.push((ready, refusal)),
+    for approved in waiting {
+        match claims.take(approved.candidate.manifest(), &approved.about.origin) {
+            Ok(()) => going.push(approved),
+            Err(refusal) => blocked.push((approved, refusal)),
         }
     }
     (going, blocked)

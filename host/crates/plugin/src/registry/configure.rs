@@ -24,7 +24,7 @@ pub struct Configuration {
     pub stored: Value,
     /// What `PLUGIN_SETTINGS_<NAME>` says on this host.
     pub environment: Value,
-    /// What the schema says for what nobody sets.
+    /// The schema's values for settings that are not set.
     pub defaults: Value,
     pub schema: Option<Value>,
     /// Secrets that were stored with another key, by JSON pointer: they have to be given again.
@@ -44,7 +44,7 @@ impl Registry {
     /// The settings of a plugin that was found.
     pub async fn configuration(&self, plugin: &str) -> Result<Configuration, RegistryError> {
         let schema = self.settings_schema(plugin)?;
-        let settings = plugin_state::settings(&self.loader.services.core, plugin).await?;
+        let settings = plugin_state::settings(&self.activation.loader.services.core, plugin).await?;
         Ok(self.shown(plugin, schema, &settings))
     }
 
@@ -72,7 +72,7 @@ impl Registry {
             let sealed = self.policy.seal(plugin, accepted.secrets).map_err(RegistryError::internal)?;
             Ok(Some(Settings { open: accepted.open, sealed, version: 0 }))
         };
-        let core = &self.loader.services.core;
+        let core = &self.activation.loader.services.core;
         let (_, now) = plugin_state::change_settings(core, plugin, precondition, change).await??;
         Ok((self.shown(plugin, schema, &now), changed))
     }

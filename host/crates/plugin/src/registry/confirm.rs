@@ -16,13 +16,13 @@ impl Registry {
     pub async fn confirm_migration(&self, plugin: &str, sha256: &str, by: &Value) -> Result<Value, RegistryError> {
         let (lying, refusal) = self.refused_for(plugin, sha256, Code::DestructiveMigration)?;
         let version = lying.manifest.as_ref().map(|manifest| manifest.version.to_string()).unwrap_or_default();
-        let core = &self.loader.services.core;
+        let core = &self.activation.loader.services.core;
         plugin_confirmations::confirm(core, plugin, sha256, &refusal.losses, by).await?;
         plugin_versions::confirm_destructive(core, plugin, sha256, &version, by).await?;
         Ok(json!({"sha256": sha256, "version": version, "losses": refusal.losses}))
     }
 
-    /// Gives the plugin's name to whoever signed the package that lies there. Gives what the audit is to know.
+    /// Gives the plugin's name to the signer of the package that lies there. Returns the detail for the audit log.
     pub async fn accept_signer(&self, plugin: &str, sha256: &str, by: &Value) -> Result<Value, RegistryError> {
         let (lying, refusal) = self.refused_for(plugin, sha256, Code::SignerChanged)?;
         let signer = match &lying.signed {
@@ -35,7 +35,7 @@ impl Registry {
             }
         };
         let key = signer.map(|Signer(key)| key.as_str());
-        plugin_owners::hand_over(&self.loader.services.core, plugin, key, by).await?;
+        plugin_owners::hand_over(&self.activation.loader.services.core, plugin, key, by).await?;
         Ok(json!({"sha256": sha256, "before": refusal.expected, "now": signer.map(number_of)}))
     }
 

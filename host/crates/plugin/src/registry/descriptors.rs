@@ -1,11 +1,10 @@
 //! How many descriptors plugins have opened, as far as that can be known: the system does not say who opened one. What
 //! the host does not account for itself is put down to the plugins that were seen to open as many, the rest to the one
-//! that opened most of it or alone had calls meanwhile, and to nobody when there were several.
+//! that opened most of it or alone had calls meanwhile, and to none when there were several.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::{BTreeMap, HashMap};
+
+use parking_lot::Mutex;
 
 use super::Registry;
 use cardinal_control::crash::opened;
@@ -36,11 +35,7 @@ struct Counts {
 
 impl Tally {
     pub(super) fn get(&self, plugin: &str) -> u64 {
-        self.lock().by_plugin.get(plugin).copied().unwrap_or_default()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().by_plugin.get(plugin).copied().unwrap_or_default()
     }
 }
 
@@ -113,7 +108,7 @@ impl Counts {
         }
     }
 
-    /// Nobody knows which: first those that nobody is known to have opened, then those of whoever has most.
+    /// It is not known which: first those without an owner, then those of the plugin that has most.
     fn closed(&mut self, mut count: u64) {
         let mut take = |from: &mut u64| {
             let taken = count.min(*from);
@@ -138,7 +133,7 @@ impl Counts {
 impl Registry {
     /// Looks at how many descriptors are open, and how many of those the host has opened itself. To be called every second.
     pub fn note_descriptors(&self, open: u64, most: u64, own: u64) {
-        let mut counts = self.descriptors.lock();
+        let mut counts = self.descriptors.0.lock();
         let opened = opened::take();
         let (mut at_work, mut seen) = (Vec::new(), BTreeMap::new());
         for active in self.current().active() {
@@ -163,7 +158,7 @@ impl Registry {
 
     /// Descriptors that were opened since the start, neither by the host nor by a plugin that is known.
     pub fn unattributed_descriptors(&self) -> u64 {
-        self.descriptors.lock().unattributed
+        self.descriptors.0.lock().unattributed
     }
 }
 

@@ -1,4 +1,4 @@
-//! What can be seen of the plugins folder without reading a package: enough to tell that something has changed.
+//! What can be seen of the plugins folder without reading a package: enough to see that something has changed.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ const FILES: usize = 10_000;
 /// Every package of the folder, as it looks from outside.
 pub(super) type Look = BTreeMap<PathBuf, Fingerprint>;
 
-/// Of each file that counts: name, inode, length, modes and times. Whoever changes a file changes one of them.
+/// Of each file that counts: name, inode, length, modes and times. A change of a file changes one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fingerprint(Vec<(PathBuf, [i64; 8])>);
 
@@ -145,7 +145,7 @@ mod tests {
         let lock = folder.path().join("lock");
         let now = || look(folder.path(), std::slice::from_ref(&lock)).unwrap()[&package].clone();
         let mut before = now();
-        fs::write(package.join("README"), "nobody reads it").unwrap();
+        fs::write(package.join("README"), "it does not count").unwrap();
         assert_eq!(now(), before);
         for name in
             [MANIFEST, "libp.so", SCHEMA, "frontend/plugin.js", "frontend/more.js", "SHA256SUMS.minisig", "../lock"]

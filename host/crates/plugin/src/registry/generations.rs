@@ -1,11 +1,9 @@
 //! The instances that this worker has made: those that serve, those that end, and those that are over. Libraries are
 //! never unloaded, so what an upgrade leaves behind is counted and shown.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use time::OffsetDateTime;
 
@@ -69,7 +67,7 @@ impl Generations {
             witness: active.instance.witness(),
             library: active.instance.library().clone(),
         };
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let generations = all.entry(active.manifest.name.clone()).or_default();
         generations.push(generation);
         let freed = generations.iter().filter(|it| it.witness.is_freed()).count();
@@ -84,7 +82,7 @@ impl Generations {
     /// One of them ends, or has ended.
     pub(super) fn turn(&self, plugin: &str, number: u64, state: State, now: OffsetDateTime) {
         if let Some(generation) =
-            self.lock().get_mut(plugin).and_then(|all| all.iter_mut().find(|it| it.number == number))
+            self.0.lock().get_mut(plugin).and_then(|all| all.iter_mut().find(|it| it.number == number))
         {
             generation.state = state;
             generation.retired_at = (state == State::Retired).then_some(now);
@@ -93,11 +91,7 @@ impl Generations {
 
     /// Those of a plugin, the newest first.
     pub(super) fn reports(&self, plugin: &str) -> Vec<GenerationReport> {
-        self.lock().get(plugin).into_iter().flatten().rev().map(Generation::report).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Vec<Generation>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().get(plugin).into_iter().flatten().rev().map(Generation::report).collect()
     }
 }
 

@@ -1,5 +1,5 @@
-//! The part of the walk that runs the plugin's code: tried in a child, opened, given its database,
-//! made, and held against its manifest.
+//! The stages that run the plugin's code, each made from the one before: `Candidate` → [`Probed`] → [`Loaded`] →
+//! [`Migrated`] → [`Created`] → `Active`.
 
 use std::{
     io,
@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use serde_json::Value;
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
@@ -36,14 +35,13 @@ use crate::{
 use cardinal_base::clock::Clock;
 use cardinal_control::{
     crash::{PluginTag, current, shm},
-    link::KeeperLink,
+    link::SupervisorLink,
 };
 use cardinal_database::log_failure;
 use cardinal_observe::Telemetry;
 use cardinal_package::{
     kept::Kept,
     manifest::Manifest,
-    package::Package,
     state::{Code, Refusal},
 };
 use cardinal_store::plugin_service;
@@ -56,11 +54,40 @@ const LOAD_AT_ONCE: usize = 4;
 /// How long a load waits for its turn. Those before it may hang, and must not hold it up for longer.
 const TURN_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// A candidate whose library opened in a process of its own: now, or earlier with the same content.
+struct Probed {
+    candidate: Candidate,
+    tag: PluginTag,
+    sealed: SealedLibrary,
+}
+
+/// A candidate whose library is open in this process and is the manifest's.
+struct Loaded {
+    candidate: Candidate,
+    tag: PluginTag,
+    library: Library,
+}
+
+/// One whose roles and schema are there, by its schema.sql.
+struct Migrated {
+    loaded: Loaded,
+    pool: PluginPool,
+}
+
+/// One whose instance is made and takes no calls yet.
+struct Created {
+    candidate: Candidate,
+    settings: Value,
+    library: Library,
+    instance: Instance,
+    generation: u64,
+}
+
 /// What loading takes.
 pub(super) struct Loader {
     host: Uuid,
     pub services: Arc<Services>,
-    keeper: KeeperLink,
+    supervisor: SupervisorLink,
     quarantine: Arc<Quarantine>,
     libraries: Arc<Libraries>,
     turns: Semaphore,
@@ -74,7 +101,7 @@ impl Loader {
     pub(super) fn new(
         host: Uuid,
         services: Arc<Services>,
-        keeper: KeeperLink,
+        supervisor: SupervisorLink,
         quarantine: Arc<Quarantine>,
         telemetry: Arc<Telemetry>,
         kept: Arc<Kept>,
@@ -86,7 +113,7 @@ impl Loader {
             kept,
             clock,
             services,
-            keeper,
+            supervisor,
             quarantine,
             libraries: Arc::default(),
             turns: Semaphore::new(LOAD_AT_ONCE),
@@ -94,35 +121,19 @@ impl Loader {
         })
     }
 
-    /// From bytes that were judged good to a plugin that can be called.
+    /// From an approved candidate to a plugin that can be called. The turn is given back while the database works.
     pub(super) async fn load(&self, candidate: Candidate, settings: Value) -> Result<Service, PackageError> {
-        let Candidate { manifest, sha256, package, frontend } = candidate;
-        let mark = shm::enlist(&manifest.name, &manifest.version.to_string(), &sha256);
+        let manifest = candidate.manifest();
+        let tag = shm::enlist(&manifest.name, &manifest.version.to_string(), candidate.sha256());
         let turn = self.turn().await;
-        let library = self.open(package.library.clone(), &manifest, (mark, &sha256)).await?;
-        same_plugin(&manifest, library.description())?;
-        // Before it has a database: from here on nobody drops it.
-        let added = plugin_service::add(&self.services.core, self.host, &manifest.name).await;
+        let loaded = self.open(self.probe(candidate, tag).await?).await?;
+        // Before it has a database: from here on a purge is refused.
+        let added = plugin_service::add(&self.services.core, self.host, &loaded.candidate.manifest().name).await;
         added.map_err(|_| PackageError::Failed("The database is away.".to_owned()))?;
         drop(turn);
-        let pool = self.database(&manifest, &sha256).await?;
+        let migrated = self.migrate(loaded).await?;
         let _turn = self.turn().await;
-        let generation = self.generations.fetch_add(1, Ordering::Relaxed);
-        let identity = PluginIdentity {
-            name: manifest.name.clone(),
-            version: manifest.version.to_string(),
-            mark,
-            generation,
-            provides_kinds: manifest.provides_kinds.clone(),
-            settings: settings.clone(),
-            pool: Some(pool),
-        };
-        let instance = self.create(library.clone(), identity).await?;
-        let active = Arc::new(Active::build(manifest, instance, generation, &self.services, &self.telemetry)?);
-        let tools = active.tools()?;
-        let library = library.description().clone();
-        self.keep(&active.manifest, package).await;
-        Ok(Service { active, tools, frontend, library, sha256, settings })
+        self.activate(self.create(migrated, settings).await?).await
     }
 
     /// A place among those that work side by side, or none when it takes too long to get one.
@@ -134,74 +145,103 @@ impl Loader {
     pub(super) async fn tell_in_service(&self, snapshot: &Snapshot) {
         let names: Vec<String> = snapshot.active().map(|active| active.manifest.name.clone()).collect();
         if let Err(error) = plugin_service::set(&self.services.core, self.host, &names).await {
-            log_failure!(error, "the other hosts could not be told which plugins are in service here");
+            log_failure!(error, "recording for the other hosts which plugins are in service here failed");
         }
     }
 
     /// What serves can be gone back to. That it could not be kept takes nothing out of service.
-    async fn keep(&self, manifest: &Manifest, package: Arc<Package>) {
-        let (kept, name, version) = (Arc::clone(&self.kept), manifest.name.clone(), manifest.version.clone());
-        let now = self.clock.now();
-        let done = spawn_blocking(move || kept.keep(&name, &version, &package, now)).await;
-        if let Err(error) = done.map_err(io::Error::other).and_then(|done| done) {
-            let plugin = &manifest.name;
+    async fn keep(&self, candidate: Candidate) {
+        let (kept, now, plugin) = (Arc::clone(&self.kept), self.clock.now(), candidate.manifest().name.clone());
+        let done = spawn_blocking(move || {
+            let Manifest { name, version, .. } = candidate.manifest();
+            kept.keep(name, version, candidate.package(), now)
+        });
+        if let Err(error) = done.await.map_err(io::Error::other).and_then(|done| done) {
             tracing::error!(plugin, %error, "the package could not be kept: there will be no way back to it");
         }
     }
 
-    async fn open(
-        &self,
-        bytes: Bytes,
-        manifest: &Manifest,
-        (mark, sha256): (PluginTag, &str),
-    ) -> Result<Library, PackageError> {
+    /// Seals a private copy of the library, and opens that in a process of its own if this content was never tried.
+    async fn probe(&self, candidate: Candidate, tag: PluginTag) -> Result<Probed, PackageError> {
+        let bytes = candidate.package().library.clone();
         let sealed = blocking(move || SealedLibrary::seal(&bytes)).await?;
         let sealed =
             sealed.map_err(|error| PackageError::Failed(format!("The library could not be copied: {error}")))?;
-        if !self.quarantine.was_probed(sha256) {
+        if !self.quarantine.was_probed(candidate.sha256()) {
             // What `routes` makes of the operator's settings is seen when it gets them.
-            self.services.prober.try_out(&sealed, &manifest.default_settings()).await?;
-            self.quarantine.probed(sha256);
+            self.services.prober.try_out(&sealed, &candidate.manifest().default_settings()).await?;
+            self.quarantine.probed(candidate.sha256());
         }
+        Ok(Probed { candidate, tag, sealed })
+    }
+
+    async fn open(&self, Probed { candidate, tag, sealed }: Probed) -> Result<Loaded, PackageError> {
         let libraries = Arc::clone(&self.libraries);
         let opened = blocking(move || {
-            let _entered = current::enter(mark);
+            let _entered = current::enter(tag);
             libraries.open(sealed)
         });
         let library = opened.await??;
-        shm::located(mark, library.place());
-        Ok(library)
+        shm::located(tag, library.place());
+        same_plugin(candidate.manifest(), library.description())?;
+        Ok(Loaded { candidate, tag, library })
     }
 
-    async fn database(&self, manifest: &Manifest, sha256: &str) -> Result<PluginPool, PackageError> {
-        let database = schema::provision(&self.keeper, &manifest.name, sha256).await.map_err(|why| match why {
+    async fn migrate(&self, loaded: Loaded) -> Result<Migrated, PackageError> {
+        let (manifest, sha256) = (loaded.candidate.manifest(), loaded.candidate.sha256());
+        let database = schema::provision(&self.supervisor, &manifest.name, sha256).await.map_err(|why| match why {
             NoDatabase::Refused(refusal) => PackageError::Refused(refusal),
             NoDatabase::Unavailable(reason) => PackageError::Failed(format!("The plugin has no database: {reason}.")),
         })?;
         let size = usize::try_from(manifest.limits.db_connections).unwrap_or(1);
-        let (keeper, name, sha256) = (self.keeper.clone(), manifest.name.clone(), sha256.to_owned());
+        let (supervisor, name, sha256) = (self.supervisor.clone(), manifest.name.clone(), sha256.to_owned());
         let mend = Mend::by(move || {
-            let (keeper, name, sha256) = (keeper.clone(), name.clone(), sha256.clone());
+            let (supervisor, name, sha256) = (supervisor.clone(), name.clone(), sha256.clone());
             async move {
-                let made = schema::provision(&keeper, &name, &sha256).await;
+                let made = schema::provision(&supervisor, &name, &sha256).await;
                 if let Err(NoDatabase::Unavailable(reason)) = &made {
                     tracing::warn!(plugin = name, reason, "the plugin's database login was not put back");
                 }
                 made.is_ok()
             }
         });
-        PluginPool::open(&database, size, &self.services.runtime, Some(mend))
-            .map_err(|error| PackageError::Failed(format!("The plugin's connections could not be made: {error:#}")))
+        let pool = PluginPool::open(&database, size, &self.services.runtime, Some(mend))
+            .map_err(|error| PackageError::Failed(format!("The plugin's connections could not be made: {error:#}")))?;
+        Ok(Migrated { loaded, pool })
     }
 
-    async fn create(&self, library: Library, identity: PluginIdentity) -> Result<Instance, PackageError> {
-        let services = Arc::clone(&self.services);
-        let create = blocking(move || Instance::create(&library, services, identity));
-        match timeout(CREATE_LIMIT, create).await {
-            Ok(created) => Ok(created??),
+    async fn create(&self, migrated: Migrated, settings: Value) -> Result<Created, PackageError> {
+        let Migrated { loaded: Loaded { candidate, tag, library }, pool } = migrated;
+        let generation = self.generations.fetch_add(1, Ordering::Relaxed);
+        let manifest = candidate.manifest();
+        let identity = PluginIdentity {
+            name: manifest.name.clone(),
+            version: manifest.version.to_string(),
+            mark: tag,
+            generation,
+            provides_kinds: manifest.provides_kinds.clone(),
+            settings: settings.clone(),
+            pool: Some(pool),
+        };
+        let (services, opened) = (Arc::clone(&self.services), library.clone());
+        let create = blocking(move || Instance::create(&opened, services, identity));
+        let instance = match timeout(CREATE_LIMIT, create).await {
+            Ok(created) => created??,
             // The thread is lost to it; should it come back, the instance is freed there.
-            Err(_) => Err(probe::routes_hang(CREATE_LIMIT).into()),
-        }
+            Err(_) => return Err(probe::routes_hang(CREATE_LIMIT).into()),
+        };
+        Ok(Created { candidate, settings, library, instance, generation })
+    }
+
+    /// Holds what the instance exports against the manifest, and keeps the package.
+    async fn activate(&self, created: Created) -> Result<Service, PackageError> {
+        let Created { candidate, settings, library, instance, generation } = created;
+        let manifest = candidate.manifest().clone();
+        let active = Arc::new(Active::build(manifest, instance, generation, &self.services, &self.telemetry)?);
+        let (tools, frontend) = (active.tools()?, candidate.frontend());
+        let sha256 = candidate.sha256().to_owned();
+        self.keep(candidate).await;
+        Ok(Service { active, tools, frontend, library: library.description().clone(), sha256, settings })
     }
 }
 

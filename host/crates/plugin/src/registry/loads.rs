@@ -2,12 +2,9 @@
 //! one plugin's schema or `routes` holds up that plugin alone. What is done after its scan is put into service by
 //! [`Registry::finish_loads`].
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{
     sync::{Notify, oneshot, watch},
@@ -17,8 +14,8 @@ use tokio::{
 use super::{
     Registry, ScanScope,
     candidate::{PackageError, PackageSummary},
-    claims::Ready,
     load::Loader,
+    policy::Approved,
     snapshot::{Entry, Service, Snapshot},
 };
 use cardinal_package::{
@@ -36,7 +33,7 @@ pub(super) struct Loads {
     under_way: Mutex<UnderWay>,
     /// Rings when one has ended.
     bell: Arc<Notify>,
-    /// Counts those whose end everybody can see.
+    /// Counts those whose end has been published.
     ended: watch::Sender<u64>,
 }
 
@@ -67,10 +64,10 @@ impl Default for Loads {
 }
 
 impl Loads {
-    /// Begins to load a package, in a task of its own: one that breaks down takes nobody with it.
-    pub(super) fn begin(&self, loader: &Arc<Loader>, ready: Ready) -> Load {
-        let Ready { about, settings, candidate, instead_of } = ready;
-        let (manifest, given) = (candidate.manifest.clone(), settings.clone());
+    /// Begins to load a package, in a task of its own: one that breaks down takes no other with it.
+    pub(super) fn begin(&self, loader: &Arc<Loader>, approved: Approved) -> Load {
+        let Approved { about, settings, candidate, instead_of, .. } = approved;
+        let (manifest, given) = (candidate.manifest().clone(), settings.clone());
         let (loader, bell) = (Arc::clone(loader), Arc::clone(&self.bell));
         let (done, outcome) = oneshot::channel();
         tokio::spawn(async move {
@@ -80,7 +77,7 @@ impl Loads {
             let _ = done.send(loaded);
             bell.notify_one();
         });
-        let mut under_way = self.lock();
+        let mut under_way = self.under_way.lock();
         under_way.next += 1;
         let number = under_way.next;
         Load { number, about, manifest, settings, instead_of, superseded: false, outcome }
@@ -99,7 +96,7 @@ impl Loads {
 
     /// Goes on with a load after its scan.
     pub(super) fn leave(&self, load: Load) {
-        let mut under_way = self.lock();
+        let mut under_way = self.under_way.lock();
         under_way.awaited.insert(load.number, load.about.name.clone());
         under_way.loads.insert(load.number, load);
         drop(under_way);
@@ -108,16 +105,16 @@ impl Loads {
 
     /// The load of this package that is under way, by its number; one with another content or other settings is not
     /// wanted any more when it ends.
-    pub(super) fn join(&self, ready: &Ready) -> Option<(u64, Manifest)> {
-        let mut under_way = self.lock();
-        let load = under_way.loads.values_mut().find(|load| load.about.origin == ready.about.origin)?;
-        load.superseded |= load.about.sha256 != ready.about.sha256 || load.settings != ready.settings;
+    pub(super) fn join(&self, approved: &Approved) -> Option<(u64, Manifest)> {
+        let mut under_way = self.under_way.lock();
+        let load = under_way.loads.values_mut().find(|load| load.about.origin == approved.about.origin)?;
+        load.superseded |= load.about.sha256 != approved.about.sha256 || load.settings != approved.settings;
         Some((load.number, load.manifest.clone()))
     }
 
     /// Those that have ended, with their outcomes.
     fn take_ended(&self) -> Vec<(Load, Outcome)> {
-        let mut under_way = self.lock();
+        let mut under_way = self.under_way.lock();
         let mut ended = Vec::new();
         for (number, load) in &mut under_way.loads {
             match load.outcome.try_recv() {
@@ -131,20 +128,20 @@ impl Loads {
 
     /// What loads that are under way own: name, prefix, tools, tabs.
     fn claim(&self, claims: &mut Claims) {
-        for load in self.lock().loads.values() {
-            let _ = claims.take(&load.manifest, &load.about.origin); // whoever was first has it
+        for load in self.under_way.lock().loads.values() {
+            let _ = claims.take(&load.manifest, &load.about.origin); // the first has it
         }
     }
 
     fn show_ended(&self, numbers: &[u64]) {
-        self.lock().awaited.retain(|number, _| !numbers.contains(number));
+        self.under_way.lock().awaited.retain(|number, _| !numbers.contains(number));
         self.ended.send_modify(|count| *count += 1);
     }
 
-    /// Nobody waits any more for loads that the snapshot does not wait for: something else was decided meanwhile.
+    /// Ends the waiting for loads that the snapshot does not wait for: something else was decided meanwhile.
     pub(super) fn forget_unwanted(&self, snapshot: &Snapshot) {
         let is_wanted = |number: &u64| snapshot.entries().iter().any(|entry| entry.loading == Some(*number));
-        self.lock().awaited.retain(|number, _| is_wanted(number));
+        self.under_way.lock().awaited.retain(|number, _| is_wanted(number));
         self.ended.send_modify(|count| *count += 1);
     }
 
@@ -155,16 +152,12 @@ impl Loads {
             loop {
                 ended.mark_unchanged();
                 let waits = |name: &String| plugin.is_none_or(|plugin| name == plugin);
-                if !self.lock().awaited.values().any(waits) || ended.changed().await.is_err() {
+                if !self.under_way.lock().awaited.values().any(waits) || ended.changed().await.is_err() {
                     return;
                 }
             }
         };
         let _ = timeout(limit, settled).await; // the registry shows what is still being loaded
-    }
-
-    fn lock(&self) -> MutexGuard<'_, UnderWay> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -176,12 +169,12 @@ impl Registry {
     /// Puts into service what was loaded after its scan, as long as the worker lives.
     pub async fn finish_loads(&self) {
         loop {
-            self.loads.bell.notified().await;
+            self.activation.loads.bell.notified().await;
             let alone = self.scanning.lock().await;
-            if self.is_closed() {
+            if self.activation.is_closed() {
                 return;
             }
-            let ended = self.loads.take_ended();
+            let ended = self.activation.loads.take_ended();
             if ended.is_empty() {
                 continue;
             }
@@ -191,7 +184,7 @@ impl Registry {
             if let Some(scope) = next {
                 self.walk(scope).await;
             }
-            self.loads.show_ended(&numbers);
+            self.activation.loads.show_ended(&numbers);
         }
     }
 
@@ -215,8 +208,8 @@ impl Registry {
             arrived.push(origin);
         }
         self.record(&mut entries, |entry| arrived.contains(&entry.about.origin)).await;
-        self.publish(entries);
-        self.loader.tell_in_service(&self.snapshot()).await;
+        self.activation.publish(entries, &self.decided.load());
+        self.activation.loader.tell_in_service(&self.snapshot()).await;
         next
     }
 
@@ -228,12 +221,12 @@ impl Registry {
             Ok(()) => Ok(service),
             Err(refusal) => Err(refusal.into()),
         });
-        let not_good = match (outcome, &instead_of) {
+        let error = match (outcome, &instead_of) {
             (Ok(service), Some(entry)) => return Entry::clone(entry).behind(about, Arc::new(service)),
             (Ok(service), None) => return Entry::in_service(about, Arc::new(service)),
-            (Err(not_good), _) => not_good,
+            (Err(error), _) => error,
         };
-        let ended = Entry::ended(about, not_good);
+        let ended = Entry::ended(about, error);
         let ended = match instead_of {
             Some(entry) => entry.without_stand_in(&ended),
             None => ended,
@@ -244,7 +237,7 @@ impl Registry {
         }
     }
 
-    /// Whether nobody else has taken meanwhile what the plugin wants.
+    /// Whether what the plugin wants is still free.
     fn free(&self, manifest: &Manifest, entries: &[Entry], at: usize) -> Result<(), Refusal> {
         let mut claims = Claims::default();
         for entry in entries.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, entry)| entry) {
@@ -252,7 +245,7 @@ impl Registry {
                 let _ = claims.take(&service.active.manifest, &entry.about.origin);
             }
         }
-        self.loads.claim(&mut claims);
+        self.activation.loads.claim(&mut claims);
         claims.take(manifest, &entries[at].about.origin)
     }
 }
@@ -260,7 +253,8 @@ impl Registry {
 impl Entry {
     /// Whether it is refused because another one has what it wants.
     fn was_turned_away(&self) -> bool {
-        let taken = [Code::DuplicateName, Code::DuplicatePrefix, Code::DuplicateTool, Code::DuplicateTab];
+        use Code::{DuplicateContribution, DuplicateName, DuplicatePrefix, DuplicateTab, DuplicateTool};
+        let taken = [DuplicateName, DuplicatePrefix, DuplicateTool, DuplicateTab, DuplicateContribution];
         self.refusal.as_ref().is_some_and(|refusal| taken.contains(&refusal.code))
     }
 }

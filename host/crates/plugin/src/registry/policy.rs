@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 
 use super::{
     candidate::{Candidate, FoundPackage, PackageError, PackageSummary},
-    claims::{Ready, Step},
+    claims::Step,
     history::History,
     report::VersionReport,
     snapshot::{Before, Entry, Service},
@@ -26,13 +26,14 @@ use cardinal_base::{
     config::{Plugins, Trust},
     seal::SealingKey,
 };
-use cardinal_control::link::KeeperLink;
+use cardinal_control::link::SupervisorLink;
 use cardinal_database::pool::Pool;
 use cardinal_package::{
     kept::{Kept, KeptPackage},
-    signature::{Keys, Signed},
+    signature::Keys,
+    stages::Scanned,
     state::{Code, Refusal, State},
-    trust::{Lock, Verdict, check_owner},
+    trust::{Lock, TrustRule, Verdict, check_owner},
 };
 use cardinal_store::error::StoreError;
 use cardinal_store::{
@@ -113,12 +114,28 @@ fn history<'h>(
     }
 }
 
+/// A candidate that the operator lets into service, with its settings. [`Policy`] alone makes one.
+pub(super) struct Approved {
+    pub about: PackageSummary,
+    pub settings: Value,
+    pub candidate: Candidate,
+    /// The entry of the package in the folder that this one stands in for.
+    pub instead_of: Option<Box<Entry>>,
+    _by_policy: (),
+}
+
+impl Approved {
+    fn new(about: PackageSummary, settings: Value, candidate: Candidate) -> Self {
+        Self { about, settings, candidate, instead_of: None, _by_policy: () }
+    }
+}
+
 /// The operator's rules for plugins.
 pub(super) struct Policy {
     trust: Trust,
     lock_file: PathBuf,
     /// Without one the lock file is read here.
-    keeper: Option<KeeperLink>,
+    supervisor: Option<SupervisorLink>,
     pub keys: Vec<PathBuf>,
     settings: BTreeMap<String, Value>,
     key: SealingKey,
@@ -130,7 +147,7 @@ pub(super) struct Policy {
 impl Policy {
     pub(super) fn new(
         plugins: &Plugins,
-        keeper: Option<KeeperLink>,
+        supervisor: Option<SupervisorLink>,
         key: SealingKey,
         clock: Clock,
         quarantine: Arc<Quarantine>,
@@ -139,7 +156,7 @@ impl Policy {
         Self {
             trust: plugins.trust,
             lock_file: plugins.lock_file.clone(),
-            keeper,
+            supervisor,
             keys: plugins.trust_keys.clone(),
             settings: plugins.settings.clone(),
             key,
@@ -150,15 +167,22 @@ impl Policy {
     }
 
     /// The next step of every package that was found.
-    pub(super) async fn decide(
+    pub(super) fn decide(
         &self,
         found: Vec<FoundPackage>,
         decided: &Decided,
         before: &Before<'_>,
         reload: Option<&str>,
     ) -> Vec<Step> {
-        let lock = self.load_lock().await;
-        found.into_iter().map(|found| self.step(found, decided, before, (lock.as_ref(), reload))).collect()
+        found.into_iter().map(|found| self.step(found, decided, before, reload)).collect()
+    }
+
+    /// Which packages are trusted, by the keys and the lock as they are now.
+    pub(super) async fn trust_rule(&self) -> (Keys, TrustRule) {
+        let files = self.keys.clone();
+        let keys = spawn_blocking(move || Keys::load(&files)).await.unwrap_or_default();
+        let lock = if self.trust == Trust::Record { None } else { self.load_lock().await };
+        (keys, TrustRule::new(self.trust, lock, &self.lock_file))
     }
 
     /// Files that packages are judged by, so that a change of one of them is news.
@@ -169,7 +193,7 @@ impl Policy {
         rules
     }
 
-    /// Writes down what got into service, where that is the rule, and tells what has changed. Not
+    /// Records what got into service, where that is the rule, and warns of what has changed. Not
     /// earlier: of two packages of one name only the one that is loaded counts.
     pub(super) async fn record(&self, entries: &mut [Entry]) {
         if self.trust != Trust::Record {
@@ -223,10 +247,10 @@ impl Policy {
         FoundPackage { about, outcome }: FoundPackage,
         decided: &Decided,
         before: &Before<'_>,
-        (lock, reload): (Option<&Lock>, Option<&str>),
+        reload: Option<&str>,
     ) -> Step {
         let state = decided.states.get(&about.name);
-        if about.manifest.is_some() && state.is_some_and(|state| state.disabled) {
+        if about.is_named && state.is_some_and(|state| state.disabled) {
             return Step::Done(Entry::at(about, State::Disabled));
         }
         let sha256 = about.sha256.as_deref().unwrap_or_default();
@@ -235,22 +259,22 @@ impl Policy {
         }
         let candidate = match outcome {
             Ok(candidate) => candidate,
-            Err(not_good) => return Step::Done(Entry::ended(about, not_good)),
+            Err(error) => return Step::Done(Entry::ended(about, error)),
         };
         let owner = decided.owners.get(&about.name);
-        let settings = match self.allow(&about, state, lock, owner) {
+        let settings = match self.allow(&about, state, owner) {
             Ok(settings) => settings,
             Err(refusal) => return Step::Done(Entry::ended(about, refusal.into())),
         };
         let kept = self.kept.for_plugin(&about.name);
         let history = history(&about.name, decided, &kept, before.serving(&about));
         let is_reload = reload == Some(about.name.as_str());
-        if let Some(refusal) = history.refusal(&candidate.sha256, &candidate.manifest.version, is_reload) {
+        if let Some(refusal) = history.refusal(candidate.sha256(), &candidate.manifest().version, is_reload) {
             return Step::Done(Entry::ended(about, refusal.into()));
         }
-        match before.unchanged(&about, &candidate.sha256, &settings) {
+        match before.unchanged(&about, candidate.sha256(), &settings) {
             Some(service) if !is_reload => Step::Keep(Entry::in_service(about, Arc::clone(service))),
-            _ => Step::Try(Box::new(Ready { about, settings, candidate, instead_of: None })),
+            _ => Step::Load(Box::new(Approved::new(about, settings, candidate))),
         }
     }
 
@@ -273,9 +297,8 @@ impl Policy {
                 continue;
             }
             match self.take(&entry.about, &package.sha256, decided, before).await {
-                Ok((about, settings, candidate)) => {
-                    let instead_of = Some(Box::new(entry));
-                    return Step::Try(Box::new(Ready { about, settings, candidate, instead_of }));
+                Ok(approved) => {
+                    return Step::Load(Box::new(Approved { instead_of: Some(Box::new(entry)), ..approved }));
                 }
                 Err(reason) => {
                     let version = package.version.to_string();
@@ -293,13 +316,13 @@ impl Policy {
         sha256: &str,
         decided: &Decided,
         before: &Before<'_>,
-    ) -> Result<(PackageSummary, Value, Candidate), String> {
+    ) -> Result<Approved, String> {
         let path = self.kept.find(&about.name, sha256).ok_or("it is gone")?;
-        let files = self.keys.clone();
-        let found = spawn_blocking(move || super::candidate::inspect(&path, None, &Keys::load(&files)));
+        let (keys, rule) = self.trust_rule().await;
+        let found = spawn_blocking(move || FoundPackage::examine(Scanned::new(path, Ok(())), &keys, &rule));
         let found = found.await.map_err(|error| error.to_string())?;
         let candidate = match found.outcome {
-            Ok(candidate) if candidate.sha256 == sha256 && candidate.manifest.name == about.name => candidate,
+            Ok(candidate) if candidate.sha256() == sha256 && candidate.manifest().name == about.name => candidate,
             Ok(_) => return Err("it is not what was kept".to_owned()),
             Err(PackageError::Refused(refusal)) => return Err(refusal.to_string()),
             Err(_) => return Err("it cannot be read".to_owned()),
@@ -308,21 +331,17 @@ impl Policy {
         let origin = before.serving(about).map_or(&about.origin, |(serving, _)| &serving.origin).clone();
         let about = PackageSummary { origin, ..found.about };
         let (state, owner) = (decided.states.get(&about.name), decided.owners.get(&about.name));
-        let lock = self.load_lock().await;
-        let settings = self.allow(&about, state, lock.as_ref(), owner).map_err(|refusal| refusal.to_string())?;
-        Ok((about, settings, candidate))
+        let settings = self.allow(&about, state, owner).map_err(|refusal| refusal.to_string())?;
+        Ok(Approved::new(about, settings, candidate))
     }
 
-    /// The settings of a package that is trusted.
+    /// The settings of a package that may have its name.
     fn allow(
         &self,
         about: &PackageSummary,
         state: Option<&PluginState>,
-        lock: Option<&Lock>,
         owner: Option<&Option<String>>,
     ) -> Result<Value, Refusal> {
-        let sha256 = about.sha256.as_deref().unwrap_or_default();
-        self.trust(lock, (&about.name, sha256), &about.signed)?;
         check_owner(owner, &about.signed)?;
         let schema = about.manifest.as_ref().and_then(|manifest| manifest.settings_schema.as_ref());
         let stored = state.map(|state| self.stored(&about.name, &state.settings));
@@ -349,25 +368,9 @@ impl Policy {
         settings::seal(plugin, secrets, &self.key)
     }
 
-    /// Whether the operator's rule lets a package with this content hash in.
-    pub(super) async fn admit(&self, name: &str, sha256: &str, signed: &Signed) -> Result<(), Refusal> {
-        self.trust(self.load_lock().await.as_ref(), (name, sha256), signed)
-    }
-
-    fn trust(&self, lock: Option<&Lock>, (name, sha256): (&str, &str), signed: &Signed) -> Result<(), Refusal> {
-        match (self.trust, lock) {
-            (Trust::Record, _) => Lock::default().admit(Trust::Record, name, sha256, signed),
-            (trust, Some(lock)) => lock.admit(trust, name, sha256, signed),
-            // A damaged lock is no empty one.
-            (_, None) => Err(Refusal::new(Code::HashNotTrusted, "The lock file cannot be read.")
-                .found(self.lock_file.display().to_string())
-                .fix("Repair the lock file; the log says what is wrong with it.")),
-        }
-    }
-
     async fn load_lock(&self) -> Option<Lock> {
-        let loaded = match &self.keeper {
-            Some(keeper) => keeper.read_lock().await.and_then(|text| Ok(serde_json::from_str(&text)?)),
+        let loaded = match &self.supervisor {
+            Some(supervisor) => supervisor.read_lock().await.and_then(|text| Ok(serde_json::from_str(&text)?)),
             None => {
                 let path = self.lock_file.clone();
                 spawn_blocking(move || Lock::load(&path)).await.map_err(io::Error::other).and_then(|loaded| loaded)
@@ -380,10 +383,10 @@ impl Policy {
     }
 
     async fn save_lock(&self, lock: Lock) {
-        // Who has no keeper only looks.
-        let Some(keeper) = &self.keeper else { return };
+        // Who has no supervisor only looks.
+        let Some(supervisor) = &self.supervisor else { return };
         let written = match serde_json::to_string(&lock) {
-            Ok(text) => keeper.write_lock(text).await,
+            Ok(text) => supervisor.write_lock(text).await,
             Err(error) => Err(error.into()),
         };
         if let Err(error) = written {

@@ -7,10 +7,10 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use super::{
-    candidate::{self, FoundPackage},
-    claims::{Ready, Step},
-    policy::{self, Policy},
-    read::packages,
+    candidate::{Candidate, FoundPackage},
+    claims::Step,
+    policy::{self, Approved, Policy},
+    read::{ScannedFolder, scan_folder},
     report::PluginReport,
     snapshot::{Before, Entry, Snapshot},
 };
@@ -25,7 +25,6 @@ use cardinal_package::{
     compat::Claims,
     kept::Kept,
     manifest::Manifest,
-    signature::Keys,
     state::{Code, Refusal, State},
 };
 use cardinal_store::plugin_state::PluginState;
@@ -51,28 +50,20 @@ pub struct Preview {
 /// Looks at all packages of the plugins folder, in the order of their names.
 pub async fn preview(config: &Config, decided: Decided) -> Vec<Preview> {
     let folder = config.paths.plugins_dir.clone();
-    let keys = config.plugins.trust_keys.clone();
-    let looked = spawn_blocking(move || (packages(&folder), Keys::load(&keys))).await;
-    let (listed, keys) = match looked {
-        Ok((listed, keys)) => (listed, keys),
+    let scanned = match spawn_blocking(move || scan_folder(&folder)).await {
+        Ok(scanned) => scanned,
         Err(error) => {
             tracing::error!(%error, "looking into the plugins folder failed");
             return Vec::new();
         }
     };
-    let (paths, refusal) = match listed {
-        Ok((_, paths, refusal)) => (paths, refusal),
+    let ScannedFolder { packages, .. } = match scanned {
+        Ok(scanned) => scanned,
         Err(error) => {
             tracing::warn!(folder = %config.paths.plugins_dir.display(), %error, "there is no plugins folder");
             return Vec::new();
         }
     };
-    let mut found = Vec::new();
-    for path in paths {
-        let (at, refusal, keys) = (path.clone(), refusal.clone(), keys.clone());
-        let read = spawn_blocking(move || candidate::inspect(&at, refusal, &keys)).await;
-        found.push(read.unwrap_or_else(|error| FoundPackage::broken(&path, &error)));
-    }
     let quarantine = Arc::new(Quarantine::read_only(decided.crashes));
     let key = decided.key.unwrap_or_else(|| SealingKey::derive(&Secret::new("")));
     let policy = Policy::new(
@@ -83,36 +74,44 @@ pub async fn preview(config: &Config, decided: Decided) -> Vec<Preview> {
         quarantine,
         Arc::new(Kept::open(&config.paths.data_dir)),
     );
+    let (keys, rule) = policy.trust_rule().await;
+    let mut found = Vec::new();
+    for scanned in packages {
+        let (path, keys, rule) = (scanned.path().to_owned(), keys.clone(), rule.clone());
+        let examined = spawn_blocking(move || FoundPackage::examine(scanned, &keys, &rule)).await;
+        found.push(examined.unwrap_or_else(|error| FoundPackage::broken(&path, &error)));
+    }
     let snapshot = Snapshot::default();
     let decided = policy::Decided { states: decided.states, owners: decided.owners, ..policy::Decided::default() };
     let before = Before::new(&snapshot, &found);
-    let steps = policy.decide(found, &decided, &before, None).await;
+    let steps = policy.decide(found, &decided, &before, None);
     let mut claims = Claims::default();
     let mut previews = Vec::new();
     for step in steps {
         previews.push(match step {
             Step::Done(entry) | Step::Keep(entry) => Preview::new(entry, None),
-            Step::Try(ready) => go_on(*ready, &mut claims).await,
+            Step::Load(approved) => go_on(*approved, &mut claims).await,
         });
     }
     previews
 }
 
 /// Collisions and the probe, for a package that is good by itself.
-async fn go_on(ready: Ready, claims: &mut Claims) -> Preview {
-    let Ready { about, candidate, settings, .. } = ready;
-    if let Err(refusal) = claims.take(&candidate.manifest, &about.origin) {
+async fn go_on(approved: Approved, claims: &mut Claims) -> Preview {
+    let Approved { about, candidate, settings, .. } = approved;
+    if let Err(refusal) = claims.take(candidate.manifest(), &about.origin) {
         return Preview::new(Entry::ended(about, refusal.into()), None);
     }
-    if let Err(refusal) = try_out(candidate.package.library.clone(), &candidate.manifest, &settings).await {
-        claims.release(&candidate.manifest);
+    if let Err(refusal) = try_out(&candidate, &settings).await {
+        claims.release(candidate.manifest());
         return Preview::new(Entry::ended(about, refusal.into()), None);
     }
-    let schema_sql = candidate.package.schema_sql.clone().unwrap_or_default();
+    let schema_sql = candidate.package().schema_sql.clone().unwrap_or_default();
     Preview::new(Entry::at(about, State::Checked), Some(schema_sql))
 }
 
-async fn try_out(library: bytes::Bytes, manifest: &Manifest, settings: &Value) -> Result<(), Refusal> {
+async fn try_out(candidate: &Candidate, settings: &Value) -> Result<(), Refusal> {
+    let (manifest, library) = (candidate.manifest(), candidate.package().library.clone());
     let sealed = spawn_blocking(move || SealedLibrary::seal(&library)).await;
     let sealed = sealed.map_err(std::io::Error::other).and_then(|it| it).map_err(|error| {
         Refusal::new(Code::ProbeFailed, "The library could not be copied.").found(error.to_string())

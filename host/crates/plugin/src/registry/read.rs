@@ -4,7 +4,6 @@ use std::{
     collections::HashSet,
     io,
     path::{Path, PathBuf},
-    sync::PoisonError,
 };
 
 use futures_util::{StreamExt, stream};
@@ -12,10 +11,10 @@ use tokio::task::spawn_blocking;
 
 use super::{
     Registry, ScanScope,
-    candidate::{self, FoundPackage},
-    folder::{self, Fingerprint, Look},
+    candidate::FoundPackage,
+    folder::{self, Look},
 };
-use cardinal_package::{package, signature::Keys, state::Refusal, trust};
+use cardinal_package::{package, stages::Scanned, state::Refusal, trust};
 
 /// Packages that are read at the same time; each may take a library's size of memory.
 const READ_AT_ONCE: usize = 4;
@@ -23,11 +22,11 @@ const READ_AT_ONCE: usize = 4;
 impl Registry {
     /// Everything in the plugins folder, read and judged by itself, and what of it is only half there.
     pub(super) async fn look(&self, scope: &ScanScope) -> io::Result<(Vec<FoundPackage>, HashSet<PathBuf>)> {
-        let (folder, rules, known) = (self.plugins_dir.clone(), self.policy.rules(), self.read());
+        let (folder, rules, known) = (self.watcher.folder().to_owned(), self.policy.rules(), self.watcher.read());
         let (read, as_read, mut unsettled) = (known.clone(), scope.as_read, scope.unsettled.clone());
         let wanted = scope.reload.as_ref().map(|reload| reload.origin.clone());
         let listed = spawn_blocking(move || {
-            let (folder, mut paths, refusal) = packages(&folder)?;
+            let ScannedFolder { folder, is_safe, mut packages } = scan_folder(&folder)?;
             if as_read {
                 let seen = folder::look(&folder, &rules)?;
                 let changed = seen.keys().chain(read.keys()).filter(|path| seen.get(*path) != read.get(*path));
@@ -35,19 +34,29 @@ impl Registry {
                 unsettled.extend(changed.filter(|path| !wanted(path)).cloned());
             }
             // One that is gone for a moment is being replaced.
-            paths.extend(unsettled.iter().filter(|path| !path.exists()).cloned());
-            Ok::<_, io::Error>((folder, paths, refusal, unsettled))
+            let gone = unsettled.iter().filter(|path| !path.exists());
+            packages.extend(gone.map(|path| Scanned::new(path.clone(), is_safe.clone())));
+            Ok::<_, io::Error>((folder, packages, unsettled))
         });
-        let (folder, paths, refusal, unsettled) = listed.await.map_err(io::Error::other)??;
-        let files = self.policy.keys.clone();
-        let keys = spawn_blocking(move || Keys::load(&files)).await.unwrap_or_default();
-        let reads = paths.into_iter().map(|path| {
-            let (folder, refusal, keys) = (folder.clone(), refusal.clone(), keys.clone());
-            let (rules, at) = (self.policy.rules(), path.clone());
+        let (folder, packages, unsettled) = listed.await.map_err(io::Error::other)??;
+        let (keys, rule) = self.policy.trust_rule().await;
+        let reads = packages.into_iter().map(|scanned| {
+            let (path, folder, rules) = (scanned.path().to_owned(), folder.clone(), self.policy.rules());
+            let (keys, rule) = (keys.clone(), rule.clone());
             let (is_unsettled, is_young) = (unsettled.contains(&path), scope.young.contains(&path));
+            let at = path.clone();
             let read = move || match is_unsettled {
                 true => (FoundPackage::unsettled(&path), None),
-                false => read_still(&folder, &rules, &path, (refusal, is_young), &keys),
+                false => {
+                    let before = folder::look_at(&folder, &rules, &path);
+                    let found = FoundPackage::examine(scanned, &keys, &rule);
+                    let is_still = before == folder::look_at(&folder, &rules, &path);
+                    match is_still && !(is_young && found.looks_half()) {
+                        true => (found, Some(before)),
+                        // It changed meanwhile, or its rest is waited for.
+                        false => (FoundPackage::unsettled(&path), None),
+                    }
+                }
             };
             async move {
                 let (found, fingerprint) =
@@ -67,37 +76,31 @@ impl Registry {
             all.push(found);
         }
         drop(reads);
-        *self.read.lock().unwrap_or_else(PoisonError::into_inner) = look;
+        self.watcher.set_read(look);
         Ok((all, half))
     }
 }
 
-/// Reads a package, and says how it looked unless that changed meanwhile or its rest is waited for.
-fn read_still(
-    folder: &Path,
-    rules: &[PathBuf],
-    path: &Path,
-    (refusal, is_young): (Option<Refusal>, bool),
-    keys: &Keys,
-) -> (FoundPackage, Option<Fingerprint>) {
-    let before = folder::look_at(folder, rules, path);
-    let found = candidate::inspect(path, refusal, keys);
-    if before != folder::look_at(folder, rules, path) || (is_young && found.looks_half()) {
-        return (FoundPackage::unsettled(path), None);
-    }
-    (found, Some(before))
+/// The plugins folder and what lies in it.
+pub(super) struct ScannedFolder {
+    /// Without links in its path.
+    pub folder: PathBuf,
+    /// Why none of its packages may be loaded, when the folder itself is at fault.
+    pub is_safe: Result<(), Refusal>,
+    pub packages: Vec<Scanned>,
 }
 
-/// The folder without links in its path, its packages, and why none of them may be loaded when it is itself at fault.
-pub(super) fn packages(folder: &Path) -> io::Result<(PathBuf, Vec<PathBuf>, Option<Refusal>)> {
-    let (real, refusal) = match trust::Owners::of_this_process().check_folder(folder) {
-        Ok(real) => (real, None),
+/// Lists the packages; none is read. Blocks.
+pub(super) fn scan_folder(folder: &Path) -> io::Result<ScannedFolder> {
+    let (real, is_safe) = match trust::Owners::of_this_process().check_folder(folder) {
+        Ok(real) => (real, Ok(())),
         Err(refusal) => {
             let real = folder.canonicalize()?;
             tracing::error!(%refusal, "no plugin is loaded: the plugins folder is not safe");
-            (real, Some(refusal))
+            (real, Err(refusal))
         }
     };
     let paths = package::find(&real)?;
-    Ok((real, paths, refusal))
+    let packages = paths.into_iter().map(|path| Scanned::new(path, is_safe.clone())).collect();
+    Ok(ScannedFolder { folder: real, is_safe, packages })
 }

@@ -17,7 +17,7 @@ use cardinal_control::{
     link::STATEMENT_TIMEOUT_MS,
 };
 use cardinal_package::{
-    manifest::{CardTab, Manifest, Tool},
+    manifest::{CardAction, CardTab, ListColumn, Manifest, PluginPage, Tool},
     signature::number_of,
     state::{Refusal, State},
 };
@@ -60,6 +60,9 @@ pub struct PluginReport {
     pub threads: usize,
     pub library: Option<Library>,
     pub tabs: Vec<CardTab>,
+    pub pages: Vec<PluginPage>,
+    pub list_columns: Vec<ListColumn>,
+    pub card_actions: Vec<CardAction>,
     pub provides_kinds: Vec<String>,
     pub reads_kinds: Vec<String>,
     /// Of a plugin in service: what its library exports.
@@ -138,7 +141,7 @@ pub struct Counters {
     pub execution: Option<PlacementReport>,
 }
 
-/// Whoever is over one of the first two waits or gets 503, over the times 504, over the size 502; nobody else does.
+/// A call over one of the first two waits or gets 503, over the times 504, over the size 502; no other call does.
 #[derive(Clone, Debug, Serialize)]
 pub struct Budgets {
     pub calls: Share,
@@ -151,7 +154,7 @@ pub struct Budgets {
     /// Bytes that its code holds, if its library counts them, and that the library takes by itself. Not limited.
     pub memory_bytes: Option<u64>,
     pub library_bytes: usize,
-    /// Open files and sockets that it alone can have opened; those opened while others had calls, too, are nobody's. Not
+    /// Open files and sockets that it alone can have opened; those opened while others had calls, too, count for none. Not
     /// limited.
     pub descriptors: u64,
 }
@@ -165,6 +168,7 @@ pub struct Share {
 impl PluginReport {
     pub(super) fn from_entry(entry: &Entry) -> Self {
         let manifest = entry.about.manifest.as_ref();
+        let contributes = manifest.map(|manifest| manifest.contributes.clone()).unwrap_or_default();
         let service = entry.service.as_deref();
         let quarantine = entry.quarantine.as_deref();
         let text = |field: fn(&Manifest) -> &Option<String>| manifest.and_then(|manifest| field(manifest).clone());
@@ -203,7 +207,10 @@ impl PluginReport {
             generation: service.map(|service| service.active.generation),
             library: service
                 .map(|service| Library { sdk: service.library.sdk.clone(), rustc: service.library.rustc.clone() }),
-            tabs: manifest.map(|manifest| manifest.card_tabs.clone()).unwrap_or_default(),
+            tabs: contributes.card_tabs,
+            pages: contributes.pages,
+            list_columns: contributes.list_columns,
+            card_actions: contributes.card_actions,
             provides_kinds: manifest.map(|manifest| manifest.provides_kinds.clone()).unwrap_or_default(),
             reads_kinds: manifest.map(|manifest| manifest.reads_kinds.clone()).unwrap_or_default(),
             routes: service.map(routes).unwrap_or_default(),

@@ -46,7 +46,7 @@ impl Registry {
         }
         let reload = Reload { plugin: plugin.to_owned(), origin };
         self.walk(ScanScope { reload: Some(reload), ..ScanScope::of_decisions() }).await;
-        self.loads.settled(Some(plugin), PLUGIN_WAIT).await;
+        self.activation.loads.settled(Some(plugin), PLUGIN_WAIT).await;
         match self.snapshot().refused(plugin, Code::DestructiveMigration) {
             Some((lying, refusal)) => {
                 Err(RegistryError::Destructive { refusal: Box::new(refusal.clone()), sha256: lying.sha256.clone() })
@@ -72,7 +72,7 @@ impl Registry {
         if from.is_some_and(|from| stand.serving.as_ref().is_none_or(|(sha256, _)| sha256 != from)) {
             return Err(refused(NoWayBack::Failed("Another package serves by now.".to_owned())));
         }
-        let core = &self.loader.services.core;
+        let core = &self.activation.loader.services.core;
         let (versions, losses) = (plugin_versions::all(core).await?, plugin_versions::losses(core).await?);
         let kept = self.kept.for_plugin(plugin);
         let history = History {
@@ -118,7 +118,7 @@ impl Registry {
     /// Lets a package that was reloaded on an operator's word be put into service again.
     pub(super) async fn taken_back(&self, plugin: &str, sha256: &str) {
         let packages = [sha256.to_owned()];
-        if let Err(error) = plugin_versions::take_back(&self.loader.services.core, plugin, &packages).await {
+        if let Err(error) = plugin_versions::take_back(&self.activation.loader.services.core, plugin, &packages).await {
             tracing::error!(plugin, error = ?error, "that the package was taken back could not be written down");
         }
     }

@@ -285,7 +285,7 @@ impl Entry {
             tracing::warn!(plugin, package, "the version that was loaded before goes on serving");
         }
         let about = PackageSummary { origin: self.about.origin.clone(), ..about };
-        // What is still being written or loaded is not known yet; what lies there is told of once, whatever stands in for it.
+        // What is still being written or loaded is not known yet; what lies there is shown once, whatever stands in for it.
         let pending = match self.state {
             State::Discovered | State::Checked => None,
             _ => self.pending.or(Some(Box::new(self.about))),

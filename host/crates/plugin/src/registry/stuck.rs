@@ -1,4 +1,4 @@
-//! Plugins whose threads are all held by calls that nobody waits for any more. A plugin gets fresh threads once; when
+//! Plugins whose threads are all held by calls that were given up. A plugin gets fresh threads once; when
 //! those are held, too, it is reloaded, and the second time within ten minutes it is set aside.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};

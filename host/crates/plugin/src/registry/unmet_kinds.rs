@@ -1,4 +1,4 @@
-//! Plugins exchange data through the cards alone: one that reads a kind goes on without whoever writes it, and finds
+//! Plugins exchange data through the cards alone: one that reads a kind goes on without its writer, and finds
 //! nothing new. That is no fault, and worth a word.
 
 use super::PluginReport;
@@ -21,7 +21,7 @@ fn dry_kinds(reader: &PluginReport, all: &[PluginReport]) -> Vec<String> {
         .collect()
 }
 
-/// What to say when `plugin` is not in service any more: who reads a kind that it wrote and that nobody writes now.
+/// What to say when `plugin` is not in service any more: the readers of a kind that it wrote and that no plugin writes now.
 pub fn readers_without(plugin: &str, all: &[PluginReport]) -> Vec<String> {
     let gone = all.iter().find(|report| report.name == plugin && report.state != State::Active);
     let kinds = gone.map(|report| &report.provides_kinds[..]).unwrap_or_default();

@@ -1,5 +1,5 @@
 //! A package that comes over the network: one library that carries everything, and its signature. Until it is known to be
-//! good it lies in a hidden folder of the plugins folder, which nobody looks into and which goes whatever happens.
+//! good it lies in a hidden folder of the plugins folder, which no scan reads and which is removed in every case.
 
 use std::{
     fs::{self, File, Permissions},
@@ -12,13 +12,16 @@ use std::{
 use tempfile::TempDir;
 use tokio::{sync::MutexGuard, task::spawn_blocking};
 
-use super::{Registry, candidate::examine};
+use super::{
+    Registry,
+    candidate::{Candidate, PackageSummary},
+};
 use crate::error::RegistryError;
 use cardinal_base::secret_file::sync_folder;
 use cardinal_package::{
     package::{self, LIBRARY_LIMIT, Package},
     signature::{Keys, SUFFIX, Signed, number_of},
-    state::{Code, Refusal},
+    stages::Examined,
     trust::check_owner,
 };
 use cardinal_store::plugin_owners;
@@ -57,7 +60,7 @@ impl Registry {
     /// A place for a library that is being sent, and the file to write it to.
     pub async fn draft(&self) -> Result<(Draft<'_>, File), RegistryError> {
         let raw = self.uploading.try_lock().map_err(|_| RegistryError::UploadBusy { retry_after: RETRY_SECONDS })?;
-        let plugins_dir = self.plugins_dir.clone();
+        let plugins_dir = self.watcher.folder().to_owned();
         let made = spawn_blocking(move || begin(&plugins_dir)).await.map_err(RegistryError::internal)?;
         let (folder, file) = made.map_err(not_written)?;
         Ok((Draft { registry: self, folder, _seat: raw }, file))
@@ -76,7 +79,7 @@ impl Draft<'_> {
         {
             // No scan sees the library without its signature.
             let _alone = self.registry.scanning.lock().await;
-            let (from, to) = (self.folder.path().to_owned(), self.registry.plugins_dir.clone());
+            let (from, to) = (self.folder.path().to_owned(), self.registry.watcher.folder().to_owned());
             let moved = spawn_blocking(move || put(&from, &to, &origin)).await.map_err(RegistryError::internal)?;
             moved.map_err(not_written)?;
         }
@@ -89,7 +92,7 @@ impl Draft<'_> {
     async fn may_have_name(&self, examined: &UploadedPackage, origin: &str) -> Result<(), RegistryError> {
         let conflict = |detail: String| Err(RegistryError::Conflict(detail));
         for report in self.registry.reports() {
-            let here = self.registry.plugins_dir.join(&report.package).exists();
+            let here = self.registry.watcher.folder().join(&report.package).exists();
             if here && report.name == examined.name && report.package != origin {
                 return conflict(format!("The plugin lies in {} already: remove that first.", report.package));
             }
@@ -97,17 +100,14 @@ impl Draft<'_> {
                 return conflict(format!("{origin} is another plugin's file, of {}.", report.name));
             }
         }
-        match fs::symlink_metadata(self.registry.plugins_dir.join(origin)) {
+        match fs::symlink_metadata(self.registry.watcher.folder().join(origin)) {
             Ok(found) if !found.is_file() => return conflict(format!("{origin} is there and is no file.")),
             _ => {}
         }
-        let owners = plugin_owners::all(&self.registry.loader.services.core).await?;
+        let owners = plugin_owners::all(&self.registry.activation.loader.services.core).await?;
         check_owner(owners.get(&examined.name), &examined.signed).map_err(RegistryError::from)?;
-        self.registry
-            .policy
-            .admit(&examined.name, &examined.package.sha256, &examined.signed)
-            .await
-            .map_err(RegistryError::from)
+        let (_, rule) = self.registry.policy.trust_rule().await;
+        rule.admit(&examined.name, &examined.package.sha256, &examined.signed).map_err(RegistryError::from)
     }
 }
 
@@ -135,22 +135,21 @@ fn examine_upload(
     file.sync_all().map_err(not_written)?;
     let bytes = fs::read(&unnamed).map_err(RegistryError::internal)?;
     let signed = Keys::load(keys).judge(Some(signature), &bytes);
-    signed.demand().map_err(RegistryError::from)?;
+    signed.demand().map_err(RegistryError::from)?; // before a byte of it is parsed
     drop(bytes);
     set_mode(&unnamed).map_err(not_written)?;
     let package = package::read(&unnamed).map_err(RegistryError::from)?;
-    let (manifest, _, refusal) = examine(package);
-    if let Some(refusal) = refusal {
-        return Err(refusal.into());
-    }
-    let no_manifest = || RegistryError::from(Refusal::new(Code::BadManifest, "The library has no manifest inside it."));
-    let manifest = manifest.ok_or_else(no_manifest)?;
+    let mut about = PackageSummary::from_package(&package, signed.clone());
+    let trusted = Examined::with_signature(package, signed.clone()).trust_signer();
+    let candidate = trusted.and_then(|trusted| Candidate::from_trusted(trusted, &mut about));
+    let candidate = candidate.map_err(RegistryError::from)?;
+    let manifest = candidate.manifest();
     // The content hash is over the files with their names, so the library gets its own first.
     let named = folder.join(format!("{}.so", manifest.name));
     let written = fs::rename(&unnamed, &named).and_then(|()| write_signature(&named, signature));
     written.map_err(not_written)?;
     let package = package::read(&named).map_err(RegistryError::from)?;
-    Ok(UploadedPackage { package, name: manifest.name, version: manifest.version.to_string(), signed })
+    Ok(UploadedPackage { package, name: manifest.name.clone(), version: manifest.version.to_string(), signed })
 }
 
 fn write_signature(library: &Path, signature: &[u8]) -> io::Result<()> {

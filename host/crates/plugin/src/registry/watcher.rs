@@ -3,14 +3,15 @@
 use std::{
     collections::{BTreeSet, HashSet},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use notify::{
-    EventKind, RecommendedWatcher, RecursiveMode, Watcher,
+    EventKind, RecommendedWatcher, RecursiveMode, Watcher as _,
     event::{AccessKind, AccessMode, ModifyKind, RenameMode},
 };
+use parking_lot::Mutex;
 use tokio::{sync::Notify, task::spawn_blocking, time::sleep};
 
 use super::{
@@ -20,7 +21,7 @@ use super::{
 };
 use cardinal_store::plugin_state;
 
-/// How often the folder is looked at without being told that something changed there: not every file system tells.
+/// How often the folder is looked at without a notice of a change: not every file system sends one.
 const POLL: Duration = Duration::from_secs(3);
 /// Changes come in flocks.
 const FLOCK: Duration = Duration::from_millis(50);
@@ -32,6 +33,60 @@ const FIRST_RETRY: Duration = Duration::from_secs(15);
 const MAX_RETRY: Duration = Duration::from_secs(240);
 /// Names of what was moved into the folder that are remembered; the rest waits like any other.
 const MOVED: usize = 1_000;
+
+/// What this host has seen of the plugins folder and of decisions.
+pub(super) struct Watcher {
+    folder: PathBuf,
+    /// How the packages looked when they were read last.
+    read: Mutex<Look>,
+    /// The stamp of the decisions that were read last.
+    stamp: Mutex<Option<i64>>,
+}
+
+impl Watcher {
+    pub(super) fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), read: Mutex::default(), stamp: Mutex::default() }
+    }
+
+    /// The plugins folder.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// How the packages looked when they were read last.
+    pub(super) fn read(&self) -> Look {
+        self.read.lock().clone()
+    }
+
+    pub(super) fn set_read(&self, look: Look) {
+        *self.read.lock() = look;
+    }
+
+    fn stamp(&self) -> Option<i64> {
+        *self.stamp.lock()
+    }
+
+    pub(super) fn set_stamp(&self, stamp: i64) {
+        *self.stamp.lock() = Some(stamp);
+    }
+
+    /// The folder without links in its path, and its packages; nothing while it cannot be read.
+    async fn see(&self, rules: Vec<PathBuf>) -> Option<(PathBuf, Look)> {
+        let folder = self.folder.clone();
+        let seen = spawn_blocking(move || {
+            let folder = folder.canonicalize()?;
+            let seen = folder::look(&folder, &rules)?;
+            Ok::<_, std::io::Error>((folder, seen))
+        });
+        match seen.await.map_err(std::io::Error::other).and_then(|seen| seen) {
+            Ok(seen) => Some(seen),
+            Err(error) => {
+                tracing::debug!(folder = %self.folder.display(), %error, "the plugins folder cannot be seen; what serves stays");
+                None
+            }
+        }
+    }
+}
 
 impl Registry {
     /// Follows what happens in the plugins folder.
@@ -45,9 +100,9 @@ impl Registry {
                 () = sleep(wait) => {}
             }
             wait = POLL;
-            let Some((folder, seen)) = self.see().await else { continue };
+            let Some((folder, seen)) = self.watcher.see(self.policy.rules()).await else { continue };
             watching = watch(watching, folder, &bell).await;
-            let observed = settling.observe(&seen, &self.read(), &bell.moved(), Instant::now());
+            let observed = settling.observe(&seen, &self.watcher.read(), &bell.moved(), Instant::now());
             wait = observed.wait.unwrap_or(POLL).min(POLL);
             if observed.due {
                 let half = self.walk(ScanScope {
@@ -67,8 +122,8 @@ impl Registry {
         let mut retry = Retry::new(Instant::now());
         loop {
             sleep(FOLLOW).await;
-            let is_new = match plugin_state::stamp(&self.loader.services.core).await {
-                Ok(stamp) => self.stamp() != Some(stamp),
+            let is_new = match plugin_state::stamp(&self.activation.loader.services.core).await {
+                Ok(stamp) => self.watcher.stamp() != Some(stamp),
                 Err(error) => {
                     tracing::debug!(error = ?error, "what was decided about plugins could not be read; what serves stays");
                     // What failed for that may work at once when the database is there again.
@@ -87,23 +142,6 @@ impl Registry {
     async fn looked(&self) {
         // The sender lives as long as this registry does.
         let _ = self.changes().wait_for(|count| *count > 0).await;
-    }
-
-    /// The folder without links in its path, and its packages; nothing while it cannot be read.
-    async fn see(&self) -> Option<(PathBuf, Look)> {
-        let (folder, rules) = (self.plugins_dir.clone(), self.policy.rules());
-        let seen = spawn_blocking(move || {
-            let folder = folder.canonicalize()?;
-            let seen = folder::look(&folder, &rules)?;
-            Ok::<_, std::io::Error>((folder, seen))
-        });
-        match seen.await.map_err(std::io::Error::other).and_then(|seen| seen) {
-            Ok(seen) => Some(seen),
-            Err(error) => {
-                tracing::debug!(folder = %self.plugins_dir.display(), %error, "the plugins folder cannot be seen; what serves stays");
-                None
-            }
-        }
     }
 }
 
@@ -148,7 +186,7 @@ impl Bell {
                 // Our own reading.
                 EventKind::Access(kind) if kind != AccessKind::Close(AccessMode::Write) => return,
                 EventKind::Modify(ModifyKind::Name(RenameMode::To | RenameMode::Both)) => {
-                    let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut moved = self.moved.lock();
                     if moved.len() < MOVED {
                         moved.extend(event.paths.into_iter().last());
                     }
@@ -160,11 +198,11 @@ impl Bell {
     }
 
     fn moved(&self) -> HashSet<PathBuf> {
-        std::mem::take(&mut *self.moved.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.moved.lock())
     }
 }
 
-/// What tells of changes, and in which folder, known by its inode: another one may lie under the same name.
+/// What reports changes, and the folder with its inode: another folder may take the same name.
 type Watching = Option<(RecommendedWatcher, (PathBuf, u64))>;
 
 /// Goes on watching, or begins to. Where that is not possible the folder is looked at every few seconds all the same.
@@ -182,7 +220,7 @@ async fn watch(before: Watching, folder: PathBuf, bell: &Arc<Bell>) -> Watching 
     match spawn_blocking(begin).await {
         Ok(Ok(watching)) => Some(watching),
         Ok(Err(error)) => {
-            tracing::debug!(%error, "the system does not tell of changes in the plugins folder; it is looked at every few seconds");
+            tracing::debug!(%error, "the system reports no changes in the plugins folder; it is looked at every few seconds");
             None
         }
         Err(error) => {

@@ -1,7 +1,7 @@
 //! Which settings are secrets: those that the schema marks `writeOnly`. Pure.
 //!
 //! Values are named by JSON pointer. Below a list there are no names that stay, so a list with a secret in it is a
-//! secret as a whole. Whatever can't be told is taken for one.
+//! secret as a whole. What cannot be decided counts as one.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -32,7 +32,7 @@ fn runtime(workers: usize) -> tokio::runtime::Runtime {
 }
 
 /// What comes in wakes the thread that waits for the network; it blocks, and without the
-/// watchdog nobody waits for the network until it is back.
+/// watchdog no thread waits for the network until it is back.
 #[test]
 fn a_blocked_thread_does_not_stop_the_others() {
     let runtime = runtime(2);
@@ -84,13 +84,13 @@ struct Told(Mutex<Vec<(u32, Place, bool)>>);
 
 impl Blamed for Told {
     fn blocks(&self, handler: u32, place: Place, _: Duration) {
-        self.0.lock().unwrap().push((handler, place, true));
+        self.0.lock().push((handler, place, true));
     }
 
     fn still_blocks(&self, _: u32, _: Place, _: Duration, _: Duration) {}
 
     fn returned(&self, handler: u32, place: Place, _: Duration) {
-        self.0.lock().unwrap().push((handler, place, false));
+        self.0.lock().push((handler, place, false));
     }
 }
 
@@ -113,7 +113,7 @@ fn who_blocks_is_told_once_and_again_when_it_is_over() {
     while watchdog.blocked() != [0, 0] {
         thread::sleep(TICK);
     }
-    assert_eq!(*seen.0.lock().unwrap(), [(3, Place::Core, true), (3, Place::Core, false)]);
+    assert_eq!(*seen.0.lock(), [(3, Place::Core, true), (3, Place::Core, false)]);
 }
 
 #[test]

@@ -33,11 +33,11 @@ const NAMES: &str =
     WHERE n.nspname = $1";
 /// Every check that stands in a key's place, copies and inherited ones included.
 const PLACES: &str = "
-    SELECT k.conrelid, c.relname::text, k.conname::text, k.coninhcount > 0, c.relkind = 'p', k.convalidated,
-           pg_catalog.pg_get_expr(k.conbin, k.conrelid),
-           a.attname::text, a.atttypid = 'pg_catalog.uuid'::pg_catalog.regtype,
-           pg_catalog.obj_description(k.oid, 'pg_constraint'),
-           pg_catalog.current_setting('server_version_num')::int
+    SELECT k.conrelid, c.relname::text, k.conname::text, k.coninhcount > 0 AS is_inherited,
+           c.relkind = 'p' AS is_partitioned, k.convalidated, pg_catalog.pg_get_expr(k.conbin, k.conrelid) AS condition,
+           a.attname::text, a.atttypid = 'pg_catalog.uuid'::pg_catalog.regtype AS is_uuid,
+           pg_catalog.obj_description(k.oid, 'pg_constraint') AS comment,
+           pg_catalog.current_setting('server_version_num')::int AS server
     FROM pg_catalog.pg_constraint k
     JOIN pg_catalog.pg_namespace n ON n.oid = k.connamespace
     JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
@@ -157,17 +157,17 @@ impl<'a> CardKeys<'a> {
             .iter()
             .filter_map(|row| {
                 Some(Place {
-                    number: number(row.get(6))?,
-                    relation: row.get(0),
-                    table: row.get(1),
-                    name: row.get(2),
-                    is_inherited: row.get(3),
-                    is_partitioned: row.get(4),
-                    is_validated: row.get(5),
-                    column: row.get(7),
-                    is_uuid: row.get(8),
-                    comment: row.get(9),
-                    server: row.get(10),
+                    number: number(row.get("condition"))?,
+                    relation: row.get("conrelid"),
+                    table: row.get("relname"),
+                    name: row.get("conname"),
+                    is_inherited: row.get("is_inherited"),
+                    is_partitioned: row.get("is_partitioned"),
+                    is_validated: row.get("convalidated"),
+                    column: row.get("attname"),
+                    is_uuid: row.get("is_uuid"),
+                    comment: row.get("comment"),
+                    server: row.get("server"),
                 })
             })
             .collect())

@@ -54,8 +54,8 @@ const STORED: &str = "
       ) AS part(type) WHERE part.type <> 0
     )";
 const TABLES: &str = "
-    SELECT own.oid, own.relname::text, own.relkind = 'c', own.relpersistence <> 'u', a.attnum, a.attname::text,
-           pg_catalog.format_type(a.atttypid, a.atttypmod), a.atttypid, a.atttypmod
+    SELECT own.oid, own.relname::text, own.relkind = 'c' AS is_type, own.relpersistence <> 'u' AS is_logged, a.attnum, a.attname::text,
+           pg_catalog.format_type(a.atttypid, a.atttypmod) AS kind, a.atttypid, a.atttypmod
     FROM own LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = own.oid AND a.attnum > 0 AND NOT a.attisdropped
     WHERE own.relkind IN ('r', 'p') OR own.relkind = 'c' AND own.reltype IN (SELECT type FROM stored)";
 const LABELS: &str = "
@@ -69,18 +69,18 @@ const PARENTS: &str = "
 pub(super) async fn holders(work: &Transaction<'_>, schema: &str) -> anyhow::Result<Holders> {
     let (mut holders, own) = (Holders::default(), format!("{schema}."));
     for row in asked(work, TABLES, schema).await? {
-        let table = holders.tables.entry(row.try_get(0)?).or_insert(Table {
-            name: row.try_get(1)?,
-            is_type: row.try_get(2)?,
-            is_logged: row.try_get(3)?,
+        let table = holders.tables.entry(row.try_get("oid")?).or_insert(Table {
+            name: row.try_get("relname")?,
+            is_type: row.try_get("is_type")?,
+            is_logged: row.try_get("is_logged")?,
             columns: BTreeMap::new(),
         });
         // Absent for a table without columns.
-        if let Some(number) = row.try_get::<_, Option<i16>>(4)? {
-            let type_id = (row.try_get(7)?, row.try_get(8)?);
+        if let Some(number) = row.try_get::<_, Option<i16>>("attnum")? {
+            let type_id = (row.try_get("atttypid")?, row.try_get("atttypmod")?);
             // With the schema or without, by the search path of the moment.
-            let kind: String = row.try_get::<_, String>(6)?.replace(&own, "");
-            table.columns.insert(number, Column { name: row.try_get(5)?, kind, type_id });
+            let kind: String = row.try_get::<_, String>("kind")?.replace(&own, "");
+            table.columns.insert(number, Column { name: row.try_get("attname")?, kind, type_id });
         }
     }
     for row in asked(work, LABELS, schema).await? {

@@ -8,6 +8,7 @@ use tokio_postgres::{Transaction, error::SqlState};
 
 use super::{
     StepError, TURN_TIMEOUT,
+    run::is_busy,
     watch::{self, Waits},
 };
 use cardinal_control::link::{ProvisionFault, PurgeReport};
@@ -105,7 +106,7 @@ impl Purge<'_> {
         );
         match self.try_to_drop(work, &drop).await? {
             Ok(()) => Ok(()),
-            Err((error, blockers)) if is_busy(&error) => Err(refused(
+            Err((error, blockers)) if error.code().is_some_and(is_busy) => Err(refused(
                 "in-use",
                 "tables and cards that can be locked for a moment",
                 &format!("{blockers} was in the way for {} s", TRIES_TIMEOUT.as_secs()),
@@ -145,7 +146,7 @@ impl Purge<'_> {
                 error = watch::note_blockers(&observer, backend, &waits) => return Err(error),
             };
             let Err(error) = tried else { return Ok(Ok(())) };
-            if !is_busy(&error) || begun.elapsed() >= TRIES_TIMEOUT {
+            if !error.code().is_some_and(is_busy) || begun.elapsed() >= TRIES_TIMEOUT {
                 return Ok(Err((error, waits.blockers(self.names))));
             }
             work.batch_execute("ROLLBACK TO try; RELEASE try").await.context("giving up a try")?;
@@ -173,11 +174,6 @@ impl Purge<'_> {
     fn schema(&self) -> String {
         roles::plugin_schema_name(self.plugin)
     }
-}
-
-/// Locks of others, which may be gone the next time.
-fn is_busy(error: &tokio_postgres::Error) -> bool {
-    error.code().is_some_and(|code| *code == SqlState::LOCK_NOT_AVAILABLE || *code == SqlState::T_R_DEADLOCK_DETECTED)
 }
 
 fn refused(code: &str, expected: &str, found: &str, fix: &str) -> StepError {

@@ -28,7 +28,8 @@ const TARGETS: &str = "
     FROM below b ORDER BY b.is_target DESC";
 /// Keys whose actions write rows of the table that has the key.
 const WRITING_KEYS: &str = "
-    SELECT k.conrelid, k.confrelid, k.conkey, k.confkey, k.confupdtype IN ('c', 'n', 'd'), k.confdeltype IN ('n', 'd')
+    SELECT k.conrelid, k.confrelid, k.conkey, k.confkey, k.confupdtype IN ('c', 'n', 'd') AS on_update,
+           k.confdeltype IN ('n', 'd') AS on_delete
     FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_namespace n ON n.oid = k.connamespace
     WHERE n.nspname::text = $1 AND k.contype = 'f' AND (k.confupdtype IN ('c', 'n', 'd') OR k.confdeltype IN ('n', 'd'))";
 const COUNTED: &str = "
@@ -207,12 +208,12 @@ async fn writing_keys(work: &Transaction<'_>, schema: &str) -> anyhow::Result<Ve
     let rows = work.query(WRITING_KEYS, &[&schema]).await.context("listing keys with actions")?;
     let key = |row: &tokio_postgres::Row| -> Result<WritingKey, tokio_postgres::Error> {
         Ok(WritingKey {
-            table: row.try_get(0)?,
-            pointed_to: row.try_get(1)?,
-            columns: row.try_get(2)?,
-            pointed_columns: row.try_get(3)?,
-            on_update: row.try_get(4)?,
-            on_delete: row.try_get(5)?,
+            table: row.try_get("conrelid")?,
+            pointed_to: row.try_get("confrelid")?,
+            columns: row.try_get("conkey")?,
+            pointed_columns: row.try_get("confkey")?,
+            on_update: row.try_get("on_update")?,
+            on_delete: row.try_get("on_delete")?,
         })
     };
     rows.iter().map(key).collect::<Result<_, _>>().context("reading keys with actions")

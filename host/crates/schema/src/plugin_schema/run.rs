@@ -42,13 +42,15 @@ pub(super) enum Failure {
     Failed(anyhow::Error),
 }
 
-/// Of a look at the catalog, too: it waits for whoever has locked a table whole.
-const BUSY_CODES: [&str; 3] = ["55P03", "40P01", "40001"];
+/// Locks of others stand in the way, and may be gone the next time. A look at the catalog waits for them, too.
+pub(super) fn is_busy(code: &SqlState) -> bool {
+    [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE].contains(code)
+}
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         let said = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>()?.as_db_error());
-        match said.filter(|said| BUSY_CODES.contains(&said.code().code())) {
+        match said.filter(|said| is_busy(said.code())) {
             Some(said) => Self::Busy(describe(said, None)),
             None => Self::Failed(error),
         }
@@ -320,7 +322,7 @@ pub(super) fn judged(error: tokio_postgres::Error, statement: Option<&Statement>
         Failure::Refused(ProvisionFault::refused("schema-failed", expected, describe(said, statement), advice(code)))
     };
     match said.code().code() {
-        code if BUSY_CODES.contains(&code) => Failure::Busy(describe(said, statement)),
+        _ if is_busy(said.code()) => Failure::Busy(describe(said, statement)),
         code @ ("53200" | "53400") => refuse(code),
         code if code.starts_with("53") || code.starts_with("08") || code.starts_with("57P") => {
             Failure::Failed(anyhow::Error::new(error).context("running schema.sql"))

@@ -2,11 +2,12 @@
 
 use std::convert::Infallible;
 use std::pin::pin;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use parking_lot::Mutex;
 use tokio_postgres::{CancelToken, Client, NoTls, Row};
 
 use super::{
@@ -48,10 +49,11 @@ static KEYED_TABLES: LazyLock<String> = LazyLock::new(|| {
 static LOOK: LazyLock<String> = LazyLock::new(|| {
     format!(
         "
-    SELECT coalesce(bool_or(l.is_cards AND l.granted), false), coalesce(bool_or(l.is_cards AND NOT l.granted), false), count(*),
+    SELECT coalesce(bool_or(l.is_cards AND l.granted), false) AS is_held,
+           coalesce(bool_or(l.is_cards AND NOT l.granted), false) AS is_waiting, count(*) AS locks,
            ARRAY(SELECT DISTINCT coalesce(a.usename::text, '') FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids($1)) b (pid)
-                 JOIN pg_catalog.pg_stat_activity a ON a.pid = b.pid),
-           coalesce(bool_or(l.is_strong AND l.granted AND l.relation = ANY ($2)), false)
+                 JOIN pg_catalog.pg_stat_activity a ON a.pid = b.pid) AS blockers,
+           coalesce(bool_or(l.is_strong AND l.granted AND l.relation = ANY ($2)), false) AS holds_keyed
     FROM (
       SELECT granted, relation, is_strong, is_strong AND relation = 'public.master_cards'::pg_catalog.regclass AS is_cards
       FROM pg_catalog.pg_locks, LATERAL (SELECT locktype = 'relation' AND mode IN
@@ -72,7 +74,7 @@ pub(super) struct Waits {
 
 impl Waits {
     fn spend(&self, time: Duration) -> Duration {
-        let mut cards = self.cards.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cards = self.cards.lock();
         *cards += time;
         *cards
     }
@@ -84,13 +86,13 @@ impl Waits {
 
     fn note(&self, blockers: Vec<String>) {
         if !blockers.is_empty() {
-            *self.blockers.lock().unwrap_or_else(PoisonError::into_inner) = blockers;
+            *self.blockers.lock() = blockers;
         }
     }
 
     /// Whom the step waited for, in words.
     pub(super) fn blockers(&self, names: &RoleNames) -> String {
-        let blockers = self.blockers.lock().unwrap_or_else(PoisonError::into_inner);
+        let blockers = self.blockers.lock();
         match blockers.as_slice() {
             [] => "another session".to_owned(),
             roles => roles.iter().map(|role| holder(role, names)).collect::<Vec<_>>().join(" and "),
@@ -210,11 +212,11 @@ struct Look {
 impl Look {
     fn read(row: &Row) -> Result<Self, tokio_postgres::Error> {
         Ok(Self {
-            is_held: row.try_get(0)?,
-            is_waiting: row.try_get(1)?,
-            locks: row.try_get(2)?,
-            blockers: row.try_get(3)?,
-            holds_keyed: row.try_get(4)?,
+            is_held: row.try_get("is_held")?,
+            is_waiting: row.try_get("is_waiting")?,
+            locks: row.try_get("locks")?,
+            blockers: row.try_get("blockers")?,
+            holds_keyed: row.try_get("holds_keyed")?,
         })
     }
 }

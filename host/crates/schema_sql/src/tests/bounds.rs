@@ -99,6 +99,20 @@ fn a_format_is_short() {
     }
 }
 
+#[test]
+fn a_search_is_short() {
+    printed("create table t (v tsvector, check (v @@ to_tsquery('simple', 'chair & lamp')))");
+    printed(
+        "create table t (v text, w text, check (to_tsvector('simple', v) @@ plainto_tsquery('simple', left(w, 200))))",
+    );
+    for words in [format!("'{}'", "a ".repeat(600)), "w".to_owned(), "v || w".to_owned()] {
+        for name in ["to_tsquery", "plainto_tsquery", "phraseto_tsquery", "websearch_to_tsquery"] {
+            let sql = format!("create table t (v tsvector, w text, check (v @@ {name}('simple', {words})))");
+            assert!(refused(&sql).fix.contains("1,024 bytes"), "{sql}");
+        }
+    }
+}
+
 /// Every removal of a card is planned with all of them.
 #[test]
 fn keys_and_conditions_of_indexes_are_bounded_in_all() {

@@ -16,12 +16,10 @@ use uuid::Uuid;
 use self::terms::{Bounds, Rate};
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
     audit::AuditAction,
+    call::{Call, CallHead, Json, MergePatch, NoQuery, Query},
     http::reply::{self, Item, Reply},
-    request::Call,
-    route,
-    router::{Access, Reads, Route, SMALL},
 };
 use cardinal_base::{
     codes,
@@ -46,49 +44,47 @@ pub const CHANGED_MEANWHILE: &str = "The key was changed at the same time; rotat
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/api-keys", Access::Scope("keys:read"), Reads::Nothing, list).describe(|op| {
+        Route::get("/v1/admin/api-keys", list).scope("keys:read").describe(|op| {
             op.named("listApiKeys", "api-keys", "API keys, newest first")
                 .notes("One's own; everybody's with `users:read`.")
-                .query::<ListQuery>()
                 .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
                 .param("cursor", "`next_cursor` of the page before.", json!({}))
                 .ok::<Page<ApiKey<'_>>>();
         }),
-        route!(POST "/v1/admin/api-keys", Access::Scope("keys:write"), Reads::Json(SMALL), create).describe(|op| {
+        Route::post("/v1/admin/api-keys", create).scope("keys:write").audits(AuditAction::CreateKey).describe(|op| {
             op.named("createApiKey", "api-keys", "Make an API key")
                 .notes("The key itself is shown in this answer only.")
-                .reads::<NewKey>()
                 .created::<NewApiKey<'_>>();
         }),
-        route!(GET "/v1/admin/api-keys/{id}", Access::Scope("keys:read"), Reads::Nothing, get).describe(|op| {
+        Route::get("/v1/admin/api-keys/{id}", get).scope("keys:read").describe(|op| {
             op.named("getApiKey", "api-keys", "One API key").ok::<Item<ApiKey<'_>>>();
         }),
-        route!(PATCH "/v1/admin/api-keys/{id}", Access::Scope("keys:write"), Reads::MergePatch(SMALL), update).describe(
+        Route::patch("/v1/admin/api-keys/{id}", update).scope("keys:write").audits(AuditAction::UpdateKey).describe(
             |op| {
                 op.named("updateApiKey", "api-keys", "Change an API key")
-                    .reads::<KeyPatch>()
                     .ok::<Item<ApiKey<'_>>>()
                     .notes("Scopes that it loses are lost by its rotations and by all that was made with it, too.")
                     .refuses(&[&codes::CONFLICT]);
             },
         ),
-        route!(DELETE "/v1/admin/api-keys/{id}", Access::Scope("keys:write"), Reads::Nothing, revoke).describe(|op| {
-            op.named("revokeApiKey", "api-keys", "Revoke an API key, at once and on every host")
-                .notes(
-                    "And its rotations, the keys that it replaces and that replaced it, and all that was made with any of \
-                     them, unless `keep_children` says that this key goes alone.",
-                )
-                .query::<Revocation>()
-                .no_content();
-        }),
-        route!(POST "/v1/admin/api-keys/{id}/rotate", Access::Scope("keys:write"), Reads::Json(SMALL), rotate).describe(
+        Route::delete("/v1/admin/api-keys/{id}", revoke).scope("keys:write").audits(AuditAction::RevokeKey).describe(
             |op| {
-                op.named("rotateApiKey", "api-keys", "Put a new key in the place of one")
-                    .reads::<Rotate>()
-                    .created::<NewApiKey<'_>>()
-                    .refuses(&[&codes::CONFLICT]);
+                op.named("revokeApiKey", "api-keys", "Revoke an API key, at once and on every host")
+                    .notes(
+                        "And its rotations, the keys that it replaces and that replaced it, and all that was made \
+                         with any of them, unless `keep_children` says that this key goes alone.",
+                    )
+                    .no_content();
             },
         ),
+        Route::post("/v1/admin/api-keys/{id}/rotate", rotate)
+            .scope("keys:write")
+            .audits(AuditAction::RotateKey)
+            .describe(|op| {
+                op.named("rotateApiKey", "api-keys", "Put a new key in the place of one")
+                    .created::<NewApiKey<'_>>()
+                    .refuses(&[&codes::CONFLICT]);
+            }),
     ]
 }
 
@@ -114,9 +110,9 @@ struct NewKey {
     mcp_only: bool,
 }
 
-async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn create(app: &Arc<App>, call: Call<NoQuery, Json<NewKey>>) -> ApiResult<Reply> {
     let caller = call.caller()?;
-    let body: NewKey = call.json()?;
+    let body = call.body()?;
     let now = app.clock.now();
     let name = terms::name(&body.name)?;
     let scopes = terms::grantable(caller, &body.scopes)?;
@@ -150,7 +146,7 @@ async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         Made::MakerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None).into()),
         Made::MakerLacks(scope) => return Err(insufficient(&scope).into()),
     }
-    audit(app, &call, AuditAction::CreateKey, &record).await;
+    audit(app, &call, &record).await;
     shown_once(&record, &key)
 }
 
@@ -166,8 +162,8 @@ struct ListQuery {
     limit: Option<i64>,
 }
 
-async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let query: ListQuery = call.query()?;
+async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> {
+    let query = call.query()?;
     let limit = page::limit(query.limit)?;
     let owner = visible_owner(call.caller()?);
     let list = ("api keys", owner);
@@ -199,14 +195,14 @@ struct KeyPatch {
     rate_limit: Option<Option<Rate>>,
 }
 
-async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn update(app: &Arc<App>, call: Call<NoQuery, MergePatch<KeyPatch>>) -> ApiResult<Reply> {
     let caller = call.caller()?;
     let record = find(app, &call).await?;
     let owner_role = may_touch(app, caller, &record).await?;
     if record.owner_id != caller.user_id {
         authority::over_role(caller, owner_role.as_deref())?;
     }
-    let change = wanted(app, caller, &record, call.json()?)?;
+    let change = wanted(app, caller, &record, call.body()?)?;
     if record.revoked_at.is_some() && !change.only_narrows(&record) {
         return Err(conflict(STAYS_REVOKED));
     }
@@ -223,7 +219,7 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         Updated::CallerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None).into()),
     };
     app.auth.forget_keys(narrowed.iter().map(|key| key.id).chain([record.id]));
-    audit(app, &call, AuditAction::UpdateKey, &record).await;
+    audit(app, &call, &record).await;
     for (act, keys) in [AuditAction::UpdateKey, AuditAction::RevokeKey].into_iter().zip(by_revocation(&narrowed)) {
         app.audit.done_to_each(&call, act, keys).await;
     }
@@ -279,8 +275,8 @@ struct Revocation {
     keep_children: Option<bool>,
 }
 
-async fn revoke(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let query: Revocation = call.query()?;
+async fn revoke(app: &Arc<App>, call: Call<Query<Revocation>>) -> ApiResult<Reply> {
+    let query = call.query()?;
     let caller = call.caller()?;
     let record = find(app, &call).await?;
     may_touch(app, caller, &record).await?;
@@ -305,14 +301,14 @@ struct Rotate {
     overlap_seconds: i64,
 }
 
-async fn rotate(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn rotate(app: &Arc<App>, call: Call<NoQuery, Json<Rotate>>) -> ApiResult<Reply> {
     let caller = call.caller()?;
     let old = find(app, &call).await?;
     if old.owner_id != caller.user_id {
         return Err(ApiError::new(&codes::FORBIDDEN)
             .detail("Only its owner rotates a key, since the new one is shown. Revoke it instead."));
     }
-    let body: Rotate = call.json()?;
+    let body = call.body()?;
     if !(0..=MAX_OVERLAP).contains(&body.overlap_seconds) {
         return Err(ApiError::invalid("/overlap_seconds", format!("0 to {MAX_OVERLAP} seconds.")));
     }
@@ -334,7 +330,7 @@ async fn rotate(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         Rotated::CallerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None).into()),
     }
     app.auth.forget_keys([old.id]);
-    audit(app, &call, AuditAction::RotateKey, &new).await;
+    audit(app, &call, &new).await;
     shown_once(&new, &key)
 }
 
@@ -372,7 +368,7 @@ fn visible_owner(caller: &Caller) -> Option<Uuid> {
     if caller.holds("users:read") { None } else { Some(caller.user_id) }
 }
 
-async fn find(app: &App, call: &Call) -> ApiResult<KeyRecord> {
+async fn find(app: &App, call: &CallHead) -> ApiResult<KeyRecord> {
     let id = call.params.id("id", "API key")?;
     let owner = visible_owner(call.caller()?);
     let record = cardinal_store::api_keys::get(&app.pools.core, id).await?;
@@ -451,8 +447,8 @@ pub fn show(key: &KeyRecord) -> ApiKey<'_> {
     }
 }
 
-async fn audit(app: &App, call: &Call, act: AuditAction, key: &KeyRecord) {
-    app.audit.done(call, act, Some(key.id.to_string()), Some(audited(key))).await;
+async fn audit(app: &App, call: &CallHead, key: &KeyRecord) {
+    app.audit.done(call, Some(key.id.to_string()), Some(audited(key))).await;
 }
 
 /// A key as the audit log shows it.

@@ -9,13 +9,12 @@ use serde_json::json;
 
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
+    audit::AuditAction,
+    call::{Call, CallHead, Query},
     http::reply::{self, Item, Reply},
     mcp::confirmation,
     openapi::Operation,
-    request::Call,
-    route,
-    router::{Access, Reads, Route},
 };
 use cardinal_base::{
     codes,
@@ -29,26 +28,26 @@ const STATES: [&str; 6] = ["pending", "approved", "denied", "used", "expired", "
 const ANY: &str = "any";
 
 pub(super) fn routes() -> Vec<Route> {
-    const ACCESS: Access = Access::Scope(APPROVE);
     vec![
-        route!(GET "/v1/admin/approvals", ACCESS, Reads::Nothing, list).describe(|op| {
+        Route::get("/v1/admin/approvals", list).scope(APPROVE).describe(|op| {
             let states: Vec<&str> = STATES.into_iter().chain([ANY]).collect();
             op.named("listApprovals", "approvals", "MCP tool calls that wait for a person, newest first")
                 .notes("Those that are over are kept for a week, the last 1,000 of them.")
-                .query::<ListQuery>()
                 .param("state", "Which ones.", json!({"enum": states, "default": "pending"}))
                 .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
                 .param("cursor", "`next_cursor` of the page before.", json!({}))
                 .ok::<Page<Approval>>();
         }),
-        route!(GET "/v1/admin/approvals/{id}", ACCESS, Reads::Nothing, get).describe(|op| {
+        Route::get("/v1/admin/approvals/{id}", get).scope(APPROVE).describe(|op| {
             op.named("getApproval", "approvals", "One tool call that waits for a person, or waited")
                 .ok::<Item<Approval>>();
         }),
-        route!(POST "/v1/admin/approvals/{id}/approve", ACCESS, Reads::Nothing, approve).describe(|op| {
-            describe(op, "approveCall", "Let a tool call run, once and as it is shown");
-        }),
-        route!(POST "/v1/admin/approvals/{id}/deny", ACCESS, Reads::Nothing, deny).describe(|op| {
+        Route::post("/v1/admin/approvals/{id}/approve", approve).scope(APPROVE).audits(AuditAction::Approve).describe(
+            |op| {
+                describe(op, "approveCall", "Let a tool call run, once and as it is shown");
+            },
+        ),
+        Route::post("/v1/admin/approvals/{id}/deny", deny).scope(APPROVE).audits(AuditAction::Deny).describe(|op| {
             describe(op, "denyCall", "Refuse a tool call");
         }),
     ]
@@ -72,8 +71,8 @@ struct ListQuery {
     limit: Option<i64>,
 }
 
-async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let query: ListQuery = call.query()?;
+async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> {
+    let query = call.query()?;
     let limit = page::limit(query.limit)?;
     let state = match query.state.as_deref() {
         None => Some("pending"),
@@ -106,7 +105,8 @@ async fn approve(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
             approvals::void(&app.pools.core, approval.id).await?;
             app.confirmations.wake(approval.id);
             return Err(conflict(
-                "The plugin was replaced or removed after this call was asked about, so nobody can approve it. The client has to make the call again.",
+                "The plugin was replaced or removed after this call was asked about, so nobody can approve it. The \
+                 client has to make the call again.",
             ));
         }
     }
@@ -118,7 +118,7 @@ async fn deny(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     decide(app, &call, &approval, Decision::Deny).await
 }
 
-async fn decide(app: &App, call: &Call, approval: &Approval, decision: Decision) -> ApiResult<Reply> {
+async fn decide(app: &App, call: &CallHead, approval: &Approval, decision: Decision) -> ApiResult<Reply> {
     let by = call.caller()?.actor();
     let Some(decided) = approvals::decide(&app.pools.core, approval.id, decision, &by, None).await? else {
         let state = approvals::get(&app.pools.core, approval.id).await?.map(|now| now.state);
@@ -126,8 +126,8 @@ async fn decide(app: &App, call: &Call, approval: &Approval, decision: Decision)
         return Err(conflict(&format!("The call does not wait any more. It is {state}.")));
     };
     // Before the call that waits goes on: its use is the next line of the audit log.
-    let (act, detail) = (confirmation::act(decision), confirmation::audited(&decided));
-    app.audit.done(call, act, Some(decided.id.to_string()), Some(detail)).await;
+    let detail = confirmation::audited(&decided);
+    app.audit.done(call, Some(decided.id.to_string()), Some(detail)).await;
     app.confirmations.wake(decided.id);
     reply::ok(&Item { item: &decided })
 }
@@ -136,7 +136,7 @@ fn conflict(detail: &str) -> ApiError {
     ApiError::new(&codes::CONFLICT).detail(detail)
 }
 
-async fn find(app: &App, call: &Call) -> ApiResult<Approval> {
+async fn find(app: &App, call: &CallHead) -> ApiResult<Approval> {
     let id = call.params.id("id", "approval")?;
     approvals::get(&app.pools.core, id).await?.ok_or_else(|| ApiError::not_found("approval"))
 }

@@ -9,11 +9,9 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
+    call::{Call, Query},
     http::reply::{self, Reply},
-    request::Call,
-    route,
-    router::{Access, Reads, Route},
 };
 use cardinal_base::{
     codes,
@@ -22,9 +20,8 @@ use cardinal_base::{
 use cardinal_store::audit::{self, Filter};
 
 pub(super) fn routes() -> Vec<Route> {
-    vec![route!(GET "/v1/admin/audit", Access::Scope("audit:read"), Reads::Nothing, list).describe(|op| {
+    vec![Route::get("/v1/admin/audit", list).scope("audit:read").describe(|op| {
         op.named("listAudit", "audit", "Who did what, newest first")
-            .query::<ListQuery>()
             .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
             .param("cursor", "`next_cursor` of the page before.", json!({}))
             .param("actor", "An id, or else a name.", json!({}))
@@ -48,8 +45,8 @@ struct ListQuery {
     until: Option<String>,
 }
 
-async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let query: ListQuery = call.query()?;
+async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> {
+    let query = call.query()?;
     let limit = page::limit(query.limit)?;
     let filter = Filter {
         actor: query.actor,

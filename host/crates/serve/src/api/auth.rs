@@ -11,12 +11,11 @@ use uuid::Uuid;
 
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
     audit::{AuditAction, Meant},
+    call::{Call, Json, NoQuery},
     http::reply::{self, Reply},
-    request::Call,
-    route,
-    router::{Access, Reads, Route, SMALL},
+    router::AddressLimit,
 };
 use cardinal_base::{codes, config::Secret, schema::DateTime};
 use cardinal_identity::auth::{
@@ -25,32 +24,34 @@ use cardinal_identity::auth::{
     password,
 };
 
-/// The one route that asks for a password.
-pub const LOGIN: &str = "/v1/admin/auth/login";
-
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(POST "/v1/admin/auth/login", Access::Public, Reads::Json(SMALL), log_in).describe(|op| {
-            op.named("logIn", "auth", "Log in with a password")
-                .notes("The token ends after `expires_in` seconds, with the password, or when the session is ended.")
-                .reads::<Login>()
-                .ok::<LoggedIn>()
-                .refuses(&[&codes::INVALID_CREDENTIALS, &codes::ACCOUNT_DISABLED]);
-        }),
-        route!(POST "/v1/admin/auth/logout", Access::Authenticated, Reads::Nothing, log_out).describe(|op| {
+        Route::post("/v1/admin/auth/login", log_in)
+            .public()
+            .address_limit(AddressLimit::Counts)
+            .audits(AuditAction::LogIn)
+            .describe(|op| {
+                op.named("logIn", "auth", "Log in with a password")
+                    .notes(
+                        "The token ends after `expires_in` seconds, with the password, or when the session is ended.",
+                    )
+                    .ok::<LoggedIn>()
+                    .refuses(&[&codes::INVALID_CREDENTIALS, &codes::ACCOUNT_DISABLED]);
+            }),
+        Route::post("/v1/admin/auth/logout", log_out).authenticated().audits(AuditAction::LogOut).describe(|op| {
             op.named("logOut", "auth", "End the login that the call is made with").no_content();
         }),
-        route!(GET "/v1/admin/auth/me", Access::Authenticated, Reads::Nothing, me).describe(|op| {
+        Route::get("/v1/admin/auth/me", me).authenticated().describe(|op| {
             op.named("whoAmI", "auth", "Who is calling, and what the credential may do").ok::<Me>();
         }),
-        route!(POST "/v1/admin/auth/password", Access::Authenticated, Reads::Json(SMALL), change_password).describe(
-            |op| {
+        Route::post("/v1/admin/auth/password", change_password)
+            .authenticated()
+            .audits(AuditAction::ChangePassword)
+            .describe(|op| {
                 op.named("changePassword", "auth", "Change one's own password")
                     .notes("Ends every login of the user. Keys and JWTs set no passwords.")
-                    .reads::<Passwords>()
                     .no_content();
-            },
-        ),
+            }),
     ]
 }
 
@@ -69,8 +70,8 @@ struct LoggedIn<'a> {
     expires_in: u64,
 }
 
-async fn log_in(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let body: Login = call.json()?;
+async fn log_in(app: &Arc<App>, call: Call<NoQuery, Json<Login>>) -> ApiResult<Reply> {
+    let body = call.body()?;
     let agent = call.header(header::USER_AGENT);
     let (name, ip) = (body.username.trim(), call.peer);
     let opened = match login::open(&app.auth, &app.pools.core, name, body.password, ip, agent).await {
@@ -104,7 +105,7 @@ async fn log_out(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     };
     cardinal_store::sessions::revoke(&app.pools.core, session, "logout").await?;
     app.auth.forget_session(session);
-    app.audit.done(&call, AuditAction::LogOut, None, None).await;
+    app.audit.done(&call, None, None).await;
     Ok(reply::no_content())
 }
 
@@ -144,10 +145,10 @@ struct Passwords {
     new_password: Secret,
 }
 
-async fn change_password(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn change_password(app: &Arc<App>, call: Call<NoQuery, Json<Passwords>>) -> ApiResult<Reply> {
     let caller = call.caller()?;
     authority::person(caller)?;
-    let body: Passwords = call.json()?;
+    let body = call.body()?;
     password::check_new(&body.new_password, "/new_password")?;
     let (ip, name) = (call.peer, caller.username.as_str());
     let wrong = || ApiError::invalid("/current_password", "This is not the current password.");
@@ -166,7 +167,7 @@ async fn change_password(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         return Err(wrong()); // another one was set while these two were hashed
     }
     app.auth.forget_user(caller.user_id);
-    app.audit.done(&call, AuditAction::ChangePassword, None, None).await;
+    app.audit.done(&call, None, None).await;
     app.review_first_password().await;
     Ok(reply::no_content())
 }

@@ -12,27 +12,24 @@ use serde_json::json;
 
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
+    call::{Call, Query},
     http::{body::Body, reply::Reply},
-    request::Call,
-    route,
-    router::{Access, Reads, Route},
 };
 use cardinal_base::codes;
 use cardinal_cards::filter::ListQuery;
 use cardinal_store::catalogue::Format;
 
 pub(super) fn routes() -> Vec<Route> {
-    vec![route!(GET "/v1/admin/master-cards/export", Access::Scope("cards:read"), Reads::Nothing, export).describe(|op| {
+    vec![Route::get("/v1/admin/master-cards/export", export).scope("cards:read").describe(|op| {
         op.named("exportCards", "cards", "All cards that a filter picks, as they are at one moment, oldest first")
             .notes("When it can't be finished the connection breaks off: an answer that ends is whole.")
-            .query::<ExportQuery>()
             .param("format", "How cards are written.", json!({"enum": ["ndjson", "csv"], "default": "ndjson"}))
             .param(
                 "spreadsheet",
-                "CSV to be opened in a spreadsheet: a text that it would compute (it begins with =, +, -, @, a tab or a \
-                 line break, and is no plain number) begins with an apostrophe. To be read only: an import takes the \
-                 apostrophe as part of the text.",
+                "CSV to be opened in a spreadsheet: a text that it would compute (it begins with =, +, -, @, a tab \
+                 or a line break, and is no plain number) begins with an apostrophe. To be read only: an import \
+                 takes the apostrophe as part of the text.",
                 json!({"enum": ["true", "false"], "default": "false"}),
             )
             .param(
@@ -103,8 +100,8 @@ impl ExportQuery {
     }
 }
 
-async fn export(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let query: ExportQuery = call.query()?;
+async fn export(app: &Arc<App>, call: Call<Query<ExportQuery>>) -> ApiResult<Reply> {
+    let query = call.query()?;
     let format = query.format()?;
     let list = query.list();
     // Whoever asks what there would be is told as much of what is wrong.

@@ -11,16 +11,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::jobs;
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
     audit::AuditAction,
+    call::{Call, Query, Streamed},
     http::reply::Reply,
     jobs::import::{
         self, NewImport, Upload,
         intake::{self, Intake},
     },
-    request::Call,
-    route,
-    router::{Access, Reads, Route},
 };
 use cardinal_base::{codes, input};
 use cardinal_cards::{
@@ -30,18 +28,25 @@ use cardinal_cards::{
 use cardinal_identity::auth::credential::Credential;
 
 pub(super) fn routes() -> Vec<Route> {
-    vec![route!(POST "/v1/admin/master-cards/import", Access::Scope("cards:write"), Reads::Stream, import).describe(|op| {
+    vec![Route::post("/v1/admin/master-cards/import", import).scope("cards:write").describe(|op| {
         op.named("importCards", "cards", "Cards out of a file, as a job")
-            .notes("A row has `title` and `sku`, perhaps `status` and `attributes`; a column `attributes.<name>` of CSV is one \
-                   attribute. Rows are written while they come in; the answer comes when the whole body was read, and bad rows \
-                   are errors of the job, with their lines.")
-            .query::<ImportQuery>()
-            .param("mode", "What a SKU that is there means: a bad row, or the card becomes what the row says.",
-                json!({"enum": ["create", "upsert"], "default": "create"}))
+            .notes(
+                "A row has `title` and `sku`, perhaps `status` and `attributes`; a column `attributes.<name>` of CSV \
+                 is one attribute. Rows are written while they come in; the answer comes when the whole body was \
+                 read, and bad rows are errors of the job, with their lines.",
+            )
+            .param(
+                "mode",
+                "What a SKU that is there means: a bad row, or the card becomes what the row says.",
+                json!({"enum": ["create", "upsert"], "default": "create"}),
+            )
             .param("dry_run", "Only find out what would happen.", json!({"default": false}))
             .param("atomic", "All rows or none; up to 100,000.", json!({"default": false}))
-            .param("sources", "Whether ids and sources count, as an export has them; `keep` needs the scope `*`.",
-                json!({"enum": ["ignore", "keep"], "default": "ignore"}))
+            .param(
+                "sources",
+                "Whether ids and sources count, as an export has them; `keep` needs the scope `*`.",
+                json!({"enum": ["ignore", "keep"], "default": "ignore"}),
+            )
             // Whatever it is: bad rows are the job's errors, and not the request's.
             .body("application/x-ndjson", json!({"examples": ["{\"title\": \"A chair\", \"sku\": \"C-1\"}\n"]}))
             .body("text/csv", json!({"examples": ["title,sku,attributes.brand\nA chair,C-1,Northwind\n"]}))
@@ -76,11 +81,9 @@ impl ImportQuery {
     }
 }
 
-async fn import(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
-    let Some(stream) = call.stream.take() else {
-        return Err(ApiError::internal(anyhow::anyhow!("the route reads no stream")));
-    };
+async fn import(app: &Arc<App>, call: Call<Query<ImportQuery>, Streamed>) -> ApiResult<Reply> {
     let (format, is_gzip, terms, permit) = admitted(app, &call)?;
+    let (call, stream) = call.into_stream();
     let upload = Upload::begin(Intake::new(stream, is_gzip), format, terms).await?;
     let caller = call.caller()?;
     let mut args = serde_json::to_value(terms).map_err(ApiError::internal)?;
@@ -96,19 +99,22 @@ async fn import(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
         args: args.clone(),
         terms,
     };
-    let begun = import::begin(app, permit, new, upload).await?;
+    let begun = import::begin(&app.jobs, permit, new, upload).await?;
     // At once: it goes on when its sender is gone.
-    app.audit.done(&call, AuditAction::ImportCards, Some(begun.job.id.to_string()), Some(args)).await;
-    jobs::accepted(app, &begun.read(app).await?).await
+    app.audit.done_as(&call, AuditAction::ImportCards, Some(begun.job.id.to_string()), Some(args)).await;
+    jobs::accepted(app, &begun.read(&app.jobs).await?).await
 }
 
 /// What is asked for and a place for it, before anything of the body is looked at.
-fn admitted(app: &App, call: &Call) -> ApiResult<(Format, bool, Terms, OwnedSemaphorePermit)> {
+fn admitted(
+    app: &App,
+    call: &Call<Query<ImportQuery>, Streamed>,
+) -> ApiResult<(Format, bool, Terms, OwnedSemaphorePermit)> {
     let format = import::format(input::media_type(&call.headers).as_deref())?;
     let is_gzip = intake::is_gzip(call.header(header::CONTENT_ENCODING))?;
-    let terms = call.query::<ImportQuery>()?.terms()?;
+    let terms = call.query()?.terms()?;
     if terms.keeps_sources {
         call.caller()?.require("*")?;
     }
-    Ok((format, is_gzip, terms, import::admit(app)?))
+    Ok((format, is_gzip, terms, import::admit(&app.jobs)?))
 }

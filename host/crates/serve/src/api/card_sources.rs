@@ -11,25 +11,22 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
-use super::plugins::wait_for_plugins;
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
+    call::Call,
     http::reply::{self, Reply},
-    request::Call,
-    route,
-    router::{Access, Reads, Route},
 };
 use cardinal_base::schema::{Actor, DateTime};
 
 pub(super) fn routes() -> Vec<Route> {
-    vec![route!(GET "/v1/admin/master-cards/{id}/sources", Access::Scope("cards:read"), Reads::Nothing, list).describe(
-        |op| {
-            op.named("listSources", "cards", "A card's sources without their data")
-            .notes("`orphaned` are those whose plugin is not installed any more. They stay until somebody removes them.")
+    vec![Route::get("/v1/admin/master-cards/{id}/sources", list).scope("cards:read").describe(|op| {
+        op.named("listSources", "cards", "A card's sources without their data")
+            .notes(
+                "`orphaned` are those whose plugin is not installed any more. They stay until somebody removes them.",
+            )
             .ok::<Sources>();
-        },
-    )]
+    })]
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -77,7 +74,7 @@ struct Stored<'a> {
 async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let id = call.params.id("id", "card")?;
     let card = app.catalogue.card(id).await?;
-    wait_for_plugins(app).await;
+    app.wait_for_plugins(None).await;
     let snapshot = app.plugins.snapshot();
     let installed = app.plugins.has_looked().then(|| snapshot.names().collect());
     reply::ok(&Sources { items: listed(card.attributes.get(), installed.as_ref())? })
@@ -110,7 +107,8 @@ mod tests {
     #[test]
     fn a_source_is_orphaned_when_nobody_of_its_plugins_name_is_installed() {
         let attributes = r#"{"colour": 1, "sources": {
-            "b:x": {"kind": "k", "data": {"a": 1}, "plugin": "b", "plugin_version": "1.0.0", "updated_by": {"kind": "user"}},
+            "b:x": {"kind": "k", "data": {"a": 1}, "plugin": "b", "plugin_version": "1.0.0",
+                "updated_by": {"kind": "user"}},
             "a:x": {"kind": "k", "data": {}, "plugin": "a"},
             "c:y": {"kind": "k", "data": {}}}}"#;
         let listed = listed(attributes, Some(&HashSet::from(["a", "d"]))).unwrap();

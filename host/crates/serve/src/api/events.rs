@@ -10,11 +10,9 @@ use serde_json::json;
 use super::live::{self, Beginning, Feed, Reading};
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
+    call::{Call, Query},
     http::{body::Body, reply::Reply},
-    request::Call,
-    route,
-    router::{Access, Reads, Route},
 };
 use cardinal_base::codes;
 use cardinal_identity::auth::caller::{Caller, insufficient};
@@ -25,10 +23,9 @@ use cardinal_store::{
 };
 
 pub(super) fn routes() -> Vec<Route> {
-    vec![route!(GET "/v1/admin/events", Access::Authenticated, Reads::Nothing, read).describe(|op| {
+    vec![Route::get("/v1/admin/events", read).authenticated().describe(|op| {
         op.named("readEvents", "events", "What happens, as server-sent events")
             .notes("`Last-Event-ID` goes on behind that event. Of each topic only for whoever holds its scope.")
-            .query::<ReadQuery>()
             .param(
                 "topics",
                 "Of these, by commas; all that the caller may read when nothing is said.",
@@ -45,8 +42,8 @@ struct ReadQuery {
     topics: Option<String>,
 }
 
-async fn read(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let query: ReadQuery = call.query()?;
+async fn read(app: &Arc<App>, call: Call<Query<ReadQuery>>) -> ApiResult<Reply> {
+    let query = call.query()?;
     let caller = call.caller()?;
     let topics = match &query.topics {
         Some(names) => chosen(names, caller)?,

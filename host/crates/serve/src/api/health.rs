@@ -10,11 +10,10 @@ use serde_json::json;
 
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
+    call::{AnyQuery, Call},
     http::reply::{self, Reply},
-    request::Call,
-    route,
-    router::{Access, Reads, Route},
+    router::AddressLimit,
 };
 use cardinal_base::codes;
 use cardinal_store::error::StoreError;
@@ -26,7 +25,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// for it.
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/healthz", Access::Public, Reads::Nothing, alive)
+        Route::get("/healthz", alive)
+            .public()
             .describe(|op| {
                 op.named("getHealth", "system", "Whether the process is alive").replies_as(
                     200,
@@ -35,8 +35,10 @@ pub fn routes() -> Vec<Route> {
                     json!({"type": "string"}),
                 );
             })
-            .ignores_query(),
-        route!(GET "/readyz", Access::Public, Reads::Nothing, ready)
+            .address_limit(AddressLimit::Exempt)
+            .polled(),
+        Route::get("/readyz", ready)
+            .public()
             .describe(|op| {
                 op.named("getReadiness", "system", "Whether the host can serve").replies_as(
                     200,
@@ -45,20 +47,16 @@ pub fn routes() -> Vec<Route> {
                     json!({"type": "string"}),
                 );
             })
-            .ignores_query(),
+            .address_limit(AddressLimit::Exempt)
+            .polled(),
     ]
 }
 
-/// Probes are never counted against a limit: a host must not look dead because somebody else calls too often.
-pub fn is_probe(path: &str) -> bool {
-    ["/healthz", "/readyz"].contains(&path)
-}
-
-async fn alive(_: &Arc<App>, _: Call) -> ApiResult<Reply> {
+async fn alive(_: &Arc<App>, _: Call<AnyQuery>) -> ApiResult<Reply> {
     Ok(reply::text(StatusCode::OK, "text/plain; charset=utf-8", "ok\n"))
 }
 
-async fn ready(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
+async fn ready(app: &Arc<App>, _: Call<AnyQuery>) -> ApiResult<Reply> {
     if app.draining.load(Ordering::Acquire) {
         return Err(ApiError::new(&codes::DRAINING));
     }

@@ -15,16 +15,14 @@ use uuid::Uuid;
 
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
     audit::AuditAction,
+    call::{Call, CallHead, Json, NoQuery, Query},
     http::{
         body::Body,
         reply::{self, Item, Reply},
     },
     jobs::bulk::{self, Cards},
-    request::Call,
-    route,
-    router::{Access, Reads, Route},
 };
 use cardinal_base::{
     codes,
@@ -46,22 +44,44 @@ const WRITE: &str = "jobs:write";
 // One's own jobs need no scope of their own: whoever may import sees what became of it.
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/jobs", Access::Scope(READ), Reads::Nothing, list).describe(|op| {
-op.named("listJobs", "jobs", "Jobs, newest first").query::<ListQuery>().param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
-.param("cursor", "`next_cursor` of the page before.", json!({})).param("state", "Only in this state.", json!({"enum": STATES})).param("action", "Only of this action.", json!({})).ok::<Page<JobShown>>();
-}),
-        route!(POST "/v1/admin/jobs", Access::Scope(WRITE), Reads::Json(BULK), start).describe(|op| {
-op.named("startJob", "jobs", "Do something to many cards").notes("To those of `ids`, or to those that `filter` picks now. A filter needs `expected_count`: where it picks another number by now, nothing is done. `purge` and plugins' tools need their own scopes, too.").reads::<bulk::Wanted>().accepted::<Item<JobShown>>().refuses(&[&codes::COUNT_MOVED]);
-}),
-        route!(GET "/v1/admin/jobs/{id}", Access::Authenticated, Reads::Nothing, get).describe(|op| {
-op.named("getJob", "jobs", "How far a job is").notes("One's own need no scope, others' `jobs:read`.").ok::<Item<JobShown>>();
-}),
-        route!(GET "/v1/admin/jobs/{id}/errors", Access::Authenticated, Reads::Nothing, errors).describe(|op| {
-op.named("getJobErrors", "jobs", "Every error of a job, a line of JSON each").replies_as(200, "Lines of JSON.", "application/x-ndjson", json!({"type": "string"}));
-}),
-        route!(POST "/v1/admin/jobs/{id}/cancel", Access::Authenticated, Reads::Nothing, cancel).describe(|op| {
-op.named("cancelJob", "jobs", "Stop a job").accepted::<Item<JobShown>>().refuses(&[&codes::CONFLICT]);
-}),
+        Route::get("/v1/admin/jobs", list).scope(READ).describe(|op| {
+            op.named("listJobs", "jobs", "Jobs, newest first")
+                .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+                .param("cursor", "`next_cursor` of the page before.", json!({}))
+                .param("state", "Only in this state.", json!({"enum": STATES}))
+                .param("action", "Only of this action.", json!({}))
+                .ok::<Page<JobShown>>();
+        }),
+        Route::post("/v1/admin/jobs", start).scope(WRITE).body_limit(BULK).audits(AuditAction::StartJob).describe(
+            |op| {
+                op.named("startJob", "jobs", "Do something to many cards")
+                    .notes(
+                        "To those of `ids`, or to those that `filter` picks now. A filter needs `expected_count`: \
+                         where it picks another number by now, nothing is done. `purge` and plugins' tools need \
+                         their own scopes, too.",
+                    )
+                    .accepted::<Item<JobShown>>()
+                    .refuses(&[&codes::COUNT_MOVED]);
+            },
+        ),
+        Route::get("/v1/admin/jobs/{id}", get).authenticated().describe(|op| {
+            op.named("getJob", "jobs", "How far a job is")
+                .notes("One's own need no scope, others' `jobs:read`.")
+                .ok::<Item<JobShown>>();
+        }),
+        Route::get("/v1/admin/jobs/{id}/errors", errors).authenticated().describe(|op| {
+            op.named("getJobErrors", "jobs", "Every error of a job, a line of JSON each").replies_as(
+                200,
+                "Lines of JSON.",
+                "application/x-ndjson",
+                json!({"type": "string"}),
+            );
+        }),
+        Route::post("/v1/admin/jobs/{id}/cancel", cancel).authenticated().audits(AuditAction::CancelJob).describe(
+            |op| {
+                op.named("cancelJob", "jobs", "Stop a job").accepted::<Item<JobShown>>().refuses(&[&codes::CONFLICT]);
+            },
+        ),
     ]
 }
 
@@ -102,9 +122,9 @@ pub(super) struct JobShown {
     errors_url: Option<String>,
 }
 
-async fn start(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn start(app: &Arc<App>, call: Call<NoQuery, Json<bulk::Wanted>>) -> ApiResult<Reply> {
     let caller = call.caller()?;
-    let bulk = call.json::<bulk::Wanted>()?.check(caller, &app.plugins)?;
+    let bulk = call.body()?.check(caller, &app.plugins)?;
     let (actor, args) = (caller.actor(), Value::Object(bulk.args));
     let credential = serde_json::to_value(Credential::from_caller(caller)).map_err(ApiError::internal)?;
     let new = NewJob {
@@ -122,7 +142,7 @@ async fn start(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let job = jobs::queue(&app.pools.core, &new, picked, bulk.expected_count).await?;
     app.jobs.queued();
     let detail = json!({"action": job.action, "total": job.total});
-    app.audit.done(&call, AuditAction::StartJob, Some(job.id.to_string()), Some(detail)).await;
+    app.audit.done(&call, Some(job.id.to_string()), Some(detail)).await;
     accepted(app, &job).await
 }
 
@@ -143,8 +163,8 @@ struct ListQuery {
 
 const STATES: [&str; 6] = ["queued", "running", "done", "failed", "cancelled", "interrupted"];
 
-async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let query: ListQuery = call.query()?;
+async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> {
+    let query = call.query()?;
     let limit = page::limit(query.limit)?;
     if query.state.as_deref().is_some_and(|state| !STATES.contains(&state)) {
         return Err(ApiError::new(&codes::INVALID_REQUEST).detail(format!("`state` is one of {}.", STATES.join(", "))));
@@ -174,12 +194,12 @@ async fn cancel(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         return Err(ApiError::new(&codes::CONFLICT).detail(format!("The job is over already: {ended}.")));
     };
     app.jobs.stop(job.id);
-    app.audit.done(&call, AuditAction::CancelJob, Some(job.id.to_string()), None).await;
+    app.audit.done(&call, Some(job.id.to_string()), None).await;
     accepted(app, &job).await
 }
 
 /// The job, for who started it or holds `scope`. Others don't learn whether it exists.
-async fn visible(app: &App, call: &Call, scope: &str) -> ApiResult<Job> {
+async fn visible(app: &App, call: &CallHead, scope: &str) -> ApiResult<Job> {
     let caller = call.caller()?;
     let id = call.params.id("id", "job");
     let job = match id {

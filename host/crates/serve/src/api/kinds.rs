@@ -10,17 +10,15 @@ use serde::Serialize;
 
 use crate::http::error::ApiResult;
 use crate::{
-    app::App,
+    app::{App, Route},
+    call::Call,
     http::reply::{self, Reply},
-    request::Call,
-    route,
-    router::{Access, Reads, Route},
 };
 use cardinal_package::state::State;
 use cardinal_plugin_host::registry::PluginReport;
 
 pub(super) fn routes() -> Vec<Route> {
-    vec![route!(GET "/v1/admin/kinds", Access::Scope("plugins:read"), Reads::Nothing, list).describe(|op| {
+    vec![Route::get("/v1/admin/kinds", list).scope("plugins:read").describe(|op| {
         op.named("listKinds", "plugins", "Who writes and reads each kind of data, and how many cards have it")
             .ok::<Kinds>();
     })]

@@ -16,8 +16,8 @@ use tokio::{
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
+    call::{CallHead, Credential, RECHECK_RIGHTS},
     http::{body::Body, reply::Reply},
-    request::{Call, Credential, RECHECK_RIGHTS},
 };
 use cardinal_base::codes;
 use cardinal_identity::auth::caller::Caller;
@@ -95,7 +95,7 @@ impl<F: Feed> Reading<F> {
     /// `head` changes with the number of the newest.
     pub(super) fn begin(
         app: &Arc<App>,
-        call: &Call,
+        call: &CallHead,
         (feed, head): (F, watch::Receiver<i64>),
         slot: StreamSlot,
         begin: &Beginning,
@@ -228,7 +228,7 @@ impl<F: Feed> Reading<F> {
         }
         self.rights.mark_unchanged();
         self.next_look = now + RECHECK_RIGHTS;
-        let identified = self.credential.identify(&self.app).await;
+        let identified = self.credential.identify(&self.app.auth).await;
         self.is_unverified = false;
         match identified {
             Ok(caller) => (!self.feed.is_open_to(&caller)).then_some(End::RightsChanged),

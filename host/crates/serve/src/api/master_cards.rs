@@ -5,17 +5,16 @@ use std::sync::Arc;
 use http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{json, value::RawValue};
+use serde_json::json;
 use uuid::Uuid;
 
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
     audit::AuditAction,
+    call::{Call, CallHead, Exact, ExactPatch, MaybeJson, NoQuery, Patch, Query},
     http::reply::{self, Item, Reply},
-    request::Call,
-    route,
-    router::{Access, CARD, Reads, Route, SMALL},
+    router::CARD,
 };
 use cardinal_base::{codes, input, page::Page};
 use cardinal_cards::{
@@ -25,56 +24,104 @@ use cardinal_cards::{
 };
 use cardinal_store::{card_sources::Written, cards::Precondition, catalogue::CardPage, error::StoreError};
 
+/// Orders of the list.
+const ORDERS: [&str; 8] = ["title", "-title", "sku", "-sku", "created_at", "-created_at", "updated_at", "-updated_at"];
+
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/master-cards", Access::Scope("cards:read"), Reads::Nothing, list).describe(|op| {
-op.named("listCards", "cards", "Cards by page, filter and search").notes("No page costs more than the first. A cursor belongs to its filter and order. A page ends early where its cards have 16 MiB; its cursor goes on.")
-.query::<ListQuery>()
-.param("limit", "Cards of a page.", json!({"minimum": 1, "maximum": 200, "default": 50}))
-.param("cursor", "`next_cursor` or `prev_cursor` of another page.", json!({}))
-.param("sort", "The order; `-` turns it round.", json!({"enum": ["title", "-title", "sku", "-sku", "created_at", "-created_at", "updated_at", "-updated_at"], "default": "-created_at"}))
-.param("q", "In title or SKU: anywhere from 3 characters on, else where they begin.", json!({"maxLength": 200}))
-.param("status", "Only of this status.", json!({"enum": ["draft", "active", "archived"]}))
-.param("kind", "Only with a source of this kind.", json!({"minLength": 1, "maxLength": 200}))
-.param("plugin", "Only with a source of this plugin.", json!({"minLength": 1, "maxLength": 200}))
-.param("missing_kind", "Only without a source of this kind.", json!({"minLength": 1, "maxLength": 200}))
-.param("updated_since", "Only changed since.", json!({"format": "date-time"}))
-.param("fields", "Members of the items, by commas; `id` is always there.", json!({"examples": ["title,sku"]}))
-.param("count", "Count exactly, which takes its time.", json!({"enum": ["exact"]}))
-.param("deleted", "Those that are deleted and not purged yet.", json!({"enum": ["true", "false"]}))
-.ok::<CardPage>();
-}),
-        route!(POST "/v1/admin/master-cards", Access::Scope("cards:write"), Reads::Json(CARD), create).describe(|op| {
-op.named("createCard", "cards", "Make a card").notes("Numbers in attributes are kept with every digit. A card is at most 8 MiB as JSON.").reads::<NewCard>().created::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN, &codes::VALIDATION_FAILED, &codes::CARD_TOO_LARGE]);
-}),
-        route!(GET "/v1/admin/master-cards/{id}", Access::Scope("cards:read"), Reads::Nothing, get).describe(|op| {
-op.named("getCard", "cards", "One card, whole").ok::<Item<Card>>().unless_known();
-}),
-        route!(PATCH "/v1/admin/master-cards/{id}", Access::Scope("cards:write"), Reads::MergePatch(CARD), update).describe(|op| {
-op.named("updateCard", "cards", "Change a card (JSON Merge Patch)").reads::<CardPatch>().if_match().ok::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN, &codes::VALIDATION_FAILED, &codes::CARD_TOO_LARGE]);
-}),
-        route!(DELETE "/v1/admin/master-cards/{id}", Access::Scope("cards:write"), Reads::Nothing, delete).describe(|op| {
-op.named("deleteCard", "cards", "Hide a card, or remove it for good").notes("`purge` needs the scope `cards:purge`.").query::<DeleteQuery>().param("purge", "For good.", json!({})).if_match().no_content().refuses(&[&codes::CARD_IN_USE]);
-}),
-        route!(POST "/v1/admin/master-cards/{id}/restore", Access::Scope("cards:write"), Reads::Json(SMALL), restore).describe(|op| {
-op.named("restoreCard", "cards", "Bring a deleted card back, or make a card what it was").notes("With a version, title, SKU, status and attributes but sources become what they were then, as a new version.").may_read::<Restore>().if_match().ok::<Item<Card>>().etag().refuses(&[&codes::SKU_TAKEN]);
-}),
-        route!(GET "/v1/admin/master-cards/{id}/history", Access::Scope("cards:read"), Reads::Nothing, history).describe(|op| {
-op.named("getCardHistory", "cards", "Who changed a card, newest first").notes("Of deleted cards too, until they are removed for good.").query::<HistoryQuery>().param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100})).param("cursor", "`next_cursor` of the page before.", json!({})).ok::<Page<cardinal_store::card_history::HistoryEntry>>();
-}),
-        route!(DELETE "/v1/admin/master-cards/{id}/sources/{source_key}", Access::Scope("cards:write"), Reads::Nothing, remove_source).describe(|op| {
-op.named("removeSource", "cards", "Remove a source of a card").param("source_key", "`<plugin>:<suffix>`", json!({"minLength": 1, "examples": ["supplier:shop.example"]})).if_match().no_content();
-}),
+        Route::get("/v1/admin/master-cards", list).scope("cards:read").describe(|op| {
+            op.named("listCards", "cards", "Cards by page, filter and search")
+                .notes(
+                    "No page costs more than the first. A cursor belongs to its filter and order. A page ends early \
+                     where its cards have 16 MiB; its cursor goes on.",
+                )
+                .param("limit", "Cards of a page.", json!({"minimum": 1, "maximum": 200, "default": 50}))
+                .param("cursor", "`next_cursor` or `prev_cursor` of another page.", json!({}))
+                .param("sort", "The order; `-` turns it round.", json!({"enum": ORDERS, "default": "-created_at"}))
+                .param(
+                    "q",
+                    "In title or SKU: anywhere from 3 characters on, else where they begin.",
+                    json!({"maxLength": 200}),
+                )
+                .param("status", "Only of this status.", json!({"enum": ["draft", "active", "archived"]}))
+                .param("kind", "Only with a source of this kind.", json!({"minLength": 1, "maxLength": 200}))
+                .param("plugin", "Only with a source of this plugin.", json!({"minLength": 1, "maxLength": 200}))
+                .param("missing_kind", "Only without a source of this kind.", json!({"minLength": 1, "maxLength": 200}))
+                .param("updated_since", "Only changed since.", json!({"format": "date-time"}))
+                .param(
+                    "fields",
+                    "Members of the items, by commas; `id` is always there.",
+                    json!({"examples": ["title,sku"]}),
+                )
+                .param("count", "Count exactly, which takes its time.", json!({"enum": ["exact"]}))
+                .param("deleted", "Those that are deleted and not purged yet.", json!({"enum": ["true", "false"]}))
+                .ok::<CardPage>();
+        }),
+        Route::post("/v1/admin/master-cards", create).scope("cards:write").body_limit(CARD).describe(|op| {
+            op.named("createCard", "cards", "Make a card")
+                .notes("Numbers in attributes are kept with every digit. A card is at most 8 MiB as JSON.")
+                .created::<Item<Card>>()
+                .etag()
+                .refuses(&[&codes::SKU_TAKEN, &codes::VALIDATION_FAILED, &codes::CARD_TOO_LARGE]);
+        }),
+        Route::get("/v1/admin/master-cards/{id}", get).scope("cards:read").describe(|op| {
+            op.named("getCard", "cards", "One card, whole").ok::<Item<Card>>().unless_known();
+        }),
+        Route::patch("/v1/admin/master-cards/{id}", update).scope("cards:write").body_limit(CARD).describe(|op| {
+            op.named("updateCard", "cards", "Change a card (JSON Merge Patch)")
+                .if_match()
+                .ok::<Item<Card>>()
+                .etag()
+                .refuses(&[&codes::SKU_TAKEN, &codes::VALIDATION_FAILED, &codes::CARD_TOO_LARGE]);
+        }),
+        Route::delete("/v1/admin/master-cards/{id}", delete).scope("cards:write").describe(|op| {
+            op.named("deleteCard", "cards", "Hide a card, or remove it for good")
+                .notes("`purge` needs the scope `cards:purge`.")
+                .param("purge", "For good.", json!({}))
+                .if_match()
+                .no_content()
+                .refuses(&[&codes::CARD_IN_USE]);
+        }),
+        Route::post("/v1/admin/master-cards/{id}/restore", restore).scope("cards:write").describe(|op| {
+            op.named("restoreCard", "cards", "Bring a deleted card back, or make a card what it was")
+                .notes(
+                    "With a version, title, SKU, status and attributes but sources become what they were then, as a \
+                     new version.",
+                )
+                .if_match()
+                .ok::<Item<Card>>()
+                .etag()
+                .refuses(&[&codes::SKU_TAKEN]);
+        }),
+        Route::get("/v1/admin/master-cards/{id}/history", history).scope("cards:read").describe(|op| {
+            op.named("getCardHistory", "cards", "Who changed a card, newest first")
+                .notes("Of deleted cards too, until they are removed for good.")
+                .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+                .param("cursor", "`next_cursor` of the page before.", json!({}))
+                .ok::<Page<cardinal_store::card_history::HistoryEntry>>();
+        }),
+        Route::delete("/v1/admin/master-cards/{id}/sources/{source_key}", remove_source).scope("cards:write").describe(
+            |op| {
+                op.named("removeSource", "cards", "Remove a source of a card")
+                    .param(
+                        "source_key",
+                        "`<plugin>:<suffix>`",
+                        json!({"minLength": 1, "examples": ["supplier:shop.example"]}),
+                    )
+                    .if_match()
+                    .no_content();
+            },
+        ),
     ]
 }
 
-async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let query: ListQuery = call.query()?;
+async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> {
+    let query = call.query()?;
     reply::ok(&app.catalogue.page(&query).await?)
 }
 
-async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let fields = input::exact_json::<NewCard>(&call.body)?.check()?;
+async fn create(app: &Arc<App>, call: Call<NoQuery, Exact<NewCard>>) -> ApiResult<Reply> {
+    let fields = call.body()?.check()?;
     let card = cardinal_store::cards::insert(&app.pools.core, Uuid::now_v7(), fields, &call.caller()?.actor()).await?;
     let reply = reply::created(&format!("/v1/admin/master-cards/{}", card.id), &Item { item: &card })?;
     with_etag(reply, card.version)
@@ -89,11 +136,11 @@ async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     with_etag(reply::ok(&Item { item: &card })?, card.version)
 }
 
-async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn update(app: &Arc<App>, call: Call<NoQuery, ExactPatch<CardPatch>>) -> ApiResult<Reply> {
     let id = call.params.id("id", "card")?;
     let precondition = if_match(&call)?;
-    let change = input::exact_json::<CardPatch>(&call.body)?.check()?;
-    let sent: Box<RawValue> = input::exact_json(&call.body)?;
+    let Patch { change, sent } = call.body()?;
+    let change = change.check()?;
     let card =
         cardinal_store::cards::update(&app.pools.core, id, &change, &sent, &precondition, &call.caller()?.actor())
             .await?;
@@ -106,9 +153,9 @@ struct DeleteQuery {
     purge: Option<bool>,
 }
 
-async fn delete(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn delete(app: &Arc<App>, call: Call<Query<DeleteQuery>>) -> ApiResult<Reply> {
     let id = call.params.id("id", "card")?;
-    let query: DeleteQuery = call.query()?;
+    let query = call.query()?;
     let precondition = if_match(&call)?;
     let caller = call.caller()?;
     if query.purge == Some(true) {
@@ -121,7 +168,7 @@ async fn delete(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
             outcome => outcome?,
         }
         cardinal_store::cards::purge(&app.pools.reaper, id).await?;
-        app.audit.done(&call, AuditAction::PurgeCard, Some(id.to_string()), None).await;
+        app.audit.done_as(&call, AuditAction::PurgeCard, Some(id.to_string()), None).await;
     } else {
         cardinal_store::cards::delete(&app.pools.core, id, &precondition, &caller.actor()).await?;
     }
@@ -137,10 +184,10 @@ struct Restore {
 }
 
 /// Brings a deleted card back or, with a version, makes a card what it was then.
-async fn restore(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn restore(app: &Arc<App>, call: Call<NoQuery, MaybeJson<Restore>>) -> ApiResult<Reply> {
     let id = call.params.id("id", "card")?;
     let precondition = if_match(&call)?;
-    let wanted: Restore = if call.body.is_empty() { Restore::default() } else { call.json()? };
+    let wanted = call.body()?;
     let (pool, actor) = (&app.pools.core, call.caller()?.actor());
     let card = match input::maybe::not_null(wanted.version, "/version")? {
         Some(version) => cardinal_store::cards::restore_version(pool, id, version, &precondition, &actor).await?,
@@ -168,9 +215,9 @@ struct HistoryQuery {
     cursor: Option<String>,
 }
 
-async fn history(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn history(app: &Arc<App>, call: Call<Query<HistoryQuery>>) -> ApiResult<Reply> {
     let id = call.params.id("id", "card")?;
-    let query: HistoryQuery = call.query()?;
+    let query = call.query()?;
     let history = app.catalogue.history(id, query.limit, query.cursor.as_deref()).await?;
     let next = app.catalogue.history_cursor(&history, history.lines.len())?;
     reply::ok(&Page { items: history.lines, next_cursor: next })
@@ -188,7 +235,7 @@ pub(super) fn names_version(tags: &str, version: i64) -> bool {
 }
 
 /// `If-Match`, compared strongly: a weak tag never matches.
-pub(super) fn if_match(call: &Call) -> ApiResult<Precondition> {
+pub(super) fn if_match(call: &CallHead) -> ApiResult<Precondition> {
     let Some(value) = call.headers.get(header::IF_MATCH) else { return Ok(Precondition::None) };
     let malformed = || ApiError::new(&codes::INVALID_REQUEST).detail("If-Match is a list of entity tags or `*`.");
     let text = value.to_str().map_err(|_| malformed())?.trim();

@@ -3,50 +3,45 @@
 use std::sync::Arc;
 
 use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::json;
 
-use super::plugins;
 use crate::http::error::ApiResult;
 use crate::{
-    app::App,
+    app::{App, Route},
+    call::{Call, Query, Streamed},
     http::reply::{self, Reply},
     openapi::Operation,
-    request::Call,
-    route,
-    router::{Access, Reads, Route},
 };
 use cardinal_base::scope::MCP_USE;
 
 const ABOUT: &str = "Streamable HTTP; revisions 2025-03-26 to 2026-07-28. Answers are application/json or \
-    text/event-stream: accept both, in a session above all. A session's id is good for its caller alone, as long as its \
-    credential is, and across restarts. A call that takes long is answered on a stream with a sign of life every 15 seconds \
-    where text/event-stream is accepted.";
+                     text/event-stream: accept both, in a session above all. A session's id is good for its caller \
+                     alone, as long as its credential is, and across restarts. A call that takes long is answered on \
+                     a stream with a sign of life every 15 seconds where text/event-stream is accepted.";
 
 pub fn routes() -> Vec<Route> {
-    const ACCESS: Access = Access::Scope(MCP_USE);
     vec![
-        route!(POST "/api", ACCESS, Reads::Nothing, speak).describe(|op| describe_send(op, "mcpSend")),
-        route!(GET "/api", ACCESS, Reads::Nothing, speak).describe(|op| describe_listen(op, "mcpListen")),
-        route!(DELETE "/api", ACCESS, Reads::Nothing, speak).describe(|op| describe_end(op, "mcpEnd")),
-        route!(POST "/api/mcp", ACCESS, Reads::Nothing, speak).describe(|op| describe_send(op, "mcpAliasSend")),
-        route!(GET "/api/mcp", ACCESS, Reads::Nothing, speak).describe(|op| describe_listen(op, "mcpAliasListen")),
-        route!(DELETE "/api/mcp", ACCESS, Reads::Nothing, speak).describe(|op| describe_end(op, "mcpAliasEnd")),
-        route!(GET "/.well-known/oauth-protected-resource", Access::Public, Reads::Nothing, metadata)
+        Route::post("/api", speak).scope(MCP_USE).describe(|op| describe_send(op, "mcpSend")),
+        Route::get("/api", speak).scope(MCP_USE).describe(|op| describe_listen(op, "mcpListen")),
+        Route::delete("/api", speak).scope(MCP_USE).describe(|op| describe_end(op, "mcpEnd")),
+        Route::post("/api/mcp", speak).scope(MCP_USE).describe(|op| describe_send(op, "mcpAliasSend")),
+        Route::get("/api/mcp", speak).scope(MCP_USE).describe(|op| describe_listen(op, "mcpAliasListen")),
+        Route::delete("/api/mcp", speak).scope(MCP_USE).describe(|op| describe_end(op, "mcpAliasEnd")),
+        Route::get("/.well-known/oauth-protected-resource", metadata)
+            .public()
             .describe(|op| describe_metadata(op, "getResourceMetadata")),
-        route!(GET "/.well-known/oauth-protected-resource/api", Access::Public, Reads::Nothing, metadata)
+        Route::get("/.well-known/oauth-protected-resource/api", metadata)
+            .public()
             .describe(|op| describe_metadata(op, "getResourceMetadataOfApi")),
-        route!(GET "/.well-known/oauth-protected-resource/api/mcp", Access::Public, Reads::Nothing, metadata)
+        Route::get("/.well-known/oauth-protected-resource/api/mcp", metadata)
+            .public()
             .describe(|op| describe_metadata(op, "getResourceMetadataOfMcp")),
     ]
 }
 
-/// Whether a path of the table is that of the MCP endpoint.
-pub fn is_endpoint(template: &str) -> bool {
-    ["/api", "/api/mcp"].contains(&template)
-}
-
 /// What narrows a connection; headers of the same sense do, too.
-#[derive(JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[allow(dead_code, reason = "`mcp/narrowing.rs` reads it")]
 struct NarrowingQuery {
     tools: Option<String>,
@@ -59,10 +54,11 @@ fn describe_narrowing(op: &mut Operation) {
     let readonly = "Only tools that read, and none that a person confirms. The header X-MCP-Readonly says the same.";
     let search =
         "More than 40 tools are found with `tools_search`, and not listed. The header X-MCP-Search says the same.";
-    op.query::<NarrowingQuery>()
-        .param("tools", tools, json!({"example": "cards_*"}))
-        .param("readonly", readonly, json!({}))
-        .param("search", search, json!({}));
+    op.param("tools", tools, json!({"example": "cards_*"})).param("readonly", readonly, json!({})).param(
+        "search",
+        search,
+        json!({}),
+    );
 }
 
 fn describe_send(op: &mut Operation, id: &'static str) {
@@ -116,9 +112,10 @@ fn describe_metadata(op: &mut Operation, id: &'static str) {
     );
 }
 
-async fn speak(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    plugins::wait_for_plugins(app).await;
-    app.mcp.answer(app, call).await
+async fn speak(app: &Arc<App>, call: Call<Query<NarrowingQuery>, Streamed>) -> ApiResult<Reply> {
+    app.wait_for_plugins(None).await;
+    let (call, body) = call.into_stream();
+    app.mcp.answer(call, body).await
 }
 
 /// RFC 9728. Without an identity provider there is nobody to send a client to, and the member is left out.

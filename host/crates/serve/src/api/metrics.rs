@@ -16,15 +16,13 @@ use super::{
 };
 use crate::http::error::ApiResult;
 use crate::{
-    app::App,
+    app::{App, Route},
+    call::Call,
     http::{
         body::Body,
         reply::{self, Reply},
         request_body::RequestBody,
     },
-    request::Call,
-    route,
-    router::{Access, Reads, Route},
 };
 use cardinal_observe::{
     exposition::{self, Exposition, Kind, seconds},
@@ -39,7 +37,7 @@ use cardinal_plugin_host::{bridge::metrics, registry::Snapshot};
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub fn routes() -> Vec<Route> {
-    vec![route!(GET "/metrics", Access::Scope("system:read"), Reads::Nothing, show).describe(|op| {
+    vec![Route::get("/metrics", show).scope("system:read").polled().describe(|op| {
         op.named("getMetrics", "system", "What the host counts, as Prometheus reads it").replies_as(
             200,
             "Text format 0.0.4.",
@@ -91,7 +89,7 @@ fn host(page: &mut Exposition, app: &App, database_up: bool) {
     }
     let up = "Whether the database answered while this page was made.";
     page.single("cardinal_database_up", Kind::Gauge, up, u64::from(database_up));
-    let restarts = "How often a worker ended on its own and the keeper started another.";
+    let restarts = "How often a worker ended on its own and the supervisor started another.";
     page.single("cardinal_worker_restarts_total", Kind::Counter, restarts, app.telemetry.worker_restarts);
     let dropped = "Log lines that standard error did not take in time.";
     page.single("cardinal_log_lines_dropped_total", Kind::Counter, dropped, app.log.dropped());

@@ -2,64 +2,32 @@
 //!
 //! Made once for each set of plugins and set of eyes, then sent as it is.
 
-use std::{
-    collections::HashMap,
-    io::Write as _,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
-};
+use std::sync::Arc;
 
-use bytes::Bytes;
-use flate2::{Compression, write::GzEncoder};
 use http::{HeaderValue, StatusCode, header};
-use sha2::{Digest, Sha256};
 
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
+    call::{Call, CallHead},
     http::{
         assets,
         body::Body,
         reply::{self, Reply},
     },
-    openapi::{Document, Entry, Facts, Foreign, PluginOperation},
-    request::Call,
-    route,
-    router::{Access, Reads, Route},
+    openapi::{Document, Entry, Facts, Foreign, Operation, PluginOperation, Rendered},
+    router::Access,
 };
-use cardinal_base::{coding::Coding, hex::hex};
+use cardinal_base::coding::Coding;
 use cardinal_plugin_host::active::Active;
 
-/// Documents that are kept: callers differ by the plugins that they may read.
-const KEPT: usize = 32;
-
 pub fn routes() -> Vec<Route> {
-    vec![route!(GET "/v1/admin/openapi.json", Access::Authenticated, Reads::Nothing, show).describe(|op| {
+    vec![Route::get("/v1/admin/openapi.json", show).authenticated().describe(|op| {
         op.named("getOpenApi", "system", "This description")
             .notes("With the routes of the plugins that the caller may read.")
             .replies_as(200, "The document.", "application/json", serde_json::json!({"type": "object"}))
             .unless_known();
     })]
-}
-
-/// The documents of this host.
-#[derive(Default)]
-pub struct Descriptions {
-    core: OnceLock<Document>,
-    made: Mutex<Kept>,
-}
-
-#[derive(Default)]
-struct Kept {
-    /// Of the plugins that they describe.
-    change: u64,
-    by_plugins: HashMap<Vec<String>, Arc<Made>>,
-}
-
-/// A document, ready to be sent.
-struct Made {
-    plain: Bytes,
-    gzip: Bytes,
-    hash: String,
 }
 
 async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
@@ -87,7 +55,7 @@ async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     Ok(reply)
 }
 
-fn document(app: &App, call: &Call) -> ApiResult<Arc<Made>> {
+fn document(app: &App, call: &CallHead) -> ApiResult<Arc<Rendered>> {
     let caller = call.caller()?;
     // Before the snapshot: what is published in between is described anew, never kept under a number that is too new.
     let change = *app.plugins.changes().borrow();
@@ -95,57 +63,27 @@ fn document(app: &App, call: &Call) -> ApiResult<Arc<Made>> {
     let readable: Vec<&Arc<Active>> =
         snapshot.active().filter(|plugin| caller.holds(&format!("plugin:{}:read", plugin.manifest.name))).collect();
     let names: Vec<String> = readable.iter().map(|plugin| plugin.manifest.name.clone()).collect();
-    let kept = || app.descriptions.made.lock().unwrap_or_else(PoisonError::into_inner);
-    {
-        let kept = kept();
-        if kept.change == change
-            && let Some(made) = kept.by_plugins.get(&names)
-        {
-            return Ok(Arc::clone(made));
-        }
-    }
-    let mut document = app.descriptions.core.get_or_init(|| core(app.routes.routes(), &app.base_url)).clone();
-    document.add(&readable.iter().map(|plugin| foreign(plugin)).collect::<Vec<_>>());
-    let made = Arc::new(Made::new(document)?);
-    let mut kept = kept();
-    if kept.change != change || kept.by_plugins.len() >= KEPT {
-        kept.change = change;
-        kept.by_plugins.clear();
-    }
-    kept.by_plugins.insert(names, Arc::clone(&made));
-    Ok(made)
-}
-
-impl Made {
-    fn new(document: Document) -> ApiResult<Self> {
-        let plain = serde_json::to_vec(&document.into_value()).map_err(ApiError::internal)?;
-        let mut zip = GzEncoder::new(Vec::new(), Compression::default());
-        zip.write_all(&plain).map_err(ApiError::internal)?;
-        let gzip = zip.finish().map_err(ApiError::internal)?;
-        let hash = hex(&Sha256::digest(&plain)[..16]);
-        Ok(Self { plain: plain.into(), gzip: gzip.into(), hash })
-    }
+    app.documents.get(change, names, || {
+        let mut document = app.documents.core(|| core(app.routes.routes(), &app.base_url));
+        document.add(&readable.iter().map(|plugin| foreign(plugin)).collect::<Vec<_>>());
+        document
+    })
 }
 
 fn core(routes: &[Route], base_url: &str) -> Document {
-    let rows = routes.iter().filter_map(|route| Some((facts(route)?, route.told?)));
+    let rows = routes.iter().map(|route| (facts(route), |op: &mut Operation<'_>| route.write_description(op)));
     Document::new(base_url, env!("CARGO_PKG_VERSION"), rows)
 }
 
-/// `None`: the row stands for what plugins serve.
-fn facts(route: &Route) -> Option<Facts> {
+fn facts(route: &Route) -> Facts {
     let access = match route.access {
         Access::Public => Entry::Everybody,
         Access::Authenticated => Entry::Known,
         Access::Scope(scope) => Entry::With(scope),
-        Access::Plugin => return None,
     };
-    let body = match route.reads {
-        Reads::Json(limit) => Some((&["application/json"][..], limit)),
-        Reads::MergePatch(limit) => Some((&["application/merge-patch+json", "application/json"][..], limit)),
-        _ => None,
-    };
-    Some(Facts { method: route.method.clone(), path: route.path, access, body })
+    let media_types = route.reads.media_types();
+    let body = (!media_types.is_empty()).then_some((media_types, route.body_limit));
+    Facts { method: route.method.clone(), path: route.path, access, body }
 }
 
 fn foreign(plugin: &Active) -> Foreign<'_> {
@@ -191,15 +129,15 @@ mod tests {
         let routes = crate::api::routes();
         let missing: Vec<String> = routes
             .iter()
-            .filter(|route| route.access != Access::Plugin && route.told.is_none())
+            .filter(|route| !route.is_described())
             .map(|route| format!("{} {}", route.method, route.path))
             .collect();
         assert!(
             missing.is_empty(),
-            "these routes are not in the API's description:\n  {}\nSay beside each row what it is: \
-             route!(...).told(|op| {{ op.named(\"verbNoun\", \"group\", \"One line\").query::<Query>().reads::<Body>().ok::<Reply>(); }}) \
-             with types that derive schemars::JsonSchema. All that can be said: host/crates/serve/src/openapi/operation.rs; \
-             an example: host/crates/serve/src/api/views.rs; more: \"How a route is described\" in host/README.md",
+            "these routes are not in the API's description:\n  {}\nSay beside each row what it is: .describe(|op| {{ \
+             op.named(\"verbNoun\", \"group\", \"One line\").ok::<Reply>(); }}) with types that derive \
+             schemars::JsonSchema. All that can be said: host/crates/serve/src/openapi/operation.rs; an example: \
+             host/crates/serve/src/api/views.rs; more: \"How a route is described\" in host/README.md",
             missing.join("\n  ")
         );
     }

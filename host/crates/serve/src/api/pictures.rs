@@ -9,12 +9,10 @@ use serde_json::json;
 
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
+    call::{Call, Query},
     http::{assets, body::Body, reply::Reply},
     pictures::{Format, MAX_URL, PictureError},
-    request::Call,
-    route,
-    router::{Access, Reads, Route},
 };
 use cardinal_base::codes;
 
@@ -23,13 +21,12 @@ const CACHE: &str = "private, max-age=3600";
 const BUSY_SECONDS: u32 = 5;
 
 pub(super) fn routes() -> Vec<Route> {
-    vec![route!(GET "/v1/admin/pictures", Access::Scope("cards:read"), Reads::Nothing, show).describe(|op| {
+    vec![Route::get("/v1/admin/pictures", show).scope("cards:read").describe(|op| {
         op.named("getPicture", "cards", "A picture from the web, read and checked by the host")
             .notes(
-                "JPEG, PNG, WebP, GIF and AVIF of at most 8 MiB, told by their bytes. Private networks are out of reach \
-                 unless `PICTURE_NETWORKS` opens them.",
+                "JPEG, PNG, WebP, GIF and AVIF of at most 8 MiB, told by their bytes. Private networks are out of \
+                 reach unless `PICTURE_NETWORKS` opens them.",
             )
-            .query::<Wanted>()
             .param("url", "Where the picture is.", json!({"format": "uri", "maxLength": MAX_URL}));
         for format in [Format::Jpeg, Format::Png, Format::WebP, Format::Gif, Format::Avif] {
             let bytes = json!({"type": "string", "format": "binary"});
@@ -45,7 +42,7 @@ struct Wanted {
     url: String,
 }
 
-async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn show(app: &Arc<App>, call: Call<Query<Wanted>>) -> ApiResult<Reply> {
     let Wanted { url } = call.query()?;
     let outcome = app.pictures.get(&url).await.map_err(|_| {
         ApiError::new(&codes::OVERLOADED)

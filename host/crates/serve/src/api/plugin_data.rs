@@ -7,32 +7,32 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::plugins::wait_for_plugins;
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
     audit::AuditAction,
+    call::{Call, Json, NoQuery},
     http::reply::{self, Reply},
-    request::Call,
-    route,
-    router::{Access, Reads, Route, SMALL},
 };
 use cardinal_base::codes;
 use cardinal_control::link::ProvisionFault;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        route!(DELETE "/v1/admin/plugin-registry/{name}/data", Access::Scope("plugins:manage"), Reads::Json(SMALL), purge).describe(|op| {
-            op.named("purgePluginData", "plugins", "Drop everything that a plugin has in the database")
-                .notes(
-                    "Its schema with all tables, its roles, its settings. What it wrote into cards stays. For plugins that \
-                     are disabled, or whose package is gone; never while a host of the database has it in service.",
-                )
-                .param("name", "Of the plugin.", json!({}))
-                .reads::<Purge>()
-                .no_content()
-                .refuses(&[&codes::CONFLICT]);
-        }),
+        Route::delete("/v1/admin/plugin-registry/{name}/data", purge)
+            .scope("plugins:manage")
+            .audits(AuditAction::PurgePlugin)
+            .describe(|op| {
+                op.named("purgePluginData", "plugins", "Drop everything that a plugin has in the database")
+                    .notes(
+                        "Its schema with all tables, its roles, its settings. What it wrote into cards stays. For \
+                         plugins that are disabled, or whose package is gone; never while a host of the database has \
+                         it in service.",
+                    )
+                    .param("name", "Of the plugin.", json!({}))
+                    .no_content()
+                    .refuses(&[&codes::CONFLICT]);
+            }),
     ]
 }
 
@@ -44,10 +44,10 @@ struct Purge {
     confirm: String,
 }
 
-async fn purge(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn purge(app: &Arc<App>, call: Call<NoQuery, Json<Purge>>) -> ApiResult<Reply> {
     let name = call.params.get("name").unwrap_or_default().to_owned();
-    let Purge { confirm } = call.json()?;
-    wait_for_plugins(app).await;
+    let Purge { confirm } = call.body()?;
+    app.wait_for_plugins(None).await;
     let is_found = app.plugins.current().knows(&name);
     if !is_found && !cardinal_store::plugin_state::has_left_data(&app.pools.core, &name).await? {
         return Err(ApiError::not_found("plugin"));
@@ -55,10 +55,10 @@ async fn purge(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     if confirm != name {
         return Err(ApiError::invalid("/confirm", "Write the plugin's name: what is dropped does not come back."));
     }
-    let purged = app.keeper.purge(&name).await.map_err(refused)?;
+    let purged = app.supervisor.purge(&name).await.map_err(refused)?;
     cardinal_store::plugin_versions::forget_losses(&app.pools.core, &name).await?;
     let detail = json!({"tables": purged.tables, "schema_steps": purged.schema_steps, "settings": purged.settings});
-    app.audit.done(&call, AuditAction::PurgePlugin, Some(name), Some(detail)).await;
+    app.audit.done(&call, Some(name), Some(detail)).await;
     Ok(reply::no_content())
 }
 

@@ -9,20 +9,15 @@ use serde_json::{json, value::RawValue};
 use tracing::Level;
 use uuid::Uuid;
 
-use super::{
-    live::{self, Beginning, Feed, Reading},
-    plugins,
-};
+use super::live::{self, Beginning, Feed, Reading};
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
+    call::{Call, CallHead, Query},
     http::{
         body::Body,
         reply::{self, Reply},
     },
-    request::Call,
-    route,
-    router::{Access, Reads, Route},
 };
 use cardinal_base::{codes, page};
 use cardinal_identity::auth::caller::Caller;
@@ -33,27 +28,24 @@ const SCOPE: &str = "plugins:read";
 const EVENT_STREAM: &str = "text/event-stream";
 
 pub(super) fn routes() -> Vec<Route> {
-    vec![route!(GET "/v1/admin/plugin-registry/{name}/logs", Access::Scope(SCOPE), Reads::Nothing, read).describe(
-        |op| {
-            op.named("readPluginLogs", "plugins", "The last lines of a plugin on this host")
-                .notes(
-                    "A page of them, the newest first. With `Accept: text/event-stream` the last `limit` of them and \
-                     then all that follow, each an event `line`; `Last-Event-ID` goes on behind that line.",
-                )
-                .param("name", "Of the plugin.", json!({}))
-                .query::<ReadQuery>()
-                .param(
-                    "level",
-                    "Lines of this level and graver ones.",
-                    json!({"enum": ["error", "warn", "info", "debug", "trace"], "default": "trace"}),
-                )
-                .param("limit", "Lines of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
-                .param("cursor", "`next_cursor` of the page before; not of a stream.", json!({}))
-                .header("Last-Event-ID", "The `id` of the last line that was read.")
-                .ok::<LinePage>()
-                .replies_as(200, "Lines without an end.", EVENT_STREAM, json!({}));
-        },
-    )]
+    vec![Route::get("/v1/admin/plugin-registry/{name}/logs", read).scope(SCOPE).describe(|op| {
+        op.named("readPluginLogs", "plugins", "The last lines of a plugin on this host")
+            .notes(
+                "A page of them, the newest first. With `Accept: text/event-stream` the last `limit` of them and \
+                 then all that follow, each an event `line`; `Last-Event-ID` goes on behind that line.",
+            )
+            .param("name", "Of the plugin.", json!({}))
+            .param(
+                "level",
+                "Lines of this level and graver ones.",
+                json!({"enum": ["error", "warn", "info", "debug", "trace"], "default": "trace"}),
+            )
+            .param("limit", "Lines of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+            .param("cursor", "`next_cursor` of the page before; not of a stream.", json!({}))
+            .header("Last-Event-ID", "The `id` of the last line that was read.")
+            .ok::<LinePage>()
+            .replies_as(200, "Lines without an end.", EVENT_STREAM, json!({}));
+    })]
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -92,8 +84,8 @@ struct PluginLine {
     trace_id: Option<String>,
 }
 
-async fn read(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let query: ReadQuery = call.query()?;
+async fn read(app: &Arc<App>, call: Call<Query<ReadQuery>>) -> ApiResult<Reply> {
+    let query = call.query()?;
     let limit = page::limit(query.limit)?;
     let least = level(query.level.as_deref())?;
     let name = call.params.get("name").unwrap_or_default();
@@ -114,7 +106,7 @@ async fn read(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 
 /// The lines of a plugin that the registry knows.
 async fn of_plugin(app: &Arc<App>, name: &str) -> ApiResult<Arc<Tail>> {
-    plugins::wait_for_plugins(app).await;
+    app.wait_for_plugins(None).await;
     if !app.plugins.current().knows(name) {
         return Err(ApiError::not_found("plugin"));
     }
@@ -135,13 +127,13 @@ fn level(name: Option<&str>) -> ApiResult<Level> {
     })
 }
 
-fn wants_stream(call: &Call) -> bool {
+fn wants_stream(call: &CallHead) -> bool {
     let accepted = call.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut types = accepted.flat_map(|value| value.split(','));
     types.any(|range| range.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(EVENT_STREAM))
 }
 
-fn follow(app: &Arc<App>, call: &Call, tail: Arc<Tail>, least: Level, limit: i64) -> ApiResult<Reply> {
+fn follow(app: &Arc<App>, call: &CallHead, tail: Arc<Tail>, least: Level, limit: i64) -> ApiResult<Reply> {
     let last_read = live::last_read(&call.headers)?;
     if call.method == Method::HEAD {
         return Ok(live::reply(Body::empty()));

@@ -6,15 +6,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::plugins::{listed, wait_for_plugins};
+use super::plugins::listed;
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
     audit::AuditAction,
+    call::{Call, CallHead, MaybeJson, NoQuery},
     http::reply::{self, Reply},
-    request::Call,
-    route,
-    router::{Access, Reads, Route, SMALL},
 };
 use cardinal_base::codes;
 use cardinal_plugin_host::registry::{Wanted, readers_without};
@@ -24,27 +22,75 @@ const RESCAN_WAIT: Duration = Duration::from_secs(15);
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/plugin-registry", Access::Scope("plugins:read"), Reads::Nothing, list).describe(|op| {
-op.named("listRegistry", "plugins", "Every plugin that was found, and what became of it").replies_as(200, "Them.", "application/json", listed(&REPORT));
-}),
-        route!(POST "/v1/admin/plugin-registry/rescan", Access::Scope("plugins:manage"), Reads::Nothing, rescan).describe(|op| {
-op.named("rescanPlugins", "plugins", "Look at the plugins folder again").replies_as(200, "Every plugin that was found.", "application/json", listed(&REPORT));
-}),
-        route!(GET "/v1/admin/plugin-registry/{name}", Access::Scope("plugins:read"), Reads::Nothing, show).describe(|op| {
-op.named("getRegistered", "plugins", "One plugin").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin());
-}),
-        route!(POST "/v1/admin/plugin-registry/{name}/enable", Access::Scope("plugins:manage"), Reads::Nothing, enable).describe(|op| {
-op.named("enablePlugin", "plugins", "Enable a plugin, on every host of the database").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin());
-}),
-        route!(POST "/v1/admin/plugin-registry/{name}/disable", Access::Scope("plugins:manage"), Reads::Nothing, disable).describe(|op| {
-op.named("disablePlugin", "plugins", "Disable a plugin, on every host of the database").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin());
-}),
-        route!(POST "/v1/admin/plugin-registry/{name}/reload", Access::Scope("plugins:manage"), Reads::Nothing, reload).describe(|op| {
-op.named("reloadPlugin", "plugins", "Take what lies in the plugins folder as a new generation").notes("Also a package that was rolled back before. When it is no good, what serves goes on serving and `refusal` says why.").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", one_plugin()).refuses(&[&codes::CONFLICT, &codes::DESTRUCTIVE_MIGRATION]);
-}),
-        route!(POST "/v1/admin/plugin-registry/{name}/rollback", Access::Scope("plugins:manage"), Reads::Json(SMALL), roll_back).describe(|op| {
-op.named("rollBackPlugin", "plugins", "Go back to an earlier package").notes("Without a body, to the one before; a lower version that waits in the plugins folder comes first. What is rolled back is not put into service again by itself, on any host.").param("name", "Of the plugin.", json!({})).may_read::<RollBack>().replies_as(200, "It.", "application/json", one_plugin()).refuses(&[&codes::CONFLICT, &codes::DESTRUCTIVE_MIGRATION]);
-}),
+        Route::get("/v1/admin/plugin-registry", list).scope("plugins:read").describe(|op| {
+            op.named("listRegistry", "plugins", "Every plugin that was found, and what became of it").replies_as(
+                200,
+                "Them.",
+                "application/json",
+                listed(&REPORT),
+            );
+        }),
+        Route::post("/v1/admin/plugin-registry/rescan", rescan)
+            .scope("plugins:manage")
+            .audits(AuditAction::RescanPlugins)
+            .describe(|op| {
+                op.named("rescanPlugins", "plugins", "Look at the plugins folder again").replies_as(
+                    200,
+                    "Every plugin that was found.",
+                    "application/json",
+                    listed(&REPORT),
+                );
+            }),
+        Route::get("/v1/admin/plugin-registry/{name}", show).scope("plugins:read").describe(|op| {
+            op.named("getRegistered", "plugins", "One plugin").param("name", "Of the plugin.", json!({})).replies_as(
+                200,
+                "It.",
+                "application/json",
+                one_plugin(),
+            );
+        }),
+        Route::post("/v1/admin/plugin-registry/{name}/enable", enable)
+            .scope("plugins:manage")
+            .audits(AuditAction::EnablePlugin)
+            .describe(|op| {
+                op.named("enablePlugin", "plugins", "Enable a plugin, on every host of the database")
+                    .param("name", "Of the plugin.", json!({}))
+                    .replies_as(200, "It.", "application/json", one_plugin());
+            }),
+        Route::post("/v1/admin/plugin-registry/{name}/disable", disable)
+            .scope("plugins:manage")
+            .audits(AuditAction::DisablePlugin)
+            .describe(|op| {
+                op.named("disablePlugin", "plugins", "Disable a plugin, on every host of the database")
+                    .param("name", "Of the plugin.", json!({}))
+                    .replies_as(200, "It.", "application/json", one_plugin());
+            }),
+        Route::post("/v1/admin/plugin-registry/{name}/reload", reload)
+            .scope("plugins:manage")
+            .audits(AuditAction::ReloadPlugin)
+            .describe(|op| {
+                op.named("reloadPlugin", "plugins", "Take what lies in the plugins folder as a new generation")
+                    .notes(
+                        "Also a package that was rolled back before. When it is no good, what serves goes on serving \
+                         and `refusal` says why.",
+                    )
+                    .param("name", "Of the plugin.", json!({}))
+                    .replies_as(200, "It.", "application/json", one_plugin())
+                    .refuses(&[&codes::CONFLICT, &codes::DESTRUCTIVE_MIGRATION]);
+            }),
+        Route::post("/v1/admin/plugin-registry/{name}/rollback", roll_back)
+            .scope("plugins:manage")
+            .audits(AuditAction::RollBackPlugin)
+            .describe(|op| {
+                op.named("rollBackPlugin", "plugins", "Go back to an earlier package")
+                    .notes(
+                        "Without a body, to the one before; a lower version that waits in the plugins folder comes \
+                         first. What is rolled back is not put into service again by itself, on any host.",
+                    )
+                    .param("name", "Of the plugin.", json!({}))
+                    .replies_as(200, "It.", "application/json", one_plugin())
+                    .refuses(&[&codes::CONFLICT, &codes::DESTRUCTIVE_MIGRATION]);
+            }),
     ]
 }
 
@@ -73,7 +119,7 @@ pub(super) fn answer(app: &App, name: &str) -> ApiResult<Reply> {
 }
 
 /// The name in the path, when there is such a plugin.
-pub(super) fn named(app: &App, call: &Call) -> ApiResult<String> {
+pub(super) fn named(app: &App, call: &CallHead) -> ApiResult<String> {
     let name = call.params.get("name").unwrap_or_default();
     match app.plugins.current().knows(name) {
         true => Ok(name.to_owned()),
@@ -82,12 +128,12 @@ pub(super) fn named(app: &App, call: &Call) -> ApiResult<String> {
 }
 
 async fn list(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
-    wait_for_plugins(app).await;
+    app.wait_for_plugins(None).await;
     reply::ok(&json!({"items": app.plugins.reports(), "host_id": app.host_id}))
 }
 
 async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    wait_for_plugins(app).await;
+    app.wait_for_plugins(None).await;
     answer(app, call.params.get("name").unwrap_or_default())
 }
 
@@ -97,7 +143,7 @@ async fn rescan(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let scan = tokio::spawn(async move { plugins.scan().await });
     // A plugin may be at its schema.sql for half a minute.
     let _ = tokio::time::timeout(RESCAN_WAIT, scan).await;
-    app.audit.done(&call, AuditAction::RescanPlugins, None, None).await;
+    app.audit.done(&call, None, None).await;
     list(app, call).await
 }
 
@@ -112,13 +158,13 @@ async fn disable(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 async fn reload(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let name = named(app, &call)?;
     app.plugins.reload(&name).await?;
-    app.audit.done(&call, AuditAction::ReloadPlugin, Some(name.clone()), None).await;
+    app.audit.done(&call, Some(name.clone()), None).await;
     answer(app, &name)
 }
 
-async fn roll_back(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn roll_back(app: &Arc<App>, call: Call<NoQuery, MaybeJson<RollBack>>) -> ApiResult<Reply> {
     let name = named(app, &call)?;
-    let asked: RollBack = if call.body.is_empty() { RollBack::default() } else { call.json()? };
+    let asked = call.body()?;
     let wanted = match (asked.sha256, asked.version) {
         (Some(sha256), _) => Wanted::Sha256(sha256),
         (None, Some(version)) => Wanted::Version(version),
@@ -128,7 +174,7 @@ async fn roll_back(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let (by, reason) = (caller.actor(), "an operator went back to an earlier package.");
     let back = app.plugins.roll_back(&name, &wanted, None, &by, reason).await?;
     let detail = json!({"from": back.from, "to": back.to});
-    app.audit.done(&call, AuditAction::RollBackPlugin, Some(name.clone()), Some(detail)).await;
+    app.audit.done(&call, Some(name.clone()), Some(detail)).await;
     answer(app, &name)
 }
 
@@ -139,8 +185,7 @@ async fn set_disabled(app: &Arc<App>, call: Call, disabled: bool) -> ApiResult<R
     let changed =
         cardinal_store::plugin_state::set_disabled(&app.pools.core, &name, disabled.then_some(&actor)).await?;
     if changed {
-        let act = if disabled { AuditAction::DisablePlugin } else { AuditAction::EnablePlugin };
-        app.audit.done(&call, act, Some(name.clone()), None).await;
+        app.audit.done(&call, Some(name.clone()), None).await;
     }
     app.plugins.apply_to(&name).await;
     if !disabled && !app.plugins.current().active().any(|active| active.manifest.name == name) {

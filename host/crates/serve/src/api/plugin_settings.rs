@@ -1,24 +1,19 @@
 //! `/v1/admin/plugin-registry/{name}/settings`: what an operator sets for a plugin. Stored in the database, in force on
 //! every host within seconds, in a new generation of the plugin. Secrets are taken and never given.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
-use schemars::JsonSchema;
-use serde::Serialize;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{
-    master_cards::{if_match, with_etag},
-    plugins::wait_for_plugins,
-};
+use super::master_cards::{if_match, with_etag};
 use crate::http::error::ApiResult;
 use crate::{
-    app::App,
+    app::{App, Route},
     audit::AuditAction,
+    call::{Call, Json, NoQuery},
     http::reply::{self, Reply},
-    request::Call,
-    route,
-    router::{Access, Reads, Route},
 };
 use cardinal_base::codes;
 use cardinal_plugin_host::registry::Configuration;
@@ -28,28 +23,45 @@ const BODY: usize = 256 * 1024;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/plugin-registry/{name}/settings", Access::Scope("plugins:read"), Reads::Nothing, show).describe(|op| {
+        Route::get("/v1/admin/plugin-registry/{name}/settings", show).scope("plugins:read").describe(|op| {
             op.named("getPluginSettings", "plugins", "A plugin's settings, without their secrets")
                 .param("name", "Of the plugin.", json!({}))
                 .ok::<Shown>()
                 .etag()
                 .refuses(&[&codes::CONFLICT]);
         }),
-        route!(PUT "/v1/admin/plugin-registry/{name}/settings", Access::Scope("plugins:manage"), Reads::Json(BODY), replace).describe(|op| {
-            op.named("setPluginSettings", "plugins", "Set a plugin's settings, on every host of the database")
-                .notes(
-                    "The body is the object of all settings that are to be stored, as `settings_schema` of the plugin's \
-                     manifest describes it; below it lie the plugin's environment variable and the schema's defaults. \
-                     A secret that is sent back as `{\"set\": true}` stays what it is.",
-                )
-                .param("name", "Of the plugin.", json!({}))
-                .body("application/json", json!({"type": "object"}))
-                .if_match()
-                .ok::<Shown>()
-                .etag()
-                .refuses(&[&codes::CONFLICT]);
-        }),
+        Route::put("/v1/admin/plugin-registry/{name}/settings", replace)
+            .scope("plugins:manage")
+            .body_limit(BODY)
+            .audits(AuditAction::SetPluginSettings)
+            .describe(|op| {
+                op.named("setPluginSettings", "plugins", "Set a plugin's settings, on every host of the database")
+                    .notes(
+                        "The body is the object of all settings that are to be stored, as `settings_schema` of the \
+                         plugin's manifest describes it; below it lie the plugin's environment variable and the \
+                         schema's defaults. A secret that is sent back as `{\"set\": true}` stays what it is.",
+                    )
+                    .param("name", "Of the plugin.", json!({}))
+                    .if_match()
+                    .ok::<Shown>()
+                    .etag()
+                    .refuses(&[&codes::CONFLICT]);
+            }),
     ]
+}
+
+/// What the plugin's own schema describes.
+#[derive(Deserialize)]
+struct NewSettings(Map<String, Value>);
+
+impl JsonSchema for NewSettings {
+    fn schema_name() -> Cow<'static, str> {
+        "NewSettings".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "object"})
+    }
 }
 
 /// A plugin's settings. Secrets that are set are `{"set": true}`.
@@ -74,22 +86,22 @@ struct Shown {
 }
 
 async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    wait_for_plugins(app).await;
+    app.wait_for_plugins(None).await;
     let name = call.params.get("name").unwrap_or_default();
     let configuration = app.plugins.configuration(name).await?;
     answer(name, configuration)
 }
 
 /// Written down for every host first, then acted on here.
-async fn replace(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    wait_for_plugins(app).await;
+async fn replace(app: &Arc<App>, call: Call<NoQuery, Json<NewSettings>>) -> ApiResult<Reply> {
+    app.wait_for_plugins(None).await;
     let name = call.params.get("name").unwrap_or_default().to_owned();
     let precondition = if_match(&call)?;
-    let sent: Map<String, Value> = call.json()?;
+    let NewSettings(sent) = call.body()?;
     let (configuration, changed) = app.plugins.configure(&name, sent, &precondition).await?;
     if !changed.is_empty() {
         let detail = json!({"version": configuration.version, "changed": changed});
-        app.audit.done(&call, AuditAction::SetPluginSettings, Some(name.clone()), Some(detail)).await;
+        app.audit.done(&call, Some(name.clone()), Some(detail)).await;
         app.plugins.apply_to(&name).await;
     }
     answer(&name, configuration)

@@ -10,39 +10,59 @@ use serde_json::{Value, json};
 use super::plugin_registry::{answer, named, one_plugin};
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
     audit::AuditAction,
+    call::{Call, CallHead, Json, NoQuery},
     http::reply::Reply,
-    request::Call,
-    route,
-    router::{Access, Reads, Route, SMALL},
 };
 use cardinal_base::codes;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        route!(POST "/v1/admin/plugin-registry/{name}/release", Access::Scope("plugins:manage"), Reads::Nothing, release).describe(|op| {
-op.named("releasePlugin", "plugins", "Let a plugin out of quarantine").param("name", "Of the plugin.", json!({})).replies_as(200, "It.", "application/json", json!({"type": "object", "required": ["item"]})).refuses(&[&codes::CONFLICT]);
-}),
-        route!(POST "/v1/admin/plugin-registry/{name}/confirm-migration", Access::Scope("plugins:manage"), Reads::Json(SMALL), confirm_migration).describe(|op| {
-            op.named("confirmPluginMigration", "plugins", "Agree that a package loses the data that its refusal names")
+        Route::post("/v1/admin/plugin-registry/{name}/release", release)
+            .scope("plugins:manage")
+            .audits(AuditAction::ReleasePlugin)
+            .describe(|op| {
+                op.named("releasePlugin", "plugins", "Let a plugin out of quarantine")
+                    .param("name", "Of the plugin.", json!({}))
+                    .replies_as(200, "It.", "application/json", json!({"type": "object", "required": ["item"]}))
+                    .refuses(&[&codes::CONFLICT]);
+            }),
+        Route::post("/v1/admin/plugin-registry/{name}/confirm-migration", confirm_migration)
+            .scope("plugins:manage")
+            .audits(AuditAction::ConfirmMigration)
+            .describe(|op| {
+                op.named(
+                    "confirmPluginMigration",
+                    "plugins",
+                    "Agree that a package loses the data that its refusal names",
+                )
                 .notes(
-                    "For a plugin that is refused as `destructive-migration`: its `refusal.losses` names the tables and columns. \
-                     Good once, for this package and these losses, on every host of the database. Make a backup first.",
+                    "For a plugin that is refused as `destructive-migration`: its `refusal.losses` names the tables \
+                     and columns. Good once, for this package and these losses, on every host of the database. Make \
+                     a backup first.",
                 )
                 .param("name", "Of the plugin.", json!({}))
-                .reads::<Meant>()
                 .replies_as(200, "It.", "application/json", one_plugin())
                 .refuses(&[&codes::CONFLICT]);
-        }),
-        route!(POST "/v1/admin/plugin-registry/{name}/accept-signer", Access::Scope("plugins:manage"), Reads::Json(SMALL), accept_signer).describe(|op| {
-            op.named("acceptPluginSigner", "plugins", "Give a plugin's name to whoever signed the package that lies there")
-                .notes("For a plugin that is refused as `signer-changed`. Its schema, data and settings go with the name.")
+            }),
+        Route::post("/v1/admin/plugin-registry/{name}/accept-signer", accept_signer)
+            .scope("plugins:manage")
+            .audits(AuditAction::AcceptSigner)
+            .describe(|op| {
+                op.named(
+                    "acceptPluginSigner",
+                    "plugins",
+                    "Give a plugin's name to whoever signed the package that lies there",
+                )
+                .notes(
+                    "For a plugin that is refused as `signer-changed`. Its schema, data and settings go with the \
+                     name.",
+                )
                 .param("name", "Of the plugin.", json!({}))
-                .reads::<Meant>()
                 .replies_as(200, "It.", "application/json", one_plugin())
                 .refuses(&[&codes::CONFLICT]);
-        }),
+            }),
     ]
 }
 
@@ -55,25 +75,25 @@ struct Meant {
     sha256: String,
 }
 
-async fn confirm_migration(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn confirm_migration(app: &Arc<App>, call: Call<NoQuery, Json<Meant>>) -> ApiResult<Reply> {
     let (name, meant) = meant(&call)?;
     let detail = app.plugins.confirm_migration(&name, &meant.sha256, &call.caller()?.actor()).await?;
-    acted(app, &call, AuditAction::ConfirmMigration, name, detail).await
+    acted(app, &call, name, detail).await
 }
 
-async fn accept_signer(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn accept_signer(app: &Arc<App>, call: Call<NoQuery, Json<Meant>>) -> ApiResult<Reply> {
     let (name, meant) = meant(&call)?;
     let detail = app.plugins.accept_signer(&name, &meant.sha256, &call.caller()?.actor()).await?;
-    acted(app, &call, AuditAction::AcceptSigner, name, detail).await
+    acted(app, &call, name, detail).await
 }
 
-fn meant(call: &Call) -> ApiResult<(String, Meant)> {
-    Ok((call.params.get("name").unwrap_or_default().to_owned(), call.json()?))
+fn meant(call: &Call<NoQuery, Json<Meant>>) -> ApiResult<(String, Meant)> {
+    Ok((call.params.get("name").unwrap_or_default().to_owned(), call.body()?))
 }
 
 /// Written down for every host; the plugin is tried again here at once, on the others within seconds.
-async fn acted(app: &Arc<App>, call: &Call, act: AuditAction, name: String, detail: Value) -> ApiResult<Reply> {
-    app.audit.done(call, act, Some(name.clone()), Some(detail)).await;
+async fn acted(app: &Arc<App>, call: &CallHead, name: String, detail: Value) -> ApiResult<Reply> {
+    app.audit.done(call, Some(name.clone()), Some(detail)).await;
     app.plugins.scan_for(&name).await;
     answer(app, &name)
 }
@@ -83,7 +103,7 @@ async fn release(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let name = named(app, &call)?;
     let was_quarantined = app.quarantine.release(&name).await.map_err(|_| ApiError::new(&codes::DRAINING))?;
     if was_quarantined {
-        app.audit.done(&call, AuditAction::ReleasePlugin, Some(name.clone()), None).await;
+        app.audit.done(&call, Some(name.clone()), None).await;
         app.plugins.apply_to(&name).await;
     }
     answer(app, &name)

@@ -13,15 +13,13 @@ use tokio::io::AsyncWriteExt as _;
 use super::plugin_registry::one_plugin;
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
     audit::AuditAction,
+    call::{Call, CallHead, NoQuery, Streamed},
     http::{
         reply::{self, Reply},
         request_body::RequestBody,
     },
-    request::Call,
-    route,
-    router::{Access, Reads, Route},
 };
 use cardinal_base::codes;
 use cardinal_package::signature::SIGNATURE_LIMIT;
@@ -36,28 +34,35 @@ const WHOLE: Duration = Duration::from_secs(15 * 60);
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        route!(POST "/v1/admin/plugin-registry/upload", Access::Scope("plugins:manage"), Reads::Stream, upload).describe(|op| {
-            op.named("uploadPlugin", "plugins", "Put a signed plugin into the plugins folder of this host")
-                .notes(
-                    "The body is one library that carries everything, as `cardinal plugin pack` makes it; the header \
-                     `Plugin-Signature` is its minisign file in base64. Off unless the operator has set PLUGIN_UPLOAD=on.",
-                )
-                .header("Plugin-Signature", "The minisign file of the library, in base64.")
-                .body("application/octet-stream", json!({"type": "string", "format": "binary"}))
-                .replies_as(201, "It lies in the plugins folder; this is what became of it.", "application/json", one_plugin())
-                .fails(&[408, 413])
-                .refuses(&[&codes::CONFLICT, &codes::FORBIDDEN, &codes::VALIDATION_FAILED, &codes::STORAGE_FULL]);
-        }),
+        Route::post("/v1/admin/plugin-registry/upload", upload)
+            .scope("plugins:manage")
+            .audits(AuditAction::UploadPlugin)
+            .describe(|op| {
+                op.named("uploadPlugin", "plugins", "Put a signed plugin into the plugins folder of this host")
+                    .notes(
+                        "The body is one library that carries everything, as `cardinal plugin pack` makes it; the \
+                         header `Plugin-Signature` is its minisign file in base64. Off unless the operator has set \
+                         PLUGIN_UPLOAD=on.",
+                    )
+                    .header("Plugin-Signature", "The minisign file of the library, in base64.")
+                    .body("application/octet-stream", json!({"type": "string", "format": "binary"}))
+                    .replies_as(
+                        201,
+                        "It lies in the plugins folder; this is what became of it.",
+                        "application/json",
+                        one_plugin(),
+                    )
+                    .fails(&[408, 413])
+                    .refuses(&[&codes::CONFLICT, &codes::FORBIDDEN, &codes::VALIDATION_FAILED, &codes::STORAGE_FULL]);
+            }),
     ]
 }
 
-async fn upload(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
-    let Some(mut stream) = call.stream.take() else {
-        return Err(ApiError::internal(anyhow::anyhow!("the route reads no stream")));
-    };
+async fn upload(app: &Arc<App>, call: Call<NoQuery, Streamed>) -> ApiResult<Reply> {
+    let (call, mut stream) = call.into_stream();
     let Uploaded { name, version, sha256, signed_by } = receive(app, &call, &mut stream).await?;
     let detail = json!({"version": version, "sha256": sha256, "signed_by": signed_by});
-    app.audit.done(&call, AuditAction::UploadPlugin, Some(name.clone()), Some(detail)).await;
+    app.audit.done(&call, Some(name.clone()), Some(detail)).await;
     let report = app.plugins.reports().into_iter().find(|report| report.name == name);
     let answered = json!({"item": report, "host_id": app.host_id});
     let mut reply = reply::ok(&answered)?;
@@ -65,7 +70,7 @@ async fn upload(app: &Arc<App>, mut call: Call) -> ApiResult<Reply> {
     Ok(reply)
 }
 
-async fn receive(app: &App, call: &Call, stream: &mut RequestBody) -> ApiResult<Uploaded> {
+async fn receive(app: &App, call: &CallHead, stream: &mut RequestBody) -> ApiResult<Uploaded> {
     if !app.config.plugins.upload || app.config.plugins.trust_keys.is_empty() {
         let detail =
             "Plugins are not taken over the network: PLUGIN_UPLOAD=on and a key in PLUGIN_TRUST_KEYS allow it.";
@@ -84,10 +89,13 @@ async fn receive(app: &App, call: &Call, stream: &mut RequestBody) -> ApiResult<
     Ok(draft.install(file.into_std().await, signature).await?)
 }
 
-fn signature(call: &Call) -> ApiResult<Vec<u8>> {
+fn signature(call: &CallHead) -> ApiResult<Vec<u8>> {
     let wrong = |detail: &str| ApiError::new(&codes::INVALID_REQUEST).detail(detail);
     let text = call.headers.get(SIGNATURE).ok_or_else(|| {
-        wrong("Send the package's minisign file in the header Plugin-Signature, in base64: only signed plugins are taken.")
+        wrong(
+            "Send the package's minisign file in the header Plugin-Signature, in base64: only signed plugins are \
+             taken.",
+        )
     })?;
     let bytes = STANDARD.decode(text.as_bytes()).map_err(|_| wrong("Plugin-Signature is not base64."))?;
     if bytes.len() as u64 > SIGNATURE_LIMIT {

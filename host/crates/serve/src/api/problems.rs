@@ -13,11 +13,9 @@ use serde_json::{Value, json};
 
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
+    call::{Call, CallHead},
     http::reply::{self, Reply},
-    request::Call,
-    route,
-    router::{Access, Reads, Route},
 };
 use cardinal_base::{
     codes::{self, Code},
@@ -26,7 +24,7 @@ use cardinal_base::{
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/problems", Access::Public, Reads::Nothing, list).describe(|op| {
+        Route::get("/problems", list).public().describe(|op| {
             op.named("listProblems", "problems", "Every error code").ok::<Problems>().replies_as(
                 200,
                 "",
@@ -34,7 +32,7 @@ pub(super) fn routes() -> Vec<Route> {
                 json!({"type": "string"}),
             );
         }),
-        route!(GET "/problems/{code}", Access::Public, Reads::Nothing, explain).describe(|op| {
+        Route::get("/problems/{code}", explain).public().describe(|op| {
             op.named("getProblem", "problems", "What an error code means")
                 .param("code", "As a problem document names it.", json!({"examples": ["sku-taken"]}))
                 .ok::<Explained>()
@@ -86,8 +84,8 @@ async fn explain(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let text = |member: &str| escape(explained[member].as_str().unwrap_or_default());
     let status = explained["status"].as_u64().map(|status| format!(", status {status}")).unwrap_or_default();
     let body = format!(
-        "<p><code>{}</code>{status}</p><h2>When it comes</h2><p>{}</p><h2>What to do</h2><p>{}</p>\
-         <p><a href=\"/problems\">All problems</a></p>",
+        "<p><code>{}</code>{status}</p><h2>When it comes</h2><p>{}</p><h2>What to do</h2><p>{}</p><p><a \
+         href=\"/problems\">All problems</a></p>",
         text("code"),
         text("when"),
         text("what_to_do"),
@@ -126,7 +124,7 @@ fn plugins_own(app: &App, name: &str) -> Option<Value> {
 }
 
 /// A page goes to who asks for one by name, as browsers do; a program that takes anything gets JSON.
-fn wants_html(call: &Call) -> bool {
+fn wants_html(call: &CallHead) -> bool {
     let accept = call.header(header::ACCEPT).unwrap_or_default();
     let html = input::preference(accept, &["text/html", "application/xhtml+xml"]);
     html > 0.0 && html >= input::preference(accept, &["application/json", "application/problem+json"])

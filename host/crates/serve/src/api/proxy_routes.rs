@@ -11,12 +11,10 @@ use serde_json::json;
 use super::master_cards::{if_match, names_version, with_etag};
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
     audit::AuditAction,
+    call::{Call, Json, NoQuery},
     http::reply::{self, Reply},
-    request::Call,
-    route,
-    router::{Access, Reads, Route},
 };
 use cardinal_base::{codes, config::ProxyRoute};
 use cardinal_store::proxy_routes::{ProxyRouteRow, Stored};
@@ -29,16 +27,19 @@ const BODY: usize = 512 * 1024;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/proxy-routes", Access::Scope("proxy:read"), Reads::Nothing, show).describe(|op| {
+        Route::get("/v1/admin/proxy-routes", show).scope("proxy:read").describe(|op| {
             op.named("getProxyRoutes", "proxy", "Where paths that are not ours go").ok::<Routes>().unless_known();
         }),
-        route!(PUT "/v1/admin/proxy-routes", Access::Scope("proxy:write"), Reads::Json(BODY), replace).describe(|op| {
-            op.named("setProxyRoutes", "proxy", "Set the routes beside those of PROXY_ROUTES")
-                .reads::<NewRoutes>()
-                .if_match()
-                .ok::<Routes>()
-                .etag();
-        }),
+        Route::put("/v1/admin/proxy-routes", replace)
+            .scope("proxy:write")
+            .body_limit(BODY)
+            .audits(AuditAction::SetProxyRoutes)
+            .describe(|op| {
+                op.named("setProxyRoutes", "proxy", "Set the routes beside those of PROXY_ROUTES")
+                    .if_match()
+                    .ok::<Routes>()
+                    .etag();
+            }),
     ]
 }
 
@@ -98,14 +99,14 @@ async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     shown(app, &stored)
 }
 
-async fn replace(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn replace(app: &Arc<App>, call: Call<NoQuery, Json<NewRoutes>>) -> ApiResult<Reply> {
     let precondition = if_match(&call)?;
-    let NewRoutes { items } = call.json()?;
+    let NewRoutes { items } = call.body()?;
     let lines = checked(items, &app.config.proxy.routes)?;
     let actor = call.caller()?.actor();
     let (before, stored) = app.proxy_routes.replace(&app.pools.core, &app.proxy, lines, &precondition, &actor).await?;
     let detail = json!({"version": stored.version, "before": before.lines, "now": stored.lines});
-    app.audit.done(&call, AuditAction::SetProxyRoutes, None, Some(detail)).await;
+    app.audit.done(&call, None, Some(detail)).await;
     app.proxy.warn_of_shared_origin();
     shown(app, &stored)
 }

@@ -11,12 +11,10 @@ use uuid::Uuid;
 
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
     audit::AuditAction,
+    call::{Call, Query},
     http::reply::{self, Reply},
-    request::Call,
-    route,
-    router::{Access, Reads, Route},
 };
 use cardinal_base::{
     codes,
@@ -36,23 +34,21 @@ const OTHERS: &str = "users:write";
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/sessions", Access::Authenticated, Reads::Nothing, list).describe(|op| {
+        Route::get("/v1/admin/sessions", list).authenticated().describe(|op| {
             op.named("listSessions", "sessions", "Logins that have not ended, newest first")
                 .notes("One's own need no scope, others' `users:write`.")
-                .query::<ListQuery>()
                 .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
                 .param("cursor", "`next_cursor` of the page before.", json!({}))
                 .param("user_id", "Whose; one's own when nobody is named.", json!({}))
                 .ok::<Page<Session<'_>>>();
         }),
-        route!(DELETE "/v1/admin/sessions", Access::Authenticated, Reads::Nothing, end_all).describe(|op| {
+        Route::delete("/v1/admin/sessions", end_all).authenticated().audits(AuditAction::EndSessions).describe(|op| {
             op.named("endSessions", "sessions", "End every login of a user")
-                .query::<EndQuery>()
                 .param("user_id", "Whose; it has to be said.", json!({}))
                 .no_content()
                 .fails(&[404]);
         }),
-        route!(DELETE "/v1/admin/sessions/{id}", Access::Authenticated, Reads::Nothing, end).describe(|op| {
+        Route::delete("/v1/admin/sessions/{id}", end).authenticated().audits(AuditAction::EndSession).describe(|op| {
             op.named("endSession", "sessions", "End a login").no_content();
         }),
     ]
@@ -67,8 +63,8 @@ struct ListQuery {
 }
 
 /// The sessions of a user that have not ended; one's own when no user is named.
-async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let query: ListQuery = call.query()?;
+async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> {
+    let query = call.query()?;
     let caller = call.caller()?;
     let user = query.user_id.unwrap_or(caller.user_id);
     one_s_own_or_with_scope(caller, user)?;
@@ -87,7 +83,7 @@ async fn end(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     sessions::revoke(&app.pools.core, id, reason(caller, found.user_id)).await?;
     app.auth.forget_session(id);
     let detail = json!({"user_id": found.user_id, "username": found.username});
-    app.audit.done(&call, AuditAction::EndSession, Some(id.to_string()), Some(detail)).await;
+    app.audit.done(&call, Some(id.to_string()), Some(detail)).await;
     Ok(reply::no_content())
 }
 
@@ -97,8 +93,8 @@ struct EndQuery {
     user_id: Option<Uuid>,
 }
 
-async fn end_all(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let query: EndQuery = call.query()?;
+async fn end_all(app: &Arc<App>, call: Call<Query<EndQuery>>) -> ApiResult<Reply> {
+    let query = call.query()?;
     let Some(user) = query.user_id else {
         return Err(ApiError::new(&codes::INVALID_REQUEST).detail("Name the user whose sessions end: `user_id`."));
     };
@@ -109,7 +105,7 @@ async fn end_all(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let ended = sessions::revoke_all(&app.pools.core, user, reason(caller, user)).await?;
     app.auth.forget_sessions(user);
     let detail = json!({"username": account.username, "sessions": ended});
-    app.audit.done(&call, AuditAction::EndSessions, Some(user.to_string()), Some(detail)).await;
+    app.audit.done(&call, Some(user.to_string()), Some(detail)).await;
     Ok(reply::no_content())
 }
 

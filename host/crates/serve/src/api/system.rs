@@ -12,12 +12,10 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
     audit::AuditAction,
+    call::{Call, Json, NoQuery},
     http::reply::{self, Reply},
-    request::Call,
-    route,
-    router::{Access, Reads, Route, SMALL},
 };
 use cardinal_base::{config::log_levels, schema::DateTime};
 use cardinal_observe::process;
@@ -31,15 +29,16 @@ const PING_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/system", Access::Scope("system:read"), Reads::Nothing, show).describe(|op| {
+        Route::get("/v1/admin/system", show).scope("system:read").describe(|op| {
             op.named("getSystem", "system", "What runs here, its settings with secrets masked, pools and health")
                 .ok::<System>();
         }),
-        route!(PUT "/v1/admin/system/log-level", Access::Scope("system:write"), Reads::Json(SMALL), set_log_level)
+        Route::put("/v1/admin/system/log-level", set_log_level)
+            .scope("system:write")
+            .audits(AuditAction::SetLogLevel)
             .describe(|op| {
                 op.named("setLogLevel", "system", "Change for a while what this host logs")
                     .notes("Also for one plugin: `plugin::<name>`. Of the host that answers, and no other.")
-                    .reads::<LogLevel>()
                     .ok::<LevelSet>();
             }),
     ]
@@ -196,8 +195,8 @@ struct LogLevel {
 }
 
 /// Changes what this host logs, for a while.
-async fn set_log_level(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let LogLevel { target, level, minutes } = call.json()?;
+async fn set_log_level(app: &Arc<App>, call: Call<NoQuery, Json<LogLevel>>) -> ApiResult<Reply> {
+    let LogLevel { target, level, minutes } = call.body()?;
     let minutes = minutes.unwrap_or(DEFAULT_MINUTES);
     let everything = target == "*";
     if !everything && !log_levels::is_module(&target) {
@@ -215,8 +214,9 @@ async fn set_log_level(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         .set_level((!everything).then_some(&target), filter, until)
         .map_err(|full| ApiError::invalid("/target", format!("{full}; wait for one to end or take one back.")))?;
     let caller = call.caller()?;
-    tracing::info!(changed = target, to = %filter, minutes, user = caller.username, "the level of log lines was changed");
+    let user = &caller.username;
+    tracing::info!(changed = target, to = %filter, minutes, user, "the level of log lines was changed");
     let detail = json!({"level": filter.to_string(), "minutes": minutes});
-    app.audit.done(&call, AuditAction::SetLogLevel, Some(target), Some(detail)).await;
+    app.audit.done(&call, Some(target), Some(detail)).await;
     reply::ok(&json!({"log": log(app), "host_id": app.host_id}))
 }

@@ -10,12 +10,10 @@ use uuid::Uuid;
 
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
     audit::AuditAction,
+    call::{Call, CallHead, Json, MergePatch, NoQuery, Query},
     http::reply::{self, Item, Reply},
-    request::Call,
-    route,
-    router::{Access, Reads, Route, SMALL},
 };
 use cardinal_base::{
     codes,
@@ -37,9 +35,8 @@ const KINDS: [&str; 3] = ["user", "oidc", "plugin"];
 
 pub fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/users", Access::Scope("users:read"), Reads::Nothing, list).describe(|op| {
+        Route::get("/v1/admin/users", list).scope("users:read").describe(|op| {
             op.named("listUsers", "users", "Accounts, newest first")
-                .query::<ListQuery>()
                 .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
                 .param("cursor", "`next_cursor` of the page before.", json!({}))
                 .param("kind", "Only of this kind.", json!({"enum": KINDS}))
@@ -47,29 +44,29 @@ pub fn routes() -> Vec<Route> {
                 .param("q", "Only whose name contains it.", json!({}))
                 .ok::<Page<User<'_>>>();
         }),
-        route!(POST "/v1/admin/users", Access::Scope("users:write"), Reads::Json(SMALL), create).describe(|op| {
+        Route::post("/v1/admin/users", create).scope("users:write").audits(AuditAction::CreateUser).describe(|op| {
             op.named("createUser", "users", "Make an account")
-                .reads::<NewUser>()
                 .created::<Item<User<'_>>>()
                 .refuses(&[&codes::NAME_TAKEN]);
         }),
-        route!(GET "/v1/admin/users/{id}", Access::Scope("users:read"), Reads::Nothing, get).describe(|op| {
+        Route::get("/v1/admin/users/{id}", get).scope("users:read").describe(|op| {
             op.named("getUser", "users", "One account").ok::<Item<User<'_>>>();
         }),
-        route!(PATCH "/v1/admin/users/{id}", Access::Scope("users:write"), Reads::MergePatch(SMALL), update).describe(
+        Route::patch("/v1/admin/users/{id}", update).scope("users:write").audits(AuditAction::UpdateUser).describe(
             |op| {
                 op.named("updateUser", "users", "Rename an account, change its role, disable it, set its password")
                     .notes("A new role or password and being disabled end its logins.")
-                    .reads::<UserPatch>()
                     .ok::<Item<User<'_>>>()
                     .refuses(&[&codes::NAME_TAKEN, &codes::CONFLICT]);
             },
         ),
-        route!(DELETE "/v1/admin/users/{id}", Access::Scope("users:write"), Reads::Nothing, delete).describe(|op| {
-            op.named("deleteUser", "users", "Remove an account; its logins and keys end")
-                .no_content()
-                .refuses(&[&codes::CONFLICT]);
-        }),
+        Route::delete("/v1/admin/users/{id}", delete).scope("users:write").audits(AuditAction::DeleteUser).describe(
+            |op| {
+                op.named("deleteUser", "users", "Remove an account; its logins and keys end")
+                    .no_content()
+                    .refuses(&[&codes::CONFLICT]);
+            },
+        ),
     ]
 }
 
@@ -84,8 +81,8 @@ struct ListQuery {
     q: Option<String>,
 }
 
-async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let query: ListQuery = call.query()?;
+async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> {
+    let query = call.query()?;
     one_of("kind", query.kind.as_deref(), &KINDS)?;
     one_of("role", query.role.as_deref(), &ROLES)?;
     let limit = page::limit(query.limit)?;
@@ -118,9 +115,9 @@ struct NewUser {
 }
 
 /// Without a password nobody can log in to the new account until one is set: so may a key make users.
-async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn create(app: &Arc<App>, call: Call<NoQuery, Json<NewUser>>) -> ApiResult<Reply> {
     let caller = call.caller()?;
-    let body: NewUser = call.json()?;
+    let body = call.body()?;
     let name = username::check(&body.username, "/username")?;
     let role = role(body.role.as_deref().unwrap_or(DEFAULT_ROLE))?;
     authority::over_role(caller, Some(role))?;
@@ -133,7 +130,7 @@ async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     };
     let made = accounts::create(&app.pools.core, &name, role, hash.as_deref()).await?;
     let detail = json!({"username": made.username, "role": role});
-    app.audit.done(&call, AuditAction::CreateUser, Some(made.id.to_string()), Some(detail)).await;
+    app.audit.done(&call, Some(made.id.to_string()), Some(detail)).await;
     reply::created(&format!("/v1/admin/users/{}", made.id), &Item { item: show(&made) })
 }
 
@@ -158,9 +155,9 @@ struct UserPatch {
     password: Option<Option<Secret>>,
 }
 
-async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn update(app: &Arc<App>, call: Call<NoQuery, MergePatch<UserPatch>>) -> ApiResult<Reply> {
     let caller = call.caller()?;
-    let body: UserPatch = call.json()?;
+    let body = call.body()?;
     let user = find(app, &call).await?;
     may_change(caller, &user)?;
     let (mut change, password) = wanted(caller, &user, body)?;
@@ -172,7 +169,7 @@ async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let changed = changed.ok_or_else(|| ApiError::not_found("user"))?;
     app.auth.forget_user(user.id);
     let detail = difference(&changed, sets_password);
-    app.audit.done(&call, AuditAction::UpdateUser, Some(user.id.to_string()), Some(detail)).await;
+    app.audit.done(&call, Some(user.id.to_string()), Some(detail)).await;
     if sets_password {
         app.review_first_password().await;
     }
@@ -241,7 +238,7 @@ async fn delete(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let removed = removed.ok_or_else(|| ApiError::not_found("user"))?;
     app.auth.forget_user(id);
     let detail = json!({"username": removed.username, "kind": removed.kind, "role": removed.role});
-    app.audit.done(&call, AuditAction::DeleteUser, Some(id.to_string()), Some(detail)).await;
+    app.audit.done(&call, Some(id.to_string()), Some(detail)).await;
     app.review_first_password().await;
     Ok(reply::no_content())
 }
@@ -253,7 +250,7 @@ fn may_change(caller: &Caller, user: &Account) -> ApiResult<()> {
     Ok(authority::over_role(caller, user.role.as_deref())?)
 }
 
-async fn find(app: &App, call: &Call) -> ApiResult<Account> {
+async fn find(app: &App, call: &CallHead) -> ApiResult<Account> {
     let id = call.params.id("id", "user")?;
     accounts::get(&app.pools.core, id).await?.ok_or_else(|| ApiError::not_found("user"))
 }

@@ -10,11 +10,9 @@ use serde_json::{Map, Value};
 use super::master_cards::{if_match, names_version, with_etag};
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    app::App,
+    app::{App, Route},
+    call::{Call, Json, MergePatch, NoQuery},
     http::reply::{self, Item, Reply},
-    request::Call,
-    route,
-    router::{Access, Reads, Route, SMALL},
 };
 use cardinal_base::{
     codes,
@@ -35,30 +33,26 @@ const NOT_FILTERS: [&str; 5] = ["limit", "cursor", "sort", "fields", "count"];
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        route!(GET "/v1/admin/views", Access::Scope("cards:read"), Reads::Nothing, list).describe(|op| {
+        Route::get("/v1/admin/views", list).scope("cards:read").describe(|op| {
             op.named("listViews", "views", "One's saved list views, by name").ok::<Views>();
         }),
-        route!(POST "/v1/admin/views", Access::Scope("cards:read"), Reads::Json(SMALL), create).describe(|op| {
+        Route::post("/v1/admin/views", create).scope("cards:read").describe(|op| {
             op.named("createView", "views", "Save a list view")
-                .reads::<NewView>()
                 .created::<Item<View>>()
                 .etag()
                 .refuses(&[&codes::NAME_TAKEN, &codes::CONFLICT]);
         }),
-        route!(GET "/v1/admin/views/{id}", Access::Scope("cards:read"), Reads::Nothing, get).describe(|op| {
+        Route::get("/v1/admin/views/{id}", get).scope("cards:read").describe(|op| {
             op.named("getView", "views", "One saved view").ok::<Item<View>>().unless_known();
         }),
-        route!(PATCH "/v1/admin/views/{id}", Access::Scope("cards:read"), Reads::MergePatch(SMALL), update).describe(
-            |op| {
-                op.named("updateView", "views", "Change a saved view (JSON Merge Patch)")
-                    .reads::<ViewPatch>()
-                    .if_match()
-                    .ok::<Item<View>>()
-                    .etag()
-                    .refuses(&[&codes::NAME_TAKEN]);
-            },
-        ),
-        route!(DELETE "/v1/admin/views/{id}", Access::Scope("cards:read"), Reads::Nothing, delete).describe(|op| {
+        Route::patch("/v1/admin/views/{id}", update).scope("cards:read").describe(|op| {
+            op.named("updateView", "views", "Change a saved view (JSON Merge Patch)")
+                .if_match()
+                .ok::<Item<View>>()
+                .etag()
+                .refuses(&[&codes::NAME_TAKEN]);
+        }),
+        Route::delete("/v1/admin/views/{id}", delete).scope("cards:read").describe(|op| {
             op.named("deleteView", "views", "Remove a saved view").if_match().no_content();
         }),
     ]
@@ -104,8 +98,8 @@ async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     reply::ok(&Views { items: views::list(&app.pools.core, call.caller()?.user_id).await? })
 }
 
-async fn create(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let NewView { name, filter, sort, columns } = call.json()?;
+async fn create(app: &Arc<App>, call: Call<NoQuery, Json<NewView>>) -> ApiResult<Reply> {
+    let NewView { name, filter, sort, columns } = call.body()?;
     let content = checked(Content { name, filter, sort, columns })?;
     let made = views::insert(&app.pools.core, call.caller()?.user_id, &content, MAX_VIEWS).await?;
     let view = made.ok_or_else(|| {
@@ -124,10 +118,10 @@ async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     with_etag(reply::ok(&Item { item: &view })?, view.version)
 }
 
-async fn update(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn update(app: &Arc<App>, call: Call<NoQuery, MergePatch<ViewPatch>>) -> ApiResult<Reply> {
     let id = call.params.id("id", "view")?;
     let precondition = if_match(&call)?;
-    let patch: ViewPatch = call.json()?;
+    let patch = call.body()?;
     let owner = call.caller()?.user_id;
     let view = views::update(&app.pools.core, owner, id, &precondition, |now| checked(patch.onto(now)?)).await??;
     with_etag(reply::ok(&Item { item: &view })?, view.version)

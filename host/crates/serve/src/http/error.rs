@@ -4,7 +4,7 @@ mod layers;
 
 use std::{borrow::Cow, time::Duration};
 
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use serde_json::{Map, Value, json};
 
 use cardinal_base::codes::{self, Code};
@@ -52,6 +52,18 @@ impl ApiError {
     /// A failure that is ours; the client learns nothing but the request id.
     pub fn internal(cause: impl Into<anyhow::Error>) -> Self {
         Self::new(&codes::INTERNAL_ERROR).cause(cause)
+    }
+
+    /// 405 with the methods that work.
+    pub fn method_not_allowed<'m>(methods: impl Iterator<Item = &'m Method>) -> Self {
+        let mut allow = Vec::new();
+        for method in methods {
+            allow.push(method.as_str());
+            if method == Method::GET {
+                allow.push("HEAD");
+            }
+        }
+        Self::new(&codes::METHOD_NOT_ALLOWED).header(header::ALLOW, allow.join(", "))
     }
 
     /// 422 with one field.

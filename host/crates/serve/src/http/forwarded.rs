@@ -1,12 +1,10 @@
 //! Who really asks, when proxies that are trusted stand before this host. One answer for logs, limits, throttle and
 //! audit alike.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    sync::{Mutex, PoisonError},
-};
+use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderMap, header};
+use parking_lot::Mutex;
 
 use cardinal_base::config::Cidr;
 
@@ -34,7 +32,7 @@ impl UndeclaredProxies {
         if !headers.contains_key(X_FORWARDED_FOR) && !headers.contains_key(header::FORWARDED) {
             return;
         }
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.0.lock();
         if seen.len() >= UNDECLARED || seen.contains(&peer) {
             return;
         }
@@ -48,7 +46,7 @@ impl UndeclaredProxies {
     }
 
     pub fn seen(&self) -> Vec<IpAddr> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }
 

@@ -11,6 +11,12 @@ use http::uri::PathAndQuery;
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::{codes, config::own_paths::is_own};
 
+/// Below this, plugins serve: `{prefix}` is a plugin's.
+pub const PLUGIN_ROOT: &str = "/v1/admin/plugins/";
+/// The paths below it, as the log calls them while the plugin's own route is not known.
+pub const PLUGIN_PATHS: [&str; 3] =
+    ["/v1/admin/plugins/{prefix}", "/v1/admin/plugins/{prefix}/", "/v1/admin/plugins/{prefix}/{*rest}"];
+
 /// The longest path and query together.
 pub const URI_LIMIT: usize = 8 * 1024;
 

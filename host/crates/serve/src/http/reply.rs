@@ -17,6 +17,10 @@ pub struct Item<T> {
 
 pub type Reply = Response<Body>;
 
+/// A mark on a reply that ends by itself when its caller may no longer read it.
+#[derive(Clone, Copy)]
+pub struct WatchesItself;
+
 /// A JSON body.
 pub fn json(status: StatusCode, value: &impl Serialize) -> ApiResult<Reply> {
     let bytes = serde_json::to_vec(value).map_err(ApiError::internal)?;

@@ -16,8 +16,7 @@ use uuid::Uuid;
 
 pub use self::batches::Upload;
 use self::{batches::Piece, write::Writer};
-use super::{End, Own, hold, settle};
-use crate::app::App;
+use super::{End, Jobs, Own, hold, settle};
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::codes;
 use cardinal_cards::row::Terms;
@@ -49,8 +48,8 @@ struct Answers {
 }
 
 /// A place among those that import now.
-pub fn admit(app: &App) -> ApiResult<OwnedSemaphorePermit> {
-    Arc::clone(&app.jobs.imports).try_acquire_owned().map_err(|_| {
+pub fn admit(jobs: &Jobs) -> ApiResult<OwnedSemaphorePermit> {
+    Arc::clone(&jobs.imports).try_acquire_owned().map_err(|_| {
         let detail = format!("{AT_ONCE} imports are under way on this host; that is as many as there may be.");
         ApiError::new(&codes::OVERLOADED).detail(detail).retry_after(10)
     })
@@ -65,24 +64,24 @@ pub struct Begun {
 
 impl Begun {
     /// The job as it is soon after the whole body was read, or over already.
-    pub async fn read(self, app: &App) -> ApiResult<Job> {
+    pub async fn read(self, jobs: &Jobs) -> ApiResult<Job> {
         // A sender that is dropped says as much as one that speaks.
         let _ = self.read.await;
         match tokio::time::timeout(ANSWER_AFTER, self.over).await {
             Ok(Ok(job)) => Ok(job),
-            _ => Ok(jobs::get(&app.pools.core, self.job.id).await?.unwrap_or(self.job)),
+            _ => Ok(jobs::get(&jobs.pool, self.job.id).await?.unwrap_or(self.job)),
         }
     }
 }
 
 /// Imports what `upload` holds.
-pub async fn begin(app: &Arc<App>, permit: OwnedSemaphorePermit, new: NewImport, upload: Upload) -> ApiResult<Begun> {
+pub async fn begin(jobs: &Arc<Jobs>, permit: OwnedSemaphorePermit, new: NewImport, upload: Upload) -> ApiResult<Begun> {
     let (begun, first_state) = oneshot::channel();
     let (read, all_read) = oneshot::channel();
     let (over, ended) = oneshot::channel();
     let answers = Answers { begun, read, over };
-    let task = import(Arc::clone(app), new, upload, answers);
-    app.jobs.spawn(async move {
+    let task = import(Arc::clone(jobs), new, upload, answers);
+    jobs.spawn(async move {
         task.await;
         drop(permit);
     });
@@ -91,7 +90,7 @@ pub async fn begin(app: &Arc<App>, permit: OwnedSemaphorePermit, new: NewImport,
     Ok(Begun { job, read: all_read, over: ended })
 }
 
-async fn import(app: Arc<App>, new: NewImport, mut upload: Upload, answers: Answers) {
+async fn import(jobs: Arc<Jobs>, new: NewImport, mut upload: Upload, answers: Answers) {
     let job = NewJob {
         action: "import",
         user_id: new.user_id,
@@ -100,7 +99,7 @@ async fn import(app: Arc<App>, new: NewImport, mut upload: Upload, answers: Answ
         request_id: &new.request_id,
         args: &new.args,
     };
-    let job = match jobs::begin(&app.jobs.pool, &job, app.jobs.runner).await {
+    let job = match jobs::begin(&jobs.pool, &job, jobs.runner).await {
         Ok(job) => job,
         Err(error) => {
             let _ = answers.begun.send(Err(error.into()));
@@ -108,25 +107,25 @@ async fn import(app: Arc<App>, new: NewImport, mut upload: Upload, answers: Answ
         }
     };
     tracing::info!(job = %job.id, action = "import", "a job runs");
-    let own = app.jobs.own(job.id, true);
+    let own = jobs.own(job.id, true);
     let _ = answers.begun.send(Ok(job.clone()));
     let (end, total) = tokio::select! {
-        end = transfer(&app, &job, &new.terms, &mut upload, &own, answers.read) => end,
-        () = hold(&app.jobs, job.id, &own.cancelled) => (End::Lost, None),
+        end = transfer(&jobs, &job, &new.terms, &mut upload, &own, answers.read) => end,
+        () = hold(&jobs, job.id, &own.cancelled) => (End::Lost, None),
     };
     // Who still sends gets to read the answer.
     drop(upload);
     if new.terms.atomic || new.terms.dry_run {
-        forget(&app, job.id).await;
+        forget(&jobs, job.id).await;
     }
-    if let Some(job) = settle(&app.jobs, job.id, &end, total).await {
+    if let Some(job) = settle(&jobs, job.id, &end, total).await {
         let _ = answers.over.send(job);
     }
 }
 
 /// Reads and writes side by side; how it ended, and how many rows there were when all were read.
 async fn transfer(
-    app: &Arc<App>,
+    jobs: &Arc<Jobs>,
     job: &Job,
     terms: &Terms,
     upload: &mut Upload,
@@ -134,7 +133,7 @@ async fn transfer(
     read: oneshot::Sender<()>,
 ) -> (End, Option<i64>) {
     let (sender, pieces) = mpsc::channel(1);
-    let mut writer = Writer::new(app, job, terms, &own.cancelled);
+    let mut writer = Writer::new(jobs, job, terms, &own.cancelled);
     let mut writing = std::pin::pin!(write_all(&mut writer, pieces, read));
     tokio::select! {
         end = &mut writing => return end,
@@ -171,8 +170,8 @@ fn interrupted(writer: &Writer<'_>, reason: &str) -> String {
     format!("{reason} {rest}")
 }
 
-async fn forget(app: &App, job: Uuid) {
-    if let Err(error) = card_import::forget(&app.pools.core, job).await {
+async fn forget(jobs: &Jobs, job: Uuid) {
+    if let Err(error) = card_import::forget(&jobs.pool, job).await {
         tracing::warn!(%job, error = ?error, "rows that an import kept could not be removed");
     }
 }

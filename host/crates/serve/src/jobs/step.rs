@@ -7,8 +7,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{End, StepError, bulk::Action, describe, fault, may_pass, tool};
-use crate::app::App;
+use super::{End, Jobs, StepError, bulk::Action, describe, fault, may_pass, tool};
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::codes;
 use cardinal_identity::auth::{caller::SharedCaller, credential::Credential};
@@ -24,20 +23,20 @@ pub(super) const MAX_WAIT: Duration = Duration::from_secs(5);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// Does what is left of a job.
-pub(super) async fn all(app: &App, job: &Job, cancelled: &CancellationToken) -> End {
+pub(super) async fn all(jobs: &Jobs, job: &Job, cancelled: &CancellationToken) -> End {
     let Some(action) = Action::named(&job.action) else {
         return End::Failed(format!("This version has no action `{}`.", job.action));
     };
     match action.deed(&job.args) {
-        Some(deed) => parts(app, job, &deed, cancelled).await,
-        None => tool::all(app, job, cancelled).await,
+        Some(deed) => parts(jobs, job, &deed, cancelled).await,
+        None => tool::all(jobs, job, cancelled).await,
     }
 }
 
 /// Who the starter is by now, if the right for it is still there.
-pub(super) async fn starter(app: &App, job: &Job, scope: &str) -> ApiResult<SharedCaller> {
+pub(super) async fn starter(jobs: &Jobs, job: &Job, scope: &str) -> ApiResult<SharedCaller> {
     let credential: Credential = serde_json::from_value(job.credential.clone()).map_err(ApiError::internal)?;
-    let caller = app.auth.again(&credential).await?;
+    let caller = jobs.auth.again(&credential).await?;
     caller.require(scope)?;
     Ok(caller)
 }
@@ -47,22 +46,22 @@ pub(super) fn rights_gone(error: &ApiError) -> End {
     End::Failed(format!("Whoever started this may not do it any more: {}", describe(error)))
 }
 
-async fn parts(app: &App, job: &Job, deed: &BulkAction, cancelled: &CancellationToken) -> End {
+async fn parts(jobs: &Jobs, job: &Job, deed: &BulkAction, cancelled: &CancellationToken) -> End {
     let mut number = job.next_part;
     let mut failures = 0;
     loop {
         if cancelled.is_cancelled() {
             return End::Cancelled;
         }
-        if app.jobs.draining.is_cancelled() {
+        if jobs.draining.is_cancelled() {
             return End::Released;
         }
         let begun = Instant::now();
-        match part(app, job, deed, number).await {
+        match part(jobs, job, deed, number).await {
             Ok(Some(true)) => return End::Cancelled,
             Ok(Some(false)) => (number, failures) = (number + 1, 0),
             Ok(None) => return End::Done,
-            Err(StepError::Lost) => match went_on(app, job.id, (number, 0)).await {
+            Err(StepError::Lost) => match went_on(jobs, job.id, (number, 0)).await {
                 Some((next, _)) => (number, failures) = (next, 0),
                 None => return End::Lost,
             },
@@ -80,8 +79,8 @@ async fn parts(app: &App, job: &Job, deed: &BulkAction, cancelled: &Cancellation
 
 /// Where a job of this process is, when that is further than `from`: its last step was committed, though the answer to
 /// that was lost.
-pub(super) async fn went_on(app: &App, id: Uuid, from: (i32, i32)) -> Option<(i32, i32)> {
-    jobs::place(&app.pools.core, id, app.jobs.runner).await.ok().flatten().filter(|place| *place > from)
+pub(super) async fn went_on(jobs: &Jobs, id: Uuid, from: (i32, i32)) -> Option<(i32, i32)> {
+    jobs::place(&jobs.pool, id, jobs.runner).await.ok().flatten().filter(|place| *place > from)
 }
 
 /// Waits, unless the job is to stop.
@@ -90,9 +89,9 @@ pub(super) async fn pause(time: Duration, cancelled: &CancellationToken) {
 }
 
 /// One part; `None` when there is none left, else whether somebody wants the job stopped.
-async fn part(app: &App, job: &Job, deed: &BulkAction, number: i32) -> Result<Option<bool>, StepError> {
-    starter(app, job, "cards:write").await?;
-    let mut client = app.pools.core.get().await?;
+async fn part(jobs: &Jobs, job: &Job, deed: &BulkAction, number: i32) -> Result<Option<bool>, StepError> {
+    starter(jobs, job, "cards:write").await?;
+    let mut client = jobs.pool.get().await?;
     let work = client.transaction().await?;
     let Some(ids) = jobs::part(&work, job.id, number).await? else { return Ok(None) };
     let outcome = card_bulk::apply(&work, deed, &ids, &job.actor, job.id).await?;
@@ -104,7 +103,7 @@ async fn part(app: &App, job: &Job, deed: &BulkAction, number: i32) -> Result<Op
         next_part: number + 1,
         ..Step::default()
     };
-    let stop = jobs::count(&work, job.id, app.jobs.runner, &step).await?;
+    let stop = jobs::count(&work, job.id, jobs.runner, &step).await?;
     work.commit().await?;
     Ok(Some(stop))
 }

@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{
-    End, StepError, describe, fault, may_pass,
+    End, Jobs, StepError, describe, fault, may_pass,
     step::{self, pause, rights_gone, starter},
 };
+use crate::audit::AuditAction;
 use crate::http::error::{ApiError, ApiResult};
-use crate::{app::App, audit::AuditAction};
 use cardinal_base::{
     codes,
     input::{self, InputError},
@@ -95,7 +95,7 @@ fn may_run(entry: &ToolEntry, caller: &Caller) -> ApiResult<()> {
 }
 
 /// Calls the tool for every card that is left.
-pub(super) async fn all(app: &App, job: &Job, cancelled: &CancellationToken) -> End {
+pub(super) async fn all(jobs: &Jobs, job: &Job, cancelled: &CancellationToken) -> End {
     let task = match job.args.as_object().map(Task::read) {
         Some(Ok(task)) => task,
         _ => return End::Failed("The job's arguments are damaged.".to_owned()),
@@ -105,10 +105,10 @@ pub(super) async fn all(app: &App, job: &Job, cancelled: &CancellationToken) -> 
         if cancelled.is_cancelled() {
             return End::Cancelled;
         }
-        if app.jobs.draining.is_cancelled() {
+        if jobs.draining.is_cancelled() {
             return End::Released;
         }
-        match part(app, job, &task, &mut at, cancelled).await {
+        match part(jobs, job, &task, &mut at, cancelled).await {
             Ok(true) => {}
             Ok(false) => return End::Done,
             Err(end) => return end,
@@ -125,13 +125,13 @@ struct Place {
 }
 
 /// Does the rest of a part; `false` when there is none.
-async fn part(app: &App, job: &Job, task: &Task, at: &mut Place, cancelled: &CancellationToken) -> Result<bool, End> {
-    let Some(ids) = retried(cancelled, || ids_of(app, job, at.part)).await? else { return Ok(false) };
+async fn part(jobs: &Jobs, job: &Job, task: &Task, at: &mut Place, cancelled: &CancellationToken) -> Result<bool, End> {
+    let Some(ids) = retried(cancelled, || ids_of(jobs, job, at.part)).await? else { return Ok(false) };
     while usize::try_from(at.item).unwrap_or(usize::MAX) < ids.len() {
         if cancelled.is_cancelled() {
             return Err(End::Cancelled);
         }
-        if app.jobs.draining.is_cancelled() {
+        if jobs.draining.is_cancelled() {
             return Err(End::Released);
         }
         let rest = &ids[usize::try_from(at.item).unwrap_or_default()..];
@@ -141,44 +141,44 @@ async fn part(app: &App, job: &Job, task: &Task, at: &mut Place, cancelled: &Can
             let errors = rest[..begun].iter().map(|id| nobody_knows(*id)).collect();
             Step { errors, ..Step::default() }
         } else {
-            call_wave(app, job, task, wave, at, cancelled).await?
+            call_wave(jobs, job, task, wave, at, cancelled).await?
         };
         let from = (at.part, at.item);
         at.item += i32::try_from(step.errors.len()).unwrap_or_default() + i32::try_from(step.done).unwrap_or_default();
         at.unknown = 0;
         let step = Step { from, next_part: at.part, next_item: at.item, ..step };
-        let stop = retried(cancelled, || counted(app, job, &step)).await?;
+        let stop = retried(cancelled, || counted(jobs, job, &step)).await?;
         if stop {
             return Err(End::Cancelled);
         }
     }
     let step = Step { from: (at.part, at.item), next_part: at.part + 1, ..Step::default() };
-    let stop = retried(cancelled, || counted(app, job, &step)).await?;
+    let stop = retried(cancelled, || counted(jobs, job, &step)).await?;
     (at.part, at.item) = (at.part + 1, 0);
     if stop { Err(End::Cancelled) } else { Ok(true) }
 }
 
 /// Writes down that these calls begin, then makes them.
 async fn call_wave(
-    app: &App,
+    jobs: &Jobs,
     job: &Job,
     task: &Task,
     wave: &[Uuid],
     at: &Place,
     cancelled: &CancellationToken,
 ) -> Result<Step, End> {
-    let entry = found(app, &task.tool, cancelled).await?;
-    let caller = retried(cancelled, || async { Ok(starter(app, job, &entry.scope).await?) }).await?;
+    let entry = found(jobs, &task.tool, cancelled).await?;
+    let caller = retried(cancelled, || async { Ok(starter(jobs, job, &entry.scope).await?) }).await?;
     may_run(&entry, &caller).map_err(|error| rights_gone(&error))?;
     let begun = i32::try_from(wave.len()).unwrap_or_default();
     let begin = Step { from: (at.part, at.item), next_part: at.part, next_item: at.item, begun, ..Step::default() };
-    if retried(cancelled, || counted(app, job, &begin)).await? {
+    if retried(cancelled, || counted(jobs, job, &begin)).await? {
         return Err(End::Cancelled);
     }
     if entry.tool.requires_confirmation {
         let (actor, name) = (job.actor.clone(), Some(task.tool.clone()));
         let detail = serde_json::json!({"job": job.id, "cards": wave});
-        app.audit.done_by(actor, None, job.request_id.clone(), AuditAction::RunUnattended, name, Some(detail)).await;
+        jobs.audit.done_by(actor, None, job.request_id.clone(), AuditAction::RunUnattended, name, Some(detail)).await;
     }
     let outcomes = join_all(wave.iter().map(|id| call(&entry, job, &caller, task.for_card(*id), *id))).await;
     let mut step = Step::default();
@@ -193,12 +193,12 @@ async fn call_wave(
 }
 
 /// The tool, waited for while its plugin is being replaced.
-async fn found(app: &App, name: &str, cancelled: &CancellationToken) -> Result<Arc<ToolEntry>, End> {
+async fn found(jobs: &Jobs, name: &str, cancelled: &CancellationToken) -> Result<Arc<ToolEntry>, End> {
     for _ in 0..LOOKS {
-        if let Some(entry) = find(&app.plugins, name) {
+        if let Some(entry) = find(&jobs.plugins, name) {
             return Ok(entry);
         }
-        if app.jobs.draining.is_cancelled() {
+        if jobs.draining.is_cancelled() {
             return Err(End::Released);
         }
         pause(std::time::Duration::from_secs(1), cancelled).await;
@@ -272,19 +272,19 @@ fn nobody_knows(card: Uuid) -> Value {
     fault(("id", Value::from(card.to_string())), "interrupted", detail)
 }
 
-async fn ids_of(app: &App, job: &Job, number: i32) -> Result<Option<Vec<Uuid>>, StepError> {
-    let mut client = app.pools.core.get().await?;
+async fn ids_of(jobs: &Jobs, job: &Job, number: i32) -> Result<Option<Vec<Uuid>>, StepError> {
+    let mut client = jobs.pool.get().await?;
     let work = client.transaction().await?;
     Ok(jobs::part(&work, job.id, number).await?)
 }
 
-async fn counted(app: &App, job: &Job, step: &Step) -> Result<bool, StepError> {
-    let mut client = app.pools.core.get().await?;
+async fn counted(jobs: &Jobs, job: &Job, step: &Step) -> Result<bool, StepError> {
+    let mut client = jobs.pool.get().await?;
     let work = client.transaction().await?;
-    let stop = match jobs::count(&work, job.id, app.jobs.runner, step).await {
+    let stop = match jobs::count(&work, job.id, jobs.runner, step).await {
         // The attempt before this one was committed, though nobody heard of it.
         Err(Uncounted::Lost)
-            if step::went_on(app, job.id, step.from).await == Some((step.next_part, step.next_item)) =>
+            if step::went_on(jobs, job.id, step.from).await == Some((step.next_part, step.next_item)) =>
         {
             false
         }

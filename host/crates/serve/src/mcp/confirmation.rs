@@ -35,6 +35,7 @@ use super::{
     sessions,
 };
 use crate::audit::{Audit, AuditAction};
+use crate::call::CallHead;
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::{config::Confirm, hex::hex, seal::SealingKey};
 use cardinal_database::pool::Pool;
@@ -255,7 +256,7 @@ impl Confirmations {
         &self,
         caller: &Caller,
         session: (Uuid, Option<&str>),
-        call: &crate::request::Call,
+        call: &CallHead,
         reply: &Reply,
     ) -> ApiResult<bool> {
         if self.confirm == Confirm::Admin {
@@ -269,7 +270,7 @@ impl Confirmations {
             return Ok(false);
         };
         // Before the call that waits goes on: its use is the next line of the audit log.
-        self.audit.done(call, act(decision), Some(approval.id.to_string()), Some(audited(&approval))).await;
+        self.audit.done_as(call, act(decision), Some(approval.id.to_string()), Some(audited(&approval))).await;
         self.waiting.wake(&[reply.id]);
         Ok(true)
     }

@@ -19,6 +19,7 @@ use rmcp::{
     },
     service::{RequestContext, SubscriptionContext},
 };
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -93,6 +94,16 @@ impl Server {
     /// Cancelled when the host stops.
     pub(super) fn stop(&self) -> &CancellationToken {
         &self.stop
+    }
+
+    /// Counts up with every change of the plugins' tools.
+    pub(super) fn tool_changes(&self) -> watch::Receiver<u64> {
+        self.services.registry.changes()
+    }
+
+    /// Whom calls are put to that a person confirms.
+    pub(super) fn confirmations(&self) -> &Confirmations {
+        &self.services.confirmations
     }
 
     /// What the tools that `caller` sees look like, as a number that is the same in every process.

@@ -5,13 +5,14 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use rmcp::{
     model::{Implementation, InitializeRequestParams},
     transport::streamable_http_server::session::{SessionManager, local::LocalSessionManager},
@@ -207,7 +208,7 @@ impl Sessions {
         }
         let bytes = self.key.open(&place(owner), id).ok()?;
         let state: State = serde_json::from_slice(&bytes).ok()?;
-        if lock(&self.ended).contains_key(&state.id) {
+        if self.ended.lock().contains_key(&state.id) {
             return None;
         }
         Some(self.keep(self.session(state, id.into(), owner, None)))
@@ -231,7 +232,7 @@ impl Sessions {
     /// Takes the session into memory, in the place of another one of its owner's where it has to. When two requests
     /// reopen the same one, both get the first.
     fn keep(&self, session: Arc<Session>) -> Arc<Session> {
-        let _changing = lock(&self.changing);
+        let _changing = self.changing.lock();
         let mut open = Open::clone(&self.open.load());
         if let Some(known) = open.get(&session.sealed) {
             return Arc::clone(known);
@@ -246,7 +247,7 @@ impl Sessions {
 
     /// Ends the session, as its client wants it.
     pub(super) fn end(&self, session: &Session) {
-        let mut ended = lock(&self.ended);
+        let mut ended = self.ended.lock();
         if ended.len() >= ENDED_LIMIT
             && let Some(oldest) = ended.iter().min_by_key(|(_, at)| **at).map(|(id, _)| *id)
         {
@@ -260,13 +261,13 @@ impl Sessions {
 
     /// Takes what nobody uses out of memory; called every minute.
     pub(super) fn sweep(&self) {
-        lock(&self.ended).retain(|_, at| at.elapsed() < ENDED_AGE);
+        self.ended.lock().retain(|_, at| at.elapsed() < ENDED_AGE);
         let idle = self.now().saturating_sub(millis(IDLE));
         self.retain(|session| session.is_in_use() || session.used.load(Ordering::Relaxed) > idle);
     }
 
     fn retain(&self, which: impl Fn(&Session) -> bool) {
-        let _changing = lock(&self.changing);
+        let _changing = self.changing.lock();
         let mut open = Open::clone(&self.open.load());
         open.retain(|_, session| which(session));
         self.open.store(Arc::new(open));
@@ -312,10 +313,6 @@ fn place(owner: Uuid) -> String {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -11,11 +11,9 @@ use rmcp::transport::streamable_http_server::{
 use tower_service::Service;
 
 use super::{MESSAGE_LIMIT, Visit, exact_content, server::Server};
+use crate::call::CallHead;
 use crate::http::error::{ApiError, ApiResult};
-use crate::{
-    http::{body::Body, reply::Reply},
-    request::Call,
-};
+use crate::http::{body::Body, reply::Reply};
 use cardinal_base::{codes, input};
 
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -69,7 +67,7 @@ fn accepted(headers: &HeaderMap) -> String {
     accept.collect::<Vec<_>>().join(",")
 }
 
-pub(super) async fn pass_on(transport: &Transport, call: &Call, message: Bytes, visit: Visit) -> Response {
+pub(super) async fn pass_on(transport: &Transport, call: &CallHead, message: Bytes, visit: Visit) -> Response {
     send(transport, request(&call.method, &call.uri, call.headers.clone(), message, visit)).await
 }
 

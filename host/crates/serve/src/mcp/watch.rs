@@ -21,13 +21,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    Mcp,
     narrowing::Narrowing,
     sessions::{Session, Use},
 };
-use crate::{
-    app::App,
-    request::{Credential, RECHECK_RIGHTS},
-};
+use crate::call::{Credential, RECHECK_RIGHTS};
 use cardinal_base::scope;
 use cardinal_identity::auth::caller::SharedCaller;
 
@@ -50,7 +48,7 @@ const RETRY_EVERY: Duration = Duration::from_millis(500);
 
 /// One open stream's watch over its caller's rights and view. It alone ends the stream; `revocable` leaves it be.
 pub(super) struct Watch {
-    app: Arc<App>,
+    mcp: Arc<Mcp>,
     credential: Credential,
     caller: SharedCaller,
     narrowing: Narrowing,
@@ -64,15 +62,11 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(
-        app: Arc<App>,
-        credential: Credential,
-        (caller, narrowing): (SharedCaller, Narrowing),
-        stop: CancellationToken,
-    ) -> Self {
-        let (tools, rights, now) = (app.plugins.changes(), app.auth.rights_changes(), Instant::now());
+    pub(super) fn new(mcp: Arc<Mcp>, credential: Credential, (caller, narrowing): (SharedCaller, Narrowing)) -> Self {
+        let stop = mcp.server.stop().clone();
+        let (tools, rights, now) = (mcp.server.tool_changes(), mcp.auth.rights_changes(), Instant::now());
         // Both may have changed since the request was let in, and since the client listed the tools.
-        Self { app, credential, caller, narrowing, tools, rights, stop, next_check: now, settled_at: Some(now) }
+        Self { mcp, credential, caller, narrowing, tools, rights, stop, next_check: now, settled_at: Some(now) }
     }
 
     /// Waits until [`Watch::news`] has something to look at; may be dropped and asked again.
@@ -112,7 +106,7 @@ impl Watch {
         }
         if self.settled_at.is_some_and(|at| at <= now) {
             self.settled_at = None;
-            let shown = self.app.mcp.view(&self.caller, &self.narrowing);
+            let shown = self.mcp.view(&self.caller, &self.narrowing);
             if view.swap(shown, Ordering::Relaxed) != shown {
                 return Some(News::ToolsChanged);
             }
@@ -125,7 +119,7 @@ impl Watch {
         loop {
             self.rights.mark_unchanged();
             self.next_check = Instant::now() + RECHECK_RIGHTS;
-            match self.credential.identify(&self.app).await {
+            match self.credential.identify(&self.mcp.auth).await {
                 Ok(caller) => {
                     let caller = self.narrowing.caller(&caller).into_owned();
                     if caller.scopes != self.caller.scopes {

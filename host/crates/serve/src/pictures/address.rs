@@ -6,6 +6,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnet::Ipv6Net;
+
 use cardinal_base::config::Cidr;
 
 /// Why an address is out of reach, in words that follow "is".
@@ -15,8 +17,7 @@ pub struct OutOfReach(pub &'static str);
 
 /// A range of addresses that is not the internet.
 struct Range {
-    first: Ipv6Addr,
-    prefix: u8,
+    network: Ipv6Net,
     /// `PICTURE_NETWORKS` can open it.
     private: bool,
     what: &'static str,
@@ -59,20 +60,20 @@ const SPECIAL: [Range; 31] = [
 ];
 
 /// The only part of IPv6 that is given out for the internet at large.
-const INTERNET_V6: Range = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3, false, "");
+const INTERNET_V6: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
 /// `64:ff9b::/96`: how a network without IPv4 reaches it (NAT64).
-const NAT64: Range = v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96, false, "");
+const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
 /// Asked about the very address that is connected to, after the name was resolved. `opened` are private networks that
 /// the operator has opened; what is no private network, it does not open.
 pub(super) fn check(address: IpAddr, opened: &[Cidr]) -> Result<(), OutOfReach> {
     let address = mapped(address);
-    if let Some(range) = SPECIAL.iter().find(|range| range.contains(address)) {
+    if let Some(range) = SPECIAL.iter().find(|range| range.network.contains(&address)) {
         let is_open = range.private && opened.iter().any(|network| network.contains(address.into()));
         return if is_open { Ok(()) } else { Err(OutOfReach(range.what)) };
     }
-    if address.to_ipv4_mapped().is_some() || INTERNET_V6.contains(address) {
+    if address.to_ipv4_mapped().is_some() || INTERNET_V6.contains(&address) {
         Ok(())
     } else {
         Err(OutOfReach("reserved"))
@@ -83,7 +84,7 @@ pub(super) fn check(address: IpAddr, opened: &[Cidr]) -> Result<(), OutOfReach> 
 fn mapped(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped(),
-        IpAddr::V6(address) if NAT64.contains(address) => {
+        IpAddr::V6(address) if NAT64.contains(&address) => {
             let [.., a, b, c, d] = address.octets();
             Ipv4Addr::new(a, b, c, d).to_ipv6_mapped()
         }
@@ -91,22 +92,15 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-impl Range {
-    fn contains(&self, address: Ipv6Addr) -> bool {
-        let mask = u128::MAX << (128 - u32::from(self.prefix));
-        address.to_bits() & mask == self.first.to_bits()
-    }
-}
-
 const fn v4([a, b, c, d]: [u8; 4], prefix: u8, private: bool, what: &'static str) -> Range {
     let first = Ipv4Addr::new(a, b, c, d).to_ipv6_mapped();
-    Range { first, prefix: 96 + prefix, private, what }
+    Range { network: Ipv6Net::new_assert(first, 96 + prefix), private, what }
 }
 
 const fn v6(segments: [u16; 8], prefix: u8, private: bool, what: &'static str) -> Range {
     let [a, b, c, d, e, f, g, h] = segments;
     let first = Ipv6Addr::new(a, b, c, d, e, f, g, h);
-    Range { first, prefix, private, what }
+    Range { network: Ipv6Net::new_assert(first, prefix), private, what }
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use super::Outcome;
@@ -57,7 +58,7 @@ impl Cache {
     }
 
     fn slot(&self, address: &str) -> Arc<Slot> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         kept.clock += 1;
         let used = kept.clock;
         if let Some(entry) = kept.by_address.get_mut(address).filter(|entry| entry.slot.is_fresh()) {
@@ -74,7 +75,7 @@ impl Cache {
 
     /// Counts what has been read; forgets what could not be tried.
     fn settle(&self, address: &str, slot: &Arc<Slot>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         let Some(entry) = kept.by_address.get_mut(address).filter(|entry| Arc::ptr_eq(&entry.slot, slot)) else {
             return;
         };
@@ -157,7 +158,7 @@ mod tests {
         assert!(ask(&cache, "d", size).await);
         assert!(!ask(&cache, "a", size).await);
         assert!(ask(&cache, "b", size).await, "it was used longest ago");
-        assert!(cache.0.lock().unwrap().bytes <= MAX_KEPT_BYTES);
+        assert!(cache.0.lock().bytes <= MAX_KEPT_BYTES);
     }
 
     #[tokio::test]
@@ -167,7 +168,7 @@ mod tests {
             let failed = async { Ok::<_, Infallible>(Err(Arc::new(PictureError::NotAPicture))) };
             assert!(cache.get(&n.to_string(), failed).await.unwrap().is_err());
         }
-        let kept = cache.0.lock().unwrap();
+        let kept = cache.0.lock();
         assert!(kept.by_address.len() == most && !kept.by_address.contains_key("0"));
     }
 

@@ -2,36 +2,27 @@
 //!
 //! There is no client with a pool here on purpose: each connection goes to the very address that was checked.
 
-use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-    time::Duration,
-};
+use std::{net::SocketAddr, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Empty};
-use hyper::{body::Incoming, client::conn::http1};
-use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-    time::{Instant, sleep_until, timeout},
-};
-use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
-use url::{Host, Position, Url};
+use http::{Response, StatusCode, header};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::time::{Instant, sleep_until, timeout};
+use url::{Host, Url};
 
 use super::{
     PictureError,
     address::{self, OutOfReach},
     format::Format,
 };
-use cardinal_base::config::Cidr;
+use cardinal_base::{
+    config::Cidr,
+    http_client::{self, HttpClient},
+};
 
 /// For everything together: names, connections, redirects, the body.
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(10);
-/// A site with a dead address and a live one must not use up the whole time.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longer than it takes to find out about nearly every name.
 const REFUSAL_TIME: Duration = Duration::from_millis(500);
 /// Names with dozens of addresses exist; trying them all does not help.
@@ -41,15 +32,13 @@ const MAX_REDIRECTS: usize = 5;
 pub const MAX_URL: usize = 2_048;
 /// The largest picture: what a camera makes, and no more than a browser is glad to draw.
 pub const MAX_BYTES: usize = 8 << 20;
-const MAX_HEAD: usize = 64 << 10;
 /// Bytes that are enough to tell what a file is.
 const ENOUGH_TO_DETECT: usize = 256;
 const ACCEPTED: &str = "image/avif,image/webp,image/png,image/jpeg,image/gif";
-const AGENT: &str = concat!("cardinal/", env!("CARGO_PKG_VERSION"));
 
 /// Reads pictures from the internet, and from the private networks that the operator has opened.
 pub(super) struct Fetcher {
-    tls: TlsConnector,
+    client: HttpClient,
     opened: Vec<Cidr>,
 }
 
@@ -89,14 +78,11 @@ enum Step {
     Redirect(Url),
 }
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
-
 impl Fetcher {
     /// # Errors
     /// The TLS library refuses its own settings.
     pub(super) fn new(opened: Vec<Cidr>) -> anyhow::Result<Self> {
-        Ok(Self { tls: cardinal_base::tls::connector()?, opened })
+        Ok(Self { client: HttpClient::new()?, opened })
     }
 
     /// # Errors
@@ -119,48 +105,18 @@ impl Fetcher {
     }
 
     async fn step(&self, url: &Url) -> Result<Step, PictureError> {
-        let stream = self.open(url).await?;
-        let handshake = http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream));
-        let (mut sender, connection) = handshake.await.map_err(PictureError::Http)?;
-        let exchange = async {
-            let response = sender.send_request(request(url)?).await.map_err(PictureError::Http)?;
-            read(url, response).await
-        };
-        // The connection is driven here and not in a task of its own: when this future is dropped, all that it opened
-        // is closed with it.
-        let driver = async {
-            let _ = connection.await; // its failure reaches the exchange too, which then says so
-            std::future::pending().await
-        };
-        tokio::select! {
-            answer = exchange => answer,
-            never = driver => never,
-        }
-    }
-
-    async fn open(&self, url: &Url) -> Result<Box<dyn Stream>, PictureError> {
-        let host = url.host().ok_or(PictureError::NotAWebAddress)?;
-        let port = url.port_or_known_default().ok_or(PictureError::NotAWebAddress)?;
-        let stream = connect(&self.find(&host, port).await?).await?;
-        if url.scheme() == "http" {
-            return Ok(Box::new(stream));
-        }
-        let name = match host {
-            Host::Domain(name) => {
-                ServerName::try_from(name.to_owned()).map_err(|error| PictureError::Tls(io::Error::other(error)))?
-            }
-            Host::Ipv4(address) => IpAddr::V4(address).into(),
-            Host::Ipv6(address) => IpAddr::V6(address).into(),
-        };
-        Ok(Box::new(self.tls.connect(name, stream).await.map_err(PictureError::Tls)?))
+        let request = http_client::get(url, ACCEPTED).map_err(|_| PictureError::NotAWebAddress)?;
+        let stream = self.client.connect_to(url, &self.find(url).await?).await?;
+        http_client::exchange(stream, request, |response| read(url, response)).await
     }
 
     /// A name that is not there and one of the network behind the host are refused after the same time, or the time
     /// would give away which it is.
-    async fn find(&self, host: &Host<&str>, port: u16) -> Result<Vec<SocketAddr>, PictureError> {
+    async fn find(&self, url: &Url) -> Result<Vec<SocketAddr>, PictureError> {
         let begun = Instant::now();
-        let found = resolve(host, port).await.and_then(|addresses| self.permitted(addresses));
-        if found.is_err() && matches!(host, Host::Domain(_)) {
+        let resolved = http_client::resolve(url).await.map_err(PictureError::from);
+        let found = resolved.and_then(|addresses| self.permitted(addresses));
+        if found.is_err() && matches!(url.host(), Some(Host::Domain(_))) {
             sleep_until(begun + REFUSAL_TIME).await;
         }
         found
@@ -179,35 +135,6 @@ impl Fetcher {
         permitted.truncate(MAX_ADDRESSES);
         if permitted.is_empty() { Err(PictureError::OutOfReach(refused)) } else { Ok(permitted) }
     }
-}
-
-async fn resolve(host: &Host<&str>, port: u16) -> Result<Vec<SocketAddr>, PictureError> {
-    Ok(match host {
-        Host::Ipv4(address) => vec![SocketAddr::new(IpAddr::V4(*address), port)],
-        Host::Ipv6(address) => vec![SocketAddr::new(IpAddr::V6(*address), port)],
-        Host::Domain(name) => tokio::net::lookup_host((*name, port)).await.map_err(PictureError::NoSuchHost)?.collect(),
-    })
-}
-
-async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, PictureError> {
-    let mut failure = io::Error::from(io::ErrorKind::TimedOut);
-    for address in addresses {
-        match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => failure = error,
-            Err(_) => {}
-        }
-    }
-    Err(PictureError::Connect(failure))
-}
-
-fn request(url: &Url) -> Result<Request<Empty<Bytes>>, PictureError> {
-    Request::get(&url[Position::BeforePath..Position::AfterQuery])
-        .header(header::HOST, &url[Position::BeforeHost..Position::AfterPort])
-        .header(header::ACCEPT, HeaderValue::from_static(ACCEPTED))
-        .header(header::USER_AGENT, AGENT)
-        .body(Empty::new())
-        .map_err(|_| PictureError::NotAWebAddress)
 }
 
 async fn read(url: &Url, response: Response<Incoming>) -> Result<Step, PictureError> {

@@ -9,14 +9,13 @@ use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header};
 
 use crate::http::error::ApiResult;
 use crate::{
-    api,
     app::App,
-    audit::{self, AuditAction},
+    audit,
     http::{
         body::Body, compression::Negotiation, cors, forwarded::Origin, path, problem, reply::Reply,
         request_body::RequestBody,
     },
-    router,
+    router::{self, Route, Row},
 };
 use cardinal_base::{
     codes,
@@ -43,6 +42,8 @@ pub struct Cx<'a> {
     pub uri: Uri,
     pub origin: Option<HeaderValue>,
     asked: Negotiation,
+    /// The row of the core's table that fits.
+    pub route: Option<&'a Route<App>>,
     /// The route's template, for the log and metrics; empty while none is found.
     pub template: &'static str,
     pub caller: Option<SharedCaller>,
@@ -67,6 +68,7 @@ impl<'a> Cx<'a> {
             uri: request.uri().clone(),
             asked: Negotiation::new(request.method(), request.headers()),
             origin: request.headers().get(header::ORIGIN).cloned(),
+            route: None,
             template: "",
             caller: None,
             meter: None,
@@ -75,11 +77,18 @@ impl<'a> Cx<'a> {
         }
     }
 
+    /// The row that fits, when there is one. A plugin's route has a meter of its own, which is found later.
+    pub fn set_row(&mut self, row: Option<Row<'a, App>>) {
+        if let Some((route, meter)) = row {
+            (self.route, self.template, self.meter) = (Some(route), route.path, Some(meter));
+        }
+    }
+
     /// An administrative act that the caller may not do is counted in the audit log.
     pub fn note_refusal(&self, outcome: &ApiResult<Reply>) {
         let (Some(caller), Some(code)) = (&self.caller, audit::is_refusal(outcome)) else { return };
-        let Some(act) = AuditAction::of_route(&self.method, self.template) else { return };
-        let target = router::object_of(self.template, self.uri.path());
+        let Some((route, act)) = self.route.and_then(|route| Some((route, route.audits?))) else { return };
+        let target = router::object_of(route.path, self.uri.path());
         self.app.audit.refused(caller, self.peer, self.request_id.to_string(), act, target, code);
     }
 
@@ -154,7 +163,7 @@ impl<'a> Cx<'a> {
             key_id: self.caller.as_ref().and_then(|caller| caller.key.as_ref()).map(|(id, _)| *id),
             code,
             cause,
-            is_probe: api::is_probe(self.template),
+            is_probe: self.route.is_some_and(|route| route.is_polled),
         });
     }
 }

@@ -12,21 +12,20 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use super::{Credential, RECHECK_RIGHTS};
 use crate::{
-    app::App,
+    call::{Credential, RECHECK_RIGHTS},
     http::{
         body::{Body, BoxError},
-        reply::Reply,
+        reply::{Reply, WatchesItself},
     },
 };
-use cardinal_identity::auth::caller::SharedCaller;
+use cardinal_identity::auth::{Auth, caller::SharedCaller};
 
 /// While the database is away, and the stream waits.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 
 struct Stream {
-    app: Arc<App>,
+    auth: Arc<Auth>,
     caller: SharedCaller,
     credential: Credential,
     body: Body,
@@ -37,13 +36,9 @@ struct Stream {
     is_over: bool,
 }
 
-/// A mark on a reply that ends by itself when its caller may no longer read it.
-#[derive(Clone, Copy)]
-pub struct WatchesItself;
-
 /// Binds the reply to the rights with which it was asked for, where it is a stream without a known end.
 pub(super) fn bind(
-    app: &Arc<App>,
+    auth: &Arc<Auth>,
     caller: &SharedCaller,
     credential: HeaderValue,
     peer: IpAddr,
@@ -57,11 +52,11 @@ pub(super) fn bind(
     let ends_anywhere = media_type.starts_with(b"text/event-stream");
     reply.map(|body| {
         let stream = Stream {
-            app: Arc::clone(app),
+            auth: Arc::clone(auth),
             caller: Arc::clone(caller),
             credential: Credential::from_header(credential, peer),
             body,
-            changes: app.auth.rights_changes(),
+            changes: auth.rights_changes(),
             next_look: Instant::now(), // a change since the request was let in
             ends_anywhere,
             is_over: false,
@@ -97,7 +92,7 @@ impl Stream {
         loop {
             self.changes.mark_unchanged();
             self.next_look = Instant::now() + RECHECK_RIGHTS;
-            match self.credential.identify(&self.app).await {
+            match self.credential.identify(&self.auth).await {
                 Ok(caller) => return caller.scopes.as_text() == self.caller.scopes.as_text(),
                 Err(error) if error.status().is_client_error() => return false,
                 Err(_) => sleep(RETRY_EVERY).await,

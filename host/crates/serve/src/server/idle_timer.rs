@@ -9,12 +9,13 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
 use hyper::rt::{Sleep, Timer};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::connections::OpenConnection;
@@ -70,7 +71,7 @@ impl Future for Wait {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut armed = self.armed.lock();
         let Some(sleep) = armed.as_mut() else {
             let sleep = armed.insert(Box::pin(tokio::time::sleep_until(self.deadline)));
             return sleep.as_mut().poll(cx);

@@ -60,16 +60,16 @@ pub async fn from_maker(client: &impl GenericClient, maker: Uuid) -> Result<Vec<
                  SELECT k.id, k.budget_key_id, k.rate_per_minute, k.rate_burst, k.made_by_key_id, k.scopes, k.revoked_at
                  FROM makers m JOIN public.admin_api_keys k ON k.id = m.made_by_key_id
                ) CYCLE id SET seen_before USING path
-               SELECT id, coalesce(budget_key_id, id), rate_per_minute, rate_burst,
-                      CASE WHEN revoked_at IS NULL THEN scopes END
+               SELECT id, coalesce(budget_key_id, id) AS budget, rate_per_minute, rate_burst,
+                      CASE WHEN revoked_at IS NULL THEN scopes END AS scopes
                FROM makers WHERE NOT seen_before ORDER BY cardinality(path)";
     let rows = client.query(&client.prepare_cached(sql).await?, &[&maker]).await?;
     let maker = |row: &Row| Maker {
-        id: row.get(0),
-        budget: row.get(1),
-        rate_per_minute: row.get(2),
-        rate_burst: row.get(3),
-        scopes: row.get(4),
+        id: row.get("id"),
+        budget: row.get("budget"),
+        rate_per_minute: row.get("rate_per_minute"),
+        rate_burst: row.get("rate_burst"),
+        scopes: row.get("scopes"),
     };
     Ok(rows.iter().map(maker).collect())
 }

@@ -11,11 +11,25 @@ use cardinal_database::{bounded_rows::Rows, pool::Connection};
 /// a plan takes longer than most of them run. Set for the transaction: nothing is left behind on a connection that others
 /// use, poolers' too.
 macro_rules! begin {
-    ($plan:literal) => {
+    ($timeout:literal, $plan:literal) => {
         concat!(
-            "BEGIN READ ONLY; SET LOCAL statement_timeout = '2s'; SET LOCAL work_mem = '32MB'; SET LOCAL jit = off; ",
-            "SET LOCAL plan_cache_mode = ",
+            "BEGIN READ ONLY; SET LOCAL work_mem = '32MB'; SET LOCAL jit = off; SET LOCAL statement_timeout = ",
+            $timeout,
+            "; SET LOCAL plan_cache_mode = ",
             $plan
+        )
+    };
+}
+
+/// A walk is planned once for all values, and along its indexes: nothing else reads no more than the page needs. Not
+/// knowing how few rows that is, the planner would sort, hash or start workers.
+macro_rules! begin_walk {
+    ($timeout:literal) => {
+        concat!(
+            begin!($timeout, "force_generic_plan"),
+            "; SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL enable_seqscan = off; ",
+            "SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL enable_hashjoin = off; ",
+            "SET LOCAL enable_mergejoin = off"
         )
     };
 }
@@ -31,22 +45,32 @@ pub(super) struct Statement {
     pub planned: PlanMode,
 }
 
-/// What values a statement is planned for.
+/// What a statement is planned for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlanMode {
-    /// For those that it comes with: the plan depends on how rare one of them is.
+    /// The values that it comes with: the plan depends on how rare one of them is.
     Each,
-    /// For any: its form leaves the planner no choice that values would decide. Parsing and planning takes longer than
-    /// most of these run.
-    Once,
+    /// The same, by the index of what it gathers.
+    Gathering,
+    /// Any values, along the list's order.
+    Walk,
+    /// The same to the end of a million cards, should it come to that.
+    LongWalk,
 }
 
 impl PlanMode {
     const fn begin(self) -> &'static str {
         match self {
-            Self::Each => begin!("force_custom_plan"),
-            // Not knowing the values, the planner would start workers for a handful of rows.
-            Self::Once => begin!("force_generic_plan; SET LOCAL max_parallel_workers_per_gather = 0"),
+            Self::Each => begin!("'2s'", "force_custom_plan"),
+            Self::Gathering => {
+                concat!(
+                    begin!("'2s'", "force_custom_plan"),
+                    "; SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL enable_seqscan = off; ",
+                    "SET LOCAL enable_indexonlyscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
+                )
+            }
+            Self::Walk => begin_walk!("'2s'"),
+            Self::LongWalk => begin_walk!("'20s'"),
         }
     }
 }
@@ -57,8 +81,10 @@ impl Statement {
         let rows = async {
             match self.planned {
                 // Without a name it is planned for its values, and nothing is left of it.
-                PlanMode::Each => self.in_terms(client, client.query_typed_raw(&self.sql, self.query.typed())).await,
-                PlanMode::Once => {
+                PlanMode::Each | PlanMode::Gathering => {
+                    self.in_terms(client, client.query_typed_raw(&self.sql, self.query.typed())).await
+                }
+                PlanMode::Walk | PlanMode::LongWalk => {
                     if client.statement_cache.size() > KEPT {
                         client.statement_cache.clear();
                     }
@@ -74,7 +100,7 @@ impl Statement {
         }
     }
 
-    /// The same for a statement that needs no terms of its own.
+    /// The same of a statement along an index that holds nothing else: it needs no terms of its own.
     pub(super) async fn rows_at_once(&self, client: &Connection) -> Result<Rows, StoreError> {
         let statement = client.prepare_cached(&self.sql).await?;
         Ok(Rows::read(client.query_raw(&statement, self.query.values()).await?).await?)

@@ -34,17 +34,25 @@ impl TypedValue for i64 {
     const TYPE: Type = Type::INT8;
 }
 
+impl TypedValue for i32 {
+    const TYPE: Type = Type::INT4;
+}
+
+impl TypedValue for bool {
+    const TYPE: Type = Type::BOOL;
+}
+
+impl TypedValue for Vec<i32> {
+    const TYPE: Type = Type::INT4_ARRAY;
+}
+
 impl TypedValue for OffsetDateTime {
     const TYPE: Type = Type::TIMESTAMPTZ;
 }
 
-/// Title and SKU as lines of one text, as the index `master_cards_search` has them. The database's own collation folds
-/// the case of every script; that of the columns knows ASCII only.
+/// Title and SKU as lines of one text, as `card_words` has them. The database's own collation folds the case
+/// of every script; that of the columns knows ASCII only.
 const SEARCHED: &str = r#"lower((E'\n' || c.title || E'\n' || c.sku) COLLATE "default")"#;
-
-/// The keys of the index `master_cards_search`: three characters each, and the status behind two line ends, where no
-/// text has any.
-const KEYS: &str = r#"(public.card_search_keys(lower((E'\n' || c.title || E'\n' || c.sku) COLLATE "default")) || (E'\n\n' || c.status))"#;
 
 /// A WHERE clause on cards `c` and its parameters; also what exports and bulk actions pick by.
 pub struct Conditions {
@@ -62,18 +70,9 @@ impl Conditions {
         query
     }
 
-    /// The same, so that the search goes by its index: where many cards are expected, that is the slower way.
-    pub(crate) fn indexed(filter: &Filter) -> Self {
-        let mut query = Self::from_filter(filter);
-        if let Some(text) = &filter.q {
-            let keyed = if is_short(text) { format!("\n{text}") } else { text.clone() };
-            let keys = r#"public.card_search_keys(lower(?::text COLLATE "default"))"#;
-            query.add(&format!("{KEYS} @> {keys}"), keyed);
-            if let Some(status) = filter.status {
-                query.add(&format!(r"{KEYS} @> ARRAY[E'\n\n' || ?::text]"), status);
-            }
-        }
-        query
+    /// No condition yet.
+    pub(super) fn none() -> Self {
+        Self { sql: String::new(), params: Vec::new() }
     }
 
     fn without_search(filter: &Filter) -> Self {
@@ -106,27 +105,24 @@ impl Conditions {
         query
     }
 
-    /// Three characters or more match anywhere, fewer match beginnings: a short word anywhere
-    /// would read the whole table.
     fn contains(&mut self, text: &str) {
-        let escaped = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
-        let pattern = if is_short(text) { format!("%\n{escaped}%") } else { format!("%{escaped}%") };
-        self.add(&format!(r#"{SEARCHED} LIKE lower(?::text COLLATE "default")"#), pattern);
+        self.add(&format!(r#"{SEARCHED} LIKE lower(?::text COLLATE "default")"#), pattern(text));
     }
 
-    /// Only what lies behind `place`, where `value` is what the list is sorted by.
+    /// The condition that a row lies behind `place` in a list by `column`, whose column of that row is `value`.
     pub(super) fn behind(
         &mut self,
-        by: Column,
+        column: Column,
         value: &str,
+        id: &str,
         place: &Place,
         descending: bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<String, StoreError> {
         let compare = if descending { "<" } else { ">" };
-        let bound = match by {
+        let bound = match column {
             Column::CreatedAt => {
-                self.add(&format!("c.id {compare} ?"), place.id);
-                return Ok(());
+                let at = self.bind(place.id);
+                return Ok(format!("{id} {compare} ${at}"));
             }
             Column::UpdatedAt => {
                 let at = OffsetDateTime::parse(&place.value, &Rfc3339).map_err(|_| PageError::Cursor)?;
@@ -134,14 +130,8 @@ impl Conditions {
             }
             Column::Title | Column::Sku => self.bind(place.value.clone()),
         };
-        let id = self.bind(place.id);
-        self.sql.push_str(&format!(" AND ({value}, c.id) {compare} (${bound}, ${id})"));
-        Ok(())
-    }
-
-    /// The conditions from here on, apart from those before; the parameters go on counting.
-    pub(super) fn split(&mut self) -> String {
-        std::mem::replace(&mut self.sql, "true".to_owned())
+        let at = self.bind(place.id);
+        Ok(format!("({value}, {id}) {compare} (${bound}, ${at})"))
     }
 
     /// Adds a condition whose every `?` is the one parameter.
@@ -165,6 +155,18 @@ impl Conditions {
     pub(crate) fn typed(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
         self.params.iter().map(|(value, of)| (&**value as &(dyn ToSql + Sync), of.clone())).collect()
     }
+}
+
+/// What the words of a card are LIKE that a search finds. Three characters or more match anywhere, fewer match
+/// beginnings: the index of searches knows no shorter keys.
+pub(super) fn pattern(text: &str) -> String {
+    let escaped = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+    if is_short(text) { format!("%\n{escaped}%") } else { format!("%{escaped}%") }
+}
+
+/// The text whose keys the words of such a card have.
+pub(super) fn keyed(text: &str) -> String {
+    if is_short(text) { format!("\n{text}") } else { text.to_owned() }
 }
 
 fn is_short(text: &str) -> bool {

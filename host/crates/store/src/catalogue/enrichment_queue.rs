@@ -5,9 +5,10 @@
 use std::{
     collections::HashMap,
     hash::{BuildHasher as _, RandomState},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{runtime::Handle, sync::oneshot};
 use uuid::Uuid;
 
@@ -118,7 +119,7 @@ impl EnrichmentQueue {
 
     fn shard(&self, card: Uuid) -> MutexGuard<'_, HashMap<Uuid, Queue>> {
         let number = self.0.hasher.hash_one(card) as usize % SHARDS;
-        self.0.shards[number].lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.shards[number].lock()
     }
 }
 

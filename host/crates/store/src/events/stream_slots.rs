@@ -1,10 +1,8 @@
 //! How many read along, on this host and by whom.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::error::StoreError;
@@ -40,12 +38,12 @@ impl StreamSlots {
     }
 
     pub fn taken(&self) -> usize {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).all
+        self.taken.lock().all
     }
 
     /// A slot for a user: 503 when the host has none left, 429 when the user has too many.
     pub fn take(self: &Arc<Self>, user: Uuid) -> Result<StreamSlot, StoreError> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.taken.lock();
         if taken.all >= self.per_host {
             let detail = "As many readers as this host takes are connected.".to_owned();
             return Err(StoreError::Busy { detail, retry_after: RETRY_SECONDS });
@@ -63,7 +61,7 @@ impl StreamSlots {
 
 impl Drop for StreamSlot {
     fn drop(&mut self) {
-        let mut taken = self.slots.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.slots.taken.lock();
         taken.all -= 1;
         if let Some(own) = taken.by_user.get_mut(&self.user) {
             *own -= 1;
@@ -87,7 +85,7 @@ mod tests {
         assert_eq!(slots.take(Uuid::now_v7()).unwrap_err().code().status, 503);
         drop((own, others));
         assert_eq!(slots.taken(), 0);
-        assert!(slots.taken.lock().unwrap().by_user.is_empty());
+        assert!(slots.taken.lock().by_user.is_empty());
         slots.take(Uuid::nil()).unwrap();
     }
 }

@@ -27,24 +27,24 @@ pub struct Account {
 }
 
 const COLUMNS: &str = "u.id, u.username, u.kind, u.role, u.disabled_at, u.created_at, u.updated_at, u.oidc_iss, \
-     u.oidc_sub, u.password_hash IS NOT NULL";
+     u.oidc_sub, u.password_hash IS NOT NULL AS has_password";
 
 /// Whoever can log in and may do everything.
 const IS_OWNER: &str = "u.kind = 'user' AND u.role = 'owner' AND u.disabled_at IS NULL AND u.deleted_at IS NULL \
      AND u.password_hash IS NOT NULL";
 
 fn from_row(row: &Row) -> Account {
-    let (issuer, subject): (Option<String>, Option<String>) = (row.get(7), row.get(8));
+    let (issuer, subject): (Option<String>, Option<String>) = (row.get("oidc_iss"), row.get("oidc_sub"));
     Account {
-        id: row.get(0),
-        username: row.get(1),
-        kind: row.get(2),
-        role: row.get(3),
-        disabled_at: row.get(4),
-        created_at: row.get(5),
-        updated_at: row.get(6),
+        id: row.get("id"),
+        username: row.get("username"),
+        kind: row.get("kind"),
+        role: row.get("role"),
+        disabled_at: row.get("disabled_at"),
+        created_at: row.get("created_at"),
+        updated_at: row.get("updated_at"),
         identity: issuer.zip(subject),
-        has_password: row.get(9),
+        has_password: row.get("has_password"),
     }
 }
 

@@ -8,11 +8,12 @@ use cardinal_base::config::{Paths, Plugins, Trust};
 use cardinal_control::link::{ProvisionFault, ProvisionRequest};
 use cardinal_package::{
     kept,
-    manifest::{Manifest, hints},
+    manifest::hints,
     package,
     signature::Keys,
+    stages::{Examined, Scanned, Trusted},
     state::Refusal,
-    trust::{Lock, Owners},
+    trust::{Lock, Owners, TrustRule},
 };
 
 /// What of a package matters to the database.
@@ -38,12 +39,13 @@ pub fn find(paths: &Paths, plugins: &Plugins, request: &ProvisionRequest) -> Res
     let mut lying = package::find(&folder).map_err(unreadable)?;
     // A package mostly has its plugin's name, and reading one whole takes long.
     lying.sort_by_key(|path| path.file_stem() != Some(OsStr::new(&request.plugin)));
+    let keys = Keys::load(&plugins.trust_keys);
     let lying = lying.into_iter().map(|path| (path, false)).chain(kept.map(|path| (path, true)));
     for (path, is_kept) in lying.filter(|(path, _)| is_manifest_of(path, &request.plugin)) {
-        // What cannot be read is somebody else's trouble, or a package that has changed.
-        let Ok(found) = package::read(&path) else { continue };
-        if found.sha256 == request.sha256 && hints(&found.manifest).name.as_deref() == Some(&request.plugin) {
-            return Ok(Package { is_kept, ..judge(found, plugins, request)? });
+        // One that cannot be read is another plugin's, or has changed since.
+        let Ok(found) = Scanned::new(path, Ok(())).examine(&keys) else { continue };
+        if found.package().sha256 == request.sha256 && found.hints().name.as_deref() == Some(&request.plugin) {
+            return Ok(Package { is_kept, ..judge(found, plugins)? });
         }
     }
     Err(ProvisionFault::refused(
@@ -73,19 +75,23 @@ fn is_manifest_of(path: &Path, plugin: &str) -> bool {
     package::manifest_of(path).and_then(|manifest| hints(&manifest).name).as_deref() == Some(plugin)
 }
 
-fn judge(found: package::Package, plugins: &Plugins, request: &ProvisionRequest) -> Result<Package, ProvisionFault> {
-    let (manifest, _) = Manifest::read(&found.manifest).map_err(|problems| fault(problems.into()))?;
-    let signed = Keys::load(&plugins.trust_keys).judge(found.signature.as_deref(), &found.signed_bytes());
-    // What only records does not depend on what it has recorded.
+fn judge(found: Examined, plugins: &Plugins) -> Result<Package, ProvisionFault> {
     let lock = match plugins.trust {
-        Trust::Record => Lock::default(),
-        Trust::Lock | Trust::Signed => Lock::load(&plugins.lock_file)
-            .map_err(|error| ProvisionFault::Unavailable(format!("the lock file cannot be read: {error}")))?,
+        Trust::Record => None,
+        Trust::Lock | Trust::Signed => Some(
+            Lock::load(&plugins.lock_file)
+                .map_err(|error| ProvisionFault::Unavailable(format!("the lock file cannot be read: {error}")))?,
+        ),
     };
-    lock.admit(plugins.trust, &request.plugin, &found.sha256, &signed).map_err(fault)?;
-    let schema_sql = found.schema_sql.unwrap_or_default();
-    let (version, connections) = (manifest.version.to_string(), manifest.limits.db_connections);
-    Ok(Package { version, schema_sql, connections, is_kept: false })
+    let rule = TrustRule::new(plugins.trust, lock, &plugins.lock_file);
+    let described = found.trust(&rule).and_then(Trusted::describe).map_err(fault)?;
+    let (manifest, package) = described.into_parts();
+    Ok(Package {
+        version: manifest.version.to_string(),
+        schema_sql: package.schema_sql.unwrap_or_default(),
+        connections: manifest.limits.db_connections,
+        is_kept: false,
+    })
 }
 
 fn fault(refusal: Refusal) -> ProvisionFault {

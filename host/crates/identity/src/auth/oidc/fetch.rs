@@ -4,27 +4,18 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
-use http::{Request, StatusCode, header};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-};
-use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
+use http::StatusCode;
+use http_body_util::{BodyExt, Limited};
 use url::Url;
 
-use cardinal_base::tls;
+use cardinal_base::http_client::{self, HttpClient};
 
 /// From the look-up of the name to the last byte.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of a discovery document or a key set.
 const LIMIT: usize = 256 * 1024;
-const AGENT: &str = concat!("cardinal/", env!("CARGO_PKG_VERSION"));
 
-/// Fetches over TLS.
-pub(super) struct Fetcher(TlsConnector);
+pub(super) struct Fetcher(HttpClient);
 
 /// What the provider answered when it answered at all.
 pub(super) struct Answer {
@@ -34,47 +25,24 @@ pub(super) struct Answer {
 
 impl Fetcher {
     pub(super) fn new() -> anyhow::Result<Self> {
-        Ok(Self(tls::connector()?))
+        Ok(Self(HttpClient::new()?))
     }
 
     /// # Errors
-    /// Nobody answers, in time or at all, or with more than is read.
+    /// No answer comes, in time or at all, or one with more than is read.
     pub(super) async fn get(&self, url: &Url) -> anyhow::Result<Answer> {
         let answer = tokio::time::timeout(FETCH_TIMEOUT, self.exchange(url)).await;
         answer.unwrap_or_else(|_| bail!("no answer in {FETCH_TIMEOUT:?}")).with_context(|| format!("GET {url}"))
     }
 
     async fn exchange(&self, url: &Url) -> anyhow::Result<Answer> {
-        let host = url.host_str().context("the address has no host")?;
-        let port = url.port_or_known_default().context("the address has no port")?;
-        let name = host.trim_start_matches('[').trim_end_matches(']');
-        let stream = TcpStream::connect((name, port)).await.context("connecting")?;
-        if url.scheme() == "http" {
-            return ask(stream, url).await;
-        }
-        let name = ServerName::try_from(name.to_owned())?;
-        ask(self.0.connect(name, stream).await.context("the TLS handshake")?, url).await
-    }
-}
-
-async fn ask<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, url: &Url) -> anyhow::Result<Answer> {
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let authority = &url[url::Position::BeforeHost..url::Position::AfterPort];
-    let request = Request::get(&url[url::Position::BeforePath..url::Position::AfterQuery])
-        .header(header::HOST, authority)
-        .header(header::ACCEPT, "application/json")
-        .header(header::USER_AGENT, AGENT)
-        .body(Empty::<Bytes>::new())?;
-    let answer = async {
-        let (parts, body) = sender.send_request(request).await?.into_parts();
-        let body = Limited::new(body, LIMIT).collect().await.map_err(|error| anyhow::anyhow!(error))?;
-        anyhow::Ok(Answer { status: parts.status, body: body.to_bytes() })
-    };
-    // The connection does its work only while it is polled; both end here.
-    let (answer, connection) = (std::pin::pin!(answer), std::pin::pin!(connection));
-    match futures_util::future::select(answer, connection).await {
-        futures_util::future::Either::Left((answer, _)) => answer,
-        futures_util::future::Either::Right((_, answer)) => answer.await,
+        let request = http_client::get(url, "application/json")?;
+        http_client::exchange(self.0.connect(url).await?, request, |response| async {
+            let (parts, body) = response.into_parts();
+            let body = Limited::new(body, LIMIT).collect().await.map_err(|error| anyhow::anyhow!(error))?;
+            Ok(Answer { status: parts.status, body: body.to_bytes() })
+        })
+        .await
     }
 }
 
@@ -137,7 +105,7 @@ mod tests {
     fn trusting_the_site() -> Fetcher {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from(CERTIFICATE)).unwrap();
-        Fetcher(tls::trusting(roots).unwrap())
+        Fetcher(HttpClient::trusting(roots).unwrap())
     }
 
     #[tokio::test]

@@ -1,11 +1,9 @@
 //! Tokens whose signature has been verified, until they expire: verifying costs a hundred times as
 //! much as looking one up.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{collections::HashMap, sync::Arc};
 
+use parking_lot::RwLock;
 use time::{Duration, OffsetDateTime};
 
 use super::{
@@ -43,12 +41,12 @@ pub(super) struct TokenCache([RwLock<HashMap<[u8; 32], Entry>>; SHARDS]);
 
 impl TokenCache {
     pub(super) fn get(&self, token: &[u8; 32], now: OffsetDateTime) -> Option<Arc<Identity>> {
-        let shard = self.shard(token).read().unwrap_or_else(PoisonError::into_inner);
+        let shard = self.shard(token).read();
         shard.get(token).filter(|entry| entry.good_until > now).map(|entry| Arc::clone(&entry.identity))
     }
 
     pub(super) fn keep(&self, token: &[u8; 32], identity: Arc<Identity>, now: OffsetDateTime) {
-        let mut shard = self.shard(token).write().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = self.shard(token).write();
         if shard.len() >= PER_SHARD {
             shard.retain(|_, entry| entry.good_until > now);
         }
@@ -63,7 +61,7 @@ impl TokenCache {
     pub(super) fn withdraw(&self, keys: &KeySet, now: OffsetDateTime) {
         let end = now.saturating_add(AFTER_WITHDRAWAL);
         for shard in &self.0 {
-            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+            let mut shard = shard.write();
             shard.retain(|_, entry| entry.good_until > now);
             for entry in shard.values_mut().filter(|entry| !keys.has(&entry.identity.signed_by)) {
                 entry.good_until = entry.good_until.min(end);
@@ -118,7 +116,7 @@ mod tests {
             token[..4].copy_from_slice(&i.to_le_bytes());
             verified.keep(&token, identity([0; 32], Duration::hours(1)), NOW);
         }
-        let kept: usize = verified.0.iter().map(|shard| shard.read().unwrap().len()).sum();
+        let kept: usize = verified.0.iter().map(|shard| shard.read().len()).sum();
         assert!(kept <= SHARDS * PER_SHARD, "{kept}");
     }
 }

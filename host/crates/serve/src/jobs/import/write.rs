@@ -6,12 +6,9 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::batches::Batch;
-use crate::{
-    app::App,
-    jobs::{
-        End, StepError, may_pass,
-        step::{ATTEMPTS, MAX_WAIT, pause, rights_gone, starter, went_on},
-    },
+use crate::jobs::{
+    End, Jobs, StepError, may_pass,
+    step::{ATTEMPTS, MAX_WAIT, pause, rights_gone, starter, went_on},
 };
 use cardinal_cards::row::{Row, Terms};
 use cardinal_store::{
@@ -30,7 +27,7 @@ const SOURCES_IGNORED: &str = "The rows' sources were ignored; `sources=keep` ta
 
 /// Writes an import's batches in their order.
 pub(super) struct Writer<'a> {
-    app: &'a App,
+    jobs: &'a Jobs,
     job: &'a Job,
     terms: &'a Terms,
     cancelled: &'a CancellationToken,
@@ -42,8 +39,8 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(app: &'a App, job: &'a Job, terms: &'a Terms, cancelled: &'a CancellationToken) -> Self {
-        Self { app, job, terms, cancelled, part: 0, read: 0, refused: 0, looked: None }
+    pub(super) fn new(jobs: &'a Jobs, job: &'a Job, terms: &'a Terms, cancelled: &'a CancellationToken) -> Self {
+        Self { jobs, job, terms, cancelled, part: 0, read: 0, refused: 0, looked: None }
     }
 
     /// Rows that were read, good and bad.
@@ -112,7 +109,7 @@ impl<'a> Writer<'a> {
     /// What a step that was not counted means: none is to try again, else whether the job ended.
     async fn again(&mut self, uncounted: StepError, failures: &mut u32) -> Option<Option<End>> {
         match uncounted {
-            StepError::Lost => match went_on(self.app, self.job.id, (self.part, 0)).await {
+            StepError::Lost => match went_on(self.jobs, self.job.id, (self.part, 0)).await {
                 Some((next, _)) => {
                     self.part = next;
                     Some(None)
@@ -136,8 +133,8 @@ impl<'a> Writer<'a> {
 
     async fn step(&mut self, batch: &Batch) -> Result<bool, StepError> {
         self.look_at_rights().await?;
-        self.app.pools.core.note_message(batch.rows.iter().map(Row::size).max().unwrap_or_default());
-        let mut client = self.app.pools.core.get().await?;
+        self.jobs.pool.note_message(batch.rows.iter().map(Row::size).max().unwrap_or_default());
+        let mut client = self.jobs.pool.get().await?;
         let mut work = client.transaction().await?;
         let outcome = if self.terms.dry_run {
             self.import().judge(&work, &batch.rows).await?
@@ -151,7 +148,7 @@ impl<'a> Writer<'a> {
         let refused = errors.len();
         let note = batch.ignores_sources.then_some(SOURCES_IGNORED);
         let step = Step { errors, note, ..self.counted(&outcome) };
-        let stop = jobs::count(&work, self.job.id, self.app.jobs.runner, &step).await?;
+        let stop = jobs::count(&work, self.job.id, self.jobs.runner, &step).await?;
         work.commit().await?;
         self.part += 1;
         self.refused += refused;
@@ -170,8 +167,8 @@ impl<'a> Writer<'a> {
 
     /// Everything that was kept, in one transaction.
     async fn all_or_nothing(&mut self) -> Result<End, StepError> {
-        starter(self.app, self.job, "cards:write").await?;
-        let mut client = self.app.pools.core.get().await?;
+        starter(self.jobs, self.job, "cards:write").await?;
+        let mut client = self.jobs.pool.get().await?;
         let mut work = client.transaction().await?;
         let (mut outcome, mut after) = (Outcome::default(), 0);
         loop {
@@ -185,7 +182,7 @@ impl<'a> Writer<'a> {
         }
         let errors = std::mem::take(&mut outcome.refused);
         if errors.is_empty() {
-            jobs::count(&work, self.job.id, self.app.jobs.runner, &self.counted(&outcome)).await?;
+            jobs::count(&work, self.job.id, self.jobs.runner, &self.counted(&outcome)).await?;
             work.commit().await?;
             return Ok(End::Done);
         }
@@ -193,16 +190,16 @@ impl<'a> Writer<'a> {
         let work = client.transaction().await?;
         self.refused = errors.len();
         let step = Step { errors, ..self.counted(&Outcome::default()) };
-        jobs::count(&work, self.job.id, self.app.jobs.runner, &step).await?;
+        jobs::count(&work, self.job.id, self.jobs.runner, &step).await?;
         work.commit().await?;
         Ok(self.nothing_written())
     }
 
     async fn look_at_rights(&mut self) -> Result<(), StepError> {
         if self.looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
-            starter(self.app, self.job, "cards:write").await?;
+            starter(self.jobs, self.job, "cards:write").await?;
             if self.terms.keeps_sources {
-                starter(self.app, self.job, "*").await?;
+                starter(self.jobs, self.job, "*").await?;
             }
             self.looked = Some(Instant::now());
         }

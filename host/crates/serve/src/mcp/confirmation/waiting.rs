@@ -1,12 +1,9 @@
 //! Calls that wait at this host for a person. Who decides here wakes them at once; what is decided at other hosts, or
 //! expires, one question to the database finds for all of them.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
     time::sleep,
@@ -40,13 +37,13 @@ impl Place {
 
 impl Waiting {
     pub(super) fn enter(&self, id: Uuid) -> Place {
-        let receiver = self.lock().entry(id).or_insert_with(|| watch::Sender::new(false)).subscribe();
+        let receiver = self.calls.lock().entry(id).or_insert_with(|| watch::Sender::new(false)).subscribe();
         self.arrived.notify_one();
         Place(receiver)
     }
 
     pub(super) fn wake(&self, ids: &[Uuid]) {
-        let mut calls = self.lock();
+        let mut calls = self.calls.lock();
         for id in ids {
             if let Some(call) = calls.remove(id) {
                 call.send_replace(true);
@@ -71,13 +68,9 @@ impl Waiting {
 
     /// Those that somebody still waits for.
     fn ids(&self) -> Vec<Uuid> {
-        let mut calls = self.lock();
+        let mut calls = self.calls.lock();
         calls.retain(|_, call| call.receiver_count() > 0);
         calls.keys().copied().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, watch::Sender<bool>>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

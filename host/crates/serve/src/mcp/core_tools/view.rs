@@ -8,7 +8,10 @@ use uuid::Uuid;
 
 use crate::http::error::{ApiError, ApiResult};
 use crate::mcp::resources;
-use cardinal_cards::card::{Card, PartialCard};
+use cardinal_cards::{
+    card::{Card, PartialCard},
+    filter::members,
+};
 
 const KNOWN: [&str; 9] = ["id", "title", "sku", "status", "kinds", "attributes", "version", "created_at", "updated_at"];
 /// What a list shows of a card.
@@ -35,15 +38,9 @@ impl Members {
 
     /// Those of a list by commas, and the id.
     pub(super) fn parse(list: &str) -> ApiResult<Self> {
-        let mut members = vec!["id"];
-        for name in list.split(',').map(str::trim) {
-            match KNOWN.iter().find(|known| **known == name) {
-                Some(known) if members.contains(known) => {}
-                Some(known) => members.push(known),
-                None => return Err(ApiError::invalid("/fields", format!("It is a list of {}.", KNOWN.join(", ")))),
-            }
-        }
-        Ok(Self(members))
+        let members = members(list.split(',').map(str::trim), &KNOWN);
+        let refuse = || ApiError::invalid("/fields", format!("It is a list of {}.", KNOWN.join(", ")));
+        members.map(Self).ok_or_else(refuse)
     }
 
     pub(super) fn has(&self, name: &str) -> bool {

@@ -1,0 +1,18 @@
+import { minify } from 'terser';
+import type { Plugin } from 'vite';
+
+/** Another minifier over what the bundler's own has left: it drops arguments that nothing reads, and folds what became constant. */
+export function secondPass(): Plugin {
+  return {
+    name: 'cardinal-second-pass',
+    apply: 'build',
+    async generateBundle(_, bundle) {
+      for (const chunk of Object.values(bundle)) {
+        if (chunk.type !== 'chunk') continue;
+        // Reading a property may be a call: Svelte's state is read by getters, sometimes for that alone.
+        const { code } = await minify(chunk.code, { module: true, ecma: 2020, compress: { passes: 3, ecma: 2020, keep_fargs: false, hoist_props: false, pure_getters: false }, mangle: true });
+        if (code) chunk.code = code;
+      }
+    },
+  };
+}

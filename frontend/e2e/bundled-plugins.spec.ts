@@ -1,0 +1,56 @@
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { asSignedIn, createCard, expect, expectAccessible, expectReflows, signIn, test } from './support.ts';
+
+/** 1 × 1 pixel. */
+const PIXEL = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64');
+
+let shop: Server;
+let address = '';
+
+test.beforeAll(async () => {
+  const product = { '@type': 'Product', name: 'Lamp <img src=x onerror=alert(1)>', image: ['/1.png', '/2.png', '/text.png'] };
+  const html = `<script type="application/ld+json">${JSON.stringify(product).replaceAll('<', '\\u003c')}</script>`;
+  shop = createServer(({ url }, response) => {
+    if (url === '/text.png') response.end('no picture');
+    else if (url?.endsWith('.png')) response.setHeader('content-type', 'image/png').end(PIXEL);
+    else response.setHeader('content-type', 'text/html; charset=utf-8').end(html);
+  });
+  await new Promise<void>((resolve) => shop.listen(0, '127.0.0.1', resolve));
+  address = `http://127.0.0.1:${(shop.address() as AddressInfo).port}`;
+});
+test.afterAll(() => shop.close());
+
+test('the gallery shows what a supplier has, and keeps which picture is chosen', async ({ page }) => {
+  test.skip(!process.env.CARDINAL_PRIVATE_PAGES, 'set CARDINAL_PRIVATE_PAGES=1 when the host allows `supplier` and `gallery` private addresses');
+  await signIn(page);
+  const card = await createCard(page, 'With pictures');
+  await page.getByRole('tab', { name: 'Gallery' }).click();
+  const tab = page.locator('[data-plugin="gallery"]');
+  await expect(tab.getByText('No source of this product has pictures yet.')).toBeVisible();
+  await asSignedIn(page, 'POST', `/plugins/supplier/enrich/${card}`, { url: `${address}/lamp` });
+  // The tab follows the card by itself.
+  await expect(tab.getByText('3 pictures')).toBeVisible();
+  await expect(tab.getByRole('img', { name: 'Picture 1 of 3' })).toHaveAttribute('src', /^data:image\/jpeg/);
+  await tab.getByRole('button', { name: 'Show larger: Picture 3 of 3' }).click();
+  await expect(tab.getByText('The file is no JPEG, PNG or WebP picture.')).toBeVisible();
+  await tab.getByRole('button', { name: 'Show larger: Picture 2 of 3' }).click();
+  await tab.getByRole('button', { name: 'Make main picture' }).click();
+  await expect(tab.getByRole('button', { name: 'Forget the choice' })).toBeFocused();
+  await expect(tab.getByRole('button', { name: 'Show larger: Picture 2 of 3, Main picture' })).toHaveAttribute('aria-pressed', 'true');
+  await expectAccessible(page);
+  await expectReflows(page);
+});
+
+test('the completeness tab says what a card lacks and which cards lack most', async ({ page }) => {
+  await signIn(page);
+  await createCard(page, 'Lacks everything');
+  await page.getByRole('tab', { name: 'Completeness' }).click();
+  const tab = page.locator('[data-plugin="completeness"]');
+  await expect(tab.getByText('5 things are missing.')).toBeVisible();
+  await expect(tab.getByText('Attribute “brand”')).toBeVisible();
+  await tab.getByText('The whole catalogue').click();
+  await expect(tab.getByRole('table').getByRole('link').first()).toBeVisible();
+  await expectAccessible(page);
+  await expectReflows(page);
+});

@@ -1,0 +1,66 @@
+//! How many failures of plugins' frontends browsers may report.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use crate::http::error::{ApiError, ApiResult};
+use cardinal_base::codes;
+
+/// Reports in a minute: of one plugin, and of one user about it. A tab that fails in a loop tells nothing new.
+const PER_PLUGIN: u32 = 120;
+const PER_USER: u32 = 30;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// How many were reported in the minute that runs.
+#[derive(Debug, Default)]
+pub struct ClientErrors(Mutex<Minute>);
+
+#[derive(Debug, Default)]
+struct Minute {
+    began: Option<Instant>,
+    plugins: HashMap<String, (u32, HashMap<Uuid, u32>)>,
+}
+
+impl ClientErrors {
+    /// Counts a report; 429 when there were too many.
+    pub fn take(&self, plugin: &str, user: Uuid, now: Instant) -> ApiResult<()> {
+        let mut minute = self.0.lock();
+        let began = minute.began.filter(|began| now.saturating_duration_since(*began) < MINUTE);
+        if began.is_none() {
+            *minute = Minute { began: Some(now), ..Minute::default() };
+        }
+        let left = MINUTE.saturating_sub(now.saturating_duration_since(began.unwrap_or(now)));
+        let (all, by_user) = minute.plugins.entry(plugin.to_owned()).or_default();
+        if *all < PER_PLUGIN {
+            let own = by_user.entry(user).or_default();
+            if *own < PER_USER {
+                (*all, *own) = (*all + 1, *own + 1);
+                return Ok(());
+            }
+        }
+        let seconds = u32::try_from(left.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
+        Err(ApiError::new(&codes::RATE_LIMITED).detail("The plugin's failures are known by now.").retry_after(seconds))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_user_cannot_use_up_what_others_may_report_and_all_together_have_a_bound() {
+        let (errors, now) = (ClientErrors::default(), Instant::now());
+        let taken =
+            |user: u128, at| (0..200).filter(|_| errors.take("supplier", Uuid::from_u128(user), at).is_ok()).count();
+        assert_eq!((taken(1, now), taken(2, now)), (30, 30));
+        assert!(errors.take("gallery", Uuid::from_u128(1), now).is_ok());
+        assert_eq!((3..9).map(|user| taken(user, now)).sum::<usize>(), 60);
+        assert_eq!(taken(1, now + MINUTE), 30, "the next minute");
+        assert_eq!(errors.take("supplier", Uuid::from_u128(1), now + MINUTE).unwrap_err().status(), 429);
+    }
+}

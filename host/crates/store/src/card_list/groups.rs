@@ -1,0 +1,131 @@
+//! Groups of cards that filters by deletion, status, kind and plugin cannot tell apart: `card_groups`.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::Conditions;
+use crate::error::StoreError;
+use cardinal_cards::filter::Filter;
+use cardinal_database::pool::Connection;
+
+/// From so many groups on, triggers put cards that would need another one into the mixed groups.
+const MAX_GROUPS: i64 = 2_000;
+
+/// True of rows `w` in a group whose cards have sources in common.
+pub(super) const IS_NOT_MIXED: &str = "w.card_group NOT BETWEEN 11 AND 16";
+
+/// A column by which every statement says how many groups there were when it ran: none is ever removed, so that the same
+/// number means the same groups.
+pub(super) const NUMBER_NOW: &str = "(SELECT count(*) FROM public.card_groups)";
+
+/// What never changes about a group. `kinds` and `plugins` are none where they differ from card to card.
+struct Group {
+    id: i32,
+    deleted: bool,
+    status: String,
+    kinds: Option<Vec<String>>,
+    plugins: Option<Vec<String>>,
+}
+
+/// All groups at some moment.
+#[derive(Default)]
+pub(super) struct GroupList {
+    pub(super) number: i64,
+    groups: Vec<Group>,
+}
+
+/// The groups as they were read last. A page that finds another number of them is read again.
+#[derive(Default)]
+pub struct Groups(Mutex<Arc<GroupList>>);
+
+impl Groups {
+    pub(super) fn known(&self) -> Arc<GroupList> {
+        Arc::clone(&self.0.lock())
+    }
+
+    pub(super) async fn renew(&self, client: &Connection) -> Result<Arc<GroupList>, StoreError> {
+        let sql = "SELECT id, deleted, status, kinds, plugins FROM public.card_groups ORDER BY id";
+        let rows = client.query(&client.prepare_cached(sql).await?, &[]).await?;
+        let groups = rows.iter().map(Group::from_row).collect::<Result<Vec<_>, _>>()?;
+        let list = Arc::new(GroupList { number: i64::try_from(groups.len()).unwrap_or(i64::MAX), groups });
+        *self.0.lock() = Arc::clone(&list);
+        Ok(list)
+    }
+}
+
+impl GroupList {
+    /// The groups whose cards a filter may pick. All of their cards are picked by what groups tell apart, but for those of
+    /// the mixed ones.
+    pub(super) fn picked(&self, filter: &Filter) -> Vec<i32> {
+        self.groups.iter().filter(|group| group.may_have(filter)).map(|group| group.id).collect()
+    }
+
+    /// Whether cards in mixed groups have to be looked at one by one.
+    pub(super) fn may_be_mixed(&self, filter: &Filter) -> bool {
+        self.number >= MAX_GROUPS && (filter.kind.is_some() || filter.plugin.is_some() || filter.missing_kind.is_some())
+    }
+}
+
+impl Group {
+    fn from_row(row: &tokio_postgres::Row) -> Result<Self, tokio_postgres::Error> {
+        Ok(Self {
+            id: row.try_get(0)?,
+            deleted: row.try_get(1)?,
+            status: row.try_get(2)?,
+            kinds: row.try_get(3)?,
+            plugins: row.try_get(4)?,
+        })
+    }
+
+    fn may_have(&self, filter: &Filter) -> bool {
+        let has = |list: &Option<Vec<String>>, wanted: &Option<String>| match (list, wanted) {
+            (Some(list), Some(wanted)) => list.contains(wanted),
+            _ => true,
+        };
+        let lacks = |list: &Option<Vec<String>>, wanted: &Option<String>| match (list, wanted) {
+            (Some(list), Some(wanted)) => !list.contains(wanted),
+            _ => true,
+        };
+        self.deleted == filter.deleted
+            && filter.status.is_none_or(|status| status == self.status)
+            && has(&self.kinds, &filter.kind)
+            && has(&self.plugins, &filter.plugin)
+            && lacks(&self.kinds, &filter.missing_kind)
+    }
+}
+
+/// The same in SQL, of groups `g`.
+pub(super) fn picked_in_sql(query: &mut Conditions, filter: &Filter) -> String {
+    let mut sql = format!("g.deleted = {}", filter.deleted);
+    if let Some(status) = filter.status {
+        sql.push_str(&format!(" AND g.status = ${}", query.bind(status)));
+    }
+    let lists = [("kinds", &filter.kind, "@>"), ("plugins", &filter.plugin, "@>")];
+    for (column, wanted, compare) in lists {
+        if let Some(wanted) = wanted {
+            let at = query.bind(wanted.clone());
+            sql.push_str(&format!(" AND (g.{column} IS NULL OR g.{column} {compare} ARRAY[${at}])"));
+        }
+    }
+    if let Some(kind) = &filter.missing_kind {
+        let at = query.bind(kind.clone());
+        sql.push_str(&format!(" AND (g.kinds IS NULL OR NOT g.kinds @> ARRAY[${at}])"));
+    }
+    sql
+}
+
+/// What the filter asks of the sources of a card, of rows `w` with a `card_id`; for cards in mixed groups.
+pub(super) fn asked_of_sources(query: &mut Conditions, filter: &Filter) -> String {
+    let mut sql = "true".to_owned();
+    let asked = [("EXISTS", "kind", &filter.kind), ("EXISTS", "plugin", &filter.plugin)];
+    for (exists, column, wanted) in asked.into_iter().chain([("NOT EXISTS", "kind", &filter.missing_kind)]) {
+        if let Some(wanted) = wanted {
+            let at = query.bind(wanted.clone());
+            sql.push_str(&format!(
+                " AND {exists} (SELECT FROM public.card_source_index s WHERE s.card_id = w.card_id AND s.{column} = ${at})"
+            ));
+        }
+    }
+    sql
+}

@@ -1,0 +1,341 @@
+//! The statements of lists. Each has after the card's columns the number of groups when it ran, and one more.
+
+use super::{
+    Wanted,
+    bounded::{PlanMode, Statement},
+    conditions::{Conditions, keyed, pattern},
+    groups::{GroupList, IS_NOT_MIXED, NUMBER_NOW, asked_of_sources, picked_in_sql},
+};
+use crate::error::StoreError;
+use cardinal_cards::filter::{Column, Filter};
+
+/// Ranges that one statement merges; from there on each range is read by itself.
+const MAX_MERGED: usize = 64;
+
+/// The table that has the list's order in an index behind the group.
+struct Base {
+    table: &'static str,
+    /// What rows are sorted by before the card's id.
+    key: Option<&'static str>,
+    /// An end of the list: the key, and the id, that come behind all others in ascending and in descending order.
+    ends: [&'static str; 2],
+}
+
+const LIST: &str = "public.card_list_index";
+const WORDS: &str = "public.card_words";
+const TIMES: &str = "public.card_times";
+const NO_ID: &str = "NULL::uuid AS card_id";
+const LOWEST_ID: &str = "'00000000-0000-0000-0000-000000000000'::uuid AS card_id";
+
+impl Base {
+    const fn new(column: Column) -> Self {
+        match column {
+            Column::Title => {
+                Self { table: LIST, key: Some("title"), ends: ["NULL::text AS title", "''::text AS title"] }
+            }
+            Column::Sku => Self { table: LIST, key: Some("sku"), ends: ["NULL::text AS sku", "''::text AS sku"] },
+            Column::CreatedAt => Self { table: LIST, key: None, ends: ["", ""] },
+            Column::UpdatedAt => Self {
+                table: TIMES,
+                key: Some("updated_at"),
+                ends: ["NULL::timestamptz AS updated_at", "'-infinity'::timestamptz AS updated_at"],
+            },
+        }
+    }
+
+    fn has_words(&self) -> bool {
+        self.table == LIST
+    }
+
+    /// The columns of rows `w`.
+    fn columns(&self, with_words: bool) -> String {
+        let key = self.key.map(|key| format!("w.{key}, ")).unwrap_or_default();
+        format!("{key}w.card_id, w.card_group{}", if with_words { ", w.words" } else { "" })
+    }
+
+    /// A row that is read when all others of the list have been.
+    fn end(&self, descending: bool, with_words: bool) -> String {
+        let key = if self.key.is_some() { format!("{}, ", self.ends[usize::from(descending)]) } else { String::new() };
+        let id = if descending { LOWEST_ID } else { NO_ID };
+        format!(
+            "SELECT {key}{id}, NULL::integer AS card_group{}",
+            if with_words { ", NULL::text AS words" } else { "" }
+        )
+    }
+
+    fn order(&self, row: &str, descending: bool) -> String {
+        let direction = if descending { "DESC" } else { "ASC" };
+        let key = self.key.map(|key| format!("{row}.{key} {direction}, ")).unwrap_or_default();
+        format!("{key}{row}.card_id {direction}")
+    }
+}
+
+/// Whether rows of the list's order have to be looked at one by one, so that many may be passed over.
+pub(super) fn is_selective(wanted: &Wanted<'_>, groups: &GroupList) -> bool {
+    let filter = wanted.filter;
+    filter.q.is_some() || groups.may_be_mixed(filter) || filter.updated_since.is_some() && !is_by_time(wanted)
+}
+
+fn is_by_time(wanted: &Wanted<'_>) -> bool {
+    wanted.sort.column == Column::UpdatedAt
+}
+
+/// Whether a look at a row takes a look at another table.
+pub(super) fn looks_elsewhere(wanted: &Wanted<'_>, groups: &GroupList) -> bool {
+    let filter = wanted.filter;
+    groups.may_be_mixed(filter) || if is_by_time(wanted) { filter.q.is_some() } else { filter.updated_since.is_some() }
+}
+
+/// What rows `w` of the order have to fulfil one by one.
+fn checks(query: &mut Conditions, wanted: &Wanted<'_>, groups: &GroupList) -> Vec<String> {
+    let (filter, base) = (wanted.filter, Base::new(wanted.sort.column));
+    let mut checks = Vec::new();
+    if let Some(text) = &filter.q {
+        let at = query.bind(pattern(text));
+        // Worked out once and not for each row.
+        let like = format!(r#"LIKE (SELECT lower(${at}::text COLLATE "default") COLLATE "C")"#);
+        checks.push(if base.has_words() {
+            format!("w.words {like}")
+        } else {
+            format!("EXISTS (SELECT FROM {LIST} l WHERE l.card_id = w.card_id AND l.words {like})")
+        });
+    }
+    if let Some(since) = filter.updated_since.filter(|_| base.has_words()) {
+        let at = query.bind(since);
+        checks.push(format!("EXISTS (SELECT FROM {TIMES} t WHERE t.card_id = w.card_id AND t.updated_at >= ${at})"));
+    }
+    if groups.may_be_mixed(filter) {
+        checks.push(format!("({IS_NOT_MIXED} OR {})", asked_of_sources(query, filter)));
+    }
+    checks
+}
+
+/// Where in a group's range of the index the page begins, of rows `w`.
+fn range(query: &mut Conditions, wanted: &Wanted<'_>) -> Result<String, StoreError> {
+    let base = Base::new(wanted.sort.column);
+    let mut range = String::new();
+    if let Some(place) = wanted.place {
+        let key = base.key.map(|key| format!("w.{key}")).unwrap_or_default();
+        let behind = query.behind(wanted.sort.column, &key, "w.card_id", place, wanted.descending())?;
+        range.push_str(&format!(" AND {behind}"));
+    }
+    if let Some(since) = wanted.filter.updated_since.filter(|_| is_by_time(wanted)) {
+        range.push_str(&format!(" AND w.updated_at >= ${}", query.bind(since)));
+    }
+    Ok(range)
+}
+
+/// The cards of rows `p`.
+const CARDS: &str = "LATERAL (SELECT * FROM public.master_cards c WHERE c.id = p.card_id OFFSET 0) c";
+
+/// Along an index of the cards themselves, which holds those that are not deleted in the list's order.
+pub(super) fn open_list(wanted: &Wanted<'_>) -> Result<Statement, StoreError> {
+    let (column, columns, descending) = (wanted.sort.column, wanted.columns(), wanted.descending());
+    let (mut query, base) = (Conditions::none(), Base::new(column));
+    let key = base.key.map(|key| format!("c.{key}")).unwrap_or_default();
+    let behind = match wanted.place {
+        Some(place) => format!(" AND {}", query.behind(column, &key, "c.id", place, descending)?),
+        None => String::new(),
+    };
+    let limit = query.bind(wanted.rows());
+    let direction = if descending { "DESC" } else { "ASC" };
+    let order = base.key.map(|key| format!("c.{key} {direction}, ")).unwrap_or_default();
+    let sql = format!(
+        "SELECT {columns} FROM public.master_cards c WHERE c.deleted_at IS NULL{behind} \
+         ORDER BY {order}c.id {direction} LIMIT ${limit}"
+    );
+    Ok(Statement { sql, query, planned: PlanMode::Walk })
+}
+
+/// Along the order of the list, at most `steps` rows of it. The last column says that the list ends here.
+pub(super) fn walk(wanted: &Wanted<'_>, groups: &GroupList, steps: Option<u32>) -> Result<Statement, StoreError> {
+    let mut picked = groups.picked(wanted.filter);
+    if picked.len() > MAX_MERGED {
+        return range_by_range(wanted, groups);
+    }
+    // So that there are few different statements; no card is in group 0.
+    picked.resize(picked.len().max(1).next_power_of_two(), 0);
+    let (base, descending) = (Base::new(wanted.sort.column), wanted.descending());
+    let with_words = wanted.filter.q.is_some() && base.has_words();
+    let (mut query, columns) = (Conditions::none(), wanted.columns());
+    let range = range(&mut query, wanted)?;
+    let checks = checks(&mut query, wanted, groups);
+    let mut merged = Vec::with_capacity(picked.len() + 1);
+    for group in picked {
+        merged.push(format!(
+            "(SELECT {} FROM {} w WHERE w.card_group = ${}{range} ORDER BY {})",
+            base.columns(with_words),
+            base.table,
+            query.bind(group),
+            base.order("w", descending)
+        ));
+    }
+    merged.push(format!("({})", base.end(descending, with_words)));
+    let limit = query.bind(wanted.rows());
+    let bound = steps.map(|steps| format!(" LIMIT {steps}")).unwrap_or_default();
+    let fits = match checks.as_slice() {
+        [] => "true".to_owned(),
+        checks => format!("w.card_group IS NULL OR ({})", checks.join(" AND ")),
+    };
+    let (merged, [of_m, of_w, of_p]) =
+        (merged.join(" UNION ALL "), ["m", "w", "p"].map(|row| base.order(row, descending)));
+    let sql = format!(
+        "SELECT {columns}, {NUMBER_NOW}, p.card_group IS NULL FROM (SELECT w.* FROM \
+         (SELECT m.* FROM ({merged}) m ORDER BY {of_m}{bound}) w WHERE {fits} ORDER BY {of_w} LIMIT ${limit}) p \
+         LEFT JOIN {CARDS} ON true ORDER BY p.card_group IS NULL, {of_p}"
+    );
+    Ok(Statement { sql, query, planned: if steps.is_some() { PlanMode::Walk } else { PlanMode::LongWalk } })
+}
+
+/// The same of many groups: as much of each range as the page may need, which never ends early.
+fn range_by_range(wanted: &Wanted<'_>, groups: &GroupList) -> Result<Statement, StoreError> {
+    let (base, descending) = (Base::new(wanted.sort.column), wanted.descending());
+    let (mut query, columns) = (Conditions::none(), wanted.columns());
+    let range = range(&mut query, wanted)?;
+    let checks = checks(&mut query, wanted, groups);
+    let checks: String = checks.iter().map(|check| format!(" AND {check}")).collect();
+    let picked = picked_in_sql(&mut query, wanted.filter);
+    let limit = query.bind(wanted.rows());
+    let [of_w, of_p] = ["w", "p"].map(|row| base.order(row, descending));
+    let sql = format!(
+        "SELECT {columns}, {NUMBER_NOW}, true FROM (SELECT w.* FROM public.card_groups g CROSS JOIN LATERAL \
+         (SELECT {} FROM {} w WHERE w.card_group = g.id{range}{checks} ORDER BY {of_w} LIMIT ${limit}) w \
+         WHERE {picked} ORDER BY {of_w} LIMIT ${limit}) p JOIN {CARDS} ON true ORDER BY {of_p}",
+        base.columns(false),
+        base.table
+    );
+    Ok(Statement { sql, query, planned: PlanMode::LongWalk })
+}
+
+/// Whether the filter has an index by which all that it picks can be gathered.
+pub(super) fn can_gather(filter: &Filter) -> bool {
+    filter.q.is_some() || filter.updated_since.is_some()
+}
+
+/// All that fits, sorted; the last column says how many that is, whatever page is read. It goes by the time of changes, or
+/// by words.
+pub(super) fn gathering(wanted: &Wanted<'_>, groups: &GroupList, by_time: bool) -> Result<Statement, StoreError> {
+    let (column, descending, columns) = (wanted.sort.column, wanted.descending(), wanted.columns());
+    let mut query = Conditions::none();
+    let found = found(&mut query, wanted, groups, by_time);
+    let behind = match wanted.place {
+        Some(place) => query.behind(column, "f.key", "f.card_id", place, descending)?,
+        None => "true".to_owned(),
+    };
+    let direction = if descending { "DESC" } else { "ASC" };
+    let limit = query.bind(wanted.rows());
+    let sql = format!(
+        "WITH found AS MATERIALIZED ({found}), \
+         p AS (SELECT f.key, f.card_id FROM found f WHERE {behind} ORDER BY f.key {direction}, f.card_id {direction} LIMIT ${limit}) \
+         SELECT {columns}, {NUMBER_NOW}, (SELECT count(*) FROM found) FROM (SELECT 1) one \
+         LEFT JOIN (p CROSS JOIN {CARDS}) ON true ORDER BY p.key {direction}, p.card_id {direction}"
+    );
+    Ok(Statement { sql, query, planned: PlanMode::Gathering })
+}
+
+/// The ids of all that fits, and what they are sorted by.
+fn found(query: &mut Conditions, wanted: &Wanted<'_>, groups: &GroupList, by_time: bool) -> String {
+    let (filter, column) = (wanted.filter, wanted.sort.column);
+    let needs_key = matches!(column, Column::Title | Column::Sku);
+    let needs_time = filter.updated_since.is_some() || is_by_time(wanted);
+    let by_words = filter.q.as_ref().filter(|_| !by_time);
+    let (base, more) = match (needs_key || filter.q.is_some() && by_time || !needs_time, needs_time) {
+        (false, _) => (TIMES, String::new()),
+        (true, false) => (LIST, String::new()),
+        (true, true) => (LIST, format!(" JOIN {TIMES} t ON t.card_id = w.card_id")),
+    };
+    let mut from = format!("{base} w{more}");
+    let times = if more.is_empty() { "w" } else { "t" };
+    // A sum, so that no index of groups is taken for the sake of it where words are rarer.
+    let group = if by_time { format!("{times}.card_group") } else { "w.card_group + 0".to_owned() };
+    let mut conditions = vec![format!("{group} = ANY(${})", query.bind(groups.picked(filter)))];
+    if let Some(text) = by_words {
+        from = format!("{WORDS} x JOIN {base} w ON w.card_id = x.card_id{more}");
+        // In the index's collation, or it is not used.
+        conditions.push(format!(
+            r#"public.card_search_keys(x.words) @> public.card_search_keys(lower(${}::text COLLATE "default") COLLATE "C")"#,
+            query.bind(keyed(text))
+        ));
+    }
+    if let Some(text) = &filter.q {
+        let row = if by_time { "w" } else { "x" };
+        conditions.push(format!(r#"{row}.words LIKE lower(${}::text COLLATE "default")"#, query.bind(pattern(text))));
+    }
+    if let Some(since) = filter.updated_since {
+        conditions.push(format!("{times}.updated_at >= ${}", query.bind(since)));
+    }
+    if groups.may_be_mixed(filter) {
+        conditions.push(format!("({IS_NOT_MIXED} OR {})", asked_of_sources(query, filter)));
+    }
+    let conditions = conditions.join(" AND ");
+    let key = match column {
+        Column::Title => "w.title",
+        Column::Sku => "w.sku",
+        Column::UpdatedAt => &format!("{times}.updated_at"),
+        Column::CreatedAt => "0",
+    };
+    format!("SELECT w.card_id, {key} AS key FROM {from} WHERE {conditions}")
+}
+
+/// What a list without searches counts or has estimated, of rows `w`.
+fn counted(query: &mut Conditions, filter: &Filter, groups: &GroupList) -> String {
+    let ids = query.bind(groups.picked(filter));
+    match filter.updated_since.map(|since| query.bind(since)) {
+        Some(since) => format!("{TIMES} w WHERE w.card_group = ANY(${ids}) AND w.updated_at >= ${since}"),
+        None => format!("{LIST} w WHERE w.card_group = ANY(${ids})"),
+    }
+}
+
+/// Counts what the groups hold of a filter without a search, up to `most`.
+pub(super) fn count_up_to(filter: &Filter, groups: &GroupList, most: i64) -> Statement {
+    let mut query = Conditions::none();
+    let from = counted(&mut query, filter, groups);
+    let sql = format!("SELECT count(*) FROM (SELECT FROM {from} LIMIT {most}) counted");
+    Statement { sql, query, planned: PlanMode::Each }
+}
+
+/// What the planner thinks that a filter picks.
+pub(super) fn plan(filter: &Filter, groups: &GroupList) -> Statement {
+    let mut query = Conditions::none();
+    let from = match &filter.q {
+        None => counted(&mut query, filter, groups),
+        Some(text) => {
+            let (ids, at) = (query.bind(groups.picked(filter)), query.bind(pattern(text)));
+            format!(
+                r#"{LIST} w WHERE w.card_group = ANY(${ids}) AND w.words LIKE lower(${at}::text COLLATE "default")"#
+            )
+        }
+    };
+    Statement { sql: format!("EXPLAIN (FORMAT JSON) SELECT 1 FROM {from}"), query, planned: PlanMode::Each }
+}
+
+/// What the planner thinks that a search for `text` alone picks.
+pub(super) fn plan_of_words(text: &str) -> Statement {
+    let mut query = Conditions::none();
+    let at = query.bind(pattern(text));
+    let sql = format!(
+        r#"EXPLAIN (FORMAT JSON) SELECT 1 FROM {LIST} w WHERE w.words LIKE lower(${at}::text COLLATE "default")"#
+    );
+    Statement { sql, query, planned: PlanMode::Each }
+}
+
+/// Counts what a filter picks, one by one.
+pub(super) fn count(filter: &Filter) -> Statement {
+    let mut query = Conditions::none();
+    let picked = picked_in_sql(&mut query, filter);
+    let mut sql = format!(
+        "SELECT count(*) FROM {LIST} w WHERE w.card_group IN (SELECT g.id FROM public.card_groups g WHERE {picked})"
+    );
+    if let Some(text) = &filter.q {
+        let at = query.bind(pattern(text));
+        sql.push_str(&format!(r#" AND w.words LIKE (SELECT lower(${at}::text COLLATE "default") COLLATE "C")"#));
+    }
+    if let Some(since) = filter.updated_since {
+        let at = query.bind(since);
+        sql.push_str(&format!(" AND w.card_id IN (SELECT t.card_id FROM {TIMES} t WHERE t.updated_at >= ${at})"));
+    }
+    if filter.kind.is_some() || filter.plugin.is_some() || filter.missing_kind.is_some() {
+        sql.push_str(&format!(" AND ({IS_NOT_MIXED} OR {})", asked_of_sources(&mut query, filter)));
+    }
+    Statement { sql, query, planned: PlanMode::Each }
+}

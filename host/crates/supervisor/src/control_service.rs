@@ -1,0 +1,152 @@
+//! Where the supervisor answers what workers ask, and remembers from one worker to the next.
+
+use std::collections::HashSet;
+use std::io;
+
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::{
+    announce::Announcement,
+    crashes::{Crashes, WorkerExit},
+    files::Files,
+    first_password::FirstPassword,
+    local::LocalListener,
+    provisioner::Provisioner,
+};
+use cardinal_base::clock::Clock;
+use cardinal_control::link::{ProvisionRequest, ToSupervisor, ToWorker};
+
+/// Packages that need not be tried again; far more than a host has.
+const MAX_PROBED: usize = 1_000;
+
+pub struct ControlService {
+    pub clock: Clock,
+    pub crashes: Crashes,
+    /// A worker has answered on the public socket, so that it counts when one does not.
+    pub answers_probes: bool,
+    /// Without it, commands on this machine need a key.
+    pub local: Option<LocalListener>,
+    provisioner: Provisioner,
+    announcement: Announcement,
+    first_password: FirstPassword,
+    files: Files,
+    /// Hashes of packages that a probe process has opened, by this very program.
+    probed: HashSet<String>,
+    /// What this worker has asked for already. Its first question is answered from what an earlier worker was given,
+    /// so that a restart costs no schema step; a second means that something is wrong with the answer.
+    asked: HashSet<ProvisionRequest>,
+}
+
+impl ControlService {
+    pub fn new(
+        clock: Clock,
+        crashes: Crashes,
+        provisioner: Provisioner,
+        announcement: Announcement,
+        first_password: FirstPassword,
+        files: Files,
+    ) -> Self {
+        let (probed, asked) = (HashSet::new(), HashSet::new());
+        Self {
+            clock,
+            crashes,
+            answers_probes: false,
+            local: None,
+            provisioner,
+            announcement,
+            first_password,
+            files,
+            probed,
+            asked,
+        }
+    }
+
+    pub fn new_worker(&mut self) {
+        self.asked.clear();
+    }
+
+    pub fn probed(&self) -> Vec<String> {
+        self.probed.iter().cloned().collect()
+    }
+
+    /// Answers at once or has it done; never waits.
+    pub fn serve(&mut self, message: ToSupervisor, outbox: &mpsc::Sender<ToWorker>) {
+        match message {
+            ToSupervisor::Alive => {}
+            ToSupervisor::Ready { first_login } => {
+                tracing::info!("the worker is ready");
+                self.announcement.tell_terminal();
+                let (announcement, first) = (self.announcement.clone(), self.first_password.clone());
+                spawn_blocking(move || announcement.ready(first_login.and_then(|login| first.look(&login)).as_deref()));
+            }
+            ToSupervisor::FirstLogin(login) => {
+                let first = self.first_password.clone();
+                spawn_blocking(move || drop(first.look(&login)));
+            }
+            ToSupervisor::Probed { sha256 } => {
+                if self.probed.len() < MAX_PROBED {
+                    self.probed.insert(sha256);
+                }
+            }
+            ToSupervisor::Release { id, plugin } => {
+                let was_quarantined = self.crashes.release(&plugin);
+                answer(outbox, async move { ToWorker::Released { id, was_quarantined } });
+            }
+            ToSupervisor::Blocked { crash } => drop(self.crashes.add(*crash)),
+            ToSupervisor::ReadLock { id } => {
+                let files = self.files.clone();
+                let read = spawn_blocking(move || files.read_lock());
+                answer(outbox, async move { ToWorker::Lock { id, lock: finished(read).await } });
+            }
+            ToSupervisor::WriteLock { id, lock } => {
+                let files = self.files.clone();
+                let write = spawn_blocking(move || files.write_lock(&lock));
+                answer(outbox, async move { ToWorker::Written { id, result: finished(write).await } });
+            }
+            ToSupervisor::BootstrapPassword { id, password } => {
+                self.announcement.made_up(password.clone());
+                let files = self.files.clone();
+                let write = spawn_blocking(move || files.bootstrap_password(password.as_ref()));
+                answer(outbox, async move { ToWorker::Written { id, result: finished(write).await } });
+            }
+            ToSupervisor::Purge { id, plugin } => {
+                self.asked.retain(|request| request.plugin != plugin);
+                let provisioner = self.provisioner.clone();
+                answer(outbox, async move { ToWorker::Purged { id, result: provisioner.purge(&plugin).await } });
+            }
+            ToSupervisor::Provision { id, request } => {
+                let known = if self.asked.insert(request.clone()) { self.provisioner.recall(&request) } else { None };
+                let provisioner = self.provisioner.clone();
+                answer(outbox, async move {
+                    let result = match known {
+                        Some(database) => Ok(database),
+                        None => provisioner.provision(&request).await,
+                    };
+                    ToWorker::Provisioned { id, result }
+                });
+            }
+        }
+    }
+
+    /// Writes down how a worker ended. Whether there is reason to hope that the next one will fare better.
+    pub fn record_exit(&mut self, death: WorkerExit) -> bool {
+        let Some(crash) = death.crash else { return false };
+        if let Some(culprit) = &crash.plugin {
+            self.probed.remove(&culprit.sha256);
+        }
+        self.crashes.add(crash).is_some()
+    }
+}
+
+async fn finished<T>(work: JoinHandle<io::Result<T>>) -> Result<T, String> {
+    work.await.map_err(io::Error::other).and_then(|done| done).map_err(|error| error.to_string())
+}
+
+/// A worker that is gone asks again in its next life.
+fn answer(outbox: &mpsc::Sender<ToWorker>, work: impl Future<Output = ToWorker> + Send + 'static) {
+    let outbox = outbox.clone();
+    tokio::spawn(async move {
+        let _ = outbox.send(work.await).await;
+    });
+}

@@ -1,0 +1,292 @@
+//! A backup of one server, restored to every version and with every kind of login; with a plugin whose tables are as
+//! awkward as tables get.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use cardinal_database::connect::{self, ConnectParams};
+use tokio::sync::OnceCell;
+
+use super::{
+    database::{CARDINAL, Login, Place, SECRET, scratch},
+    everywhere::everywhere,
+    url::url,
+};
+
+everywhere! {
+    a_backup_of_another_server_comes_back_whole
+    a_restore_that_fails_leaves_the_database_empty
+}
+
+/// Keys in a circle, computed and generated columns, a check that calls a function, a partition, an enumeration, a view.
+const FIRST: &str = "
+    CREATE TYPE mood AS ENUM ('good', 'bad');
+    CREATE TABLE items (
+      id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, parent bigint, name text CHECK (length(name) < 9), m mood,
+      doubled bigint GENERATED ALWAYS AS (id * 2) STORED, raw bytea, at timestamptz, lost text
+    );
+    CREATE TABLE heads (id bigint PRIMARY KEY, item bigint NOT NULL REFERENCES items (id));
+    ALTER TABLE items ADD FOREIGN KEY (parent) REFERENCES heads (id) DEFERRABLE INITIALLY DEFERRED;
+    CREATE TABLE linked (card_id uuid REFERENCES public.master_cards (id) ON DELETE CASCADE, n bigserial);
+    CREATE TABLE log (id bigserial, what text);
+    CREATE TABLE parts (k int, v text) PARTITION BY LIST (k);
+    CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1);
+    CREATE TABLE \"Odd \"\"name\"\"\" (\"select\" int);
+    CREATE TABLE nothing ();
+    CREATE VIEW counted AS SELECT count(*) AS n FROM items;";
+/// A loss that was agreed to.
+const SECOND: &str =
+    "ALTER TABLE items DROP COLUMN lost; ALTER TABLE items ADD COLUMN IF NOT EXISTS later int DEFAULT 7";
+
+const ROWS: &str = "
+    BEGIN;
+    INSERT INTO items (parent, name, m, raw, at) VALUES (1, E'a\\tb\\\\', 'bad', '\\x00ff', '2026-03-01 00:00:00.123456+03');
+    INSERT INTO heads VALUES (1, 1);
+    COMMIT;
+    INSERT INTO items (name) VALUES (NULL), ('');
+    INSERT INTO linked (card_id) SELECT id FROM public.master_cards;
+    INSERT INTO parts VALUES (1, 'one');
+    INSERT INTO \"Odd \"\"name\"\"\" VALUES (5);
+    INSERT INTO log (what) VALUES ('a'), ('b');
+    INSERT INTO nothing DEFAULT VALUES";
+
+const LOOK: &str = "
+    SELECT json_build_array(
+      (SELECT json_agg(i ORDER BY id) FROM items i), (SELECT json_agg(h) FROM heads h), (SELECT json_agg(l) FROM linked l),
+      (SELECT json_agg(l ORDER BY id) FROM log l), (SELECT json_agg(p) FROM parts p),
+      (SELECT json_agg(o) FROM \"Odd \"\"name\"\"\" o), (SELECT count(*) FROM nothing),
+      (SELECT json_agg(m) FROM public.master_cards m))::text";
+
+fn cardinal(command: &str, login: &ConnectParams, file: &Path) -> Output {
+    cardinal_with(&[command], login, file)
+}
+
+fn cardinal_with(arguments: &[&str], login: &ConnectParams, file: &Path) -> Output {
+    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let secret = scratch().join(format!("backup-{number}.secret"));
+    std::fs::write(&secret, SECRET).unwrap();
+    std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    Command::new(CARDINAL)
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("DATA_DIR", scratch().join(format!("backup-{number}")))
+        .env("DATABASE_URL", url(login))
+        .env("DATABASE_SECRET_FILE", secret)
+        .args(arguments)
+        .arg(file)
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn done(output: &Output) {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What the plugin sees, and the file.
+async fn backup() -> &'static (String, PathBuf) {
+    static BACKUP: OnceCell<(String, PathBuf)> = OnceCell::const_new();
+    let make = async || {
+        let place = Place::new(15, Login::Superuser).unwrap();
+        let (admin, login) = place.empty_database().await;
+        let database = super::database::Database::prepared(admin, &login).await;
+        database.card("kept").await;
+        database.replay("awkward", FIRST).await;
+        let made = database.replay("awkward", SECOND).await;
+        let plugin = connect::connect(&made.connect).await.unwrap();
+        plugin.batch_execute(ROWS).await.unwrap();
+        // Locks itself out; the backup has a way in all the same.
+        plugin.batch_execute("ALTER ROLE CURRENT_USER PASSWORD 'mine'").await.unwrap();
+        let seen: String = plugin.query_one(LOOK, &[]).await.unwrap().get(0);
+        let file = scratch().join("awkward.tar");
+        done(&cardinal("backup", &login, &file));
+        (seen, file)
+    };
+    BACKUP.get_or_init(make).await
+}
+
+async fn a_backup_of_another_server_comes_back_whole(place: Place) {
+    let (seen, file) = backup().await;
+    let (admin, login) = place.empty_database().await;
+    done(&cardinal("restore", &login, file));
+    let database = super::database::Database::prepared(admin, &login).await;
+    let made = database.replay("awkward", SECOND).await;
+    let plugin = connect::connect(&made.connect).await.unwrap();
+    assert_eq!(&plugin.query_one(LOOK, &[]).await.unwrap().get::<_, String>(0), seen);
+    assert_eq!(plugin.query_one("SELECT n FROM counted", &[]).await.unwrap().get::<_, i64>(0), 3);
+    // Numbers go on, keys and checks are at work again, and the run-time role has what it needs.
+    plugin.batch_execute("INSERT INTO items (name) VALUES ('next')").await.unwrap();
+    let row = plugin.query_one("SELECT max(id), (SELECT count(*) FROM log) FROM items", &[]).await.unwrap();
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (4, 2));
+    assert!(plugin.execute("INSERT INTO heads VALUES (9, 999)", &[]).await.is_err());
+    assert!(plugin.execute("INSERT INTO items (name) VALUES ('much too long')", &[]).await.is_err());
+    let core = database.core().await;
+    assert!(core.execute("DELETE FROM public.master_cards", &[]).await.is_err());
+    let fence = "SELECT tgenabled::text FROM pg_trigger WHERE tgname = 'master_cards_fence_delete'";
+    assert_eq!(core.query_one(fence, &[]).await.unwrap().get::<_, String>(0), "A");
+    let keys = "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND connamespace = 'public'::regnamespace";
+    assert!(core.query_one(keys, &[]).await.unwrap().get::<_, i64>(0) >= 5);
+    // A backup of the backup is the same again.
+    let again = scratch().join(format!("{}.tar", database.admin.dbname));
+    done(&cardinal("backup", &login, &again));
+}
+
+/// Steps of an older version, with code in them: a later step may make the same tables; else the plugin's are left out,
+/// and nobody else's.
+#[tokio::test]
+async fn steps_that_are_refused_now_do_not_keep_the_rest_from_coming_back() {
+    let place = Place::new(15, Login::Superuser).unwrap();
+    let (admin, login) = place.empty_database().await;
+    let database = super::database::Database::prepared(admin, &login).await;
+    let tables = "CREATE TABLE IF NOT EXISTS items (v text)";
+    for plugin in ["mended", "coded", "plain"] {
+        let made = database.provision(plugin, tables).await.unwrap();
+        let session = connect::connect(&made.connect).await.unwrap();
+        session.execute("INSERT INTO items VALUES ('kept')", &[]).await.unwrap();
+    }
+    let older = "INSERT INTO public.plugin_schema_steps (plugin, number, sha256, plugin_version, schema_sql, losses)
+                 VALUES ('mended', 0, '\\x00', '0.9.0', 'CREATE FUNCTION f() RETURNS int LANGUAGE sql AS ''select 1''', '{}');
+                 UPDATE public.plugin_schema_steps SET schema_sql = 'DO $$ BEGIN END $$; ' || schema_sql WHERE plugin = 'coded'";
+    database.admin().await.batch_execute(older).await.unwrap();
+    let file = scratch().join("older.tar");
+    done(&cardinal("backup", &login, &file));
+    let (admin, login) = place.empty_database().await;
+    let restored = cardinal("restore", &login, &file);
+    done(&restored);
+    let said = String::from_utf8_lossy(&restored.stdout).into_owned();
+    assert!(said.contains("Not restored: the tables of coded") && said.contains("DO at line 1"), "{said}");
+    let database = super::database::Database::prepared(admin, &login).await;
+    for plugin in ["mended", "plain"] {
+        let made = database.provision(plugin, tables).await.unwrap();
+        let session = connect::connect(&made.connect).await.unwrap();
+        assert_eq!(session.query("SELECT v FROM items", &[]).await.unwrap().len(), 1, "{plugin}");
+    }
+    assert!(database.tables("plugin_coded").await.is_empty());
+}
+
+/// Rows that are older than a rule for them go out with a backup and do not come in again.
+#[tokio::test]
+async fn a_plugin_whose_rows_break_its_own_rules_can_be_left_out() {
+    let place = Place::new(15, Login::Superuser).unwrap();
+    let (admin, login) = place.empty_database().await;
+    let database = super::database::Database::prepared(admin, &login).await;
+    let table = "CREATE TABLE IF NOT EXISTS items (v int);";
+    for plugin in ["ruled", "plain"] {
+        let made = database.provision(plugin, table).await.unwrap();
+        let session = connect::connect(&made.connect).await.unwrap();
+        session.execute("INSERT INTO items VALUES (1)", &[]).await.unwrap();
+    }
+    let rule = "ALTER TABLE items DROP CONSTRAINT IF EXISTS rule;
+                ALTER TABLE items ADD CONSTRAINT rule CHECK (v > 100) NOT VALID;";
+    database.provision("ruled", &format!("{table} {rule}")).await.unwrap();
+    let file = scratch().join("ruled.tar");
+    done(&cardinal("backup", &login, &file));
+    let (admin, login) = place.empty_database().await;
+    let refused = cardinal("restore", &login, &file);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("add --without-plugin ruled"), "{said}");
+    let unknown = cardinal_with(&["restore", "--without-plugin", "other"], &login, &file);
+    let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(!unknown.status.success() && said.contains("--without-plugin other"), "{said}");
+    let restored = cardinal_with(&["restore", "--without-plugin", "ruled"], &login, &file);
+    done(&restored);
+    let said = String::from_utf8_lossy(&restored.stdout).into_owned();
+    assert!(said.contains("Not restored: the tables of ruled"), "{said}");
+    let database = super::database::Database::prepared(admin, &login).await;
+    let made = database.provision("plain", table).await.unwrap();
+    let session = connect::connect(&made.connect).await.unwrap();
+    assert_eq!(session.query("SELECT v FROM items", &[]).await.unwrap().len(), 1);
+    assert!(database.tables("plugin_ruled").await.is_empty());
+}
+
+#[tokio::test]
+async fn rows_that_schema_sql_puts_in_come_back_once() {
+    const SEEDED: &str = "CREATE TABLE IF NOT EXISTS seed (id int PRIMARY KEY, v text);
+        INSERT INTO seed VALUES (1, 'as made'), (2, 'as made') ON CONFLICT DO NOTHING";
+    let place = Place::new(15, Login::Superuser).unwrap();
+    let (admin, login) = place.empty_database().await;
+    let database = super::database::Database::prepared(admin, &login).await;
+    let made = database.provision("seeded", SEEDED).await.unwrap();
+    let session = connect::connect(&made.connect).await.unwrap();
+    session.batch_execute("UPDATE seed SET v = 'changed' WHERE id = 1; DELETE FROM seed WHERE id = 2").await.unwrap();
+    let file = scratch().join("seeded.tar");
+    done(&cardinal("backup", &login, &file));
+    let (admin, login) = place.empty_database().await;
+    done(&cardinal("restore", &login, &file));
+    let database = super::database::Database::prepared(admin, &login).await;
+    let made = database.provision("seeded", SEEDED).await.unwrap();
+    let session = connect::connect(&made.connect).await.unwrap();
+    let rows = session.query("SELECT id, v FROM seed", &[]).await.unwrap();
+    let rows: Vec<(i32, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(rows, [(1, "changed".to_owned())]);
+}
+
+/// An open transaction that alters the plugin's own login keeps everybody else from that role.
+#[tokio::test]
+async fn a_plugin_that_alters_its_login_does_not_keep_a_backup_waiting() {
+    for (number, place) in
+        [Place::new(15, Login::Superuser), Place::new(18, Login::Owner)].into_iter().flatten().enumerate()
+    {
+        let (admin, login) = place.empty_database().await;
+        let database = super::database::Database::prepared(admin, &login).await;
+        let made = database.provision("holder", "CREATE TABLE items (v int)").await.unwrap();
+        let first = connect::connect(&made.connect).await.unwrap();
+        first.batch_execute("ALTER ROLE CURRENT_USER PASSWORD 'mine'").await.unwrap();
+        first.batch_execute("BEGIN; ALTER ROLE CURRENT_USER PASSWORD 'held'").await.unwrap();
+        done(&cardinal("backup", &login, &scratch().join(format!("holder-{number}.tar"))));
+        assert!(first.batch_execute("SELECT 1").await.is_err(), "the session lives on");
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_that_locks_its_tables_does_not_keep_a_backup_waiting() {
+    let places = [Place::new(15, Login::Superuser), Place::new(18, Login::Owner)];
+    for (number, place) in places.into_iter().flatten().enumerate() {
+        let (admin, login) = place.empty_database().await;
+        let database = super::database::Database::prepared(admin, &login).await;
+        let made = database.provision("locker", "CREATE TABLE items (v int)").await.unwrap();
+        let holder = connect::connect(&made.connect).await.unwrap();
+        holder
+            .batch_execute(
+                "SET idle_in_transaction_session_timeout = 0; BEGIN; LOCK TABLE items IN ACCESS EXCLUSIVE MODE",
+            )
+            .await
+            .unwrap();
+        let file = scratch().join(format!("locked-{number}.tar"));
+        let output = cardinal("backup", &login, &file);
+        done(&output);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("plugin locker has locked its table items: ended 1 of its sessions"), "{said}");
+        assert!(holder.batch_execute("SELECT 1").await.is_err(), "the session lives on");
+    }
+}
+
+/// An archive that is whole and says more than it holds.
+async fn a_restore_that_fails_leaves_the_database_empty(place: Place) {
+    let (_, file) = backup().await;
+    let (admin, login) = place.empty_database().await;
+    let bad = scratch().join(format!("bad-{}.tar", admin.dbname));
+    let mut out = tar::Builder::new(std::fs::File::create(&bad).unwrap());
+    for entry in tar::Archive::new(std::fs::File::open(file).unwrap()).entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let name = entry.path().unwrap().to_str().unwrap().to_owned();
+        let mut content = Vec::new();
+        std::io::Read::read_to_end(&mut entry, &mut content).unwrap();
+        if name == "manifest.json" {
+            let mut manifest: serde_json::Value = serde_json::from_slice(&content).unwrap();
+            let last = manifest["tables"].as_array_mut().unwrap().last_mut().unwrap();
+            last["rows"] = serde_json::json!(99);
+            content = manifest.to_string().into_bytes();
+        }
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        out.append_data(&mut header, &name, content.as_slice()).unwrap();
+    }
+    out.finish().unwrap();
+    let output = cardinal("restore", &login, &bad);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && told.contains("rows of 99"), "{told}");
+    // So the good one goes in now.
+    done(&cardinal("restore", &login, file));
+}

@@ -1,0 +1,289 @@
+//! The shared server and the databases of the tests.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use cardinal_base::config::Secret;
+use cardinal_control::link::{PluginDatabase, ProvisionFault};
+use cardinal_database::connect::{self, ConnectParams, SocketDir};
+use cardinal_schema::{
+    plugin_schema::{SCHEMA_TIMEOUT, Step, StepError},
+    prepare::{self, Prepared, SecretSource},
+};
+use cardinal_supervisor::{data_dir::DataDir, launch::Launcher, postgres::PrivatePostgres};
+use tokio_postgres::Client;
+
+pub(crate) const CARDINAL: &str = env!("CARGO_BIN_EXE_cardinal");
+
+/// A folder of this test run; those of earlier runs, which nothing removes at their end, are removed by the next.
+pub(crate) fn scratch() -> &'static Path {
+    static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
+    SCRATCH.get_or_init(|| {
+        let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("supervisor");
+        std::fs::create_dir_all(&all).unwrap();
+        for old in std::fs::read_dir(&all).unwrap().flatten() {
+            let pid = old.file_name().into_string().unwrap();
+            if !Path::new("/proc").join(pid).exists() {
+                let _ = std::fs::remove_dir_all(old.path());
+            }
+        }
+        let own = all.join(std::process::id().to_string());
+        std::fs::create_dir_all(&own).unwrap();
+        own
+    })
+}
+
+/// The PostgreSQL to test with, when another than the machine's newest is wanted.
+pub(crate) fn programs() -> Option<PathBuf> {
+    std::env::var_os("POSTGRES_BIN_DIR").map(PathBuf::from)
+}
+
+/// The login of the shared server's administrator, at its database `postgres`.
+fn server() -> &'static ConnectParams {
+    static SERVER: OnceLock<ConnectParams> = OnceLock::new();
+    SERVER.get_or_init(|| shared_server("shared", programs()))
+}
+
+/// A server for the whole run.
+fn shared_server(name: &'static str, programs: Option<PathBuf>) -> ConnectParams {
+    let (tell, told) = std::sync::mpsc::channel();
+    // The server ends with the thread that started it, so that thread stays.
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let data = DataDir::open(&scratch().join(name)).unwrap();
+            let postgres =
+                PrivatePostgres::start(&data, &Launcher::program(CARDINAL), programs.as_deref()).await.unwrap();
+            forget_crashes(postgres.superuser()).await;
+            tell.send(postgres.superuser().clone()).unwrap();
+            std::future::pending::<()>().await;
+        });
+    });
+    let login: ConnectParams = told.recv().unwrap();
+    // Kept for the whole run: the short way to the socket lives as long as this does.
+    let dir = Box::leak(Box::new(SocketDir::open(&login.host, login.port).unwrap()));
+    ConnectParams { dbname: "postgres".to_owned(), ..login.through(dir) }
+}
+
+/// What the login of `DATABASE_URL` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Login {
+    Superuser,
+    /// May create roles and owns the database.
+    Owner,
+    /// May do nothing: an administrator ran the output of `cardinal database bootstrap-sql`.
+    Plain,
+}
+
+/// Where a test is run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    server: &'static ConnectParams,
+    pub login: Login,
+}
+
+impl Place {
+    /// `None` on a machine that has no server of this version and none to download.
+    pub(crate) fn new(major: u32, login: Login) -> Option<Self> {
+        static SERVERS: [OnceLock<Option<ConnectParams>>; 4] = [const { OnceLock::new() }; 4];
+        const NAMES: [&str; 4] = ["pg15", "pg16", "pg17", "pg18"];
+        let index = (major - 15) as usize;
+        let server = SERVERS[index].get_or_init(|| {
+            let programs = programs_of(major)?;
+            Some(shared_server(NAMES[index], Some(programs)))
+        });
+        server.as_ref().map(|server| Self { server, login })
+    }
+
+    /// An empty database, and the login that `DATABASE_URL` would name.
+    pub(crate) async fn empty_database(&self) -> (ConnectParams, ConnectParams) {
+        let admin = empty_database_at(self.server).await;
+        let name = format!("{:?}_of_{}", self.login, admin.dbname).to_lowercase();
+        let client = connect::connect(&admin).await.unwrap();
+        let made = match self.login {
+            Login::Superuser => return (admin.clone(), admin),
+            Login::Owner => format!(
+                "CREATE ROLE {name} LOGIN CREATEROLE PASSWORD 'x'; ALTER DATABASE {} OWNER TO {name}",
+                admin.dbname
+            ),
+            Login::Plain => format!(
+                "CREATE ROLE {name} LOGIN PASSWORD 'x'; {}",
+                prepare::bootstrap_sql(&admin.dbname, &Secret::new(SECRET)).unwrap()
+            ),
+        };
+        client.batch_execute(&made).await.unwrap();
+        let login = admin.with_login(name, Secret::new("x"));
+        (admin, login)
+    }
+
+    pub(crate) async fn database(&self) -> Database {
+        let (admin, login) = self.empty_database().await;
+        Database::prepared(admin, &login).await
+    }
+}
+
+/// Debian's, or fetched by the function of the scripts.
+fn programs_of(major: u32) -> Option<PathBuf> {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/lib.sh");
+    let script = "set -euo pipefail; source \"$1\"; test_postgres \"$2\"";
+    let output = std::process::Command::new("bash")
+        .args(["-c", script, "test"])
+        .arg(scripts)
+        .arg(major.to_string())
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "no PostgreSQL {major} to test with");
+    let folder = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    Some(folder).filter(|folder| !folder.is_empty()).map(PathBuf::from)
+}
+
+/// This one server need not survive the machine, and waiting for a busy disk is most of what its tests would do. Tests
+/// of crashes start servers of their own.
+async fn forget_crashes(login: &ConnectParams) {
+    let dir = SocketDir::open(&login.host, login.port).unwrap();
+    let client = connect::connect(&login.clone().through(&dir)).await.unwrap();
+    client.batch_execute("ALTER SYSTEM SET fsync = off").await.unwrap();
+    client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+}
+
+/// One database, prepared as a host prepares its own.
+pub(crate) struct Database {
+    pub admin: ConnectParams,
+    pub prepared: Prepared,
+}
+
+/// An empty database.
+pub(crate) async fn empty_database() -> ConnectParams {
+    empty_database_at(server()).await
+}
+
+async fn empty_database_at(server: &ConnectParams) -> ConnectParams {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let name = format!("test_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    let client = connect::connect(server).await.unwrap();
+    client.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE template0")).await.unwrap();
+    ConnectParams { dbname: name, ..server.clone() }
+}
+
+/// Of a plugin's pool.
+pub(crate) const CONNECTIONS: u32 = 4;
+pub(crate) const SECRET: &str = "the secret of the tests, of a good length";
+
+pub(crate) fn secret() -> SecretSource {
+    SecretSource::Known(Secret::new(SECRET))
+}
+
+impl Database {
+    pub(crate) async fn new() -> Self {
+        let admin = empty_database().await;
+        let prepared = prepare::prepare(&admin, secret()).await.unwrap();
+        Self { admin, prepared }
+    }
+
+    /// As the login of `DATABASE_URL` prepares it.
+    pub(crate) async fn prepared(admin: ConnectParams, login: &ConnectParams) -> Self {
+        let prepared = prepare::prepare(login, secret()).await.unwrap();
+        Self { admin, prepared }
+    }
+
+    pub(crate) fn login(&self, role: &str) -> ConnectParams {
+        self.admin.with_login(role, self.prepared.passwords.for_role(role))
+    }
+
+    pub(crate) async fn admin(&self) -> Client {
+        connect::connect(&self.admin).await.unwrap()
+    }
+
+    pub(crate) async fn core(&self) -> Client {
+        connect::connect(&self.login(&self.prepared.names.core())).await.unwrap()
+    }
+
+    pub(crate) async fn reaper(&self) -> Client {
+        connect::connect(&self.login(&self.prepared.names.reaper())).await.unwrap()
+    }
+
+    pub(crate) async fn provisioner(&self) -> Client {
+        connect::connect(&self.login(&self.prepared.names.provision())).await.unwrap()
+    }
+
+    pub(crate) async fn card(&self, sku: &str) -> uuid::Uuid {
+        let id = uuid::Uuid::now_v7();
+        let insert = "INSERT INTO public.master_cards (id, title, sku) VALUES ($1, 'a card', $2)";
+        self.core().await.execute(insert, &[&id, &sku]).await.unwrap();
+        id
+    }
+
+    /// A schema step as the provision process makes it.
+    pub(crate) async fn provision(&self, plugin: &str, schema_sql: &str) -> Result<PluginDatabase, ProvisionFault> {
+        self.provision_within(SCHEMA_TIMEOUT, plugin, schema_sql).await
+    }
+
+    /// A step whose losses were agreed to.
+    pub(crate) async fn replay(&self, plugin: &str, schema_sql: &str) -> PluginDatabase {
+        let provisioner = self.login(&self.prepared.names.provision());
+        let step = Step { replay: true, ..self.step(&provisioner, plugin, schema_sql) };
+        step.make().await.unwrap_or_else(|trouble| panic!("{trouble:?}"))
+    }
+
+    pub(crate) fn step<'a>(&'a self, provisioner: &'a ConnectParams, plugin: &'a str, schema_sql: &'a str) -> Step<'a> {
+        Step {
+            plugin,
+            version: "1.0.0",
+            package: "",
+            schema_sql,
+            connections: CONNECTIONS,
+            provisioner,
+            names: &self.prepared.names,
+            passwords: &self.prepared.passwords,
+            start_options: true,
+            schema_timeout: SCHEMA_TIMEOUT,
+            is_kept: false,
+            replay: false,
+        }
+    }
+
+    pub(crate) async fn provision_within(
+        &self,
+        schema_timeout: Duration,
+        plugin: &str,
+        schema_sql: &str,
+    ) -> Result<PluginDatabase, ProvisionFault> {
+        let provisioner = self.login(&self.prepared.names.provision());
+        let step = Step { schema_timeout, ..self.step(&provisioner, plugin, schema_sql) };
+        step.make().await.map_err(|trouble| match trouble {
+            StepError::Refused(fault) => fault,
+            StepError::Failed(error) => panic!("the step failed: {error:#}"),
+        })
+    }
+
+    /// Lets this session do by hand, as any role, what the fence keeps roles from that did not log in themselves.
+    pub(crate) async fn open_fence(&self, session: &impl tokio_postgres::GenericClient) {
+        let fence = "SELECT FROM pg_event_trigger WHERE evtname = 'cardinal_ddl_fence'";
+        if session.query_opt(fence, &[]).await.unwrap().is_some() {
+            session.batch_execute("ALTER EVENT TRIGGER cardinal_ddl_fence DISABLE").await.unwrap();
+        }
+    }
+
+    /// Tables of a plugin's schema, by name.
+    pub(crate) async fn tables(&self, schema: &str) -> Vec<String> {
+        let listed = "SELECT tablename::text FROM pg_tables WHERE schemaname = $1 ORDER BY 1";
+        self.admin().await.query(listed, &[&schema]).await.unwrap().iter().map(|row| row.get(0)).collect()
+    }
+
+    pub(crate) async fn has_role(&self, role: &str) -> bool {
+        let asked = "SELECT 1 FROM pg_roles WHERE rolname = $1";
+        self.admin().await.query_opt(asked, &[&role]).await.unwrap().is_some()
+    }
+}
+
+/// The parts of a refusal, whose code must be this one.
+#[track_caller]
+pub(crate) fn found_in(refused: Result<PluginDatabase, ProvisionFault>, code: &str) -> String {
+    match refused {
+        Err(ProvisionFault::Refused { code: told, found, fix, .. }) if told == code && !fix.is_empty() => found,
+        other => panic!("not refused as {code}: {other:?}"),
+    }
+}

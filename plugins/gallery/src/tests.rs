@@ -1,0 +1,145 @@
+//! The plugin as a host runs it, in this process. What needs tables is left out unless CARDINAL_TEST_DATABASE names a
+//! PostgreSQL.
+
+use std::io::{BufRead, BufReader, Cursor, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cardinal_plugin::serde_json::Value;
+use cardinal_plugin::testing::{TestHost, TestReply, TestRequest, has_database, test_card, test_user};
+use cardinal_plugin::{Uuid, block_on, json};
+use image::{ImageFormat, Rgb, RgbImage};
+
+const MANIFEST: &str = include_str!("../manifest.json");
+const SCHEMA: &str = include_str!("../schema.sql");
+
+fn host(settings: Value) -> TestHost {
+    TestHost::builder(MANIFEST).settings(settings).database(SCHEMA).start(crate::routes::routes)
+}
+
+fn send(host: &TestHost, request: TestRequest) -> TestReply {
+    block_on(host.send(request))
+}
+
+/// A card with these pictures, written by a plugin of any name.
+fn add_card(host: &TestHost, images: &Value) -> Uuid {
+    let sources = json!({
+        "other:shop": { "kind": "supplier", "data": { "images": images } },
+        "other:text": { "kind": "text", "data": { "images": ["https://a.example/never.png"] } },
+    });
+    host.add_card(test_card("Lamp", json!({ "attributes": { "sources": sources } })))
+}
+
+/// A site that answers everything with one picture, as long as the test program runs; counts its visitors.
+fn site() -> (String, Arc<AtomicUsize>) {
+    let mut png = Cursor::new(Vec::new());
+    RgbImage::from_pixel(800, 400, Rgb([9, 99, 199])).write_to(&mut png, ImageFormat::Png).unwrap();
+    let (listener, visits) = (TcpListener::bind("127.0.0.1:0").unwrap(), Arc::new(AtomicUsize::new(0)));
+    let (address, counted) = (listener.local_addr().unwrap(), Arc::clone(&visits));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let png = png.get_ref();
+            let _ = write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", png.len());
+            let _ = stream.write_all(png);
+        }
+    });
+    (format!("http://{address}/lamp.png"), visits)
+}
+
+#[test]
+fn pictures_are_read_by_kind_once_each_and_odd_data_is_passed_over() {
+    let host = host(Value::Null);
+    let images = json!([
+        "https://a.example/1.png",
+        7,
+        null,
+        "javascript:alert(1)",
+        "//a.example/x",
+        "https://a.example/1.png",
+        "https://a.example/2.png"
+    ]);
+    let card = add_card(&host, &images);
+    let list = send(&host, TestRequest::get(&format!("/cards/{card}"))).json();
+    let urls: Vec<_> = list["items"].as_array().unwrap().iter().map(|item| item["url"].clone()).collect();
+    assert_eq!(urls, ["https://a.example/1.png", "https://a.example/2.png"], "{list}");
+    assert_eq!(list["main"], json!({ "url": "https://a.example/1.png", "is_chosen": false, "is_gone": false }));
+    for odd in [json!(null), json!("https://a.example/1.png"), json!({ "0": "https://a.example/1.png" })] {
+        let card = add_card(&host, &odd);
+        let list = send(&host, TestRequest::tool("plugin_gallery_list", &json!({ "card_id": card }))).json();
+        assert_eq!(list, json!({ "items": [], "main": null }), "{odd}");
+    }
+    assert_eq!(send(&host, TestRequest::get(&format!("/cards/{}", Uuid::nil()))).status(), 404);
+    assert_eq!(send(&host, TestRequest::get("/cards/7")).status(), 404);
+}
+
+#[test]
+fn a_choice_is_kept_in_the_card_until_it_is_forgotten() {
+    let host = host(Value::Null);
+    let card = add_card(&host, &json!(["https://a.example/1.png", "https://a.example/2.png"]));
+    let main = format!("/cards/{card}/main");
+    let choose = |url: &str| TestRequest::put(&main).json(&json!({ "url": url }));
+    assert_eq!(send(&host, choose("https://elsewhere.example/x.png")).status(), 422);
+    assert_eq!(send(&host, choose("https://a.example/2.png")).json(), json!({ "version": 2 }));
+    let source = &host.card(card).sources()["gallery:main"];
+    assert_eq!((&*source.kind, &source.data), ("main-picture", &json!({ "url": "https://a.example/2.png" })));
+    let reader = test_user("Ada", &["plugin:gallery:read"]);
+    let list = send(&host, TestRequest::get(&format!("/cards/{card}")).user(reader.clone())).json();
+    assert_eq!((&list["main"]["is_chosen"], &list["items"][1]["is_main"]), (&json!(true), &json!(true)), "{list}");
+    assert_eq!(send(&host, choose("https://a.example/1.png").user(reader)).status(), 403);
+    assert_eq!(send(&host, TestRequest::delete(&main)).json(), json!({ "version": 3 }));
+    assert_eq!(send(&host, TestRequest::delete(&main)).json(), json!({ "version": 3 }), "nothing is left to forget");
+}
+
+#[test]
+fn only_pictures_of_the_card_are_asked_for() {
+    let host = host(json!({ "allow_private_addresses": true }));
+    let (url, visits) = site();
+    let card = add_card(&host, &json!([]));
+    let path = format!("/cards/{card}/thumbnail?url={}", url.replace(':', "%3A").replace('/', "%2F"));
+    assert_eq!(send(&host, TestRequest::get(&path)).status(), 404);
+    assert_eq!(send(&host, TestRequest::get(&format!("{path}&size=161"))).status(), 422);
+    assert_eq!(visits.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_thumbnail_is_made_once_and_kept() {
+    if !has_database() {
+        return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
+    }
+    let (host, (url, visits)) = (host(json!({ "allow_private_addresses": true })), site());
+    let card = add_card(&host, &json!([url]));
+    let path = format!("/cards/{card}/thumbnail?size=160&url={}", url.replace(':', "%3A").replace('/', "%2F"));
+    let reply = send(&host, TestRequest::get(&path));
+    assert_eq!((reply.status(), reply.header("content-type")), (200, Some("image/jpeg")), "{reply:?}");
+    let small = image::load_from_memory(reply.bytes()).unwrap();
+    assert_eq!((small.width(), small.height()), (160, 80));
+    let tag = reply.header("etag").unwrap().to_owned();
+    assert_eq!(send(&host, TestRequest::get(&path).header("if-none-match", &tag)).status(), 304);
+    let data = send(&host, TestRequest::get(&format!("{path}&as=data"))).json();
+    assert_eq!((&data["width"], &data["height"]), (&json!(800), &json!(400)));
+    assert!(data["data"].as_str().unwrap().starts_with("data:image/jpeg;base64,/9j/"));
+    let tool = TestRequest::tool("plugin_gallery_show", &json!({ "card_id": card, "url": url, "size": 160 }));
+    assert_eq!(send(&host, tool).header("content-type"), Some("image/jpeg"));
+    assert_eq!(visits.load(Ordering::SeqCst), 1, "the picture was read once");
+}
+
+#[test]
+fn private_addresses_are_refused_until_the_setting_opens_them() {
+    if !has_database() {
+        return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
+    }
+    let (host, (url, visits)) = (host(Value::Null), site());
+    let card = add_card(&host, &json!([url]));
+    let path = format!("/cards/{card}/thumbnail?url={}", url.replace(':', "%3A").replace('/', "%2F"));
+    for _ in 0..2 {
+        let reply = send(&host, TestRequest::get(&path));
+        assert_eq!((reply.status(), &reply.json()["code"]), (422, &json!("address-refused")));
+    }
+    assert_eq!(visits.load(Ordering::SeqCst), 0);
+    host.change_settings(&json!({ "allow_private_addresses": true }));
+    assert_eq!(send(&host, TestRequest::get(&path)).status(), 200);
+}
