@@ -211,10 +211,13 @@ async fn no_key_that_is_made_while_its_maker_is_revoked_outlives_it() {
                 }
             })
         });
-        eventually("keys are being made", async || {
+        eventually("both make keys", async || {
             let listed = owner.get(&format!("{KEYS}?limit=50")).await.expect(200);
-            let of_root = |item: &&Value| item["made_by_key_id"] == root.item["id"];
-            (listed["items"].as_array().unwrap().iter().filter(of_root).count() > 4).then_some(())
+            let made_by = |maker: &Key| {
+                let of_maker = |item: &&Value| item["made_by_key_id"] == maker.item["id"];
+                listed["items"].as_array().unwrap().iter().filter(of_maker).count()
+            };
+            (made_by(&root) > 4 && made_by(&child) > 3).then_some(())
         })
         .await;
         owner.delete(&root.path()).await.expect(204);

@@ -28,7 +28,14 @@ impl Json {
     /// broken further down, the whole values before the break count.
     pub(super) fn parse(text: &str) -> Option<Json> {
         // What frames the whole is a comment too, when it stands in lines of its own.
+        let parse = |text| Json::parse_whole(text).ok();
         parse(unframed(text)).or_else(|| parse_mended(text)).or_else(|| parse_mended(unframed(text)))
+    }
+
+    /// The value of a file that is nothing but JSON, without a mistake.
+    pub(super) fn parse_whole(text: &str) -> serde_json::Result<Json> {
+        let raw: &RawValue = serde_json::from_str(text)?;
+        Ok(read(raw, 0))
     }
 
     pub(super) fn get(&self, key: &str) -> &Json {
@@ -62,11 +69,6 @@ fn unframed(text: &str) -> &str {
             return text;
         }
     }
-}
-
-fn parse(text: &str) -> Option<Json> {
-    let raw: &RawValue = serde_json::from_str(text).ok()?;
-    Some(read(raw, 0))
 }
 
 fn parse_mended(text: &str) -> Option<Json> {

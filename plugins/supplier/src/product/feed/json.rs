@@ -1,43 +1,55 @@
 //! JSON: a list of objects, or an object with such a list in it.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
 
 use super::{FeedError, MAX_ENTRIES, Record};
+use crate::product::json::Json;
+
+type Fields = BTreeMap<String, Json>;
 
 pub(super) fn records(file: &str) -> Result<Vec<Record>, FeedError> {
-    let document: Value = serde_json::from_str(file).map_err(|error| FeedError::Damaged(error.to_string()))?;
+    let document = Json::parse_whole(file).map_err(|error| FeedError::Damaged(error.to_string()))?;
     let list = match &document {
-        Value::Array(list) => list,
-        Value::Object(fields) => {
-            fields.values().filter_map(Value::as_array).max_by_key(|list| list.len()).ok_or(FeedError::Format)?
+        Json::List(list) => list,
+        Json::Object(fields) => {
+            fields.values().filter_map(as_list).max_by_key(|list| list.len()).ok_or(FeedError::Format)?
         }
         _ => return Err(FeedError::Format),
     };
-    Ok(list.iter().filter(|entry| entry.is_object()).take(MAX_ENTRIES).map(record).collect())
+    Ok(list.iter().filter_map(as_object).take(MAX_ENTRIES).map(record).collect())
 }
 
-fn record(entry: &Value) -> Record {
+fn as_list(value: &Json) -> Option<&Vec<Json>> {
+    if let Json::List(list) = value { Some(list) } else { None }
+}
+
+fn as_object(value: &Json) -> Option<&Fields> {
+    if let Json::Object(fields) = value { Some(fields) } else { None }
+}
+
+fn record(entry: &Fields) -> Record {
     let mut record = Record::default();
-    for (name, value) in entry.as_object().into_iter().flatten() {
+    for (name, value) in entry {
         add(&mut record, name, value);
         // `"brand": {"name": "Lumo"}` is the field `brandname`.
-        for (inner, value) in value.as_object().into_iter().flatten() {
+        for (inner, value) in as_object(value).into_iter().flatten() {
             add(&mut record, &format!("{name}{inner}"), value);
         }
     }
     record
 }
 
-fn add(record: &mut Record, name: &str, value: &Value) {
+fn add(record: &mut Record, name: &str, value: &Json) {
     match value {
-        Value::String(text) => record.add(name, text),
-        Value::Number(number) => record.add(name, &number.to_string()),
-        Value::Array(values) => {
-            values.iter().filter(|value| !value.is_array()).for_each(|value| match value.get("url") {
-                Some(url) => add(record, name, url),
-                None => add(record, name, value),
-            })
+        Json::Text(text) | Json::Number(text) => record.add(name, text),
+        Json::List(values) => {
+            for value in values.iter().filter(|value| as_list(value).is_none()) {
+                match value.get("url") {
+                    Json::Nothing => add(record, name, value),
+                    url => add(record, name, url),
+                }
+            }
         }
-        Value::Bool(_) | Value::Null | Value::Object(_) => {}
+        Json::Nothing | Json::Object(_) => {}
     }
 }
