@@ -16,7 +16,10 @@ use super::{
     archive::{Existing, Writer},
 };
 use cardinal_base::{config::Config, secret_file::TOKEN_SECRET_FILE};
-use cardinal_database::roles::{RolePasswords, plugin_schema_name};
+use cardinal_database::{
+    connect,
+    roles::{RolePasswords, plugin_schema_name},
+};
 use cardinal_package::manifest::CONNECTIONS_DEFAULT;
 use cardinal_schema::{
     dump, migrate,
@@ -34,7 +37,7 @@ const LOCK_WAIT: Duration = Duration::from_secs(3);
 /// A session that reads a plugin's tables.
 struct PluginReader<'a> {
     client: Client,
-    pid: i32,
+    backend: i32,
     step: Step<'a>,
 }
 
@@ -220,21 +223,19 @@ impl<'a> PluginReader<'a> {
     async fn open(step: Step<'a>, moment: &str) -> anyhow::Result<Self> {
         let client = step.reader().await?;
         dump::read_at(&client, moment).await?;
-        let pid = dump::session_pid(&client).await?;
-        Ok(Self { client, pid, step })
+        let backend = connect::backend_pid(&client).await.context("asking which session it is")?;
+        Ok(Self { client, backend, step })
     }
 
     /// Begins to read a table, once no session of the plugin has it locked whole.
     async fn copy_out(&self, table: &dump::Table, progress: &mut dyn Progress) -> anyhow::Result<CopyOutStream> {
-        let mut copy = pin!(dump::copy_out(&self.client, table));
-        loop {
-            if let Ok(copied) = tokio::time::timeout(LOCK_WAIT, &mut copy).await {
-                return copied.map_err(|error| self.explain(error));
-            }
-            let ended = self.step.end_blockers(self.pid).await?;
+        let note = |ended| {
             let (plugin, name) = (self.step.plugin, &table.name);
             progress.note(&format!("plugin {plugin} has locked its table {name}: ended {ended} of its sessions"));
-        }
+        };
+        let copied =
+            self.step.past_blockers(self.backend, LOCK_WAIT, dump::copy_out(&self.client, table), note).await?;
+        copied.map_err(|error| self.explain(error))
     }
 
     fn explain(&self, error: anyhow::Error) -> anyhow::Error {

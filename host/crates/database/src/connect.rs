@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
+use tokio_postgres::GenericClient;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 
 use cardinal_base::config::Secret;
@@ -121,6 +122,14 @@ impl SocketDir {
         )?;
         Ok(Self { short: Some(format!("/proc/self/fd/{}", held.as_raw_fd())), _held: Some(held) })
     }
+}
+
+/// The number by which the server knows a session.
+///
+/// # Errors
+/// As the driver reports them.
+pub async fn backend_pid(session: &impl GenericClient) -> Result<i32, tokio_postgres::Error> {
+    session.query_one("SELECT pg_catalog.pg_backend_pid()", &[]).await?.try_get(0)
 }
 
 /// Opens one connection outside of any pool; its driver runs until the client is dropped.

@@ -75,15 +75,6 @@ impl Table {
     }
 }
 
-/// The number by which the server knows this session.
-///
-/// # Errors
-/// As the server reports them.
-pub async fn session_pid(client: &Client) -> anyhow::Result<i32> {
-    let row = client.query_one("SELECT pg_backend_pid()", &[]).await.context("preparing a session")?;
-    Ok(row.try_get(0)?)
-}
-
 /// Begins to read everything as it is at this moment; the name by which other sessions see the same moment.
 ///
 /// # Errors

@@ -7,7 +7,6 @@
 //! transaction that schema.sql cannot leave.
 
 use std::cmp::Ordering;
-use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -27,6 +26,7 @@ use cardinal_schema_sql::Statement;
 use record::Recorded;
 use run::Done;
 
+mod blockers;
 mod card_keys;
 mod card_lock;
 mod cards_turn;
@@ -253,7 +253,10 @@ impl Step<'_> {
         loop {
             self.check_schema_owner(session).await?;
             let work = session.transaction().await.context("beginning to make the plugin's roles")?;
-            let made = match self.alter_roles(&work, &statements).await? {
+            let backend = connect::backend_pid(&work).await.context("asking which session it is")?;
+            // A plugin may alter its own login; a transaction that did and stays open is ended.
+            let made = self.past_blockers(backend, ROLES_WAIT, work.batch_execute(&statements), |_| {}).await?;
+            let made = match made {
                 Ok(()) => work.commit().await,
                 Err(error) => Err(error),
             };
@@ -270,23 +273,6 @@ impl Step<'_> {
             self.end_backends(session).await?;
         }
         Ok(())
-    }
-
-    /// A plugin may alter its own login; a transaction that did and stays open is ended.
-    async fn alter_roles(
-        &self,
-        work: &Transaction<'_>,
-        statements: &str,
-    ) -> anyhow::Result<Result<(), tokio_postgres::Error>> {
-        let own = work.query_one("SELECT pg_catalog.pg_backend_pid()", &[]).await.context("preparing a session")?;
-        let own: i32 = own.try_get(0)?;
-        let mut altered = pin!(work.batch_execute(statements));
-        loop {
-            match tokio::time::timeout(ROLES_WAIT, &mut altered).await {
-                Ok(altered) => return Ok(altered),
-                Err(_) => self.end_blockers(own).await?,
-            };
-        }
     }
 
     /// A login that the watch over plugins' sessions has closed for a while stays closed (`session_watch`).

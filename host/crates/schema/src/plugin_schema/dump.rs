@@ -27,17 +27,6 @@ impl Step<'_> {
         connect::connect(&login).await.with_context(|| format!("logging in as the role of plugin {}", self.plugin))
     }
 
-    /// Ends the sessions of the run-time role that keep the session `waiting` from a lock; gives how many.
-    ///
-    /// # Errors
-    /// As the server reports them.
-    pub async fn end_blockers(&self, waiting: i32) -> anyhow::Result<i32> {
-        let provisioner = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
-        let end = "SELECT cardinal.end_plugin_sessions($1, pg_catalog.pg_blocking_pids($2))";
-        let ended = provisioner.query_one(end, &[&self.plugin, &waiting]).await.context("ending sessions")?;
-        Ok(ended.try_get(0)?)
-    }
-
     /// A session of the schema role, and the provisioner's that lets it in and is to close its door again.
     ///
     /// # Errors

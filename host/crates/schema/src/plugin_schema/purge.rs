@@ -137,9 +137,8 @@ impl Purge<'_> {
         drop: &str,
     ) -> anyhow::Result<Result<(), (tokio_postgres::Error, String)>> {
         let observer = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
-        let row =
-            work.query_one("SELECT pg_catalog.pg_backend_pid()", &[]).await.context("asking which session it is")?;
-        let (backend, waits, begun) = (row.try_get(0)?, Waits::default(), Instant::now());
+        let backend = connect::backend_pid(work).await.context("asking which session it is")?;
+        let (waits, begun) = (Waits::default(), Instant::now());
         loop {
             let tried = tokio::select! {
                 tried = work.batch_execute(drop) => tried,

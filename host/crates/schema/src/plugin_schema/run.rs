@@ -90,10 +90,8 @@ impl<'a> Run<'a> {
         Ok(Self { step, statements, session, started: Instant::now() })
     }
 
-    /// The server's number of the session.
     pub(super) async fn backend(&self) -> anyhow::Result<i32> {
-        let row = self.session.query_one("SELECT pg_catalog.pg_backend_pid()", &[]).await;
-        Ok(row.context("asking which session it is")?.try_get(0)?)
+        connect::backend_pid(&self.session).await.context("asking which session it is")
     }
 
     pub(super) fn cancel_token(&self) -> CancelToken {
