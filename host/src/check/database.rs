@@ -110,55 +110,54 @@ fn unusable(error: &anyhow::Error) -> Finding {
 
 /// What only a superuser can close, and has not.
 async fn open_doors(session: &Client) -> anyhow::Result<Vec<Finding>> {
-    let bootstrap = "Have a superuser run the output of `cardinal database bootstrap-sql` once.";
-    let doors = [
-        (
-            isolation::large_objects_are_open(session).await?,
+    let bootstrap = |code, message, expected| {
+        let fix = "Have a superuser run the output of `cardinal database bootstrap-sql` once.";
+        Finding::warning(code, "database", message).expected(expected).fix(fix)
+    };
+    let mut findings = Vec::new();
+    if isolation::large_objects_are_open(session).await? {
+        findings.push(bootstrap(
             "large-objects-open",
             "Plugins can make large objects, which lie outside of their schema.",
             "EXECUTE on lo_create, lo_creat and lo_from_bytea revoked from PUBLIC",
-            bootstrap,
-        ),
-        (
-            isolation::advisory_locks_are_open(session).await?,
+        ));
+    }
+    if isolation::advisory_locks_are_open(session).await? {
+        findings.push(bootstrap(
             "advisory-locks-open",
             "Plugins can take advisory locks, until the server has no room for anybody's locks.",
             "EXECUTE on pg_advisory_lock and its like revoked from PUBLIC",
-            bootstrap,
-        ),
-        (
-            isolation::log_messages_are_open(session).await?,
+        ));
+    }
+    if isolation::log_messages_are_open(session).await? {
+        findings.push(bootstrap(
             "log-messages-open",
             "Plugins can write messages of any size into the write-ahead log, so that a crashed server cannot start again.",
             "EXECUTE on pg_logical_emit_message revoked from PUBLIC",
-            bootstrap,
-        ),
-        (
-            isolation::json_deletion_is_open(session).await?,
+        ));
+    }
+    if isolation::json_deletion_is_open(session).await? {
+        findings.push(bootstrap(
             "json-deletion-open",
             "A plugin's schema.sql can hold a lock that nothing ends, and keep cards from being removed.",
             "EXECUTE on jsonb_delete(jsonb, text[]) revoked from PUBLIC",
-            bootstrap,
-        ),
-        (
-            isolation::ddl_is_unfenced(session).await?,
+        ));
+    }
+    if isolation::ddl_is_unfenced(session).await? {
+        findings.push(bootstrap(
             "ddl-unfenced",
             "Code of a plugin that found its way into a foreign key's check could change tables.",
             "the event trigger cardinal_ddl_fence, which only a superuser can make",
-            bootstrap,
-        ),
-        (
-            isolation::transactions_can_be_prepared(session).await?,
-            "prepared-transactions-on",
-            "Plugins can prepare transactions: their locks stay when the plugin is gone, and only a superuser ends them.",
-            "max_prepared_transactions = 0, which is PostgreSQL's default",
-            "Set max_prepared_transactions = 0 and restart the server, unless another program needs it.",
-        ),
-    ];
-    let finding = |(_, code, message, expected, fix): (bool, &'static str, &str, &str, &str)| {
-        Finding::warning(code, "database", message).expected(expected).fix(fix)
-    };
-    Ok(doors.into_iter().filter(|(is_open, ..)| *is_open).map(finding).collect())
+        ));
+    }
+    if isolation::transactions_can_be_prepared(session).await? {
+        let message = "Plugins can prepare transactions: their locks stay when the plugin is gone, and only a superuser ends them.";
+        let finding = Finding::warning("prepared-transactions-on", "database", message)
+            .expected("max_prepared_transactions = 0, which is PostgreSQL's default")
+            .fix("Set max_prepared_transactions = 0 and restart the server, unless another program needs it.");
+        findings.push(finding);
+    }
+    Ok(findings)
 }
 
 impl Seen {

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Uri, header};
 
 pub use self::{
-    body::{Body, Exact, ExactPatch, Json, JsonBody, MaybeJson, MergePatch, NoBody, Patch, Reads, Streamed},
+    body::{Body, Exact, ExactPatch, Json, JsonBody, MaybeJson, MergePatch, NoBody, Patch, RawBody, Reads},
     credential::{Credential, RECHECK_RIGHTS},
     query::{AnyQuery, NoQuery, Query, QueryNames, QueryType},
 };
@@ -89,7 +89,7 @@ impl<Q, B: JsonBody> Call<Q, B> {
     }
 }
 
-impl<Q> Call<Q, Streamed> {
+impl<Q> Call<Q, RawBody> {
     /// The body as it comes in.
     pub fn into_stream(self) -> (CallHead, RequestBody) {
         let mut head = self.head;

@@ -13,7 +13,7 @@ use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 pub use self::{
-    documents::{Documents, Rendered},
+    documents::{DocumentBody, Documents},
     foreign::{Foreign, PluginOperation},
     operation::Operation,
 };

@@ -13,7 +13,7 @@ use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::{App, Route},
     audit::AuditAction,
-    call::{Call, Query, Streamed},
+    call::{Call, Query, RawBody},
     http::reply::Reply,
     jobs::import::{
         self, NewImport, Upload,
@@ -81,7 +81,7 @@ impl ImportQuery {
     }
 }
 
-async fn import(app: &Arc<App>, call: Call<Query<ImportQuery>, Streamed>) -> ApiResult<Reply> {
+async fn import(app: &Arc<App>, call: Call<Query<ImportQuery>, RawBody>) -> ApiResult<Reply> {
     let (format, is_gzip, terms, permit) = admitted(app, &call)?;
     let (call, stream) = call.into_stream();
     let upload = Upload::begin(Intake::new(stream, is_gzip), format, terms).await?;
@@ -108,7 +108,7 @@ async fn import(app: &Arc<App>, call: Call<Query<ImportQuery>, Streamed>) -> Api
 /// What is asked for and a place for it, before anything of the body is looked at.
 fn admitted(
     app: &App,
-    call: &Call<Query<ImportQuery>, Streamed>,
+    call: &Call<Query<ImportQuery>, RawBody>,
 ) -> ApiResult<(Format, bool, Terms, OwnedSemaphorePermit)> {
     let format = import::format(input::media_type(&call.headers).as_deref())?;
     let is_gzip = intake::is_gzip(call.header(header::CONTENT_ENCODING))?;

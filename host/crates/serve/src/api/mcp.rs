@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::http::error::ApiResult;
 use crate::{
     app::{App, Route},
-    call::{Call, Query, Streamed},
+    call::{Call, Query, RawBody},
     http::reply::{self, Reply},
     openapi::Operation,
 };
@@ -112,7 +112,7 @@ fn describe_metadata(op: &mut Operation, id: &'static str) {
     );
 }
 
-async fn speak(app: &Arc<App>, call: Call<Query<NarrowingQuery>, Streamed>) -> ApiResult<Reply> {
+async fn speak(app: &Arc<App>, call: Call<Query<NarrowingQuery>, RawBody>) -> ApiResult<Reply> {
     app.wait_for_plugins(None).await;
     let (call, body) = call.into_stream();
     app.mcp.answer(call, body).await

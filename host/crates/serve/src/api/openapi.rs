@@ -15,7 +15,7 @@ use crate::{
         body::Body,
         reply::{self, Reply},
     },
-    openapi::{Document, Entry, Facts, Foreign, Operation, PluginOperation, Rendered},
+    openapi::{Document, DocumentBody, Entry, Facts, Foreign, Operation, PluginOperation},
     router::Access,
 };
 use cardinal_base::coding::Coding;
@@ -55,7 +55,7 @@ async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     Ok(reply)
 }
 
-fn document(app: &App, call: &CallHead) -> ApiResult<Arc<Rendered>> {
+fn document(app: &App, call: &CallHead) -> ApiResult<Arc<DocumentBody>> {
     let caller = call.caller()?;
     // Before the snapshot: what is published in between is described anew, never kept under a number that is too new.
     let change = *app.plugins.changes().borrow();

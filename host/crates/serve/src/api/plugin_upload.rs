@@ -15,7 +15,7 @@ use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::{App, Route},
     audit::AuditAction,
-    call::{Call, CallHead, NoQuery, Streamed},
+    call::{Call, CallHead, NoQuery, RawBody},
     http::{
         reply::{self, Reply},
         request_body::RequestBody,
@@ -58,7 +58,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn upload(app: &Arc<App>, call: Call<NoQuery, Streamed>) -> ApiResult<Reply> {
+async fn upload(app: &Arc<App>, call: Call<NoQuery, RawBody>) -> ApiResult<Reply> {
     let (call, mut stream) = call.into_stream();
     let Uploaded { name, version, sha256, signed_by } = receive(app, &call, &mut stream).await?;
     let detail = json!({"version": version, "sha256": sha256, "signed_by": signed_by});

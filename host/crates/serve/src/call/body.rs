@@ -56,9 +56,9 @@ impl Body for NoBody {
 }
 
 /// A body that the handler reads as it comes in. The row describes it.
-pub struct Streamed;
+pub struct RawBody;
 
-impl Body for Streamed {
+impl Body for RawBody {
     const READS: Reads = Reads::Stream;
 
     fn describe(_: &mut Operation<'_>) {}

@@ -22,18 +22,18 @@ const KEPT: usize = 32;
 #[derive(Default)]
 pub struct Documents {
     core: OnceLock<Document>,
-    rendered: Mutex<Kept>,
+    bodies: Mutex<Kept>,
 }
 
 #[derive(Default)]
 struct Kept {
     /// Of the plugins that they describe.
     change: u64,
-    by_plugins: HashMap<Vec<String>, Arc<Rendered>>,
+    by_plugins: HashMap<Vec<String>, Arc<DocumentBody>>,
 }
 
 /// A document, ready to be sent.
-pub struct Rendered {
+pub struct DocumentBody {
     pub plain: Bytes,
     pub gzip: Bytes,
     pub hash: String,
@@ -46,28 +46,33 @@ impl Documents {
     }
 
     /// The document with the routes of these plugins as they are at `change`; made when it is not kept.
-    pub fn get(&self, change: u64, plugins: Vec<String>, make: impl FnOnce() -> Document) -> ApiResult<Arc<Rendered>> {
-        let kept = || self.rendered.lock();
+    pub fn get(
+        &self,
+        change: u64,
+        plugins: Vec<String>,
+        make: impl FnOnce() -> Document,
+    ) -> ApiResult<Arc<DocumentBody>> {
+        let kept = || self.bodies.lock();
         {
             let kept = kept();
             if kept.change == change
-                && let Some(rendered) = kept.by_plugins.get(&plugins)
+                && let Some(body) = kept.by_plugins.get(&plugins)
             {
-                return Ok(Arc::clone(rendered));
+                return Ok(Arc::clone(body));
             }
         }
-        let rendered = Arc::new(Rendered::new(make())?);
+        let body = Arc::new(DocumentBody::new(make())?);
         let mut kept = kept();
         if kept.change != change || kept.by_plugins.len() >= KEPT {
             kept.change = change;
             kept.by_plugins.clear();
         }
-        kept.by_plugins.insert(plugins, Arc::clone(&rendered));
-        Ok(rendered)
+        kept.by_plugins.insert(plugins, Arc::clone(&body));
+        Ok(body)
     }
 }
 
-impl Rendered {
+impl DocumentBody {
     fn new(document: Document) -> ApiResult<Self> {
         let plain = serde_json::to_vec(&document.into_value()).map_err(ApiError::internal)?;
         let mut zip = GzEncoder::new(Vec::new(), Compression::default());

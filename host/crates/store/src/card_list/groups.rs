@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use arc_swap::ArcSwap;
 
 use super::Conditions;
 use crate::error::StoreError;
@@ -37,11 +37,11 @@ pub(super) struct GroupList {
 
 /// The groups as they were read last. A page that finds another number of them is read again.
 #[derive(Default)]
-pub struct Groups(Mutex<Arc<GroupList>>);
+pub struct Groups(ArcSwap<GroupList>);
 
 impl Groups {
     pub(super) fn known(&self) -> Arc<GroupList> {
-        Arc::clone(&self.0.lock())
+        self.0.load_full()
     }
 
     pub(super) async fn renew(&self, client: &Connection) -> Result<Arc<GroupList>, StoreError> {
@@ -49,7 +49,7 @@ impl Groups {
         let rows = client.query(&client.prepare_cached(sql).await?, &[]).await?;
         let groups = rows.iter().map(Group::from_row).collect::<Result<Vec<_>, _>>()?;
         let list = Arc::new(GroupList { number: i64::try_from(groups.len()).unwrap_or(i64::MAX), groups });
-        *self.0.lock() = Arc::clone(&list);
+        self.0.store(Arc::clone(&list));
         Ok(list)
     }
 }
