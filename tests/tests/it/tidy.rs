@@ -365,3 +365,14 @@ fn the_sdk_takes_every_compatible_version_of_what_it_uses() {
         assert!(is_compatible, "an author's crate may need a newer one: {line}");
     }
 }
+
+/// The product has no switch that takes a part away, so that the bench builds what patches leave.
+#[test]
+fn the_patches_of_the_bench_fit() {
+    for part in ["authentication", "guard"] {
+        let patch = repository().join(format!("tests/src/bin/bench/without-{part}.patch"));
+        let mut git = std::process::Command::new("git");
+        let fits = git.arg("apply").arg("--check").arg(&patch).current_dir(repository()).output().unwrap();
+        assert!(fits.status.success(), "{}: {}", patch.display(), String::from_utf8_lossy(&fits.stderr));
+    }
+}

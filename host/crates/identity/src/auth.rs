@@ -1,7 +1,5 @@
 //! From a credential to a [`Caller`]: one rule of detection, three methods, no falling through.
 
-#[cfg(feature = "without-authentication")]
-mod anybody;
 pub mod api_key;
 pub mod authority;
 pub mod bearer;
@@ -132,9 +130,6 @@ impl Auth {
         let fresh = if self.follower.is_current() { cache::FRESH } else { cache::FRESH_UNFOLLOWED };
         let token = bearer::read(headers).map_err(|reason| self.unauthorized(&codes::INVALID_TOKEN, Some(reason)))?;
         match token {
-            #[cfg(feature = "without-authentication")]
-            None => Ok(anybody::caller()),
-            #[cfg(not(feature = "without-authentication"))]
             None => Err(self.unauthorized(&codes::MISSING_TOKEN, None)),
             Some(Token::ApiKey(text)) => self.by_key(text, peer, fresh).await,
             Some(Token::Hmac(text)) => self.by_session(text, peer, fresh).await,

@@ -147,13 +147,6 @@ impl Guard {
         }
     }
 
-    /// What a call's outcome would be without all this: only for measuring what it costs.
-    pub fn stand_aside(&self, outcome: Result<PluginReply, CallFault>) -> Result<PluginReply, CallError> {
-        let mut reply = outcome.map_err(|fault| CallError::Internal(format!("{fault:?}")))?;
-        self.clean(&mut reply);
-        Ok(reply)
-    }
-
     fn clean(&self, reply: &mut PluginReply) {
         let dropped = clean(&mut reply.headers);
         if !dropped.is_empty() {

@@ -152,9 +152,6 @@ impl Placement {
 
     /// A place on this thread for one poll of the handler, or `None`: send it to the lane.
     pub fn here(&self, handler: u32) -> Option<Polling<'_>> {
-        if cfg!(feature = "without-guard") {
-            return Some(Polling::unwatched());
-        }
         let vouched = self.handlers.execution == Execution::Inline;
         let on_core = match self.handlers.list.get(handler as usize) {
             Some(known) => known.on_core.load(Ordering::Relaxed),

@@ -280,8 +280,7 @@ pub struct Polling<'w> {
 }
 
 impl Polling<'_> {
-    /// One that is not watched: only for measuring what watching costs.
-    pub fn unwatched() -> Self {
+    fn unwatched() -> Self {
         Self { slot: None, group: None }
     }
 }

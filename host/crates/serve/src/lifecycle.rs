@@ -117,9 +117,6 @@ async fn serve(
     if app.config.observe.otlp_endpoint.is_some() {
         tracing::warn!("OTEL_EXPORTER_OTLP_ENDPOINT is set, and this version does not send traces yet");
     }
-    if cfg!(feature = "without-guard") {
-        tracing::warn!("this build runs plugins without their guard: it is for measuring alone");
-    }
     app.proxy.warn_of_shared_origin();
     let mut tasks = JoinSet::new();
     tasks.spawn(prepare(Arc::clone(&app), link.clone()));

@@ -17,7 +17,7 @@ use crate::{
 
 /// What the names of all these subjects begin with.
 pub(crate) const NAME: &str = "guard: ";
-/// A build of the host with the feature `without-guard`; `scripts/bench` makes it.
+/// A host built with `without-guard.patch`; `scripts/bench` makes it.
 const UNGUARDED: &str = "CARDINAL_UNGUARDED";
 const HELLO: &str = "/v1/admin/plugins/quick/hello";
 const CORE: &str = "/v1/admin/auth/me";
