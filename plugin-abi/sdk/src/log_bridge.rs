@@ -12,11 +12,15 @@ mod spans;
 
 use std::sync::Once;
 
-use cardinal_plugin_abi::{CallId, CtxId, Slice};
+use cardinal_plugin_abi::Slice;
 use serde_json::{Map, Value};
 
 use self::filter::Filter;
-use crate::{Error, Level, Result, panics::logger_of, scope::Scope};
+use crate::{
+    Error, Level, Result,
+    panics::logger_of,
+    scope::{Origin, Scope},
+};
 
 /// Longer values of fields are cut, and fields beyond the sum left out: the host cuts JSON at 16 KiB, wherever that is.
 const VALUE_LIMIT: usize = 2 << 10;
@@ -66,11 +70,9 @@ fn apply(most: u32) {
 }
 
 /// Writes a line. `origin` is where it is from when its thread belongs to no instance.
-fn write(origin: (CtxId, CallId), level: Level, message: &str, fields: Map<String, Value>) {
-    let (ctx, call) = match Scope::current() {
-        (0, _) => origin,
-        current => current,
-    };
+fn write(origin: Origin, level: Level, message: &str, fields: Map<String, Value>) {
+    let current = Scope::current();
+    let Origin { ctx, call } = if current.ctx == 0 { origin } else { current };
     let Some((host, found)) = logger_of(ctx) else { return };
     let call = if found == ctx { call } else { 0 };
     let fields = Value::from(bounded(fields)).to_string();

@@ -50,7 +50,7 @@ fn install() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| match logger() {
         // A test's own thread belongs to no plugin: its panic is a failed assertion.
-        Some(_) if cfg!(feature = "testing") && Scope::current().0 == 0 => before(info),
+        Some(_) if cfg!(feature = "testing") && Scope::current().ctx == 0 => before(info),
         Some((host, ctx)) => report(host, ctx, info),
         None => before(info),
     }));
@@ -59,7 +59,7 @@ fn install() {
 /// The log of the instance that is running on this thread; on a thread of the plugin's own, which
 /// belongs to no instance, that of the newest. Never waits: a hook that blocks would hide the panic.
 pub(crate) fn logger() -> Option<(HostApiRef, CtxId)> {
-    choose(&INSTANCES.try_read().ok()?, Scope::current().0)
+    choose(&INSTANCES.try_read().ok()?, Scope::current().ctx)
 }
 
 /// The log of this instance, or of the newest when it is gone. Waits while an instance is being made.
@@ -75,7 +75,7 @@ fn choose(instances: &[(CtxId, HostApiRef)], wanted: CtxId) -> Option<(HostApiRe
 
 /// Formats nothing of the author's: a panic inside the hook would end the process.
 fn report(host: HostApiRef, ctx: CtxId, info: &PanicHookInfo<'_>) {
-    let (_, call) = Scope::current();
+    let call = Scope::current().call;
     let message = info.payload_as_str().unwrap_or("a panic without a message");
     let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
     let thread = std::thread::current();

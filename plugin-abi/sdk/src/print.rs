@@ -30,6 +30,6 @@ macro_rules! eprintln {
 /// Writes the line; to standard error where there is no instance, as in an author's unit tests.
 pub fn print(level: Level, line: Arguments<'_>) {
     let Some((host, ctx)) = logger() else { return ::std::eprintln!("{line}") };
-    let (_, call) = Scope::current();
+    let call = Scope::current().call;
     (host.log())(ctx, call, level as u32, Slice::text(&line.to_string()), Slice::default(), Slice::default());
 }

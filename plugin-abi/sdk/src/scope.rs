@@ -11,8 +11,15 @@ use std::{
 use cardinal_plugin_abi::{CallId, CtxId};
 use tokio::runtime::Handle;
 
+/// The instance and the call that code runs for; zeros outside of any.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Origin {
+    pub(crate) ctx: CtxId,
+    pub(crate) call: CallId,
+}
+
 thread_local! {
-    static CURRENT: Cell<(CtxId, CallId)> = const { Cell::new((0, 0)) };
+    static CURRENT: Cell<Origin> = const { Cell::new(Origin { ctx: 0, call: 0 }) };
 }
 
 /// Entered around every poll and every drop of an author's code.
@@ -26,13 +33,13 @@ pub(crate) struct Scope {
 impl Scope {
     /// Runs `body` inside: the panic hook knows for whom, and tokio finds the plugin's runtime.
     pub(crate) fn enter<R>(&self, body: impl FnOnce() -> R) -> R {
-        let _inside = Inside { before: CURRENT.replace((self.ctx, self.call)) };
+        let _inside = Inside { before: CURRENT.replace(Origin { ctx: self.ctx, call: self.call }) };
         let _runtime = self.runtime.as_ref().map(Handle::enter);
         body()
     }
 
-    /// The instance and the call of the code on this thread; zeros outside of any.
-    pub(crate) fn current() -> (CtxId, CallId) {
+    /// Of the code on this thread.
+    pub(crate) fn current() -> Origin {
         CURRENT.get()
     }
 
@@ -44,7 +51,7 @@ impl Scope {
 
 /// Puts back what was current, also when `body` panics.
 struct Inside {
-    before: (CtxId, CallId),
+    before: Origin,
 }
 
 impl Drop for Inside {

@@ -137,10 +137,17 @@ pub struct NewCard {
     pub attributes: Option<Option<Object>>,
 }
 
+/// A new card whose fields are as they may be. Its attributes have the empty `sources` that every card has.
+pub struct CardContent {
+    pub title: String,
+    pub sku: String,
+    pub status: Status,
+    pub attributes: Box<RawValue>,
+}
+
 impl NewCard {
-    /// Checks every field and gives all that is wrong at once; then the attributes, with the
-    /// empty `sources` that every card has.
-    pub fn check(self) -> Result<(String, String, Status, Box<RawValue>), CardError> {
+    /// Checks every field and gives all that is wrong at once.
+    pub fn check(self) -> Result<CardContent, CardError> {
         let mut faults = Faults::default();
         faults.title(&self.title);
         faults.sku(&self.sku);
@@ -156,7 +163,7 @@ impl NewCard {
         faults.result()?;
         let sources = Object::default().to_raw()?;
         attributes.insert("sources", sources);
-        Ok((self.title, self.sku, self.status, attributes.to_raw()?))
+        Ok(CardContent { title: self.title, sku: self.sku, status: self.status, attributes: attributes.to_raw()? })
     }
 }
 

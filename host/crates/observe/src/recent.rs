@@ -24,8 +24,14 @@ pub struct Recent<E> {
     /// The number of the last one, or where the run begins.
     head: i64,
     bytes: usize,
-    /// Entries that are kept, and bytes of them.
-    most: (usize, usize),
+    bounds: Bounds,
+}
+
+/// How much is kept; who is further behind is too slow.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    pub entries: usize,
+    pub bytes: usize,
 }
 
 /// What there is for a reader after its place.
@@ -40,9 +46,9 @@ pub enum Portion {
 }
 
 impl<E: Entry> Recent<E> {
-    /// None yet; `most` entries and bytes are kept: who is further behind is too slow.
-    pub const fn new(most: (usize, usize)) -> Self {
-        Self { entries: VecDeque::new(), head: 0, bytes: 0, most }
+    /// None yet.
+    pub const fn new(bounds: Bounds) -> Self {
+        Self { entries: VecDeque::new(), head: 0, bytes: 0, bounds }
     }
 
     pub fn head(&self) -> i64 {
@@ -51,7 +57,7 @@ impl<E: Entry> Recent<E> {
 
     /// Forgets everything; the next entry is the one after `head`.
     pub fn restart(&mut self, head: i64) {
-        *self = Self { head, ..Self::new(self.most) };
+        *self = Self { head, ..Self::new(self.bounds) };
     }
 
     /// Adds what comes after the head. What does not follow it without a gap makes the run begin anew.
@@ -62,7 +68,7 @@ impl<E: Entry> Recent<E> {
         self.head = entry.id();
         self.bytes += entry.size();
         self.entries.push_back(entry);
-        while self.entries.len() > self.most.0 || self.bytes > self.most.1 {
+        while self.entries.len() > self.bounds.entries || self.bytes > self.bounds.bytes {
             let Some(oldest) = self.entries.pop_front() else { break };
             self.bytes -= oldest.size();
         }
@@ -130,7 +136,7 @@ mod tests {
     }
 
     fn recent(ids: std::ops::RangeInclusive<i64>) -> Recent<(i64, char)> {
-        let mut recent = Recent::new((MAX_ENTRIES, 1 << 20));
+        let mut recent = Recent::new(Bounds { entries: MAX_ENTRIES, bytes: 1 << 20 });
         recent.restart(ids.start() - 1);
         ids.for_each(|id| recent.add((id, 'c')));
         recent

@@ -69,12 +69,12 @@ impl Expiry {
     pub async fn remove(&mut self, reaper: &Pool, before: OffsetDateTime) -> Result<Removed, StoreError> {
         self.slow.retain(|_, slow| slow.since.elapsed() < SLOW_RETRY);
         let (mut removed, mut mixed) = (Removed::default(), Vec::new());
-        let mut place = (OffsetDateTime::UNIX_EPOCH, Uuid::nil());
+        let mut last = DeletedCard { deleted_at: OffsetDateTime::UNIX_EPOCH, id: Uuid::nil() };
         loop {
-            let batch = next(reaper, before, place).await?;
-            let Some(last) = batch.last() else { break };
-            place = *last;
-            let ids = batch.iter().map(|(_, id)| *id);
+            let batch = next(reaper, before, last).await?;
+            let Some(reached) = batch.last() else { break };
+            last = *reached;
+            let ids = batch.iter().map(|card| card.id);
             let (slow, ids): (Vec<Uuid>, Vec<Uuid>) = ids.partition(|id| self.slow.contains_key(id));
             mixed.extend(slow.into_iter().filter(|id| !self.slow[id].is_set_aside()));
             match remove_cards(reaper, &ids, self.batch_timeout).await {
@@ -132,15 +132,18 @@ impl Expiry {
     }
 }
 
-async fn next(
-    reaper: &Pool,
-    before: OffsetDateTime,
-    place: (OffsetDateTime, Uuid),
-) -> Result<Vec<(OffsetDateTime, Uuid)>, StoreError> {
+/// A deleted card, by the order in which they are removed.
+#[derive(Clone, Copy)]
+struct DeletedCard {
+    deleted_at: OffsetDateTime,
+    id: Uuid,
+}
+
+async fn next(reaper: &Pool, before: OffsetDateTime, last: DeletedCard) -> Result<Vec<DeletedCard>, StoreError> {
     let client = reaper.get().await?;
     let sql = "SELECT deleted_at, id FROM public.master_cards \
                WHERE deleted_at IS NOT NULL AND deleted_at < $1 AND (deleted_at, id) > ($2, $3) \
                ORDER BY deleted_at, id LIMIT $4";
-    let rows = client.query(&client.prepare_cached(sql).await?, &[&before, &place.0, &place.1, &BATCH]).await?;
-    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    let rows = client.query(&client.prepare_cached(sql).await?, &[&before, &last.deleted_at, &last.id, &BATCH]).await?;
+    Ok(rows.iter().map(|row| DeletedCard { deleted_at: row.get(0), id: row.get(1) }).collect())
 }

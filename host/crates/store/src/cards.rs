@@ -17,7 +17,7 @@ use super::{
 use crate::error::StoreError;
 use cardinal_base::db_error;
 use cardinal_cards::{
-    card::{Card, Status},
+    card::{Card, CardContent},
     fields::Fields,
     patch::Change,
 };
@@ -54,13 +54,8 @@ pub async fn get(pool: &Pool, id: Uuid) -> Result<Option<Card>, StoreError> {
 }
 
 /// A new card, with its first line of history.
-pub async fn insert(
-    pool: &Pool,
-    id: Uuid,
-    fields: (String, String, Status, Box<RawValue>),
-    actor: &Value,
-) -> Result<Card, StoreError> {
-    let (title, sku, status, attributes) = fields;
+pub async fn insert(pool: &Pool, id: Uuid, fields: CardContent, actor: &Value) -> Result<Card, StoreError> {
+    let CardContent { title, sku, status, attributes } = fields;
     pool.note_message(attributes.get().len());
     let client = pool.get().await?;
     let sql = format!(

@@ -20,7 +20,7 @@ use crate::event_log::{
     event::{Event, Numbered, Topics},
 };
 use cardinal_database::{log_failure, pool::Pool};
-use cardinal_observe::recent::{self, Portion, Recent};
+use cardinal_observe::recent::{self, Bounds, Portion, Recent};
 
 /// How often a host looks for events while somebody reads them there, and while nobody does: then it only sees to it
 /// that they don't pile up without a number.
@@ -31,7 +31,7 @@ const RAISE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Events that are numbered, or read, in one statement.
 const AT_ONCE: i32 = 1_000;
 /// Events that are kept in memory, and bytes of them: who is further behind is too slow.
-const MAX_RECENT: (usize, usize) = (4_096, 8 << 20);
+const MAX_RECENT: Bounds = Bounds { entries: 4_096, bytes: 8 << 20 };
 /// Readers of a host, and of one user.
 const READERS: usize = 1_000;
 const READERS_PER_USER: usize = 32;

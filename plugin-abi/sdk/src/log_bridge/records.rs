@@ -4,7 +4,7 @@ use log::{LevelFilter, Log, Metadata, Record};
 use serde_json::Map;
 
 use super::{filter, write};
-use crate::Level;
+use crate::{Level, scope::Origin};
 
 pub(super) struct Bridge;
 
@@ -33,7 +33,7 @@ impl Log for Bridge {
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
             let fields = Map::from_iter([("target".to_owned(), record.target().into())]);
-            write((0, 0), level_of(record.level()), &record.args().to_string(), fields);
+            write(Origin::default(), level_of(record.level()), &record.args().to_string(), fields);
         }
     }
 

@@ -10,7 +10,6 @@ use std::{
     },
 };
 
-use cardinal_plugin_abi::{CallId, CtxId};
 use serde_json::{Map, Value};
 use tracing::{
     Event, Metadata, Subscriber,
@@ -22,7 +21,10 @@ use tracing::{
 use tracing_core::span::Current;
 
 use super::{filter, write};
-use crate::{Level, scope::Scope};
+use crate::{
+    Level,
+    scope::{Origin, Scope},
+};
 
 /// Spans deeper than this are left out of a line.
 const DEPTH: usize = 16;
@@ -35,7 +37,7 @@ struct Span {
     fields: Mutex<Map<String, Value>>,
     parent: Option<Arc<Span>>,
     /// Where it was made: lines in it go there from threads that belong to no instance.
-    origin: (CtxId, CallId),
+    origin: Origin,
 }
 
 /// Spans that somebody holds, with how many do.
@@ -93,7 +95,7 @@ impl Subscriber for Bridge {
         };
         let parent = parent.and_then(|id| span(&id));
         let origin = match (Scope::current(), &parent) {
-            ((0, _), Some(parent)) => parent.origin,
+            (Origin { ctx: 0, .. }, Some(parent)) => parent.origin,
             (here, _) => here,
         };
         let mut fields = Fields::default();
@@ -121,7 +123,7 @@ impl Subscriber for Bridge {
         let mut fields = Map::from_iter([("target".to_owned(), event.metadata().target().into())]);
         fields.extend(around(inside.as_deref()));
         fields.extend(own.fields);
-        let origin = inside.map_or((0, 0), |span| span.origin);
+        let origin = inside.map_or_else(Origin::default, |span| span.origin);
         write(origin, level_of(event.metadata()), &own.message, fields);
     }
 

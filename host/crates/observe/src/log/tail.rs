@@ -12,12 +12,12 @@ use tracing::Level;
 
 use super::{line::Line, mask::mask};
 use crate::{
-    recent::{Entry, Portion, Recent},
+    recent::{Bounds, Entry, Portion, Recent},
     shard::Counter,
 };
 
 /// Lines of a plugin that are kept, and bytes of them.
-const KEPT: (usize, usize) = (2_000, 4 << 20);
+const KEPT: Bounds = Bounds { entries: 2_000, bytes: 4 << 20 };
 /// What a plugin may write in a second: lines, and bytes.
 const LINES_A_SECOND: u32 = 500;
 const BYTES_A_SECOND: usize = 1 << 20;

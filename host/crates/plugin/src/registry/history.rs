@@ -11,6 +11,19 @@ use cardinal_package::{
 };
 use cardinal_store::plugin_versions::{Loss, PluginVersion};
 
+/// One of a plugin's packages.
+#[derive(Clone, Copy)]
+pub(super) struct PackageRef<'p> {
+    pub sha256: &'p str,
+    pub version: &'p Version,
+}
+
+impl<'p> From<&'p KeptPackage> for PackageRef<'p> {
+    fn from(kept: &'p KeptPackage) -> Self {
+        Self { sha256: &kept.sha256, version: &kept.version }
+    }
+}
+
 /// What is known of one plugin's packages.
 pub(super) struct History<'h> {
     /// What was decided, on any host.
@@ -19,7 +32,7 @@ pub(super) struct History<'h> {
     /// What this host has, the one that was put into service last first.
     pub kept: &'h [KeptPackage],
     /// What serves here now.
-    pub serving: Option<(&'h str, &'h Version)>,
+    pub serving: Option<PackageRef<'h>>,
 }
 
 /// The package that is to be gone back to.
@@ -35,9 +48,10 @@ pub enum Wanted {
 /// How to go back.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct WayBack {
-    /// Hash and version of what is gone back to.
-    pub to: (String, Version),
-    /// What must not be put into service again by itself.
+    /// Hash of what is gone back to.
+    pub sha256: String,
+    pub version: Version,
+    /// Hashes and versions of what must not be put into service again by itself.
     pub aside: Vec<(String, String)>,
 }
 
@@ -68,8 +82,10 @@ impl History<'_> {
                 refusal.found(version.to_string()).fix(format!("Put {loss} or a later version into the folder.")),
             );
         }
-        let standing = self.standing().filter(|(hash, _)| *hash != sha256);
-        let (_, standing) = standing.filter(|(_, standing)| version.cmp_precedence(standing).is_lt())?;
+        let standing = self.standing().filter(|standing| standing.sha256 != sha256)?.version;
+        if version.cmp_precedence(standing).is_ge() {
+            return None;
+        }
         let refusal = Refusal::new(Code::LowerVersion, "A lower version waits for an operator's word.");
         Some(refusal.expected(format!("{standing} or later")).found(version.to_string()))
     }
@@ -91,13 +107,13 @@ impl History<'_> {
     pub(super) fn way_back(
         &self,
         wanted: &Wanted,
-        folder: Option<(&str, &Version)>,
+        folder: Option<PackageRef<'_>>,
         waiting: bool,
     ) -> Result<WayBack, NoWayBack> {
         let now = self.serving.or(folder).ok_or(NoWayBack::Nothing)?;
-        let in_folder = folder.filter(|(sha256, _)| *sha256 != now.0);
-        let kept = self.kept.iter().map(|it| (it.sha256.as_str(), &it.version)).filter(|(sha256, _)| *sha256 != now.0);
-        let (hash, version) = match wanted {
+        let in_folder = folder.filter(|it| it.sha256 != now.sha256);
+        let kept = self.kept.iter().map(PackageRef::from).filter(|it| it.sha256 != now.sha256);
+        let to = match wanted {
             Wanted::Before => match in_folder.filter(|_| waiting) {
                 Some(lower) => lower,
                 None => self.before(now, kept)?,
@@ -105,32 +121,32 @@ impl History<'_> {
             Wanted::Version(version) => in_folder
                 .into_iter()
                 .chain(kept)
-                .find(|(_, other)| other.to_string() == *version)
+                .find(|it| it.version.to_string() == *version)
                 .ok_or(NoWayBack::Unknown)?,
             Wanted::Sha256(sha256) => {
-                in_folder.into_iter().chain(kept).find(|(other, _)| other == sha256).ok_or(NoWayBack::Unknown)?
+                in_folder.into_iter().chain(kept).find(|it| it.sha256 == sha256).ok_or(NoWayBack::Unknown)?
             }
         };
-        if let Some(loss) = self.loss_since(hash, version) {
+        if let Some(loss) = self.loss_since(to.sha256, to.version) {
             return Err(NoWayBack::Destructive(loss));
         }
-        let aside = self.in_the_way((hash, version), now, folder);
-        Ok(WayBack { to: (hash.to_owned(), version.clone()), aside })
+        let aside = self.in_the_way(to, now, folder);
+        Ok(WayBack { sha256: to.sha256.to_owned(), version: to.version.clone(), aside })
     }
 
     /// The one before: served last of those that are no later version.
     fn before<'k>(
         &self,
-        now: (&str, &Version),
-        kept: impl Iterator<Item = (&'k str, &'k Version)>,
-    ) -> Result<(&'k str, &'k Version), NoWayBack> {
+        now: PackageRef<'_>,
+        kept: impl Iterator<Item = PackageRef<'k>>,
+    ) -> Result<PackageRef<'k>, NoWayBack> {
         let mut none = NoWayBack::Nothing;
-        for (sha256, version) in kept {
-            if self.is_set_aside(sha256) || version.cmp_precedence(now.1).is_gt() {
+        for it in kept {
+            if self.is_set_aside(it.sha256) || it.version.cmp_precedence(now.version).is_gt() {
                 continue;
             }
-            match self.loss_since(sha256, version) {
-                None => return Ok((sha256, version)),
+            match self.loss_since(it.sha256, it.version) {
+                None => return Ok(it),
                 Some(loss) => none = NoWayBack::Destructive(loss),
             }
         }
@@ -141,30 +157,29 @@ impl History<'_> {
     /// later versions.
     fn in_the_way(
         &self,
-        to: (&str, &Version),
-        now: (&str, &Version),
-        folder: Option<(&str, &Version)>,
+        to: PackageRef<'_>,
+        now: PackageRef<'_>,
+        folder: Option<PackageRef<'_>>,
     ) -> Vec<(String, String)> {
-        let place = self.kept.iter().position(|it| it.sha256 == to.0);
-        let later = self
-            .kept
-            .iter()
-            .enumerate()
-            .filter(|(at, it)| place.is_some_and(|place| *at < place) || it.version.cmp_precedence(to.1).is_gt());
-        let later = later.map(|(_, it)| (it.sha256.as_str(), &it.version));
+        let place = self.kept.iter().position(|it| it.sha256 == to.sha256);
+        let later =
+            self.kept.iter().enumerate().filter(|(at, it)| {
+                place.is_some_and(|place| *at < place) || it.version.cmp_precedence(to.version).is_gt()
+            });
+        let later = later.map(|(_, it)| PackageRef::from(it));
         let mut aside: Vec<(String, String)> = Vec::new();
-        for (sha256, version) in [now].into_iter().chain(folder).chain(later) {
-            if sha256 != to.0 && aside.iter().all(|(other, _)| other != sha256) {
-                aside.push((sha256.to_owned(), version.to_string()));
+        for it in [now].into_iter().chain(folder).chain(later) {
+            if it.sha256 != to.sha256 && aside.iter().all(|(other, _)| other != it.sha256) {
+                aside.push((it.sha256.to_owned(), it.version.to_string()));
             }
         }
         aside
     }
 
     /// What a lower version is lower than: what serves, else what served last.
-    fn standing(&self) -> Option<(&str, &Version)> {
-        let kept = self.kept.iter().map(|it| (it.sha256.as_str(), &it.version));
-        self.serving.into_iter().chain(kept).find(|(sha256, _)| !self.is_set_aside(sha256))
+    fn standing(&self) -> Option<PackageRef<'_>> {
+        let kept = self.kept.iter().map(PackageRef::from);
+        self.serving.into_iter().chain(kept).find(|it| !self.is_set_aside(it.sha256))
     }
 
     /// The version since which data of this package is gone.
@@ -231,7 +246,7 @@ mod tests {
         }
 
         fn history(&self) -> History<'_> {
-            let serving = self.serving.as_ref().map(|(sha256, version)| (sha256.as_str(), version));
+            let serving = self.serving.as_ref().map(|(sha256, version)| PackageRef { sha256, version });
             History { versions: &self.versions, losses: &self.losses, kept: &self.kept, serving }
         }
 
@@ -241,8 +256,9 @@ mod tests {
 
         fn back(&self, wanted: &Wanted, folder: u64, waiting: bool) -> Result<(u64, Vec<String>), NoWayBack> {
             let (sha256, version) = (folder.to_string(), version(folder));
-            let way = self.history().way_back(wanted, Some((&sha256, &version)), waiting)?;
-            Ok((way.to.1.minor, way.aside.into_iter().map(|(sha256, _)| sha256).collect()))
+            let way =
+                self.history().way_back(wanted, Some(PackageRef { sha256: &sha256, version: &version }), waiting)?;
+            Ok((way.version.minor, way.aside.into_iter().map(|(sha256, _)| sha256).collect()))
         }
     }
 

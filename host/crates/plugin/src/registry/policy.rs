@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use super::{
     candidate::{Candidate, FoundPackage, PackageError, PackageSummary},
     claims::Step,
-    history::History,
+    history::{History, PackageRef},
     report::VersionReport,
     snapshot::{Before, Entry, Service},
 };
@@ -110,7 +110,8 @@ fn history<'h>(
         versions: decided.versions.get(name).map(Vec::as_slice).unwrap_or_default(),
         losses: decided.losses.get(name).map(Vec::as_slice).unwrap_or_default(),
         kept,
-        serving: serving.map(|(_, service)| (service.sha256.as_str(), &service.active.manifest.version)),
+        serving: serving
+            .map(|(_, service)| PackageRef { sha256: &service.sha256, version: &service.active.manifest.version }),
     }
 }
 

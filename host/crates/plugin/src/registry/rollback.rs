@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     PLUGIN_WAIT, Registry, Reload, ScanScope,
-    history::{History, NoWayBack, Wanted, WayBack},
+    history::{History, NoWayBack, PackageRef, Wanted, WayBack},
 };
 use crate::error::RegistryError;
 use cardinal_package::state::{Code, Refusal, State};
@@ -82,7 +82,7 @@ impl Registry {
             serving: borrowed(&stand.serving),
         };
         let way = history.way_back(wanted, borrowed(&stand.folder), stand.waiting).map_err(refused)?;
-        let WayBack { to: (sha256, to), aside } = way;
+        let WayBack { sha256, version: to, aside } = way;
         plugin_versions::roll_back(core, plugin, &aside, &sha256, by, reason).await?;
         self.apply_to(plugin).await;
         let from = stand.serving.or(stand.folder).map(|(_, version)| version.to_string()).unwrap_or_default();
@@ -124,8 +124,8 @@ impl Registry {
     }
 }
 
-fn borrowed(package: &Option<(String, Version)>) -> Option<(&str, &Version)> {
-    package.as_ref().map(|(sha256, version)| (sha256.as_str(), version))
+fn borrowed(package: &Option<(String, Version)>) -> Option<PackageRef<'_>> {
+    package.as_ref().map(|(sha256, version)| PackageRef { sha256, version })
 }
 
 fn refused(why: NoWayBack) -> RegistryError {
