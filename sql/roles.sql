@@ -88,6 +88,17 @@ EXCEPTION WHEN insufficient_privilege THEN
   RAISE WARNING 'plugins can write messages of any size into the write-ahead log: a superuser has to revoke EXECUTE on pg_logical_emit_message from PUBLIC';
 END $$;
 
+-- It locks whatever it is asked for, of whoever it is, until the transaction is over: a plugin could keep starts, steps and the
+-- removal of other plugins' data waiting.
+DO $$
+BEGIN
+  IF has_function_privilege('public', 'pg_catalog.pg_get_object_address(text, text[], text[])', 'EXECUTE') THEN
+    REVOKE EXECUTE ON FUNCTION pg_catalog.pg_get_object_address(text, text[], text[]) FROM PUBLIC;
+  END IF;
+EXCEPTION WHEN insufficient_privilege THEN
+  RAISE WARNING 'plugins can lock objects that are not theirs: a superuser has to revoke EXECUTE on pg_get_object_address from PUBLIC';
+END $$;
+
 -- PostgreSQL does not interrupt `jsonb - text[]`, which compares each key with each: a schema.sql could keep a lock on a table
 -- that the cards' removal needs. Triggers of the core say it about keys and users.
 DO $$

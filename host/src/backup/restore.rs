@@ -315,6 +315,8 @@ impl Restore<'_> {
 
     async fn fill_table(&mut self, client: &Client, members: &mut Members<'_>, rows: &Rows) -> anyhow::Result<()> {
         let what = format!("{}.{}", rows.table.schema, rows.table.name);
+        // A constraint of a plugin's may take its time with each row: one sees whose.
+        self.progress.rows(&what, 0);
         let mut sink = std::pin::pin!(dump::copy_in(client, &rows.table).await?);
         while let Some((_, part)) = members.next(&format!("data/{}/", rows.number))? {
             sink.send(part.into()).await.with_context(|| format!("writing {what}"))?;

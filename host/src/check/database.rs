@@ -136,6 +136,13 @@ async fn open_doors(session: &Client) -> anyhow::Result<Vec<Finding>> {
             "EXECUTE on pg_logical_emit_message revoked from PUBLIC",
         ));
     }
+    if isolation::object_locks_are_open(session).await? {
+        findings.push(bootstrap(
+            "object-locks-open",
+            "Plugins can lock objects that are not theirs, and keep starts, updates and removals of plugins waiting.",
+            "EXECUTE on pg_get_object_address revoked from PUBLIC",
+        ));
+    }
     if isolation::json_deletion_is_open(session).await? {
         findings.push(bootstrap(
             "json-deletion-open",

@@ -46,6 +46,20 @@ async fn no_session_takes_advisory_locks() {
     }
 }
 
+/// It locks what it is asked for, of whoever that is, until the transaction is over.
+#[tokio::test]
+async fn no_session_locks_objects_of_others_by_looking_them_up() {
+    for (_, made) in servers().await {
+        let plugin = connect::connect(&made.connect).await.unwrap();
+        for object in ["'schema', '{public}', '{}'", "'event trigger', '{cardinal_ddl_fence}', '{}'"] {
+            let lock = format!("BEGIN; SELECT pg_catalog.pg_get_object_address({object})");
+            let refused = plugin.batch_execute(&lock).await.unwrap_err();
+            assert_eq!(refused.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{lock}: {refused:?}");
+            plugin.batch_execute("ROLLBACK").await.unwrap();
+        }
+    }
+}
+
 /// A record of a gigabyte in the write-ahead log keeps a server that crashes behind it from starting again.
 #[tokio::test]
 async fn no_session_writes_messages_into_the_log() {

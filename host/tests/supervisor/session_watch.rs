@@ -127,6 +127,19 @@ async fn a_login_that_fills_the_table_of_locks_is_ended_and_cards_are_written() 
     }
 }
 
+/// Some thousand savepoints that wrote are few locks for a large table, but a removal looks at each row of each.
+#[tokio::test]
+async fn a_login_with_thousands_of_savepoints_is_ended() {
+    for Watched { made, .. } in &watched().await {
+        let session = session(made).await;
+        let _ = session
+            .batch_execute(&format!("BEGIN; {}", "SAVEPOINT a; INSERT INTO items VALUES (1);".repeat(2_100)))
+            .await;
+        let ended = async { while session.batch_execute("SELECT 1").await.is_ok() {} };
+        tokio::time::timeout(Duration::from_secs(20), ended).await.expect("the watch ends it");
+    }
+}
+
 /// Removes the card, in several tries if need be, while others have locked tables.
 async fn is_removed_in_time(reaper: &Pool, card: Uuid, what: &str) {
     let begun = Instant::now();

@@ -154,6 +154,16 @@ pub async fn log_messages_are_open(session: &Client) -> anyhow::Result<bool> {
     Ok(row.try_get(0)?)
 }
 
+/// Whether plugins can lock objects that are not theirs.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn object_locks_are_open(session: &Client) -> anyhow::Result<bool> {
+    public_may_call(session, "pg_catalog.pg_get_object_address(text, text[], text[])")
+        .await
+        .context("asking who may look up objects")
+}
+
 /// Whether a `schema.sql` may call `jsonb - text[]`, which PostgreSQL does not interrupt.
 ///
 /// # Errors

@@ -34,6 +34,9 @@ const LOGIN_SHARE: i64 = 8;
 /// partition and index.
 const MIN_LOGIN_LOCKS: i64 = 2_000;
 const MAX_SMALL_SHARE: i64 = 4;
+/// Open savepoints that have written, of all of a login's sessions: a removal of a card that asks a table of theirs looks at
+/// each row of each, again and again.
+const MAX_LOGIN_SAVEPOINTS: i64 = 2_000;
 /// All plugins' logins together may have half of it.
 const ALL_LOGINS_SHARE: i64 = 2;
 /// With less room the watch may come too late.
@@ -48,10 +51,12 @@ const CAPACITY: &str = "
 /// Without a join: this is what runs all the time.
 const LOOK: &str = "
     SELECT pg_catalog.count(*) FILTER (WHERE NOT fastpath AND mode <> 'SIReadLock'),
+           pg_catalog.count(*) FILTER (WHERE locktype = 'transactionid' AND granted),
            pg_catalog.count(*) FILTER (WHERE NOT granted AND locktype = 'relation' AND waitstart < pg_catalog.clock_timestamp() - interval '20 ms')
     FROM pg_catalog.pg_lock_status()";
 const LOGINS: &str = "
-    SELECT a.usename::text, pg_catalog.array_agg(DISTINCT l.pid), pg_catalog.count(*)
+    SELECT a.usename::text, pg_catalog.array_agg(DISTINCT l.pid), pg_catalog.count(*),
+           pg_catalog.count(*) FILTER (WHERE l.locktype = 'transactionid' AND l.granted)
     FROM pg_catalog.pg_lock_status() l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
     WHERE NOT l.fastpath AND l.mode <> 'SIReadLock' AND pg_catalog.starts_with(a.usename::text, $1) GROUP BY 1";
 /// Plugins' sessions that keep others waiting: for a second the host's own logins ($2), or at all the schema step of another
@@ -103,6 +108,19 @@ struct LoginLocks {
     role: String,
     sessions: Vec<i32>,
     locks: i64,
+    /// Of the locks, those of open savepoints that have written.
+    savepoints: i64,
+}
+
+impl LoginLocks {
+    fn excess(&self, capacity: i64) -> String {
+        if self.savepoints > MAX_LOGIN_SAVEPOINTS {
+            let count = self.savepoints;
+            return format!("it had {count} open savepoints that wrote, and a plugin may have {MAX_LOGIN_SAVEPOINTS}");
+        }
+        let limit = max_login_locks(capacity);
+        format!("it held {} locks, and a plugin may have {limit}", self.locks)
+    }
 }
 
 /// Watches as long as it is polled. A database that is away is waited for.
@@ -208,12 +226,10 @@ impl<'a> Watch<'a> {
 
     async fn look(&self) -> anyhow::Result<()> {
         let row = self.session.query_one(&self.look, &[]).await.context("counting locks")?;
-        let (locks, waits): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-        if locks > max_login_locks(self.capacity) {
+        let (locks, savepoints, waits): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        if locks > max_login_locks(self.capacity) || savepoints > MAX_LOGIN_SAVEPOINTS {
             for login in excess(self.logins().await?, self.capacity) {
-                let limit = max_login_locks(self.capacity);
-                let reason = format!("it held {} locks, and a plugin may have {limit}", login.locks);
-                self.end(&login.role, &login.sessions, &reason).await?;
+                self.end(&login.role, &login.sessions, &login.excess(self.capacity)).await?;
             }
         }
         if waits > 0 {
@@ -228,8 +244,12 @@ impl<'a> Watch<'a> {
 
     async fn logins(&self) -> anyhow::Result<Vec<LoginLocks>> {
         let rows = self.session.query(LOGINS, &[&self.runtime_prefix()]).await.context("counting plugins' locks")?;
-        let login =
-            |row: &tokio_postgres::Row| LoginLocks { role: row.get(0), sessions: row.get(1), locks: row.get(2) };
+        let login = |row: &tokio_postgres::Row| LoginLocks {
+            role: row.get(0),
+            sessions: row.get(1),
+            locks: row.get(2),
+            savepoints: row.get(3),
+        };
         Ok(rows.iter().map(login).collect())
     }
 
@@ -248,8 +268,8 @@ impl<'a> Watch<'a> {
                 tracing::warn!(
                     plugin,
                     sessions = ?stuck,
-                    "database sessions of a plugin do not end: PostgreSQL cannot interrupt their statement; cards with rows in \
-                     the tables that they lock cannot be removed until it is done"
+                    "database sessions of a plugin do not end: PostgreSQL cannot interrupt their statement; no card can be \
+                     removed until it is done"
                 );
             }
             if is_closed {
@@ -306,11 +326,12 @@ fn max_login_locks(capacity: i64) -> i64 {
 }
 
 /// The logins that have too much: each by itself, or, largest first, so many that the others fit.
-fn excess(mut logins: Vec<LoginLocks>, capacity: i64) -> Vec<LoginLocks> {
-    logins.sort_by_key(|login| std::cmp::Reverse(login.locks));
-    let mut all: i64 = logins.iter().map(|login| login.locks).sum();
-    let mut ended = Vec::new();
-    for login in logins {
+fn excess(logins: Vec<LoginLocks>, capacity: i64) -> Vec<LoginLocks> {
+    let has_too_many = |login: &LoginLocks| login.savepoints > MAX_LOGIN_SAVEPOINTS;
+    let (mut ended, mut others): (Vec<_>, Vec<_>) = logins.into_iter().partition(has_too_many);
+    others.sort_by_key(|login| std::cmp::Reverse(login.locks));
+    let mut all: i64 = others.iter().map(|login| login.locks).sum();
+    for login in others {
         if login.locks <= max_login_locks(capacity) && all <= capacity / ALL_LOGINS_SHARE {
             break;
         }
@@ -325,7 +346,8 @@ mod tests {
     use super::*;
 
     fn ended(locks: &[i64], capacity: i64) -> Vec<i64> {
-        let login = |locks: &i64| LoginLocks { role: String::new(), sessions: Vec::new(), locks: *locks };
+        let login =
+            |locks: &i64| LoginLocks { role: String::new(), sessions: Vec::new(), locks: *locks, savepoints: 0 };
         excess(locks.iter().map(login).collect(), capacity).iter().map(|login| login.locks).collect()
     }
 
@@ -340,6 +362,19 @@ mod tests {
     fn logins_that_have_too_much_together_are_ended_from_the_largest_on() {
         assert_eq!(ended(&[11_000, 12_000, 12_000, 10_000, 9_000], 100_000), [12_000]);
         assert_eq!(ended(&[12_500; 6], 100_000), [12_500; 2]);
+    }
+
+    #[test]
+    fn a_login_with_too_many_savepoints_is_ended_though_its_locks_are_few() {
+        let login = |savepoints| LoginLocks {
+            role: savepoints.to_string(),
+            sessions: Vec::new(),
+            locks: savepoints + 4,
+            savepoints,
+        };
+        let ended = excess(vec![login(100), login(2_000), login(2_001)], 100_000);
+        assert_eq!(ended, [login(2_001)]);
+        assert!(ended[0].excess(100_000).contains("2001 open savepoints"));
     }
 
     #[test]
