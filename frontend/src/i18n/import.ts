@@ -30,6 +30,7 @@ export const texts = {
   running: 'Importing {name}… You can leave this page.',
   same: 'Unchanged',
   showCards: 'Show the cards',
+  sku: 'SKU',
   title: 'Import',
 } as const;
 

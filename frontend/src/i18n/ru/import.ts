@@ -30,6 +30,7 @@ const importing: Translation<typeof texts> = {
   running: 'Импорт {name}… Страницу можно покинуть.',
   same: 'Без изменений',
   showCards: 'Показать карточки',
+  sku: 'Артикул',
   title: 'Импорт',
 };
 export default importing;
