@@ -56,7 +56,7 @@ test('a person sees what an agent would do, approves it, and it runs once', asyn
   expect(await called, 'the call that waited has run').not.toContain('confirmation_required');
   expect((await readCard(page, card)).title).toBe('Lamp 2');
   await expect(shown).toContainText('has run');
-  await expect(page.getByRole('region', { name: 'Decided lately' })).toContainText('Approved, has run');
+  await expect(page.getByRole('region', { name: 'Decided recently' })).toContainText('Approved, has run');
   await expectAccessible(page);
 });
 

@@ -143,7 +143,7 @@ test('a file is checked, imported, and its refused rows are named', async ({ pag
   await expectReflows(page);
   await page.getByRole('button', { name: 'Import 1 row' }).click();
   await expect(page.getByText('autumn.csv is imported')).toBeVisible();
-  const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Refused rows as a file' }).click()]);
+  const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Errors as a file' }).click()]);
   expect(file.suggestedFilename()).toBe('autumn.csv-refused.ndjson');
   await page.goto(`/admin/cards?q=${sku}`);
   await expect(page.getByRole('row', { name: /From a file/ })).toContainText('Nordhem');

@@ -19,7 +19,7 @@ const cards: Translation<typeof texts> = {
   brand: 'Бренд',
   caption: 'Карточки, на странице {n}',
   cards: 'Карточки',
-  changedMeanwhile: 'Карточки изменились. Список обновится, когда вы его покинете.',
+  changedMeanwhile: 'Карточки изменились. Список обновится, когда указатель уйдёт с него.',
   changedSince: 'Изменены с',
   clearFilters: 'Сбросить фильтры',
   clearSelection: 'Снять выделение',
