@@ -147,6 +147,7 @@ test('a file is checked, imported, and its refused rows are named', async ({ pag
   expect(file.suggestedFilename()).toBe('autumn.csv-refused.ndjson');
   await page.goto(`/admin/cards?q=${sku}`);
   await expect(page.getByRole('row', { name: /From a file/ })).toContainText('Nordhem');
+  await expect(page.getByRole('heading', { level: 1 }), 'the number of cards on one page is known').toHaveText('Cards 1');
 });
 
 test('the list is accessible and fits a narrow screen', async ({ page }) => {
