@@ -163,7 +163,7 @@ export const texts = {
   slowest: 'Slowest 1 % (p99)',
   runningNow: 'Running now',
   ofMost: 'of {n} at most',
-  sinceLoaded: 'Since it was loaded: {calls} calls, {rejected} rejected.',
+  sinceLoaded: 'Calls since it was loaded: {calls}, rejected: {rejected}.',
   allFaults: 'All {n}',
   routes: 'Routes',
   otherPackage: 'Another package claims this name',
