@@ -31,6 +31,13 @@ const WITHOUT_ASYNC = `
   export function unset_context() { set_active_effect(null); set_active_reaction(null); set_component_context(null); }
   ${['for_await_track_reactivity_loss', 'increment_pending', 'run', 'run_after_blockers', 'save', 'track_reactivity_loss', 'unsave', 'wait'].map((name) => `export const ${name} = null;`).join('\n')}
 `;
+/** State that is an object is `$state.raw` or a class of ours: none is made to tell of its members. */
+const WITHOUT_PROXIES = `
+  export function proxy(value) { return value; }
+  export function get_proxied_value(value) { return value; }
+  export function is(a, b) { return Object.is(a, b); }
+`;
+const DEEP_STATE = /\$state(<[^()]*>)?\(\s*[[{]/;
 const WITHOUT_CUSTOM_ELEMENTS = 'export const SvelteElement = undefined; export function create_custom_element() {}';
 
 /** Calls into the above, as Svelte's compiler writes them: what has no effect need not be called. */
@@ -44,12 +51,14 @@ export function clientOnly(): Plugin {
     enforce: 'pre',
     transform(code, id) {
       if (id.endsWith('.svelte') && code.includes('<svelte:boundary')) this.error(`${id}: a build has no boundaries; take them in again in build/client-only.ts`);
+      if (/\.svelte(\.ts)?$/.test(id) && DEEP_STATE.test(code)) this.error(`${id}: a build has no deep state; use $state.raw or a class with a $state for each member`);
     },
     load(id) {
       if (id.endsWith('/svelte/src/internal/client/dom/hydration.js')) return WITHOUT_HYDRATION;
       if (id.endsWith('/svelte/src/internal/flags/index.js')) return WITHOUT_MODES;
       if (id.endsWith('/svelte/src/internal/client/dom/blocks/boundary.js')) return WITHOUT_BOUNDARIES;
       if (id.endsWith('/svelte/src/internal/client/reactivity/async.js')) return WITHOUT_ASYNC;
+      if (id.endsWith('/svelte/src/internal/client/proxy.js')) return WITHOUT_PROXIES;
       if (id.endsWith('/svelte/src/internal/client/dom/elements/custom-element.js')) return WITHOUT_CUSTOM_ELEMENTS;
       return null;
     },

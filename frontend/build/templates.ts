@@ -26,9 +26,10 @@ export function packedTemplates(root: string): Plugin {
     apply: 'build',
     enforce: 'post',
     transform(code, id) {
-      if (!id.endsWith('.svelte') || !(code.includes('$.from_tree(') || code.includes(STATIC_TEXT))) return null;
-      let packed = code;
-      for (const { callee, list } of callsIn(parseAst(code) as unknown as Node).toReversed()) {
+      if (!id.endsWith('.svelte')) return null;
+      // Which slots a component was given only those of Svelte 4 ask.
+      let packed = code.replaceAll(/,\s*\$\$slots: \{[^{}]*\}/g, '');
+      for (const { callee, list } of callsIn(parseAst(packed) as unknown as Node).toReversed()) {
         const text = pack(treeOf(list) as Tree);
         // What is open at the end needs no mark that it ends.
         if (text !== null) packed = `${packed.slice(0, callee.start)}/* @__PURE__ */ fromPacked(${JSON.stringify(text.replace(/\)+$/, ''))}${packed.slice(list.end)}`;

@@ -42,6 +42,7 @@ test('a person sees what an agent would do, approves it, and it runs once', asyn
   const shown = page.getByRole('region', { name: 'cards_update' });
   await expect(shown).toContainText(key);
   await expect(shown).toContainText('left');
+  await expect(shown.getByRole('link', { name: 'Lamp' }), 'the card that it changes').toHaveAttribute('href', `/admin/cards/${card.id}`);
   await expect(shown.getByRole('row', { name: /title/ })).toContainText('"Lamp"');
   await expect(shown.getByRole('row', { name: /title/ })).toContainText('"Lamp 2"');
   await expect(shown.locator('pre')).toContainText('"title": "Lamp 2"');
@@ -56,7 +57,7 @@ test('a person sees what an agent would do, approves it, and it runs once', asyn
   expect(await called, 'the call that waited has run').not.toContain('confirmation_required');
   expect((await readCard(page, card)).title).toBe('Lamp 2');
   await expect(shown).toContainText('has run');
-  await expect(page.getByRole('region', { name: 'Decided lately' })).toContainText('Approved, has run');
+  await expect(page.getByRole('region', { name: 'Decided recently' })).toContainText('Approved, has run');
   await expectAccessible(page);
 });
 

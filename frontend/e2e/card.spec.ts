@@ -32,6 +32,7 @@ test('attributes are edited by the type of their values, and as JSON', async ({ 
   await page.getByRole('dialog').getByLabel('Name').fill('weight');
   await page.getByRole('dialog').getByLabel('Type').selectOption('number');
   await page.getByRole('dialog').getByRole('button', { name: 'Add' }).click();
+  await expect(page.getByLabel('weight', { exact: true }), 'what was added is what is typed into next').toBeFocused();
   await page.getByLabel('weight', { exact: true }).fill('14.2');
   await expect(page.getByText('9 changes')).toBeVisible();
   await page.keyboard.press('Control+s');
@@ -108,6 +109,20 @@ test('history names who changed what; a value and a version come back', async ({
   await page.getByRole('region', { name: 'Versions' }).getByRole('button', { name: /v1$/ }).click();
   await page.getByRole('button', { name: 'Restore version 1' }).click();
   await expect(page.getByRole('heading', { level: 1, name: 'First title' })).toBeVisible();
+  await expect(page.getByRole('heading', { level: 2, name: /^Version 6/ }), 'the version that it made is shown').toBeVisible();
+  // The current tab is in sight where the row of tabs is wider than the screen.
+  await page.setViewportSize({ width: 320, height: 720 });
+  await page.reload();
+  await expect(page.getByRole('tab', { name: 'History' })).toBeInViewport({ ratio: 1 });
+});
+
+test('what is said in passing covers no button of the save bar', async ({ page }) => {
+  await createCard(page, 'Told in passing');
+  const toast = page.getByText('Card “Told in passing” created');
+  await expect(toast).toBeVisible();
+  await page.getByLabel('Title').fill('Told and changed');
+  const [said, save] = [await toast.boundingBox(), await page.getByRole('button', { name: /^Save/ }).boundingBox()];
+  expect((said?.y ?? 0) + (said?.height ?? 0)).toBeLessThanOrEqual(save?.y ?? 0);
 });
 
 test('a card is duplicated, archived, deleted, and comes back', async ({ page }) => {

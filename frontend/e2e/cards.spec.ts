@@ -143,10 +143,11 @@ test('a file is checked, imported, and its refused rows are named', async ({ pag
   await expectReflows(page);
   await page.getByRole('button', { name: 'Import 1 row' }).click();
   await expect(page.getByText('autumn.csv is imported')).toBeVisible();
-  const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Refused rows as a file' }).click()]);
+  const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Errors as a file' }).click()]);
   expect(file.suggestedFilename()).toBe('autumn.csv-refused.ndjson');
   await page.goto(`/admin/cards?q=${sku}`);
   await expect(page.getByRole('row', { name: /From a file/ })).toContainText('Nordhem');
+  await expect(page.getByRole('heading', { level: 1 }), 'the number of cards on one page is known').toHaveText('Cards 1');
 });
 
 test('the list is accessible and fits a narrow screen', async ({ page }) => {

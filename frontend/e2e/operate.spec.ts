@@ -250,7 +250,7 @@ test('a client is connected: choose it, make its key, test it', async ({ page, r
   await page.getByRole('button', { name: 'Cursor' }).click();
   await expectAccessible(page);
   await expectReflows(page);
-  await page.getByRole('button', { name: 'Make key' }).click();
+  await page.getByRole('button', { name: 'Create key' }).click();
   const recipe = page.getByTestId('recipe');
   await expect(recipe).toContainText('mcpServers');
   const key = /mpk_[0-9A-Za-z]{46}/.exec(await recipe.innerText())?.[0] ?? '';

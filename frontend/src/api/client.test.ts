@@ -24,6 +24,12 @@ afterEach(() => {
 
 const sentHeaders = (call: number) => new Headers(fetchMock.mock.calls[call]?.[1].headers);
 
+it('a SKU that is taken is an error of its field', async () => {
+  fetchMock.mockResolvedValueOnce(problem(409, { code: 'sku-taken', detail: 'Another card has this SKU.' }));
+  const error = await request('/x').catch((thrown: unknown) => thrown);
+  expect(fieldError(error, '/sku')).toBe('Another card has this SKU.');
+});
+
 describe('a request', () => {
   it('carries the token in its header and never a cookie', async () => {
     fetchMock.mockResolvedValueOnce(json({ a: 1 }));

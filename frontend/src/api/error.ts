@@ -34,17 +34,23 @@ export class ApiError extends Error {
   }
 }
 
+/** Refusals that are about one field, though the answer names none. */
+const FIELDS: Record<string, string> = { 'sku-taken': '/sku' };
+
 /** Reads a failed answer, whatever a proxy in between may have made of it. */
 export async function errorFromResponse(response: Response): Promise<ApiError> {
   const problem = await readObject(response);
   const text = (name: string) => (typeof problem[name] === 'string' ? (problem[name] as string) : null);
+  const code = text('code') ?? `http-${response.status}`;
+  const detail = text('detail') ?? text('title') ?? `The server answered ${response.status} without saying why.`;
+  const pointer = FIELDS[code];
   return new ApiError(
     response.status,
-    text('code') ?? `http-${response.status}`,
-    text('detail') ?? text('title') ?? `The server answered ${response.status} without saying why.`,
+    code,
+    detail,
     {
       request_id: text('request_id') ?? response.headers.get('x-request-id'),
-      errors: Array.isArray(problem.errors) ? problem.errors.filter(isFieldProblem) : [],
+      errors: Array.isArray(problem.errors) ? problem.errors.filter(isFieldProblem) : pointer ? [{ pointer, detail }] : [],
       required_scope: text('required_scope'),
       retry_after_seconds: retryAfter(response.headers.get('retry-after'), Date.now()),
       problem,

@@ -107,7 +107,6 @@ export const texts = {
   save: 'Save',
   saved: 'Card saved',
   savedNow: 'Saved now',
-  saving: 'Saving…',
   show: 'Show',
   showPicture: 'Show picture {n}',
   sideBySide: 'Side by side',

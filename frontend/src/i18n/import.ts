@@ -10,10 +10,10 @@ export const texts = {
   checking: 'Checking {name}…',
   choose: 'Choose a file',
   created: 'New',
-  done: '{name} is imported',
+  done: '{name} is imported.',
   drop: 'Drop a CSV or NDJSON file here',
   dropText: 'CSV has columns title, sku, status and attributes.<name>. NDJSON has one card a line, as an export writes it.',
-  errorsFile: 'Refused rows as a file',
+  errorsFile: 'Errors as a file',
   existing: 'A SKU that exists',
   existingRefuse: 'Refuse the row',
   existingUpdate: 'Update the card',
@@ -30,6 +30,7 @@ export const texts = {
   running: 'Importing {name}… You can leave this page.',
   same: 'Unchanged',
   showCards: 'Show the cards',
+  sku: 'SKU',
   title: 'Import',
 } as const;
 

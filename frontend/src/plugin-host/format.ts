@@ -50,7 +50,7 @@ export function formatRelative(isoString: string, now = Date.now(), locale = uiL
   if (Number.isNaN(seconds)) return isoString;
   const format = new Intl.RelativeTimeFormat(locale, { numeric: 'auto' });
   for (const [unit, size] of UNITS) {
-    if (Math.abs(seconds) >= size) return format.format(Math.trunc(seconds / size), unit);
+    if (Math.abs(seconds) >= size) return format.format(Math.round(seconds / size), unit);
   }
   return format.format(0, 'minute');
 }
@@ -98,6 +98,6 @@ const BYTE_UNITS = ['byte', 'kilobyte', 'megabyte', 'gigabyte'];
 /** "64 kB", counted in steps of 1,024 as limits are. */
 export function formatBytes(bytes: number, locale = uiLocale()): string {
   const step = Math.min(Math.floor(Math.log2(Math.max(bytes, 1)) / 10), BYTE_UNITS.length - 1);
-  const format = new Intl.NumberFormat(locale, { style: 'unit', unit: BYTE_UNITS[step] ?? 'byte', unitDisplay: 'short', maximumFractionDigits: 1 });
+  const format = new Intl.NumberFormat(locale, { style: 'unit', unit: BYTE_UNITS[step] ?? 'byte', unitDisplay: step ? 'short' : 'long', maximumFractionDigits: 1 });
   return format.format(bytes / 1024 ** step);
 }

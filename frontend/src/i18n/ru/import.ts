@@ -10,10 +10,10 @@ const importing: Translation<typeof texts> = {
   checking: 'Проверка {name}…',
   choose: 'Выбрать файл',
   created: 'Новые',
-  done: '{name}: импорт завершён',
+  done: '{name}: импорт завершён.',
   drop: 'Перетащите сюда файл CSV или NDJSON',
   dropText: 'В CSV есть столбцы title, sku, status и attributes.<имя>. В NDJSON — по карточке в строке, как в экспорте.',
-  errorsFile: 'Отклонённые строки файлом',
+  errorsFile: 'Ошибки файлом',
   existing: 'Существующий артикул',
   existingRefuse: 'Отклонить строку',
   existingUpdate: 'Обновить карточку',
@@ -30,6 +30,7 @@ const importing: Translation<typeof texts> = {
   running: 'Импорт {name}… Страницу можно покинуть.',
   same: 'Без изменений',
   showCards: 'Показать карточки',
+  sku: 'Артикул',
   title: 'Импорт',
 };
 export default importing;

@@ -3,7 +3,7 @@ import type { Translation } from '../catalogue.svelte.ts';
 
 const nav: Translation<typeof texts> = {
   approvals: 'Одобрения',
-  audit: 'Журнал',
+  audit: 'Аудит',
   cards: 'Карточки',
   home: 'Главная',
   import: 'Импорт',

@@ -2,7 +2,7 @@ import type { texts } from '../operate.ts';
 import type { Translation } from '../catalogue.svelte.ts';
 
 const operate: Translation<typeof texts> = {
-  audit: 'Журнал',
+  audit: 'Аудит',
   auditNotRead: 'Не удалось прочитать журнал',
   who: 'Кто',
   action: 'Действие',
@@ -62,7 +62,7 @@ const operate: Translation<typeof texts> = {
   threads: 'Потоки',
   cpu: 'Время процессора',
   running: 'Запросов выполняется',
-  abandoned: 'Клиентов ушло до ответа',
+  abandoned: 'Не дождались ответа',
   logLevel: 'Уровень журнала',
   logNow: 'Сейчас',
   logTarget: 'Для чего',
@@ -74,7 +74,6 @@ const operate: Translation<typeof texts> = {
   minutes_60: '1 час',
   minutes_480: '8 часов',
   setLevel: 'Установить',
-  setting: 'Устанавливаем…',
   levelSet: 'Уровень журнала установлен',
   takeBack: 'Вернуть',
   untilTime: 'до {time}',
@@ -82,7 +81,7 @@ const operate: Translation<typeof texts> = {
   pools: 'Соединения с базой',
   pool: 'Пул',
   used: 'Занято',
-  most: 'Не более',
+  most: 'Предел',
   waiting: 'Ждут',
   settings: 'Действующие настройки',
   settingsNote: 'Задаются переменными окружения или флагами при запуске. Секреты скрыты.',
@@ -115,7 +114,6 @@ const operate: Translation<typeof texts> = {
   changes: { one: '{n} изменение', few: '{n} изменения', many: '{n} изменений', other: '{n} изменения' },
   discard: 'Отменить',
   save: 'Сохранить маршруты',
-  saving: 'Сохраняем…',
   saved: 'Маршруты прокси сохранены',
   overtaken: 'Маршруты тем временем изменил кто-то другой.',
   takeTheirs: 'Взять чужие',

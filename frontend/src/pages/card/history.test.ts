@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import type { HistoryLine } from '../../api/cards.ts';
 import { restorePatch, textDiff, versionsOf } from './history.ts';
+import { inWords } from './value-type.ts';
 
 let version = 0;
 const line = (action: string, change: object): HistoryLine => ({ id: String((version += 1)), version, at: '', actor: { kind: 'user', id: 'u' }, action, change: change as never });
@@ -32,6 +33,12 @@ it('a restored value becomes the patch that leads to it', () => {
   expect(restorePatch('attributes.size', { h: 1 }, { h: 1, w: 2 })).toEqual({ attributes: { size: { w: 2 } } });
   expect(restorePatch('attributes.brand', 'y', undefined)).toEqual({ attributes: { brand: null } });
   expect(restorePatch('attributes.brand', 'y', 'y')).toBeUndefined();
+});
+
+it('of an object that is flat, the member that changed differs', () => {
+  const [before, after] = [{ h: 1, w: 2 }, { h: 3, w: 2 }].map(inWords);
+  expect(textDiff(before ?? '', after ?? '').after).toEqual([{ text: 'h ', kind: 'same' }, { text: '3,', kind: 'added' }, { text: ' w 2', kind: 'same' }]);
+  expect(inWords({ deep: { a: 1 } })).toBe('{"deep":{"a":1}}');
 });
 
 it('texts differ in words between what they share', () => {

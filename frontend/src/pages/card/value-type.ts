@@ -51,5 +51,6 @@ export function inWords(value: Json | undefined): string {
   if (typeof value === 'string') return value;
   if (isMoney(value)) return `${value.amount} ${value.currency}`;
   if (Array.isArray(value) && value.every((item) => typeof item !== 'object')) return value.join(', ');
+  if (isObject(value) && isFlat(value)) return Object.entries(value).map(([name, member]) => `${name} ${String(member)}`).join(', ');
   return JSON.stringify(value);
 }

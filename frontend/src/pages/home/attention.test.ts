@@ -26,7 +26,7 @@ it('a key waits when it expires within two weeks, and not when it has', () => {
 
 it('a job waits for a day when it failed or left something out', () => {
   const job = (more: Partial<Job>) => ({ id: 'j', action: 'import', args: {}, state: 'done', failed: 0, created_at: '2026-11-23T11:00:00Z', finished_at: null, reason: null, ...more }) as Job;
-  expect(ofJobs([job({})], NOW)).toEqual([]);
+  expect(ofJobs([job({}), job({ failed: 3, args: { dry_run: true } })], NOW)).toEqual([]);
   expect(ofJobs([job({ failed: 12 }), job({ state: 'failed', reason: 'Disk full.' }), job({ failed: 1, created_at: '2026-11-20T11:00:00Z' })], NOW).map(({ text, tone }) => [text, tone])).toEqual([['Import: 12 failed', 'warn'], ['Import failed', 'bad']]);
 });
 

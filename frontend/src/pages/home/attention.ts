@@ -60,10 +60,10 @@ export function ofKeys(keys: readonly ApiKey[], now = Date.now()): Attention[] {
     }));
 }
 
-/** Jobs of the last day that failed, as a whole or in part. */
+/** Jobs of the last day that failed, as a whole or in part. What a dry run found is on the screen of whoever began it. */
 export function ofJobs(jobs: readonly Job[], now = Date.now()): Attention[] {
   return jobs
-    .filter((job) => (job.state === 'failed' || job.failed > 0) && now - Date.parse(job.finished_at ?? job.created_at) < DAY_MS)
+    .filter((job) => job.args.dry_run !== true && (job.state === 'failed' || job.failed > 0) && now - Date.parse(job.finished_at ?? job.created_at) < DAY_MS)
     .map((job) => ({
       key: `job ${job.id}`, icon: 'list', tone: job.state === 'failed' ? 'bad' : 'warn', job: job.id, button: t('seeJobs'),
       text: job.state === 'failed' ? t('jobFailed', { job: jobTitle(job) }) : t('jobRows', { job: jobTitle(job), n: job.failed }),

@@ -18,7 +18,7 @@ export function checksOf(system: System): Check[] {
   const out = OUT_OF_SERVICE.reduce((sum, state) => sum + (plugins[state] ?? 0), 0);
   const waiting = pools.filter((pool) => pool.waiting > 0);
   const checks: Check[] = [
-    health.database.up ? { tone: 'good', text: t('check_database', { version: health.database.version ?? '' }) } : { tone: 'bad', text: t('check_database_down') },
+    health.database.up ? { tone: 'good', text: t('check_database', { version: health.database.version?.split(' ', 1)[0] ?? '' }) } : { tone: 'bad', text: t('check_database_down') },
     health.ready ? { tone: 'good', text: t('check_ready') } : { tone: 'bad', text: t('check_not_ready', { state: health.state }) },
     out ? { tone: 'warn', text: t('check_plugins', { n: out }), href: '/admin/plugins?show=attention' } : { tone: 'good', text: t('check_plugins_well', { n: plugins.active ?? 0 }), href: '/admin/plugins' },
     ...(waiting.length ? waiting.map(({ pool, plugin, waiting: n }): Check => ({ tone: 'warn', text: t('check_pool', { n, pool: plugin ?? pool }) })) : [{ tone: 'good' as const, text: t('check_pools') }]),

@@ -108,6 +108,14 @@ export function crashInWords(cause: string): string {
   return known ? t(`crash_${known}`) : t('crash_other', { cause });
 }
 
+const CAUSES = ['plugin', 'database', 'downstream', 'host', 'browser'] as const;
+
+/** Where a fault came from. */
+export function causeInWords(cause: string): string {
+  const known = CAUSES.find((name) => name === cause);
+  return known ? t(`cause_${known}`) : cause;
+}
+
 /** Where its calls run. */
 export function executionInWords(execution: NonNullable<PluginCounters['execution']>): string {
   const { inline, handlers, most_threads: most = 0 } = execution;
