@@ -21,6 +21,7 @@ export const texts = {
   willChange: 'What will change',
   newCard: 'A new card',
   cardVersion: 'Card, version {version}',
+  cards: 'Cards: {count}. The first of them:',
   field: 'Field',
   now: 'Now',
   after: 'After',
@@ -45,6 +46,7 @@ export const texts = {
   once: 'Good once, for exactly this call.',
   approve: 'Approve once',
   refuse: 'Refuse',
+  reason: 'Reason for refusing',
   approvedNow: 'Approved: {tool}',
   refusedNow: 'Refused: {tool}',
 } as const;

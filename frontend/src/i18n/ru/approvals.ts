@@ -21,6 +21,7 @@ const approvals: Translation<typeof texts> = {
   willChange: 'Что изменится',
   newCard: 'Новая карточка',
   cardVersion: 'Карточка, версия {version}',
+  cards: 'Карточек: {count}. Первые из них:',
   field: 'Поле',
   now: 'Сейчас',
   after: 'Станет',
@@ -45,6 +46,7 @@ const approvals: Translation<typeof texts> = {
   once: 'Действует один раз, только для этого вызова.',
   approve: 'Одобрить один раз',
   refuse: 'Отклонить',
+  reason: 'Причина отказа',
   approvedNow: 'Одобрено: {tool}',
   refusedNow: 'Отклонено: {tool}',
 };
