@@ -235,7 +235,7 @@ export type Identity = {
 
 export type Items = Card[] | CardPart[];
 
-/** What `view` and `whole` put together. */
+/** A job as its readers see it. */
 export type Job = {
   action: string;
   args: Json;

@@ -6,6 +6,7 @@ mod client;
 pub mod confirmation;
 mod core_tools;
 mod exact_content;
+mod exports;
 mod heartbeat;
 mod message;
 mod narrowing;
@@ -29,7 +30,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub use self::{calls::Calls, core_tools::Cards, server::Services};
+pub use self::{calls::Calls, core_tools::Cards, exports::Exports, server::Services};
 
 use self::{
     heartbeat::TimedAnswer,

@@ -141,7 +141,10 @@ impl Server {
         if let Some(complaints) = tool.complaints(&arguments) {
             return (Ok(plugin_tools::failure(complaints).into()), Outcome::InvalidArguments);
         }
-        let result = if tool.requires_confirmation() {
+        let result = if tool.is_confirmed(&arguments) {
+            if let Some(refusal) = tool.check(&self.services.cards, visit, &arguments).await {
+                return (Ok(refusal.into()), Outcome::Error);
+            }
             match self.confirm(tool, visit, asker, &arguments).await {
                 Ok(confirmed) => confirmed.run(&self.services.cards, visit, arguments).await,
                 Err(answer) => return (answer, Outcome::Unconfirmed),
@@ -337,11 +340,12 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        // Without the scope there is no card.
-        if !visit(&context)?.caller.holds(resources::SCOPE) {
+        // Without the scope there is no card, and no export.
+        let caller = visit(&context)?.caller;
+        if !caller.holds(resources::SCOPE) {
             return Err(resources::refusal(&ApiError::not_found("resource"), &request.uri));
         }
-        resources::read(&self.services.cards, &request.uri).await.map(ReadResourceResponse::from)
+        resources::read(&self.services.cards, &caller, &request.uri).await.map(ReadResourceResponse::from)
     }
 
     async fn complete(
