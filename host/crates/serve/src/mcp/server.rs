@@ -38,7 +38,7 @@ use super::{
 };
 use crate::audit::AuditAction;
 use crate::http::error::ApiError;
-use cardinal_base::scope;
+use cardinal_base::{codes, scope};
 use cardinal_identity::auth::caller::Caller;
 use cardinal_observe::{request_timing, tools::Outcome};
 use cardinal_plugin_host::{progress, registry::Registry};
@@ -115,6 +115,18 @@ impl Server {
     pub(super) fn unknown_names(&self, caller: &Caller, narrowing: &Narrowing) -> Option<String> {
         let snapshot = self.services.registry.snapshot();
         narrowing.unknown(&self.latest_list.get(&snapshot), &snapshot, caller)
+    }
+
+    /// The scope for want of which a caller does not have this tool on its connection.
+    pub(super) fn missing_scope(&self, name: &str, visit: &Visit) -> Option<String> {
+        let Found::Hidden = AnyTool::find(&self.services.registry, name, &visit.caller) else { return None };
+        let tools = self.tools();
+        tools.get(name).filter(|tool| visit.narrowing.admits(tool)).map(|tool| tool.scope.clone())
+    }
+
+    /// Counts a call that was refused for want of a scope.
+    pub(super) fn refused(&self, visit: &Visit, name: &str) {
+        self.services.calls.refused(visit, Some(name), codes::INSUFFICIENT_SCOPE.name);
     }
 
     /// All tools there are now.
@@ -305,7 +317,7 @@ impl ServerHandler for Server {
         let name = &*request.name;
         let (target, code) = match self.find(name, &visit) {
             Found::Tool(tool) => return self.call(tool, request, visit, &context).await,
-            Found::Hidden => (Some(name), "insufficient-scope"),
+            Found::Hidden => (Some(name), codes::INSUFFICIENT_SCOPE.name),
             Found::Outside => (Some(name), "outside-connection"),
             Found::Unknown => (None, "unknown-tool"),
         };
