@@ -11,7 +11,7 @@ async function agent(page: Page, request: APIRequestContext): Promise<Agent> {
   const { items } = await asSignedIn<{ items: { id: string }[] }>(page, 'GET', '/approvals');
   for (const { id } of items) await asSignedIn(page, 'POST', `/approvals/${id}/deny`);
   await page.goto('/admin/approvals');
-  const { item, key } = await asSignedIn<{ item: { name: string }; key: string }>(page, 'POST', '/api-keys', { name: `agent ${Date.now().toString(36)}`, scopes: ['mcp:use', 'cards:read', 'cards:write'] });
+  const { item, key } = await asSignedIn<{ item: { name: string }; key: string }>(page, 'POST', '/api-keys', { name: `agent ${Date.now().toString(36)}`, scopes: ['mcp:use', 'cards:read', 'cards:write', 'jobs:write'] });
   return {
     key: item.name,
     // As text: JavaScript would round the numbers in it.
@@ -86,6 +86,36 @@ test('a refused call does not run, by keys alone', async ({ page, request }) => 
   for (const answer of await Promise.all(calls)) expect(answer).toContain('confirmation_denied');
   expect((await readCard(page, first)).title).toBe('Lamp');
   await expect(page.getByText('Nothing waits.').or(page.getByRole('region', { name: 'cards_update' }))).toBeVisible();
+});
+
+test('a person says why, and the agent hears it', async ({ page, request }) => {
+  await signIn(page, '/admin/approvals');
+  const { call } = await agent(page, request);
+  const card = await makeCard(page);
+  const called = call('cards_update', update(card, 'Wrong'));
+  const shown = page.getByRole('region', { name: 'cards_update' });
+  const reason = shown.getByRole('textbox', { name: 'Reason for refusing' });
+  await reason.fill('add a draft \u202Efirst');
+  await expect(shown.getByRole('button', { name: 'Refuse', exact: true })).toBeEnabled();
+  await expect(reason, 'what is typed decides nothing').toHaveValue('add a draft \u202Efirst');
+  await expectAccessible(page);
+  await expectReflows(page);
+  await shown.getByRole('button', { name: 'Refuse', exact: true }).click();
+  expect(await called).toContain('add a draft');
+  await expect(shown).toContainText(String.raw`add a draft \u202Efirst`);
+  await expect(reason).toBeHidden();
+});
+
+test('a change of many cards shows how many, and some of them', async ({ page, request }) => {
+  await signIn(page, '/admin/approvals');
+  const { call } = await agent(page, request);
+  const { id, sku } = (await asSignedIn<{ item: Card & { sku: string } }>(page, 'POST', '/master-cards', { sku: uniqueSku(), title: 'Many' })).item;
+  const called = call('cards_bulk_update', `{"action":"archive","ids":["${id}"],"dry_run":false,"expected_count":1}`);
+  const shown = page.getByRole('region', { name: 'cards_bulk_update' });
+  await expect(shown).toContainText('Cards: 1. The first of them:');
+  await expect(shown.getByRole('row', { name: new RegExp(sku) })).toContainText('"archived"');
+  await shown.getByRole('button', { name: 'Approve once' }).click();
+  expect(await called).toContain('"action":"archive"');
 });
 
 test('nothing in the arguments can pass for words of the page', async ({ page, request }) => {

@@ -48,13 +48,16 @@ mod it {
     mod login;
     mod login_floods;
     mod mcp;
+    mod mcp_bulk;
     mod mcp_calls;
     mod mcp_cards;
     mod mcp_confirmation;
     mod mcp_conformance;
+    mod mcp_exports;
     mod mcp_forgeries;
     mod mcp_narrowing;
     mod mcp_python;
+    mod mcp_refusals;
     mod mcp_sessions;
     mod mcp_stdio;
     mod numbers;

@@ -33,6 +33,7 @@ export function readApproval(id: string, signal: AbortSignal): Promise<string> {
   return request(path(id), { signal, asText: true });
 }
 
-export function decide(id: string, decision: 'approve' | 'deny'): Promise<unknown> {
-  return request(`${path(id)}/${decision}`, { method: 'POST' });
+/** Only a refusal has a reason. */
+export function decide(id: string, decision: 'approve' | 'deny', reason: string): Promise<unknown> {
+  return request(`${path(id)}/${decision}`, { method: 'POST', body: decision === 'deny' && reason ? { reason } : undefined });
 }

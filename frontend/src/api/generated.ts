@@ -66,13 +66,15 @@ export type Approval = {
   created_at: string;
   decided_at: string | null;
   decided_by: Actor | null;
-  /** What the call would change of a card, by JSON pointer; absent where the host cannot know it. */
+  /** What the call would change of cards, by JSON pointer; absent where the host cannot know it. */
   difference?: Difference | null;
   /** Until then it can be decided, and an approval be used. */
   expires_at: string;
   id: string;
   /** Null is a tool of the core. */
   plugin: ConfirmedPlugin | null;
+  /** Why a person has refused it, in that person's words. */
+  reason: string | null;
   request_id: string;
   /** `pending`, `approved`, `denied`, `used`, `expired` or `void`: the plugin's package was replaced. */
   state: string;
@@ -184,11 +186,13 @@ export type ConfirmedPlugin = {
   version: string;
 };
 
-/** What a card would become. */
+/** What a card would become, or many. */
 export type Difference = {
-  /** Null is a new card. */
+  /** Null is a new card, or many. */
   card_id: string | null;
   changes: ChangedMember[];
+  /** Of a bulk action: how many cards it is for. `changes` are those of the first of them, and each pointer begins with a card's SKU. */
+  count?: number | null;
   /** The card's version that was compared with. */
   version: number | null;
 };
@@ -231,7 +235,7 @@ export type Identity = {
 
 export type Items = Card[] | CardPart[];
 
-/** What `view` and `whole` put together. */
+/** A job as its readers see it. */
 export type Job = {
   action: string;
   args: Json;

@@ -22,6 +22,7 @@ export const texts = {
   newCard: 'A new card',
   card: 'Card',
   version: 'version {version}',
+  cards: 'Cards: {count}. The first of them:',
   field: 'Field',
   now: 'Now',
   after: 'After',
@@ -43,6 +44,7 @@ export const texts = {
   once: 'Valid once, for exactly this call.',
   approve: 'Approve once',
   refuse: 'Refuse',
+  reason: 'Reason for refusing',
   approvedNow: 'Approved: {tool}',
   refusedNow: 'Refused: {tool}',
 } as const;

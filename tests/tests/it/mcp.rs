@@ -202,6 +202,13 @@ async fn each_mistake_of_a_client_gets_the_json_rpc_error_that_is_its_own() {
     let unknown = key.call(Method::POST, "/api").json(&request("ping", json!({}))).header("accept", "*/*");
     let unknown = unknown.header("mcp-protocol-version", "1999-01-01").send().await;
     assert_eq!((unknown.status.as_u16(), &unknown.json()["error"]["code"]), (400, &json!(-32600)), "{unknown}");
+    let later = json!({"io.modelcontextprotocol/protocolVersion": "2999-01-01"});
+    let later =
+        key.call(Method::POST, "/api").json(&request("tools/list", json!({"_meta": later}))).header("accept", "*/*");
+    let later = later.header("mcp-protocol-version", "2999-01-01").header("mcp-method", "tools/list").send().await;
+    let error = later.json()["error"].clone();
+    assert_eq!((later.status.as_u16(), &error["code"]), (400, &json!(-32022)), "{later}");
+    assert!(error["data"]["supported"].as_array().unwrap().contains(&json!("2026-07-28")), "{later}");
     let incomplete = request("tools/list", json!({"_meta": modern}));
     assert!(key.mcp(&incomplete).await.json()["error"]["code"].is_i64());
 }

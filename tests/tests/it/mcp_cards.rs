@@ -256,14 +256,15 @@ async fn what_writes_cards_wants_its_scope_and_a_person() {
     };
     let names =
         |tools: &[Value]| tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
-    assert_eq!(names(&listed(&reader).await), ["cards_get", "cards_history", "cards_search"]);
+    assert_eq!(names(&listed(&reader).await), ["cards_export", "cards_get", "cards_history", "cards_search"]);
     let all = listed(&writer).await;
     assert_eq!(
         names(&all),
-        ["cards_create", "cards_get", "cards_history", "cards_restore", "cards_search", "cards_update"]
+        ["cards_create", "cards_export", "cards_get", "cards_history", "cards_restore", "cards_search", "cards_update"]
     );
     for tool in &all {
-        let writes = !["cards_get", "cards_history", "cards_search"].contains(&tool["name"].as_str().unwrap());
+        let writes =
+            !["cards_export", "cards_get", "cards_history", "cards_search"].contains(&tool["name"].as_str().unwrap());
         assert_eq!(
             (&tool["annotations"]["readOnlyHint"], tool["annotations"]["destructiveHint"] == true),
             (&json!(!writes), writes)
@@ -289,6 +290,42 @@ async fn what_writes_cards_wants_its_scope_and_a_person() {
     assert_eq!(owner.read_card(id.as_str().unwrap()).await, card);
     let found = answered(&call(&reader, "cards_search", json!({"q": sku})).await);
     assert_eq!(found["items"], json!([]));
+}
+
+#[tokio::test]
+async fn restoring_shows_first_what_a_card_would_become() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let agent = owner.key(&["mcp:use", "cards:write"]).await;
+    let sku = unique("OLD");
+    let id = make(owner, json!({"title": "First", "sku": sku, "attributes": {"size": {"w": 1}, "gone": true}})).await;
+    let path = format!("/v1/admin/master-cards/{id}");
+    let change = json!({"title": "Second", "attributes": {"size": {"h": 2}, "gone": null}});
+    owner.patch(&path, &change).await.expect(200);
+    let shown = async |arguments: Value| {
+        let asked = call(&agent, "cards_restore", arguments).await;
+        let id = asked["_meta"]["cardinal/confirmation"]["approval_id"].as_str().unwrap_or_else(|| panic!("{asked}"));
+        let approval = format!("/v1/admin/approvals/{id}");
+        (owner.get(&approval).await.expect(200)["item"].clone(), approval)
+    };
+    let (first, approval) = shown(json!({"id": id, "version": 1})).await;
+    let changes = json!([
+        {"pointer": "/attributes/gone", "after": true},
+        {"pointer": "/attributes/size/h", "before": 2},
+        {"pointer": "/title", "before": "Second", "after": "First"},
+    ]);
+    assert_eq!(first["difference"], json!({"card_id": id, "version": 2, "changes": changes}), "{first}");
+    owner.call(Method::POST, &format!("{approval}/approve")).send().await.expect(200);
+    answered(&call(&agent, "cards_restore", json!({"id": id, "version": 1})).await);
+    let card = owner.read_card(&id).await;
+    assert_eq!((&card["title"], &card["attributes"]["size"]), (&json!("First"), &json!({"w": 1})), "as it was shown");
+    // A version that never was, and a card that is not there, say themselves why they fail.
+    let (never, _) = shown(json!({"id": id, "version": 99})).await;
+    assert_eq!(never.get("difference"), None, "{never}");
+    owner.delete(&path).await.expect(204);
+    let (back, _) = shown(json!({"id": id})).await;
+    let whole = json!([{"pointer": "", "after": {"title": "First", "sku": sku, "status": "draft"}}]);
+    assert_eq!(back["difference"], json!({"card_id": id, "version": 4, "changes": whole}), "{back}");
 }
 
 #[tokio::test]

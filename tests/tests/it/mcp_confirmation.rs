@@ -105,7 +105,7 @@ fn event(text: &str, part: &str) -> Value {
     serde_json::from_str(data.unwrap_or(text)).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-fn result(answer: &Answer) -> Value {
+pub(super) fn result(answer: &Answer) -> Value {
     assert_eq!(answer.status, 200, "{answer}");
     event(&answer.text(), "\"id\":5")["result"].take()
 }
@@ -258,6 +258,7 @@ async fn a_person_approves_what_a_client_cannot_ask_its_user() {
     let denied = waits(&agent.call("three").await);
     decide(owner, &denied, "deny").await.expect(200);
     decide(owner, &denied, "approve").await.refused(409, "conflict");
+    assert!(text(&agent.call("three").await).starts_with("confirmation_denied"), "it hears of that once");
     assert_ne!(waits(&agent.call("three").await), denied);
     assert_eq!(agent.runs(owner).await, 2);
 }

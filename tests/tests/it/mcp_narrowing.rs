@@ -72,7 +72,7 @@ async fn what_is_outside_is_neither_listed_nor_called() {
     let key = host.owner().await.key(&["mcp:use", "cards:write", "plugin:echo:write"]).await;
     for is_modern in [false, true] {
         let all = names(&key, ALL, is_modern).await;
-        assert!(all.len() == 9 && all.contains(&"cards_update".to_owned()), "{all:?}");
+        assert!(all.len() == 10 && all.contains(&"cards_update".to_owned()), "{all:?}");
         let both = Narrow { query: "?tools=cards_*,plugin_echo_repeat", headers: &[("x-mcp-tools", "*_get,plugin_*")] };
         for (narrow, wanted) in [
             (
@@ -81,10 +81,13 @@ async fn what_is_outside_is_neither_listed_nor_called() {
             ),
             (by_header(&[("X-MCP-Tools", "plugin_echo_say , cards_search")]), "cards_search plugin_echo_say"),
             (both, "cards_get plugin_echo_repeat"),
-            (by_url("?readonly=true"), "cards_get cards_history cards_search plugin_echo_repeat plugin_echo_say"),
+            (
+                by_url("?readonly=true"),
+                "cards_export cards_get cards_history cards_search plugin_echo_repeat plugin_echo_say",
+            ),
             (
                 by_header(&[("X-MCP-Readonly", "true")]),
-                "cards_get cards_history cards_search plugin_echo_repeat plugin_echo_say",
+                "cards_export cards_get cards_history cards_search plugin_echo_repeat plugin_echo_say",
             ),
             (by_header(&[("X-MCP-Readonly", "false"), ("X-MCP-Tools", "no_such_*")]), ""),
             (by_url("?tools=cards_update&readonly=true"), ""),
@@ -194,7 +197,7 @@ async fn many_tools_are_found_by_searching() {
         let search = by_header(&[("x-mcp-search", "true")]);
         assert_eq!(names(&key, search, is_modern).await, ["tools_call", "tools_search"]);
         let few = by_url("?search=true&tools=cards_*");
-        assert_eq!(names(&key, few, is_modern).await, ["cards_get", "cards_history", "cards_search"]);
+        assert_eq!(names(&key, few, is_modern).await, ["cards_export", "cards_get", "cards_history", "cards_search"]);
         let query = json!({"name": "tools_search", "arguments": {"query": "number17", "limit": 3}});
         let found = ask(&key, search, is_modern, "tools/call", &query).await["result"]["structuredContent"].take();
         assert_eq!((&found["tools"][0]["name"], &found["more"]), (&json!("plugin_echo_say_17"), &json!(0)), "{found}");

@@ -133,7 +133,10 @@ async fn each_line_is_answered_and_nothing_else_is_written() {
     let narrow = messages(&narrow);
     let listed: Vec<&Value> =
         narrow[0]["result"]["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
-    assert_eq!(listed, ["cards_get", "cards_history", "cards_search", "plugin_echo_say", "plugin_echo_sleep"]);
+    assert_eq!(
+        listed,
+        ["cards_export", "cards_get", "cards_history", "cards_search", "plugin_echo_say", "plugin_echo_sleep"]
+    );
     let unknown = messages(&speak(arguments(&["--tools", "cards_gte"]), list).await);
     assert!(unknown[0]["error"]["message"].as_str().unwrap().contains("Did you mean `cards_get`"), "{unknown:?}");
 }

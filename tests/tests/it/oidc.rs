@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use cardinal_tests::{Federated, Host, eventually, repository, unique};
+use cardinal_tests::{Client, Federated, Host, eventually, repository, unique};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -92,6 +92,57 @@ async fn the_official_client_registers_logs_in_and_lists_tools() {
         assert!(
             tools.contains(&json!("plugin_supplier_preview")) && tools.contains(&json!("cards_search")),
             "{answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_tool_leads_an_oauth_client_to_the_token_that_it_needs() {
+    let all = Federated::shared().await;
+    let call = async |client: &Client, path: &str, tool: &str| {
+        let params = json!({"name": tool, "arguments": {}});
+        let message = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+        client
+            .call(Method::POST, path)
+            .json(&message)
+            .header("accept", "application/json, text/event-stream")
+            .send()
+            .await
+    };
+    let subject = unique("agent");
+    let held = "mcp:use cards:read";
+    let client = all.holder(&subject, held).await;
+    let refused = call(&client, "/api", "plugin_supplier_preview").await;
+    assert_eq!(refused.status, 403, "{refused}");
+    let body = refused.json();
+    assert_eq!((&body["id"], &body["error"]["code"]), (&json!(7), &json!(-32602)), "{body}");
+    assert!(body["error"]["message"].as_str().unwrap().contains("`plugin:supplier:read`"), "{body}");
+    let challenge = refused.header("www-authenticate").unwrap();
+    assert!(
+        challenge.contains(r#"error="insufficient_scope""#) && challenge.contains("resource_metadata="),
+        "{challenge}"
+    );
+    // All of it: a client that asks for just this keeps what it has.
+    let wanted = challenge.split("scope=\"").nth(1).unwrap().split('"').next().unwrap();
+    let mut union: Vec<_> = wanted.split(' ').collect();
+    union.sort_unstable();
+    assert_eq!(union, ["cards:read", "mcp:use", "plugin:supplier:read"], "{challenge}");
+    let wider = all.holder(&subject, wanted).await;
+    assert_eq!(call(&wider, "/api", "plugin_supplier_preview").await.status, 200);
+    // Where no token helps, the tool is not there: beyond the operator's maximum, off the connection, for a key.
+    let key = all.host.owner().await.key(&["mcp:use", "cards:read"]).await;
+    for (client, path, tool) in [
+        (&client, "/api", "cards_create"),
+        (&client, "/api", "no_such_tool"),
+        (&client, "/api?tools=cards_*", "plugin_supplier_preview"),
+        (&client, "/api?readonly=true", "plugin_supplier_enrich"),
+        (&*key, "/api", "plugin_supplier_preview"),
+    ] {
+        let unknown = call(client, path, tool).await;
+        assert_eq!(
+            (unknown.status.as_u16(), &unknown.json()["error"]["code"]),
+            (200, &json!(-32602)),
+            "{path} {tool}: {unknown}"
         );
     }
 }

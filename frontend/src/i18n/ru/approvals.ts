@@ -22,6 +22,7 @@ const approvals: Translation<typeof texts> = {
   newCard: 'Новая карточка',
   card: 'Карточка',
   version: 'версия {version}',
+  cards: 'Карточек: {count}. Первые из них:',
   field: 'Поле',
   now: 'Сейчас',
   after: 'Станет',
@@ -43,6 +44,7 @@ const approvals: Translation<typeof texts> = {
   once: 'Действует один раз, только для этого вызова.',
   approve: 'Одобрить один раз',
   refuse: 'Отклонить',
+  reason: 'Причина отказа',
   approvedNow: 'Одобрено: {tool}',
   refusedNow: 'Отклонено: {tool}',
 };

@@ -261,6 +261,13 @@ impl Auth {
         AuthError::InsufficientScope { scope: missing.clone(), challenge }
     }
 
+    /// Whether a token of the caller's user can have this scope, if its client asks the provider for it.
+    pub fn can_step_up(&self, caller: &Caller, scope: &str) -> bool {
+        let allowed = self.oidc.as_ref().is_some_and(|oidc| oidc.max_scopes.holds(scope));
+        let by_role = caller.role.as_deref().is_none_or(|role| scope::of_role(role).holds(scope));
+        caller.kind == CallerKind::Oidc && allowed && by_role
+    }
+
     /// How often credentials were known already, by their kind.
     pub fn cache_counts(&self) -> [(&'static str, cache::Counts); 2] {
         [("api_key", self.keys.counts()), ("session", self.sessions.counts())]

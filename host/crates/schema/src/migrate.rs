@@ -44,6 +44,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     17 "0017_identity_changes",
     18 "0018_approvals",
     19 "0019_card_lists",
+    20 "0020_approval_reasons",
 ];
 
 /// How many there are.

@@ -151,17 +151,25 @@ impl App {
             auth: Arc::clone(&auth),
             plugins: Arc::clone(&plugins),
             audit: Arc::clone(&audit),
+            clock: clock.clone(),
         };
+        let jobs = Arc::new(Jobs::new(jobs, start.host_id));
         let services = mcp::Services {
             registry: Arc::clone(&plugins),
-            cards: mcp::Cards { catalogue: Arc::clone(&catalogue), pool: pools.core.clone() },
+            cards: mcp::Cards {
+                catalogue: Arc::clone(&catalogue),
+                pool: pools.core.clone(),
+                jobs: Arc::clone(&jobs),
+                audit: Arc::clone(&audit),
+                exports: mcp::Exports::new(key.clone(), &base_url, clock.clone()),
+            },
             calls: mcp::Calls { audit: Arc::clone(&audit), telemetry: Arc::clone(&telemetry) },
             confirmations: Arc::clone(&confirmations),
         };
         Ok(Self {
             mcp: Arc::new(Mcp::new(services, Arc::clone(&auth), key, stop)),
             confirmations,
-            jobs: Arc::new(Jobs::new(jobs, start.host_id)),
+            jobs,
             pictures: Pictures::new(config.http.picture_networks.clone())?,
             events,
             catalogue,

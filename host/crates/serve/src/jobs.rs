@@ -9,6 +9,7 @@ pub mod bulk;
 pub mod import;
 mod step;
 mod tool;
+pub mod view;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -21,15 +22,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use self::bulk::{Bulk, Cards};
 use crate::audit::Audit;
 use crate::http::error::{ApiError, ApiResult};
+use cardinal_base::clock::Clock;
 use cardinal_database::pool::{PoolError, StatementError};
 use cardinal_database::{log_failure, pool::Pool};
-use cardinal_identity::auth::Auth;
+use cardinal_identity::auth::{Auth, caller::Caller, credential::Credential};
 use cardinal_plugin_host::registry::Registry;
 use cardinal_store::{
     error::StoreError,
-    jobs::{self, Job, Runner, Uncounted},
+    jobs::{self, Job, NewJob, Picked, Runner, Uncounted},
 };
 
 /// Jobs that one host runs at the same time, imports apart.
@@ -47,6 +50,7 @@ pub struct Services {
     pub auth: Arc<Auth>,
     pub plugins: Arc<Registry>,
     pub audit: Arc<Audit>,
+    pub clock: Clock,
 }
 
 /// The jobs of this host.
@@ -55,6 +59,7 @@ pub struct Jobs {
     auth: Arc<Auth>,
     plugins: Arc<Registry>,
     audit: Arc<Audit>,
+    clock: Clock,
     runner: Runner,
     /// Rings when this host has queued one.
     news: Notify,
@@ -82,12 +87,13 @@ pub enum End {
 
 impl Jobs {
     pub fn new(services: Services, host: Uuid) -> Self {
-        let Services { pool, auth, plugins, audit } = services;
+        let Services { pool, auth, plugins, audit, clock } = services;
         Self {
             pool,
             auth,
             plugins,
             audit,
+            clock,
             runner: Runner { host, process: Uuid::now_v7() },
             news: Notify::new(),
             own: Mutex::default(),
@@ -97,9 +103,36 @@ impl Jobs {
         }
     }
 
-    /// Somebody has queued a job here: it need not wait to be found.
-    pub fn queued(&self) {
-        self.news.notify_one();
+    /// A bulk action that need not say yet how many cards it is for; what is wrong with it is 422, what the caller may
+    /// not do 403.
+    pub fn check(&self, wanted: bulk::Wanted, caller: &Caller) -> ApiResult<Bulk> {
+        wanted.check_uncounted(caller, &self.plugins)
+    }
+
+    /// Queues a bulk action of `caller`, who may do it. 409 when it picks another number of cards than expected.
+    pub async fn start(&self, caller: &Caller, request_id: &str, bulk: Bulk) -> ApiResult<Job> {
+        let (actor, args) = (caller.actor(), Value::Object(bulk.args));
+        let credential = serde_json::to_value(Credential::from_caller(caller)).map_err(ApiError::internal)?;
+        let new = NewJob {
+            action: bulk.action.name(),
+            user_id: caller.user_id,
+            actor: &actor,
+            credential: &credential,
+            request_id,
+            args: &args,
+        };
+        let picked = match &bulk.cards {
+            Cards::Ids(ids) => Picked::Ids(ids),
+            Cards::Filter(filter) => Picked::Filter(filter),
+        };
+        let job = jobs::queue(&self.pool, &new, picked, bulk.expected_count).await?;
+        self.news.notify_one(); // it need not wait to be found
+        Ok(job)
+    }
+
+    /// A job as its readers see it, with the first of its errors.
+    pub async fn show(&self, job: &Job) -> ApiResult<Value> {
+        view::whole(&self.pool, job, self.clock.now()).await
     }
 
     /// Tells a job to stop that runs on this host; elsewhere it hears of it within two seconds.

@@ -6,6 +6,7 @@ mod client;
 pub mod confirmation;
 mod core_tools;
 mod exact_content;
+mod exports;
 mod heartbeat;
 mod message;
 mod narrowing;
@@ -29,7 +30,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub use self::{calls::Calls, core_tools::Cards, server::Services};
+pub use self::{calls::Calls, core_tools::Cards, exports::Exports, server::Services};
 
 use self::{
     heartbeat::TimedAnswer,
@@ -53,9 +54,12 @@ use crate::{
     },
 };
 use cardinal_base::{codes, request_id::RequestId, seal::SealingKey};
-use cardinal_identity::auth::{
-    Auth,
-    caller::{Caller, SharedCaller},
+use cardinal_identity::{
+    auth::{
+        Auth,
+        caller::{Caller, SharedCaller, insufficient},
+    },
+    error::AuthError,
 };
 use cardinal_observe::{request_timing::DetachedTiming, trace::Trace};
 use cardinal_plugin_host::progress::ProgressSender;
@@ -196,6 +200,9 @@ impl Mcp {
         let mut visit = visit(&call, call.caller()?, narrowing);
         visit.reads_events = names_events || !gets_json;
         visit.exact_arguments = message.exact_arguments.take();
+        if let Some(refusal) = self.step_up(call.caller()?, &message, &visit) {
+            return Ok(refusal);
+        }
         let listens = message.method == "subscriptions/listen";
         if listens || message.method == TOOL_CALL {
             visit.origin = Some(Arc::new(Origin::new(self, &call, visit.narrowing.clone())));
@@ -232,6 +239,22 @@ impl Mcp {
                 }))
             }
         }
+    }
+
+    /// Leads an OAuth client to a token for a tool that its own does not cover. For everybody else, and beyond what the
+    /// operator lets tokens do, there is no such tool.
+    fn step_up(&self, caller: &Caller, message: &Message, visit: &Visit) -> Option<Reply> {
+        let name = message.tool.as_deref()?;
+        let scope = self.server.missing_scope(name, visit)?;
+        if !self.auth.can_step_up(caller, &scope) {
+            return None;
+        }
+        let AuthError::InsufficientScope { challenge, .. } = self.auth.step_up(insufficient(&scope), caller, &scope)
+        else {
+            return None;
+        };
+        self.server.refused(visit, name);
+        Some(message.insufficient_scope(name, &scope, &challenge))
     }
 
     async fn respond(

@@ -10,7 +10,9 @@ use time::OffsetDateTime;
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
-pub use self::decisions::{AskedClient, Decision, decide, ended, sweep, take_approved, take_elicited, void};
+pub use self::decisions::{
+    AskedClient, Decision, decide, ended, sweep, take_approved, take_denied, take_elicited, void,
+};
 use crate::error::StoreError;
 use crate::event_log::{
     self,
@@ -31,6 +33,9 @@ pub const PENDING_LIMIT: i64 = 500;
 
 /// A question that is still open, or an answer that still counts.
 const LIVES: &str = "a.expires_at > clock_timestamp()";
+
+/// Characters of the reason for a refusal.
+pub const REASON_LIMIT: usize = 500;
 
 /// Who is asked first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +100,7 @@ pub struct Approval {
     /// Exactly what the tool would get.
     #[schemars(with = "Map<String, Value>")]
     pub arguments: Box<RawValue>,
-    /// What the call would change of a card, by JSON pointer; absent where the host cannot know it.
+    /// What the call would change of cards, by JSON pointer; absent where the host cannot know it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Difference>")]
     pub difference: Option<Box<RawValue>>,
@@ -121,6 +126,8 @@ pub struct Approval {
     pub decided_at: Option<OffsetDateTime>,
     #[schemars(with = "Option<Actor>")]
     pub decided_by: Option<Value>,
+    /// Why a person has refused it, in that person's words.
+    pub reason: Option<String>,
     /// When the call ran.
     #[serde(with = "time::serde::rfc3339::option")]
     #[schemars(with = "Option<DateTime>")]
@@ -137,14 +144,18 @@ struct ConfirmedPlugin {
     sha256: String,
 }
 
-/// What a card would become.
+/// What a card would become, or many.
 #[derive(JsonSchema)]
 #[allow(dead_code, reason = "a description")]
 struct Difference {
-    /// Null is a new card.
+    /// Null is a new card, or many.
     card_id: Option<Uuid>,
     /// The card's version that was compared with.
     version: Option<i64>,
+    /// Of a bulk action: how many cards it is for. `changes` are those of the first of them, and each pointer begins with
+    /// a card's SKU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<i64>,
     changes: Vec<ChangedMember>,
 }
 
@@ -174,7 +185,7 @@ pub struct ApprovalClient {
 const COLUMNS: &str = "a.id, CASE WHEN a.state IN ('pending', 'approved') AND a.expires_at <= clock_timestamp() \
      THEN 'expired' ELSE a.state END AS state, a.tool, a.title, a.plugin, a.arguments, a.difference, a.caller, a.user_id, \
      u.username, a.client_name, a.client_version, a.asked, a.request_id, a.created_at, a.expires_at, a.decided_at, \
-     a.decided_by, a.used_at";
+     a.decided_by, a.reason, a.used_at";
 const WITH_USER: &str = "public.mcp_approvals a JOIN public.admin_users u ON u.id = a.user_id";
 
 fn from_row(row: &Row) -> Result<Approval, StoreError> {
@@ -197,6 +208,7 @@ fn from_row(row: &Row) -> Result<Approval, StoreError> {
         expires_at: row.get("expires_at"),
         decided_at: row.get("decided_at"),
         decided_by: row.get("decided_by"),
+        reason: row.get("reason"),
         used_at: row.get("used_at"),
     })
 }

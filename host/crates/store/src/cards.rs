@@ -53,6 +53,33 @@ pub async fn get(pool: &Pool, id: Uuid) -> Result<Option<Card>, StoreError> {
     Ok(row.map(|row| from_row(&row)))
 }
 
+/// A card that is deleted and not purged yet.
+pub async fn get_deleted(pool: &Pool, id: Uuid) -> Result<Option<Card>, StoreError> {
+    let client = pool.get().await?;
+    let sql = format!(
+        "SELECT {COLUMNS_WITHOUT_ATTRIBUTES} FROM public.master_cards c WHERE c.id = $1 AND c.deleted_at IS NOT NULL"
+    );
+    let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&id]).await?;
+    Ok(row.map(|row| from_row(&row)))
+}
+
+/// How many of these are there and not deleted.
+pub async fn count_of(pool: &Pool, ids: &[Uuid]) -> Result<i64, StoreError> {
+    let client = pool.get().await?;
+    let sql = "SELECT count(*) FROM public.master_cards c WHERE c.id = ANY($1) AND c.deleted_at IS NULL";
+    Ok(client.query_one(&client.prepare_cached(sql).await?, &[&ids]).await?.get(0))
+}
+
+/// What [`restore_version`] would make of a card; none when its history does not tell.
+pub async fn fields_at(pool: &Pool, id: Uuid, version: i64) -> Result<Option<Fields>, StoreError> {
+    let mut client = pool.get().await?;
+    let transaction = client.transaction().await?;
+    let fields = card_history::fields_at(&transaction, id, version).await?;
+    transaction.commit().await?;
+    pool.note_message(fields.as_ref().map_or(0, |fields| fields.attributes.size()));
+    Ok(fields)
+}
+
 /// A new card, with its first line of history.
 pub async fn insert(pool: &Pool, id: Uuid, fields: CardContent, actor: &Value) -> Result<Card, StoreError> {
     let CardContent { title, sku, status, attributes } = fields;

@@ -18,6 +18,7 @@ use crate::{
 use cardinal_base::{clock::Clock, page::Cursors};
 use cardinal_cards::{
     card::{Card, PartialCard},
+    fields::Fields,
     filter::{Filter, ListQuery, Sort},
 };
 use cardinal_database::pool::Pool;
@@ -104,6 +105,16 @@ impl Catalogue {
         crate::cards::get(&self.pool, id).await?.ok_or(StoreError::NotFound("card"))
     }
 
+    /// A card that is deleted, without its attributes.
+    pub async fn deleted_card(&self, id: Uuid) -> Result<Option<Card>, StoreError> {
+        crate::cards::get_deleted(&self.pool, id).await
+    }
+
+    /// What a card's fields were at a version of its past.
+    pub async fn fields_at(&self, id: Uuid, version: i64) -> Result<Option<Fields>, StoreError> {
+        crate::cards::fields_at(&self.pool, id, version).await
+    }
+
     /// The kinds of these cards' sources.
     pub async fn kinds(&self, cards: &[Uuid]) -> Result<HashMap<Uuid, Vec<String>>, StoreError> {
         crate::kinds::of_cards(&self.pool, cards).await
@@ -153,6 +164,16 @@ impl Catalogue {
             filter,
             sort,
         })
+    }
+
+    /// How many cards a query's filter picks, counted one by one; none when that takes too long.
+    pub async fn count(&self, query: &ListQuery) -> Result<Option<i64>, StoreError> {
+        card_list::count(&self.pool, &query.filter()?).await
+    }
+
+    /// How many of these cards are there.
+    pub async fn count_of(&self, cards: &[Uuid]) -> Result<i64, StoreError> {
+        crate::cards::count_of(&self.pool, cards).await
     }
 
     /// How many cards a listing's filter picks; none where they are many, or counting them takes too long.

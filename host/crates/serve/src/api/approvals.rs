@@ -11,7 +11,7 @@ use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::{App, Route},
     audit::AuditAction,
-    call::{Call, CallHead, Query},
+    call::{Call, CallHead, MaybeJson, NoQuery, Query},
     http::reply::{self, Item, Reply},
     mcp::confirmation,
     openapi::Operation,
@@ -21,9 +21,11 @@ use cardinal_base::{
     page::{self, Page},
     scope::APPROVE,
 };
-use cardinal_store::approvals::{self, Approval, Decision};
+use cardinal_store::approvals::{self, Approval, Decision, REASON_LIMIT};
 
 const STATES: [&str; 6] = ["pending", "approved", "denied", "used", "expired", "void"];
+/// Bytes of a refusal's body: its reason, with every character escaped.
+const REFUSAL: usize = 8 << 10;
 /// In the place of a state: all of them.
 const ANY: &str = "any";
 
@@ -47,10 +49,37 @@ pub(super) fn routes() -> Vec<Route> {
                 describe(op, "approveCall", "Let a tool call run, once and as it is shown");
             },
         ),
-        Route::post("/v1/admin/approvals/{id}/deny", deny).scope(APPROVE).audits(AuditAction::Deny).describe(|op| {
-            describe(op, "denyCall", "Refuse a tool call");
-        }),
+        Route::post("/v1/admin/approvals/{id}/deny", deny)
+            .scope(APPROVE)
+            .body_limit(REFUSAL)
+            .audits(AuditAction::Deny)
+            .describe(|op| describe(op, "denyCall", "Refuse a tool call, and say why")),
     ]
+}
+
+/// The body of a refusal.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Refusal {
+    /// Told to whoever made the call, a model as a rule, and kept with the call: one line of plain text.
+    #[schemars(length(min = 1, max = REASON_LIMIT))]
+    reason: Option<String>,
+}
+
+impl Refusal {
+    /// The reason without the blanks around it.
+    fn reason(&self) -> ApiResult<Option<&str>> {
+        let Some(reason) = self.reason.as_deref().map(str::trim) else { return Ok(None) };
+        let refused = |detail: String| Err(ApiError::invalid("/reason", detail));
+        if reason.is_empty() || reason.chars().count() > REASON_LIMIT {
+            return refused(format!("A reason has 1 to {REASON_LIMIT} characters. Leave it out to give none."));
+        }
+        // The separators of lines and paragraphs are no control characters to Unicode.
+        if reason.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')) {
+            return refused("A reason is one line of text, without control characters.".to_owned());
+        }
+        Ok(Some(reason))
+    }
 }
 
 fn describe(op: &mut Operation, id: &'static str, summary: &'static str) {
@@ -113,12 +142,13 @@ async fn approve(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     decide(app, &call, &approval, Decision::Approve).await
 }
 
-async fn deny(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
+async fn deny(app: &Arc<App>, call: Call<NoQuery, MaybeJson<Refusal>>) -> ApiResult<Reply> {
     let approval = find(app, &call).await?;
-    decide(app, &call, &approval, Decision::Deny).await
+    let refusal = call.body()?;
+    decide(app, &call, &approval, Decision::Deny(refusal.reason()?)).await
 }
 
-async fn decide(app: &App, call: &CallHead, approval: &Approval, decision: Decision) -> ApiResult<Reply> {
+async fn decide(app: &App, call: &CallHead, approval: &Approval, decision: Decision<'_>) -> ApiResult<Reply> {
     let by = call.caller()?.actor();
     let Some(decided) = approvals::decide(&app.pools.core, approval.id, decision, &by, None).await? else {
         let state = approvals::get(&app.pools.core, approval.id).await?.map(|now| now.state);

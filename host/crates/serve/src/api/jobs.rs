@@ -10,7 +10,6 @@ use http_body_util::StreamBody;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use uuid::Uuid;
 
 use crate::http::error::{ApiError, ApiResult};
@@ -22,20 +21,18 @@ use crate::{
         body::Body,
         reply::{self, Item, Reply},
     },
-    jobs::bulk::{self, Cards},
+    jobs::{bulk, view},
 };
 use cardinal_base::{
     codes,
     page::{self, Page},
     schema::{Actor, DateTime},
 };
-use cardinal_identity::auth::{caller::Caller, credential::Credential};
-use cardinal_store::jobs::{self, Job, NewJob, Picked, Wanted};
+use cardinal_identity::auth::caller::Caller;
+use cardinal_store::jobs::{self, Job, Wanted};
 
 /// Bytes of a bulk action's body: its ids, one by one.
 const BULK: usize = 1 << 20;
-/// Errors that are shown inside a job; all of them are at `/errors`.
-const SHOWN_ERRORS: i64 = 100;
 /// Errors that are read at a time for who downloads them.
 const ERRORS_AT_ONCE: i64 = 1_000;
 const READ: &str = "jobs:read";
@@ -88,7 +85,7 @@ pub(super) fn routes() -> Vec<Route> {
 /// A job alone in its reply.
 pub(super) type JobItem = Item<JobShown>;
 
-/// What `view` and `whole` put together.
+/// A job as its readers see it.
 #[derive(JsonSchema)]
 #[schemars(rename = "Job")]
 #[allow(dead_code, reason = "a description")]
@@ -125,22 +122,7 @@ pub(super) struct JobShown {
 async fn start(app: &Arc<App>, call: Call<NoQuery, Json<bulk::Wanted>>) -> ApiResult<Reply> {
     let caller = call.caller()?;
     let bulk = call.body()?.check(caller, &app.plugins)?;
-    let (actor, args) = (caller.actor(), Value::Object(bulk.args));
-    let credential = serde_json::to_value(Credential::from_caller(caller)).map_err(ApiError::internal)?;
-    let new = NewJob {
-        action: bulk.action.name(),
-        user_id: caller.user_id,
-        actor: &actor,
-        credential: &credential,
-        request_id: call.request_id.as_str(),
-        args: &args,
-    };
-    let picked = match &bulk.cards {
-        Cards::Ids(ids) => Picked::Ids(ids),
-        Cards::Filter(filter) => Picked::Filter(filter),
-    };
-    let job = jobs::queue(&app.pools.core, &new, picked, bulk.expected_count).await?;
-    app.jobs.queued();
+    let job = app.jobs.start(caller, call.request_id.as_str(), bulk).await?;
     let detail = json!({"action": job.action, "total": job.total});
     app.audit.done(&call, Some(job.id.to_string()), Some(detail)).await;
     accepted(app, &job).await
@@ -148,7 +130,7 @@ async fn start(app: &Arc<App>, call: Call<NoQuery, Json<bulk::Wanted>>) -> ApiRe
 
 /// 202 with the job as it stands.
 pub(super) async fn accepted(app: &App, job: &Job) -> ApiResult<Reply> {
-    reply::accepted(&format!("/v1/admin/jobs/{}", job.id), &json!({"item": whole(app, job).await?}))
+    reply::accepted(&format!("/v1/admin/jobs/{}", job.id), &json!({"item": app.jobs.show(job).await?}))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -178,13 +160,13 @@ async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> 
     let before: Option<Uuid> = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
     let mut found = jobs::list(&app.pools.core, &wanted, before, limit + 1).await?;
     let next = app.cursors.cut(&list, &mut found, limit, |job| job.id)?;
-    let items: Vec<Value> = found.iter().map(|job| view(job, app.clock.now())).collect();
+    let items: Vec<Value> = found.iter().map(|job| view::summary(job, app.clock.now())).collect();
     reply::ok(&json!({"items": items, "next_cursor": next}))
 }
 
 async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let job = visible(app, &call, READ).await?;
-    reply::ok(&json!({"item": whole(app, &job).await?}))
+    reply::ok(&json!({"item": app.jobs.show(&job).await?}))
 }
 
 async fn cancel(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
@@ -218,49 +200,6 @@ async fn visible(app: &App, call: &CallHead, scope: &str) -> ApiResult<Job> {
 /// The same user by the same credential: a key's jobs are not its owner's other keys' business.
 fn started(job: &Job, caller: &Caller) -> bool {
     job.user_id == caller.user_id && job.actor == caller.actor()
-}
-
-async fn whole(app: &App, job: &Job) -> ApiResult<Value> {
-    let mut item = view(job, app.clock.now());
-    let errors = match job.failed {
-        0 => Vec::new(),
-        _ => jobs::errors(&app.pools.core, job.id, 0, SHOWN_ERRORS).await?,
-    };
-    item["errors"] = errors.into_iter().map(|(_, error)| error).collect();
-    item["errors_url"] = json!(format!("/v1/admin/jobs/{}/errors", job.id));
-    Ok(item)
-}
-
-fn view(job: &Job, now: OffsetDateTime) -> Value {
-    let time = |at: Option<OffsetDateTime>| at.and_then(|at| at.format(&Rfc3339).ok());
-    json!({
-        "id": job.id,
-        "action": job.action,
-        "state": job.state,
-        "started_by": job.actor,
-        "user_id": job.user_id,
-        "request_id": job.request_id,
-        "args": job.args,
-        "done": job.done,
-        "total": job.total,
-        "failed": job.failed,
-        "rate_per_second": rate(job, now),
-        "counts": job.counts,
-        "notes": job.notes,
-        "reason": job.reason,
-        "host_id": job.host_id,
-        "cancel_asked_at": time(job.cancel_asked_at),
-        "created_at": time(Some(job.created_at)),
-        "started_at": time(job.started_at),
-        "finished_at": time(job.finished_at),
-    })
-}
-
-/// Items a second from the start to the end, or to now.
-fn rate(job: &Job, now: OffsetDateTime) -> f64 {
-    let Some(started) = job.started_at else { return 0.0 };
-    let seconds = (job.finished_at.unwrap_or(now) - started).as_seconds_f64().max(0.001);
-    ((job.done + job.failed) as f64 / seconds * 10.0).round() / 10.0
 }
 
 /// Every error that is kept, a line each.

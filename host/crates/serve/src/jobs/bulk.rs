@@ -103,21 +103,24 @@ impl Action {
 impl Wanted {
     /// What is wrong with it is 422; what the caller may not do is 403.
     pub fn check(self, caller: &Caller, registry: &Registry) -> ApiResult<Bulk> {
+        let is_counted = self.expected_count.is_some();
+        let bulk = self.check_uncounted(caller, registry)?;
+        // An empty filter picks every card there is.
+        if matches!(bulk.cards, Cards::Filter(_)) && !is_counted {
+            let detail = "With a filter this is required: how many cards it picks, as the list's `count=exact` says.";
+            return Err(ApiError::invalid("/expected_count", detail));
+        }
+        Ok(bulk)
+    }
+
+    /// The same of what may not be run yet: nobody need know how many cards it is for.
+    pub fn check_uncounted(self, caller: &Caller, registry: &Registry) -> ApiResult<Bulk> {
         if self.action != Action::PluginTool && !caller.holds("cards:write") {
             return Err(insufficient("cards:write").into());
         }
         let cards = match (self.ids, self.filter) {
             (Some(ids), None) => Cards::Ids(distinct(ids)?),
-            (None, Some(fields)) => {
-                let filter = fields.check()?;
-                // An empty filter picks every card there is.
-                if self.expected_count.is_none() {
-                    let detail =
-                        "With a filter this is required: how many cards it picks, as the list's `count=exact` says.";
-                    return Err(ApiError::invalid("/expected_count", detail));
-                }
-                Cards::Filter(filter)
-            }
+            (None, Some(fields)) => Cards::Filter(fields.check()?),
             _ => {
                 return Err(ApiError::invalid("/ids", "Either `ids` or `filter` says which cards.")
                     .field("/filter", "Either `ids` or `filter` says which cards."));

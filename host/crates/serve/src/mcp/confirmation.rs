@@ -57,6 +57,9 @@ const ARGUMENTS_LIMIT: usize = 64 * 1024;
 pub const VOID: &str =
     "confirmation_void: the plugin was replaced after the question. Make the call again to ask once more.";
 
+const USED: &str = "confirmation_used: this confirmation was good for one call, which has run.";
+const UNCONFIRMED: &str = "confirmation_required: this call is not confirmed.";
+
 /// What a call gets in the place of its tool's answer, or its leave to run.
 pub enum Verdict {
     Run,
@@ -107,6 +110,10 @@ impl Confirmations {
     async fn ask(&self, call: &ToolCall<'_>, asker: &Asker) -> ApiResult<Verdict> {
         if let Some(id) = approvals::take_approved(&self.pool, &call.binding).await? {
             return Ok(self.run(call, id).await);
+        }
+        // Decided after its caller had stopped to wait.
+        if let Some(id) = approvals::take_denied(&self.pool, &call.binding).await? {
+            return self.refused(id).await;
         }
         if call.arguments.len() > ARGUMENTS_LIMIT {
             return Ok(Verdict::failure(format!(
@@ -181,19 +188,25 @@ impl Confirmations {
 
     /// What becomes of a call that has waited, now that its question is answered.
     async fn decided(&self, call: &ToolCall<'_>, id: Uuid) -> ApiResult<Verdict> {
-        let state = approvals::get(&self.pool, id).await?.map(|approval| approval.state);
-        if state.as_deref() == Some("approved") {
+        let approval = approvals::get(&self.pool, id).await?;
+        if approval.as_ref().is_some_and(|approval| approval.state == "approved") {
             if !call.is_current() {
                 approvals::void(&self.pool, id).await?;
-                return Ok(Verdict::failure(ended(Some("void"))));
+                return Ok(Verdict::failure(VOID));
             }
             call.may_still_run().await?;
             if let Some(id) = approvals::take_approved(&self.pool, &call.binding).await? {
                 return Ok(self.run(call, id).await);
             }
-            return Ok(Verdict::failure(ended(Some("used"))));
+            return Ok(Verdict::failure(USED));
         }
-        Ok(Verdict::failure(ended(state.as_deref())))
+        approvals::take_denied(&self.pool, &call.binding).await?; // it hears of it now
+        Ok(Verdict::failure(ended(approval.as_ref())))
+    }
+
+    /// The answer to a call that does not run because of what became of its question.
+    async fn refused(&self, id: Uuid) -> ApiResult<Verdict> {
+        Ok(Verdict::failure(ended(approvals::get(&self.pool, id).await?.as_ref())))
     }
 
     /// The answer of a client that repeats its call with it.
@@ -223,8 +236,8 @@ impl Confirmations {
         let caller = &call.visit.caller;
         let by = client_actor(caller, asker.client_name.as_deref());
         if approvals::take_elicited(&self.pool, id, &call.binding, &by).await?.is_none() {
-            let state = approvals::get(&self.pool, id).await?.map(|approval| approval.state);
-            return Ok(Verdict::failure(ended(state.as_deref())));
+            approvals::take_denied(&self.pool, &call.binding).await?;
+            return self.refused(id).await;
         }
         self.waiting.wake(&[id]);
         self.note(call, AuditAction::Approve, id, json!({"decided_by": by})).await;
@@ -236,7 +249,7 @@ impl Confirmations {
         let difference = difference::find(&self.catalogue, call).await?;
         Ok(match elicitation::message(call, difference.as_ref()) {
             Some(text) => Verdict::Answer(elicitation::input_required(text, state.to_owned()).into()),
-            None => Verdict::failure(ended(Some("pending"))),
+            None => Verdict::failure(UNCONFIRMED),
         })
     }
 
@@ -244,11 +257,12 @@ impl Confirmations {
         let caller = &call.visit.caller;
         let by = client_actor(caller, asker.client_name.as_deref());
         let client = AskedClient { caller_id: sessions::owner(caller), session: None };
-        if approvals::decide(&self.pool, id, Decision::Deny, &by, Some(&client)).await?.is_some() {
+        if approvals::decide(&self.pool, id, Decision::Deny(None), &by, Some(&client)).await?.is_some() {
             self.waiting.wake(&[id]);
             self.note(call, AuditAction::Deny, id, json!({"decided_by": by})).await;
         }
-        Ok(Verdict::failure(ended(Some("denied"))))
+        approvals::take_denied(&self.pool, &call.binding).await?;
+        self.refused(id).await
     }
 
     /// Takes what a session's client has answered; `false` when it was not asked, or the question does not wait any more.
@@ -265,7 +279,7 @@ impl Confirmations {
         let (session, client_name) = session;
         let client = AskedClient { caller_id: sessions::owner(caller), session: Some(session) };
         let by = client_actor(caller, client_name);
-        let decision = if reply.accepts { Decision::Approve } else { Decision::Deny };
+        let decision = if reply.accepts { Decision::Approve } else { Decision::Deny(None) };
         let Some(approval) = approvals::decide(&self.pool, reply.id, decision, &by, Some(&client)).await? else {
             return Ok(false);
         };
@@ -338,30 +352,44 @@ fn client_actor(caller: &Caller, client_name: Option<&str>) -> Value {
     json!({"kind": "client", "id": sessions::owner(caller), "name": name})
 }
 
-pub const fn act(decision: Decision) -> AuditAction {
+pub const fn act(decision: Decision<'_>) -> AuditAction {
     match decision {
         Decision::Approve => AuditAction::Approve,
-        Decision::Deny => AuditAction::Deny,
+        Decision::Deny(_) => AuditAction::Deny,
     }
 }
 
 /// An approval as the audit log shows it: of the arguments, what they can be compared by.
 pub fn audited(approval: &Approval) -> Value {
-    json!({
+    let mut detail = json!({
         "tool": approval.tool, "plugin": approval.plugin, "caller": approval.caller,
         "arguments_sha256": binding::sha256(approval.arguments.get()), "decided_by": approval.decided_by,
-    })
+    });
+    if let Some(reason) = &approval.reason {
+        detail["reason"] = reason.as_str().into();
+    }
+    detail
 }
 
-/// Why a call does not run whose question is over.
-fn ended(state: Option<&str>) -> String {
-    match state {
-        Some("denied") => "confirmation_denied: a person has refused this call. Do not repeat it unless they ask you to.",
-        Some("expired") => "confirmation_expired: nobody has confirmed this call in time. Make it again to ask once more.",
-        Some("void") => VOID,
-        Some("used") => "confirmation_used: this confirmation was good for one call, which has run.",
-        Some(_) => "confirmation_required: this call is not confirmed.",
-        None => "confirmation_displaced: newer calls of the same caller have taken its place. Make it again to ask once more.",
+/// Why a call does not run whose question is over; a displaced one is forgotten.
+fn ended(approval: Option<&Approval>) -> String {
+    let Some(approval) = approval else {
+        return "confirmation_displaced: newer calls of the same caller have taken its place. Make it again to ask once more."
+            .to_owned();
+    };
+    match (approval.state.as_str(), &approval.reason) {
+        ("denied", None) => {
+            "confirmation_denied: a person has refused this call. Do not repeat it unless they ask you to.".to_owned()
+        }
+        ("denied", Some(reason)) => format!(
+            "confirmation_denied: a person has refused this call, and says why: {reason}\n\
+             Do not repeat it as it was unless they ask you to."
+        ),
+        ("expired", _) => {
+            "confirmation_expired: nobody has confirmed this call in time. Make it again to ask once more.".to_owned()
+        }
+        ("void", _) => VOID.to_owned(),
+        ("used", _) => USED.to_owned(),
+        _ => UNCONFIRMED.to_owned(),
     }
-    .to_owned()
 }

@@ -1,7 +1,10 @@
-//! The core's own tools: finding, reading and writing cards, by the functions that the admin API uses.
+//! The core's own tools: finding, reading, writing and exporting cards, by the functions that the admin API uses.
 
+mod bulk;
 mod declared;
+mod jobs;
 mod read;
+mod sources;
 mod view;
 mod write;
 
@@ -11,10 +14,14 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Resource, Tool};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Visit, plugin_tools};
+use super::{Exports, Visit, plugin_tools};
+use crate::audit::Audit;
 use crate::http::error::{ApiError, ApiResult};
+use crate::jobs::Jobs;
 use cardinal_database::pool::Pool;
 use cardinal_store::catalogue::Catalogue;
+
+pub(super) use self::bulk::Preview;
 
 /// Bytes of the largest answer: what names its fields or a source gets so much, and a resource.
 pub(super) const ANSWER_LIMIT: usize = 1 << 20;
@@ -35,8 +42,11 @@ pub(super) struct CoreTool {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
+    BulkUpdate,
     Create,
+    Export,
     Get,
+    GetJob,
     History,
     Restore,
     Search,
@@ -48,11 +58,14 @@ enum Action {
 pub struct Cards {
     pub catalogue: Arc<Catalogue>,
     pub pool: Pool,
+    pub jobs: Arc<Jobs>,
+    pub audit: Arc<Audit>,
+    pub exports: Exports,
 }
 
 /// What a tool answers.
 enum Answer {
-    /// JSON, and links to the cards that it names, for clients that know links.
+    /// JSON, and links to the resources that it names, for clients that know links.
     Object(String, Vec<Resource>),
     /// Why there is none, and how to ask for less.
     TooLarge(String),
@@ -71,23 +84,41 @@ impl CoreTool {
         cardinal_plugin_host::arguments::complaints(self.validator.as_ref()?, arguments)
     }
 
+    /// Whether a person has to confirm this call.
+    pub(super) fn is_confirmed(&self, arguments: &JsonObject) -> bool {
+        self.requires_confirmation && !(self.action == Action::BulkUpdate && bulk::is_dry_run(arguments))
+    }
+
+    /// Refuses a call of which it is plain already that it would fail: nobody is asked about it.
+    pub(super) async fn check(&self, cards: &Cards, visit: &Visit, arguments: &JsonObject) -> Option<CallToolResult> {
+        match self.action {
+            Action::BulkUpdate => self.failed(visit, bulk::check(cards, visit, arguments).await.err()?).into(),
+            _ => None,
+        }
+    }
+
+    fn failed(&self, visit: &Visit, error: ApiError) -> CallToolResult {
+        if error.status().is_server_error() {
+            tracing::warn!(tool = &*self.declaration.name, request_id = %visit.request_id, ?error, "a tool call failed");
+        }
+        plugin_tools::failure(plugin_tools::plain(&error))
+    }
+
     /// Runs it. Every failure is a result that the model can read.
     pub(super) async fn run(&self, cards: &Cards, visit: &Visit, arguments: JsonObject) -> CallToolResult {
         let outcome = match self.action {
+            Action::BulkUpdate => bulk::update(cards, visit, arguments).await,
             Action::Create => write::create(cards, visit, arguments).await,
+            Action::Export => read::export(cards, visit, arguments).await,
             Action::Get => read::get(cards, arguments).await,
+            Action::GetJob => jobs::get(cards, arguments).await,
             Action::History => read::history(cards, arguments).await,
             Action::Restore => write::restore(cards, visit, arguments).await,
             Action::Search => read::search(cards, arguments).await,
             Action::Update => write::update(cards, visit, arguments).await,
         };
         let result = outcome.and_then(|answer| answer.into_result(visit.takes_links));
-        result.unwrap_or_else(|error| {
-            if error.status().is_server_error() {
-                tracing::warn!(tool = &*self.declaration.name, request_id = %visit.request_id, ?error, "a tool call failed");
-            }
-            plugin_tools::failure(plugin_tools::plain(&error))
-        })
+        result.unwrap_or_else(|error| self.failed(visit, error))
     }
 }
 

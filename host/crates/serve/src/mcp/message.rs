@@ -28,6 +28,8 @@ pub(super) struct Message {
     pub is_modern: bool,
     /// Of `initialize`: who the client is.
     pub client: Option<InitializeRequestParams>,
+    /// The tool that is called.
+    pub tool: Option<String>,
     /// Arguments of a tool call with numbers that a `Value` would change.
     pub exact_arguments: Option<Bytes>,
 }
@@ -103,9 +105,10 @@ impl Message {
             Some(_) => return invalid("`params` is not an object".to_owned()),
         };
         if self.method == "tools/call" {
-            if !params["name"].is_string() {
+            let Some(tool) = params["name"].as_str() else {
                 return invalid("`name` is the name of a tool, as text".to_owned());
-            }
+            };
+            self.tool = Some(tool.to_owned());
             if !matches!(params["arguments"], Value::Null | Value::Object(_)) {
                 return invalid(
                     "`arguments` is not an object. Send it as JSON, not as text that holds JSON".to_owned(),
@@ -139,6 +142,16 @@ impl Message {
     /// The HTTP layer of the protocol refuses the message, for its headers mostly.
     pub(super) fn invalid(&self, status: StatusCode, text: &str) -> Reply {
         self.refusal(status, INVALID_REQUEST, &format!("Invalid request: {text}"))
+    }
+
+    /// 403, with the challenge that tells an OAuth client what to ask its provider for.
+    pub(super) fn insufficient_scope(&self, tool: &str, scope: &str, challenge: &str) -> Reply {
+        let text = format!("insufficient-scope: the tool `{tool}` needs a token with the scope `{scope}`");
+        let mut reply = self.refusal(StatusCode::FORBIDDEN, INVALID_PARAMS, &text);
+        if let Ok(challenge) = HeaderValue::try_from(challenge) {
+            reply.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        reply
     }
 
     /// 404, at which clients begin a new session.

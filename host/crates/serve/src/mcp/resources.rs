@@ -1,4 +1,5 @@
-//! Cards as resources: `card://{id}`, their list, and completing an id.
+//! Cards as resources: `card://{id}`, their list, and completing an id. Exports of cards are resources, too, which no list
+//! shows.
 
 use rmcp::{
     ErrorData,
@@ -9,10 +10,11 @@ use uuid::Uuid;
 
 use super::{
     core_tools::{ANSWER_LIMIT, Cards},
-    plugin_tools,
+    exports, plugin_tools,
 };
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_cards::{card::Card, filter::ListQuery};
+use cardinal_identity::auth::caller::Caller;
 
 /// The scope that reads them.
 pub(super) const SCOPE: &str = "cards:read";
@@ -51,8 +53,11 @@ pub(super) async fn list(cards: &Cards, cursor: Option<String>) -> ApiResult<Lis
     Ok(result)
 }
 
-/// The card of a URI, as JSON.
-pub(super) async fn read(cards: &Cards, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+/// The card of a URI, as JSON, or the export.
+pub(super) async fn read(cards: &Cards, caller: &Caller, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+    if uri.starts_with(exports::SCHEME) {
+        return cards.exports.read(&cards.catalogue, caller, uri).await;
+    }
     let refused = |error: ApiError| refusal(&error, uri);
     let id = uri.strip_prefix(SCHEME).and_then(|id| Uuid::try_parse(id).ok());
     let id = id.ok_or_else(|| refused(ApiError::not_found("resource")))?;

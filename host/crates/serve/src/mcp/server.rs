@@ -38,7 +38,7 @@ use super::{
 };
 use crate::audit::AuditAction;
 use crate::http::error::ApiError;
-use cardinal_base::scope;
+use cardinal_base::{codes, scope};
 use cardinal_identity::auth::caller::Caller;
 use cardinal_observe::{request_timing, tools::Outcome};
 use cardinal_plugin_host::{progress, registry::Registry};
@@ -117,6 +117,18 @@ impl Server {
         narrowing.unknown(&self.latest_list.get(&snapshot), &snapshot, caller)
     }
 
+    /// The scope for want of which a caller does not have this tool on its connection.
+    pub(super) fn missing_scope(&self, name: &str, visit: &Visit) -> Option<String> {
+        let Found::Hidden = AnyTool::find(&self.services.registry, name, &visit.caller) else { return None };
+        let tools = self.tools();
+        tools.get(name).filter(|tool| visit.narrowing.admits(tool)).map(|tool| tool.scope.clone())
+    }
+
+    /// Counts a call that was refused for want of a scope.
+    pub(super) fn refused(&self, visit: &Visit, name: &str) {
+        self.services.calls.refused(visit, Some(name), codes::INSUFFICIENT_SCOPE.name);
+    }
+
     /// All tools there are now.
     fn tools(&self) -> Arc<ToolList> {
         self.latest_list.get(&self.services.registry.snapshot())
@@ -141,7 +153,10 @@ impl Server {
         if let Some(complaints) = tool.complaints(&arguments) {
             return (Ok(plugin_tools::failure(complaints).into()), Outcome::InvalidArguments);
         }
-        let result = if tool.requires_confirmation() {
+        let result = if tool.is_confirmed(&arguments) {
+            if let Some(refusal) = tool.check(&self.services.cards, visit, &arguments).await {
+                return (Ok(refusal.into()), Outcome::Error);
+            }
             match self.confirm(tool, visit, asker, &arguments).await {
                 Ok(confirmed) => confirmed.run(&self.services.cards, visit, arguments).await,
                 Err(answer) => return (answer, Outcome::Unconfirmed),
@@ -302,7 +317,7 @@ impl ServerHandler for Server {
         let name = &*request.name;
         let (target, code) = match self.find(name, &visit) {
             Found::Tool(tool) => return self.call(tool, request, visit, &context).await,
-            Found::Hidden => (Some(name), "insufficient-scope"),
+            Found::Hidden => (Some(name), codes::INSUFFICIENT_SCOPE.name),
             Found::Outside => (Some(name), "outside-connection"),
             Found::Unknown => (None, "unknown-tool"),
         };
@@ -337,11 +352,12 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        // Without the scope there is no card.
-        if !visit(&context)?.caller.holds(resources::SCOPE) {
+        // Without the scope there is no card, and no export.
+        let caller = visit(&context)?.caller;
+        if !caller.holds(resources::SCOPE) {
             return Err(resources::refusal(&ApiError::not_found("resource"), &request.uri));
         }
-        resources::read(&self.services.cards, &request.uri).await.map(ReadResourceResponse::from)
+        resources::read(&self.services.cards, &caller, &request.uri).await.map(ReadResourceResponse::from)
     }
 
     async fn complete(

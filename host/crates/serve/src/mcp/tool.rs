@@ -63,9 +63,10 @@ impl AnyTool {
         }
     }
 
-    pub(super) fn requires_confirmation(&self) -> bool {
+    /// Whether a person has to confirm this call.
+    pub(super) fn is_confirmed(&self, arguments: &JsonObject) -> bool {
         match self {
-            Self::Core(tool) => tool.requires_confirmation,
+            Self::Core(tool) => tool.is_confirmed(arguments),
             Self::Plugin(entry) => entry.tool.requires_confirmation,
             Self::Search(_) => false,
         }
@@ -87,6 +88,14 @@ impl AnyTool {
             Self::Core(tool) => tool.complaints(arguments),
             Self::Plugin(entry) => plugin_tools::complaints(entry, arguments),
             Self::Search(_) => tool_search::complaints(arguments),
+        }
+    }
+
+    /// Refuses a call of which it is plain already that it would fail.
+    pub(super) async fn check(&self, cards: &Cards, visit: &Visit, arguments: &JsonObject) -> Option<CallToolResult> {
+        match self {
+            Self::Core(tool) => tool.check(cards, visit, arguments).await,
+            Self::Plugin(_) | Self::Search(_) => None,
         }
     }
 

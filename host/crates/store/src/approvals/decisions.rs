@@ -15,17 +15,25 @@ const KEPT: i64 = 1_000;
 const KEPT_DAYS: i32 = 7;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum Decision<'a> {
     Approve,
-    Deny,
+    /// With the reason, where one was given.
+    Deny(Option<&'a str>),
 }
 
-impl Decision {
+impl<'a> Decision<'a> {
     /// The state that it leads to.
     pub const fn state(self) -> &'static str {
         match self {
             Self::Approve => "approved",
-            Self::Deny => "denied",
+            Self::Deny(_) => "denied",
+        }
+    }
+
+    const fn reason(self) -> Option<&'a str> {
+        match self {
+            Self::Approve => None,
+            Self::Deny(reason) => reason,
         }
     }
 }
@@ -41,20 +49,21 @@ pub struct AskedClient {
 pub async fn decide(
     pool: &Pool,
     id: Uuid,
-    decision: Decision,
+    decision: Decision<'_>,
     by: &Value,
     client: Option<&AskedClient>,
 ) -> Result<Option<Approval>, StoreError> {
     let sql = format!(
-        "UPDATE public.mcp_approvals a SET state = $2, decided_at = clock_timestamp(), decided_by = $3 \
+        "UPDATE public.mcp_approvals a SET state = $2, decided_at = clock_timestamp(), decided_by = $3, reason = $7 \
          WHERE a.id = $1 AND a.state = 'pending' AND {LIVES} \
          AND (NOT $4 OR (a.asked = 'client' AND a.caller_id = $5 AND a.session IS NOT DISTINCT FROM $6)) \
          RETURNING a.id, a.tool"
     );
     let (is_client, caller) = (client.is_some(), client.map(|client| client.caller_id));
     let session = client.and_then(|client| client.session);
-    let state = decision.state();
-    match change(pool, &sql, &[&id, &state, &by, &is_client, &caller, &session], state).await? {
+    let (state, reason) = (decision.state(), decision.reason());
+    let values: [&(dyn ToSql + Sync); 7] = [&id, &state, &by, &is_client, &caller, &session, &reason];
+    match change(pool, &sql, &values, state).await? {
         Some(_) => get(pool, id).await,
         None => Ok(None),
     }
@@ -70,7 +79,19 @@ pub async fn take_approved(pool: &Pool, binding: &Binding) -> Result<Option<Uuid
     change(pool, &sql, &[&binding.as_slice()], "used").await
 }
 
-/// The same for a client that answers with the call that it repeats: decided by `by` unless a person was first.
+/// Takes the refusals of this very call that its caller has not heard of; gives the latest. The next call is asked about
+/// anew.
+pub async fn take_denied(pool: &Pool, binding: &Binding) -> Result<Option<Uuid>, StoreError> {
+    let client = pool.get().await?;
+    let sql = format!(
+        "UPDATE public.mcp_approvals a SET reported_at = clock_timestamp() \
+         WHERE a.binding = $1 AND a.state = 'denied' AND a.reported_at IS NULL AND {LIVES} RETURNING a.id"
+    );
+    let rows = client.query(&client.prepare_cached(&sql).await?, &[&binding.as_slice()]).await?;
+    Ok(rows.iter().map(|row: &Row| row.get(0)).max())
+}
+
+/// The same as [`take_approved`] for a client that answers with the call that it repeats: decided by `by` unless a person was first.
 pub async fn take_elicited(pool: &Pool, id: Uuid, binding: &Binding, by: &Value) -> Result<Option<Uuid>, StoreError> {
     let sql = format!(
         "UPDATE public.mcp_approvals a SET state = 'used', used_at = clock_timestamp(), \

@@ -1,22 +1,25 @@
-//! What a call of the core's writing tools would change of a card. What a plugin's tool does only the plugin knows.
+//! What a call of the core's writing tools would change of cards. What a plugin's tool does only the plugin knows.
 
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::question::ToolCall;
-use crate::http::error::ApiResult;
+use crate::http::error::{ApiError, ApiResult};
+use crate::mcp::core_tools::Preview;
 use cardinal_base::{exact, input::escape};
-use cardinal_cards::card::Card;
+use cardinal_cards::{card::Card, fields::Fields};
 use cardinal_store::{catalogue::Catalogue, error::StoreError};
 
+const CARDS_BULK_UPDATE: &str = "cards_bulk_update";
 const CARDS_CREATE: &str = "cards_create";
+const CARDS_RESTORE: &str = "cards_restore";
 const CARDS_UPDATE: &str = "cards_update";
 /// Members of a card that these tools set.
 const MEMBERS: [&str; 4] = ["title", "sku", "status", "attributes"];
 /// Members that are compared one by one; what lies deeper is shown whole.
 const DEPTH: usize = 8;
 
-/// `{card_id, version, changes: [{pointer, before?, after?}]}`; `None` where it cannot be known.
+/// `{card_id, version, count?, changes: [{pointer, before?, after?}]}`; `None` where it cannot be known.
 pub(super) async fn find(catalogue: &Catalogue, call: &ToolCall<'_>) -> ApiResult<Option<Value>> {
     if call.plugin.is_some() {
         return Ok(None);
@@ -38,8 +41,43 @@ pub(super) async fn find(catalogue: &Catalogue, call: &ToolCall<'_>) -> ApiResul
             let Some(after) = merged(&before, &Value::Object(wanted)) else { return Ok(None) };
             Ok(Some(shown(Some(card.id), Some(card.version), changes(&before, &after))))
         }
+        CARDS_RESTORE => match arguments.get("version").and_then(Value::as_i64) {
+            Some(version) => restored(catalogue, &arguments, version).await,
+            None => brought_back(catalogue, &arguments).await,
+        },
+        CARDS_BULK_UPDATE => {
+            let preview = Preview::of_call(catalogue, arguments).await?;
+            let count = preview.count;
+            Ok(Some(json!({"card_id": null, "version": null, "count": count, "changes": preview.changes()})))
+        }
         _ => Ok(None),
     }
+}
+
+/// What a card would become that is made what it was at `version`.
+async fn restored(catalogue: &Catalogue, arguments: &Map<String, Value>, version: i64) -> ApiResult<Option<Value>> {
+    let Some(card) = card(catalogue, arguments).await? else { return Ok(None) };
+    if version > card.version {
+        return Ok(None);
+    }
+    let earlier = match catalogue.fields_at(card.id, version).await {
+        Ok(Some(earlier)) => earlier,
+        Ok(None) | Err(StoreError::Version(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let attributes = earlier.attributes.to_raw().map_err(ApiError::internal)?;
+    let (Some(before), Some(attributes)) = (members(&card), exact_object(attributes.get())) else { return Ok(None) };
+    let Fields { title, sku, status, .. } = earlier;
+    let after = json!({"title": title, "sku": sku, "status": status, "attributes": attributes});
+    Ok(Some(shown(Some(card.id), Some(card.version), changes(&before, &after))))
+}
+
+/// A deleted card, of which nothing is seen now.
+async fn brought_back(catalogue: &Catalogue, arguments: &Map<String, Value>) -> ApiResult<Option<Value>> {
+    let Some(id) = card_id(arguments) else { return Ok(None) };
+    let Some(card) = catalogue.deleted_card(id).await? else { return Ok(None) };
+    let after = json!({"title": card.title, "sku": card.sku, "status": card.status});
+    Ok(Some(shown(Some(card.id), Some(card.version), vec![json!({"pointer": "", "after": after})])))
 }
 
 /// An object none of whose numbers a `Value` changes.
@@ -52,13 +90,16 @@ fn exact_object(json: &str) -> Option<Map<String, Value>> {
 
 /// The card that the arguments name; a call for one that is not there fails by itself.
 async fn card(catalogue: &Catalogue, arguments: &Map<String, Value>) -> ApiResult<Option<Card>> {
-    let id = arguments.get("id").and_then(Value::as_str).and_then(|id| Uuid::try_parse(id).ok());
-    let Some(id) = id else { return Ok(None) };
+    let Some(id) = card_id(arguments) else { return Ok(None) };
     match catalogue.card(id).await {
         Ok(card) => Ok(Some(card)),
         Err(StoreError::NotFound(_)) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+fn card_id(arguments: &Map<String, Value>) -> Option<Uuid> {
+    arguments.get("id").and_then(Value::as_str).and_then(|id| Uuid::try_parse(id).ok())
 }
 
 /// What of a card these tools can change: `sources` are the plugins'.

@@ -9,9 +9,43 @@ use super::{Action, CoreTool};
 
 const READ: &str = "cards:read";
 const WRITE: &str = "cards:write";
+const READ_JOBS: &str = "jobs:read";
+/// As the admin API demands it of who starts a job; what the job does to cards wants `cards:write`, too.
+const WRITE_JOBS: &str = "jobs:write";
+/// Cards that can be named one by one: a person is shown them all.
+const IDS_LIMIT: usize = 1_000;
 
 pub(super) fn all() -> Vec<CoreTool> {
-    vec![create(), get(), history(), restore(), search(), update()]
+    vec![bulk_update(), create(), export(), get(), history(), restore(), search(), update(), get_job()]
+}
+
+fn bulk_update() -> CoreTool {
+    let input = json!({"type": "object", "properties": {
+        "action": {"enum": ["archive", "activate", "delete", "remove_source"], "description": "What is done to each card"},
+        "ids": {
+            "type": "array", "items": {"type": "string", "format": "uuid"}, "minItems": 1, "maxItems": IDS_LIMIT,
+            "description": "These cards",
+        },
+        "filter": {"type": "object", "properties": filters(), "additionalProperties": false, "description": "In place of `ids`: all cards that fit; an empty one picks every card"},
+        "source_key": {"type": "string", "description": "For remove_source: the source's key"},
+        "dry_run": {"type": "boolean", "default": true, "description": "Only show how many cards it would be for, and what would change of some"},
+        "expected_count": {"type": "integer", "minimum": 0, "description": "With `dry_run: false`: the `count` of the dry run. Nothing is done when the number is another by then"},
+    }, "required": ["action"], "additionalProperties": false});
+    let sample = json!({"type": "object", "properties": {
+        "id": {"type": "string"}, "sku": {"type": "string"}, "title": {"type": "string"},
+        "changes": {"type": "array", "items": {"type": "object"}, "description": "By JSON pointer; an empty pointer is the card itself"},
+    }, "required": ["id", "changes"]});
+    let output = json!({"type": "object", "properties": {
+        "dry_run": {"type": "boolean"},
+        "count": {"type": ["integer", "null"], "description": "Cards that it is for"},
+        "missing": {"type": "integer", "description": "Ids that name no card"},
+        "sample": {"type": "array", "items": sample, "description": "Some of the cards, and what would change of each"},
+        "item": job(),
+        "note": note(),
+    }, "required": ["dry_run", "count"]});
+    let about = "Archives, activates or deletes many cards, or removes a source of each. By default it only shows what it would \
+        do; with `dry_run: false` it becomes a job, which a person confirms first. See jobs_get.";
+    tool(Action::BulkUpdate, "cards_bulk_update", "Change many cards", about, input, output)
 }
 
 fn create() -> CoreTool {
@@ -29,6 +63,28 @@ fn create() -> CoreTool {
     )
 }
 
+fn export() -> CoreTool {
+    let mut members = filters();
+    members["format"] = json!({
+        "enum": ["ndjson", "csv", "csv_for_spreadsheets"], "default": "ndjson",
+        "description": "A line of JSON for each card, or a table. In the one for spreadsheets a text that one would compute \
+                        begins with an apostrophe",
+    });
+    members["fields"] = json!({"type": "string", "description": "Only these members of each card, by commas: id, sku, title, status, attributes, version, created_at, updated_at"});
+    let input = json!({"type": "object", "properties": members, "additionalProperties": false});
+    let output = json!({"type": "object", "properties": {
+        "uri": {"type": "string", "description": "The resource"},
+        "mime_type": {"type": "string"},
+        "count": {"type": ["integer", "null"], "description": "Cards that fit now; null when they take too long to count"},
+        "expires_at": {"type": "string"},
+        "rest_url": {"type": "string", "description": "The same from the admin API, whatever its size"},
+        "note": note(),
+    }, "required": ["uri", "mime_type", "count", "expires_at", "rest_url"]});
+    let about = "Gives a link to a file of all product cards that fit, as a resource for the same caller. It is made when it is \
+        read. Use cards_search to look at cards one page at a time.";
+    tool(Action::Export, "cards_export", "Export cards", about, input, output)
+}
+
 fn get() -> CoreTool {
     let input = json!({"type": "object", "properties": {
         "id": id(),
@@ -37,6 +93,15 @@ fn get() -> CoreTool {
     }, "required": ["id"], "additionalProperties": false});
     let about = "Reads one product card by its id. Attributes of a large card come only when `fields` or `source` ask for them.";
     tool(Action::Get, "cards_get", "Read a card", about, input, one_card())
+}
+
+fn get_job() -> CoreTool {
+    let input = json!({"type": "object", "properties": {
+        "id": {"type": "string", "format": "uuid", "description": "The job's id"},
+    }, "required": ["id"], "additionalProperties": false});
+    let output = json!({"type": "object", "properties": {"item": job()}, "required": ["item"]});
+    let about = "Says how far a job is, and what failed: of a bulk change, or an import.";
+    tool(Action::GetJob, "jobs_get", "Progress of a job", about, input, output)
 }
 
 fn history() -> CoreTool {
@@ -69,18 +134,13 @@ fn restore() -> CoreTool {
 }
 
 fn search() -> CoreTool {
-    let input = json!({"type": "object", "properties": {
-        "q": {"type": "string", "description": "Text in the title or SKU"},
-        "status": status("Only cards of this status"),
-        "kind": {"type": "string", "description": "Only cards with a source of this kind"},
-        "missing_kind": {"type": "string", "description": "Only cards without a source of this kind"},
-        "plugin": {"type": "string", "description": "Only cards with a source of this plugin"},
-        "updated_since": {"type": "string", "description": "Only cards changed since this time, for example 2026-01-31T00:00:00Z"},
-        "sort": {"enum": ["title", "-title", "sku", "-sku", "created_at", "-created_at", "updated_at", "-updated_at"]},
-        "fields": fields("These members of each card; `id,sku,title,status,kinds` when it is left out"),
-        "limit": {"type": "integer", "minimum": 1, "maximum": 200, "description": "Cards of a page; 25 when it is left out"},
-        "cursor": cursor(),
-    }, "additionalProperties": false});
+    let mut members = filters();
+    members["sort"] =
+        json!({"enum": ["title", "-title", "sku", "-sku", "created_at", "-created_at", "updated_at", "-updated_at"]});
+    members["fields"] = fields("These members of each card; `id,sku,title,status,kinds` when it is left out");
+    members["limit"] = json!({"type": "integer", "minimum": 1, "maximum": 200, "description": "Cards of a page; 25 when it is left out"});
+    members["cursor"] = cursor();
+    let input = json!({"type": "object", "properties": members, "additionalProperties": false});
     let mut output = page_of(card());
     output["properties"]["total_estimate"] = json!({"type": "integer", "description": "Cards that fit, on all pages"});
     let about = "Finds product cards by words of their title or SKU and by filters, and gives a page of them. Read one with cards_get.";
@@ -99,7 +159,7 @@ fn update() -> CoreTool {
 }
 
 fn tool(action: Action, name: &'static str, title: &str, about: &'static str, input: Value, output: Value) -> CoreTool {
-    let writes = matches!(action, Action::Create | Action::Restore | Action::Update);
+    let writes = matches!(action, Action::BulkUpdate | Action::Create | Action::Restore | Action::Update);
     let annotations = ToolAnnotations::new().read_only(!writes).open_world(false);
     let validator = jsonschema::validator_for(&input).ok();
     let mut declaration =
@@ -107,11 +167,28 @@ fn tool(action: Action, name: &'static str, title: &str, about: &'static str, in
     declaration.title = Some(title.to_owned());
     CoreTool {
         declaration: declaration.with_annotations(if writes { annotations.destructive(true) } else { annotations }),
-        scope: if writes { WRITE } else { READ },
+        scope: match action {
+            Action::BulkUpdate => WRITE_JOBS,
+            Action::GetJob => READ_JOBS,
+            _ if writes => WRITE,
+            _ => READ,
+        },
         requires_confirmation: writes,
         validator,
         action,
     }
+}
+
+/// What picks cards.
+fn filters() -> Value {
+    json!({
+        "q": {"type": "string", "description": "Text in the title or SKU"},
+        "status": status("Only cards of this status"),
+        "kind": {"type": "string", "description": "Only cards with a source of this kind"},
+        "missing_kind": {"type": "string", "description": "Only cards without a source of this kind"},
+        "plugin": {"type": "string", "description": "Only cards with a source of this plugin"},
+        "updated_since": {"type": "string", "description": "Only cards changed since this time, for example 2026-01-31T00:00:00Z"},
+    })
 }
 
 fn object(schema: Value) -> Arc<JsonObject> {
@@ -172,6 +249,19 @@ fn card() -> Value {
     }, "required": ["id"]})
 }
 
+fn job() -> Value {
+    json!({"type": "object", "properties": {
+        "id": {"type": "string"},
+        "action": {"type": "string"},
+        "state": {"type": "string", "description": "queued, running, done, failed, cancelled or interrupted"},
+        "done": {"type": "integer"},
+        "total": {"type": ["integer", "null"]},
+        "failed": {"type": "integer"},
+        "reason": {"type": ["string", "null"], "description": "Why it ended before its time"},
+        "errors": {"type": "array", "items": {"type": "object"}, "description": "The first of what failed"},
+    }, "required": ["id", "state", "done", "total", "failed"]})
+}
+
 fn one_card() -> Value {
     json!({"type": "object", "properties": {"item": card(), "note": note()}, "required": ["item"]})
 }
@@ -197,7 +287,7 @@ mod tests {
             assert!(tool.validator.is_some() && declared.output_schema.is_some(), "{}", declared.name);
             let annotations = declared.annotations.as_ref().unwrap();
             assert_eq!(annotations.read_only_hint, Some(!tool.requires_confirmation), "{}", declared.name);
-            assert_eq!(tool.scope == WRITE, tool.requires_confirmation, "{}", declared.name);
+            assert_eq!(tool.scope.ends_with(":write"), tool.requires_confirmation, "{}", declared.name);
         }
     }
 

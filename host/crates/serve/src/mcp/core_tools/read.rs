@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::{
-    ANSWER_LIMIT, Answer, Cards, PAGE_LIMIT, card_id, parsed,
+    ANSWER_LIMIT, Answer, Cards, PAGE_LIMIT, card_id, parsed, sources,
     view::{Members, Omissions, One, link},
 };
 use crate::http::error::{ApiError, ApiResult};
+use crate::mcp::Visit;
 use cardinal_cards::{card::Card, filter::ListQuery};
 use cardinal_store::card_history::HistoryEntry;
 
@@ -132,19 +133,10 @@ pub(super) async fn get(cards: &Cards, arguments: JsonObject) -> ApiResult<Answe
 
 /// Attributes with this source alone.
 fn one_source(card: &Card, key: &str) -> ApiResult<Box<RawValue>> {
-    let entry = sources(card)?.remove(key).ok_or_else(|| ApiError::not_found("source"))?;
+    let entry =
+        sources::all(card).map_err(ApiError::internal)?.remove(key).ok_or_else(|| ApiError::not_found("source"))?;
     let attributes = BTreeMap::from([("sources", BTreeMap::from([(key, entry)]))]);
     to_raw_value(&attributes).map_err(ApiError::internal)
-}
-
-fn sources(card: &Card) -> ApiResult<BTreeMap<String, &RawValue>> {
-    #[derive(Deserialize)]
-    struct Attributes<'a> {
-        #[serde(borrow, default)]
-        sources: BTreeMap<String, &'a RawValue>,
-    }
-    let attributes: Attributes<'_> = serde_json::from_str(card.attributes.get()).map_err(ApiError::internal)?;
-    Ok(attributes.sources)
 }
 
 fn too_large(bytes: usize, card: &Card) -> Answer {
@@ -153,7 +145,7 @@ fn too_large(bytes: usize, card: &Card) -> Answer {
 }
 
 fn how_to_read_less(card: &Card) -> String {
-    let sources = sources(card).unwrap_or_default();
+    let sources = sources::all(card).unwrap_or_default();
     let named: Vec<String> = sources
         .iter()
         .take(NAMED_SOURCES)
@@ -168,6 +160,11 @@ fn how_to_read_less(card: &Card) -> String {
         count => format!("It has {count} sources; read one at a time with `source`: {}{more}.", named.join(", ")),
     };
     format!("The card's attributes have {} bytes. {of_sources}", card.attributes.get().len())
+}
+
+pub(super) async fn export(cards: &Cards, visit: &Visit, arguments: JsonObject) -> ApiResult<Answer> {
+    let link = cards.exports.link(&cards.catalogue, &visit.caller, arguments).await?;
+    Answer::new(&link.about, vec![link.resource])
 }
 
 #[derive(Deserialize)]

@@ -1,0 +1,56 @@
+//! A job as its readers see it.
+
+use serde_json::{Value, json};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+use crate::http::error::ApiResult;
+use cardinal_database::pool::Pool;
+use cardinal_store::jobs::{self, Job};
+
+/// Errors that are shown inside a job; all of them are at `/errors`.
+const SHOWN_ERRORS: i64 = 100;
+
+/// A job with the first of its errors.
+pub(super) async fn whole(pool: &Pool, job: &Job, now: OffsetDateTime) -> ApiResult<Value> {
+    let mut item = summary(job, now);
+    let errors = match job.failed {
+        0 => Vec::new(),
+        _ => jobs::errors(pool, job.id, 0, SHOWN_ERRORS).await?,
+    };
+    item["errors"] = errors.into_iter().map(|(_, error)| error).collect();
+    item["errors_url"] = json!(format!("/v1/admin/jobs/{}/errors", job.id));
+    Ok(item)
+}
+
+/// The same as lists have it.
+pub fn summary(job: &Job, now: OffsetDateTime) -> Value {
+    let time = |at: Option<OffsetDateTime>| at.and_then(|at| at.format(&Rfc3339).ok());
+    json!({
+        "id": job.id,
+        "action": job.action,
+        "state": job.state,
+        "started_by": job.actor,
+        "user_id": job.user_id,
+        "request_id": job.request_id,
+        "args": job.args,
+        "done": job.done,
+        "total": job.total,
+        "failed": job.failed,
+        "rate_per_second": rate(job, now),
+        "counts": job.counts,
+        "notes": job.notes,
+        "reason": job.reason,
+        "host_id": job.host_id,
+        "cancel_asked_at": time(job.cancel_asked_at),
+        "created_at": time(Some(job.created_at)),
+        "started_at": time(job.started_at),
+        "finished_at": time(job.finished_at),
+    })
+}
+
+/// Items a second from the start to the end, or to now.
+fn rate(job: &Job, now: OffsetDateTime) -> f64 {
+    let Some(started) = job.started_at else { return 0.0 };
+    let seconds = (job.finished_at.unwrap_or(now) - started).as_seconds_f64().max(0.001);
+    ((job.done + job.failed) as f64 / seconds * 10.0).round() / 10.0
+}
