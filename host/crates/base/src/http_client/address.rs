@@ -1,14 +1,13 @@
-//! Which network addresses a picture may be read from.
+//! Which network addresses are the internet, and which are not: the one table of the host.
 //!
-//! Whoever may change a card chooses the address, and the host stands inside somebody's network: without this a
-//! "picture" could be the cloud's metadata service or a neighbour's database. The reference plugin `supplier` has the
-//! same rule for pages; a plugin shares no code with the host.
+//! Whoever may change a card, or call a plugin, often chooses an address that the host then reads, and the host stands
+//! inside somebody's network: without this a "picture" could be the cloud's metadata service or a neighbour's database.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::Ipv6Net;
 
-use cardinal_base::config::Cidr;
+use crate::config::Cidr;
 
 /// Why an address is out of reach, in words that follow "is".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +17,7 @@ pub struct OutOfReach(pub &'static str);
 /// A range of addresses that is not the internet.
 struct Range {
     network: Ipv6Net,
-    /// `PICTURE_NETWORKS` can open it.
+    /// The operator can open it.
     private: bool,
     what: &'static str,
 }
@@ -67,6 +66,9 @@ const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 
 
 /// Asked about the very address that is connected to, after the name was resolved. `opened` are private networks that
 /// the operator has opened; what is no private network, it does not open.
+///
+/// # Errors
+/// The address is not on the internet, and not in a network that is open.
 pub(super) fn check(address: IpAddr, opened: &[Cidr]) -> Result<(), OutOfReach> {
     let address = mapped(address);
     if let Some(range) = SPECIAL.iter().find(|range| range.network.contains(&address)) {
@@ -113,10 +115,50 @@ mod tests {
         check(address.parse().unwrap(), &opened).is_ok()
     }
 
+    /// All that there is, private networks included.
+    const EVERYTHING: [&str; 2] = ["0.0.0.0/0", "::/0"];
+
     #[test]
-    fn the_internet_is_reachable_and_private_networks_once_they_are_opened() {
-        for address in ["1.1.1.1", "172.32.0.0", "223.255.255.255", "2606:4700:4700::1111", "64:ff9b::101:101"] {
-            assert!(reachable(address, &[]), "{address}");
+    fn the_internet_is_always_reachable() {
+        for address in [
+            "1.1.1.1",
+            "93.184.216.34",
+            "100.63.255.255",
+            "100.128.0.0",
+            "172.15.255.255",
+            "172.32.0.0",
+            "192.0.1.0",
+            "192.167.255.255",
+            "223.255.255.255",
+            "2606:4700:4700::1111",
+            "2a00:1450:4001:81b::200e",
+            "::ffff:1.1.1.1",
+            "64:ff9b::101:101",
+        ] {
+            assert!(reachable(address, &[]) && reachable(address, &EVERYTHING), "{address}");
+        }
+    }
+
+    #[test]
+    fn private_networks_are_reachable_once_they_are_opened() {
+        for address in [
+            "127.0.0.1",
+            "127.255.255.254",
+            "10.0.0.1",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.1.1",
+            "100.64.0.1",
+            "100.127.255.255",
+            "::1",
+            "fc00::1",
+            "fdff::1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::7f00:1",
+            "64:ff9b::a00:1",
+        ] {
+            assert!(!reachable(address, &[]) && reachable(address, &EVERYTHING), "{address}");
         }
         for (address, network) in [
             ("127.0.0.1", "127.0.0.0/8"),
@@ -127,7 +169,6 @@ mod tests {
             ("::1", "::1"),
             ("fd00::1", "fd00::/8"),
         ] {
-            assert!(!reachable(address, &[]), "{address}");
             assert!(!reachable(address, &["172.16.0.0/12"]), "{address}");
             assert!(reachable(address, &[network]), "{address}");
         }
@@ -137,20 +178,47 @@ mod tests {
     fn nothing_opens_the_rest() {
         for address in [
             "0.0.0.0",
+            "0.1.2.3",
             "100.100.100.200",
+            "168.63.129.16",
             "169.254.169.254",
+            "169.254.0.1",
+            "192.0.0.192",
             "192.0.2.1",
+            "192.88.99.1",
+            "198.18.0.1",
+            "198.19.255.255",
+            "198.51.100.1",
+            "203.0.113.1",
             "224.0.0.1",
+            "239.255.255.255",
+            "240.0.0.1",
             "255.255.255.255",
             "::",
+            "::7f00:1",
+            "::ffff:0:127.0.0.1",
             "::ffff:169.254.169.254",
             "64:ff9b::a9fe:a9fe",
+            "64:ff9b:1::a00:1",
+            "100::1",
+            "2001::1",
+            "2001:db8::1",
             "2002:7f00:1::1",
+            "3fff::1",
+            "5f00::1",
+            "4000::1",
             "fd00:ec2::254",
             "fe80::1",
+            "febf::1",
+            "fec0::1",
             "ff02::1",
         ] {
-            assert!(!reachable(address, &["0.0.0.0/0", "::/0"]), "{address}");
+            assert!(!reachable(address, &EVERYTHING), "{address}");
         }
+    }
+
+    #[test]
+    fn the_refusal_says_what_the_address_is() {
+        assert_eq!(check("127.0.0.1".parse().unwrap(), &[]), Err(OutOfReach("this machine itself")));
     }
 }
