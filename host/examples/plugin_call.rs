@@ -11,7 +11,8 @@ use std::{
 use bytes::Bytes;
 use cardinal_base::{
     clock::Clock,
-    config::{Execution, PerPlugin},
+    config::{Execution, PerPlugin, PluginNetworks},
+    http_client::HttpClient,
     page::Cursors,
     request_id::RequestId,
     scope::ScopeSet,
@@ -91,6 +92,8 @@ fn instance() -> Instance {
         prober: cardinal_plugin_host::probe::Prober::of_this_program(),
         log: cardinal_observe::log::Log::silent(),
         runtime: Handle::current(),
+        http: HttpClient::plain(),
+        networks: PluginNetworks::default(),
     });
     let identity = PluginIdentity {
         name: "echo".into(),
@@ -99,6 +102,7 @@ fn instance() -> Instance {
         generation: 1,
         provides_kinds: Vec::new(),
         settings: serde_json::json!({}),
+        opens_private_networks: false,
         pool: None,
     };
     Instance::create(&library, services, identity).unwrap()

@@ -10,7 +10,8 @@ use std::{
 
 use cardinal_base::{
     clock::Clock,
-    config::{Execution, PerPlugin},
+    config::{Execution, PerPlugin, PluginNetworks},
+    http_client::HttpClient,
     page::Cursors,
     request_id::RequestId,
     scope::ScopeSet,
@@ -55,6 +56,8 @@ async fn create(library: &Library, generation: u64) -> Instance {
         prober: cardinal_plugin_host::probe::Prober::of_this_program(),
         log: cardinal_observe::log::Log::silent(),
         runtime: Handle::current(),
+        http: HttpClient::plain(),
+        networks: PluginNetworks::default(),
     });
     let identity = PluginIdentity {
         name: "echo".into(),
@@ -63,6 +66,7 @@ async fn create(library: &Library, generation: u64) -> Instance {
         generation,
         provides_kinds: Vec::new(),
         settings: serde_json::json!({}),
+        opens_private_networks: false,
         pool: None,
     };
     let library = library.clone();

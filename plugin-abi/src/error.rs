@@ -17,7 +17,7 @@ pub struct Error {
     pub message: Bytes,
     /// A JSON object or nothing. Keys that are read today: `status` (100..=599), `code` (kebab-case),
     /// `errors` (`[{pointer, detail}]`), `retry_after` (seconds, with [`flags::RETRY`]), `sqlstate`,
-    /// `constraint`, `schema`, `table`, `column`.
+    /// `constraint`, `schema`, `table`, `column`, `kind` (of [`HTTP`]).
     pub details: Bytes,
 }
 
@@ -48,6 +48,27 @@ pub const TIMED_OUT: u32 = 11;
 pub const REPLY: u32 = 12;
 /// The host does not offer this function (it is older than the plugin expects).
 pub const UNSUPPORTED: u32 = 13;
+/// Another server was not reached, or its answer did not come whole; `details.kind` says why ([`http_kind`]). The
+/// message has the cause, for the log.
+pub const HTTP: u32 = 14;
+
+/// Values of `kind` in the details of an [`HTTP`] error; an unknown one is as good as `broken-off`.
+pub mod http_kind {
+    /// Every address of the server is in a network that the operator has not opened.
+    pub const ADDRESS_REFUSED: &str = "address-refused";
+    /// The name was not found.
+    pub const NAME_NOT_FOUND: &str = "name-not-found";
+    /// No address took the connection.
+    pub const CONNECT: &str = "connect";
+    /// No secure connection could be made.
+    pub const TLS: &str = "tls";
+    /// The request's time was over.
+    pub const TIMED_OUT: &str = "timed-out";
+    /// The body is larger than the request allows.
+    pub const TOO_LARGE: &str = "too-large";
+    /// The server broke off, or does not speak HTTP.
+    pub const BROKEN_OFF: &str = "broken-off";
+}
 
 /// Bits of [`Error::flags`]. Either side ignores and passes on those that it does not know.
 pub mod flags {

@@ -3,8 +3,12 @@
 
 use abi_stable::StableAbi;
 
+use crate::{CallId, CtxId, Fut, HostApiRef, Reply, Slice};
+
 /// Of [`crate::PluginModule`]: leads to a [`Memory`].
 pub const MEMORY: u32 = 1;
+/// Of [`crate::HostApi`]: leads to an [`HttpClient`].
+pub const HTTP_CLIENT: u32 = 8;
 
 /// Numbers that are kept for what was thought of before the freeze. `get_extension` answers null for each of them until
 /// its table is defined here; a number means the same in both directions and never changes its meaning.
@@ -21,8 +25,6 @@ pub mod reserved {
     pub const HEALTH: u32 = 6;
     /// Code that runs between two versions of the plugin's schema.
     pub const MIGRATION: u32 = 7;
-    /// Requests to other servers.
-    pub const HTTP_CLIENT: u32 = 8;
     /// Large objects that the host keeps.
     pub const BLOBS: u32 = 9;
     /// Values by key that the host keeps.
@@ -70,5 +72,29 @@ impl MemoryUse {
     /// Bytes that are held.
     pub const fn held(self) -> u64 {
         self.allocated.saturating_sub(self.freed)
+    }
+}
+
+/// Requests to other servers, over the host's own connections.
+///
+/// The host resolves the name, refuses addresses that its operator has not opened, connects to the very address that it
+/// checked, and keeps connections for the next request to the same server. It follows no redirects.
+#[repr(C)]
+#[derive(StableAbi, Clone, Copy, Debug)]
+pub struct HttpClient {
+    /// Sends one request, a record of [`crate::record::http_request`]. Ready when the head of the answer is there:
+    /// `status` as it came, from 100 to 999, `headers`, `extra` a record of [`crate::record::http_answer`], and the body
+    /// in `stream`, or none when it is empty. Fails with [`crate::error::HTTP`], or with
+    /// [`crate::error::INVALID_ARGUMENT`] for a request that is none. With a `call`, request and body end with it; with 0
+    /// they end with the instance.
+    pub send: extern "C" fn(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<Reply>,
+}
+
+impl HostApiRef {
+    /// The host's HTTP client; `None` when it has none.
+    pub fn http_client(self) -> Option<&'static HttpClient> {
+        let table = (self.get_extension())(HTTP_CLIENT);
+        // SAFETY: the number leads to this table or to nothing, and what it leads to is static.
+        unsafe { table.cast::<HttpClient>().as_ref() }
     }
 }

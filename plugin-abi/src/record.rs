@@ -64,6 +64,29 @@ pub mod reply {
     pub const TRAILERS: u32 = 2;
 }
 
+/// Numbers of a request to another server ([`crate::extension::HttpClient`]).
+pub mod http_request {
+    /// The method; GET when it is empty.
+    pub const METHOD: u32 = 1;
+    /// The URL, `http` or `https`, without credentials in it.
+    pub const URL: u32 = 2;
+    /// Pairs ([`crate::pairs`]). The host sets `host`, `content-length` and what belongs to the connection, and refuses
+    /// them here; it adds `user-agent` and `traceparent` where there are none.
+    pub const HEADERS: u32 = 3;
+    /// The body.
+    pub const BODY: u32 = 4;
+    /// Milliseconds for all of it, the body of the answer included; decimal. The host has a default and a maximum.
+    pub const TIMEOUT_MS: u32 = 5;
+    /// Bytes that the body of the answer has at most; decimal. The host has a default and a maximum.
+    pub const MAX_BYTES: u32 = 6;
+}
+
+/// Numbers of [`crate::Reply::extra`] when the reply is another server's.
+pub mod http_answer {
+    /// The address and port that were connected to, as text.
+    pub const ADDRESS: u32 = 1;
+}
+
 const HEAD: usize = 4;
 const ENTRY: usize = 12;
 

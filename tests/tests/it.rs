@@ -69,6 +69,7 @@ mod it {
     mod plugin_calls;
     mod plugin_data;
     mod plugin_events;
+    mod plugin_http;
     mod plugin_logs;
     mod plugin_news;
     mod plugin_settings;

@@ -9,7 +9,8 @@ use std::{
 use bytes::Bytes;
 use cardinal_base::{
     clock::Clock,
-    config::{Execution, PerPlugin},
+    config::{Execution, PerPlugin, PluginNetworks},
+    http_client::HttpClient,
     page::Cursors,
     request_id::RequestId,
     scope::ScopeSet,
@@ -76,6 +77,7 @@ pub(crate) fn identity(name: &str, settings: Value, pool: Option<PluginPool>) ->
         generation: 1,
         provides_kinds: vec![name.into()],
         settings,
+        opens_private_networks: false,
         pool,
     }
 }
@@ -105,6 +107,8 @@ impl Echo {
             prober: cardinal_plugin_host::probe::Prober::of_this_program(),
             log: cardinal_observe::log::Log::silent(),
             runtime: Handle::current(),
+            http: HttpClient::plain(),
+            networks: PluginNetworks::default(),
         });
         let schema = include_str!("../../../tests/fixtures/echo/schema.sql");
         let made = database.provision("echo", schema).await.unwrap();

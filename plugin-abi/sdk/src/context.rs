@@ -321,7 +321,7 @@ pub(crate) fn parse<T: DeserializeOwned>(
 }
 
 /// serde's words without the value that it found and the place in a text that nobody sees.
-fn without_value(fault: &str) -> String {
+pub(crate) fn without_value(fault: &str) -> String {
     let fault = fault.split(" at line ").next().unwrap_or(fault);
     for kind in ["invalid type: ", "invalid value: ", "unknown variant "] {
         let Some(found) = fault.strip_prefix(kind) else { continue };

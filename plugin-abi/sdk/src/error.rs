@@ -9,6 +9,8 @@ use cardinal_plugin_abi::{self as abi, error as codes};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::HttpFailure;
+
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -194,6 +196,24 @@ impl Error {
     /// The constraint that PostgreSQL said was violated.
     pub fn constraint(&self) -> Option<&str> {
         self.details.get("constraint").and_then(Value::as_str)
+    }
+
+    /// Why another server gave no answer, when this came from [`PluginContext::http`](crate::PluginContext::http).
+    ///
+    /// ```
+    /// use cardinal_plugin::{Error, HttpFailure, PluginContext, Result};
+    ///
+    /// async fn page(ctx: &PluginContext, url: &str) -> Result<String> {
+    ///     let slow = |error: Error| match error.http_failure() {
+    ///         Some(HttpFailure::TimedOut) => Error::unavailable("The shop is slow: try again later."),
+    ///         _ => error,
+    ///     };
+    ///     ctx.http().get(url).send().await.map_err(slow)?.text().await
+    /// }
+    /// ```
+    pub fn http_failure(&self) -> Option<HttpFailure> {
+        let kind = || self.details.get("kind").and_then(Value::as_str).unwrap_or_default();
+        self.is(codes::HTTP).then(|| HttpFailure::from_kind(kind()))
     }
 
     /// The card (or other object) that was asked for does not exist.

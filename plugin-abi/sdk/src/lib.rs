@@ -44,6 +44,7 @@
 //! * **Panics** end their call with an internal error and are logged; nothing else is harmed.
 //! * **Errors.** [`Error`]'s constructors speak to the client, `?` speaks to the log, with any standard error,
 //!   `anyhow::Error` or `eyre::Report`.
+//! * **Other servers** are asked with [`PluginContext::http`], over the host's connections.
 //! * **Log.** [`PluginContext::log`], or with the features `tracing` and `log` the macros of these crates: each line is
 //!   written with the call that it belongs to (`set_log_filter` chooses which).
 //! * **Tests.** The feature `testing` has a host for them, in `testing`.
@@ -57,6 +58,7 @@ mod context;
 mod cursor;
 mod database;
 mod error;
+mod http_client;
 mod input;
 mod instance;
 #[cfg(any(feature = "log", feature = "tracing"))]
@@ -84,6 +86,7 @@ pub use database::{
     Transaction,
 };
 pub use error::{Error, Result, StdError};
+pub use http_client::{HttpClient, HttpFailure, HttpRequest, HttpResponse};
 #[cfg(any(feature = "log", feature = "tracing"))]
 pub use log_bridge::set_log_filter;
 pub use memory::Counting;

@@ -40,8 +40,7 @@
 //! **Time.** With [`TestHostBuilder::paused`] the plugin's tokio clock (`tokio::time`) stands still until
 //! [`TestHost::advance`]. `std::time` and `time::OffsetDateTime` go on.
 //!
-//! **Other servers.** The SDK has no HTTP client of its own; a client that is given its address can be pointed at a
-//! listener of the test.
+//! **Other servers** answer what the test says with [`TestHost::answer_http`].
 
 mod database;
 mod events;
@@ -50,6 +49,7 @@ pub mod fake_host;
 mod reply;
 mod request;
 mod rules;
+mod servers;
 mod table;
 
 use std::{
@@ -68,6 +68,7 @@ use uuid::Uuid;
 
 pub use reply::{TestCall, TestReply};
 pub use request::{TestRequest, test_card, test_user};
+pub use servers::{SentRequest, ServerAnswer};
 
 use self::{
     database::Database,
@@ -374,7 +375,7 @@ impl TestHost {
     }
 
     /// Lets the host answer with this error from now on. `what` is a host function (`read_card`, `list_cards`, `card_events`,
-    /// `enrich_card`, `remove_source`, `service_user`, `connect`, `query`, `execute`), or SQL that is run without
+    /// `enrich_card`, `remove_source`, `service_user`, `connect`, `query`, `execute`, `http`), or SQL that is run without
     /// parameters (`COMMIT`).
     pub fn fail(&self, what: &str, error: Error) {
         lock(&self.fake.failing).insert(what.to_owned(), error.into());

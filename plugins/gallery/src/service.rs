@@ -66,11 +66,11 @@ pub(crate) async fn thumbnail(ctx: &PluginContext, card_id: Uuid, url: &str, siz
 async fn make(ctx: &PluginContext, url: &str, size: u32, settings: &Settings) -> Result<Known> {
     let file = {
         let _turn = turn(&READS).await?;
-        fetch::file(url, settings.reach(), settings.max_bytes()).await
+        fetch::file(ctx, url, settings.max_bytes()).await
     };
     let file = match file {
         Ok(file) => file,
-        Err(error) => return unread(ctx, url, &error),
+        Err(error) => return unread(ctx, url, error),
     };
     ctx.metrics().count("pictures_read", 1);
     match decode(file, size, settings.max_pixels()).await? {
@@ -102,8 +102,8 @@ async fn turn(turns: &'static Semaphore) -> Result<tokio::sync::SemaphorePermit<
     }
 }
 
-fn unread(ctx: &PluginContext, url: &str, error: &FetchError) -> Result<Known> {
-    log(ctx, url, error);
+fn unread(ctx: &PluginContext, url: &str, error: FetchError) -> Result<Known> {
+    log(ctx, url, &error);
     let detail = sentence(&error.to_string());
     let unusable = |code: &str| Ok(Known::Unusable { code: code.into(), detail: detail.clone() });
     match error {
@@ -119,6 +119,7 @@ fn unread(ctx: &PluginContext, url: &str, error: &FetchError) -> Result<Known> {
         FetchError::Status(_) | FetchError::Connect(_) | FetchError::Tls(_) | FetchError::Http(_) => {
             Err(Error::bad_gateway(detail))
         }
+        FetchError::Host(error) => Err(error),
     }
 }
 

@@ -2,12 +2,9 @@
 
 use serde::Deserialize;
 
-use crate::fetch::address::Reach;
-
 /// Read anew for each call.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Settings {
-    allow_private_addresses: bool,
     max_mebibytes: u32,
     max_megapixels: u32,
     max_thumbnails: u32,
@@ -15,10 +12,6 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    pub(crate) fn reach(&self) -> Reach {
-        if self.allow_private_addresses { Reach::PrivateNetworks } else { Reach::Internet }
-    }
-
     pub(crate) fn max_bytes(&self) -> usize {
         usize::try_from(self.max_mebibytes).unwrap_or(1) << 20
     }
@@ -39,6 +32,9 @@ mod tests {
 
     use super::Settings;
 
+    /// The host opens private networks to the plugin by it.
+    const READ_BY_THE_HOST: &str = "allow_private_addresses";
+
     #[test]
     fn the_defaults_of_the_manifest_are_settings_and_nothing_is_left_over() {
         let manifest: Value = serde_json::from_str(include_str!("../manifest.json")).unwrap();
@@ -46,7 +42,8 @@ mod tests {
         let defaults: Map<String, Value> =
             fields.iter().map(|(name, field)| (name.clone(), field["default"].clone())).collect();
         serde_json::from_value::<Settings>(defaults.clone().into()).unwrap();
-        for name in defaults.keys() {
+        assert_eq!(defaults[READ_BY_THE_HOST], false);
+        for name in defaults.keys().filter(|name| *name != READ_BY_THE_HOST) {
             let mut fewer = defaults.clone();
             fewer.remove(name);
             assert!(serde_json::from_value::<Settings>(fewer.into()).is_err(), "nobody reads `{name}`");

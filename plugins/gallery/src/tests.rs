@@ -1,14 +1,11 @@
 //! The plugin as a host runs it, in this process. What needs tables is left out unless CARDINAL_TEST_DATABASE names a
 //! PostgreSQL.
 
-use std::io::{BufRead, BufReader, Cursor, Write};
-use std::net::TcpListener;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::io::Cursor;
 
 use cardinal_plugin::serde_json::Value;
-use cardinal_plugin::testing::{TestHost, TestReply, TestRequest, has_database, test_card, test_user};
-use cardinal_plugin::{Uuid, block_on, json};
+use cardinal_plugin::testing::{ServerAnswer, TestHost, TestReply, TestRequest, has_database, test_card, test_user};
+use cardinal_plugin::{HttpFailure, Uuid, block_on, json};
 use image::{ImageFormat, Rgb, RgbImage};
 
 const MANIFEST: &str = include_str!("../manifest.json");
@@ -31,23 +28,22 @@ fn add_card(host: &TestHost, images: &Value) -> Uuid {
     host.add_card(test_card("Lamp", json!({ "attributes": { "sources": sources } })))
 }
 
-/// A site that answers everything with one picture, as long as the test program runs; counts its visitors.
-fn site() -> (String, Arc<AtomicUsize>) {
+const PICTURE: &str = "http://shop.example/lamp.png";
+
+/// Lets a site answer everything with one picture.
+fn serve(host: &TestHost) {
     let mut png = Cursor::new(Vec::new());
     RgbImage::from_pixel(800, 400, Rgb([9, 99, 199])).write_to(&mut png, ImageFormat::Png).unwrap();
-    let (listener, visits) = (TcpListener::bind("127.0.0.1:0").unwrap(), Arc::new(AtomicUsize::new(0)));
-    let (address, counted) = (listener.local_addr().unwrap(), Arc::clone(&visits));
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            counted.fetch_add(1, Ordering::SeqCst);
-            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-            while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
-            let png = png.get_ref();
-            let _ = write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", png.len());
-            let _ = stream.write_all(png);
-        }
-    });
-    (format!("http://{address}/lamp.png"), visits)
+    host.answer_http(move |_| ServerAnswer::new(200).body(png.get_ref().clone()));
+}
+
+/// How often the plugin has asked another server.
+fn visits(host: &TestHost) -> usize {
+    host.journal().iter().filter(|line| line.starts_with("http ")).count()
+}
+
+fn thumbnail(card: Uuid) -> String {
+    format!("/cards/{card}/thumbnail?url={}", PICTURE.replace(':', "%3A").replace('/', "%2F"))
 }
 
 #[test]
@@ -96,13 +92,12 @@ fn a_choice_is_kept_in_the_card_until_it_is_forgotten() {
 
 #[test]
 fn only_pictures_of_the_card_are_asked_for() {
-    let host = host(json!({ "allow_private_addresses": true }));
-    let (url, visits) = site();
-    let card = add_card(&host, &json!([]));
-    let path = format!("/cards/{card}/thumbnail?url={}", url.replace(':', "%3A").replace('/', "%2F"));
+    let host = host(Value::Null);
+    serve(&host);
+    let path = thumbnail(add_card(&host, &json!([])));
     assert_eq!(send(&host, TestRequest::get(&path)).status(), 404);
     assert_eq!(send(&host, TestRequest::get(&format!("{path}&size=161"))).status(), 422);
-    assert_eq!(visits.load(Ordering::SeqCst), 0);
+    assert_eq!(visits(&host), 0);
 }
 
 #[test]
@@ -110,9 +105,10 @@ fn a_thumbnail_is_made_once_and_kept() {
     if !has_database() {
         return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
     }
-    let (host, (url, visits)) = (host(json!({ "allow_private_addresses": true })), site());
-    let card = add_card(&host, &json!([url]));
-    let path = format!("/cards/{card}/thumbnail?size=160&url={}", url.replace(':', "%3A").replace('/', "%2F"));
+    let host = host(Value::Null);
+    serve(&host);
+    let card = add_card(&host, &json!([PICTURE]));
+    let path = format!("{}&size=160", thumbnail(card));
     let reply = send(&host, TestRequest::get(&path));
     assert_eq!((reply.status(), reply.header("content-type")), (200, Some("image/jpeg")), "{reply:?}");
     let small = image::load_from_memory(reply.bytes()).unwrap();
@@ -122,24 +118,40 @@ fn a_thumbnail_is_made_once_and_kept() {
     let data = send(&host, TestRequest::get(&format!("{path}&as=data"))).json();
     assert_eq!((&data["width"], &data["height"]), (&json!(800), &json!(400)));
     assert!(data["data"].as_str().unwrap().starts_with("data:image/jpeg;base64,/9j/"));
-    let tool = TestRequest::tool("plugin_gallery_show", &json!({ "card_id": card, "url": url, "size": 160 }));
+    let tool = TestRequest::tool("plugin_gallery_show", &json!({ "card_id": card, "url": PICTURE, "size": 160 }));
     assert_eq!(send(&host, tool).header("content-type"), Some("image/jpeg"));
-    assert_eq!(visits.load(Ordering::SeqCst), 1, "the picture was read once");
+    assert_eq!(visits(&host), 1, "the picture was read once");
 }
 
 #[test]
-fn private_addresses_are_refused_until_the_setting_opens_them() {
+fn a_refused_address_is_asked_for_again_once_it_may_be_open() {
     if !has_database() {
         return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
     }
-    let (host, (url, visits)) = (host(Value::Null), site());
-    let card = add_card(&host, &json!([url]));
-    let path = format!("/cards/{card}/thumbnail?url={}", url.replace(':', "%3A").replace('/', "%2F"));
-    for _ in 0..2 {
+    let host = host(Value::Null);
+    let path = thumbnail(add_card(&host, &json!([PICTURE])));
+    for failure in [HttpFailure::AddressRefused, HttpFailure::NameNotFound] {
+        host.answer_http(move |_| ServerAnswer::failed(failure));
         let reply = send(&host, TestRequest::get(&path));
         assert_eq!((reply.status(), &reply.json()["code"]), (422, &json!("address-refused")));
     }
-    assert_eq!(visits.load(Ordering::SeqCst), 0);
-    host.change_settings(&json!({ "allow_private_addresses": true }));
+    serve(&host);
+    assert_eq!(send(&host, TestRequest::get(&path)).status(), 200);
+}
+
+#[test]
+fn how_a_site_fails_is_told_and_not_kept() {
+    if !has_database() {
+        return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
+    }
+    let host = host(Value::Null);
+    let path = thumbnail(add_card(&host, &json!([PICTURE])));
+    for (failure, status) in [(HttpFailure::TimedOut, 504), (HttpFailure::Connect, 502), (HttpFailure::Tls, 502)] {
+        host.answer_http(move |_| ServerAnswer::failed(failure));
+        assert_eq!(send(&host, TestRequest::get(&path)).status(), status, "{failure:?}");
+    }
+    host.answer_http(|_| ServerAnswer::new(200).body(vec![0; 9]).then_failed(HttpFailure::BrokenOff));
+    assert_eq!(send(&host, TestRequest::get(&path)).status(), 502);
+    serve(&host);
     assert_eq!(send(&host, TestRequest::get(&path)).status(), 200);
 }

@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use tokio::time::{Instant, sleep};
 use url::Url;
 
-use crate::fetch;
+use crate::fetch::{self, Visit};
 use crate::product::feed::{self, Entry, Feed};
 use crate::product::{Product, charset};
 use crate::runs::{self, Counts, Problem, Run};
@@ -80,8 +80,9 @@ async fn go(ctx: &PluginContext, run: i64, address: &Url) -> Result<()> {
 
 async fn read(ctx: &PluginContext, address: &Url) -> Result<Feed> {
     let manners = ctx.settings::<Settings>()?.manners();
-    let turn = SITES.turn(address, manners.delay).await.map_err(|busy| failed(ctx, address, &busy.into()))?;
-    let file = fetch::feed(&SITES, turn, address, &manners).await.map_err(|error| failed(ctx, address, &error))?;
+    let turn = SITES.turn(address, manners.delay).await.map_err(|busy| failed(ctx, address, busy.into()))?;
+    let visit = Visit { ctx, sites: &SITES, manners: &manners };
+    let file = fetch::feed(visit, turn, address).await.map_err(|error| failed(ctx, address, error))?;
     let base = address.clone();
     // Megabytes would hold up the plugin's other tasks.
     let read =

@@ -1,10 +1,6 @@
-//! Reads one page from the web, within limits.
-//!
-//! There is no HTTP client with a pool here on purpose: pages of strangers are read one by one, and
-//! each connection must go to the very address that was checked (see [`address`]).
+//! Reads one page from the web, within limits. The connections are the host's, which refuses addresses of networks that
+//! its operator has not opened.
 
-pub mod address;
-mod connection;
 mod error;
 mod exchange;
 mod permission;
@@ -13,13 +9,13 @@ mod validators;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
-use hyper::{Response, StatusCode};
+use cardinal_plugin::http::StatusCode;
+use cardinal_plugin::http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use cardinal_plugin::{HttpResponse, PluginContext};
 use tokio::time::{Instant, timeout};
 use url::Url;
 
 use crate::politeness::{Sites, Turn};
-use address::Reach;
 pub use error::FetchError;
 use exchange::Exchange;
 pub use validators::Validators;
@@ -41,7 +37,6 @@ pub const OUR_NAME: &str = concat!("cardinal-supplier/", env!("CARGO_PKG_VERSION
 /// How the operator wants us to behave towards sites.
 #[derive(Debug, Clone)]
 pub struct Manners {
-    pub reach: Reach,
     /// Between two visits of a site.
     pub delay: Duration,
     pub honour_robots: bool,
@@ -107,9 +102,17 @@ const FEED: Wanted = Wanted {
     is_page: false,
 };
 
+/// Whom a page is read for, and how.
+#[derive(Clone, Copy)]
+pub struct Visit<'a> {
+    pub ctx: &'a PluginContext,
+    pub sites: &'a Sites,
+    pub manners: &'a Manners,
+}
+
 /// Reads the feed or sitemap at `url`, of whatever type; a file that is packed itself (`sitemap.xml.gz`) is unpacked.
-pub async fn feed(sites: &Sites, turn: Turn, url: &Url, manners: &Manners) -> Result<Page, FetchError> {
-    match follow(sites, turn, url, manners, &FEED, None).await? {
+pub async fn feed(visit: Visit<'_>, turn: Turn, url: &Url) -> Result<Page, FetchError> {
+    match follow(visit, turn, url, &FEED, None).await? {
         Fetched::Page(page) => Ok(Page { body: exchange::unpacked(page.body, MAX_FEED).await?, ..page }),
         Fetched::Unchanged(_) => Err(FetchError::Status(StatusCode::NOT_MODIFIED)),
     }
@@ -119,21 +122,14 @@ pub async fn feed(sites: &Sites, turn: Turn, url: &Url, manners: &Manners) -> Re
 ///
 /// Follows redirects: each step is checked, and asks its site's permission, like the first. `turn`
 /// is the one at the site of `url`; a step to another site gives it up and waits for one there.
-pub async fn page(
-    sites: &Sites,
-    turn: Turn,
-    url: &Url,
-    manners: &Manners,
-    known: Option<&Validators>,
-) -> Result<Fetched, FetchError> {
-    follow(sites, turn, url, manners, &PAGE, known).await
+pub async fn page(visit: Visit<'_>, turn: Turn, url: &Url, known: Option<&Validators>) -> Result<Fetched, FetchError> {
+    follow(visit, turn, url, &PAGE, known).await
 }
 
 async fn follow(
-    sites: &Sites,
+    visit: Visit<'_>,
     mut turn: Turn,
     url: &Url,
-    manners: &Manners,
     wanted: &Wanted,
     known: Option<&Validators>,
 ) -> Result<Fetched, FetchError> {
@@ -143,11 +139,11 @@ async fn follow(
         check(&url)?;
         if !turn.covers(&url) {
             drop(turn);
-            turn = sites.turn(&url, manners.delay).await?;
+            turn = visit.sites.turn(&url, visit.manners.delay).await?;
         }
         let begun = Instant::now();
         let known = known.filter(|known| known.url == url);
-        let step = timeout(left, step(&mut turn, &url, manners, wanted, known));
+        let step = timeout(left, step(visit, &mut turn, &url, wanted, known));
         match step.await.unwrap_or(Err(FetchError::Timeout))? {
             Step::There(fetched) => return Ok(fetched),
             Step::Redirect(to) => url = to,
@@ -163,21 +159,21 @@ enum Step {
 }
 
 async fn step(
+    visit: Visit<'_>,
     turn: &mut Turn,
     url: &Url,
-    manners: &Manners,
     wanted: &Wanted,
     known: Option<&Validators>,
 ) -> Result<Step, FetchError> {
-    if manners.honour_robots {
-        permission::ask(turn, url, manners).await?;
+    if visit.manners.honour_robots {
+        permission::ask(visit, turn, url).await?;
     }
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static(wanted.accept));
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     known.into_iter().for_each(|known| known.ask(&mut headers));
-    let exchange = Exchange { url, manners, headers };
-    exchange.run(async |response| read(turn, url, wanted, known, response).await).await
+    let exchange = Exchange { url, headers, max_bytes: wanted.max_body, timeout: wanted.timeout };
+    read(turn, url, wanted, known, exchange.send(visit).await?).await
 }
 
 async fn read(
@@ -185,7 +181,7 @@ async fn read(
     url: &Url,
     wanted: &Wanted,
     known: Option<&Validators>,
-    response: Response<hyper::body::Incoming>,
+    response: HttpResponse,
 ) -> Result<Step, FetchError> {
     if let Some(to) = exchange::redirect(url, &response) {
         return Ok(Step::Redirect(to?));
@@ -207,7 +203,7 @@ async fn read(
 }
 
 /// A site that is overrun may say for how long.
-fn rest(response: &Response<hyper::body::Incoming>) -> Option<Duration> {
+fn rest(response: &HttpResponse) -> Option<Duration> {
     let overrun = matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     let seconds = response.headers().get(RETRY_AFTER).filter(|_| overrun)?.to_str().ok()?;
     seconds.trim().parse().ok().map(Duration::from_secs)

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use crate::cache::{self, Cached, Item};
-use crate::fetch::{self, FetchError, Fetched, Page};
+use crate::fetch::{self, FetchError, Fetched, Page, Visit};
 use crate::politeness::{Sites, Turn};
 use crate::product::{self, Product, charset};
 use crate::settings::Settings;
@@ -67,7 +67,7 @@ fn read_address(wanted: &Wanted) -> Result<Url> {
 }
 
 pub(crate) fn parse_address(address: &str) -> Result<Url> {
-    fetch::parse(address).map_err(|error| reply(&error))
+    fetch::parse(address).map_err(reply)
 }
 
 pub(crate) async fn product_at(ctx: &PluginContext, address: &Url, refresh: bool) -> Result<Product> {
@@ -78,7 +78,7 @@ pub(crate) async fn product_at(ctx: &PluginContext, address: &Url, refresh: bool
         return Ok(known.product);
     }
     let turn = SITES.turn(address, settings.manners().delay).await;
-    let turn = turn.map_err(|busy| failed(ctx, address, &busy.into()))?;
+    let turn = turn.map_err(|busy| failed(ctx, address, busy.into()))?;
     // Asked again: of many who want the same page at the same time, one reads it for all.
     match cache::find(ctx, address).await? {
         Some(known) if is_fresh(&known) => Ok(known.product),
@@ -95,10 +95,11 @@ async fn read(
     settings: &Settings,
 ) -> Result<Product> {
     let validators = known.as_ref().map(|known| &known.validators);
-    let fetched = fetch::page(&SITES, turn, address, &settings.manners(), validators).await;
+    let visit = Visit { ctx, sites: &SITES, manners: &settings.manners() };
+    let fetched = fetch::page(visit, turn, address, validators).await;
     let read_at = OffsetDateTime::now_utc();
     let fetched_at = read_at.truncate_to_second();
-    let (product, validators) = match (fetched.map_err(|error| failed(ctx, address, &error))?, known) {
+    let (product, validators) = match (fetched.map_err(|error| failed(ctx, address, error))?, known) {
         (Fetched::Unchanged(validators), Some(known)) => {
             ctx.metrics().count("pages_unchanged", 1);
             (Product { fetched_at, ..known.product }, validators)
@@ -130,8 +131,8 @@ async fn find_product(page: Page) -> Result<product::Found> {
 }
 
 /// What the log and what the caller gets to know of a page that could not be read.
-pub(crate) fn failed(ctx: &PluginContext, address: &Url, error: &FetchError) -> Error {
-    ctx.log_with(Level::Info, "a page was not read", &json!({ "url": address, "reason": reason(error) }));
+pub(crate) fn failed(ctx: &PluginContext, address: &Url, error: FetchError) -> Error {
+    ctx.log_with(Level::Info, "a page was not read", &json!({ "url": address, "reason": reason(&error) }));
     reply(error)
 }
 
@@ -139,7 +140,7 @@ pub(crate) fn failed(ctx: &PluginContext, address: &Url, error: &FetchError) -> 
 ///
 /// Written out and not left to `?`: that would make an internal error of it, of which the client
 /// rightly sees nothing.
-fn reply(error: &FetchError) -> Error {
+fn reply(error: FetchError) -> Error {
     let text = error.to_string();
     let detail = sentence(&text);
     match error {
@@ -148,7 +149,7 @@ fn reply(error: &FetchError) -> Error {
         }
         FetchError::RobotsRefused => Error::with_code(422, "robots-refused", detail).field("/url", &text),
         FetchError::RobotsUnavailable(_) => Error::with_code(502, "robots-unavailable", detail),
-        FetchError::Busy(wait) => Error::with_code(503, "supplier-busy", detail).retry_after(*wait),
+        FetchError::Busy(wait) => Error::with_code(503, "supplier-busy", detail).retry_after(wait),
         FetchError::OutOfReach(_) | FetchError::NoSuchHost(_) => {
             Error::with_code(422, "address-refused", detail).field("/url", &text)
         }
@@ -159,6 +160,7 @@ fn reply(error: &FetchError) -> Error {
         FetchError::Status(_) | FetchError::Connect(_) | FetchError::Tls(_) | FetchError::Http(_) => {
             Error::bad_gateway(detail)
         }
+        FetchError::Host(error) => error,
     }
 }
 

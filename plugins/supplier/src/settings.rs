@@ -4,13 +4,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::fetch::address::Reach;
 use crate::fetch::{Manners, OUR_NAME};
 
 /// Read anew for each call: a change takes effect with the next one.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct Settings {
-    allow_private_addresses: bool,
     honour_robots: bool,
     delay_ms: u32,
     contact: String,
@@ -22,7 +20,6 @@ impl Settings {
     pub(crate) fn manners(&self) -> Manners {
         let contact = self.contact.trim();
         Manners {
-            reach: if self.allow_private_addresses { Reach::PrivateNetworks } else { Reach::Internet },
             delay: Duration::from_millis(self.delay_ms.into()),
             honour_robots: self.honour_robots,
             user_agent: if contact.is_empty() { OUR_NAME.to_owned() } else { format!("{OUR_NAME} (+{contact})") },
@@ -46,6 +43,9 @@ mod tests {
 
     use super::*;
 
+    /// The host opens private networks to the plugin by it.
+    const READ_BY_THE_HOST: &str = "allow_private_addresses";
+
     fn defaults() -> Map<String, Value> {
         let manifest: Value = serde_json::from_str(include_str!("../manifest.json")).unwrap();
         let fields = manifest["settings_schema"]["properties"].as_object().unwrap();
@@ -55,10 +55,10 @@ mod tests {
     #[test]
     fn the_defaults_of_the_manifest_are_settings_and_nothing_is_left_over() {
         let defaults = defaults();
+        assert_eq!(defaults[READ_BY_THE_HOST], false);
         let settings: Settings = serde_json::from_value(defaults.clone().into()).unwrap();
-        assert_eq!(settings.manners().reach, Reach::Internet);
         assert!(settings.manners().honour_robots && !settings.manners().delay.is_zero());
-        for name in defaults.keys() {
+        for name in defaults.keys().filter(|name| *name != READ_BY_THE_HOST) {
             let mut fewer = defaults.clone();
             fewer.remove(name);
             assert!(serde_json::from_value::<Settings>(fewer.into()).is_err(), "nobody reads `{name}`");

@@ -1,11 +1,8 @@
 //! The plugin as a host runs it, in this process: `cardinal_plugin::testing`. What needs tables is left out unless
 //! CARDINAL_TEST_DATABASE names a PostgreSQL.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
-
 use cardinal_plugin::serde_json::Value;
-use cardinal_plugin::testing::{TestHost, TestReply, TestRequest, has_database, test_card, test_user};
+use cardinal_plugin::testing::{ServerAnswer, TestHost, TestReply, TestRequest, has_database, test_card, test_user};
 use cardinal_plugin::{block_on, json};
 
 const MANIFEST: &str = include_str!("../manifest.json");
@@ -21,27 +18,13 @@ fn get(host: &TestHost, path: &str) -> TestReply {
     block_on(host.send(TestRequest::get(path)))
 }
 
-/// A supplier's site with one page, as long as the test program runs.
-fn site() -> String {
-    format!("{}/lamp", serve(|_| PAGE.to_owned()))
-}
+/// The site of a supplier, which answers each path with what `page` says.
+const SITE: &str = "http://shop.example";
 
-/// A site that answers each path with what `page` says.
-fn serve(page: impl Fn(&str) -> String + Send + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let mut stream = stream;
-            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-            let first = lines.next().and_then(std::result::Result::ok).unwrap_or_default();
-            while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
-            let page = page(first.split(' ').nth(1).unwrap_or_default());
-            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n";
-            let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{page}", page.len());
-        }
+fn serve(host: &TestHost, page: impl Fn(&str) -> String + Send + Sync + 'static) {
+    host.answer_http(move |request| {
+        ServerAnswer::new(200).header("content-type", "text/html").body(page(request.path()))
     });
-    format!("http://{address}")
 }
 
 #[test]
@@ -69,14 +52,15 @@ fn a_page_becomes_a_source_of_the_card_once() {
     if !has_database() {
         return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
     }
-    let url = site();
-    let host = host(json!({ "allow_private_addresses": true, "honour_robots": false, "delay_ms": 0 }));
+    let url = format!("{SITE}/lamp");
+    let host = host(json!({ "honour_robots": false, "delay_ms": 0 }));
+    serve(&host, |_| PAGE.to_owned());
     let card = host.add_card(test_card("Card", json!({})));
     let enrich = || TestRequest::post(&format!("/enrich/{card}")).json(&json!({ "url": url }));
     let reply = block_on(host.send(enrich()));
     assert_eq!(reply.status(), 200, "{reply:?}");
     assert_eq!((&reply.json()["version"], &reply.json()["product"]["title"]), (&json!(2), &json!("Lamp")));
-    assert_eq!(host.card(card).sources_of("supplier")["supplier:127.0.0.1"].data["price"], "9.90");
+    assert_eq!(host.card(card).sources_of("supplier")["supplier:shop.example"].data["price"], "9.90");
     let tool = TestRequest::tool("plugin_supplier_enrich", &json!({ "card_id": card, "url": url }));
     let reply = block_on(host.send(tool));
     assert_eq!(reply.json()["version"], 3, "{reply:?}");
@@ -107,7 +91,8 @@ fn a_feed_and_a_sitemap_enrich_the_cards_with_their_skus() {
     if !has_database() {
         return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
     }
-    let address = serve(|path| match path {
+    let (address, host) = (SITE, host(json!({ "honour_robots": false, "delay_ms": 0 })));
+    serve(&host, |path| match path {
         "/feed.csv" => "sku,title,price,image\nL1,Lamp,\"9,90 EUR\",/1.jpg\nL2,Other,1,\nL9,Unknown,1,\n".to_owned(),
         "/sitemap.xml" => "<urlset><url><loc>/lamp</loc></url><url><loc>/none</loc></url>\
                            <url><loc>http://elsewhere.example/</loc></url></urlset>"
@@ -116,13 +101,12 @@ fn a_feed_and_a_sitemap_enrich_the_cards_with_their_skus() {
         "/bad" => "nothing".to_owned(),
         _ => PAGE.to_owned(),
     });
-    let host = host(json!({ "allow_private_addresses": true, "honour_robots": false, "delay_ms": 0 }));
     let lamp = host.add_card(test_card("Card", json!({ "sku": "L1" })));
     let other = host.add_card(test_card("Other", json!({ "sku": "L2" })));
     let run = gone_through(&host, &format!("{address}/feed.csv"));
     let counts = |run: &Value| ["total", "done", "enriched", "unmatched", "failed"].map(|name| run[name].clone());
     assert_eq!((&run["state"], counts(&run)), (&json!("done"), [3, 3, 2, 1, 0].map(Value::from)), "{run}");
-    let source = host.card(lamp).sources()["supplier:127.0.0.1:feed"].data.clone();
+    let source = host.card(lamp).sources()["supplier:shop.example:feed"].data.clone();
     assert_eq!(
         (&source["price"], &source["images"]),
         (&json!("9.90"), &json!([format!("{address}/1.jpg")])),

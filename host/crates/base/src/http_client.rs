@@ -1,7 +1,8 @@
-//! The client's side of HTTP: how the host and its commands reach other servers, one connection for one exchange.
+//! The client's side of HTTP: how the host, its commands and its plugins reach other servers.
 //!
-//! No pool, no redirects, no cookies. The proxy alone has a client of its own (`serve/src/proxy/upstream.rs`): it keeps
-//! connections, which costs one exchange nothing and many of them a lot.
+//! [`exchange`](exchange()) is one exchange on one connection. [`PoolingClient`] is for plugins: it keeps connections, and
+//! its [`Reach`] is bounded. No redirects, no cookies. The proxy alone has a client of its own
+//! (`serve/src/proxy/upstream.rs`), whose upstreams the operator has named.
 
 use std::{
     future::Future,
@@ -31,11 +32,21 @@ use tokio_rustls::{
 };
 use url::{Host, Position, Url};
 
+mod address;
+mod exchange;
+mod pool;
+mod reach;
+
+pub use address::OutOfReach;
+pub use exchange::{Answer, AnswerBody, ExchangeError, PoolingClient};
+pub use reach::Reach;
+
 /// For one address, and again for TLS. A server with a dead address and a live one must not use up the whole time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Bytes of an answer's head.
 const MAX_HEAD: usize = 64 << 10;
-const AGENT: &str = concat!("cardinal/", env!("CARGO_PKG_VERSION"));
+/// How the host calls itself.
+pub const AGENT: &str = concat!("cardinal/", env!("CARGO_PKG_VERSION"));
 
 /// A connection, encrypted or not.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -50,6 +61,8 @@ pub enum ConnectError {
     NoServer,
     #[error("the name was not found")]
     NoSuchHost(#[source] io::Error),
+    #[error("the server is out of reach")]
+    OutOfReach(#[source] OutOfReach),
     #[error("connecting failed")]
     Connect(#[source] io::Error),
     #[error("the TLS handshake failed")]
@@ -104,14 +117,19 @@ impl HttpClient {
     /// # Errors
     /// None of them does.
     pub async fn connect_to(&self, url: &Url, addresses: &[SocketAddr]) -> Result<Box<dyn Stream>, ConnectError> {
-        let stream = dial(addresses).await.map_err(ConnectError::Connect)?;
+        Ok(self.open(url, addresses).await?.0)
+    }
+
+    /// The same, with the address that has answered.
+    async fn open(&self, url: &Url, addresses: &[SocketAddr]) -> Result<(Box<dyn Stream>, SocketAddr), ConnectError> {
+        let (stream, address) = dial(addresses).await.map_err(ConnectError::Connect)?;
         if url.scheme() == "http" {
-            return Ok(Box::new(stream));
+            return Ok((Box::new(stream), address));
         }
         let tls = self.tls.as_ref().ok_or(ConnectError::NoServer)?;
         let handshake = timeout(CONNECT_TIMEOUT, tls.connect(server_name(url)?, stream)).await;
         let stream = handshake.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(ConnectError::Tls)?;
-        Ok(Box::new(stream))
+        Ok((Box::new(stream), address))
     }
 }
 
@@ -128,13 +146,13 @@ pub async fn resolve(url: &Url) -> Result<Vec<SocketAddr>, ConnectError> {
     })
 }
 
-async fn dial(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+async fn dial(addresses: &[SocketAddr]) -> io::Result<(TcpStream, SocketAddr)> {
     let mut failure = io::Error::from(io::ErrorKind::TimedOut);
     for address in addresses {
         match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 stream.set_nodelay(true)?;
-                return Ok(stream);
+                return Ok((stream, *address));
             }
             Ok(Err(error)) => failure = error,
             Err(_) => {}

@@ -22,13 +22,14 @@ pub fn core_version() -> Version {
 
 /// The features that a manifest may name in `requires`: the parts of a manifest that this host heeds, and the host
 /// functions that came after others. A name never goes away or changes its meaning.
-pub const FEATURES: [&str; 9] = [
+pub const FEATURES: [&str; 10] = [
     "backend.routes",
     "card-events",
     "contributes.cardActions",
     "contributes.cardTabs",
     "contributes.listColumns",
     "contributes.pages",
+    "http-client",
     "mcp.tools",
     "requires",
     "settings_schema",

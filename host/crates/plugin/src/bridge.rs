@@ -9,6 +9,7 @@ mod cards;
 pub mod database;
 mod door;
 mod fault;
+pub mod http;
 pub mod metrics;
 pub mod scope;
 pub mod streams;

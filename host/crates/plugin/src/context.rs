@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use http::HeaderValue;
 use serde_json::{Value, json, value::RawValue};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio::{runtime::Handle, sync::OnceCell};
@@ -13,8 +14,10 @@ use uuid::Uuid;
 
 use super::{connection::PluginPool, probe::Prober, watchdog::Watchdog};
 use cardinal_base::{
-    config::{Breaking, Execution, PerPlugin},
-    db_error, input,
+    config::{Breaking, Execution, PerPlugin, PluginNetworks},
+    db_error,
+    http_client::{self, ExchangeError, HttpClient, Reach},
+    input,
 };
 use cardinal_cards::{
     filter::ListQuery,
@@ -52,6 +55,10 @@ pub struct Services {
     pub prober: Prober,
     /// Where plugins' lines go.
     pub log: Log,
+    /// Connects to other servers.
+    pub http: HttpClient,
+    /// Private networks that plugins reach, as the operator has it.
+    pub networks: PluginNetworks,
 }
 
 /// Who a plugin instance is and what it was given.
@@ -66,6 +73,8 @@ pub struct PluginIdentity {
     pub provides_kinds: Vec<String>,
     /// The operator's settings over the manifest's defaults: a JSON object.
     pub settings: Value,
+    /// Whether its settings open all private networks to it.
+    pub opens_private_networks: bool,
     /// The plugin's own pool; none when it has no database.
     pub pool: Option<PluginPool>,
 }
@@ -93,6 +102,8 @@ pub enum Fault {
     Unavailable(anyhow::Error),
     /// PostgreSQL's own error on one of the plugin's connections.
     Database(tokio_postgres::Error),
+    /// Another server was not reached, or broke off.
+    Http(ExchangeError),
     /// The connection or statement is not there any more.
     Gone(String),
     Internal(anyhow::Error),
@@ -184,6 +195,26 @@ impl PluginContext {
     pub fn pool(&self) -> Result<&PluginPool, Fault> {
         let none = || Fault::Unsupported("this plugin was given no database".to_owned());
         self.identity.pool.as_ref().ok_or_else(none)
+    }
+
+    /// Connects to other servers.
+    pub fn http_client(&self) -> HttpClient {
+        self.services.http.clone()
+    }
+
+    /// Which servers the plugin may reach through the host.
+    pub fn reach(&self) -> Reach {
+        match self.identity.opens_private_networks {
+            true => Reach::with_private_networks(),
+            false => Reach::new(self.services.networks.get(self.name())),
+        }
+    }
+
+    /// How the plugin's requests call themselves, unless they say it.
+    pub fn user_agent(&self) -> HeaderValue {
+        let PluginIdentity { name, version, .. } = &self.identity;
+        let text = format!("{name}/{version} {}", http_client::AGENT);
+        HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(http_client::AGENT))
     }
 
     /// How many connections the plugin may have open, has open, and has open and unused; how many calls wait.

@@ -123,6 +123,11 @@ impl Instance {
         &self.scope.metrics
     }
 
+    /// The requests that the plugin has made to other servers.
+    pub fn http(&self) -> &bridge::http::HttpExchanges {
+        &self.scope.http
+    }
+
     /// Calls handler number `handler`. Dropping the future cancels the call.
     pub fn call(&self, handler: u32, call: CallParts<'_>) -> Call {
         Call::new(self.begin(handler, call))

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use cardinal_base::{seal::SealingKey, spelling::nearest};
+use cardinal_base::{config::PluginNetworks, seal::SealingKey, spelling::nearest};
 use cardinal_package::{
     manifest::defaults,
     state::{Code, Refusal},
@@ -110,6 +110,26 @@ pub fn faults(schema: &Value, settings: &Value) -> Result<Vec<(String, String)>,
 /// Faults that are reported together.
 const REPORTED: usize = 100;
 
+/// The setting by which an operator opens private networks to a plugin that declares it.
+const PRIVATE_NETWORKS: &str = "allow_private_addresses";
+
+/// Whether the settings open all private networks to the plugin. Only an operator's word counts: where the manifest's own
+/// default is not `false`, nobody knows whose word it is.
+pub fn open_private_networks(schema: Option<&Value>, settings: &Value) -> bool {
+    let default = schema.and_then(|schema| schema.get("properties")?.get(PRIVATE_NETWORKS)?.get("default"));
+    default == Some(&Value::Bool(false)) && settings.get(PRIVATE_NETWORKS) == Some(&Value::Bool(true))
+}
+
+/// Logs each plugin that `PLUGIN_NETWORKS` names and that is not among `plugins`.
+pub fn warn_of_unknown_in_networks<'p>(networks: &PluginNetworks, plugins: impl Iterator<Item = &'p str>) {
+    let known: Vec<&str> = plugins.collect();
+    for plugin in networks.names().filter(|name| !known.contains(name)) {
+        let guess = nearest(plugin, known.iter().copied()).map(|known| format!(" Did you mean `{known}`?"));
+        let guess = guess.unwrap_or_default();
+        tracing::warn!(plugin, "PLUGIN_NETWORKS names a plugin that is not in PLUGINS_DIR.{guess}");
+    }
+}
+
 /// Logs each `PLUGIN_SETTINGS_<NAME>` of a plugin that is not among `plugins`: a slip in a name would change nothing and
 /// say nothing.
 pub fn warn_of_unknown<'p>(settings: &BTreeMap<String, Value>, plugins: impl Iterator<Item = &'p str>) {
@@ -142,6 +162,16 @@ mod tests {
         let expected =
             [("PLUGIN_SETTINGS_OTHER".to_owned(), String::new()), ("PLUGIN_SETTINGS_SUPLIER".to_owned(), guess)];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn private_networks_are_opened_by_an_operator_alone() {
+        let schema = |default: Value| json!({"properties": {"allow_private_addresses": {"default": default}}});
+        let (on, off) = (json!({"allow_private_addresses": true}), json!({"allow_private_addresses": false}));
+        assert!(open_private_networks(Some(&schema(json!(false))), &on));
+        assert!(!open_private_networks(Some(&schema(json!(false))), &off));
+        assert!(!open_private_networks(Some(&schema(json!(true))), &on));
+        assert!(!open_private_networks(Some(&json!({})), &on) && !open_private_networks(None, &on));
     }
 
     #[test]

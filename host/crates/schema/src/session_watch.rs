@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_login_with_too_many_savepoints_is_ended_though_its_locks_are_few() {
-        let login = |savepoints| LoginLocks {
+        let login = |savepoints: i64| LoginLocks {
             role: savepoints.to_string(),
             sessions: Vec::new(),
             locks: savepoints + 4,

@@ -25,7 +25,8 @@ use crate::{
     router::{self, Router},
 };
 use cardinal_base::{
-    clock::Clock, config::Config, page::Cursors, password, seal::SealingKey, secret_file::BOOTSTRAP_PASSWORD_FILE,
+    clock::Clock, config::Config, http_client::HttpClient, page::Cursors, password, seal::SealingKey,
+    secret_file::BOOTSTRAP_PASSWORD_FILE,
 };
 use cardinal_control::link::{FirstLogin, SupervisorLink, WorkerStart};
 use cardinal_database::{log_failure, pool::Pools};
@@ -117,6 +118,7 @@ impl App {
         let catalogue = Arc::new(Catalogue::new(pools.core.clone(), cursors.clone(), clock.clone()));
         let audit = Arc::new(Audit::new(pools.core.clone(), clock.clone()));
         let events = Arc::new(Events::new(pools.core.clone(), stop));
+        let http = HttpClient::new()?;
         let services = Arc::new(Services {
             core: pools.core.clone(),
             catalogue: Arc::clone(&catalogue),
@@ -127,6 +129,8 @@ impl App {
             log: log.clone(),
             watchdog: Arc::new(Watchdog::start(tokio::runtime::Handle::current())?),
             runtime: tokio::runtime::Handle::current(),
+            http: http.clone(),
+            networks: config.plugins.networks.clone(),
         });
         let provider = Oidc::configured(&config.auth, &base_url, &clock)?;
         let telemetry = Arc::new(Telemetry::new(clock.now(), start.worker_restarts));
@@ -170,7 +174,7 @@ impl App {
             mcp: Arc::new(Mcp::new(services, Arc::clone(&auth), key, stop)),
             confirmations,
             jobs,
-            pictures: Pictures::new(config.http.picture_networks.clone())?,
+            pictures: Pictures::new(http, config.http.picture_networks.clone()),
             events,
             catalogue,
             cursors,

@@ -205,6 +205,7 @@ async fn prepare(app: Arc<App>, link: SupervisorLink) {
     app.ready.store(true, Ordering::Release);
     app.jobs.spawn_keeping(); // a job may need a plugin's tool
     settings::warn_of_unknown(&app.config.plugins.settings, app.plugins.snapshot().names());
+    settings::warn_of_unknown_in_networks(&app.config.plugins.networks, app.plugins.snapshot().names());
     let first_login = app.first_login().await.unwrap_or_else(|error| {
         log_failure!(error, "the first user could not be looked up");
         None

@@ -10,14 +10,16 @@ use tokio::{
     time::{Duration, timeout},
 };
 
-use cardinal_base::{config::Cidr, hex::hex, http_client::ConnectError};
+use cardinal_base::{
+    config::Cidr,
+    hex::hex,
+    http_client::{ConnectError, HttpClient, OutOfReach},
+};
 
-mod address;
 mod cache;
 mod fetch;
 mod format;
 
-use address::OutOfReach;
 use cache::Cache;
 use fetch::Fetcher;
 pub use fetch::{MAX_BYTES, MAX_URL};
@@ -76,6 +78,7 @@ impl From<ConnectError> for PictureError {
         match error {
             ConnectError::NoServer => Self::NotAWebAddress,
             ConnectError::NoSuchHost(error) => Self::NoSuchHost(error),
+            ConnectError::OutOfReach(reason) => Self::OutOfReach(reason),
             ConnectError::Connect(error) => Self::Connect(error),
             ConnectError::Tls(error) => Self::Tls(error),
         }
@@ -98,11 +101,8 @@ pub type Outcome = Result<Arc<Picture>, Arc<PictureError>>;
 
 impl Pictures {
     /// `opened` are the private networks that pictures may be read from.
-    ///
-    /// # Errors
-    /// The TLS library refuses its own settings.
-    pub fn new(opened: Vec<Cidr>) -> anyhow::Result<Self> {
-        Ok(Self { fetcher: Fetcher::new(opened)?, turns: Semaphore::new(AT_ONCE), cache: Cache::default() })
+    pub fn new(client: HttpClient, opened: Vec<Cidr>) -> Self {
+        Self { fetcher: Fetcher::new(client, opened), turns: Semaphore::new(AT_ONCE), cache: Cache::default() }
     }
 
     /// The picture at `address`. However many ask for it at once, its site is asked once.

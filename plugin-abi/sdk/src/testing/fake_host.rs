@@ -16,7 +16,7 @@ use cardinal_plugin_abi::{self as abi, Bytes, CallId, CtxId, Error, Fut, error a
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{LogLine, MetricLine, database::Database, events::Events, rules::Rules};
+use super::{LogLine, MetricLine, database::Database, events::Events, rules::Rules, servers::Servers};
 use crate::User;
 
 pub use super::table::api;
@@ -52,6 +52,8 @@ pub struct FakeHost {
     /// Without one, statements are answered with what `statements` and `rows` hold.
     pub(super) database: Option<Database>,
     pub(super) held: Mutex<Vec<Arc<Held>>>,
+    /// What other servers answer.
+    pub(super) servers: Mutex<Option<Servers>>,
 }
 
 /// Something that has been asked and not answered.

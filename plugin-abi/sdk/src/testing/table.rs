@@ -9,6 +9,7 @@ use std::{
 use cardinal_plugin_abi::{
     Answer, Bytes, CallId, CtxId, Error, Fut, HostApi, HostApiRef, Slice, Stream,
     abi_stable::prefix_type::PrefixTypeTrait,
+    extension,
     host::{ConnId, Id, StmtId, cancel},
     stream::Source,
 };
@@ -274,8 +275,11 @@ extern "C" fn connect_options(ctx: CtxId) -> Fut<Bytes> {
 
 extern "C" fn register_thread(_ctx: CtxId) {}
 
-extern "C" fn get_extension(_id: u32) -> *const () {
-    std::ptr::null()
+extern "C" fn get_extension(id: u32) -> *const () {
+    match id {
+        extension::HTTP_CLIENT => (&raw const super::servers::EXTENSION).cast(),
+        _ => std::ptr::null(),
+    }
 }
 
 extern "C" fn progress(ctx: CtxId, call: CallId, done: f64, total: f64, said: Slice<'_>) {

@@ -1,66 +1,36 @@
-//! One request, one answer, one connection.
+//! One request and its answer.
 
 use std::io::Read;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use cardinal_plugin::HttpResponse;
+use cardinal_plugin::http::header::{CONTENT_ENCODING, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
 use flate2::read::MultiGzDecoder;
-use http_body_util::{BodyExt, Empty};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper::header::{CONTENT_ENCODING, HOST, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
-use url::{Position, Url};
+use url::Url;
 
-use super::{FetchError, Manners, connection};
-
-const MAX_HEAD: usize = 64 << 10;
+use super::{FetchError, Visit};
 
 pub(super) struct Exchange<'a> {
     pub url: &'a Url,
-    pub manners: &'a Manners,
     pub headers: HeaderMap,
+    /// Of the body as it comes.
+    pub max_bytes: usize,
+    /// Ours for all steps together may be over before.
+    pub timeout: Duration,
 }
 
 impl Exchange<'_> {
-    /// Sends the request and gives the answer to `read`.
-    pub(super) async fn run<T>(
-        self,
-        read: impl AsyncFnOnce(Response<Incoming>) -> Result<T, FetchError>,
-    ) -> Result<T, FetchError> {
-        let stream = connection::open(self.url, self.manners.reach).await?;
-        let handshake = http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream));
-        let (mut sender, connection) = handshake.await.map_err(FetchError::Http)?;
-        let exchange = async {
-            let response = sender.send_request(self.request()?).await.map_err(FetchError::Http)?;
-            read(response).await
-        };
-        // The connection is driven here and not in a task of its own: when this future is dropped,
-        // everything it opened is closed with it.
-        let driver = async {
-            let _ = connection.await; // its failure reaches the exchange too, which then says so
-            std::future::pending().await
-        };
-        tokio::select! {
-            answer = exchange => answer,
-            never = driver => never,
-        }
-    }
-
-    fn request(&self) -> Result<Request<Empty<Bytes>>, FetchError> {
-        let request = Request::get(&self.url[Position::BeforePath..Position::AfterQuery])
-            .header(HOST, &self.url[Position::BeforeHost..Position::AfterPort]);
-        let mut request = request.body(Empty::new()).map_err(|_| FetchError::NotAWebAddress)?;
-        let name = HeaderValue::from_str(&self.manners.user_agent);
+    pub(super) async fn send(self, visit: Visit<'_>) -> Result<HttpResponse, FetchError> {
+        let name = HeaderValue::from_str(&visit.manners.user_agent);
         let name = name.unwrap_or(HeaderValue::from_static(super::OUR_NAME));
-        request.headers_mut().insert(USER_AGENT, name);
-        request.headers_mut().extend(self.headers.clone());
-        Ok(request)
+        let request = visit.ctx.http().get(self.url).headers(&self.headers).header(USER_AGENT, name);
+        Ok(request.timeout(self.timeout).max_bytes(self.max_bytes as u64).send().await?)
     }
 }
 
 /// Where the answer sends us, when it does.
-pub(super) fn redirect(url: &Url, response: &Response<Incoming>) -> Option<Result<Url, FetchError>> {
+pub(super) fn redirect(url: &Url, response: &HttpResponse) -> Option<Result<Url, FetchError>> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }
@@ -74,13 +44,10 @@ pub(super) fn redirect(url: &Url, response: &Response<Incoming>) -> Option<Resul
     }))
 }
 
-/// The body, unpacked, of `limit` bytes at most: on the way and unpacked alike.
-pub(super) async fn body(response: Response<Incoming>, limit: usize) -> Result<Bytes, FetchError> {
+/// The body, unpacked, of `limit` bytes at most: on the way, where the host counts them, and unpacked alike.
+pub(super) async fn body(response: HttpResponse, limit: usize) -> Result<Bytes, FetchError> {
     let gzip = is_gzip(response.headers())?;
-    let body = beginning(response, limit + 1).await?;
-    if body.len() > limit {
-        return Err(FetchError::TooLarge);
-    }
+    let body = response.bytes().await?;
     if gzip { unpack_aside(body, limit).await } else { Ok(body) }
 }
 
@@ -106,13 +73,12 @@ fn is_gzip(headers: &HeaderMap) -> Result<bool, FetchError> {
 }
 
 /// The first `limit` bytes of the body as they come; what is behind them is not waited for.
-pub(super) async fn beginning(response: Response<Incoming>, limit: usize) -> Result<Bytes, FetchError> {
-    let mut body = response.into_body();
+pub(super) async fn beginning(response: HttpResponse, limit: usize) -> Result<Bytes, FetchError> {
+    let mut body = response.stream();
     let mut read = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(FetchError::Http)?;
-        let data = frame.data_ref().map(|data| &**data).unwrap_or_default();
-        read.extend_from_slice(&data[..data.len().min(limit - read.len())]);
+    while let Some(piece) = body.next().await {
+        let piece = piece?;
+        read.extend_from_slice(&piece[..piece.len().min(limit - read.len())]);
         if read.len() == limit {
             break;
         }

@@ -2,25 +2,27 @@
 
 use std::sync::Arc;
 
-use hyper::header::HeaderMap;
-use hyper::{Response, StatusCode};
+use cardinal_plugin::HttpResponse;
+use cardinal_plugin::http::{HeaderMap, StatusCode};
 use url::Url;
 
 use super::exchange::{self, Exchange};
-use super::{FetchError, MAX_REDIRECTS, Manners, OUR_TOKEN, check};
+use super::{FetchError, MAX_REDIRECTS, OUR_TOKEN, TOTAL_TIMEOUT, Visit, check};
 use crate::politeness::robots::Robots;
 use crate::politeness::{Turn, Verdict};
 
 /// RFC 9309 wants at least 500 KiB read; what a longer file says further down is not heard.
 const MAX_ROBOTS: usize = 512 << 10;
+/// However long the file is.
+const ANY_LENGTH: usize = 1 << 30;
 
 /// Goes well when the site permits the page. Part of the visit that `turn` stands for: there is no
 /// pause between robots.txt and the page.
-pub(super) async fn ask(turn: &mut Turn, url: &Url, manners: &Manners) -> Result<(), FetchError> {
+pub(super) async fn ask(visit: Visit<'_>, turn: &mut Turn, url: &Url) -> Result<(), FetchError> {
     let verdict = match turn.verdict(url) {
         Some(verdict) => verdict,
         None => {
-            let verdict = read(url, manners).await?;
+            let verdict = read(visit, url).await?;
             turn.remember(url, verdict.clone());
             verdict
         }
@@ -33,7 +35,7 @@ pub(super) async fn ask(turn: &mut Turn, url: &Url, manners: &Manners) -> Result
 }
 
 /// A site that cannot be reached at all is an error of its own: the page would meet the same.
-async fn read(url: &Url, manners: &Manners) -> Result<Verdict, FetchError> {
+async fn read(visit: Visit<'_>, url: &Url) -> Result<Verdict, FetchError> {
     let mut url = url.clone();
     url.set_path("/robots.txt");
     url.set_query(None);
@@ -43,8 +45,9 @@ async fn read(url: &Url, manners: &Manners) -> Result<Verdict, FetchError> {
         if check(&url).is_err() {
             break;
         }
-        let exchange = Exchange { url: &url, manners, headers: HeaderMap::new() };
-        match exchange.run(async |response| answer(&url, response).await).await? {
+        let headers = HeaderMap::new();
+        let exchange = Exchange { url: &url, headers, max_bytes: ANY_LENGTH, timeout: TOTAL_TIMEOUT };
+        match answer(&url, exchange.send(visit).await?).await? {
             Answer::Verdict(verdict) => return Ok(verdict),
             Answer::Redirect(to) => url = to,
         }
@@ -58,7 +61,7 @@ enum Answer {
     Redirect(Url),
 }
 
-async fn answer(url: &Url, response: Response<hyper::body::Incoming>) -> Result<Answer, FetchError> {
+async fn answer(url: &Url, response: HttpResponse) -> Result<Answer, FetchError> {
     if let Some(to) = exchange::redirect(url, &response) {
         return Ok(Answer::Redirect(to?));
     }

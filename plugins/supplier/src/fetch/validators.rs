@@ -1,6 +1,8 @@
 //! How a site tells one state of a page from another, RFC 9110 8.8.
 
-use hyper::header::{ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
+use cardinal_plugin::http::header::{
+    ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+};
 use url::Url;
 
 /// Longer ones are not worth their place in the cache.

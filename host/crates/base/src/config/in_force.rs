@@ -83,6 +83,7 @@ impl Config {
             ("PLUGIN_UPLOAD", switch(plugins.upload)),
             ("PLUGIN_EXECUTION", text(&plugins.execution)),
             ("PLUGIN_BREAKER", text(&plugins.breaker)),
+            ("PLUGIN_NETWORKS", text(&plugins.networks)),
         ]
     }
 

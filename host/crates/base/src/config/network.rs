@@ -1,10 +1,10 @@
 //! How addresses, host names, origins and URLs are written in settings.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
@@ -14,6 +14,12 @@ use url::{Host, Url};
 pub struct Cidr(IpNet);
 
 impl Cidr {
+    /// The networks of all IPv4 and of all IPv6 addresses.
+    pub const EVERYTHING: [Self; 2] = [
+        Self(IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0))),
+        Self(IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0))),
+    ];
+
     /// Whether the network has the address. An IPv4 address seen through an IPv6 socket (`::ffff:a.b.c.d`) counts as
     /// the IPv4 address that it is.
     pub fn contains(&self, address: IpAddr) -> bool {

@@ -74,23 +74,29 @@ impl<T: Word> PerPlugin<T> {
 
     /// One item of the list.
     pub(super) fn item(text: &str) -> Result<(Option<String>, T), String> {
-        let (plugin, word) = match text.split_once('=') {
-            Some((plugin, word)) => (Some(plugin.trim()), word.trim()),
-            None => (None, text),
-        };
+        let (plugin, word) = split_item(text);
         let found = T::WORDS.iter().find(|(known, _)| *known == word);
         let Some((_, value)) = found else {
             let words = T::WORDS.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
             return Err(format!("{word:?} is none of {words}; write WORD for all plugins or NAME=WORD for one"));
-        };
-        let is_name = |name: &str| {
-            !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
         };
         match plugin {
             Some(name) if !is_name(name) => Err(format!("{name:?} is not the name of a plugin")),
             plugin => Ok((plugin.map(str::to_owned), *value)),
         }
     }
+}
+
+/// The plugin that an item of a list names, if it names one, and what holds for it.
+pub(super) fn split_item(text: &str) -> (Option<&str>, &str) {
+    match text.split_once('=') {
+        Some((plugin, value)) => (Some(plugin.trim()), value.trim()),
+        None => (None, text),
+    }
+}
+
+pub(super) fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
 impl<T: Word + PartialEq> fmt::Display for PerPlugin<T> {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::{
     paths::{self, Paths},
     per_plugin::{Breaking, Execution, PerPlugin},
+    plugin_networks::PluginNetworks,
     reader::{Reader, read_secret, switch},
 };
 use crate::secret_file;
@@ -38,6 +39,8 @@ pub struct Plugins {
     pub execution: PerPlugin<Execution>,
     /// What becomes of a plugin whose calls go wrong.
     pub breaker: PerPlugin<Breaking>,
+    /// Private networks that plugins reach through the host.
+    pub networks: PluginNetworks,
     /// From `PLUGIN_SETTINGS_<NAME>`: the key is the name as in the variable, lower-cased; the value a JSON object.
     pub settings: BTreeMap<String, Value>,
     /// Files that some of them were read from.
@@ -67,6 +70,10 @@ pub(super) struct Args {
     /// e.g. on,price-watch=observe [default: on]
     #[arg(long, env, value_name = "LIST")]
     plugin_breaker: Option<String>,
+    /// Private networks that plugins may reach through the host, for all or by name,
+    /// e.g. 10.20.0.0/16,price-watch=192.168.7.0/24 [default: none]
+    #[arg(long, env, value_name = "LIST")]
+    plugin_networks: Option<String>,
     /// Settings of one plugin, repeatable, e.g. 'supplier={"allow_private_addresses":true}' (as a variable:
     /// PLUGIN_SETTINGS_SUPPLIER='{"allow_private_addresses":true}', or PLUGIN_SETTINGS_SUPPLIER_FILE=/run/secrets/supplier);
     /// everybody on this machine can read a flag in the list of processes
@@ -91,6 +98,11 @@ impl Plugins {
             upload: reader.value("PLUGIN_UPLOAD", &args.plugin_upload, false, switch),
             execution: PerPlugin::collect(reader.list("PLUGIN_EXECUTION", &args.plugin_execution, PerPlugin::item)),
             breaker: PerPlugin::collect(reader.list("PLUGIN_BREAKER", &args.plugin_breaker, PerPlugin::item)),
+            networks: PluginNetworks::collect(reader.list(
+                "PLUGIN_NETWORKS",
+                &args.plugin_networks,
+                PluginNetworks::item,
+            )),
             settings,
             settings_files,
         };

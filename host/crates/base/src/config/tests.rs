@@ -25,7 +25,7 @@ fn faults(flags: &[&str]) -> Vec<String> {
 }
 
 /// The settings of the public contract, in its order.
-const SETTINGS: [&str; 45] = [
+const SETTINGS: [&str; 46] = [
     "ADMIN_BOOTSTRAP_USERNAME",
     "ADMIN_BOOTSTRAP_PASSWORD",
     "ADMIN_BOOTSTRAP_PASSWORD_FILE",
@@ -58,6 +58,7 @@ const SETTINGS: [&str; 45] = [
     "PLUGIN_UPLOAD",
     "PLUGIN_EXECUTION",
     "PLUGIN_BREAKER",
+    "PLUGIN_NETWORKS",
     "MCP_CONFIRM",
     "CARD_RETENTION_DAYS",
     "AUDIT_RETENTION_DAYS",

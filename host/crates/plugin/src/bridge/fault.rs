@@ -1,19 +1,27 @@
 //! What a plugin gets to know of a failure of the host, and what only the log does.
 
-use cardinal_plugin_abi::{Bytes, CtxId, Error, error, error::flags};
+use cardinal_plugin_abi::{
+    Bytes, CtxId, Error,
+    error::{self, flags, http_kind},
+};
 use serde_json::{Map, Value, json};
 use tokio_postgres::error::{DbError, ErrorPosition};
 
 use super::scope;
 use crate::context::Fault;
-use cardinal_base::{codes, db_error::is_gone};
+use cardinal_base::{
+    codes,
+    db_error::is_gone,
+    http_client::{ConnectError, ExchangeError},
+};
 use cardinal_store::error::StoreError;
 
 /// The error for the plugin; the cause goes to the log, under the plugin's name.
 pub(super) fn report(ctx: CtxId, fault: Fault) -> Error {
     let scope = scope::context(ctx);
     let error = to_error(scope.as_ref().map_or("", |scope| scope.context.name()), fault);
-    if let Some(scope) = scope.filter(|_| matches!(error.code, error::INTERNAL | error::DATABASE | error::UNAVAILABLE))
+    if let Some(scope) =
+        scope.filter(|_| matches!(error.code, error::INTERNAL | error::DATABASE | error::UNAVAILABLE | error::HTTP))
     {
         scope.given.add();
     }
@@ -49,6 +57,34 @@ fn to_error(plugin: &str, fault: Fault) -> Error {
             Error::new(error::INTERNAL, "the host function failed; the log says why")
         }
         Fault::Database(cause) => database(plugin, &cause),
+        Fault::Http(cause) => http(&cause),
+    }
+}
+
+/// A plugin says to its own log what it makes of another server's failure.
+fn http(cause: &ExchangeError) -> Error {
+    let kind = http_kind_of(cause);
+    let code = if kind == http_kind::TIMED_OUT { &codes::UPSTREAM_TIMEOUT } else { &codes::UPSTREAM_ERROR };
+    let details = json!({"kind": kind, "status": code.status, "code": code.name});
+    let mut message = cause.to_string();
+    let mut next = std::error::Error::source(cause);
+    while let Some(deeper) = next {
+        message = format!("{message}: {deeper}");
+        next = deeper.source();
+    }
+    Error { details: Bytes::from(details.to_string()), ..Error::new(error::HTTP, message) }
+}
+
+/// How an exchange failed, in the contract's words.
+pub(super) const fn http_kind_of(error: &ExchangeError) -> &'static str {
+    match error {
+        ExchangeError::Connect(ConnectError::OutOfReach(_)) => http_kind::ADDRESS_REFUSED,
+        ExchangeError::Connect(ConnectError::NoServer | ConnectError::NoSuchHost(_)) => http_kind::NAME_NOT_FOUND,
+        ExchangeError::Connect(ConnectError::Connect(_)) => http_kind::CONNECT,
+        ExchangeError::Connect(ConnectError::Tls(_)) => http_kind::TLS,
+        ExchangeError::TimedOut(_) => http_kind::TIMED_OUT,
+        ExchangeError::TooLarge(_) => http_kind::TOO_LARGE,
+        ExchangeError::Http(_) => http_kind::BROKEN_OFF,
     }
 }
 

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{database, metrics::Metrics, table::Table, waits::Waits};
+use super::{database, http::HttpExchanges, metrics::Metrics, table::Table, waits::Waits};
 use crate::{call::BodyStream, context::PluginContext, placement::Placement, progress::ProgressSender};
 use cardinal_base::request_id::RequestId;
 use cardinal_control::crash::{
@@ -33,6 +33,7 @@ static CALLS: Table<Arc<CallScope>> = Table::new();
 pub struct Scope {
     pub context: PluginContext,
     pub metrics: Metrics,
+    pub http: Arc<HttpExchanges>,
     pub leases: Leases,
     pub given: GivenErrors,
     /// Cancelled when the instance is to stop.
@@ -48,6 +49,7 @@ impl Scope {
     pub fn new(context: PluginContext) -> Arc<Self> {
         Arc::new(Self {
             leases: Leases { state: InFlight::from_tag(context.mark()), idle: Notify::new() },
+            http: Arc::new(HttpExchanges::new(context.http_client(), context.reach())),
             context,
             given: GivenErrors::default(),
             metrics: Metrics::default(),

@@ -1,13 +1,13 @@
 //! The plain doors: log, metrics, settings, who the plugin is, cancellation.
 
-use cardinal_plugin_abi::{Answer, Bytes, CallId, CtxId, Fut, Slice, door::contain, host::cancel};
+use cardinal_plugin_abi::{Answer, Bytes, CallId, CtxId, Fut, Slice, door::contain, extension, host::cancel};
 use serde_json::json;
 
 use cardinal_control::crash::{current, handler};
 
 use super::{
     door::{begin, call_of, live},
-    scope,
+    http, scope,
 };
 
 /// Longer messages and fields of a log line are cut.
@@ -133,9 +133,11 @@ pub(super) extern "C" fn register_thread(ctx: CtxId) {
     });
 }
 
-/// No extension exists yet.
-pub(super) extern "C" fn get_extension(_id: u32) -> *const () {
-    std::ptr::null()
+pub(super) extern "C" fn get_extension(id: u32) -> *const () {
+    match id {
+        extension::HTTP_CLIENT => (&raw const http::EXTENSION).cast(),
+        _ => std::ptr::null(),
+    }
 }
 
 pub(super) extern "C" fn progress(ctx: CtxId, call: CallId, done: f64, total: f64, text: Slice<'_>) {

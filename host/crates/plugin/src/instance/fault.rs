@@ -49,6 +49,7 @@ fn usual(code: u32, sqlstate: Option<&str>) -> (u16, &'static str) {
         error::REFUSED => (422, "validation-failed"),
         error::UNAVAILABLE => (503, "database-unavailable"),
         error::TIMED_OUT => (504, "plugin-timeout"),
+        error::HTTP => (502, "upstream-error"),
         _ => (500, "internal-error"),
     }
 }
@@ -72,6 +73,7 @@ fn cause(
         error::UNAVAILABLE => Cause::Database,
         error::DATABASE if sqlstate.is_none_or(is_the_servers) => Cause::Database,
         error::INTERNAL => Cause::Host,
+        error::HTTP => Cause::Downstream,
         _ => Cause::Plugin,
     })
 }
@@ -147,6 +149,8 @@ mod tests {
             (error::UNAVAILABLE, true, r#"{"code":"plugin-unavailable"}"#.to_owned(), (503, None)),
             (error::UNAVAILABLE, false, String::new(), (503, Some(Cause::Plugin))),
             (error::DATABASE, false, sql("40P01"), (500, Some(Cause::Plugin))),
+            (error::HTTP, true, r#"{"status":504,"kind":"timed-out"}"#.to_owned(), (504, Some(Cause::Downstream))),
+            (error::HTTP, false, r#"{"kind":"connect"}"#.to_owned(), (502, Some(Cause::Plugin))),
             (error::REPLY, false, r#"{"status":502}"#.to_owned(), (502, Some(Cause::Downstream))),
             (error::REPLY, false, r#"{"status":500}"#.to_owned(), (500, Some(Cause::Plugin))),
         ] {

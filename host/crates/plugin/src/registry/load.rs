@@ -31,6 +31,7 @@ use crate::{
     probe,
     quarantine::Quarantine,
     schema::{self, NoDatabase},
+    settings,
 };
 use cardinal_base::clock::Clock;
 use cardinal_control::{
@@ -220,6 +221,7 @@ impl Loader {
             mark: tag,
             generation,
             provides_kinds: manifest.provides_kinds.clone(),
+            opens_private_networks: settings::open_private_networks(manifest.settings_schema.as_ref(), &settings),
             settings: settings.clone(),
             pool: Some(pool),
         };

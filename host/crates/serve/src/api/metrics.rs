@@ -76,6 +76,7 @@ async fn page(app: &Arc<App>) -> Reply {
     tools(&mut page, app);
     proxy(&mut page, app);
     process_itself(&mut page, app);
+    plugins_http(&mut page, app);
     plugins_own(&mut page, app);
     let mut reply: http::Response<Body> = reply::text(StatusCode::OK, exposition::CONTENT_TYPE, page.finish());
     reply.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -357,6 +358,34 @@ fn proxy(page: &mut Exposition, app: &App) {
     }
     let open = "Upgraded connections that are open.";
     page.single("cardinal_proxy_tunnels_open", Kind::Gauge, open, app.proxy.open_tunnels() as u64);
+}
+
+/// Requests of plugins to other servers, through the host.
+fn plugins_http(page: &mut Exposition, app: &App) {
+    let snapshot = app.plugins.snapshot();
+    let exchanges = || snapshot.active().map(|active| (active.manifest.name.as_str(), active.instance.http()));
+    let name = "cardinal_plugin_http_requests_total";
+    if page.family(name, Kind::Counter, "Requests of a plugin to other servers, by how they ended.") {
+        for (plugin, http) in exchanges() {
+            for (outcome, count) in http.counters.outcomes() {
+                page.sample(name, &[("plugin", plugin), ("outcome", outcome)], count);
+            }
+        }
+    }
+    let name = "cardinal_plugin_http_connections_total";
+    if page.family(name, Kind::Counter, "Connections that a plugin's requests were answered on.") {
+        for (plugin, http) in exchanges() {
+            for (source, count) in http.counters.connections() {
+                page.sample(name, &[("plugin", plugin), ("source", source)], count);
+            }
+        }
+    }
+    let name = "cardinal_plugin_http_requests_in_flight";
+    if page.family(name, Kind::Gauge, "Requests of a plugin to other servers that are under way.") {
+        for (plugin, http) in exchanges() {
+            page.sample(name, &[("plugin", plugin)], http.in_flight() as u64);
+        }
+    }
 }
 
 /// What plugins count themselves, under their own names: `plugin_<plugin>_<metric>`.

@@ -2,31 +2,23 @@
 //!
 //! There is no client with a pool here on purpose: each connection goes to the very address that was checked.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{Response, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use tokio::time::{Instant, sleep_until, timeout};
-use url::{Host, Url};
+use tokio::time::timeout;
+use url::Url;
 
-use super::{
-    PictureError,
-    address::{self, OutOfReach},
-    format::Format,
-};
+use super::{PictureError, format::Format};
 use cardinal_base::{
     config::Cidr,
-    http_client::{self, HttpClient},
+    http_client::{self, HttpClient, Reach},
 };
 
 /// For everything together: names, connections, redirects, the body.
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longer than it takes to find out about nearly every name.
-const REFUSAL_TIME: Duration = Duration::from_millis(500);
-/// Names with dozens of addresses exist; trying them all does not help.
-const MAX_ADDRESSES: usize = 4;
 const MAX_REDIRECTS: usize = 5;
 /// The longest address that is read.
 pub const MAX_URL: usize = 2_048;
@@ -39,7 +31,7 @@ const ACCEPTED: &str = "image/avif,image/webp,image/png,image/jpeg,image/gif";
 /// Reads pictures from the internet, and from the private networks that the operator has opened.
 pub(super) struct Fetcher {
     client: HttpClient,
-    opened: Vec<Cidr>,
+    reach: Reach,
 }
 
 /// A picture as it came.
@@ -79,10 +71,8 @@ enum Step {
 }
 
 impl Fetcher {
-    /// # Errors
-    /// The TLS library refuses its own settings.
-    pub(super) fn new(opened: Vec<Cidr>) -> anyhow::Result<Self> {
-        Ok(Self { client: HttpClient::new()?, opened })
+    pub(super) fn new(client: HttpClient, opened: Vec<Cidr>) -> Self {
+        Self { client, reach: Reach::new(opened) }
     }
 
     /// # Errors
@@ -106,34 +96,8 @@ impl Fetcher {
 
     async fn step(&self, url: &Url) -> Result<Step, PictureError> {
         let request = http_client::get(url, ACCEPTED).map_err(|_| PictureError::NotAWebAddress)?;
-        let stream = self.client.connect_to(url, &self.find(url).await?).await?;
+        let stream = self.client.connect_to(url, &self.reach.find(url).await?).await?;
         http_client::exchange(stream, request, |response| read(url, response)).await
-    }
-
-    /// A name that is not there and one of the network behind the host are refused after the same time, or the time
-    /// would give away which it is.
-    async fn find(&self, url: &Url) -> Result<Vec<SocketAddr>, PictureError> {
-        let begun = Instant::now();
-        let resolved = http_client::resolve(url).await.map_err(PictureError::from);
-        let found = resolved.and_then(|addresses| self.permitted(addresses));
-        if found.is_err() && matches!(url.host(), Some(Host::Domain(_))) {
-            sleep_until(begun + REFUSAL_TIME).await;
-        }
-        found
-    }
-
-    /// The addresses that may be connected to. The name is not resolved again: a second answer could be another one.
-    fn permitted(&self, addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, PictureError> {
-        let mut refused = OutOfReach("missing");
-        let mut permitted = Vec::new();
-        for socket in addresses {
-            match address::check(socket.ip(), &self.opened) {
-                Ok(()) => permitted.push(socket),
-                Err(reason) => refused = reason,
-            }
-        }
-        permitted.truncate(MAX_ADDRESSES);
-        if permitted.is_empty() { Err(PictureError::OutOfReach(refused)) } else { Ok(permitted) }
     }
 }
 

@@ -1,17 +1,13 @@
-//! Which network addresses a page may be read from.
+//! Which network addresses are the internet, and which are not: the one table of the host.
 //!
-//! Whoever may call this plugin chooses the address, and the host stands inside somebody's network:
-//! without this a supplier's "page" could be the cloud's metadata service or a neighbour's database.
+//! Whoever may change a card, or call a plugin, often chooses an address that the host then reads, and the host stands
+//! inside somebody's network: without this a "picture" could be the cloud's metadata service or a neighbour's database.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// How far the plugin may reach.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    Internet,
-    /// The operator's own machine and networks too (setting `allow_private_addresses`).
-    PrivateNetworks,
-}
+use ipnet::Ipv6Net;
+
+use crate::config::Cidr;
 
 /// Why an address is out of reach, in words that follow "is".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -20,9 +16,8 @@ pub struct OutOfReach(pub &'static str);
 
 /// A range of addresses that is not the internet.
 struct Range {
-    first: Ipv6Addr,
-    prefix: u8,
-    /// The setting opens it.
+    network: Ipv6Net,
+    /// The operator can open it.
     private: bool,
     what: &'static str,
 }
@@ -64,18 +59,23 @@ const SPECIAL: [Range; 31] = [
 ];
 
 /// The only part of IPv6 that is given out for the internet at large.
-const INTERNET_V6: Range = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3, false, "");
+const INTERNET_V6: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
 /// `64:ff9b::/96`: how a network without IPv4 reaches it (NAT64).
-const NAT64: Range = v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96, false, "");
+const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
-/// To be asked about the very address that is connected to, after the name was resolved.
-pub fn check(address: IpAddr, reach: Reach) -> Result<(), OutOfReach> {
+/// Asked about the very address that is connected to, after the name was resolved. `opened` are private networks that
+/// the operator has opened; what is no private network, it does not open.
+///
+/// # Errors
+/// The address is not on the internet, and not in a network that is open.
+pub(super) fn check(address: IpAddr, opened: &[Cidr]) -> Result<(), OutOfReach> {
     let address = mapped(address);
-    if let Some(range) = SPECIAL.iter().find(|range| range.contains(address)) {
-        return if range.private && reach == Reach::PrivateNetworks { Ok(()) } else { Err(OutOfReach(range.what)) };
+    if let Some(range) = SPECIAL.iter().find(|range| range.network.contains(&address)) {
+        let is_open = range.private && opened.iter().any(|network| network.contains(address.into()));
+        return if is_open { Ok(()) } else { Err(OutOfReach(range.what)) };
     }
-    if address.to_ipv4_mapped().is_some() || INTERNET_V6.contains(address) {
+    if address.to_ipv4_mapped().is_some() || INTERNET_V6.contains(&address) {
         Ok(())
     } else {
         Err(OutOfReach("reserved"))
@@ -86,7 +86,7 @@ pub fn check(address: IpAddr, reach: Reach) -> Result<(), OutOfReach> {
 fn mapped(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped(),
-        IpAddr::V6(address) if NAT64.contains(address) => {
+        IpAddr::V6(address) if NAT64.contains(&address) => {
             let [.., a, b, c, d] = address.octets();
             Ipv4Addr::new(a, b, c, d).to_ipv6_mapped()
         }
@@ -94,32 +94,29 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-impl Range {
-    fn contains(&self, address: Ipv6Addr) -> bool {
-        let mask = u128::MAX << (128 - u32::from(self.prefix));
-        address.to_bits() & mask == self.first.to_bits()
-    }
-}
-
 const fn v4([a, b, c, d]: [u8; 4], prefix: u8, private: bool, what: &'static str) -> Range {
     let first = Ipv4Addr::new(a, b, c, d).to_ipv6_mapped();
-    Range { first, prefix: 96 + prefix, private, what }
+    Range { network: Ipv6Net::new_assert(first, 96 + prefix), private, what }
 }
 
 const fn v6(segments: [u16; 8], prefix: u8, private: bool, what: &'static str) -> Range {
     let [a, b, c, d, e, f, g, h] = segments;
     let first = Ipv6Addr::new(a, b, c, d, e, f, g, h);
-    Range { first, prefix, private, what }
+    Range { network: Ipv6Net::new_assert(first, prefix), private, what }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{OutOfReach, Reach, check};
+    use super::*;
 
-    fn reachable(address: &str, reach: Reach) -> bool {
-        check(address.parse().unwrap(), reach).is_ok()
+    fn reachable(address: &str, opened: &[&str]) -> bool {
+        let opened: Vec<Cidr> = opened.iter().map(|network| network.parse().unwrap()).collect();
+        check(address.parse().unwrap(), &opened).is_ok()
     }
+
+    /// All that there is, private networks included.
+    const EVERYTHING: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
     #[test]
     fn the_internet_is_always_reachable() {
@@ -138,13 +135,12 @@ mod tests {
             "::ffff:1.1.1.1",
             "64:ff9b::101:101",
         ] {
-            assert!(reachable(address, Reach::Internet), "{address}");
-            assert!(reachable(address, Reach::PrivateNetworks), "{address}");
+            assert!(reachable(address, &[]) && reachable(address, &EVERYTHING), "{address}");
         }
     }
 
     #[test]
-    fn private_networks_need_the_setting() {
+    fn private_networks_are_reachable_once_they_are_opened() {
         for address in [
             "127.0.0.1",
             "127.255.255.254",
@@ -162,13 +158,24 @@ mod tests {
             "64:ff9b::7f00:1",
             "64:ff9b::a00:1",
         ] {
-            assert!(!reachable(address, Reach::Internet), "{address}");
-            assert!(reachable(address, Reach::PrivateNetworks), "{address}");
+            assert!(!reachable(address, &[]) && reachable(address, &EVERYTHING), "{address}");
+        }
+        for (address, network) in [
+            ("127.0.0.1", "127.0.0.0/8"),
+            ("10.1.2.3", "10.1.0.0/16"),
+            ("192.168.1.1", "192.168.1.1"),
+            ("::ffff:10.1.2.3", "10.1.0.0/16"),
+            ("64:ff9b::a01:203", "10.1.0.0/16"),
+            ("::1", "::1"),
+            ("fd00::1", "fd00::/8"),
+        ] {
+            assert!(!reachable(address, &["172.16.0.0/12"]), "{address}");
+            assert!(reachable(address, &[network]), "{address}");
         }
     }
 
     #[test]
-    fn no_setting_opens_the_rest() {
+    fn nothing_opens_the_rest() {
         for address in [
             "0.0.0.0",
             "0.1.2.3",
@@ -206,14 +213,12 @@ mod tests {
             "fec0::1",
             "ff02::1",
         ] {
-            assert!(!reachable(address, Reach::Internet), "{address}");
-            assert!(!reachable(address, Reach::PrivateNetworks), "{address}");
+            assert!(!reachable(address, &EVERYTHING), "{address}");
         }
     }
 
     #[test]
     fn the_refusal_says_what_the_address_is() {
-        let refused = check("127.0.0.1".parse().unwrap(), Reach::Internet);
-        assert_eq!(refused, Err(OutOfReach("this machine itself")));
+        assert_eq!(check("127.0.0.1".parse().unwrap(), &[]), Err(OutOfReach("this machine itself")));
     }
 }

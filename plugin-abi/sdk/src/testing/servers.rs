@@ -1,0 +1,229 @@
+//! Other servers, as a test lets them answer.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use cardinal_plugin_abi::{
+    self as abi, CallId, CtxId, Error, Fut, Slice, error as codes,
+    extension::HttpClient,
+    pairs,
+    record::{self, http_answer, http_request},
+    stream::Source,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use serde_json::{Value, json};
+
+use super::{
+    TestHost,
+    fake_host::{host, lock},
+};
+use crate::{HttpFailure, stream::bytes_out};
+
+/// Bytes of a piece of a body.
+const PIECE: usize = 16 << 10;
+/// The host's own bound of a body when the request does not say.
+const DEFAULT_MAX_BYTES: u64 = 8 << 20;
+
+/// What the functions of the table find behind the extension's number.
+pub(super) static EXTENSION: HttpClient = HttpClient { send };
+
+/// Answers the plugin's requests.
+pub(super) type Servers = Arc<dyn Fn(&SentRequest) -> ServerAnswer + Send + Sync>;
+
+/// A request of the plugin's to another server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SentRequest {
+    /// The method.
+    pub method: Method,
+    /// The whole URL.
+    pub url: String,
+    /// What the plugin has set.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+    /// The time that it has, when the plugin says so.
+    pub timeout: Option<Duration>,
+    /// The bytes that the answer's body may have, when the plugin says so.
+    pub max_bytes: Option<u64>,
+}
+
+impl SentRequest {
+    fn read(record: &[u8]) -> Result<Self, Error> {
+        let invalid = |reason: String| Error::new(codes::INVALID_ARGUMENT, reason);
+        let text = |number| String::from_utf8_lossy(record::field(record, number)).into_owned();
+        let url = text(http_request::URL);
+        let uri: Uri = url.parse().map_err(|error| invalid(format!("the URL: {error}")))?;
+        let is_plain = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
+        if !is_plain || !matches!(uri.scheme_str(), Some("http" | "https")) {
+            return Err(invalid(format!("the URL is not one of http or https without credentials: {url}")));
+        }
+        let mut headers = HeaderMap::new();
+        let pairs = pairs::read(record::field(record, http_request::HEADERS)).into_iter().flatten();
+        for (name, value) in pairs {
+            match (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+                (Ok(name), Ok(value)) => drop(headers.append(name, value)),
+                _ => return Err(invalid(format!("the header {:?} is none", String::from_utf8_lossy(name)))),
+            }
+        }
+        Ok(Self {
+            method: text(http_request::METHOD).parse().map_err(|_| invalid("the method is none".to_owned()))?,
+            url,
+            headers,
+            body: Bytes::copy_from_slice(record::field(record, http_request::BODY)),
+            timeout: text(http_request::TIMEOUT_MS).parse().ok().map(Duration::from_millis),
+            max_bytes: text(http_request::MAX_BYTES).parse().ok(),
+        })
+    }
+
+    /// The URL's path and query.
+    pub fn path(&self) -> &str {
+        let after = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
+        after.find('/').map_or("/", |at| &after[at..])
+    }
+
+    /// A header, when it is set and text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+/// What another server answers, or how it fails to.
+#[derive(Clone, Debug)]
+pub struct ServerAnswer {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: Bytes,
+    failure: Option<HttpFailure>,
+}
+
+impl ServerAnswer {
+    /// An answer without a body.
+    pub fn new(status: u16) -> Self {
+        Self { status, headers: Vec::new(), body: Bytes::new(), failure: None }
+    }
+
+    /// No answer: the host fails with this.
+    pub fn failed(failure: HttpFailure) -> Self {
+        Self { failure: Some(failure), ..Self::new(0) }
+    }
+
+    /// Adds a header.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The body.
+    #[must_use]
+    pub fn body(mut self, body: impl Into<Bytes>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// A JSON body.
+    #[must_use]
+    pub fn json(self, body: &Value) -> Self {
+        self.header("content-type", "application/json").body(body.to_string())
+    }
+
+    /// Lets the answer fail with this at the end of what there is of its body.
+    #[must_use]
+    pub fn then_failed(mut self, failure: HttpFailure) -> Self {
+        self.failure = Some(failure);
+        self
+    }
+
+    fn into_reply(self, max_bytes: u64) -> Result<abi::Reply, Error> {
+        if let (0, Some(failure)) = (self.status, self.failure) {
+            return Err(error_of(failure));
+        }
+        let headers = pairs::write(self.headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        let pieces = Pieces { left: self.body, max_bytes, failure: self.failure };
+        Ok(abi::Reply {
+            status: self.status,
+            headers: headers.into(),
+            body: abi::Bytes::EMPTY,
+            stream: abi::Stream::new(pieces),
+            extra: record::write(&[(http_answer::ADDRESS, b"192.0.2.1:80")]).into(),
+        })
+    }
+}
+
+fn error_of(failure: HttpFailure) -> Error {
+    let (status, code) =
+        if failure == HttpFailure::TimedOut { (504, "upstream-timeout") } else { (502, "upstream-error") };
+    let details = json!({ "kind": failure.kind(), "status": status, "code": code }).to_string();
+    let mut error = Error::new(codes::HTTP, format!("another server failed as the test says: {}", failure.kind()));
+    (error.flags, error.details) = (codes::flags::HOST, details.into());
+    error
+}
+
+/// A body, piece by piece.
+struct Pieces {
+    left: Bytes,
+    max_bytes: u64,
+    failure: Option<HttpFailure>,
+}
+
+impl Source for Pieces {
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<abi::Bytes, Error>>> {
+        if self.left.is_empty() {
+            return Poll::Ready(self.failure.take().map(|failure| Err(error_of(failure))));
+        }
+        let length = self.left.len().min(PIECE);
+        let piece = self.left.split_to(length);
+        let Some(max_bytes) = self.max_bytes.checked_sub(length as u64) else {
+            return Poll::Ready(Some(Err(error_of(HttpFailure::TooLarge))));
+        };
+        self.max_bytes = max_bytes;
+        Poll::Ready(Some(Ok(bytes_out(piece))))
+    }
+}
+
+extern "C" fn send(ctx: CtxId, _call: CallId, request: Slice<'_>) -> Fut<abi::Reply> {
+    Fut::guarded(|| {
+        let (host, request) = (host(ctx), SentRequest::read(request.get()));
+        if let Ok(request) = &request {
+            host.note(format!("http {} {}", request.method, request.url));
+        }
+        let servers = lock(&host.servers).clone();
+        host.ask_fallible("http", || {
+            let request = request?;
+            let silent = || Error::new(codes::INTERNAL, "no server answers: the test says who does with `answer_http`");
+            servers.ok_or_else(silent)?(&request).into_reply(request.max_bytes.unwrap_or(DEFAULT_MAX_BYTES))
+        })
+    })
+}
+
+impl TestHost {
+    /// Says what other servers answer to the plugin's requests ([`PluginContext::http`]); nothing leaves this process. A
+    /// request is in the [journal](Self::journal), too, as `http GET https://...`.
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::{ServerAnswer, TestHost};
+    /// use cardinal_plugin::{HttpFailure, PluginContext, Router, block_on, json};
+    ///
+    /// let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// host.answer_http(|request| match request.path() {
+    ///     "/stock" => ServerAnswer::new(200).json(&json!({ "left": 3 })),
+    ///     _ => ServerAnswer::failed(HttpFailure::Connect),
+    /// });
+    /// let http = host.context();
+    /// let stock = block_on(async { http.http().get("https://shop.example/stock").send().await?.text().await });
+    /// assert_eq!(stock.unwrap(), r#"{"left":3}"#);
+    /// let failed = block_on(http.http().get("https://shop.example/").send()).unwrap_err();
+    /// assert_eq!(failed.http_failure(), Some(HttpFailure::Connect));
+    /// ```
+    ///
+    /// [`PluginContext::http`]: crate::PluginContext::http
+    pub fn answer_http(&self, servers: impl Fn(&SentRequest) -> ServerAnswer + Send + Sync + 'static) {
+        *lock(&self.fake.servers) = Some(Arc::new(servers));
+    }
+}
