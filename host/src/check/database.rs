@@ -15,7 +15,7 @@ use cardinal_database::{
 use cardinal_plugin_host::registry::preview::Decided;
 use cardinal_schema::{
     dump,
-    isolation::{self, Breach, Isolation, Known, Tried},
+    isolation::{self, Breach, DatabaseTimes, Isolation, Known, Tried},
     migrate,
     plugin_schema::catalog,
     prepare::{self, SecretSource},
@@ -201,7 +201,7 @@ impl Seen {
         self.findings.extend(open);
         self.plugins = isolation::plugins(&owner).await?;
         self.findings.extend(schemas(&mut owner, &preparation.names, &self.plugins).await?);
-        self.findings.extend(clocks(now, isolation::clock(&owner).await?));
+        self.findings.extend(clocks(now, &isolation::times(&owner).await?));
         let secret = match &access.secret {
             SecretSource::Known(secret) => Some(secret.clone()),
             SecretSource::InDatabase => prepare::secret_in(&owner).await?,
@@ -289,10 +289,10 @@ async fn schemas(owner: &mut Client, names: &RoleNames, plugins: &[Known]) -> an
     Ok(found)
 }
 
-fn clocks(now: OffsetDateTime, (server, newest): (f64, Option<f64>)) -> Vec<Finding> {
+fn clocks(now: OffsetDateTime, database: &DatabaseTimes) -> Vec<Finding> {
     let here = now.unix_timestamp_nanos() as f64 / 1e9;
     let mut found = Vec::new();
-    let ahead = server - here;
+    let ahead = database.now - here;
     if ahead.abs() > CLOCK_DIFFERS {
         found.push(
             Finding::warning("clock-differs", "clock", "The clocks of this machine and of the database differ.")
@@ -301,7 +301,7 @@ fn clocks(now: OffsetDateTime, (server, newest): (f64, Option<f64>)) -> Vec<Find
                 .fix("Have both machines keep their time by NTP."),
         );
     }
-    if let Some(newest) = newest.filter(|newest| newest - here > CLOCK_WENT_BACK) {
+    if let Some(newest) = database.newest.filter(|newest| newest - here > CLOCK_WENT_BACK) {
         found.push(
             Finding::warning(
                 "clock-went-back",
@@ -428,7 +428,9 @@ mod tests {
     fn clocks_that_differ_are_warned_about() {
         let now = OffsetDateTime::UNIX_EPOCH + time::Duration::days(20_000);
         let here = now.unix_timestamp() as f64;
-        let codes = |server, newest| clocks(now, (server, newest)).iter().map(|it| it.code).collect::<Vec<_>>();
+        let codes = |server, newest| {
+            clocks(now, &DatabaseTimes { now: server, newest }).iter().map(|it| it.code).collect::<Vec<_>>()
+        };
         assert_eq!(codes(here + 1.0, Some(here - 100.0)), ["clock"]);
         assert_eq!(codes(here + 90.0, None), ["clock-differs"]);
         assert_eq!(codes(here, Some(here + 3_600.0)), ["clock-went-back"]);

@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     // Dropped when this process ends of its own will, and only then.
     let _leaving = watch(handed.shm);
     let sockets = Sockets { listeners: handed.listeners, local: handed.local };
-    lifecycle::run_worker(start, link, sockets, log, (prober, is_guarded))
+    lifecycle::run_worker(start, link, sockets, log, prober, is_guarded)
 }
 
 /// The last process that this one starts.

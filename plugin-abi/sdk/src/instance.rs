@@ -76,7 +76,7 @@ unsafe extern "C" fn create<P: Plugin>(
     err: *mut abi::Error,
 ) -> u8 {
     let body = || {
-        let instance = Instance::create((host, ctx), about.get(), P::MANIFEST, &P::routes, Threads::Shared);
+        let instance = Instance::create(host, ctx, about.get(), P::MANIFEST, &P::routes, Threads::Shared);
         let instance = instance.map_err(abi::Error::from)?;
         Ok(Arc::into_raw(instance).cast::<()>())
     };
@@ -157,7 +157,8 @@ impl Instance {
     }
 
     pub(crate) fn create(
-        (host, ctx): (HostApiRef, CtxId),
+        host: HostApiRef,
+        ctx: CtxId,
         about: &[u8],
         manifest: &[u8],
         routes: &dyn Fn(&PluginContext) -> Result<Router>,

@@ -215,7 +215,7 @@ impl TestHostBuilder {
 
 fn start(ctx: CtxId, manifest: &str, routes: &Routes, threads: Threads) -> Arc<Instance> {
     let routes = |ctx: &PluginContext| routes(ctx);
-    match Instance::create((api(), ctx), &about(), manifest.as_bytes(), &routes, threads) {
+    match Instance::create(api(), ctx, &about(), manifest.as_bytes(), &routes, threads) {
         Ok(instance) => instance,
         Err(error) => panic!("the plugin does not start: {error}"),
     }

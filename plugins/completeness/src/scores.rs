@@ -149,7 +149,8 @@ pub(crate) async fn take_walk(
 /// Notes that a page of the walk is done. A walk that was begun anew meanwhile stays as it is.
 pub(crate) async fn advance(
     ctx: &PluginContext,
-    (holder, rules): (Uuid, &str),
+    holder: Uuid,
+    rules: &str,
     cards: i64,
     next_cursor: Option<&str>,
 ) -> Result<()> {

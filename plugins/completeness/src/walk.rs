@@ -108,7 +108,7 @@ pub(crate) async fn step(ctx: &PluginContext, holder: Uuid) -> Result<bool> {
     };
     service::score_all(ctx, &page.items, &settings).await?;
     let cards = i64::try_from(page.items.len()).unwrap_or(0);
-    scores::advance(ctx, (holder, &rules), cards, page.next_cursor.as_deref()).await?;
+    scores::advance(ctx, holder, &rules, cards, page.next_cursor.as_deref()).await?;
     Ok(page.next_cursor.is_some())
 }
 

@@ -70,9 +70,10 @@ impl Instance {
     fn make(library: &Library, ctx: CtxId, scope: Arc<Scope>) -> Result<Self, Refusal> {
         let runtime = scope.context.runtime().clone();
         let raw = {
-            let (host, own) = (bridge::host_api(), (ctx, scope.context.mark()));
+            let mark = scope.context.mark();
             let about = about::record(scope.context.generation());
-            RawInstance::create(library, host, own, &about, runtime, STOP_LIMIT).map_err(not_made)?
+            RawInstance::create(library, bridge::host_api(), ctx, mark, &about, runtime, STOP_LIMIT)
+                .map_err(not_made)?
         };
         let exports = exports::parse(raw.exports().get())?;
         let anchor: scope::Anchor = raw.clone();
@@ -137,7 +138,7 @@ impl Instance {
         let lease = Lease::take(self)?;
         let head = request::head(&call, &self.generation);
         let body = std::mem::replace(&mut call.body, CallBody::Full(bytes::Bytes::new()));
-        let scope = CallScope::new(self.ctx(), call.caller.clone(), (call.request_id, call.trace), call.deadline);
+        let scope = CallScope::new(self.ctx(), call.caller.clone(), call.request_id, call.trace, call.deadline);
         let scope = scope.with_progress(call.progress.take());
         let (scope, full) = match body {
             CallBody::Full(bytes) => (scope, Some(bytes)),
@@ -240,7 +241,7 @@ fn placement(scope: &Scope, ctx: CtxId, exports: &[Export]) -> Placement {
     let context = &scope.context;
     let handlers = exports.iter().map(Export::describe);
     let (watchdog, runtime) = (context.watchdog().clone(), context.runtime().clone());
-    Placement::new(context.name(), (ctx, context.mark()), handlers, context.execution(), watchdog, runtime)
+    Placement::new(context.name(), ctx, context.mark(), handlers, context.execution(), watchdog, runtime)
 }
 
 fn no_room() -> Refusal {

@@ -100,7 +100,8 @@ impl Lane {
     /// A lane without threads; they come with the work.
     pub fn new(
         name: &str,
-        (ctx, mark): (CtxId, PluginTag),
+        ctx: CtxId,
+        mark: PluginTag,
         watchdog: Arc<Watchdog>,
         runtime: Handle,
         timed: Arc<dyn Timed>,

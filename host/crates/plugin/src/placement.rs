@@ -122,7 +122,8 @@ impl Placement {
     /// The places for an instance with these handlers.
     pub fn new(
         plugin: &str,
-        (ctx, mark): (CtxId, PluginTag),
+        ctx: CtxId,
+        mark: PluginTag,
         handlers: impl Iterator<Item = String>,
         execution: Execution,
         watchdog: Arc<Watchdog>,
@@ -143,7 +144,7 @@ impl Placement {
             longest_ms: AtomicU64::new(0),
         });
         let lane =
-            Lane::new(plugin, (ctx, mark), Arc::clone(&watchdog), runtime, Arc::clone(&handlers) as Arc<dyn Timed>);
+            Lane::new(plugin, ctx, mark, Arc::clone(&watchdog), runtime, Arc::clone(&handlers) as Arc<dyn Timed>);
         let blamed: Arc<dyn Blamed> = Arc::clone(&handlers) as Arc<dyn Blamed>;
         let blamed: Weak<dyn Blamed> = Arc::downgrade(&blamed);
         watchdog.blame(ctx, blamed);
@@ -284,14 +285,7 @@ mod tests {
     fn placement(execution: Execution) -> Placement {
         let runtime = Handle::current();
         let watchdog = Arc::new(Watchdog::start(runtime.clone()).unwrap());
-        Placement::new(
-            "tested",
-            (7, PluginTag::NOBODY),
-            ["GET /x".to_owned()].into_iter(),
-            execution,
-            watchdog,
-            runtime,
-        )
+        Placement::new("tested", 7, PluginTag::NOBODY, ["GET /x".to_owned()].into_iter(), execution, watchdog, runtime)
     }
 
     fn quick(placement: &Placement, polls: u32) {

@@ -321,14 +321,14 @@ impl Registry {
         for step in &mut steps {
             step.leave_alone(&scope.left_alone, snapshot.entries());
         }
-        let loading = (&self.activation.loader, &self.activation.loads);
-        let entries = settle(loading, steps, &before).await;
+        let Activation { loader, loads, .. } = &self.activation;
+        let entries = settle(loader, loads, steps, &before).await;
         let always = self.after_crash && self.scans.load(Ordering::Relaxed) == 0;
         let mut steps = Vec::with_capacity(entries.len());
         for entry in entries {
             steps.push(self.policy.stand_in(entry, decided, &before, always).await);
         }
-        let mut entries = settle(loading, steps, &before).await;
+        let mut entries = settle(loader, loads, steps, &before).await;
         self.record(&mut entries, |entry| reload == Some(entry.about.name.as_str())).await;
         entries.extend(decided.gone(&entries));
         for name in self.kept.plugins() {

@@ -200,11 +200,18 @@ pub async fn ddl_is_unfenced(session: &Client) -> anyhow::Result<bool> {
     Ok(row.try_get(0)?)
 }
 
-/// Seconds that the server's clock is ahead of `now`, as unix time; and the newest time in the audit log.
+/// Times of the database's, in seconds of unix time.
+pub struct DatabaseTimes {
+    /// What its clock says.
+    pub now: f64,
+    /// Of the newest line in the audit log.
+    pub newest: Option<f64>,
+}
+
 ///
 /// # Errors
 /// As the server reports them.
-pub async fn clock(owner: &Client) -> anyhow::Result<(f64, Option<f64>)> {
+pub async fn times(owner: &Client) -> anyhow::Result<DatabaseTimes> {
     let row = owner
         .query_one(
             "SELECT extract(epoch FROM clock_timestamp())::float8,
@@ -213,7 +220,7 @@ pub async fn clock(owner: &Client) -> anyhow::Result<(f64, Option<f64>)> {
         )
         .await
         .context("asking for the server's time")?;
-    Ok((row.try_get(0)?, row.try_get(1)?))
+    Ok(DatabaseTimes { now: row.try_get(0)?, newest: row.try_get(1)? })
 }
 
 impl Isolation<'_> {

@@ -143,9 +143,15 @@ impl App {
         let plugins = Arc::new(Registry::new(&config, own, services, link, quarantine_too, clock.clone(), counted)?);
         let hosts = Hosts::new(&base_url, &config.http.allowed_hosts, &config.http.proxy_hosts);
         let shares_origin = !hosts.set_the_proxy_apart() && config.http.admin_listen_addr.is_none();
-        let shared = (pools.core.clone(), Arc::clone(&audit), Arc::clone(&catalogue));
-        let confirmations =
-            Arc::new(Confirmations::new(shared, key.clone(), config.mcp.confirm, &base_url, stop.child_token()));
+        let confirmations = Arc::new(Confirmations::new(
+            pools.core.clone(),
+            Arc::clone(&audit),
+            Arc::clone(&catalogue),
+            key.clone(),
+            config.mcp.confirm,
+            &base_url,
+            stop.child_token(),
+        ));
         let auth = Arc::new(
             Auth::new(pools.core.clone(), clock.clone(), ring, token_ttl, &base_url, Arc::clone(&limits))
                 .with_provider(provider),

@@ -70,7 +70,8 @@ pub fn run_worker(
     link: SupervisorLink,
     sockets: Sockets,
     log: Log,
-    (prober, is_guarded): (Prober, bool),
+    prober: Prober,
+    is_guarded: bool,
 ) -> anyhow::Result<()> {
     // One more than there are cores: a plugin that blocks a thread must not leave the core without one.
     let threads = thread::available_parallelism().map_or(2, usize::from) + 1;

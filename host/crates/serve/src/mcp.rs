@@ -457,7 +457,7 @@ impl Origin {
 
     fn watch(&self, caller: &SharedCaller) -> Watch {
         let (mcp, credential) = (Arc::clone(&self.mcp), self.credential.clone());
-        Watch::new(mcp, credential, (Arc::clone(caller), self.narrowing.clone()))
+        Watch::new(mcp, credential, Arc::clone(caller), self.narrowing.clone())
     }
 }
 

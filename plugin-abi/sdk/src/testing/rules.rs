@@ -120,7 +120,7 @@ impl FakeHost {
         let entry =
             json!({ "kind": kind, "data": data, "plugin": plugin, "plugin_version": version, "updated_at": now() });
         let more = json!({ "source_key": key, "kind": kind });
-        self.change(id, ("card.enriched", more), |sources| {
+        self.change(id, "card.enriched", more, |sources| {
             sources.insert(key.to_owned(), entry);
             true
         })
@@ -131,14 +131,15 @@ impl FakeHost {
             check_key(&rules.name, key)?;
         }
         let more = json!({ "source_key": key });
-        self.change(id, ("card.source-removed", more), |sources| sources.remove(key).is_some())
+        self.change(id, "card.source-removed", more, |sources| sources.remove(key).is_some())
     }
 
     /// Changes the sources of a card; gives the card's new version.
     fn change(
         &self,
         id: Uuid,
-        (what, more): (&str, Value),
+        what: &str,
+        more: Value,
         change: impl FnOnce(&mut Map<String, Value>) -> bool,
     ) -> Result<u64, Error> {
         let mut cards = lock(&self.cards);

@@ -91,12 +91,16 @@ impl Auth {
 
     fn each(args: &Args, reader: &mut Reader) -> Auth {
         let bootstrap_password = reader.secret(
-            ("ADMIN_BOOTSTRAP_PASSWORD", &args.admin_bootstrap_password),
-            ("ADMIN_BOOTSTRAP_PASSWORD_FILE", &args.admin_bootstrap_password_file),
+            "ADMIN_BOOTSTRAP_PASSWORD",
+            &args.admin_bootstrap_password,
+            "ADMIN_BOOTSTRAP_PASSWORD_FILE",
+            &args.admin_bootstrap_password_file,
         );
         let secret = reader.secret(
-            ("ADMIN_TOKEN_SECRET", &args.admin_token_secret),
-            ("ADMIN_TOKEN_SECRET_FILE", &args.admin_token_secret_file),
+            "ADMIN_TOKEN_SECRET",
+            &args.admin_token_secret,
+            "ADMIN_TOKEN_SECRET_FILE",
+            &args.admin_token_secret_file,
         );
         Auth {
             bootstrap_username: reader.optional("ADMIN_BOOTSTRAP_USERNAME", &args.admin_bootstrap_username, username),

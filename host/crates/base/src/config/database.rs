@@ -48,8 +48,7 @@ pub(super) struct Args {
 impl Database {
     pub(super) fn read(args: &Args, reader: &mut Reader) -> Database {
         let secret_file = reader.optional("DATABASE_SECRET_FILE", &args.database_secret_file, secret_file);
-        let address =
-            reader.secret(("DATABASE_URL", &args.database_url), ("DATABASE_URL_FILE", &args.database_url_file));
+        let address = reader.secret("DATABASE_URL", &args.database_url, "DATABASE_URL_FILE", &args.database_url_file);
         Database {
             url: reader.optional(address.setting, &address.text, |text| url(text, secret_file.is_none())),
             url_file: address.file,

@@ -112,8 +112,10 @@ impl Reader {
     /// beside it. Not trimmed but for the end of the file's last line.
     pub(super) fn secret(
         &mut self,
-        (setting, raw): (&'static str, &Option<String>),
-        (file_setting, file): (&'static str, &Option<String>),
+        setting: &'static str,
+        raw: &Option<String>,
+        file_setting: &'static str,
+        file: &Option<String>,
     ) -> SecretSetting {
         let raw = raw.as_deref().filter(|text| !text.trim().is_empty());
         match (raw, self.optional(file_setting, file, |text| paths::absolute(text))) {

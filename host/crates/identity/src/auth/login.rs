@@ -55,7 +55,7 @@ pub async fn open(
         let stored = user.as_ref().and_then(|user| user.password_hash.clone());
         Ok((user, stored))
     };
-    let (user, is_right) = check(auth, pool, (ip, username), password, find).await?;
+    let (user, is_right) = check(auth, pool, ip, username, password, find).await?;
     let meant = user.as_ref().map(|user| (user.id, user.username.clone()));
     let refused = |error| Failed { error, meant };
     let wrong = || AuthError::Unauthorized {
@@ -101,11 +101,12 @@ pub async fn open(
 pub async fn check<T>(
     auth: &Auth,
     pool: &Pool,
-    (ip, name): (IpAddr, &str),
+    ip: IpAddr,
+    name: &str,
     password: Secret,
     find: impl AsyncFnOnce() -> Result<(T, Option<String>), AuthError>,
 ) -> Result<(T, bool), AuthError> {
-    let entry = auth.throttle.enter((ip, name), &password);
+    let entry = auth.throttle.enter(ip, name, &password);
     let (attempt, turn, subjects) = loop {
         let attempt = auth.throttle.begin(&entry).await?;
         let subjects = subjects(attempt.rules(), ip, name);

@@ -84,7 +84,7 @@ impl Default for Throttle {
 
 impl Throttle {
     /// Takes its place among others, which it keeps however often it has to begin anew.
-    pub fn enter(&self, (address, name): (IpAddr, &str), password: &Secret) -> Entry {
+    pub fn enter(&self, address: IpAddr, name: &str, password: &Secret) -> Entry {
         let (mut state, now) = (self.state(), self.now());
         let pair = state.book.pair(address, name);
         let candidate = state.returns.candidate(pair, password);

@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     body::{BodySource, pump},
+    counters::ExchangeCount,
     request::HttpRequest,
 };
 use super::door::{begin, call_of};
@@ -108,14 +109,22 @@ extern "C" fn send(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<Reply> {
         };
         let exchanges = Arc::clone(&scope.http);
         Ok(async move {
-            let counted = counters::Unfinished::new(Arc::clone(&exchanges));
-            let outcome = exchange(&exchanges, request, &end).await;
-            match outcome {
-                Ok((answer, place, max_bytes)) => Ok(reply(ctx, answer, (place, max_bytes), (end, counted))),
-                Err(fault) => Err(counted.failed(fault)),
+            let count = ExchangeCount::new(Arc::clone(&exchanges));
+            let max_bytes = request.max_bytes;
+            match exchange(&exchanges, request, &end).await {
+                Ok((answer, place)) => Ok(reply(ctx, answer, OpenExchange { end, count, place, max_bytes })),
+                Err(fault) => Err(count.failed(fault)),
             }
         })
     })
+}
+
+/// What an exchange has until the body of its answer is read.
+struct OpenExchange {
+    end: End,
+    count: ExchangeCount,
+    place: OwnedSemaphorePermit,
+    max_bytes: u64,
 }
 
 /// From the request to the head of its answer.
@@ -123,7 +132,7 @@ async fn exchange(
     exchanges: &HttpExchanges,
     request: HttpRequest,
     end: &End,
-) -> Result<(Answer, OwnedSemaphorePermit, u64), Fault> {
+) -> Result<(Answer, OwnedSemaphorePermit), Fault> {
     let HttpRequest { url, request, max_bytes, .. } = request;
     let work = async {
         let place = exchanges.place().await?;
@@ -137,25 +146,20 @@ async fn exchange(
     if !answer.body.is_empty() && announced.is_some_and(|length| length > max_bytes) {
         return Err(Fault::Http(ExchangeError::TooLarge(max_bytes)));
     }
-    Ok((answer, place, max_bytes))
+    Ok((answer, place))
 }
 
-fn reply(
-    ctx: CtxId,
-    answer: Answer,
-    (place, max_bytes): (OwnedSemaphorePermit, u64),
-    (end, counted): (End, counters::Unfinished),
-) -> Reply {
+fn reply(ctx: CtxId, answer: Answer, exchange: OpenExchange) -> Reply {
     let Answer { head, address, body, .. } = answer;
     let headers: Vec<_> =
         head.headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes())).collect();
     let address = address.to_string();
     let stream = if body.is_empty() {
-        counted.done(Outcome::Answered);
+        exchange.count.done(Outcome::Answered);
         Stream::NONE
     } else {
         let (source, feed) = BodySource::new(ctx);
-        tokio::spawn(pump(body, feed, max_bytes, (end, counted, place)));
+        tokio::spawn(pump(body, feed, exchange));
         Stream::new(source)
     };
     Reply {

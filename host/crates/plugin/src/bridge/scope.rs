@@ -136,7 +136,8 @@ impl CallScope {
     pub fn new(
         ctx: CtxId,
         caller: Arc<Caller>,
-        (request_id, trace): (RequestId, Option<Trace>),
+        request_id: RequestId,
+        trace: Option<Trace>,
         deadline: Instant,
     ) -> Self {
         Self {

@@ -17,7 +17,7 @@ fn lane() -> (Lane, Arc<Polls>) {
     let runtime = Handle::current();
     let watchdog = Arc::new(Watchdog::start(runtime.clone()).unwrap());
     let polls = Arc::new(Polls::default());
-    (Lane::new("tested", (7, PluginTag::NOBODY), watchdog, runtime, polls.clone()), polls)
+    (Lane::new("tested", 7, PluginTag::NOBODY, watchdog, runtime, polls.clone()), polls)
 }
 
 #[tokio::test]

@@ -69,7 +69,8 @@ impl RawInstance {
     pub fn create(
         library: &Library,
         host: HostApiRef,
-        (ctx, mark): (CtxId, PluginTag),
+        ctx: CtxId,
+        mark: PluginTag,
         about: &[u8],
         runtime: Handle,
         stop_limit: Duration,

@@ -157,7 +157,7 @@ async fn change_password(app: &Arc<App>, call: Call<NoQuery, Json<Passwords>>) -
             cardinal_store::users::by_id(&app.pools.core, caller.user_id).await?.and_then(|user| user.password_hash);
         Ok((stored.clone(), stored))
     };
-    let (stored, is_right) = login::check(&app.auth, &app.pools.core, (ip, name), body.current_password, find).await?;
+    let (stored, is_right) = login::check(&app.auth, &app.pools.core, ip, name, body.current_password, find).await?;
     if !is_right {
         return Err(wrong());
     }

@@ -60,7 +60,7 @@ async fn read(app: &Arc<App>, call: Call<Query<ReadQuery>>) -> ApiResult<Reply> 
     let (Begin::Now(place) | Begin::After(place) | Begin::Anew(place)) = begin;
     let (anew, told) = (matches!(begin, Begin::Anew(_)), matches!(begin, Begin::Now(_)));
     let begin = Beginning { place, anew, told, hello: format!("topics: {names}") };
-    Ok(Reading::begin(app, &call, (chosen, app.events.head()), slot, &begin).reply())
+    Ok(Reading::begin(app, &call, chosen, app.events.head(), slot, &begin).reply())
 }
 
 /// The events of some topics.

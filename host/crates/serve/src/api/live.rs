@@ -96,7 +96,8 @@ impl<F: Feed> Reading<F> {
     pub(super) fn begin(
         app: &Arc<App>,
         call: &CallHead,
-        (feed, head): (F, watch::Receiver<i64>),
+        feed: F,
+        head: watch::Receiver<i64>,
         slot: StreamSlot,
         begin: &Beginning,
     ) -> Self {

@@ -152,7 +152,7 @@ fn follow(app: &Arc<App>, call: &CallHead, tail: Arc<Tail>, least: Level, limit:
     };
     let hello = format!("lines on host {}", app.host_id);
     let begin = Beginning { place, anew, told: last_read.is_none(), hello };
-    Ok(Reading::begin(app, call, (Lines { tail, least }, head), slot, &begin).reply())
+    Ok(Reading::begin(app, call, Lines { tail, least }, head, slot, &begin).reply())
 }
 
 /// A plugin's lines of a level and graver ones.

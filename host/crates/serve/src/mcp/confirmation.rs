@@ -86,7 +86,9 @@ pub struct Confirmations {
 
 impl Confirmations {
     pub fn new(
-        (pool, audit, catalogue): (Pool, Arc<Audit>, Arc<Catalogue>),
+        pool: Pool,
+        audit: Arc<Audit>,
+        catalogue: Arc<Catalogue>,
         key: SealingKey,
         confirm: Confirm,
         base_url: &str,

@@ -85,7 +85,7 @@ pub(super) async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject)
         Ok(reply) => {
             let (status, headers) = (reply.status, reply.headers);
             match collect(entry, reply.body, deadline).await {
-                Ok(bytes) => result((entry, visit), status.as_u16(), &headers, &bytes),
+                Ok(bytes) => result(entry, visit, status.as_u16(), &headers, &bytes),
                 Err(detail) => failure(detail),
             }
         }
@@ -118,7 +118,7 @@ fn timed_out(entry: &ToolEntry) -> String {
     )
 }
 
-fn result((entry, visit): (&ToolEntry, &Visit), status: u16, headers: &HeaderMap, bytes: &[u8]) -> CallToolResult {
+fn result(entry: &ToolEntry, visit: &Visit, status: u16, headers: &HeaderMap, bytes: &[u8]) -> CallToolResult {
     let text = || String::from_utf8_lossy(bytes).into_owned();
     if status >= 400 {
         return failure(text());

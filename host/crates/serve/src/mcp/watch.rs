@@ -62,7 +62,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(mcp: Arc<Mcp>, credential: Credential, (caller, narrowing): (SharedCaller, Narrowing)) -> Self {
+    pub(super) fn new(mcp: Arc<Mcp>, credential: Credential, caller: SharedCaller, narrowing: Narrowing) -> Self {
         let stop = mcp.server.stop().clone();
         let (tools, rights, now) = (mcp.server.tool_changes(), mcp.auth.rights_changes(), Instant::now());
         // Both may have changed since the request was let in, and since the client listed the tools.

@@ -22,7 +22,8 @@ pub(super) fn head(
     cx: &Cx<'_>,
     caller: Option<SharedCaller>,
     request: Request<RequestBody>,
-    (route, params): (&Route<App>, Params),
+    route: &Route<App>,
+    params: Params,
 ) -> ApiResult<CallHead> {
     let (mut parts, incoming) = request.into_parts();
     strip_codings(&mut parts.headers);

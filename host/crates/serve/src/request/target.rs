@@ -104,7 +104,7 @@ impl<'a> Target<'a> {
         let bound = caller.clone().zip(credential);
         let answer = match self {
             Self::Core { route, params } => {
-                let mut call = read::head(cx, caller, request, (route, params))?; // 400, 415
+                let mut call = read::head(cx, caller, request, route, params)?; // 400, 415
                 Either::Left(async move {
                     read::body(&mut call, route).await?; // 413
                     let answer = (route.run)(app, call);

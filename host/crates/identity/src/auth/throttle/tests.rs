@@ -15,7 +15,7 @@ async fn begin_from<'t>(
     name: &str,
     password: &Secret,
 ) -> Result<Attempt<'t>, AuthError> {
-    throttle.begin(&throttle.enter((address, name), password)).await
+    throttle.begin(&throttle.enter(address, name, password)).await
 }
 
 async fn begin<'t>(throttle: &'t Throttle, name: &str) -> Result<Attempt<'t>, AuthError> {

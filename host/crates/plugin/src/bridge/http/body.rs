@@ -6,12 +6,9 @@ use std::{
 };
 
 use cardinal_plugin_abi::{Bytes, CtxId, Error, error, stream::Source};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 
-use super::{
-    End,
-    counters::{Outcome, Unfinished},
-};
+use super::{OpenExchange, counters::Outcome};
 use crate::{bridge::fault, context::Fault};
 use cardinal_base::http_client::{AnswerBody, ExchangeError};
 
@@ -51,12 +48,8 @@ impl Source for BodySource {
 }
 
 /// Reads the body to its end, or until the plugin has dropped its own. The place is free after that.
-pub(super) async fn pump(
-    mut body: AnswerBody,
-    feed: mpsc::Sender<Piece>,
-    max_bytes: u64,
-    (end, counted, place): (End, Unfinished, OwnedSemaphorePermit),
-) {
+pub(super) async fn pump(mut body: AnswerBody, feed: mpsc::Sender<Piece>, exchange: OpenExchange) {
+    let OpenExchange { end, count, place, max_bytes } = exchange;
     // So that the end can be put there when nobody reads.
     let Ok(last) = feed.clone().reserve_owned().await else { return };
     let outcome = end.cut_short(read(&mut body, &feed, max_bytes)).await;
@@ -64,10 +57,10 @@ pub(super) async fn pump(
     drop(place);
     match outcome {
         Ok(()) => {
-            counted.done(Outcome::Answered);
+            count.done(Outcome::Answered);
             last.send(Piece::End(Ok(())));
         }
-        Err(fault) => drop(last.send(Piece::End(Err(counted.failed(fault))))),
+        Err(fault) => drop(last.send(Piece::End(Err(count.failed(fault))))),
     }
 }
 

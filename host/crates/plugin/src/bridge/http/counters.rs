@@ -78,13 +78,13 @@ impl Counters {
     }
 }
 
-/// An exchange that is not counted yet. Dropped so, it was cancelled.
-pub(super) struct Unfinished {
+/// Counts an exchange when it is over. Dropped before, it was cancelled.
+pub(super) struct ExchangeCount {
     exchanges: Arc<HttpExchanges>,
     outcome: Outcome,
 }
 
-impl Unfinished {
+impl ExchangeCount {
     pub(super) fn new(exchanges: Arc<HttpExchanges>) -> Self {
         Self { exchanges, outcome: Outcome::Cancelled }
     }
@@ -105,7 +105,7 @@ impl Unfinished {
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for ExchangeCount {
     fn drop(&mut self) {
         self.exchanges.counters.count(self.outcome);
     }
