@@ -112,7 +112,7 @@ pub struct Visit<'a> {
 
 /// Reads the feed or sitemap at `url`, of whatever type; a file that is packed itself (`sitemap.xml.gz`) is unpacked.
 pub async fn feed(visit: Visit<'_>, turn: Turn, url: &Url) -> Result<Page, FetchError> {
-    match follow(visit, turn, url, &FEED, None).await? {
+    match follow(visit, turn, url, &FEED, None).await?.0 {
         Fetched::Page(page) => Ok(Page { body: exchange::unpacked(page.body, MAX_FEED).await?, ..page }),
         Fetched::Unchanged(_) => Err(FetchError::Status(StatusCode::NOT_MODIFIED)),
     }
@@ -121,8 +121,14 @@ pub async fn feed(visit: Visit<'_>, turn: Turn, url: &Url) -> Result<Page, Fetch
 /// Reads the HTML page at `url`, unless it is still the one that `known` came from.
 ///
 /// Follows redirects: each step is checked, and asks its site's permission, like the first. `turn`
-/// is the one at the site of `url`; a step to another site gives it up and waits for one there.
-pub async fn page(visit: Visit<'_>, turn: Turn, url: &Url, known: Option<&Validators>) -> Result<Fetched, FetchError> {
+/// is the one at the site of `url`; a step to another site gives it up and waits for one there. The turn that it comes
+/// to is given back: who waits for it finds the page in the cache when it is kept before that turn ends.
+pub async fn page(
+    visit: Visit<'_>,
+    turn: Turn,
+    url: &Url,
+    known: Option<&Validators>,
+) -> Result<(Fetched, Turn), FetchError> {
     follow(visit, turn, url, &PAGE, known).await
 }
 
@@ -132,7 +138,7 @@ async fn follow(
     url: &Url,
     wanted: &Wanted,
     known: Option<&Validators>,
-) -> Result<Fetched, FetchError> {
+) -> Result<(Fetched, Turn), FetchError> {
     let mut url = url.clone();
     let mut left = wanted.timeout;
     for _ in 0..=MAX_REDIRECTS {
@@ -145,7 +151,7 @@ async fn follow(
         let known = known.filter(|known| known.url == url);
         let step = timeout(left, step(visit, &mut turn, &url, wanted, known));
         match step.await.unwrap_or(Err(FetchError::Timeout))? {
-            Step::There(fetched) => return Ok(fetched),
+            Step::There(fetched) => return Ok((fetched, turn)),
             Step::Redirect(to) => url = to,
         }
         left = left.saturating_sub(begun.elapsed());

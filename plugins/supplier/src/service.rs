@@ -97,9 +97,10 @@ async fn read(
     let validators = known.as_ref().map(|known| &known.validators);
     let visit = Visit { ctx, sites: &SITES, manners: &settings.manners() };
     let fetched = fetch::page(visit, turn, address, validators).await;
+    let (fetched, _turn) = fetched.map_err(|error| failed(ctx, address, error))?;
     let read_at = OffsetDateTime::now_utc();
     let fetched_at = read_at.truncate_to_second();
-    let (product, validators) = match (fetched.map_err(|error| failed(ctx, address, error))?, known) {
+    let (product, validators) = match (fetched, known) {
         (Fetched::Unchanged(validators), Some(known)) => {
             ctx.metrics().count("pages_unchanged", 1);
             (Product { fetched_at, ..known.product }, validators)

@@ -33,7 +33,7 @@ impl Web {
     async fn visit(&self, path: &str, manners: &Manners, known: Option<&Validators>) -> Result<Fetched, FetchError> {
         let (sites, ctx, url) = (Sites::default(), self.0.context(), url(path));
         let turn = sites.turn(&url, manners.delay).await.unwrap();
-        fetch::page(Visit { ctx: &ctx, sites: &sites, manners }, turn, &url, known).await
+        fetch::page(Visit { ctx: &ctx, sites: &sites, manners }, turn, &url, known).await.map(|(fetched, _)| fetched)
     }
 
     async fn get(&self, path: &str) -> Result<Page, FetchError> {
