@@ -456,3 +456,32 @@ async fn a_tool_of_the_core_that_writes_shows_what_it_would_change() {
     assert_ne!(result(&key.mcp(&message).await)["isError"], true);
     assert_eq!(owner.read_card(card["id"].as_str().unwrap()).await["title"], "After");
 }
+
+#[tokio::test]
+async fn nobody_is_asked_about_a_change_of_a_card_that_would_fail() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let key = owner.key(&["mcp:use", "cards:write"]).await;
+    let card = owner.card("Before").await;
+    for (tool, arguments, told) in [
+        (
+            "cards_update",
+            json!({"id": card["id"], "version": 7, "title": "After"}),
+            "version-mismatch: It is at version 1",
+        ),
+        (
+            "cards_update",
+            json!({"id": "01890000-0000-7000-8000-000000000000", "version": 1, "title": "After"}),
+            "not-found",
+        ),
+        ("cards_update", json!({"id": card["id"], "version": 1, "sku": " x"}), "invalid-request"),
+        ("cards_create", json!({"title": " ", "sku": "x"}), "invalid-request"),
+    ] {
+        let params = json!({"name": tool, "arguments": arguments});
+        let message = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params});
+        let refused = result(&key.mcp(&message).await);
+        let text = refused["content"][0]["text"].as_str().unwrap_or_default();
+        assert!(refused["isError"] == true && text.starts_with(told), "{arguments}: {refused}");
+        assert!(refused["_meta"]["cardinal/confirmation"].is_null(), "{refused}");
+    }
+}

@@ -130,7 +130,8 @@ pub enum Precondition {
 }
 
 impl Precondition {
-    pub(super) fn check(&self, current: i64) -> Result<(), StoreError> {
+    /// Refuses a card that is at another version.
+    pub fn check(&self, current: i64) -> Result<(), StoreError> {
         match self {
             Self::Versions(versions) if !versions.contains(&current) => Err(StoreError::VersionMismatch { current }),
             _ => Ok(()),

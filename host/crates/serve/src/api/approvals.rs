@@ -143,9 +143,10 @@ async fn approve(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 async fn deny(app: &Arc<App>, call: Call<NoQuery, MaybeJson<Refusal>>) -> ApiResult<Reply> {
-    let approval = find(app, &call).await?;
     let refusal = call.body()?;
-    decide(app, &call, &approval, Decision::Deny(refusal.reason()?)).await
+    let reason = refusal.reason()?;
+    let approval = find(app, &call).await?;
+    decide(app, &call, &approval, Decision::Deny(reason)).await
 }
 
 async fn decide(app: &App, call: &CallHead, approval: &Approval, decision: Decision<'_>) -> ApiResult<Reply> {

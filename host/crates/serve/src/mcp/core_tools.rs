@@ -91,10 +91,13 @@ impl CoreTool {
 
     /// Refuses a call of which it is plain already that it would fail: nobody is asked about it.
     pub(super) async fn check(&self, cards: &Cards, visit: &Visit, arguments: &JsonObject) -> Option<CallToolResult> {
-        match self.action {
-            Action::BulkUpdate => self.failed(visit, bulk::check(cards, visit, arguments).await.err()?).into(),
-            _ => None,
-        }
+        let outcome = match self.action {
+            Action::BulkUpdate => bulk::check(cards, visit, arguments).await,
+            Action::Create => write::check_new(visit, arguments),
+            Action::Update => write::check_update(cards, visit, arguments).await,
+            _ => Ok(()),
+        };
+        Some(self.failed(visit, outcome.err()?))
     }
 
     fn failed(&self, visit: &Visit, error: ApiError) -> CallToolResult {

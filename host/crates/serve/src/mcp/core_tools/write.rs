@@ -13,16 +13,24 @@ use crate::http::error::{ApiError, ApiResult};
 use crate::mcp::Visit;
 use cardinal_base::{exact, input};
 use cardinal_cards::{
-    card::{Card, NewCard},
-    patch::CardPatch,
+    card::{Card, CardContent, NewCard},
+    patch::{CardPatch, Change},
 };
 use cardinal_store::cards::{self, Precondition};
 
+/// Refuses fields that no card may have.
+pub(super) fn check_new(visit: &Visit, arguments: &JsonObject) -> ApiResult<()> {
+    new_card(visit, arguments).map(drop)
+}
+
 pub(super) async fn create(cards: &Cards, visit: &Visit, arguments: JsonObject) -> ApiResult<Answer> {
-    let sent = as_sent(visit, &arguments)?;
-    let fields = exact::<NewCard>(&sent)?.check()?;
+    let fields = new_card(visit, &arguments)?;
     let card = cards::insert(&cards.pool, Uuid::now_v7(), fields, &visit.caller.actor()).await?;
     written(cards, &card).await
+}
+
+fn new_card(visit: &Visit, arguments: &JsonObject) -> ApiResult<CardContent> {
+    Ok(exact::<NewCard>(&as_sent(visit, arguments)?)?.check()?)
 }
 
 #[derive(Deserialize)]
@@ -31,15 +39,37 @@ struct Target {
     version: i64,
 }
 
+/// What `cards_update` is asked to do.
+struct Update {
+    id: Uuid,
+    precondition: Precondition,
+    /// As it was sent, without the members that are no fields of a card.
+    sent: Box<RawValue>,
+    change: Change,
+}
+
+impl Update {
+    fn read(visit: &Visit, arguments: JsonObject) -> ApiResult<Self> {
+        let mut sent = as_sent(visit, &arguments)?;
+        let target: Target = serde_json::from_value(Value::Object(arguments)).map_err(ApiError::internal)?;
+        sent.remove("id");
+        sent.remove("version");
+        let change = exact::<CardPatch>(&sent)?.check()?;
+        let precondition = Precondition::Versions(vec![target.version]);
+        Ok(Self { id: card_id(&target.id)?, precondition, sent: raw(&sent)?, change })
+    }
+}
+
+/// Refuses fields that no card may have, a card that is not there, and one that is at another version.
+pub(super) async fn check_update(cards: &Cards, visit: &Visit, arguments: &JsonObject) -> ApiResult<()> {
+    let update = Update::read(visit, arguments.clone())?;
+    let card = cards.catalogue.card(update.id).await?;
+    Ok(update.precondition.check(card.version)?)
+}
+
 pub(super) async fn update(cards: &Cards, visit: &Visit, arguments: JsonObject) -> ApiResult<Answer> {
-    let mut sent = as_sent(visit, &arguments)?;
-    let target: Target = serde_json::from_value(Value::Object(arguments)).map_err(ApiError::internal)?;
-    sent.remove("id");
-    sent.remove("version");
-    let change = exact::<CardPatch>(&sent)?.check()?;
-    let (sent, precondition) = (raw(&sent)?, Precondition::Versions(vec![target.version]));
-    let actor = visit.caller.actor();
-    let card = cards::update(&cards.pool, card_id(&target.id)?, &change, &sent, &precondition, &actor).await?;
+    let Update { id, precondition, sent, change } = Update::read(visit, arguments)?;
+    let card = cards::update(&cards.pool, id, &change, &sent, &precondition, &visit.caller.actor()).await?;
     written(cards, &card).await
 }
 
