@@ -474,8 +474,8 @@ async fn nobody_is_asked_about_a_change_of_a_card_that_would_fail() {
             json!({"id": "01890000-0000-7000-8000-000000000000", "version": 1, "title": "After"}),
             "not-found",
         ),
-        ("cards_update", json!({"id": card["id"], "version": 1, "sku": " x"}), "invalid-request"),
-        ("cards_create", json!({"title": " ", "sku": "x"}), "invalid-request"),
+        ("cards_update", json!({"id": card["id"], "version": 1, "sku": " x"}), "validation-failed"),
+        ("cards_create", json!({"title": " ", "sku": "x"}), "validation-failed"),
     ] {
         let params = json!({"name": tool, "arguments": arguments});
         let message = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params});
