@@ -89,7 +89,7 @@ const SCAN_WAIT: Duration = Duration::from_secs(10);
 const PLUGIN_WAIT: Duration = Duration::from_secs(15);
 
 /// Which host this is, and what opens its plugins' secrets.
-pub struct Own {
+pub struct HostIdentity {
     pub host: Uuid,
     pub key: SealingKey,
 }
@@ -151,7 +151,7 @@ impl Registry {
     /// The thread that watches over plugins can't be started.
     pub fn new(
         config: &Config,
-        own: Own,
+        own: HostIdentity,
         services: Arc<Services>,
         supervisor: SupervisorLink,
         quarantine: Arc<Quarantine>,

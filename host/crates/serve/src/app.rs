@@ -39,7 +39,7 @@ use cardinal_plugin_host::{
     context::Services,
     probe::Prober,
     quarantine::Quarantine,
-    registry::{Own, Registry},
+    registry::{HostIdentity, Registry},
     watchdog::Watchdog,
 };
 use cardinal_store::{
@@ -139,7 +139,7 @@ impl App {
         let key = SealingKey::import(&start.sealing_key).context("the supervisor sent no key for plugins' settings")?;
         let (quarantine_too, counted) = (Arc::clone(&quarantine), Arc::clone(&telemetry));
         let supervisor = link.clone();
-        let own = Own { host: start.host_id, key: key.clone() };
+        let own = HostIdentity { host: start.host_id, key: key.clone() };
         let plugins = Arc::new(Registry::new(&config, own, services, link, quarantine_too, clock.clone(), counted)?);
         let hosts = Hosts::new(&base_url, &config.http.allowed_hosts, &config.http.proxy_hosts);
         let shares_origin = !hosts.set_the_proxy_apart() && config.http.admin_listen_addr.is_none();

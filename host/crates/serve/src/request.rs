@@ -3,7 +3,7 @@
 mod checks;
 mod cx;
 mod deadline;
-mod entrance;
+mod identify;
 mod plugin_call;
 mod read;
 mod revocable;
@@ -118,7 +118,7 @@ async fn answer<'a>(app: &'a Arc<App>, cx: &mut Cx<'a>, peer: Peer, request: Req
         return reply; // preflight, the Admin UI's files
     }
     let place = app.routes.find(request.uri().path()); // 404, not said yet: only the known learn what exists
-    let caller = entrance::enter(app, cx, peer, &request, &place).await?; // 401, 429, 503
+    let caller = identify::caller(app, cx, peer, &request, &place).await?; // 401, 429, 503
     let mut plugin = None;
     let target = Target::find(app, place?, &cx.method, cx.uri.path(), &mut plugin).await?; // 404, 405, 503
     target.authorize(app, caller.as_ref())?; // 401, 403

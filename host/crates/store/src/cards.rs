@@ -91,7 +91,8 @@ pub async fn insert(pool: &Pool, id: Uuid, fields: CardContent, actor: &Value) -
                SELECT $6, c.id, c.version, $7, 'create', $8 FROM c) \
          SELECT {COLUMNS} FROM c"
     );
-    let change = Told { version: None, title: &title, sku: &sku, status: status.name(), attributes: &attributes };
+    let change =
+        HistoryFields { version: None, title: &title, sku: &sku, status: status.name(), attributes: &attributes };
     let (attributes, change) = (Json(&attributes), Json(&change));
     let statement = client.prepare_cached(&sql).await?;
     let row = client
@@ -103,7 +104,7 @@ pub async fn insert(pool: &Pool, id: Uuid, fields: CardContent, actor: &Value) -
 
 /// What the history says of all fields.
 #[derive(Debug, Serialize)]
-struct Told<'a, A: Serialize> {
+struct HistoryFields<'a, A: Serialize> {
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<i64>,
     title: &'a str,
@@ -183,7 +184,7 @@ pub async fn restore_version(
     pool.note_message(earlier.attributes.size());
     let Some(card) = store(&transaction, id, &earlier).await? else { return Ok(card) };
     let Fields { title, sku, status, attributes } = &earlier;
-    let change = Told { version: Some(version), title, sku, status, attributes };
+    let change = HistoryFields { version: Some(version), title, sku, status, attributes };
     remember(&transaction, &card, actor, "restore", &Json(&change)).await?;
     transaction.commit().await?;
     Ok(card)

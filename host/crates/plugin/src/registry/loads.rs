@@ -25,7 +25,7 @@ use cardinal_package::{
 };
 
 /// How long a scan waits for what it has begun to load; what takes longer is put into service when it is done.
-const SCAN_PATIENCE: Duration = Duration::from_secs(1);
+const SCAN_TIMEOUT: Duration = Duration::from_secs(1);
 type Outcome = Result<Service, PackageError>;
 
 /// All of them.
@@ -85,7 +85,7 @@ impl Loads {
 
     /// Waits for loads as long as a scan may; those that are not done by then stay under way. Gives what became of each.
     pub(super) async fn wait(&self, begun: Vec<Load>) -> Vec<(Load, Option<Outcome>)> {
-        let deadline = Instant::now() + SCAN_PATIENCE;
+        let deadline = Instant::now() + SCAN_TIMEOUT;
         let mut waited = Vec::with_capacity(begun.len());
         for mut load in begun {
             let outcome = timeout_at(deadline, &mut load.outcome).await;

@@ -14,7 +14,7 @@ use crate::{
 use cardinal_identity::auth::caller::SharedCaller;
 
 /// The caller, whose call is charged; `None` where everybody may come in, or nothing is.
-pub(super) async fn enter<'a>(
+pub(super) async fn caller<'a>(
     app: &Arc<App>,
     cx: &mut Cx<'a>,
     peer: Peer,
