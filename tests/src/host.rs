@@ -195,9 +195,19 @@ impl Host {
 
     /// The first process of its own PostgreSQL, whose children the others are.
     pub fn postgres_pid(&self) -> i32 {
+        self.find_postgres().unwrap_or_else(|| panic!("no PostgreSQL among {:?}", descendants(self.supervisor_pid())))
+    }
+
+    fn find_postgres(&self) -> Option<i32> {
         let family = descendants(self.supervisor_pid());
-        let postgres = family.iter().find(|(_, line)| line.split(' ').any(|part| part.ends_with("/postgres")));
-        postgres.unwrap_or_else(|| panic!("no PostgreSQL among {family:?}")).0
+        family.iter().find(|(_, line)| line.split(' ').any(|part| part.ends_with("/postgres"))).map(|(pid, _)| *pid)
+    }
+
+    /// Waits until another PostgreSQL runs than `before`, which was killed, and the host is ready on it: until it has
+    /// noticed, it says that it is ready.
+    pub async fn ready_on_another_postgres(&self, before: i32) {
+        eventually("another PostgreSQL runs", async || self.find_postgres().filter(|now| *now != before)).await;
+        self.ready_again().await;
     }
 
     /// Waits until one that was ready before is so again.

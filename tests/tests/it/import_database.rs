@@ -61,11 +61,12 @@ async fn an_import_goes_on_where_it_was_when_the_database_is_back() {
     sender.send(piece(0)).await.unwrap();
     let job = job_of(owner, &request_id, 1).await;
     for round in 0..3 {
-        kill_process(Pid::from_raw(host.postgres_pid()).unwrap(), Signal::KILL).unwrap();
+        let server = host.postgres_pid();
+        kill_process(Pid::from_raw(server).unwrap(), Signal::KILL).unwrap();
         for number in 1..10 {
             sender.send(piece(round * 9 + number)).await.unwrap();
         }
-        host.ready_again().await;
+        host.ready_on_another_postgres(server).await;
     }
     drop(sender);
     let job = over(owner, job["id"].as_str().unwrap()).await;
