@@ -108,13 +108,13 @@ async fn open_list(
     client: &Connection,
     wanted: &Wanted<'_>,
     known: Option<Count>,
-) -> Result<(Walked, Count), StoreError> {
+) -> Result<(FoundCards, Count), StoreError> {
     let count = match known {
         Some(count) => count,
         None => all(client).await?,
     };
     let Rows { rows, is_cut, largest } = statements::open_list(wanted)?.rows_at_once(client).await?;
-    Ok((Walked { cards: rows, is_cut, largest, is_complete: true }, count))
+    Ok((FoundCards { cards: rows, is_cut, largest, is_complete: true }, count))
 }
 
 /// A page that is being read, as if there were these groups and no others.
@@ -125,7 +125,7 @@ struct Reading<'a> {
 }
 
 /// What a walk has come upon.
-struct Walked {
+struct FoundCards {
     cards: Vec<Row>,
     is_cut: bool,
     /// The bytes of the largest row.
@@ -135,11 +135,11 @@ struct Walked {
 }
 
 /// There are other groups by now.
-struct Outdated;
+struct GroupsChange;
 
 impl Reading<'_> {
     /// None when there are other groups by now.
-    async fn page(&self, known: Option<Count>) -> Result<Option<(Walked, Count)>, StoreError> {
+    async fn page(&self, known: Option<Count>) -> Result<Option<(FoundCards, Count)>, StoreError> {
         if !statements::is_selective(self.wanted, self.groups) {
             let Ok(walked) = self.walk(None).await? else { return Ok(None) };
             let count = match known {
@@ -156,7 +156,7 @@ impl Reading<'_> {
     }
 
     /// A page of what is picked card by card.
-    async fn selected(&self, known: Count) -> Result<Option<(Walked, Count)>, StoreError> {
+    async fn selected(&self, known: Count) -> Result<Option<(FoundCards, Count)>, StoreError> {
         let can_gather = statements::can_gather(self.wanted.filter);
         if !can_gather || !known.exact || known.cards > FEW {
             let mut steps = self.first_steps(known);
@@ -175,7 +175,7 @@ impl Reading<'_> {
             match self.gather(known).await? {
                 Ok(Some(found)) => return Ok(Some(found)),
                 Ok(None) => {}
-                Err(Outdated) => return Ok(None),
+                Err(GroupsChange) => return Ok(None),
             }
         }
         let walked = self.walk(None).await?;
@@ -224,28 +224,28 @@ impl Reading<'_> {
         Ok(plan.as_ref().map_or(0, planned_rows))
     }
 
-    async fn walk(&self, steps: Option<u32>) -> Result<Result<Walked, Outdated>, StoreError> {
+    async fn walk(&self, steps: Option<u32>) -> Result<Result<FoundCards, GroupsChange>, StoreError> {
         let statement = statements::walk(self.wanted, self.groups, steps)?;
         let Rows { mut rows, is_cut, largest } = statement.rows(self.client).await?.ok_or_else(too_long)?;
         if rows.first().is_some_and(|row| self.is_outdated(row)) {
-            return Ok(Err(Outdated));
+            return Ok(Err(GroupsChange));
         }
         let has_ended = rows.last().is_some_and(|row| row.get(ENDING));
         rows.retain(has_card);
         let is_full = is_cut || rows.len() > self.wanted.limit as usize;
-        Ok(Ok(Walked { cards: rows, is_cut, largest, is_complete: steps.is_none() || is_full || has_ended }))
+        Ok(Ok(FoundCards { cards: rows, is_cut, largest, is_complete: steps.is_none() || is_full || has_ended }))
     }
 
     /// None when it takes too long.
-    async fn gather(&self, known: Count) -> Result<Result<Option<(Walked, Count)>, Outdated>, StoreError> {
+    async fn gather(&self, known: Count) -> Result<Result<Option<(FoundCards, Count)>, GroupsChange>, StoreError> {
         let statement = statements::gathering(self.wanted, self.groups, self.goes_by_time().await?)?;
         let Some(Rows { mut rows, is_cut, largest }) = statement.rows(self.client).await? else { return Ok(Ok(None)) };
         if rows.first().is_some_and(|row| self.is_outdated(row)) {
-            return Ok(Err(Outdated));
+            return Ok(Err(GroupsChange));
         }
         let count = rows.first().map_or(known, |row| Count { cards: row.get(ENDING), exact: true });
         rows.retain(has_card);
-        Ok(Ok(Some((Walked { cards: rows, is_cut, largest, is_complete: true }, count))))
+        Ok(Ok(Some((FoundCards { cards: rows, is_cut, largest, is_complete: true }, count))))
     }
 
     fn is_outdated(&self, row: &Row) -> bool {
@@ -292,7 +292,7 @@ impl Wanted<'_> {
         i64::from(self.limit) + 1
     }
 
-    fn page(&self, client: Connection, found: Walked, count: Count) -> Page {
+    fn page(&self, client: Connection, found: FoundCards, count: Count) -> Page {
         if found.is_cut {
             drop(client.detach());
         }
