@@ -1,5 +1,7 @@
 //! Schema roles that were left open: by a process that was killed in the middle of a step, or by an older version.
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 
 use super::TURN_TIMEOUT;
@@ -23,6 +25,11 @@ const CLOSE_UNUSED: &str = "
       WHERE pg_catalog.replace(s.plugin, '-', '_') = u.plugin AND h.seen_at > pg_catalog.now() - interval '15 seconds')";
 /// Of plugins that have no step under way.
 const IDLE_ROWS: &str = "FOR UPDATE SKIP LOCKED";
+/// The server may take a moment to end the sessions of a process that was killed; until then they look like a step.
+const ENDING_TRIES: u32 = 8;
+const ENDING_PAUSE: Duration = Duration::from_millis(250);
+const OPEN_SCHEMA_ROLES: &str =
+    "SELECT FROM pg_catalog.pg_roles WHERE pg_catalog.starts_with(rolname::text, $1 || 's_') AND rolcanlogin LIMIT 1";
 
 /// Closes every schema role that has no step under way, and ends what it still runs.
 ///
@@ -30,11 +37,19 @@ const IDLE_ROWS: &str = "FOR UPDATE SKIP LOCKED";
 /// As the server reports them.
 pub async fn close_left_open(provisioner: &ConnectParams, names: &RoleNames) -> anyhow::Result<()> {
     close(provisioner, names, IDLE_ROWS).await?;
-    close_unused(provisioner, names).await
+    let client = connect::connect(provisioner).await.context("logging in as the provisioner")?;
+    for _ in 0..ENDING_TRIES {
+        let open = client.query_opt(OPEN_SCHEMA_ROLES, &[&names.prefix()]).await.context("looking for open roles")?;
+        if open.is_none() {
+            break;
+        }
+        tokio::time::sleep(ENDING_PAUSE).await;
+        close(provisioner, names, IDLE_ROWS).await?;
+    }
+    close_unused(&client, names).await
 }
 
-async fn close_unused(provisioner: &ConnectParams, names: &RoleNames) -> anyhow::Result<()> {
-    let client = connect::connect(provisioner).await.context("logging in as the provisioner")?;
+async fn close_unused(client: &tokio_postgres::Client, names: &RoleNames) -> anyhow::Result<()> {
     match client.execute(CLOSE_UNUSED, &[&names.prefix()]).await {
         Ok(_) => Ok(()),
         // Or a race with a step that opens the login.
