@@ -12,14 +12,12 @@ use std::{
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     os::unix::{net::UnixStream as StdUnixStream, process::ExitStatusExt as _},
     process::{Child, ExitStatus},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     thread,
     time::Duration,
 };
 
+use parking_lot::{Condvar, Mutex};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::{
@@ -35,7 +33,7 @@ use super::{ProbeCommand, SETTINGS_LIMIT, TIME_LIMIT, started::Started};
 
 /// Library, output, errors, control.
 const DESCRIPTORS: usize = 4;
-/// Far more than the worker has at work at a time.
+/// More than the worker has at work at a time: what has answered may still be ending. Further requests wait in the socket.
 const MAX_PROBES: usize = 16;
 /// The worker ends a probe before that; both of its steps and the rest have time.
 const MAX_PROBE_TIME: Duration = TIME_LIMIT.saturating_mul(3);
@@ -95,28 +93,52 @@ struct StartRequest {
 /// # Errors
 /// The socket cannot be read.
 pub fn serve(socket: OwnedFd, command: &ProbeCommand) -> io::Result<()> {
-    let running = Arc::new(AtomicUsize::new(0));
+    let running = Arc::new(Running::default());
     let mut buffer = vec![0; 1 + SETTINGS_LIMIT];
     loop {
+        running.wait_for_room();
         let request = match receive(&socket, &mut buffer)? {
             Received::End => return Ok(()),
             // Its descriptors are closed, by which the worker sees that there is no probe.
             Received::Junk => continue,
-            Received::Request(_) if running.load(Ordering::Relaxed) >= MAX_PROBES => continue,
             Received::Request(request) => request,
         };
-        running.fetch_add(1, Ordering::Relaxed);
+        running.add();
         let (counted, command) = (Arc::clone(&running), command.clone());
         let started = thread::Builder::new().name("probe".to_owned()).spawn(move || {
             if let Err(error) = run(request, &command) {
                 // Standard error is the worker's, whose lines the host logs.
                 let _ = writeln!(io::stderr(), "failed to start a probe: {error}");
             }
-            counted.fetch_sub(1, Ordering::Relaxed);
+            counted.remove();
         });
         if started.is_err() {
-            running.fetch_sub(1, Ordering::Relaxed);
+            running.remove();
         }
+    }
+}
+
+/// How many probes there are, until each has ended and its end was told.
+#[derive(Default)]
+struct Running {
+    probes: Mutex<usize>,
+    ended: Condvar,
+}
+
+impl Running {
+    /// Not for longer than a probe may take.
+    fn wait_for_room(&self) {
+        let mut probes = self.probes.lock();
+        self.ended.wait_while(&mut probes, |probes| *probes >= MAX_PROBES);
+    }
+
+    fn add(&self) {
+        *self.probes.lock() += 1;
+    }
+
+    fn remove(&self) {
+        *self.probes.lock() -= 1;
+        self.ended.notify_one();
     }
 }
 
@@ -203,6 +225,12 @@ mod tests {
         text
     }
 
+    async fn first_line(started: &mut Started) -> String {
+        let (output, _) = started.outputs().unwrap();
+        let mut lines = tokio::io::AsyncBufReadExt::lines(tokio::io::BufReader::new(output));
+        lines.next_line().await.unwrap().unwrap_or_default()
+    }
+
     #[tokio::test]
     async fn a_probe_gets_the_library_and_its_end_is_heard_of() {
         let starter = starter("/bin/cat /proc/self/fd/0; echo \" $0 $1\"; kill -SEGV $$");
@@ -227,6 +255,22 @@ mod tests {
         tokio::io::AsyncReadExt::read_to_end(&mut output, &mut Vec::new()).await.unwrap();
         let minute = Timespec { tv_sec: 60, tv_nsec: 0 };
         assert_eq!(poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&minute)).unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn requests_beyond_the_bound_wait_for_their_turn() {
+        let starter = starter("echo fine; exec sleep 1000");
+        let library = SealedLibrary::seal(b"bytes").unwrap();
+        let mut all: Vec<_> =
+            (0..MAX_PROBES + 4).map(|_| starter.start(library.fd(), "{}").unwrap()).collect();
+        let waiting = all.split_off(MAX_PROBES);
+        for started in &mut all {
+            assert_eq!(first_line(started).await, "fine");
+        }
+        drop(all);
+        for mut started in waiting {
+            assert_eq!(first_line(&mut started).await, "fine");
+        }
     }
 
     #[tokio::test]

@@ -30,11 +30,11 @@ unix_socket_directories = '../run'
 port = 5432
 password_encryption = 'scram-sha-256'
 # The host divides them: its own sessions come first, plugins have what is left (db/plugin_schema/connections.rs).
-max_connections = 400
+max_connections = 800
 # A connection that does not log in holds a place that nothing else bounds.
 authentication_timeout = 5s
 # Room for what plugins' sessions lock between two looks of the watch that ends them (db/session_watch.rs).
-max_locks_per_transaction = 320
+max_locks_per_transaction = 160
 shared_buffers = 128MB
 dynamic_shared_memory_type = 'posix'
 jit = off
