@@ -11,11 +11,12 @@ use serde_json::Value;
 use super::{
     compat,
     manifest::{Hints, Manifest, Warning, hints},
+    owners::Owners,
     package::{self, MANIFEST, Package},
     preflight,
     signature::{Keys, Signed},
     state::{Code, Refusal},
-    trust::{Owners, TrustRule},
+    trust::TrustRule,
 };
 
 /// A file or folder of the plugins folder that is meant to be a package.

@@ -8,8 +8,9 @@ use super::{
     agreement::{self, AgreedRoute, Validators},
     call::{CallParts, PathParams, PluginReply},
     context::Services,
+    exports::{Export, ExportKind},
     guard::{Called, Guard},
-    instance::{Export, ExportKind, Instance},
+    instance::Instance,
 };
 use crate::error::CallError;
 use cardinal_observe::{Telemetry, meter::Meter};

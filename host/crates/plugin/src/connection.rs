@@ -35,7 +35,7 @@ use self::{
     prepared::{PreparedStatement, RawParam},
     session::{Session, Sessions},
 };
-use super::context::Fault;
+use super::fault::Fault;
 use cardinal_control::link::PluginDatabase;
 use cardinal_database::connect::{ConnectParams, SocketDir};
 

@@ -3,6 +3,7 @@
 
 mod started;
 pub mod starter;
+mod unanswered;
 
 use std::{
     ffi::OsString,
@@ -25,8 +26,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReade
 
 use self::{started::Started, starter::ProbeStarter};
 use super::{
-    bridge::unanswered,
-    instance::{Export, exports, not_made},
+    exports::{self, Export},
     library::{self, Library, SealedLibrary, trial},
 };
 use cardinal_package::state::{Code, Refusal};
@@ -292,7 +292,7 @@ pub fn child(settings: String) -> io::Result<()> {
     write_answer(&Answer::Opened)?;
     write_answer(&match trial::exports(&library, unanswered::host_api(settings)) {
         Ok(list) => Answer::Made(String::from_utf8_lossy(list.get()).into_owned()),
-        Err(reason) => Answer::NotMade(not_made(reason)),
+        Err(reason) => Answer::NotMade(reason.into()),
     })
 }
 

@@ -14,7 +14,7 @@ use tokio_postgres::{Client, Statement};
 
 use crate::{
     keyed_tables::{KEYED, STRONG_MODES},
-    prepare,
+    sql_failure,
 };
 
 use cardinal_database::{
@@ -290,7 +290,7 @@ impl<'a> Watch<'a> {
         let plugin = roles::plugin_of(role).unwrap_or_default();
         match self.session.execute(close, &[&name, &CLOSED_SECONDS]).await {
             Ok(_) => {}
-            Err(error) if prepare::lacks_function(&error) => {
+            Err(error) if sql_failure::lacks_function(&error) => {
                 tracing::warn!(
                     plugin,
                     "the plugin's login stays open: run the output of `cardinal database bootstrap-sql`"

@@ -300,16 +300,6 @@ pub async fn purge(reaper: &Pool, id: Uuid) -> Result<(), StoreError> {
     }
 }
 
-/// What forbids the removal names its schema, and so the plugin: a foreign key, or a constraint that its action breaks
-/// (`ON DELETE SET NULL` on a column that is NOT NULL).
-pub(super) fn card_in_use(error: tokio_postgres::Error) -> StoreError {
-    let in_use = error.as_db_error().filter(|fault| fault.code().code().starts_with("23"));
-    match in_use.and_then(|fault| fault.schema()).and_then(|schema| schema.strip_prefix("plugin_")) {
-        Some(plugin) => StoreError::CardInUse { plugin: plugin.replace('_', "-") },
-        None => error.into(),
-    }
-}
-
 async fn lock(transaction: &Transaction<'_>, id: Uuid) -> Result<Card, StoreError> {
     let sql = format!(
         "SELECT {COLUMNS} FROM public.master_cards c WHERE c.id = $1 AND c.deleted_at IS NULL FOR NO KEY UPDATE"

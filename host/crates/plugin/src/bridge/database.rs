@@ -24,9 +24,8 @@ use super::{
 };
 use crate::{
     connection::{Connection, CopyOut, Rows},
-    context::Fault,
-    lane::pump,
-    placement::NO_HANDLER,
+    fault::Fault,
+    lane::{NO_HANDLER, pump},
 };
 
 static CONNECTIONS: Table<Arc<Checkout>> = Table::new();
