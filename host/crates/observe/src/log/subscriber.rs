@@ -17,11 +17,10 @@ use tracing::{
 
 use super::{
     Log,
-    levels::PLUGIN_TARGET,
     line::Line,
     mask::mask,
     tail::{Said, Source},
-    targets,
+    targets::{self, PLUGIN_TARGET},
 };
 
 /// Room for a line that a thread keeps; what a very long one took is given back.
