@@ -184,9 +184,14 @@ fn same_manifest(manifest: &Manifest, beside: &[u8], section: &[u8]) -> Result<(
     if same {
         return Ok(());
     }
-    Err(Refusal::new(Code::ManifestMismatch, "manifest.json is not the one that the library was built with.")
-        .expected(describe(&identity(inside)))
-        .found(describe(&identity(beside))))
+    Err(other_manifest(describe(&identity(inside)), describe(&identity(beside))))
+}
+
+/// The library is of another plugin, or another version of it.
+pub fn other_manifest(expected: String, found: String) -> Refusal {
+    Refusal::new(Code::ManifestMismatch, "manifest.json is not the one that the library was built with.")
+        .expected(expected)
+        .found(found)
 }
 
 /// Name, version, core range and API version, as they are written.

@@ -221,8 +221,7 @@ pub async fn remove_source(
     }
     let mut client = pool.get().await?;
     let transaction = client.transaction().await?;
-    let sql = "SELECT version FROM public.master_cards WHERE id = $1 AND deleted_at IS NULL FOR NO KEY UPDATE";
-    let Some(row) = transaction.query_opt(&transaction.prepare_cached(sql).await?, &[&id]).await? else {
+    let Some(row) = lock_row(&transaction, "c.version", id).await? else {
         return Ok(Written::NoCard);
     };
     precondition.check(row.get(0))?;
@@ -301,11 +300,16 @@ pub async fn purge(reaper: &Pool, id: Uuid) -> Result<(), StoreError> {
 }
 
 async fn lock(transaction: &Transaction<'_>, id: Uuid) -> Result<Card, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM public.master_cards c WHERE c.id = $1 AND c.deleted_at IS NULL FOR NO KEY UPDATE"
-    );
-    let row = transaction.query_opt(&transaction.prepare_cached(&sql).await?, &[&id]).await?;
+    let row = lock_row(transaction, COLUMNS, id).await?;
     row.map(|row| from_row(&row)).ok_or(StoreError::NotFound("card"))
+}
+
+/// Locks a card that is not deleted against other changes.
+async fn lock_row(transaction: &Transaction<'_>, columns: &str, id: Uuid) -> Result<Option<Row>, StoreError> {
+    let sql = format!(
+        "SELECT {columns} FROM public.master_cards c WHERE c.id = $1 AND c.deleted_at IS NULL FOR NO KEY UPDATE"
+    );
+    Ok(transaction.query_opt(&transaction.prepare_cached(&sql).await?, &[&id]).await?)
 }
 
 async fn remember(
