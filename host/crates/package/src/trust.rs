@@ -40,7 +40,7 @@ struct Entry {
 
 /// What the lock knew of a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum LockChange {
     Known,
     /// Never seen before; recorded now.
     Recorded,
@@ -94,21 +94,21 @@ impl Lock {
     }
 
     /// Writes the hash down as the plugin's own from now on.
-    pub fn record(&mut self, name: &str, sha256: &str, now: OffsetDateTime) -> Verdict {
+    pub fn record(&mut self, name: &str, sha256: &str, now: OffsetDateTime) -> LockChange {
         let recorded_at = now.format(&Rfc3339).ok();
         let Some(entry) = self.plugins.get_mut(name) else {
             let entry = Entry { sha256: sha256.to_owned(), recorded_at, previous: Vec::new() };
             self.plugins.insert(name.to_owned(), entry);
-            return Verdict::Recorded;
+            return LockChange::Recorded;
         };
         if entry.sha256 == sha256 {
-            return Verdict::Known;
+            return LockChange::Known;
         }
         let before = std::mem::replace(&mut entry.sha256, sha256.to_owned());
         entry.recorded_at = recorded_at;
         entry.previous.insert(0, before.clone());
         entry.previous.truncate(PREVIOUS_LIMIT);
-        Verdict::Changed { before }
+        LockChange::Changed { before }
     }
 }
 
@@ -173,10 +173,10 @@ mod tests {
     fn a_hash_is_recorded_and_a_change_is_told_once() {
         let mut lock = Lock::default();
         let mut judge = |hash: &str| lock.record("p", hash, NOW);
-        assert_eq!(judge("a"), Verdict::Recorded);
-        assert_eq!(judge("a"), Verdict::Known);
-        assert_eq!(judge("b"), Verdict::Changed { before: "a".to_owned() });
-        assert_eq!(judge("b"), Verdict::Known);
+        assert_eq!(judge("a"), LockChange::Recorded);
+        assert_eq!(judge("a"), LockChange::Known);
+        assert_eq!(judge("b"), LockChange::Changed { before: "a".to_owned() });
+        assert_eq!(judge("b"), LockChange::Known);
         assert_eq!(lock.plugins["p"].previous, ["a"]);
     }
 

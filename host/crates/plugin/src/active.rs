@@ -9,7 +9,7 @@ use super::{
     call::{CallParts, PathParams, PluginReply},
     context::Services,
     exports::{Export, ExportKind},
-    guard::{Called, Guard},
+    guard::{CallContext, Guard},
     instance::Instance,
 };
 use crate::error::CallError;
@@ -96,7 +96,7 @@ impl Active {
 
     /// Calls a handler under the guard.
     pub async fn call(&self, handler: u32, call: CallParts<'_>) -> Result<PluginReply, CallError> {
-        let called = Called {
+        let called = CallContext {
             handler: self.instance.handler_name(handler),
             request_id: call.request_id,
             in_flight: self.instance.in_flight(),

@@ -135,7 +135,7 @@ impl Instance {
     }
 
     fn begin(&self, handler: u32, mut call: CallParts<'_>) -> Option<(Request, CallLease)> {
-        let lease = Lease::take(self)?;
+        let lease = InstanceLease::take(self)?;
         let head = request::head(&call, &self.generation);
         let body = std::mem::replace(&mut call.body, CallBody::Full(bytes::Bytes::new()));
         let scope = CallScope::new(self.ctx(), call.caller.clone(), call.request_id, call.trace, call.deadline);
@@ -250,18 +250,18 @@ fn no_room() -> Refusal {
 }
 
 /// Counts as work under way, and keeps the instance's memory.
-struct Lease {
+struct InstanceLease {
     scope: Arc<Scope>,
     raw: Arc<RawInstance>,
 }
 
-impl Lease {
+impl InstanceLease {
     fn take(instance: &Instance) -> Option<Self> {
         instance.scope.leases.take().then(|| Self { scope: instance.scope.clone(), raw: instance.raw.clone() })
     }
 }
 
-impl Drop for Lease {
+impl Drop for InstanceLease {
     fn drop(&mut self) {
         self.scope.leases.give_back();
     }
@@ -272,7 +272,7 @@ struct CallLease {
     // The number ends first: doors must refuse the call before the instance may go.
     number: CallNumber,
     mark: PluginTag,
-    lease: Lease,
+    lease: InstanceLease,
     handler: u32,
 }
 

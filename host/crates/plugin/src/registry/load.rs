@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     active::Active,
-    connection::{Mend, PluginPool},
+    connection::{LoginRepair, PluginPool},
     context::{PluginIdentity, Services},
     instance::Instance,
     library::{Description, Libraries, Library, SealedLibrary},
@@ -197,7 +197,7 @@ impl Loader {
         })?;
         let size = usize::try_from(manifest.limits.db_connections).unwrap_or(1);
         let (supervisor, name, sha256) = (self.supervisor.clone(), manifest.name.clone(), sha256.to_owned());
-        let mend = Mend::by(move || {
+        let mend = LoginRepair::by(move || {
             let (supervisor, name, sha256) = (supervisor.clone(), name.clone(), sha256.clone());
             async move {
                 let made = schema::provision(&supervisor, &name, &sha256).await;
