@@ -22,7 +22,8 @@ use cardinal_identity::auth::caller::Caller;
 use cardinal_plugin_host::{
     call::{CallBody, CallParts},
     context::{PluginIdentity, Services},
-    instance::{ExportKind, Instance},
+    exports::ExportKind,
+    instance::Instance,
     library::{SealedLibrary, open},
     watchdog::Watchdog,
 };

@@ -21,7 +21,8 @@ use cardinal_identity::auth::caller::Caller;
 use cardinal_plugin_host::{
     call::{CallBody, CallParts, ReplyBody},
     context::{PluginIdentity, Services},
-    instance::{Call, ExportKind, Instance},
+    exports::ExportKind,
+    instance::{Call, Instance},
     library::{Library, SealedLibrary, open, raw_instance::resident},
     watchdog::Watchdog,
 };

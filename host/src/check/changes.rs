@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use cardinal_package::{kept::Kept, manifest::Manifest, package, trust::Owners};
+use cardinal_package::{kept::Kept, manifest::Manifest, owners::Owners, package};
 
 /// What clients see of a plugin.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cardinal_observe::trace::Trace;
 use cardinal_plugin_host::{
     call::{CallBody, CallFault, ReplyBody},
-    instance::ExportKind,
+    exports::ExportKind,
     library::SealedLibrary,
 };
 use http_body::Frame;

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use cardinal_plugin_host::context::{Fault, PluginContext, Source};
+use cardinal_plugin_host::{
+    context::{PluginContext, Source},
+    fault::Fault,
+};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use cardinal_plugin_abi::values;
-use cardinal_plugin_host::{connection::Connection, context::Fault};
+use cardinal_plugin_host::{connection::Connection, fault::Fault};
 use futures_util::StreamExt;
 
 use crate::support::{Echo, eventually};

@@ -14,7 +14,7 @@ use cardinal_control::crash::{PluginTag, current};
 use cardinal_plugin_abi::{Slice, Stream, error, host::Id};
 use cardinal_plugin_host::{
     bridge::host_api,
-    connection::{Mend, PluginPool},
+    connection::{LoginRepair, PluginPool},
     context::PluginIdentity,
 };
 use serde_json::json;
@@ -264,7 +264,7 @@ async fn a_plugin_that_locked_itself_out_is_let_in_again_by_a_step() {
     let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let (login, role) = (echo.database.admin.clone(), made.role.clone());
     let (password, count) = (made.connect.password.clone(), asked.clone());
-    let mend = Mend::by(move || {
+    let mend = LoginRepair::by(move || {
         count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let (login, back) = (login.clone(), format!("ALTER ROLE {role} PASSWORD '{}'", password.expose()));
         async move { cardinal_database::connect::connect(&login).await.unwrap().batch_execute(&back).await.is_ok() }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cardinal_plugin_abi::values;
-use cardinal_plugin_host::context::Fault;
+use cardinal_plugin_host::fault::Fault;
 use serde_json::{Value, json};
 
 use crate::support::Echo;

@@ -22,7 +22,8 @@ use cardinal_plugin_host::{
     call::{CallBody, CallFault, CallParts, PluginError, PluginReply, ReplyBody},
     connection::PluginPool,
     context::{PluginIdentity, Services},
-    instance::{Export, ExportKind, Instance},
+    exports::{Export, ExportKind},
+    instance::Instance,
     library::{Libraries, Library, SealedLibrary},
     watchdog::Watchdog,
 };

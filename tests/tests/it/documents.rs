@@ -88,3 +88,23 @@ fn every_page_stands_in_the_table_of_contents() {
         assert!(name == "README.md" || listed.contains(name), "{name} is not in host/docs/README.md");
     }
 }
+
+/// Names of files and folders of the host's page: what is in backticks or in a drawing and names a source file or a
+/// folder. `<table>.rs` stands for many.
+fn named_paths(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| c.is_whitespace() || "`(),;:|".contains(c));
+    words.filter(|word| {
+        let is_source = word.ends_with(".rs") || word.starts_with("crates/") || word.starts_with("../");
+        is_source && !word.contains('<') && !word.contains('[')
+    })
+}
+
+#[test]
+fn the_hosts_page_names_files_from_its_own_folder() {
+    let folder = repository().join("host");
+    let text = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    let named: Vec<&str> = named_paths(&text).collect();
+    assert!(named.len() > 100, "the page names its files in another way");
+    let missing: Vec<&str> = named.into_iter().filter(|path| !folder.join(path).exists()).collect();
+    assert!(missing.is_empty(), "no such files below host/: {missing:#?}");
+}

@@ -2,7 +2,7 @@
 
 use std::{io::Cursor, os::unix::fs::PermissionsExt as _, path::Path};
 
-use cardinal_package::{package, trust::Owners};
+use cardinal_package::{owners::Owners, package};
 use cardinal_tests::{Host, Package, PluginsFolder};
 use minisign::KeyPair;
 use serde_json::{Value, json};

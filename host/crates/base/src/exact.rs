@@ -8,7 +8,13 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, value::RawValue};
 
-use super::input::{JSON_DEPTH, escape};
+/// Deeper JSON than this is refused before anything looks at it.
+const JSON_DEPTH: usize = 128;
+
+/// One segment of a JSON pointer.
+pub fn escape(segment: &str) -> String {
+    segment.replace('~', "~0").replace('/', "~1")
+}
 
 /// An object whose values are text.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

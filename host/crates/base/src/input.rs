@@ -3,6 +3,7 @@
 use http::{HeaderMap, header};
 use serde::de::{DeserializeOwned, IgnoredAny};
 
+pub use super::exact::escape;
 use super::{exact, strict::Strict};
 
 /// What is wrong with what a client sent, in words for the client.
@@ -28,9 +29,6 @@ impl InputError {
         Self::Field { pointer: pointer.into(), detail: detail.into() }
     }
 }
-
-/// Deeper JSON than this is refused before anything looks at it.
-pub const JSON_DEPTH: usize = 128;
 
 /// A JSON body as `T`. 400 when it is not JSON, 422 with the pointer when a field is wrong or a number cannot be kept as
 /// it was sent.
@@ -142,11 +140,6 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
         }
         out
     })
-}
-
-/// One segment of a JSON pointer.
-pub fn escape(segment: &str) -> String {
-    segment.replace('~', "~0").replace('/', "~1")
 }
 
 fn capitalised(text: &str) -> String {

@@ -36,12 +36,12 @@ const PLUGINS: usize = 200;
 #[derive(Debug)]
 pub struct Kept {
     folder: PathBuf,
-    index: Mutex<BTreeMap<String, Shelf>>,
+    index: Mutex<BTreeMap<String, PluginPackages>>,
 }
 
 /// Those of one plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Shelf {
+struct PluginPackages {
     /// When the plugin was removed: what comes next is its first.
     #[serde(default, with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
     removed_at: Option<OffsetDateTime>,
@@ -159,7 +159,7 @@ fn find_in(folder: &Path, plugin: &str, sha256: &str) -> Option<PathBuf> {
     package::find(&folder.join(plugin).join(sha256)).ok()?.into_iter().next()
 }
 
-fn forget_plugins(index: &mut BTreeMap<String, Shelf>) -> Vec<String> {
+fn forget_plugins(index: &mut BTreeMap<String, PluginPackages>) -> Vec<String> {
     let mut forgotten = Vec::new();
     while index.len() > PLUGINS {
         let removed = index.iter().filter_map(|(name, shelf)| Some((shelf.removed_at?, name.clone())));

@@ -5,6 +5,7 @@
 pub mod compat;
 pub mod kept;
 pub mod manifest;
+pub mod owners;
 pub mod package;
 pub mod preflight;
 pub mod signature;

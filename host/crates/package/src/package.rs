@@ -15,9 +15,9 @@ use sha2::{Digest, Sha256};
 use self::folder::Folder;
 pub use self::single::files as embedded_files;
 use super::{
+    owners::Owners,
     signature::{SIGNATURE_LIMIT, SUFFIX, SUMS},
     state::{Code, Refusal},
-    trust::Owners,
 };
 
 mod folder;

@@ -18,6 +18,7 @@ use object::{
 };
 
 use super::state::{Code, Refusal};
+use cardinal_base::hex::hex;
 
 type File = elf::FileHeader64<Endianness>;
 
@@ -123,7 +124,7 @@ fn looks_like(bytes: &[u8]) -> String {
         start if start.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace()) => {
             format!("text that begins with {:?}", String::from_utf8_lossy(start))
         }
-        start => format!("a file that begins with the bytes {}", super::package::hex(start)),
+        start => format!("a file that begins with the bytes {}", hex(start)),
     }
 }
 

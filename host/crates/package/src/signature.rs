@@ -10,8 +10,8 @@ use minisign::{PublicKey, SignatureBox};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    owners::{FileOwner, Owners},
     state::{Code, Refusal},
-    trust::{Owners, Standing},
 };
 use cardinal_base::{config::parse_trust_key, hex::hex, secret_file};
 
@@ -130,8 +130,8 @@ fn read_key(file: &Path) -> Result<PublicKey, Refusal> {
     let bad =
         |found: String| Refusal::new(Code::Unreadable, format!("{} is not a public key.", file.display())).found(found);
     let found = std::fs::metadata(file).map_err(|error| bad(error.to_string()))?;
-    let standing = Standing { uid: found.uid(), gid: found.gid(), mode: found.mode() };
-    Owners::of_this_process().check(standing, file)?;
+    let file_owner = FileOwner { uid: found.uid(), gid: found.gid(), mode: found.mode() };
+    Owners::of_this_process().check(file_owner, file)?;
     let text = secret_file::read_small(file).map_err(|error| bad(error.to_string()))?;
     parse_trust_key(&text).map_err(bad)
 }

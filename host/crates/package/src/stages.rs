@@ -11,11 +11,12 @@ use serde_json::Value;
 use super::{
     compat,
     manifest::{Hints, Manifest, Warning, hints},
+    owners::Owners,
     package::{self, MANIFEST, Package},
     preflight,
     signature::{Keys, Signed},
     state::{Code, Refusal},
-    trust::{Owners, TrustRule},
+    trust::TrustRule,
 };
 
 /// A file or folder of the plugins folder that is meant to be a package.
@@ -183,9 +184,14 @@ fn same_manifest(manifest: &Manifest, beside: &[u8], section: &[u8]) -> Result<(
     if same {
         return Ok(());
     }
-    Err(Refusal::new(Code::ManifestMismatch, "manifest.json is not the one that the library was built with.")
-        .expected(describe(&identity(inside)))
-        .found(describe(&identity(beside))))
+    Err(other_manifest(describe(&identity(inside)), describe(&identity(beside))))
+}
+
+/// The library is of another plugin, or another version of it.
+pub fn other_manifest(expected: String, found: String) -> Refusal {
+    Refusal::new(Code::ManifestMismatch, "manifest.json is not the one that the library was built with.")
+        .expected(expected)
+        .found(found)
 }
 
 /// Name, version, core range and API version, as they are written.

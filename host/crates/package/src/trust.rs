@@ -1,11 +1,11 @@
-//! Which files may become code of this process: who owns them, who may write them, and whether
-//! their hash is one that the operator has seen before.
+//! Which packages may become code of this process: whether their hash is one that the operator has seen before, and who
+//! signed them.
 
 use std::{
     collections::BTreeMap,
     fs,
     io::{self, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -16,94 +16,10 @@ use super::{
     signature::{Signed, Signer, number_of},
     state::{Code, Refusal},
 };
-use cardinal_base::{account::worker_accounts, config::Trust};
+use cardinal_base::config::Trust;
 
-const GROUP_WRITE: u32 = 0o020;
-const OTHERS_WRITE: u32 = 0o002;
-const STICKY: u32 = 0o1000;
 /// Hashes that a plugin had before, kept for the operator to look up.
 const PREVIOUS_LIMIT: usize = 20;
-
-/// Owner and mode of an opened file or folder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    pub uid: u32,
-    pub gid: u32,
-    pub mode: u32,
-}
-
-/// The users whose files are trusted: root, the host's own (supervisor's and worker's), and the owner of the program that is
-/// running, who could replace it and need not bother with a plugin.
-#[derive(Clone, Debug)]
-pub struct Owners(Trusted);
-
-#[derive(Clone, Debug)]
-enum Trusted {
-    Users(Vec<u32>),
-    Anybody,
-}
-
-impl Owners {
-    pub fn of_this_process() -> Self {
-        let own = rustix::process::geteuid().as_raw();
-        let mut owners = vec![0, own];
-        let workers: Vec<u32> = worker_accounts().iter().map(|account| account.user).collect();
-        // The supervisor and commands judge what the worker has written, and a worker what it wrote under its former account.
-        if own == 0 || workers.contains(&own) {
-            owners.extend(workers);
-        }
-        owners.extend(fs::metadata("/proc/self/exe").map(|program| program.uid()));
-        Self(Trusted::Users(owners))
-    }
-
-    /// For what is shown and never loaded.
-    pub fn anybody() -> Self {
-        Self(Trusted::Anybody)
-    }
-
-    /// A file or folder that is to be read.
-    pub fn check(&self, standing: Standing, what: &Path) -> Result<(), Refusal> {
-        let Standing { uid, gid, mode } = standing;
-        let Trusted::Users(users) = &self.0 else { return Ok(()) };
-        if !users.contains(&uid) {
-            let ours = rustix::process::geteuid().as_raw();
-            return Err(Refusal::new(Code::UntrustedOwner, format!("{} belongs to another user.", what.display()))
-                .expected(format!("owned by root or by the host's user (uid {ours})"))
-                .found(format!("uid {uid}")));
-        }
-        // A group with the number of its owner is the private one that most systems give a user:
-        // there, folders are group-writable by default and the group has no other member.
-        let shared_group = mode & GROUP_WRITE != 0 && gid != uid;
-        if mode & OTHERS_WRITE != 0 || shared_group {
-            return Err(Refusal::new(Code::WorldWritable, format!("{} can be written by others.", what.display()))
-                .expected("written by its owner alone")
-                .found(format!("mode {:04o}, group {gid}", mode & 0o7777))
-                .fix(format!("Run: chmod go-w '{}'", what.display())));
-        }
-        Ok(())
-    }
-
-    /// A folder above. In a sticky one (like /tmp) others can't touch what is not theirs, and what
-    /// lies in it is checked by itself.
-    fn check_above(&self, standing: Standing, what: &Path) -> Result<(), Refusal> {
-        let sticky = standing.mode & STICKY != 0;
-        self.check(Standing { mode: if sticky { 0 } else { standing.mode }, ..standing }, what)
-    }
-
-    /// The plugins folder and every folder above it; the folder without links in its path.
-    pub fn check_folder(&self, folder: &Path) -> Result<PathBuf, Refusal> {
-        let unreadable = |error: io::Error| {
-            Refusal::new(Code::Unreadable, format!("{} cannot be read.", folder.display())).found(error.to_string())
-        };
-        let folder = fs::canonicalize(folder).map_err(unreadable)?;
-        for above in folder.ancestors() {
-            let found = fs::symlink_metadata(above).map_err(unreadable)?;
-            let standing = Standing { uid: found.uid(), gid: found.gid(), mode: found.mode() };
-            if above == folder { self.check(standing, above)? } else { self.check_above(standing, above)? }
-        }
-        Ok(folder)
-    }
-}
 
 /// The lock file: every plugin's content hash as it was first seen, or as an operator wrote it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,7 +40,7 @@ struct Entry {
 
 /// What the lock knew of a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum LockChange {
     Known,
     /// Never seen before; recorded now.
     Recorded,
@@ -178,21 +94,21 @@ impl Lock {
     }
 
     /// Writes the hash down as the plugin's own from now on.
-    pub fn record(&mut self, name: &str, sha256: &str, now: OffsetDateTime) -> Verdict {
+    pub fn record(&mut self, name: &str, sha256: &str, now: OffsetDateTime) -> LockChange {
         let recorded_at = now.format(&Rfc3339).ok();
         let Some(entry) = self.plugins.get_mut(name) else {
             let entry = Entry { sha256: sha256.to_owned(), recorded_at, previous: Vec::new() };
             self.plugins.insert(name.to_owned(), entry);
-            return Verdict::Recorded;
+            return LockChange::Recorded;
         };
         if entry.sha256 == sha256 {
-            return Verdict::Known;
+            return LockChange::Known;
         }
         let before = std::mem::replace(&mut entry.sha256, sha256.to_owned());
         entry.recorded_at = recorded_at;
         entry.previous.insert(0, before.clone());
         entry.previous.truncate(PREVIOUS_LIMIT);
-        Verdict::Changed { before }
+        LockChange::Changed { before }
     }
 }
 
@@ -247,55 +163,20 @@ pub fn check_owner(owner: Option<&Option<String>>, signed: &Signed) -> Result<()
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::MetadataExt;
 
     use super::*;
 
     const NOW: OffsetDateTime = OffsetDateTime::UNIX_EPOCH;
 
-    fn owners() -> Owners {
-        Owners(Trusted::Users(vec![0, 1000]))
-    }
-
-    fn code(uid: u32, gid: u32, mode: u32) -> Option<Code> {
-        owners().check(Standing { uid, gid, mode }, Path::new("/x")).err().map(|refusal| refusal.code)
-    }
-
-    #[test]
-    fn owner_and_mode_decide() {
-        assert_eq!(code(1000, 1000, 0o644), None);
-        assert_eq!(code(0, 0, 0o755), None);
-        assert_eq!(code(1001, 1001, 0o644), Some(Code::UntrustedOwner));
-        assert_eq!(code(1000, 1000, 0o646), Some(Code::WorldWritable));
-        assert_eq!(code(1000, 50, 0o664), Some(Code::WorldWritable), "a group that others may be in");
-        assert_eq!(code(1000, 1000, 0o664), None, "the user's private group");
-    }
-
-    #[test]
-    fn a_folder_is_judged_with_all_above_it() {
-        let above = tempfile::tempdir().unwrap();
-        let folder = above.path().join("plugins");
-        fs::create_dir(&folder).unwrap();
-        let owners = Owners::of_this_process();
-        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-        set(&folder, 0o755);
-        assert!(owners.check_folder(&folder).is_ok());
-        set(&folder, 0o1777);
-        assert_eq!(owners.check_folder(&folder).unwrap_err().code, Code::WorldWritable, "sticky is not enough here");
-        set(&folder, 0o755);
-        set(above.path(), 0o777);
-        assert_eq!(owners.check_folder(&folder).unwrap_err().code, Code::WorldWritable);
-        assert_eq!(owners.check_folder(&folder.join("none")).unwrap_err().code, Code::Unreadable);
-    }
-
     #[test]
     fn a_hash_is_recorded_and_a_change_is_told_once() {
         let mut lock = Lock::default();
         let mut judge = |hash: &str| lock.record("p", hash, NOW);
-        assert_eq!(judge("a"), Verdict::Recorded);
-        assert_eq!(judge("a"), Verdict::Known);
-        assert_eq!(judge("b"), Verdict::Changed { before: "a".to_owned() });
-        assert_eq!(judge("b"), Verdict::Known);
+        assert_eq!(judge("a"), LockChange::Recorded);
+        assert_eq!(judge("a"), LockChange::Known);
+        assert_eq!(judge("b"), LockChange::Changed { before: "a".to_owned() });
+        assert_eq!(judge("b"), LockChange::Known);
         assert_eq!(lock.plugins["p"].previous, ["a"]);
     }
 

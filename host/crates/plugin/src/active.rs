@@ -8,8 +8,9 @@ use super::{
     agreement::{self, AgreedRoute, Validators},
     call::{CallParts, PathParams, PluginReply},
     context::Services,
-    guard::{Called, Guard},
-    instance::{Export, ExportKind, Instance},
+    exports::{Export, ExportKind},
+    guard::{CallContext, Guard},
+    instance::Instance,
 };
 use crate::error::CallError;
 use cardinal_observe::{Telemetry, meter::Meter};
@@ -95,7 +96,7 @@ impl Active {
 
     /// Calls a handler under the guard.
     pub async fn call(&self, handler: u32, call: CallParts<'_>) -> Result<PluginReply, CallError> {
-        let called = Called {
+        let called = CallContext {
             handler: self.instance.handler_name(handler),
             request_id: call.request_id,
             in_flight: self.instance.in_flight(),

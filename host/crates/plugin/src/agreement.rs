@@ -4,7 +4,7 @@ use http::Method;
 use jsonschema::{Validator, validator_for};
 use serde_json::{Map, Value};
 
-use super::instance::{Export, ExportKind};
+use super::exports::{Export, ExportKind};
 use cardinal_package::{
     manifest::{DeclaredRoute, Manifest, ROUTES_LIMIT, Tool},
     state::{Code, Refusal},

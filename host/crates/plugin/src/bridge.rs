@@ -14,7 +14,6 @@ pub mod metrics;
 pub mod scope;
 pub mod streams;
 pub mod table;
-pub mod unanswered;
 mod waits;
 mod work;
 

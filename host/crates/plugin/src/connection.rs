@@ -8,7 +8,7 @@
 
 mod copy;
 mod deadline;
-mod mend;
+mod login_repair;
 mod prepared;
 mod rows;
 mod session;
@@ -29,13 +29,13 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{runtime::Handle, sync::Notify};
 
-pub use self::{copy::CopyOut, mend::Mend, rows::Rows};
+pub use self::{copy::CopyOut, login_repair::LoginRepair, rows::Rows};
 use self::{
     deadline::StatementClock,
     prepared::{PreparedStatement, RawParam},
     session::{Session, Sessions},
 };
-use super::context::Fault;
+use super::fault::Fault;
 use cardinal_control::link::PluginDatabase;
 use cardinal_database::connect::{ConnectParams, SocketDir};
 
@@ -79,7 +79,12 @@ impl PluginPool {
     ///
     /// # Errors
     /// The way to the server cannot be opened.
-    pub fn open(database: &PluginDatabase, size: usize, runtime: &Handle, mend: Option<Mend>) -> anyhow::Result<Self> {
+    pub fn open(
+        database: &PluginDatabase,
+        size: usize,
+        runtime: &Handle,
+        mend: Option<LoginRepair>,
+    ) -> anyhow::Result<Self> {
         let socket = SocketDir::open(&database.connect.host, database.connect.port)?;
         let config = database.connect.clone().through(&socket).pg_config();
         let pool = managed::Pool::builder(Sessions::new(config, &database.schema, mend))

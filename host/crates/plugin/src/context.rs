@@ -12,25 +12,20 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio::{runtime::Handle, sync::OnceCell};
 use uuid::Uuid;
 
-use super::{connection::PluginPool, probe::Prober, watchdog::Watchdog};
+use super::{connection::PluginPool, fault::Fault, probe::Prober, watchdog::Watchdog};
 use cardinal_base::{
     config::{Breaking, Execution, PerPlugin, PluginNetworks},
-    db_error,
-    http_client::{self, ExchangeError, HttpClient, Reach},
+    http_client::{self, HttpClient, Reach},
     input,
 };
-use cardinal_cards::{
-    filter::ListQuery,
-    source::{self, Broken},
-};
+use cardinal_cards::{filter::ListQuery, source};
 use cardinal_control::crash::PluginTag;
 use cardinal_database::pool::Pool;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_observe::log::Log;
 use cardinal_store::{
     card_sources::{self, Entry, Written},
-    catalogue::{Catalogue, EnrichError},
-    error::StoreError,
+    catalogue::Catalogue,
     events::{Events, card_page::CardEventQuery},
     service_users,
 };
@@ -77,78 +72,6 @@ pub struct PluginIdentity {
     pub opens_private_networks: bool,
     /// The plugin's own pool; none when it has no database.
     pub pool: Option<PluginPool>,
-}
-
-/// Why the host does not do what a plugin asks.
-#[derive(Debug)]
-pub enum Fault {
-    /// 403. The scope that was missing, when one was.
-    Forbidden {
-        detail: String,
-        scope: Option<String>,
-    },
-    NotFound(String),
-    /// 422 with this code.
-    Refused(Broken),
-    /// What the admin API would answer to the same question.
-    Answer(StoreError),
-    /// An argument that is none.
-    Invalid(String),
-    /// Something that the plugin was not given.
-    Unsupported(String),
-    /// The plugin itself uses all that it may have.
-    Busy(String),
-    /// Try again later.
-    Unavailable(anyhow::Error),
-    /// PostgreSQL's own error on one of the plugin's connections.
-    Database(tokio_postgres::Error),
-    /// Another server was not reached, or broke off.
-    Http(ExchangeError),
-    /// The connection or statement is not there any more.
-    Gone(String),
-    Internal(anyhow::Error),
-}
-
-impl From<Broken> for Fault {
-    fn from(broken: Broken) -> Self {
-        Self::Refused(broken)
-    }
-}
-
-impl From<StoreError> for Fault {
-    fn from(error: StoreError) -> Self {
-        if let StoreError::Database(database) = &error
-            && let Some(detail) = db_error::card_too_large(database)
-        {
-            return Self::Refused(source::card_too_large(detail));
-        }
-        match error {
-            StoreError::Database(database) if is_bad_value(&database) => Self::Refused(Broken {
-                code: "validation-failed",
-                detail: "The data has a value that the database can't hold.".to_owned(),
-            }),
-            StoreError::Database(database) if !db_error::is_unavailable(&database) => Self::Internal(database.into()),
-            StoreError::Pool(_) | StoreError::Database(_) => Self::Unavailable(error.into()),
-            other => Self::Answer(other),
-        }
-    }
-}
-
-impl From<EnrichError> for Fault {
-    fn from(error: EnrichError) -> Self {
-        match error {
-            EnrichError::Store(error) => error.into(),
-            EnrichError::QueuedEnrichment(error) => Self::Unavailable(anyhow::Error::new(error)),
-            EnrichError::Crowded => Self::Busy("Too many writes wait for this card.".to_owned()),
-            EnrichError::Stopped => Self::Unavailable(anyhow::anyhow!("the host is stopping")),
-        }
-    }
-}
-
-/// What `check_data` does not foresee of jsonb's limits.
-fn is_bad_value(error: &tokio_postgres::Error) -> bool {
-    const REFUSED: [&str; 5] = ["22P05", "22P02", "22003", "54001", "54000"];
-    error.code().is_some_and(|code| REFUSED.contains(&code.code()))
 }
 
 /// The context of one plugin instance.

@@ -48,7 +48,7 @@ pub struct Guard {
 
 /// What a call is known by.
 #[derive(Clone, Copy)]
-pub struct Called<'a> {
+pub struct CallContext<'a> {
     /// `GET /items`, or the name of a tool's handler.
     pub handler: &'a str,
     pub request_id: RequestId,
@@ -112,7 +112,7 @@ impl Guard {
     /// are all held: a client that gives up then was failed by the plugin.
     pub async fn run<F>(
         &self,
-        called: Called<'_>,
+        called: CallContext<'_>,
         stuck: Stuck<'_>,
         call: impl FnOnce() -> F,
     ) -> Result<PluginReply, CallError>
@@ -187,7 +187,7 @@ impl Guard {
         }
     }
 
-    fn fault(&self, admitted: Admitted<'_>, called: &Called<'_>, fault: CallFault, took: Duration) -> CallError {
+    fn fault(&self, admitted: Admitted<'_>, called: &CallContext<'_>, fault: CallFault, took: Duration) -> CallError {
         let name = &self.name;
         match fault {
             CallFault::Panicked { message } => {
@@ -228,7 +228,7 @@ impl Guard {
     }
 
     /// Counts a failure by kind and fault, and logs it.
-    fn note(&self, admitted: Admitted<'_>, called: &Called<'_>, failure: CallFailure<'_>, took: Duration) {
+    fn note(&self, admitted: Admitted<'_>, called: &CallContext<'_>, failure: CallFailure<'_>, took: Duration) {
         let (counters, CallFailure { fault, cause, .. }) = (&self.counters, failure);
         match fault {
             Fault::Panic => counters.panics.count(),

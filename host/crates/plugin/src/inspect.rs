@@ -8,10 +8,10 @@ use serde::Serialize;
 use super::registry::{Judgement, examine_for_display};
 use cardinal_package::{
     manifest::Manifest,
+    owners::Owners,
     package::{self, Form, Package},
     preflight,
     state::{Code, Refusal},
-    trust::Owners,
 };
 
 /// What a package is and carries, and whether a host would go on with it.

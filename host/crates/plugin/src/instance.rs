@@ -4,8 +4,8 @@
 //! that could run its code is gone: every call, every reply stream. Whatever hangs keeps the
 //! instance resident, and never harms more than that.
 
+pub mod call;
 mod call_future;
-pub mod exports;
 mod fault;
 mod reply;
 mod request;
@@ -17,9 +17,9 @@ use std::{
 
 use cardinal_plugin_abi::{CtxId, Reply, Request};
 
+use self::call::{CallBody, CallParts};
 pub use self::{
     call_future::Call,
-    exports::{Export, ExportKind},
     reply::{BODY_LIMIT, ReplyStream},
 };
 use super::{
@@ -27,14 +27,14 @@ use super::{
         self,
         scope::{self, CallNumber, CallScope, Scope},
     },
-    call::{CallBody, CallParts},
     context::{PluginContext, PluginIdentity, Services},
-    lane::{Relief, Spawner},
+    exports::{self, Export},
+    lane::{NO_HANDLER, Relief, Spawner},
     library::{
         Library, about,
-        raw_instance::{NotMade, RawInstance, Running},
+        raw_instance::{RawInstance, Running},
     },
-    placement::{self, Placement, PlacementReport},
+    placement::{Placement, PlacementReport},
     watchdog::Polling,
 };
 use cardinal_control::crash::{PluginTag, current, shm};
@@ -73,7 +73,7 @@ impl Instance {
             let mark = scope.context.mark();
             let about = about::record(scope.context.generation());
             RawInstance::create(library, bridge::host_api(), ctx, mark, &about, runtime, STOP_LIMIT)
-                .map_err(not_made)?
+                .map_err(Refusal::from)?
         };
         let exports = exports::parse(raw.exports().get())?;
         let anchor: scope::Anchor = raw.clone();
@@ -135,7 +135,7 @@ impl Instance {
     }
 
     fn begin(&self, handler: u32, mut call: CallParts<'_>) -> Option<(Request, CallLease)> {
-        let lease = Lease::take(self)?;
+        let lease = InstanceLease::take(self)?;
         let head = request::head(&call, &self.generation);
         let body = std::mem::replace(&mut call.body, CallBody::Full(bytes::Bytes::new()));
         let scope = CallScope::new(self.ctx(), call.caller.clone(), call.request_id, call.trace, call.deadline);
@@ -169,7 +169,7 @@ impl Instance {
     async fn stop(&self) -> Result<(), String> {
         let Some(placement) = self.scope.placement() else { return Ok(()) };
         let raw = self.raw.clone();
-        let stopped = placement.lane().entrance().send(placement::NO_HANDLER, move |tell| async move {
+        let stopped = placement.lane().entrance().send(NO_HANDLER, move |tell| async move {
             let _ = tell.send(raw.stop().await);
         });
         match tokio::time::timeout(STOP_LIMIT, stopped).await {
@@ -249,29 +249,19 @@ fn no_room() -> Refusal {
         .fix("Restart the host: instances that hang have filled its table.")
 }
 
-/// Why `routes` gave no router.
-pub fn not_made(reason: NotMade) -> Refusal {
-    match reason {
-        NotMade::Panicked(text) => {
-            Refusal::new(Code::CreatePanicked, "The plugin's `routes` function panicked.").found(text)
-        }
-        NotMade::Failed(text) => Refusal::new(Code::CreateFailed, "The plugin's `routes` function failed.").found(text),
-    }
-}
-
 /// Counts as work under way, and keeps the instance's memory.
-struct Lease {
+struct InstanceLease {
     scope: Arc<Scope>,
     raw: Arc<RawInstance>,
 }
 
-impl Lease {
+impl InstanceLease {
     fn take(instance: &Instance) -> Option<Self> {
         instance.scope.leases.take().then(|| Self { scope: instance.scope.clone(), raw: instance.raw.clone() })
     }
 }
 
-impl Drop for Lease {
+impl Drop for InstanceLease {
     fn drop(&mut self) {
         self.scope.leases.give_back();
     }
@@ -282,7 +272,7 @@ struct CallLease {
     // The number ends first: doors must refuse the call before the instance may go.
     number: CallNumber,
     mark: PluginTag,
-    lease: Lease,
+    lease: InstanceLease,
     handler: u32,
 }
 

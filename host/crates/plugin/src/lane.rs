@@ -24,10 +24,7 @@ use tokio::{
 };
 
 use self::task::Task;
-use super::{
-    placement::NO_HANDLER,
-    watchdog::{Slot, Watchdog},
-};
+use super::watchdog::{Slot, Watchdog};
 use cardinal_control::crash::{PluginTag, current, descriptors, opened};
 
 /// The most threads of one lane. A plugin that blocks them all has none left, and no other has
@@ -37,6 +34,8 @@ pub const THREADS: usize = 4;
 pub const MAX_THREADS: usize = 2 * THREADS;
 /// A poll that has not returned for so long holds its thread: operators see it.
 pub const HELD: Duration = Duration::from_secs(3);
+/// What is no handler's: a plugin's shutdown, data that it feeds into the database.
+pub const NO_HANDLER: u32 = u32::MAX;
 /// A poll that goes on for so long after its call was given up is not going to return soon.
 const GIVEN_UP: Duration = Duration::from_secs(2);
 /// A thread with nothing to do ends after this.

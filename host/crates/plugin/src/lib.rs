@@ -8,10 +8,11 @@ pub mod agreement;
 pub mod arguments;
 pub mod breaker;
 pub mod bridge;
-pub mod call;
 pub mod connection;
 pub mod context;
 pub mod error;
+pub mod exports;
+pub mod fault;
 pub mod frontend;
 pub mod guard;
 pub mod inspect;
@@ -27,3 +28,5 @@ pub mod registry;
 pub mod schema;
 pub mod settings;
 pub mod watchdog;
+
+pub use instance::call;

@@ -19,7 +19,7 @@ type Whose = (String, String);
 
 /// What a plugin is worth looking at again for.
 #[derive(Clone, Debug, PartialEq)]
-struct Standing {
+struct PluginStatus {
     state: State,
     version: Option<String>,
     sha256: Option<String>,
@@ -49,9 +49,9 @@ pub async fn publish(registry: &Registry, pool: &Pool, host_id: Uuid, stop: &Can
     }
 }
 
-fn standings(reports: Vec<PluginReport>) -> BTreeMap<Whose, Standing> {
+fn standings(reports: Vec<PluginReport>) -> BTreeMap<Whose, PluginStatus> {
     let standing = |report: PluginReport| {
-        let standing = Standing {
+        let standing = PluginStatus {
             state: report.state,
             version: report.version,
             sha256: report.sha256,
@@ -66,7 +66,7 @@ fn standings(reports: Vec<PluginReport>) -> BTreeMap<Whose, Standing> {
     reports.into_iter().filter(|report| report.state != State::Retired).map(standing).collect()
 }
 
-fn between(before: &BTreeMap<Whose, Standing>, now: &BTreeMap<Whose, Standing>, host_id: Uuid) -> Vec<Event> {
+fn between(before: &BTreeMap<Whose, PluginStatus>, now: &BTreeMap<Whose, PluginStatus>, host_id: Uuid) -> Vec<Event> {
     let gone = before.keys().filter(|whose| !now.contains_key(*whose)).map(|(name, package)| {
         Event::new(Topic::Plugin, "removed", json!({"name": name, "package": package, "host_id": host_id}))
     });
@@ -90,13 +90,14 @@ fn between(before: &BTreeMap<Whose, Standing>, now: &BTreeMap<Whose, Standing>, 
 mod tests {
     use super::*;
 
-    fn one(state: State, version: &str) -> Standing {
+    fn one(state: State, version: &str) -> PluginStatus {
         let version = Some(version.to_owned());
-        Standing { state, version, sha256: None, generation: None, reason: None, code: None, warnings: Vec::new() }
+        PluginStatus { state, version, sha256: None, generation: None, reason: None, code: None, warnings: Vec::new() }
     }
 
-    fn some(standings: &[(&str, Standing)]) -> BTreeMap<Whose, Standing> {
-        let named = |(name, standing): &(&str, Standing)| (((*name).to_owned(), "folder".to_owned()), standing.clone());
+    fn some(standings: &[(&str, PluginStatus)]) -> BTreeMap<Whose, PluginStatus> {
+        let named =
+            |(name, standing): &(&str, PluginStatus)| (((*name).to_owned(), "folder".to_owned()), standing.clone());
         standings.iter().map(named).collect()
     }
 

@@ -33,8 +33,6 @@ const QUICK: Duration = Duration::from_millis(5);
 const SLOW_COSTS: u32 = 250;
 /// How often the number of polls doubles for a handler that has blocked the core.
 const MAX_DOUBLINGS: u32 = 10;
-/// What is no handler's: a plugin's shutdown, data that it feeds into the database.
-pub const NO_HANDLER: u32 = u32::MAX;
 
 /// The places of one plugin instance.
 pub struct Placement {

@@ -3,6 +3,7 @@
 
 mod started;
 pub mod starter;
+mod unanswered;
 
 use std::{
     ffi::OsString,
@@ -25,8 +26,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReade
 
 use self::{started::Started, starter::ProbeStarter};
 use super::{
-    bridge::unanswered,
-    instance::{Export, exports, not_made},
+    exports::{self, Export},
     library::{self, Library, SealedLibrary, trial},
 };
 use cardinal_package::state::{Code, Refusal};
@@ -97,7 +97,7 @@ enum Answer {
 }
 
 /// What was heard of the child.
-enum Heard {
+enum ProbeReport {
     ProbeOutcome(ProbeOutcome),
     Refused(Refusal),
     /// It ended before it had an answer.
@@ -138,9 +138,9 @@ impl Prober {
         let mut child = self.start(library, defaults).map_err(|error| no_child(&error))?;
         let (heard, complaint) = self.listen(&mut child).await;
         match heard {
-            Heard::ProbeOutcome(tried) => Ok(tried),
-            Heard::Refused(refusal) => Err(refusal),
-            Heard::Ended(step) => Err(ended(&mut child, step, &complaint).await),
+            ProbeReport::ProbeOutcome(tried) => Ok(tried),
+            ProbeReport::Refused(refusal) => Err(refusal),
+            ProbeReport::Ended(step) => Err(ended(&mut child, step, &complaint).await),
         }
     }
 
@@ -160,8 +160,8 @@ impl Prober {
     }
 
     /// What came of it, and the beginning of what was written to standard error.
-    async fn listen(&self, child: &mut Started) -> (Heard, String) {
-        let Some((output, errors)) = child.outputs() else { return (Heard::Ended(Step::Open), String::new()) };
+    async fn listen(&self, child: &mut Started) -> (ProbeReport, String) {
+        let Some((output, errors)) = child.outputs() else { return (ProbeReport::Ended(Step::Open), String::new()) };
         let mut complaint = Vec::new();
         let heard = {
             let mut complaints = std::pin::pin!(keep_beginning(errors, &mut complaint));
@@ -170,7 +170,7 @@ impl Prober {
                 biased;
                 heard = &mut heard => {
                     // Without an answer the child is ending, and what it complains of is the reason.
-                    if matches!(heard, Heard::Ended(_)) {
+                    if matches!(heard, ProbeReport::Ended(_)) {
                         let _ = tokio::time::timeout(COMPLAINT_GRACE, complaints).await;
                     }
                     heard
@@ -181,21 +181,21 @@ impl Prober {
         (heard, String::from_utf8_lossy(&complaint).into_owned())
     }
 
-    async fn hear(&self, output: impl AsyncRead + Unpin) -> Heard {
+    async fn hear(&self, output: impl AsyncRead + Unpin) -> ProbeReport {
         let mut output = BufReader::new(output);
         match tokio::time::timeout(self.limit, answer(&mut output)).await {
             Ok(Some(Answer::Opened)) => {}
-            Ok(Some(Answer::Refused(refusal))) => return Heard::Refused(refusal),
-            Ok(_) => return Heard::Ended(Step::Open),
-            Err(_) => return Heard::Refused(self.too_slow()),
+            Ok(Some(Answer::Refused(refusal))) => return ProbeReport::Refused(refusal),
+            Ok(_) => return ProbeReport::Ended(Step::Open),
+            Err(_) => return ProbeReport::Refused(self.too_slow()),
         }
         match tokio::time::timeout(self.limit, answer(&mut output)).await {
             Ok(Some(Answer::Made(list))) => {
-                Heard::ProbeOutcome(ProbeOutcome { exports: exports::parse(list.as_bytes()) })
+                ProbeReport::ProbeOutcome(ProbeOutcome { exports: exports::parse(list.as_bytes()) })
             }
-            Ok(Some(Answer::NotMade(refusal))) => Heard::ProbeOutcome(ProbeOutcome { exports: Err(refusal) }),
-            Ok(_) => Heard::Ended(Step::Routes),
-            Err(_) => Heard::Refused(routes_hang(self.limit)),
+            Ok(Some(Answer::NotMade(refusal))) => ProbeReport::ProbeOutcome(ProbeOutcome { exports: Err(refusal) }),
+            Ok(_) => ProbeReport::Ended(Step::Routes),
+            Err(_) => ProbeReport::Refused(routes_hang(self.limit)),
         }
     }
 
@@ -292,7 +292,7 @@ pub fn child(settings: String) -> io::Result<()> {
     write_answer(&Answer::Opened)?;
     write_answer(&match trial::exports(&library, unanswered::host_api(settings)) {
         Ok(list) => Answer::Made(String::from_utf8_lossy(list.get()).into_owned()),
-        Err(reason) => Answer::NotMade(not_made(reason)),
+        Err(reason) => Answer::NotMade(reason.into()),
     })
 }
 

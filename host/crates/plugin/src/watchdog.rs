@@ -300,7 +300,7 @@ impl Shared {
     fn watch(&self, runtime: &Handle) {
         let mut idle = 0;
         while !self.ended.load(Ordering::SeqCst) {
-            let Seen { any, held } = self.look();
+            let ThreadScan { any, held } = self.look();
             if held {
                 runtime.spawn(async {}); // wakes a thread of the core, see above
             }
@@ -309,8 +309,8 @@ impl Shared {
         }
     }
 
-    fn look(&self) -> Seen {
-        let (mut seen, mut blocked) = (Seen::default(), [0; 2]);
+    fn look(&self) -> ThreadScan {
+        let (mut seen, mut blocked) = (ThreadScan::default(), [0; 2]);
         let mut lanes = self.lanes.lock();
         lanes.retain(|slot| Arc::strong_count(slot) > 1);
         let on_lanes: Vec<_> = lanes.clone();
@@ -327,7 +327,7 @@ impl Shared {
     }
 
     /// For how many ticks the slot has been in the same poll.
-    fn look_at(&self, slot: &Slot, place: Place, seen: &mut Seen) -> u32 {
+    fn look_at(&self, slot: &Slot, place: Place, seen: &mut ThreadScan) -> u32 {
         let poll = slot.poll.load(Ordering::Acquire);
         let before = slot.seen.swap(poll, Ordering::Relaxed);
         let ticks = slot.ticks.load(Ordering::Relaxed);
@@ -410,7 +410,7 @@ fn millis(time: Duration) -> u64 {
 
 /// What one look over all threads has shown.
 #[derive(Default)]
-struct Seen {
+struct ThreadScan {
     /// Something runs, or has since the last look.
     any: bool,
     /// A thread of the core has been in one poll for a tick.

@@ -448,9 +448,9 @@ impl Tried {
                 Err(error) => Err(error),
             };
             match verdict(tried) {
-                Verdict::Refused => self.refused += 1,
-                Verdict::Allowed => self.allowed.push((breach, what)),
-                Verdict::Unknown(why) => self.untried.push(format!("{what}: {why}")),
+                ProbeResult::Refused => self.refused += 1,
+                ProbeResult::Allowed => self.allowed.push((breach, what)),
+                ProbeResult::Unknown(why) => self.untried.push(format!("{what}: {why}")),
             }
             if let Err(error) = session.batch_execute("ROLLBACK").await {
                 self.untried.push(format!("the session ended: {error}"));
@@ -460,16 +460,16 @@ impl Tried {
     }
 }
 
-enum Verdict {
+enum ProbeResult {
     Refused,
     Allowed,
     Unknown(String),
 }
 
 /// Rights are looked at before anything else that a statement can fail on: whatever fails later was let through.
-fn verdict(tried: Result<(), tokio_postgres::Error>) -> Verdict {
-    let Err(error) = tried else { return Verdict::Allowed };
-    let Some(said) = error.as_db_error() else { return Verdict::Unknown(error.to_string()) };
+fn verdict(tried: Result<(), tokio_postgres::Error>) -> ProbeResult {
+    let Err(error) = tried else { return ProbeResult::Allowed };
+    let Some(said) = error.as_db_error() else { return ProbeResult::Unknown(error.to_string()) };
     const SAY_NOTHING: [&SqlState; 6] = [
         &SqlState::LOCK_NOT_AVAILABLE,
         &SqlState::QUERY_CANCELED,
@@ -479,10 +479,10 @@ fn verdict(tried: Result<(), tokio_postgres::Error>) -> Verdict {
         &SqlState::UNDEFINED_OBJECT,
     ];
     match said.code() {
-        code if *code == SqlState::INSUFFICIENT_PRIVILEGE => Verdict::Refused,
+        code if *code == SqlState::INSUFFICIENT_PRIVILEGE => ProbeResult::Refused,
         // `SET ROLE` of a role that is not there.
-        code if *code == SqlState::INVALID_PARAMETER_VALUE => Verdict::Unknown(said.message().to_owned()),
-        code if SAY_NOTHING.contains(&code) => Verdict::Unknown(said.message().to_owned()),
-        _ => Verdict::Allowed,
+        code if *code == SqlState::INVALID_PARAMETER_VALUE => ProbeResult::Unknown(said.message().to_owned()),
+        code if SAY_NOTHING.contains(&code) => ProbeResult::Unknown(said.message().to_owned()),
+        _ => ProbeResult::Allowed,
     }
 }

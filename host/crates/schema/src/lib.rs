@@ -10,3 +10,4 @@ pub mod plugin_schema;
 pub mod pooler;
 pub mod prepare;
 pub mod session_watch;
+mod sql_failure;

@@ -14,7 +14,7 @@ use semver::Version;
 use sha2::{Digest as _, Sha256};
 use tokio_postgres::{Client, Transaction};
 
-use super::prepare;
+use super::sql_failure;
 use cardinal_control::link::{PluginDatabase, ProvisionFault, STATEMENT_TIMEOUT_MS};
 use cardinal_database::{
     connect::{self, ConnectParams},
@@ -262,7 +262,7 @@ impl Step<'_> {
             };
             match made {
                 Ok(()) => break,
-                Err(error) if tries < TRIES && prepare::is_race(&error) => tries += 1,
+                Err(error) if tries < TRIES && sql_failure::is_race(&error) => tries += 1,
                 Err(error) => {
                     return Err(StepError::Failed(anyhow::Error::new(error).context("making the plugin's roles")));
                 }
@@ -284,7 +284,7 @@ impl Step<'_> {
         let row = match session.query_opt(&asked, &[]).await {
             Ok(Some(row)) => row,
             Ok(None) => return Ok(()),
-            Err(error) if prepare::lacks_function(&error) => return Ok(()),
+            Err(error) if sql_failure::lacks_function(&error) => return Ok(()),
             Err(error) => {
                 return Err(anyhow::Error::new(error).context("asking whether the plugin's login is closed").into());
             }

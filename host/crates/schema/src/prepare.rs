@@ -16,7 +16,7 @@ use self::{
     maker::{Login, Maker},
     roles_sql::Passwords,
 };
-use super::{migrate, plugin_schema};
+use super::{migrate, plugin_schema, sql_failure::is_race};
 use cardinal_base::config::Secret;
 use cardinal_database::{
     connect::{self, ConnectParams},
@@ -321,16 +321,6 @@ impl Preparation {
             .await
             .context("granting rights on the tables")
     }
-}
-
-/// A database whose administrator ran the script of an older version: not all functions are there.
-pub(super) fn lacks_function(error: &tokio_postgres::Error) -> bool {
-    error.code() == Some(&SqlState::UNDEFINED_FUNCTION)
-}
-
-/// Concurrent DDL: unique violations in catalogs, "tuple concurrently updated", deadlocks.
-pub(super) fn is_race(error: &tokio_postgres::Error) -> bool {
-    error.code().is_some_and(|code| ["23505", "42P07", "42710", "XX000", "40001", "40P01"].contains(&code.code()))
 }
 
 /// How long to go on where others were faster.

@@ -14,7 +14,7 @@ use tokio_postgres::{Client, Statement};
 
 use crate::{
     keyed_tables::{KEYED, STRONG_MODES},
-    prepare,
+    sql_failure,
 };
 
 use cardinal_database::{
@@ -156,16 +156,16 @@ struct Endings {
 
 /// What to do about the sessions of one login that keep cards from being removed.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Verdict {
+struct SessionActions {
     end: Vec<i32>,
     stuck: Vec<i32>,
     is_closed: bool,
 }
 
 impl Endings {
-    fn judge(&mut self, role: &str, sessions: &[i32], now: Instant) -> Verdict {
+    fn judge(&mut self, role: &str, sessions: &[i32], now: Instant) -> SessionActions {
         self.asked.retain(|_, (asked, _)| now - *asked < ENDINGS_WINDOW);
-        let mut verdict = Verdict::default();
+        let mut verdict = SessionActions::default();
         for pid in sessions {
             match self.asked.get_mut(pid) {
                 None => verdict.end.push(*pid),
@@ -259,7 +259,7 @@ impl<'a> Watch<'a> {
         let rows = self.session.query(BLOCKERS.as_str(), &[&self.runtime_prefix(), &own, &steps]).await;
         for row in rows.context("looking who locks a table")? {
             let (role, sessions): (String, Vec<i32>) = (row.try_get(0)?, row.try_get(1)?);
-            let Verdict { end, stuck, is_closed } = self.judge(&role, &sessions);
+            let SessionActions { end, stuck, is_closed } = self.judge(&role, &sessions);
             if !end.is_empty() {
                 self.end(&role, &end, "it kept others waiting, with a lock on a whole table").await?;
             }
@@ -279,7 +279,7 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    fn judge(&self, role: &str, sessions: &[i32]) -> Verdict {
+    fn judge(&self, role: &str, sessions: &[i32]) -> SessionActions {
         self.endings.lock().judge(role, sessions, Instant::now())
     }
 
@@ -290,7 +290,7 @@ impl<'a> Watch<'a> {
         let plugin = roles::plugin_of(role).unwrap_or_default();
         match self.session.execute(close, &[&name, &CLOSED_SECONDS]).await {
             Ok(_) => {}
-            Err(error) if prepare::lacks_function(&error) => {
+            Err(error) if sql_failure::lacks_function(&error) => {
                 tracing::warn!(
                     plugin,
                     "the plugin's login stays open: run the output of `cardinal database bootstrap-sql`"
@@ -383,7 +383,7 @@ mod tests {
         let at = |seconds: u64| begun + Duration::from_secs(seconds);
         for number in 0..4 {
             let verdict = endings.judge("p", &[number], at(number.try_into().unwrap_or_default()));
-            assert_eq!(verdict, Verdict { end: vec![number], ..Verdict::default() });
+            assert_eq!(verdict, SessionActions { end: vec![number], ..SessionActions::default() });
         }
         assert!(!endings.judge("other", &[9], at(4)).is_closed);
         assert!(endings.judge("p", &[4], at(5)).is_closed);
@@ -399,9 +399,9 @@ mod tests {
     fn a_session_that_does_not_end_is_named_once() {
         let (mut endings, begun) = (Endings::default(), Instant::now());
         assert_eq!(endings.judge("p", &[1, 2], begun).end, [1, 2]);
-        assert_eq!(endings.judge("p", &[1, 2], begun + Duration::from_millis(100)), Verdict::default());
+        assert_eq!(endings.judge("p", &[1, 2], begun + Duration::from_millis(100)), SessionActions::default());
         assert_eq!(endings.judge("p", &[2], begun + END_TIMEOUT).stuck, [2]);
-        assert_eq!(endings.judge("p", &[2], begun + END_TIMEOUT * 2), Verdict::default());
+        assert_eq!(endings.judge("p", &[2], begun + END_TIMEOUT * 2), SessionActions::default());
     }
 
     #[test]

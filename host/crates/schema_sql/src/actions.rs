@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use squawk_syntax::SyntaxKind::*;
 use squawk_syntax::SyntaxNode;
 
-use super::cost::{self, Cost, cost};
+use super::cost::{Cost, cost};
 use super::error::SchemaError;
 use super::names::Words;
 use super::operations::{self, Columns, MAX_OPERATIONS};
@@ -246,7 +246,7 @@ fn operands(node: &SyntaxNode) -> impl Iterator<Item = SyntaxNode> {
 
 /// Reads its values once, and one of them may have a column in it.
 fn is_cheap(node: &SyntaxNode) -> bool {
-    let has_column = node.descendants().any(|it| it.kind() == NAME_REF && !cost::is_callee(&it));
+    let has_column = node.descendants().any(|it| it.kind() == NAME_REF && !operations::is_callee(&it));
     let callee = || node.first_child().map(|it| it.text().to_string().to_ascii_lowercase()).unwrap_or_default();
     is_logic(node)
         || ["=", "<>", "!=", "<", ">", "<=", ">=", "is", "isnot"].contains(&operations::sign(node).as_str())

@@ -61,14 +61,8 @@ pub(super) fn cost(expression: &SyntaxNode) -> Cost {
         CAST_EXPR => return expression.first_child().map_or(Cost::Large, |it| cost(&it)).max(Cost::Unknown),
         _ => Cost::Large,
     };
-    let inside = expression.children().filter(|it| !is_callee(it)).map(|it| cost(&it)).max();
+    let inside = expression.children().filter(|it| !operations::is_callee(it)).map(|it| cost(&it)).max();
     own.max(inside.unwrap_or(Cost::Small))
-}
-
-/// Whether this is the name of a function.
-pub(super) fn is_callee(node: &SyntaxNode) -> bool {
-    node.kind() == NAME_REF
-        && node.parent().is_some_and(|it| it.kind() == CALL_EXPR && it.first_child().as_ref() == Some(node))
 }
 
 /// Rows that are equal or not PostgreSQL compares value by value, and lists are none; any other row is a value of its own.

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use squawk_syntax::SyntaxKind::*;
 use squawk_syntax::SyntaxNode;
 
-use super::cost;
 use super::error::SchemaError;
 use super::{keys, lexis};
 
@@ -207,7 +206,7 @@ impl Count<'_> {
 
     /// The widest of what is inside.
     fn all(&mut self, node: &SyntaxNode) -> Width {
-        let inside: Vec<SyntaxNode> = node.children().filter(|it| !cost::is_callee(it)).collect();
+        let inside: Vec<SyntaxNode> = node.children().filter(|it| !is_callee(it)).collect();
         inside.iter().map(|it| self.width(it)).max().unwrap_or(Width::Fixed)
     }
 
@@ -342,7 +341,13 @@ fn literal(node: &SyntaxNode) -> Width {
 }
 
 fn has_column(node: &SyntaxNode) -> bool {
-    node.descendants().any(|it| it.kind() == NAME_REF && !cost::is_callee(&it))
+    node.descendants().any(|it| it.kind() == NAME_REF && !is_callee(&it))
+}
+
+/// Whether this is the name of a function.
+pub(super) fn is_callee(node: &SyntaxNode) -> bool {
+    node.kind() == NAME_REF
+        && node.parent().is_some_and(|it| it.kind() == CALL_EXPR && it.first_child().as_ref() == Some(node))
 }
 
 /// A value that PostgreSQL keeps as it is: to bring a text to a length, as `::varchar(9)` does, is computed each time.

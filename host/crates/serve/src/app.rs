@@ -1,46 +1,43 @@
 //! Everything that the worker serves with, built once and in order. No globals.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+mod shared;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use anyhow::Context;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use self::shared::SharedParts;
 use crate::http::error::ApiResult;
 use crate::{
     audit::{Audit, AuditAction},
     client_errors::ClientErrors,
     http::{compression::Compression, cors::Origins, forwarded::UndeclaredProxies, host::Hosts, path::PLUGIN_PATHS},
-    jobs::{self, Jobs},
-    mcp::{self, Mcp, confirmation::Confirmations},
+    jobs::Jobs,
+    mcp::{Mcp, confirmation::Confirmations},
     openapi::Documents,
     pictures::Pictures,
     proxy::{Proxy, stored::StoredRoutes},
     router::{self, Router},
 };
 use cardinal_base::{
-    clock::Clock, config::Config, http_client::HttpClient, page::Cursors, password, seal::SealingKey,
-    secret_file::BOOTSTRAP_PASSWORD_FILE,
+    clock::Clock, config::Config, page::Cursors, password, seal::SealingKey, secret_file::BOOTSTRAP_PASSWORD_FILE,
 };
 use cardinal_control::link::{FirstLogin, SupervisorLink, WorkerStart};
 use cardinal_database::{log_failure, pool::Pools};
 use cardinal_identity::{
-    auth::{Auth, oidc::Oidc, password::Hasher, session_token::Ring},
+    auth::{Auth, password::Hasher, session_token::Ring},
     limit::Limits,
 };
 use cardinal_observe::{Telemetry, log::Log};
 use cardinal_plugin_host::{
-    context::Services,
     probe::Prober,
     quarantine::Quarantine,
     registry::{HostIdentity, Registry},
-    watchdog::Watchdog,
 };
 use cardinal_store::{
     catalogue::Catalogue,
@@ -109,75 +106,30 @@ const SHORTEST_GOOD_PASSWORD: usize = 8;
 impl App {
     pub fn build(start: WorkerStart, parts: Parts, stop: &CancellationToken) -> anyhow::Result<Self> {
         let Parts { pools, clock, link, log, prober, routes } = parts;
-        let config = start.config;
+        let (config, host_id) = (start.config, start.host_id);
         let ring = Ring::derive([start.token_secret.expose().as_bytes()]);
-        let base_url = config.http.base_url.clone();
-        let limits = Arc::new(Limits::new(config.auth.key_rate_per_minute));
-        let token_ttl = Duration::from_secs(u64::from(config.auth.token_ttl_hours) * 3600);
-        let cursors = Cursors::new(ring.sibling(b"list cursors"));
-        let catalogue = Arc::new(Catalogue::new(pools.core.clone(), cursors.clone(), clock.clone()));
-        let audit = Arc::new(Audit::new(pools.core.clone(), clock.clone()));
-        let events = Arc::new(Events::new(pools.core.clone(), stop));
-        let http = HttpClient::new()?;
-        let services = Arc::new(Services {
-            core: pools.core.clone(),
-            catalogue: Arc::clone(&catalogue),
-            events: Arc::clone(&events),
-            execution: config.plugins.execution.clone(),
-            prober,
-            breaker: config.plugins.breaker.clone(),
-            log: log.clone(),
-            watchdog: Arc::new(Watchdog::start(tokio::runtime::Handle::current())?),
-            runtime: tokio::runtime::Handle::current(),
-            http: http.clone(),
-            networks: config.plugins.networks.clone(),
-        });
-        let provider = Oidc::configured(&config.auth, &base_url, &clock)?;
+        let key = SealingKey::import(&start.sealing_key).context("the supervisor sent no key for plugins' settings")?;
         let telemetry = Arc::new(Telemetry::new(clock.now(), start.worker_restarts));
         let quarantine = Arc::new(Quarantine::new(start.crashes, start.probed, link.clone()));
         quarantine.replay(&log);
-        let key = SealingKey::import(&start.sealing_key).context("the supervisor sent no key for plugins' settings")?;
-        let (quarantine_too, counted) = (Arc::clone(&quarantine), Arc::clone(&telemetry));
-        let supervisor = link.clone();
-        let own = HostIdentity { host: start.host_id, key: key.clone() };
-        let plugins = Arc::new(Registry::new(&config, own, services, link, quarantine_too, clock.clone(), counted)?);
+
+        let shared = SharedParts::new(&config, pools, clock, &ring, stop)?;
+        let services = shared.plugin_services(&config, prober, &log)?;
+        let identity = HostIdentity { host: host_id, key: key.clone() };
+        let (kept_out, counted, clock) = (Arc::clone(&quarantine), Arc::clone(&telemetry), shared.clock.clone());
+        let plugins = Arc::new(Registry::new(&config, identity, services, link.clone(), kept_out, clock, counted)?);
+        let confirmations = shared.confirmations(&config, &key, stop);
+        let auth = shared.auth(&config, ring)?;
+        let jobs = shared.jobs(&auth, &plugins, host_id);
+        let services = shared.mcp_services(&config, &plugins, &jobs, &confirmations, &telemetry, &key);
+        let mcp = Arc::new(Mcp::new(services, Arc::clone(&auth), key, stop));
+
+        let base_url = config.http.base_url.clone();
         let hosts = Hosts::new(&base_url, &config.http.allowed_hosts, &config.http.proxy_hosts);
         let shares_origin = !hosts.set_the_proxy_apart() && config.http.admin_listen_addr.is_none();
-        let confirmations = Arc::new(Confirmations::new(
-            pools.core.clone(),
-            Arc::clone(&audit),
-            Arc::clone(&catalogue),
-            key.clone(),
-            config.mcp.confirm,
-            &base_url,
-            stop.child_token(),
-        ));
-        let auth = Arc::new(
-            Auth::new(pools.core.clone(), clock.clone(), ring, token_ttl, &base_url, Arc::clone(&limits))
-                .with_provider(provider),
-        );
-        let jobs = jobs::Services {
-            pool: pools.core.clone(),
-            auth: Arc::clone(&auth),
-            plugins: Arc::clone(&plugins),
-            audit: Arc::clone(&audit),
-            clock: clock.clone(),
-        };
-        let jobs = Arc::new(Jobs::new(jobs, start.host_id));
-        let services = mcp::Services {
-            registry: Arc::clone(&plugins),
-            cards: mcp::Cards {
-                catalogue: Arc::clone(&catalogue),
-                pool: pools.core.clone(),
-                jobs: Arc::clone(&jobs),
-                audit: Arc::clone(&audit),
-                exports: mcp::Exports::new(key.clone(), &base_url, clock.clone()),
-            },
-            calls: mcp::Calls { audit: Arc::clone(&audit), telemetry: Arc::clone(&telemetry) },
-            confirmations: Arc::clone(&confirmations),
-        };
+        let SharedParts { pools, clock, audit, catalogue, events, cursors, limits, http } = shared;
         Ok(Self {
-            mcp: Arc::new(Mcp::new(services, Arc::clone(&auth), key, stop)),
+            mcp,
             confirmations,
             jobs,
             pictures: Pictures::new(http, config.http.picture_networks.clone()),
@@ -186,15 +138,15 @@ impl App {
             cursors,
             plugins,
             quarantine,
-            supervisor,
-            host_id: start.host_id,
+            supervisor: link,
+            host_id,
             ready: AtomicBool::new(false),
             audit,
             auth,
             limits,
             compression: Compression::default(),
             origins: Origins::new(&base_url, &config.http.cors_origins),
-            proxy: Proxy::new(&config.proxy, start.host_id, shares_origin)?,
+            proxy: Proxy::new(&config.proxy, host_id, shares_origin)?,
             proxy_routes: StoredRoutes::new(config.proxy.routes.clone()),
             kinds: Kinds::default(),
             documents: Documents::default(),

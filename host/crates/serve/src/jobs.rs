@@ -32,7 +32,7 @@ use cardinal_identity::auth::{Auth, caller::Caller, credential::Credential};
 use cardinal_plugin_host::registry::Registry;
 use cardinal_store::{
     error::StoreError,
-    jobs::{self, Job, NewJob, Picked, Runner, Uncounted},
+    jobs::{self, CardSelection, CountError, Job, NewJob, Runner},
 };
 
 /// Jobs that one host runs at the same time, imports apart.
@@ -122,8 +122,8 @@ impl Jobs {
             args: &args,
         };
         let picked = match &bulk.cards {
-            Cards::Ids(ids) => Picked::Ids(ids),
-            Cards::Filter(filter) => Picked::Filter(filter),
+            Cards::Ids(ids) => CardSelection::Ids(ids),
+            Cards::Filter(filter) => CardSelection::Filter(filter),
         };
         let job = jobs::queue(&self.pool, &new, picked, bulk.expected_count).await?;
         self.news.notify_one(); // it need not wait to be found
@@ -310,11 +310,11 @@ pub enum StepError {
     Error(ApiError),
 }
 
-impl From<Uncounted> for StepError {
-    fn from(uncounted: Uncounted) -> Self {
+impl From<CountError> for StepError {
+    fn from(uncounted: CountError) -> Self {
         match uncounted {
-            Uncounted::Lost => Self::Lost,
-            Uncounted::Error(error) => Self::Error(error.into()),
+            CountError::Lost => Self::Lost,
+            CountError::Error(error) => Self::Error(error.into()),
         }
     }
 }

@@ -6,6 +6,7 @@ mod idle_timer;
 mod unread_head;
 
 use std::{
+    convert::Infallible,
     future::{Future, poll_fn},
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -17,8 +18,8 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use http::{HeaderValue, header};
-use hyper::{server::conn::http1, service::service_fn};
+use http::{HeaderValue, Request, Response, header};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -28,14 +29,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    connections::{ConnectionSlot, Connections},
+    connections::{ConnectionSlot, Connections, OpenConnection},
     idle_timer::IdleTimer,
     unread_head::UnreadHead,
 };
 use crate::{
     api,
     app::App,
-    http::{paced::Paced, request_body::RequestBody},
+    http::{body::Body, paced::Paced, request_body::RequestBody},
     request::{self, HeldFor, ListenerRole, Peer},
 };
 use cardinal_control::{crash::descriptors, local_socket::HandoverReceiver};
@@ -128,36 +129,8 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let held = slot.connection();
     // Behind an `Arc` of this connection: cloning the token itself takes a lock that all connections share.
     let stopping = Arc::new(stop.clone());
-    let service = service_fn(move |request| {
-        let app = Arc::clone(&app);
-        let (held, stopping) = (Arc::clone(&held), Arc::clone(&stopping));
-        let request = match peer.full {
-            None => RequestBody::from_request(request),
-            // A probe has no body, and what is refused must not keep a reserved place until its body is there.
-            Some(_) => request.map(|_| RequestBody::none()),
-        };
-        async move {
-            let mut answer = match peer.door {
-                ListenerRole::Metrics => api::metrics::separate(&app, &request).await,
-                ListenerRole::Whole | ListenerRole::Public | ListenerRole::Admin | ListenerRole::Local { .. } => {
-                    request::serve(app, peer, request).await
-                }
-            };
-            if let Some(HeldFor(time)) = answer.extensions_mut().remove() {
-                // Meanwhile the connection counts as idle: it is closed first when its place is wanted.
-                held.head_awaited();
-                tokio::select! {
-                    () = tokio::time::sleep(time) => {}
-                    () = stopping.cancelled() => {}
-                }
-                held.head_read();
-            }
-            if peer.full.is_some() {
-                answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-            }
-            Ok::<_, std::convert::Infallible>(answer)
-        }
-    });
+    let service =
+        service_fn(move |request| answer(Arc::clone(&app), Arc::clone(&held), Arc::clone(&stopping), peer, request));
     let mut connection = server.serve_connection(io, service).with_upgrades();
     let mut stopped = pin!(stop.cancelled());
     let mut watching = true;
@@ -177,17 +150,53 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         }
         polled
     });
-    // A broken connection is the client's business; its requests have their own log lines.
     if let Err(error) = ended.await {
         tracing::debug!(peer = %peer.ip, %error, "connection ended");
+        // A broken connection is the client's business; its requests have their own log lines. Of another protocol hyper
+        // closes it without a word.
         if error.is_parse_version_h2()
             && let Some(parts) = connection.into_parts()
         {
-            // hyper closes such a connection without a word.
             drop(tokio::time::timeout(WRITE_STALL, parts.io.refuse()).await);
         }
     }
     drop(slot);
+}
+
+/// Answers one request of a connection. No `async fn`: what is passed to one by value lies in its future twice.
+fn answer(
+    app: Arc<App>,
+    connection: Arc<OpenConnection>,
+    stopping: Arc<CancellationToken>,
+    peer: Peer,
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<Body>, Infallible>> {
+    let request = match peer.full {
+        None => RequestBody::from_request(request),
+        // A probe has no body, and what is refused must not keep a reserved place until its body is there.
+        Some(_) => request.map(|_| RequestBody::none()),
+    };
+    async move {
+        let mut answer = match peer.door {
+            ListenerRole::Metrics => api::metrics::separate(&app, &request).await,
+            ListenerRole::Whole | ListenerRole::Public | ListenerRole::Admin | ListenerRole::Local { .. } => {
+                request::serve(app, peer, request).await
+            }
+        };
+        if let Some(HeldFor(time)) = answer.extensions_mut().remove() {
+            // Meanwhile the connection counts as idle: it is closed first when its place is wanted.
+            connection.head_awaited();
+            tokio::select! {
+                () = tokio::time::sleep(time) => {}
+                () = stopping.cancelled() => {}
+            }
+            connection.head_read();
+        }
+        if peer.full.is_some() {
+            answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        Ok(answer)
+    }
 }
 
 /// A connection among those that the host has open.

@@ -123,7 +123,7 @@ fn values<'v>(key: &'v KeyRecord, hash: &'v &[u8]) -> [&'v (dyn ToSql + Sync); 1
 }
 
 /// What became of a key that was to be made.
-pub enum Made {
+pub enum CreateOutcome {
     Done,
     /// Its maker was revoked or has expired meanwhile.
     MakerOver,
@@ -132,20 +132,20 @@ pub enum Made {
 }
 
 /// Adds a key, which ends no later than its maker does.
-pub async fn insert(pool: &Pool, key: &mut KeyRecord, hash: &KeyHash) -> Result<Made, StoreError> {
+pub async fn insert(pool: &Pool, key: &mut KeyRecord, hash: &KeyHash) -> Result<CreateOutcome, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     if let Some(maker) = key.made_by_key_id {
         lineage::lock(&work, key.owner_id).await?;
-        let Some(terms) = lineage::hold_living(&work, maker).await? else { return Ok(Made::MakerOver) };
+        let Some(terms) = lineage::hold_living(&work, maker).await? else { return Ok(CreateOutcome::MakerOver) };
         if let Some(scope) = terms.lacked(&key.scopes) {
-            return Ok(Made::MakerLacks(scope.to_owned()));
+            return Ok(CreateOutcome::MakerLacks(scope.to_owned()));
         }
         key.expires_at = earlier(key.expires_at, terms.expires_at);
     }
     work.execute(INSERT, &values(key, &hash.as_slice())).await?;
     work.commit().await?;
-    Ok(Made::Done)
+    Ok(CreateOutcome::Done)
 }
 
 /// The earlier of two ends, of which none is for ever.
@@ -196,7 +196,7 @@ impl Change {
 }
 
 /// What became of a change.
-pub enum Updated {
+pub enum UpdateOutcome {
     /// The key as it is now, and the keys of its lineage that lost scopes with it.
     Done(Box<KeyRecord>, Vec<KeyRecord>),
     /// The key is revoked, and the change does more than narrow.
@@ -211,7 +211,12 @@ pub enum Updated {
 
 /// Changes a key. Those that were made with it then end with it at the latest, and its lineage keeps no scope that it
 /// has not; narrowing does that for a revoked key, too. `by` is the key that asks for it, when it is one.
-pub async fn update(pool: &Pool, key: &KeyRecord, change: &Change, by: Option<Uuid>) -> Result<Updated, StoreError> {
+pub async fn update(
+    pool: &Pool,
+    key: &KeyRecord,
+    change: &Change,
+    by: Option<Uuid>,
+) -> Result<UpdateOutcome, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     lineage::lock(&work, key.owner_id).await?;
@@ -220,22 +225,22 @@ pub async fn update(pool: &Pool, key: &KeyRecord, change: &Change, by: Option<Uu
         let terms = lineage::hold_living(&work, by).await?;
         let may = |terms: &MakerTerms| change.scopes.as_ref().is_none_or(|scopes| terms.lacked(scopes).is_none());
         if !terms.as_ref().is_some_and(may) {
-            return Ok(Updated::CallerOver);
+            return Ok(UpdateOutcome::CallerOver);
         }
     }
     let maker: Option<Uuid> =
         match work.query_opt("SELECT made_by_key_id FROM public.admin_api_keys WHERE id = $1", &[&key.id]).await? {
             Some(row) => row.get(0),
-            None => return Ok(Updated::Revoked),
+            None => return Ok(UpdateOutcome::Revoked),
         };
     if let Some(maker) = maker
         && let Some(terms) = lineage::hold_unrevoked(&work, maker).await?
     {
         if change.expires_at.is_some_and(|end| earlier(end, terms.expires_at) != end) {
-            return Ok(Updated::OutlivesItsMaker);
+            return Ok(UpdateOutcome::OutlivesItsMaker);
         }
         if change.scopes.as_ref().is_some_and(|scopes| terms.lacked(scopes).is_some()) {
-            return Ok(Updated::ExceedsItsMaker);
+            return Ok(UpdateOutcome::ExceedsItsMaker);
         }
     }
     let (sets_rate, (per_minute, burst)) = (change.rate.is_some(), change.rate.unwrap_or_default());
@@ -249,7 +254,7 @@ pub async fn update(pool: &Pool, key: &KeyRecord, change: &Change, by: Option<Uu
     let narrows = change.only_narrows(key);
     let values: [&(dyn ToSql + Sync); 9] =
         [&key.id, &change.name, &change.scopes, &sets_rate, &per_minute, &burst, &sets_expiry, &end, &narrows];
-    let Some(row) = work.query_opt(&sql, &values).await? else { return Ok(Updated::Revoked) };
+    let Some(row) = work.query_opt(&sql, &values).await? else { return Ok(UpdateOutcome::Revoked) };
     if let Some(end) = end {
         lineage::end_by(&work, key.id, end).await?;
     }
@@ -258,7 +263,7 @@ pub async fn update(pool: &Pool, key: &KeyRecord, change: &Change, by: Option<Uu
         None => Vec::new(),
     };
     work.commit().await?;
-    Ok(Updated::Done(Box::new(from_row(&row)), narrowed))
+    Ok(UpdateOutcome::Done(Box::new(from_row(&row)), narrowed))
 }
 
 /// Revokes a key and, unless it is to go alone, the keys that it replaces, those that replaced it, and all that was made
@@ -278,7 +283,7 @@ pub async fn revoke(pool: &Pool, key: &KeyRecord, reason: &str, alone: bool) -> 
 }
 
 /// What became of a rotation.
-pub enum Rotated {
+pub enum RotateOutcome {
     Done,
     /// The old key is revoked or expired.
     Over,
@@ -302,32 +307,34 @@ pub async fn rotate(
     old: &KeyRecord,
     overlap: Option<OffsetDateTime>,
     by: Option<Uuid>,
-) -> Result<Rotated, StoreError> {
+) -> Result<RotateOutcome, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     lineage::lock(&work, old.owner_id).await?;
     if let Some(by) = by.filter(|by| *by != old.id) {
         match lineage::hold_living(&work, by).await? {
             Some(terms) if terms.lacked(&new.scopes).is_none() => {}
-            _ => return Ok(Rotated::CallerOver),
+            _ => return Ok(RotateOutcome::CallerOver),
         }
     }
     let living = format!(
         "SELECT {COLUMNS} FROM public.admin_api_keys k WHERE k.id = $1 AND k.revoked_at IS NULL \
          AND (k.expires_at IS NULL OR k.expires_at > now()) FOR NO KEY UPDATE OF k"
     );
-    let Some(row) = work.query_opt(&living, &[&old.id]).await? else { return Ok(Rotated::Over) };
+    let Some(row) = work.query_opt(&living, &[&old.id]).await? else { return Ok(RotateOutcome::Over) };
     let current = from_row(&row);
     if !current.has_terms_of(old) {
-        return Ok(Rotated::Changed);
+        return Ok(RotateOutcome::Changed);
     }
     new.made_by_key_id = match lineage::maker_of_successor(&work, old.id, current.made_by_key_id, by).await? {
         Some(maker) => maker,
-        None => return Ok(Rotated::ByItsDescendant),
+        None => return Ok(RotateOutcome::ByItsDescendant),
     };
     new.budget_key_id = Some(old.budget_key_id.unwrap_or(old.id));
     match work.execute(INSERT, &values(new, &hash.as_slice())).await {
-        Err(error) if db_error::violated(&error) == Some("admin_api_keys_successor") => return Ok(Rotated::Before),
+        Err(error) if db_error::violated(&error) == Some("admin_api_keys_successor") => {
+            return Ok(RotateOutcome::Before);
+        }
         outcome => outcome?,
     };
     lineage::hand_over(&work, old.id, new.id).await?;
@@ -339,7 +346,7 @@ pub async fn rotate(
     };
     work.execute(change, &[&old.id, &overlap]).await?;
     work.commit().await?;
-    Ok(Rotated::Done)
+    Ok(RotateOutcome::Done)
 }
 
 impl KeyRecord {

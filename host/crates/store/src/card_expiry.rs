@@ -7,10 +7,7 @@ use std::time::{Duration, Instant};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{
-    cards::card_in_use,
-    reaper::{BATCH_TIMEOUT, CARD_TIMEOUT, QUICK_CARD_TIMEOUT, RemoveError, remove_cards},
-};
+use super::reaper::{BATCH_TIMEOUT, CARD_TIMEOUT, QUICK_CARD_TIMEOUT, RemoveError, card_in_use, remove_cards};
 use crate::error::StoreError;
 use cardinal_database::pool::Pool;
 

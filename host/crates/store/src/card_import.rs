@@ -203,7 +203,7 @@ impl Import<'_> {
 
     /// What is there of the SKUs and ids of rows. Cards that are to be changed are locked in the order of their ids, so
     /// that two writers never wait for each other for good.
-    async fn known(&self, work: &Transaction<'_>, rows: &[&Row]) -> Result<Known, tokio_postgres::Error> {
+    async fn known(&self, work: &Transaction<'_>, rows: &[&Row]) -> Result<KnownCard, tokio_postgres::Error> {
         let lock =
             if self.terms.mode == Mode::Upsert && !self.terms.dry_run { "ORDER BY id FOR NO KEY UPDATE" } else { "" };
         let skus: Vec<&str> = rows.iter().map(|row| row.sku.as_str()).collect();
@@ -214,7 +214,7 @@ impl Import<'_> {
             .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
             .collect::<Result<_, tokio_postgres::Error>>()?;
         let ids: Vec<Uuid> = rows.iter().filter_map(|row| row.id).collect();
-        let mut known = Known { skus, hidden: HashMap::new() };
+        let mut known = KnownCard { skus, hidden: HashMap::new() };
         if !ids.is_empty() {
             let sql = "SELECT id, deleted_at IS NOT NULL FROM public.master_cards WHERE id = ANY($1) ORDER BY id";
             for row in work.query(&work.prepare_cached(sql).await?, &[&ids]).await? {
@@ -225,7 +225,7 @@ impl Import<'_> {
     }
 
     /// Which rows make a card and which change one.
-    fn sort<'r>(&self, rows: &[&'r Row], known: &Known, outcome: &mut Outcome) -> Sorted<'r> {
+    fn sort<'r>(&self, rows: &[&'r Row], known: &KnownCard, outcome: &mut Outcome) -> Sorted<'r> {
         let mut sorted = Sorted::default();
         let mut given = HashSet::new();
         for row in rows {
@@ -328,7 +328,7 @@ SELECT line, id, version, $7, 'import',
 RETURNING card_id";
 
 /// Cards by SKU, and of ids whether their cards are deleted.
-struct Known {
+struct KnownCard {
     skus: HashMap<String, Uuid>,
     hidden: HashMap<Uuid, bool>,
 }

@@ -221,8 +221,7 @@ pub async fn remove_source(
     }
     let mut client = pool.get().await?;
     let transaction = client.transaction().await?;
-    let sql = "SELECT version FROM public.master_cards WHERE id = $1 AND deleted_at IS NULL FOR NO KEY UPDATE";
-    let Some(row) = transaction.query_opt(&transaction.prepare_cached(sql).await?, &[&id]).await? else {
+    let Some(row) = lock_row(&transaction, "c.version", id).await? else {
         return Ok(Written::NoCard);
     };
     precondition.check(row.get(0))?;
@@ -300,22 +299,17 @@ pub async fn purge(reaper: &Pool, id: Uuid) -> Result<(), StoreError> {
     }
 }
 
-/// What forbids the removal names its schema, and so the plugin: a foreign key, or a constraint that its action breaks
-/// (`ON DELETE SET NULL` on a column that is NOT NULL).
-pub(super) fn card_in_use(error: tokio_postgres::Error) -> StoreError {
-    let in_use = error.as_db_error().filter(|fault| fault.code().code().starts_with("23"));
-    match in_use.and_then(|fault| fault.schema()).and_then(|schema| schema.strip_prefix("plugin_")) {
-        Some(plugin) => StoreError::CardInUse { plugin: plugin.replace('_', "-") },
-        None => error.into(),
-    }
+async fn lock(transaction: &Transaction<'_>, id: Uuid) -> Result<Card, StoreError> {
+    let row = lock_row(transaction, COLUMNS, id).await?;
+    row.map(|row| from_row(&row)).ok_or(StoreError::NotFound("card"))
 }
 
-async fn lock(transaction: &Transaction<'_>, id: Uuid) -> Result<Card, StoreError> {
+/// Locks a card that is not deleted against other changes.
+async fn lock_row(transaction: &Transaction<'_>, columns: &str, id: Uuid) -> Result<Option<Row>, StoreError> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM public.master_cards c WHERE c.id = $1 AND c.deleted_at IS NULL FOR NO KEY UPDATE"
+        "SELECT {columns} FROM public.master_cards c WHERE c.id = $1 AND c.deleted_at IS NULL FOR NO KEY UPDATE"
     );
-    let row = transaction.query_opt(&transaction.prepare_cached(&sql).await?, &[&id]).await?;
-    row.map(|row| from_row(&row)).ok_or(StoreError::NotFound("card"))
+    Ok(transaction.query_opt(&transaction.prepare_cached(&sql).await?, &[&id]).await?)
 }
 
 async fn remember(

@@ -15,7 +15,7 @@ use cardinal_database::pool::Pool;
 
 /// Which numbers there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct LogPosition {
     /// The one given last.
     pub last: i64,
     /// The oldest that is kept, or the one after `last`.
@@ -33,11 +33,11 @@ pub async fn raise(work: &impl GenericClient, event: &Event) -> Result<(), Store
     Ok(())
 }
 
-pub async fn standing(pool: &Pool) -> Result<Standing, StoreError> {
+pub async fn standing(pool: &Pool) -> Result<LogPosition, StoreError> {
     let client = pool.get().await?;
     let sql = "SELECT last, kept_from, EXISTS (SELECT FROM public.event_outbox) FROM public.event_numbers";
     let row = client.query_one(&client.prepare_cached(sql).await?, &[]).await?;
-    Ok(Standing { last: row.get(0), kept_from: row.get(1), waiting: row.get(2) })
+    Ok(LogPosition { last: row.get(0), kept_from: row.get(1), waiting: row.get(2) })
 }
 
 /// Numbers what waits, `at_most` so many; gives how many got one. None while another host is at it.

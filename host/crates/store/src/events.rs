@@ -16,7 +16,7 @@ use uuid::Uuid;
 use self::stream_slots::{StreamSlot, StreamSlots};
 use crate::error::StoreError;
 use crate::event_log::{
-    Standing,
+    LogPosition,
     event::{Event, Numbered, Topics},
 };
 use cardinal_database::{log_failure, pool::Pool};
@@ -204,7 +204,7 @@ fn wanted(topics: Topics) -> impl Fn(&Numbered) -> bool {
     move |event| topics.holds(event.topic)
 }
 
-fn begin(standing: Standing, last_read: Option<i64>) -> Begin {
+fn begin(standing: LogPosition, last_read: Option<i64>) -> Begin {
     match last_read {
         None => Begin::Now(standing.last),
         Some(last) if (standing.kept_from - 1..=standing.last).contains(&last) => Begin::After(last),
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_reader_goes_on_only_where_nothing_is_missing() {
-        let standing = Standing { last: 20, kept_from: 11, waiting: false };
+        let standing = LogPosition { last: 20, kept_from: 11, waiting: false };
         assert_eq!(begin(standing, None), Begin::Now(20));
         for kept in [10, 15, 20] {
             assert_eq!(begin(standing, Some(kept)), Begin::After(kept));

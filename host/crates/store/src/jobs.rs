@@ -108,7 +108,7 @@ pub struct NewJob<'a> {
 }
 
 /// The cards of a new bulk action.
-pub enum Picked<'a> {
+pub enum CardSelection<'a> {
     Ids(&'a [Uuid]),
     /// Those that match now; later ones are none of its business.
     Filter(&'a Filter),
@@ -139,14 +139,14 @@ async fn insert(work: &Transaction<'_>, new: &NewJob<'_>) -> Result<Uuid, StoreE
 pub async fn queue(
     pool: &Pool,
     new: &NewJob<'_>,
-    picked: Picked<'_>,
+    picked: CardSelection<'_>,
     expected: Option<i64>,
 ) -> Result<Job, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     let id = insert(&work, new).await?;
     match picked {
-        Picked::Ids(ids) => {
+        CardSelection::Ids(ids) => {
             let part = usize::try_from(PART).unwrap_or(1);
             for (number, ids) in ids.chunks(part).enumerate() {
                 let number = i32::try_from(number).map_err(StoreError::internal)?;
@@ -154,7 +154,7 @@ pub async fn queue(
                 work.execute(&work.prepare_cached(sql).await?, &[&id, &number, &ids]).await?;
             }
         }
-        Picked::Filter(filter) => {
+        CardSelection::Filter(filter) => {
             let mut query = Conditions::from_filter(filter);
             let (job, part) = (query.bind(id), query.bind(PART));
             let sql = format!(
@@ -284,20 +284,20 @@ pub struct Step {
 
 /// Why a step was not counted; its transaction must not be committed.
 #[derive(Debug)]
-pub enum Uncounted {
+pub enum CountError {
     /// The job is another process's by now, or over, or not where the step began.
     Lost,
     Error(StoreError),
 }
 
-impl<E: Into<StoreError>> From<E> for Uncounted {
+impl<E: Into<StoreError>> From<E> for CountError {
     fn from(error: E) -> Self {
         Self::Error(error.into())
     }
 }
 
 /// Counts a step, as the last thing in its transaction. `true` when somebody wants the job stopped.
-pub async fn count(work: &Transaction<'_>, id: Uuid, runner: Runner, step: &Step) -> Result<bool, Uncounted> {
+pub async fn count(work: &Transaction<'_>, id: Uuid, runner: Runner, step: &Step) -> Result<bool, CountError> {
     let failed = i64::try_from(step.errors.len()).unwrap_or(i64::MAX);
     let counts: Map<String, Value> =
         step.counts.iter().filter(|(_, n)| *n > 0).map(|(name, n)| ((*name).to_owned(), Value::from(*n))).collect();
@@ -325,7 +325,7 @@ pub async fn count(work: &Transaction<'_>, id: Uuid, runner: Runner, step: &Step
         &step.from.1,
     ];
     let row = work.query_opt(&work.prepare_cached(&sql).await?, &values).await?;
-    let row = row.ok_or(Uncounted::Lost)?;
+    let row = row.ok_or(CountError::Lost)?;
     let after: i64 = row.try_get(0)?;
     let first = after - failed;
     if failed > 0 && first < ERRORS_KEPT {

@@ -7,7 +7,6 @@ use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
-use super::cards;
 use crate::error::StoreError;
 use cardinal_base::db_error;
 use cardinal_database::pool::Pool;
@@ -36,7 +35,7 @@ impl From<RemoveError> for StoreError {
     fn from(error: RemoveError) -> Self {
         match error {
             RemoveError::Slow(cause) => Self::SlowRemoval(cause),
-            RemoveError::Refused(error) => cards::card_in_use(error),
+            RemoveError::Refused(error) => card_in_use(error),
             RemoveError::Unavailable(error) => error,
         }
     }
@@ -66,6 +65,16 @@ pub async fn remove_cards(reaper: &Pool, ids: &[Uuid], timeout: Duration) -> Res
         _ if db_error::is_unavailable(&error) => RemoveError::Unavailable(error.into()),
         _ => RemoveError::Refused(error),
     })
+}
+
+/// What forbids the removal names its schema, and so the plugin: a foreign key, or a constraint that its action breaks
+/// (`ON DELETE SET NULL` on a column that is NOT NULL).
+pub(super) fn card_in_use(error: tokio_postgres::Error) -> StoreError {
+    let in_use = error.as_db_error().filter(|fault| fault.code().code().starts_with("23"));
+    match in_use.and_then(|fault| fault.schema()).and_then(|schema| schema.strip_prefix("plugin_")) {
+        Some(plugin) => StoreError::CardInUse { plugin: plugin.replace('_', "-") },
+        None => error.into(),
+    }
 }
 
 async fn connection(reaper: &Pool) -> Result<cardinal_database::pool::Connection, StoreError> {

@@ -12,10 +12,10 @@ const CREATE: &str =
 /// The id of a plugin's user. It has no role and no password: it can't log in.
 pub async fn find_or_create(pool: &Pool, plugin: &str) -> Result<Uuid, StoreError> {
     let client = pool.get().await?;
-    if let Some(row) = client.query_opt(FIND, &[&plugin]).await? {
+    if let Some(row) = client.query_opt(&client.prepare_cached(FIND).await?, &[&plugin]).await? {
         return Ok(row.try_get(0)?);
     }
     // Another host may be doing the same; whoever is second finds the first one's.
-    client.execute(CREATE, &[&Uuid::now_v7(), &plugin]).await?;
-    Ok(client.query_one(FIND, &[&plugin]).await?.try_get(0)?)
+    client.execute(&client.prepare_cached(CREATE).await?, &[&Uuid::now_v7(), &plugin]).await?;
+    Ok(client.query_one(&client.prepare_cached(FIND).await?, &[&plugin]).await?.try_get(0)?)
 }

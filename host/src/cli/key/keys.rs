@@ -21,7 +21,7 @@ use cardinal_serve::{
     },
     audit::AuditAction,
 };
-use cardinal_store::api_keys::{self, KeyRecord, Rotated, lineage::MAKER_REVOKED};
+use cardinal_store::api_keys::{self, KeyRecord, RotateOutcome, lineage::MAKER_REVOKED};
 
 const PATH: &str = "/v1/admin/api-keys";
 /// Keys that are asked for at once.
@@ -142,12 +142,12 @@ async fn rotate_direct(direct: &Direct, id: Uuid, overlap_seconds: u32) -> anyho
     let mut new = shown::successor(&old, &key, now);
     let overlap = (overlap_seconds > 0).then(|| now + Duration::seconds(overlap_seconds.into()));
     match api_keys::rotate(&direct.pool, &mut new, &key.hash(), &old, overlap, None).await.map_err(explain)? {
-        Rotated::Done => {}
-        Rotated::Over => bail!(CANNOT_ROTATE_ENDED),
-        Rotated::Before => bail!(ROTATED_BEFORE),
-        Rotated::Changed => bail!(CHANGED_MEANWHILE),
+        RotateOutcome::Done => {}
+        RotateOutcome::Over => bail!(CANNOT_ROTATE_ENDED),
+        RotateOutcome::Before => bail!(ROTATED_BEFORE),
+        RotateOutcome::Changed => bail!(CHANGED_MEANWHILE),
         // No key has asked for it.
-        Rotated::ByItsDescendant | Rotated::CallerOver => bail!("the key could not be rotated"),
+        RotateOutcome::ByItsDescendant | RotateOutcome::CallerOver => bail!("the key could not be rotated"),
     }
     direct.record(AuditAction::RotateKey, new.id.to_string(), shown::audited(&new)).await;
     Ok(json!({"item": shown::show(&new), "key": key.expose()}))

@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub(super) use super::reader::absolute;
 use super::reader::{BadSettings, Reader};
 
 pub(super) const DEFAULT_DATA_DIR: &str = "./var/data";
@@ -108,14 +109,5 @@ pub(super) fn existing_file(text: &str) -> Result<PathBuf, String> {
         Ok(found) if found.is_file() => Ok(path),
         Ok(_) => Err(format!("{} is not a file", path.display())),
         Err(error) => Err(format!("{} cannot be read: {error}", path.display())),
-    }
-}
-
-pub(super) fn absolute(text: impl AsRef<Path>) -> Result<PathBuf, String> {
-    let path = std::path::absolute(text.as_ref()).map_err(|error| error.to_string())?;
-    // Paths travel to the worker as JSON, and into PostgreSQL's command line as text.
-    match path.to_str() {
-        Some(text) if !text.contains(['\n', '\0']) => Ok(path),
-        _ => Err("the path must be UTF-8 text of one line".to_owned()),
     }
 }

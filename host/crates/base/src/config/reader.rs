@@ -1,7 +1,6 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::paths;
 use crate::secret_file;
 
 /// One setting that cannot be used: its variable, and what is wrong with it and how to write it.
@@ -118,7 +117,7 @@ impl Reader {
         file: &Option<String>,
     ) -> SecretSetting {
         let raw = raw.as_deref().filter(|text| !text.trim().is_empty());
-        match (raw, self.optional(file_setting, file, |text| paths::absolute(text))) {
+        match (raw, self.optional(file_setting, file, |text| absolute(text))) {
             (Some(_), Some(_)) => {
                 self.fault(setting, format!("{file_setting} is set, too: keep one of the two"));
                 SecretSetting::default()
@@ -175,5 +174,15 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
         "on" | "true" | "1" | "yes" => Ok(true),
         "off" | "false" | "0" | "no" => Ok(false),
         _ => Err(format!("{text:?} is neither on nor off")),
+    }
+}
+
+/// The path, complete and on one line.
+pub(super) fn absolute(text: impl AsRef<Path>) -> Result<PathBuf, String> {
+    let path = std::path::absolute(text.as_ref()).map_err(|error| error.to_string())?;
+    // Paths travel to the worker as JSON, and into PostgreSQL's command line as text.
+    match path.to_str() {
+        Some(text) if !text.contains(['\n', '\0']) => Ok(path),
+        _ => Err("the path must be UTF-8 text of one line".to_owned()),
     }
 }

@@ -35,9 +35,9 @@ const RESERVED: u64 = 1_024;
 const RESERVED_SHARE: u64 = 8;
 const STANDARD_STREAMS: [RawFd; 3] = [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO];
 
-static STREAMS: OnceLock<Vec<Known>> = OnceLock::new();
+static STREAMS: OnceLock<Vec<OpenDescriptor>> = OnceLock::new();
 /// Those of [`vital::NUMBERS`], where no filter keeps them.
-static UNGUARDED: OnceLock<Vec<Known>> = OnceLock::new();
+static UNGUARDED: OnceLock<Vec<OpenDescriptor>> = OnceLock::new();
 static WATCHING: AtomicBool = AtomicBool::new(false);
 static LIMIT: OnceLock<Limit> = OnceLock::new();
 /// One at a time sets the limit.
@@ -45,7 +45,7 @@ static SETTING: Mutex<()> = Mutex::new(());
 
 /// A descriptor and what it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Known {
+struct OpenDescriptor {
     descriptor: RawFd,
     device: u64,
     inode: u64,
@@ -162,7 +162,7 @@ pub fn are_whole() -> bool {
     !WATCHING.load(Ordering::Relaxed) || (!vital::is_tripped() && are_kept(&STREAMS))
 }
 
-fn are_kept(watched: &OnceLock<Vec<Known>>) -> bool {
+fn are_kept(watched: &OnceLock<Vec<OpenDescriptor>>) -> bool {
     watched.get().is_none_or(|watched| watched.iter().all(|known| look(known.descriptor) == Some(*known)))
 }
 
@@ -214,12 +214,17 @@ impl NeverWait {
     }
 }
 
-fn look(descriptor: RawFd) -> Option<Known> {
+fn look(descriptor: RawFd) -> Option<OpenDescriptor> {
     // SAFETY: a `stat` of zeros is one.
     let mut found: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: the out pointer is valid; a number that is no descriptor is an error.
     let asked = unsafe { libc::fstat(descriptor, &raw mut found) };
-    (asked == 0).then_some(Known { descriptor, device: found.st_dev, inode: found.st_ino, mode: found.st_mode })
+    (asked == 0).then_some(OpenDescriptor {
+        descriptor,
+        device: found.st_dev,
+        inode: found.st_ino,
+        mode: found.st_mode,
+    })
 }
 
 #[cfg(test)]

@@ -4,10 +4,9 @@ use std::{net::IpAddr, time::Duration};
 
 use tracing::Level;
 
-use super::{Log, line::Line, subscriber::with_scratch};
+use super::{Log, line::Line, subscriber::with_scratch, targets::ACCESS_TARGET};
 use crate::{request_timing::RequestTiming, trace::Trace};
 
-pub(super) const TARGET: &str = "cardinal::access";
 /// The code of answers that wait for the database.
 const DATABASE_UNAVAILABLE: &str = "database-unavailable";
 
@@ -50,7 +49,7 @@ impl Log {
     pub fn access(&self, access: &AccessLine<'_>) {
         let level = access.level();
         let levels = &self.0.levels;
-        let writes = if level == Level::INFO { levels.writes_access() } else { levels.writes(TARGET, level) };
+        let writes = if level == Level::INFO { levels.writes_access() } else { levels.writes(ACCESS_TARGET, level) };
         if writes {
             with_scratch(|out| {
                 let at = self.0.clock.now();
@@ -62,7 +61,7 @@ impl Log {
 
     fn write_access(&self, out: &mut String, at: time::OffsetDateTime, level: Level, access: &AccessLine<'_>) {
         let message = if level <= Level::WARN { "request failed" } else { "request" };
-        let mut line = Line::begin(out, self.0.style, at, level, [TARGET, ""], message);
+        let mut line = Line::begin(out, self.0.style, at, level, [ACCESS_TARGET, ""], message);
         line.text("method", access.method);
         line.text("path", access.path);
         if !access.route.is_empty() && access.route != access.path {

@@ -9,14 +9,11 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 use tracing::{Level, Metadata, level_filters::LevelFilter};
 
-use super::{access, targets};
+use super::targets::{self, ACCESS_TARGET, PLUGIN_TARGET};
 use cardinal_base::config::LogLevels;
 
 /// Changes that may be in force at a time.
 const MAX_OVERRIDES: usize = 32;
-
-/// Plugins' lines have this target, and the plugin's name in a field; by name they are `plugin::<name>`.
-pub(super) const PLUGIN_TARGET: &str = "plugin";
 
 /// The lines of the pools of connections.
 const POOL_TARGET: &str = "deadpool.postgres";
@@ -143,7 +140,7 @@ impl Levels {
     }
 
     fn put_in_force(&self, levels: LogLevels) {
-        self.access.store(levels.get(access::TARGET) >= Level::INFO, Ordering::Relaxed);
+        self.access.store(levels.get(ACCESS_TARGET) >= Level::INFO, Ordering::Relaxed);
         self.in_force.store(levels.into());
         // Each place in the code remembers whether it is heard.
         tracing::callsite::rebuild_interest_cache();

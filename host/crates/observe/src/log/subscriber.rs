@@ -17,11 +17,10 @@ use tracing::{
 
 use super::{
     Log,
-    levels::PLUGIN_TARGET,
     line::Line,
     mask::mask,
     tail::{Said, Source},
-    targets,
+    targets::{self, PLUGIN_TARGET},
 };
 
 /// Room for a line that a thread keeps; what a very long one took is given back.
@@ -56,7 +55,7 @@ impl Subscriber for Log {
 
     fn event(&self, event: &Event<'_>) {
         let (place, at) = (event.metadata(), self.0.clock.now());
-        let mut first = Known::default();
+        let mut first = LineFields::default();
         event.record(&mut first);
         let is_own = place.target() == PLUGIN_TARGET && !first.plugin.is_empty();
         if is_own && !self.0.levels.writes(&format!("{PLUGIN_TARGET}::{}", first.plugin), *place.level()) {
@@ -108,13 +107,13 @@ const PLUGIN_FIELDS: &str = "fields";
 
 /// What stands at the beginning of a line.
 #[derive(Default)]
-struct Known {
+struct LineFields {
     message: String,
     plugin: String,
     fields: String,
 }
 
-impl Known {
+impl LineFields {
     /// The plugin's own fields; what is no object stays a text.
     fn own_fields(&self) -> Map<String, Value> {
         let as_text = || Map::from_iter([(PLUGIN_FIELDS.to_owned(), Value::from(self.fields.as_str()))]);
@@ -126,7 +125,7 @@ impl Known {
     }
 }
 
-impl Visit for Known {
+impl Visit for LineFields {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             MESSAGE => value.clone_into(&mut self.message),

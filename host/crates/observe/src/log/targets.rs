@@ -3,6 +3,10 @@
 
 use std::borrow::Cow;
 
+pub(super) const ACCESS_TARGET: &str = "cardinal::access";
+/// Plugins' lines have this target, and the plugin's name in a field; by name they are `plugin::<name>`.
+pub(super) const PLUGIN_TARGET: &str = "plugin";
+
 /// A crate of the host, and the name that its lines have in its place.
 const CRATES: [(&str, &str); 14] = [
     ("cardinal_base", "cardinal"),

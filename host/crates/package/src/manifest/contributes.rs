@@ -6,9 +6,8 @@ use serde::Serialize;
 
 use super::{
     ACTIONS_LIMIT, Backend, COLUMNS_LIMIT, DeclaredRoute, NAME_LIMIT, PAGES_LIMIT, TABS_LIMIT, check_template,
-    field::{Field, Object},
+    field::{Field, LINE_LIMIT, Object, line},
     is_kebab,
-    read::{LINE_LIMIT, line},
 };
 use crate::state::Code;
 

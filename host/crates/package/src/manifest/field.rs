@@ -9,6 +9,8 @@ use crate::state::Code;
 
 /// Values are quoted in messages up to this many characters.
 const SHOWN: usize = 80;
+/// Longest title, label, author, kind, handler, summary.
+pub(super) const LINE_LIMIT: usize = 200;
 
 /// Where the readers of one document leave what they find.
 #[derive(Default)]
@@ -221,4 +223,8 @@ fn shorten(text: &str) -> String {
         short.push('…');
     }
     short
+}
+
+pub(super) fn line(object: &Object, name: &str) -> Option<String> {
+    object.optional(name)?.line(LINE_LIMIT).map(str::to_owned)
 }

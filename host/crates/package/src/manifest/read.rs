@@ -10,7 +10,7 @@ use super::{
     PATH_LIMIT, Problem, Problems, REQUIRES_LIMIT, ROUTES_LIMIT, TIMEOUT_LIMIT, TOOL_BYTES_LIMIT,
     TOOL_DESCRIPTION_LIMIT, TOOL_NAME_ADVICE, TOOL_NAME_LIMIT, TOOLS_LIMIT, Tool, Warning,
     contributes::{self, Around, Contributes},
-    field::{Field, Findings, Object},
+    field::{Field, Findings, LINE_LIMIT, Object, line},
     is_kebab, is_plain_relative, is_prefix, is_reserved,
 };
 use crate::state::Code;
@@ -33,8 +33,6 @@ const FIELDS: [&str; 16] = [
     "settings_schema",
     "limits",
 ];
-/// Longest title, label, author, kind, handler, summary.
-pub(super) const LINE_LIMIT: usize = 200;
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH or DELETE";
 
 pub(super) fn manifest(bytes: &[u8]) -> Result<(Manifest, Vec<Warning>), Problems> {
@@ -390,10 +388,6 @@ fn scope(object: &Object) -> Option<Access> {
 fn timeout(object: &Object) -> Option<Duration> {
     let most = TIMEOUT_LIMIT.as_millis() as u64;
     object.optional("timeout_ms")?.integer(1..=most).map(Duration::from_millis)
-}
-
-pub(super) fn line(object: &Object, name: &str) -> Option<String> {
-    object.optional(name)?.line(LINE_LIMIT).map(str::to_owned)
 }
 
 fn text(object: &Object, name: &str) -> Option<String> {

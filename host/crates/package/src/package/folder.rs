@@ -13,8 +13,8 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, open, openat
 
 use crate::{
     manifest::is_plain_relative,
+    owners::{FileOwner, Owners},
     state::{Code, Refusal},
-    trust::{Owners, Standing},
 };
 
 /// Folders inside folders of a frontend.
@@ -39,7 +39,7 @@ impl<'o> Folder<'o> {
 
     fn checked(fd: OwnedFd, path: PathBuf, owners: &'o Owners) -> Result<Self, Refusal> {
         let stat = fstat(&fd).map_err(|error| unreadable(&path, error))?;
-        owners.check(standing(&stat), &path)?;
+        owners.check(file_owner(&stat), &path)?;
         Ok(Self { fd, path, owners })
     }
 
@@ -87,7 +87,7 @@ impl<'o> Folder<'o> {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(Refusal::new(Code::Unreadable, format!("{} is not a regular file.", path.display())));
         }
-        self.owners.check(standing(&stat), &path)?;
+        self.owners.check(file_owner(&stat), &path)?;
         read_whole(File::from(fd), limit, &path)
     }
 
@@ -166,8 +166,8 @@ fn read_whole(file: File, limit: u64, path: &Path) -> Result<Bytes, Refusal> {
     if bytes.len() as u64 > limit { Err(too_large(path, limit)) } else { Ok(bytes.into()) }
 }
 
-fn standing(stat: &Stat) -> Standing {
-    Standing { uid: stat.st_uid, gid: stat.st_gid, mode: stat.st_mode }
+fn file_owner(stat: &Stat) -> FileOwner {
+    FileOwner { uid: stat.st_uid, gid: stat.st_gid, mode: stat.st_mode }
 }
 
 pub(super) fn too_large(path: &Path, limit: u64) -> Refusal {

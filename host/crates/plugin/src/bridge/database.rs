@@ -24,9 +24,8 @@ use super::{
 };
 use crate::{
     connection::{Connection, CopyOut, Rows},
-    context::Fault,
-    lane::pump,
-    placement::NO_HANDLER,
+    fault::Fault,
+    lane::{NO_HANDLER, pump},
 };
 
 static CONNECTIONS: Table<Arc<Checkout>> = Table::new();
@@ -63,9 +62,9 @@ fn busy(ctx: CtxId, number: ConnId) -> Result<(Arc<Connection>, Option<Waiting>)
 }
 
 /// A connection's number on its way to the plugin. Dropped before it got there, it goes back.
-struct Ticket(ConnId);
+struct ConnectionHandover(ConnId);
 
-impl Ticket {
+impl ConnectionHandover {
     fn deliver(self) -> Answer {
         let number = self.0;
         std::mem::forget(self);
@@ -73,7 +72,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for ConnectionHandover {
     fn drop(&mut self) {
         give_back(self.0);
     }
@@ -97,7 +96,8 @@ pub extern "C" fn connect(ctx: CtxId, call: CallId) -> Fut<Answer> {
             let _waiting = waiting;
             let connection = scope.context.pool()?.get().await?;
             let number = CONNECTIONS.insert(Arc::new(Checkout { ctx, connection, call: call.clone() }));
-            let ticket = Ticket(number.ok_or_else(|| Fault::Unavailable(anyhow::anyhow!("too many connections")))?);
+            let ticket =
+                ConnectionHandover(number.ok_or_else(|| Fault::Unavailable(anyhow::anyhow!("too many connections")))?);
             live(ctx)?; // retired meanwhile: `reclaim` may have been and gone
             if call.is_some_and(|call| !call.has_taken(ticket.0)) {
                 return Err(Fault::Gone("the call is over".to_owned()));
@@ -105,7 +105,7 @@ pub extern "C" fn connect(ctx: CtxId, call: CallId) -> Fut<Answer> {
             Ok(ticket)
         })
     };
-    begin_with(ctx, start, Ticket::deliver)
+    begin_with(ctx, start, ConnectionHandover::deliver)
 }
 
 pub extern "C" fn release(ctx: CtxId, number: ConnId) {
@@ -166,7 +166,7 @@ pub extern "C" fn batch(ctx: CtxId, number: ConnId, text: Slice<'_>) -> Fut<Answ
 pub extern "C" fn copy_in(ctx: CtxId, number: ConnId, text: Slice<'_>, data: Stream) -> Fut<Answer> {
     let start = |scope: &Arc<Scope>| {
         let (connection, sql) = (connection(ctx, number)?, sql(text)?);
-        let data = Lent::new(scope, data)?;
+        let data = PluginStream::new(scope, data)?;
         Ok(connection.copy_in(sql, data).map_ok(|copied| copied.map(Answer::from)))
     };
     let outcome: Fut<Result<Answer, Error>> = begin(ctx, start);
@@ -218,15 +218,15 @@ impl Source for CopySource {
 }
 
 /// A stream of the plugin's that the host reads. Its code may block, so the plugin's lane makes the pieces, one ahead.
-struct Lent(mpsc::Receiver<Piece>);
+struct PluginStream(mpsc::Receiver<Piece>);
 
 type Piece = Result<bytes::Bytes, Error>;
 
-impl Lent {
+impl PluginStream {
     fn new(scope: &Arc<Scope>, stream: Stream) -> Result<Self, Fault> {
         let gone = || Fault::Gone("the plugin is stopping".to_owned());
         let lane = scope.placement().ok_or_else(gone)?.lane().entrance();
-        let lease = Lease::take(scope).ok_or_else(gone)?;
+        let lease = StreamLease::take(scope).ok_or_else(gone)?;
         let (feed, pieces) = mpsc::channel(1);
         lane.send::<(), _>(NO_HANDLER, |_| pump(stream, lease, feed, |piece| piece.map(bytes::Bytes::from_owner)))
             .detach();
@@ -234,7 +234,7 @@ impl Lent {
     }
 }
 
-impl futures_util::Stream for Lent {
+impl futures_util::Stream for PluginStream {
     type Item = Piece;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -243,19 +243,19 @@ impl futures_util::Stream for Lent {
 }
 
 /// Keeps the instance of a stream while it lasts.
-struct Lease {
+struct StreamLease {
     scope: Arc<Scope>,
     _instance: scope::Anchor,
 }
 
-impl Lease {
+impl StreamLease {
     fn take(scope: &Arc<Scope>) -> Option<Self> {
         let instance = scope.anchor()?;
         scope.leases.take().then(|| Self { scope: scope.clone(), _instance: instance })
     }
 }
 
-impl Drop for Lease {
+impl Drop for StreamLease {
     fn drop(&mut self) {
         self.scope.leases.give_back();
     }

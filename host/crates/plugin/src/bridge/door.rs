@@ -15,7 +15,7 @@ use super::{
     fault,
     scope::{self, CallScope, Scope},
 };
-use crate::context::Fault;
+use crate::fault::Fault;
 
 /// Begins the work of a door. `start` runs at once, on the plugin's thread, and reads all that the
 /// plugin lends; the future that it makes runs on the host's runtime.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use tokio_postgres::error::{DbError, ErrorPosition};
 
 use super::scope;
-use crate::context::Fault;
+use crate::fault::Fault;
 use cardinal_base::{
     codes,
     db_error::is_gone,

@@ -32,7 +32,7 @@ use self::{
     request::HttpRequest,
 };
 use super::door::{begin, call_of};
-use crate::context::Fault;
+use crate::fault::Fault;
 use cardinal_base::http_client::{self, Answer, ExchangeError, PoolingClient, Reach};
 
 pub use counters::{Counters, Outcome};

@@ -3,6 +3,7 @@
 use std::{
     any::Any,
     collections::BTreeSet,
+    pin::Pin,
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -16,7 +17,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{database, http::HttpExchanges, metrics::Metrics, table::Table, waits::Waits};
-use crate::{call::BodyStream, context::PluginContext, placement::Placement, progress::ProgressSender};
+use crate::{context::PluginContext, placement::Placement, progress::ProgressSender};
 use cardinal_base::request_id::RequestId;
 use cardinal_control::crash::{
     PluginTag, current,
@@ -28,6 +29,11 @@ use cardinal_observe::{request_timing, trace::Trace};
 // A door is a plain C function: all that it gets is a number, so the tables must be static.
 static CONTEXTS: Table<Arc<Scope>> = Table::new();
 static CALLS: Table<Arc<CallScope>> = Table::new();
+
+/// A failure inside a body that is read or written piece by piece.
+pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
+/// A streamed request body. Its limits and time-outs are the host's, already around it.
+pub type BodyStream = Pin<Box<dyn http_body::Body<Data = bytes::Bytes, Error = BodyError> + Send>>;
 
 /// One live plugin instance, seen from its doors.
 pub struct Scope {

@@ -11,7 +11,7 @@ use futures_util::{SinkExt, Stream, StreamExt};
 use tokio_postgres::CopyOutStream;
 
 use super::{Connection, Running};
-use crate::context::Fault;
+use crate::fault::Fault;
 
 impl Connection {
     /// `COPY ... FROM STDIN`, fed from `pieces`; the number of rows. An error among the pieces makes

@@ -11,7 +11,7 @@ use tokio_postgres::{
     types::{Format, IsNull, Kind, ToSql, Type},
 };
 
-use crate::context::Fault;
+use crate::fault::Fault;
 
 /// A prepared statement of one connection.
 pub(super) struct PreparedStatement {

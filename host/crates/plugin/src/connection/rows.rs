@@ -14,7 +14,7 @@ use tokio_postgres::{
 };
 
 use super::{Running, SETTLE_LIMIT};
-use crate::context::Fault;
+use crate::fault::Fault;
 
 /// A batch ends with the row that reaches one of these.
 const BATCH_ROWS: usize = 256;

@@ -17,7 +17,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, SimpleQueryMessage, Socket, tls::NoTlsStream};
 
 use super::{
-    mend::Mend,
+    login_repair::LoginRepair,
     prepared::{Cache, PreparedStatement},
     traceless::leaves_no_trace,
 };
@@ -41,11 +41,11 @@ pub(super) enum ConnectError {
 pub(super) struct Sessions {
     config: tokio_postgres::Config,
     search_path: String,
-    mend: Option<Mend>,
+    mend: Option<LoginRepair>,
 }
 
 impl Sessions {
-    pub(super) fn new(config: tokio_postgres::Config, schema: &str, mend: Option<Mend>) -> Self {
+    pub(super) fn new(config: tokio_postgres::Config, schema: &str, mend: Option<LoginRepair>) -> Self {
         Self { config, search_path: plugin_session::search_path(schema), mend }
     }
 }
@@ -56,7 +56,7 @@ impl Manager for Sessions {
 
     async fn create(&self) -> Result<Arc<Session>, ConnectError> {
         let (client, connection) = match (self.config.connect(NoTls).await, &self.mend) {
-            (Err(error), Some(mend)) if Mend::is_lockout(&error) && mend.mended(Instant::now()).await => {
+            (Err(error), Some(mend)) if LoginRepair::is_lockout(&error) && mend.mended(Instant::now()).await => {
                 self.config.connect(NoTls).await?
             }
             (outcome, _) => outcome?,

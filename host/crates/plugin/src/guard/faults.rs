@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use tracing::Level;
 
-use super::Called;
+use super::CallContext;
 use crate::breaker::BreakerReport;
 use cardinal_observe::{
     log::tail::{Said, Source, Tail},
@@ -54,7 +54,7 @@ pub(super) struct CallFailure<'f> {
 }
 
 /// Shows the failure among the plugin's lines. The log itself has it with the request.
-pub(super) fn log_fault(tail: &Tail, called: &Called<'_>, failure: CallFailure<'_>, took: Duration) {
+pub(super) fn log_fault(tail: &Tail, called: &CallContext<'_>, failure: CallFailure<'_>, took: Duration) {
     let CallFailure { fault, cause, reason } = failure;
     let message = match reason {
         "" => format!("a call failed: {}", fault.name()),
@@ -78,7 +78,7 @@ pub(super) fn log_fault(tail: &Tail, called: &Called<'_>, failure: CallFailure<'
 pub(super) struct Recent(Mutex<VecDeque<RecentFault>>);
 
 impl Recent {
-    pub(super) fn note(&self, called: &Called<'_>, failure: CallFailure<'_>, took: Duration) {
+    pub(super) fn note(&self, called: &CallContext<'_>, failure: CallFailure<'_>, took: Duration) {
         let fault = RecentFault {
             at: OffsetDateTime::now_utc(),
             kind: failure.fault.name(),

@@ -11,16 +11,13 @@ use std::{
 use cardinal_plugin_abi::{Reply, Request};
 use tokio::sync::oneshot;
 
-use super::{CallLease, fault, reply};
-use crate::{
-    bridge::scope::CallScope,
-    call::{CallFault, PluginReply},
-    lane::JoinHandle,
-    library::raw_instance::Running,
+use super::{
+    CallLease,
+    fault::{self, CallFault},
+    reply::{self, Outcome},
 };
+use crate::{bridge::scope::CallScope, lane::JoinHandle, library::raw_instance::Running};
 use cardinal_observe::request_timing::{self, RequestTiming};
-
-pub(super) type Outcome = Result<PluginReply, CallFault>;
 
 /// A call under way. Dropping it cancels the call.
 pub struct Call(Stage);

@@ -3,13 +3,43 @@
 use cardinal_plugin_abi::{Error, error, error::flags};
 use serde_json::Value;
 
-use crate::call::{CallFault, PluginError};
 use cardinal_base::codes;
 use cardinal_observe::plugins::Cause;
 
 /// Longer messages are cut; details over the limit are left out. What of them reaches a client is bounded by the guard.
 const MESSAGE_LIMIT: usize = 8 << 10;
 const DETAILS_LIMIT: usize = 4 << 20;
+
+/// Why a call has no reply.
+#[derive(Debug)]
+pub enum CallFault {
+    /// The plugin panicked; the message is for the log.
+    Panicked { message: String },
+    /// The plugin, or a host function that it did not handle, answered with an error.
+    Error(PluginError),
+    /// The reply can't be sent as it is.
+    BadReply { reason: String },
+    /// The instance is being retired, or there is no room for another call.
+    Retired,
+}
+
+/// An error that a handler ended with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PluginError {
+    /// 400..=599.
+    pub status: u16,
+    /// Kebab-case.
+    pub code: String,
+    pub message: String,
+    /// Whether `message` is for the client; else for the log alone.
+    pub public: bool,
+    /// Trying again later may help.
+    pub retry: bool,
+    /// Whose fault it is, when the status is of the 5xx kind; none when the plugin was merely busy.
+    pub cause: Option<Cause>,
+    /// `errors`, `required_scope` and the like; an object or null.
+    pub details: serde_json::Value,
+}
 
 /// What the caller of a plugin gets to know of `error`. `claim` says whether the host has given the plugin an error that
 /// this may be.

@@ -12,12 +12,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body::Frame;
 use tokio::sync::mpsc;
 
-use super::{CallLease, call_future::Outcome};
-use crate::{
-    call::{BodyError, CallFault, PluginReply, ReplyBody},
-    lane::pump,
-    library::forked,
-};
+use super::{CallLease, fault::CallFault};
+use crate::{bridge::scope::BodyError, lane::pump, library::forked};
 use cardinal_control::crash::current;
 
 /// Of a reply's header: the most fields, and bytes in all.
@@ -27,6 +23,24 @@ const HEADER_BYTES_LIMIT: usize = 64 << 10;
 const USUAL_HEADERS: usize = 12;
 /// A body that is not streamed (contract 5.2).
 pub const BODY_LIMIT: usize = 8 << 20;
+
+/// What a handler answered, checked.
+#[derive(Debug)]
+pub struct PluginReply {
+    /// 200..=599.
+    pub status: http::StatusCode,
+    pub headers: HeaderMap,
+    pub body: ReplyBody,
+}
+
+/// A reply's body.
+#[derive(Debug)]
+pub enum ReplyBody {
+    Full(Bytes),
+    Stream(ReplyStream),
+}
+
+pub(super) type Outcome = Result<PluginReply, CallFault>;
 
 /// Turns the plugin's reply into ours. The lease goes with a streamed body, else it ends here.
 pub(super) fn check(reply: Reply, lease: CallLease) -> Result<PluginReply, CallFault> {

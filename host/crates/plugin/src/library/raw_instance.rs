@@ -26,6 +26,7 @@ use cardinal_control::crash::{
     current::{self, PluginTag},
     descriptors,
 };
+use cardinal_package::state::{Code, Refusal};
 
 static RESIDENT: AtomicUsize = AtomicUsize::new(0);
 
@@ -34,11 +35,24 @@ pub fn resident() -> usize {
     RESIDENT.load(Ordering::Relaxed)
 }
 
-/// Why there is no instance.
+/// Why `routes` gave no router.
 #[derive(Debug)]
 pub enum NotMade {
     Failed(String),
     Panicked(String),
+}
+
+impl From<NotMade> for Refusal {
+    fn from(reason: NotMade) -> Self {
+        match reason {
+            NotMade::Panicked(text) => {
+                Self::new(Code::CreatePanicked, "The plugin's `routes` function panicked.").found(text)
+            }
+            NotMade::Failed(text) => {
+                Self::new(Code::CreateFailed, "The plugin's `routes` function failed.").found(text)
+            }
+        }
+    }
 }
 
 /// One instance of a plugin.

@@ -46,7 +46,7 @@ struct CallCounts {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum CanaryState {
     Open,
     Passed,
     Failed,
@@ -74,12 +74,12 @@ impl Canary {
         })
     }
 
-    fn verdict(&self, now: Instant) -> Verdict {
+    fn verdict(&self, now: Instant) -> CanaryState {
         match self.active.upgrade() {
             Some(active) => {
                 verdict(self.before, CallCounts::from_counters(&active.guard.counters), now.duration_since(self.begun))
             }
-            None => Verdict::Passed, // something else serves by now
+            None => CanaryState::Passed, // something else serves by now
         }
     }
 
@@ -106,13 +106,13 @@ impl CallCounts {
     }
 }
 
-fn verdict(before: CallCounts, now: CallCounts, lasted: Duration) -> Verdict {
+fn verdict(before: CallCounts, now: CallCounts, lasted: Duration) -> CanaryState {
     let bad = now.percent() >= MIN_PERCENT;
     let worse = now.percent() >= 2 * before.percent() || now.percent() >= before.percent() + MIN_PERCENT;
     match () {
-        () if now.calls >= MIN_CALLS && bad && worse => Verdict::Failed,
-        () if lasted >= LASTS_MOST || (lasted >= LASTS && now.calls >= MIN_CALLS) => Verdict::Passed,
-        () => Verdict::Open,
+        () if now.calls >= MIN_CALLS && bad && worse => CanaryState::Failed,
+        () if lasted >= LASTS_MOST || (lasted >= LASTS && now.calls >= MIN_CALLS) => CanaryState::Passed,
+        () => CanaryState::Open,
     }
 }
 
@@ -144,8 +144,8 @@ impl Registry {
     fn next_failed(&self) -> Option<Canary> {
         let now = Instant::now();
         let mut trials = self.activation.trials.lock();
-        trials.retain(|trial| trial.verdict(now) != Verdict::Passed);
-        let at = trials.iter().position(|trial| trial.verdict(now) == Verdict::Failed)?;
+        trials.retain(|trial| trial.verdict(now) != CanaryState::Passed);
+        let at = trials.iter().position(|trial| trial.verdict(now) == CanaryState::Failed)?;
         Some(trials.swap_remove(at))
     }
 }
@@ -163,26 +163,26 @@ mod tests {
     #[test]
     fn what_fails_clearly_more_often_than_before_fails_its_trial() {
         let good = seen(1_000, 3);
-        assert_eq!(verdict(good, seen(19, 19), SOON), Verdict::Open, "too few to say");
-        assert_eq!(verdict(good, seen(20, 4), SOON), Verdict::Failed);
-        assert_eq!(verdict(good, seen(100, 19), SOON), Verdict::Open);
-        assert_eq!(verdict(seen(0, 0), seen(20, 20), SOON), Verdict::Failed, "the one before had no calls");
+        assert_eq!(verdict(good, seen(19, 19), SOON), CanaryState::Open, "too few to say");
+        assert_eq!(verdict(good, seen(20, 4), SOON), CanaryState::Failed);
+        assert_eq!(verdict(good, seen(100, 19), SOON), CanaryState::Open);
+        assert_eq!(verdict(seen(0, 0), seen(20, 20), SOON), CanaryState::Failed, "the one before had no calls");
     }
 
     #[test]
     fn what_is_no_worse_than_before_stays() {
         let bad = seen(1_000, 500);
-        assert_eq!(verdict(bad, seen(100, 60), SOON), Verdict::Open);
-        assert_eq!(verdict(bad, seen(100, 70), SOON), Verdict::Failed);
-        assert_eq!(verdict(seen(1_000, 150), seen(100, 25), SOON), Verdict::Open);
+        assert_eq!(verdict(bad, seen(100, 60), SOON), CanaryState::Open);
+        assert_eq!(verdict(bad, seen(100, 70), SOON), CanaryState::Failed);
+        assert_eq!(verdict(seen(1_000, 150), seen(100, 25), SOON), CanaryState::Open);
     }
 
     #[test]
     fn a_trial_ends() {
         let good = seen(1_000, 0);
-        assert_eq!(verdict(good, seen(20, 0), LASTS), Verdict::Passed);
-        assert_eq!(verdict(good, seen(19, 19), LASTS), Verdict::Open, "it goes on until there are calls");
-        assert_eq!(verdict(good, seen(19, 19), LASTS_MOST), Verdict::Passed);
-        assert_eq!(verdict(good, seen(1_000, 900), LASTS), Verdict::Failed);
+        assert_eq!(verdict(good, seen(20, 0), LASTS), CanaryState::Passed);
+        assert_eq!(verdict(good, seen(19, 19), LASTS), CanaryState::Open, "it goes on until there are calls");
+        assert_eq!(verdict(good, seen(19, 19), LASTS_MOST), CanaryState::Passed);
+        assert_eq!(verdict(good, seen(1_000, 900), LASTS), CanaryState::Failed);
     }
 }

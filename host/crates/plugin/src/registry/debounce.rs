@@ -21,9 +21,9 @@ pub(super) const COMPLETION: Duration = Duration::from_secs(10);
 
 /// What has changed and was not looked at yet.
 #[derive(Default)]
-pub(super) struct Settling(HashMap<PathBuf, Changed>);
+pub(super) struct Settling(HashMap<PathBuf, PathChange>);
 
-struct Changed {
+struct PathChange {
     to: Option<Fingerprint>,
     since: Instant,
     /// It was moved into its place.
@@ -50,7 +50,7 @@ impl Settling {
     pub(super) fn observe(&mut self, seen: &Look, read: &Look, moved: &HashSet<PathBuf>, now: Instant) -> Observed {
         self.0.retain(|path, _| seen.get(path) != read.get(path));
         for path in seen.keys().chain(read.keys()).filter(|path| seen.get(*path) != read.get(*path)) {
-            let fresh = || Changed { to: seen.get(path).cloned(), since: now, is_whole: false, is_half: false };
+            let fresh = || PathChange { to: seen.get(path).cloned(), since: now, is_whole: false, is_half: false };
             let changed = self.0.entry(path.clone()).or_insert_with(fresh);
             if changed.to.as_ref() != seen.get(path) {
                 *changed = fresh();
@@ -84,7 +84,7 @@ impl Settling {
     }
 }
 
-impl Changed {
+impl PathChange {
     fn needs(&self) -> Duration {
         match (&self.to, self.is_half, self.is_whole) {
             (None, ..) => GONE,

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     active::Active,
-    connection::{Mend, PluginPool},
+    connection::{LoginRepair, PluginPool},
     context::{PluginIdentity, Services},
     instance::Instance,
     library::{Description, Libraries, Library, SealedLibrary},
@@ -40,11 +40,7 @@ use cardinal_control::{
 };
 use cardinal_database::log_failure;
 use cardinal_observe::Telemetry;
-use cardinal_package::{
-    kept::Kept,
-    manifest::Manifest,
-    state::{Code, Refusal},
-};
+use cardinal_package::{kept::Kept, manifest::Manifest, stages, state::Refusal};
 use cardinal_store::plugin_service;
 
 /// How long a plugin's `routes` function may take; it does no I/O.
@@ -125,21 +121,26 @@ impl Loader {
     /// From an approved candidate to a plugin that can be called. The turn is given back while the database works.
     pub(super) async fn load(&self, candidate: Candidate, settings: Value) -> Result<Service, PackageError> {
         let manifest = candidate.manifest();
+        let name = manifest.name.clone();
         let tag = shm::enlist(&manifest.name, &manifest.version.to_string(), candidate.sha256());
-        let turn = self.turn().await;
+        let turn = self.turn(&name).await;
         let loaded = self.open(self.probe(candidate, tag).await?).await?;
         // Before it has a database: from here on a purge is refused.
         let added = plugin_service::add(&self.services.core, self.host, &loaded.candidate.manifest().name).await;
         added.map_err(|_| PackageError::Failed("The database is away.".to_owned()))?;
         drop(turn);
         let migrated = self.migrate(loaded).await?;
-        let _turn = self.turn().await;
+        let _turn = self.turn(&name).await;
         self.activate(self.create(migrated, settings).await?).await
     }
 
-    /// A place among those that work side by side, or none when it takes too long to get one.
-    async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        timeout(TURN_TIMEOUT, self.turns.acquire()).await.ok()?.ok()
+    /// A place among those that work side by side. A load that does not get one in time goes on without.
+    async fn turn(&self, plugin: &str) -> Option<SemaphorePermit<'_>> {
+        let turn = timeout(TURN_TIMEOUT, self.turns.acquire()).await.ok().and_then(Result::ok);
+        if turn.is_none() {
+            tracing::info!(plugin, at_once = LOAD_AT_ONCE, "loading a plugin out of turn: others take long to load");
+        }
+        turn
     }
 
     /// Tells the other hosts what is in service here.
@@ -196,7 +197,7 @@ impl Loader {
         })?;
         let size = usize::try_from(manifest.limits.db_connections).unwrap_or(1);
         let (supervisor, name, sha256) = (self.supervisor.clone(), manifest.name.clone(), sha256.to_owned());
-        let mend = Mend::by(move || {
+        let mend = LoginRepair::by(move || {
             let (supervisor, name, sha256) = (supervisor.clone(), name.clone(), sha256.clone());
             async move {
                 let made = schema::provision(&supervisor, &name, &sha256).await;
@@ -255,7 +256,7 @@ fn same_plugin(manifest: &Manifest, library: &Description) -> Result<(), Refusal
     if library.name == manifest.name && library.version == manifest.version.to_string() {
         return Ok(());
     }
-    Err(Refusal::new(Code::ManifestMismatch, "manifest.json is not the one that the library was built with.")
-        .expected(format!("{} {}", library.name, library.version))
-        .found(format!("{} {}", manifest.name, manifest.version)))
+    let [expected, found] =
+        [format!("{} {}", library.name, library.version), format!("{} {}", manifest.name, manifest.version)];
+    Err(stages::other_manifest(expected, found))
 }

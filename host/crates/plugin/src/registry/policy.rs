@@ -33,7 +33,7 @@ use cardinal_package::{
     signature::Keys,
     stages::Scanned,
     state::{Code, Refusal, State},
-    trust::{Lock, TrustRule, Verdict, check_owner},
+    trust::{Lock, LockChange, TrustRule, check_owner},
 };
 use cardinal_store::error::StoreError;
 use cardinal_store::{
@@ -204,7 +204,7 @@ impl Policy {
         let before = lock.clone();
         for entry in entries.iter_mut().filter(|entry| entry.service.is_some()) {
             let PackageSummary { name, sha256: Some(sha256), warnings, .. } = &mut entry.about else { continue };
-            if let Verdict::Changed { before } = lock.record(name, sha256, self.clock.now()) {
+            if let LockChange::Changed { before } = lock.record(name, sha256, self.clock.now()) {
                 tracing::warn!(
                     plugin = name,
                     before,

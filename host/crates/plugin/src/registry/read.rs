@@ -14,7 +14,7 @@ use super::{
     candidate::FoundPackage,
     folder::{self, Look},
 };
-use cardinal_package::{package, stages::Scanned, state::Refusal, trust};
+use cardinal_package::{owners, package, stages::Scanned, state::Refusal};
 
 /// Packages that are read at the same time; each may take a library's size of memory.
 const READ_AT_ONCE: usize = 4;
@@ -92,7 +92,7 @@ pub(super) struct ScannedFolder {
 
 /// Lists the packages; none is read. Blocks.
 pub(super) fn scan_folder(folder: &Path) -> io::Result<ScannedFolder> {
-    let (real, is_safe) = match trust::Owners::of_this_process().check_folder(folder) {
+    let (real, is_safe) = match owners::Owners::of_this_process().check_folder(folder) {
         Ok(real) => (real, Ok(())),
         Err(refusal) => {
             let real = folder.canonicalize()?;

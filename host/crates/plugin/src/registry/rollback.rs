@@ -20,7 +20,7 @@ pub struct RolledBack {
 }
 
 /// Where a plugin stands before it goes back.
-struct Stand {
+struct RollbackState {
     state: State,
     /// Hash and version of what serves, and of what lies in the folder.
     serving: Option<(String, Version)>,
@@ -98,7 +98,7 @@ impl Registry {
         Err(refused(NoWayBack::Failed(why.unwrap_or_else(|| format!("{to} does not get into service.")))))
     }
 
-    fn stand(&self, plugin: &str) -> Result<Stand, RegistryError> {
+    fn stand(&self, plugin: &str) -> Result<RollbackState, RegistryError> {
         let snapshot = self.snapshot();
         let entry = snapshot.entry(plugin).ok_or(RegistryError::NotFound("plugin"))?;
         let lying = snapshot.lying(plugin).and_then(|about| {
@@ -107,7 +107,7 @@ impl Registry {
         });
         let serving = entry.service.as_ref();
         let waits = |refusal: &Refusal| refusal.code == Code::LowerVersion;
-        Ok(Stand {
+        Ok(RollbackState {
             state: entry.state,
             serving: serving.map(|service| (service.sha256.clone(), service.active.manifest.version.clone())),
             folder: lying,

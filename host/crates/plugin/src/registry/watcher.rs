@@ -92,7 +92,7 @@ impl Registry {
     /// Follows what happens in the plugins folder.
     pub async fn watch_folder(&self) {
         self.looked().await;
-        let bell = Arc::new(Bell::default());
+        let bell = Arc::new(FolderChanges::default());
         let (mut watching, mut settling, mut wait) = (None, Settling::default(), Duration::ZERO);
         loop {
             tokio::select! {
@@ -174,12 +174,12 @@ impl Retry {
 
 /// Rings when something has changed in the folder.
 #[derive(Default)]
-struct Bell {
+struct FolderChanges {
     rings: Notify,
     moved: Mutex<HashSet<PathBuf>>,
 }
 
-impl Bell {
+impl FolderChanges {
     fn ring(&self, event: notify::Result<notify::Event>) {
         if let Ok(event) = event {
             match event.kind {
@@ -206,7 +206,7 @@ impl Bell {
 type Watching = Option<(RecommendedWatcher, (PathBuf, u64))>;
 
 /// Goes on watching, or begins to. Where that is not possible the folder is looked at every few seconds all the same.
-async fn watch(before: Watching, folder: PathBuf, bell: &Arc<Bell>) -> Watching {
+async fn watch(before: Watching, folder: PathBuf, bell: &Arc<FolderChanges>) -> Watching {
     use std::os::unix::fs::MetadataExt;
     let inode = std::fs::metadata(&folder).map_or(0, |found| found.ino());
     if before.as_ref().is_some_and(|(_, watched)| *watched == (folder.clone(), inode)) {
@@ -230,7 +230,7 @@ async fn watch(before: Watching, folder: PathBuf, bell: &Arc<Bell>) -> Watching 
     }
 }
 
-fn begin(folder: &Path, bell: Arc<Bell>) -> notify::Result<RecommendedWatcher> {
+fn begin(folder: &Path, bell: Arc<FolderChanges>) -> notify::Result<RecommendedWatcher> {
     let mut watcher = notify::recommended_watcher(move |event| bell.ring(event))?;
     watcher.watch(folder, RecursiveMode::Recursive)?;
     Ok(watcher)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use super::TURN_TIMEOUT;
-use crate::prepare;
+use crate::sql_failure;
 use cardinal_database::{
     connect::{self, ConnectParams},
     roles::RoleNames,
@@ -53,7 +53,7 @@ async fn close_unused(client: &tokio_postgres::Client, names: &RoleNames) -> any
     match client.execute(CLOSE_UNUSED, &[&names.prefix()]).await {
         Ok(_) => Ok(()),
         // Or a race with a step that opens the login.
-        Err(error) if prepare::lacks_function(&error) || prepare::is_race(&error) => {
+        Err(error) if sql_failure::lacks_function(&error) || sql_failure::is_race(&error) => {
             tracing::warn!(%error, "logins of plugins that are not in service stay open");
             Ok(())
         }

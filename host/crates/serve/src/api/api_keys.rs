@@ -32,7 +32,7 @@ use cardinal_identity::auth::{
     authority,
     caller::{Caller, insufficient},
 };
-use cardinal_store::api_keys::{Change, KeyRecord, Made, Rotated, Updated};
+use cardinal_store::api_keys::{Change, CreateOutcome, KeyRecord, RotateOutcome, UpdateOutcome};
 
 /// A rotated key may overlap with its successor for a week at most.
 pub const MAX_OVERLAP: i64 = 7 * 24 * 3600;
@@ -142,9 +142,9 @@ async fn create(app: &Arc<App>, call: Call<NoQuery, Json<NewKey>>) -> ApiResult<
         mcp_only: body.mcp_only,
     };
     match cardinal_store::api_keys::insert(&app.pools.core, &mut record, &key.hash()).await? {
-        Made::Done => {}
-        Made::MakerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None).into()),
-        Made::MakerLacks(scope) => return Err(insufficient(&scope).into()),
+        CreateOutcome::Done => {}
+        CreateOutcome::MakerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None).into()),
+        CreateOutcome::MakerLacks(scope) => return Err(insufficient(&scope).into()),
     }
     audit(app, &call, &record).await;
     shown_once(&record, &key)
@@ -212,11 +212,11 @@ async fn update(app: &Arc<App>, call: Call<NoQuery, MergePatch<KeyPatch>>) -> Ap
     };
     let by = caller.key.as_ref().map(|(id, _)| *id);
     let (record, narrowed) = match cardinal_store::api_keys::update(&app.pools.core, &record, &change, by).await? {
-        Updated::Done(record, narrowed) => (record, narrowed),
-        Updated::Revoked => return Err(conflict(STAYS_REVOKED)),
-        Updated::OutlivesItsMaker => return more("/expires_at", "lives no longer"),
-        Updated::ExceedsItsMaker => return more("/scopes", "holds no more scopes"),
-        Updated::CallerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None).into()),
+        UpdateOutcome::Done(record, narrowed) => (record, narrowed),
+        UpdateOutcome::Revoked => return Err(conflict(STAYS_REVOKED)),
+        UpdateOutcome::OutlivesItsMaker => return more("/expires_at", "lives no longer"),
+        UpdateOutcome::ExceedsItsMaker => return more("/scopes", "holds no more scopes"),
+        UpdateOutcome::CallerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None).into()),
     };
     app.auth.forget_keys(narrowed.iter().map(|key| key.id).chain([record.id]));
     audit(app, &call, &record).await;
@@ -320,14 +320,14 @@ async fn rotate(app: &Arc<App>, call: Call<NoQuery, Json<Rotate>>) -> ApiResult<
     let overlap = (body.overlap_seconds > 0).then(|| now + Duration::seconds(body.overlap_seconds));
     let by = caller.key.as_ref().map(|(id, _)| *id);
     match cardinal_store::api_keys::rotate(&app.pools.core, &mut new, &key.hash(), &old, overlap, by).await? {
-        Rotated::Done => {}
-        Rotated::Over => return Err(conflict(CANNOT_ROTATE_ENDED)),
-        Rotated::Changed => return Err(conflict(CHANGED_MEANWHILE)),
-        Rotated::Before => return Err(conflict(ROTATED_BEFORE)),
-        Rotated::ByItsDescendant => {
+        RotateOutcome::Done => {}
+        RotateOutcome::Over => return Err(conflict(CANNOT_ROTATE_ENDED)),
+        RotateOutcome::Changed => return Err(conflict(CHANGED_MEANWHILE)),
+        RotateOutcome::Before => return Err(conflict(ROTATED_BEFORE)),
+        RotateOutcome::ByItsDescendant => {
             return Err(ApiError::new(&codes::FORBIDDEN).detail("A key can't rotate a key that it was made with."));
         }
-        Rotated::CallerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None).into()),
+        RotateOutcome::CallerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None).into()),
     }
     app.auth.forget_keys([old.id]);
     audit(app, &call, &new).await;

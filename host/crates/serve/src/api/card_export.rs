@@ -32,18 +32,8 @@ pub(super) fn routes() -> Vec<Route> {
                  takes the apostrophe as part of the text.",
                 json!({"enum": ["true", "false"], "default": "false"}),
             )
-            .param(
-                "q",
-                "In title or SKU: anywhere from 3 characters on, else where they begin.",
-                json!({"maxLength": 200}),
-            )
-            .param("status", "Only of this status.", json!({"enum": ["draft", "active", "archived"]}))
-            .param("kind", "Only with a source of this kind.", json!({"minLength": 1, "maxLength": 200}))
-            .param("plugin", "Only with a source of this plugin.", json!({"minLength": 1, "maxLength": 200}))
-            .param("missing_kind", "Only without a source of this kind.", json!({"minLength": 1, "maxLength": 200}))
-            .param("updated_since", "Only changed since.", json!({"format": "date-time"}))
+            .card_filter()
             .param("fields", "Members of a line, or columns; `id` is always there.", json!({"examples": ["title,sku"]}))
-            .param("deleted", "Those that are deleted and not purged yet.", json!({"enum": ["true", "false"]}))
             .replies_as(200, "The cards.", NDJSON, json!({"type": "string"}))
             .replies_as(200, "The cards.", CSV, json!({"type": "string"}));
     })]

@@ -56,12 +56,12 @@ struct ListedSource {
 #[derive(Deserialize)]
 struct Attributes<'a> {
     #[serde(borrow, default)]
-    sources: BTreeMap<String, Stored<'a>>,
+    sources: BTreeMap<String, StoredSource<'a>>,
 }
 
 /// A source as it stands in the card.
 #[derive(Deserialize)]
-struct Stored<'a> {
+struct StoredSource<'a> {
     kind: Option<String>,
     #[serde(borrow)]
     data: Option<&'a RawValue>,
@@ -83,7 +83,7 @@ async fn list(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 /// Until it is known who is `installed`, nobody is missed.
 fn listed(attributes: &str, installed: Option<&HashSet<&str>>) -> ApiResult<Vec<ListedSource>> {
     let Attributes { sources } = serde_json::from_str(attributes).map_err(ApiError::internal)?;
-    let one = |(source_key, stored): (String, Stored<'_>)| {
+    let one = |(source_key, stored): (String, StoredSource<'_>)| {
         // What came by other ways than a plugin may not say it; the key does.
         let plugin = stored.plugin.unwrap_or_else(|| source_key.split(':').next().unwrap_or_default().to_owned());
         ListedSource {

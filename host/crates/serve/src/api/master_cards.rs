@@ -38,23 +38,13 @@ pub(super) fn routes() -> Vec<Route> {
                 .param("limit", "Cards of a page.", json!({"minimum": 1, "maximum": 200, "default": 50}))
                 .param("cursor", "`next_cursor` or `prev_cursor` of another page.", json!({}))
                 .param("sort", "The order; `-` turns it round.", json!({"enum": ORDERS, "default": "-created_at"}))
-                .param(
-                    "q",
-                    "In title or SKU: anywhere from 3 characters on, else where they begin.",
-                    json!({"maxLength": 200}),
-                )
-                .param("status", "Only of this status.", json!({"enum": ["draft", "active", "archived"]}))
-                .param("kind", "Only with a source of this kind.", json!({"minLength": 1, "maxLength": 200}))
-                .param("plugin", "Only with a source of this plugin.", json!({"minLength": 1, "maxLength": 200}))
-                .param("missing_kind", "Only without a source of this kind.", json!({"minLength": 1, "maxLength": 200}))
-                .param("updated_since", "Only changed since.", json!({"format": "date-time"}))
+                .card_filter()
                 .param(
                     "fields",
                     "Members of the items, by commas; `id` is always there.",
                     json!({"examples": ["title,sku"]}),
                 )
                 .param("count", "Count exactly, which takes its time.", json!({"enum": ["exact"]}))
-                .param("deleted", "Those that are deleted and not purged yet.", json!({"enum": ["true", "false"]}))
                 .ok::<CardPage>();
         }),
         Route::post("/v1/admin/master-cards", create).scope("cards:write").body_limit(CARD).describe(|op| {

@@ -38,12 +38,12 @@ pub(super) fn routes() -> Vec<Route> {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct PictureQuery {
     url: String,
 }
 
-async fn show(app: &Arc<App>, call: Call<Query<Wanted>>) -> ApiResult<Reply> {
-    let Wanted { url } = call.query()?;
+async fn show(app: &Arc<App>, call: Call<Query<PictureQuery>>) -> ApiResult<Reply> {
+    let PictureQuery { url } = call.query()?;
     let outcome = app.pictures.get(&url).await.map_err(|_| {
         ApiError::new(&codes::OVERLOADED)
             .detail("Many pictures are being read at the moment.")

@@ -27,7 +27,7 @@ use cardinal_identity::auth::{
     caller::Caller,
     password, username,
 };
-use cardinal_store::users::accounts::{self, Account, Change, Changed, Filter};
+use cardinal_store::users::accounts::{self, Account, AccountChange, Change, Filter};
 
 /// What a new user is when nothing else is said.
 const DEFAULT_ROLE: &str = "viewer";
@@ -213,8 +213,8 @@ fn wanted(caller: &Caller, user: &Account, body: UserPatch) -> ApiResult<(Change
 }
 
 /// For the audit log: what has changed, and of a password only that it has.
-pub fn difference(changed: &Changed, password: bool) -> Value {
-    let Changed { before, after, ended_sessions } = changed;
+pub fn difference(changed: &AccountChange, password: bool) -> Value {
+    let AccountChange { before, after, ended_sessions } = changed;
     let mut detail = json!({"username": after.username, "ended_sessions": ended_sessions});
     if before.username != after.username {
         detail["username_before"] = json!(before.username);

@@ -31,7 +31,7 @@ use cardinal_plugin_host::{
     call::{CallBody, CallParts, PluginReply, ReplyBody},
     registry::{Registry, ToolEntry},
 };
-use cardinal_store::jobs::{self, Job, Step, Uncounted};
+use cardinal_store::jobs::{self, CountError, Job, Step};
 
 /// Calls of one job at a time.
 const AT_ONCE: usize = 4;
@@ -283,7 +283,7 @@ async fn counted(jobs: &Jobs, job: &Job, step: &Step) -> Result<bool, StepError>
     let work = client.transaction().await?;
     let stop = match jobs::count(&work, job.id, jobs.runner, step).await {
         // The attempt before this one was committed, though nobody heard of it.
-        Err(Uncounted::Lost)
+        Err(CountError::Lost)
             if step::went_on(jobs, job.id, step.from).await == Some((step.next_part, step.next_item)) =>
         {
             false

@@ -69,6 +69,21 @@ impl<'g> Operation<'g> {
         self
     }
 
+    /// The parameters of a list of cards that say which.
+    pub fn card_filter(&mut self) -> &mut Self {
+        self.param(
+            "q",
+            "In title or SKU: anywhere from 3 characters on, else where they begin.",
+            json!({"maxLength": 200}),
+        )
+        .param("status", "Only of this status.", json!({"enum": ["draft", "active", "archived"]}))
+        .param("kind", "Only with a source of this kind.", json!({"minLength": 1, "maxLength": 200}))
+        .param("plugin", "Only with a source of this plugin.", json!({"minLength": 1, "maxLength": 200}))
+        .param("missing_kind", "Only without a source of this kind.", json!({"minLength": 1, "maxLength": 200}))
+        .param("updated_since", "Only changed since.", json!({"format": "date-time"}))
+        .param("deleted", "Those that are deleted and not purged yet.", json!({"enum": ["true", "false"]}))
+    }
+
     /// More of a parameter's schema than its type says: limits, an enum, an example. Of a parameter of the path, too.
     pub fn param(&mut self, name: &'static str, description: &'static str, more: Value) -> &mut Self {
         let known = self.parameters.iter_mut().find(|parameter| parameter["name"] == name);

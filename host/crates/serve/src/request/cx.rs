@@ -148,7 +148,7 @@ impl<'a> Cx<'a> {
             "" => requests.unmatched(&self.method),
             template => requests.route(&self.method, template),
         });
-        meter.observe(status, took, spent);
+        meter.observe(status, took, spent.plugin, spent.database);
         self.app.log.access(&AccessLine {
             request_id: self.request_id.as_str(),
             trace: &self.trace,

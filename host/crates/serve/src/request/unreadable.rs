@@ -21,7 +21,12 @@ pub fn answer(app: &Arc<App>, peer: Peer, status: u16) -> Vec<u8> {
     let (request_id, trace) = (RequestId::from_headers(&nothing), Trace::from_headers(&nothing, &mut rand::rng()));
     let (status, id) = (error.status(), request_id.as_str());
     let spent = RequestTiming::default();
-    app.telemetry.requests.unmatched(&Method::TRACE).observe(status.as_u16(), Duration::ZERO, &spent);
+    app.telemetry.requests.unmatched(&Method::TRACE).observe(
+        status.as_u16(),
+        Duration::ZERO,
+        spent.plugin,
+        spent.database,
+    );
     app.log.access(&AccessLine {
         request_id: id,
         trace: &trace,

@@ -126,7 +126,7 @@ pub struct Change {
 }
 
 /// An account before and after a change.
-pub struct Changed {
+pub struct AccountChange {
     pub before: Account,
     pub after: Account,
     /// Whether every session of the account has ended with it.
@@ -140,10 +140,10 @@ pub async fn change<E>(
     id: Uuid,
     change: Change,
     judge: impl Fn(&Account) -> Result<(), E>,
-) -> Result<Result<Option<Changed>, E>, StoreError> {
+) -> Result<Result<Option<AccountChange>, E>, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
-    let Some(Locked { account: before, is_last_owner }) = lock(&work, id).await? else { return Ok(Ok(None)) };
+    let Some(LockedAccount { account: before, is_last_owner }) = lock(&work, id).await? else { return Ok(Ok(None)) };
     if let Err(refusal) = judge(&before) {
         return Ok(Err(refusal));
     }
@@ -172,7 +172,7 @@ pub async fn change<E>(
         end_sessions(&work, id, reason).await?;
     }
     work.commit().await?;
-    Ok(Ok(Some(Changed { before, after, ended_sessions })))
+    Ok(Ok(Some(AccountChange { before, after, ended_sessions })))
 }
 
 /// Removes an account that `judge` lets the caller remove: its sessions and keys end with it. A user of an identity
@@ -184,7 +184,7 @@ pub async fn remove<E>(
 ) -> Result<Result<Option<Account>, E>, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
-    let Some(Locked { account, is_last_owner }) = lock(&work, id).await? else { return Ok(Ok(None)) };
+    let Some(LockedAccount { account, is_last_owner }) = lock(&work, id).await? else { return Ok(Ok(None)) };
     if let Err(refusal) = judge(&account) {
         return Ok(Err(refusal));
     }
@@ -209,20 +209,20 @@ pub async fn remove<E>(
     Ok(Ok(Some(account)))
 }
 
-struct Locked {
+struct LockedAccount {
     account: Account,
     is_last_owner: bool,
 }
 
 /// The owners first and in one order, so that changes of any accounts take turns instead of deadlocking.
-async fn lock(work: &Transaction<'_>, id: Uuid) -> Result<Option<Locked>, StoreError> {
+async fn lock(work: &Transaction<'_>, id: Uuid) -> Result<Option<LockedAccount>, StoreError> {
     let owners = format!("SELECT u.id FROM public.admin_users u WHERE {IS_OWNER} ORDER BY u.id FOR NO KEY UPDATE");
     let owners: Vec<Uuid> = work.query(&owners, &[]).await?.iter().map(|row| row.get(0)).collect();
     let sql = format!(
         "SELECT {COLUMNS} FROM public.admin_users u WHERE u.id = $1 AND u.deleted_at IS NULL FOR NO KEY UPDATE"
     );
     let row = work.query_opt(&sql, &[&id]).await?;
-    Ok(row.map(|row| Locked { account: from_row(&row), is_last_owner: owners == [id] }))
+    Ok(row.map(|row| LockedAccount { account: from_row(&row), is_last_owner: owners == [id] }))
 }
 
 async fn end_sessions(work: &Transaction<'_>, user: Uuid, reason: &str) -> Result<(), StoreError> {

@@ -9,11 +9,12 @@ use cardinal_control::link::{ProvisionFault, ProvisionRequest};
 use cardinal_package::{
     kept,
     manifest::hints,
+    owners::Owners,
     package,
     signature::Keys,
     stages::{Examined, Scanned, Trusted},
     state::Refusal,
-    trust::{Lock, Owners, TrustRule},
+    trust::{Lock, TrustRule},
 };
 
 /// What of a package matters to the database.

@@ -11,12 +11,14 @@ use anyhow::{Context as _, ensure};
 use rust_embed::RustEmbed;
 use sha2::{Digest as _, Sha256};
 
-use super::sdk::SDK_FOLDER;
 use cardinal_base::config;
 
 #[derive(RustEmbed)]
 #[folder = "../plugin-abi"]
 struct PluginAbi;
+
+/// Where the SDK lies in a checkout, and in what is carried.
+pub(super) const SDK_FOLDER: &str = "plugin-abi/sdk";
 
 /// The workspace that has every dependency's version.
 const WORKSPACE: &str = include_str!("../../../../../Cargo.toml");

@@ -10,12 +10,10 @@ use anyhow::{Context as _, bail, ensure};
 use semver::VersionReq;
 use url::Url;
 
-use super::carried;
+use super::carried::{self, SDK_FOLDER};
 
 /// The folder that this program was built from; there on the machine of who works on it.
 const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../plugin-abi/sdk");
-/// The SDK's folder in Cardinal's repository.
-pub(super) const SDK_FOLDER: &str = "plugin-abi/sdk";
 /// What cargo fetches a repository by.
 const GIT_SCHEMES: [&str; 5] = ["https", "http", "ssh", "git", "file"];
 

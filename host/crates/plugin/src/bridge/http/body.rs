@@ -9,7 +9,7 @@ use cardinal_plugin_abi::{Bytes, CtxId, Error, error, stream::Source};
 use tokio::sync::mpsc;
 
 use super::{OpenExchange, counters::Outcome};
-use crate::{bridge::fault, context::Fault};
+use crate::{bridge::fault, fault::Fault};
 use cardinal_base::http_client::{AnswerBody, ExchangeError};
 
 /// Pieces that are read before the plugin asks for them.

@@ -8,7 +8,7 @@ use std::sync::{
 use cardinal_plugin_abi::error::http_kind;
 
 use super::HttpExchanges;
-use crate::{bridge::fault::http_kind_of, context::Fault};
+use crate::{bridge::fault::http_kind_of, fault::Fault};
 
 /// How an exchange ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use http::{
 use http_body_util::Full;
 use url::{Position, Url};
 
-use crate::context::Fault;
+use crate::fault::Fault;
 use cardinal_base::{hop_by_hop, http_client};
 use cardinal_observe::trace::{self, Trace};
 

@@ -13,12 +13,12 @@ const AT_MOST_EVERY: Duration = Duration::from_secs(5);
 type Asking = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// What to do when the server does not let the plugin in.
-pub struct Mend {
+pub struct LoginRepair {
     ask: Box<dyn Fn() -> Asking + Send + Sync>,
     last: Mutex<Option<Instant>>,
 }
 
-impl Mend {
+impl LoginRepair {
     /// `ask` answers whether the login is in order now.
     pub fn by<F: Future<Output = bool> + Send + 'static>(ask: impl Fn() -> F + Send + Sync + 'static) -> Self {
         Self { ask: Box::new(move || Box::pin(ask())), last: Mutex::new(None) }

@@ -12,7 +12,7 @@ use cardinal_plugin_abi::{
 static SETTINGS: OnceLock<String> = OnceLock::new();
 
 /// The table. `settings` is the JSON object that every plugin of this process gets.
-pub fn host_api(settings: String) -> HostApiRef {
+pub(super) fn host_api(settings: String) -> HostApiRef {
     static TABLE: LazyLock<HostApiRef> = LazyLock::new(|| {
         HostApi {
             log,
