@@ -56,6 +56,7 @@ mod it {
     mod mcp_exports;
     mod mcp_forgeries;
     mod mcp_narrowing;
+    mod mcp_plain_call;
     mod mcp_python;
     mod mcp_refusals;
     mod mcp_sessions;

@@ -10,6 +10,7 @@ mod exports;
 mod heartbeat;
 mod message;
 mod narrowing;
+mod plain_call;
 mod plugin_tools;
 mod resources;
 mod server;
@@ -40,7 +41,7 @@ use self::{
     sessions::{Session, Sessions, essence},
     transport::{
         Request, Response, SESSION_ID, Transport, is_plain_refusal, names_events, pass_on, plain_or, prepare, request,
-        send, session_id, text, transport,
+        send, session_id, text, transport, whole,
     },
     watch::Watch,
 };
@@ -78,7 +79,8 @@ pub struct Visit {
     pub request_id: RequestId,
     pub trace: Trace,
     pub peer: std::net::IpAddr,
-    /// Of a tool call whose numbers the protocol library would round: what the plugin gets instead.
+    /// The arguments as the tool gets them, where they are written already: of a call by the short way, and of one whose
+    /// numbers the protocol library would round.
     pub exact_arguments: Option<Bytes>,
     /// Tools run in tasks of the protocol library; what they spend belongs to the request.
     pub spent: DetachedTiming,
@@ -173,6 +175,9 @@ impl Mcp {
         narrowing: Result<Narrowing, String>,
     ) -> ApiResult<Reply> {
         let bytes = request_body::read(body, MESSAGE_LIMIT).await?;
+        if let Some(answer) = self.answer_plainly(&call, &bytes, &narrowing).await {
+            return Ok(answer);
+        }
         let mut message = match Message::read(&bytes) {
             Ok(message) => message,
             Err(refusal) => return Ok(*refusal),
@@ -217,7 +222,7 @@ impl Mcp {
                 Ok(message.invalid(status, &text(response).await))
             }
             Answer::Response(response) => {
-                let mut reply = response.map(Body::stream);
+                let mut reply = whole(response).await;
                 if listens && message.is_modern {
                     reply.extensions_mut().insert(WatchesItself);
                 }

@@ -4,12 +4,17 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use cardinal_tests::{Federated, Host, HostSettings, Package, PluginsFolder, Program, User, built, eventually, unique};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Enough that a page is full and the table is not one block.
 const CARDS: usize = 2_000;
 const HELLO: &str = "/v1/admin/plugins/quick/hello";
+const TOOL: &str = "plugin_quick_hello";
+/// The revision of MCP without sessions.
+const NEWEST: &str = "2026-07-28";
+const NEWEST_HEADERS: &[(&str, &str)] =
+    &[("MCP-Protocol-Version", NEWEST), ("Mcp-Method", "tools/call"), ("Mcp-Name", TOOL)];
 
 /// Where wrk is sent.
 pub(crate) struct Target {
@@ -45,6 +50,7 @@ pub(crate) struct Ask<'a> {
     pub token: Option<&'a str>,
     pub body: Option<&'a str>,
     pub post: bool,
+    pub headers: &'a [(&'a str, &'a str)],
     /// Each request has one of these, at random, after its path.
     pub ids: &'a [String],
 }
@@ -135,8 +141,8 @@ fn subjects(scripts: &Scripts<'_>, places: &Places<'_>, tokens: &Tokens<'_>, car
     };
     let with = |token| Ask { token: Some(token), ..Ask::default() };
     let post = Ask { post: true, ..Ask::default() };
-    let tool = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "plugin_quick_hello", "arguments": {}}});
-    let tool = tool.to_string();
+    let (single, newest) = (tool_call(None), tool_call(Some(newest_meta())));
+    let call = |body| Ask { token: Some(key), body: Some(body), ..post };
     let one_card = format!("/v1/admin/master-cards/{card}");
     let (bare, hello) = ("bare hyper and matchit", || target(places.bare, "/hello", Ask::default()));
     let store = |path: &str, ask| target(places.store, path, ask);
@@ -146,9 +152,10 @@ fn subjects(scripts: &Scripts<'_>, places: &Places<'_>, tokens: &Tokens<'_>, car
         subject("plugin route, API key", target(worker, HELLO, with(key)), bare, hello()),
         subject("plugin route, session", target(worker, HELLO, with(session)), bare, hello()),
         subject("plugin route, JWT", target(worker, HELLO, with(jwt)), bare, hello()),
+        subject("tools/call, API key", target(worker, "/api", call(&single)), bare, hello()),
         subject(
-            "tools/call, API key",
-            target(worker, "/api", Ask { token: Some(key), body: Some(&tool), ..post }),
+            "tools/call of 2026-07-28, API key",
+            target(worker, "/api", Ask { headers: NEWEST_HEADERS, ..call(&newest) }),
             bare,
             hello(),
         ),
@@ -178,6 +185,23 @@ fn subjects(scripts: &Scripts<'_>, places: &Places<'_>, tokens: &Tokens<'_>, car
             store(&format!("/write/{card}"), post),
         ),
     ]
+}
+
+fn tool_call(meta: Option<Value>) -> String {
+    let mut params = json!({"name": TOOL, "arguments": {}});
+    if let Some(meta) = meta {
+        params["_meta"] = meta;
+    }
+    json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()
+}
+
+/// What a client of the newest revision says with every message.
+fn newest_meta() -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": NEWEST,
+        "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1.0.0"},
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+    })
 }
 
 async fn start_host(bare: SocketAddr) -> Federated {
@@ -240,6 +264,9 @@ impl Scripts<'_> {
             lua += "wrk.headers[\"Content-Type\"] = \"application/json\"\n";
             lua += "wrk.headers[\"Accept\"] = \"application/json, text/event-stream\"\n";
             lua += &format!("wrk.body = {body:?}\n");
+        }
+        for (name, value) in ask.headers {
+            lua += &format!("wrk.headers[{name:?}] = {value:?}\n");
         }
         if !ask.ids.is_empty() {
             lua += &format!("local ids = {{\"{}\"}}\n", ask.ids.join("\",\""));

@@ -2,11 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use rmcp::{
-    RoleServer,
-    model::{CallToolRequestParams, Implementation},
-    service::RequestContext,
-};
+use rmcp::model::{Implementation, JsonObject};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -33,17 +29,12 @@ pub struct CallRecord {
 }
 
 impl Calls {
-    pub fn begin(
-        &self,
-        visit: &Visit,
-        request: &CallToolRequestParams,
-        context: &RequestContext<RoleServer>,
-    ) -> CallRecord {
+    pub fn begin(&self, visit: &Visit, client: Option<&Implementation>, arguments: Option<&JsonObject>) -> CallRecord {
         CallRecord {
             calls: self.clone(),
             started: Instant::now(),
-            client: client::info(visit, context).as_ref().map_or(Value::Null, described),
-            arguments: fingerprint(visit, request),
+            client: client.map_or(Value::Null, described),
+            arguments: fingerprint(visit, arguments),
         }
     }
 
@@ -82,8 +73,8 @@ fn described(info: &Implementation) -> Value {
 }
 
 /// SHA-256 of the arguments as the tool gets them.
-fn fingerprint(visit: &Visit, request: &CallToolRequestParams) -> String {
-    let digest = match (&visit.exact_arguments, &request.arguments) {
+fn fingerprint(visit: &Visit, arguments: Option<&JsonObject>) -> String {
+    let digest = match (&visit.exact_arguments, arguments) {
         (Some(bytes), _) => Sha256::digest(bytes),
         (None, Some(arguments)) => Sha256::digest(serde_json::to_vec(arguments).unwrap_or_default()),
         (None, None) => Sha256::digest("{}"),

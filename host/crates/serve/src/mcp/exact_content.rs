@@ -22,7 +22,12 @@ pub(super) fn stand_in(object: &str) -> Option<Value> {
 
 /// Puts the object back. A message is never split between frames.
 pub(super) fn restore(frame: Frame<Bytes>) -> Frame<Bytes> {
-    frame.map_data(|bytes| restored(&bytes).map_or(bytes, Bytes::from))
+    frame.map_data(restore_in)
+}
+
+/// The same in a message that is not in a frame.
+pub(super) fn restore_in(message: Bytes) -> Bytes {
+    restored(&message).map_or(message, Bytes::from)
 }
 
 fn restored(bytes: &[u8]) -> Option<String> {

@@ -12,10 +12,11 @@ use std::{
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo, CustomRequest,
-        CustomResult, ErrorCode, Implementation, JsonObject, ListPromptsRequestMethod, ListPromptsResult,
-        ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-        ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+        CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, CompletionInfo,
+        CustomRequest, CustomResult, ErrorCode, Implementation, JsonObject, ListPromptsRequestMethod,
+        ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+        ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+        SubscriptionFilter, Tool,
     },
     service::{RequestContext, SubscriptionContext},
 };
@@ -30,6 +31,7 @@ use super::{
     core_tools::Cards,
     heartbeat::{self, Reporter},
     narrowing::Narrowing,
+    plain_call::PlainCall,
     plugin_tools, resources,
     tool::{AnyTool, Found},
     tool_list::{self, LatestList, ToolList},
@@ -59,7 +61,7 @@ const METHODS: &[&str] = &[
 /// Those of them that the newest revision has no more.
 const REMOVED: &[&str] = &["initialize", "ping"];
 /// The revision from which on a result may hold links to resources.
-const LINKS_SINCE: &str = "2025-06-18";
+pub(super) const LINKS_SINCE: &str = "2025-06-18";
 
 /// What is said besides of a tool that is not there.
 const NARROW: &str = ". This connection is narrowed, by `tools` or `readonly` in its URL or by its headers X-MCP-Tools or \
@@ -81,7 +83,7 @@ pub struct Services {
 /// One for each request or session; cheap to clone.
 #[derive(Clone)]
 pub(super) struct Server {
-    services: Services,
+    pub(super) services: Services,
     latest_list: Arc<LatestList>,
     stop: CancellationToken,
 }
@@ -147,25 +149,49 @@ impl Server {
         }
     }
 
-    /// Runs the tool unless its arguments are wrong, or a person has to confirm it and has not. Wrong arguments come
+    /// The tool that a call by the short way runs: one that is there, and that nobody has to confirm.
+    pub(super) fn find_plain(&self, call: &PlainCall, visit: &Visit) -> Option<AnyTool> {
+        let Found::Tool(tool) = self.find(&call.name, visit) else { return None };
+        let repeats_arguments = call.is_modern && self.tools().get(&call.name).is_some_and(|tool| tool.has_headers);
+        (!repeats_arguments && !tool.is_confirmed(&call.arguments)).then_some(tool)
+    }
+
+    /// Runs a tool unless its arguments are wrong, or a person has to confirm it and has not. Wrong arguments come
     /// first: nobody is asked about what would not run.
     async fn run(&self, tool: &AnyTool, visit: &Visit, asker: &Asker, arguments: JsonObject) -> (CallAnswer, Outcome) {
+        if !tool.is_confirmed(&arguments) {
+            let (result, outcome) = self.run_unasked(tool, visit, arguments).await;
+            return (Ok(result.into()), outcome);
+        }
         if let Some(complaints) = tool.complaints(&arguments) {
             return (Ok(plugin_tools::failure(complaints).into()), Outcome::InvalidArguments);
         }
-        let result = if tool.is_confirmed(&arguments) {
-            if let Some(refusal) = tool.check(&self.services.cards, visit, &arguments).await {
-                return (Ok(refusal.into()), Outcome::Error);
+        if let Some(refusal) = tool.check(&self.services.cards, visit, &arguments).await {
+            return (Ok(refusal.into()), Outcome::Error);
+        }
+        match self.confirm(tool, visit, asker, &arguments).await {
+            Ok(confirmed) => {
+                let result = confirmed.run(&self.services.cards, visit, arguments).await;
+                let outcome = ended(&result);
+                (Ok(result.into()), outcome)
             }
-            match self.confirm(tool, visit, asker, &arguments).await {
-                Ok(confirmed) => confirmed.run(&self.services.cards, visit, arguments).await,
-                Err(answer) => return (answer, Outcome::Unconfirmed),
-            }
-        } else {
-            tool.run(&self.services.cards, visit, arguments).await
-        };
-        let outcome = if result.is_error == Some(true) { Outcome::Error } else { Outcome::Ok };
-        (Ok(result.into()), outcome)
+            Err(answer) => (answer, Outcome::Unconfirmed),
+        }
+    }
+
+    /// Runs a tool that nobody has to confirm, unless its arguments are wrong.
+    pub(super) async fn run_unasked(
+        &self,
+        tool: &AnyTool,
+        visit: &Visit,
+        arguments: JsonObject,
+    ) -> (CallToolResult, Outcome) {
+        if let Some(complaints) = tool.complaints(&arguments) {
+            return (plugin_tools::failure(complaints), Outcome::InvalidArguments);
+        }
+        let result = tool.run(&self.services.cards, visit, arguments).await;
+        let outcome = ended(&result);
+        (result, outcome)
     }
 
     /// The tool, once its call may run; else what its client gets in place of a result.
@@ -226,7 +252,10 @@ impl Server {
         let token = client::progress_token(&visit, context);
         let (sender, reports) = progress::channel();
         visit.progress = token.is_some().then_some(sender);
-        let record = self.services.calls.begin(&visit, &request, context);
+        let record = {
+            let client = client::info(&visit, context);
+            self.services.calls.begin(&visit, client.as_ref(), request.arguments.as_ref())
+        };
         let asker = Asker::new(context, &request, &visit);
         let (server, cancelled, ours) =
             (self.clone(), context.ct.clone(), (record.clone(), visit.clone().unheard(), tool.clone()));
@@ -250,10 +279,19 @@ impl Server {
                 tracing::error!(%error, "a tool call broke down in the host");
                 let (record, visit, tool) = ours;
                 record.end(&visit, tool.name(), Outcome::Broken).await;
-                Err(ErrorData::internal_error("The call failed.", None))
+                Err(broke_down())
             }
         }
     }
+}
+
+fn ended(result: &CallToolResult) -> Outcome {
+    if result.is_error == Some(true) { Outcome::Error } else { Outcome::Ok }
+}
+
+/// The answer to a call that broke down in the host.
+pub(super) fn broke_down() -> ErrorData {
+    ErrorData::internal_error("The call failed.", None)
 }
 
 fn visit(context: &RequestContext<RoleServer>) -> Result<Visit, ErrorData> {

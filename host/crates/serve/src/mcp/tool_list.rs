@@ -16,12 +16,17 @@ const PAGE: usize = 100;
 /// How long clients may keep a list; short, because some ignore that it changed.
 const LIST_TTL_MS: u64 = 60_000;
 
+/// The keyword of a schema for an argument that a header repeats.
+const HEADER_MARK: &[u8] = b"x-mcp-header";
+
 /// A tool as it is listed.
 pub struct ListedTool {
     pub tool: Tool,
     /// Who lacks it does not learn of the tool.
     pub scope: String,
     requires_confirmation: bool,
+    /// Arguments are repeated in headers, which somebody has to compare.
+    pub has_headers: bool,
     /// Of the declaration: two that differ look different to clients.
     digest: [u8; 32],
 }
@@ -95,7 +100,8 @@ impl ListedTool {
     pub fn new(tool: Tool, scope: &str, requires_confirmation: bool) -> Self {
         let written = serde_json::to_vec(&tool).unwrap_or_default();
         let digest = Sha256::digest(&written).into();
-        Self { tool, scope: scope.to_owned(), requires_confirmation, digest }
+        let has_headers = written.windows(HEADER_MARK.len()).any(|part| part == HEADER_MARK);
+        Self { tool, scope: scope.to_owned(), requires_confirmation, has_headers, digest }
     }
 
     /// Whether nothing says that it changes anything. That it cannot, the caller's scopes see to.

@@ -17,7 +17,7 @@ use crate::http::{body::Body, reply::Reply};
 use cardinal_base::{codes, input};
 
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 pub(super) const EVENTS: &str = "text/event-stream";
 const ALL_TYPES: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
@@ -39,6 +39,24 @@ pub(super) fn transport(server: Server, manager: Arc<LocalSessionManager>, sessi
 
 pub(super) fn session_id(headers: &HeaderMap) -> Option<&str> {
     headers.get(SESSION_ID).and_then(|id| id.to_str().ok())
+}
+
+/// Whether it is the media type of JSON.
+pub(super) fn is_json(content_type: &HeaderValue) -> bool {
+    let text = content_type.to_str().unwrap_or_default();
+    text.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(JSON))
+}
+
+/// For a message without a session that is answered in JSON: whether its client reads events, too. None where it does not
+/// take JSON.
+pub(super) fn reads_events(headers: &HeaderMap) -> Option<bool> {
+    // What the official SDKs send, nearly all that comes.
+    if headers.get_all(header::ACCEPT).iter().eq([ALL_TYPES]) {
+        return Some(true);
+    }
+    let accept = accepted(headers);
+    let takes_json = input::preference(&accept, &[JSON, "application/*", "*/*"]) > 0.0;
+    (accept.is_empty() || takes_json).then(|| input::preference(&accept, &[EVENTS]) > 0.0)
 }
 
 /// Widens what a client accepts to what the protocol library wants to see named in full, where the client does take it:
@@ -87,6 +105,19 @@ pub(super) async fn send(transport: &Transport, request: Request) -> Response {
         Ok(response) => response.map(|body| body.map_frame(exact_content::restore).boxed()),
         Err(never) => match never {},
     }
+}
+
+/// The response with the length of its body, where that is JSON: it is there already.
+pub(super) async fn whole(response: Response) -> Reply {
+    if !response.headers().get(header::CONTENT_TYPE).is_some_and(is_json) {
+        return response.map(Body::stream);
+    }
+    let (head, body) = response.into_parts();
+    let bytes = match body.collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(never) => match never {},
+    };
+    Reply::from_parts(head, Body::full(bytes))
 }
 
 /// Whether the protocol library refuses in plain words.

@@ -1,0 +1,126 @@
+//! Tool calls by the short way. Most calls need nothing of the protocol library: there is no session, no progress to
+//! report, nobody to ask. Such a call is read once and runs in the task of its request, through the same dispatcher, and
+//! its client gets the same bytes. What is not surely such a call goes to the protocol library, which has an answer for
+//! everything: each check here leaves out, none refuses.
+
+mod message;
+
+use std::{panic::AssertUnwindSafe, sync::Arc};
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::{HeaderValue, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use rmcp::model::{CallToolResult, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerResult};
+
+pub(super) use self::message::PlainCall;
+
+use super::{
+    Mcp, Visit,
+    calls::CallRecord,
+    exact_content,
+    heartbeat::{self, TimedAnswer},
+    narrowing::Narrowing,
+    server::{Server, broke_down},
+    tool::AnyTool,
+    transport::{JSON, Response, reads_events, whole},
+    visit,
+};
+use crate::{call::CallHead, http::reply::Reply};
+use cardinal_observe::tools::Outcome;
+
+impl Mcp {
+    /// The answer to a call that goes the short way; none for every other message.
+    pub(super) async fn answer_plainly(
+        self: &Arc<Self>,
+        call: &CallHead,
+        message: &[u8],
+        narrowing: &Result<Narrowing, String>,
+    ) -> Option<Reply> {
+        let plain = PlainCall::read(&call.uri, &call.headers, message)?;
+        let reads_events = reads_events(&call.headers)?;
+        let mut visit = visit(call, call.caller().ok()?, narrowing.as_ref().ok()?.clone());
+        visit.reads_events = reads_events;
+        visit.takes_links = plain.takes_links;
+        visit.exact_arguments = Some(plain.written.clone());
+        let tool = self.server.find_plain(&plain, &visit)?;
+        let mcp = Arc::clone(self);
+        let work = async move { run(&mcp.server, plain, tool, visit).await };
+        if !reads_events {
+            return Some(whole(work.await).await);
+        }
+        Some(match heartbeat::answer(work).await {
+            TimedAnswer::AtOnce(response) => whole(response).await,
+            TimedAnswer::OnStream(reply) => reply,
+        })
+    }
+}
+
+async fn run(server: &Server, call: PlainCall, tool: AnyTool, visit: Visit) -> Response {
+    let record = server.services.calls.begin(&visit, call.client.as_ref(), Some(&call.arguments));
+    let mut call_under_way = UnderWay { record, visit, tool, has_ended: false };
+    let UnderWay { visit, tool, .. } = &call_under_way;
+    // A handler that panics must neither take the connection with it nor leave no record.
+    let ran = AssertUnwindSafe(server.run_unasked(tool, visit, call.arguments)).catch_unwind().await;
+    let (result, outcome) = match ran {
+        Ok((result, outcome)) => (Ok(result), outcome),
+        Err(_) => {
+            tracing::error!(tool = tool.name(), request_id = %visit.request_id, "a tool call broke down in the host");
+            (Err(broke_down()), Outcome::Broken)
+        }
+    };
+    call_under_way.end(outcome).await;
+    response(call.id, result, call.is_modern)
+}
+
+/// The JSON-RPC answer, as the protocol library writes it.
+fn response(id: RequestId, result: Result<CallToolResult, ErrorData>, is_modern: bool) -> Response {
+    let message: ServerJsonRpcMessage = match result {
+        Ok(result) => {
+            let mut result = ServerResult::CallToolResult(result);
+            if !is_modern {
+                result.strip_result_type_for_legacy_peer();
+            }
+            JsonRpcMessage::response(result, id)
+        }
+        Err(error) => JsonRpcMessage::error(error, Some(id)),
+    };
+    let (status, bytes) = match serde_json::to_vec(&message) {
+        Ok(bytes) => (StatusCode::OK, exact_content::restore_in(bytes.into())),
+        Err(error) => {
+            tracing::error!(%error, "failed to write the answer to a tool call");
+            (StatusCode::INTERNAL_SERVER_ERROR, Bytes::new())
+        }
+    };
+    let mut response = Response::new(Full::new(bytes).boxed());
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
+    response
+}
+
+/// A call from its beginning to its record. One whose client goes away is dropped before its end, and recorded then.
+struct UnderWay {
+    record: CallRecord,
+    visit: Visit,
+    tool: AnyTool,
+    has_ended: bool,
+}
+
+impl UnderWay {
+    async fn end(&mut self, outcome: Outcome) {
+        self.has_ended = true; // the record is made before it first waits
+        self.record.end(&self.visit, self.tool.name(), outcome).await;
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        // Without a runtime the host is at its end.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (record, visit, tool) = (self.record.clone(), self.visit.clone(), self.tool.clone());
+        runtime.spawn(async move { record.end(&visit, tool.name(), Outcome::Cancelled).await });
+    }
+}
