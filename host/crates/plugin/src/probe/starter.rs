@@ -261,8 +261,7 @@ mod tests {
     async fn requests_beyond_the_bound_wait_for_their_turn() {
         let starter = starter("echo fine; exec sleep 1000");
         let library = SealedLibrary::seal(b"bytes").unwrap();
-        let mut all: Vec<_> =
-            (0..MAX_PROBES + 4).map(|_| starter.start(library.fd(), "{}").unwrap()).collect();
+        let mut all: Vec<_> = (0..MAX_PROBES + 4).map(|_| starter.start(library.fd(), "{}").unwrap()).collect();
         let waiting = all.split_off(MAX_PROBES);
         for started in &mut all {
             assert_eq!(first_line(started).await, "fine");
