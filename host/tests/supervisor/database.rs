@@ -153,6 +153,8 @@ async fn forget_crashes(login: &ConnectParams) {
 pub(crate) struct Database {
     pub admin: ConnectParams,
     pub prepared: Prepared,
+    /// As which a host starts.
+    login: ConnectParams,
 }
 
 /// An empty database.
@@ -180,13 +182,18 @@ impl Database {
     pub(crate) async fn new() -> Self {
         let admin = empty_database().await;
         let prepared = prepare::prepare(&admin, secret()).await.unwrap();
-        Self { admin, prepared }
+        Self { login: admin.clone(), admin, prepared }
     }
 
     /// As the login of `DATABASE_URL` prepares it.
     pub(crate) async fn prepared(admin: ConnectParams, login: &ConnectParams) -> Self {
         let prepared = prepare::prepare(login, secret()).await.unwrap();
-        Self { admin, prepared }
+        Self { login: login.clone(), admin, prepared }
+    }
+
+    /// What a further host on this database does at its start.
+    pub(crate) async fn start_again(&self) {
+        prepare::prepare(&self.login, secret()).await.unwrap();
     }
 
     pub(crate) fn login(&self, role: &str) -> ConnectParams {

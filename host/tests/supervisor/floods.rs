@@ -101,7 +101,7 @@ async fn the_logins_of_all_plugins_share_what_the_host_does_not_need() {
     for (database, _) in servers().await {
         let provisioner = database.login(&database.prepared.names.provision());
         let mut refused = None;
-        for number in 0..10 {
+        for number in 0..20 {
             let name = format!("greedy-{number}");
             let step = Step { connections: 64, ..database.step(&provisioner, &name, LINKED) };
             match step.make().await {

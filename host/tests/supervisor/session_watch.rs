@@ -273,6 +273,39 @@ async fn a_lock_on_another_plugins_sequence_holds_up_no_step() {
     }
 }
 
+/// `PREPARE` locks what it names before anybody asks for rights; the lock stays until the transaction ends.
+#[tokio::test]
+async fn a_lock_that_a_prepare_took_holds_up_neither_start_nor_step() {
+    for (watched, number) in watched().await.iter().zip(0..) {
+        let database = &watched.database;
+        for what in ["DELETE FROM public.core_migrations", "UPDATE public.master_cards SET title = ''"] {
+            // A start closes the logins of plugins that no host has in service, and a step opens them.
+            let made = database.provision("flood", LINKED).await.unwrap();
+            let holder = session(&made).await;
+            holder.batch_execute(&format!("BEGIN; PREPARE p AS {what}")).await.unwrap();
+            database.start_again().await;
+            database.provision(&format!("keyed{number}"), LINKED).await.unwrap();
+            let held = holder.batch_execute("SELECT 1").await;
+            if what.starts_with("DELETE") {
+                assert!(held.is_err(), "its session was ended");
+            }
+        }
+    }
+}
+
+/// On servers where a member of a group may alter it.
+#[tokio::test]
+async fn a_group_that_is_being_altered_holds_up_no_start() {
+    for Watched { database, made, .. } in &watched().await {
+        let group = database.prepared.names.plugin();
+        let holder = session(made).await;
+        holder.batch_execute(&format!("BEGIN; SET ROLE {group}")).await.unwrap();
+        if holder.batch_execute(&format!("ALTER ROLE {group} PASSWORD 'x'")).await.is_ok() {
+            database.start_again().await;
+        }
+    }
+}
+
 const TABLES: usize = 8;
 
 fn tables() -> String {

@@ -13,6 +13,8 @@ use cardinal_base::config::Secret;
 
 /// `sockaddr_un` has 108 bytes with the closing zero.
 const MAX_SOCKET_PATH: usize = 107;
+/// What sessions of the host say that they are.
+pub const APPLICATION_NAME: &str = "cardinal";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Unacknowledged data for this long ends a TCP connection: a database that vanished must not hold a request forever.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,7 +43,7 @@ impl ConnectParams {
             config.host(host);
         }
         config.port(self.port).dbname(&self.dbname).user(&self.user).password(self.password.expose());
-        config.application_name("cardinal").connect_timeout(CONNECT_TIMEOUT).tcp_user_timeout(TCP_USER_TIMEOUT);
+        config.application_name(APPLICATION_NAME).connect_timeout(CONNECT_TIMEOUT).tcp_user_timeout(TCP_USER_TIMEOUT);
         if !self.options.is_empty() {
             config.options(&self.options);
         }

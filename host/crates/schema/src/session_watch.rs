@@ -18,7 +18,7 @@ use crate::{
 };
 
 use cardinal_database::{
-    connect::{self, ConnectParams, SocketDir},
+    connect::{self, APPLICATION_NAME, ConnectParams, SocketDir},
     roles::{self, RoleNames},
 };
 
@@ -52,26 +52,34 @@ const CAPACITY: &str = "
 const LOOK: &str = "
     SELECT pg_catalog.count(*) FILTER (WHERE NOT fastpath AND mode <> 'SIReadLock'),
            pg_catalog.count(*) FILTER (WHERE locktype = 'transactionid' AND granted),
-           pg_catalog.count(*) FILTER (WHERE NOT granted AND locktype = 'relation' AND waitstart < pg_catalog.clock_timestamp() - interval '20 ms')
+           pg_catalog.count(*) FILTER (WHERE NOT granted AND waitstart < pg_catalog.clock_timestamp()
+             - CASE locktype WHEN 'relation' THEN interval '20 ms' WHEN 'transactionid' THEN interval '1 s' END)
     FROM pg_catalog.pg_lock_status()";
 const LOGINS: &str = "
     SELECT a.usename::text, pg_catalog.array_agg(DISTINCT l.pid), pg_catalog.count(*),
            pg_catalog.count(*) FILTER (WHERE l.locktype = 'transactionid' AND l.granted)
     FROM pg_catalog.pg_lock_status() l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
     WHERE NOT l.fastpath AND l.mode <> 'SIReadLock' AND pg_catalog.starts_with(a.usename::text, $1) GROUP BY 1";
-/// Plugins' sessions that keep others waiting: for a second the host's own logins ($2), or at all the schema step of another
+/// Plugins' sessions that keep others waiting: for a second the host's own logins ($2), or what starts, backs up and steps
+/// (any other login that says it is a host's, also for a role that is being altered), or at all the schema step of another
 /// plugin for a relation of that plugin's schema, where they have no business ($3 is what the names of those logins begin
 /// with; PostgreSQL locks a sequence before it refuses `nextval`). Whoever has locked another table with a key to the cards
 /// would be waited for next, so all of them are found at once. How long they have it, this login may not see.
+///
+/// While anybody waits for a relation, those that hold a lock of a writer on a table of the core are found, too: they have
+/// no right to write there, and got it by `PREPARE`, which locks what it names and asks for rights when it is executed.
 static BLOCKERS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "
     WITH RECURSIVE {KEYED},
     waiting AS MATERIALIZED (
       SELECT w.pid, v.usename::text AS role FROM pg_catalog.pg_lock_status() w JOIN pg_catalog.pg_stat_activity v ON v.pid = w.pid
-      WHERE NOT w.granted AND w.locktype = 'relation'
-      AND (v.usename::text = ANY ($2) AND w.waitstart < pg_catalog.clock_timestamp() - interval '1 s'
-           OR pg_catalog.starts_with(v.usename::text, $3) AND EXISTS (
+      WHERE NOT w.granted
+      AND (v.usename::text = ANY ($2) AND w.locktype = 'relation' AND w.waitstart < pg_catalog.clock_timestamp() - interval '1 s'
+           OR v.application_name = '{APPLICATION_NAME}' AND v.usename::text <> ALL ($2) AND w.locktype IN ('relation', 'transactionid')
+              AND NOT pg_catalog.starts_with(v.usename::text, $1) AND NOT pg_catalog.starts_with(v.usename::text, $3)
+              AND w.waitstart < pg_catalog.clock_timestamp() - interval '1 s'
+           OR w.locktype = 'relation' AND pg_catalog.starts_with(v.usename::text, $3) AND EXISTS (
              SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
              WHERE c.oid = w.relation AND n.nspname = 'plugin_' || pg_catalog.substr(v.usename::text, pg_catalog.length($3) + 1)))
     ),
@@ -81,6 +89,11 @@ static BLOCKERS: LazyLock<String> = LazyLock::new(|| {
       SELECT l.pid, NULL FROM pg_catalog.pg_lock_status() l JOIN keyed k ON k.relation = l.relation JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
       WHERE EXISTS (SELECT FROM waiting WHERE role = ANY ($2)) AND a.datname = pg_catalog.current_database() AND l.locktype = 'relation'
       AND l.mode IN {STRONG_MODES}
+      UNION
+      SELECT l.pid, NULL FROM pg_catalog.pg_lock_status() l
+      JOIN pg_catalog.pg_database d ON d.oid = l.database AND d.datname = pg_catalog.current_database()
+      JOIN pg_catalog.pg_class c ON c.oid = l.relation AND c.relnamespace = 'public'::pg_catalog.regnamespace
+      WHERE l.locktype = 'relation' AND l.granted AND l.mode NOT IN ('AccessShareLock', 'RowShareLock')
     )
     SELECT b.usename::text, pg_catalog.array_agg(DISTINCT b.pid)
     FROM holders h JOIN pg_catalog.pg_stat_activity b ON b.pid = h.pid
@@ -261,7 +274,7 @@ impl<'a> Watch<'a> {
             let (role, sessions): (String, Vec<i32>) = (row.try_get(0)?, row.try_get(1)?);
             let SessionActions { end, stuck, is_closed } = self.judge(&role, &sessions);
             if !end.is_empty() {
-                self.end(&role, &end, "it kept others waiting, with a lock on a whole table").await?;
+                self.end(&role, &end, "it kept others waiting for what it had locked").await?;
             }
             if !stuck.is_empty() {
                 let plugin = roles::plugin_of(&role).unwrap_or_default();
