@@ -157,6 +157,17 @@ async fn open_doors(session: &Client) -> anyhow::Result<Vec<Finding>> {
             "the event trigger cardinal_ddl_fence, which only a superuser can make",
         ));
     }
+    let databases = isolation::open_databases(session).await?;
+    if !databases.is_empty() {
+        let message = "Plugins' logins reach other databases of this server, where nothing fences them: they can keep anybody \
+                       from logging in for a while, and leave objects that keep their data from being dropped.";
+        let finding = Finding::warning("other-databases-open", "database", message)
+            .expected("CONNECT on every other database revoked from PUBLIC")
+            .found(databases.join(", "))
+            .fix("Give Cardinal a server of its own, or revoke CONNECT on these databases from PUBLIC and grant it to the \
+                  roles that need it.");
+        findings.push(finding);
+    }
     if isolation::transactions_can_be_prepared(session).await? {
         let message = "Plugins can prepare transactions: their locks stay when the plugin is gone, and only a superuser ends them.";
         let finding = Finding::warning("prepared-transactions-on", "database", message)

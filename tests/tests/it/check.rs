@@ -146,6 +146,15 @@ fn bad_settings_are_findings_and_a_bad_line_is_64() {
 }
 
 #[tokio::test]
+async fn databases_that_plugins_reach_beside_the_hosts_are_named() {
+    let host = Host::settings().start().await;
+    assert!(!check(&host, &[]).codes().contains(&"other-databases-open"));
+    host.database().await.batch_execute("GRANT CONNECT ON DATABASE postgres TO PUBLIC").await.unwrap();
+    let checked = check(&host, &[]);
+    assert_eq!(checked.finding("other-databases-open")["found"], "postgres");
+}
+
+#[tokio::test]
 async fn rights_that_somebody_gave_by_hand_are_found() {
     let mut host = Host::settings().plugins(two_plugins()).start().await;
     let database = host.database().await;

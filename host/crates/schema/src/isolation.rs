@@ -184,6 +184,18 @@ pub async fn transactions_can_be_prepared(session: &Client) -> anyhow::Result<bo
     Ok(row.try_get(0)?)
 }
 
+/// Other databases of the server that anybody with a login may connect to: what fences plugins stands in the host's alone.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn open_databases(session: &Client) -> anyhow::Result<Vec<String>> {
+    let asked = "SELECT datname::text FROM pg_catalog.pg_database
+                 WHERE datallowconn AND datname <> current_database() AND has_database_privilege('public', oid, 'CONNECT')
+                 ORDER BY 1";
+    let rows = session.query(asked, &[]).await.context("asking which databases are open to anybody")?;
+    Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
+}
+
 async fn public_may_call(session: &Client, function: &str) -> anyhow::Result<bool> {
     let row = session.query_one("SELECT has_function_privilege('public', $1::text, 'EXECUTE')", &[&function]).await?;
     Ok(row.try_get(0)?)
