@@ -97,8 +97,9 @@ export async function expectAccessible(page: Page): Promise<void> {
 export async function expectReflows(page: Page): Promise<void> {
   const before = page.viewportSize();
   await page.setViewportSize({ width: 320, height: 720 });
-  const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
-  expect(overflow).toBeLessThanOrEqual(0);
+  // What is laid out by script follows the window a frame later.
+  const overflow = () => page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+  await expect.poll(overflow).toBeLessThanOrEqual(0);
   if (before) await page.setViewportSize(before);
 }
 

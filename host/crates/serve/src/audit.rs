@@ -2,7 +2,10 @@
 //! first time and then summed up: one row per caller, act and minute, so that a flood fills neither the memory nor
 //! the table. Calls of tools are many, too: each has its row, and rows that come together are written together.
 
-use std::{collections::HashMap, net::IpAddr};
+use std::{
+    collections::{HashMap, VecDeque},
+    net::IpAddr,
+};
 
 use http::StatusCode;
 use parking_lot::Mutex;
@@ -27,7 +30,7 @@ const WINDOW: Duration = Duration::minutes(1);
 /// Callers and acts whose refusals are summed up at the same time; what comes beyond is summed up by act alone.
 const WINDOWS: usize = 4_096;
 
-/// Tool calls that wait to be written; a further one waits until they are.
+/// Tool calls that wait to be written; a further one waits until some of them are.
 const WAITING_CALLS: usize = 5_000;
 /// Tool calls that are written in one transaction.
 const CALLS_AT_ONCE: usize = 500;
@@ -53,7 +56,7 @@ pub struct Audit {
     clock: Clock,
     windows: Mutex<HashMap<(Who, AuditAction), Window>>,
     /// Tool calls that wait to be written together.
-    calls: Mutex<Vec<Entry>>,
+    calls: Mutex<VecDeque<Entry>>,
     /// Held by who writes them: at a stop, whoever comes last waits for what another has taken.
     writing: tokio::sync::Mutex<()>,
     /// Rings when something is to be written.
@@ -148,29 +151,41 @@ impl Audit {
         let entry = Entry { actor, action, target, outcome, ip, request_id, detail, count: 1, first_at: None, at };
         let waiting = {
             let mut calls = self.calls.lock();
-            calls.push(entry);
+            calls.push_back(entry);
             calls.len()
         };
         if waiting < WAITING_CALLS {
             self.news.notify_one();
         } else {
-            self.write_calls().await;
+            self.write_some_calls().await;
         }
     }
 
+    /// All that wait now. Between two transactions calls that wait have their turn, and each goes on after its own.
     async fn write_calls(&self) {
+        let waiting = self.calls.lock().len();
+        for _ in 0..=waiting / CALLS_AT_ONCE {
+            self.write_some_calls().await;
+        }
+    }
+
+    /// The oldest of them, in one transaction.
+    async fn write_some_calls(&self) {
         let _writing = self.writing.lock().await;
-        let calls = std::mem::take(&mut *self.calls.lock());
-        for calls in calls.chunks(CALLS_AT_ONCE) {
-            let written = match calls {
-                [call] => audit::add(&self.pool, call).await,
-                calls => audit::add_all(&self.pool, calls).await,
-            };
-            if let Err(error) = written {
-                let count = calls.len();
-                tracing::error!(count, ?error, "failed to write tool calls to the audit log; they follow");
-                calls.iter().for_each(|entry| tracing::error!(?entry, "a tool call that the audit log lacks"));
-            }
+        let calls: Vec<Entry> = {
+            let mut calls = self.calls.lock();
+            let count = calls.len().min(CALLS_AT_ONCE);
+            calls.drain(..count).collect()
+        };
+        let written = match calls.as_slice() {
+            [] => return,
+            [call] => audit::add(&self.pool, call).await,
+            calls => audit::add_all(&self.pool, calls).await,
+        };
+        if let Err(error) = written {
+            let count = calls.len();
+            tracing::error!(count, ?error, "failed to write tool calls to the audit log; they follow");
+            calls.iter().for_each(|entry| tracing::error!(?entry, "a tool call that the audit log lacks"));
         }
     }
 
