@@ -157,21 +157,30 @@ impl Audit {
         if waiting < WAITING_CALLS {
             self.news.notify_one();
         } else {
-            self.write_some_calls().await;
+            self.make_room().await;
         }
     }
 
-    /// All that wait now. Between two transactions calls that wait have their turn, and each goes on after its own.
+    /// Waits until a few of those that wait are written, by whomever.
+    async fn make_room(&self) {
+        let _writing = self.writing.lock().await;
+        let is_full = self.calls.lock().len() >= WAITING_CALLS;
+        if is_full {
+            self.write_oldest_calls().await;
+        }
+    }
+
+    /// All that wait now. Between two transactions calls that wait for room have their turn.
     async fn write_calls(&self) {
         let waiting = self.calls.lock().len();
         for _ in 0..=waiting / CALLS_AT_ONCE {
-            self.write_some_calls().await;
+            let _writing = self.writing.lock().await;
+            self.write_oldest_calls().await;
         }
     }
 
-    /// The oldest of them, in one transaction.
-    async fn write_some_calls(&self) {
-        let _writing = self.writing.lock().await;
+    /// In one transaction, while `writing` is held.
+    async fn write_oldest_calls(&self) {
         let calls: Vec<Entry> = {
             let mut calls = self.calls.lock();
             let count = calls.len().min(CALLS_AT_ONCE);
