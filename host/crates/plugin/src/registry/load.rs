@@ -256,7 +256,7 @@ fn same_plugin(manifest: &Manifest, library: &Description) -> Result<(), Refusal
     if library.name == manifest.name && library.version == manifest.version.to_string() {
         return Ok(());
     }
-    let [expected, found] =
-        [format!("{} {}", library.name, library.version), format!("{} {}", manifest.name, manifest.version)];
+    let expected = format!("{} {}", library.name, library.version);
+    let found = format!("{} {}", manifest.name, manifest.version);
     Err(stages::other_manifest(expected, found))
 }

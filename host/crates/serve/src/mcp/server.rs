@@ -61,7 +61,7 @@ const METHODS: &[&str] = &[
 /// Those of them that the newest revision has no more.
 const REMOVED: &[&str] = &["initialize", "ping"];
 /// The revision from which on a result may hold links to resources.
-pub(super) const LINKS_SINCE: &str = "2025-06-18";
+const LINKS_SINCE: &str = "2025-06-18";
 
 /// What is said besides of a tool that is not there.
 const NARROW: &str = ". This connection is narrowed, by `tools` or `readonly` in its URL or by its headers X-MCP-Tools or \
@@ -285,6 +285,11 @@ impl Server {
     }
 }
 
+/// Whether results of this revision may hold links to resources.
+pub(super) fn knows_links(version: &ProtocolVersion) -> bool {
+    version.as_str() >= LINKS_SINCE
+}
+
 fn ended(result: &CallToolResult) -> Outcome {
     if result.is_error == Some(true) { Outcome::Error } else { Outcome::Ok }
 }
@@ -345,7 +350,7 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let mut visit = visit(&context)?;
-        visit.takes_links = context.protocol_version().is_some_and(|version| version.as_str() >= LINKS_SINCE);
+        visit.takes_links = context.protocol_version().is_some_and(|version| knows_links(&version));
         if visit.narrowing.search
             && request.name == tool_search::CALL
             && let Err(complaints) = tool_search::unwrap(&mut request, &mut visit)

@@ -18,6 +18,8 @@ use cardinal_base::{codes, input};
 
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 pub(super) const JSON: &str = "application/json";
+/// Under which names a client may take JSON.
+const JSON_TYPES: &[&str] = &[JSON, "application/*", "*/*"];
 pub(super) const EVENTS: &str = "text/event-stream";
 const ALL_TYPES: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
@@ -55,8 +57,7 @@ pub(super) fn reads_events(headers: &HeaderMap) -> Option<bool> {
         return Some(true);
     }
     let accept = accepted(headers);
-    let takes_json = input::preference(&accept, &[JSON, "application/*", "*/*"]) > 0.0;
-    (accept.is_empty() || takes_json).then(|| input::preference(&accept, &[EVENTS]) > 0.0)
+    (accept.is_empty() || takes(&accept, JSON_TYPES)).then(|| takes(&accept, &[EVENTS]))
 }
 
 /// Widens what a client accepts to what the protocol library wants to see named in full, where the client does take it:
@@ -64,9 +65,8 @@ pub(super) fn reads_events(headers: &HeaderMap) -> Option<bool> {
 pub(super) fn prepare(headers: &mut HeaderMap, gets_json: bool) {
     headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(JSON));
     let accept = accepted(headers);
-    let takes = |types: &[&str]| input::preference(&accept, types) > 0.0;
-    let takes_json = takes(&[JSON, "application/*", "*/*"]);
-    let takes_events = takes(&[EVENTS, "text/*", "*/*"]);
+    let takes_json = takes(&accept, JSON_TYPES);
+    let takes_events = takes(&accept, &[EVENTS, "text/*", "*/*"]);
     if accept.is_empty() || (takes_json && (takes_events || gets_json)) {
         headers.insert(header::ACCEPT, ALL_TYPES);
     } else if takes_events {
@@ -77,7 +77,11 @@ pub(super) fn prepare(headers: &mut HeaderMap, gets_json: bool) {
 /// Whether the client names streams of events among what it takes, and so can read one: a script that takes anything
 /// expects JSON.
 pub(super) fn names_events(headers: &HeaderMap) -> bool {
-    input::preference(&accepted(headers), &[EVENTS]) > 0.0
+    takes(&accepted(headers), &[EVENTS])
+}
+
+fn takes(accept: &str, types: &[&str]) -> bool {
+    input::preference(accept, types) > 0.0
 }
 
 fn accepted(headers: &HeaderMap) -> String {

@@ -10,7 +10,7 @@ use serde_json::{Value, value::RawValue};
 
 use crate::mcp::{
     TOOL_CALL,
-    server::LINKS_SINCE,
+    server::knows_links,
     transport::{SESSION_ID, is_json},
 };
 use cardinal_base::exact;
@@ -161,7 +161,7 @@ fn takes_links(headers: &HeaderMap) -> Option<bool> {
     let revision = only(headers, &REVISION)?;
     let is_old = |known: &&ProtocolVersion| known.as_str() < ProtocolVersion::V_2026_07_28.as_str();
     let known = ProtocolVersion::KNOWN_VERSIONS.iter().filter(is_old).find(|known| known.as_str() == revision)?;
-    Some(known.as_str() >= LINKS_SINCE)
+    Some(knows_links(known))
 }
 
 fn has_host(uri: &Uri, headers: &HeaderMap) -> bool {
