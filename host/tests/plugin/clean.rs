@@ -262,3 +262,50 @@ async fn a_copy_that_breaks_off_leaves_nothing() {
     let fourth = checkout(&echo).await;
     assert_eq!(ask(&fourth, "SELECT count(*)::text FROM notes").await, "0");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_drains_keeps_no_connection() {
+    let echo = Echo::with_connections(2).await;
+    let [held, free] = [checkout(&echo).await, checkout(&echo).await];
+    let [held_pid, free_pid] = [ask(&held, PID).await, ask(&free, PID).await];
+    free.release();
+    drop(free);
+    eventually("it is free", async || echo.pool.status().available > 0).await;
+    echo.pool.drain();
+    let admin = echo.database.admin().await;
+    let is_gone = async |pid: &str| {
+        let asked = "SELECT FROM pg_stat_activity WHERE pid = $1::text::int";
+        admin.query_opt(asked, &[&pid]).await.unwrap().is_none()
+    };
+    eventually("the free one is closed", async || is_gone(&free_pid).await).await;
+    assert_eq!(ask(&held, PID).await, held_pid, "who has one keeps it");
+    held.release();
+    eventually("and then it is closed", async || is_gone(&held_pid).await).await;
+    let late = checkout(&echo).await;
+    assert_eq!(ask(&late, "SELECT 'a call that was under way'").await, "a call that was under way");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_waits_for_room_in_its_login() {
+    let echo = Echo::with_connections(1).await;
+    let admin = echo.database.admin().await;
+    let role = echo.pool.connect_options()["user"].as_str().unwrap().to_owned();
+    let limit = async |count: i32| {
+        admin.batch_execute(&format!("ALTER ROLE \"{role}\" CONNECTION LIMIT {count}")).await.unwrap();
+    };
+    limit(0).await;
+    let mut waiting = std::pin::pin!(echo.pool.get());
+    // Long enough for the server to have refused it once.
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut waiting).await;
+    assert!(early.is_err(), "{:?}", early.map(|it| it.map(drop)));
+    limit(1).await;
+    assert_eq!(ask(&waiting.await.unwrap(), "SELECT 'in'").await, "in");
+
+    limit(0).await;
+    echo.pool.drain();
+    let refused = echo.pool.get().await.map(drop);
+    assert!(
+        matches!(&refused, Err(Fault::Unavailable(cause)) if format!("{cause:#}").contains("too many connections")),
+        "{refused:?}"
+    );
+}

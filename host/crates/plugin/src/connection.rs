@@ -69,6 +69,8 @@ struct Shared {
     out: Mutex<Vec<Weak<Connection>>>,
     connect: ConnectParams,
     runtime: Handle,
+    /// Whether connections that are given back are closed.
+    draining: Arc<AtomicBool>,
     /// Holds the way to the server's socket open.
     _socket: SocketDir,
 }
@@ -95,8 +97,8 @@ impl PluginPool {
             .recycle_timeout(Some(RECYCLE_TIMEOUT))
             .build()?;
         let connect = database.connect.clone();
-        let out = Mutex::default();
-        let shared = Arc::new(Shared { pool, out, connect, runtime: runtime.clone(), _socket: socket });
+        let (out, draining) = (Mutex::default(), Arc::default());
+        let shared = Arc::new(Shared { pool, out, connect, runtime: runtime.clone(), draining, _socket: socket });
         runtime.spawn(close_idle(Arc::downgrade(&shared)));
         runtime.spawn(deadline::watch(Arc::downgrade(&shared)));
         Ok(Self { shared })
@@ -105,7 +107,7 @@ impl PluginPool {
     /// Checks a connection out.
     pub async fn get(&self) -> Result<Arc<Connection>, Fault> {
         let object = self.shared.pool.get().await.map_err(no_connection)?;
-        let connection = Arc::new(Connection::new(object, self.shared.runtime.clone()));
+        let connection = Arc::new(Connection::new(object, &self.shared));
         let mut out = self.shared.out.lock();
         out.retain(|other| other.strong_count() > 0);
         out.push(Arc::downgrade(&connection));
@@ -128,6 +130,13 @@ impl PluginPool {
     /// How many connections there are, how many of them are free, and who waits for one.
     pub fn status(&self) -> deadpool::Status {
         self.shared.pool.status()
+    }
+
+    /// Keeps no free connection any more: the plugin's login has a limit, and the next generation needs its share.
+    /// Calls that are under way still get one.
+    pub fn drain(&self) {
+        self.shared.draining.store(true, Ordering::SeqCst);
+        self.shared.pool.retain(|_, _| false);
     }
 
     /// Gives no connection out any more and closes the free ones.
@@ -165,6 +174,8 @@ pub struct Connection {
     statements: Mutex<HashMap<u64, Arc<PreparedStatement>>>,
     usage: Usage,
     runtime: Handle,
+    /// The pool's.
+    draining: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -183,13 +194,14 @@ struct Usage {
 }
 
 impl Connection {
-    fn new(object: managed::Object<Sessions>, runtime: Handle) -> Self {
+    fn new(object: managed::Object<Sessions>, shared: &Shared) -> Self {
         Self {
             session: Arc::clone(&object),
             object: Mutex::new(Some(object)),
             statements: Mutex::default(),
             usage: Usage::default(),
-            runtime,
+            runtime: shared.runtime.clone(),
+            draining: Arc::clone(&shared.draining),
         }
     }
 
@@ -242,18 +254,24 @@ impl Connection {
     pub fn release(self: &Arc<Self>) {
         let Some(object) = self.object.lock().take() else { return };
         self.statements.lock().clear();
-        if self.is_untouched() {
+        if self.is_untouched() && self.is_kept() {
             return drop(object); // back to the pool
         }
         let connection = self.clone();
         self.runtime.spawn(async move {
-            if connection.is_reusable().await && connection.session.clean(CLEAN_LIMIT).await {
+            let is_clean = connection.is_reusable().await && connection.session.clean(CLEAN_LIMIT).await;
+            if is_clean && connection.is_kept() {
                 drop(object); // back to the pool
             } else {
                 drop(managed::Object::take(object));
                 connection.session.end().await;
             }
         });
+    }
+
+    /// Whether the pool wants it back.
+    fn is_kept(&self) -> bool {
+        !self.draining.load(Ordering::SeqCst)
     }
 
     /// Whether nothing runs on it and nothing that ran can have left anything.

@@ -145,6 +145,13 @@ impl PluginContext {
         self.identity.pool.as_ref().map(PluginPool::status)
     }
 
+    /// Has the plugin's pool keep no free connection any more.
+    pub fn drain(&self) {
+        if let Some(pool) = &self.identity.pool {
+            pool.drain();
+        }
+    }
+
     /// Closes the plugin's pool.
     pub fn close(&self) {
         if let Some(pool) = &self.identity.pool {

@@ -150,6 +150,11 @@ impl Instance {
         Some((request, lease))
     }
 
+    /// Says that another generation has taken its place: what it holds beyond its calls is given back.
+    pub fn drain(&self) {
+        self.scope.context.drain();
+    }
+
     /// Lets nothing new begin, waits up to `grace` for what is under way, then has the plugin stop
     /// what it started and ends all its handles. The memory is freed when the last call is gone.
     pub async fn shutdown(&self, grace: Duration) {

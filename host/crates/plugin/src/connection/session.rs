@@ -25,6 +25,9 @@ use cardinal_store::plugin_session;
 
 /// How long a cancel request may take.
 const CANCEL_LIMIT: Duration = Duration::from_secs(2);
+/// How long a new connection waits for the server to have room for it, and how long between two tries.
+const ROOM_TIMEOUT: Duration = Duration::from_secs(2);
+const ROOM_INTERVALS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
 /// Statements that a connection keeps prepared.
 const CACHED_STATEMENTS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
@@ -48,6 +51,22 @@ impl Sessions {
     pub(super) fn new(config: tokio_postgres::Config, schema: &str, mend: Option<LoginRepair>) -> Self {
         Self { config, search_path: plugin_session::search_path(schema), mend }
     }
+
+    /// A login that has as many sessions as it may, as while two generations are leaving, has room again when one of those
+    /// ends. The server tells of that only who asks again.
+    async fn connect(&self) -> Result<(Client, Connection<Socket, NoTlsStream>), tokio_postgres::Error> {
+        let (mut interval, longest) = ROOM_INTERVALS;
+        let deadline = Instant::now() + ROOM_TIMEOUT;
+        loop {
+            match self.config.connect(NoTls).await {
+                Err(error) if error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS) && Instant::now() < deadline => {
+                    tokio::time::sleep(interval).await;
+                    interval = (interval * 2).min(longest);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
 }
 
 impl Manager for Sessions {
@@ -55,9 +74,9 @@ impl Manager for Sessions {
     type Error = ConnectError;
 
     async fn create(&self) -> Result<Arc<Session>, ConnectError> {
-        let (client, connection) = match (self.config.connect(NoTls).await, &self.mend) {
+        let (client, connection) = match (self.connect().await, &self.mend) {
             (Err(error), Some(mend)) if LoginRepair::is_lockout(&error) && mend.mended(Instant::now()).await => {
-                self.config.connect(NoTls).await?
+                self.connect().await?
             }
             (outcome, _) => outcome?,
         };

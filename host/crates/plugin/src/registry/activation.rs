@@ -129,6 +129,7 @@ struct Draining {
 impl Draining {
     fn begin(active: Arc<Active>, generations: Arc<Generations>, clock: Clock) -> Self {
         generations.turn(&active.manifest.name, active.generation, State::Draining, clock.now());
+        active.instance.drain();
         Self { active, generations, clock }
     }
 
