@@ -156,6 +156,30 @@ async fn a_login_that_makes_roles_of_somebody_elses_is_told_whose() {
     refused(&mut serve("late", &late).0, "DATABASE_URL", &["in line", "the login that made them or a superuser"]);
 }
 
+/// As `sql/README.md` tells the administrator of a managed server to do it, before and after the first start.
+#[tokio::test]
+async fn a_login_that_makes_roles_goes_on_after_a_superuser_ran_the_script() {
+    for (major, starts_first) in [(15, false), (16, false), (18, false), (16, true), (18, true)] {
+        let Some(place) = Place::new(major, Login::Owner) else { continue };
+        let (admin, login) = place.empty_database().await;
+        let name = |suffix| format!("after-script-{major}-{starts_first}-{suffix}");
+        if starts_first {
+            let (mut serve, data_dir) = serve(&name("before"), &login);
+            Host::with(&mut serve, data_dir);
+        }
+        let secret = scratch().join(name("secret"));
+        let script = bootstrap_sql(&login, &secret);
+        let superuser = connect::connect(&admin).await.unwrap();
+        superuser.batch_execute(&script).await.unwrap();
+        for start in ["once", "again"] {
+            let (mut serve, data_dir) = serve(&name(start), &login);
+            Host::with(serve.env("DATABASE_SECRET_FILE", &secret), data_dir);
+        }
+        let fenced = "SELECT FROM pg_event_trigger WHERE evtname = 'cardinal_ddl_fence'";
+        assert!(superuser.query_opt(fenced, &[]).await.unwrap().is_some(), "{major}: what the script gave is kept");
+    }
+}
+
 #[tokio::test]
 async fn a_database_in_another_encoding_is_refused() {
     let admin = empty_database().await;

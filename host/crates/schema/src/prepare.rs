@@ -145,7 +145,10 @@ impl Preparation {
         } else {
             match connect::connect(&self.login).await {
                 Ok(client) => match Maker::examine(client).await? {
-                    Login::MakesRoles(maker) => return Ok(Entered::Maker(maker)),
+                    Login::MakesRoles(mut maker) => {
+                        let owner = self.enter_roles_of_another(&mut maker).await?;
+                        return Ok(owner.unwrap_or(Entered::Maker(maker)));
+                    }
                     Login::LacksRights => None,
                 },
                 Err(error) if unsupported::is_refusal(&error) => Some(error),
@@ -156,6 +159,17 @@ impl Preparation {
             (SecretSource::Known(secret), refused) => self.enter_as_owner(secret, refused).await,
             (SecretSource::InDatabase, Some(error)) => Err(unsupported::explain(error, &self.login)),
             (SecretSource::InDatabase, None) => Err(unsupported::no_right_to_make_roles(&self.login).into()),
+        }
+    }
+
+    /// Roles that an administrator made by the script are nobody else's to change from PostgreSQL 16 on, also not of a login
+    /// that makes roles. The script's secret lets their owner in.
+    async fn enter_roles_of_another(&self, maker: &mut Maker) -> anyhow::Result<Option<Entered>> {
+        match &self.secret {
+            SecretSource::Known(secret) if !maker.may_change_roles(&self.names).await? => {
+                Ok(self.enter_as_owner(secret, None).await.ok())
+            }
+            _ => Ok(None),
         }
     }
 

@@ -49,6 +49,16 @@ impl Maker {
         Ok(work.query_opt(asked, &[&names.owner()]).await.context("looking for the owner of the tables")?.is_some())
     }
 
+    /// Whether the owner is not there yet, or this login's to change.
+    pub(super) async fn may_change_roles(&mut self, names: &RoleNames) -> anyhow::Result<bool> {
+        let asked = "SELECT pg_catalog.current_setting('server_version_num')::int < 160000
+                       OR pg_catalog.pg_has_role(oid, 'MEMBER WITH ADMIN OPTION')
+                     FROM pg_catalog.pg_roles WHERE rolname = $1";
+        let work = self.begin().await?;
+        let row = work.query_opt(asked, &[&names.owner()]).await.context("asking whose the roles are")?;
+        Ok(row.map(|row| row.try_get(0)).transpose()?.unwrap_or(true))
+    }
+
     pub(super) async fn make_roles(
         &mut self,
         dbname: &str,
