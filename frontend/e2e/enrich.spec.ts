@@ -62,4 +62,13 @@ test('a card is enriched from a page in the plugin’s tab, and shows it under i
   await expect(page.getByRole('img', { name: /^Picture 1 of supplier:/ })).toHaveAttribute('src', /^blob:/);
   await expectAccessible(page);
   await expectReflows(page);
+  // The tab speaks the language of the page.
+  await page.getByRole('button', { name: /^Account menu/ }).click();
+  await page.getByRole('button', { name: 'Русский' }).click();
+  await page.reload();
+  await page.getByRole('tab', { name: 'Supplier' }).click();
+  await expect(tab.getByText('В наличии')).toBeVisible();
+  await expect(tab.getByRole('button', { name: 'Обогатить' })).toBeVisible();
+  await expectAccessible(page);
+  await expectReflows(page);
 });

@@ -95,6 +95,12 @@ test('a plugin’s actions draw a dialog or call a route, for a card and for sel
   await expectAccessible(page);
   await expectReflows(page);
   await page.keyboard.press('Escape');
+  // On a phone they take no line of their own.
+  const wide = page.viewportSize() ?? { width: 1280, height: 720 };
+  await page.setViewportSize({ width: 390, height: 844 });
+  const tops = await Promise.all(['Plugin actions', 'More actions'].map(async (name) => (await page.getByRole('button', { name, exact: true }).boundingBox())?.y));
+  expect(tops[0]).toBe(tops[1]);
+  await page.setViewportSize(wide);
   await act('Send it');
   await expect(page.getByRole('dialog')).toContainText('Send this card away?');
   expect(sent).toEqual([]);

@@ -24,15 +24,79 @@
 const KIND = 'supplier';
 const TAB = 'supplier';
 
+const ENGLISH = {
+  noCard: 'There is no product to show: open a card first.',
+  address: 'Address of a supplier’s product page',
+  preview: 'Preview',
+  enrich: 'Enrich',
+  sources: 'What suppliers say',
+  noAddress: 'Enter the address of a page first.',
+  notKept: 'Preview, not kept yet',
+  kept: 'The card now holds what this page says.',
+  noSource: 'No supplier is known for this product yet.',
+  brand: 'Brand',
+  sku: 'SKU',
+  availability: 'Availability',
+  read: 'Read',
+  noTitle: 'Without a title',
+  description: 'Description',
+  open: 'Open the supplier’s page',
+  product: 'Product',
+  image: (/** @type {string} */ name, /** @type {number} */ n, /** @type {number} */ of) => `${name}, image ${n} of ${of}`,
+  reading: 'Reading the page…',
+  failed: 'The page could not be read.',
+  /** Of the names of schema.org; others are shown as they are. */
+  availabilities: /** @type {Record<string, string>} */ ({}),
+};
+
+/** @type {typeof ENGLISH} */
+const RUSSIAN = {
+  noCard: 'Нечего показать: сначала откройте карточку.',
+  address: 'Адрес страницы товара у поставщика',
+  preview: 'Просмотр',
+  enrich: 'Обогатить',
+  sources: 'Что говорят поставщики',
+  noAddress: 'Сначала введите адрес страницы.',
+  notKept: 'Просмотр, ещё не сохранено',
+  kept: 'Данные этой страницы сохранены в карточке.',
+  noSource: 'Поставщики этого товара пока неизвестны.',
+  brand: 'Бренд',
+  sku: 'Артикул',
+  availability: 'Наличие',
+  read: 'Прочитано',
+  noTitle: 'Без названия',
+  description: 'Описание',
+  open: 'Открыть страницу поставщика',
+  product: 'Товар',
+  image: (name, n, of) => `${name}, изображение ${n} из ${of}`,
+  reading: 'Страница читается…',
+  failed: 'Страницу не удалось прочитать.',
+  availabilities: {
+    BackOrder: 'Под заказ',
+    Discontinued: 'Снято с производства',
+    InStock: 'В наличии',
+    InStoreOnly: 'Только в магазине',
+    LimitedAvailability: 'Осталось мало',
+    MadeToOrder: 'Изготавливается на заказ',
+    OnlineOnly: 'Только онлайн',
+    OutOfStock: 'Нет в наличии',
+    PreOrder: 'Предзаказ',
+    PreSale: 'Предпродажа',
+    Reserved: 'Зарезервировано',
+    SoldOut: 'Распродано',
+  },
+};
+
 /** @param {PluginHost} host */
 export function activate(host) {
   host.css?.(STYLES);
+  const texts = host.getState().locale.startsWith('ru') ? RUSSIAN : ENGLISH;
   host.registerCardTabRenderer(TAB, (container, { item }, { signal, onCardChanged }) => {
     if (!item) {
-      container.innerHTML = '<p class="empty">There is no product to show: open a card first.</p>';
+      container.innerHTML = `<p class="empty">${texts.noCard}</p>`;
       return;
     }
-    const tab = new SupplierTab(host, container, item, signal);
+    const tab = new SupplierTab(host, container, item, signal, texts);
     tab.draw();
     // Others enrich the card too. What is typed and previewed stays.
     onCardChanged?.(({ item: now }) => {
@@ -49,29 +113,32 @@ class SupplierTab {
    * @param {HTMLElement} container
    * @param {Card} card
    * @param {AbortSignal} signal Aborted when the tab is left.
+   * @param {typeof ENGLISH} texts
    */
-  constructor(host, container, card, signal) {
+  constructor(host, container, card, signal, texts) {
     this.host = host;
     this.container = container;
     this.card = card;
     this.signal = signal;
+    this.texts = texts;
   }
 
   draw() {
+    const { texts } = this;
     this.container.innerHTML = `
       <form class="ask" novalidate>
-        <label for="url">Address of a supplier’s product page</label>
+        <label for="url">${texts.address}</label>
         <div class="line">
           <input id="url" name="url" type="url" placeholder="https://" maxlength="2048" required
                  autocomplete="off" spellcheck="false" aria-describedby="problem">
-          <button type="submit" value="preview">Preview</button>
-          <button type="submit" value="enrich" class="primary">Enrich</button>
+          <button type="submit" value="preview">${texts.preview}</button>
+          <button type="submit" value="enrich" class="primary">${texts.enrich}</button>
         </div>
         <p id="problem" class="problem" role="alert"></p>
       </form>
       <p class="progress" role="status"></p>
       <div class="preview"></div>
-      <section class="sources" aria-label="What suppliers say"></section>`;
+      <section class="sources" aria-label="${texts.sources}"></section>`;
     this.form = this.find('form', HTMLFormElement);
     this.field = this.find('input', HTMLInputElement);
     this.form.addEventListener('submit', (event) => {
@@ -87,14 +154,14 @@ class SupplierTab {
   /** @param {'preview' | 'enrich'} action */
   async submit(action) {
     const url = this.field?.value.trim() ?? '';
-    if (!url) return this.showProblem('Enter the address of a page first.');
+    if (!url) return this.showProblem(this.texts.noAddress);
     this.showProblem('');
     this.setBusy(true);
     try {
       if (action === 'enrich') await this.enrich(url);
       else await this.preview(url);
     } catch (error) {
-      if (!this.signal.aborted) this.showProblem(detailOf(error));
+      if (!this.signal.aborted) this.showProblem(detailOf(error) ?? this.texts.failed);
     } finally {
       this.setBusy(false);
     }
@@ -104,14 +171,14 @@ class SupplierTab {
   async preview(url) {
     const path = `/plugins/supplier/preview?url=${encodeURIComponent(url)}`;
     const { product } = await this.host.apiRequest(path, { signal: this.signal });
-    this.find('.preview').innerHTML = this.productHtml(product, 'Preview, not kept yet');
+    this.find('.preview').innerHTML = this.productHtml(product, this.texts.notKept);
   }
 
   /** @param {string} url */
   async enrich(url) {
     const path = '/plugins/supplier/process';
     await this.host.apiRequest(path, { method: 'POST', body: { card_id: this.card.id, url }, signal: this.signal });
-    this.host.showToast('The card now holds what this page says.');
+    this.host.showToast(this.texts.kept);
     this.find('.preview').replaceChildren();
     const { item } = await this.host.apiRequest(`/master-cards/${this.card.id}`, { signal: this.signal });
     this.card = item;
@@ -124,7 +191,7 @@ class SupplierTab {
     sources.sort(([, a], [, b]) => (b.updated_at ?? '').localeCompare(a.updated_at ?? ''));
     this.find('.sources').innerHTML = sources.length
       ? sources.map(([key, source]) => this.productHtml(/** @type {Product} */ (source.data), supplierOf(key))).join('')
-      : '<p class="empty">No supplier is known for this product yet.</p>';
+      : `<p class="empty">${this.texts.noSource}</p>`;
   }
 
   /**
@@ -133,14 +200,15 @@ class SupplierTab {
    */
   productHtml(data, heading) {
     const { esc, formatDate, formatMoney } = this.host;
+    const { texts } = this;
     const product = data ?? {};
     const link = webAddress(product.url);
     const facts = [
-      ['Brand', product.brand],
-      ['SKU', product.sku],
+      [texts.brand, product.brand],
+      [texts.sku, product.sku],
       ['GTIN', product.gtin],
-      ['Availability', words(product.availability)],
-      ['Read', product.fetched_at && formatDate(product.fetched_at)],
+      [texts.availability, this.availability(product)],
+      [texts.read, product.fetched_at && formatDate(product.fetched_at)],
     ];
     return `
       <article class="product">
@@ -148,15 +216,21 @@ class SupplierTab {
           <h3>${esc(heading)}</h3>
           ${product.price ? `<p class="price">${esc(formatMoney(product.price, product.currency))}</p>` : ''}
         </header>
-        <p class="title">${esc(product.title ?? 'Without a title')}</p>
+        <p class="title">${esc(product.title ?? texts.noTitle)}</p>
         ${this.imagesHtml(product)}
         <dl>${facts
           .filter(([, value]) => value)
           .map(([name, value]) => `<div><dt>${name}</dt><dd>${esc(value)}</dd></div>`)
           .join('')}</dl>
-        ${product.description ? `<details><summary>Description</summary><p>${esc(product.description)}</p></details>` : ''}
-        ${link ? `<a href="${esc(link)}" target="_blank" rel="noopener noreferrer">Open the supplier’s page</a>` : ''}
+        ${product.description ? `<details><summary>${texts.description}</summary><p>${esc(product.description)}</p></details>` : ''}
+        ${link ? `<a href="${esc(link)}" target="_blank" rel="noopener noreferrer">${texts.open}</a>` : ''}
       </article>`;
+  }
+
+  /** @param {Product} product */
+  availability({ availability }) {
+    const name = String(availability ?? '');
+    return Object.hasOwn(this.texts.availabilities, name) ? this.texts.availabilities[name] : words(name);
   }
 
   /** @param {Product} product */
@@ -164,11 +238,11 @@ class SupplierTab {
     const images = (Array.isArray(product.images) ? product.images : []).map(webAddress).filter(Boolean);
     if (!images.length) return '';
     const { esc } = this.host;
-    const name = product.title ?? 'Product';
+    const name = product.title ?? this.texts.product;
     const items = images.map(
       (image, n) => `
         <li><a href="${esc(image)}" target="_blank" rel="noopener noreferrer"><img src="${esc(image)}"
-          alt="${esc(`${name}, image ${n + 1} of ${images.length}`)}" loading="lazy" referrerpolicy="no-referrer"></a></li>`,
+          alt="${esc(this.texts.image(name, n + 1, images.length))}" loading="lazy" referrerpolicy="no-referrer"></a></li>`,
     );
     return `<ul class="images">${items.join('')}</ul>`;
   }
@@ -183,7 +257,7 @@ class SupplierTab {
   /** @param {boolean} busy */
   setBusy(busy) {
     this.form?.querySelectorAll('button').forEach((button) => (button.disabled = busy));
-    this.find('.progress').textContent = busy ? 'Reading the page…' : '';
+    this.find('.progress').textContent = busy ? this.texts.reading : '';
   }
 
   /**
@@ -199,10 +273,10 @@ class SupplierTab {
   }
 }
 
-/** @param {unknown} error */
+/** @param {unknown} error @returns {string | undefined} */
 function detailOf(error) {
   const { detail, message } = /** @type {{ detail?: string, message?: string }} */ (error ?? {});
-  return detail || message || 'The page could not be read.';
+  return detail || message || undefined;
 }
 
 /** `supplier:shop.example` → `shop.example`. @param {string} sourceKey */
@@ -210,9 +284,9 @@ function supplierOf(sourceKey) {
   return sourceKey.slice(sourceKey.indexOf(':') + 1);
 }
 
-/** `LimitedAvailability` → `Limited availability`. @param {unknown} name */
+/** `LimitedAvailability` → `Limited availability`. @param {string} name */
 function words(name) {
-  return String(name ?? '').replace(/(?<=[a-z])[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+  return name.replace(/(?<=[a-z])[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 }
 
 /** The address, when it is one of the web: `javascript:` must never become a link. @param {unknown} address */
