@@ -35,7 +35,7 @@ pub(super) fn new(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
 fn every_part_by_itself_passes_its_own_tests_unedited() {
     let _building = BUILDING.blocking_lock();
     let folder = tempfile::tempdir().unwrap();
-    for part in ["routes", "tab", "schema", "mcp", "settings"] {
+    for part in ["routes", "tab", "page", "schema", "mcp", "settings"] {
         let made = new(folder.path(), &format!("only-{part}"), &["--with", part]);
         let mut cargo = Command::new("cargo");
         cargo.args(["test", "--offline"]).current_dir(&made).env("CARGO_TARGET_DIR", target());
@@ -120,7 +120,10 @@ fn a_plugin_that_breaks_fails_its_test_and_says_where() {
     let (out, err) = exited(&in_target(&["plugin", "test", path(&made), "--", "--offline"]), 1);
     assert!(out.contains("FAILED   routes") && out.contains("GET /cards/{card_id}: 500"), "{out}{err}");
     let has_browser = Command::new("chromium").arg("--version").output().is_ok();
-    assert!(!has_browser || out.contains("its module registers `other`, the manifest has `breaks`"), "{out}{err}");
+    assert!(
+        !has_browser || out.contains("its module registers `tab other`, the manifest has `tab breaks`"),
+        "{out}{err}"
+    );
     assert!(out.contains("FAILED   own tests") && out.contains("skipped  tools"), "{out}{err}");
     assert!(
         out.contains("ok       database") && out.contains("ok       end") && out.contains("3 failed"),

@@ -26,8 +26,8 @@ use cardinal_package::{
 /// Make the crate of a new plugin
 ///
 /// A small plugin that keeps notes on cards, to be turned into what is wanted: it builds and passes its tests as it is.
-/// --with says which parts it has. A tab asks the plugin's routes, and something has to use a table or settings: what a part
-/// needs comes along.
+/// --with says which parts it has. A tab asks the plugin's routes, a page its table by a route, and something has to use a
+/// table or settings: what a part needs comes along.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -60,6 +60,8 @@ pub(super) enum Part {
     Routes,
     /// A tab of cards in the Admin UI
     Tab,
+    /// A page of its own in the Admin UI's navigation
+    Page,
     /// Tables of its own
     Schema,
     /// Tools for MCP clients
@@ -73,6 +75,7 @@ impl Part {
         match self {
             Self::Routes => "routes",
             Self::Tab => "tab",
+            Self::Page => "page",
             Self::Schema => "schema",
             Self::Mcp => "mcp",
             Self::Settings => "settings",
@@ -86,8 +89,13 @@ impl std::fmt::Display for Part {
     }
 }
 
-/// A file of the crate: its path, its template, and the part that it belongs to.
-type Source = (&'static str, &'static str, Option<Part>);
+/// A file of the crate: its path, its template, and the parts that need it; none where all do.
+type Source = (&'static str, &'static str, &'static [Part]);
+
+/// Parts that the Admin UI draws.
+const DRAWN: &[Part] = &[Part::Tab, Part::Page];
+/// The section of templates that is there with one of those.
+const FRONTEND: &str = "frontend";
 
 macro_rules! scaffold {
     ($file:literal) => {
@@ -96,18 +104,18 @@ macro_rules! scaffold {
 }
 
 const FILES: [Source; 12] = [
-    ("Cargo.toml", scaffold!("Cargo.toml.txt"), None),
-    ("README.md", scaffold!("README.md"), None),
-    (".gitignore", scaffold!("gitignore.txt"), None),
-    (MANIFEST, scaffold!("manifest.json"), None),
-    ("manifest.schema.json", manifest::SCHEMA, None),
-    ("src/lib.rs", scaffold!("src/lib.rs"), None),
-    ("src/routes.rs", scaffold!("src/routes.rs"), None),
-    ("src/service.rs", scaffold!("src/service.rs"), None),
-    ("src/settings.rs", scaffold!("src/settings.rs"), Some(Part::Settings)),
-    ("schema.sql", scaffold!("schema.sql"), Some(Part::Schema)),
-    ("frontend/plugin.js", scaffold!("frontend/plugin.js"), Some(Part::Tab)),
-    ("plugin-host.d.ts", include_str!("../../../../frontend/plugin-host.d.ts"), Some(Part::Tab)),
+    ("Cargo.toml", scaffold!("Cargo.toml.txt"), &[]),
+    ("README.md", scaffold!("README.md"), &[]),
+    (".gitignore", scaffold!("gitignore.txt"), &[]),
+    (MANIFEST, scaffold!("manifest.json"), &[]),
+    ("manifest.schema.json", manifest::SCHEMA, &[]),
+    ("src/lib.rs", scaffold!("src/lib.rs"), &[]),
+    ("src/routes.rs", scaffold!("src/routes.rs"), &[]),
+    ("src/service.rs", scaffold!("src/service.rs"), &[]),
+    ("src/settings.rs", scaffold!("src/settings.rs"), &[Part::Settings]),
+    ("schema.sql", scaffold!("schema.sql"), &[Part::Schema]),
+    ("frontend/plugin.js", scaffold!("frontend/plugin.js"), DRAWN),
+    ("plugin-host.d.ts", include_str!("../../../../frontend/plugin-host.d.ts"), DRAWN),
 ];
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -123,17 +131,22 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     writeln!(output, "Go on: cd {} && cardinal plugin dev", shown(&folder)).context("writing to standard output")
 }
 
-/// With what the chosen parts need: a tab asks routes, and handlers alone use a table or settings.
+/// With what the chosen parts need: a tab and a page ask routes, a page's route the table, and handlers alone use a table
+/// or settings.
 fn complete(chosen: &[Part]) -> Vec<Part> {
     let has = |part| chosen.contains(&part);
-    let needs_routes = has(Part::Tab) || !has(Part::Mcp);
-    let all = Part::value_variants().iter().copied();
-    all.filter(|part| has(*part) || (*part == Part::Routes && needs_routes)).collect()
+    let is_needed = |part| match part {
+        Part::Routes => has(Part::Tab) || has(Part::Page) || !has(Part::Mcp),
+        Part::Schema => has(Part::Page),
+        _ => false,
+    };
+    Part::value_variants().iter().copied().filter(|part| has(*part) || is_needed(*part)).collect()
 }
 
 /// Every file of the crate, ready to be written.
 fn files(name: &str, parts: &[Part], sdk: &Sdk) -> anyhow::Result<Vec<(&'static str, String)>> {
     let core = compat::core_version();
+    let has_any = |of: &[Part]| of.iter().any(|part| parts.contains(part));
     let template = Template {
         values: vec![
             ("name", name.to_owned()),
@@ -144,10 +157,14 @@ fn files(name: &str, parts: &[Part], sdk: &Sdk) -> anyhow::Result<Vec<(&'static 
             ("parts", listed(parts)),
             ("dependencies", sdk.dependencies()),
         ],
-        sections: parts.iter().map(|part| part.name()).chain(sdk.is_member.then_some("member")).collect(),
+        sections: parts
+            .iter()
+            .map(|part| part.name())
+            .chain(sdk.is_member.then_some("member"))
+            .chain(has_any(DRAWN).then_some(FRONTEND))
+            .collect(),
     };
-    let belongs = |part: &Option<Part>| part.is_none_or(|part| parts.contains(&part));
-    let files = FILES.iter().filter(|(_, _, part)| belongs(part));
+    let files = FILES.iter().filter(|(_, _, of)| of.is_empty() || has_any(of));
     files.map(|(path, text, _)| Ok((*path, template.fill(text).with_context(|| format!("filling {path}"))?))).collect()
 }
 
@@ -225,6 +242,7 @@ mod tests {
             let has = |part| parts.contains(&part);
             assert_eq!(manifest.backend.is_some(), has(Part::Routes));
             assert_eq!(manifest.contributes.card_tabs.len(), usize::from(has(Part::Tab)));
+            assert_eq!(manifest.contributes.pages.len(), usize::from(has(Part::Page)));
             assert_eq!(manifest.tools.len(), if has(Part::Mcp) { 2 } else { 0 });
             assert_eq!(manifest.settings_schema.is_some(), has(Part::Settings));
             assert_eq!(files.iter().any(|(path, _)| *path == "schema.sql"), has(Part::Schema));
@@ -233,8 +251,9 @@ mod tests {
 
     #[test]
     fn parts_bring_what_they_need() {
-        use Part::{Mcp, Routes, Schema, Settings, Tab};
+        use Part::{Mcp, Page, Routes, Schema, Settings, Tab};
         assert_eq!(complete(&[Tab]), [Routes, Tab]);
+        assert_eq!(complete(&[Page, Mcp]), [Routes, Page, Schema, Mcp]);
         assert_eq!(complete(&[Schema]), [Routes, Schema]);
         assert_eq!(complete(&[Settings, Mcp]), [Mcp, Settings]);
         assert_eq!(complete(&[]), [Routes]);

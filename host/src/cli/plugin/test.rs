@@ -1,8 +1,8 @@
 mod database_wall;
+mod frontend;
 mod requests;
 mod routes;
 mod swap;
-mod tab;
 mod tools;
 
 use std::{
@@ -45,7 +45,7 @@ const KEY_VARIABLE: &str = "CARDINAL_TEST_KEY";
 /// Test a plugin in a throwaway host, with its own tests and with what every plugin has to do
 ///
 /// Builds the crate, starts a host with a PostgreSQL of its own in a temporary folder, and checks: every route answers; the
-/// plugin's database role reaches nothing but its own; its tab loads in Chromium, where one is installed; every tool is
+/// plugin's database role reaches nothing but its own; what it draws loads in Chromium, where one is installed; every tool is
 /// listed; a swap under load loses no request; it ends in order. Then come the crate's own tests, by `cargo test`:
 /// CARDINAL_TEST_URL is the host's address there, CARDINAL_TEST_KEY a key that may do everything. Exits 0 when all is well.
 #[derive(Debug, clap::Args)]
@@ -133,7 +133,7 @@ impl Session<'_> {
         let subject = Subject { client, item, card };
         self.note("routes", routes::check(&subject).await)?;
         self.note("database", database_wall::check(self.place).await)?;
-        self.note("tab", tab::check(&subject, &url, self.place).await)?;
+        self.note("frontend", frontend::check(&subject, &url, self.place).await)?;
         self.note("tools", tools::check(&subject).await)?;
         self.note("swap", swap::check(&subject).await)?;
         if !self.args.without_own {

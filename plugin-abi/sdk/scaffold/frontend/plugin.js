@@ -1,5 +1,6 @@
 /** @type {import('../plugin-host').Activate} */
 export function activate(host) {
+{{#tab}}
   host.registerCardTabRenderer('{{name}}', async (container, { item }) => {
     if (!item) {
       container.textContent = 'Open a card first.';
@@ -20,4 +21,17 @@ export function activate(host) {
     }
     await show();
   });
+{{/tab}}
+{{#page}}
+  host.registerPageRenderer?.('{{name}}', async (container) => {
+    const { items } = await host.apiRequest('/plugins/{{name}}/latest');
+    const rows = items.map(
+      ({ card_id, title, text }) =>
+        `<tr><td><a href="/admin/cards/${card_id}">${host.esc(title)}</a></td><td>${host.esc(text)}</td></tr>`,
+    );
+    container.innerHTML = items.length
+      ? `<table><thead><tr><th>Card</th><th>Note</th></tr></thead><tbody>${rows.join('')}</tbody></table>`
+      : '<p>No card has a note yet.</p>';
+  });
+{{/page}}
 }

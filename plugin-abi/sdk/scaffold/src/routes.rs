@@ -10,6 +10,9 @@ pub fn routes(_ctx: &PluginContext) -> Router {
     Router::new()
         .get("/cards/{card_id}", list)
         .post("/cards/{card_id}", add)
+{{#page}}
+        .get("/latest", latest)
+{{/page}}
 {{/routes}}
 {{^routes}}
     Router::new().handler("list", list).handler("add", add)
@@ -39,3 +42,10 @@ async fn add(ctx: PluginContext, req: Request) -> Result<Response> {
     let version = service::add(&ctx, card_id, &text).await?;
     Ok(Response::json(&json!({ "version": version })).status(201))
 }
+{{#page}}
+
+async fn latest(ctx: PluginContext, _req: Request) -> Result<Response> {
+    let items = service::latest(&ctx).await?;
+    Ok(Response::json(&json!({ "items": items })))
+}
+{{/page}}

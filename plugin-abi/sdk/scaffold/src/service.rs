@@ -1,7 +1,13 @@
 //! What the plugin does. `?` sends an error to the log and not to the client; `Error`'s constructors speak to the client.
 
+{{#page}}
+use cardinal_plugin::{Error, FromRow, PluginContext, Result, Uuid, json};
+use serde::Serialize;
+{{/page}}
 {{#schema}}
+{{^page}}
 use cardinal_plugin::{Error, PluginContext, Result, Uuid, json};
+{{/page}}
 {{/schema}}
 {{^schema}}
 use cardinal_plugin::{Error, PluginContext, Result, Source, Uuid, json};
@@ -34,6 +40,26 @@ pub async fn list(ctx: &PluginContext, card_id: Uuid) -> Result<Vec<String>> {
 {{/schema}}
 }
 
+{{#page}}
+/// Notes on the page.
+const PAGE_ROWS: i64 = 50;
+
+#[derive(FromRow, Serialize)]
+pub struct Note {
+    card_id: Uuid,
+    title: String,
+    text: String,
+}
+
+/// The newest notes on all cards, newest first.
+pub async fn latest(ctx: &PluginContext) -> Result<Vec<Note>> {
+    let conn = ctx.get_plugin_conn().await?;
+    let sql = "SELECT n.card_id, c.title, n.text FROM notes n JOIN public.master_cards c ON c.id = n.card_id
+               WHERE c.deleted_at IS NULL ORDER BY n.id DESC LIMIT $1";
+    conn.query_as(sql, &[&PAGE_ROWS]).await
+}
+
+{{/page}}
 {{#schema}}
 /// Adds a note, and writes to the card how many there are: other plugins read that. Returns the card's version.
 {{/schema}}

@@ -1,4 +1,5 @@
-//! The tab's module loads in a browser and registers the tabs of the manifest: its syntax, its imports, its `activate`.
+//! The frontend's module loads in a browser and registers what the manifest says that it draws, tabs, pages and dialogs of
+//! actions: its syntax, its imports, its `activate`.
 
 use std::{collections::BTreeSet, fs, io::ErrorKind, path::Path, process::Stdio, time::Duration};
 
@@ -20,16 +21,21 @@ const MODULE: &str = "\"MODULE\"";
 const PAGE: &str = r#"<!doctype html>
 <pre id="found">{"error": "the module has not loaded"}</pre>
 <script type="module">
-  const tabs = [];
+  const drawn = [];
   const state = { user: null, locale: 'en', theme: 'light', scopes: ['*'], route: '' };
-  const known = { registerCardTabRenderer: (id) => { tabs.push(id); }, getState: () => state };
+  const known = {
+    registerCardTabRenderer: (id) => { drawn.push(`tab ${id}`); },
+    registerPageRenderer: (id) => { drawn.push(`page ${id}`); },
+    registerCardActionRenderer: (id) => { drawn.push(`action ${id}`); },
+    getState: () => state,
+  };
   const host = new Proxy(known, { get: (members, name) => members[name] ?? (() => undefined) });
   const tell = (found) => { document.getElementById('found').textContent = JSON.stringify(found); };
   try {
     const module = await import("MODULE");
     if (typeof module.activate !== 'function') throw new Error('the module exports no function `activate`');
     await module.activate(host);
-    tell({ tabs });
+    tell({ drawn });
   } catch (error) {
     tell({ error: String(error) });
   }
@@ -37,14 +43,13 @@ const PAGE: &str = r#"<!doctype html>
 "#;
 
 pub(super) async fn check(subject: &Subject, url: &str, place: &Path) -> anyhow::Result<Outcome> {
-    let tabs = subject.item["tabs"].as_array().into_iter().flatten();
-    let declared: BTreeSet<String> = tabs.filter_map(|tab| tab["id"].as_str().map(str::to_owned)).collect();
-    if declared.is_empty() {
-        return Ok(Outcome::Skipped("the plugin has no tab".to_owned()));
-    }
     let plugins = subject.client.get("/v1/admin/plugins").await?;
     let mut items = plugins["items"].as_array().into_iter().flatten();
     let item = items.find(|item| item["name"] == subject.name()).context("the host lists no such plugin")?;
+    let declared = declared(item);
+    if declared.is_empty() {
+        return Ok(Outcome::Skipped("the plugin draws nothing in the Admin UI".to_owned()));
+    }
     let main = item["frontend"]["main_url"].as_str().context("the host serves no module of it")?;
     let module = url::Url::parse(url)?.join(main)?;
     let page = place.join("tab.html");
@@ -53,6 +58,16 @@ pub(super) async fn check(subject: &Subject, url: &str, place: &Path) -> anyhow:
         Some(shown) => Ok(judge(&declared, &shown)),
         None => Ok(Outcome::Skipped(format!("no browser is installed (looked for {})", BROWSERS.join(", ")))),
     }
+}
+
+/// What the module has to register. The host itself asks for an action with a route.
+fn declared(item: &Value) -> BTreeSet<String> {
+    let of = |list: &str, kind: &'static str| {
+        let items = item[list].as_array().cloned().unwrap_or_default().into_iter();
+        let drawn = items.filter(|one| one.get("route").is_none_or(Value::is_null));
+        drawn.filter_map(move |one| Some(format!("{kind} {}", one["id"].as_str()?)))
+    };
+    of("tabs", "tab").chain(of("pages", "page")).chain(of("card_actions", "action")).collect()
 }
 
 /// The page as the browser has it at the end; none without a browser.
@@ -68,7 +83,7 @@ async fn browse(page: &Path, place: &Path) -> anyhow::Result<Option<String>> {
             Ok(Ok(output)) => return Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned())),
             Ok(Err(error)) if error.kind() == ErrorKind::NotFound => {}
             Ok(Err(error)) => return Err(error).with_context(|| format!("starting {browser}")),
-            Err(_) => bail!("{browser} has not shown the tab's module in {BROWSER_TIMEOUT:?}"),
+            Err(_) => bail!("{browser} has not shown the module in {BROWSER_TIMEOUT:?}"),
         }
     }
     Ok(None)
@@ -79,8 +94,8 @@ fn judge(declared: &BTreeSet<String>, shown: &str) -> Outcome {
     if let Some(error) = found["error"].as_str() {
         return Outcome::Bad(error.to_owned());
     }
-    let tabs = found["tabs"].as_array().into_iter().flatten();
-    let registered: BTreeSet<String> = tabs.filter_map(|tab| tab.as_str().map(str::to_owned)).collect();
+    let drawn = found["drawn"].as_array().into_iter().flatten();
+    let registered: BTreeSet<String> = drawn.filter_map(|one| one.as_str().map(str::to_owned)).collect();
     match registered == *declared {
         true => Outcome::Good(format!("its module loads in a browser and registers {}", list(declared))),
         false => {
@@ -98,21 +113,30 @@ fn found(shown: &str) -> Option<Value> {
 
 fn list(ids: &BTreeSet<String>) -> String {
     match ids.is_empty() {
-        true => "no tab".to_owned(),
+        true => "nothing".to_owned(),
         false => ids.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", "),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
-    fn the_tabs_that_are_registered_are_those_of_the_manifest() {
-        let declared = BTreeSet::from(["notes".to_owned()]);
+    fn what_is_registered_is_what_the_manifest_says() {
+        let item = json!({
+            "tabs": [{"id": "notes"}], "pages": [{"id": "notes"}],
+            "card_actions": [{"id": "drawn", "route": null}, {"id": "called", "route": {"method": "POST"}}]
+        });
+        let declared = declared(&item);
         let page = |json: &str| format!("<html><pre id=\"found\">{json}</pre></html>");
-        assert!(matches!(judge(&declared, &page(r#"{"tabs":["notes"]}"#)), Outcome::Good(_)));
-        assert!(matches!(judge(&declared, &page(r#"{"tabs":[]}"#)), Outcome::Bad(_)));
+        assert!(matches!(
+            judge(&declared, &page(r#"{"drawn":["page notes","tab notes","action drawn"]}"#)),
+            Outcome::Good(_)
+        ));
+        assert!(matches!(judge(&declared, &page(r#"{"drawn":["tab notes"]}"#)), Outcome::Bad(_)));
         let error = judge(&declared, &page(r#"{"error":"SyntaxError: '&lt;' &amp;amp;"}"#));
         assert!(matches!(error, Outcome::Bad(text) if text == "SyntaxError: '<' &amp;"));
         assert!(matches!(judge(&declared, ""), Outcome::Bad(_)));
