@@ -82,6 +82,7 @@ pub async fn check(config: &Config, core: Option<&Version>, answers: Option<Resu
     findings.append(&mut seen.findings);
     let surveyed = preview::preview(config, std::mem::take(&mut seen.decided)).await;
     findings.extend(plugins::check(&config.paths.plugins_dir, &surveyed, &seen, core));
+    findings.extend(plugins::settings_of_none(config, &surveyed));
     let before = match &answers {
         Some(Ok(answers)) => {
             findings.extend(running::check(config, answers));

@@ -10,8 +10,12 @@ use super::{
     database,
     finding::Finding,
 };
+use cardinal_base::config::Config;
 use cardinal_package::{compat, state::State};
-use cardinal_plugin_host::registry::{PluginReport, preview::Preview};
+use cardinal_plugin_host::{
+    registry::{PluginReport, preview::Preview},
+    settings::{OfNoPlugin, of_no_plugin},
+};
 use cardinal_schema::isolation::Known;
 
 /// Every finding on plugins that needs no running host.
@@ -111,6 +115,19 @@ fn against_record(one: &Preview, known: &[Known]) -> Option<Finding> {
             format!("{name} {} would run its schema.sql.", manifest.version),
         )),
     }
+}
+
+/// Settings whose plugin is not there.
+pub(super) fn settings_of_none(config: &Config, surveyed: &[Preview]) -> Vec<Finding> {
+    let there: Vec<&str> = surveyed.iter().map(|one| one.report.name.as_str()).collect();
+    let told = |it: OfNoPlugin| {
+        let fix = match it.guess {
+            Some(meant) => format!("Correct the name: {meant}, it seems."),
+            None => "Put the plugin back, or take the setting away.".to_owned(),
+        };
+        Finding::warning("setting-of-no-plugin", it.variable, it.message).fix(fix)
+    };
+    of_no_plugin(&config.plugins.settings, &config.plugins.networks, &there).into_iter().map(told).collect()
 }
 
 /// What cards and schemas hold of plugins that are not there any more.

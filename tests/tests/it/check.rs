@@ -230,6 +230,19 @@ async fn broken_plugins_are_named_with_the_reason_and_good_ones_pass_beside_them
 }
 
 #[tokio::test]
+async fn settings_of_no_plugin_are_warned_about_with_what_was_meant() {
+    let (plugins, folder) = (two_plugins(), tempfile::tempdir().unwrap());
+    let networks = ["--plugin-networks", "suplier=10.0.0.0/8,echo=10.1.0.0/16,127.0.0.1"];
+    let checked = check_at(&folder.path().join("data"), plugins.path(), &networks);
+    assert_eq!(checked.code, Some(0), "{:#}", checked.report);
+    let finding = checked.finding_on("setting-of-no-plugin", "PLUGIN_NETWORKS");
+    assert_eq!(finding["severity"], "warning");
+    assert!(finding["message"].as_str().unwrap().contains("the plugin suplier"), "{finding}");
+    assert!(finding["fix"].as_str().unwrap().contains("supplier"), "{finding}");
+    assert_eq!(checked.codes().iter().filter(|code| **code == "setting-of-no-plugin").count(), 1);
+}
+
+#[tokio::test]
 async fn another_core_version_is_judged_by_each_plugins_range() {
     let (plugins, folder) = (two_plugins(), tempfile::tempdir().unwrap());
     let at = |more: &[&str]| check_at(&folder.path().join("data"), plugins.path(), more);

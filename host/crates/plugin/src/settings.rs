@@ -120,32 +120,45 @@ pub fn open_private_networks(schema: Option<&Value>, settings: &Value) -> bool {
     default == Some(&Value::Bool(false)) && settings.get(PRIVATE_NETWORKS) == Some(&Value::Bool(true))
 }
 
-/// Logs each plugin that `PLUGIN_NETWORKS` names and that is not among `plugins`.
-pub fn warn_of_unknown_in_networks<'p>(networks: &PluginNetworks, plugins: impl Iterator<Item = &'p str>) {
-    let known: Vec<&str> = plugins.collect();
-    for plugin in networks.names().filter(|name| !known.contains(name)) {
-        let guess = nearest(plugin, known.iter().copied()).map(|known| format!(" Did you mean `{known}`?"));
-        let guess = guess.unwrap_or_default();
-        tracing::warn!(plugin, "PLUGIN_NETWORKS names a plugin that is not in PLUGINS_DIR.{guess}");
-    }
+/// What an operator said of a plugin that is not there: a slip in a name changes nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub struct OfNoPlugin {
+    /// The variable that says it.
+    pub variable: String,
+    pub message: String,
+    /// What was meant, it seems.
+    pub guess: Option<String>,
 }
 
-/// Logs each `PLUGIN_SETTINGS_<NAME>` of a plugin that is not among `plugins`: a slip in a name would change nothing and
-/// say nothing.
-pub fn warn_of_unknown<'p>(settings: &BTreeMap<String, Value>, plugins: impl Iterator<Item = &'p str>) {
-    for (variable, guess) in unknown(settings, plugins) {
-        tracing::warn!(variable, "no plugin of this name is in PLUGINS_DIR, so the setting has no effect.{guess}");
-    }
+/// Each `PLUGIN_SETTINGS_<NAME>`, and each name in `PLUGIN_NETWORKS`, of a plugin that is not among `plugins`.
+pub fn of_no_plugin(
+    settings: &BTreeMap<String, Value>,
+    networks: &PluginNetworks,
+    plugins: &[&str],
+) -> Vec<OfNoPlugin> {
+    let variable = |name: &str| format!("PLUGIN_SETTINGS_{}", name.replace('-', "_").to_ascii_uppercase());
+    let known: Vec<String> = plugins.iter().map(|name| variable(name)).collect();
+    let set = settings.keys().map(|name| variable(name)).filter(|name| !known.contains(name));
+    let settings = set.map(|variable| OfNoPlugin {
+        message: "No plugin of this name is in PLUGINS_DIR, so the setting has no effect.".to_owned(),
+        guess: nearest(&variable, known.iter().map(String::as_str)).map(str::to_owned),
+        variable,
+    });
+    let named = networks.names().filter(|name| !plugins.contains(name));
+    let networks = named.map(|name| OfNoPlugin {
+        variable: "PLUGIN_NETWORKS".to_owned(),
+        message: format!("PLUGIN_NETWORKS names the plugin {name}, which is not in PLUGINS_DIR."),
+        guess: nearest(name, plugins.iter().copied()).map(str::to_owned),
+    });
+    settings.chain(networks).collect()
 }
 
-/// Variables of no plugin, each with a guess what was meant.
-fn unknown<'p>(settings: &BTreeMap<String, Value>, plugins: impl Iterator<Item = &'p str>) -> Vec<(String, String)> {
-    let known: Vec<String> = plugins.map(|name| name.replace('-', "_")).collect();
-    let variable = |name: &str| format!("PLUGIN_SETTINGS_{}", name.to_ascii_uppercase());
-    let set = settings.keys().filter(|name| !known.contains(name));
-    let guess = |name| nearest(name, known.iter().map(String::as_str));
-    let guess = |name| guess(name).map(|known| format!(" Did you mean `{}`?", variable(known))).unwrap_or_default();
-    set.map(|name| (variable(name), guess(name))).collect()
+/// Logs each of those.
+pub fn warn_of_no_plugin(settings: &BTreeMap<String, Value>, networks: &PluginNetworks, plugins: &[&str]) {
+    for OfNoPlugin { variable, message, guess } in of_no_plugin(settings, networks, plugins) {
+        let guess = guess.map(|name| format!(" Did you mean `{name}`?")).unwrap_or_default();
+        tracing::warn!(variable, "{message}{guess}");
+    }
 }
 
 #[cfg(test)]
@@ -157,10 +170,9 @@ mod tests {
     #[test]
     fn settings_of_no_plugin_are_named_with_what_was_meant() {
         let settings = ["suplier", "price_watch", "other"].map(|name| (name.to_owned(), json!({})));
-        let found = unknown(&settings.into(), ["supplier", "price-watch"].into_iter());
-        let guess = " Did you mean `PLUGIN_SETTINGS_SUPPLIER`?".to_owned();
-        let expected =
-            [("PLUGIN_SETTINGS_OTHER".to_owned(), String::new()), ("PLUGIN_SETTINGS_SUPLIER".to_owned(), guess)];
+        let found = of_no_plugin(&settings.into(), &PluginNetworks::default(), &["supplier", "price-watch"]);
+        let found: Vec<_> = found.iter().map(|it| (it.variable.as_str(), it.guess.as_deref())).collect();
+        let expected = [("PLUGIN_SETTINGS_OTHER", None), ("PLUGIN_SETTINGS_SUPLIER", Some("PLUGIN_SETTINGS_SUPPLIER"))];
         assert_eq!(found, expected);
     }
 

@@ -167,8 +167,9 @@ async fn prepare(app: Arc<App>, link: SupervisorLink) {
     app.plugins.scan().await;
     app.ready.store(true, Ordering::Release);
     app.jobs.spawn_keeping(); // a job may need a plugin's tool
-    settings::warn_of_unknown(&app.config.plugins.settings, app.plugins.snapshot().names());
-    settings::warn_of_unknown_in_networks(&app.config.plugins.networks, app.plugins.snapshot().names());
+    let (snapshot, plugins) = (app.plugins.snapshot(), &app.config.plugins);
+    let names: Vec<&str> = snapshot.names().collect();
+    settings::warn_of_no_plugin(&plugins.settings, &plugins.networks, &names);
     let first_login = app.first_login().await.unwrap_or_else(|error| {
         log_failure!(error, "the first user could not be looked up");
         None
