@@ -122,7 +122,7 @@ pub(super) fn settings_of_none(config: &Config, surveyed: &[Preview]) -> Vec<Fin
     let there: Vec<&str> = surveyed.iter().map(|one| one.report.name.as_str()).collect();
     let told = |it: OfNoPlugin| {
         let fix = match it.guess {
-            Some(meant) => format!("Correct the name: {meant}, it seems."),
+            Some(meant) => format!("Did you mean {meant}?"),
             None => "Put the plugin back, or take the setting away.".to_owned(),
         };
         Finding::warning("setting-of-no-plugin", it.variable, it.message).fix(fix)
