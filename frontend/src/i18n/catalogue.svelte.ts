@@ -37,8 +37,9 @@ export async function loadLanguage(language: Language = preferences.language): P
   }
 }
 
-/** Changes the language of all that is drawn, once its texts are there. */
+/** Changes the language of all that is drawn, once its texts are there. A reload before that finds it chosen. */
 export async function chooseLanguage(language: Language): Promise<void> {
+  preferences.keepLanguage(language);
   await loadLanguage(language);
   preferences.language = language;
 }

@@ -38,8 +38,13 @@ class Preferences {
   }
   set language(language: Language) {
     this.#language = language;
-    write('language', language);
+    this.keepLanguage(language);
     this.apply();
+  }
+
+  /** For the next time the page is opened; what is drawn stays as it is. */
+  keepLanguage(language: Language): void {
+    write('language', language);
   }
 
   /** The theme that is seen. */

@@ -246,7 +246,7 @@ async fn what_the_operator_has_not_opened_is_not_even_connected_to() {
     let (host, site) = (settings.start().await, Site::start().await);
     let warned = host.log();
     assert!(
-        warned.contains("PLUGIN_NETWORKS names a plugin that is not in PLUGINS_DIR. Did you mean `echo`?"),
+        warned.contains("PLUGIN_NETWORKS names the plugin `ehco`, which is not in PLUGINS_DIR. Did you mean `echo`?"),
         "{warned}"
     );
     for server in ["127.0.0.1", "localhost", "127.1", "0x7f.1", "2130706433", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0"]

@@ -147,7 +147,7 @@ pub fn of_no_plugin(
     let named = networks.names().filter(|name| !plugins.contains(name));
     let networks = named.map(|name| OfNoPlugin {
         variable: "PLUGIN_NETWORKS".to_owned(),
-        message: format!("PLUGIN_NETWORKS names the plugin {name}, which is not in PLUGINS_DIR."),
+        message: format!("PLUGIN_NETWORKS names the plugin `{name}`, which is not in PLUGINS_DIR."),
         guess: nearest(name, plugins.iter().copied()).map(str::to_owned),
     });
     settings.chain(networks).collect()
