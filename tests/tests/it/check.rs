@@ -237,7 +237,7 @@ async fn settings_of_no_plugin_are_warned_about_with_what_was_meant() {
     assert_eq!(checked.code, Some(0), "{:#}", checked.report);
     let finding = checked.finding_on("setting-of-no-plugin", "PLUGIN_NETWORKS");
     assert_eq!(finding["severity"], "warning");
-    assert!(finding["message"].as_str().unwrap().contains("the plugin suplier"), "{finding}");
+    assert!(finding["message"].as_str().unwrap().contains("the plugin `suplier`"), "{finding}");
     assert!(finding["fix"].as_str().unwrap().contains("supplier"), "{finding}");
     assert_eq!(checked.codes().iter().filter(|code| **code == "setting-of-no-plugin").count(), 1);
 }
